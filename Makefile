@@ -1,0 +1,47 @@
+# Everything is done from .venv, which `make install` makes; what a target needs is made first, and only when it is stale.
+# Values such as PORT=9000 reach the commands through the environment, on the command line of make or before it.
+PYTHON ?= python3
+
+VENV := .venv/bin
+LOCKS := pyproject.toml requirements.lock requirements-torch.lock scripts/install.py
+
+.PHONY: help install up test bench agent lint fmt speed lock
+
+help: ## this list
+	@awk -F ' *## ' '/^[a-z]+:.*## /{sub(/:.*/, "", $$1); printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: .venv/.installed ## .venv with the pinned packages; PYTHON=python3.12 chooses the Python
+	@cat $<
+
+up: .venv/.installed ## the whole site on this machine, Ctrl-C stops it; PORT=8000 LISTEN=127.0.0.1
+	@exec $(VENV)/python manage.py up
+
+test: .venv/.installed-dev ## everything that can be tested on this machine; says what was skipped and why
+	@status=0; $(VENV)/ruff check --quiet || status=1; $(VENV)/python -m pytest -ra || status=1; exit $$status
+
+bench: .venv/.installed ## measures a config in this terminal and keeps it as a run; CONFIG=smoke DEVICE=cuda:0 KERNELS=a,b
+	@exec $(VENV)/python manage.py bench
+
+agent: .venv/.installed ## BROKER=redis://... make agent: an agent for each device of this host
+	@exec $(VENV)/python -m runs.agent
+
+lint: .venv/.installed-dev ## ruff and mypy
+	@status=0; $(VENV)/ruff check --quiet || status=1; $(VENV)/ruff format --check --quiet || status=1; \
+	SECRET_KEY=lint $(VENV)/mypy || status=1; exit $$status
+
+fmt: .venv/.installed-dev ## formats the code and mends what ruff can mend
+	@$(VENV)/ruff check --fix --quiet; $(VENV)/ruff format --quiet
+
+speed: .venv/.installed ## how fast the site is: pages, events, start
+	@exec $(VENV)/python scripts/speed.py
+
+lock: ## newer pinned packages into requirements*.lock (needs uv)
+	@scripts/lock.sh
+
+.venv/.installed: $(LOCKS)
+	@command -v $(PYTHON) >/dev/null || { echo "install: there is no $(PYTHON) on the PATH; install Python 3.11 or newer" >&2; exit 1; }
+	@$(PYTHON) scripts/install.py
+
+.venv/.installed-dev: $(LOCKS) requirements-dev.lock
+	@command -v $(PYTHON) >/dev/null || { echo "install: there is no $(PYTHON) on the PATH; install Python 3.11 or newer" >&2; exit 1; }
+	@$(PYTHON) scripts/install.py --dev
