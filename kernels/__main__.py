@@ -1,0 +1,207 @@
+"""python -m kernels: the library without the site.
+
+Exit codes: 0 every result ok (or unsupported here); 1 a result is not ok; 2 the command could not be done;
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from kernels import catalog, report
+from kernels.device import NoSuchDevice, devices, find_device
+from kernels.instrument.environment import commit, fingerprint
+from kernels.process import Cancelled, Child, ChildDied
+from kernels.supervisor import Supervisor
+from kernels.workload import Config, ConfigError, RunSpec, check_kernels, load_config, sentence
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser().parse_args(argv)
+    try:
+        return arguments.do(arguments)
+    except (ConfigError, NoSuchDevice, catalog.UnknownName, ChildDied, OSError) as error:
+        print(f"kernels: {error}", file=sys.stderr)
+        return 2
+    except (KeyboardInterrupt, Cancelled):
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="python -m kernels", description="Measure GPU kernels, without the site.")
+    commands = top.add_subparsers(required=True, metavar="list | env | run | check")
+    listing = commands.add_parser("list", help="the kernels there are, and which cannot run here, and why")
+    listing.add_argument("--json", action="store_true", help="as JSON")
+    listing.add_argument("--device", help="cuda:0, cpu or a UUID (default: the first GPU, else the CPU)")
+    listing.set_defaults(do=do_list)
+    env = commands.add_parser("env", help="this host's devices and the environment of one")
+    env.add_argument("--device")
+    env.set_defaults(do=do_env)
+    run = commands.add_parser("run", help="measure a config and print the table")
+    check = commands.add_parser("check", help="check a config's kernels for correctness, without timing them")
+    for command in (run, check):
+        command.add_argument("config", help="a name in kernels/configs/, or the path of a .yaml file")
+        command.add_argument("--device", help="cuda:0, cpu or a UUID (default: the first GPU, else the CPU)")
+        command.add_argument("--kernels", help="names separated by commas, instead of the config's")
+        command.add_argument(
+            "--backends", help="only kernels of these backends, separated by commas; the baseline stays"
+        )
+        command.add_argument(
+            "--sweep",
+            action="append",
+            default=[],
+            metavar="SIZE=A,B",
+            help="sizes instead of the config's; several multiply",
+        )
+        command.add_argument("--json", metavar="FILE", type=Path, help="write everything that was measured to FILE")
+        command.add_argument("--csv", metavar="FILE", type=Path, help="write the table to FILE")
+        command.set_defaults(do=do_run, verify=command is check, protocol=None, mode=None, warmup=None, iters=None)
+    run.add_argument("--verify", action="store_true", help="the same as check: correctness alone")
+    run.add_argument("--protocol", choices=("paired", "fixed"), help="instead of the config's")
+    run.add_argument("--mode", choices=("auto", "cold", "graph", "warm"), help="instead of the config's")
+    run.add_argument("--warmup", type=int, help="untimed calls of the protocol fixed (200)")
+    run.add_argument("--iters", type=int, help="timed calls of the protocol fixed (500)")
+    return top
+
+
+def do_list(arguments: argparse.Namespace) -> int:
+    device = find_device(arguments.device)
+    known = catalog.kernels()
+    if arguments.json:
+        print(
+            json.dumps(
+                [k.as_json() | {"why_not": k.why_not_on(device.kind, device.capability)} for k in known], indent=1
+            )
+        )
+        return 0
+    print(f"kernels for {device.name} ({device.label}):")
+    for info in known:
+        mark = " (baseline)" if info.name == catalog.get_operation(info.operation).baseline else ""
+        why = info.why_not_on(device.kind, device.capability)
+        print(f"  {info.full_name + mark:36} {info.backend:10} {info.doc}{f'  [{why}]' if why else ''}")
+    return 0
+
+
+def do_env(arguments: argparse.Namespace) -> int:
+    device = find_device(arguments.device)
+    child = Child(device)
+    try:
+        found = child.wait_ready() | {"driver": device.driver, "commit": commit(), "max_sm_mhz": device.max_sm_mhz}
+    finally:
+        child.close()
+    listed = [d.as_json() for d in devices()]
+    print(json.dumps({"devices": listed, "environment": found, "fingerprint": fingerprint(found)}, indent=1))
+    return 0
+
+
+def chosen(arguments: argparse.Namespace) -> Config:
+    """The config asked for, with what the command line changes."""
+    config = load_config(arguments.config)
+    values = config.model_dump()
+    if arguments.kernels:
+        values["kernels"] = split(arguments.kernels)
+    if arguments.backends:
+        backends = {info.name: info.backend for info in catalog.kernels(config.operation)}
+        values["kernels"] = [name for name in values["kernels"] if backends.get(name) in split(arguments.backends)]
+        values["kernels"] = values["kernels"] or [config.baseline]
+    changes = {"name": arguments.protocol, "mode": arguments.mode, "warmup": arguments.warmup, "iters": arguments.iters}
+    values["protocol"] |= {name: value for name, value in changes.items() if value is not None}
+    values["protocol"]["verify_only"] = arguments.verify
+    if arguments.sweep:
+        values["workloads"] = [dict(w.sizes) | {"dtype": w.dtype} | swept(arguments.sweep) for w in config.workloads]
+    try:
+        config = Config(**values)
+    except ValidationError as error:
+        raise ConfigError(sentence(error)) from None
+    check_kernels(config)
+    return config
+
+
+def split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def swept(sweeps: list[str]) -> dict[str, list[Any]]:
+    """["seq_len=512,1024"] -> {"seq_len": [512, 1024]}"""
+    found: dict[str, list[Any]] = {}
+    for text in sweeps:
+        name, _, values = text.partition("=")
+        if not values:
+            raise ConfigError(f"--sweep wants SIZE=A,B, such as seq_len=512,1024, not '{text}'")
+        found[name.strip()] = [
+            int(v) if v.isdecimal() else {"true": True, "false": False}.get(v, v) for v in split(values)
+        ]
+    return found
+
+
+def do_run(arguments: argparse.Namespace) -> int:
+    config, device = chosen(arguments), find_device(arguments.device)
+    for path in filter(None, (arguments.json, arguments.csv)):
+        if not path.parent.is_dir():  # said now, not when everything has been measured
+            raise ConfigError(f"there is no folder {path.parent} to write {path.name} in")
+    collected = Collector(config, device.name)
+    supervisor = Supervisor(RunSpec.of(config, device.uuid), device, collected.emit, collected.live)
+    try:
+        supervisor.run()
+    finally:
+        if arguments.json and collected.data["measurements"]:
+            arguments.json.write_text(json.dumps(collected.data))
+    table = report.rows(collected.data["measurements"])
+    if arguments.csv:
+        arguments.csv.write_text(report.as_csv(table))
+    collected.clear()
+    print(report.as_text(table))
+    said = report.answer(table, config.operation)
+    print(f"\n{said['strong']}. {' '.join(said['rest'])}")
+    return 1 if report.failures(table) else 0
+
+
+class Collector:
+    """Takes a supervisor's events; what `--json` writes is `data`: the export format of the site, too."""
+
+    def __init__(self, config: Config, device_name: str) -> None:
+        self.data: dict[str, Any] = {
+            "format": "benchsite-run/1",
+            "title": config.title or config.name,
+            "config": config.model_dump(mode="json"),
+            "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "measurements": [],
+        }
+        print(f"{config.title or config.name} on {device_name}", file=sys.stderr)
+
+    def emit(self, kind: str, data: dict[str, Any]) -> None:
+        if kind == "started":
+            self.data |= data
+        elif kind == "measured":
+            self.data["measurements"].append(data)
+        elif kind == "crosschecked":
+            add_crosscheck(self.data["measurements"], data["seen"])
+
+    def live(self, state: dict[str, Any]) -> None:
+        if sys.stderr.isatty():
+            text = f"{state['position'] + 1} of {state['total']}, {state['kernel']} on {state['workload']}: {state['step']}"
+            print(f"\r\x1b[K{text[:150]}", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        if sys.stderr.isatty():
+            print("\r\x1b[K", end="", file=sys.stderr)
+
+
+def add_crosscheck(measurements: list[dict[str, Any]], seen: list[dict[str, Any]]) -> None:
+    """Puts the names of the kernels that ran beside the results they belong to."""
+    ran = {(item["key"], item["kernel"]): item["ran"] for item in seen}
+    for measurement in measurements:
+        for result in measurement["results"]:
+            result["ran"] = ran.get((measurement["key"], result["kernel"]), [])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

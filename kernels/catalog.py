@@ -1,0 +1,283 @@
+"""What can be measured: the decorators that make an operation or a kernel known, and the readers that find them.
+
+Operations are imported (their files need no torch). Kernels are *read*, not imported: the name, backend and needs of a
+kernel are literals in its decorator, so the catalogue comes from the bytes of the file as it is now, costs nothing, and
+runs nobody's code. Only the measuring child loads a kernel, and it hashes the very bytes that it executes.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import importlib.util
+import os
+import pkgutil
+import sys
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kernels.operations.base import Operation
+
+OPERATIONS_DIR = Path(__file__).parent / "operations"
+KERNEL_PATH_VARIABLE = "KERNEL_PATH"
+"""Further folders of kernels, separated by ':'; each holds one folder per operation, like kernels/operations/."""
+
+
+class Unsupported(Exception):
+    """Raised by a kernel that cannot do this workload on this device. The message says why, for a person."""
+
+
+class UnknownName(LookupError):
+    """An operation or a kernel that does not exist; the message lists what does."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a kernel needs of a device."""
+
+    device: str = "any"
+    """"any" or "cuda"."""
+    min_capability: float = 0.0
+    """CUDA compute capability, such as 8.0 or 9.0."""
+    packages: tuple[str, ...] = ()
+    """Python packages the agent must have."""
+
+
+def cuda(min_capability: float = 0.0, packages: tuple[str, ...] = ()) -> Needs:
+    """A kernel that runs on CUDA devices of at least this compute capability."""
+    return Needs("cuda", float(min_capability), tuple(packages))
+
+
+@dataclass(frozen=True)
+class KernelInfo:
+    """One kernel as its file declares it, without running the file."""
+
+    operation: str
+    name: str
+    backend: str
+    dtypes: tuple[str, ...]
+    needs: Needs
+    limits: dict[str, tuple[Any, ...]]
+    """Values a size may take, such as {"head_dim": (64, 128)}; sizes not named are free."""
+    doc: str
+    path: str
+    sha256: str
+    """Of the whole file."""
+    error: str = ""
+    """Why the file could not be read, if so."""
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.operation}/{self.name}"
+
+    def why_not_on(self, kind: str, capability: float | None) -> str:
+        """Why this kernel cannot run on a device at all: an empty string if it can."""
+        if self.error:
+            return self.error
+        if self.needs.device == "cuda" and kind != "cuda":
+            return "needs a CUDA device"
+        if self.needs.min_capability and (capability or 0) < self.needs.min_capability:
+            return f"needs compute capability {self.needs.min_capability:g}, this device has {capability or 0:g}"
+        for package in self.needs.packages:
+            if not _is_installed(package):
+                return f"needs the Python package {package}"
+        return ""
+
+    def why_not_for(self, dtype: str, sizes: dict[str, Any]) -> str:
+        """Why this kernel does not do a workload: an empty string if it does."""
+        if self.dtypes and dtype not in self.dtypes:
+            return f"does not do {dtype}"
+        for size, allowed in self.limits.items():
+            if sizes.get(size) not in allowed:
+                return f"{size}={sizes.get(size)} is not one of {', '.join(map(str, allowed))}"
+        return ""
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self) | {"full_name": self.full_name}
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):  # a part of a package that is not there itself
+        return False
+
+
+# --- operations -------------------------------------------------------------------------------------------------------
+
+_operations: dict[str, type[Operation]] = {}
+
+
+def operation(name: str, *, baseline: str, title: str) -> Callable[[type[Operation]], type[Operation]]:
+    """Class decorator: makes an operation known under `name`; `baseline` is the kernel others are compared with."""
+
+    def register(cls: type[Operation]) -> type[Operation]:
+        cls.name, cls.baseline, cls.title = name, baseline, title
+        _operations[name] = cls
+        return cls
+
+    return register
+
+
+@cache
+def operations() -> dict[str, type[Operation]]:
+    """Every operation by name. Importing an operation never imports torch."""
+    for module in pkgutil.iter_modules([str(OPERATIONS_DIR)]):
+        if module.ispkg:
+            importlib.import_module(f"kernels.operations.{module.name}")
+    return dict(sorted(_operations.items()))
+
+
+def get_operation(name: str) -> type[Operation]:
+    try:
+        return operations()[name]
+    except KeyError:
+        raise UnknownName(f"there is no operation '{name}'; there are: {', '.join(operations())}") from None
+
+
+# --- kernels, read without being run ----------------------------------------------------------------------------------
+
+
+def kernel_folders(operation: str) -> list[Path]:
+    """The folders that hold kernels of an operation: ours, then those of KERNEL_PATH."""
+    extra = [Path(p) for p in os.environ.get(KERNEL_PATH_VARIABLE, "").split(":") if p]
+    return [folder for folder in (root / operation for root in (OPERATIONS_DIR, *extra)) if folder.is_dir()]
+
+
+def kernels(operation: str | None = None) -> list[KernelInfo]:
+    """Every kernel there is, as the files stand now, baseline first. Later folders replace kernels of the same name."""
+    found: dict[str, KernelInfo] = {}
+    for op in [operation] if operation else list(operations()):
+        for folder in kernel_folders(op):
+            for path in sorted(folder.glob("*.py")):
+                if path.name != "__init__.py":
+                    found.update({info.full_name: info for info in read_kernels(op, path)})
+    return sorted(found.values(), key=lambda k: (k.operation, k.name != get_operation(k.operation).baseline, k.name))
+
+
+def get_kernel(operation: str, name: str) -> KernelInfo:
+    for info in (known := kernels(operation)):
+        if info.name == name:
+            return info
+    raise UnknownName(f"there is no kernel '{operation}/{name}'; there are: {', '.join(k.name for k in known)}")
+
+
+def read_kernels(operation: str, path: Path) -> Iterator[KernelInfo]:
+    """The kernels that one file declares for one operation. A file that cannot be read is one kernel with an error."""
+    digest = ""
+    try:
+        source = path.read_bytes()
+        digest = hashlib.sha256(source).hexdigest()
+        for node in ast.parse(source, str(path)).body:
+            if isinstance(node, ast.FunctionDef):
+                for decorator in node.decorator_list:
+                    if _called(decorator) == "kernel":
+                        info = _read_decorator(decorator, node, path, digest)
+                        if info.operation == operation:
+                            yield info
+    except (OSError, SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
+        reason = f"{path.name} cannot be read: {error}"
+        yield KernelInfo(operation, _dashed(path.stem), "unknown", (), Needs(), {}, "", str(path), digest, reason)
+
+
+def _called(node: ast.expr) -> str | None:
+    return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
+
+
+def _read_decorator(call: ast.expr, function: ast.FunctionDef, path: Path, digest: str) -> KernelInfo:
+    assert isinstance(call, ast.Call)
+    args = [ast.literal_eval(a) for a in call.args]
+    options = {k.arg: _literal(k.value) for k in call.keywords if k.arg}
+    declared = declaration(*args, function_name=function.name, **options)
+    return KernelInfo(**declared, doc=(ast.get_docstring(function) or "").split("\n")[0], path=str(path), sha256=digest)
+
+
+def _literal(node: ast.expr) -> Any:
+    """A literal, or cuda(...) with literal arguments."""
+    if isinstance(node, ast.Call) and _called(node) == "cuda":
+        return cuda(
+            *map(ast.literal_eval, node.args), **{k.arg: ast.literal_eval(k.value) for k in node.keywords if k.arg}
+        )
+    return ast.literal_eval(node)
+
+
+def _dashed(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def declaration(
+    operation: str,
+    *,
+    backend: str,
+    function_name: str,
+    name: str | None = None,
+    dtypes: tuple[str, ...] = (),
+    needs: Needs | None = None,
+    limits: dict[str, tuple[Any, ...]] | None = None,
+) -> dict[str, Any]:
+    """The arguments of @kernel with their defaults: shared by the reader and the decorator so that they cannot differ."""
+    return {
+        "operation": operation,
+        "name": name or _dashed(function_name),
+        "backend": backend,
+        "dtypes": tuple(dtypes),
+        "needs": needs or Needs(),
+        "limits": {k: tuple(v) for k, v in (limits or {}).items()},
+    }
+
+
+# --- kernels, loaded (in the measuring child only) --------------------------------------------------------------------
+
+
+@dataclass
+class LoadedKernel:
+    """A kernel that can be called, and the exact source it came from."""
+
+    call: Callable[..., Any]
+    source: str
+    sha256: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+_being_loaded: dict[str, Callable[..., Any]] = {}
+
+
+def kernel(operation: str, *, backend: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Function decorator: makes a kernel known. Arguments must be literals (or `cuda(...)`), for they are also read.
+
+    operation: its name, such as "attention".
+    backend: "pytorch", "triton", "cuda", "tilelang", "cutedsl", ...
+    name: defaults to the function's name with dashes. dtypes: those it does; none named means all.
+    needs: `cuda(min_capability=8.0)` if it does not run everywhere. limits: values that sizes may take.
+    """
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        declared = declaration(operation, backend=backend, function_name=function.__name__, **options)
+        _being_loaded[f"{operation}/{declared['name']}"] = function
+        return function
+
+    return register
+
+
+def load(info: KernelInfo) -> LoadedKernel:
+    """Runs a kernel's file and returns the kernel. The hash is of the bytes that were run."""
+    path = Path(info.path)
+    source = path.read_bytes()
+    digest = hashlib.sha256(source).hexdigest()
+    module = types.ModuleType(f"benchsite_kernel_{path.stem}_{digest[:12]}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module  # dataclasses, pickling and torch.compile look modules up by name
+    _being_loaded.clear()
+    exec(compile(source, str(path), "exec"), module.__dict__)
+    if path.read_bytes() != source:
+        raise RuntimeError(f"{path.name} was changed while it was being loaded; run it again")
+    try:
+        return LoadedKernel(_being_loaded[info.full_name], source.decode("utf-8", "replace"), digest)
+    except KeyError:
+        raise UnknownName(f"{path.name} no longer declares {info.full_name}") from None

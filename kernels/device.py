@@ -1,0 +1,138 @@
+"""Devices of this host as the parent sees them, without torch: CUDA GPUs through NVML, and the CPU."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import platform
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from kernels.instrument.environment import cpu_name
+
+
+class NoSuchDevice(LookupError):
+    """The device asked for is not on this host; the message lists what is."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """One GPU or CPU. `index` is NVML's; `uuid` stays the same across reboots and renumbering."""
+
+    kind: str
+    """"cuda" or "cpu"."""
+    uuid: str
+    name: str
+    index: int = 0
+    capability: float | None = None
+    memory_bytes: int | None = None
+    driver: str = ""
+    max_sm_mhz: int | None = None
+
+    @property
+    def label(self) -> str:
+        return f"cuda:{self.index}" if self.kind == "cuda" else "cpu"
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@contextlib.contextmanager
+def nvml() -> Iterator[Any]:
+    """The pynvml module, initialised; None where there is no NVIDIA driver."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except Exception:
+        yield None
+        return
+    try:
+        yield pynvml
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def devices() -> list[Device]:
+    """CUDA GPUs first, then the CPU."""
+    return [*_gpus(), _cpu()]
+
+
+def _gpus() -> list[Device]:
+    with nvml() as lib:
+        if lib is None:
+            return []
+        driver = lib.nvmlSystemGetDriverVersion()
+        found = []
+        for index in range(lib.nvmlDeviceGetCount()):
+            handle = lib.nvmlDeviceGetHandleByIndex(index)
+            major, minor = lib.nvmlDeviceGetCudaComputeCapability(handle)
+            found.append(
+                Device(
+                    kind="cuda",
+                    uuid=lib.nvmlDeviceGetUUID(handle),
+                    name=lib.nvmlDeviceGetName(handle),
+                    index=index,
+                    capability=float(f"{major}.{minor}"),
+                    memory_bytes=lib.nvmlDeviceGetMemoryInfo(handle).total,
+                    driver=driver,
+                    max_sm_mhz=_quietly(lib.nvmlDeviceGetMaxClockInfo, handle, lib.NVML_CLOCK_SM),
+                )
+            )
+        return found
+
+
+def _quietly(query: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return query(*arguments)
+    except Exception:
+        return None
+
+
+def _cpu() -> Device:
+    """The CPU's identity is the machine's: clones of one image differ by host name."""
+    identity = platform.node()
+    with contextlib.suppress(OSError):
+        identity += Path("/etc/machine-id").read_text().strip()
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return Device("cpu", f"CPU-{hashlib.sha256(identity.encode()).hexdigest()[:16]}", cpu_name(), memory_bytes=memory)
+
+
+def find_device(wanted: str | None) -> Device:
+    """A device by "cuda", "cuda:1", "cpu" or UUID; the first GPU, else the CPU, when nothing is wanted."""
+    known = devices()
+    if not wanted:
+        return known[0]
+    for device in known:
+        if wanted in (device.uuid, device.label) or (wanted == device.kind):
+            return device
+    names = ", ".join(d.label for d in known)
+    raise NoSuchDevice(f"there is no device '{wanted}' on this host; there are: {names}")
+
+
+@contextlib.contextmanager
+def locked(device: Device, should_stop: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    """Holds the device for one measurement at a time on this host, whoever asks. Waits; ends early on should_stop."""
+    path = Path(tempfile.gettempdir()) / f"benchsite-{device.uuid}.lock"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        with contextlib.suppress(PermissionError):
+            os.fchmod(descriptor, stat.S_IMODE(0o666))
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if should_stop():
+                    raise InterruptedError("stopped while waiting for the device") from None
+                time.sleep(0.2)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""How a number comes about: clocks, rounds, statistics, correctness, limits."""

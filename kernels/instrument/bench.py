@@ -1,0 +1,346 @@
+"""The bench: kernels, inputs and a clock, in the measuring child. It does what it is told and reports raw readings.
+
+It decides nothing: seeds, order, number of calls, statistics and verdicts belong to the parent. Every method takes and
+returns plain data, so the parent can drive it through a pipe, and the simulator can stand in for it.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from time import perf_counter_ns, sleep
+from typing import Any
+
+import torch
+
+from kernels.catalog import LoadedKernel, get_kernel, load
+from kernels.instrument.clock import Block, CpuClock, CudaClock, Graph
+from kernels.instrument.guard import Guard, memory_in_use
+from kernels.instrument.verify import Reference, measure
+from kernels.operations.base import Inputs
+from kernels.workload import Workload
+
+ROTATION = 5
+"""Input sets together cover this many times the cache, so that no call finds its inputs there."""
+MEMORY_SHARE = 0.25
+"""Of the free memory, at most this much goes to input sets."""
+KEEP_SHARE = 0.05
+"""And at most this much to outputs kept for checking after the rounds."""
+MAX_SETS = 256
+LATE_S = 0.003
+"""Whoever still writes into an output after its call has returned is given this long to show."""
+TRAP_GATE_NS = 4_000_000
+"""Holds the device back so long that a checked call is queued before its inputs arrive."""
+POISON = {2: 0x7FDA, 4: 0x7FC0BEEF, 8: 0x7FF80000DEADBEEF}
+"""By bytes of an element: a NaN with bits that no arithmetic leaves, so that what is not written can be counted."""
+POISONED_BUFFERS, POISONED_BYTES = 3, 2**28
+"""So many buffers of an output's size hold poison; one, if an output is larger than this."""
+
+
+class Bench:
+    """One device, one workload at a time."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.device = "cuda:0" if kind == "cuda" else "cpu"
+        self.clock: Any = CudaClock() if kind == "cuda" else CpuClock()
+        self.loaded: dict[str, LoadedKernel] = {}
+        self.guard = Guard(kind, self.clock)
+        self._forget()
+
+    def _forget(self) -> None:
+        self.sets: list[tuple[int, Inputs]] = []
+        self.references: dict[int, Reference] = {}
+        self.graphs: dict[str, Graph] = {}
+        self.kept: list[tuple[str, int, Any, dict[str, Any]]] = []
+        self.grown: dict[str, list[tuple[int, int]]] = {}
+        self.cursor = 0
+
+    # --- one workload ---------------------------------------------------------------------------------------------
+
+    def open(self, workload: dict[str, Any]) -> dict[str, Any]:
+        """Makes a workload the current one and forgets the last."""
+        self._forget()
+        if self.kind == "cuda":
+            torch.cuda.empty_cache()
+        if "torch._dynamo" in sys.modules:
+            sys.modules["torch._dynamo"].reset()  # else the second shape compiles dynamic and the ninth runs eager
+        self.workload = Workload(**workload)
+        self.problem = self.workload.problem
+        return {}
+
+    def _kernel(self, arm: str) -> LoadedKernel:
+        name = f"{self.problem.name}/{arm}"
+        if name not in self.loaded:
+            self.loaded[name] = load(get_kernel(self.problem.name, arm))
+        return self.loaded[name]
+
+    def _run(self, arm: str, inputs: Inputs) -> Any:
+        return self._kernel(arm).call(*inputs.tensors, **inputs.options)
+
+    def load(self, arm: str) -> dict[str, Any]:
+        """Loads a kernel's file. {"sha256", "source"}: of the bytes that were run."""
+        kernel = self._kernel(arm)
+        return {"sha256": kernel.sha256, "source": kernel.source}
+
+    def compile(self, arm: str, seed: int) -> dict[str, Any]:
+        """The first call, timed apart (seconds), and the memory that a call needs beyond its inputs (bytes)."""
+        inputs = self.problem.inputs(self.device, seed)
+        self.clock.synchronize()
+        start = perf_counter_ns()
+        self._run(arm, inputs)
+        self.clock.synchronize()
+        return {"compile_s": (perf_counter_ns() - start) / 1e9, "peak_memory_bytes": self._peak_memory(arm, inputs)}
+
+    def _peak_memory(self, arm: str, inputs: Inputs) -> int | None:
+        if self.kind != "cuda":
+            return None
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        self._run(arm, inputs)
+        self.clock.synchronize()
+        return torch.cuda.max_memory_allocated() - before
+
+    # --- correctness ----------------------------------------------------------------------------------------------
+
+    def _reference(self, seed: int, thorough: bool) -> Reference:
+        if seed not in self.references:
+            self.references[seed] = Reference(self.problem, self.problem.inputs(self.device, seed), seed, thorough)
+        return self.references[seed]
+
+    def verify(self, arm: str, seed: int, thorough: bool) -> dict[str, Any]:
+        """Two calls on fresh inputs, the first compared with the reference. Numbers and facts, no judgement.
+
+        shared: the second call wrote into the first one's output, or returned it again.
+        busy: [[arm, what]] of what goes on working while nobody is called.
+        """
+        reference = self._reference(seed, thorough)
+        inputs = Inputs(tuple(torch.zeros_like(t) for t in reference.inputs.tensors), reference.inputs.options)
+        self._poison(inputs)
+        out, early, flags = self._trapped(arm, inputs, reference.inputs)
+        reading = measure(early, reference) | {"unwritten": _poisoned(early), "late": flags.pop("late")}
+        shared, deterministic = False, None
+        if not reading.get("wrong_kind"):
+            _fill_with_poison(out)
+            again = self._run(arm, Inputs(tuple(t.clone() for t in reference.inputs.tensors), inputs.options))
+            self.clock.synchronize()
+            if out.is_floating_point():
+                shared = _poisoned(out) < out.numel() or _poisoned(again) > reading["unwritten"]
+            deterministic = bool(torch.equal(early, again))
+            del again
+        self.guard.claim_processes(arm)
+        flags |= {"shared": shared, "deterministic": deterministic, "busy": self.guard.busy(arm)}
+        return {"reading": reading} | flags
+
+    def _trapped(self, arm: str, inputs: Inputs, values: Inputs) -> tuple[Any, Any, dict[str, Any]]:
+        """A call whose inputs get their values just before it, on the current stream, and whose output is copied just
+        after it, there too: who works on another stream, or later, reads old inputs or is too late for the copy.
+
+        Returns the output, the copy, and {"late", "inputs_changed"}.
+        """
+        if self.kind == "cuda":
+            self.clock.gate(TRAP_GATE_NS)
+        for old, new in zip(inputs.tensors, values.tensors, strict=True):
+            old.copy_(new)
+        out = self._run(arm, inputs)
+        early = out.clone() if type(out) is torch.Tensor else out
+        self.clock.synchronize()
+        sleep(LATE_S)
+        late = type(out) is torch.Tensor and not torch.equal(_bits(early), _bits(out))
+        changed = not all(torch.equal(a, b) for a, b in zip(inputs.tensors, values.tensors, strict=True))
+        return out, early, {"late": late, "inputs_changed": changed}
+
+    def _poison(self, inputs: Inputs) -> None:
+        """Leaves NaN in the memory that the allocator will hand out next, so that what is not written shows."""
+        shape, dtype = self.problem.output_like(inputs)
+        small = math.prod(shape) * dtype.itemsize <= POISONED_BYTES
+        poison = [torch.empty(shape, dtype=dtype, device=self.device) for _ in range(POISONED_BUFFERS if small else 1)]
+        for buffer in poison:
+            _fill_with_poison(buffer)
+        self.clock.synchronize()
+        poison.clear()
+
+    def forget_references(self) -> dict[str, Any]:
+        self.references.clear()
+        return {}
+
+    # --- timing ---------------------------------------------------------------------------------------------------
+
+    def prepare(self, seeds: list[int], rotate: bool) -> dict[str, Any]:
+        """Makes input sets, one per seed, as many as cover the cache ROTATION times; or two where `rotate` is off.
+
+        {"sets": n, "covered": whether they cover the cache, "input_bytes": of one set}
+        """
+        self.sets.clear()
+        first = self.problem.inputs(self.device, seeds[0])
+        wanted = 1 + math.ceil(ROTATION * self.clock.cache_bytes / first.nbytes)
+        room = int(MEMORY_SHARE * self.clock.free_bytes() / first.nbytes)
+        count = max(2, min(wanted, room, MAX_SETS, len(seeds))) if rotate else 1
+        self.sets = [(seeds[0], first)]
+        self.sets += [(seed, self.problem.inputs(self.device, seed)) for seed in seeds[1:count]]
+        self.clock.synchronize()
+        return {"sets": len(self.sets), "covered": count >= wanted or not rotate, "input_bytes": first.nbytes}
+
+    def refill(self, index: int, seed: int) -> dict[str, Any]:
+        """Fresh values in one input set, in place (graphs hold its addresses)."""
+        index %= len(self.sets)
+        fresh = self.problem.inputs(self.device, seed)
+        for old, new in zip(self.sets[index][1].tensors, fresh.tensors, strict=True):
+            old.copy_(new)
+        self.sets[index] = (seed, self.sets[index][1])
+        self.clock.synchronize()
+        return {}
+
+    def _call(self, arm: str) -> Any:
+        call, sets = self._kernel(arm).call, self.sets
+        count = len(sets)
+
+        def run(index: int) -> Any:
+            inputs = sets[index % count][1]
+            return call(*inputs.tensors, **inputs.options)
+
+        return run
+
+    def block(
+        self, arm: str, calls: int, gate_ns: int = 0, flush: bool = False, keep: int | None = None
+    ) -> dict[str, Any]:
+        """`calls` timed calls of an arm over rotating input sets, after one untimed call and behind a spin gate.
+
+        keep: the position of the call whose output is kept for `recheck`.
+        """
+        call = self._call(arm)
+        call(self.cursor)
+        before = memory_in_use(self.kind)
+        indices = range(self.cursor + 1, self.cursor + 1 + calls)
+        self.cursor = indices[-1] + 1
+        self.clock.synchronize()
+        block = self.clock.block(call, indices, gate_ns, flush, keep)
+        if keep is not None:
+            self._keep(arm, indices[keep], block.kept)
+            self._trap(arm, indices[keep])
+        elif before is not None:
+            self.grown.setdefault(arm, []).append(((memory_in_use(self.kind) or 0) - before, calls))
+        self.guard.claim(arm)
+        return _plain(block)
+
+    def _trap(self, arm: str, index: int) -> None:
+        """One more call like the timed ones, on an input set that is refilled in place: kept for `recheck`."""
+        seed, inputs = self.sets[index % len(self.sets)]
+        seed = (48_271 * seed + 11) % 2**31
+        values = self.problem.inputs(self.device, seed)
+        self._poison(inputs)
+        _, early, flags = self._trapped(arm, inputs, values)
+        if flags["inputs_changed"]:
+            for old, new in zip(inputs.tensors, values.tensors, strict=True):
+                old.copy_(new)
+        self.sets[index % len(self.sets)] = (seed, inputs)
+        if self._has_room(early):
+            self.kept.append((arm, seed, early, flags))
+
+    def capture(self, arm: str, graph: str = "") -> dict[str, Any]:
+        """Captures an arm on every input set as one CUDA graph, afresh. graph: its name, if not the arm's."""
+        self.graphs.pop(graph or arm, None)
+        self.graphs[graph or arm] = self.clock.capture(self._call(arm), range(len(self.sets)))
+        return {"nodes": len(self.sets)}
+
+    def replay(
+        self, arm: str, replays: int, gate_ns: int = 0, flush: bool = False, keep: int | None = None, graph: str = ""
+    ) -> dict[str, Any]:
+        """`replays` timed replays of an arm's graph, after one untimed replay, outputs poisoned before."""
+        block = self.graphs[graph or arm].block(replays, gate_ns, flush, keep)
+        if keep is not None:
+            self._keep(arm, keep, block.kept)
+        return _plain(block)
+
+    def _keep(self, arm: str, index: int, out: Any) -> None:
+        """Keeps a copy of a timed call's output with the seed of its inputs, if it is small enough."""
+        if self._has_room(out):
+            out = out.clone() if type(out) is torch.Tensor else out
+            self.kept.append((arm, self.sets[index % len(self.sets)][0], out, {}))
+
+    def _has_room(self, out: Any) -> bool:
+        return type(out) is not torch.Tensor or out.numel() * out.element_size() < KEEP_SHARE * self.clock.free_bytes()
+
+    def recheck(self) -> dict[str, Any]:
+        """Compares the outputs kept from timed calls with the reference.
+
+        {"readings": [[arm, reading], ...], "changed_inputs": [arm, ...], "grown": {arm: [[bytes, calls] per block]}}
+        """
+        readings = []
+        changed = [arm for arm, _, _, flags in self.kept if flags.get("inputs_changed")]
+        for arm, seed, out, flags in self.kept:
+            reference = Reference(self.problem, self.problem.inputs(self.device, seed), seed, thorough=False)
+            readings.append([arm, measure(out, reference) | {"late": flags.get("late", False)}])
+        self.kept.clear()
+        grown, self.grown = self.grown, {}
+        return {"readings": readings, "changed_inputs": changed, "grown": grown}
+
+    def probe(self, arm: str, seeds: list[int]) -> dict[str, Any]:
+        """Pairs of single timed calls: on values not seen before, and on the same values written once more.
+
+        {"fresh_ns": [...], "again_ns": [...], "busy": as in verify}
+        """
+        inputs = self.problem.inputs(self.device, seeds[0])
+        times: tuple[list[float], list[float]] = ([], [])
+        call = self._kernel(arm).call
+        for seed in seeds:
+            for ticks in times:
+                values = self.problem.inputs(self.device, seed)
+                for old, new in zip(inputs.tensors, values.tensors, strict=True):
+                    old.copy_(new)
+                self.clock.synchronize()
+                gate = TRAP_GATE_NS if self.kind == "cuda" else 0
+                block = self.clock.block(lambda _: call(*inputs.tensors, **inputs.options), range(1), gate, False, None)
+                ticks.extend(block.ticks_ns)
+        self.guard.claim_processes(arm)
+        return {"fresh_ns": times[0], "again_ns": times[1], "busy": self.guard.busy(arm)}
+
+    def release(self) -> dict[str, Any]:
+        """Frees graphs and input sets."""
+        self.graphs.clear()
+        self.sets.clear()
+        return {}
+
+    # --- cross-check ----------------------------------------------------------------------------------------------
+
+    def profile(self, arm: str, seed: int) -> dict[str, Any]:
+        """The names of the kernels (on a CPU: operators) that one call runs, in order, with their time in ns."""
+        from torch.profiler import ProfilerActivity, profile
+
+        inputs = self.problem.inputs(self.device, seed)
+        self._run(arm, inputs)
+        self.clock.synchronize()
+        activity = ProfilerActivity.CUDA if self.kind == "cuda" else ProfilerActivity.CPU
+        with profile(activities=[activity]) as profiler:
+            self._run(arm, inputs)
+            self.clock.synchronize()
+        wanted = torch.autograd.DeviceType.CUDA if self.kind == "cuda" else torch.autograd.DeviceType.CPU
+        spans = [(e.name, int(e.time_range.elapsed_us() * 1e3)) for e in profiler.events() if e.device_type == wanted]
+        return {"kernels": [[name[:200], ns] for name, ns in spans if not name.startswith(("Memset", "Memcpy"))][:50]}
+
+
+def _bits(tensor: Any) -> Any:
+    """The same memory as integers, so that NaN equals itself."""
+    return tensor.view(getattr(torch, f"int{8 * tensor.element_size()}")) if tensor.is_floating_point() else tensor
+
+
+@torch.inference_mode()
+def _fill_with_poison(tensor: Any) -> None:
+    if tensor.is_floating_point() and tensor.element_size() in POISON:
+        _bits(tensor).fill_(POISON[tensor.element_size()])
+
+
+def _poisoned(tensor: Any) -> int:
+    """How many elements are poison; 0 of what is no tensor of floats."""
+    if type(tensor) is not torch.Tensor or not tensor.is_floating_point() or tensor.element_size() not in POISON:
+        return 0
+    return int((_bits(tensor) == POISON[tensor.element_size()]).sum())
+
+
+def _plain(block: Block) -> dict[str, Any]:
+    return {
+        "ticks_ns": block.ticks_ns,
+        "enqueue_ns": block.enqueue_ns,
+        "gate_ns": block.gate_ns,
+        "gated": block.gated,
+    }

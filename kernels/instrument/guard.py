@@ -1,0 +1,210 @@
+"""What a kernel must leave as it found it: PyTorch's settings, the functions that others call, a quiet process.
+
+Used in the measuring child only, between commands and never inside a timed region. A kernel may do what it likes
+during its own call; what it leaves behind would be measured as somebody else's time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import time
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from kernels import catalog
+from kernels.instrument import clock, verify
+
+BUSY_SHARE = 0.25
+"""A thread or process that takes more than this share of a core while nobody is called is busy."""
+WINDOW_S = 0.02
+PATIENCE_S = {"thread": 0.5, "process": 5.0}
+"""How long helpers of a compiler, or spinning pool threads, may take to come to rest."""
+
+Setting = tuple[str, Callable[[], Any], Callable[[Any], Any]]
+
+
+def _attribute(name: str, owner: Any, attribute: str) -> Setting:
+    return name, lambda: getattr(owner, attribute), lambda value: setattr(owner, attribute, value)
+
+
+def _settings(kind: str) -> Iterator[Setting]:
+    """(name, read, write) of what every kernel of the process shares."""
+    yield "default dtype", torch.get_default_dtype, torch.set_default_dtype
+    yield "default device", torch.get_default_device, torch.set_default_device
+    yield "number of threads", torch.get_num_threads, torch.set_num_threads
+    yield "deterministic mode", torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms
+    yield "gradient mode", torch.is_grad_enabled, torch.set_grad_enabled
+    yield "float32 matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
+    backends, matmul = torch.backends, torch.backends.cuda.matmul
+    yield _attribute("cuda.matmul.allow_tf32", matmul, "allow_tf32")
+    for dtype in ("fp16", "bf16"):
+        name = f"allow_{dtype}_reduced_precision_reduction"
+        yield _attribute(f"cuda.matmul.{name}", matmul, name)
+    for name in ("allow_tf32", "enabled", "benchmark", "deterministic"):
+        yield _attribute(f"cudnn.{name}", backends.cudnn, name)
+    for name in ("flash", "mem_efficient", "math", "cudnn"):
+        read, write = getattr(backends.cuda, f"{name}_sdp_enabled"), getattr(backends.cuda, f"enable_{name}_sdp")
+        yield f"{name} attention", read, write
+    if kind == "cuda":
+        yield "current stream", torch.cuda.current_stream, torch.cuda.set_stream
+
+
+def _namespaces() -> Iterator[tuple[str, Any]]:
+    """What holds the functions that the instrument and other kernels call."""
+    yield "time", time
+    yield "torch", torch
+    yield "torch.nn.functional", torch.nn.functional
+    yield "torch.Tensor", torch.Tensor
+    yield "torch.cuda", torch.cuda
+    yield "torch.cuda.Event", torch.cuda.Event
+    yield "torch.cuda.Stream", torch.cuda.Stream
+    yield "torch.cuda.CUDAGraph", torch.cuda.CUDAGraph
+    for module in (clock, verify, catalog):
+        yield module.__name__, module
+    for cls in (clock.CpuClock, clock.CudaClock, clock.Graph, verify.Reference):
+        yield cls.__name__, cls
+
+
+def _read(read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except RuntimeError as error:  # settings of an old and a new interface were mixed
+        return str(error).splitlines()[0]
+
+
+def _inherited(owner: Any) -> set[str]:
+    """Names that a class has from its bases, or an object from its class: giving them to itself replaces them."""
+    if isinstance(owner, types.ModuleType):
+        return set()
+    bases = owner.__mro__[1:] if isinstance(owner, type) else type(owner).__mro__
+    return {name for base in bases for name in vars(base)}
+
+
+class Guard:
+    """The process as it was before any kernel's file was touched."""
+
+    def __init__(self, kind: str, the_clock: clock.Clock) -> None:
+        self.settings = [(name, _read(read), read, write) for name, read, write in _settings(kind)]
+        self.functions = [
+            (label, owner, [(n, f) for n, f in vars(owner).items() if _is_function(f)], len(vars(owner)))
+            for label, owner in [*_namespaces(), ("the clock", the_clock)]
+        ]
+        self.codes = [
+            (f"{label}.{name}", function, function.__code__)
+            for label, owner, functions, _ in self.functions
+            for name, function in functions
+            if getattr(function, "__module__", "").startswith("kernels.") and hasattr(function, "__code__")
+        ]
+        self.owners = dict.fromkeys(self._others(), "")
+
+    def changes(self) -> list[str]:
+        """What differs, as "number of threads: 1 instead of 2". It is put back as it was."""
+        found = []
+        for name, before, read, write in self.settings:
+            if (now := _read(read)) != before:
+                found.append(f"{name}: {now} instead of {before}")
+                with contextlib.suppress(RuntimeError):
+                    write(before)
+        for label, owner, functions, size in self.functions:
+            now = vars(owner)
+            for name, before in [(n, f) for n, f in functions if now.get(n) is not f]:
+                if _is_wrapped_by_torch(now.get(name), before):
+                    functions[[n for n, _ in functions].index(name)] = (name, now[name])
+                    continue
+                found.append(f"{label}.{name}: replaced")
+                setattr(owner, name, before)
+            if len(now) > size:
+                known = {n for n, _ in functions}
+                for name in [n for n in _inherited(owner) & now.keys() - known if _is_function(now[n])]:
+                    found.append(f"{label}.{name}: replaced")
+                    delattr(owner, name)
+        for name, function, code in self.codes:
+            if function.__code__ is not code:
+                found.append(f"{name}: rewritten")
+                function.__code__ = code
+        return found
+
+    # --- a quiet process ------------------------------------------------------------------------------------------
+
+    def claim(self, arm: str) -> None:
+        """Threads that are new since the last claim are this arm's."""
+        for task in os.listdir("/proc/self/task"):
+            self.owners.setdefault(("thread", int(task)), arm)
+
+    def claim_processes(self, arm: str) -> None:
+        """The same of processes; it takes a few milliseconds."""
+        for key in self._others():
+            self.owners.setdefault(key, arm)
+
+    def busy(self, arm: str) -> list[list[str]]:
+        """[[arm that began it, what]] of threads and processes that go on working while nobody calls anybody."""
+        begin = time.monotonic()
+        while True:
+            before = self._others()
+            time.sleep(WINDOW_S)
+            spent = {key: ns - before[key] for key, ns in self._others().items() if key in before}
+            found = [key for key, ns in spent.items() if ns > BUSY_SHARE * WINDOW_S * 1e9]
+            waited = time.monotonic() - begin
+            if not found or waited > max(PATIENCE_S[what] for what, _ in found):
+                break
+            time.sleep(WINDOW_S)
+        return [[self.owners.setdefault(key, arm), f"a {key[0]}"] for key in found]
+
+    def _others(self) -> dict[tuple[str, int], int]:
+        """CPU time in ns of the other threads of this process, and of the processes of its session."""
+        me, found = os.getpid(), {}
+        for entry in os.listdir("/proc/self/task"):
+            if int(entry) != me:
+                found["thread", int(entry)] = _cpu_ns(int(entry), thread=True)
+        session = os.getsid(0)
+        for entry in os.listdir("/proc"):
+            if entry.isdigit() and int(entry) != me:
+                with contextlib.suppress(OSError):
+                    if os.getsid(int(entry)) == session:
+                        found["process", int(entry)] = _cpu_ns(int(entry), thread=False)
+        return found
+
+
+def _is_function(value: Any) -> bool:
+    return callable(value) or isinstance(value, types.MemberDescriptorType | property | classmethod | staticmethod)
+
+
+def _is_wrapped_by_torch(now: Any, before: Any) -> bool:
+    """torch.compile, when it is first used, wraps a few of PyTorch's functions by code of its own."""
+    file = getattr(getattr(now, "__code__", None), "co_filename", "")
+    return getattr(now, "__wrapped__", None) is before and file.startswith(os.path.dirname(torch.__file__))
+
+
+def _cpu_ns(number: int, thread: bool) -> int:
+    """CPU time by the kernel's clock of a thread or process; 0 where it says nothing."""
+    try:
+        return time.clock_gettime_ns((~number << 3) | (6 if thread else 2))
+    except OSError:
+        return 0
+
+
+class _Mallinfo(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+        )
+    ]  # fmt: skip
+
+
+def memory_in_use(kind: str) -> int | None:
+    """Bytes that have been allocated and not freed, exactly; None where the C library does not say."""
+    if kind == "cuda":
+        return torch.cuda.memory_allocated()
+    try:
+        mallinfo = ctypes.CDLL(None).mallinfo2
+    except AttributeError:
+        return None
+    mallinfo.restype = _Mallinfo
+    info = mallinfo()
+    return info.uordblks + info.hblkhd

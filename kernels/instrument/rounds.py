@@ -1,0 +1,313 @@
+"""The protocols: who runs when, how often, and when it is enough. Parent side: it drives a bench, real or simulated.
+
+paired: in one round every arm runs one block; order is random and balanced over each pair of rounds; the baseline also
+runs against itself (A/A). fixed: one arm after the other, as older suites do.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kernels.instrument.statistics import half_width, paired_speedup
+from kernels.workload import Protocol as Plan
+
+AA = " (A/A)"
+"""Suffix of the baseline's second arm."""
+GRAPH_BELOW_NS = 50_000
+GATE_FACTOR, MAX_GATE_NS = 1.5, 10_000_000
+FIRST_GRAPH_GATE_NS = 500_000
+"""Until the host's time to launch an arm's graph is known."""
+MIN_CALLS, MAX_CALLS = 4, 50
+MAX_GATE_REPEATS = 3
+RECAPTURE_EVERY = KEEP_EVERY = 5
+DROP_AFTER, DROP_BELOW = 5, 0.5
+CALL_LIMIT_S = 120.0
+WARM_CAP_S, CLOCK_TOLERANCE = 5.0, 0.01
+
+
+class Bench(Protocol):
+    """What rounds need of a bench: Child.call, or a simulator."""
+
+    def call(self, do: str, limit_s: float = ..., **arguments: Any) -> dict[str, Any]: ...
+
+
+@dataclass
+class Estimate:
+    """What five calls of an arm say."""
+
+    call_ns: float
+    enqueue_ns: float
+    """Host time to launch one call."""
+    synchronises: bool = False
+    """The arm waits for the device by itself, so that nothing can be queued ahead of it."""
+    capturable: bool = True
+
+
+@dataclass
+class Reading:
+    """What a protocol has measured of one group of arms."""
+
+    mode: str
+    blocks: dict[str, list[list[float]]] = field(default_factory=dict)
+    """Arm -> rounds -> ticks in ns. The baseline's A/A arm has a name of its own."""
+    calls: dict[str, int] = field(default_factory=dict)
+    orders: list[list[str]] = field(default_factory=list)
+    left: dict[str, int] = field(default_factory=dict)
+    """Arm -> the round after which it left because it was far behind."""
+    notes: list[str] = field(default_factory=list)
+    sets: int = 1
+    covered: bool = True
+    flushed: bool = False
+    paired: bool = True
+
+    def medians(self, arm: str) -> list[float]:
+        return [statistics.median(ticks) for ticks in self.blocks[arm]]
+
+
+@dataclass
+class Drive:
+    """One group of arms on a bench, with what rounds need to know beside it."""
+
+    bench: Bench
+    arms: list[str]
+    baseline: str
+    plan: Plan
+    seed: int
+    on_step: Callable[[str, str], None] = lambda arm, text: None
+    """Called with the arm about to run (a crash belongs to it) and a word of progress."""
+    sm_mhz: Callable[[], float | None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(self.seed)
+
+    def call(self, arm: str, do: str, limit_s: float = CALL_LIMIT_S, **arguments: Any) -> dict[str, Any]:
+        self.on_step(arm, "")
+        return self.bench.call(do, limit_s, arm=kernel_of(arm), **arguments)
+
+    def fresh_seed(self) -> int:
+        return self.rng.randrange(2**31)
+
+
+def kernel_of(arm: str) -> str:
+    return arm.removesuffix(AA)
+
+
+def prepare(drive: Drive, rotate: bool) -> dict[str, Any]:
+    """Input sets on the device, each from a seed of its own."""
+    return drive.bench.call("prepare", CALL_LIMIT_S, seeds=[drive.fresh_seed() for _ in range(256)], rotate=rotate)
+
+
+# --- estimate and mode ------------------------------------------------------------------------------------------------
+
+
+def estimate(drive: Drive, cuda: bool) -> dict[str, Estimate]:
+    """Five calls of each arm; the minimum counts. On CUDA also what launching costs and whether the arm synchronises."""
+    found = {}
+    prepare(drive, rotate=False)
+    for arm in drive.arms:
+        drive.on_step(arm, "estimate")
+        block = drive.call(arm, "block", calls=5)
+        guess = Estimate(min(block["ticks_ns"]), block["enqueue_ns"] / 5)
+        if cuda:
+            gate = min(MAX_GATE_NS, int(4 * block["enqueue_ns"]) + 1_000_000)
+            gated = drive.call(arm, "block", calls=5, gate_ns=gate)
+            guess = Estimate(min(gated["ticks_ns"]), gated["enqueue_ns"] / 5, synchronises=not gated["gated"])
+        found[arm] = guess
+    return found
+
+
+def choose_mode(plan: Plan, estimates: dict[str, Estimate], cuda: bool) -> str:
+    """The mode of a group: cpu on a CPU; else as asked; else graph if the fastest arm takes less than 50 us."""
+    if not cuda:
+        return "cpu"
+    if plan.mode != "auto":
+        return plan.mode
+    return "graph" if min(e.call_ns for e in estimates.values()) < GRAPH_BELOW_NS else "cold"
+
+
+def gate_for(calls: int, enqueue_ns: float) -> int:
+    return min(MAX_GATE_NS, int(GATE_FACTOR * calls * enqueue_ns))
+
+
+def calls_for(plan: Plan, guess: Estimate, cuda: bool) -> int:
+    """Calls in a block: about block_ms, 4 to 50, and no more than the longest gate can cover."""
+    calls = max(MIN_CALLS, min(MAX_CALLS, round(plan.block_ms * 1e6 / guess.call_ns)))
+    if cuda and guess.enqueue_ns > 0:
+        calls = max(1, min(calls, int(MAX_GATE_NS / (GATE_FACTOR * guess.enqueue_ns))))
+    return calls
+
+
+# --- paired -----------------------------------------------------------------------------------------------------------
+
+
+class Paired:
+    """The protocol `paired` on one group of arms: warm up, then rounds until the intervals are narrow enough."""
+
+    def __init__(self, drive: Drive, mode: str, estimates: dict[str, Estimate], cuda: bool) -> None:
+        self.drive, self.mode, self.cuda = drive, mode, cuda
+        self.estimates = dict(estimates)
+        self.active = [*drive.arms, drive.baseline + AA]
+        self.estimates[drive.baseline + AA] = estimates[drive.baseline]
+        self.reading = Reading(mode, {arm: [] for arm in self.active})
+        self.calls = {arm: calls_for(drive.plan, self.estimates[arm], cuda) for arm in self.active}
+        self.graph_gate = dict.fromkeys(self.active, FIRST_GRAPH_GATE_NS)
+
+    def measure(self) -> Reading:
+        reading = self.reading
+        prepared = prepare(self.drive, rotate=self.mode != "warm")
+        reading.sets, reading.covered = prepared["sets"], prepared["covered"]
+        self.flush = self.cuda and self.mode in ("cold", "graph") and not reading.covered
+        reading.flushed = self.flush
+        self._warm_up()
+        self._rounds()
+        reading.calls = self.calls
+        return reading
+
+    def _warm_up(self) -> None:
+        """All arms in turn for warmup_s, and until the SM clock holds still (at most 5 s)."""
+        begin, clock = time.monotonic(), None
+        self._capture()
+        while True:
+            for arm in self._each_kernel():
+                self.drive.on_step(arm, "warm-up")
+                self._block(arm, keep=None)
+            spent, before, clock = time.monotonic() - begin, clock, self.drive.sm_mhz()
+            settled = clock is None or (before is not None and abs(clock - before) <= CLOCK_TOLERANCE * before)
+            if spent >= self.drive.plan.warmup_s and (settled or spent >= WARM_CAP_S):
+                break
+
+    def _each_kernel(self) -> list[str]:
+        return [arm for arm in self.active if not arm.endswith(AA)]
+
+    def _capture(self) -> None:
+        """A graph for each arm. The baseline's second arm has one of its own: captures of the same calls differ, too."""
+        for arm in self.active if self.mode == "graph" else ():
+            self.drive.call(arm, "capture", graph=arm)
+
+    def _rounds(self) -> None:
+        plan, reading, drive = self.drive.plan, self.reading, self.drive
+        deadline = time.monotonic() + plan.budget_s * max(1, len(drive.arms) - 1)
+        order: list[str] = []
+        keep_in = 0
+        for number in range(plan.max_rounds):
+            order = self._order(number, order)
+            reading.orders.append(order)
+            if number and number % RECAPTURE_EVERY == 0:
+                self._capture()
+            if number % KEEP_EVERY == 0:
+                keep_in = number + self.drive.rng.randrange(min(KEEP_EVERY, plan.max_rounds))
+            for arm in order:
+                drive.on_step(arm, f"round {number + 1} of {plan.min_rounds} to {plan.max_rounds}")
+                keep = drive.rng.randrange(self.calls[arm]) if number == keep_in else None
+                reading.blocks[arm].append(self._block(arm, keep))
+            drive.bench.call("refill", CALL_LIMIT_S, index=number, seed=drive.fresh_seed())
+            if number + 1 == DROP_AFTER:
+                self._drop_the_hopeless()
+            if self._enough(number + 1, deadline):
+                return
+        if plan.max_rounds > plan.min_rounds:
+            self._note_precision()
+
+    def _order(self, number: int, previous: list[str]) -> list[str]:
+        """A random permutation, then its reverse: every arm comes equally early and late."""
+        if number % 2:
+            return [arm for arm in reversed(previous) if arm in self.active]
+        return self.drive.rng.sample(self.active, len(self.active))
+
+    def _block(self, arm: str, keep: int | None) -> list[float]:
+        """One block, repeated if the host was too slow to queue it behind the gate."""
+        one = self._replays if self.mode == "graph" else self._calls
+        for _ in range(MAX_GATE_REPEATS):
+            got = one(arm, keep)
+            if got["gated"]:
+                return got["ticks_ns"]
+        note = (
+            f"{kernel_of(arm)}: the host could not queue a block ahead of the device; launch gaps may be in its times"
+        )
+        if note not in self.reading.notes:
+            self.reading.notes.append(note)
+        return got["ticks_ns"]
+
+    def _replays(self, arm: str, keep: int | None) -> dict[str, Any]:
+        replays, gate = max(1, round(self.calls[arm] / self.reading.sets)), self.graph_gate[arm]
+        got = self.drive.call(arm, "replay", graph=arm, replays=replays, gate_ns=gate, flush=self.flush, keep=keep)
+        if not got["gated"]:
+            self.graph_gate[arm] = min(MAX_GATE_NS, int(GATE_FACTOR * got["enqueue_ns"]))
+        return got
+
+    def _calls(self, arm: str, keep: int | None) -> dict[str, Any]:
+        calls, guess = self.calls[arm], self.estimates[arm]
+        gate = gate_for(calls, guess.enqueue_ns) if self.cuda and not guess.synchronises else 0
+        keep = None if keep is None else min(keep, calls - 1)
+        got = self.drive.call(arm, "block", calls=calls, gate_ns=gate, flush=self.flush, keep=keep)
+        if not got["gated"]:
+            slower = max(guess.enqueue_ns * 1.5, got["enqueue_ns"] / calls)
+            self.estimates[arm] = Estimate(guess.call_ns, slower)
+            self.calls[arm] = min(calls, calls_for(self.drive.plan, self.estimates[arm], self.cuda))
+        return got
+
+    def _drop_the_hopeless(self) -> None:
+        """A kernel 837 times slower must not cost an hour: below 0.5x after five rounds it leaves, with its n."""
+        base = self.reading.medians(self.drive.baseline)
+        for arm in [a for a in self.active if kernel_of(a) != self.drive.baseline]:
+            ratio = statistics.median(b / a for b, a in zip(base, self.reading.medians(arm), strict=True))
+            if ratio < DROP_BELOW:
+                self.active.remove(arm)
+                self.reading.left[arm] = DROP_AFTER
+
+    def widest(self) -> float:
+        """Half-width of the widest interval of an arm still running."""
+        base = self.reading.medians(self.drive.baseline)
+        widths = [0.0]
+        for arm in self.active:
+            if arm != self.drive.baseline:
+                _, low, high = paired_speedup(base, self.reading.medians(arm), self.drive.seed)
+                widths.append(half_width(low, high))
+        return max(widths)
+
+    def _enough(self, rounds: int, deadline: float) -> bool:
+        plan = self.drive.plan
+        if time.monotonic() > deadline:
+            self.reading.notes.append(f"stopped at its time budget after {rounds} rounds")
+            self._note_precision()
+            return True
+        looking = rounds >= plan.min_rounds and (rounds - plan.min_rounds) % plan.look_every == 0
+        return looking and self.widest() <= plan.precision
+
+    def _note_precision(self) -> None:
+        if (width := self.widest()) > self.drive.plan.precision:
+            wanted = self.drive.plan.precision
+            self.reading.notes.append(f"precision not reached: half-width {width:.2%}, wanted {wanted:.2%}")
+
+
+# --- fixed ------------------------------------------------------------------------------------------------------------
+
+
+def fixed(drive: Drive, cuda: bool) -> Reading:
+    """W warm-up calls, then N timed calls of one arm after the other, on one buffer, an event pair each."""
+    plan = drive.plan
+    mode = "cpu" if not cuda else "cold" if plan.flush_l2 else "warm"
+    drive.bench.call("prepare", CALL_LIMIT_S, seeds=[plan.seed], rotate=False)
+    reading = Reading(mode, paired=False, flushed=plan.flush_l2 and cuda)
+    reading.notes.append(
+        "protocol fixed: one kernel after the other, so drift of the device is not separated from a difference"
+    )
+    for arm in drive.arms:
+        drive.on_step(arm, "warm-up")
+        limit = CALL_LIMIT_S + 0.5 * (plan.warmup + plan.iters)
+        for first in range(0, plan.warmup, MAX_CALLS):
+            drive.call(arm, "block", limit, calls=min(MAX_CALLS, plan.warmup - first))
+        drive.on_step(arm, f"{plan.iters} calls")
+        ticks: list[float] = []
+        for first in range(0, plan.iters, MAX_CALLS):
+            calls = min(MAX_CALLS, plan.iters - first)
+            keep = 0 if first == 0 else None
+            ticks += drive.call(arm, "block", limit, calls=calls, flush=reading.flushed, keep=keep)["ticks_ns"]
+        reading.blocks[arm] = [[tick] for tick in ticks]
+        reading.calls[arm] = 1
+    return reading

@@ -1,0 +1,1 @@
+"""One folder per operation; one file per kernel beside it."""

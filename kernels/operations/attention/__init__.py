@@ -1,0 +1,156 @@
+"""Attention, forward: softmax(q k^T * scale) v, optionally causal, with grouped key/value heads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import Field, model_validator
+
+from kernels.catalog import operation
+from kernels.operations.base import DTYPE_BYTES, Inputs, Operation, Piece
+
+if TYPE_CHECKING:
+    import torch
+
+FLOAT64_SCORES = 2**26
+"""Largest score matrix (elements, all heads) whose float64 reference is computed whole: 0.5 GiB."""
+SAMPLED_HEADS, SAMPLED_ROWS = 8, 256
+"""Above that, this many (batch, head) pairs and this many query rows of each are checked in float64."""
+
+
+@operation("attention", baseline="sdpa", title="Attention, forward")
+class Attention(Operation):
+    """q: (B, H, S, D); k, v: (B, Hkv, S, D); out: (B, H, S, D). scale = 1 / sqrt(D). Self-attention: one length."""
+
+    libraries: ClassVar[tuple[tuple[str, str], ...]] = (
+        ("cudnn", "cuDNN"),
+        ("flash_fwd", "FlashAttention-2"),
+        ("fmha_cutlass", "the memory-efficient backend"),
+        ("flash_attention_for_cpu", "the CPU's flash backend"),
+        ("attention_math", "the math backend"),
+    )
+
+    batch: int = Field(ge=1, le=65_536, title="Batch (B)")
+    heads: int = Field(ge=1, le=1_024, title="Heads (H)")
+    kv_heads: int = Field(
+        ge=1,
+        le=1_024,
+        title="KV heads",
+        description="Empty: as many as heads.",
+        json_schema_extra={"may_be_empty": True},
+    )
+    seq_len: int = Field(ge=1, le=1_048_576, title="Sequence length (S)")
+    head_dim: int = Field(ge=1, le=1_024, title="Head dim (D)")
+    causal: bool = Field(False, title="Causal")
+
+    @model_validator(mode="before")
+    @classmethod
+    def kv_heads_default_to_heads(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("kv_heads") in (None, "") and "heads" in values:
+            return values | {"kv_heads": values["heads"]}
+        return values
+
+    @model_validator(mode="after")
+    def heads_are_a_multiple_of_kv_heads(self) -> Attention:
+        if self.heads % self.kv_heads:
+            raise ValueError(f"heads ({self.heads}) must be a multiple of KV heads ({self.kv_heads})")
+        return self
+
+    @property
+    def scale(self) -> float:
+        return self.head_dim**-0.5
+
+    def label(self) -> str:
+        grouped = f" Hkv={self.kv_heads}" if self.kv_heads != self.heads else ""
+        causal = " causal" if self.causal else ""
+        return f"B={self.batch} H={self.heads}{grouped} S={self.seq_len} D={self.head_dim}{causal}"
+
+    def flops(self) -> int:
+        """2 x nnz x (Dqk + Dv) x B x H, nnz = S^2, or S(S + 1)/2 when causal."""
+        s = self.seq_len
+        nnz = s * (s + 1) // 2 if self.causal else s * s
+        return 2 * nnz * 2 * self.head_dim * self.batch * self.heads
+
+    def bytes_moved(self) -> tuple[int, int]:
+        """q, k and v in, out out."""
+        head = self.batch * self.seq_len * self.head_dim * DTYPE_BYTES[self.dtype]
+        return head * (self.heads + 2 * self.kv_heads), head * self.heads
+
+    def inputs(self, device: str, seed: int) -> Inputs:
+        import torch
+
+        generator = torch.Generator(device).manual_seed(seed)
+        dtype = getattr(torch, self.dtype)
+        tensors = tuple(
+            torch.randn(self.batch, h, self.seq_len, self.head_dim, generator=generator, device=device, dtype=dtype)
+            for h in (self.heads, self.kv_heads, self.kv_heads)
+        )
+        return Inputs(tensors, {"causal": self.causal, "scale": self.scale})
+
+    def output_like(self, inputs: Inputs) -> tuple[tuple[int, ...], torch.dtype]:
+        q = inputs.tensors[0]
+        return tuple(q.shape), q.dtype
+
+    def check(self, inputs: Inputs, seed: int, thorough: bool) -> Iterator[Piece]:
+        import torch
+
+        q, k, v = inputs.tensors
+        if self.batch * self.heads * self.seq_len**2 <= FLOAT64_SCORES:
+            group = self.heads // self.kv_heads
+            k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+            yield Piece(..., self._exact(q, k, v, torch.float64), self._yardstick(q, k, v))
+            return
+        rng = torch.Generator().manual_seed(seed)
+        flat = self.batch * self.heads
+        for index in torch.randperm(flat, generator=rng)[:SAMPLED_HEADS].tolist():
+            rows = torch.randperm(self.seq_len, generator=rng)[:SAMPLED_ROWS].sort().values.to(q.device)
+            yield self._piece(inputs, index, rows, torch.float64)
+        if thorough:
+            # float32 tells 16-bit results apart; float32 results need better.
+            exact_dtype = torch.float64 if q.dtype == torch.float32 else torch.float32
+            for index in range(flat):
+                yield self._piece(inputs, index, None, exact_dtype)
+
+    def _piece(self, inputs: Inputs, index: int, rows: torch.Tensor | None, exact_dtype: torch.dtype) -> Piece:
+        """One (batch, head), some query rows of it or all."""
+        b, h = divmod(index, self.heads)
+        q, k, v = inputs.tensors
+        q1, kv = q[b, h], h // (self.heads // self.kv_heads)
+        if rows is not None:
+            q1 = q1[rows]
+        where = (b, h) if rows is None else (b, h, rows)
+        k1, v1 = k[b, kv], v[b, kv]
+        return Piece(where, self._exact(q1, k1, v1, exact_dtype, rows), self._yardstick(q1, k1, v1, rows))
+
+    def _exact(self, q: Any, k: Any, v: Any, dtype: Any, rows: Any = None) -> Any:
+        scores = (q.to(dtype) @ k.to(dtype).mT).mul_(self.scale)
+        return self._masked(scores, rows).softmax(-1) @ v.to(dtype)
+
+    def _yardstick(self, q: Any, k: Any, v: Any, rows: Any = None) -> Any:
+        """Eager PyTorch in the workload's dtype: matmuls accumulate in float32, softmax is in float32."""
+        scores = _product(q, k.mT).float().mul_(self.scale)
+        return _product(self._masked(scores, rows).softmax(-1).to(q.dtype), v)
+
+    def _masked(self, scores: Any, rows: Any) -> Any:
+        if not self.causal:
+            return scores
+        import torch
+
+        columns = torch.arange(self.seq_len, device=scores.device)
+        rows = columns if rows is None else rows
+        return scores.masked_fill_(columns[None, :] > rows[:, None], float("-inf"))
+
+
+def _product(a: Any, b: Any) -> Any:
+    """a @ b of the yardstick: 16 bits as PyTorch does it; float32 term after term, the longest chain of roundings that a
+    kernel may have. What a library's order of summing adds differs by more than twice from one shape to the next.
+    """
+    import torch
+
+    if a.dtype != torch.float32:
+        return a @ b
+    sums = a.new_zeros(*a.shape[:-1], b.shape[-1])
+    for term in range(a.shape[-1]):
+        sums.addcmul_(a[..., term : term + 1], b[..., term : term + 1, :])
+    return sums

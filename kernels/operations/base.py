@@ -1,0 +1,84 @@
+"""What every operation says of itself. An operation is a frozen pydantic model of its sizes, with these methods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+if TYPE_CHECKING:
+    import torch
+
+Dtype = Literal["float16", "bfloat16", "float32"]
+DTYPE_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
+DTYPE_SHORT = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
+
+
+@dataclass
+class Inputs:
+    """The arguments of one call: `kernel(*tensors, **options)`."""
+
+    tensors: tuple[torch.Tensor, ...]
+    options: dict[str, Any]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(t.numel() * t.element_size() for t in self.tensors)
+
+
+@dataclass
+class Piece:
+    """A part of the output with what it should be: `output[index]` against `reference`, judged by `yardstick`."""
+
+    index: Any
+    reference: torch.Tensor
+    """float64, or float32 where float64 does not fit."""
+    yardstick: torch.Tensor
+    """What plain eager PyTorch makes of it in the workload's dtype: the error that a right kernel may have."""
+
+
+class Operation(BaseModel):
+    """Sizes of one operation, validated; and what follows from them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: ClassVar[str]
+    baseline: ClassVar[str]
+    title: ClassVar[str]
+    unit: ClassVar[str] = "TFLOP/s"
+    """The headline figure: "TFLOP/s" or "GB/s"."""
+    libraries: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """Part of a kernel's name, in lower case -> the library it belongs to, for `describe_ran`; the first that fits."""
+
+    dtype: Dtype = "float16"
+
+    def label(self) -> str:
+        """Sizes as people write them: "B=4 H=16 S=512 D=64 causal"."""
+        raise NotImplementedError
+
+    def flops(self) -> int:
+        """Floating-point operations of one call, a multiply-add counted as 2; unmasked elements only."""
+        raise NotImplementedError
+
+    def bytes_moved(self) -> tuple[int, int]:
+        """(input bytes, output bytes) of one call: each distinct input once, each output once, in the storage dtype."""
+        raise NotImplementedError
+
+    def inputs(self, device: str, seed: int) -> Inputs:
+        """Fresh N(0, 1) inputs on a device, the same for the same seed."""
+        raise NotImplementedError
+
+    def check(self, inputs: Inputs, seed: int, thorough: bool) -> Iterator[Piece]:
+        """Pieces of the right answer. `thorough` covers the whole output even where only samples fit float64."""
+        raise NotImplementedError
+
+    def output_like(self, inputs: Inputs) -> tuple[tuple[int, ...], torch.dtype]:
+        """Shape and dtype that a kernel must return."""
+        raise NotImplementedError
+
+    @classmethod
+    def describe_ran(cls, kernel: str) -> str:
+        """Which library a kernel that ran belongs to, by its name; empty if unknown."""
+        return next((library for part, library in cls.libraries if part in kernel.lower()), "")

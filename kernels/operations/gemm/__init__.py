@@ -1,0 +1,119 @@
+"""GEMM: the product of two matrices."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import Field
+
+from kernels.catalog import operation
+from kernels.operations.base import DTYPE_BYTES, Inputs, Operation, Piece
+
+if TYPE_CHECKING:
+    import torch
+
+FLOAT64_PRODUCTS = 2**30
+"""Most multiply-adds of a product that is checked whole in float64."""
+SAMPLED_ROWS = 256
+"""Above that, this many rows are checked in float64."""
+CHUNK = 2**24
+"""Elements of a chunk of rows where the whole product is checked: 64 MiB in float32."""
+SLICE = 256
+"""Terms of a sum that the yardstick takes at once for 16-bit inputs."""
+
+
+@operation("gemm", baseline="eager", title="Matrix product (GEMM)")
+class Gemm(Operation):
+    """a: (M, K); b: (K, N); out: (M, N), all row-major."""
+
+    libraries: ClassVar[tuple[tuple[str, str], ...]] = (
+        ("nvjet", "cuBLAS"),
+        ("cublas", "cuBLAS"),
+        ("cutlass", "cuBLAS (a CUTLASS kernel)"),
+        ("gemvx", "cuBLAS (matrix by vector)"),
+        ("mkldnn", "oneDNN"),
+    )
+
+    m: int = Field(ge=1, le=262_144, title="M", description="Rows of A and of the product.")
+    n: int = Field(ge=1, le=262_144, title="N", description="Columns of B and of the product.")
+    k: int = Field(ge=1, le=262_144, title="K", description="Columns of A and rows of B.")
+
+    def label(self) -> str:
+        return f"M={self.m} N={self.n} K={self.k}"
+
+    def flops(self) -> int:
+        """2MNK"""
+        return 2 * self.m * self.n * self.k
+
+    def bytes_moved(self) -> tuple[int, int]:
+        """A and B in, the product out."""
+        size = DTYPE_BYTES[self.dtype]
+        return (self.m + self.n) * self.k * size, self.m * self.n * size
+
+    def inputs(self, device: str, seed: int) -> Inputs:
+        import torch
+
+        generator = torch.Generator(device).manual_seed(seed)
+        dtype = getattr(torch, self.dtype)
+        tensors = tuple(
+            torch.randn(shape, generator=generator, device=device, dtype=dtype)
+            for shape in ((self.m, self.k), (self.k, self.n))
+        )
+        return Inputs(tensors, {})
+
+    def output_like(self, inputs: Inputs) -> tuple[tuple[int, ...], torch.dtype]:
+        a, b = inputs.tensors
+        return (a.shape[0], b.shape[1]), a.dtype
+
+    def check(self, inputs: Inputs, seed: int, thorough: bool) -> Iterator[Piece]:
+        import torch
+
+        a, b = inputs.tensors
+        if self.m * self.n * self.k <= FLOAT64_PRODUCTS:
+            yield _piece(..., a, b, torch.float64)
+            return
+        rng = torch.Generator().manual_seed(seed)
+        rows = torch.randperm(self.m, generator=rng)[:SAMPLED_ROWS].sort().values.to(a.device)
+        yield _piece(rows, a, b, torch.float64)
+        if thorough:
+            # float32 tells 16-bit results apart; float32 results need better.
+            exact_dtype = torch.float64 if a.dtype == torch.float32 else torch.float32
+            step = max(1, CHUNK // self.n)
+            for first in range(0, self.m, step):
+                yield _piece(slice(first, first + step), a, b, exact_dtype)
+
+
+def _piece(
+    where: torch.Tensor | slice | type(...), a: torch.Tensor, b: torch.Tensor, exact_dtype: torch.dtype
+) -> Piece:
+    with _without_tf32():
+        return Piece(where, a[where].to(exact_dtype) @ b.to(exact_dtype), _yardstick(a[where], b))
+
+
+def _yardstick(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Sums in float32, slice of K after slice, rounded at the end. No library sums like this, so none is its own judge.
+
+    float32: term after term, the longest chain of roundings that a kernel may have. 16 bits: the last rounding is all.
+    """
+    import torch
+
+    step = 1 if a.dtype == torch.float32 else SLICE
+    sums = torch.zeros(a.shape[0], b.shape[1], dtype=torch.float32, device=a.device)
+    for first in range(0, a.shape[1], step):
+        sums.addmm_(a[:, first : first + step].float(), b[first : first + step].float())
+    return sums.to(a.dtype)
+
+
+@contextlib.contextmanager
+def _without_tf32() -> Iterator[None]:
+    """float32 means float32, whatever a kernel of this process has asked for."""
+    import torch
+
+    matmul = torch.backends.cuda.matmul
+    before, matmul.fp32_precision = matmul.fp32_precision, "ieee"
+    try:
+        yield
+    finally:
+        matmul.fp32_precision = before

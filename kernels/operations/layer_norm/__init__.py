@@ -1,0 +1,74 @@
+"""LayerNorm, forward: each row less its mean, over its standard deviation, times a weight, plus a bias."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import Field
+
+from kernels.catalog import operation
+from kernels.operations.base import DTYPE_BYTES, Inputs, Operation, Piece
+
+if TYPE_CHECKING:
+    import torch
+
+EPS = 1e-5
+CHUNK = 2**24
+"""Elements of a chunk of rows that is checked at once: 128 MiB in float64."""
+
+
+@operation("layer_norm", baseline="eager", title="LayerNorm, forward")
+class LayerNorm(Operation):
+    """x: (rows, cols); weight, bias: (cols,); out: (rows, cols). The variance is the biased one; eps = 1e-5."""
+
+    unit: ClassVar[str] = "GB/s"
+
+    rows: int = Field(ge=1, le=16_777_216, title="Rows")
+    cols: int = Field(ge=1, le=1_048_576, title="Columns", description="The size that is normalised.")
+
+    def label(self) -> str:
+        return f"{self.rows} x {self.cols}"
+
+    def flops(self) -> int:
+        """8 an element (measurement.md, section 6): informative only, for memory is the limit."""
+        return 8 * self.rows * self.cols
+
+    def bytes_moved(self) -> tuple[int, int]:
+        """x, weight and bias in, out out."""
+        size = DTYPE_BYTES[self.dtype]
+        return (self.rows + 2) * self.cols * size, self.rows * self.cols * size
+
+    def inputs(self, device: str, seed: int) -> Inputs:
+        import torch
+
+        generator = torch.Generator(device).manual_seed(seed)
+        dtype = getattr(torch, self.dtype)
+        tensors = tuple(
+            torch.randn(shape, generator=generator, device=device, dtype=dtype)
+            for shape in ((self.rows, self.cols), (self.cols,), (self.cols,))
+        )
+        return Inputs(tensors, {"eps": EPS})
+
+    def output_like(self, inputs: Inputs) -> tuple[tuple[int, ...], torch.dtype]:
+        x = inputs.tensors[0]
+        return tuple(x.shape), x.dtype
+
+    def check(self, inputs: Inputs, seed: int, thorough: bool) -> Iterator[Piece]:
+        """Every row, in float64, in chunks."""
+        import torch
+
+        x, weight, bias = inputs.tensors
+        step = max(1, CHUNK // self.cols)
+        for first in range(0, self.rows, step):
+            where = slice(first, first + step)
+            exact = _normalised(x[where], weight, bias, torch.float64)
+            yield Piece(where, exact, _normalised(x[where], weight, bias, torch.float32).to(x.dtype))
+
+
+def _normalised(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The definition, one operator after the other, in a given dtype."""
+    x = x.to(dtype)
+    centred = x - x.mean(-1, keepdim=True)
+    variance = centred.square().mean(-1, keepdim=True)
+    return centred * (variance + EPS).rsqrt() * weight.to(dtype) + bias.to(dtype)

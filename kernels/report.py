@@ -1,0 +1,245 @@
+"""Results as rows: the one table behind the terminal, the page, .csv, .json and .md."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from kernels.instrument.statistics import FASTER, MARGIN, SAME, SLOWER, UNDECIDED, UNPAIRED, suite, word
+from kernels.workload import Workload
+
+COLUMNS = (
+    "workload", "mode", "kernel", "verdict", "p50_ms", "p50_low_ms", "p50_high_ms", "p90_ms", "n", "rounds",
+    "speedup", "speedup_low", "speedup_high", "tflops", "gb_per_s", "limit_share", "correct", "frobenius",
+    "compile_s", "peak_memory_bytes", "baseline", "status", "why", "ran", "sha256", "workload_key",
+)  # fmt: skip
+WORDS = (FASTER, SLOWER, SAME, UNDECIDED)
+FAILURES = ("incorrect", "out of memory", "timed out", "crashed", "impossible", "suspect", "failed")
+"""Statuses that make a run's outcome not ok; unsupported is no failure."""
+
+
+def rows(measurements: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row per workload and kernel, in the order measured. Keys are COLUMNS, and `unit`; what is not known is None."""
+    return [_row(m, result) for m in measurements for result in m["results"]]
+
+
+def _row(m: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    stats, speedup = result.get("stats") or {}, result.get("speedup") or {}
+    correctness = result.get("correctness") or {}
+    ran = result.get("ran") or []
+    workload = Workload(**m["workload"])
+    return {
+        "workload": workload.label,
+        "unit": workload.problem.unit,
+        "workload_key": m["key"],
+        "mode": m["mode"],
+        "kernel": result["kernel"],
+        "verdict": verdict(result, m["baseline"], m.get("margin") or MARGIN),
+        "p50_ms": stats.get("p50"),
+        "p50_low_ms": stats.get("p50_low"),
+        "p50_high_ms": stats.get("p50_high"),
+        "p90_ms": stats.get("p90"),
+        "n": stats.get("n"),
+        "rounds": result.get("rounds"),
+        "speedup": speedup.get("ratio"),
+        "speedup_low": speedup.get("low"),
+        "speedup_high": speedup.get("high"),
+        "tflops": result.get("tflops"),
+        "gb_per_s": result.get("gb_per_s"),
+        "limit_share": result.get("limit_share"),
+        "correct": correctness.get("correct"),
+        "frobenius": correctness.get("frobenius"),
+        "compile_s": result.get("compile_s"),
+        "peak_memory_bytes": result.get("peak_memory_bytes"),
+        "baseline": m["baseline"],
+        "status": result["status"],
+        "why": result.get("why", ""),
+        "ran": main_kernel(ran),
+        "sha256": result.get("sha256", ""),
+    }
+
+
+def verdict(result: dict[str, Any], baseline: str, margin: float) -> str:
+    """One word for a result: baseline, FASTER, SLOWER, SAME, UNDECIDED, ..., or the status where it is not ok."""
+    if result["status"] != "ok":
+        return result["status"]
+    if not result.get("stats"):
+        return "correct" if (result.get("correctness") or {}).get("correct") else ""
+    if result["kernel"] == baseline:
+        return "baseline"
+    speedup = result.get("speedup") or {}
+    return word(
+        speedup.get("low"), speedup.get("high"), margin, speedup.get("rounds", 0), paired=speedup.get("paired", True)
+    )
+
+
+def main_kernel(ran: Sequence[Sequence[Any]]) -> str:
+    """The kernel of one call that says most: on a GPU the one that took longest, on a CPU the innermost that did."""
+    if not ran:
+        return ""
+    longest = max(ns for _, ns in ran)
+    return [name for name, ns in ran if ns >= 0.8 * longest][-1]
+
+
+def as_csv(table: list[dict[str, Any]]) -> str:
+    out = io.StringIO()
+    writer = csv.DictWriter(out, COLUMNS, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table)
+    return out.getvalue()
+
+
+def three_digits(value: float | None) -> str:
+    """Three significant digits (9.90, 50.0, 321, 14800), no exponent for everyday sizes."""
+    if value is None:
+        return ""
+    if value == 0:
+        return "0"
+    if not 1e-4 <= abs(value) < 1e9:
+        return f"{value:.2e}"
+    rounded = float(f"{value:.2e}")
+    decimals = max(0, 2 - math.floor(math.log10(abs(rounded))))
+    return f"{rounded:.{decimals}f}"
+
+
+def microseconds(ms: float | None) -> str:
+    return "" if ms is None else three_digits(ms * 1e3)
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    speedup = ""
+    if row["speedup"] is not None:
+        speedup = f"{row['speedup']:.3f}x ({row['speedup_low']:.3f} to {row['speedup_high']:.3f})"
+    share = "" if row["limit_share"] is None else f"{row['limit_share']:.0%}"
+    n = "" if row["n"] is None else f"{row['n']} in {row['rounds']}"
+    cells = [row["workload"], row["kernel"], row["verdict"], microseconds(row["p50_ms"]), microseconds(row["p90_ms"])]
+    rate = row["gb_per_s"] if row["unit"] == "GB/s" else row["tflops"]
+    return [*cells, three_digits(rate), share, speedup, n]
+
+
+def _headings(table: list[dict[str, Any]]) -> list[str]:
+    """Over `_cells`. A table is of one operation, so of one unit."""
+    unit = table[0]["unit"] if table else "TFLOP/s"
+    return ["workload", "kernel", "verdict", "p50 us", "p90 us", unit, "of limit", "speedup (interval)", "n in rounds"]
+
+
+def as_markdown(table: list[dict[str, Any]]) -> str:
+    lines = ["| " + " | ".join(_headings(table)) + " |", "|" + "|".join([" --- "] * 3 + [" ---: "] * 6) + "|"]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in _cells(row)) + " |" for row in table]
+    return "\n".join(lines) + "\n"
+
+
+def as_text(table: list[dict[str, Any]]) -> str:
+    """For a terminal: columns aligned, why-lines under what is not ok."""
+    cells = [_headings(table), *(_cells(row) for row in table)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = []
+    for number, line in enumerate(cells):
+        padded = [c.ljust(w) if i < 3 else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))]
+        lines.append("  ".join(padded).rstrip())
+        if number and (why := table[number - 1]["why"]):
+            lines.append(f"    {why.splitlines()[0][:160]}")
+    return "\n".join(lines)
+
+
+def failures(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for row in table if row["status"] in FAILURES]
+
+
+def answer(table: list[dict[str, Any]], operation: str) -> dict[str, Any]:
+    """The verdict of a run, for people: {"strong", "rest": [sentences], "tone": faster, slower or same}."""
+    compared = list(dict.fromkeys(r["kernel"] for r in table if r["speedup"] is not None))
+    sentences: list[str] = []
+    strong, tone = "", "same"
+    if compared:
+        best = max(compared, key=lambda kernel: _standing(table, kernel))
+        strong, rest, tone = _about(table, best)
+        sentences += [rest] if rest else []
+        others = [k for k in compared if k != best and any(_is(r, k, "FASTER") for r in table)]
+        if len(compared) > 1 and any(row["verdict"] in WORDS for row in table):
+            names = " and ".join([", ".join(others[:-1]), others[-1]]) if len(others) > 1 else "".join(others)
+            also = "are" if len(others) > 1 else "is"
+            sentences.append(
+                f"{names} {also} faster somewhere, too." if others else "No other kernel is faster anywhere."
+            )
+    elif any(row["p50_ms"] is not None for row in table):
+        strong = "Measured without a comparison"
+    elif checked := [row["correct"] for row in table if row["mode"] == "verify" and row["correct"] is not None]:
+        strong = f"{sum(checked)} of {len(checked)} outputs checked are correct"
+    elif table:
+        strong = "Nothing could be measured"
+    sentences += _faults(table)
+    sentences += _what_ran(table, operation)
+    return {"strong": strong, "rest": sentences, "tone": tone}
+
+
+def _is(row: dict[str, Any], kernel: str, word: str) -> bool:
+    return row["kernel"] == kernel and row["verdict"] == word
+
+
+def _standing(table: list[dict[str, Any]], kernel: str) -> tuple[int, float]:
+    """Workloads won, then the geometric mean."""
+    won = sum(_is(row, kernel, "FASTER") for row in table)
+    return won, suite([r["speedup"] for r in table if r["kernel"] == kernel])["geomean"] or 0.0
+
+
+def _about(table: list[dict[str, Any]], kernel: str) -> tuple[str, str, str]:
+    """(strong part, rest, tone) of what is said of the kernel that stands best."""
+    mine = [row for row in table if row["kernel"] == kernel]
+    baseline, of = mine[0]["baseline"], len(mine)
+    counts = {w: sum(row["verdict"] == w.upper() for row in mine) for w in ("faster", "slower", "same", "undecided")}
+    said = suite([row["speedup"] for row in mine])
+    mean = ""
+    if said["n"] > 1:
+        left_out = f", {said['left_out']} left out" if said["left_out"] else ""
+        mean = f"Geometric mean {said['geomean']:.2f}x over {said['n']}{left_out}."
+    elif said["n"] == 1:
+        row = next(r for r in mine if r["speedup"] is not None)
+        mean = f"{row['speedup']:.2f}x, interval {row['speedup_low']:.3f} to {row['speedup_high']:.3f}."
+    leading = next((w for w in ("faster", "slower", "same", "undecided") if counts[w]), "")
+    if not leading:
+        unpaired = any(row["verdict"] == UNPAIRED for row in mine)
+        why = (
+            "The kernels ran one after the other, so drift may be all there is."
+            if unpaired
+            else "It needs more rounds."
+        )
+        strong = f"{kernel} was compared with {baseline} on {of} workload{'s' * (of != 1)}, without a verdict"
+        return strong, f"{mean} {why}".strip(), "same"
+    others = [f"{w} on {counts[w]}" for w in counts if counts[w] and w != leading]
+    word = {"same": f"as fast as {baseline}", "undecided": "undecided"}.get(leading, f"{leading} than {baseline}")
+    where = f" on {counts[leading]} of {of} workloads" if of > 1 else ""
+    strong = f"{kernel} is {word}{where}"
+    rest = " ".join(filter(None, [f"It is {', '.join(others)}." if others else "", mean]))
+    return strong, rest, leading if leading in ("faster", "slower") else "same"
+
+
+def _faults(table: list[dict[str, Any]]) -> list[str]:
+    """What is not ok, and whether what was timed is right."""
+    found = []
+    for status in FAILURES:
+        kernels = list(dict.fromkeys(row["kernel"] for row in table if row["status"] == status))
+        if kernels:
+            count = sum(row["status"] == status for row in table)
+            results = f"{count} result{'s' * (count != 1)} {'are' if count != 1 else 'is'}"
+            found.append(f"{results} {status} ({', '.join(kernels)}).")
+    timed = [row for row in table if row["p50_ms"] is not None]
+    if timed and all(row["correct"] for row in timed):
+        found.append("Every timed output is correct.")
+    return found
+
+
+def _what_ran(table: list[dict[str, Any]], operation: str) -> list[str]:
+    """ "sdpa ran cuDNN": the backend behind the baseline, by the names of the kernels that ran."""
+    from kernels.catalog import UnknownName, get_operation
+
+    try:
+        describe = get_operation(operation).describe_ran
+    except UnknownName:
+        return []
+    ran = list(dict.fromkeys(describe(row["ran"]) for row in table if row["kernel"] == row["baseline"] and row["ran"]))
+    ran = [name for name in ran if name]
+    return [f"{table[0]['baseline']} ran {' and '.join(ran)}."] if ran else []

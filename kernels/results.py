@@ -1,0 +1,117 @@
+"""From raw readings to results: the plain data of a `measured` event. Parent side, no device.
+
+An event carries every arm that shared a child on one workload, so that no ratio can join two children.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from kernels.instrument import roofline, statistics
+from kernels.instrument.rounds import AA, Reading
+
+if TYPE_CHECKING:
+    from kernels.supervisor import Supervisor
+
+NS_PER_MS = 1e6
+
+
+def storable(value: Any) -> Any:
+    """The same value without what JSON and databases refuse: NaN and Inf become None, NUL characters go.
+
+    A kernel that returns NaN, or fails with a NUL in its message, must not cost its neighbours their results.
+    """
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, str):
+        return value.replace("\x00", "")
+    if isinstance(value, dict):
+        return {storable(key): storable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [storable(item) for item in value]
+    return value
+
+
+def reading_result(reading: Reading | None, baseline: str, seed: int) -> dict[str, Any]:
+    """What belongs to all arms of an event: how it was measured, A/A, the margin that it allows."""
+    if reading is None:
+        return {"protocol": {}, "aa": None, "margin": statistics.MARGIN, "notes": []}
+    aa = None
+    if baseline + AA in reading.blocks:
+        aa = statistics.paired_speedup(reading.medians(baseline), reading.medians(baseline + AA), seed)
+    return {
+        "protocol": {
+            "paired": reading.paired,
+            "sets": reading.sets,
+            "covered": reading.covered,
+            "flushed": reading.flushed,
+            "rounds": len(reading.orders),
+            "orders": reading.orders,
+        },
+        "aa": aa,
+        "margin": statistics.margin_from(aa),
+        "notes": reading.notes,
+    }
+
+
+def arm_result(
+    name: str,
+    status: str,
+    why: str,
+    log: str,
+    facts: dict[str, Any],
+    reading: Reading | None,
+    baseline: str,
+    run: Supervisor,
+) -> dict[str, Any]:
+    """One arm of an event: verdict, statistics in ms, speedup over the baseline, rates, and the raw ticks in ns."""
+    result: dict[str, Any] = {
+        "kernel": name,
+        "status": status,
+        "why": why,
+        "log": log,
+        "sha256": facts.get("sha256", ""),
+        "source": facts.get("source", ""),
+        "backend": facts.get("backend", ""),
+        "compile_s": facts.get("compile_s"),
+        "peak_memory_bytes": facts.get("peak_memory_bytes"),
+        "correctness": facts.get("correctness"),
+    }
+    if status != "ok" or reading is None or not reading.blocks.get(name):
+        return result
+    result |= _times(name, reading)
+    problem, peak = run.workload.problem, roofline.peak_of(run.environment["device"])
+    touched_once = reading.mode in ("cold", "graph") and reading.covered and reading.sets > 1
+    impossible = roofline.why_impossible(
+        problem, result["stats"]["p50"], peak, touched_once, run.environment.get("l2_bytes", 0)
+    )
+    result |= roofline.rates(problem, result["stats"]["p50"], peak)
+    if impossible:
+        return result | {"status": "impossible", "why": impossible}
+    if name != baseline:
+        result["speedup"] = _speedup(name, reading, baseline, run.spec.protocol.seed)
+    return result
+
+
+def _times(name: str, reading: Reading) -> dict[str, Any]:
+    blocks = reading.blocks[name]
+    in_ms = [tick / NS_PER_MS for ticks in blocks for tick in ticks]
+    low, high = statistics.median_interval([m / NS_PER_MS for m in reading.medians(name)])
+    return {
+        "stats": statistics.describe(in_ms) | {"p50_low": low, "p50_high": high},
+        "rounds": len(blocks),
+        "left_after": reading.left.get(name),
+        "ticks_ns": [[round(tick, 1) for tick in ticks] for ticks in blocks],
+    }
+
+
+def _speedup(name: str, reading: Reading, baseline: str, seed: int) -> dict[str, Any]:
+    """{"ratio", "low", "high", "rounds", "paired"} of baseline time over this arm's."""
+    base, arm = reading.medians(baseline), reading.medians(name)
+    if reading.paired:
+        count = min(len(base), len(arm))
+        ratio, low, high = statistics.paired_speedup(base[:count], arm[:count], seed)
+    else:
+        ratio, low, high = statistics.unpaired_speedup(base, arm, seed)
+    return {"ratio": ratio, "low": low, "high": high, "rounds": len(arm), "paired": reading.paired}

@@ -1,0 +1,230 @@
+"""The contract between the site, the agent and the instrument: what to measure (JSON in).
+
+Workload, Protocol and RunSpec are plain data; both sides validate with these models. What comes back is described in
+kernels/events.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from kernels.catalog import UnknownName, get_kernel, get_operation, kernels
+from kernels.operations.base import DTYPE_SHORT, Operation
+
+CONFIGS_DIR = Path(__file__).parent / "configs"
+MAX_WORKLOADS = 500
+
+
+class Workload(BaseModel):
+    """An operation with a dtype and sizes. Canonical: two ways of writing the same workload have the same key."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    operation: str
+    dtype: str = "float16"
+    sizes: dict[str, Any]
+
+    @model_validator(mode="after")
+    def make_canonical(self) -> Workload:
+        if "dtype" in self.sizes:
+            raise ValueError("dtype stands beside sizes, not among them")
+        try:
+            problem = get_operation(self.operation)(dtype=self.dtype, **self.sizes)
+        except UnknownName as error:
+            raise ValueError(str(error)) from None
+        self.__dict__["sizes"] = problem.model_dump(exclude={"dtype"})
+        return self
+
+    @cached_property
+    def problem(self) -> Operation:
+        return get_operation(self.operation)(dtype=self.dtype, **self.sizes)
+
+    @cached_property
+    def key(self) -> str:
+        """16 hex digits of the SHA-256 of the canonical form."""
+        canonical = json.dumps(self.model_dump(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+    @property
+    def label(self) -> str:
+        return f"{self.operation} {DTYPE_SHORT[self.dtype]} {self.problem.label()}"
+
+
+class Protocol(BaseModel):
+    """How to measure. Times are in seconds or as named.
+
+    paired: every arm in every round, in a balanced random order, compared within rounds (the default).
+    fixed: W warm-up calls, then N timed calls of one kernel after the other, no pairing: what older suites did.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Literal["paired", "fixed"] = "paired"
+    mode: Literal["auto", "cold", "graph", "warm"] = "auto"
+    """auto: graph below 50 us, else cold; on a CPU there is only cpu."""
+    seed: int = Field(42, ge=0, le=2**31)
+    min_rounds: int = Field(20, ge=1, le=1000)
+    max_rounds: int = Field(60, ge=1, le=1000)
+    look_every: int = Field(10, ge=1, le=1000)
+    precision: float = Field(0.005, gt=0, le=1)
+    """Stop when the half-width of every speedup's interval is at most this."""
+    budget_s: float = Field(60.0, gt=0, le=3600)
+    """Rounds of one workload end after this many seconds per pair."""
+    warmup_s: float = Field(0.5, ge=0, le=60)
+    block_ms: float = Field(2.0, gt=0, le=1000)
+    """A block of a round is about this long (at least 4 calls, at most 50)."""
+    verify_only: bool = False
+    """Correctness alone: nothing is timed."""
+    verify_seeds: int = Field(3, ge=1, le=10)
+    compile_limit_s: float = Field(300.0, gt=0, le=3600)
+    warmup: int = Field(200, ge=0, le=100_000)
+    """fixed: untimed calls."""
+    iters: int = Field(500, ge=1, le=100_000)
+    """fixed: timed calls."""
+    flush_l2: bool = False
+    """fixed: read twice the L2 before every call."""
+
+    @model_validator(mode="after")
+    def rounds_are_ordered(self) -> Protocol:
+        if self.max_rounds < self.min_rounds:
+            raise ValueError(f"max_rounds ({self.max_rounds}) is below min_rounds ({self.min_rounds})")
+        return self
+
+
+class Config(BaseModel):
+    """A named list of workloads, kernels and a protocol: a YAML file in kernels/configs/, or what the form makes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=80)
+    title: str = ""
+    operation: str
+    kernels: list[str] = Field(min_length=1)
+    baseline: str = ""
+    """Empty: the operation's own."""
+    protocol: Protocol = Protocol()
+    workloads: list[Workload] = Field(min_length=1, max_length=MAX_WORKLOADS)
+
+    @model_validator(mode="before")
+    @classmethod
+    def expand(cls, values: Any) -> Any:
+        """Workloads may be written short: sizes without `operation`, and lists multiply (`batch: [1, 4]`)."""
+        if not isinstance(values, dict) or not isinstance(values.get("workloads"), list):
+            return values
+        expanded: list[Any] = []
+        for item in values["workloads"]:
+            if isinstance(item, dict) and "sizes" not in item:
+                if (count := math.prod(len(v) for v in item.values() if isinstance(v, list))) > MAX_WORKLOADS:
+                    raise ValueError(f"that multiplies to {count} workloads; at most {MAX_WORKLOADS} go into a config")
+                expanded += [_as_workload(values.get("operation"), sizes) for sizes in multiply(item)]
+            else:
+                expanded.append(item)
+        return values | {"workloads": expanded}
+
+    @field_validator("workloads")
+    @classmethod
+    def without_repeats(cls, workloads: list[Workload]) -> list[Workload]:
+        return list({w.key: w for w in workloads}.values())
+
+    @model_validator(mode="after")
+    def baseline_is_measured(self) -> Config:
+        if stray := [w.label for w in self.workloads if w.operation != self.operation]:
+            raise ValueError(f"all workloads of a config are of one operation ({self.operation}), not: {stray[0]}")
+        self.baseline = self.baseline or get_operation(self.operation).baseline
+        self.kernels = list(dict.fromkeys([self.baseline, *self.kernels]))
+        return self
+
+
+def _as_workload(operation: Any, sizes: dict[str, Any]) -> dict[str, Any]:
+    sizes = dict(sizes)
+    return {"operation": operation, "dtype": sizes.pop("dtype", "float16"), "sizes": sizes}
+
+
+def multiply(sizes: dict[str, Any]) -> list[dict[str, Any]]:
+    """{"batch": [1, 4], "heads": 8} -> [{"batch": 1, "heads": 8}, {"batch": 4, "heads": 8}]"""
+    choices = [value if isinstance(value, list) else [value] for value in sizes.values()]
+    return [dict(zip(sizes, combination, strict=True)) for combination in itertools.product(*choices)]
+
+
+class ConfigError(ValueError):
+    """A config that cannot be used; the message says where and why."""
+
+
+def load_config(name_or_path: str) -> Config:
+    """A config by name (kernels/configs/NAME.yaml) or by path."""
+    path = Path(name_or_path)
+    if path.suffix not in (".yaml", ".yml"):
+        path = CONFIGS_DIR / f"{name_or_path}.yaml"
+    if not path.is_file():
+        known = ", ".join(sorted(p.stem for p in CONFIGS_DIR.glob("*.yaml")))
+        raise ConfigError(f"there is no config '{name_or_path}'; there are: {known}; or give the path of a .yaml file")
+    try:
+        values = yaml.safe_load(path.read_text())
+        if not isinstance(values, dict):
+            raise ConfigError(f"{path.name} is not a mapping of name, operation, kernels, workloads")
+        return Config(**{"name": path.stem} | values)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path.name} is not YAML: {error}") from None
+    except ValidationError as error:
+        raise ConfigError(f"{path.name}: {sentence(error)}") from None
+
+
+def configs() -> list[Config]:
+    return [load_config(path.stem) for path in sorted(CONFIGS_DIR.glob("*.yaml"))]
+
+
+def sentence(error: ValidationError) -> str:
+    """The first fault of a validation, as "where: what"."""
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    what = first["msg"].removeprefix("Value error, ")
+    return f"{where}: {what}" if where else what
+
+
+class RunSpec(BaseModel):
+    """One run for one device, as the agent gets it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    run: int = 0
+    attempt: int = 1
+    device: str
+    """UUID of the GPU, or of the CPU."""
+    operation: str
+    kernels: list[str]
+    baseline: str
+    protocol: Protocol
+    workloads: list[Workload]
+    done: list[str] = []
+    """Keys of workloads that an earlier attempt has measured."""
+    fingerprint: str = ""
+    """Of the earlier attempt: a resumed run must be measured in the same environment. Empty: any."""
+
+    @classmethod
+    def of(cls, config: Config, device: str, **more: Any) -> RunSpec:
+        return cls(
+            device=device,
+            operation=config.operation,
+            kernels=config.kernels,
+            baseline=config.baseline,
+            protocol=config.protocol,
+            workloads=config.workloads,
+            **more,
+        )
+
+
+def check_kernels(config: Config) -> None:
+    """Raises UnknownName for a kernel that no file here declares."""
+    known = {info.name for info in kernels(config.operation)}
+    for name in config.kernels:
+        if name not in known:
+            get_kernel(config.operation, name)

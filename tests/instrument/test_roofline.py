@@ -1,0 +1,132 @@
+"""What a device can do at most, and times that cannot be: by the figures of datasheets and of published reports."""
+
+import pytest
+
+from kernels.instrument.roofline import PEAKS, peak_of, rates, speed_of_light_ms, why_impossible
+from kernels.operations.attention import Attention
+
+L2 = 50 * 2**20
+NAMES = {
+    "NVIDIA L4": "L4",
+    "Tesla L4": "L4",
+    "NVIDIA A100-SXM4-80GB": "A100 SXM 80GB",
+    "NVIDIA H100 PCIe": "H100 PCIe",
+    "NVIDIA H100 80GB HBM3": "H100 SXM",
+    "NVIDIA H200": "H200 SXM",
+    "NVIDIA B200": "B200",
+    "NVIDIA GeForce RTX 4090": "RTX 4090",
+    "NVIDIA GeForce RTX 5090": "RTX 5090",
+}
+UNKNOWN = (
+    "", "AMD Instinct MI300X", "Intel(R) Xeon(R) Processor", "NVIDIA L40S", "NVIDIA L40", "NVIDIA A100-PCIE-40GB",
+    "NVIDIA A100-SXM4-40GB", "NVIDIA A100 80GB PCIe", "NVIDIA H100 NVL", "NVIDIA H200 NVL", "NVIDIA GH200 480GB",
+    "NVIDIA GB200", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "NVIDIA GeForce RTX 4090 Laptop GPU",
+    "NVIDIA GeForce RTX 4090 D",
+)  # fmt: skip
+
+
+def h100_report(causal):
+    """The workload of a published H100 report that claims 12.27 ms for it."""
+    return Attention(batch=16, heads=96, seq_len=4096, head_dim=128, causal=causal)
+
+
+@pytest.mark.parametrize("name, model", NAMES.items())
+def test_a_device_is_known_by_the_name_that_its_driver_gives(name, model):
+    assert peak_of(name).model == model
+
+
+def test_every_model_in_the_table_is_found_under_some_name():
+    assert {peak_of(name).model for name in NAMES} == {peak.model for peak in PEAKS}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_a_device_that_is_not_known_has_no_limit_and_nothing_is_impossible_on_it(name):
+    peak = peak_of(name)
+    assert peak is None
+    found = rates(h100_report(causal=False), 1e-6, peak)
+    assert (found["limit_ms"], found["limit_share"], found["hint"]) == (None, None, "")
+    assert found["tflops"] > 1e9
+    assert why_impossible(h100_report(causal=False), 1e-6, peak, touched_once=True, cache_bytes=0) == ""
+
+
+@pytest.mark.parametrize("peak", PEAKS, ids=lambda peak: peak.model)
+def test_a_peak_is_what_its_processors_do_at_their_clock(peak):
+    """Datasheets round, and count at a clock somewhat below the highest: the dense figure, never the sparse one."""
+    assert 0.999 * peak.fp16 < peak.bound_tflops("float16") < 1.1 * peak.fp16
+    assert peak.bound_tflops("bfloat16") == peak.bound_tflops("float16")
+    assert peak.tf32 == pytest.approx(peak.fp16 / 2, rel=0.01)
+    assert peak.fp32 <= peak.tf32
+
+
+def test_float32_is_promised_its_own_peak_and_bounded_by_the_fastest_unit_that_could_do_it():
+    peak = peak_of("NVIDIA H100 80GB HBM3")
+    assert peak.tflops("float32") == 67
+    assert peak.bound_tflops("float32") == pytest.approx(1070.5 / 2, rel=1e-3)
+    problem = Attention(dtype="float32", batch=16, heads=96, seq_len=4096, head_dim=128)
+    time_ms = problem.flops() / 200e12 * 1e3
+    assert why_impossible(problem, time_ms, peak, False, L2) == "", "200 TFLOP/s are more than 67, but tf32 can"
+    assert "535.6" in why_impossible(problem, time_ms / 3, peak, False, L2)
+
+
+def test_flops_are_counted_unmasked_and_bytes_once():
+    assert h100_report(causal=False).flops() == 4 * 4096**2 * 128 * 16 * 96
+    assert h100_report(causal=True).flops() == 4 * (4096 * 4097 // 2) * 128 * 16 * 96
+    grouped = Attention(batch=2, heads=8, kv_heads=2, seq_len=128, head_dim=64, dtype="float32")
+    one_head = 2 * 128 * 64 * 4
+    assert grouped.bytes_moved() == (one_head * (8 + 2 + 2), one_head * 8)
+
+
+def test_the_dense_claim_of_the_h100_report_is_impossible_and_says_why():
+    why = why_impossible(h100_report(causal=False), 12.27, peak_of("NVIDIA H100 80GB HBM3"), False, L2)
+    assert why == ("12.27 ms would be 1075 TFLOP/s; H100 SXM cannot exceed 1071 (132 SMs x 4096 FLOP/clk x 1.98 GHz)")
+    assert speed_of_light_ms(h100_report(causal=False), peak_of("NVIDIA H100 80GB HBM3")) == pytest.approx(13.34, 1e-3)
+
+
+def test_the_same_time_declared_causal_is_plausible():
+    peak = peak_of("NVIDIA H100 80GB HBM3")
+    assert why_impossible(h100_report(causal=True), 12.27, peak, True, L2) == ""
+    found = rates(h100_report(causal=True), 12.27, peak)
+    assert found["tflops"] == pytest.approx(537.8, abs=0.05)
+    assert found["limit_share"] == pytest.approx(0.5435, abs=1e-3)
+    assert found["hint"] == ""
+
+
+L4_REPORT = {(1, 1, 128): 0.0421, (8, 4, 128): 0.0406, (32, 8, 128): 0.0426, (32, 8, 256): 0.0980}
+"""(batch, heads, sequence length) -> p50 in ms of float16 attention, D=64, on one buffer, on an L4."""
+
+
+@pytest.mark.parametrize("sizes, time_ms", L4_REPORT.items())
+def test_times_on_one_buffer_that_stays_in_the_cache_are_not_impossible(sizes, time_ms):
+    problem = Attention(**dict(zip(("batch", "heads", "seq_len"), sizes, strict=True)), head_dim=64)
+    assert why_impossible(problem, time_ms, peak_of("NVIDIA L4"), touched_once=False, cache_bytes=48 * 2**20) == ""
+
+
+def test_the_same_speed_is_impossible_where_every_input_was_touched_once():
+    problem = Attention(batch=32, heads=8, seq_len=128, head_dim=64)
+    assert rates(problem, 0.0426, None)["gb_per_s"] == pytest.approx(394, abs=1)
+    why = why_impossible(problem, 0.0426, peak_of("NVIDIA L4"), touched_once=True, cache_bytes=0)
+    assert why == "0.0426 ms would move 393.8 GB/s; the memory of L4 does 300"
+
+
+def test_an_output_may_stay_in_the_cache_an_input_may_not():
+    problem, peak = Attention(batch=32, heads=8, seq_len=128, head_dim=64), peak_of("NVIDIA L4")
+    read, written = problem.bytes_moved()
+    at_bandwidth = read / (300 * 1e6)
+    assert why_impossible(problem, at_bandwidth * 1.001, peak, True, cache_bytes=written) == ""
+    assert "GB/s" in why_impossible(problem, at_bandwidth * 0.999, peak, True, cache_bytes=written)
+    assert "GB/s" in why_impossible(problem, at_bandwidth * 1.001, peak, True, cache_bytes=0)
+
+
+def test_the_limit_is_the_slower_of_arithmetic_and_memory():
+    peak = peak_of("NVIDIA H200")
+    short = Attention(batch=1, heads=8, seq_len=128, head_dim=64)
+    assert speed_of_light_ms(short, peak) == pytest.approx(sum(short.bytes_moved()) / 4800e9 * 1e3)
+    long = Attention(batch=1, heads=8, seq_len=16384, head_dim=64)
+    assert speed_of_light_ms(long, peak) == pytest.approx(long.flops() / 989.4e12 * 1e3)
+
+
+def test_a_kernel_far_below_the_limit_gets_a_hint():
+    peak, problem = peak_of("NVIDIA H200"), h100_report(causal=False)
+    limit = speed_of_light_ms(problem, peak)
+    assert rates(problem, limit / 0.051, peak)["hint"] == ""
+    assert "launch-bound" in rates(problem, limit / 0.049, peak)["hint"]

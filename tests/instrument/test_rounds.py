@@ -1,0 +1,536 @@
+"""The protocols on a simulated GPU: who runs when and how often, when it is enough, and that the words come out true."""
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+from simulator import SimulatedBench, SimulatedKernel
+
+from kernels.device import Device
+from kernels.instrument import rounds
+from kernels.instrument.rounds import AA, Drive, Estimate, Paired, calls_for, choose_mode, estimate, fixed, gate_for
+from kernels.instrument.statistics import MARGIN, margin_from, paired_speedup, word
+from kernels.supervisor import Supervisor
+from kernels.workload import Config, Protocol, RunSpec
+
+BASE = "base"
+MS, US = 1e6, 1e3
+STEADY = {"precision": 1.0}
+"""A plan that is content at its first look."""
+NEVER = {"precision": 1e-9}
+"""A plan that is never content."""
+
+
+@pytest.fixture
+def measure(monkeypatch):
+    """(reading, bench) of a session: estimate, mode, rounds; by the simulated clock."""
+
+    def session(bench, seed=1, mode="auto", cuda=True, **plan):
+        monkeypatch.setattr(rounds, "time", bench.time)
+        drive = Drive(bench, list(bench.kernels), BASE, Protocol(mode=mode, **plan), seed)
+        estimates = estimate(drive, cuda)
+        bench.log.clear()
+        return Paired(drive, choose_mode(drive.plan, estimates, cuda), estimates, cuda).measure()
+
+    return session
+
+
+def bench_of(seed=0, base_ns=200 * US, weather=None, **others):
+    """A bench with a baseline and others of so many ns."""
+    kernels = {name: k if isinstance(k, SimulatedKernel) else SimulatedKernel(k) for name, k in others.items()}
+    return SimulatedBench({BASE: SimulatedKernel(base_ns)} | kernels, seed, **(weather or {}))
+
+
+def word_of(reading, arm="other"):
+    base, mine = reading.medians(BASE), reading.medians(arm)
+    _, low, high = paired_speedup(base, mine, 1)
+    return word(low, high, MARGIN, len(mine))
+
+
+# --- order ------------------------------------------------------------------------------------------------------------
+
+
+def test_order_is_balanced_over_each_pair_of_rounds(measure):
+    reading = measure(bench_of(one=100 * US, two=300 * US, three=150 * US), **NEVER)
+    for first, second in zip(reading.orders[::2], reading.orders[1::2], strict=True):
+        assert second == first[::-1]
+        assert sorted(first) == sorted([BASE, BASE + AA, "one", "two", "three"])
+    assert len({tuple(order) for order in reading.orders[::2]}) > 20, "random from pair to pair"
+
+
+def test_every_arm_comes_first_and_last_about_equally_often(measure):
+    reading = measure(bench_of(one=200 * US, two=200 * US), **NEVER)
+    first, last = (Counter(order[at] for order in reading.orders) for at in (0, -1))
+    assert set(first) == set(last) == {BASE, BASE + AA, "one", "two"}
+    assert first == last
+
+
+def test_each_round_has_one_block_of_each_arm_and_then_one_set_is_refilled(measure):
+    bench = bench_of(other=100 * US)
+    reading = measure(bench, **STEADY)
+    assert {arm: len(blocks) for arm, blocks in reading.blocks.items()} == {BASE: 20, BASE + AA: 20, "other": 20}
+    assert [asked["index"] for asked in bench.asked("refill")] == list(range(20))
+    after_warm_up = [what for what, _, _ in bench.log if what in ("block", "refill")][-20 * 4 :]
+    assert after_warm_up == ["block", "block", "block", "refill"] * 20
+
+
+def test_the_baseline_runs_against_itself(measure):
+    reading = measure(bench_of(other=100 * US), **STEADY)
+    aa = paired_speedup(reading.medians(BASE), reading.medians(BASE + AA), 1)
+    assert aa[0] == pytest.approx(1, abs=0.003)
+    assert margin_from(aa) == MARGIN
+    assert reading.blocks[BASE] != reading.blocks[BASE + AA]
+
+
+def test_the_same_seed_gives_the_same_orders_and_another_seed_others(measure):
+    def orders(seed):
+        return measure(bench_of(one=100 * US, two=150 * US), seed=seed, **STEADY).orders
+
+    assert orders(1) == orders(1) != orders(2)
+
+
+def test_input_sets_get_seeds_that_are_all_different(measure):
+    bench = bench_of(other=100 * US)
+    measure(bench, **STEADY)
+    seeds = [seed for asked in bench.asked("prepare") for seed in asked["seeds"]]
+    seeds += [asked["seed"] for asked in bench.asked("refill")]
+    assert len(seeds) == len(set(seeds)) == 256 + 20
+
+
+# --- estimate and mode ------------------------------------------------------------------------------------------------
+
+
+def test_an_estimate_sees_the_device_and_not_the_launches_in_front_of_it():
+    bench = SimulatedBench({BASE: SimulatedKernel(8 * US, enqueue_ns=25 * US)}, noise=0)
+    found = estimate(Drive(bench, [BASE], BASE, Protocol(), 1), cuda=True)[BASE]
+    assert (found.call_ns, found.enqueue_ns, found.synchronises) == (8 * US, 25 * US, False)
+    ungated = estimate(Drive(bench, [BASE], BASE, Protocol(), 1), cuda=False)[BASE]
+    assert ungated.call_ns == 25 * US
+
+
+def test_an_arm_that_waits_for_the_device_is_known():
+    bench = bench_of(other=SimulatedKernel(100 * US, synchronises=True))
+    found = estimate(Drive(bench, [BASE, "other"], BASE, Protocol(), 1), cuda=True)
+    assert [found[arm].synchronises for arm in (BASE, "other")] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "fastest_us, asked, cuda, mode",
+    [
+        (49.9, "auto", True, "graph"),
+        (50.0, "auto", True, "cold"),
+        (5.0, "cold", True, "cold"),
+        (500.0, "graph", True, "graph"),
+        (5.0, "warm", True, "warm"),
+        (5.0, "auto", False, "cpu"),
+        (5.0, "graph", False, "cpu"),
+    ],
+)
+def test_graphs_are_for_what_is_below_50_us(fastest_us, asked, cuda, mode):
+    estimates = {"slow": Estimate(9 * MS, 0), "fast": Estimate(fastest_us * US, 0)}
+    assert choose_mode(Protocol(mode=asked), estimates, cuda) == mode
+
+
+def test_a_session_below_50_us_replays_graphs_and_one_above_calls(measure):
+    short, long = bench_of(base_ns=20 * US, other=30 * US), bench_of(base_ns=60 * US, other=90 * US)
+    assert measure(short, **STEADY).mode == "graph"
+    assert measure(long, **STEADY).mode == "cold"
+    assert short.asked("replay") and short.asked("capture") and not short.asked("block")
+    assert long.asked("block") and not long.asked("replay")
+
+
+def test_a_cpu_has_no_gates_and_no_flush(measure):
+    bench = bench_of(other=100 * US, weather={"covered": False})
+    reading = measure(bench, cuda=False, **STEADY)
+    assert (reading.mode, reading.flushed) == ("cpu", False)
+    assert {(asked["gate_ns"], asked["flush"]) for asked in bench.asked("block")} == {(0, False)}
+
+
+def test_the_cache_is_flushed_only_where_rotation_does_not_cover_it(measure):
+    for covered, mode, flushed in ((True, "cold", False), (False, "cold", True), (False, "warm", False)):
+        bench = bench_of(other=100 * US, weather={"covered": covered})
+        reading = measure(bench, mode=mode, **STEADY)
+        assert reading.flushed == flushed
+        assert {asked["flush"] for asked in bench.asked("block")} == {flushed}
+    assert bench.asked("prepare")[-1]["rotate"] is False, "warm: one buffer"
+
+
+# --- blocks and gates -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call_us", (51, 100, 700, 3_000, 80_000))
+@pytest.mark.parametrize("enqueue_us", (1, 20, 90, 400))
+def test_a_block_has_4_to_50_calls_and_its_gate_at_most_10_ms(measure, call_us, enqueue_us):
+    bench = SimulatedBench(
+        {BASE: SimulatedKernel(call_us * US, enqueue_us * US), "other": SimulatedKernel(1.2 * call_us * US)}
+    )
+    reading = measure(bench, mode="cold", **STEADY)
+    for asked in bench.asked("block"):
+        assert 4 <= asked["calls"] <= 50
+        assert 0 < asked["gate_ns"] <= 10 * MS
+        if asked["arm"] == BASE:
+            assert asked["gate_ns"] >= 1.49 * asked["calls"] * enqueue_us * US
+    assert all(got["gated"] for what, _, got in bench.log if what == "block")
+    length_ms = reading.calls["other"] * 1.2 * call_us * US / MS
+    assert reading.calls["other"] in (4, 50) or 1.7 < length_ms < 2.3, "about 2 ms"
+
+
+def test_calls_and_gates_at_their_edges():
+    plan = Protocol()
+    assert calls_for(plan, Estimate(2 * MS / 50, 0), cuda=True) == 50
+    assert calls_for(plan, Estimate(1 * US, 0), cuda=True) == 50
+    assert calls_for(plan, Estimate(2 * MS / 20, 0), cuda=True) == 20
+    assert calls_for(plan, Estimate(900 * MS, 0), cuda=True) == 4
+    assert calls_for(plan, Estimate(2 * MS / 50, 400 * US), cuda=True) == 16, "16 x 0.4 ms x 1.5 is 9.6 ms"
+    assert calls_for(plan, Estimate(2 * MS / 50, 400 * US), cuda=False) == 50
+    assert calls_for(plan, Estimate(2 * MS / 50, 60 * MS), cuda=True) == 1, "no gate is long enough, but it is measured"
+    assert gate_for(10, 100 * US) == 1.5 * MS
+    assert gate_for(50, 400 * US) == 10 * MS
+    assert calls_for(Protocol(block_ms=0.5), Estimate(50 * US, 0), cuda=False) == 10
+
+
+def test_a_block_that_the_host_queued_too_slowly_is_repeated(measure):
+    """Its 5th block takes the host ten times as long as thought: launch gaps are in it, so it does not count."""
+    slow_once = SimulatedKernel(10 * US, enqueue_ns=3 * US, stalls={5: 30 * US})
+    bench = SimulatedBench({BASE: SimulatedKernel(10 * US), "other": slow_once}, noise=0)
+    reading = measure(bench, mode="cold", warmup_s=0, **STEADY)
+    of_other = [(asked, got) for what, asked, got in bench.log if what == "block" and asked["arm"] == "other"]
+    missed = [number for number, (_, got) in enumerate(of_other) if not got["gated"]]
+    assert len(missed) == 1
+    (before, spoilt), (after, _) = of_other[missed[0]], of_other[missed[0] + 1]
+    assert min(spoilt["ticks_ns"]) == 30 * US
+    assert after["gate_ns"] > 5 * before["gate_ns"], "the next gate is as long as was needed"
+    assert reading.blocks["other"] == [[10 * US] * 50] * 20, "no gap is in what is kept"
+    assert reading.notes == []
+
+
+def test_calls_are_lowered_where_the_longest_gate_does_not_cover_them(measure):
+    """A host that needs 0.4 ms a launch from the 3rd block on: 50 calls would need a gate of 30 ms."""
+    bench = bench_of(base_ns=20 * US, other=SimulatedKernel(20 * US, stalls=dict.fromkeys(range(3, 999), 400 * US)))
+    reading = measure(bench, mode="cold", **STEADY)
+    assert (reading.calls[BASE], reading.calls["other"]) == (50, 16)
+    assert max(max(ticks) for ticks in reading.blocks["other"]) < 21 * US
+    assert max(asked["gate_ns"] for asked in bench.asked("block")) <= 10 * MS
+    assert reading.notes == []
+
+
+def test_a_host_that_is_always_too_slow_is_said_so(measure):
+    too_slow = SimulatedKernel(10 * MS, stalls=dict.fromkeys(range(3, 9999), 20 * MS))
+    bench = bench_of(base_ns=15 * MS, other=too_slow)
+    reading = measure(bench, **STEADY)
+    assert [n for n in reading.notes if n.startswith("other: the host could not queue a block")] == reading.notes
+    assert len(reading.notes) == 1
+    assert len(reading.blocks["other"]) == 20
+    tries = len([asked for asked in bench.asked("block") if asked["arm"] == "other"])
+    assert tries >= 3 * 20, "each block was tried three times"
+
+
+def test_a_graph_whose_launch_the_gate_does_not_cover_gets_a_longer_gate(measure):
+    bench = bench_of(base_ns=20 * US, other=SimulatedKernel(20 * US, stalls=dict.fromkeys(range(3, 999), 1 * MS)))
+    reading = measure(bench, **STEADY)
+    assert reading.mode == "graph"
+    gates = [asked["gate_ns"] for asked in bench.asked("replay") if asked["arm"] == "other"]
+    assert gates[0] == rounds.FIRST_GRAPH_GATE_NS < gates[-1] <= 10 * MS
+    assert max(max(ticks) for ticks in reading.blocks["other"]) < 21 * US
+
+
+# --- who leaves -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("base_us", (20, 200))
+def test_an_arm_837_times_slower_leaves_after_round_5_with_its_n(measure, base_us):
+    bench = bench_of(base_ns=base_us * US, hopeless=837 * base_us * US, other=0.9 * base_us * US)
+    reading = measure(bench, **STEADY)
+    assert reading.left == {"hopeless": 5}
+    assert {arm: len(blocks) for arm, blocks in reading.blocks.items()} == {
+        BASE: 20,
+        BASE + AA: 20,
+        "hopeless": 5,
+        "other": 20,
+    }
+    assert all("hopeless" in order for order in reading.orders[:5])
+    assert not any("hopeless" in order for order in reading.orders[5:])
+    assert all(second == first[::-1] for first, second in list(pairwise(reading.orders))[6::2])
+    base, slow = reading.medians(BASE)[:5], reading.medians("hopeless")
+    assert paired_speedup(base, slow, 1)[0] == pytest.approx(1 / 837, rel=0.01)
+    assert bench.now_ns / 1e9 < 60, "not an hour"
+
+
+def test_an_arm_at_half_the_speed_stays(measure):
+    reading = measure(bench_of(slow=1.9 * 200 * US, slower=2.1 * 200 * US), **STEADY)
+    assert reading.left == {"slower": 5}
+
+
+def test_the_baseline_never_leaves_itself(measure):
+    reading = measure(bench_of(fast=10 * US), mode="cold", **STEADY)
+    assert reading.left == {}
+    assert len(reading.blocks[BASE + AA]) == 20
+
+
+# --- when it is enough ------------------------------------------------------------------------------------------------
+
+
+def looks(monkeypatch, width):
+    """Rounds at which the width of the intervals was looked at; `width(rounds)` answers."""
+    seen = []
+
+    def widest(paired):
+        seen.append(len(paired.reading.orders))
+        return width(seen[-1])
+
+    monkeypatch.setattr(Paired, "widest", widest)
+    return seen
+
+
+def test_it_looks_at_rounds_20_30_and_so_on_only(measure, monkeypatch):
+    seen = looks(monkeypatch, lambda _: 1.0)
+    reading = measure(bench_of(other=150 * US))
+    assert (seen[:5], len(reading.orders)) == ([20, 30, 40, 50, 60], 60)
+    assert reading.notes == ["precision not reached: half-width 100.00%, wanted 0.50%"]
+
+
+@pytest.mark.parametrize("narrow_from, stops_at", [(1, 20), (20, 20), (21, 30), (31, 40), (55, 60)])
+def test_it_stops_at_the_first_look_at_which_every_interval_is_narrow(measure, monkeypatch, narrow_from, stops_at):
+    looks(monkeypatch, lambda number: 0.005 if number >= narrow_from else 0.00501)
+    reading = measure(bench_of(other=150 * US))
+    assert (len(reading.orders), reading.notes) == (stops_at, [])
+
+
+def test_a_quiet_gpu_needs_20_rounds_and_a_noisy_one_60(measure):
+    quiet = measure(bench_of(other=150 * US, weather={"noise": 0.0005}))
+    assert (len(quiet.orders), quiet.notes) == (20, [])
+    noisy = measure(bench_of(other=150 * US, weather={"noise": 0.2}))
+    assert len(noisy.orders) == 60
+    assert noisy.notes[0].startswith("precision not reached: half-width ")
+
+
+def test_the_widest_interval_decides_and_that_of_an_arm_which_left_does_not(measure, monkeypatch):
+    bench = bench_of(other=150 * US, gone=900 * US)
+    widths = []
+    original = Paired.widest
+    monkeypatch.setattr(Paired, "widest", lambda paired: widths.append(original(paired)) or widths[-1])
+    reading = measure(bench)
+    by_arm = {}
+    for arm in ("other", BASE + AA):
+        _, low, high = paired_speedup(reading.medians(BASE), reading.medians(arm), 1)
+        by_arm[arm] = rounds.half_width(low, high)
+    assert widths == [max(by_arm.values())]
+    assert reading.left == {"gone": 5}
+
+
+def test_the_time_budget_ends_it_between_looks_with_a_note(measure):
+    """Two pairs of 1 s each; a round takes a bit more than 3 x 4 x 10 ms."""
+    bench = bench_of(base_ns=10 * MS, one=10 * MS, two=10 * MS, weather={"noise": 0.1})
+    reading = measure(bench, budget_s=1.0, warmup_s=0.0, **NEVER)
+    count = len(reading.orders)
+    assert 8 < count < 14
+    assert reading.notes[0] == f"stopped at its time budget after {count} rounds"
+    assert reading.notes[1].startswith("precision not reached: half-width ")
+    assert all(len(blocks) == count for blocks in reading.blocks.values()), "a round is never cut in two"
+
+
+def test_a_fixed_number_of_rounds_is_no_failure_of_precision(measure):
+    reading = measure(bench_of(other=150 * US, weather={"noise": 0.2}), min_rounds=5, max_rounds=5)
+    assert (len(reading.orders), reading.notes) == (5, [])
+
+
+@pytest.fixture
+def warm_up_s(monkeypatch):
+    """How long the warm-up lasts, in simulated seconds, by what the SM clock says at the end of each turn."""
+
+    def session(clock, at_least):
+        bench = bench_of(other=150 * US)
+        monkeypatch.setattr(rounds, "time", bench.time)
+        drive = Drive(bench, [BASE, "other"], BASE, Protocol(warmup_s=at_least), 1, sm_mhz=clock)
+        estimates, begin = estimate(drive, True), bench.now_ns
+        monkeypatch.setattr(Paired, "_rounds", lambda paired: None)
+        Paired(drive, "cold", estimates, True).measure()
+        return (bench.now_ns - begin) / 1e9
+
+    return session
+
+
+def test_warm_up_lasts_as_long_as_asked_and_until_the_clock_holds_still(warm_up_s):
+    assert 0.5 <= warm_up_s(lambda: None, 0.5) < 0.51, "no clock to ask"
+    assert 0.5 <= warm_up_s(lambda: 1980, 0.5) < 0.51
+    assert warm_up_s(lambda: 1980, 0.0) < 0.02
+    rising = iter(range(1000, 99_999, 25))
+    until_1900 = warm_up_s(lambda: min(1900, next(rising)), 0.0)
+    assert 25 <= until_1900 / warm_up_s(lambda: None, 0.0) <= 40, "25 MHz are 1% from 2500 on; it stops at 1900"
+
+
+def test_a_clock_that_never_holds_still_is_waited_for_5_s(warm_up_s):
+    hopping = iter(range(10**9))
+    assert 5.0 <= warm_up_s(lambda: 1000 + 100 * (next(hopping) % 2), 0.5) < 5.01
+
+
+# --- do the words come out true? --------------------------------------------------------------------------------------
+
+STORM = {"drift_per_s": 0.05, "noise": 0.002, "hop": 0.02}
+"""5% slower every second, noise with a memory, a clock that hops by 2%."""
+
+
+def test_a_planted_3_percent_is_found_under_drift(measure):
+    for seed in range(20):
+        reading = measure(bench_of(seed, other=200 * US / 1.03, weather=STORM), seed=seed)
+        assert word_of(reading) == "FASTER"
+        ratio = paired_speedup(reading.medians(BASE), reading.medians("other"), 1)[0]
+        assert ratio == pytest.approx(1.03, abs=0.005)
+        slower = measure(bench_of(seed, other=200 * US * 1.03, weather=STORM), seed=seed)
+        assert word_of(slower) == "SLOWER"
+
+
+def test_without_pairs_the_same_drift_makes_a_difference_of_nothing(monkeypatch):
+    """What the protocol `fixed` would say of a kernel against itself, and why it says no word."""
+    bench = bench_of(other=200 * US, weather=STORM)
+    plan = Protocol(name="fixed", warmup=0, iters=5000)
+    reading = fixed(Drive(bench, [BASE, "other"], BASE, plan, 1), cuda=True)
+    assert word_of(reading) == "SLOWER"
+    assert not reading.paired
+
+
+@pytest.mark.parametrize("base_us", (20, 200))
+def test_the_same_kernel_is_never_faster_or_slower(measure, base_us):
+    for seed in range(40):
+        weather = STORM | {"capture_bias": 0.003}
+        reading = measure(bench_of(seed, base_ns=base_us * US, other=base_us * US, weather=weather), seed=seed)
+        assert word_of(reading) in ("SAME", "UNDECIDED")
+        assert word_of(reading, BASE + AA) in ("SAME", "UNDECIDED")
+
+
+# --- graphs -----------------------------------------------------------------------------------------------------------
+
+
+def test_graphs_are_captured_afresh_every_five_rounds(measure):
+    bench = bench_of(base_ns=20 * US, other=25 * US, hopeless=90 * US)
+    measure(bench, **NEVER)
+    captured = Counter(asked["graph"] for asked in bench.asked("capture"))
+    assert captured == {BASE: 12, BASE + AA: 12, "other": 12, "hopeless": 1}
+
+
+def test_the_baseline_against_itself_shows_what_captures_do(measure):
+    """With one graph for both, its A/A would be blind to a bias that the other arms have."""
+    bench = bench_of(base_ns=20 * US, other=20 * US, weather={"capture_bias": 0.05, "noise": 0.0001})
+    reading = measure(bench, min_rounds=5, max_rounds=5)
+    aa = paired_speedup(reading.medians(BASE), reading.medians(BASE + AA), 1)
+    assert aa[0] == pytest.approx(bench.bias[BASE] / bench.bias[BASE + AA], rel=1e-3)
+    assert margin_from(aa) > 2 * MARGIN
+
+
+def test_fresh_captures_average_the_bias_of_a_capture_out(measure, monkeypatch):
+    """Two captures of the same calls differ by half a percent, steadily: with one, that is the kernel's difference."""
+
+    def root_mean_square_of_error():
+        squares = []
+        for seed in range(24):
+            bench = bench_of(seed, base_ns=20 * US, other=20 * US, weather={"capture_bias": 0.005})
+            reading = measure(bench, seed=seed, **NEVER)
+            squares.append((paired_speedup(reading.medians(BASE), reading.medians("other"), 1)[0] - 1) ** 2)
+        return (sum(squares) / len(squares)) ** 0.5
+
+    fresh = root_mean_square_of_error()
+    monkeypatch.setattr(rounds, "RECAPTURE_EVERY", 10**9)
+    once = root_mean_square_of_error()
+    assert once == pytest.approx(0.005 * 2**0.5, rel=0.35)
+    assert fresh < 0.5 * once
+
+
+def test_a_replay_covers_all_input_sets_and_a_tick_is_one_call(measure):
+    bench = bench_of(base_ns=20 * US, other=25 * US, weather={"noise": 0, "sets": 40})
+    reading = measure(bench, **STEADY)
+    assert reading.sets == 40
+    assert {asked["replays"] for asked in bench.asked("replay") if asked["arm"] == BASE} == {1}
+    assert reading.medians(BASE)[0] == pytest.approx(20 * US)
+
+
+# --- outputs that are kept to be checked ------------------------------------------------------------------------------
+
+
+def test_one_call_of_each_arm_in_every_five_rounds_is_kept(measure):
+    bench = bench_of(other=100 * US)
+    reading = measure(bench, warmup_s=0, **NEVER)
+    number, kept = 0, []
+    for what, asked, _ in bench.log:
+        if what == "refill":
+            number += 1
+        elif what == "block" and asked["keep"] is not None:
+            assert 0 <= asked["keep"] < asked["calls"]
+            kept.append((number, asked["arm"], asked["keep"]))
+    assert Counter(number // 5 for number, _, _ in kept) == dict.fromkeys(range(12), 3)
+    assert Counter(arm for _, arm, _ in kept) == {BASE: 24, "other": 12}
+    assert len({number % 5 for number, _, _ in kept}) > 2, "in no particular round"
+    assert len({keep for _, _, keep in kept}) > 5, "at no particular position"
+    assert len(reading.orders) == 60
+
+
+# --- fixed ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flush, cuda, mode", [(False, True, "warm"), (True, True, "cold"), (True, False, "cpu")])
+def test_fixed_measures_one_kernel_after_the_other_as_often_as_asked(flush, cuda, mode):
+    bench = bench_of(other=100 * US)
+    plan = Protocol(name="fixed", warmup=120, iters=170, flush_l2=flush)
+    reading = fixed(Drive(bench, [BASE, "other"], BASE, plan, 1), cuda)
+    assert (reading.mode, reading.paired, reading.flushed) == (mode, False, flush and cuda)
+    assert {arm: len(blocks) for arm, blocks in reading.blocks.items()} == {BASE: 170, "other": 170}
+    assert {len(block) for blocks in reading.blocks.values() for block in blocks} == {1}
+    blocks = bench.asked("block")
+    assert [asked["arm"] for asked in blocks] == [BASE] * 7 + ["other"] * 7
+    assert [asked["calls"] for asked in blocks[:7]] == [50, 50, 20, 50, 50, 50, 20]
+    assert [asked.get("flush", False) for asked in blocks[:7]] == [False] * 3 + [flush and cuda] * 4
+    assert bench.asked("prepare") == [{"seeds": [42], "rotate": False}]
+    assert "drift of the device is not separated" in reading.notes[0]
+
+
+def test_fixed_without_warm_up_warms_nothing_up():
+    bench = bench_of()
+    fixed(Drive(bench, [BASE], BASE, Protocol(name="fixed", warmup=0, iters=4), 1), cuda=True)
+    assert [asked["calls"] for asked in bench.asked("block")] == [4]
+
+
+# --- arms that cannot be measured alike -------------------------------------------------------------------------------
+
+
+def groups(bench, mode="auto", cuda=True):
+    """[(name, mode, arms)] as the supervisor makes them."""
+    config = Config(
+        name="simulated",
+        operation="attention",
+        kernels=["sdpa"],
+        workloads=[{"batch": 1, "heads": 1, "seq_len": 64, "head_dim": 64}],
+        protocol=Protocol(mode=mode),
+    )
+    device = Device("cuda" if cuda else "cpu", "GPU-simulated", "a simulated GPU")
+    supervisor = Supervisor(RunSpec.of(config, device.uuid), device, lambda kind, data: None)
+    drive = Drive(bench, list(bench.kernels), BASE, config.protocol, 1)
+    return supervisor._groups(drive, estimate(drive, cuda), cuda)
+
+
+SYNCHRONISES = SimulatedKernel(20 * US, synchronises=True)
+NOT_CAPTURED = SimulatedKernel(20 * US, capturable=False)
+
+
+def test_arms_that_can_all_be_captured_are_one_group():
+    assert groups(bench_of(base_ns=20 * US, other=30 * US)) == [("main", "graph", [BASE, "other"])]
+
+
+@pytest.mark.parametrize("odd", (SYNCHRONISES, NOT_CAPTURED), ids=("synchronises", "not captured"))
+def test_an_arm_that_cannot_be_captured_gets_a_group_and_a_baseline_of_its_own(odd):
+    found = groups(bench_of(base_ns=20 * US, other=30 * US, odd=odd))
+    assert found == [("main", "graph", [BASE, "other"]), ("eager-launch", "cold", [BASE, "odd"])]
+
+
+def test_alone_with_the_baseline_it_is_the_only_group():
+    assert groups(bench_of(base_ns=20 * US, odd=NOT_CAPTURED)) == [("eager-launch", "cold", [BASE, "odd"])]
+
+
+def test_if_the_baseline_cannot_be_captured_nobody_is():
+    bench = SimulatedBench({BASE: NOT_CAPTURED, "other": SimulatedKernel(20 * US)})
+    assert groups(bench) == [("main", "cold", [BASE, "other"])]
+
+
+def test_long_kernels_and_cpus_capture_nothing():
+    bench = bench_of(base_ns=200 * US, odd=SimulatedKernel(300 * US, capturable=False))
+    assert groups(bench) == [("main", "cold", [BASE, "odd"])]
+    assert groups(bench, cuda=False) == [("main", "cpu", [BASE, "odd"])]
+    assert not bench.asked("capture")

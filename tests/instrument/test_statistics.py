@@ -1,0 +1,232 @@
+"""Statistics against data whose truth is known: intervals cover it, planted differences are found, drift is not one."""
+
+import math
+
+import numpy as np
+import pytest
+
+from kernels.instrument import statistics
+from kernels.instrument.statistics import (
+    FASTER,
+    MARGIN,
+    NEEDS_MORE,
+    SAME,
+    SLOWER,
+    UNDECIDED,
+    UNPAIRED,
+    describe,
+    geometric_mean,
+    half_width,
+    margin_from,
+    median_interval,
+    paired_speedup,
+    suite,
+    unpaired_speedup,
+    word,
+)
+
+ROUNDS = 20
+DECIDED = (FASTER, SLOWER)
+
+
+def drifting_rounds(rng, ratio=1.0, rounds=ROUNDS, drift=0.15):
+    """(baseline, arm): one time per round of each. A GPU that warms up slows both alike, by `drift` from end to end."""
+    common = 1 + np.linspace(0, drift, rounds) + 0.01 * rng.standard_normal(rounds)
+    baseline = 100 * common * (1 + 0.002 * rng.standard_normal(rounds))
+    return baseline, 100 / ratio * common * (1 + 0.002 * rng.standard_normal(rounds))
+
+
+# --- describe ---------------------------------------------------------------------------------------------------------
+
+
+def test_describe_agrees_with_numpy():
+    samples = np.random.default_rng(1).lognormal(size=501)
+    found = describe(samples)
+    assert found["n"] == 501
+    assert found["mean"] == pytest.approx(np.mean(samples))
+    assert found["std"] == pytest.approx(np.std(samples, ddof=1))
+    assert (found["min"], found["max"]) == (min(samples), max(samples))
+    for percent in (5, 25, 50, 75, 90, 95, 99):
+        assert found[f"p{percent}"] == pytest.approx(np.percentile(samples, percent))
+    assert found["iqr_over_median"] == pytest.approx((found["p75"] - found["p25"]) / found["p50"])
+
+
+def test_outliers_are_counted_and_kept():
+    quiet = [10.0, 10.1, 10.2, 10.3, 10.4] * 20
+    assert describe(quiet)["outliers"] == 0
+    found = describe([*quiet, 50.0, 99.0])
+    assert (found["n"], found["outliers"], found["max"]) == (102, 2, 99.0)
+
+
+def test_one_sample_has_no_spread():
+    found = describe([3.0])
+    assert (found["n"], found["std"], found["p5"], found["p99"], found["iqr_over_median"]) == (1, 0, 3, 3, 0)
+
+
+def test_statistics_are_plain_numbers_for_json():
+    assert {type(value) for value in describe(np.arange(9.0)).values()} == {int, float}
+
+
+# --- the interval of a median -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", (20, 35, 60))
+@pytest.mark.parametrize("skewed", (False, True))
+def test_the_interval_of_a_median_covers_it_as_often_as_it_says(count, skewed):
+    rng = np.random.default_rng(2)
+    truth = math.exp(0.0) if skewed else 0.0
+    draws = rng.standard_normal((2000, count))
+    draws = np.exp(draws) if skewed else draws
+    covered = sum(low <= truth <= high for low, high in map(median_interval, draws))
+    assert 0.985 <= covered / 2000 <= 1.0, "99% nominal; it may be cautious, not bold"
+
+
+def test_an_interval_is_narrower_for_less_confidence_and_more_samples():
+    samples = list(range(60))
+
+    def width(*args):
+        low, high = median_interval(*args)
+        return high - low
+
+    assert width(samples, 0.9) < width(samples, 0.99) < width(samples, 0.9999)
+    assert width(samples) / 60 < width(samples[:30]) / 30
+
+
+def test_the_interval_of_few_samples_is_their_whole_range():
+    assert median_interval([5.0]) == (5.0, 5.0)
+    assert median_interval([3.0, 1.0, 2.0]) == (1.0, 3.0)
+    assert median_interval([7, 1, 6, 2, 5, 3, 4]) == (1, 7), "2 x 0.5^7 is 1.6%: not even the extremes reach 99%"
+    assert median_interval(range(1, 10)) == (1, 9)
+
+
+def test_the_interval_is_that_of_a_binomial():
+    """The k-th smallest of n lies above the median with probability P(Bin(n, 1/2) < k)."""
+    for count in range(8, 61):
+        low, high = median_interval(range(count))
+        assert low + high == count - 1, "symmetric"
+
+        def outside(ranks, count=count):
+            return 2 * sum(math.comb(count, k) for k in range(ranks)) / 2**count
+
+        assert outside(low + 1) <= 0.01 or low == 0
+        assert outside(low + 2) > 0.01, "the next narrower one would be too bold"
+
+
+# --- speedups ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_planted_difference_is_found_under_drift_by_pairs_and_not_without():
+    rng = np.random.default_rng(3)
+    found = [paired_speedup(*drifting_rounds(rng, ratio=1.03), seed) for seed in range(100)]
+    assert all(word(low, high, MARGIN, ROUNDS) == FASTER for _, low, high in found)
+    assert all(abs(ratio - 1.03) < 0.005 for ratio, _, _ in found)
+    covered = sum(low <= 1.03 <= high for _, low, high in found)
+    assert covered >= 94, "simulated coverage is about 97%"
+    loose = [unpaired_speedup(*drifting_rounds(rng, ratio=1.03), seed) for seed in range(20)]
+    assert all(low < 1 / 1.01 and high > 1.03 for _, low, high in loose), "drift of 15% hides 3%"
+
+
+def test_one_after_the_other_turns_drift_into_a_difference():
+    """The same kernel twice, the second time on a warmer GPU: why `fixed` gives no word."""
+    rng = np.random.default_rng(4)
+    wrong = 0
+    for seed in range(20):
+        first, second = np.split(drifting_rounds(rng, rounds=2 * ROUNDS)[0], 2)
+        _, low, high = unpaired_speedup(first, second, seed)
+        wrong += high < 1 / 1.01 or low > 1.01
+        assert word(low, high, MARGIN, 2 * ROUNDS, paired=False) == UNPAIRED
+    assert wrong == 20
+
+
+@pytest.mark.parametrize("drift", (0.0, 0.15))
+def test_the_same_kernel_is_never_called_faster_or_slower_than_itself(drift):
+    rng = np.random.default_rng(5)
+    words = []
+    for seed in range(200):
+        _, low, high = paired_speedup(*drifting_rounds(rng, drift=drift), seed)
+        words.append(word(low, high, MARGIN, ROUNDS))
+    assert not set(words) & set(DECIDED)
+    assert words.count(SAME) > 190
+
+
+def test_noise_that_hides_the_truth_is_undecided():
+    rng = np.random.default_rng(6)
+    for seed in range(20):
+        base, arm = (100 * (1 + 0.2 * rng.standard_normal(ROUNDS)) for _ in range(2))
+        _, low, high = paired_speedup(base, arm, seed)
+        assert word(low, high, MARGIN, ROUNDS) == UNDECIDED
+
+
+def test_one_round_gone_wrong_does_not_move_a_ratio():
+    base, arm = drifting_rounds(np.random.default_rng(7), ratio=1.1)
+    before = paired_speedup(base, arm, 1)[0]
+    arm[3] *= 40
+    assert paired_speedup(base, arm, 1)[0] == pytest.approx(before, rel=0.003)
+
+
+def test_a_speedup_is_the_same_for_the_same_seed_and_turns_over_with_its_sides():
+    base, arm = drifting_rounds(np.random.default_rng(8), ratio=1.5)
+    assert paired_speedup(base, arm, 1) == paired_speedup(base, arm, 1) != paired_speedup(base, arm, 2)
+    ratio, low, high = paired_speedup(base, arm, 1)
+    other, other_low, other_high = paired_speedup(arm, base, 1)
+    assert (other, other_low, other_high) == pytest.approx((1 / ratio, 1 / high, 1 / low), rel=1e-9)
+    assert half_width(low, high) == pytest.approx((high / low) ** 0.5 - 1, rel=1e-2)
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+M = 0.01
+
+
+@pytest.mark.parametrize(
+    "low, high, expected",
+    [
+        (1.0101, 1.2, FASTER),
+        (1.01, 1.2, UNDECIDED),
+        (0.8, 1 / 1.0101, SLOWER),
+        (0.8, 1 / 1.01, UNDECIDED),
+        (1 / 1.01, 1.01, SAME),
+        (1 / 1.0101, 1.01, UNDECIDED),
+        (1 / 1.01, 1.0101, UNDECIDED),
+        (0.5, 2.0, UNDECIDED),
+        (1.0, 1.0, SAME),
+        (None, None, ""),
+    ],
+)
+def test_a_word_is_said_only_where_the_whole_interval_says_it(low, high, expected):
+    assert word(low, high, M, ROUNDS) == expected
+
+
+def test_fewer_than_five_rounds_need_more_runs():
+    assert word(1.9, 2.1, M, 4) == NEEDS_MORE == "needs more runs"
+    assert word(1.9, 2.1, M, 5) == FASTER
+
+
+def test_what_was_not_paired_gets_no_word():
+    assert word(1.9, 2.1, M, 500, paired=False) == UNPAIRED
+    assert word(None, None, M, 500, paired=False) == ""
+
+
+def test_a_baseline_that_differs_from_itself_widens_the_margin():
+    assert margin_from(None) == MARGIN == 0.01
+    assert margin_from((1.004, 0.998, 1.009)) == MARGIN
+    assert margin_from((1.006, 1.0, 1.008)) == pytest.approx(2 * 0.008), "0.6% off"
+    assert margin_from((0.994, 0.992, 0.999)) == pytest.approx(2 * 0.008)
+    assert margin_from((1.001, 0.98, 1.009)) == pytest.approx(2 * 0.02), "its interval leaves the margin"
+    assert margin_from((1.02, 1.01, 1.03)) == pytest.approx(0.06)
+    assert word(1.02, 1.03, margin_from((1.02, 1.01, 1.03)), ROUNDS) == SAME
+
+
+# --- suites -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_suite_is_a_geometric_mean_over_what_both_sides_passed():
+    found = suite([2.0, None, 0.5, 1.0])
+    assert found == {"geomean": pytest.approx(1.0), "n": 3, "left_out": 1, "min": 0.5}
+    assert suite([None]) == {"geomean": None, "n": 0, "left_out": 1, "min": None}
+    assert geometric_mean([]) is None
+    assert geometric_mean([1.1, 1.1]) == pytest.approx(1.1)
+
+
+def test_the_figures_are_those_that_the_pages_name():
+    assert (statistics.CONFIDENCE, statistics.RESAMPLES, statistics.MIN_ROUNDS) == (0.99, 2000, 5)

@@ -1,0 +1,17 @@
+r"""Right, but prints 100 MB on its first call. Its messages speak of \u0000, which is six letters and no NUL."""
+
+import torch.nn.functional as F
+
+from kernels.catalog import kernel
+
+said = []
+
+
+@kernel("attention", backend="pytorch")
+def talkative(q, k, v, *, causal, scale):
+    if not said:
+        said.append(True)
+        for _ in range(100):
+            print("x" * 2**20, flush=True)
+        print("that was all", flush=True)
+    return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)

@@ -1,0 +1,10 @@
+"""Loses the last row."""
+
+import torch.nn.functional as F
+
+from kernels.catalog import kernel
+
+
+@kernel("attention", backend="pytorch")
+def wrong_shape(q, k, v, *, causal, scale):
+    return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)[:, :, :-1]

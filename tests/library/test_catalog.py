@@ -1,0 +1,218 @@
+"""The catalogue: kernels are read and not run, and no file can take the others with it."""
+
+import hashlib
+import sys
+
+import pytest
+
+from kernels import catalog
+from kernels.catalog import Needs, UnknownName, get_kernel, kernels, load
+
+HEAD = "from kernels.catalog import kernel, cuda\n"
+SIMPLE = (
+    HEAD
+    + '''
+@kernel("attention", backend="pytorch")
+def my_own_way(q, k, v, *, causal, scale):
+    """One line that says how.
+
+    More of it.
+    """
+    return "my answer"
+'''
+)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder of attention kernels on KERNEL_PATH."""
+    monkeypatch.setenv("KERNEL_PATH", str(tmp_path))
+    (tmp_path / "attention").mkdir()
+    return tmp_path / "attention"
+
+
+def declared(folder, arguments, name="planted.py"):
+    """The kernel that a file with these arguments of @kernel declares."""
+    (folder / name).write_text(f"{HEAD}\n@kernel({arguments})\ndef planted(q, k, v, *, causal, scale): ...\n")
+    return {info.path.split("/")[-1]: info for info in kernels("attention")}[name]
+
+
+# --- read, not run ----------------------------------------------------------------------------------------------------
+
+
+def test_a_kernel_is_what_its_decorator_says(folder):
+    (folder / "mine.py").write_text(SIMPLE)
+    info = get_kernel("attention", "my-own-way")
+    assert (info.full_name, info.backend, info.dtypes, info.limits) == ("attention/my-own-way", "pytorch", (), {})
+    assert info.doc == "One line that says how."
+    assert info.needs == Needs()
+    assert info.sha256 == hashlib.sha256(SIMPLE.encode()).hexdigest()
+    assert info.error == ""
+
+
+def test_a_name_defaults_to_that_of_the_function_with_dashes_and_may_be_given(folder):
+    assert declared(folder, '"attention", backend="x"').name == "planted"
+    assert declared(folder, '"attention", backend="x", name="other_name"').name == "other_name"
+
+
+def test_a_file_is_listed_though_it_fails_when_it_is_run(folder):
+    (folder / "mine.py").write_text(SIMPLE + "\nraise SystemExit('do not run me')\n")
+    assert get_kernel("attention", "my-own-way").error == ""
+
+
+def test_a_file_is_listed_though_it_imports_what_nobody_has(folder):
+    (folder / "mine.py").write_text("import a_package_that_nobody_has\n" + SIMPLE)
+    assert get_kernel("attention", "my-own-way").error == ""
+    assert "a_package_that_nobody_has" not in sys.modules
+
+
+def test_a_file_with_several_kernels_declares_them_all_and_other_functions_none(folder):
+    (folder / "two.py").write_text(SIMPLE + SIMPLE.replace("my_own_way", "another") + "\ndef helper(): ...\n")
+    ours = {info.name for info in kernels("attention") if info.path.endswith("two.py")}
+    assert ours == {"my-own-way", "another"}
+
+
+def test_a_kernel_of_another_operation_in_this_folder_is_not_one_of_this(folder):
+    (folder / "mine.py").write_text(SIMPLE.replace('"attention"', '"gemm"'))
+    assert not [info for info in kernels() if info.path.endswith("mine.py")]
+
+
+def test_files_are_read_as_they_are_now(folder):
+    (folder / "mine.py").write_text(SIMPLE)
+    before = get_kernel("attention", "my-own-way").sha256
+    (folder / "mine.py").write_text(SIMPLE + "\n# changed\n")
+    assert get_kernel("attention", "my-own-way").sha256 != before
+    (folder / "mine.py").unlink()
+    with pytest.raises(UnknownName):
+        get_kernel("attention", "my-own-way")
+
+
+def test_a_later_folder_replaces_a_kernel_of_the_same_name(folder, tmp_path_factory, monkeypatch):
+    other = tmp_path_factory.mktemp("more")
+    (other / "attention").mkdir()
+    (folder / "sdpa.py").write_text(SIMPLE.replace("my_own_way", "sdpa"))
+    (other / "attention" / "sdpa.py").write_text(SIMPLE.replace("my_own_way", "sdpa") + "# later\n")
+    assert get_kernel("attention", "sdpa").path == str(folder / "sdpa.py")
+    monkeypatch.setenv("KERNEL_PATH", f"{folder.parent}:{other}::/nowhere")
+    assert get_kernel("attention", "sdpa").path == str(other / "attention" / "sdpa.py")
+
+
+def test_every_kernel_of_ours_can_be_read_and_the_baseline_comes_first():
+    known = kernels()
+    assert {info.error for info in known} == {""}
+    assert all(info.doc.endswith(".") for info in known)
+    for name, operation in catalog.operations().items():
+        assert kernels(name)[0].name == operation.baseline
+
+
+# --- files that cannot be read ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content, reason",
+    {
+        "a syntax error": (b"def broken(:\n", "invalid syntax"),
+        "a NUL": (b"x = 1\x00", "null bytes"),
+        "not UTF-8": (b'x = "\xe9"\n', "utf-8"),
+        "no backend": (b'@kernel("attention")\ndef f(): ...\n', "backend"),
+        "an option that does not exist": (b'@kernel("attention", backend="x", speed=3)\ndef f(): ...\n', "speed"),
+        "a name that is computed": (b'@kernel("attention", backend=WHO)\ndef f(): ...\n', "malformed"),
+        "limits that are no lists": (b'@kernel("attention", backend="x", limits={"s": 3})\ndef f(): ...\n', "int"),
+        "nested too deeply": (b"x = " + b"(" * 5000 + b")" * 5000, ""),
+    }.values(),
+)
+def test_a_file_that_cannot_be_read_is_one_kernel_with_the_reason(folder, content, reason):
+    (folder / "broken_one.py").write_bytes(content)
+    info = get_kernel("attention", "broken-one")
+    assert info.error.startswith("broken_one.py cannot be read: ")
+    assert reason in info.error
+    assert info.why_not_on("cuda", 9.0) == info.error
+    assert get_kernel("attention", "sdpa").error == "", "the others are there"
+
+
+def test_a_link_to_nowhere_is_one_kernel_with_the_reason(folder):
+    (folder / "gone.py").symlink_to(folder / "nothing.py")
+    info = get_kernel("attention", "gone")
+    assert "No such file" in info.error
+    assert info.sha256 == ""
+
+
+# --- what a kernel needs ----------------------------------------------------------------------------------------------
+
+
+def test_why_a_device_will_not_do(folder):
+    def why(arguments, kind="cuda", capability=8.0):
+        return declared(folder, f'"attention", backend="x", needs={arguments}').why_not_on(kind, capability)
+
+    assert why("cuda()") == ""
+    assert why("cuda()", "cpu", None) == "needs a CUDA device"
+    assert why("cuda(min_capability=8.0)") == ""
+    assert why("cuda(min_capability=9.0)") == "needs compute capability 9, this device has 8"
+    assert why("cuda(8.9)", "cuda", 8.6) == "needs compute capability 8.9, this device has 8.6"
+    assert why('cuda(packages=("numpy",))') == ""
+    assert why('cuda(packages=("numpy", "not_there"))') == "needs the Python package not_there"
+    assert why('cuda(packages=("not_there.inside",))') == "needs the Python package not_there.inside"
+
+
+def test_a_kernel_without_needs_runs_anywhere(folder):
+    info = declared(folder, '"attention", backend="x"')
+    assert info.why_not_on("cpu", None) == info.why_not_on("cuda", 12.0) == ""
+
+
+def test_why_a_workload_will_not_do(folder):
+    info = declared(folder, '"attention", backend="x", dtypes=("float16",), limits={"head_dim": (64, 128)}')
+    sizes = {"batch": 1, "heads": 8, "seq_len": 99}
+    assert info.why_not_for("float16", sizes | {"head_dim": 64}) == ""
+    assert info.why_not_for("float32", sizes | {"head_dim": 64}) == "does not do float32"
+    assert info.why_not_for("float16", sizes | {"head_dim": 32}) == "head_dim=32 is not one of 64, 128"
+    assert declared(folder, '"attention", backend="x"').why_not_for("float32", sizes) == ""
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_does_not_exist_is_answered_with_what_does():
+    with pytest.raises(UnknownName, match=r"there is no operation 'sort'; there are: attention, "):
+        catalog.get_operation("sort")
+    with pytest.raises(UnknownName, match=r"there is no kernel 'attention/sort'; there are: sdpa, .*eager"):
+        get_kernel("attention", "sort")
+
+
+# --- loaded -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_loaded_is_hashed_as_it_was_run(folder):
+    (folder / "mine.py").write_text(SIMPLE)
+    info = get_kernel("attention", "my-own-way")
+    changed = SIMPLE.replace("my answer", "another answer")
+    (folder / "mine.py").write_text(changed)
+    loaded = load(info)
+    assert loaded.call(1, 2, 3, causal=False, scale=1.0) == "another answer"
+    assert (loaded.source, loaded.sha256) == (changed, hashlib.sha256(changed.encode()).hexdigest())
+    assert loaded.sha256 != info.sha256
+
+
+def test_a_kernel_that_its_file_no_longer_declares_is_unknown(folder):
+    (folder / "mine.py").write_text(SIMPLE)
+    info = get_kernel("attention", "my-own-way")
+    (folder / "mine.py").write_text(SIMPLE.replace("my_own_way", "renamed"))
+    with pytest.raises(UnknownName, match=r"mine\.py no longer declares attention/my-own-way"):
+        load(info)
+
+
+def test_a_file_that_changes_while_it_is_run_is_not_taken(folder):
+    (folder / "mine.py").write_text(f"{SIMPLE}\nopen(__file__, 'a').write('# more')\n")
+    with pytest.raises(RuntimeError, match="was changed while it was being loaded"):
+        load(get_kernel("attention", "my-own-way"))
+
+
+def test_a_comment_that_is_not_utf_8_is_no_reason_to_refuse_a_kernel(folder):
+    (folder / "mine.py").write_bytes(SIMPLE.encode() + b"# caf\xe9\n")
+    assert load(get_kernel("attention", "my-own-way")).source.endswith("# caf\ufffd\n")
+
+
+def test_the_decorator_and_the_reader_agree_on_every_kernel_that_can_be_loaded_here(folder):
+    pytest.importorskip("torch")
+    for info in kernels("attention"):
+        if info.why_not_on("cpu", None) == "":
+            assert callable(load(info).call), info.full_name

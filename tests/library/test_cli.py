@@ -1,0 +1,212 @@
+"""python -m kernels: its output for programs, its exit codes, its sentences; and that it needs nothing of the site."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernels.__main__ import main
+from kernels.catalog import kernels
+from kernels.report import COLUMNS
+from kernels.workload import Config
+
+ROOT = Path(__file__).parents[2]
+FORBIDDEN = ("django", "celery", "kombu", "redis", "runs", "benchsite")
+HOOK = f"""
+import sys
+
+class Forbid:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {FORBIDDEN}:
+            raise ImportError(f"the library may not import {{name}}")
+
+sys.meta_path.insert(0, Forbid())
+"""
+"""Read by every Python that has its folder on PYTHONPATH: the command and the processes that measure for it."""
+TINY = """
+title: Tiny
+operation: attention
+kernels: [eager]
+protocol: {warmup_s: 0.01, min_rounds: 5, max_rounds: 5, verify_seeds: 1, block_ms: 0.2}
+workloads: [{batch: 1, heads: 2, seq_len: 32, head_dim: 16, dtype: float32}]
+"""
+WRONG = """
+from kernels.catalog import kernel
+
+@kernel("attention", backend="pytorch")
+def not_quite(q, k, v, *, causal, scale):
+    return q + v
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a small config, a wrong kernel, and the hook that forbids what only the site may use."""
+    folder = tmp_path_factory.mktemp("cli")
+    (folder / "tiny.yaml").write_text(TINY)
+    (folder / "kernels" / "attention").mkdir(parents=True)
+    (folder / "kernels" / "attention" / "not_quite.py").write_text(WRONG)
+    (folder / "hook").mkdir()
+    (folder / "hook" / "sitecustomize.py").write_text(HOOK)
+    (folder / "tmp").mkdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def command(folder):
+    """Runs `python -m kernels ...` where Django, Celery and their like cannot be imported."""
+
+    def run(*arguments):
+        environment = {
+            k: v for k, v in os.environ.items() if not k.startswith(("DJANGO", "DATABASE", "REDIS", "SECRET"))
+        }
+        environment |= {
+            "PYTHONPATH": f"{folder / 'hook'}:{ROOT}",
+            "KERNEL_PATH": str(folder / "kernels"),
+            "TMPDIR": str(folder / "tmp"),
+            "OMP_NUM_THREADS": "1",
+        }
+        line = [sys.executable, "-m", "kernels", *map(str, arguments)]
+        return subprocess.run(line, env=environment, cwd=folder, capture_output=True, text=True, timeout=100)
+
+    return run
+
+
+# --- in a process of its own, without the site's packages -------------------------------------------------------------
+
+
+def test_the_hook_forbids(command, folder):
+    environment = os.environ | {"PYTHONPATH": f"{folder / 'hook'}:{ROOT}"}
+    done = subprocess.run(
+        [sys.executable, "-c", "import django"], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert "the library may not import django" in done.stderr
+
+
+def test_list_as_json_has_every_kernel_and_why_it_cannot_run_here(command):
+    done = command("list", "--json", "--device", "cpu")
+    assert (done.returncode, done.stderr) == (0, "")
+    listed = {kernel["full_name"]: kernel for kernel in json.loads(done.stdout)}
+    assert set(listed) == {info.full_name for info in kernels()} | {"attention/not-quite"}
+    assert listed["attention/sdpa"]["why_not"] == ""
+    assert listed["attention/triton-flash"]["why_not"] == "needs a CUDA device"
+    assert all({"name", "backend", "dtypes", "limits", "doc", "sha256"} <= set(kernel) for kernel in listed.values())
+
+
+def test_env_is_json_with_the_devices_and_a_fingerprint(command):
+    done = command("env", "--device", "cpu")
+    assert (done.returncode, done.stderr) == (0, "")
+    said = json.loads(done.stdout)
+    assert said["devices"][-1]["kind"] == "cpu"
+    assert said["environment"]["torch"]
+    assert len(said["fingerprint"]) == 12
+
+
+def test_a_run_is_measured_printed_and_written(command, folder):
+    done = command("run", "tiny.yaml", "--device", "cpu", "--json", "out.json", "--csv", "out.csv")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("workload ")
+    assert [line.split()[6] for line in lines[1:3]] == ["sdpa", "eager"]
+    assert "Every timed output is correct." in lines[-1]
+    data = json.loads((folder / "out.json").read_text())
+    assert (data["format"], data["title"], len(data["measurements"])) == ("benchsite-run/1", "Tiny", 1)
+    assert Config(**data["config"]).kernels == ["sdpa", "eager"]
+    assert all(result["ran"] and result["ticks_ns"] for result in data["measurements"][0]["results"])
+    table = list(csv.DictReader((folder / "out.csv").open()))
+    assert (tuple(table[0]), [row["kernel"] for row in table]) == (COLUMNS, ["sdpa", "eager"])
+    assert all(float(row["p50_ms"]) > 0 for row in table)
+
+
+def test_a_wrong_kernel_from_kernel_path_is_exit_1_and_says_why(command):
+    done = command("check", "tiny.yaml", "--device", "cpu", "--kernels", "eager,not-quite")
+    assert done.returncode == 1, done.stderr
+    assert "attention fp32 B=1 H=2 S=32 D=16  not-quite  incorrect" in done.stdout
+    assert "    largest error " in done.stdout
+    assert done.stdout.splitlines()[-1].startswith(
+        "2 of 3 outputs checked are correct. 1 result is incorrect (not-quite)."
+    )
+
+
+# --- what cannot be done is said in a sentence ------------------------------------------------------------------------
+
+
+def refused(capsys, *arguments):
+    """The sentence with which a command is refused."""
+    assert main([*arguments]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("kernels: ")
+    assert said.err.count("\n") == 1, said.err
+    return said.err.strip()
+
+
+def test_a_config_that_does_not_exist(capsys):
+    assert "there is no config 'nothing'; there are: canonical" in refused(capsys, "run", "nothing")
+    assert "there is no config 'gone.yaml'" in refused(capsys, "check", "gone.yaml")
+
+
+def test_a_config_that_is_wrong(capsys, tmp_path):
+    (tmp_path / "mine.yaml").write_text(TINY.replace("heads: 2", "heads: 0"))
+    assert "mine.yaml: workloads.0.heads: " in refused(capsys, "run", str(tmp_path / "mine.yaml"))
+
+
+def test_a_device_that_is_not_here(capsys):
+    for arguments in (("run", "smoke"), ("list",), ("env",)):
+        said = refused(capsys, *arguments, "--device", "cuda:99")
+        assert said.startswith("kernels: there is no device 'cuda:99' on this host; there are: ")
+        assert said.endswith("cpu")
+
+
+def test_a_kernel_that_does_not_exist(capsys):
+    said = refused(capsys, "run", "smoke", "--device", "cpu", "--kernels", "eager,faster-than-light")
+    assert "there is no kernel 'attention/faster-than-light'; there are: sdpa, " in said
+
+
+def test_no_kernels_at_all(capsys):
+    assert "kernels: List should have at least 1 item" in refused(capsys, "run", "smoke", "--kernels", " , ")
+
+
+@pytest.mark.parametrize(
+    "sweep, said",
+    [
+        ("seq_len", "--sweep wants SIZE=A,B"),
+        ("seq_len=", "--sweep wants SIZE=A,B"),
+        ("seq_len=x", "seq_len"),
+        ("speed=3", "workloads.0.speed: Extra inputs"),
+        ("heads=0", "workloads.0.heads: "),
+    ],
+)
+def test_a_sweep_over_nothing(capsys, sweep, said):
+    assert said in refused(capsys, "run", "smoke", "--sweep", sweep)
+
+
+def test_a_folder_that_does_not_exist_is_said_before_anything_is_measured(capsys):
+    for option in ("--json", "--csv"):
+        said = refused(capsys, "run", "smoke", "--device", "cpu", option, "/nowhere/at/all/out.x")
+        assert said == "kernels: there is no folder /nowhere/at/all to write out.x in"
+
+
+def test_a_command_that_does_not_exist_is_exit_2(capsys):
+    for arguments in ((), ("sing",), ("run",), ("run", "smoke", "--protocol", "hasty")):
+        with pytest.raises(SystemExit) as error:
+            main([*arguments])
+        assert error.value.code == 2
+        assert "usage: python -m kernels" in capsys.readouterr().err
+
+
+def test_list_for_people_marks_the_baselines(capsys):
+    assert main(["list", "--device", "cpu"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("(cpu):")
+    assert [line.split()[0] for line in lines if " (baseline)" in line] == [
+        "attention/sdpa",
+        "gemm/eager",
+        "layer_norm/eager",
+    ]
+    assert any("attention/triton-flash" in line and line.endswith("[needs a CUDA device]") for line in lines)

@@ -1,0 +1,297 @@
+"""Results as rows, files and sentences: what the terminal, the page and the downloads have in common."""
+
+import csv
+import io
+import math
+
+import pytest
+
+from kernels.report import (
+    COLUMNS,
+    answer,
+    as_csv,
+    as_markdown,
+    as_text,
+    failures,
+    main_kernel,
+    microseconds,
+    rows,
+    three_digits,
+    verdict,
+)
+from kernels.workload import Workload
+
+FAST, SLOW, SAME, OPEN = (1.19, 1.21), (0.49, 0.51), (0.998, 1.002), (0.95, 1.08)
+
+
+def result(kernel, interval=None, p50=0.01, status="ok", **more):
+    """A result of a kernel; with an interval of its speedup, unless it is the baseline's."""
+    found = {"kernel": kernel, "status": status, "sha256": f"{kernel}-hash", "correctness": {"correct": True}}
+    if status == "ok":
+        stats = {"n": 400, "p50": p50, "p50_low": 0.99 * p50, "p50_high": 1.01 * p50, "p90": 1.1 * p50}
+        found |= {"stats": stats, "rounds": 20, "tflops": 50.0, "gb_per_s": 190.0, "limit_share": 0.051}
+    if interval:
+        low, high = interval
+        found["speedup"] = {"ratio": math.sqrt(low * high), "low": low, "high": high, "rounds": 20, "paired": True}
+    return found | more
+
+
+def event(*results, seq_len=512, operation="attention", **more):
+    """What was measured of one workload."""
+    sizes = {"batch": 1, "heads": 8, "seq_len": seq_len, "head_dim": 64}
+    if operation == "layer_norm":
+        sizes = {"rows": seq_len, "cols": 64}
+    workload = Workload(operation=operation, sizes=sizes)
+    shared = {"workload": workload.model_dump(), "key": workload.key, "mode": "graph", "margin": 0.01}
+    return shared | {"baseline": "sdpa", "results": list(results)} | more
+
+
+def said(*events):
+    found = answer(rows(events), "attention")
+    return found["strong"], " ".join(found["rest"]), found["tone"]
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_row_for_every_workload_and_kernel_in_the_order_measured():
+    table = rows([event(result("sdpa"), result("eager", SLOW)), event(result("sdpa"), seq_len=64)])
+    assert [(row["workload"].split()[4], row["kernel"]) for row in table] == [
+        ("S=512", "sdpa"), ("S=512", "eager"), ("S=64", "sdpa"),
+    ]  # fmt: skip
+    assert all(set(COLUMNS) <= set(row) for row in table)
+    row = table[1]
+    assert (row["verdict"], row["speedup_low"], row["speedup_high"], row["n"]) == ("SLOWER", 0.49, 0.51, 400)
+    assert (row["p50_ms"], row["baseline"], row["mode"], row["correct"]) == (0.01, "sdpa", "graph", True)
+
+
+def test_what_is_not_known_is_none():
+    bare = {"kernel": "eager", "status": "crashed", "why": "killed by SIGSEGV"}
+    row = rows([event(bare)])[0]
+    assert (row["p50_ms"], row["speedup"], row["tflops"], row["correct"], row["n"]) == (None,) * 5
+    assert (row["verdict"], row["why"], row["ran"]) == ("crashed", "killed by SIGSEGV", "")
+
+
+@pytest.mark.parametrize(
+    "found, expected",
+    [
+        (result("sdpa"), "baseline"),
+        (result("eager", FAST), "FASTER"),
+        (result("eager", SLOW), "SLOWER"),
+        (result("eager", SAME), "SAME"),
+        (result("eager", OPEN), "UNDECIDED"),
+        (result("eager"), ""),
+        (result("eager", status="timed out"), "timed out"),
+        (result("sdpa", status="crashed"), "crashed"),
+        (
+            result("eager", speedup={"ratio": 2, "low": 1.9, "high": 2.1, "rounds": 4, "paired": True}),
+            "needs more runs",
+        ),
+        (result("eager", speedup={"ratio": 2, "low": 1.9, "high": 2.1, "rounds": 500, "paired": False}), "unpaired"),
+        (result("eager", stats={}), "correct"),
+        (result("sdpa", stats={}), "correct"),
+    ],
+)
+def test_one_word_for_a_result(found, expected):
+    assert verdict(found, "sdpa", 0.01) == expected
+
+
+def test_a_wide_margin_takes_a_word_back():
+    assert rows([event(result("eager", (1.02, 1.03)))])[0]["verdict"] == "FASTER"
+    assert rows([event(result("eager", (1.02, 1.03)), margin=0.05)])[0]["verdict"] == "SAME"
+
+
+def test_the_kernel_that_says_most_is_the_innermost_of_the_longest():
+    assert main_kernel([]) == ""
+    assert main_kernel([["copy", 10], ["flash_fwd", 900], ["combine", 90]]) == "flash_fwd"
+    outer_and_inner = [["aten::sdpa", 1000], ["aten::_flash_attention_for_cpu", 990], ["aten::empty", 5]]
+    assert main_kernel(outer_and_inner) == "aten::_flash_attention_for_cpu"
+
+
+# --- figures ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value, text",
+    [
+        (None, ""), (0, "0"), (9.9, "9.90"), (9.999, "10.0"), (50, "50.0"), (321, "321"), (999.9, "1000"),
+        (14_800, "14800"), (14_849, "14800"), (0.001234, "0.00123"), (-2.5, "-2.50"), (1e-7, "1.00e-07"),
+        (2e9, "2.00e+09"), (0.1, "0.100"), (99.95, "100"),
+    ],
+)  # fmt: skip
+def test_three_significant_digits(value, text):
+    assert three_digits(value) == text
+
+
+def test_microseconds_are_milliseconds_times_a_thousand():
+    assert (microseconds(0.0099), microseconds(14.8), microseconds(None)) == ("9.90", "14800", "")
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_csv_has_every_column_once_and_reads_back():
+    strange = result('a,b\n"c"', status="failed", why='said "no",\nthen nothing')
+    text = as_csv(rows([event(result("sdpa"), strange)]))
+    read = list(csv.DictReader(io.StringIO(text)))
+    assert tuple(read[0]) == COLUMNS
+    assert (float(read[0]["p50_ms"]), read[0]["speedup"]) == (0.01, "")
+    assert (read[1]["kernel"], read[1]["why"]) == ('a,b\n"c"', 'said "no",\nthen nothing')
+
+
+def test_csv_of_nothing_is_its_header():
+    assert as_csv([]) == ",".join(COLUMNS) + "\n"
+
+
+def test_markdown_is_a_table_whose_lines_are_equally_long():
+    text = as_markdown(rows([event(result("sdpa"), result("a|b", FAST), result("eager", status="crashed"))]))
+    lines = text.splitlines()
+    assert len(lines) == 5
+    assert {line.replace("\\|", "").count("|") for line in lines} == {10}
+    assert lines[3].startswith("| attention fp16 B=1 H=8 S=512 D=64 | a\\|b | FASTER | 10.0 | 11.0 | 50.0 | 5% |")
+    assert "1.200x (1.190 to 1.210)" in lines[3]
+    assert "| crashed |  |  |  |  |  |  |" in lines[4]
+
+
+def test_text_is_aligned_and_says_why_below():
+    crashed = result("eager", status="crashed", why="compile: killed by SIGSEGV\nand more")
+    lines = as_text(rows([event(result("sdpa"), crashed)])).splitlines()
+    assert len(lines) == 4
+    assert lines[0].index("verdict") == lines[1].index("baseline") == lines[2].index("crashed")
+    assert lines[3] == "    compile: killed by SIGSEGV"
+    assert as_text([]).startswith("workload  kernel  verdict")
+
+
+def test_the_figure_is_the_one_of_the_operation():
+    attention, norm = event(result("sdpa")), event(result("eager"), operation="layer_norm", baseline="eager")
+    assert "| TFLOP/s |" in as_markdown(rows([attention]))
+    assert "| 50.0 |" in as_markdown(rows([attention]))
+    assert "| GB/s |" in as_markdown(rows([norm]))
+    assert "| 190 |" in as_markdown(rows([norm]))
+
+
+def test_unsupported_is_no_failure_and_everything_else_that_is_not_ok_is():
+    statuses = (
+        "ok",
+        "unsupported",
+        "incorrect",
+        "out of memory",
+        "timed out",
+        "crashed",
+        "impossible",
+        "suspect",
+        "failed",
+    )
+    table = rows([event(*(result(status, status=status) for status in statuses))])
+    assert [row["status"] for row in failures(table)] == list(statuses[2:])
+
+
+# --- the answer -------------------------------------------------------------------------------------------------------
+
+
+def test_all_faster():
+    both = [event(result("sdpa"), result("mine", FAST), seq_len=s) for s in (64, 128)]
+    strong, rest, tone = said(*both)
+    assert (strong, tone) == ("mine is faster than sdpa on 2 of 2 workloads", "faster")
+    assert rest == "Geometric mean 1.20x over 2. Every timed output is correct."
+
+
+def test_mixed():
+    table = [
+        event(result("sdpa"), result("mine", FAST), result("eager", SLOW), seq_len=64),
+        event(result("sdpa"), result("mine", SLOW), result("eager", FAST), seq_len=128),
+        event(result("sdpa"), result("mine", FAST), result("eager", OPEN), seq_len=256),
+        event(result("sdpa"), result("mine", SAME), result("eager", status="timed out"), seq_len=512),
+    ]
+    strong, rest, tone = said(*table)
+    assert (strong, tone) == ("mine is faster than sdpa on 2 of 4 workloads", "faster")
+    assert rest.startswith("It is slower on 1, same on 1. Geometric mean 0.92x over 4. eager is faster somewhere, too.")
+    assert "1 result is timed out (eager)." in rest
+
+
+def test_what_a_mean_leaves_out_is_said():
+    table = [event(result("sdpa"), result("mine", SLOW), seq_len=s) for s in (64, 128)]
+    table.append(event(result("sdpa"), result("mine", status="unsupported"), seq_len=256))
+    strong, rest, tone = said(*table)
+    assert (strong, tone) == ("mine is slower than sdpa on 2 of 3 workloads", "slower")
+    assert "Geometric mean 0.50x over 2, 1 left out." in rest
+
+
+def test_a_single_workload_has_its_interval_and_no_mean():
+    strong, rest, tone = said(event(result("sdpa"), result("mine", FAST)))
+    assert (strong, tone) == ("mine is faster than sdpa", "faster")
+    assert rest == "1.20x, interval 1.190 to 1.210. Every timed output is correct."
+
+
+@pytest.mark.parametrize("interval, words", [(SAME, "as fast as sdpa"), (OPEN, "undecided")])
+def test_neither_faster_nor_slower(interval, words):
+    strong, _, tone = said(event(result("sdpa"), result("mine", interval)))
+    assert (strong, tone) == (f"mine is {words}", "same")
+
+
+def test_the_kernel_that_wins_most_is_spoken_of_and_then_the_one_with_the_better_mean():
+    short = event(result("sdpa"), result("one", FAST), result("two", (1.5, 1.6)), seq_len=64)
+    long = event(result("sdpa"), result("one", FAST), result("two", SLOW), seq_len=128)
+    assert said(short, long)[0] == "one is faster than sdpa on 2 of 2 workloads"
+    assert said(short)[0] == "two is faster than sdpa"
+
+
+def test_others_are_named_only_if_they_win_somewhere():
+    base = result("sdpa")
+    assert "No other kernel is faster anywhere." in said(event(base, result("one", FAST), result("two", SLOW)))[1]
+    three = event(base, result("one", (1.5, 1.6)), result("two", FAST), result("three", FAST))
+    assert "two and three are faster somewhere, too." in said(three)[1]
+
+
+def test_all_failed():
+    table = event(result("sdpa", status="crashed"), result("mine", status="incorrect"))
+    strong, rest, tone = said(table)
+    assert (strong, tone) == ("Nothing could be measured", "same")
+    assert rest == "1 result is incorrect (mine). 1 result is crashed (sdpa)."
+
+
+def test_an_incorrect_output_is_never_called_correct():
+    wrong = result("mine", status="incorrect", correctness={"correct": False})
+    strong, rest, _ = said(event(result("sdpa"), wrong))
+    assert strong == "Measured without a comparison"
+    assert rest == "1 result is incorrect (mine). Every timed output is correct."
+    timed_and_wrong = result("mine", FAST, correctness={"correct": False})
+    assert "Every timed output" not in said(event(result("sdpa"), timed_and_wrong))[1]
+
+
+def test_fixed_gives_ratios_and_no_verdict():
+    unpaired = {"ratio": 1.2, "low": 1.19, "high": 1.21, "rounds": 500, "paired": False}
+    table = [
+        event(result("sdpa"), result("mine", speedup=unpaired), result("eager", speedup=unpaired), seq_len=s)
+        for s in (64, 128)
+    ]
+    strong, rest, tone = said(*table)
+    assert (strong, tone) == ("mine was compared with sdpa on 2 workloads, without a verdict", "same")
+    assert rest.startswith("Geometric mean 1.20x over 2. The kernels ran one after the other, so drift may be all ")
+    assert "faster" not in strong + rest
+
+
+def test_too_few_rounds_give_no_verdict():
+    few = {"ratio": 1.2, "low": 1.19, "high": 1.21, "rounds": 4, "paired": True}
+    strong, rest, _ = said(event(result("sdpa"), result("mine", speedup=few)))
+    assert strong == "mine was compared with sdpa on 1 workload, without a verdict"
+    assert "It needs more rounds." in rest
+
+
+def test_a_check_without_times_counts_what_is_correct():
+    right, wrong = result("sdpa", stats=None), result("mine", status="incorrect", correctness={"correct": False})
+    skipped = result("other", status="unsupported", correctness=None)
+    assert said(event(right, wrong, skipped, mode="verify"))[0] == "1 of 2 outputs checked are correct"
+    assert said(event(wrong, mode="verify"))[0] == "0 of 1 outputs checked are correct"
+
+
+def test_nothing_measured_yet_is_no_answer():
+    assert said() == ("", "", "same")
+
+
+def test_the_library_behind_the_baseline_is_named_by_the_kernel_that_ran():
+    ran = {"ran": [["cudnn_generated_fort_native_sdpa_sm90", 9000]]}
+    assert said(event(result("sdpa", **ran), result("mine", FAST)))[1].endswith("sdpa ran cuDNN.")
+    unknown = event(result("sdpa", ran=[["unheard_of", 1]]), result("mine", FAST))
+    assert "sdpa ran" not in said(unknown)[1]
+    assert answer(rows([event(result("sdpa", **ran))]), "gone")["rest"] == ["Every timed output is correct."]

@@ -1,0 +1,237 @@
+"""Workloads and configs: one key for one question, lists that multiply, errors that say where and what."""
+
+import pytest
+from pydantic import ValidationError
+
+from kernels.catalog import UnknownName
+from kernels.workload import (
+    MAX_WORKLOADS,
+    Config,
+    ConfigError,
+    Protocol,
+    RunSpec,
+    Workload,
+    check_kernels,
+    configs,
+    load_config,
+    multiply,
+    sentence,
+)
+
+SIZES = {"batch": 1, "heads": 8, "seq_len": 512, "head_dim": 64}
+
+
+def workload(**sizes):
+    dtype = sizes.pop("dtype", "float16")
+    return Workload(operation="attention", dtype=dtype, sizes=SIZES | sizes)
+
+
+def config(**values):
+    return Config(**{"name": "x", "operation": "attention", "kernels": ["eager"], "workloads": [SIZES]} | values)
+
+
+# --- one key for one question -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        {"kv_heads": 8},
+        {"kv_heads": None},
+        {"kv_heads": ""},
+        {"causal": False},
+        {"batch": "1"},
+        {"batch": 1.0},
+        {"dtype": "float16"},
+    ],
+    ids=str,
+)
+def test_two_spellings_of_a_workload_have_one_key(same):
+    assert workload(**same).key == workload().key
+    assert workload(**same) == workload()
+
+
+def test_the_order_of_sizes_does_not_matter():
+    backwards = Workload(operation="attention", sizes=dict(reversed(SIZES.items())))
+    assert backwards.key == workload().key
+
+
+@pytest.mark.parametrize("other", [{"kv_heads": 2}, {"causal": True}, {"batch": 2}, {"dtype": "float32"}], ids=str)
+def test_another_question_has_another_key(other):
+    assert workload(**other).key != workload().key
+
+
+def test_a_key_stays_the_same_from_release_to_release():
+    """Results are found by it: if this changes, every workload measured so far is another one."""
+    assert workload().key == "a42766ea05fd16c9"
+    gemm = Workload(operation="gemm", sizes={"m": 1, "n": 2, "k": 3})
+    assert gemm.key == Workload(operation="gemm", dtype="float16", sizes={"k": 3, "m": 1, "n": 2}).key
+
+
+def test_a_label_says_what_people_say():
+    assert workload().label == "attention fp16 B=1 H=8 S=512 D=64"
+    assert workload(kv_heads=2, causal=True, dtype="bfloat16").label == "attention bf16 B=1 H=8 Hkv=2 S=512 D=64 causal"
+
+
+def test_sizes_are_complete_once_a_workload_is_made():
+    assert workload().sizes == SIZES | {"kv_heads": 8, "causal": False}
+    assert Workload(**workload().model_dump()) == workload()
+
+
+# --- lists multiply ---------------------------------------------------------------------------------------------------
+
+
+def test_lists_multiply():
+    assert multiply({"batch": [1, 4], "heads": 8}) == [{"batch": 1, "heads": 8}, {"batch": 4, "heads": 8}]
+    made = config(workloads=[SIZES | {"batch": [1, 4], "causal": [False, True], "dtype": ["float16", "bfloat16"]}])
+    assert len(made.workloads) == 8
+    assert {(w.dtype, w.sizes["batch"], w.sizes["causal"]) for w in made.workloads} == {
+        (dtype, batch, causal) for dtype in ("float16", "bfloat16") for batch in (1, 4) for causal in (False, True)
+    }
+
+
+def test_a_workload_asked_for_twice_is_measured_once():
+    made = config(workloads=[SIZES, SIZES | {"kv_heads": 8}, SIZES | {"batch": [1, 2]}])
+    assert [w.sizes["batch"] for w in made.workloads] == [1, 2]
+
+
+def test_too_many_workloads_are_refused_before_they_are_made():
+    many = list(range(1, 1001))
+    with pytest.raises(ValidationError) as error:
+        config(workloads=[SIZES | {"batch": many, "seq_len": many, "head_dim": many}])
+    assert sentence(error.value) == "that multiplies to 1000000000 workloads; at most 500 go into a config"
+    assert MAX_WORKLOADS == 500
+
+
+def test_the_baseline_is_always_measured_and_first():
+    assert config(kernels=["eager"]).kernels == ["sdpa", "eager"]
+    assert config(kernels=["eager", "sdpa", "eager"]).kernels == ["sdpa", "eager"]
+    assert config(kernels=["sdpa-math"], baseline="eager").kernels == ["eager", "sdpa-math"]
+
+
+# --- errors say where and what ----------------------------------------------------------------------------------------
+
+WRONG = {
+    "a size below its least": (
+        {"workloads": [SIZES | {"batch": 0}]},
+        "workloads.0.batch: ",
+        "greater than or equal to 1",
+    ),
+    "a size that is no number": ({"workloads": [SIZES | {"batch": "x"}]}, "workloads.0.batch: ", "valid integer"),
+    "a size that is missing": ({"workloads": [{"batch": 1}]}, "workloads.0.heads: ", "required"),
+    "a size that does not exist": ({"workloads": [SIZES | {"size": 3}]}, "workloads.0.size: ", "not permitted"),
+    "the second workload": ({"workloads": [SIZES, SIZES | {"heads": 0}]}, "workloads.1.heads: ", "greater than"),
+    "sizes that do not go together": (
+        {"workloads": [SIZES | {"kv_heads": 3}]},
+        "workloads.0: ",
+        "heads (8) must be a multiple of KV heads (3)",
+    ),
+    "a dtype that does not exist": ({"workloads": [SIZES | {"dtype": "fp8"}]}, "workloads.0.dtype: ", "'bfloat16'"),
+    "a dtype among the sizes": (
+        {"workloads": [{"operation": "attention", "sizes": SIZES | {"dtype": "float16"}}]},
+        "workloads.0: ",
+        "dtype stands beside sizes",
+    ),
+    "no workloads": ({"workloads": []}, "workloads: ", "at least 1"),
+    "no list of workloads": ({"workloads": 3}, "workloads: ", "valid list"),
+    "a workload that is none": ({"workloads": [3]}, "workloads.0: ", "valid dictionary"),
+    "no kernels": ({"kernels": []}, "kernels: ", "at least 1"),
+    "an operation that does not exist": ({"operation": "sort"}, "workloads.0: ", "there is no operation 'sort'; there"),
+    "workloads of another operation": (
+        {"workloads": [{"operation": "gemm", "sizes": {"m": 1, "n": 1, "k": 1}}]},
+        "",
+        "all workloads of a config are of one operation (attention), not: gemm fp16 M=1 N=1 K=1",
+    ),
+    "a mode that does not exist": ({"protocol": {"mode": "tepid"}}, "protocol.mode: ", "'cold'"),
+    "rounds that cannot be": (
+        {"protocol": {"max_rounds": 3}},
+        "protocol: ",
+        "max_rounds (3) is below min_rounds (20)",
+    ),
+    "a key that does not exist": ({"kernel": ["sdpa"]}, "kernel: ", "not permitted"),
+    "a name with a blank": ({"name": "my config"}, "name: ", "pattern"),
+}
+
+
+@pytest.mark.parametrize("values, where, what", WRONG.values(), ids=WRONG.keys())
+def test_an_error_says_where_and_what_in_one_line(values, where, what):
+    with pytest.raises(ValidationError) as error:
+        config(**values)
+    said = sentence(error.value)
+    assert said.startswith(where)
+    assert what in said
+    assert "\n" not in said
+    assert "pydantic" not in said
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_every_config_of_ours_is_valid_and_its_kernels_exist():
+    found = configs()
+    assert {"smoke", "canonical", "canonical-s512"} <= {made.name for made in found}
+    for made in found:
+        check_kernels(made)
+        assert made.title
+
+
+def test_the_canonical_config_has_the_six_short_shapes_and_two_long_ones():
+    labels = [w.label.removeprefix("attention fp16 ") for w in load_config("canonical").workloads]
+    assert len(labels) == 8
+    assert labels[-1] == "B=16 H=96 S=4096 D=128"
+    short = load_config("canonical-s512").workloads
+    assert [w.key for w in short] == [w.key for w in load_config("canonical").workloads[:6]]
+
+
+@pytest.mark.parametrize(
+    "content, what",
+    [
+        (b"a: [", "mine.yaml is not YAML: "),
+        (b"\xff\xfe\x00", "mine.yaml is not YAML: "),
+        (b"", "mine.yaml is not a mapping"),
+        (b"- sdpa", "mine.yaml is not a mapping"),
+        (b"operation: attention", "mine.yaml: kernels: Field required"),
+        (b"!!python/object/apply:os.system ['true']", "mine.yaml is not YAML: "),
+    ],
+)
+def test_a_file_that_is_no_config_is_said_so(tmp_path, content, what):
+    (tmp_path / "mine.yaml").write_bytes(content)
+    with pytest.raises(ConfigError) as error:
+        load_config(str(tmp_path / "mine.yaml"))
+    assert str(error.value).startswith(what)
+
+
+def test_a_file_has_the_name_of_its_config_unless_it_says_another(tmp_path):
+    text = "operation: attention\nkernels: [eager]\nworkloads: [{batch: 1, heads: 1, seq_len: 1, head_dim: 16}]\n"
+    (tmp_path / "run-12.yaml").write_text(text)
+    assert load_config(str(tmp_path / "run-12.yaml")).name == "run-12"
+    (tmp_path / "run-12.yaml").write_text("name: mine\n" + text)
+    assert load_config(str(tmp_path / "run-12.yaml")).name == "mine"
+
+
+@pytest.mark.parametrize("name", ("nothing", "/etc", "../../etc/passwd", "nothing.yaml", ""))
+def test_a_config_that_does_not_exist_is_answered_with_those_that_do(name):
+    with pytest.raises(ConfigError, match=r"there is no config '.*'; there are: canonical, .*smoke"):
+        load_config(name)
+
+
+def test_a_kernel_that_no_file_declares_is_refused():
+    with pytest.raises(UnknownName, match="there is no kernel 'attention/sorted'"):
+        check_kernels(config(kernels=["sorted"]))
+
+
+# --- what an agent gets -----------------------------------------------------------------------------------------------
+
+
+def test_a_run_survives_the_way_to_its_agent():
+    spec = RunSpec.of(config(), "GPU-1", run=7, attempt=2, done=["a"])
+    assert RunSpec(**spec.model_dump(mode="json")) == spec
+    assert (spec.kernels, spec.baseline, spec.device) == (["sdpa", "eager"], "sdpa", "GPU-1")
+
+
+def test_the_protocol_of_a_config_that_says_nothing_is_the_one_in_the_docs():
+    plan = config().protocol
+    assert plan == Protocol()
+    assert (plan.name, plan.mode, plan.seed) == ("paired", "auto", 42)
+    assert (plan.min_rounds, plan.max_rounds, plan.look_every, plan.precision) == (20, 60, 10, 0.005)
+    assert (plan.warmup, plan.iters, plan.flush_l2) == (200, 500, False)

@@ -1,0 +1,10 @@
+"""Leaves politely."""
+
+import sys
+
+from kernels.catalog import kernel
+
+
+@kernel("attention", backend="pytorch")
+def leaves(q, k, v, *, causal, scale):
+    sys.exit("no device that suits me")

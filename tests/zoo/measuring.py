@@ -1,0 +1,42 @@
+"""Runs kernels of the zoo beside the baseline: what test_zoo.py and test_zoo_cuda.py share. Needs the library only."""
+
+import os
+import tempfile
+from pathlib import Path
+from unittest import mock
+
+from kernels.device import find_device
+from kernels.report import failures, rows
+from kernels.supervisor import Supervisor
+from kernels.workload import Config, RunSpec
+
+ZOO = Path(__file__).parent
+QUICK = {"warmup_s": 0.02, "min_rounds": 5, "max_rounds": 5, "verify_seeds": 1, "block_ms": 0.5}
+
+
+def measure(device, *kernels, sizes, environment=None, **protocol):
+    """{kernel: row} of one run of these kernels beside sdpa; a row has the correctness facts too, as "facts"."""
+    folder = tempfile.mkdtemp()
+    measured = []
+    settings = {"KERNEL_PATH": str(ZOO), "TMPDIR": folder} | (environment or {})
+    config = Config(
+        name="zoo", operation="attention", kernels=["sdpa", *kernels], protocol=QUICK | protocol, workloads=[sizes]
+    )
+
+    def emit(kind, data):
+        if kind == "measured":
+            measured.append(data)
+
+    found = find_device(device)
+    with mock.patch.dict(os.environ, settings), mock.patch.object(tempfile, "tempdir", folder):
+        Supervisor(RunSpec.of(config, found.uuid), found, emit).run()
+    facts = {result["kernel"]: result["correctness"] for m in measured for result in m["results"]}
+    return {row["kernel"]: row | {"facts": facts[row["kernel"]]} for row in rows(measured)}
+
+
+def caught(row, status, *reasons):
+    """Whether a row has this status, for one of these reasons, no speedup, and counts as a failure of the run."""
+    assert (row["status"], row["speedup"]) == (status, None), row
+    assert any(why in row["why"] for why in reasons), row["why"]
+    assert failures([row])
+    return True

@@ -1,0 +1,121 @@
+"""Kernels that cheat and kernels that have accidents, on the CPU: each is caught, for its own reason; honest ones pass."""
+
+import pytest
+from measuring import caught, measure
+
+from kernels.instrument.verify import why_leaks, why_outside, why_remembers
+
+SIZES = {"batch": 1, "heads": 2, "seq_len": 256, "head_dim": 64, "dtype": "float32"}
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+
+HONEST = (
+    "eager", "sdpa-math", "workspace", "says-a-line", "talkative", "compiles-late", "in-any-order", "strided",
+    "in-inference-mode",
+)  # fmt: skip
+LATE_CHECK = "right when checked alone, wrong when timed: largest error"
+CHANGED = "changed global state: "
+
+WRONG = {
+    "finished-by-a-thread": "was not complete when the call had returned",
+    "lazy": "not a torch.Tensor",
+    "cached-by-pointer": "largest error",
+    "cached-by-id": LATE_CHECK,
+    "returned-again": "calls share one output",
+    "never-written": "elements of the output were never written",
+    "half-written": "16384 elements of the output were never written",
+    "changes-its-input": "it changed its inputs",
+    "one-buffer": "calls share one output",
+    "cheaper-later": LATE_CHECK,
+    "knows-the-check": LATE_CHECK,
+    "not-a-number": "elements are NaN or Inf",
+    "wrong-dtype": "returned torch.float16, not torch.float32",
+    "half-precision": "largest error",
+}
+SUSPECT = {
+    "cached-by-content": "it keeps results",
+    "patches-the-clock": CHANGED + "time.perf_counter_ns: replaced",
+    "patches-the-baseline": CHANGED + "torch.nn.functional.scaled_dot_product_attention: replaced",
+    "patches-an-operator": CHANGED + "torch.Tensor.__matmul__: replaced",
+    "changes-the-threads": CHANGED + "number of threads: 8 instead of 1",
+    "changes-the-dtype": CHANGED + "default dtype: torch.float64 instead of torch.float32",
+    "changes-determinism": CHANGED + "deterministic mode: True instead of False",
+    "changes-a-backend-flag": CHANGED + "float32 matmul precision: high instead of highest; flash attention: False",
+    "busy-thread": "left a thread running",
+    "busy-process": "left a process running",
+    "tampers-with-the-clock": CHANGED + "the clock.block: replaced",
+    "rewrites-the-clock": CHANGED + "CpuClock.block: rewritten",
+    "leaks": "memory leak: every call keeps",
+}
+DEADLY = {
+    "endless": ("timed out", "compile: no answer within 6 s"),
+    "segfault": ("crashed", "killed by SIGSEGV"),
+    "leaves": ("crashed", "exited with status 1"),
+    "forges-answers": ("suspect", "something other than the instrument wrote into the channel of answers"),
+    "fails-in-call-7": ("failed", "call 7"),
+}
+
+
+def measured(*kernels, **protocol):
+    return measure("cpu", *kernels, sizes=SIZES, environment=ONE_THREAD, **protocol)
+
+
+@pytest.fixture(scope="module")
+def cheats():
+    return measured("eager", *WRONG, *SUSPECT)
+
+
+@pytest.fixture(scope="module")
+def accidents():
+    return measured("eager", *DEADLY, compile_limit_s=6)
+
+
+@pytest.mark.parametrize("kernel", WRONG)
+def test_wrong(cheats, kernel):
+    assert caught(cheats[kernel], "incorrect", WRONG[kernel])
+
+
+@pytest.mark.parametrize("kernel", SUSPECT)
+def test_suspect(cheats, kernel):
+    assert caught(cheats[kernel], "suspect", SUSPECT[kernel])
+
+
+@pytest.mark.parametrize("kernel", DEADLY)
+def test_accidents(accidents, kernel):
+    assert caught(accidents[kernel], *DEADLY[kernel])
+
+
+def test_the_honest_are_measured_beside_them(cheats, accidents):
+    for found in (cheats, accidents):
+        assert {found[name]["status"] for name in ("sdpa", "eager")} == {"ok"}
+        assert found["eager"]["speedup"] is not None
+
+
+def test_honest():
+    found = measured(*HONEST)
+    assert {name: row["why"] for name, row in found.items() if row["status"] != "ok"} == {}
+    assert not found["in-any-order"]["facts"]["deterministic"]
+
+
+def test_torch_compile_is_honest():
+    """It begins processes and threads of its own."""
+    found = measured("compiled")
+    assert (found["compiled"]["status"], found["compiled"]["why"]) == ("ok", "")
+
+
+def test_who_remembers():
+    assert why_remembers([200.0, 210.0, 190.0], [100.0, 101.0, 99.0]).startswith("it keeps results: 2.0 times faster")
+    assert not why_remembers([200.0, 210.0, 190.0], [190.0, 205.0, 900.0])
+
+
+def test_who_leaks():
+    grown = [(50_000_000, 10)] + 5 * [(100_000, 10)]
+    assert why_leaks(grown) == "memory leak: every call keeps 10000 bytes"
+    assert not why_leaks([*grown[:-1], (0, 10)])
+    assert not why_leaks(grown[-4:])
+
+
+def test_a_clock_and_the_parents_own():
+    assert "the clock was tampered with" in why_outside(ticks_ns=60e6, wall_ns=50e6)
+    assert "work outside the timed region" in why_outside(ticks_ns=5e6, wall_ns=50e6)
+    assert not why_outside(ticks_ns=48e6, wall_ns=50e6)
+    assert not why_outside(ticks_ns=0.1e6, wall_ns=5e6)

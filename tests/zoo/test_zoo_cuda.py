@@ -1,0 +1,86 @@
+"""Kernels that cheat with streams, events and device memory: each is caught, for its own reason; honest ones pass.
+
+Needs no site: python -m pytest --noconftest -c /dev/null --rootdir . tests/zoo/test_zoo_cuda.py
+"""
+
+import pytest
+from measuring import caught, measure
+
+from kernels.device import NoSuchDevice, find_device
+
+try:
+    find_device("cuda")
+    NO_DEVICE = ""
+except NoSuchDevice as error:
+    NO_DEVICE = str(error)
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(NO_DEVICE), reason=NO_DEVICE)]
+
+SIZES = {"batch": 4, "heads": 16, "seq_len": 2048, "head_dim": 64, "dtype": "float16"}
+HONEST = (
+    "eager", "sdpa-math", "sdpa-flash", "workspace", "says-a-line", "compiles-late", "in-any-order", "strided",
+    "in-inference-mode", "side-stream-joined",
+)  # fmt: skip
+LATE = "was not complete when the call had returned"
+CHANGED = "changed global state: "
+
+CHEATS = {
+    "side-stream": ("incorrect", LATE),
+    "side-stream-unordered": ("incorrect", ""),
+    "side-stream-when-timed": ("incorrect", "right when checked alone, wrong when timed: the output was not complete"),
+    "finished-by-a-thread": ("incorrect", LATE, "were never written"),  # so late that nothing is there yet
+    "lazy": ("incorrect", "not a torch.Tensor"),
+    "cached-by-pointer": ("incorrect", "largest error"),
+    "cached-by-id": ("incorrect", "right when checked alone, wrong when timed"),
+    "cached-by-content": ("suspect", "it keeps results"),
+    "returned-again": ("incorrect", "calls share one output"),
+    "never-written": ("incorrect", "elements of the output were never written"),
+    "half-written": ("incorrect", "elements of the output were never written"),
+    "changes-its-input": ("incorrect", "it changed its inputs"),
+    "one-buffer": ("incorrect", "calls share one output"),
+    "cheaper-later": ("incorrect", "right when checked alone, wrong when timed"),
+    "knows-the-check": ("incorrect", "right when checked alone, wrong when timed"),
+    "patches-the-event": ("suspect", CHANGED + "torch.cuda.Event.elapsed_time: replaced"),
+    "patches-synchronize": ("suspect", CHANGED + "torch.cuda.synchronize: replaced"),
+    "patches-the-baseline": ("suspect", CHANGED + "torch.nn.functional.scaled_dot_product_attention: replaced"),
+    "changes-the-stream": ("suspect", CHANGED + "current stream"),
+    "changes-a-backend-flag": ("suspect", CHANGED),
+    "changes-determinism": ("suspect", CHANGED + "deterministic mode"),
+    "busy-thread": ("suspect", "left a thread running"),
+    "leaks-device-memory": ("suspect", "memory leak: every call keeps"),
+}
+
+
+@pytest.fixture(scope="module")
+def cheats():
+    return measure("cuda", "eager", *CHEATS, sizes=SIZES, mode="cold")
+
+
+@pytest.mark.parametrize("kernel", CHEATS)
+def test_cheats(cheats, kernel):
+    assert caught(cheats[kernel], *CHEATS[kernel])
+
+
+def test_the_honest_are_measured_beside_them(cheats):
+    assert {cheats[name]["status"] for name in ("sdpa", "eager")} == {"ok"}
+    assert cheats["eager"]["speedup"] is not None
+
+
+@pytest.mark.parametrize("mode", ["cold", "graph"])
+def test_honest(mode):
+    found = measure("cuda", *HONEST, sizes=SIZES, mode=mode)
+    assert {name: row["why"] for name, row in found.items() if row["status"] != "ok"} == {}
+
+
+def test_honest_and_small():
+    """Calls of a few microseconds, where the host takes longer than the device."""
+    small = SIZES | {"batch": 1, "heads": 1, "seq_len": 128}
+    for mode in ("cold", "graph"):
+        found = measure("cuda", "eager", "sdpa-flash", "strided", "side-stream-joined", sizes=small, mode=mode)
+        assert {name: row["why"] for name, row in found.items() if row["status"] != "ok"} == {}
+
+
+def test_compilers_are_honest():
+    """They begin processes and threads of their own."""
+    found = measure("cuda", "compiled", "triton-flash", sizes=SIZES)
+    assert {name: row["why"] for name, row in found.items() if row["status"] != "ok"} == {}
