@@ -1,0 +1,55 @@
+"""Celery: the transport between the site and its agents. The database is the queue and the truth.
+
+Early acknowledgement everywhere: the agent's journal is the guarantee, and a late-acked task whose worker was killed
+would stay unacknowledged until the visibility timeout. Prefetch is off, so that a live worker takes the next message at
+once even after the broker was emptied or restarted. Its multiplier is 0 (no limit, where no prefetch is the limit): with
+1, a worker whose acknowledgement was lost with the broker would wait for it for ever, and never connect again.
+"""
+
+from __future__ import annotations
+
+from celery import Celery
+
+RECORD_QUEUE = "record"
+SITE_QUEUE = "site"
+REAPER_EVERY_S = 15.0
+VISIBILITY_TIMEOUT_S = 24 * 3600
+CONNECTION = {"socket_connect_timeout": 2, "socket_timeout": 5, "health_check_interval": 10, "max_retries": 0}
+"""Who publishes gives up at once when the broker is not there, and soon when it hangs: a form must not wait for it.
+
+Workers and beat connect again for ever all the same: broker_connection_max_retries.
+"""
+
+
+def device_queue(uuid: str) -> str:
+    """The queue of one device: its agent is the only consumer."""
+    return f"device.{uuid}"
+
+
+def make_app(name: str, broker: str) -> Celery:
+    app = Celery(name, broker=broker, set_as_current=False)
+    options = {"visibility_timeout": VISIBILITY_TIMEOUT_S}
+    app.conf.update(
+        task_ignore_result=True,
+        task_acks_late=False,
+        worker_disable_prefetch=True,
+        worker_prefetch_multiplier=0,
+        visibility_timeout=VISIBILITY_TIMEOUT_S,
+        broker_transport_options=options | CONNECTION,
+        result_backend_transport_options=options,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+        task_serializer="json",
+        accept_content=["json"],
+        task_default_queue=SITE_QUEUE,
+        task_routes={"record": {"queue": RECORD_QUEUE}, "hello": {"queue": RECORD_QUEUE}},
+        worker_send_task_events=False,
+        worker_hijack_root_logger=False,
+        worker_enable_remote_control=False,
+        beat_schedule={
+            "reap": {"task": "reap", "schedule": REAPER_EVERY_S, "options": {"expires": REAPER_EVERY_S}},
+        },
+        timezone="UTC",
+    )
+    return app

@@ -1,0 +1,79 @@
+"""One run on this agent: the supervisor's events go to the journal, its progress to the broker."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+import traceback
+from typing import Any
+
+from pydantic import ValidationError
+from redis.exceptions import RedisError
+
+from kernels.device import Device
+from kernels.process import Cancelled, Child, ChildDied
+from kernels.results import storable
+from kernels.supervisor import Supervisor, WrongEnvironment
+from kernels.workload import RunSpec
+from runs.agent.journal import Journal
+from runs.broker import Notes
+
+log = logging.getLogger(__name__)
+LOOK_EVERY_S = 0.5
+
+
+class Execution:
+    """Takes a spec as it came; whatever happens, the run gets an ending or stays resumable."""
+
+    def __init__(
+        self, spec: dict[str, Any], device: Device, journal: Journal, notes: Notes, warm: Child | None
+    ) -> None:
+        self.run_id, self.attempt = int(spec.get("run", 0)), int(spec.get("attempt", 0))
+        self.raw, self.device, self.journal, self.notes, self.warm = spec, device, journal, notes, warm
+        self.supervisor: Supervisor | None = None
+        self._looked, self._why = 0.0, ""
+
+    def run(self) -> None:
+        if not self.journal.begin(self.run_id, self.attempt):
+            log.warning("run %s attempt %s came again and is ignored", self.run_id, self.attempt)
+            return
+        state, message = self._measure()
+        if state == "interrupted":  # the site resumes it
+            self.journal.end(self.run_id, self.attempt, "interrupted")
+            return
+        tail = self.supervisor.log_tail() if self.supervisor else ""
+        ending = storable({"state": state, "message": message, "log": tail})
+        self.journal.write(self.run_id, self.attempt, "finished", ending)
+        self.journal.end(self.run_id, self.attempt)
+
+    def _measure(self) -> tuple[str, str]:
+        """(how it ended, why)"""
+        try:
+            spec = RunSpec(**self.raw)
+            self.supervisor = Supervisor(spec, self.device, self._emit, self._live, self._should_stop, self.warm)
+            self.supervisor.run()
+            return "done", ""
+        except Cancelled:
+            return ("cancelled", "") if self._why == "cancelled" else ("interrupted", self._why)
+        except (ValidationError, WrongEnvironment, ChildDied) as error:
+            return "failed", str(error)
+        except Exception as error:
+            log.exception("run %s failed", self.run_id)
+            return (
+                "failed",
+                f"The agent could not go on: {type(error).__name__}: {error}\n{traceback.format_exc()[-3000:]}",
+            )
+
+    def _emit(self, kind: str, data: dict[str, Any]) -> None:
+        self.journal.write(self.run_id, self.attempt, kind, data)
+
+    def _live(self, state: dict[str, Any]) -> None:
+        with contextlib.suppress(RedisError):  # progress may be lost
+            self.notes.show(self.run_id, state | {"attempt": self.attempt, "at": time.time()})
+
+    def _should_stop(self) -> bool:
+        now = time.monotonic()
+        if now - self._looked >= LOOK_EVERY_S:
+            self._looked, self._why = now, self.journal.why_stop(self.run_id, self.attempt)
+        return bool(self._why)

@@ -1,0 +1,104 @@
+"""The agent's Celery worker: `celery -A runs.agent.worker worker`, one per device, started by `make agent`.
+
+Environment: BROKER (or REDIS_URL), the broker's address, taken from the environment so that it is in nobody's process
+list; DEVICE, such as cuda:0 or cpu; BENCHSITE_VAR, where the journal lives. The main process says hello, sends the
+journal and listens for cancels; the one pool process measures, through a child that alone imports torch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.pop("DJANGO_SETTINGS_MODULE", None)  # no settings, so no database can be opened here
+
+from celery.signals import worker_init, worker_process_init, worker_ready, worker_shutting_down
+
+from benchsite.queues import device_queue, make_app
+from kernels.device import find_device
+from kernels.process import Child
+from runs.agent.execution import Execution
+from runs.agent.heart import Heart
+from runs.agent.journal import Journal
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
+
+broker = os.environ.get("BROKER") or os.environ.get("REDIS_URL") or ""
+if not broker.startswith(("redis://", "rediss://")):
+    sys.exit("agent: set BROKER to the address of the site's broker, such as redis://:password@host:6379/0")
+device = find_device(os.environ.get("DEVICE"))
+var = Path(os.environ.get("BENCHSITE_VAR") or Path(__file__).parent.parent.parent / "var")
+journal = Journal(var / "agent" / f"{device.uuid}.sqlite3")
+app = make_app("agent", broker)
+app.conf.task_default_queue = device_queue(device.uuid)
+app.set_default()
+heart = Heart(app, broker, device, journal)
+_warm: Child | None = None
+_lock = -1
+
+
+def _hide() -> None:
+    """Other processes of this user, the measuring child among them, cannot read this one's memory or environment."""
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+@worker_init.connect
+def be_the_only_one(**_: Any) -> None:
+    """One agent per device and journal; then, what the journal calls running is of an earlier life."""
+    global _lock
+    _lock = os.open(var / "agent" / f"{device.uuid}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    for _attempt in range(25):  # the last agent's pool process may need a moment to follow it
+        try:
+            fcntl.flock(_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            time.sleep(0.2)
+    else:
+        os.write(2, f"agent: an agent for {device.name} ({device.label}) is running already on this host\n".encode())
+        os._exit(3)
+    journal.recover()
+
+
+@worker_ready.connect
+def begin(**_: Any) -> None:
+    _hide()
+    heart.start()
+
+
+@worker_shutting_down.connect
+def leave(**_: Any) -> None:
+    heart.stop()
+    journal.stop_all("shutdown")
+
+
+@worker_process_init.connect
+def prepare_pool_process(**_: Any) -> None:
+    """Dies with the main process; has a warm child ready. If it replaces one that died, that one's run was interrupted."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    _hide()
+    journal.recover()
+    warm_up()
+
+
+def warm_up() -> None:
+    global _warm
+    if _warm is None or not _warm.alive:
+        _warm = Child(device)
+
+
+@app.task(name="execute")
+def execute(spec: dict[str, Any]) -> None:
+    global _warm
+    warm, _warm = _warm, None
+    try:
+        Execution(spec, device, journal, heart.notes, warm).run()
+    finally:
+        if warm:
+            warm.close()
+        warm_up()

@@ -1,0 +1,60 @@
+"""What the site and its agents leave for each other in the broker beside the queues. All of it may be lost.
+
+Both sides import this; it needs no Django.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+import redis
+
+PREFIX = "benchsite:"
+DAY_S = 24 * 3600
+LIVE_S = 3600
+
+
+@cache
+def client(url: str) -> redis.Redis:
+    """A client that gives up within a second: whoever asks can do without."""
+    return redis.Redis.from_url(url, socket_timeout=1, socket_connect_timeout=1, decode_responses=True)
+
+
+class Notes:
+    """The keys, by what they say."""
+
+    def __init__(self, url: str) -> None:
+        self.redis = client(url)
+
+    # recorder -> agent: every event of this attempt up to seq is stored
+    def confirm(self, run: int, attempt: int, seq: int) -> None:
+        self.redis.set(f"{PREFIX}confirmed:{run}:{attempt}", seq, ex=2 * DAY_S)
+
+    def confirmed(self, run: int, attempt: int) -> int:
+        return int(self.redis.get(f"{PREFIX}confirmed:{run}:{attempt}") or 0)
+
+    # site -> agent: somebody wants this run to stop
+    def ask_cancel(self, run: int) -> None:
+        self.redis.set(f"{PREFIX}cancel:{run}", 1, ex=DAY_S)
+
+    def cancel_asked(self, run: int) -> bool:
+        return bool(self.redis.exists(f"{PREFIX}cancel:{run}"))
+
+    # recorder -> agent: the answer to its hello
+    def reply(self, uuid: str, answer: dict[str, Any]) -> None:
+        self.redis.set(f"{PREFIX}reply:{uuid}", json.dumps(answer), ex=60)
+
+    def replied(self, uuid: str) -> dict[str, Any]:
+        return json.loads(self.redis.get(f"{PREFIX}reply:{uuid}") or "{}")
+
+    # agent -> page: progress, as it happens
+    def show(self, run: int, state: dict[str, Any]) -> None:
+        self.redis.set(f"{PREFIX}live:{run}", json.dumps(state), ex=LIVE_S)
+
+    def shown(self, run: int) -> dict[str, Any]:
+        return json.loads(self.redis.get(f"{PREFIX}live:{run}") or "{}")
+
+    def queue_length(self, queue: str) -> int:
+        return int(self.redis.llen(queue))

@@ -1,0 +1,106 @@
+"""The dispatcher: gives each idle device exactly one run, chosen in the database.
+
+Priority first, then the person who had the least device time lately, then age. Everything it sends may be lost: the
+row says what was sent and the reaper sends it again.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+from celery import Celery
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.db.models import F, Q, Sum
+from django.utils import timezone
+from pydantic import ValidationError
+from redis.exceptions import RedisError
+
+from benchsite.queues import device_queue
+from kernels.workload import sentence
+from runs.broker import Notes
+from runs.models import Gpu, Run
+
+log = logging.getLogger(__name__)
+FAIRNESS_WINDOW = timedelta(hours=24)
+
+
+def celery_app() -> Celery:
+    from benchsite.celery import app
+
+    return app
+
+
+def send(task: str, *args: object, **options: object) -> bool:
+    """Publishes a task. False if the broker does not take it: the row stays and the reaper tries again."""
+    try:
+        celery_app().send_task(task, args=args, retry=False, **options)
+        return True
+    except Exception as error:  # kombu raises what its transport raises; nothing of it may reach a form or a row
+        log.warning("the broker did not take %s: %s", task, error)
+        return False
+
+
+def ask_dispatch() -> None:
+    """Wakes the dispatcher once this transaction is written."""
+    transaction.on_commit(lambda: send("dispatch"))
+
+
+def tell_cancel(run: int) -> None:
+    try:
+        Notes(settings.REDIS_URL).ask_cancel(run)
+    except RedisError as error:
+        log.warning("the broker did not take the cancel of run %s: %s", run, error)
+
+
+def dispatch() -> list[Run]:
+    """Sends one run to every idle device that has one waiting. Returns what was sent."""
+    busy = Run.objects.sent().values("gpu")
+    sent = []
+    for gpu in Gpu.objects.online().exclude(pk__in=busy).in_order():
+        run = next_for(gpu)
+        if run and claim(run, gpu):
+            execute(run)
+            sent.append(run)
+    return sent
+
+
+def next_for(gpu: Gpu) -> Run | None:
+    mine = Run.objects.waiting().filter(Q(gpu=gpu) | Q(gpu=None, device_name=gpu.name))
+    candidates = list(mine.order_by("-priority", "pk").only("pk", "priority", "user")[:500])
+    if not candidates:
+        return None
+    used = device_seconds_lately()
+    return min(candidates, key=lambda run: (-run.priority, used.get(run.user_id, 0), run.pk))
+
+
+def device_seconds_lately() -> dict[int | None, float]:
+    """Seconds of device time per person over the last day."""
+    ended = Run.objects.filter(started_at__gte=timezone.now() - FAIRNESS_WINDOW, finished_at__isnull=False)
+    sums = ended.values("user").annotate(spent=Sum(F("finished_at") - F("started_at")))
+    return {row["user"]: row["spent"].total_seconds() for row in sums if row["spent"]}
+
+
+def claim(run: Run, gpu: Gpu) -> bool:
+    """Compare-and-set: this run to this device. False if the run was taken or the device already has one."""
+    try:
+        with transaction.atomic():
+            claimed = Run.objects.waiting().filter(pk=run.pk)
+            if not claimed.update(gpu=gpu, sent_at=timezone.now(), attempt=F("attempt") + 1, seq=0):
+                return False
+    except IntegrityError:  # one_run_per_device
+        return False
+    run.refresh_from_db()
+    return True
+
+
+def execute(run: Run) -> None:
+    """Sends the run's current attempt to its device; an agent ignores an attempt that it knows."""
+    assert run.gpu is not None
+    try:
+        spec = run.run_spec()
+    except ValidationError as error:  # it was written by an earlier version of the site
+        run.advance(Run.State.FAILED, message=f"Its config is not understood any more: {sentence(error)}")
+        return
+    send("execute", spec.model_dump(mode="json"), queue=device_queue(run.gpu.uuid))

@@ -1,0 +1,204 @@
+"""The form of a new run: what is asked, checked field by field; nothing typed is lost."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from django import forms
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from kernels.catalog import operations
+from kernels.operations.base import DTYPE_SHORT
+from kernels.workload import Config as ConfigSpec
+from kernels.workload import Protocol, sentence
+from runs.models import Config, Gpu
+
+DEFAULT_OPERATION = "attention"
+MAX_WORKLOADS = 200
+MOST_DIGITS = 20
+"""Python refuses to read numbers of thousands of digits."""
+ANY = "any:"
+"""Prefix of a device choice that means any device of this name."""
+
+
+class NumbersField(forms.Field):
+    """One whole number, or several separated by commas, which multiply."""
+
+    def to_python(self, value: Any) -> list[int]:
+        text = str(value or "").strip()
+        if not text:
+            return []
+        parts = [part for part in re.split(r"[,\s]+", text) if part]
+        if any(not part.isdecimal() for part in parts):
+            raise forms.ValidationError(f"“{text}” is not a whole number, or several separated by commas.")
+        if any(len(part) > MOST_DIGITS or not 1 <= int(part) <= 2**20 for part in parts):
+            raise forms.ValidationError("Numbers from 1 to 1,048,576, please.")
+        return [int(part) for part in parts]
+
+
+MASK_CHOICES = [("no", "no"), ("yes", "yes"), ("both", "both")]
+
+
+def size_field(info: FieldInfo) -> forms.Field:
+    """A size of an operation as a form field: numbers that multiply, or no, yes or both."""
+    label, help_text = info.title or "", info.description or ""
+    if info.annotation is bool:
+        return forms.ChoiceField(label=label, choices=MASK_CHOICES, required=False, initial="no", help_text=help_text)
+    widget = forms.TextInput(attrs={"inputmode": "numeric", "autocomplete": "off", "class": "short"})
+    return NumbersField(label=label, required=False, help_text=help_text, widget=widget)
+
+
+def may_be_empty(info: FieldInfo) -> bool:
+    extra = info.json_schema_extra
+    return isinstance(extra, dict) and bool(extra.get("may_be_empty"))
+
+
+class NewRunForm(forms.Form):
+    """Fields of every run here; the sizes are those of the operation."""
+
+    operation = forms.CharField(widget=forms.HiddenInput, required=False)
+    device = forms.ChoiceField(label="Device", error_messages={"required": "Choose a device."})
+    what = forms.ChoiceField(
+        label="What to measure",
+        choices=[("config", "A config"), ("workload", "A workload of my own")],
+        widget=forms.RadioSelect,
+        initial="config",
+    )
+    config = forms.ChoiceField(label="Config", required=False)
+    dtype = forms.MultipleChoiceField(
+        label="Dtype", choices=list(DTYPE_SHORT.items()), required=False, widget=forms.CheckboxSelectMultiple
+    )
+    kernels = forms.MultipleChoiceField(
+        label="Kernels to compare",
+        widget=forms.CheckboxSelectMultiple,
+        error_messages={"required": "Tick at least one kernel."},
+    )
+    protocol = forms.ChoiceField(
+        label="Protocol",
+        choices=[
+            ("paired", "paired: all kernels in every round, compared within rounds"),
+            ("fixed", "fixed: 200 warm-up and 500 timed calls, one kernel after the other"),
+        ],
+        initial="paired",
+    )
+    title = forms.CharField(label="Label", required=False, max_length=200, help_text="How the run is listed.")
+    note = forms.CharField(label="Note", required=False, widget=forms.Textarea(attrs={"rows": 2}), max_length=5000)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        wanted = str(self["operation"].value() or "")
+        self.chosen_operation = operations().get(wanted) or operations()[DEFAULT_OPERATION]
+        self.sizes = {name: info for name, info in self.chosen_operation.model_fields.items() if name != "dtype"}
+        self.fields |= {name: size_field(info) for name, info in self.sizes.items()}
+        self.gpus = list(Gpu.objects.in_order())
+        self.configs = {c.name: c for c in Config.objects.all() if c.body["operation"] == self.chosen_operation.name}
+        self._choice("device").choices = self._devices()
+        self._choice("config").choices = [
+            (c.name, f"{c.name} · {c.title}" if c.title else c.name) for c in self.configs.values()
+        ]
+        self.catalogue = self._catalogue()
+        self._choice("kernels").choices = [(k["name"], k["name"]) for k in self.catalogue]
+
+    def _choice(self, name: str) -> forms.ChoiceField:
+        field = self.fields[name]
+        assert isinstance(field, forms.ChoiceField)
+        return field
+
+    def offers(self, name: str, value: str) -> bool:
+        return self._choice(name).valid_value(value)
+
+    def _devices(self) -> list[tuple[str, str]]:
+        found = [(str(gpu.pk), f"{gpu.name} · {gpu.place} · {gpu.state}") for gpu in self.gpus]
+        names = [gpu.name for gpu in self.gpus]
+        several = sorted({name for name in names if names.count(name) > 1})
+        return [*found, *((f"{ANY}{name}", f"any {name}") for name in several)]
+
+    def _catalogue(self) -> list[dict[str, Any]]:
+        """Every kernel that some device has, baseline first, with why the chosen device cannot run it."""
+        known: dict[str, dict[str, Any]] = {}
+        for gpu in self.gpus:
+            for kernel in gpu.kernels(self.chosen_operation.name):
+                known.setdefault(kernel["name"], dict(kernel))
+        chosen = self.chosen_gpu()
+        mine = {k["name"]: k for k in chosen.kernels(self.chosen_operation.name)} if chosen else {}
+        baseline = self.chosen_operation.baseline
+        for name, kernel in known.items():
+            kernel["baseline"] = name == baseline
+            kernel["why_not"] = mine[name]["why_not"] if name in mine else "this device does not have it"
+        return sorted(known.values(), key=lambda k: (not k["baseline"], bool(k["why_not"]), k["name"]))
+
+    @property
+    def operation_name(self) -> str:
+        return self.chosen_operation.name
+
+    def size_fields(self) -> list[forms.BoundField]:
+        return [self[name] for name in self.sizes]
+
+    def chosen_gpu(self) -> Gpu | None:
+        """The device chosen so far; the first one on a fresh form."""
+        chosen = str(self["device"].value() or "")
+        if chosen.startswith(ANY):
+            return next((gpu for gpu in self.gpus if gpu.name == chosen.removeprefix(ANY)), None)
+        return next((gpu for gpu in self.gpus if str(gpu.pk) == chosen), self.gpus[0] if self.gpus else None)
+
+    def clean_kernels(self) -> list[str]:
+        """In the catalogue's order, the baseline always with them."""
+        ticked = self.cleaned_data["kernels"]
+        return [k["name"] for k in self.catalogue if k["name"] in ticked or k["baseline"]]
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        if cleaned.get("what") == "workload":
+            for name, info in self.sizes.items():
+                if not (cleaned.get(name) or name in self.errors or may_be_empty(info)):
+                    self.add_error(name, "Give a number, or several.")
+            if not (cleaned.get("dtype") or "dtype" in self.errors):
+                self.add_error("dtype", "Tick at least one dtype.")
+        elif not (cleaned.get("config") or "config" in self.errors):
+            self.add_error("config", "Choose a config.")
+        if not self.errors:
+            self._make_config(cleaned)
+        return cleaned
+
+    def _make_config(self, cleaned: dict[str, Any]) -> None:
+        if cleaned["what"] == "config":
+            body = dict(self.configs[cleaned["config"]].body)
+        else:
+            sizes = self._sizes(cleaned)
+            if self._too_many(math.prod(len(value) for value in sizes.values())):
+                return
+            body = {"name": "typed", "operation": self.chosen_operation.name, "workloads": [sizes]}
+        protocol = Protocol(**{**body.get("protocol", {}), "name": cleaned["protocol"]})
+        body |= {"kernels": cleaned["kernels"], "protocol": protocol.model_dump()}
+        try:
+            spec = ConfigSpec(**body)
+        except ValidationError as error:
+            self._place(error)
+            return
+        if self._too_many(len(spec.workloads)):
+            return
+        if spec.name == "typed":
+            spec.title = spec.workloads[0].label if len(spec.workloads) == 1 else f"{len(spec.workloads)} workloads"
+        self.spec = spec
+
+    def _too_many(self, count: int) -> bool:
+        if count > MAX_WORKLOADS:
+            self.add_error(None, f"That multiplies to {count:,} workloads; at most {MAX_WORKLOADS} go into a run.")
+        return count > MAX_WORKLOADS
+
+    def _sizes(self, cleaned: dict[str, Any]) -> dict[str, Any]:
+        several = {"no": [False], "yes": [True], "both": [False, True]}
+        sizes = {name: cleaned[name] for name in self.sizes if cleaned.get(name)}
+        return {"dtype": cleaned["dtype"]} | {n: several[v] if isinstance(v, str) else v for n, v in sizes.items()}
+
+    def _place(self, error: ValidationError) -> None:
+        """A fault that the library found, at the field that it is about."""
+        message = sentence(error)
+        message = message.split(": ", 1)[1] if ": " in message else message
+        message = message[:1].upper() + message[1:]
+        place = next((name for name, info in self.sizes.items() if info.title and f"{info.title} (" in message), None)
+        place = next((name for name in self.sizes if name in error.errors()[0]["loc"]), place)
+        self.add_error(place, message if message.endswith(".") else f"{message}.")

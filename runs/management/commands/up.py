@@ -1,0 +1,109 @@
+"""make up: prepares the site and starts all of it on this machine; Ctrl-C stops all of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from honcho.manager import Manager
+
+from kernels.device import Device, devices
+from kernels.workload import load_config
+from runs import setup
+from runs.models import Gpu, Run
+from runs.stack import Stack
+
+QUIET = {"PYTHONWARNINGS": "ignore:You're running the worker with superuser"}
+"""Celery's warning for root: in a container there is nobody else, and `make up` needs no root."""
+
+
+class Command(BaseCommand):
+    help = "Prepares the site and starts broker, web, recorder, worker, beat and an agent for each device found."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--host", default=os.environ.get("LISTEN") or "127.0.0.1")
+        parser.add_argument("--port", type=int, default=int(os.environ.get("PORT") or 8000))
+        parser.add_argument("--no-web", action="store_true", help="everything but the web server")
+        parser.add_argument("--no-first-run", action="store_true", help="do not queue a first small run")
+        parser.add_argument("--all-devices", action="store_true", help="an agent for the CPU beside those for GPUs")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            self.start(options)
+        except setup.SetupError as error:
+            raise CommandError(str(error)) from None
+
+    def start(self, options: dict[str, Any]) -> None:
+        host, port, web = options["host"], options["port"], not options["no_web"]
+        setup.check_disk(settings.VAR_DIR)
+        if web:
+            setup.check_port(host, port)
+        if warning := setup.check_compiler():
+            self.stderr.write(f"note: {warning}")
+        broker, url = self.broker(host)
+        settings.REDIS_URL = url
+        call_command("prepare", stdout=self.stdout)
+        found = devices()
+        chosen = found if options["all_devices"] else [d for d in found if d.kind == "cuda"] or found
+        env = os.environ | {"REDIS_URL": url, "BENCHSITE_VAR": str(settings.VAR_DIR), "PYTHONUNBUFFERED": "1"} | QUIET
+        stack = Stack(env, chosen, host, port, broker, web)
+        if not options["no_first_run"]:
+            self.first_run(chosen[0])
+        if web:
+            self.stdout.write(
+                self.style.SUCCESS(f"\nBenchsite is at http://{_shown(host)}:{port}/   (Ctrl-C stops it)")
+            )
+        if host not in ("127.0.0.1", "localhost"):
+            self.stdout.write(f"On another GPU host:  BROKER='{url.replace('127.0.0.1', _shown(host))}' make agent")
+        self.stdout.write("")
+        self.stdout.flush()
+        sys.exit(run(stack))
+
+    def broker(self, host: str) -> tuple[tuple[str, int, Path] | None, str]:
+        """(the embedded broker to start, if any; the address)"""
+        given = os.environ.get("REDIS_URL") or ""
+        if given:
+            setup.check_broker(given)
+            return None, given
+        port = int(setup.env_value("BROKER_PORT") or 0)
+        if not port:
+            port = setup.free_port()
+            setup.remember("BROKER_PORT", str(port))
+        password = setup.env_value("BROKER_PASSWORD")
+        url = f"redis://:{password}@127.0.0.1:{port}/0"
+        if setup.is_ours(url):
+            return None, url
+        setup.check_port(host, port)
+        os.environ["BROKER_PASSWORD"] = password
+        return (host, port, settings.VAR_DIR / "broker"), url
+
+    def first_run(self, device: Device) -> None:
+        """A first small run, so that the first page has real numbers of this machine."""
+        if Run.objects.filter(sample="").exists():
+            return
+        known = {"kind": device.kind, "name": device.name, "index": device.index}
+        gpu, _ = Gpu.objects.get_or_create(uuid=device.uuid, defaults=known)
+        Run.objects.submit(load_config("smoke"), gpu=gpu, title="A first small run on this machine", wake=False)
+
+
+def _shown(host: str) -> str:
+    if host != "0.0.0.0":
+        return host
+    done = subprocess.run(["hostname", "-I"], capture_output=True, text=True)
+    return (done.stdout.split() or ["127.0.0.1"])[0]
+
+
+def run(stack: Stack) -> int:
+    """Runs the processes under honcho until one ends for good or Ctrl-C comes."""
+    manager = Manager()
+    for name, command in stack.commands().items():
+        manager.add_process(name, command, env=stack.env, cwd=str(setup.ROOT))
+    manager.loop()
+    return 0 if manager.returncode in (None, 0, 130, 143) else manager.returncode

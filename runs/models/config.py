@@ -1,0 +1,38 @@
+"""Named configs that the form offers: the files in kernels/configs/, read at start."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from kernels.workload import Config as ConfigSpec
+from kernels.workload import configs
+
+
+class ConfigManager(models.Manager["Config"]):
+    def read_files(self) -> None:
+        """Brings the table in step with the files."""
+        found = configs()
+        for config in found:
+            body = config.model_dump(mode="json")
+            self.update_or_create(name=config.name, defaults={"title": config.title, "body": body})
+        self.exclude(name__in=[c.name for c in found]).delete()
+
+
+class Config(models.Model):
+    """A named list of workloads, kernels and a protocol."""
+
+    name = models.CharField(max_length=80, unique=True)
+    title = models.CharField(max_length=200, blank=True)
+    body = models.JSONField()
+
+    objects = ConfigManager()
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def spec(self) -> ConfigSpec:
+        return ConfigSpec(**self.body)

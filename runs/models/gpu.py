@@ -1,0 +1,66 @@
+"""GPUs (and CPUs) as their agents report them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.db import models
+from django.utils import timezone
+
+SILENT_AFTER = timedelta(seconds=15)
+"""Three missed hellos."""
+
+
+class GpuQuerySet(models.QuerySet["Gpu"]):
+    def online(self) -> GpuQuerySet:
+        return self.filter(seen_at__gte=timezone.now() - SILENT_AFTER)
+
+    def in_order(self) -> GpuQuerySet:
+        """CUDA devices first, then by host and index."""
+        return self.order_by(models.Case(models.When(kind="cuda", then=0), default=1), "host", "index", "id")
+
+
+class Gpu(models.Model):
+    """One device on one host, by UUID. A CPU is a device of kind cpu."""
+
+    uuid = models.CharField(max_length=100, unique=True)
+    kind = models.CharField(max_length=10, choices=[("cuda", "CUDA GPU"), ("cpu", "CPU")])
+    name = models.CharField(max_length=200)
+    host = models.CharField(max_length=200, blank=True)
+    index = models.IntegerField(default=0)
+    capability = models.FloatField(null=True, blank=True)
+    memory_bytes = models.BigIntegerField(null=True, blank=True)
+    driver = models.CharField(max_length=100, blank=True)
+    catalogue = models.JSONField(default=list, blank=True)
+    """Kernels that its agent has: [{"operation", "name", "backend", "doc", "why_not", ...}]."""
+    held = models.JSONField(default=list, blank=True)
+    """[run, attempt] pairs that its agent said it holds, at its last hello."""
+    seen_at = models.DateTimeField(null=True, blank=True)
+
+    objects = GpuQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "GPU"
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.place})"
+
+    @property
+    def place(self) -> str:
+        """Host and index, as in "gpu-3 / 0"; the host alone for a CPU."""
+        return f"{self.host} / {self.index}" if self.kind == "cuda" else self.host
+
+    @property
+    def is_online(self) -> bool:
+        return self.seen_at is not None and self.seen_at >= timezone.now() - SILENT_AFTER
+
+    @property
+    def state(self) -> str:
+        """online, busy or offline"""
+        if not self.is_online:
+            return "offline"
+        return "busy" if self.held else "online"
+
+    def kernels(self, operation: str) -> list[dict[str, Any]]:
+        return [k for k in self.catalogue if k["operation"] == operation]

@@ -1,0 +1,236 @@
+"""Runs: a config executed on one device. The row is the queue and the truth; state moves only forward."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.urls import reverse
+from django.utils import timezone
+
+from kernels.workload import Config as ConfigSpec
+from kernels.workload import RunSpec
+from runs.models.gpu import Gpu
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+class State(models.TextChoices):
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+
+
+ACTIVE = (State.QUEUED, State.RUNNING)
+FINAL = (State.DONE, State.FAILED, State.CANCELLED, State.LOST)
+
+
+class Environment(models.Model):
+    """Everything that may move a number. Results are comparable only with the same fingerprint."""
+
+    digest = models.CharField(max_length=64, unique=True)
+    fingerprint = models.CharField(max_length=12, db_index=True)
+    body = models.JSONField()
+
+    def __str__(self) -> str:
+        return self.fingerprint
+
+    @classmethod
+    def of(cls, body: dict[str, Any], fingerprint: str) -> Environment:
+        digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+        return cls.objects.get_or_create(digest=digest, defaults={"fingerprint": fingerprint, "body": body})[0]
+
+
+class RunQuerySet(models.QuerySet["Run"]):
+    def active(self) -> RunQuerySet:
+        return self.filter(state__in=ACTIVE)
+
+    def sent(self) -> RunQuerySet:
+        """On a device, as far as the site knows."""
+        return self.active().filter(sent_at__isnull=False)
+
+    def waiting(self) -> RunQuerySet:
+        return self.filter(state=State.QUEUED, sent_at__isnull=True)
+
+    def for_list(self) -> RunQuerySet:
+        return self.select_related("gpu", "user").defer("config", "log", "preflight").order_by("-id")
+
+
+class RunManager(models.Manager["Run"]):
+    def submit(
+        self,
+        config: ConfigSpec,
+        *,
+        gpu: Gpu | None = None,
+        device_name: str = "",
+        user: User | None = None,
+        title: str = "",
+        note: str = "",
+        priority: int = 0,
+        repeats: Run | None = None,
+        wake: bool = True,
+    ) -> Run:
+        """Writes a queued run down. It waits in the database until the dispatcher gives it a device.
+
+        wake: tell the dispatcher now; without, it finds the run at an agent's next hello.
+        """
+        from runs.dispatcher import ask_dispatch
+
+        run = self.create(
+            config=config.model_dump(mode="json"),
+            config_name=config.name,
+            title=title or config.title or config.name,
+            note=note,
+            gpu=gpu,
+            device_name=device_name,
+            user=user,
+            priority=priority,
+            repeats=repeats,
+            total=len(config.workloads),
+        )
+        if wake:
+            ask_dispatch()
+        return run
+
+
+class Run(models.Model):
+    """A config on one device."""
+
+    State = State
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="runs")
+    title = models.CharField(max_length=200)
+    note = models.TextField(blank=True)
+    config_name = models.CharField(max_length=80, blank=True)
+    config = models.JSONField()
+    gpu = models.ForeignKey(Gpu, models.PROTECT, null=True, blank=True, related_name="runs")
+    """The device asked for, or the one that took it."""
+    device_name = models.CharField(max_length=200, blank=True)
+    """If no device was named: any device of this name."""
+    priority = models.IntegerField(default=0)
+    repeats = models.ForeignKey("self", models.SET_NULL, null=True, blank=True, related_name="repeated_by")
+    sample = models.CharField(max_length=200, blank=True)
+    """For a run that came with the site: where and when it was measured."""
+
+    state = models.CharField(max_length=10, choices=State.choices, default=State.QUEUED)
+    message = models.TextField(blank=True)
+    """Why it failed, was lost, ...: a sentence."""
+    cancel_requested = models.BooleanField(default=False)
+    attempt = models.IntegerField(default=0)
+    seq = models.IntegerField(default=0)
+    """Highest contiguous event of the current attempt that is stored."""
+    fruitless = models.IntegerField(default=0)
+    """Started attempts in a row without a new workload."""
+    total = models.IntegerField(default=0)
+    done = models.IntegerField(default=0)
+    """Workloads measured."""
+
+    environment = models.ForeignKey(Environment, models.PROTECT, null=True, blank=True, related_name="runs")
+    preflight = models.JSONField(default=dict, blank=True)
+    contended = models.BooleanField(default=False)
+    """Another process was on the GPU."""
+    log = models.TextField(blank=True)
+
+    created_at = models.DateTimeField(default=timezone.now)
+    sent_at = models.DateTimeField(null=True, blank=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+    progress_at = models.DateTimeField(null=True, blank=True)
+    """When the last event came."""
+
+    objects = RunManager.from_queryset(RunQuerySet)()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["gpu"], condition=Q(state__in=ACTIVE, sent_at__isnull=False), name="one_run_per_device"
+            )
+        ]
+        indexes = [
+            models.Index(fields=["state", "sent_at"], name="what_is_queued_or_running"),
+            models.Index(fields=["user", "-id"], name="runs_of_a_person"),
+        ]
+
+    def __str__(self) -> str:
+        return f"run {self.pk}: {self.title}"
+
+    def get_absolute_url(self) -> str:
+        return reverse("run", args=[self.pk])
+
+    @property
+    def spec(self) -> ConfigSpec:
+        return ConfigSpec(**self.config)
+
+    def run_spec(self) -> RunSpec:
+        """What the agent gets: the config, and what earlier attempts have measured already."""
+        done = list(self.measurements.values_list("workload__key", flat=True).distinct())
+        fingerprint = self.environment.fingerprint if self.environment and done else ""
+        assert self.gpu is not None
+        return RunSpec.of(
+            self.spec, self.gpu.uuid, run=self.pk, attempt=self.attempt, done=done, fingerprint=fingerprint
+        )
+
+    @property
+    def is_active(self) -> bool:
+        return self.state in ACTIVE
+
+    @property
+    def elapsed_s(self) -> float | None:
+        if self.started_at is None:
+            return None
+        return ((self.finished_at or timezone.now()) - self.started_at).total_seconds()
+
+    def place_in_queue(self) -> int | None:
+        """1 for the next; None if it is not waiting. An estimate: fairness may reorder."""
+        if self.state != State.QUEUED or self.sent_at:
+            return None
+        ahead = Run.objects.waiting().filter(Q(gpu=self.gpu) | Q(gpu=None))
+        return ahead.filter(Q(priority__gt=self.priority) | Q(priority=self.priority, pk__lt=self.pk)).count() + 1
+
+    def advance(self, state: str, *, message: str = "", at: datetime | None = None, **more: Any) -> bool:
+        """Moves an active run to `state`, once. False if somebody else has moved it on already."""
+        changes: dict[str, Any] = {"state": state} | more
+        if message:
+            changes["message"] = message
+        if state in FINAL:
+            changes["finished_at"] = at or timezone.now()
+        moved = Run.objects.active().filter(pk=self.pk).update(**changes)
+        if moved:
+            self.refresh_from_db()
+        return bool(moved)
+
+    def cancel(self) -> str:
+        """Asks for the run to stop; returns what happened, for a person."""
+        from runs.dispatcher import tell_cancel
+
+        if Run.objects.waiting().filter(pk=self.pk).update(state=State.CANCELLED, finished_at=timezone.now()):
+            return "Cancelled before it was sent to a device."
+        self.refresh_from_db()
+        if not self.is_active:
+            return f"This run is {self.state} already."
+        Run.objects.active().filter(pk=self.pk).update(cancel_requested=True)
+        if self.gpu and not self.gpu.is_online:
+            self.advance(State.CANCELLED, message="Cancelled while its device was silent.")
+            return "Cancelled; its device is silent and will be told when it is back."
+        tell_cancel(self.pk)
+        return "Cancelling: the device is free again within seconds."
+
+
+class RejectedEvent(models.Model):
+    """An event that could not be stored, kept for a person to look at; it was confirmed to its agent all the same."""
+
+    run = models.BigIntegerField(null=True)
+    attempt = models.IntegerField(null=True)
+    seq = models.IntegerField(null=True)
+    reason = models.CharField(max_length=300)
+    body = models.TextField()
+    at = models.DateTimeField(auto_now_add=True)

@@ -1,0 +1,215 @@
+"""The page of one run: while it is measured, its verdict, its table in every form, its charts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import yaml
+from django.conf import settings
+from django.contrib import messages
+from django.db.models import Prefetch
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_POST
+from redis.exceptions import RedisError
+
+from kernels import report
+from kernels.catalog import operations
+from kernels.workload import ConfigError, load_config
+from runs.broker import Notes
+from runs.charts import LEAST_SHOWN, NAMES, THEMES, chart_of, left_out
+from runs.estimates import estimate
+from runs.models import Measurement, Result, Run
+from runs.samples import FORMAT
+from runs.templatetags.figures import error
+
+
+def _get(pk: int) -> Run:
+    return get_object_or_404(Run.objects.select_related("gpu", "user", "environment"), pk=pk)
+
+
+def measurements(run: Run, raw: bool = False) -> list[Measurement]:
+    """What a run has measured, in the order of its config, without the raw samples unless asked for."""
+    results = Result.objects.select_related("kernel", "version")
+    if not raw:
+        results = results.defer("ticks_ns", "log", "version__source")
+    found = list(run.measurements.select_related("workload").prefetch_related(Prefetch("results", results)))
+    order = {w.key: number for number, w in enumerate(run.spec.workloads)}
+    return sorted(found, key=lambda m: (order.get(m.workload.key, len(order)), m.pk))
+
+
+def context_of(run: Run) -> dict[str, Any]:
+    found = measurements(run)
+    table = report.rows([m.as_event() for m in found])
+    return {
+        "page": "runs",
+        "run": run,
+        "measurements": found,
+        "answer": report.answer(table, run.spec.operation),
+        "checked": any(r.correctness for m in found for r in m.results.all()),
+        "has_times": any(row["p50_ms"] is not None for row in table),
+        "has_speedups": any(row["speedup"] is not None for row in table),
+        "command": reproduce(run),
+        "unit": unit_of(run),
+        "environment": run.environment.body if run.environment else {},
+        "seen": f"{run.state}-{run.done}",
+        "left_out": left_out(table),
+        "least_shown": LEAST_SHOWN,
+        "live": shown(run),
+    }
+
+
+def unit_of(run: Run) -> str:
+    """The headline unit of a run's operation; an operation that is no longer there counts in TFLOP/s."""
+    known = operations().get(run.config.get("operation", ""))
+    return known.unit if known else "TFLOP/s"
+
+
+def shown(run: Run) -> dict[str, Any]:
+    """Progress as the agent shows it; empty if the broker has none."""
+    if not run.is_active:
+        return {}
+    try:
+        state = Notes(settings.REDIS_URL).shown(run.pk)
+    except (RedisError, ValueError):
+        return {}
+    if state:
+        state["number"] = min(state["position"] + 1, state["total"])
+        state["remaining_s"] = remaining(run)
+    return state
+
+
+def remaining(run: Run) -> float | None:
+    """Seconds left, from the pace so far; before the first workload is measured, from what such runs took."""
+    if run.elapsed_s is None:
+        return None
+    if not run.done:
+        left = estimate(run.spec, run.gpu).seconds - run.elapsed_s
+        return left if left > 0 else None
+    return run.elapsed_s / run.done * (run.total - run.done)
+
+
+def reproduce(run: Run) -> str:
+    """The command line that measures the same again, without the site."""
+    spec = run.spec
+    device = "cpu" if run.gpu and run.gpu.kind == "cpu" else f"cuda:{run.gpu.index if run.gpu else 0}"
+    lines = []
+    commit = (run.environment.body.get("commit") or "") if run.environment else ""
+    if commit:
+        lines.append(
+            f"git checkout {commit.rstrip('+')[:12]}{'   # there were local changes' if commit.endswith('+') else ''}"
+        )
+    try:
+        same = load_config(spec.name)
+    except ConfigError:
+        same = None
+    if same and same.workloads == spec.workloads and same.protocol == spec.protocol:
+        chosen = "" if same.kernels == spec.kernels else f" --kernels {','.join(spec.kernels)}"
+        lines.append(f"python -m kernels run {spec.name}{chosen} --device {device}")
+    else:
+        lines.append(f"python -m kernels run run-{run.pk}.yaml --device {device}")
+    return "\n".join(lines)
+
+
+def run(request: HttpRequest, pk: int) -> HttpResponse:
+    return render(request, "run.html", context_of(_get(pk)))
+
+
+def live(request: HttpRequest, pk: int) -> HttpResponse:
+    """What changes: progress always; the results beside it when the page has not seen them yet."""
+    context = context_of(_get(pk))
+    context["changed"] = request.GET.get("seen") != context["seen"]
+    return render(request, "_live.html", context)
+
+
+@require_POST
+def cancel(request: HttpRequest, pk: int) -> HttpResponse:
+    run = _get(pk)
+    messages.info(request, run.cancel())
+    return redirect(run)
+
+
+# --- the table in other forms -----------------------------------------------------------------------------------------
+
+
+def _download(content: str, kind: str, name: str) -> HttpResponse:
+    return HttpResponse(content, content_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+
+
+def table_csv(request: HttpRequest, pk: int) -> HttpResponse:
+    table = report.rows([m.as_event() for m in measurements(_get(pk))])
+    return _download(report.as_csv(table), "text/csv; charset=utf-8", f"run-{pk}.csv")
+
+
+def table_md(request: HttpRequest, pk: int) -> HttpResponse:
+    table = report.rows([m.as_event() for m in measurements(_get(pk))])
+    return _download(report.as_markdown(table), "text/markdown; charset=utf-8", f"run-{pk}.md")
+
+
+def table_json(request: HttpRequest, pk: int) -> HttpResponse:
+    """Everything that was measured, raw samples included: what another site can load."""
+    found = _get(pk)
+    events = [m.as_event(raw=True) for m in measurements(found, raw=True)]
+    when = found.started_at or found.created_at
+    data = {
+        "format": FORMAT,
+        "title": found.title,
+        "config": found.config,
+        "measured_at": when.isoformat(timespec="seconds"),
+        "environment": found.environment.body if found.environment else {},
+        "fingerprint": found.environment.fingerprint if found.environment else "",
+        "preflight": found.preflight,
+        "state": found.state,
+        "table": report.rows(events),
+        "measurements": events,
+    }
+    return JsonResponse(data)
+
+
+def config_yaml(request: HttpRequest, pk: int) -> HttpResponse:
+    """The config as a file for `python -m kernels run`."""
+    body = json.loads(json.dumps(_get(pk).config))
+    return _download(yaml.safe_dump(body, sort_keys=False), "application/yaml", f"run-{pk}.yaml")
+
+
+# --- charts and single results ----------------------------------------------------------------------------------------
+
+
+def _chart(request: HttpRequest, pk: int, name: str) -> Any:
+    theme = request.GET.get("theme", "light")
+    if name not in NAMES or theme not in THEMES:
+        raise Http404(f"there is no chart '{name}' in '{theme}'")
+    chart = chart_of(_get(pk), name, theme)
+    if chart is None:
+        raise Http404("nothing to draw yet")
+    return chart
+
+
+def chart_json(request: HttpRequest, pk: int, name: str) -> HttpResponse:
+    return JsonResponse(_chart(request, pk, name).spec)
+
+
+def chart_svg(request: HttpRequest, pk: int, name: str) -> HttpResponse:
+    return HttpResponse(_chart(request, pk, name).svg, content_type="image/svg+xml")
+
+
+def plain(value: Any) -> str:
+    """yes and no for truth, an error's usual form for a small number."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return error(value) if isinstance(value, float) else str(value)
+
+
+def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
+    """One kernel on one workload: its verdict, distribution, correctness, source and log."""
+    found = get_object_or_404(
+        Result.objects.select_related("measurement__run__gpu", "measurement__workload", "kernel", "version"),
+        pk=result_pk,
+        measurement__run=pk,
+    )
+    context = {"page": "runs", "result": found, "measurement": found.measurement, "run": found.measurement.run}
+    context["correctness"] = [
+        (key.replace("_", " "), plain(v)) for key, v in (found.correctness or {}).items() if v not in ("", None)
+    ]
+    return render(request, "result.html", context)

@@ -1,0 +1,93 @@
+"""The list of runs, filtered by address, with its .csv and .json."""
+
+from __future__ import annotations
+
+import csv
+from typing import Any
+
+from django.core.paginator import Paginator
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+
+from runs.models import Gpu, Run
+from runs.views import number
+
+PER_PAGE = 50
+MOST_ROWS = 10_000
+MOST_ASKED = 1000
+"""Characters of a search; databases refuse patterns without end."""
+FIELDS = (
+    "id",
+    "title",
+    "state",
+    "device",
+    "config",
+    "workloads",
+    "measured",
+    "by",
+    "created_at",
+    "started_at",
+    "finished_at",
+)
+
+
+def chosen(request: HttpRequest) -> QuerySet[Run]:
+    """The runs that the address asks for: ?state=, ?device=, ?by=, ?q="""
+    found = Run.objects.for_list()
+    asked = request.GET
+    if asked.get("state") in Run.State.values:
+        found = found.filter(state=asked["state"])
+    if (device := number(asked.get("device"))) is not None:
+        found = found.filter(gpu=device)
+    if asked.get("by") == "me":
+        found = found.filter(user=request.user.pk)
+    if text := asked.get("q", "").replace("\x00", "").strip()[:MOST_ASKED]:
+        found = found.filter(Q(title__icontains=text) | Q(config_name__icontains=text) | Q(note__icontains=text))
+    return found
+
+
+def runs(request: HttpRequest) -> HttpResponse:
+    page = Paginator(chosen(request), PER_PAGE).get_page(request.GET.get("page"))
+    kept = request.GET.copy()
+    kept.pop("page", None)
+    context = {
+        "page": "runs",
+        "runs": page,
+        "states": Run.State.values,
+        "gpus": Gpu.objects.in_order(),
+        "asked": request.GET,
+        "kept": kept.urlencode(),
+    }
+    return render(request, "runs.html", context)
+
+
+def _rows(request: HttpRequest) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": run.pk,
+            "title": run.title,
+            "state": run.state,
+            "device": run.gpu.name if run.gpu else run.device_name,
+            "config": run.config_name,
+            "workloads": run.total,
+            "measured": run.done,
+            "by": run.user.get_username() if run.user else "",
+            "created_at": run.created_at.isoformat(),
+            "started_at": run.started_at.isoformat() if run.started_at else "",
+            "finished_at": run.finished_at.isoformat() if run.finished_at else "",
+        }
+        for run in chosen(request)[:MOST_ROWS]
+    ]
+
+
+def runs_csv(request: HttpRequest) -> HttpResponse:
+    response = HttpResponse(content_type="text/csv", headers={"Content-Disposition": 'attachment; filename="runs.csv"'})
+    writer = csv.DictWriter(response, FIELDS)
+    writer.writeheader()
+    writer.writerows(_rows(request))
+    return response
+
+
+def runs_json(request: HttpRequest) -> HttpResponse:
+    return JsonResponse({"runs": _rows(request)})

@@ -1,0 +1,41 @@
+// The little that pages do beyond HTML: charts, and polling only while somebody looks. Without it everything works.
+(() => {
+  "use strict";
+  document.documentElement.classList.add("js");
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+
+  async function draw(figure) {
+    const theme = dark.matches ? "dark" : "light";
+    if (figure.dataset.drawn === theme || !window.vegaEmbed) return;
+    figure.dataset.drawn = theme;
+    try {
+      const response = await fetch(`${figure.dataset.chart}?theme=${theme}`);
+      if (!response.ok) throw new Error(response.status);
+      const holder = document.createElement("div");
+      const view = await vegaEmbed(holder, await response.json(), { ast: true, actions: false, renderer: "svg", defaultStyle: false, logLevel: 1 });
+      const svg = holder.querySelector("svg");
+      svg.setAttribute("role", "img");
+      svg.setAttribute("aria-label", figure.querySelector("img")?.alt || figure.dataset.label || "");
+      figure.dataset.label = svg.getAttribute("aria-label");
+      figure.replaceChildren(holder);
+      figure.view = view;
+    } catch (error) {
+      delete figure.dataset.drawn; // the picture that the page came with stays
+    }
+  }
+
+  const drawAll = () => document.querySelectorAll("[data-chart]").forEach(draw);
+  dark.addEventListener("change", drawAll);
+  window.addEventListener("load", drawAll);
+  document.addEventListener("htmx:load", drawAll);
+
+  // Polls rest while the tab is hidden, and go on at once when it is seen again.
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    if (document.hidden && event.target.hasAttribute("data-poll")) event.preventDefault();
+  });
+
+  // A log shows its end.
+  const follow = () => document.querySelectorAll("pre.tail").forEach((log) => (log.scrollTop = log.scrollHeight));
+  document.addEventListener("htmx:load", follow);
+  follow();
+})();
