@@ -1,0 +1,35 @@
+"""Tests have settings, a folder and a database of their own: a site that runs on this machine is not touched."""
+
+import os
+import shutil
+import tempfile
+
+import django
+import pytest
+
+VAR = tempfile.mkdtemp(prefix="benchsite-tests-")
+os.environ |= {
+    "DJANGO_SETTINGS_MODULE": "benchsite.settings",
+    "BENCHSITE_VAR": VAR,
+    "BENCHSITE_ENV": f"{VAR}/env",
+    "SECRET_KEY": "only-for-tests",
+    "DATABASE_URL": os.environ.get("TEST_DATABASE_URL") or f"sqlite:///{VAR}/site.sqlite3",
+    "REDIS_URL": "redis://127.0.0.1:1/0",  # no broker answers there: a test that needs one starts its own
+}
+django.setup()
+
+from django.db import connection  # noqa: E402  (needs the settings above)
+
+
+def pytest_report_header():
+    return f"database: {connection.vendor}"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """Browser tests come last: Playwright leaves an event loop in this thread, beside which Django refuses queries."""
+    items.sort(key=lambda item: "tests/browser" in item.path.as_posix())
+
+
+def pytest_unconfigure():
+    shutil.rmtree(VAR, ignore_errors=True)

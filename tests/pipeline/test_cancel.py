@@ -1,0 +1,58 @@
+"""Cancel: the device is free again within seconds; a run that no device has needs nobody's help."""
+
+import time
+
+import pytest
+
+from runs.models import Run
+from runs.reaper import reap
+
+pytestmark = pytest.mark.timeout(90)
+PROMISED_S = 3.0
+
+
+def test_a_running_run_is_gone_from_its_device_within_three_seconds(site):
+    run = site.submit("slow", lengths=(16, 24, 32, 48), protocol=site.SLOW)
+    site.wait_for_workloads(run, 1)
+    children = site.measuring()
+    assert children
+    begin = time.monotonic()
+    run.cancel()
+    site.eventually(lambda: not any(map(site.is_alive, children)), PROMISED_S, "the measuring child is gone")
+    site.wait(run, "cancelled", within=begin + PROMISED_S - time.monotonic())
+    assert 1 <= run.measurements.count() < 4, "what was measured before is kept"
+    site.wait(site.submit("eager"), "done")
+
+
+def test_a_kernel_that_hangs_is_cancelled_as_fast(site):
+    run = site.submit("endless")
+    site.eventually(lambda: site.live(run).get("kernel") == "endless", 30, "the endless kernel runs")
+    children = site.measuring()
+    begin = time.monotonic()
+    run.cancel()
+    site.eventually(lambda: not any(map(site.is_alive, children)), PROMISED_S, "the measuring child is gone")
+    site.wait(run, "cancelled", within=begin + PROMISED_S - time.monotonic())
+
+
+def test_a_cancel_survives_a_broker_that_forgets_it(site, monkeypatch):
+    """The row says it; the key in the broker is only a copy, which the reaper makes again."""
+    run = site.submit("endless")
+    site.eventually(lambda: site.live(run).get("kernel") == "endless", 30, "the endless kernel runs")
+    with monkeypatch.context() as lossy:
+        lossy.setattr("runs.dispatcher.tell_cancel", lambda run: None)
+        run.cancel()
+    reap()
+    site.wait(run, "cancelled", within=30)
+
+
+def test_a_waiting_run_is_cancelled_without_its_agent(site):
+    ahead = site.submit("endless")
+    waiting = site.submit("eager")
+    site.eventually(lambda: Run.objects.sent().filter(pk=ahead.pk).exists(), 30, "the first run is sent")
+    waiting.cancel()
+    waiting.refresh_from_db()
+    assert (waiting.state, waiting.attempt, waiting.sent_at) == ("cancelled", 0, None)
+    ahead.cancel()
+    site.wait(ahead, "cancelled")
+    waiting.refresh_from_db()
+    assert waiting.state == "cancelled"

@@ -1,0 +1,267 @@
+"""The journal keeps what an agent must still tell, whatever happens to the agent; the sender tells it again and again."""
+
+import os
+import signal
+import stat
+import threading
+
+import pytest
+
+from runs.agent import journal as journal_module
+from runs.agent.heart import RESEND_FIRST_S, RESEND_MOST_S, Sender
+from runs.agent.journal import Journal
+
+pytestmark = pytest.mark.timeout(30)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "agent" / "device.sqlite3"
+
+
+@pytest.fixture
+def journal(path):
+    return Journal(path)
+
+
+def numbers(journal, run, attempt, after=0):
+    return [line["seq"] for line in journal.lines(run, attempt, after)]
+
+
+def write(journal, run, attempt, count):
+    return [journal.write(run, attempt, "measured", {"number": n}) for n in range(count)]
+
+
+# --- the journal ------------------------------------------------------------------------------------------------------
+
+
+def test_only_its_owner_can_read_it(journal, path):
+    journal.write(1, 1, "started", {})
+    modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in path.parent.iterdir()}
+    assert path.name in modes
+    assert set(modes.values()) == {0o600}
+
+
+def test_an_attempt_is_begun_once(journal):
+    assert journal.begin(1, 1)
+    assert not journal.begin(1, 1)
+    assert journal.begin(1, 2)
+    journal.end(1, 2)
+    assert not journal.begin(1, 2)
+
+
+def test_lines_are_numbered_from_one_for_each_attempt(journal):
+    assert write(journal, 1, 1, 2) == [1, 2]
+    assert write(journal, 1, 2, 1) == [1]
+    assert write(journal, 1, 1, 1) == [3]
+    line = journal.lines(1, 1, after=2)[0]
+    assert (line["run"], line["attempt"], line["seq"], line["kind"], line["data"]) == (
+        1,
+        1,
+        3,
+        "measured",
+        {"number": 0},
+    )
+
+
+def test_numbers_go_on_after_a_restart_even_if_all_lines_were_confirmed(journal, path):
+    journal.begin(1, 1)
+    write(journal, 1, 1, 3)
+    journal.confirm(1, 1, 3)
+    assert write(Journal(path), 1, 1, 1) == [4]
+
+
+def test_confirmed_lines_are_forgotten_and_the_others_stay(journal):
+    journal.begin(1, 1)
+    write(journal, 1, 1, 3)
+    journal.confirm(1, 1, 2)
+    assert numbers(journal, 1, 1) == [3]
+    journal.confirm(1, 1, 1)
+    assert numbers(journal, 1, 1) == [3]
+    assert journal.to_tell() == [(1, 1)]
+
+
+def test_an_attempt_is_held_while_it_runs_or_has_something_to_tell(journal):
+    journal.begin(1, 1)
+    assert journal.held() == [(1, 1)]
+    journal.write(1, 1, "finished", {})
+    journal.end(1, 1)
+    assert (journal.running(), journal.held()) == ([], [(1, 1)])
+    journal.confirm(1, 1, 1)
+    assert journal.held() == []
+
+
+def test_after_a_restart_what_ran_runs_no_more_but_is_still_told(journal, path):
+    journal.begin(1, 1)
+    journal.write(1, 1, "started", {})
+    again = Journal(path)
+    again.recover()
+    assert (again.running(), again.held(), again.to_tell()) == ([], [(1, 1)], [(1, 1)])
+    again.confirm(1, 1, 1)
+    assert again.held() == []
+    assert not again.begin(1, 1), "the site goes on with the next attempt"
+
+
+def test_an_attempt_that_was_interrupted_before_its_first_event_is_begun_again(journal):
+    """The site has heard nothing of it, and sends the same attempt again."""
+    journal.begin(1, 1)
+    journal.recover()
+    assert journal.held() == []
+    assert journal.begin(1, 1)
+    assert journal.running() == [(1, 1)]
+    assert journal.why_stop(1, 1) == ""
+
+
+def test_a_superseded_attempt_is_stopped_forgotten_and_never_begun_again(journal):
+    journal.begin(1, 1)
+    journal.stop(1, 1, "superseded")
+    assert journal.why_stop(1, 1) == "superseded"
+    journal.end(1, 1, "interrupted")
+    assert not journal.begin(1, 1)
+    journal.write(1, 1, "started", {})
+    journal.recover()
+    assert journal.to_tell() == []
+
+
+def test_the_first_reason_to_stop_counts_and_only_for_what_runs(journal):
+    journal.begin(1, 1)
+    journal.stop(1, None, "cancelled")
+    journal.stop_all("shutdown")
+    assert journal.why_stop(1, 1) == "cancelled"
+    journal.begin(2, 1)
+    journal.end(2, 1)
+    journal.stop(2, 1, "cancelled")
+    assert journal.why_stop(2, 1) == ""
+
+
+def test_too_much_that_is_unconfirmed_holds_the_run_back(journal, monkeypatch):
+    monkeypatch.setattr(journal_module, "MAX_UNCONFIRMED", 3)
+    journal.begin(1, 1)
+    write(journal, 1, 1, 3)
+    waits = []
+
+    def confirm_meanwhile(seconds):
+        waits.append(seconds)
+        journal.confirm(1, 1, 1)
+
+    monkeypatch.setattr(journal_module.time, "sleep", confirm_meanwhile)
+    assert write(journal, 1, 1, 1) == [4]
+    assert len(waits) == 1
+
+
+def test_a_process_forked_while_another_thread_writes_can_write_too(journal):
+    """The pool process may be forked at any moment of the main process's threads."""
+    open_now, go_on = threading.Event(), threading.Event()
+
+    def hold():
+        with journal._open() as db:
+            db.execute("BEGIN IMMEDIATE")
+            open_now.set()
+            go_on.wait(0.5)
+            db.execute("COMMIT")
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    open_now.wait()
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(5)
+        os._exit(0 if journal.begin(7, 1) else 1)
+    go_on.set()
+    thread.join()
+    assert os.waitpid(pid, 0)[1] == 0
+    assert journal.running() == [(7, 1)]
+
+
+# --- the sender -------------------------------------------------------------------------------------------------------
+
+
+class Wire:
+    """What was published, and a clock."""
+
+    def __init__(self, journal):
+        self.messages, self.now, self.broken = [], 0.0, False
+        self.sender = Sender(self.publish, journal, lambda: self.now)
+
+    def publish(self, task, lines):
+        if self.broken:
+            raise ConnectionError
+        self.messages.append([line["seq"] for line in lines])
+
+    def at(self, seconds):
+        """What is published at this time."""
+        self.now, self.messages = seconds, []
+        self.sender.step()
+        return self.messages
+
+
+@pytest.fixture
+def wire(journal):
+    journal.begin(1, 1)
+    return Wire(journal)
+
+
+def test_lines_are_sent_once_and_in_order(journal, wire):
+    write(journal, 1, 1, 3)
+    assert wire.at(0) == [[1, 2, 3]]
+    write(journal, 1, 1, 1)
+    assert wire.at(1) == [[4]]
+    assert wire.at(2) == []
+
+
+def test_what_is_not_confirmed_goes_again_from_the_first_such_line_after_10_20_40_60_60_seconds(journal, wire):
+    write(journal, 1, 1, 3)
+    wire.at(0)
+    journal.confirm(1, 1, 1)
+    wire.at(0)
+    sent, clock, waits = [], 0.0, []
+    while len(waits) < 5:
+        clock += 0.5
+        if said := wire.at(clock):
+            sent.append(said)
+            waits.append(clock)
+    assert sent == [[[2, 3]]] * 5
+    gaps = [later - earlier for earlier, later in zip([0.0, *waits], waits, strict=False)]
+    assert gaps == [wait + 0.5 for wait in (10, 20, 40, 60, 60)]
+    assert (RESEND_FIRST_S, RESEND_MOST_S) == (10, 60)
+
+
+def test_a_confirmation_starts_the_waiting_anew(journal, wire):
+    write(journal, 1, 1, 2)
+    wire.at(0)
+    assert wire.at(10.5) == [[1, 2]]
+    journal.confirm(1, 1, 1)
+    assert wire.at(11) == []
+    assert wire.at(21) == []
+    assert wire.at(21.5) == [[2]]
+
+
+def test_confirmed_attempts_are_not_sent_again(journal, wire):
+    write(journal, 1, 1, 2)
+    wire.at(0)
+    journal.confirm(1, 1, 2)
+    assert wire.at(100) == []
+    assert wire.sender.sent == {}
+
+
+def test_a_dead_broker_loses_nothing(journal, wire):
+    write(journal, 1, 1, 2)
+    wire.broken = True
+    with pytest.raises(ConnectionError):
+        wire.at(0)
+    wire.broken = False
+    assert wire.at(1) == [[1, 2]]
+
+
+def test_after_a_restart_everything_unconfirmed_is_sent(journal, path, wire):
+    write(journal, 1, 1, 3)
+    wire.at(0)
+    journal.confirm(1, 1, 1)
+    reopened = Journal(path)
+    reopened.recover()
+    assert Wire(reopened).at(0) == [[2, 3]]
+
+
+def test_many_lines_go_in_several_messages(journal, wire):
+    write(journal, 1, 1, 120)
+    assert [len(message) for message in wire.at(0)] == [50, 50, 20]

@@ -1,0 +1,267 @@
+"""The recorder stores each event whole, once and in order; what it cannot store it keeps and confirms. No processes."""
+
+import copy
+import math
+import re
+
+import pytest
+from django.db import OperationalError
+
+from kernels.instrument.statistics import describe
+from kernels.workload import Config
+from runs import recorder
+from runs.models import Gpu, Measurement, RejectedEvent, Result, Run
+from runs.recorder import MAX_EVENT_BYTES, record
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(30)]
+CONFIG = Config(
+    name="test",
+    operation="attention",
+    kernels=["sdpa", "eager"],
+    workloads=[{"batch": 1, "heads": 2, "seq_len": [16, 32], "head_dim": 64}],
+)
+ENVIRONMENT = {"device": "a CPU", "torch": "2", "commit": "abc"}
+
+
+@pytest.fixture
+def run():
+    """A run that was sent to a device: its first attempt."""
+    gpu = Gpu.objects.create(uuid="CPU-test", kind="cpu", name="a CPU")
+    run = Run.objects.submit(CONFIG, gpu=gpu)
+    Run.objects.filter(pk=run.pk).update(attempt=1, sent_at=run.created_at)
+    run.refresh_from_db()
+    return run
+
+
+def result(kernel, p50):
+    found = {
+        "kernel": kernel,
+        "status": "ok",
+        "why": "",
+        "log": "",
+        "backend": "pytorch",
+        "rounds": 5,
+        "ticks_ns": [[p50]],
+    }
+    found |= {"sha256": kernel.ljust(64, "0"), "source": f"def {kernel}(): ...", "correctness": {"correct": True}}
+    found |= {"stats": describe([p50]) | {"p50_low": p50, "p50_high": p50}}
+    if kernel != "sdpa":
+        found["speedup"] = {"ratio": 1 / p50, "low": 1 / p50, "high": 1 / p50, "rounds": 5, "paired": True}
+    return found
+
+
+def measured(workload, **more):
+    shared = {"protocol": {}, "aa": None, "margin": 0.01, "notes": [], "telemetry": {}, "took_s": 1.0}
+    own = {"workload": workload.model_dump(), "key": workload.key, "mode": "cpu", "group": "main", "baseline": "sdpa"}
+    return shared | own | {"results": [result("sdpa", 1.0), result("eager", 2.0)]} | more
+
+
+@pytest.fixture
+def events(run):
+    """All events of a run of two workloads, as its agent numbers them."""
+    first, second = CONFIG.workloads
+    seen = [{"key": w.key, "kernel": k, "ran": [["aten::mm", 5]]} for w in (first, second) for k in ("sdpa", "eager")]
+    kinds = [
+        ("started", {"environment": ENVIRONMENT, "fingerprint": "f", "preflight": {}}),
+        ("measured", measured(first)),
+        ("measured", measured(second)),
+        ("crosschecked", {"seen": seen}),
+        ("finished", {"state": "done", "message": "", "log": "the end"}),
+    ]
+    at = "2026-01-01T00:00:00+00:00"
+    return [
+        {"run": run.pk, "attempt": 1, "seq": seq, "kind": kind, "at": at, "data": data}
+        for seq, (kind, data) in enumerate(kinds, start=1)
+    ]
+
+
+def assert_complete(run):
+    run.refresh_from_db()
+    assert (run.state, run.seq, run.done, run.log) == ("done", 5, 2, "the end")
+    assert Measurement.objects.count() == 2
+    assert Result.objects.count() == 4
+    assert all(r.ran == [["aten::mm", 5]] for r in Result.objects.all())
+    assert not RejectedEvent.objects.exists()
+
+
+def test_events_in_order_make_a_run(run, events):
+    assert record(events) == {(run.pk, 1): 5}
+    assert_complete(run)
+
+
+def test_events_one_by_one_and_each_twice_are_stored_once(run, events):
+    for event in events:
+        assert record([event]) == record([event]) == {(run.pk, 1): event["seq"]}
+    assert_complete(run)
+
+
+def test_a_message_in_reverse_order_is_stored_in_the_right_one(run, events):
+    assert record(events[::-1]) == {(run.pk, 1): 5}
+    assert_complete(run)
+
+
+def test_an_event_before_its_predecessor_waits_until_both_come(run, events):
+    for event in events[:0:-1]:
+        assert record([event]) == {(run.pk, 1): 0}
+    run.refresh_from_db()
+    assert (run.state, run.seq) == ("queued", 0)
+    assert record([events[0]]) == {(run.pk, 1): 1}
+    run.refresh_from_db()
+    assert (run.state, Measurement.objects.count()) == ("running", 0)
+    record(events)
+    assert_complete(run)
+
+
+def test_the_whole_journal_sent_again_after_the_end_changes_nothing(run, events):
+    record(events)
+    ids = list(Result.objects.values_list("pk", flat=True))
+    assert record(events) == {(run.pk, 1): 5}
+    assert record(events[:1]) == {(run.pk, 1): 5}
+    assert list(Result.objects.values_list("pk", flat=True)) == ids
+    assert_complete(run)
+
+
+# --- no ratio joins two children --------------------------------------------------------------------------------------
+
+
+def test_a_second_measurement_of_a_group_changes_nothing(run, events):
+    """A child that measured the same group again has other times: the first ones stay, none is mixed with them."""
+    record(events[:2])
+    again = copy.deepcopy(events[1]) | {"seq": 3}
+    again["data"] |= {
+        "margin": 0.5,
+        "results": [result("sdpa", 7.0), result("eager", 8.0), result("triton-flash", 9.0)],
+    }
+    assert record([again]) == {(run.pk, 1): 3}
+    measurement = Measurement.objects.get()
+    assert measurement.margin == 0.01
+    assert {r.kernel.name: r.p50 for r in measurement.results.all()} == {"sdpa": 1.0, "eager": 2.0}
+    assert not RejectedEvent.objects.exists()
+
+
+def test_arms_of_another_group_are_measured_beside_a_baseline_of_their_own(run, events):
+    record(events[:2])
+    other = copy.deepcopy(events[1]) | {"seq": 3}
+    other["data"] |= {"group": "eager-launch", "results": [result("sdpa", 4.0), result("eager", 5.0)]}
+    record([other])
+    times = Result.objects.values_list("measurement__group", "kernel__name", "p50")
+    assert set(times) == {
+        ("main", "sdpa", 1),
+        ("main", "eager", 2),
+        ("eager-launch", "sdpa", 4),
+        ("eager-launch", "eager", 5),
+    }
+    run.refresh_from_db()
+    assert run.done == 1
+
+
+def test_an_event_with_one_bad_result_is_not_stored_by_half(run, events):
+    events[1]["data"]["results"][1].pop("status")
+    record(events[:2])
+    assert not Measurement.objects.exists()
+    assert not Result.objects.exists()
+    assert RejectedEvent.objects.get().seq == 2
+
+
+# --- what cannot be stored --------------------------------------------------------------------------------------------
+
+
+def with_log(text):
+    def spoil(event):
+        event["data"]["results"][0]["log"] = text
+
+    return spoil
+
+
+def with_time(value):
+    def spoil(event):
+        event["data"]["results"][0]["ticks_ns"] = [[value]]
+
+    return spoil
+
+
+SPOILT = {
+    "a NUL": (with_log("a\x00b"), "NUL"),
+    "a NaN": (with_time(math.nan), "not finite"),
+    "an infinity": (with_time(math.inf), "not finite"),
+    "too many bytes": (with_log("x" * MAX_EVENT_BYTES), "bytes"),
+    "a number that no column holds": (
+        lambda e: e["data"]["results"][0].update(rounds=10**30),
+        "OverflowError|DataError",
+    ),
+    "no data": (lambda e: e.update(data=None), "TypeError"),
+    "a list for an object": (lambda e: e["data"]["results"][0].update(stats=[1]), "AttributeError"),
+    "an unknown kind": (lambda e: e.update(kind="gossip"), "gossip"),
+    "a workload that is not the one of its key": (lambda e: e["data"].update(key="0" * 16), "key"),
+    "an impossible workload": (lambda e: e["data"]["workload"]["sizes"].update(heads=-1), "heads"),
+}
+
+
+@pytest.mark.parametrize("spoil, reason", SPOILT.values(), ids=SPOILT.keys())
+def test_what_cannot_be_stored_is_kept_and_confirmed_and_the_run_goes_on(run, events, spoil, reason):
+    spoil(events[1])
+    assert record(events) == {(run.pk, 1): 5}
+    rejected = RejectedEvent.objects.get()
+    assert (rejected.run, rejected.attempt, rejected.seq) == (run.pk, 1, 2)
+    assert re.search(reason, rejected.reason)
+    assert rejected.body
+    assert "\x00" not in rejected.reason + rejected.body
+    run.refresh_from_db()
+    assert (run.state, run.done) == ("done", 1)
+
+
+def test_a_source_that_speaks_of_nul_is_not_a_nul(run, events):
+    events[1]["data"]["results"][0]["source"] = r'separator = "\u0000" # or "\\u0000"'
+    record(events)
+    assert_complete(run)
+
+
+def test_events_of_a_superseded_attempt_are_kept_and_confirmed(run, events):
+    Run.objects.filter(pk=run.pk).update(attempt=2)
+    assert record(events) == {(run.pk, 1): 5}
+    assert RejectedEvent.objects.count() == 5
+    assert "superseded by attempt 2" in RejectedEvent.objects.first().reason
+    run.refresh_from_db()
+    assert (run.state, run.seq, Measurement.objects.count()) == ("queued", 0, 0)
+
+
+@pytest.mark.parametrize("number", [10**6, 10**30], ids=["free", "larger than any column"])
+def test_events_of_an_unknown_run_are_kept_and_confirmed(run, events, number):
+    lost = [event | {"run": number} for event in events]
+    assert record([*lost, *events]) == {(number, 1): 5, (run.pk, 1): 5}
+    assert RejectedEvent.objects.filter(reason__contains="no such run").count() == 5
+    run.refresh_from_db()
+    assert run.state == "done"
+
+
+def test_what_is_not_even_an_event_is_kept(run, events):
+    record(["hello", None, *events])
+    assert RejectedEvent.objects.count() == 2
+    run.refresh_from_db()
+    assert run.state == "done"
+
+
+def test_a_database_that_is_busy_confirms_nothing(run, events, monkeypatch):
+    """The events come again: to reject them would lose them."""
+
+    def busy(*_):
+        raise OperationalError("database is locked")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(recorder, "_measured", busy)
+        with pytest.raises(OperationalError):
+            record(events)
+    run.refresh_from_db()
+    assert (run.seq, RejectedEvent.objects.count()) == (0, 0)
+    record(events)
+    assert_complete(run)
+
+
+def test_an_ending_comes_once(run, events):
+    """A run that a person gave up stays so, whatever its agent says later."""
+    record(events[:2])
+    run.refresh_from_db()
+    assert run.advance(Run.State.LOST, message="given up")
+    assert record(events) == {(run.pk, 1): 5}
+    run.refresh_from_db()
+    assert (run.state, run.message) == ("lost", "given up")

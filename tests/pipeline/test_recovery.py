@@ -1,0 +1,141 @@
+"""Whatever dies in the middle of a run, the run ends complete: nothing is measured twice, nothing is lost."""
+
+import os
+import signal
+import time
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from benchsite.queues import device_queue
+from runs import dispatcher
+from runs.models import RejectedEvent, Result, Run
+from runs.reaper import reap
+
+pytestmark = pytest.mark.timeout(150)
+LENGTHS = (16, 24, 32)
+
+
+@pytest.fixture
+def slow_run(site):
+    """A run of three workloads that takes seconds for each, in its middle: the first one is in the database."""
+    run = site.submit("slow", lengths=LENGTHS, protocol=site.SLOW)
+    site.wait_for_workloads(run, 1)
+    return run
+
+
+def results_of(run):
+    """(sequence length, kernel) of every result of a run, as often as it is there."""
+    found = Result.objects.filter(measurement__run=run, status="ok")
+    return sorted(found.values_list("measurement__workload__sizes__seq_len", "kernel__name"))
+
+
+COMPLETE = [(length, kernel) for length in LENGTHS for kernel in ("sdpa", "slow")]
+
+
+def assert_resumed_once(site, run, already):
+    """The run is complete; its second attempt measured the missing workloads and left the others as they were."""
+    site.wait(run, "done", within=90)
+    assert run.attempt == 2
+    assert results_of(run) == COMPLETE
+    assert set(already) <= set(run.measurements.values_list("pk", flat=True))
+    before = run.measurements.filter(created_at__lt=run.sent_at).count()
+    assert before >= len(already)
+    assert run.seq == 1 + (len(LENGTHS) - before) + 2, "started, what was missing, crosschecked, finished"
+    assert all(result.ran for result in Result.objects.filter(measurement__run=run))
+
+
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "asked to end"])
+def test_a_run_goes_on_when_its_agent_is(site, slow_run, sign):
+    already = list(slow_run.measurements.values_list("pk", flat=True))
+    agent, below = site.process("agent-cpu"), site.measuring()
+    os.kill(agent, sign)
+    site.eventually(lambda: not any(map(site.is_alive, [agent, *below])), 10, "the agent and its child are gone")
+    assert_resumed_once(site, slow_run, already)
+    assert site.process("agent-cpu") != agent
+
+
+def test_a_run_goes_on_when_only_the_pool_process_was_killed(site, slow_run):
+    already = list(slow_run.measurements.values_list("pk", flat=True))
+    agent, pool, below = site.process("agent-cpu"), site.pool_process("agent-cpu"), site.measuring()
+    os.kill(pool, signal.SIGKILL)
+    site.eventually(lambda: not any(map(site.is_alive, below)), 3, "the measuring child follows the pool process")
+    assert_resumed_once(site, slow_run, already)
+    assert (site.process("agent-cpu"), site.pool_process("agent-cpu") != pool) == (agent, True)
+
+
+def test_a_run_whose_agent_dies_at_the_cross_check_has_only_that_left_to_do(site):
+    run = site.submit("slow", lengths=LENGTHS[:1], protocol=site.SLOW)
+    site.wait_for_workloads(run, 1)
+    os.kill(site.process("agent-cpu"), signal.SIGKILL)
+    site.wait(run, "done", within=90)
+    assert (run.attempt, run.seq) == (2, 3)
+    assert all(result.ran for result in Result.objects.filter(measurement__run=run))
+
+
+def test_nothing_is_lost_when_the_broker_is_killed_and_emptied(site, slow_run):
+    waiting = site.submit("eager")
+    site.lose_the_broker()
+    time.sleep(1)
+    site.start("broker")
+    site.wait(slow_run, "done", within=90)
+    site.wait(waiting, "done", within=90)
+    assert (slow_run.attempt, waiting.attempt) == (1, 1)
+    assert results_of(slow_run) == COMPLETE
+    assert slow_run.seq == len(LENGTHS) + 3
+    assert not RejectedEvent.objects.exists()
+
+
+def test_workers_take_the_next_message_of_a_broker_that_was_emptied_under_them(site):
+    site.flush_the_broker()
+    site.wait(site.submit("eager"), "done")
+
+
+def test_a_run_whose_message_was_lost_is_sent_again_as_the_same_attempt(site, monkeypatch):
+    """The dispatcher had just written down that it sent the run when the broker lost the message."""
+    with monkeypatch.context() as lossy:
+        lossy.setattr(dispatcher, "send", lambda task, *args, **options: True)
+        run = site.submit("eager")
+        assert dispatcher.claim(run, site.gpu())
+    Run.objects.filter(pk=run.pk).update(sent_at=timezone.now() - timedelta(seconds=30))
+    reap()
+    site.wait(run, "done")
+    assert run.attempt == 1
+
+
+def test_a_broker_that_hangs_holds_nobody_up(site):
+    """It takes connections and answers nothing: a run is submitted all the same, and starts once the broker is back."""
+    broker = site.process("broker")
+    os.kill(broker, signal.SIGSTOP)
+    try:
+        run = site.submit("eager")
+    finally:
+        os.kill(broker, signal.SIGCONT)
+    site.wait(run, "done")
+    assert run.attempt == 1
+
+
+def test_workers_go_on_after_a_broker_that_died_before_it_heard_their_acknowledgement(site):
+    """Each worker's main process has handed a message to its pool process, which has not yet said that it has begun."""
+    names = ("recorder", "worker", "agent-cpu")
+    run = site.wait(site.submit("eager"), "done")
+    workers, pools = [site.process(name) for name in names], [site.pool_process(name) for name in names]
+    for pool in pools:
+        os.kill(pool, signal.SIGSTOP)
+    try:
+        site.app.send_task("record", args=[[]])
+        site.app.send_task("dispatch")
+        site.app.send_task(
+            "execute", args=[run.run_spec().model_dump(mode="json")], queue=device_queue(site.device.uuid)
+        )
+        time.sleep(1)
+        site.lose_the_broker()
+        time.sleep(1)
+    finally:
+        for pool in pools:
+            os.kill(pool, signal.SIGCONT)
+    time.sleep(1)
+    site.start("broker")
+    site.wait(site.submit("eager"), "done")
+    assert workers == [site.process(name) for name in names]

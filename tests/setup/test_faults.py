@@ -1,0 +1,74 @@
+"""What a newcomer may run into at `make up`: each fault is one sentence that says what to do."""
+
+import os
+import shutil
+import socket
+import stat
+
+import pytest
+
+from runs import setup
+
+
+@pytest.fixture
+def taken():
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        yield holder.getsockname()[1]
+
+
+def test_a_taken_port_names_the_port_and_another(taken):
+    with pytest.raises(setup.SetupError, match=rf"port {taken} .* make up PORT={taken + 1}"):
+        setup.check_port("127.0.0.1", taken)
+
+
+def test_a_free_port_is_fine():
+    setup.check_port("127.0.0.1", setup.free_port())
+
+
+def test_a_full_disk_says_how_much_is_free(tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=7 * 2**20))
+    with pytest.raises(setup.SetupError, match="has 7 MiB free; 500 MiB are needed"):
+        setup.check_disk(tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(setup.SetupError, match=r"cannot write in .*file/var.*BENCHSITE_VAR"):
+        setup.check_disk(tmp_path / "file" / "var")
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis://:hush@127.0.0.1:1/0", "no broker answers at REDIS_URL=redis://127.0.0.1:1/0"),
+        ("redis://127.0.0.1:port/0", "is not an address"),
+    ],
+)
+def test_a_wrong_redis_url_is_said_without_its_password(url, said):
+    with pytest.raises(setup.SetupError, match=said) as fault:
+        setup.check_broker(url)
+    assert "hush" not in str(fault.value)
+
+
+def test_a_missing_compiler_is_a_note_and_no_fault(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert "C compiler (gcc)" in setup.check_compiler()
+
+
+def test_the_secrets_are_for_their_owner_alone_and_stay(tmp_path, monkeypatch):
+    path = tmp_path / "env"
+    monkeypatch.setattr(setup, "ENV_FILE", path)
+    monkeypatch.delenv("SECRET_KEY", raising=False)
+    setup.write_env_file()
+    first = path.read_text()
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    setup.write_env_file()
+    assert path.read_text() == first
+    setup.remember("BROKER_PORT", "1234")
+    setup.remember("BROKER_PORT", "4321")
+    assert setup.env_value("BROKER_PORT") == "4321"
+    assert path.read_text().startswith(first)
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600

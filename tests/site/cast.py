@@ -1,0 +1,38 @@
+"""What tests of the site are made of: people, catalogues, configs, exports."""
+
+from django.contrib.auth.models import User
+from django.test import Client
+
+from kernels.catalog import kernels
+from kernels.workload import Config
+
+CATALOGUED = ("operation", "name", "backend", "dtypes", "limits", "doc")
+SIZES = {"batch": 1, "heads": 8, "seq_len": 512, "head_dim": 64}
+
+
+def signed_in(name):
+    client = Client()
+    client.user = User.objects.create(username=name)
+    client.force_login(client.user)
+    return client
+
+
+def catalogue_for(kind, capability):
+    """What an agent says of its kernels."""
+    return [
+        {name: getattr(info, name) for name in CATALOGUED} | {"why_not": info.why_not_on(kind, capability)}
+        for info in kernels()
+    ]
+
+
+def spec(*kernel_names, workloads=1, **more):
+    """A config of so many workloads."""
+    sizes = [SIZES | {"seq_len": 64 * number} for number in range(1, workloads + 1)]
+    values = {"name": "typed", "operation": "attention", "kernels": ["sdpa", *kernel_names], "workloads": sizes}
+    return Config(**values | more)
+
+
+def shortened(data, count):
+    """The same export with only its first workloads."""
+    config = data["config"] | {"workloads": data["config"]["workloads"][:count]}
+    return data | {"config": config, "measurements": data["measurements"][:count]}

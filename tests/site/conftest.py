@@ -1,0 +1,104 @@
+"""A fixed cast (owner, member of the team, stranger), devices with their catalogues, and runs with real results."""
+
+import json
+from datetime import timedelta
+
+import pytest
+from cast import catalogue_for, signed_in, spec
+from django.test import Client
+from django.utils import timezone
+
+from runs import samples
+from runs.models import Config, Gpu, Run
+
+
+@pytest.fixture(autouse=True)
+def plain_static_files(settings):
+    """Addresses without hashes: nothing has been collected."""
+    settings.STATIC_ROOT.mkdir(exist_ok=True)
+    settings.STORAGES = settings.STORAGES | {
+        "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
+    }
+
+
+@pytest.fixture
+def owner(db):
+    """A client of the person whose runs they are."""
+    return signed_in("olga")
+
+
+@pytest.fixture
+def member(db):
+    """A client of somebody else of the team."""
+    return signed_in("mats")
+
+
+@pytest.fixture
+def stranger(db):
+    """A client that is not logged in."""
+    return Client()
+
+
+@pytest.fixture
+def make_gpu(db):
+    def make(uuid="GPU-1", kind="cuda", name="NVIDIA H200", host="gpu-1", **more):
+        capability = {"cuda": 9.0, "cpu": None}[kind]
+        fields = {"capability": capability, "catalogue": catalogue_for(kind, capability), "seen_at": timezone.now()}
+        return Gpu.objects.create(uuid=uuid, kind=kind, name=name, host=host, **fields | more)
+
+    return make
+
+
+@pytest.fixture
+def gpu(make_gpu):
+    return make_gpu()
+
+
+@pytest.fixture
+def cpu(make_gpu):
+    return make_gpu("CPU-1", "cpu", "AMD EPYC", "web-1")
+
+
+@pytest.fixture
+def silent(make_gpu):
+    """A device whose agent has not been heard for an hour."""
+    return make_gpu("GPU-9", host="gpu-9", seen_at=timezone.now() - timedelta(hours=1))
+
+
+@pytest.fixture
+def configs(db):
+    """The configs in kernels/configs/, as they are read at start."""
+    Config.objects.read_files()
+    return {config.name: config for config in Config.objects.all()}
+
+
+@pytest.fixture
+def make_run(owner, gpu):
+    """A run as the form submits it, then moved on by hand."""
+
+    def make(config=None, gpu=gpu, user=owner.user, title="A run", device_name="", note="", **state):
+        run = Run.objects.submit(
+            config or spec("eager"), gpu=gpu, user=user, title=title, device_name=device_name, note=note, wake=False
+        )
+        Run.objects.filter(pk=run.pk).update(**state)
+        run.refresh_from_db()
+        return run
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def exported():
+    """A run of 8 workloads and 8 kernels as it was measured on an H200 and exported."""
+    return json.loads(next(samples.folder().glob("h200-*.json")).read_text())
+
+
+@pytest.fixture
+def sample(exported, db):
+    return samples.load(exported, "h200.json")
+
+
+@pytest.fixture
+def no_results(make_run):
+    """A run that failed before anything was measured."""
+    return make_run(state=Run.State.FAILED, message="The GPU fell off the bus.")

@@ -1,0 +1,109 @@
+"""Who may see and do what: the team everything, a stranger nothing but the login; and nothing is changed by a GET."""
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import get_resolver, reverse
+
+from runs.models import Run
+
+
+@pytest.fixture
+def addresses(sample):
+    """Every page of the site, by its name in runs/urls.py."""
+    result = sample.measurements.first().results.first()
+    mine = {
+        **{name: [] for name in ("overview", "runs", "runs_csv", "runs_json", "new_run", "estimate")},
+        **{name: [sample.pk] for name in ("run", "run_live", "run_csv", "run_json", "run_md", "run_yaml")},
+        "cancel_run": [sample.pk],
+        "chart_json": [sample.pk, "speedup"],
+        "chart_svg": [sample.pk, "latency"],
+        "result": [sample.pk, result.pk],
+    }
+    return {name: reverse(name, args=args) for name, args in mine.items()}
+
+
+def test_every_address_is_tried_here(addresses):
+    ours = {key for key in get_resolver().reverse_dict if isinstance(key, str)}
+    accounts = {"login", "logout", "password_change", "password_change_done"}
+    assert ours - set(addresses) - accounts == {
+        "password_reset", "password_reset_done", "password_reset_confirm", "password_reset_complete",
+    }  # fmt: skip
+
+
+def test_the_team_sees_every_page(owner, member, gpu, configs, addresses):
+    for client in (owner, member):
+        for name, address in addresses.items():
+            assert client.get(address).status_code == (405 if name == "cancel_run" else 200), name
+
+
+def test_a_stranger_is_sent_to_the_login_and_back(stranger, addresses):
+    for name, address in addresses.items():
+        for answer in (stranger.get(address), stranger.post(address)):
+            assert answer.status_code == 302, name
+            assert answer.url == f"{reverse('login')}?next={address}", name
+
+
+def test_the_stranger_changed_nothing(stranger, make_run, gpu):
+    run = make_run()
+    stranger.post(reverse("cancel_run", args=[run.pk]))
+    stranger.post(reverse("new_run"), {"device": gpu.pk})
+    run.refresh_from_db()
+    assert (run.state, Run.objects.count()) == ("queued", 1)
+
+
+def test_logging_in_leads_back_to_the_page(stranger, sample):
+    User.objects.create_user("nina", password="a long secret")
+    page = reverse("run", args=[sample.pk])
+    wrong = stranger.post(f"{reverse('login')}?next={page}", {"username": "nina", "password": "a guess", "next": page})
+    assert b"do not go together" in wrong.content
+    right = stranger.post(reverse("login"), {"username": "nina", "password": "a long secret", "next": page})
+    assert right.url == page
+    away = stranger.post(reverse("login"), {"username": "nina", "password": "a long secret", "next": "//evil.example"})
+    assert away.url == reverse("overview")
+
+
+def test_a_post_without_its_token_is_refused(owner, make_run):
+    careful = Client(enforce_csrf_checks=True)
+    careful.force_login(owner.user)
+    run = make_run()
+    for address in (reverse("cancel_run", args=[run.pk]), reverse("new_run"), reverse("logout")):
+        assert careful.post(address).status_code == 403, address
+    run.refresh_from_db()
+    assert (run.state, Run.objects.count()) == ("queued", 1)
+
+
+def test_a_cancel_is_a_post(owner, make_run):
+    run = make_run()
+    assert owner.get(reverse("cancel_run", args=[run.pk])).status_code == 405
+    run.refresh_from_db()
+    assert run.state == "queued"
+
+
+def test_pages_may_run_no_script_but_the_sites_own_and_stand_in_no_frame(owner, addresses):
+    answer = owner.get(addresses["run"])
+    policy = answer["Content-Security-Policy"]
+    assert "default-src 'self'" in policy
+    assert "script-src" not in policy, "only what default-src allows: no inline scripts, no eval"
+    assert "frame-ancestors 'none'" in policy
+    assert (answer["X-Frame-Options"], answer["X-Content-Type-Options"]) == ("DENY", "nosniff")
+    assert b"<script>" not in answer.content
+    assert b" onclick=" not in answer.content
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/runs/999/", "/runs/999/live/", "/runs/999.csv", "/runs/999.json", "/runs/999.md", "/runs/999.yaml",
+        "/runs/999/charts/speedup.svg", "/runs/999/results/1/", "/runs/99999999999999999999999/", "/runs/x/", "/no/",
+    ],
+)  # fmt: skip
+def test_what_does_not_exist_is_a_404_with_a_way_on(owner, address):
+    answer = owner.get(address)
+    assert answer.status_code == 404
+    assert b"There is nothing at this address" in answer.content
+    assert reverse("runs").encode() in answer.content
+
+
+def test_cancelling_what_does_not_exist_is_a_404(owner):
+    assert owner.post("/runs/999/cancel/").status_code == 404

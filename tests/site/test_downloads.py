@@ -1,0 +1,125 @@
+"""A run as .csv, .json, .md and .yaml: the same table everywhere, and the .json makes the same run on another site."""
+
+import csv
+import io
+import json
+
+import pytest
+import yaml
+from django.urls import reverse
+
+from kernels import report
+from kernels.workload import Config, load_config
+from runs import samples
+from runs.models import Result, Run
+
+
+def download(client, run, kind):
+    answer = client.get(reverse(f"run_{kind}", args=[run.pk]))
+    assert answer.status_code == 200
+    return answer
+
+
+def table_of(run):
+    return report.rows([m.as_event() for m in run.measurements.all()])
+
+
+def test_csv_is_the_table(owner, sample):
+    answer = download(owner, sample, "csv")
+    assert answer["Content-Type"] == "text/csv; charset=utf-8"
+    assert answer["Content-Disposition"] == f'attachment; filename="run-{sample.pk}.csv"'
+    rows = list(csv.DictReader(io.StringIO(answer.content.decode())))
+    assert tuple(rows[0]) == report.COLUMNS
+    assert [(row["workload"], row["kernel"], row["verdict"]) for row in rows] == [
+        (row["workload"], row["kernel"], row["verdict"]) for row in table_of(sample)
+    ]
+    assert len(rows) == 64
+    assert sum(bool(row["speedup"]) for row in rows) == Result.objects.filter(speedup__isnull=False).count()
+
+
+def test_md_is_the_table(owner, sample):
+    answer = download(owner, sample, "md")
+    assert answer["Content-Type"] == "text/markdown; charset=utf-8"
+    assert answer.content.decode() == report.as_markdown(table_of(sample))
+    assert len(answer.content.splitlines()) == 66
+
+
+def test_yaml_is_a_config_that_measures_the_same(owner, sample, tmp_path):
+    answer = download(owner, sample, "yaml")
+    assert answer["Content-Disposition"] == f'attachment; filename="run-{sample.pk}.yaml"'
+    path = tmp_path / f"run-{sample.pk}.yaml"
+    path.write_bytes(answer.content)
+    assert load_config(str(path)) == sample.spec
+
+
+def test_yaml_of_a_title_with_everything_in_it(owner, make_run, tmp_path):
+    run = make_run()
+    Run.objects.filter(pk=run.pk).update(config=run.config | {"title": "a: [b]\n# \x85 \u2028 ü \U0001f600"})
+    (tmp_path / "x.yaml").write_bytes(download(owner, run, "yaml").content)
+    assert load_config(str(tmp_path / "x.yaml")).title == "a: [b]\n# \x85 \u2028 ü \U0001f600"
+
+
+def test_json_has_everything_that_was_measured(owner, sample, exported):
+    data = download(owner, sample, "json").json()
+    assert (data["format"], data["state"], data["title"]) == (samples.FORMAT, "done", exported["title"])
+    assert data["environment"] == exported["environment"]
+    assert data["fingerprint"] == exported["fingerprint"]
+    assert Config(**data["config"]) == Config(**exported["config"])
+    for ours, theirs in zip(data["measurements"], exported["measurements"], strict=True):
+        assert ours["telemetry"] == theirs["telemetry"]
+        assert ours["protocol"] == theirs["protocol"]
+        assert ours["aa"] == theirs["aa"]
+        for mine, its in zip(ours["results"], theirs["results"], strict=True):
+            for name in ("kernel", "status", "sha256", "source", "ticks_ns", "stats", "correctness", "ran", "speedup"):
+                assert mine.get(name) == its.get(name), name
+
+
+def test_what_was_exported_loads_again_and_gives_the_same_table(owner, sample):
+    before = table_of(sample)
+    text = download(owner, sample, "json").content
+    again = samples.load(json.loads(text), "again.json")
+    assert again.pk != sample.pk
+    assert table_of(again) == before
+    twice = download(owner, again, "json").json()
+    assert twice == json.loads(text)
+    assert again.sample.startswith("measured on NVIDIA H200 on 20")
+
+
+def test_words_are_made_anew_from_the_margin_that_was_exported(owner, sample):
+    data = download(owner, sample, "json").json()
+    for measurement in data["measurements"]:
+        measurement["margin"] = 1e6
+    run = samples.load(data, "wide.json")
+    words = {row["verdict"] for row in table_of(run) if row["speedup"] is not None}
+    assert words == {"SAME"}
+
+
+def test_a_run_without_results_has_files_without_rows(owner, no_results):
+    assert download(owner, no_results, "csv").content.decode() == ",".join(report.COLUMNS) + "\n"
+    assert len(download(owner, no_results, "md").content.splitlines()) == 2
+    data = download(owner, no_results, "json").json()
+    assert (data["state"], data["table"], data["measurements"]) == ("failed", [], [])
+    assert yaml.safe_load(download(owner, no_results, "yaml").content)["name"] == "typed"
+
+
+@pytest.mark.parametrize("kind", ("csv", "json", "md"))
+def test_files_take_as_many_queries_for_eight_workloads_as_for_one(owner, sample, kind, django_assert_max_num_queries):
+    with django_assert_max_num_queries(5):
+        download(owner, sample, kind)
+
+
+def test_the_samples_that_come_with_the_site_are_loaded_once(db):
+    first = samples.load_samples()
+    assert first
+    assert all(run.state == Run.State.DONE and run.charts.exists() for run in first)
+    assert samples.load_samples() == []
+    assert Run.objects.count() == len(first)
+
+
+def test_a_file_that_cannot_be_loaded_leaves_nothing_behind(exported, db):
+    broken = json.loads(json.dumps(exported))
+    broken["measurements"][-1]["results"][-1].pop("kernel")
+    for data in (broken, exported | {"measured_at": "yesterday"}):
+        with pytest.raises((KeyError, ValueError)):
+            samples.load(data, "broken.json")
+    assert not Run.objects.exists()

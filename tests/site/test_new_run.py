@@ -1,0 +1,417 @@
+"""The form of a new run: what it offers, what it refuses and where it says so, what it makes; and that it forgets nothing."""
+
+import re
+
+import pytest
+from cast import spec
+from django.urls import reverse
+from django.utils import timezone
+
+from kernels.workload import Config as ConfigSpec
+from runs import samples
+from runs.estimates import estimate
+from runs.forms import MAX_WORKLOADS, NewRunForm, NumbersField
+from runs.models import Run
+
+PAGE, ESTIMATE = reverse("new_run"), reverse("estimate")
+
+
+@pytest.fixture
+def typed(gpu, configs):
+    """What a browser sends for a workload of one's own."""
+    return {
+        "operation": "attention", "device": str(gpu.pk), "what": "workload", "batch": "1, 4", "heads": "8",
+        "kv_heads": "", "seq_len": "512", "head_dim": "64", "dtype": ["float16"], "causal": "no",
+        "kernels": ["sdpa", "eager"], "protocol": "paired", "title": "My title", "note": "my note", "config": "smoke",
+    }  # fmt: skip
+
+
+@pytest.fixture
+def chosen(typed):
+    """What a browser sends for a config."""
+    return typed | {
+        "what": "config",
+        "config": "canonical-s512",
+        "batch": "",
+        "heads": "",
+        "seq_len": "",
+        "head_dim": "",
+    }
+
+
+def submitted(client, sent):
+    """The run that a form makes."""
+    answer = client.post(PAGE, sent)
+    assert answer.status_code == 302, dict(answer.context["form"].errors)
+    run = Run.objects.latest("pk")
+    assert answer.url == reverse("run", args=[run.pk])
+    return run
+
+
+def refused(client, sent):
+    """The form as it comes back, with the page."""
+    answer = client.post(PAGE, sent)
+    assert answer.status_code == 422
+    assert not Run.objects.exists()
+    return answer.context["form"], answer.content.decode()
+
+
+def field_of(page, name):
+    """The part of the page in which one field and its message stand."""
+    label = re.search(rf'name="{name}"', page)
+    assert label, name
+    start = max(page.rfind('class="field', 0, label.start()), page.rfind("<fieldset", 0, label.start()))
+    end = page.find('class="field', label.start())
+    return page[start : end if end > 0 else None]
+
+
+# --- what it makes ----------------------------------------------------------------------------------------------------
+
+
+def test_a_config_becomes_a_run(owner, chosen, gpu, configs):
+    run = submitted(owner, chosen)
+    assert (run.state, run.user, run.gpu, run.device_name) == ("queued", owner.user, gpu, "")
+    assert (run.title, run.note, run.config_name, run.total) == ("My title", "my note", "canonical-s512", 6)
+    assert run.spec.workloads == configs["canonical-s512"].spec.workloads
+    assert run.spec.kernels == ["sdpa", "eager"]
+
+
+def test_a_workload_of_ones_own_multiplies(owner, typed):
+    run = submitted(owner, typed | {"causal": "both", "dtype": ["float16", "bfloat16"], "seq_len": "128 256,512"})
+    assert run.total == len(run.spec.workloads) == 2 * 2 * 2 * 3
+    assert {w.sizes["seq_len"] for w in run.spec.workloads} == {128, 256, 512}
+    assert all(w.sizes["kv_heads"] == 8 for w in run.spec.workloads)
+    assert (run.config_name, run.spec.protocol.name) == ("typed", "paired")
+
+
+def test_a_title_is_made_where_none_is_given(owner, typed):
+    assert submitted(owner, typed | {"title": "  "}).title == "2 workloads"
+    assert submitted(owner, typed | {"title": "", "batch": "4"}).title == "attention fp16 B=4 H=8 S=512 D=64"
+
+
+def test_the_protocol_of_a_config_stays_but_for_its_name(owner, chosen, configs):
+    run = submitted(owner, chosen | {"config": "smoke", "protocol": "fixed"})
+    assert run.spec.protocol == configs["smoke"].spec.protocol.model_copy(update={"name": "fixed"})
+
+
+def test_the_baseline_is_measured_though_it_was_not_ticked(owner, typed):
+    assert submitted(owner, typed | {"kernels": ["eager"]}).spec.kernels == ["sdpa", "eager"]
+    assert submitted(owner, typed | {"kernels": ["sdpa"]}).spec.kernels == ["sdpa"]
+
+
+def test_kernels_come_in_the_order_of_the_list_whatever_was_ticked_first(owner, typed):
+    one = submitted(owner, typed | {"kernels": ["sdpa-math", "eager", "sdpa"]}).spec.kernels
+    other = submitted(owner, typed | {"kernels": ["eager", "sdpa", "sdpa-math"]}).spec.kernels
+    assert one == other
+    assert one[0] == "sdpa"
+
+
+def test_each_operation_has_its_own_sizes_configs_and_kernels(owner, gpu, configs):
+    for operation, title in (("attention", "Attention, forward"), ("gemm", "Matrix product (GEMM)")):
+        answer = owner.get(PAGE, {"operation": operation})
+        form = answer.context["form"]
+        assert f'aria-current="page">{title}</a>' in answer.content.decode()
+        assert {name for name, _ in form.fields["config"].choices} == {
+            name for name, config in configs.items() if config.spec.operation == operation
+        }
+        assert {kernel["operation"] for kernel in form.catalogue} == {operation}
+    assert list(form.sizes) == ["m", "n", "k"]
+    sent = {"operation": "gemm", "device": gpu.pk, "what": "workload", "m": "64, 128", "n": "64", "k": "32",
+            "dtype": ["float32"], "kernels": ["eager"], "protocol": "paired"}  # fmt: skip
+    run = submitted(owner, sent)
+    assert [w.label for w in run.spec.workloads] == ["gemm fp32 M=64 N=64 K=32", "gemm fp32 M=128 N=64 K=32"]
+
+
+# --- devices ----------------------------------------------------------------------------------------------------------
+
+
+def devices(client, **asked):
+    return dict(client.get(PAGE, asked).context["form"].fields["device"].choices)
+
+
+def test_one_device_of_a_name_is_offered_as_itself(owner, gpu, cpu, silent, configs):
+    silent.name = "NVIDIA L4"
+    silent.save()
+    assert devices(owner) == {
+        str(gpu.pk): "NVIDIA H200 · gpu-1 / 0 · online",
+        str(silent.pk): "NVIDIA L4 · gpu-9 / 0 · offline",
+        str(cpu.pk): "AMD EPYC · web-1 · online",
+    }
+
+
+def test_several_devices_of_a_name_are_also_offered_as_any_of_them(owner, typed, gpu, make_gpu):
+    make_gpu("GPU-2", host="gpu-2")
+    assert devices(owner)["any:NVIDIA H200"] == "any NVIDIA H200"
+    run = submitted(owner, typed | {"device": "any:NVIDIA H200"})
+    assert (run.gpu, run.device_name) == (None, "NVIDIA H200")
+
+
+def test_a_fresh_form_has_the_first_device_that_is_online(owner, silent, cpu, configs):
+    assert owner.get(PAGE).context["form"]["device"].value() == str(cpu.pk)
+
+
+def test_without_devices_it_says_how_one_gets_here(owner, configs):
+    page = owner.get(PAGE).content.decode()
+    assert "No device has reported yet" in page
+    assert "No kernels are known until a device has reported." in page
+
+
+def test_what_a_device_cannot_run_is_listed_with_the_reason(owner, cpu, configs):
+    form = owner.get(PAGE).context["form"]
+    why = {kernel["name"]: kernel["why_not"] for kernel in form.catalogue}
+    assert (why["sdpa"], why["triton-flash"]) == ("", "needs a CUDA device")
+    assert form.catalogue[0]["name"] == "sdpa"
+    assert "needs a CUDA device" in owner.get(PAGE).content.decode()
+
+
+def test_kernels_of_another_device_are_listed_as_missing_here(owner, gpu, make_gpu, configs):
+    extra = {"operation": "attention", "name": "mine", "backend": "cuda", "doc": "Mine.", "why_not": ""}
+    make_gpu("GPU-2", host="gpu-2", catalogue=[*gpu.catalogue, extra])
+    why = {kernel["name"]: kernel["why_not"] for kernel in owner.get(PAGE).context["form"].catalogue}
+    assert why["mine"] == "this device does not have it"
+
+
+# --- what it refuses, and where it says so ----------------------------------------------------------------------------
+
+WRONG = {
+    "no device": ({"device": ""}, "device", "Choose a device."),
+    "a device that is gone": ({"device": "999"}, "device", "Select a valid choice."),
+    "any of a name that one has": ({"device": "any:NVIDIA H200"}, "device", "Select a valid choice."),
+    "words for a number": ({"batch": "four"}, "batch", "“four” is not a whole number, or several separated by commas."),
+    "a fraction": ({"batch": "1.5"}, "batch", "“1.5” is not a whole number"),
+    "a negative number": ({"seq_len": "512, -1"}, "seq_len", "“512, -1” is not a whole number"),
+    "a superscript": ({"heads": "²"}, "heads", "“²” is not a whole number"),
+    "zero": ({"heads": "0"}, "heads", "Numbers from 1 to 1,048,576, please."),
+    "too large a number": ({"seq_len": "1048577"}, "seq_len", "Numbers from 1 to 1,048,576, please."),
+    "a number of 5,000 digits": ({"seq_len": "9" * 5000}, "seq_len", "Numbers from 1 to 1,048,576, please."),
+    "larger than this size may be": ({"head_dim": "64, 1025"}, "head_dim", "less than or equal to 1024."),
+    "a size that is missing": ({"seq_len": " , "}, "seq_len", "Give a number, or several."),
+    "heads that do not divide": ({"kv_heads": "3"}, "kv_heads", "Heads (8) must be a multiple of KV heads (3)."),
+    "no dtype": ({"dtype": []}, "dtype", "Tick at least one dtype."),
+    "an unknown dtype": ({"dtype": ["float8"]}, "dtype", "Select a valid choice. float8"),
+    "an unknown mask": ({"causal": "perhaps"}, "causal", "Select a valid choice. perhaps"),
+    "no kernels": ({"kernels": []}, "kernels", "Tick at least one kernel."),
+    "an unknown kernel": ({"kernels": ["sdpa", "nobody"]}, "kernels", "Select a valid choice. nobody"),
+    "an unknown protocol": ({"protocol": "hasty"}, "protocol", "Select a valid choice. hasty"),
+    "an unknown config": ({"what": "config", "config": "nobody"}, "config", "Select a valid choice. nobody"),
+    "no config": ({"what": "config", "config": ""}, "config", "Choose a config."),
+    "a config of another operation": ({"what": "config", "config": "gemm"}, "config", "Select a valid choice. gemm"),
+    "too long a title": ({"title": "x" * 201}, "title", "at most 200 characters"),
+    "too long a note": ({"note": "x" * 5001}, "note", "at most 5000 characters"),
+    "a NUL in the title": ({"title": "a\x00b"}, "title", "Null characters are not allowed."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change, field, message", WRONG.values(), ids=WRONG.keys())
+def test_a_fault_is_said_at_its_field_and_what_was_typed_stays(owner, typed, change, field, message):
+    sent = typed | change
+    form, page = refused(owner, sent)
+    assert list(form.errors) == [field]
+    (said,) = form.errors[field]
+    assert message in said
+    assert "\n" not in said
+    assert said[0].isupper() or said[0] == "“"
+    shown = field_of(page, field)
+    assert "bad" in shown
+    assert 'class="errorlist"' in shown
+    assert "Not started yet: see the marked field." in page
+    for name in ("batch", "heads", "seq_len", "head_dim", "title"):
+        assert f'name="{name}" value="{sent[name].replace(chr(0), "")}"' in page.replace("\x00", ""), name
+    assert sent["note"] in page
+    ticked = set(re.findall(r'name="kernels" value="([^"]+)" checked', page))
+    assert ticked - {"sdpa"} == set(sent["kernels"]) - {"sdpa", "nobody"}
+
+
+def test_every_fault_is_said_at_once(owner, typed):
+    form, page = refused(owner, typed | {"batch": "x", "heads": "", "dtype": [], "kernels": []})
+    assert set(form.errors) == {"batch", "heads", "dtype", "kernels"}
+    assert "see the marked fields." in page
+
+
+@pytest.mark.parametrize("many", [201, 1000])
+def test_too_many_workloads_are_counted_and_refused(owner, typed, many):
+    numbers = ",".join(map(str, range(1, many + 1)))
+    form, page = refused(owner, typed | {"batch": "1", "seq_len": numbers})
+    assert form.non_field_errors() == [f"That multiplies to {many:,} workloads; at most {MAX_WORKLOADS} go into a run."]
+    assert f"Not started yet: That multiplies to {many:,} workloads" in page
+    five_lists = dict.fromkeys(("batch", "heads", "seq_len", "head_dim"), numbers)
+    form, _ = refused(owner, typed | five_lists)
+    assert f"{many**4:,} workloads" in form.non_field_errors()[0], "counted without making them"
+
+
+def test_as_many_as_allowed_are_a_run(owner, typed):
+    numbers = ",".join(map(str, range(1, MAX_WORKLOADS + 1)))
+    assert submitted(owner, typed | {"batch": "1", "seq_len": numbers}).total == MAX_WORKLOADS
+
+
+def test_what_was_typed_comes_back_as_text_and_not_as_html(owner, typed):
+    evil = '"><script>alert(1)</script>'
+    _, page = refused(owner, typed | {"batch": evil, "title": evil, "note": evil, "kernels": [evil], "config": evil,
+                                      "device": evil, "dtype": [evil], "causal": evil})  # fmt: skip
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert(1)" in page
+
+
+@pytest.mark.parametrize(
+    "text, numbers",
+    [("", []), ("  ", []), ("7", [7]), ("1,2,3", [1, 2, 3]), ("1 2  3", [1, 2, 3]), (" 4 , 5,", [4, 5]), ("٣", [3]),
+     (None, []), ("1048576", [1048576]), ("007", [7])],
+)  # fmt: skip
+def test_numbers_as_people_write_them(text, numbers):
+    assert NumbersField().to_python(text) == numbers
+
+
+# --- again ------------------------------------------------------------------------------------------------------------
+
+
+def again(client, run):
+    """What a form holds that is to repeat a run, as a browser would send it."""
+    form = client.get(PAGE, {"again": run.pk}).context["form"]
+    sent = {name: form[name].value() for name in form.fields}
+    return {name: "" if value is None else value for name, value in sent.items()}
+
+
+def repeated(client, run):
+    """The run that pressing Run on that form makes."""
+    return submitted(client, again(client, run))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"batch": "1, 2, 4", "causal": "both"},
+        {"dtype": ["bfloat16", "float32"], "causal": "yes"},
+        {"heads": "8, 16"},
+        {"heads": "8, 16", "kv_heads": "1, 2"},
+        {"kv_heads": "8"},
+        {"protocol": "fixed"},
+        {"what": "config", "config": "canonical", "kernels": ["sdpa", "sdpa-math"]},
+        {"title": "", "note": ""},
+    ],
+    ids=str,
+)
+def test_a_run_again_asks_for_the_same(owner, typed, change):
+    run = submitted(owner, typed | change)
+    same = repeated(owner, run)
+    assert same.pk != run.pk
+    assert same.config == run.config
+    assert (same.title, same.note, same.gpu, same.device_name) == (run.title, run.note, run.gpu, run.device_name)
+
+
+def test_a_run_of_another_operation_again(owner, gpu, configs):
+    run = submitted(owner, {"operation": "layer_norm", "device": gpu.pk, "what": "workload", "rows": "64", "cols": "8, 9",
+                            "dtype": ["float32"], "kernels": ["eager"], "protocol": "paired"})  # fmt: skip
+    assert repeated(owner, run).config == run.config
+
+
+def test_any_of_a_name_again_is_any_of_it_even_after_one_took_it(owner, typed, gpu, make_gpu):
+    second = make_gpu("GPU-2", host="gpu-2")
+    run = submitted(owner, typed | {"device": "any:NVIDIA H200"})
+    Run.objects.filter(pk=run.pk).update(gpu=second, sent_at=timezone.now())
+    assert again(owner, run)["device"] == "any:NVIDIA H200"
+    gpu.delete()
+    assert again(owner, run)["device"] == str(second.pk), "the only one left"
+
+
+def test_a_sample_again_is_for_a_device_of_the_same_name(owner, exported, gpu, cpu, configs):
+    sample = samples.load(exported, "x.json")
+    assert again(owner, sample)["device"] == str(gpu.pk)
+    form = again(owner, sample)
+    assert (form["what"], form["config"]) == ("config", "canonical")
+
+
+def test_a_run_of_a_device_that_is_no_more_again_has_the_first_device(owner, exported, cpu, configs):
+    sample = samples.load(exported, "x.json")
+    assert again(owner, sample)["device"] == str(cpu.pk)
+
+
+@pytest.mark.parametrize("number", ("999", "x", "-1", "²", "9" * 30, "", "\x00"))
+def test_again_of_nothing_is_a_fresh_form(owner, gpu, configs, number):
+    form = owner.get(PAGE, {"again": number}).context["form"]
+    assert (form["what"].value(), form["config"].value()) == ("config", "smoke")
+
+
+def test_a_config_may_be_named_in_the_address(owner, gpu, configs):
+    form = owner.get(PAGE, {"config": "canonical-s512"}).context["form"]
+    assert form["config"].value() == "canonical-s512"
+    assert form["kernels"].value() == configs["canonical-s512"].spec.kernels
+    assert owner.get(PAGE, {"config": "nobody"}).context["form"]["config"].value() is not None
+
+
+# --- the estimate -----------------------------------------------------------------------------------------------------
+
+
+def asked(client, sent, **more):
+    return client.get(ESTIMATE, sent | more).content.decode()
+
+
+def test_a_fresh_page_says_how_much_it_is(owner, gpu, configs):
+    found = owner.get(PAGE).context["estimate"]
+    kernels = len(configs["smoke"].spec.kernels)
+    assert (found.workloads, found.measurements, found.unsupported) == (2, 2 * kernels, 0)
+    assert found.source == "a guess: nothing like it was measured on this device yet"
+
+
+def test_it_says_how_much_is_chosen_and_how_long_it_takes(owner, typed):
+    said = asked(owner, typed | {"batch": "1, 2, 4"})
+    assert "<strong>6 measurements</strong> (3 workloads), about <strong>12 s</strong>; a guess" in said
+    one = asked(owner, typed | {"batch": "1", "kernels": ["sdpa"]})
+    assert "<strong>1 measurement</strong> (1 workload), about <strong>4 s</strong>" in one
+
+
+def test_what_cannot_run_there_is_counted_apart(owner, typed, cpu):
+    said = asked(owner, typed | {"device": cpu.pk, "kernels": ["sdpa", "triton-flash", "sdpa-cudnn"]})
+    assert "<strong>2 measurements</strong>" in said
+    assert "2 kernels cannot run on this device and will be listed so." in said
+
+
+def test_a_fault_stands_where_the_estimate_would_be(owner, typed):
+    assert "“x” is not a whole number" in asked(owner, typed | {"batch": "x"})
+    assert "That multiplies to" in asked(owner, typed | {"seq_len": ",".join(map(str, range(1, 999)))})
+    assert "Choose a device." in asked(owner, {})
+
+
+def test_ticks_are_drawn_anew_only_when_the_device_or_the_config_changed(owner, chosen, configs):
+    assert 'id="kernels"' not in asked(owner, chosen)
+    by_device = asked(owner, chosen, changed="device")
+    assert set(re.findall(r'value="([^"]+)" checked', by_device)) == {"sdpa", "eager"}
+    by_config = asked(owner, chosen, changed="config")
+    assert set(re.findall(r'value="([^"]+)" checked', by_config)) == set(configs["canonical-s512"].spec.kernels)
+
+
+def test_what_was_measured_here_before_makes_a_better_estimate(exported, gpu, make_run):
+    run = samples.load(exported, "x.json")
+    config = ConfigSpec(**exported["config"])
+    assert estimate(config, gpu).known == 0, "measured elsewhere"
+    Run.objects.filter(pk=run.pk).update(gpu=gpu)
+    found = estimate(config, gpu)
+    took = sum(m["took_s"] for m in exported["measurements"])
+    assert (found.known, found.source) == (8, "from earlier measurements on this device")
+    assert took < found.seconds < 2 * took
+    more = config.model_copy(update={"workloads": [*config.workloads, *spec().workloads]})
+    assert estimate(more, gpu).source == "8 of 9 workloads were measured here before"
+    fewer = config.model_copy(update={"kernels": config.kernels[:2]})
+    assert estimate(fewer, gpu).seconds < 0.5 * found.seconds
+
+
+def test_an_estimate_takes_one_query_for_any_number_of_workloads(exported, gpu, django_assert_max_num_queries):
+    samples.load(exported, "x.json")
+    with django_assert_max_num_queries(1):
+        estimate(spec("eager", workloads=100), gpu)
+
+
+@pytest.mark.parametrize("count", (1, 30))
+def test_the_form_takes_as_many_queries_for_many_devices_as_for_one(
+    owner, make_gpu, configs, count, django_assert_max_num_queries
+):
+    for number in range(count):
+        make_gpu(f"GPU-{number}", host=f"gpu-{number}", name=f"GPU {number % 5}")
+    with django_assert_max_num_queries(12):
+        owner.get(PAGE)
+
+
+def test_a_form_alone_is_not_valid(db):
+    form = NewRunForm({})
+    assert not form.is_valid()
+    assert {"device", "what", "kernels", "protocol"} <= set(form.errors)

@@ -1,0 +1,256 @@
+"""The page of a run: while it waits, while it is measured, when it is done, when it went wrong; and cancelling."""
+
+from datetime import timedelta
+
+import pytest
+from cast import shortened, spec
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from kernels import report
+from runs import dispatcher, samples
+from runs.models import Result, Run
+from runs.views import run as run_view
+from runs.views.run import remaining, reproduce
+
+
+def page_of(client, run):
+    answer = client.get(reverse("run", args=[run.pk]))
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+@pytest.fixture
+def live(monkeypatch):
+    """What the agent shows, as if a broker had it."""
+    shown = {}
+    monkeypatch.setattr(run_view.Notes, "shown", lambda notes, run: dict(shown))
+    return shown
+
+
+# --- a run with results -----------------------------------------------------------------------------------------------
+
+
+def test_a_done_run_shows_its_verdict_its_table_and_where_it_was_measured(owner, sample):
+    page = page_of(owner, sample)
+    answer = report.answer(report.rows([m.as_event() for m in sample.measurements.all()]), "attention")
+    assert f'<strong class="{answer["tone"]}">{answer["strong"]}</strong>' in page
+    assert page.count('<tr class="group">') == 8
+    assert page.count(f"/runs/{sample.pk}/results/") == 64
+    assert "attention fp16 B=16 H=96 S=4096 D=128" in page
+    for fact in ("NVIDIA H200", "sample", "driver <b>", "torch <b>", "protocol <b>paired</b>", "A/A 1.000"):
+        assert fact in page, fact
+    assert 'hx-trigger="every 2s"' not in page, "nothing changes any more"
+    assert "chart" in page
+
+
+def test_every_result_stands_in_the_table_with_its_word_and_figures(owner, sample):
+    page = page_of(owner, sample)
+    for result in Result.objects.filter(measurement__run=sample).select_related("kernel"):
+        row = page.split(f"/results/{result.pk}/", 1)[1].split("</tr>", 1)[0]
+        assert result.verdict.lower() in row
+        if result.speedup is not None:
+            digits = 3 if result.speedup < 0.1 else 2
+            assert f"<b>{result.speedup:.{digits}f}x</b>" in row
+        assert (">\N{EN DASH}</td>" in row) == (result.n is None)
+
+
+def test_workloads_stand_in_the_order_of_the_config(owner, exported):
+    backwards = exported | {"measurements": exported["measurements"][::-1]}
+    page = page_of(owner, run := samples.load(backwards, "x.json"))
+    places = [page.index(f'scope="rowgroup">{w.label} <small>') for w in run.spec.workloads]
+    assert places == sorted(places)
+
+
+def test_a_result_that_failed_says_why_where_its_times_would_be(owner, exported):
+    data = shortened(exported, 1)
+    results = [dict(result) for result in data["measurements"][0]["results"]]
+    results[1] = {"kernel": results[1]["kernel"], "status": "crashed", "why": "compile: killed by <SIGSEGV>"}
+    data["measurements"] = [data["measurements"][0] | {"results": results}]
+    page = page_of(owner, samples.load(data, "x.json"))
+    assert "compile: killed by &lt;SIGSEGV&gt;" in page
+    assert "1 result is crashed (sdpa-flash)." in page
+
+
+def test_a_run_in_which_nothing_worked_says_so(owner, exported):
+    data = shortened(exported, 1)
+    failed = [
+        {"kernel": result["kernel"], "status": "crashed", "why": "no driver"}
+        for result in data["measurements"][0]["results"]
+    ]
+    data["measurements"] = [data["measurements"][0] | {"results": failed, "aa": None}]
+    page = page_of(owner, samples.load(data, "x.json"))
+    assert "Nothing could be measured" in page
+    assert "8 results are crashed" in page
+    assert "data-chart" not in page
+
+
+def test_eight_by_eight_take_as_many_queries_as_one_by_eight(owner, exported, django_assert_max_num_queries):
+    def queries(run):
+        with CaptureQueriesContext(connection) as seen:
+            page_of(owner, run)
+        return len(seen)
+
+    small, large = samples.load(shortened(exported, 1), "small.json"), samples.load(exported, "large.json")
+    with django_assert_max_num_queries(5):  # session, user, run, measurements with workloads, results with kernels
+        page_of(owner, large)
+    assert queries(small) == queries(large)
+
+
+def test_the_page_does_not_load_raw_samples_logs_and_sources(owner, sample):
+    with CaptureQueriesContext(connection) as seen:
+        page_of(owner, sample)
+    text = " ".join(query["sql"] for query in seen)
+    for column in ("ticks_ns", '"runs_result"."log"', '"runs_kernelversion"."source"'):
+        assert column not in text
+
+
+# --- a run that waits, or is being measured ---------------------------------------------------------------------------
+
+
+def test_a_waiting_run_says_for_what_and_which_it_is(owner, make_run, silent):
+    first, second = make_run(), make_run()
+    assert "next on this device" in page_of(owner, first)
+    assert "number 2 in the queue" in page_of(owner, second)
+    assert "Waiting for NVIDIA H200." in page_of(owner, first)
+    waits = page_of(owner, make_run(gpu=silent))
+    assert "NVIDIA H200 on gpu-9 is silent since" in waits
+    assert 'hx-trigger="every 2s"' in waits
+    assert "No results" not in waits
+
+
+def test_a_run_that_is_measured_shows_what_its_agent_does(owner, make_run, live):
+    live |= {
+        "position": 1, "total": 3, "kernel": "eager", "workload": "attention <x>", "step": "round 7 of 20 to 60",
+        "log": "compiling <b>", "telemetry": {"sm_mhz": 1980, "power_w": 412.6, "temperature_c": 51},
+    }  # fmt: skip
+    run = make_run(
+        spec("eager", workloads=3), state="running", sent_at=timezone.now(), done=1, attempt=1,
+        started_at=timezone.now() - timedelta(seconds=30),
+    )  # fmt: skip
+    page = page_of(owner, run)
+    for text in (
+        "1 of 3 workloads measured · 30 s so far · about 1 min left", "2 of 3, eager on attention &lt;x&gt;",
+        "round 7 of 20 to 60 · 1980 MHz · 413 W · 51 C", "compiling &lt;b&gt;", '<progress max="3" value="1">',
+    ):  # fmt: skip
+        assert text in page, text
+
+
+def test_without_a_broker_the_page_works_and_shows_less(owner, make_run):
+    run = make_run(state="running", sent_at=timezone.now(), started_at=timezone.now())
+    assert "Measuring." in page_of(owner, run)
+
+
+def test_how_long_it_takes_still(make_run):
+    ago = timezone.now() - timedelta(seconds=60)
+    assert remaining(make_run()) is None
+    assert remaining(make_run(spec(workloads=4), started_at=ago, done=3)) == pytest.approx(20, abs=1)
+    assert remaining(make_run(spec(workloads=40), started_at=timezone.now())) > 30, "from an estimate"
+    assert remaining(make_run(spec(workloads=1), started_at=timezone.now() - timedelta(hours=9))) is None
+
+
+def test_polling_sends_results_only_when_they_changed(owner, sample, exported):
+    def polled(seen):
+        return owner.get(reverse("run_live", args=[sample.pk]), {"seen": seen}).content.decode()
+
+    assert 'id="results"' not in polled("done-8")
+    assert 'id="progress"' in polled("done-8")
+    news = polled("running-7")
+    assert 'id="results" hx-swap-oob="true"' in news
+    assert news.count("/results/") == 64
+
+
+@pytest.mark.parametrize("state, words", [("failed", "Failed"), ("cancelled", "Cancelled"), ("lost", "Lost")])
+def test_a_run_that_did_not_end_well_says_why(owner, make_run, state, words):
+    run = make_run(state=state, message="The <driver> went away.", finished_at=timezone.now(), log="last <words>")
+    page = page_of(owner, run)
+    assert f"<h2>{words} " in page
+    assert "The &lt;driver&gt; went away." in page
+    assert "Cancel</button>" not in page
+    assert 'hx-trigger="every 2s"' not in page
+
+
+def test_what_was_measured_before_it_failed_is_there(owner, sample):
+    Run.objects.filter(pk=sample.pk).update(state="failed", message="power cut", done=8, total=9, sample="")
+    page = page_of(owner, sample)
+    assert "8 of 9 workloads were measured before; they are below." in page
+    assert page.count("/results/") == 64
+
+
+def test_title_note_and_log_are_text_and_not_html(owner, sample):
+    evil = "<img src=x onerror=alert(1)>"
+    Run.objects.filter(pk=sample.pk).update(title=evil, note=f"{evil}\nsecond line", log=evil)
+    page = page_of(owner, sample)
+    assert evil not in page
+    assert page.count("&lt;img src=x onerror=alert(1)&gt;") >= 4
+    assert "&gt;<br>second line" in page
+
+
+# --- cancel -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """Runs whose agent was told to stop."""
+    found = []
+    monkeypatch.setattr(dispatcher, "tell_cancel", found.append)
+    return found
+
+
+def cancel(client, run):
+    """What the page says after Cancel was pressed."""
+    answer = client.post(reverse("cancel_run", args=[run.pk]), follow=True)
+    assert answer.redirect_chain == [(reverse("run", args=[run.pk]), 302)]
+    run.refresh_from_db()
+    return [str(message) for message in answer.context["messages"]]
+
+
+def test_a_waiting_run_is_cancelled_at_once_by_anybody_of_the_team(member, make_run, told):
+    run = make_run()
+    assert cancel(member, run) == ["Cancelled before it was sent to a device."]
+    assert (run.state, told) == ("cancelled", [])
+    assert run.finished_at
+
+
+def test_a_running_one_is_asked_to_stop(owner, make_run, told):
+    run = make_run(state="running", sent_at=timezone.now())
+    assert cancel(owner, run) == ["Cancelling: the device is free again within seconds."]
+    assert (run.state, run.cancel_requested, told) == ("running", True, [run.pk])
+    assert "Cancelling</h2>" in page_of(owner, run)
+
+
+def test_on_a_silent_device_it_ends_here_and_now(owner, make_run, silent, told):
+    run = make_run(gpu=silent, state="running", sent_at=timezone.now())
+    assert cancel(owner, run) == ["Cancelled; its device is silent and will be told when it is back."]
+    assert run.state == "cancelled"
+
+
+def test_what_has_ended_stays_as_it_ended(owner, make_run, told):
+    run = make_run(state="done")
+    assert cancel(owner, run) == ["This run is done already."]
+    assert (run.state, run.cancel_requested, told) == ("done", False, [])
+
+
+def test_cancelling_works_without_a_broker(owner, make_run):
+    run = make_run(state="running", sent_at=timezone.now())
+    assert cancel(owner, run) == ["Cancelling: the device is free again within seconds."]
+
+
+# --- how to measure it again ------------------------------------------------------------------------------------------
+
+
+def test_the_command_line_that_measures_the_same(sample, make_run, configs, cpu, exported):
+    commit = exported["environment"]["commit"].rstrip("+")[:12]
+    lines = reproduce(sample).splitlines()
+    assert lines[0].startswith(f"git checkout {commit}")
+    assert lines[1] == "python -m kernels run canonical --device cuda:0"
+    smoke = configs["smoke"].spec
+    assert reproduce(make_run(smoke, gpu=cpu)) == "python -m kernels run smoke --device cpu"
+    fewer = smoke.model_copy(update={"kernels": ["sdpa", "eager"]})
+    assert reproduce(make_run(fewer)) == "python -m kernels run smoke --kernels sdpa,eager --device cuda:0"
+    typed = make_run()
+    assert reproduce(typed) == f"python -m kernels run run-{typed.pk}.yaml --device cuda:0"
+    other = smoke.model_copy(update={"workloads": smoke.workloads[:1]})
+    assert reproduce(run := make_run(other)) == f"python -m kernels run run-{run.pk}.yaml --device cuda:0"
