@@ -1,0 +1,197 @@
+"""make speed: how long the product takes for what people wait for. Prints figures, asserts nothing.
+
+Starts a site of its own (a folder, a port, a broker of its own) and ends it. `--install` also times a clean clone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE_REQUESTS = 30
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def say(what: str, seconds: float, goal: str) -> None:
+    shown = f"{seconds * 1e3:.0f} ms" if seconds < 2 else f"{seconds:.1f} s"
+    print(f"{what:66} {shown:>9}   goal {goal}", flush=True)
+
+
+class Site:
+    """`manage.py up` somewhere else."""
+
+    def __init__(self, folder: Path, python: str = sys.executable, root: Path = ROOT) -> None:
+        self.port = free_port()
+        inherited = {k: v for k, v in os.environ.items() if k not in ("SECRET_KEY", "DATABASE_URL", "REDIS_URL")}
+        places = {"BENCHSITE_VAR": str(folder / "var"), "BENCHSITE_ENV": str(folder / "env"), "TMPDIR": str(folder)}
+        self.env = inherited | places | {"PORT": str(self.port), "PYTHONUNBUFFERED": "1"}
+        self.log, self.command, self.root = folder / "up.log", [python, "manage.py", "up"], root
+
+    def start(self) -> float:
+        begun = time.monotonic()
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(self.command, cwd=self.root, env=self.env, stdout=log, stderr=log)
+        while not self._answers():
+            time.sleep(0.05)
+        return time.monotonic() - begun
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/accounts/login/", timeout=2) as page:
+                return page.status == 200
+        except OSError:
+            return False
+
+    def stop(self) -> float:
+        begun = time.monotonic()
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(30)
+        return time.monotonic() - begun
+
+    def use(self) -> None:
+        """Makes this process a client of the site's database and broker."""
+        for line in (self.log.parent / "env").read_text().splitlines():
+            name, value = line.split("=", 1)
+            os.environ[name] = value
+        os.environ |= {name: self.env[name] for name in ("BENCHSITE_VAR", "BENCHSITE_ENV")}
+        os.environ["DJANGO_SETTINGS_MODULE"] = "benchsite.settings"
+        sys.path.insert(0, str(self.root))
+        import django
+
+        django.setup()
+
+
+def wait_for(check: Any, limit: float = 120.0) -> Any:
+    deadline = time.monotonic() + limit
+    while not (found := check()):
+        if time.monotonic() > deadline:
+            raise SystemExit("speed: gave up waiting")
+        time.sleep(0.01)
+    return found
+
+
+def time_runs() -> None:
+    """From Run to running, to the first timed call, to a result in the database, with a warm agent."""
+    from django.conf import settings
+
+    from kernels.workload import load_config
+    from runs.broker import Notes
+    from runs.models import Gpu, Run
+
+    gpu = Gpu.objects.get()
+    wait_for(lambda: not Run.objects.active().exists())
+    time.sleep(6)  # the child of the next run warms up
+    to_running, to_timing, to_page = [], [], []
+    notes = Notes(settings.REDIS_URL)
+    for _ in range(3):
+        begun = time.time()
+        run = Run.objects.submit(load_config("smoke"), gpu=gpu)
+        wait_for(lambda run=run: Run.objects.get(pk=run.pk).started_at)
+        to_running.append(time.time() - begun)
+        wait_for(lambda run=run: notes.shown(run.pk).get("step", "").startswith(("estimate", "warm-up", "round")))
+        to_timing.append(time.time() - begun)
+        first = wait_for(lambda run=run: Run.objects.get(pk=run.pk).measurements.first())
+        measured = first.created_at.timestamp()
+        wait_for(lambda run=run: not Run.objects.get(pk=run.pk).is_active)
+        to_page.append(measured - begun)
+        time.sleep(6)
+    say("Run pressed to running (median of 3)", statistics.median(to_running), "1 s")
+    say("Run pressed to the first timed call of smoke", statistics.median(to_timing), "2 s")
+    say("Run pressed to the first result of smoke stored", statistics.median(to_page), "-")
+
+
+def time_pages() -> None:
+    """Server time of pages, in process, median; without the network and without charts."""
+    from django.contrib.auth import get_user_model
+    from django.test import Client
+    from django.test.utils import setup_test_environment
+
+    from runs.models import Run
+
+    setup_test_environment()
+    client = Client()
+    client.force_login(get_user_model().objects.first())
+    largest = max(Run.objects.all(), key=lambda run: run.total)
+    pages = {"overview": "/", "list of runs": "/runs/", "new run": "/runs/new/"}
+    for name, path in (pages | {f"run page, {largest.total} workloads x 8 kernels": f"/runs/{largest.pk}/"}).items():
+        client.get(path)
+        times = []
+        for _ in range(PAGE_REQUESTS):
+            begun = time.perf_counter()
+            assert client.get(path).status_code == 200
+            times.append(time.perf_counter() - begun)
+        say(f"{name}: server time (p50 of {PAGE_REQUESTS})", statistics.median(times), "50 ms")
+
+
+def time_charts() -> None:
+    from runs.charts import NAMES, chart_of
+    from runs.models import Chart, Run
+
+    run = max(Run.objects.filter(done__gt=0), key=lambda run: run.total)
+    Chart.objects.filter(run=run).delete()
+    for name in NAMES:
+        begun = time.perf_counter()
+        chart_of(run, name, "light")
+        say(f"chart {name}, drawn and stored", time.perf_counter() - begun, "-")
+
+
+def time_clean_clone(folder: Path) -> None:
+    """From a clean clone, with a warm package cache, to the first result in the database."""
+    clone, begun = folder / "clone", time.monotonic()
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+    subprocess.run(["make", "-s", "install"], cwd=clone, check=True, stdout=subprocess.DEVNULL)
+    say("clean clone: make install", time.monotonic() - begun, "-")
+    (folder / "site").mkdir()
+    site = Site(folder / "site", str(clone / ".venv/bin/python"), clone)
+    site.start()
+    command = "from runs.models import *; print('first:', Result.objects.filter(measurement__run__sample='', p50__gt=0).exists())"
+    env = site.env | dict(line.split("=", 1) for line in (folder / "site/env").read_text().splitlines())
+    ask = [str(clone / ".venv/bin/python"), "manage.py", "shell", "-c", command]
+
+    def is_there() -> bool:
+        return "first: True" in subprocess.run(ask, cwd=clone, env=env, capture_output=True, text=True).stdout
+
+    wait_for(is_there, 300)
+    say("clean clone to the first result on a page", time.monotonic() - begun, "3 min")
+    site.stop()
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--install", action="store_true", help="also time a clean clone")
+    chosen = options.parse_args()
+    with tempfile.TemporaryDirectory(prefix="benchsite-speed-") as name:
+        folder = Path(name)
+        site = Site(folder)
+        say("make up, the first time, to an answering page", site.start(), "-")
+        site.use()
+        try:
+            time_runs()
+            time_pages()
+            time_charts()
+        finally:
+            say("Ctrl-C to everything stopped", site.stop(), "-")
+        say("make up again", site.start(), "25 s")
+        site.stop()
+        if chosen.install:
+            time_clean_clone(folder)
+
+
+if __name__ == "__main__":
+    main()
