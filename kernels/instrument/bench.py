@@ -243,6 +243,10 @@ class Bench:
         self.graphs[graph or arm] = self.clock.capture(self._call(arm), range(len(self.sets)))
         return {"nodes": len(self.sets)}
 
+    def drop_graphs(self) -> dict[str, Any]:
+        self.graphs.clear()
+        return {}
+
     def replay(
         self, arm: str, replays: int, gate_ns: int = 0, flush: bool = False, keep: int | None = None, graph: str = ""
     ) -> dict[str, Any]:

@@ -24,7 +24,7 @@ FIRST_GRAPH_GATE_NS = 500_000
 """Until the host's time to launch an arm's graph is known."""
 MIN_CALLS, MAX_CALLS = 4, 50
 MAX_GATE_REPEATS = 3
-RECAPTURE_EVERY = KEEP_EVERY = 5
+KEEP_EVERY = 5
 DROP_AFTER, DROP_BELOW = 5, 0.5
 CALL_LIMIT_S = 120.0
 WARM_CAP_S, CLOCK_TOLERANCE = 5.0, 0.01
@@ -171,7 +171,7 @@ class Paired:
     def _warm_up(self) -> None:
         """All arms in turn for warmup_s, and until the SM clock holds still (at most 5 s)."""
         begin, clock = time.monotonic(), None
-        self._capture()
+        self._capture(self.active)
         while True:
             for arm in self._each_kernel():
                 self.drive.on_step(arm, "warm-up")
@@ -184,10 +184,16 @@ class Paired:
     def _each_kernel(self) -> list[str]:
         return [arm for arm in self.active if not arm.endswith(AA)]
 
-    def _capture(self) -> None:
-        """A graph for each arm. The baseline's second arm has one of its own: captures of the same calls differ, too."""
-        for arm in self.active if self.mode == "graph" else ():
-            self.drive.call(arm, "capture", graph=arm)
+    def _capture(self, order: list[str]) -> None:
+        """A new graph for each arm, in the order of the round, all old ones freed before.
+
+        Two captures of the same calls differ by up to 2% below 10 us, steadily: with a capture for each round that is
+        noise between rounds, which the interval knows; kept for several, it would pass for a difference of kernels.
+        """
+        if self.mode == "graph":
+            self.drive.bench.call("drop_graphs")
+            for arm in order:
+                self.drive.call(arm, "capture", graph=arm)
 
     def _rounds(self) -> None:
         plan, reading, drive = self.drive.plan, self.reading, self.drive
@@ -197,8 +203,7 @@ class Paired:
         for number in range(plan.max_rounds):
             order = self._order(number, order)
             reading.orders.append(order)
-            if number and number % RECAPTURE_EVERY == 0:
-                self._capture()
+            self._capture(order)
             if number % KEEP_EVERY == 0:
                 keep_in = number + self.drive.rng.randrange(min(KEEP_EVERY, plan.max_rounds))
             for arm in order:

@@ -87,6 +87,10 @@ class SimulatedBench:
         self.now_ns += 1e6
         return {"nodes": self.sets}
 
+    def _drop_graphs(self) -> dict[str, Any]:
+        self.bias.clear()
+        return {}
+
     def _block(
         self, arm: str, calls: int, gate_ns: int = 0, flush: bool = False, keep: int | None = None
     ) -> dict[str, Any]:

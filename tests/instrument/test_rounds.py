@@ -9,7 +9,7 @@ from simulator import SimulatedBench, SimulatedKernel
 from kernels.device import Device
 from kernels.instrument import rounds
 from kernels.instrument.rounds import AA, Drive, Estimate, Paired, calls_for, choose_mode, estimate, fixed, gate_for
-from kernels.instrument.statistics import MARGIN, margin_from, paired_speedup, word
+from kernels.instrument.statistics import MARGIN, half_width, margin_from, paired_speedup, word
 from kernels.supervisor import Supervisor
 from kernels.workload import Config, Protocol, RunSpec
 
@@ -401,11 +401,18 @@ def test_the_same_kernel_is_never_faster_or_slower(measure, base_us):
 # --- graphs -----------------------------------------------------------------------------------------------------------
 
 
-def test_graphs_are_captured_afresh_every_five_rounds(measure):
+def test_every_round_has_graphs_of_its_own_captured_in_its_order(measure):
     bench = bench_of(base_ns=20 * US, other=25 * US, hopeless=90 * US)
-    measure(bench, **NEVER)
+    reading = measure(bench, **NEVER)
+    rounds_seen: list[list[str]] = [[]]
+    for what, asked, _ in bench.log:
+        if what in ("drop_graphs", "capture"):
+            rounds_seen[-1].append(asked.get("graph", what))
+        elif what == "refill":
+            rounds_seen.append([])
+    assert rounds_seen[-2::-1][:10] == [["drop_graphs", *order] for order in reading.orders[::-1][:10]]
     captured = Counter(asked["graph"] for asked in bench.asked("capture"))
-    assert captured == {BASE: 12, BASE + AA: 12, "other": 12, "hopeless": 1}
+    assert captured == {BASE: 61, BASE + AA: 61, "other": 61, "hopeless": 6}, "one for the warm-up, one for each round"
 
 
 def test_the_baseline_against_itself_shows_what_captures_do(measure):
@@ -413,26 +420,23 @@ def test_the_baseline_against_itself_shows_what_captures_do(measure):
     bench = bench_of(base_ns=20 * US, other=20 * US, weather={"capture_bias": 0.05, "noise": 0.0001})
     reading = measure(bench, min_rounds=5, max_rounds=5)
     aa = paired_speedup(reading.medians(BASE), reading.medians(BASE + AA), 1)
-    assert aa[0] == pytest.approx(bench.bias[BASE] / bench.bias[BASE + AA], rel=1e-3)
+    assert half_width(*aa[1:]) > 0.02
     assert margin_from(aa) > 2 * MARGIN
 
 
-def test_fresh_captures_average_the_bias_of_a_capture_out(measure, monkeypatch):
-    """Two captures of the same calls differ by half a percent, steadily: with one, that is the kernel's difference."""
-
-    def root_mean_square_of_error():
-        squares = []
-        for seed in range(24):
-            bench = bench_of(seed, base_ns=20 * US, other=20 * US, weather={"capture_bias": 0.005})
-            reading = measure(bench, seed=seed, **NEVER)
-            squares.append((paired_speedup(reading.medians(BASE), reading.medians("other"), 1)[0] - 1) ** 2)
-        return (sum(squares) / len(squares)) ** 0.5
-
-    fresh = root_mean_square_of_error()
-    monkeypatch.setattr(rounds, "RECAPTURE_EVERY", 10**9)
-    once = root_mean_square_of_error()
-    assert once == pytest.approx(0.005 * 2**0.5, rel=0.35)
-    assert fresh < 0.5 * once
+@pytest.mark.parametrize("bias", (0.005, 0.015))
+def test_what_a_capture_fixes_is_never_a_difference_of_kernels(measure, bias):
+    """Seen on an H200: captures of the same 9 us calls differ by 2%, and rounds of one capture by 0.1%."""
+    shown, covered = [], 0
+    for seed in range(60):
+        bench = bench_of(seed, base_ns=9 * US, other=9 * US, weather={"capture_bias": bias, "noise": 0.001})
+        reading = measure(bench, seed=seed)
+        ratio, low, high = paired_speedup(reading.medians(BASE), reading.medians("other"), 1)
+        shown.append(ratio - 1)
+        covered += low <= 1 <= high
+        assert word_of(reading) in ("SAME", "UNDECIDED")
+    assert covered >= 55, "the interval knows of it"
+    assert max(map(abs, shown)) < bias
 
 
 def test_a_replay_covers_all_input_sets_and_a_tick_is_one_call(measure):
