@@ -208,6 +208,8 @@ class RunSpec(BaseModel):
     """Keys of workloads that an earlier attempt has measured."""
     fingerprint: str = ""
     """Of the earlier attempt: a resumed run must be measured in the same environment. Empty: any."""
+    ceilings: dict[str, Any] | None = None
+    """What the device was measured to reach, as kernels/instrument/calibrate.py makes it. None: measure it first."""
 
     @classmethod
     def of(cls, config: Config, device: str, **more: Any) -> RunSpec:

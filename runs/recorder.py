@@ -22,7 +22,18 @@ from kernels.report import verdict
 from kernels.workload import Workload as WorkloadSpec
 from runs.broker import Notes
 from runs.dispatcher import ask_dispatch, send
-from runs.models import Environment, Gpu, Kernel, KernelVersion, Measurement, RejectedEvent, Result, Run, Workload
+from runs.models import (
+    Calibration,
+    Environment,
+    Gpu,
+    Kernel,
+    KernelVersion,
+    Measurement,
+    RejectedEvent,
+    Result,
+    Run,
+    Workload,
+)
 from runs.models.measurement import RATES, STATISTICS
 from runs.models.run import FINAL, State
 
@@ -102,7 +113,13 @@ def _check(event: dict[str, Any]) -> None:
 
 
 def _apply(run: Run, event: dict[str, Any]) -> None:
-    handlers = {"started": _started, "measured": _measured, "crosschecked": _crosschecked, "finished": _finished}
+    handlers = {
+        "started": _started,
+        "calibrated": _calibrated,
+        "measured": _measured,
+        "crosschecked": _crosschecked,
+        "finished": _finished,
+    }
     handler = handlers.get(event["kind"])
     if handler is None:
         raise Rejected(f"there is no kind of event named {event['kind']!r}")
@@ -117,6 +134,11 @@ def _started(run: Run, data: dict[str, Any], at: Any) -> None:
     if run.started_at is None:
         changes["started_at"] = at
     run.advance(State.RUNNING, **changes)
+
+
+def _calibrated(run: Run, data: dict[str, Any], at: Any) -> None:
+    found = {"ceilings": data["ceilings"], "environment": run.environment, "run": run, "measured_at": at}
+    Calibration.objects.update_or_create(gpu=run.gpu, driver=data["driver"], defaults=found)
 
 
 def _measured(run: Run, data: dict[str, Any], at: Any) -> None:
@@ -168,6 +190,9 @@ def store_result(measurement: Measurement, operation: str, result: dict[str, Any
         correctness=result.get("correctness"),
         ran=result.get("ran") or [],
         ticks_ns=result.get("ticks_ns"),
+        cold=result.get("cold"),
+        sm_mhz=result.get("sm_mhz"),
+        crosscheck=result.get("crosscheck"),
         **{name: stats.get(name) for name in STATISTICS},
         **{name: result[name] for name in RATES if result.get(name) is not None},
     )
@@ -176,7 +201,9 @@ def store_result(measurement: Measurement, operation: str, result: dict[str, Any
 def _crosschecked(run: Run, data: dict[str, Any], at: Any) -> None:
     results = Result.objects.filter(measurement__run=run)
     for seen in data["seen"]:
-        results.filter(measurement__workload__key=seen["key"], kernel__name=seen["kernel"]).update(ran=seen["ran"])
+        results.filter(measurement__workload__key=seen["key"], kernel__name=seen["kernel"]).update(
+            ran=seen["ran"], crosscheck=seen.get("check")
+        )
 
 
 def _finished(run: Run, data: dict[str, Any], at: Any) -> None:

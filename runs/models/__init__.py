@@ -1,13 +1,13 @@
 """What the site remembers, one noun a file."""
 
 from runs.models.config import Config
-from runs.models.gpu import Gpu
+from runs.models.gpu import Calibration, Gpu
 from runs.models.kernel import Kernel, KernelVersion
 from runs.models.measurement import Chart, Measurement, Result
 from runs.models.run import Environment, RejectedEvent, Run
 from runs.models.workload import Workload
 
 __all__ = [
-    "Chart", "Config", "Environment", "Gpu", "Kernel", "KernelVersion", "Measurement", "RejectedEvent", "Result",
-    "Run", "Workload",
+    "Calibration", "Chart", "Config", "Environment", "Gpu", "Kernel", "KernelVersion", "Measurement", "RejectedEvent",
+    "Result", "Run", "Workload",
 ]  # fmt: skip

@@ -64,3 +64,29 @@ class Gpu(models.Model):
 
     def kernels(self, operation: str) -> list[dict[str, Any]]:
         return [k for k in self.catalogue if k["operation"] == operation]
+
+    @property
+    def ceilings(self) -> dict[str, Any] | None:
+        """What this device was measured to reach with its present driver; None if that is still to be measured."""
+        found = self.calibrations.filter(driver=self.driver).first()
+        return found.ceilings if found else None
+
+
+class Calibration(models.Model):
+    """What a device reaches at most, measured once for each driver: the first run there does it, unasked."""
+
+    gpu = models.ForeignKey(Gpu, models.CASCADE, related_name="calibrations")
+    driver = models.CharField(max_length=100, blank=True)
+    ceilings = models.JSONField()
+    """As kernels/instrument/calibrate.py makes them."""
+    environment = models.ForeignKey("runs.Environment", models.PROTECT, null=True, related_name="+")
+    run = models.ForeignKey("runs.Run", models.SET_NULL, null=True, related_name="+")
+    """The run that measured them."""
+    measured_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-measured_at"]
+        constraints = [models.UniqueConstraint(fields=["gpu", "driver"], name="one_calibration_per_driver")]
+
+    def __str__(self) -> str:
+        return f"ceilings of {self.gpu} with driver {self.driver or 'none'}"

@@ -115,6 +115,12 @@ class Result(models.Model):
     """[[name, ns], ...] of the kernels that one call ran, from the cross-check."""
     ticks_ns = models.JSONField(null=True)
     """Raw samples: rounds of ticks."""
+    cold = models.JSONField(null=True)
+    """{"n", "p50", "p90", "p95", "p99"}, ms: of single calls on cold inputs, where the samples are graph replays."""
+    sm_mhz = models.JSONField(null=True)
+    """{"median", "min", "max", "n"}: the SM clock in front of this kernel's blocks, read in the stream."""
+    crosscheck = models.JSONField(null=True)
+    """Of a process of its own, after all timing: {"event_ns", "span_ns", "wall_ns", "calls", "joules", "agrees"}."""
 
     class Meta:
         ordering = ["id"]
@@ -134,6 +140,9 @@ class Result(models.Model):
             "peak_memory_bytes": self.peak_memory_bytes,
             "correctness": self.correctness,
             "ran": self.ran,
+            "cold": self.cold,
+            "sm_mhz": self.sm_mhz,
+            "crosscheck": self.crosscheck,
         }
         if self.n is not None:
             event |= {"stats": {name: getattr(self, name) for name in STATISTICS}, "rounds": self.rounds}

@@ -176,7 +176,13 @@ class Run(models.Model):
         fingerprint = self.environment.fingerprint if self.environment and done else ""
         assert self.gpu is not None
         return RunSpec.of(
-            self.spec, self.gpu.uuid, run=self.pk, attempt=self.attempt, done=done, fingerprint=fingerprint
+            self.spec,
+            self.gpu.uuid,
+            run=self.pk,
+            attempt=self.attempt,
+            done=done,
+            fingerprint=fingerprint,
+            ceilings=self.gpu.ceilings,
         )
 
     @property
