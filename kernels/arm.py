@@ -26,6 +26,12 @@ class Arm:
     def fail(self, status: str, why: str, log: str = "") -> None:
         self.status, self.why, self.log = status, why, log
 
+    def judged(self, verdict: dict[str, Any]) -> None:
+        """Takes what verify.judge says of it."""
+        self.facts["correctness"] = verdict
+        if not verdict["correct"]:
+            self.fail("incorrect", verdict["why"])
+
     def blame(self, doing: str, error: Exception, log: str) -> bool:
         """Makes an error of the child this arm's result. True: that child is of no more use."""
         if isinstance(error, CommandFailed):

@@ -6,15 +6,18 @@ An event carries every arm that shared a child on one workload, so that no ratio
 from __future__ import annotations
 
 import math
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from kernels.instrument import roofline, statistics
 from kernels.instrument.rounds import AA, Reading
 
 if TYPE_CHECKING:
-    from kernels.supervisor import Supervisor
+    from kernels.arm import Arm
+    from kernels.measuring import Measuring
 
 NS_PER_MS = 1e6
+COLD_FIGURES = ("n", "p50", "p90", "p95", "p99")
 
 
 def storable(value: Any) -> Any:
@@ -48,6 +51,7 @@ def reading_result(reading: Reading | None, baseline: str, seed: int) -> dict[st
             "flushed": reading.flushed,
             "rounds": len(reading.orders),
             "orders": reading.orders,
+            "repeated": reading.repeated,
         },
         "aa": aa,
         "margin": statistics.margin_from(aa),
@@ -55,22 +59,14 @@ def reading_result(reading: Reading | None, baseline: str, seed: int) -> dict[st
     }
 
 
-def arm_result(
-    name: str,
-    status: str,
-    why: str,
-    log: str,
-    facts: dict[str, Any],
-    reading: Reading | None,
-    baseline: str,
-    run: Supervisor,
-) -> dict[str, Any]:
+def arm_result(arm: Arm, reading: Reading | None, baseline: str, of: Measuring) -> dict[str, Any]:
     """One arm of an event: verdict, statistics in ms, speedup over the baseline, rates, and the raw ticks in ns."""
+    facts, name = arm.facts, arm.name
     result: dict[str, Any] = {
         "kernel": name,
-        "status": status,
-        "why": why,
-        "log": log,
+        "status": arm.status,
+        "why": arm.why,
+        "log": arm.log,
         "sha256": facts.get("sha256", ""),
         "source": facts.get("source", ""),
         "backend": facts.get("backend", ""),
@@ -78,19 +74,19 @@ def arm_result(
         "peak_memory_bytes": facts.get("peak_memory_bytes"),
         "correctness": facts.get("correctness"),
     }
-    if status != "ok" or reading is None or not reading.blocks.get(name):
+    if arm.status != "ok" or reading is None or not reading.blocks.get(name):
         return result
     result |= _times(name, reading)
-    problem, peak = run.workload.problem, roofline.peak_of(run.environment["device"])
-    touched_once = reading.mode in ("cold", "graph") and reading.covered and reading.sets > 1
-    impossible = roofline.why_impossible(
-        problem, result["stats"]["p50"], peak, touched_once, run.environment.get("l2_bytes", 0)
-    )
-    result |= roofline.rates(problem, result["stats"]["p50"], peak)
+    environment, problem = of.run.environment, of.workload.problem
+    peak, p50 = roofline.peak_of(environment["device"]), result["stats"]["p50"]
+    l2_bytes = environment.get("l2_bytes", 0)
+    impossible = roofline.why_impossible(problem, p50, peak, reading.touched_once, l2_bytes)
+    limit = roofline.speed_of_light_ms(problem, peak, of.run.ceilings if of.cuda else None, reading.mode)
+    result |= roofline.rates(problem, p50, limit)
     if impossible:
         return result | {"status": "impossible", "why": impossible}
     if name != baseline:
-        result["speedup"] = _speedup(name, reading, baseline, run.spec.protocol.seed)
+        result["speedup"] = _speedup(name, reading, baseline, of.plan.seed)
     return result
 
 
@@ -98,12 +94,18 @@ def _times(name: str, reading: Reading) -> dict[str, Any]:
     blocks = reading.blocks[name]
     in_ms = [tick / NS_PER_MS for ticks in blocks for tick in ticks]
     low, high = statistics.median_interval([m / NS_PER_MS for m in reading.medians(name)])
-    return {
+    found: dict[str, Any] = {
         "stats": statistics.describe(in_ms) | {"p50_low": low, "p50_high": high},
         "rounds": len(blocks),
         "left_after": reading.left.get(name),
         "ticks_ns": [[round(tick, 1) for tick in ticks] for ticks in blocks],
     }
+    if name in reading.cold:
+        cold = statistics.describe([tick / NS_PER_MS for tick in reading.cold[name]])
+        found["cold"] = {figure: cold[figure] for figure in COLD_FIGURES}
+    if clocks := reading.sm_mhz.get(name):
+        found["sm_mhz"] = {"median": median(clocks), "min": min(clocks), "max": max(clocks), "n": len(clocks)}
+    return found
 
 
 def _speedup(name: str, reading: Reading, baseline: str, seed: int) -> dict[str, Any]:

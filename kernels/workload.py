@@ -69,8 +69,9 @@ class Protocol(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Literal["paired", "fixed"] = "paired"
-    mode: Literal["auto", "cold", "graph", "warm"] = "auto"
-    """auto: graph below 50 us, else cold; on a CPU there is only cpu."""
+    mode: Literal["auto", "cold", "graph", "warm", "sustained", "e2e"] = "auto"
+    """auto: graph below 50 us, else cold. sustained: back to back for a second and more. e2e: host time, dispatch
+    included. On a CPU there is only cpu."""
     seed: int = Field(42, ge=0, le=2**31)
     min_rounds: int = Field(20, ge=1, le=1000)
     max_rounds: int = Field(60, ge=1, le=1000)
@@ -84,7 +85,8 @@ class Protocol(BaseModel):
     """A block of a round is about this long (at least 4 calls, at most 50)."""
     verify_only: bool = False
     """Correctness alone: nothing is timed."""
-    verify_seeds: int = Field(3, ge=1, le=10)
+    verify_seeds: int = Field(4, ge=1, le=10)
+    """Each with fresh inputs: normal, uniform, with outlier rows, 30 times as large, and again."""
     compile_limit_s: float = Field(300.0, gt=0, le=3600)
     warmup: int = Field(200, ge=0, le=100_000)
     """fixed: untimed calls."""

@@ -14,10 +14,12 @@ from typing import Any
 import torch
 
 from kernels.catalog import LoadedKernel, get_kernel, load
+from kernels.instrument import calibrate
 from kernels.instrument.clock import Block, CpuClock, CudaClock, Graph
 from kernels.instrument.guard import Guard, memory_in_use
+from kernels.instrument.runtime import CudaRuntime
 from kernels.instrument.verify import Reference, measure
-from kernels.operations.base import Inputs
+from kernels.operations.base import Distribution, Inputs
 from kernels.workload import Workload
 
 ROTATION = 5
@@ -43,7 +45,7 @@ class Bench:
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.device = "cuda:0" if kind == "cuda" else "cpu"
-        self.clock: Any = CudaClock() if kind == "cuda" else CpuClock()
+        self.clock: Any = CudaClock(CudaRuntime()) if kind == "cuda" else CpuClock()
         self.loaded: dict[str, LoadedKernel] = {}
         self.guard = Guard(kind, self.clock)
         self._forget()
@@ -103,18 +105,19 @@ class Bench:
 
     # --- correctness ----------------------------------------------------------------------------------------------
 
-    def _reference(self, seed: int, thorough: bool) -> Reference:
+    def _reference(self, seed: int, thorough: bool, distribution: Distribution) -> Reference:
         if seed not in self.references:
-            self.references[seed] = Reference(self.problem, self.problem.inputs(self.device, seed), seed, thorough)
+            inputs = self.problem.inputs(self.device, seed, distribution)
+            self.references[seed] = Reference(self.problem, inputs, seed, thorough, distribution)
         return self.references[seed]
 
-    def verify(self, arm: str, seed: int, thorough: bool) -> dict[str, Any]:
+    def verify(self, arm: str, seed: int, thorough: bool, distribution: Distribution = "normal") -> dict[str, Any]:
         """Two calls on fresh inputs, the first compared with the reference. Numbers and facts, no judgement.
 
         shared: the second call wrote into the first one's output, or returned it again.
         busy: [[arm, what]] of what goes on working while nobody is called.
         """
-        reference = self._reference(seed, thorough)
+        reference = self._reference(seed, thorough, distribution)
         inputs = Inputs(tuple(torch.zeros_like(t) for t in reference.inputs.tensors), reference.inputs.options)
         self._poison(inputs)
         out, early, flags = self._trapped(arm, inputs, reference.inputs)
@@ -237,6 +240,27 @@ class Bench:
         if self._has_room(early):
             self.kept.append((arm, seed, early, flags))
 
+    def e2e(self, arm: str, calls: int, keep: int | None = None) -> dict[str, Any]:
+        """`calls` calls over rotating input sets, each by the host's clock until the device has finished."""
+        call = self._call(arm)
+        call(self.cursor)
+        indices = range(self.cursor + 1, self.cursor + 1 + calls)
+        self.cursor = indices[-1] + 1
+        block = self.clock.host_block(call, indices, keep)
+        if keep is not None:
+            self._keep(arm, indices[keep], block.kept)
+        return _plain(block)
+
+    def sustained(self, arm: str, calls: int, lead: int, chunks: int, graph: str = "") -> dict[str, Any]:
+        """Back to back: `lead` chunks of about `calls` calls untimed, then `chunks` timed; by its graph if it has one."""
+        captured = self.graphs.get(graph or arm)
+        if captured:
+            nodes = len(captured.indices)
+            block = self.clock.sustained(captured.launch, nodes, max(1, round(calls / nodes)), lead, chunks)
+        else:
+            block = self.clock.sustained(self._call(arm), 1, calls, lead, chunks)
+        return _plain(block)
+
     def capture(self, arm: str, graph: str = "") -> dict[str, Any]:
         """Captures an arm on every input set as one CUDA graph, afresh. graph: its name, if not the arm's."""
         self.graphs.pop(graph or arm, None)
@@ -308,19 +332,18 @@ class Bench:
     # --- cross-check ----------------------------------------------------------------------------------------------
 
     def profile(self, arm: str, seed: int) -> dict[str, Any]:
-        """The names of the kernels (on a CPU: operators) that one call runs, in order, with their time in ns."""
-        from torch.profiler import ProfilerActivity, profile
+        """What the profiler and events say of the same calls: see profiler.look."""
+        from kernels.instrument import profiler  # its import takes a while, and it is needed after all timing only
 
         inputs = self.problem.inputs(self.device, seed)
-        self._run(arm, inputs)
-        self.clock.synchronize()
-        activity = ProfilerActivity.CUDA if self.kind == "cuda" else ProfilerActivity.CPU
-        with profile(activities=[activity]) as profiler:
-            self._run(arm, inputs)
-            self.clock.synchronize()
-        wanted = torch.autograd.DeviceType.CUDA if self.kind == "cuda" else torch.autograd.DeviceType.CPU
-        spans = [(e.name, int(e.time_range.elapsed_us() * 1e3)) for e in profiler.events() if e.device_type == wanted]
-        return {"kernels": [[name[:200], ns] for name, ns in spans if not name.startswith(("Memset", "Memcpy"))][:50]}
+        return profiler.look(self.clock, lambda: self._run(arm, inputs))
+
+    def calibrate(self) -> dict[str, Any]:
+        """What this device reaches at most, before any kernel is touched: see calibrate.probe."""
+        found = calibrate.probe(self.clock)
+        if self.kind == "cuda":
+            torch.cuda.empty_cache()
+        return found
 
 
 def _bits(tensor: Any) -> Any:
@@ -347,4 +370,5 @@ def _plain(block: Block) -> dict[str, Any]:
         "enqueue_ns": block.enqueue_ns,
         "gate_ns": block.gate_ns,
         "gated": block.gated,
+        "sm_mhz": block.sm_mhz,
     }

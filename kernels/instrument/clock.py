@@ -1,13 +1,12 @@
 """Clocks: how long calls take on a device. Used in the measuring child only.
 
-Everything that reads time is bound here, when this module is imported, which is before any kernel's file runs: a
-kernel that replaces `torch.cuda.Event.elapsed_time` or `time.perf_counter_ns` afterwards changes nothing here.
+Everything that reads time is bound before any kernel's file runs, here and in runtime.py: a kernel that replaces
+`torch.cuda.Event.elapsed_time` or `time.perf_counter_ns` afterwards changes nothing.
 """
 
 from __future__ import annotations
 
 import os
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter_ns
@@ -20,8 +19,8 @@ Call = Callable[[int], Any]
 
 SPIN_HZ = 2.0e9
 """Cycles per second assumed for a spin gate: at or above every maximum SM clock, so that a gate is never too short."""
-FLUSH_FACTOR = 2
-"""A read flush reads this many times the L2."""
+READABLE_GATE_NS = 300_000
+"""A gate this long tells the SM clock to 1%: what starting it takes is 3 us."""
 
 
 @dataclass
@@ -34,6 +33,8 @@ class Block:
     """Host time to launch the block."""
     gate_ns: float = 0.0
     """How long the spin gate really held the device back; 0 without one."""
+    gate_cycles: int = 0
+    """SM cycles that the gate spun."""
     kept: Any = None
     """The output of the call that was to be kept."""
 
@@ -42,9 +43,14 @@ class Block:
         """Whether every launch was queued before the first could start."""
         return self.gate_ns == 0 or self.enqueue_ns <= self.gate_ns
 
+    @property
+    def sm_mhz(self) -> float | None:
+        """The SM clock while the gate held, read in the stream itself: cycles spun over the time that passed."""
+        return self.gate_cycles / self.gate_ns * 1e3 if self.gate_ns >= READABLE_GATE_NS else None
+
 
 class Clock(Protocol):
-    """What a device must be able to do; CUDA, the CPU and the simulator each have one."""
+    """What the bench needs to time calls; CUDA and the CPU each have one."""
 
     kind: str
     cache_bytes: int
@@ -52,6 +58,27 @@ class Clock(Protocol):
     def synchronize(self) -> None: ...
     def free_bytes(self) -> int: ...
     def block(self, call: Call, indices: Sequence[int], gate_ns: int, flush: bool, keep: int | None) -> Block: ...
+
+
+class Runtime(Protocol):
+    """What a device must be able to do to be timed by its own events: a CUDA device can, and the simulated GPU."""
+
+    cache_bytes: int
+
+    def host_ns(self) -> int: ...
+    def event(self) -> Any: ...
+    def record(self, event: Any) -> Any: ...
+    def elapsed_ns(self, start: Any, end: Any) -> float: ...
+    def synchronize(self) -> Any: ...
+    def spin(self, cycles: int) -> Any:
+        """A kernel of one thread that does nothing for so many SM cycles."""
+
+    def evict(self) -> Any:
+        """Empties L2 by reading: a write would leave dirty lines whose write-back lands in the next kernel's time."""
+
+    def free_bytes(self) -> int: ...
+    def capture(self, call: Call, indices: Sequence[int]) -> tuple[Any, list[Any]]:
+        """(graph with a method `replay`, outputs) of one call for each index."""
 
 
 def cpu_cache_bytes() -> int:
@@ -89,66 +116,101 @@ class CpuClock:
                 kept = out
         return Block(ticks, kept=kept)
 
+    def sustained(self, launch: Call, calls: int, launches: int, lead: int, chunks: int) -> Block:
+        """As CudaClock.sustained; there is nothing to queue."""
+        ticks, number = [], 0
+        for _ in range(lead + chunks):
+            start = perf_counter_ns()
+            for _ in range(launches):
+                launch(number)
+                number += 1
+            ticks.append((perf_counter_ns() - start) / (launches * calls))
+        return Block(ticks[lead:])
+
 
 class CudaClock:
-    """CUDA events around each call, on the current stream, behind a spin gate."""
+    """Events around each call, on the current stream, behind a spin gate."""
 
     kind = "cuda"
 
-    def __init__(self) -> None:
-        properties = torch.cuda.get_device_properties(0)
-        self.cache_bytes = properties.L2_cache_size
-        self._event = torch.cuda.Event
-        self._record = torch.cuda.Event.record
-        self._elapsed = torch.cuda.Event.elapsed_time
-        self._sync = torch.cuda.synchronize
-        self._spin = torch.cuda._sleep
-        self._flush_buffer: Any = None
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self.cache_bytes = runtime.cache_bytes
         self._pool: list[Any] = []
 
     def synchronize(self) -> None:
-        self._sync()
+        self.runtime.synchronize()
 
     def free_bytes(self) -> int:
-        free, _ = torch.cuda.mem_get_info()
-        return free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+        return self.runtime.free_bytes()
 
     def events(self, count: int) -> list[Any]:
         while len(self._pool) < count:
-            self._pool.append(self._event(enable_timing=True))
+            self._pool.append(self.runtime.event())
         return self._pool[:count]
 
-    def gate(self, gate_ns: int) -> None:
-        """Holds the device back for at least this long, so that what follows is queued before it may start."""
-        if gate_ns:
-            self._spin(int(gate_ns * SPIN_HZ / 1e9))
+    def gate(self, gate_ns: int) -> int:
+        """Holds the device back for at least this long, so that what follows is queued before it may start.
 
-    def flush(self) -> None:
-        """Evicts L2 by reading: a write would leave dirty lines whose write-back lands in the next kernel's time."""
-        if self._flush_buffer is None:
-            self._flush_buffer = torch.ones(FLUSH_FACTOR * self.cache_bytes // 4, dtype=torch.int32, device="cuda")
-        self._flush_buffer.sum()
+        Returns the cycles it spins.
+        """
+        cycles = int(gate_ns * SPIN_HZ / 1e9)
+        if cycles:
+            self.runtime.spin(cycles)
+        return cycles
 
     def block(self, call: Call, indices: Sequence[int], gate_ns: int, flush: bool, keep: int | None) -> Block:
-        events = self.events(2 * len(indices) + 2)
-        record, kept = self._record, None
+        """One timed call per index, all queued behind the gate; a read flush before each if asked."""
+        runtime, events, kept = self.runtime, self.events(2 * len(indices) + 2), None
+        record = runtime.record
         record(events[-2])
-        self.gate(gate_ns)
+        cycles = self.gate(gate_ns)
         record(events[-1])
-        begin = perf_counter_ns()
+        begin = runtime.host_ns()
         for position, index in enumerate(indices):
             if flush:
-                self.flush()
+                runtime.evict()
             record(events[2 * position])
             out = call(index)
             record(events[2 * position + 1])
             if position == keep:
                 kept = out
-        enqueue = perf_counter_ns() - begin
-        self._sync()
-        elapsed = self._elapsed
-        ticks = [elapsed(events[2 * i], events[2 * i + 1]) * 1e6 for i in range(len(indices))]
-        return Block(ticks, enqueue, elapsed(events[-2], events[-1]) * 1e6 if gate_ns else 0.0, kept)
+        enqueue = runtime.host_ns() - begin
+        runtime.synchronize()
+        elapsed = runtime.elapsed_ns
+        ticks = [elapsed(events[2 * i], events[2 * i + 1]) for i in range(len(indices))]
+        return Block(ticks, enqueue, elapsed(events[-2], events[-1]) if gate_ns else 0.0, cycles, kept)
+
+    def host_block(self, call: Call, indices: Sequence[int], keep: int | None) -> Block:
+        """Host time of each call from its first line until the device has finished it: dispatch included."""
+        runtime, ticks, kept = self.runtime, [], None
+        host_ns, synchronize = runtime.host_ns, runtime.synchronize
+        for position, index in enumerate(indices):
+            synchronize()
+            begin = host_ns()
+            out = call(index)
+            synchronize()
+            ticks.append(float(host_ns() - begin))
+            if position == keep:
+                kept = out
+        return Block(ticks, kept=kept)
+
+    def sustained(self, launch: Call, calls: int, launches: int, lead: int, chunks: int) -> Block:
+        """Launches back to back: `lead` chunks untimed, then `chunks` timed, `launches` launches of `calls` calls each.
+
+        A tick is a chunk's time over its calls; nothing stands between chunks but an event.
+        """
+        events, number = self.events(chunks + 1), 0
+        for chunk in range(lead + chunks):
+            if chunk >= lead:
+                self.runtime.record(events[chunk - lead])
+            for _ in range(launches):
+                launch(number)
+                number += 1
+        self.runtime.record(events[chunks])
+        self.synchronize()
+        elapsed = self.runtime.elapsed_ns
+        return Block([elapsed(events[i], events[i + 1]) / (launches * calls) for i in range(chunks)])
 
     def capture(self, call: Call, indices: Sequence[int]) -> Graph:
         return Graph(self, call, indices)
@@ -159,14 +221,7 @@ class Graph:
 
     def __init__(self, clock: CudaClock, call: Call, indices: Sequence[int]) -> None:
         self.clock, self.indices = clock, list(indices)
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            call(self.indices[0])
-        torch.cuda.current_stream().wait_stream(stream)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            self.outputs = [call(index) for index in self.indices]
+        self.graph, self.outputs = clock.runtime.capture(call, self.indices)
         clock.synchronize()
 
     def poison(self) -> None:
@@ -176,18 +231,16 @@ class Graph:
                 if isinstance(out, torch.Tensor) and out.is_floating_point():
                     out.fill_(float("nan"))
 
+    def launch(self, index: int = 0) -> None:
+        self.graph.replay()
+
     def block(self, replays: int, gate_ns: int, flush: bool, keep: int | None) -> Block:
         """`replays` timed replays; a tick is a replay's time over its nodes."""
         clock = self.clock
         self.poison()
-        self.graph.replay()
-        block = clock.block(lambda _: self.graph.replay(), range(replays), gate_ns, flush, None)
+        self.launch()
+        block = clock.block(self.launch, range(replays), gate_ns, flush, None)
         block.ticks_ns = [tick / len(self.indices) for tick in block.ticks_ns]
         if keep is not None:
             block.kept = self.outputs[keep % len(self.outputs)]
         return block
-
-
-def spread(ticks: Sequence[float]) -> float:
-    """(max - min) / median"""
-    return (max(ticks) - min(ticks)) / statistics.median(ticks)

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from kernels import catalog
-from kernels.instrument import clock, verify
+from kernels.instrument import clock, runtime, verify
 
 BUSY_SHARE = 0.25
 """A thread or process that takes more than this share of a core while nobody is called is busy."""
@@ -64,9 +64,9 @@ def _namespaces() -> Iterator[tuple[str, Any]]:
     yield "torch.cuda.Event", torch.cuda.Event
     yield "torch.cuda.Stream", torch.cuda.Stream
     yield "torch.cuda.CUDAGraph", torch.cuda.CUDAGraph
-    for module in (clock, verify, catalog):
+    for module in (clock, runtime, verify, catalog):
         yield module.__name__, module
-    for cls in (clock.CpuClock, clock.CudaClock, clock.Graph, verify.Reference):
+    for cls in (clock.CpuClock, clock.CudaClock, clock.Graph, runtime.CudaRuntime, verify.Reference):
         yield cls.__name__, cls
 
 
@@ -90,9 +90,10 @@ class Guard:
 
     def __init__(self, kind: str, the_clock: clock.Clock) -> None:
         self.settings = [(name, _read(read), read, write) for name, read, write in _settings(kind)]
+        the_runtime = getattr(the_clock, "runtime", the_clock)
         self.functions = [
             (label, owner, [(n, f) for n, f in vars(owner).items() if _is_function(f)], len(vars(owner)))
-            for label, owner in [*_namespaces(), ("the clock", the_clock)]
+            for label, owner in [*_namespaces(), ("the clock", the_clock), ("the runtime", the_runtime)]
         ]
         self.codes = [
             (f"{label}.{name}", function, function.__code__)

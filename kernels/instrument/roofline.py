@@ -13,6 +13,8 @@ from kernels.operations.base import Operation
 
 LOW_SHARE = 0.05
 """Under this share of the limit a kernel is probably launch-bound or off the tensor path."""
+MATMUL_SHARE, COPY_SHARE = 0.95, 1.03
+"""Of a measured ceiling: above this a time is measured again in a new process."""
 VENDOR = ("NVIDIA", "GeForce", "Tesla")
 
 
@@ -61,13 +63,47 @@ def peak_of(device_name: str) -> Peak | None:
     return next((peak for peak in PEAKS if name in peak.names), None)
 
 
-def speed_of_light_ms(problem: Operation, peak: Peak | None) -> float | None:
-    """max(FLOPs / peak, bytes / bandwidth), milliseconds: no exact kernel is faster on cold inputs."""
-    if peak is None:
+def speed_of_light_ms(
+    problem: Operation, peak: Peak | None, ceilings: dict[str, Any] | None = None, mode: str = ""
+) -> float | None:
+    """max(FLOPs / peak, bytes / bandwidth, an empty kernel), milliseconds: no exact kernel is faster on cold inputs.
+
+    ceilings: as measured on this device; they stand in for a datasheet that is not known, and know the empty kernel.
+    """
+    measured = ceilings or {}
+    tflops = peak.tflops(problem.dtype) if peak else measured.get("matmul_tflops", {}).get(problem.dtype)
+    gb_per_s = peak.gb_per_s if peak else _bandwidth(measured)
+    if not tflops or not gb_per_s:
         return None
-    compute = problem.flops() / (peak.tflops(problem.dtype) * 1e12)
-    memory = sum(problem.bytes_moved()) / (peak.gb_per_s * 1e9)
-    return max(compute, memory) * 1e3
+    compute = problem.flops() / (tflops * 1e12)
+    memory = sum(problem.bytes_moved()) / (gb_per_s * 1e9)
+    empty = measured.get("empty_us", {}).get(mode, 0.0)
+    return max(compute * 1e3, memory * 1e3, empty / 1e3)
+
+
+def _bandwidth(ceilings: dict[str, Any]) -> float | None:
+    """GB/s of the best of copying and reading."""
+    return max(ceilings.get("copy_gb_per_s", 0.0), ceilings.get("read_gb_per_s", 0.0)) or None
+
+
+def why_above(
+    problem: Operation, time_ms: float, ceilings: dict[str, Any] | None, touched_once: bool, cache_bytes: int
+) -> str:
+    """Why a time is above what was measured to be reachable, as a sentence; empty if it is not.
+
+    It may be true all the same: such a time is measured again in a new process.
+    """
+    if not ceilings:
+        return ""
+    reached = ceilings.get("matmul_tflops", {}).get(problem.dtype)
+    claimed = problem.flops() / (time_ms * 1e9)
+    if reached and claimed > MATMUL_SHARE * reached:
+        return f"{claimed:.4g} TFLOP/s is above {MATMUL_SHARE:.0%} of this device's matrix product ({reached:.4g})"
+    read, written = problem.bytes_moved()
+    moved, bandwidth = (read + max(0, written - cache_bytes)) / (time_ms * 1e6), _bandwidth(ceilings)
+    if touched_once and bandwidth and moved > COPY_SHARE * bandwidth:
+        return f"{moved:.4g} GB/s is above {COPY_SHARE:.0%} of this device's measured bandwidth ({bandwidth:.4g})"
+    return ""
 
 
 def why_impossible(problem: Operation, time_ms: float, peak: Peak | None, touched_once: bool, cache_bytes: int) -> str:
@@ -95,15 +131,14 @@ def why_impossible(problem: Operation, time_ms: float, peak: Peak | None, touche
     return ""
 
 
-def rates(problem: Operation, time_ms: float, peak: Peak | None) -> dict[str, Any]:
+def rates(problem: Operation, time_ms: float, limit_ms: float | None) -> dict[str, Any]:
     """tflops, gb_per_s, limit_ms (speed of light), limit_share (of the limit reached, 0 to 1), hint."""
-    limit = speed_of_light_ms(problem, peak)
-    share = limit / time_ms if limit else None
+    share = limit_ms / time_ms if limit_ms else None
     low = share is not None and share < LOW_SHARE
     return {
         "tflops": problem.flops() / (time_ms * 1e9),
         "gb_per_s": sum(problem.bytes_moved()) / (time_ms * 1e6),
-        "limit_ms": limit,
+        "limit_ms": limit_ms,
         "limit_share": share,
         "hint": "low: launch-bound, or not on the tensor path" if low else "",
     }

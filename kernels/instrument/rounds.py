@@ -6,6 +6,7 @@ runs against itself (A/A). fixed: one arm after the other, as older suites do.
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 import time
@@ -28,6 +29,12 @@ KEEP_EVERY = 5
 DROP_AFTER, DROP_BELOW = 5, 0.5
 CALL_LIMIT_S = 120.0
 WARM_CAP_S, CLOCK_TOLERANCE = 5.0, 0.01
+COLD_CALLS, COLD_BLOCKS = 100, 8
+"""Single calls on cold inputs beside graph replays, for p90 and p99, in at most so many blocks."""
+CHUNK_NS, LEAD_NS, SUSTAINED_NS = 20e6, 250e6, 1e9
+"""Sustained: a block is chunks of about this long, a lead that is not timed, and at least this long timed."""
+SUSTAINED_ROUNDS, SUSTAINED_LOOK = (6, 12), 2
+SLOWED = "the device slowed down because of heat"
 
 
 class Bench(Protocol):
@@ -64,6 +71,17 @@ class Reading:
     covered: bool = True
     flushed: bool = False
     paired: bool = True
+    repeated: int = 0
+    """Rounds that were measured again because the device was slowed down by heat meanwhile."""
+    cold: dict[str, list[float]] = field(default_factory=dict)
+    """Arm -> ns of single calls on cold inputs, where blocks are graph replays."""
+    sm_mhz: dict[str, list[float]] = field(default_factory=dict)
+    """Arm -> the SM clock in front of its blocks."""
+
+    @property
+    def touched_once(self) -> bool:
+        """Every input set had left the cache when it was read."""
+        return self.mode != "warm" and self.covered and self.sets > 1
 
     def medians(self, arm: str) -> list[float]:
         return [statistics.median(ticks) for ticks in self.blocks[arm]]
@@ -81,6 +99,8 @@ class Drive:
     on_step: Callable[[str, str], None] = lambda arm, text: None
     """Called with the arm about to run (a crash belongs to it) and a word of progress."""
     sm_mhz: Callable[[], float | None] = lambda: None
+    slowed: Callable[[], bool] = lambda: False
+    """Whether heat has slowed the device down since this was last asked."""
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
@@ -130,6 +150,12 @@ def choose_mode(plan: Plan, estimates: dict[str, Estimate], cuda: bool) -> str:
     return "graph" if min(e.call_ns for e in estimates.values()) < GRAPH_BELOW_NS else "cold"
 
 
+def by_graph(mode: str, estimates: dict[str, Estimate]) -> bool:
+    """Whether a mode launches captured graphs: graph does, and sustained where launching single calls takes longer."""
+    fastest = min(e.call_ns for e in estimates.values())
+    return mode == "graph" or (mode == "sustained" and fastest < GRAPH_BELOW_NS)
+
+
 def gate_for(calls: int, enqueue_ns: float) -> int:
     return min(MAX_GATE_NS, int(GATE_FACTOR * calls * enqueue_ns))
 
@@ -148,14 +174,20 @@ def calls_for(plan: Plan, guess: Estimate, cuda: bool) -> int:
 class Paired:
     """The protocol `paired` on one group of arms: warm up, then rounds until the intervals are narrow enough."""
 
-    def __init__(self, drive: Drive, mode: str, estimates: dict[str, Estimate], cuda: bool) -> None:
+    def __init__(
+        self, drive: Drive, mode: str, estimates: dict[str, Estimate], cuda: bool, graphs: bool | None = None
+    ) -> None:
         self.drive, self.mode, self.cuda = drive, mode, cuda
+        self.graphs = by_graph(mode, estimates) if graphs is None else graphs
         self.estimates = dict(estimates)
         self.active = [*drive.arms, drive.baseline + AA]
         self.estimates[drive.baseline + AA] = estimates[drive.baseline]
         self.reading = Reading(mode, {arm: [] for arm in self.active})
         self.calls = {arm: calls_for(drive.plan, self.estimates[arm], cuda) for arm in self.active}
         self.graph_gate = dict.fromkeys(self.active, FIRST_GRAPH_GATE_NS)
+        plan, long = drive.plan, mode == "sustained"
+        self.least, self.most = SUSTAINED_ROUNDS if long else (plan.min_rounds, plan.max_rounds)
+        self.look_every = SUSTAINED_LOOK if long else plan.look_every
 
     def measure(self) -> Reading:
         reading = self.reading
@@ -165,6 +197,8 @@ class Paired:
         reading.flushed = self.flush
         self._warm_up()
         self._rounds()
+        if self.mode == "graph":
+            self._cold_pass()
         reading.calls = self.calls
         return reading
 
@@ -172,10 +206,11 @@ class Paired:
         """All arms in turn for warmup_s, and until the SM clock holds still (at most 5 s)."""
         begin, clock = time.monotonic(), None
         self._capture(self.active)
+        one = self._block if self.mode not in ("sustained", "e2e") else lambda arm, keep: self._calls(arm, keep)
         while True:
             for arm in self._each_kernel():
                 self.drive.on_step(arm, "warm-up")
-                self._block(arm, keep=None)
+                one(arm, None)
             spent, before, clock = time.monotonic() - begin, clock, self.drive.sm_mhz()
             settled = clock is None or (before is not None and abs(clock - before) <= CLOCK_TOLERANCE * before)
             if spent >= self.drive.plan.warmup_s and (settled or spent >= WARM_CAP_S):
@@ -190,7 +225,7 @@ class Paired:
         Two captures of the same calls differ by up to 2% below 10 us, steadily: with a capture for each round that is
         noise between rounds, which the interval knows; kept for several, it would pass for a difference of kernels.
         """
-        if self.mode == "graph":
+        if self.graphs:
             self.drive.bench.call("drop_graphs")
             for arm in order:
                 self.drive.call(arm, "capture", graph=arm)
@@ -198,45 +233,61 @@ class Paired:
     def _rounds(self) -> None:
         plan, reading, drive = self.drive.plan, self.reading, self.drive
         deadline = time.monotonic() + plan.budget_s * max(1, len(drive.arms) - 1)
-        order: list[str] = []
         keep_in = 0
-        for number in range(plan.max_rounds):
-            order = self._order(number, order)
-            reading.orders.append(order)
-            self._capture(order)
+        drive.slowed()
+        while (number := len(reading.orders)) < self.most:
+            order = self._order(number)
             if number % KEEP_EVERY == 0:
-                keep_in = number + self.drive.rng.randrange(min(KEEP_EVERY, plan.max_rounds))
-            for arm in order:
-                drive.on_step(arm, f"round {number + 1} of {plan.min_rounds} to {plan.max_rounds}")
-                keep = drive.rng.randrange(self.calls[arm]) if number == keep_in else None
-                reading.blocks[arm].append(self._block(arm, keep))
+                keep_in = number + drive.rng.randrange(min(KEEP_EVERY, self.most))
+            self._capture(order)
+            ticks = {arm: self._in_round(arm, number, keep=number == keep_in) for arm in order}
             drive.bench.call("refill", CALL_LIMIT_S, index=number, seed=drive.fresh_seed())
+            if drive.slowed() and reading.repeated < self.most and time.monotonic() < deadline:
+                reading.repeated += 1
+                continue
+            reading.orders.append(order)
+            for arm in order:
+                reading.blocks[arm].append(ticks[arm])
             if number + 1 == DROP_AFTER:
                 self._drop_the_hopeless()
             if self._enough(number + 1, deadline):
-                return
-        if plan.max_rounds > plan.min_rounds:
-            self._note_precision()
+                break
+        else:
+            if self.most > self.least:
+                self._note_precision()
+        if reading.repeated:
+            reading.notes.append(f"{reading.repeated} rounds were measured again: {SLOWED}")
 
-    def _order(self, number: int, previous: list[str]) -> list[str]:
+    def _in_round(self, arm: str, number: int, keep: bool) -> list[float]:
+        """An arm's block in a round; one of its calls, chosen at random, keeps its output if `keep`."""
+        self.drive.on_step(arm, f"round {number + 1} of {self.least} to {self.most}")
+        return self._block(arm, self.drive.rng.randrange(self.calls[arm]) if keep else None)
+
+    def _order(self, number: int) -> list[str]:
         """A random permutation, then its reverse: every arm comes equally early and late."""
         if number % 2:
-            return [arm for arm in reversed(previous) if arm in self.active]
+            return [arm for arm in reversed(self.reading.orders[-1]) if arm in self.active]
         return self.drive.rng.sample(self.active, len(self.active))
 
     def _block(self, arm: str, keep: int | None) -> list[float]:
         """One block, repeated if the host was too slow to queue it behind the gate."""
-        one = self._replays if self.mode == "graph" else self._calls
+        ways = {"graph": self._replays, "e2e": self._host_calls, "sustained": self._back_to_back}
+        one = ways.get(self.mode, self._calls)
         for _ in range(MAX_GATE_REPEATS):
             got = one(arm, keep)
             if got["gated"]:
-                return got["ticks_ns"]
-        note = (
-            f"{kernel_of(arm)}: the host could not queue a block ahead of the device; launch gaps may be in its times"
-        )
+                break
+        else:
+            self._note(
+                f"{kernel_of(arm)}: the host could not queue a block ahead of the device; launch gaps may be in its times"
+            )
+        if clock := got.get("sm_mhz"):
+            self.reading.sm_mhz.setdefault(arm, []).append(clock)
+        return got["ticks_ns"]
+
+    def _note(self, note: str) -> None:
         if note not in self.reading.notes:
             self.reading.notes.append(note)
-        return got["ticks_ns"]
 
     def _replays(self, arm: str, keep: int | None) -> dict[str, Any]:
         replays, gate = max(1, round(self.calls[arm] / self.reading.sets)), self.graph_gate[arm]
@@ -255,6 +306,30 @@ class Paired:
             self.estimates[arm] = Estimate(guess.call_ns, slower)
             self.calls[arm] = min(calls, calls_for(self.drive.plan, self.estimates[arm], self.cuda))
         return got
+
+    def _host_calls(self, arm: str, keep: int | None) -> dict[str, Any]:
+        return self.drive.call(arm, "e2e", calls=self.calls[arm], keep=keep)
+
+    def _back_to_back(self, arm: str, keep: int | None) -> dict[str, Any]:
+        """A second or more without a pause, after a lead; a call whose output is kept is one more, before it."""
+        each_ns = self.estimates[arm].call_ns
+        calls = max(1, round(CHUNK_NS / each_ns))
+        lead, chunks = (math.ceil(ns / (calls * each_ns)) for ns in (LEAD_NS, SUSTAINED_NS))
+        if keep is not None:
+            self.drive.call(arm, "block", calls=1, keep=0)
+        return self.drive.call(arm, "sustained", calls=calls, lead=lead, chunks=chunks, graph=arm)
+
+    def _cold_pass(self) -> None:
+        """Single calls on cold inputs: a replay's time over its nodes hides how much single launches differ."""
+        order = [arm for arm in self._each_kernel() if not self.estimates[arm].synchronises]
+        for arm in self.drive.rng.sample(order, len(order)):
+            self.drive.on_step(arm, "single calls")
+            ticks: list[float] = []
+            for _ in range(COLD_BLOCKS):
+                if len(ticks) < COLD_CALLS and (got := self._calls(arm, None))["gated"]:
+                    ticks += got["ticks_ns"]
+            if ticks:
+                self.reading.cold[arm] = ticks
 
     def _drop_the_hopeless(self) -> None:
         """A kernel 837 times slower must not cost an hour: below 0.5x after five rounds it leaves, with its n."""
@@ -281,7 +356,7 @@ class Paired:
             self.reading.notes.append(f"stopped at its time budget after {rounds} rounds")
             self._note_precision()
             return True
-        looking = rounds >= plan.min_rounds and (rounds - plan.min_rounds) % plan.look_every == 0
+        looking = rounds >= self.least and (rounds - self.least) % self.look_every == 0
         return looking and self.widest() <= plan.precision
 
     def _note_precision(self) -> None:

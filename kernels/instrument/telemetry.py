@@ -17,6 +17,7 @@ from kernels.device import Device, nvml
 EVERY_S = 0.02
 KEEP = 10_000
 HARMFUL = ("SwThermalSlowdown", "HwThermalSlowdown", "HwSlowdown", "HwPowerBrakeSlowdown", "SwPowerCap")
+THERMAL = ("SwThermalSlowdown", "HwThermalSlowdown")
 
 
 class Telemetry:
@@ -26,6 +27,7 @@ class Telemetry:
         self.lib, self.device = lib, device
         self.handle = lib.nvmlDeviceGetHandleByUUID(device.uuid) if lib and device.kind == "cuda" else None
         self.samples: list[dict[str, Any]] = []
+        self.hot = False
         self._stop = threading.Event()
 
     def _sample(self) -> dict[str, Any]:
@@ -44,7 +46,9 @@ class Telemetry:
 
     def loop(self) -> None:
         while not self._stop.wait(EVERY_S):
-            self.samples.append(self._sample())
+            sample = self._sample()
+            self.samples.append(sample)
+            self.hot = self.hot or self._is_hot(sample)
             del self.samples[:-KEEP]
 
     def stop(self) -> None:
@@ -56,6 +60,22 @@ class Telemetry:
 
     def sm_mhz(self) -> float | None:
         return self.now().get("sm_mhz")
+
+    def slowed(self) -> bool:
+        """Whether heat has slowed the device down since this was last asked."""
+        hot, self.hot = self.hot, False
+        return hot
+
+    def _is_hot(self, sample: dict[str, Any]) -> bool:
+        return bool(set(self._reasons(sample.get("throttle", 0))) & set(THERMAL))
+
+    def energy_j(self) -> float | None:
+        """Joules that the whole board has used since its driver was loaded; None where NVML does not count them."""
+        if not self.handle:
+            return None
+        with contextlib.suppress(Exception):
+            return self.lib.nvmlDeviceGetTotalEnergyConsumption(self.handle) / 1e3
+        return None
 
     def others(self) -> list[int]:
         """Process ids on this GPU that are neither ours nor our children's."""
@@ -78,6 +98,8 @@ class Telemetry:
         return found | ({"throttled": sorted(reasons)} if reasons else {})
 
     def _reasons(self, bits: int) -> list[str]:
+        if not bits:
+            return []
         named = ((name, getattr(self.lib, f"nvmlClocksEventReason{name}", None)) for name in HARMFUL)
         named2 = ((n, b or getattr(self.lib, f"nvmlClocksThrottleReason{n}", 0)) for n, b in named)
         return [name for name, bit in named2 if bit and bits & bit]

@@ -30,13 +30,19 @@ ROW_FACTOR, SHORTEST_ROW = 4, 16
 ones shows in no error of the whole. Shorter rows are not judged alone: one small number would make any error large."""
 
 
+INPUTS = {"uniform": "uniform inputs", "outliers": "inputs with outlier rows", "x30": "inputs 30 times as large"}
+
+
 class Reference:
     """The right answer for one seed's inputs, in pieces: kept where it is small, made again where it is large."""
 
     KEEP_BYTES = 2**28
 
-    def __init__(self, problem: Operation, inputs: Inputs, seed: int, thorough: bool) -> None:
+    def __init__(
+        self, problem: Operation, inputs: Inputs, seed: int, thorough: bool, distribution: str = "normal"
+    ) -> None:
         self.problem, self.inputs, self.seed, self.thorough = problem, inputs, seed, thorough
+        self.distribution = distribution
         self._kept: list[Any] | None = None
 
     def pieces(self) -> Any:
@@ -52,7 +58,7 @@ def measure(out: Any, reference: Reference) -> dict[str, Any]:
     """How far `out` is from the reference, beside how far the yardstick is. Numbers, no judgement.
 
     max_abs, yard_abs: largest absolute errors; rounding: the error of the dtype itself on the right answer; largest: of
-    the right answer;
+    the right answer; fits: whether that is far from the dtype's largest number;
     frobenius, yard_frobenius: relative; row, yard_row: the same of the worst row; nonfinite: elements that are NaN or
     Inf where the reference is not; constant: every element is the same where the reference's are not.
     """
@@ -88,6 +94,8 @@ def measure(out: Any, reference: Reference) -> dict[str, Any]:
         seen, wanted = _extremes(seen, got), _extremes(wanted, right)
     scale = math.sqrt(squares["reference"]) or 1.0
     return totals | {
+        "distribution": reference.distribution,
+        "fits": totals["largest"] < torch.finfo(dtype).max / 2,
         "frobenius": math.sqrt(squares["error"]) / scale,
         "yard_frobenius": math.sqrt(squares["yard"]) / scale,
         "nonfinite": nonfinite,
@@ -130,8 +138,10 @@ def why_wrong(reading: dict[str, Any], dtype: str) -> str:
         return "the output was not complete when the call had returned: it changed afterwards"
     if reading.get("unwritten"):
         return f"{reading['unwritten']} elements of the output were never written"
-    if reading["nonfinite"]:
+    if reading["nonfinite"] and reading.get("fits", True):
         return f"{reading['nonfinite']} elements are NaN or Inf where the right answer is finite"
+    if why_not_judged(reading, dtype):
+        return ""
     factor, slack = FACTOR[dtype], SLACK[dtype]
     bound = factor * reading["yard_abs"] + 2 * (reading["rounding"] + slack * reading["largest"])
     if not reading["max_abs"] <= bound:
@@ -147,6 +157,26 @@ def why_wrong(reading: dict[str, Any], dtype: str) -> str:
     return ""
 
 
+def why_not_judged(reading: dict[str, Any], dtype: str) -> str:
+    """Why inputs other than normal ones say nothing of a kernel: an empty string if they do.
+
+    Scores of attention at 30 times the size are rounded so much in 16 bits that plain PyTorch is far off, too.
+    """
+    if reading.get("distribution", "normal") == "normal":
+        return ""
+    if not reading["fits"]:
+        return f"the right answer ({reading['largest']:.3g}) does not fit {dtype}"
+    if not FACTOR[dtype] * reading["yard_frobenius"] <= FROBENIUS_CAP[dtype]:
+        return f"eager PyTorch itself is wrong by {reading['yard_frobenius']:.3g} here"
+    return ""
+
+
+def _said(reading: dict[str, Any], dtype: str) -> str:
+    if why := why_wrong(reading, dtype):
+        return f"wrong: {why}"
+    return f"not judged: {why}" if (why := why_not_judged(reading, dtype)) else "right"
+
+
 def judge(readings: list[dict[str, Any]], dtype: str, flags: dict[str, Any] | None = None) -> dict[str, Any]:
     """The verdict on a kernel from its readings, one per seed, and the flags seen beside them.
 
@@ -154,13 +184,22 @@ def judge(readings: list[dict[str, Any]], dtype: str, flags: dict[str, Any] | No
     Returns {"correct": bool, "why": str, ...worst reading}; `why` is empty when correct.
     """
     flags = flags or {}
-    why = next((reason for reading in readings if (reason := why_wrong(reading, dtype))), "")
+    said: dict[str, str] = {}
+    why = ""
+    for reading in readings:
+        kind = reading.get("distribution", "normal")
+        if reason := why_wrong(reading, dtype):
+            why = why or (reason if kind == "normal" else f"on {INPUTS[kind]}: {reason}")
+        if not said.get(kind, "").startswith("wrong"):
+            said[kind] = _said(reading, dtype)
     if not why and flags.get("inputs_changed"):
         why = "it changed its inputs"
     if not why and flags.get("shared"):
         why = "calls share one output: a later call overwrote an earlier one's, or returned it again"
-    worst = max(readings, key=lambda r: r.get("frobenius", math.inf))
-    return {"correct": not why, "why": why, "seeds": len(readings)} | flags | worst
+    usual = [r for r in readings if r.get("distribution", "normal") == "normal"]
+    worst = max(usual or readings, key=lambda r: r.get("frobenius", math.inf))
+    found = {"correct": not why, "why": why, "seeds": len(readings)} | flags | worst
+    return found | ({"distributions": said} if len(said) > 1 else {})
 
 
 # --- not wrong, but not to be believed either -------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -14,6 +14,14 @@ if TYPE_CHECKING:
 Dtype = Literal["float16", "bfloat16", "float32"]
 DTYPE_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 DTYPE_SHORT = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
+
+
+Distribution = Literal["normal", "uniform", "outliers", "x30"]
+DISTRIBUTIONS: tuple[Distribution, ...] = ("normal", "uniform", "outliers", "x30")
+"""Values that kernels are checked on; times are of normal ones. outliers: every 61st row is 30 times as large."""
+OUTLIER_EVERY, LARGE = 61, 30
+EDGE_SIZES = (1, 63, 65, 127, 129)
+"""Around the sizes of tiles: what a kernel is most often wrong at."""
 
 
 @dataclass
@@ -66,8 +74,12 @@ class Operation(BaseModel):
         """(input bytes, output bytes) of one call: each distinct input once, each output once, in the storage dtype."""
         raise NotImplementedError
 
-    def inputs(self, device: str, seed: int) -> Inputs:
-        """Fresh N(0, 1) inputs on a device, the same for the same seed."""
+    def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:
+        """Fresh inputs on a device, N(0, 1) unless another distribution is asked for, the same for the same seed."""
+        raise NotImplementedError
+
+    def edges(self) -> list[Self]:
+        """Small relatives of this problem at EDGE_SIZES, where kernels are most often wrong."""
         raise NotImplementedError
 
     def check(self, inputs: Inputs, seed: int, thorough: bool) -> Iterator[Piece]:
@@ -82,3 +94,20 @@ class Operation(BaseModel):
     def describe_ran(cls, kernel: str) -> str:
         """Which library a kernel that ran belongs to, by its name; empty if unknown."""
         return next((library for part, library in cls.libraries if part in kernel.lower()), "")
+
+
+def draw(
+    shape: tuple[int, ...], dtype: str, device: str, generator: torch.Generator, distribution: Distribution = "normal"
+) -> torch.Tensor:
+    """Values of a distribution: N(0, 1), uniform in [0, 1), N(0, 1) with outlier rows (last dimension), or 30 N(0, 1)."""
+    import torch
+
+    kind: dict[str, Any] = {"generator": generator, "device": device, "dtype": getattr(torch, dtype)}
+    if distribution == "uniform":
+        return torch.rand(*shape, **kind)
+    values = torch.randn(*shape, **kind)
+    if distribution == "x30":
+        values *= LARGE
+    elif distribution == "outliers":
+        values.view(-1, shape[-1])[::OUTLIER_EVERY] *= LARGE
+    return values

@@ -25,6 +25,10 @@ UNKNOWN = (
 )  # fmt: skip
 
 
+def rates_of(problem, time_ms, peak):
+    return rates(problem, time_ms, speed_of_light_ms(problem, peak))
+
+
 def h100_report(causal):
     """The workload of a published H100 report that claims 12.27 ms for it."""
     return Attention(batch=16, heads=96, seq_len=4096, head_dim=128, causal=causal)
@@ -43,7 +47,7 @@ def test_every_model_in_the_table_is_found_under_some_name():
 def test_a_device_that_is_not_known_has_no_limit_and_nothing_is_impossible_on_it(name):
     peak = peak_of(name)
     assert peak is None
-    found = rates(h100_report(causal=False), 1e-6, peak)
+    found = rates_of(h100_report(causal=False), 1e-6, peak)
     assert (found["limit_ms"], found["limit_share"], found["hint"]) == (None, None, "")
     assert found["tflops"] > 1e9
     assert why_impossible(h100_report(causal=False), 1e-6, peak, touched_once=True, cache_bytes=0) == ""
@@ -85,7 +89,7 @@ def test_the_dense_claim_of_the_h100_report_is_impossible_and_says_why():
 def test_the_same_time_declared_causal_is_plausible():
     peak = peak_of("NVIDIA H100 80GB HBM3")
     assert why_impossible(h100_report(causal=True), 12.27, peak, True, L2) == ""
-    found = rates(h100_report(causal=True), 12.27, peak)
+    found = rates_of(h100_report(causal=True), 12.27, peak)
     assert found["tflops"] == pytest.approx(537.8, abs=0.05)
     assert found["limit_share"] == pytest.approx(0.5435, abs=1e-3)
     assert found["hint"] == ""
@@ -103,7 +107,7 @@ def test_times_on_one_buffer_that_stays_in_the_cache_are_not_impossible(sizes, t
 
 def test_the_same_speed_is_impossible_where_every_input_was_touched_once():
     problem = Attention(batch=32, heads=8, seq_len=128, head_dim=64)
-    assert rates(problem, 0.0426, None)["gb_per_s"] == pytest.approx(394, abs=1)
+    assert rates_of(problem, 0.0426, None)["gb_per_s"] == pytest.approx(394, abs=1)
     why = why_impossible(problem, 0.0426, peak_of("NVIDIA L4"), touched_once=True, cache_bytes=0)
     assert why == "0.0426 ms would move 393.8 GB/s; the memory of L4 does 300"
 
@@ -128,5 +132,5 @@ def test_the_limit_is_the_slower_of_arithmetic_and_memory():
 def test_a_kernel_far_below_the_limit_gets_a_hint():
     peak, problem = peak_of("NVIDIA H200"), h100_report(causal=False)
     limit = speed_of_light_ms(problem, peak)
-    assert rates(problem, limit / 0.051, peak)["hint"] == ""
-    assert "launch-bound" in rates(problem, limit / 0.049, peak)["hint"]
+    assert rates_of(problem, limit / 0.051, peak)["hint"] == ""
+    assert "launch-bound" in rates_of(problem, limit / 0.049, peak)["hint"]

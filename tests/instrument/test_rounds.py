@@ -6,12 +6,11 @@ from itertools import pairwise
 import pytest
 from simulator import SimulatedBench, SimulatedKernel
 
-from kernels.device import Device
 from kernels.instrument import rounds
+from kernels.instrument.groups import groups as make_groups
 from kernels.instrument.rounds import AA, Drive, Estimate, Paired, calls_for, choose_mode, estimate, fixed, gate_for
 from kernels.instrument.statistics import MARGIN, half_width, margin_from, paired_speedup, word
-from kernels.supervisor import Supervisor
-from kernels.workload import Config, Protocol, RunSpec
+from kernels.workload import Protocol
 
 BASE = "base"
 MS, US = 1e6, 1e3
@@ -496,18 +495,11 @@ def test_fixed_without_warm_up_warms_nothing_up():
 
 
 def groups(bench, mode="auto", cuda=True):
-    """[(name, mode, arms)] as the supervisor makes them."""
-    config = Config(
-        name="simulated",
-        operation="attention",
-        kernels=["sdpa"],
-        workloads=[{"batch": 1, "heads": 1, "seq_len": 64, "head_dim": 64}],
-        protocol=Protocol(mode=mode),
-    )
-    device = Device("cuda" if cuda else "cpu", "GPU-simulated", "a simulated GPU")
-    supervisor = Supervisor(RunSpec.of(config, device.uuid), device, lambda kind, data: None)
-    drive = Drive(bench, list(bench.kernels), BASE, config.protocol, 1)
-    return supervisor._groups(drive, estimate(drive, cuda), cuda)
+    """[(name, mode, arms)]"""
+    drive = Drive(bench, list(bench.kernels), BASE, Protocol(mode=mode), 1)
+    found = make_groups(drive, estimate(drive, cuda), cuda)
+    assert all(group.graphs == (group.mode == "graph") for group in found)
+    return [(group.name, group.mode, list(group.arms)) for group in found]
 
 
 SYNCHRONISES = SimulatedKernel(20 * US, synchronises=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import Field, model_validator
 
 from kernels.catalog import operation
-from kernels.operations.base import DTYPE_BYTES, Inputs, Operation, Piece
+from kernels.operations.base import DTYPE_BYTES, EDGE_SIZES, Distribution, Inputs, Operation, Piece, draw
 
 if TYPE_CHECKING:
     import torch
@@ -77,16 +77,23 @@ class Attention(Operation):
         head = self.batch * self.seq_len * self.head_dim * DTYPE_BYTES[self.dtype]
         return head * (self.heads + 2 * self.kv_heads), head * self.heads
 
-    def inputs(self, device: str, seed: int) -> Inputs:
+    def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:
         import torch
 
         generator = torch.Generator(device).manual_seed(seed)
-        dtype = getattr(torch, self.dtype)
-        tensors = tuple(
-            torch.randn(self.batch, h, self.seq_len, self.head_dim, generator=generator, device=device, dtype=dtype)
-            for h in (self.heads, self.kv_heads, self.kv_heads)
+        drawn = (
+            draw((self.batch, heads, self.seq_len, self.head_dim), self.dtype, device, generator, distribution)
+            for heads in (self.heads, self.kv_heads, self.kv_heads)
         )
-        return Inputs(tensors, {"causal": self.causal, "scale": self.scale})
+        return Inputs(tuple(drawn), {"causal": self.causal, "scale": self.scale})
+
+    def edges(self) -> list[Attention]:
+        """Odd sequence lengths, with two KV heads at most and as many query heads to each as here."""
+        kv_heads = min(2, self.kv_heads)
+        heads = kv_heads * (self.heads // self.kv_heads)
+        fixed = {"dtype": self.dtype, "batch": 2, "heads": heads, "kv_heads": kv_heads}
+        fixed |= {"head_dim": self.head_dim, "causal": self.causal}
+        return [Attention(**fixed, seq_len=size) for size in EDGE_SIZES]
 
     def output_like(self, inputs: Inputs) -> tuple[tuple[int, ...], torch.dtype]:
         q = inputs.tensors[0]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field
 
 from kernels.catalog import operation
-from kernels.operations.base import DTYPE_BYTES, Inputs, Operation, Piece
+from kernels.operations.base import DTYPE_BYTES, EDGE_SIZES, Distribution, Inputs, Operation, Piece, draw
 
 if TYPE_CHECKING:
     import torch
@@ -52,16 +52,17 @@ class Gemm(Operation):
         size = DTYPE_BYTES[self.dtype]
         return (self.m + self.n) * self.k * size, self.m * self.n * size
 
-    def inputs(self, device: str, seed: int) -> Inputs:
+    def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:
         import torch
 
         generator = torch.Generator(device).manual_seed(seed)
-        dtype = getattr(torch, self.dtype)
-        tensors = tuple(
-            torch.randn(shape, generator=generator, device=device, dtype=dtype)
-            for shape in ((self.m, self.k), (self.k, self.n))
-        )
-        return Inputs(tensors, {})
+        shapes = ((self.m, self.k), (self.k, self.n))
+        return Inputs(tuple(draw(shape, self.dtype, device, generator, distribution) for shape in shapes), {})
+
+    def edges(self) -> list[Gemm]:
+        """Each size at an edge, beside others that are not."""
+        one_each = [{name: size} for name in ("m", "n", "k") for size in EDGE_SIZES]
+        return [Gemm(dtype=self.dtype, **{"m": 64, "n": 64, "k": 64} | changed) for changed in one_each]
 
     def output_like(self, inputs: Inputs) -> tuple[tuple[int, ...], torch.dtype]:
         a, b = inputs.tensors

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field
 
 from kernels.catalog import operation
-from kernels.operations.base import DTYPE_BYTES, Inputs, Operation, Piece
+from kernels.operations.base import DTYPE_BYTES, EDGE_SIZES, Distribution, Inputs, Operation, Piece, draw
 
 if TYPE_CHECKING:
     import torch
@@ -39,16 +39,19 @@ class LayerNorm(Operation):
         size = DTYPE_BYTES[self.dtype]
         return (self.rows + 2) * self.cols * size, self.rows * self.cols * size
 
-    def inputs(self, device: str, seed: int) -> Inputs:
+    def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:
         import torch
 
         generator = torch.Generator(device).manual_seed(seed)
-        dtype = getattr(torch, self.dtype)
-        tensors = tuple(
-            torch.randn(shape, generator=generator, device=device, dtype=dtype)
-            for shape in ((self.rows, self.cols), (self.cols,), (self.cols,))
-        )
-        return Inputs(tensors, {"eps": EPS})
+        shapes = ((self.rows, self.cols), (self.cols,), (self.cols,))
+        drawn = (draw(shape, self.dtype, device, generator, distribution) for shape in shapes)
+        return Inputs(tuple(drawn), {"eps": EPS})
+
+    def edges(self) -> list[LayerNorm]:
+        """Odd rows and odd columns."""
+        return [LayerNorm(dtype=self.dtype, rows=5, cols=size) for size in EDGE_SIZES] + [
+            LayerNorm(dtype=self.dtype, rows=size, cols=1000) for size in EDGE_SIZES
+        ]
 
     def output_like(self, inputs: Inputs) -> tuple[tuple[int, ...], torch.dtype]:
         x = inputs.tensors[0]

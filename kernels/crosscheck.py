@@ -1,0 +1,75 @@
+"""Another look at every arm, in a process of its own, after all timing: profilers disturb launches. Parent side.
+
+The names of the kernels that really ran, the profiler's span against the events' time, the parent's own clock around a
+batch, and the energy that the batch took.
+"""
+
+from __future__ import annotations
+
+import time
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from kernels.measuring import VERIFY_LIMIT_S, arm_of
+from kernels.process import Child, ChildDied, ChildTimedOut, CommandFailed
+
+if TYPE_CHECKING:
+    from kernels.supervisor import Supervisor
+
+BATCH_NS = {"cuda": 300e6, "cpu": 30e6}
+MAX_BATCH = 100_000
+NOT_AGAIN = ("crashed", "timed out", "suspect", "unsupported")
+"""Arms of these statuses are not run beside others any more."""
+AGREE_SHARE, AGREE_NS = 0.05, 5_000
+"""Span and event time agree within the larger of the two."""
+LEAST_ENERGY_S = 0.2
+"""NVML counts energy in steps of up to 0.1 s: a shorter batch would read chance."""
+
+
+def crosscheck(run: Supervisor) -> dict[str, Any]:
+    """{"seen": [{"key", "kernel", "ran", "check"}, ...]} of every arm of a run that can be run again."""
+    run.retire_child()
+    seen: list[dict[str, Any]] = []
+    for run.position, workload in enumerate(run.spec.workloads):
+        opened: Child | None = None
+        for name in run.spec.kernels:
+            status = run.standing.get((workload.key, name), "")
+            if status in NOT_AGAIN or arm_of(run, workload, name).status != "ok":
+                continue
+            run.step(name, "cross-check", workload)
+            try:
+                child = run.ensure_child()
+                if opened is not child:
+                    child.call("open", workload=workload.model_dump())
+                    opened = child
+                seen.append({"key": workload.key, "kernel": name} | _look(run, child, name, status))
+            except (CommandFailed, ChildDied, ChildTimedOut):
+                opened = None  # it failed before and has its result; or it will show as not cross-checked
+    return {"seen": seen}
+
+
+def _look(run: Supervisor, child: Child, name: str, status: str) -> dict[str, Any]:
+    profile = child.call("profile", run.spec.protocol.compile_limit_s, arm=name, seed=1)
+    if status != "ok" or run.spec.protocol.verify_only:
+        return {"ran": profile["kernels"]}
+    child.call("prepare", VERIFY_LIMIT_S, seeds=[1], rotate=False)
+    event_ns = median(profile["event_ns"])
+    span_ns = median(profile["spans_ns"]) if profile["spans_ns"] else None
+    check = {"event_ns": event_ns, "span_ns": span_ns, "agrees": agrees(event_ns, span_ns)}
+    return {"ran": profile["kernels"], "check": check | _batch(run, child, name, event_ns)}
+
+
+def agrees(event_ns: float, span_ns: float | None) -> bool | None:
+    """Whether two clocks say the same; None if one says nothing."""
+    return None if span_ns is None else abs(span_ns - event_ns) <= max(AGREE_SHARE * event_ns, AGREE_NS)
+
+
+def _batch(run: Supervisor, child: Child, name: str, call_ns: float) -> dict[str, Any]:
+    """{"calls", "wall_ns", "joules"}: host time and board energy per call, of a batch without a pause."""
+    calls = max(1, min(MAX_BATCH, round(BATCH_NS[run.device.kind] / call_ns)))
+    energy, begin = run.telemetry.energy_j(), time.monotonic_ns()
+    child.call("sustained", VERIFY_LIMIT_S, arm=name, calls=calls, lead=0, chunks=1)
+    wall_ns, after = time.monotonic_ns() - begin, run.telemetry.energy_j()
+    known = energy is not None and after is not None and wall_ns >= LEAST_ENERGY_S * 1e9
+    joules = (after - energy) / calls if known else None  # type: ignore[operator]
+    return {"calls": calls, "wall_ns": wall_ns / calls, "joules": joules}

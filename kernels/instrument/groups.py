@@ -1,0 +1,55 @@
+"""Which arms of a workload can be measured alike. Parent side.
+
+All in one group, but for those that cannot be captured, or that wait for the device by themselves so that nothing can be
+queued ahead of it: they get a second group, with a baseline measured as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernels.instrument import rounds
+from kernels.process import CommandFailed
+
+MAIN, APART = "main", "eager-launch"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Arms that are timed in the same rounds."""
+
+    name: str
+    mode: str
+    arms: tuple[str, ...]
+    graphs: bool = False
+    """They are launched as captured graphs."""
+
+
+def groups(drive: rounds.Drive, estimates: dict[str, rounds.Estimate], cuda: bool) -> list[Group]:
+    """The groups of a workload, by what five calls of each arm have shown."""
+    mode, everyone = rounds.choose_mode(drive.plan, estimates, cuda), tuple(drive.arms)
+    if not cuda:
+        return [Group(MAIN, mode, everyone)]
+    graphs = rounds.by_graph(mode, estimates)
+    odd = [arm for arm in drive.arms if estimates[arm].synchronises]
+    if graphs:
+        rounds.prepare(drive, rotate=False)
+        odd += [arm for arm in drive.arms if arm not in odd and not _capturable(drive, arm)]
+    otherwise = "cold" if mode == "graph" else mode
+    if drive.baseline in odd:
+        return [Group(MAIN, otherwise, everyone)]
+    if not odd:
+        return [Group(MAIN, mode, everyone, graphs)]
+    alike = tuple(arm for arm in drive.arms if arm not in odd)
+    found = [Group(MAIN, mode, alike, graphs)] if len(alike) > 1 else []
+    return [*found, Group(APART, otherwise, (drive.baseline, *odd))]
+
+
+def _capturable(drive: rounds.Drive, arm: str) -> bool:
+    try:
+        drive.call(arm, "capture")
+        return True
+    except CommandFailed as error:
+        if error.kind == "suspect":
+            raise
+        return False

@@ -1,0 +1,56 @@
+"""What the profiler sees of a call, beside what events say of the same call. Used in the measuring child only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+CALLS = 7
+GATE_NS = 2_000_000
+SPIN = "spin_kernel"
+"""Part of the name of the kernel that holds a call back until all of it is queued."""
+NOT_KERNELS = ("Memset", "Memcpy")
+MOST_NAMES = 50
+
+Span = tuple[str, float, float]
+"""Name, start, end; ns."""
+
+
+def look(clock: Any, call: Callable[[], Any]) -> dict[str, Any]:
+    """{"kernels": [[name, ns], ...] of one call, in order; on a CPU operators. "spans_ns": from the first kernel's start
+    to the last one's end, of each call; empty on a CPU. "event_ns": the same calls, timed as they always are}
+    """
+    gate_ns = GATE_NS if clock.kind == "cuda" else 0
+    call()
+    event_ns = clock.block(lambda _: call(), range(CALLS), gate_ns, False, None).ticks_ns
+    activity = ProfilerActivity.CUDA if clock.kind == "cuda" else ProfilerActivity.CPU
+    with profile(activities=[activity]) as profiler:
+        for _ in range(CALLS if gate_ns else 1):
+            if gate_ns:
+                clock.gate(gate_ns)
+            call()
+            clock.synchronize()
+    seen = sorted(_spans(profiler.events(), clock.kind), key=lambda span: span[1])
+    calls = _by_call(seen) if gate_ns else [seen]
+    names = [[name[:200], int(end - start)] for name, start, end in calls[0] if not name.startswith(NOT_KERNELS)]
+    spans = [max(end for _, _, end in spans) - spans[0][1] for spans in calls if spans] if gate_ns else []
+    return {"kernels": names[:MOST_NAMES], "spans_ns": spans, "event_ns": event_ns}
+
+
+def _spans(events: Iterable[Any], kind: str) -> list[Span]:
+    wanted = torch.autograd.DeviceType.CUDA if kind == "cuda" else torch.autograd.DeviceType.CPU
+    return [(e.name, e.time_range.start * 1e3, e.time_range.end * 1e3) for e in events if e.device_type == wanted]
+
+
+def _by_call(seen: list[Span]) -> list[list[Span]]:
+    """Kernels between one gate and the next."""
+    calls: list[list[Span]] = []
+    for span in seen:
+        if SPIN in span[0]:
+            calls.append([])
+        elif calls:
+            calls[-1].append(span)
+    return calls or [seen]

@@ -1,0 +1,55 @@
+"""The CUDA device behind the clock, through PyTorch. Used in the measuring child only.
+
+What reads time or waits for the device is taken from PyTorch when this is made, which is before any kernel's file runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import perf_counter_ns
+from typing import Any
+
+import torch
+
+EVICT_FACTOR = 2
+"""Emptying L2 reads this many times its size."""
+
+
+class CudaRuntime:
+    """The first CUDA device of this process, on whichever stream is current."""
+
+    def __init__(self) -> None:
+        self.cache_bytes = torch.cuda.get_device_properties(0).L2_cache_size
+        self.host_ns = perf_counter_ns
+        self.record = torch.cuda.Event.record
+        self.synchronize = torch.cuda.synchronize
+        self.spin = torch.cuda._sleep
+        self._event, self._elapsed_ms = torch.cuda.Event, torch.cuda.Event.elapsed_time
+        self._evicting: Any = None
+
+    def event(self) -> Any:
+        return self._event(enable_timing=True)
+
+    def elapsed_ns(self, start: Any, end: Any) -> float:
+        return self._elapsed_ms(start, end) * 1e6
+
+    def evict(self) -> None:
+        if self._evicting is None:
+            self._evicting = torch.ones(EVICT_FACTOR * self.cache_bytes // 4, dtype=torch.int32, device="cuda")
+        self._evicting.sum()
+
+    def free_bytes(self) -> int:
+        free, _ = torch.cuda.mem_get_info()
+        return free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+
+    def capture(self, call: Callable[[int], Any], indices: Sequence[int]) -> tuple[Any, list[Any]]:
+        """(graph, outputs) of one call for each index, after an uncaptured one on a stream of its own."""
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            call(indices[0])
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            outputs = [call(index) for index in indices]
+        return graph, outputs
