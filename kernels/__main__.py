@@ -1,13 +1,14 @@
 """python -m kernels: the library without the site.
 
 Exit codes: 0 every result ok (or unsupported here); 1 a result is not ok; 2 the command could not be done;
-130 interrupted.
+130 interrupted. `judge`: 1 if the time is impossible.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -16,11 +17,15 @@ from typing import Any
 from pydantic import ValidationError
 
 from kernels import catalog, report
-from kernels.device import NoSuchDevice, devices, find_device
+from kernels.device import NoSuchDevice, devices, find_device, locked
+from kernels.instrument import calibrate, roofline
 from kernels.instrument.environment import commit, fingerprint
 from kernels.process import Cancelled, Child, ChildDied
 from kernels.supervisor import Supervisor
-from kernels.workload import Config, ConfigError, RunSpec, check_kernels, load_config, sentence
+from kernels.workload import Config, ConfigError, RunSpec, Workload, check_kernels, load_config, sentence
+
+BAR = 24
+"""Characters of the progress bar."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -37,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m kernels", description="Measure GPU kernels, without the site.")
-    commands = top.add_subparsers(required=True, metavar="list | env | run | check")
+    commands = top.add_subparsers(required=True, metavar="list | env | run | check | calibrate | judge")
     listing = commands.add_parser("list", help="the kernels there are, and which cannot run here, and why")
     listing.add_argument("--json", action="store_true", help="as JSON")
     listing.add_argument("--device", help="cuda:0, cpu or a UUID (default: the first GPU, else the CPU)")
@@ -45,6 +50,20 @@ def parser() -> argparse.ArgumentParser:
     env = commands.add_parser("env", help="this host's devices and the environment of one")
     env.add_argument("--device")
     env.set_defaults(do=do_env)
+    ceilings = commands.add_parser(
+        "calibrate", help="what a device reaches at most: copy, matrix products, empty kernel"
+    )
+    ceilings.add_argument("--device", help="cuda:0, cpu or a UUID (default: the first GPU, else the CPU)")
+    ceilings.add_argument("--json", action="store_true", help="as JSON")
+    ceilings.set_defaults(do=do_calibrate)
+    judging = commands.add_parser("judge", help="can a time from elsewhere be true?")
+    judging.add_argument("operation", help="attention, gemm, ...")
+    judging.add_argument(
+        "sizes", nargs="+", metavar="SIZE=N", help="such as batch=16 seq_len=4096 causal=true dtype=float16"
+    )
+    judging.add_argument("--ms", type=float, required=True, help="the time of one call in milliseconds")
+    judging.add_argument("--gpu", required=True, help="the GPU's name as its driver gives it, such as 'NVIDIA H200'")
+    judging.set_defaults(do=do_judge)
     run = commands.add_parser("run", help="measure a config and print the table")
     check = commands.add_parser("check", help="check a config's kernels for correctness, without timing them")
     for command in (run, check):
@@ -63,10 +82,15 @@ def parser() -> argparse.ArgumentParser:
         )
         command.add_argument("--json", metavar="FILE", type=Path, help="write everything that was measured to FILE")
         command.add_argument("--csv", metavar="FILE", type=Path, help="write the table to FILE")
+        command.add_argument(
+            "--output-dir", metavar="DIR", type=Path, help="write run.json, table.csv and table.md there"
+        )
         command.set_defaults(do=do_run, verify=command is check, protocol=None, mode=None, warmup=None, iters=None)
     run.add_argument("--verify", action="store_true", help="the same as check: correctness alone")
     run.add_argument("--protocol", choices=("paired", "fixed"), help="instead of the config's")
-    run.add_argument("--mode", choices=("auto", "cold", "graph", "warm"), help="instead of the config's")
+    run.add_argument(
+        "--mode", choices=("auto", "cold", "graph", "warm", "sustained", "e2e"), help="instead of the config's"
+    )
     run.add_argument("--warmup", type=int, help="untimed calls of the protocol fixed (200)")
     run.add_argument("--iters", type=int, help="timed calls of the protocol fixed (500)")
     return top
@@ -142,22 +166,82 @@ def swept(sweeps: list[str]) -> dict[str, list[Any]]:
     return found
 
 
+def do_calibrate(arguments: argparse.Namespace) -> int:
+    device = find_device(arguments.device)
+    child = Child(device)
+    try:
+        child.wait_ready()
+        with locked(device):
+            found = calibrate.ceilings(child.call("calibrate"))
+    finally:
+        child.close()
+    if arguments.json:
+        print(
+            json.dumps(
+                {"device": device.name, "uuid": device.uuid, "driver": device.driver, "ceilings": found}, indent=1
+            )
+        )
+        return 0
+    print(f"{device.name}, medians of {found['n']} calls")
+    print(f"  copy    {found['copy_gb_per_s']:10.4g} GB/s, read and written bytes together")
+    print(f"  read    {found['read_gb_per_s']:10.4g} GB/s")
+    for dtype, tflops in found["matmul_tflops"].items():
+        print(f"  matmul  {tflops:10.4g} TFLOP/s {dtype}")
+    for mode, us in found["empty_us"].items():
+        print(f"  empty   {us:10.4g} us {mode}")
+    return 0
+
+
+def do_judge(arguments: argparse.Namespace) -> int:
+    """A time as somebody reports it: an L2 that may have been warm, so that only the arithmetic is held against it."""
+    peak = roofline.peak_of(arguments.gpu)
+    if peak is None:
+        known = ", ".join(name for p in roofline.PEAKS for name in p.names)
+        raise ConfigError(f"no peak is known for a GPU named '{arguments.gpu}'; there are: {known}")
+    if arguments.ms <= 0:
+        raise ConfigError(f"--ms wants a time above 0, not {arguments.ms:g}")
+    sizes = {name: values[0] for name, values in swept(arguments.sizes).items()}
+    dtype = str(sizes.pop("dtype", "float16"))
+    try:
+        workload = Workload(operation=arguments.operation, dtype=dtype, sizes=sizes)
+    except ValidationError as error:
+        raise ConfigError(sentence(error)) from None
+    problem, limit = workload.problem, roofline.speed_of_light_ms(workload.problem, peak)
+    figures = roofline.rates(problem, arguments.ms, limit)
+    rates = f"{figures['tflops']:.4g} TFLOP/s, {figures['gb_per_s']:.4g} GB/s"
+    print(f"{workload.label} in {arguments.ms:g} ms on {peak.model}: {rates}")
+    why = roofline.why_impossible(problem, arguments.ms, peak, touched_once=False, cache_bytes=0)
+    print(
+        f"impossible: {why}"
+        if why
+        else f"plausible: {figures['limit_share']:.1%} of the speed of light ({limit:.4g} ms)"
+    )
+    return 1 if why else 0
+
+
+def outputs(arguments: argparse.Namespace) -> dict[str, Path]:
+    """Where to write: {"json" | "csv" | "md": path}. Said to be wrong now, not when everything has been measured."""
+    paths = {name: path for name in ("json", "csv") if (path := getattr(arguments, name))}
+    if folder := arguments.output_dir:
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = {"json": folder / "run.json", "csv": folder / "table.csv", "md": folder / "table.md"} | paths
+    for path in paths.values():
+        if not path.parent.is_dir():
+            raise ConfigError(f"there is no folder {path.parent} to write {path.name} in")
+    return paths
+
+
 def do_run(arguments: argparse.Namespace) -> int:
     config, device = chosen(arguments), find_device(arguments.device)
-    for path in filter(None, (arguments.json, arguments.csv)):
-        if not path.parent.is_dir():  # said now, not when everything has been measured
-            raise ConfigError(f"there is no folder {path.parent} to write {path.name} in")
-    collected = Collector(config, device.name)
+    paths, collected = outputs(arguments), Collector(config, device.name)
     supervisor = Supervisor(RunSpec.of(config, device.uuid), device, collected.emit, collected.live)
     try:
         supervisor.run()
     finally:
-        if arguments.json and collected.data["measurements"]:
-            arguments.json.write_text(json.dumps(collected.data))
-    table = report.rows(collected.data["measurements"])
-    if arguments.csv:
-        arguments.csv.write_text(report.as_csv(table))
-    collected.clear()
+        collected.clear()
+        table = report.rows(collected.data["measurements"])
+        if table:
+            collected.write(paths, table)
     print(report.as_text(table))
     said = report.answer(table, config.operation)
     print(f"\n{said['strong']}. {' '.join(said['rest'])}")
@@ -178,7 +262,7 @@ class Collector:
         print(f"{config.title or config.name} on {device_name}", file=sys.stderr)
 
     def emit(self, kind: str, data: dict[str, Any]) -> None:
-        if kind == "started":
+        if kind in ("started", "calibrated"):
             self.data |= data
         elif kind == "measured":
             self.data["measurements"].append(data)
@@ -187,8 +271,21 @@ class Collector:
 
     def live(self, state: dict[str, Any]) -> None:
         if sys.stderr.isatty():
-            text = f"{state['position'] + 1} of {state['total']}, {state['kernel']} on {state['workload']}: {state['step']}"
-            print(f"\r\x1b[K{text[:150]}", end="", file=sys.stderr, flush=True)
+            done, total = state["position"], state["total"]
+            bar = "#" * round(BAR * done / total)
+            what = f"{state['kernel']} on {state['workload']}: {state['step']}" if state["kernel"] else state["step"]
+            text = f"[{bar:.<{BAR}}] {done + 1} of {total}, {what}"
+            print(f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}", end="", file=sys.stderr, flush=True)
+
+    def write(self, paths: dict[str, Path], table: list[dict[str, Any]]) -> None:
+        """What has been measured so far: also of a run that was interrupted."""
+        content = {
+            "json": lambda: json.dumps(self.data | {"table": table}),
+            "csv": lambda: report.as_csv(table),
+            "md": lambda: report.as_markdown(table),
+        }
+        for name, path in paths.items():
+            path.write_text(content[name]())
 
     def clear(self) -> None:
         if sys.stderr.isatty():
@@ -196,11 +293,12 @@ class Collector:
 
 
 def add_crosscheck(measurements: list[dict[str, Any]], seen: list[dict[str, Any]]) -> None:
-    """Puts the names of the kernels that ran beside the results they belong to."""
-    ran = {(item["key"], item["kernel"]): item["ran"] for item in seen}
+    """Puts what the cross-check has seen beside the results it belongs to."""
+    found = {(item["key"], item["kernel"]): item for item in seen}
     for measurement in measurements:
         for result in measurement["results"]:
-            result["ran"] = ran.get((measurement["key"], result["kernel"]), [])
+            item = found.get((measurement["key"], result["kernel"]), {})
+            result |= {"ran": item.get("ran", []), "crosscheck": item.get("check")}
 
 
 if __name__ == "__main__":

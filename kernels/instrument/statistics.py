@@ -54,14 +54,22 @@ def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) ->
     return values[skip], values[n - 1 - skip]
 
 
-def paired_speedup(baseline: Sequence[float], arm: Sequence[float], seed: int) -> tuple[float, float, float]:
+def paired_speedup(
+    baseline: Sequence[float], arm: Sequence[float], seed: int, together: int = 1
+) -> tuple[float, float, float]:
     """(ratio, low, high) of baseline time over arm time, from one number per round and arm.
 
-    The ratio is exp(median of log ratios within rounds); the interval a percentile bootstrap over rounds.
+    The ratio is exp(median of log ratios within rounds); the interval a percentile bootstrap over rounds. together: so
+    many rounds in a row shared something that moves them all, such as a capture, and are drawn together.
     """
     logs = np.log(np.asarray(baseline, dtype=float) / np.asarray(arm, dtype=float))
     rng = np.random.default_rng(seed)
-    medians = np.median(logs[rng.integers(0, len(logs), (RESAMPLES, len(logs)))], axis=1)
+    if together == 1:
+        drawn = logs[rng.integers(0, len(logs), (RESAMPLES, len(logs)))]
+    else:
+        rows = np.pad(logs, (0, -len(logs) % together), constant_values=np.nan).reshape(-1, together)
+        drawn = rows[rng.integers(0, len(rows), (RESAMPLES, len(rows)))].reshape(RESAMPLES, -1)
+    medians = np.nanmedian(drawn, axis=1)
     low, high = np.percentile(medians, [50 * (1 - CONFIDENCE), 100 - 50 * (1 - CONFIDENCE)])
     return float(np.exp(np.median(logs))), float(np.exp(low)), float(np.exp(high))
 

@@ -102,6 +102,16 @@ class SimulatedBench:
     ) -> dict[str, Any]:
         return self._timed(arm, replays, self.sets, self.kernels[arm].true_ns * self.bias[graph or arm], gate_ns)
 
+    def _e2e(self, arm: str, calls: int, keep: int | None = None) -> dict[str, Any]:
+        kernel = self.kernels[arm]
+        reply = self._timed(arm, calls, 1, kernel.true_ns, 0)
+        return reply | {"ticks_ns": [tick + kernel.enqueue_ns for tick in reply["ticks_ns"]]}
+
+    def _sustained(self, arm: str, calls: int, lead: int, chunks: int, graph: str = "") -> dict[str, Any]:
+        each_ns = self.kernels[arm].true_ns * self.bias.get(graph or arm, 1.0)
+        reply = self._timed(arm, lead + chunks, calls, each_ns, 0)
+        return reply | {"ticks_ns": reply["ticks_ns"][lead:]}
+
     # --- the GPU --------------------------------------------------------------------------------------------------
 
     def _timed(self, arm: str, launches: int, nodes: int, true_ns: float, gate_ns: int) -> dict[str, Any]:

@@ -134,8 +134,81 @@ def test_a_session_below_50_us_replays_graphs_and_one_above_calls(measure):
     short, long = bench_of(base_ns=20 * US, other=30 * US), bench_of(base_ns=60 * US, other=90 * US)
     assert measure(short, **STEADY).mode == "graph"
     assert measure(long, **STEADY).mode == "cold"
-    assert short.asked("replay") and short.asked("capture") and not short.asked("block")
+    assert short.asked("replay") and short.asked("capture")
     assert long.asked("block") and not long.asked("replay")
+
+
+def test_beside_graph_replays_there_are_single_calls_on_cold_inputs(measure):
+    """For p90 and p99: a replay's time over its nodes is a mean."""
+    bench = bench_of(base_ns=20 * US, other=30 * US, hopeless=90 * US)
+    reading = measure(bench, **STEADY)
+    steps = [what for what, _, _ in bench.log]
+    assert "block" not in steps[: len(steps) - steps[::-1].index("replay")], "after all rounds"
+    assert {arm: len(ticks) for arm, ticks in reading.cold.items()} == {BASE: 100, "other": 100}
+    assert min(reading.cold["other"]) == pytest.approx(30 * US, rel=0.01)
+    assert all(asked["gate_ns"] for asked in bench.asked("block"))
+    assert not measure(bench_of(other=100 * US), **STEADY).cold, "in the mode cold, the samples are that already"
+
+
+def test_a_host_too_slow_to_queue_gives_no_cold_pass(measure):
+    odd = SimulatedKernel(30 * US, enqueue_ns=20 * MS)
+    reading = measure(bench_of(base_ns=20 * US, odd=odd), mode="graph", **STEADY)
+    assert BASE in reading.cold and "odd" not in reading.cold
+
+
+def test_e2e_is_host_time_with_dispatch(measure):
+    bench = bench_of(base_ns=20 * US, other=SimulatedKernel(20 * US, enqueue_ns=20 * US), weather={"noise": 0})
+    reading = measure(bench, mode="e2e", **STEADY)
+    assert reading.mode == "e2e" and not bench.asked("capture")
+    assert reading.medians(BASE)[0] == pytest.approx(23 * US)
+    assert reading.medians("other")[0] == pytest.approx(40 * US)
+    assert word_of(reading) == "SLOWER"
+
+
+@pytest.mark.parametrize("base_us", (20, 200, 40_000))
+def test_sustained_runs_for_a_second_and_more_after_a_lead(measure, base_us):
+    bench = bench_of(base_ns=base_us * US, other=base_us * US * 1.1, weather={"noise": 0})
+    reading = measure(bench, mode="sustained", **STEADY)
+    for asked in bench.asked("sustained"):
+        each_ns = asked["calls"] * bench.kernels[asked["arm"]].true_ns
+        assert asked["lead"] * each_ns >= 0.25e9
+        assert 1e9 <= asked["chunks"] * each_ns < 1e9 + 2 * each_ns
+    assert bool(bench.asked("capture")) == (base_us < 50), "launching such calls one by one would take longer"
+    assert len(reading.orders) == 6
+    assert word_of(reading) == "SLOWER"
+
+
+# --- heat -------------------------------------------------------------------------------------------------------------
+
+
+def slowed_in(*rounds_):
+    """A device that says, after these rounds, counted from 1, that heat has slowed it down meanwhile."""
+    asked = iter(range(10**6))
+    return lambda: next(asked) in rounds_
+
+
+def hot(bench, *when, **plan):
+    drive = Drive(bench, list(bench.kernels), BASE, Protocol(**STEADY | plan), 1, slowed=slowed_in(*when))
+    estimates = estimate(drive, cuda=True)
+    bench.log.clear()
+    return Paired(drive, "cold", estimates, cuda=True).measure()
+
+
+def test_rounds_slowed_down_by_heat_are_measured_again():
+    bench = bench_of(other=100 * US)
+    reading = hot(bench, 3, 4, 9, warmup_s=0)
+    assert reading.repeated == 3
+    assert len(reading.orders) == len(reading.blocks["other"]) == 20
+    assert len(bench.asked("refill")) == 23
+    assert any("3 rounds were measured again" in note for note in reading.notes)
+    for first, second in zip(reading.orders[::2], reading.orders[1::2], strict=True):
+        assert second == first[::-1], "the order stays balanced"
+
+
+def test_a_device_that_never_cools_down_ends_all_the_same():
+    reading = hot(bench_of(other=100 * US), *range(1, 10**5), warmup_s=0, max_rounds=20)
+    assert len(reading.orders) == 20
+    assert reading.repeated == 20
 
 
 def test_a_cpu_has_no_gates_and_no_flush(measure):

@@ -164,6 +164,21 @@ def test_one_round_gone_wrong_does_not_move_a_ratio():
     assert paired_speedup(base, arm, 1)[0] == pytest.approx(before, rel=0.003)
 
 
+def test_rounds_that_share_a_capture_are_drawn_together():
+    """As independent rounds, a few captures of one kernel would be called slower with confidence."""
+    rng = np.random.default_rng(1)
+    wrong = {1: 0, 5: 0}
+    for seed in range(200):
+        shared = np.repeat(rng.normal(0, 0.013, 6), 5) + rng.normal(0, 0.001, 30)
+        for together in wrong:
+            _, low, high = paired_speedup(100 * np.exp(shared), np.full(30, 100.0), seed, together)
+            wrong[together] += not low <= 1 <= high
+    assert wrong[1] > 30
+    assert wrong[5] < 0.5 * wrong[1]
+    uneven = paired_speedup([100.0] * 22, [50.0] * 22, 1, together=5)
+    assert uneven == pytest.approx((2.0, 2.0, 2.0))
+
+
 def test_a_speedup_is_the_same_for_the_same_seed_and_turns_over_with_its_sides():
     base, arm = drifting_rounds(np.random.default_rng(8), ratio=1.5)
     assert paired_speedup(base, arm, 1) == paired_speedup(base, arm, 1) != paired_speedup(base, arm, 2)

@@ -31,7 +31,7 @@ TINY = """
 title: Tiny
 operation: attention
 kernels: [eager]
-protocol: {warmup_s: 0.01, min_rounds: 5, max_rounds: 5, verify_seeds: 1, block_ms: 0.2}
+protocol: {warmup_s: 0.01, min_rounds: 5, max_rounds: 5, verify_seeds: 3, block_ms: 0.2}
 workloads: [{batch: 1, heads: 2, seq_len: 32, head_dim: 16, dtype: float32}]
 """
 WRONG = """
@@ -40,6 +40,16 @@ from kernels.catalog import kernel
 @kernel("attention", backend="pytorch")
 def not_quite(q, k, v, *, causal, scale):
     return q + v
+"""
+EVEN_ONLY = """
+import torch
+from kernels.catalog import kernel
+
+@kernel("attention", backend="pytorch")
+def even_only(q, k, v, *, causal, scale):
+    out, even = torch.empty_like(q), q.shape[2] // 2 * 2
+    out[:, :, :even] = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)[:, :, :even]
+    return out
 """
 
 
@@ -50,6 +60,7 @@ def folder(tmp_path_factory):
     (folder / "tiny.yaml").write_text(TINY)
     (folder / "kernels" / "attention").mkdir(parents=True)
     (folder / "kernels" / "attention" / "not_quite.py").write_text(WRONG)
+    (folder / "kernels" / "attention" / "even_only.py").write_text(EVEN_ONLY)
     (folder / "hook").mkdir()
     (folder / "hook" / "sitecustomize.py").write_text(HOOK)
     (folder / "tmp").mkdir()
@@ -92,7 +103,7 @@ def test_list_as_json_has_every_kernel_and_why_it_cannot_run_here(command):
     done = command("list", "--json", "--device", "cpu")
     assert (done.returncode, done.stderr) == (0, "")
     listed = {kernel["full_name"]: kernel for kernel in json.loads(done.stdout)}
-    assert set(listed) == {info.full_name for info in kernels()} | {"attention/not-quite"}
+    assert set(listed) == {info.full_name for info in kernels()} | {"attention/not-quite", "attention/even-only"}
     assert listed["attention/sdpa"]["why_not"] == ""
     assert listed["attention/triton-flash"]["why_not"] == "needs a CUDA device"
     assert all({"name", "backend", "dtypes", "limits", "doc", "sha256"} <= set(kernel) for kernel in listed.values())
@@ -133,6 +144,68 @@ def test_a_wrong_kernel_from_kernel_path_is_exit_1_and_says_why(command):
     )
 
 
+def test_a_kernel_that_is_wrong_at_odd_sizes_only_is_found_by_a_check(command, folder):
+    done = command("check", "tiny.yaml", "--device", "cpu", "--kernels", "eager,even-only", "--output-dir", "checked")
+    assert done.returncode == 1, done.stderr
+    results = json.loads((folder / "checked" / "run.json").read_text())["measurements"][0]["results"]
+    edges = {r["kernel"]: r["correctness"]["edges"] for r in results}
+    assert set(edges["eager"].values()) == {"right"}
+    assert {label.split()[2] for label in edges["eager"]} == {f"S={size}" for size in (1, 63, 65, 127, 129)}
+    assert all(said.startswith("incorrect: ") for said in edges["even-only"].values()), edges
+    assert "at B=2 H=2 S=1 D=16" in done.stdout
+    timed = command("run", "tiny.yaml", "--device", "cpu", "--kernels", "eager,even-only")
+    assert timed.returncode == 0, "a kernel may be made for the sizes that it is measured at"
+
+
+def test_an_output_dir_gets_everything_in_three_forms(command, folder):
+    done = command("run", "tiny.yaml", "--device", "cpu", "--output-dir", "new/results")
+    assert done.returncode == 0, done.stderr
+    out = folder / "new" / "results"
+    assert {path.name for path in out.iterdir()} == {"run.json", "table.csv", "table.md"}
+    data = json.loads((out / "run.json").read_text())
+    assert [row["kernel"] for row in data["table"]] == ["sdpa", "eager"]
+    assert data["ceilings"]["copy_gb_per_s"] > 0
+    for result in data["measurements"][0]["results"]:
+        assert {"calls", "wall_ns", "event_ns"} <= set(result["crosscheck"])
+        assert result["correctness"]["distributions"]["outliers"] == "right"
+
+
+def test_a_device_is_calibrated(command):
+    found = json.loads(command("calibrate", "--device", "cpu", "--json").stdout)
+    ceilings = found["ceilings"]
+    assert ceilings["matmul_tflops"]["float32"] > 0.001
+    assert ceilings["copy_gb_per_s"] > 0.1 and ceilings["read_gb_per_s"] > 0.1
+    assert 0 < ceilings["empty_us"]["cpu"] < 50
+    told = command("calibrate", "--device", "cpu")
+    assert "GB/s" in told.stdout and "medians of 20 calls" in told.stdout
+
+
+def reported(*sizes, ms="12.27", gpu="NVIDIA H100 80GB HBM3"):
+    """The command that judges a published time, with more or other sizes."""
+    return (
+        "judge",
+        "attention",
+        "batch=16",
+        "heads=96",
+        "seq_len=4096",
+        "head_dim=128",
+        *sizes,
+        "--ms",
+        ms,
+        "--gpu",
+        gpu,
+    )
+
+
+def test_the_published_h100_time_is_impossible_and_declared_causal_plausible(capsys):
+    assert main([*reported()]) == 1
+    said = capsys.readouterr().out
+    assert "1075 TFLOP/s" in said and "impossible: " in said and "cannot exceed 1071" in said
+    assert main([*reported("causal=true")]) == 0
+    said = capsys.readouterr().out
+    assert "537.8 TFLOP/s" in said and "plausible: 54.4% of the speed of light" in said
+
+
 # --- what cannot be done is said in a sentence ------------------------------------------------------------------------
 
 
@@ -166,6 +239,12 @@ def test_a_device_that_is_not_here(capsys):
 def test_a_kernel_that_does_not_exist(capsys):
     said = refused(capsys, "run", "smoke", "--device", "cpu", "--kernels", "eager,faster-than-light")
     assert "there is no kernel 'attention/faster-than-light'; there are: sdpa, " in said
+
+
+def test_a_judge_who_does_not_know_the_gpu_or_the_sizes(capsys):
+    assert "no peak is known for a GPU named 'Abacus'; there are: L4, " in refused(capsys, *reported(gpu="Abacus"))
+    assert "heads" in refused(capsys, *reported("heads=0"))
+    assert "wants a time above 0" in refused(capsys, *reported(ms="-1"))
 
 
 def test_no_kernels_at_all(capsys):
