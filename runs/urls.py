@@ -1,6 +1,6 @@
 from django.urls import path
 
-from runs.views import new, overview, run, runs
+from runs.views import gpus, new, overview, result, run, runs
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
@@ -18,5 +18,15 @@ urlpatterns = [
     path("runs/<int:pk>.yaml", run.config_yaml, name="run_yaml"),
     path("runs/<int:pk>/charts/<slug:name>.json", run.chart_json, name="chart_json"),
     path("runs/<int:pk>/charts/<slug:name>.svg", run.chart_svg, name="chart_svg"),
-    path("runs/<int:pk>/results/<int:result_pk>/", run.result, name="result"),
+    path("runs/<int:pk>/results/<int:result_pk>/", result.result, name="result"),
+    path("runs/<int:pk>/results/<int:result_pk>.csv", result.samples_csv, name="result_csv"),
+    path("runs/<int:pk>/results/<int:result_pk>.json", result.result_json, name="result_json"),
+    path("runs/<int:pk>/results/<int:result_pk>/charts/<slug:name>.json", result.chart_json, name="result_chart_json"),
+    path("runs/<int:pk>/results/<int:result_pk>/charts/<slug:name>.svg", result.chart_svg, name="result_chart_svg"),
+    path("gpus/", gpus.gpus, name="gpus"),
+    path("gpus.csv", gpus.gpus_csv, name="gpus_csv"),
+    path("gpus.json", gpus.gpus_json, name="gpus_json"),
+    path("gpus/<int:pk>/", gpus.gpu, name="gpu"),
+    path("gpus/<int:pk>.json", gpus.gpu_json, name="gpu_json"),
+    path("gpus/<int:pk>/recalibrate/", gpus.recalibrate, name="recalibrate"),
 ]

@@ -3,13 +3,15 @@
   "use strict";
   document.documentElement.classList.add("js");
   const dark = matchMedia("(prefers-color-scheme: dark)");
+  const narrow = matchMedia("(max-width: 560px)");
 
   async function draw(figure) {
-    const theme = dark.matches ? "dark" : "light";
-    if (figure.dataset.drawn === theme || !window.vegaEmbed) return;
-    figure.dataset.drawn = theme;
+    const small = narrow.matches && "narrow" in figure.dataset;
+    const asked = `theme=${dark.matches ? "dark" : "light"}${small ? "&narrow" : ""}`;
+    if (figure.dataset.drawn === asked || !window.vegaEmbed) return;
+    figure.dataset.drawn = asked;
     try {
-      const response = await fetch(`${figure.dataset.chart}?theme=${theme}`);
+      const response = await fetch(`${figure.dataset.chart}?${asked}`);
       if (!response.ok) throw new Error(response.status);
       const holder = document.createElement("div");
       const view = await vegaEmbed(holder, await response.json(), { ast: true, actions: false, renderer: "svg", defaultStyle: false, logLevel: 1 });
@@ -26,6 +28,7 @@
 
   const drawAll = () => document.querySelectorAll("[data-chart]").forEach(draw);
   dark.addEventListener("change", drawAll);
+  narrow.addEventListener("change", drawAll);
   window.addEventListener("load", drawAll);
   document.addEventListener("htmx:load", drawAll);
 

@@ -129,6 +129,11 @@ class Result(models.Model):
     def __str__(self) -> str:
         return f"{self.kernel} on {self.measurement}"
 
+    @property
+    def single_calls(self) -> dict[str, Any]:
+        """{"p90", "n"} of single calls: of the cold pass, where the samples are graph replays."""
+        return self.cold or {"p90": self.p90, "n": self.n}
+
     def as_event(self, raw: bool = False) -> dict[str, Any]:
         event: dict[str, Any] = {
             "kernel": self.kernel.name,

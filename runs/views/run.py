@@ -22,7 +22,6 @@ from runs.charts import LEAST_SHOWN, NAMES, THEMES, chart_of, left_out
 from runs.estimates import estimate
 from runs.models import Measurement, Result, Run
 from runs.samples import FORMAT
-from runs.templatetags.figures import error
 
 
 def _get(pk: int) -> Run:
@@ -173,7 +172,7 @@ def config_yaml(request: HttpRequest, pk: int) -> HttpResponse:
     return _download(yaml.safe_dump(body, sort_keys=False), "application/yaml", f"run-{pk}.yaml")
 
 
-# --- charts and single results ----------------------------------------------------------------------------------------
+# --- charts -----------------------------------------------------------------------------------------------------------
 
 
 def _chart(request: HttpRequest, pk: int, name: str) -> Any:
@@ -192,24 +191,3 @@ def chart_json(request: HttpRequest, pk: int, name: str) -> HttpResponse:
 
 def chart_svg(request: HttpRequest, pk: int, name: str) -> HttpResponse:
     return HttpResponse(_chart(request, pk, name).svg, content_type="image/svg+xml")
-
-
-def plain(value: Any) -> str:
-    """yes and no for truth, an error's usual form for a small number."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return error(value) if isinstance(value, float) else str(value)
-
-
-def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
-    """One kernel on one workload: its verdict, distribution, correctness, source and log."""
-    found = get_object_or_404(
-        Result.objects.select_related("measurement__run__gpu", "measurement__workload", "kernel", "version"),
-        pk=result_pk,
-        measurement__run=pk,
-    )
-    context = {"page": "runs", "result": found, "measurement": found.measurement, "run": found.measurement.run}
-    context["correctness"] = [
-        (key.replace("_", " "), plain(v)) for key, v in (found.correctness or {}).items() if v not in ("", None)
-    ]
-    return render(request, "result.html", context)

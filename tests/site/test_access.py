@@ -4,12 +4,13 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import get_resolver, reverse
+from django.utils import timezone
 
 from runs.models import Run
 
 
 @pytest.fixture
-def addresses(sample):
+def addresses(sample, gpu):
     """Every page of the site, by its name in runs/urls.py."""
     result = sample.measurements.first().results.first()
     mine = {
@@ -18,7 +19,11 @@ def addresses(sample):
         "cancel_run": [sample.pk],
         "chart_json": [sample.pk, "speedup"],
         "chart_svg": [sample.pk, "latency"],
-        "result": [sample.pk, result.pk],
+        **{name: [sample.pk, result.pk] for name in ("result", "result_csv", "result_json")},
+        "result_chart_json": [sample.pk, result.pk, "samples"],
+        "result_chart_svg": [sample.pk, result.pk, "rounds"],
+        **{name: [] for name in ("gpus", "gpus_csv", "gpus_json")},
+        **{name: [gpu.pk] for name in ("gpu", "gpu_json", "recalibrate")},
     }
     return {name: reverse(name, args=args) for name, args in mine.items()}
 
@@ -34,7 +39,7 @@ def test_every_address_is_tried_here(addresses):
 def test_the_team_sees_every_page(owner, member, gpu, configs, addresses):
     for client in (owner, member):
         for name, address in addresses.items():
-            assert client.get(address).status_code == (405 if name == "cancel_run" else 200), name
+            assert client.get(address).status_code == (405 if name in ("cancel_run", "recalibrate") else 200), name
 
 
 def test_a_stranger_is_sent_to_the_login_and_back(stranger, addresses):
@@ -48,6 +53,9 @@ def test_the_stranger_changed_nothing(stranger, make_run, gpu):
     run = make_run()
     stranger.post(reverse("cancel_run", args=[run.pk]))
     stranger.post(reverse("new_run"), {"device": gpu.pk})
+    gpu.calibrations.create(ceilings={}, measured_at=timezone.now())
+    stranger.post(reverse("recalibrate", args=[gpu.pk]))
+    assert gpu.calibrations.exists()
     run.refresh_from_db()
     assert (run.state, Run.objects.count()) == ("queued", 1)
 
@@ -63,14 +71,17 @@ def test_logging_in_leads_back_to_the_page(stranger, sample):
     assert away.url == reverse("overview")
 
 
-def test_a_post_without_its_token_is_refused(owner, make_run):
+def test_a_post_without_its_token_is_refused(owner, make_run, gpu):
     careful = Client(enforce_csrf_checks=True)
     careful.force_login(owner.user)
     run = make_run()
-    for address in (reverse("cancel_run", args=[run.pk]), reverse("new_run"), reverse("logout")):
+    measured = gpu.calibrations.create(ceilings={}, measured_at=timezone.now())
+    again = reverse("recalibrate", args=[gpu.pk])
+    for address in (reverse("cancel_run", args=[run.pk]), reverse("new_run"), reverse("logout"), again):
         assert careful.post(address).status_code == 403, address
     run.refresh_from_db()
     assert (run.state, Run.objects.count()) == ("queued", 1)
+    assert gpu.calibrations.get() == measured
 
 
 def test_a_cancel_is_a_post(owner, make_run):

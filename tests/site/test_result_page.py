@@ -1,15 +1,32 @@
-"""The page of one result: what it is, how its times are spread, whether it is right, and the source that was measured."""
+"""The page of one result: what it is, what speaks for and against it, whether it is right, the source that was measured."""
+
+import csv
+import html
+import io
+import re
 
 import pytest
+from cast import shortened
 from django.urls import reverse
 
-from runs.models import Result
+from runs import samples
+from runs.models import Result, Run
+from runs.views.result import energy, protocol_of, telemetry_of
 
 
 def page_of(client, result):
     answer = client.get(reverse("result", args=[result.measurement.run_id, result.pk]))
     assert answer.status_code == 200
     return answer.content.decode()
+
+
+def text_of(page):
+    """What a reader sees, in one line."""
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
+
+
+def change(result, **fields):
+    Result.objects.filter(pk=result.pk).update(**fields)
 
 
 @pytest.fixture
@@ -73,6 +90,262 @@ def test_a_result_is_found_in_its_own_run_only(owner, sample, make_run, results)
     assert owner.get(reverse("result", args=[sample.pk, 10**9])).status_code == 404
 
 
-def test_it_takes_three_queries(owner, results, django_assert_max_num_queries):
-    with django_assert_max_num_queries(3):  # session, user, the result with all that belongs to it
+def test_it_takes_four_queries(owner, results, django_assert_max_num_queries):
+    with django_assert_max_num_queries(4):  # session, user, the result with all that belongs to it, the baseline's
         page_of(owner, results["sdpa-flash"])
+
+
+# --- how its samples are spread ---------------------------------------------------------------------------------------
+
+
+def test_the_samples_are_drawn_with_scripts_and_without(owner, results):
+    result = results["triton-flash"]
+    page = page_of(owner, result)
+    for name in ("samples", "rounds"):
+        svg = reverse("result_chart_svg", args=[result.measurement.run_id, result.pk, name])
+        assert f'data-chart="{svg.removesuffix("svg")}json" data-narrow' in page
+        assert f'<img src="{svg}?theme=light"' in page
+        for asked in ("theme=dark", "theme=dark&amp;narrow", "theme=light&amp;narrow"):
+            assert f'srcset="{svg}?{asked}"' in page
+            assert owner.get(html.unescape(f"{svg}?{asked}")).status_code == 200
+    assert "vendor/vega.js" in page
+    assert "Samples of sdpa, median 9.88 us and triton-flash, median 6.71 us" in page
+    assert "lines are every sample." in page
+
+
+def test_under_the_picture_stands_what_it_does_not_show(owner, results):
+    spread = [10_000.0, 10_100.0, 9_900.0, 10_200.0, 9_800.0]
+    change(results["triton-flash"], ticks_ns=[spread] * 99 + [[10_000.0, 10_100.0, 9_900.0, 10_200.0, 5e6]])
+    page = page_of(owner, results["triton-flash"])
+    assert "300 of 500 samples of triton-flash, evenly by rank, and every sample of the other." in page
+    assert "1 sample of triton-flash lies beyond the axis, up to 5000 us." in page
+
+
+def test_without_samples_there_is_no_picture(owner, results):
+    change(results["triton-flash"], ticks_ns=None)
+    page = page_of(owner, results["triton-flash"])
+    assert "data-chart" not in page
+    assert "csv of all samples" not in page
+    assert "Time per call" in page
+
+
+# --- what else was seen -----------------------------------------------------------------------------------------------
+
+COLD = {"n": 200, "p50": 0.0123, "p90": 0.0145, "p95": 0.0155, "p99": 0.0191}
+CLOCK = {"median": 1980, "min": 1905, "max": 1980, "n": 120}
+CHECK = {
+    "event_ns": 9_870.0,
+    "span_ns": 9_110.0,
+    "wall_ns": 10_400.0,
+    "calls": 28846,
+    "joules": 0.00312,
+    "agrees": True,
+}
+
+
+def test_what_was_not_seen_is_not_mentioned(owner, results):
+    page = page_of(owner, results["triton-flash"])
+    for missing in (
+        "cold inputs",
+        "SM clock in front",
+        "Another look",
+        "repeated because",
+        ">inputs</th>",
+        ">size</th>",
+    ):
+        assert missing not in page, missing
+
+
+def test_single_calls_on_cold_inputs_stand_beside_the_baselines_with_n(owner, results):
+    change(results["triton-flash"], cold=COLD)
+    text = text_of(page_of(owner, results["triton-flash"]))
+    assert (
+        "Single calls on cold inputs, microseconds kernel p50 p90 p95 p99 n triton-flash 12.3 14.5 15.5 19.1 200"
+        in text
+    )
+    assert "The samples above are graph replays, which hide the spread of single launches." in text
+    assert "cold inputs" not in page_of(owner, results["sdpa"])
+    change(results["sdpa"], cold=COLD | {"p50": 0.0111, "n": 100})
+    text = text_of(page_of(owner, results["triton-flash"]))
+    assert "n sdpa 11.1 14.5 15.5 19.1 100 triton-flash 12.3" in text
+
+
+def test_clocks_that_differ_are_a_warning(owner, results):
+    change(results["sdpa"], sm_mhz=CLOCK)
+    change(results["triton-flash"], sm_mhz=CLOCK | {"median": 1935, "n": 60})
+    text = text_of(page_of(owner, results["triton-flash"]))
+    assert "median min max n sdpa 1,980 1,905 1,980 120 triton-flash 1,935 1,905 1,980 60" in text
+    assert (
+        "The SM clock was 1,935 MHz for triton-flash and 1,980 MHz for sdpa, 2.3% apart: "
+        "part of the difference between the two may be the clock's."
+    ) in text
+    assert "The SM clock was" not in text_of(page_of(owner, results["sdpa"])), "the baseline is compared with nothing"
+    for alike in (1942, 1980, 2019):
+        change(results["triton-flash"], sm_mhz=CLOCK | {"median": alike})
+        assert "The SM clock was" not in page_of(owner, results["triton-flash"]), alike
+    change(results["triton-flash"], sm_mhz=CLOCK | {"median": 2025})
+    assert "2.3% apart" in page_of(owner, results["triton-flash"])
+
+
+def test_the_cross_check_stands_beside_the_baselines(owner, results):
+    change(results["sdpa"], crosscheck=CHECK)
+    change(results["triton-flash"], crosscheck=CHECK | {"event_ns": 6_700.0, "joules": 0.0000021, "agrees": None})
+    text = text_of(page_of(owner, results["triton-flash"]))
+    assert "Another look, in a process of its own, per call sdpa triton-flash" in text
+    assert "event time, us 9.87 6.70" in text
+    assert "profiler's kernel span, us 9.11 9.11" in text
+    assert "event and span agree yes not known" in text
+    assert "host wall time, us 10.4 10.4 calls in its batch 28,846 28,846" in text
+    assert "board energy 3.12 mJ 2.10 uJ" in text
+    assert "do not agree" not in text
+
+
+def test_a_cross_check_that_disagrees_is_a_warning(owner, results):
+    change(results["triton-flash"], crosscheck=CHECK | {"event_ns": 40_000.0, "span_ns": 20_000.0, "agrees": False})
+    text = text_of(page_of(owner, results["triton-flash"]))
+    assert "event time was 40.0 us and the profiler's kernel span 20.0 us, which do not agree" in text
+    assert "event and span agree no" in text
+
+
+def test_a_cross_check_shows_what_it_has(owner, results):
+    nothing = dict.fromkeys(("event_ns", "span_ns", "wall_ns", "calls", "joules", "agrees"))
+    change(results["triton-flash"], crosscheck=nothing | {"wall_ns": 10_400.0, "calls": 7})
+    text = text_of(page_of(owner, results["triton-flash"]))
+    assert "per call triton-flash event and span agree not known host wall time, us 10.4 calls in its batch 7" in text
+    for missing in ("event time, us", "kernel span, us", "energy"):
+        assert missing not in text
+
+
+@pytest.mark.parametrize(
+    "joules, said",
+    [(12.34, "12.3 J"), (1.0, "1.00 J"), (0.5, "500 mJ"), (0.0012, "1.20 mJ"), (3.4e-5, "34.0 uJ"), (None, "")],
+)
+def test_energy_has_the_unit_that_suits_it(joules, said):
+    assert energy(joules) == said
+
+
+# --- how it was measured ----------------------------------------------------------------------------------------------
+
+
+def test_how_it_was_measured_is_told(owner, results):
+    measurement = results["triton-flash"].measurement
+    measurement.protocol["repeated"] = 3
+    measurement.telemetry["throttled"] = ["SwThermalSlowdown"]
+    measurement.save()
+    text = text_of(page_of(owner, results["triton-flash"]))
+    for said in (
+        "rounds 60; 3 more were repeated because of thermal slow-down",
+        "inputs 201 sets of inputs, more than the cache holds",
+        "A/A 0.998, interval 0.989 to 1.007: sdpa against itself",
+        "margin 2.3%: smaller differences are SAME",
+        "SM clock 1,980 MHz, from 345 to 1,980 power 123 W, from 92 to 243 temperature 37 C, from 35 to 41",
+        "held back by thermal slow-down by the driver readings 1,003",
+        "precision not reached: half-width 0.92%, wanted 0.50%",
+        "sdpa differed from itself here, so differences below 2.3% are SAME.",
+        "The GPU was held back by thermal slow-down by the driver while this was measured.",
+    ):
+        assert said in text, said
+
+
+def test_what_is_not_known_of_the_measurement_is_left_out(results):
+    measurement = results["triton-flash"].measurement
+    measurement.protocol, measurement.aa, measurement.took_s, measurement.margin = {}, None, None, 0.01
+    assert protocol_of(measurement) == [("margin", "1.0%: smaller differences are SAME")]
+    assert telemetry_of({}) == telemetry_of({"samples": 0}) == []
+    assert telemetry_of({"samples": 5, "sm_mhz": {"median": 1980, "min": 1980, "max": 1980}}) == [
+        ("SM clock", "1,980 MHz, steady"), ("readings", "5"),
+    ]  # fmt: skip
+    measurement.protocol = {"paired": False, "sets": 1, "covered": True, "flushed": True, "rounds": 500, "repeated": 0}
+    assert protocol_of(measurement)[:4] == [
+        ("protocol", "fixed, one kernel after the other"), ("rounds", "500"), ("inputs", "1 set of inputs"),
+        ("L2 emptied before calls", "yes, by reading"),
+    ]  # fmt: skip
+
+
+def test_a_quiet_measurement_raises_no_doubt(owner, sample):
+    quiet = next(m for m in sample.measurements.all() if m.margin == 0.01 and not m.telemetry.get("throttled"))
+    for result in quiet.results.all():
+        assert "Read it with care" not in page_of(owner, result)
+    Run.objects.filter(pk=sample.pk).update(contended=True)
+    assert "Another process was on the GPU during this run." in page_of(owner, quiet.results.first())
+
+
+def test_a_kernel_that_left_says_when(owner, results):
+    assert "It was far behind and left after round 5." in page_of(owner, results["eager"])
+    assert "left after round" not in page_of(owner, results["triton-flash"])
+
+
+def test_other_inputs_and_edges_have_tables_of_their_own(owner, results):
+    result = results["triton-flash"]
+    more = {
+        "distributions": {"normal": "right", "outliers": "not judged: <too large>", "x30": "wrong: 14 times too far"},
+        "edges": {"S=63": "right", "S=1": "unsupported: needs 16 rows", "S=1000": "incorrect: NaN"},
+    }
+    change(result, correctness=result.correctness | more)
+    page = page_of(owner, result)
+    text = text_of(page)
+    assert "inputs answer normal right outliers not judged: <too large> x30 wrong: 14 times too far" in text
+    assert "size answer S=63 right S=1 unsupported: needs 16 rows S=1000 incorrect: NaN" in text
+    assert re.findall(r'wide warn">([^<]*)<', page) == ["wrong: 14 times too far", "incorrect: NaN"]
+    assert "<dt>distributions</dt>" not in page
+    assert "<dt>edges</dt>" not in page
+    assert "<dt>yard frobenius</dt>" in page
+
+
+# --- the same in other forms ------------------------------------------------------------------------------------------
+
+
+def test_csv_has_every_raw_sample(owner, results):
+    result = results["triton-flash"]
+    change(result, ticks_ns=[[10.5, 11.0], [12.25]])
+    answer = owner.get(reverse("result_csv", args=[result.measurement.run_id, result.pk]))
+    assert answer["Content-Type"] == "text/csv; charset=utf-8"
+    name = f"run-{result.measurement.run_id}-result-{result.pk}.csv"
+    assert answer["Content-Disposition"] == f'attachment; filename="{name}"'
+    assert answer.content.decode() == "round,position,ns\n1,1,10.5\n1,2,11.0\n2,1,12.25\n"
+    assert answer.request["PATH_INFO"] in page_of(owner, result)
+
+
+def test_csv_and_statistics_are_of_the_same_samples(owner, results):
+    result = results["sdpa-flash"]
+    answer = owner.get(reverse("result_csv", args=[result.measurement.run_id, result.pk]))
+    rows = list(csv.DictReader(io.StringIO(answer.content.decode())))
+    assert len(rows) == result.n
+    assert len({row["round"] for row in rows}) == result.rounds
+    assert max(float(row["ns"]) for row in rows) == pytest.approx(1e6 * result.max, abs=0.1)
+
+
+def test_csv_of_what_was_not_timed_has_no_rows(owner, results):
+    change(results["eager"], ticks_ns=None)
+    answer = owner.get(reverse("result_csv", args=[results["eager"].measurement.run_id, results["eager"].pk]))
+    assert answer.content.decode() == "round,position,ns\n"
+
+
+def test_json_has_everything_of_this_result_and_its_measurement(owner, exported, db):
+    run = samples.load(shortened(exported, 1), "x.json")
+    (theirs,) = shortened(exported, 1)["measurements"]
+    result = Result.objects.get(measurement__run=run, kernel__name="triton-flash")
+    change(result, cold=COLD, sm_mhz=CLOCK, crosscheck=CHECK)
+    data = owner.get(reverse("result_json", args=[run.pk, result.pk])).json()
+    assert (data["run"], data["fingerprint"]) == (run.pk, exported["fingerprint"])
+    wanted = next(r for r in theirs["results"] if r["kernel"] == "triton-flash")
+    for name in ("status", "source", "ticks_ns", "stats", "correctness", "ran", "speedup"):
+        assert data["result"][name] == wanted[name], name
+    assert (data["result"]["cold"], data["result"]["sm_mhz"], data["result"]["crosscheck"]) == (COLD, CLOCK, CHECK)
+    assert data["result"]["verdict"] == "FASTER"
+    own = {name: value for name, value in theirs.items() if name not in ("results", "workload")}
+    assert {name: data["measurement"][name] for name in own} == own
+    assert "results" not in data["measurement"]
+
+
+def test_a_result_without_times_has_its_json_all_the_same(owner, results):
+    result = results["eager"]
+    change(result, status="crashed", verdict="crashed", n=None, ticks_ns=None, speedup=None)
+    address = reverse("result_json", args=[result.measurement.run_id, result.pk])
+    assert f'href="{address}"' in page_of(owner, result)
+    assert owner.get(address).json()["result"]["status"] == "crashed"
+
+
+@pytest.mark.parametrize("kind", ("csv", "json"))
+def test_files_are_found_in_their_own_run_only(owner, make_run, results, kind):
+    assert owner.get(reverse(f"result_{kind}", args=[make_run().pk, results["eager"].pk])).status_code == 404

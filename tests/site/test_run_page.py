@@ -245,7 +245,9 @@ def test_the_command_line_that_measures_the_same(sample, make_run, configs, cpu,
     commit = exported["environment"]["commit"].rstrip("+")[:12]
     lines = reproduce(sample).splitlines()
     assert lines[0].startswith(f"git checkout {commit}")
-    assert lines[1] == "python -m kernels run canonical --device cuda:0"
+    assert lines[1] == f"python -m kernels run run-{sample.pk}.yaml --device cuda:0", "defaults have changed since"
+    as_it_is = make_run(configs["canonical"].spec)
+    assert reproduce(as_it_is) == "python -m kernels run canonical --device cuda:0"
     smoke = configs["smoke"].spec
     assert reproduce(make_run(smoke, gpu=cpu)) == "python -m kernels run smoke --device cpu"
     fewer = smoke.model_copy(update={"kernels": ["sdpa", "eager"]})

@@ -1,0 +1,242 @@
+"""Devices: all of them in a table, and each with what it was measured to reach."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Count
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_POST
+
+from kernels.instrument.roofline import Peak, peak_of
+from kernels.operations.base import DTYPE_SHORT
+from runs.models import Calibration, Gpu, Run
+from runs.templatetags.figures import grouped, percent
+
+RECENT = 10
+MODES = ("cold", "graph", "e2e", "cpu")
+FIELDS = (
+    "id",
+    "uuid",
+    "kind",
+    "name",
+    "host",
+    "index",
+    "state",
+    "driver",
+    "capability",
+    "memory_bytes",
+    "copy_gb_per_s",
+    "fp16_tflops",
+    "bf16_tflops",
+    "runs",
+    "seen_at",
+)
+
+
+# --- ceilings ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """One figure that a device reached, beside its datasheet's."""
+
+    what: str
+    unit: str
+    measured: float
+    datasheet: float | None = None
+
+    @property
+    def share(self) -> float | None:
+        return self.measured / self.datasheet if self.datasheet else None
+
+
+def ceilings_of(found: dict[str, Any], peak: Peak | None = None) -> list[Ceiling]:
+    """A calibration's figures, always in the same order; those that it has not are left out."""
+    products, empty = found.get("matmul_tflops") or {}, found.get("empty_us") or {}
+    bandwidth = peak.gb_per_s if peak else None
+    figures = [
+        ("device copy", "GB/s", found.get("copy_gb_per_s"), bandwidth),
+        ("device read", "GB/s", found.get("read_gb_per_s"), bandwidth),
+        *(
+            (f"matmul {DTYPE_SHORT.get(d, d)}", "TFLOP/s", products[d], _peak(d, peak))
+            for d in _in_usual_order(products)
+        ),
+        *((f"empty kernel, {mode}", "us", empty[mode], None) for mode in _in_usual_order(empty)),
+    ]
+    return [Ceiling(what, unit, value, limit) for what, unit, value, limit in figures if value is not None]
+
+
+def _peak(dtype: str, peak: Peak | None) -> float | None:
+    return peak.tflops(dtype) if peak and dtype in DTYPE_SHORT else None
+
+
+def _in_usual_order(names: Iterable[str]) -> list[str]:
+    """The usual dtypes and modes in their usual order, then others: databases do not keep the order of keys."""
+    usual = (*DTYPE_SHORT, *MODES)
+    return sorted(names, key=lambda name: (usual.index(name) if name in usual else len(usual), name))
+
+
+def answer(ceilings: list[Ceiling]) -> tuple[str, str]:
+    """The best bandwidth and the best product, and their shares of the datasheet, in words; empty if not known."""
+    units = ("GB/s", "TFLOP/s")
+    best = [max(same, key=lambda c: c.measured) for unit in units if (same := [c for c in ceilings if c.unit == unit])]
+    figures = " and ".join(f"{grouped(c.measured)} {c.unit}" for c in best)
+    shares = " and ".join(percent(c.share) for c in best if c.share)
+    return figures and f"Reaches {figures}", shares and f"{shares} of its datasheet"
+
+
+def present(gpu: Gpu) -> Calibration | None:
+    """The calibration of a device's present driver, out of those that are loaded."""
+    return next((c for c in gpu.calibrations.all() if c.driver == gpu.driver), None)
+
+
+def by_driver(calibrations: list[Calibration]) -> dict[str, Any]:
+    """Calibrations as a table: {"columns": figures that any of them has, "rows": (calibration, values)}."""
+    found = [(c, {(f.what, f.unit): f.measured for f in ceilings_of(c.ceilings)}) for c in calibrations]
+    columns = list(dict.fromkeys(column for _, figures in found for column in figures))
+    return {"columns": columns, "rows": [(c, [figures.get(column) for column in columns]) for c, figures in found]}
+
+
+# --- all devices ------------------------------------------------------------------------------------------------------
+
+
+def devices() -> list[Gpu]:
+    return list(
+        Gpu.objects.in_order().defer("catalogue").annotate(run_count=Count("runs")).prefetch_related("calibrations")
+    )
+
+
+def state_of(gpu: Gpu) -> str:
+    return gpu.state if gpu.is_online else "silent"
+
+
+def row_of(gpu: Gpu) -> dict[str, Any]:
+    """A device as a row of FIELDS; None where something is not known."""
+    calibration = present(gpu)
+    found = calibration.ceilings if calibration else {}
+    products = found.get("matmul_tflops") or {}
+    return {
+        "id": gpu.pk,
+        "uuid": gpu.uuid,
+        "kind": gpu.kind,
+        "name": gpu.name,
+        "host": gpu.host,
+        "index": gpu.index,
+        "state": state_of(gpu),
+        "driver": gpu.driver,
+        "capability": gpu.capability,
+        "memory_bytes": gpu.memory_bytes,
+        "copy_gb_per_s": found.get("copy_gb_per_s"),
+        "fp16_tflops": products.get("float16"),
+        "bf16_tflops": products.get("bfloat16"),
+        "runs": gpu.run_count,  # type: ignore[attr-defined]
+        "seen_at": gpu.seen_at.isoformat() if gpu.seen_at else None,
+    }
+
+
+def gpus(request: HttpRequest) -> HttpResponse:
+    found = devices()
+    rows = [(gpu, row_of(gpu), gib(gpu)) for gpu in found]
+    return render(request, "gpus.html", {"page": "gpus", "rows": rows, "headline": headline(found)})
+
+
+def gib(gpu: Gpu) -> float | None:
+    return gpu.memory_bytes / 2**30 if gpu.memory_bytes else None
+
+
+def headline(found: list[Gpu]) -> str:
+    """How many devices there are, in which states."""
+    if not found:
+        return "No device has reported yet"
+    if len(found) == 1:
+        return f"1 device, {state_of(found[0])}"
+    states = Counter(state_of(gpu) for gpu in found)
+    if len(states) == 1:
+        return f"{len(found)} devices, all {state_of(found[0])}"
+    counted = [f"{states[state]} {state}" for state in ("online", "busy", "silent") if states[state]]
+    return f"{len(found)} devices: {', '.join(counted)}"
+
+
+def gpus_csv(request: HttpRequest) -> HttpResponse:
+    response = HttpResponse(content_type="text/csv", headers={"Content-Disposition": 'attachment; filename="gpus.csv"'})
+    writer = csv.DictWriter(response, FIELDS)
+    writer.writeheader()
+    writer.writerows(row_of(gpu) for gpu in devices())
+    return response
+
+
+def gpus_json(request: HttpRequest) -> HttpResponse:
+    return JsonResponse({"gpus": [row_of(gpu) for gpu in devices()]})
+
+
+# --- one device -------------------------------------------------------------------------------------------------------
+
+
+def _get(pk: int) -> Gpu:
+    found = Gpu.objects.annotate(run_count=Count("runs")).prefetch_related("calibrations")
+    return get_object_or_404(found, pk=pk)
+
+
+def cannot_run(gpu: Gpu) -> list[dict[str, Any]]:
+    """Kernels of its catalogue that cannot run on a device, each with its reason."""
+    return [kernel for kernel in gpu.catalogue if kernel.get("why_not")]
+
+
+def gpu(request: HttpRequest, pk: int) -> HttpResponse:
+    found = _get(pk)
+    calibration, peak = present(found), peak_of(found.name)
+    ceilings = ceilings_of(calibration.ceilings, peak) if calibration else []
+    calibrations = list(found.calibrations.all())
+    context = {
+        "page": "gpus",
+        "gpu": found,
+        "state": state_of(found),
+        "gib": gib(found),
+        "run": Run.objects.for_list().sent().filter(gpu=found).first(),
+        "runs": Run.objects.for_list().filter(gpu=found)[:RECENT],
+        "peak": peak,
+        "calibration": calibration,
+        "ceilings": ceilings,
+        "answer": answer(ceilings),
+        "history": by_driver(calibrations) if any(c != calibration for c in calibrations) else None,
+        "cannot_run": cannot_run(found),
+    }
+    return render(request, "gpu.html", context)
+
+
+def datasheet(peak: Peak) -> dict[str, Any]:
+    tflops = {dtype: peak.tflops(dtype) for dtype in DTYPE_SHORT}
+    return {"model": peak.model, "gb_per_s": peak.gb_per_s, "tflops": tflops}
+
+
+def gpu_json(request: HttpRequest, pk: int) -> HttpResponse:
+    """A device with everything that was measured of it."""
+    found = _get(pk)
+    peak = peak_of(found.name)
+    run = Run.objects.sent().filter(gpu=found).values_list("pk", flat=True).first()
+    data = row_of(found) | {
+        "run": run,
+        "datasheet": datasheet(peak) if peak else None,
+        "calibrations": [
+            {"driver": c.driver, "run": c.run_id, "measured_at": c.measured_at.isoformat(), "ceilings": c.ceilings}
+            for c in found.calibrations.all()
+        ],
+        "cannot_run": [{name: k.get(name) for name in ("operation", "name", "why_not")} for k in cannot_run(found)],
+    }
+    return JsonResponse(data)
+
+
+@require_POST
+def recalibrate(request: HttpRequest, pk: int) -> HttpResponse:
+    """Forgets what a device reaches with its present driver, so that the next run there measures it."""
+    found = get_object_or_404(Gpu.objects.defer("catalogue"), pk=pk)
+    found.calibrations.filter(driver=found.driver).delete()
+    messages.info(request, "The next run on this device measures its ceilings.")
+    return redirect("gpu", pk)

@@ -1,0 +1,306 @@
+"""Devices: a table of all, and each with what it reaches, against its datasheet and with earlier drivers."""
+
+import csv
+import io
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from kernels.instrument.roofline import peak_of
+from runs.models import Calibration, Run
+from runs.views.gpus import FIELDS, ceilings_of
+
+LIST = reverse("gpus")
+CEILINGS = {
+    "copy_gb_per_s": 4250.0,
+    "read_gb_per_s": 4400.0,
+    "matmul_tflops": {"float32": 51.0, "bfloat16": 793.0, "float16": 761.0},
+    "empty_us": {"e2e": 13.2, "cold": 3.4, "graph": 0.9},
+    "n": 20,
+}
+OF_A_CPU = {"copy_gb_per_s": 38.2, "matmul_tflops": {"float32": 1.31}, "empty_us": {"cpu": 0.2}, "n": 20}
+
+
+def calibrate(gpu, driver=None, ceilings=CEILINGS, run=None, days=0):
+    at = timezone.now() - timedelta(days=days)
+    driver = gpu.driver if driver is None else driver
+    return Calibration.objects.create(gpu=gpu, driver=driver, ceilings=ceilings, run=run, measured_at=at)
+
+
+def address(gpu, name="gpu"):
+    return reverse(name, args=[gpu.pk])
+
+
+def page_of(client, gpu):
+    return client.get(address(gpu)).content.decode()
+
+
+@pytest.fixture
+def h200(make_gpu):
+    return make_gpu("GPU-2", host="gpu-2", index=3, driver="580.1", memory_bytes=140 * 2**30)
+
+
+# --- all devices ------------------------------------------------------------------------------------------------------
+
+
+def test_without_devices_the_page_says_how_to_add_one(owner):
+    answer = owner.get(LIST)
+    assert answer.context["headline"] == "No device has reported yet"
+    assert "BROKER=redis://:PASSWORD@SITE:PORT/0 make agent" in answer.content.decode()
+    assert b"<table" not in answer.content
+
+
+def test_every_device_has_a_row_with_what_it_reaches(owner, h200, cpu, silent, make_run):
+    calibrate(h200)
+    calibrate(cpu, ceilings=OF_A_CPU)
+    make_run(gpu=h200)  # and with it comes the device gpu-1
+    answer = owner.get(LIST)
+    page = answer.content.decode()
+    assert answer.context["headline"] == "4 devices: 3 online, 1 silent"
+    for text in ("gpu-2 / 3", "580.1", "9.0", "140", "4250", "761", "793", "38.2", f'href="{address(h200)}"'):
+        assert text in page, text
+    assert f'<a href="{reverse("runs")}?device={h200.pk}">1</a>' in page
+    assert page.index("gpu-2 / 3") < page.index("gpu-9 / 0") < page.index("web-1")
+
+
+def test_the_headline_counts_by_state(owner, make_gpu):
+    def headline():
+        return owner.get(LIST).context["headline"]
+
+    make_gpu("GPU-2")
+    assert headline() == "1 device, online"
+    make_gpu("GPU-3")
+    assert headline() == "2 devices, all online"
+    make_gpu("GPU-4", held=[[1, 1]])
+    make_gpu("GPU-5", seen_at=None)
+    assert headline() == "4 devices: 2 online, 1 busy, 1 silent"
+    assert b"never" in owner.get(LIST).content
+
+
+def test_figures_of_another_driver_are_not_shown_as_the_present_ones(owner, h200):
+    calibrate(h200, driver="570.1")
+    (row,) = owner.get(reverse("gpus_json")).json()["gpus"]
+    assert (row["copy_gb_per_s"], row["fp16_tflops"]) == (None, None)
+
+
+def test_csv_and_json_have_a_row_for_each_device(owner, h200, cpu):
+    calibrate(h200)
+    answer = owner.get(reverse("gpus_csv"))
+    rows = list(csv.DictReader(io.StringIO(answer.content.decode())))
+    assert (answer["Content-Type"], answer["Content-Disposition"]) == ("text/csv", 'attachment; filename="gpus.csv"')
+    assert tuple(rows[0]) == FIELDS
+    listed = owner.get(reverse("gpus_json")).json()["gpus"]
+    assert [{key: "" if value is None else str(value) for key, value in row.items()} for row in listed] == rows
+    assert (listed[0]["state"], listed[0]["copy_gb_per_s"], listed[0]["bf16_tflops"]) == ("online", 4250.0, 793.0)
+    assert listed[1]["kind"] == "cpu"
+
+
+def test_files_without_devices_have_no_rows(owner):
+    assert owner.get(reverse("gpus_csv")).content.decode().splitlines() == [",".join(FIELDS)]
+    assert owner.get(reverse("gpus_json")).json() == {"gpus": []}
+
+
+@pytest.mark.parametrize("count", (1, 40))
+def test_it_takes_the_same_queries_for_any_number_of_devices(
+    owner, make_gpu, make_run, count, django_assert_max_num_queries
+):
+    for number in range(count):
+        gpu = make_gpu(f"GPU-{100 + number}", host=f"gpu-{number}", driver="580.1")
+        calibrate(gpu, run=make_run(gpu=gpu))
+        calibrate(gpu, driver="570.1")
+    for name in ("gpus", "gpus_csv", "gpus_json"):
+        with django_assert_max_num_queries(4):  # session, user, devices, calibrations
+            owner.get(reverse(name))
+
+
+def test_the_list_does_not_load_catalogues(owner, h200):
+    with CaptureQueriesContext(connection) as seen:
+        owner.get(LIST)
+    assert not any('"catalogue"' in query["sql"] for query in seen)
+
+
+# --- ceilings ---------------------------------------------------------------------------------------------------------
+
+
+def test_ceilings_stand_beside_the_datasheet_in_a_fixed_order():
+    rows = ceilings_of(CEILINGS, peak_of("NVIDIA H200"))
+    assert [(c.what, c.unit, c.measured, c.datasheet) for c in rows] == [
+        ("device copy", "GB/s", 4250.0, 4800),
+        ("device read", "GB/s", 4400.0, 4800),
+        ("matmul fp16", "TFLOP/s", 761.0, 989.4),
+        ("matmul bf16", "TFLOP/s", 793.0, 989.4),
+        ("matmul fp32", "TFLOP/s", 51.0, 67),
+        ("empty kernel, cold", "us", 3.4, None),
+        ("empty kernel, graph", "us", 0.9, None),
+        ("empty kernel, e2e", "us", 13.2, None),
+    ]
+    assert rows[0].share == pytest.approx(4250 / 4800)
+    assert rows[-1].share is None
+
+
+def test_any_figure_may_be_missing():
+    peak = peak_of("NVIDIA H200")
+    assert ceilings_of({}, peak) == []
+    assert ceilings_of({"copy_gb_per_s": None, "matmul_tflops": None, "empty_us": {}, "n": 20}, peak) == []
+    assert [c.what for c in ceilings_of(OF_A_CPU)] == ["device copy", "matmul fp32", "empty kernel, cpu"]
+
+
+def test_a_dtype_that_no_datasheet_names_has_no_share():
+    (row,) = ceilings_of({"matmul_tflops": {"float8": 1500.0}}, peak_of("NVIDIA H200"))
+    assert (row.what, row.share) == ("matmul float8", None)
+
+
+# --- one device -------------------------------------------------------------------------------------------------------
+
+
+def test_a_device_says_what_it_reaches_and_what_it_does(owner, h200, make_run):
+    done = make_run(gpu=h200, title="calibrating", state="done")
+    run = make_run(gpu=h200, title="now", state="running", sent_at=timezone.now(), total=8, done=3)
+    calibrate(h200, run=done)
+    page = page_of(owner, h200)
+    assert "<strong>Reaches 4400 GB/s and 793 TFLOP/s</strong>, 92% and 80% of its datasheet." in page
+    assert f'Running there: <a href="/runs/{run.pk}/">run {run.pk}</a>, 3 of 8 workloads measured.' in page
+    assert f'by <a href="/runs/{done.pk}/">run {done.pk}</a> with driver 580.1, medians of 20 calls' in page
+    assert "the datasheet is that of the H200 SXM" in page
+    assert "None: all" in page, "an H200 runs every kernel of its catalogue"
+    assert "with each driver" not in page
+    assert f'<form class="again" method="post" action="{address(h200, "recalibrate")}">' in page
+
+
+def test_a_new_device_waits_for_its_first_run(owner, h200, make_run):
+    page = page_of(owner, h200)
+    assert "Its ceilings are not measured yet." in page
+    assert "Idle now." in page
+    assert "The first run on this device measures them." in page
+    assert address(h200, "recalibrate") not in page
+    make_run(gpu=h200)
+    assert "Not measured with driver 580.1 yet. The next run on this device measures them." in page_of(owner, h200)
+
+
+def test_a_device_without_a_datasheet_shows_no_share(owner, cpu):
+    calibrate(cpu, ceilings=OF_A_CPU)
+    page = page_of(owner, cpu)
+    assert "<strong>Reaches 38.2 GB/s and 1.31 TFLOP/s</strong>." in page
+    assert "no datasheet figure is known for this device" in page
+    assert "<th>share</th>" not in page
+    assert "needs a CUDA device" in page
+    assert "triton-flash" in page
+
+
+def test_a_calibration_without_figures_or_run_is_shown_all_the_same(owner, h200):
+    calibrate(h200, ceilings={})
+    page = page_of(owner, h200)
+    assert "Its ceilings are not measured yet." in page
+    assert "with driver 580.1" in page
+
+
+def test_earlier_drivers_are_kept_as_history(owner, h200):
+    calibrate(h200, driver="550.1", ceilings={"copy_gb_per_s": 4100.0}, days=300)
+    assert "with each driver" in page_of(owner, h200), "though the present driver is not measured"
+    calibrate(h200, driver="570.1", ceilings=CEILINGS | {"read_gb_per_s": None}, days=70)
+    calibrate(h200)
+    answer = owner.get(address(h200))
+    history = answer.context["history"]
+    assert history["columns"][:3] == [("device copy", "GB/s"), ("device read", "GB/s"), ("matmul fp16", "TFLOP/s")]
+    assert [(c.driver, *values[:3]) for c, values in history["rows"]] == [
+        ("580.1", 4250.0, 4400.0, 761.0),
+        ("570.1", 4250.0, None, 761.0),
+        ("550.1", 4100.0, None, None),
+    ]
+    assert answer.content.count(b">present<") == 1
+
+
+def test_a_silent_device_says_since_when(owner, silent, make_gpu):
+    assert f"Silent since {silent.seen_at:%Y-%m-%d %H:%M}." in page_of(owner, silent)
+    assert "Never heard." in page_of(owner, make_gpu("GPU-7", seen_at=None, catalogue=[]))
+
+
+def test_only_its_own_last_runs_are_listed(owner, h200, gpu, make_run):
+    for number in range(12):
+        make_run(gpu=h200, title=f"run {number}")
+    make_run(gpu=gpu, title="elsewhere")
+    answer = owner.get(address(h200))
+    assert [run.title for run in answer.context["runs"]] == [f"run {number}" for number in range(11, 1, -1)]
+    assert f'<a href="{reverse("runs")}?device={h200.pk}">all runs</a>' in answer.content.decode()
+
+
+def test_what_an_agent_says_is_text_and_not_html(owner, make_gpu):
+    bad = "<script>alert(1)</script>"
+    entry = {"operation": bad, "name": bad, "backend": "", "doc": "", "why_not": bad}
+    gpu = make_gpu("GPU-8", name=bad, host=bad, driver=bad, catalogue=[entry])
+    calibrate(gpu, ceilings={"matmul_tflops": {bad: 1.0}, "empty_us": {bad: 1.0}})
+    for page in (page_of(owner, gpu), owner.get(LIST).content.decode()):
+        assert "<script>alert" not in page
+        assert "&lt;script&gt;alert(1)" in page
+
+
+def test_the_json_of_a_device_has_everything_measured_of_it(owner, h200, make_run):
+    run = make_run(gpu=h200, state="running", sent_at=timezone.now())
+    calibrate(h200, run=run)
+    calibrate(h200, driver="570.1", days=70)
+    data = owner.get(address(h200, "gpu_json")).json()
+    listed = {row["id"]: row for row in owner.get(reverse("gpus_json")).json()["gpus"]}
+    assert {name: data[name] for name in FIELDS} == listed[h200.pk]
+    assert data["run"] == run.pk
+    assert data["datasheet"]["tflops"] == {"float16": 989.4, "bfloat16": 989.4, "float32": 67}
+    assert [(c["driver"], c["run"], c["ceilings"]) for c in data["calibrations"]] == [
+        ("580.1", run.pk, CEILINGS),
+        ("570.1", None, CEILINGS),
+    ]
+    assert data["cannot_run"] == []
+
+
+def test_the_json_of_a_cpu_names_what_it_cannot_run(owner, cpu):
+    data = owner.get(address(cpu, "gpu_json")).json()
+    assert (data["datasheet"], data["run"], data["calibrations"]) == (None, None, [])
+    assert {"operation": "attention", "name": "triton-flash", "why_not": "needs a CUDA device"} in data["cannot_run"]
+
+
+def test_a_page_of_many_runs_and_drivers_takes_few_queries(owner, h200, make_run, django_assert_max_num_queries):
+    for number in range(12):
+        calibrate(h200, driver=f"{number}", run=make_run(gpu=h200), days=number)
+    with django_assert_max_num_queries(6):  # session, user, device, calibrations, present run, last runs
+        owner.get(address(h200))
+    with django_assert_max_num_queries(5):
+        owner.get(address(h200, "gpu_json"))
+
+
+# --- measuring again --------------------------------------------------------------------------------------------------
+
+
+def test_measuring_again_forgets_the_present_driver_only(owner, h200, gpu):
+    calibrate(h200)
+    calibrate(h200, driver="570.1")
+    calibrate(gpu)
+    answer = owner.post(address(h200, "recalibrate"), follow=True)
+    assert answer.redirect_chain == [(address(h200), 302)]
+    assert "The next run on this device measures its ceilings." in answer.content.decode()
+    assert h200.ceilings is None
+    assert {(c.gpu_id, c.driver) for c in Calibration.objects.all()} == {(h200.pk, "570.1"), (gpu.pk, "")}
+
+
+def test_the_next_run_is_sent_without_ceilings(owner, h200, make_run):
+    calibrate(h200)
+    run = make_run(gpu=h200)
+    assert run.run_spec().ceilings == CEILINGS
+    owner.post(address(h200, "recalibrate"))
+    assert Run.objects.get(pk=run.pk).run_spec().ceilings is None
+
+
+def test_measuring_again_is_a_post(owner, h200):
+    calibrate(h200)
+    assert owner.get(address(h200, "recalibrate")).status_code == 405
+    assert h200.ceilings == CEILINGS
+
+
+@pytest.mark.parametrize("path", ("/gpus/999/", "/gpus/999.json", "/gpus/99999999999999999999999/"))
+def test_a_device_that_does_not_exist_is_a_404(owner, path):
+    assert owner.get(path).status_code == 404
+
+
+def test_measuring_again_what_does_not_exist_is_a_404(owner):
+    assert owner.post("/gpus/999/recalibrate/").status_code == 404
