@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 BATCH_NS = {"cuda": 300e6, "cpu": 30e6}
 MAX_BATCH = 100_000
+PROFILE_LIMIT_S = 300.0
+"""A new process compiles again, and a profiler's first use alone takes seconds."""
 NOT_AGAIN = ("crashed", "timed out", "suspect", "unsupported")
 """Arms of these statuses are not run beside others any more."""
 AGREE_SHARE, AGREE_NS = 0.05, 5_000
@@ -49,7 +51,7 @@ def crosscheck(run: Supervisor) -> dict[str, Any]:
 
 
 def _look(run: Supervisor, child: Child, name: str, status: str) -> dict[str, Any]:
-    profile = child.call("profile", run.spec.protocol.compile_limit_s, arm=name, seed=1)
+    profile = child.call("profile", PROFILE_LIMIT_S, arm=name, seed=1)
     if status != "ok" or run.spec.protocol.verify_only:
         return {"ran": profile["kernels"]}
     child.call("prepare", VERIFY_LIMIT_S, seeds=[1], rotate=False)

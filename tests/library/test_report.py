@@ -65,6 +65,14 @@ def test_a_row_for_every_workload_and_kernel_in_the_order_measured():
     assert (row["p50_ms"], row["baseline"], row["mode"], row["correct"]) == (0.01, "sdpa", "graph", True)
 
 
+def test_p90_is_of_single_calls_where_the_samples_are_graph_replays():
+    (row,) = rows([event(result("sdpa", p50=0.01))])
+    assert (row["p90_ms"], row["p90_n"]) == (pytest.approx(0.011), 400)
+    cold = {"n": 100, "p50": 0.012, "p90": 0.019, "p95": 0.02, "p99": 0.03}
+    (row,) = rows([event(result("sdpa", p50=0.01, cold=cold))])
+    assert (row["p50_ms"], row["p90_ms"], row["p90_n"]) == (0.01, 0.019, 100)
+
+
 def test_what_is_not_known_is_none():
     bare = {"kernel": "eager", "status": "crashed", "why": "killed by SIGSEGV"}
     row = rows([event(bare)])[0]

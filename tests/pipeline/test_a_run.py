@@ -4,11 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from runs.models import RejectedEvent, Result, Run
+from runs.models import Calibration, RejectedEvent, Result, Run
 
 pytestmark = pytest.mark.timeout(120)
-OTHER_EVENTS = 3
-"""started, crosschecked, finished: beside one for each workload."""
+
+
+def other_events(run):
+    """started, crosschecked, finished, beside one for each workload; and calibrated, of a device's first run."""
+    return 3 + Calibration.objects.filter(run=run).count()
 
 
 @pytest.fixture
@@ -28,7 +31,7 @@ def test_a_run_ends_with_every_workload_measured(site):
     run = site.submit("eager", lengths=(32, 48))
     site.wait(run, "done")
     assert (run.done, run.total, run.attempt, run.message) == (2, 2, 1, "")
-    assert run.seq == run.total + OTHER_EVENTS
+    assert run.seq == run.total + other_events(run)
     assert {m.workload.sizes["seq_len"] for m in run.measurements.all()} == {32, 48}
     results = Result.objects.filter(measurement__run=run)
     assert results.count() == 4
@@ -40,6 +43,31 @@ def test_a_run_ends_with_every_workload_measured(site):
     assert all(r.speedup for r in results.filter(kernel__name="eager"))
     assert run.environment.body["torch"]
     assert not RejectedEvent.objects.exists()
+
+
+def test_the_first_run_on_a_device_measures_its_ceilings_and_later_ones_take_them(site):
+    Calibration.objects.all().delete()
+    first = site.submit("eager")
+    site.wait(first, "done")
+    found = Calibration.objects.get()
+    assert (found.gpu, found.run, found.environment) == (first.gpu, first, first.environment)
+    assert found.ceilings["matmul_tflops"]["float32"] > 0
+    second = site.submit("eager")
+    site.wait(second, "done")
+    assert Calibration.objects.get().run == first
+    assert (first.seq, second.seq) == (first.total + 4, second.total + 3)
+
+
+def test_a_cross_check_stands_beside_every_result_that_is_ok(site):
+    run = site.submit("eager", "raises")
+    site.wait(run, "done")
+    for result in Result.objects.filter(measurement__run=run).select_related("kernel"):
+        if result.status == "ok":
+            assert result.crosscheck["calls"] >= 1
+            assert 0.1 < result.crosscheck["wall_ns"] / result.crosscheck["event_ns"] < 10
+            assert result.crosscheck["agrees"] is None, "there are no kernels to see on a CPU"
+        else:
+            assert result.crosscheck is None
 
 
 def test_the_agent_works_though_its_database_url_leads_nowhere(site):
@@ -78,7 +106,7 @@ def test_a_bad_kernel_is_its_own_fault_and_nobody_elses(site, results):
         assert found[name].p50
     assert run.log.count("going round") == 1, "what hung once is not run again for the cross-check"
     assert found["eager"].speedup
-    assert (run.done, run.seq) == (1, 1 + OTHER_EVENTS)
+    assert (run.done, run.seq) == (1, 1 + other_events(run))
     assert not RejectedEvent.objects.exists()
 
 
