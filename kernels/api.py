@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Required, TypedDict, Unpack, overload
 
 import torch
 
@@ -76,8 +76,8 @@ class Measured(Figures):
         table = [self.cells(self.name)] if self.n else []
         table += [self.baseline.cells(BASELINE)] if self.baseline else []
         lines = [head, *_aligned([["", "p50 us", "interval", "n", "rounds"], *table] if table else [])]
-        said = {True: "yes", False: "no", None: "unknown"}[self.correct]
-        lines.append(f"  correct: {said}{f' ({self.why})' if self.why else ''}")
+        lines.append(f"  correct: { {True: 'yes', False: 'no', None: 'not known'}[self.correct] }")
+        lines += [f"  why: {self.why}"] if self.why else []
         if table:
             aa = ", A/A {:.3f} ({:.3f} to {:.3f})".format(*self.aa) if self.aa else ""
             lines.append(f"  mode: {self.mode}, margin {self.margin:.1%}{aa}")
@@ -87,6 +87,26 @@ class Measured(Figures):
 def _aligned(table: list[list[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return [("  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True))).rstrip() for row in table]
+
+
+class How(TypedDict, total=False):
+    """The keywords of `measure`."""
+
+    inputs: Required[Any]
+    reference: Kernel | None
+    device: torch.device | str | None
+    protocol: Protocol | None
+    name: str
+    flops: float | None
+    bytes_moved: int | None
+
+
+@overload
+def measure(
+    candidates: Mapping[str, Kernel], baseline: Kernel | None = None, **how: Unpack[How]
+) -> dict[str, Measured]: ...
+@overload
+def measure(candidates: Kernel, baseline: Kernel | None = None, **how: Unpack[How]) -> Measured: ...
 
 
 def measure(
@@ -135,13 +155,15 @@ def measure(
 def _named(candidates: Any, name: str) -> dict[str, Kernel]:
     if isinstance(candidates, Mapping):
         arms = dict(candidates)
+        if name:
+            raise ValueError("`name` is for one callable: a mapping names its own")
     else:
         own = getattr(candidates, "__name__", type(candidates).__name__)
         arms = {name or (own if own.isidentifier() and own != BASELINE else "candidate"): candidates}
-    if not arms or not all(callable(call) for call in arms.values()):
+    if not arms or not all(isinstance(arm, str) and callable(call) for arm, call in arms.items()):
         raise TypeError("measure() takes a callable, or a mapping of names to callables with at least one")
-    if BASELINE in arms or any(str(arm).endswith(rounds.AA) for arm in arms):
-        raise ValueError(f"a candidate may not be called '{BASELINE}', nor end in '{rounds.AA}'")
+    if BASELINE in arms or any(arm.endswith(rounds.AA) for arm in arms):
+        raise ValueError(f"a candidate's name may not be '{BASELINE}', nor end in '{rounds.AA}'")
     return arms
 
 
@@ -191,7 +213,7 @@ def _compared(found: Measured, of: Comparison, reading: rounds.Reading) -> Measu
     if found.word:
         return found
     if baseline.word:
-        return replace(found, word=f"its baseline is {baseline.word}", why=baseline.why)
+        return replace(found, word=f"its baseline is {baseline.word}", why=f"the baseline: {baseline.why}")
     mine = reading.medians(found.name)
     ratio, low, high = statistics.paired_speedup(reading.medians(BASELINE)[: len(mine)], mine, of.plan.seed)
     return replace(found, word=statistics.word(low, high, found.margin, len(mine)), speedup=ratio, low=low, high=high)

@@ -5,7 +5,9 @@ Used in the caller's own process, by kernels/api.py only.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 import torch
@@ -35,16 +37,16 @@ class Source:
 
     def __init__(self, given: Any, device: torch.device | str | None, seed: int) -> None:
         self.seed, self.notes = seed, []
+        self.kinds: list[tuple[Any, ...]] = []
+        self.device = usable(device) if device is not None else None
         if callable(given):
             self.give: Callable[[int], Any] = given
         else:
             plain = checked(given)
             self.give = lambda _: tuple(_redrawn(tensor) for tensor in plain)
             self.notes.append(DRAWN)
-        self.device = usable(device) if device is not None else None
         first = self.draw(seed)
-        self.device, self.kinds = first[0].device, _kinds(first)
-        usable(self.device)
+        self.device, self.kinds = usable(first[0].device), _kinds(first)
         if not _equal(first, self.draw(seed)):
             raise ValueError("inputs(seed) gave other values for the same seed: draw them with torch, or from the seed")
         if callable(given) and _equal(first, self.draw(seed + 1)):
@@ -56,8 +58,8 @@ class Source:
         with torch.random.fork_rng(devices=gpus):
             torch.manual_seed(seed)
             tensors = checked(self.give(seed))
-            own = tuple(_laid_out_like(tensor, tensor, self.device) for tensor in tensors)
-        if hasattr(self, "kinds") and _kinds(own) != self.kinds:
+        own = tuple(_laid_out_like(tensor, tensor, self.device) for tensor in tensors)
+        if self.kinds and _kinds(own) != self.kinds:
             raise ValueError("inputs(seed) must have the same shapes, dtypes and device for every seed")
         return own
 
@@ -129,29 +131,34 @@ class Brought(Operation):
 
     source: Source
     truth: Kernel
+    whose: str
+    """reference or baseline; empty if nothing is compared with `truth`."""
     exact: torch.dtype | None
     """The dtype in which `truth` is exact enough to judge by; None: it is no reference, only a callable to agree with."""
     output: tuple[tuple[int, ...], torch.dtype]
     bounded: bool
     """Whether the peak of `dtype` is one that no kernel on these inputs can beat."""
+    aside: Callable[[], AbstractContextManager[None]]
+    """Within it the caller's functions run that are not measured."""
     work: float = 0
     """FLOPs of one call; 0: not known. So is traffic, in bytes."""
     traffic: int = 0
 
     def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:
-        return Inputs(self.source.draw(seed), {})
+        with self.aside():
+            return Inputs(self.source.draw(seed), {})
 
     def output_like(self, inputs: Inputs) -> tuple[tuple[int, ...], torch.dtype]:
         return self.output
 
     def check(self, inputs: Inputs, seed: int, thorough: bool) -> Iterator[Piece]:
         """One piece: all of it. The yardstick is the reference in the inputs' own dtype, never the baseline."""
-        plain = self.truth(*in_dtype(inputs.tensors, None)).detach().clone()
-        right = plain.double() if self.exact is None else self.truth(*in_dtype(inputs.tensors, self.exact)).detach()
-        if not torch.isfinite(right).all():
-            whose = "baseline's" if self.exact is None else "reference's"
+        with self.aside():
+            plain = self.truth(*in_dtype(inputs.tensors, None)).detach().clone()
+            right = plain.double() if self.exact is None else self.truth(*in_dtype(inputs.tensors, self.exact)).detach()
+        if self.whose and not torch.isfinite(right).all():
             raise ValueError(
-                f"the {whose} output is not finite on these inputs, so that nothing can be compared with it"
+                f"the {self.whose}'s output is not finite on these inputs, so it says nothing: draw others"
             )
         yield Piece(None, right[None], plain[None])
 
@@ -184,7 +191,9 @@ def exact_dtype(reference: Kernel, tensors: Tensors, own: torch.dtype) -> torch.
             if got.itemsize > own.itemsize:
                 return dtype
             why = why or f"it returns {got} for {dtype}"
-    raise ValueError(f"the reference must also take inputs more precise than its output ({own}): {why}")
+    raise ValueError(
+        f"the reference must also take inputs more precise than its output ({own}), weights among them: {why}"
+    )
 
 
 def as_output(name: str, out: Any) -> torch.Tensor:
@@ -227,19 +236,35 @@ class InProcess(Bench):
         self.guard = Bystander(self.kind, self.clock)
         self.loaded = {f"{Brought.name}/{arm}": LoadedKernel(call, "", "") for arm, call in arms.items()}
         self.changed: dict[str, str] = {}
-        """Arm -> the global state that it has changed. It is put back after every command."""
+        """Arm -> the global state that it has changed."""
+        self.running = ""
+
+    def put_back(self, arm: str) -> None:
+        """Global state as it was; a change is held against this arm, if it is one."""
+        if (changes := self.guard.changes()) and arm:
+            self.changed.setdefault(arm, "; ".join(changes))
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """For what is not measured: it finds global state as it was, and nobody is blamed for what it changes."""
+        self.put_back(self.running)
+        try:
+            yield
+        finally:
+            self.put_back("")
 
     def call(self, do: str, limit_s: float = 0.0, **arguments: Any) -> dict[str, Any]:
         """What a callable raises goes through, but for a capture: that a callable cannot be captured is no error."""
+        self.running = arguments.get("arm", "")
         try:
             return getattr(self, do)(**arguments)
         except Exception as error:
             if do != "capture":
                 raise
+            self.put_back("")  # a capture that fails may leave its stream the current one
             raise CommandFailed({"kind": "raised", "message": f"{type(error).__name__}: {error}"}) from error
         finally:
-            if changes := self.guard.changes():
-                self.changed.setdefault(arguments.get("arm", ""), "; ".join(changes))
+            self.put_back(self.running)
 
     def first(self, arm: str, tensors: Tensors) -> dict[str, Any]:
         """The first call of an arm. {"out"}: its output. Raises TypeError if that is not one floating tensor."""

@@ -35,10 +35,13 @@ PROBES, FEW_PROBES, LONG_NS, DOUBTS = 7, 2, 20e6, 3
 
 @contextlib.contextmanager
 def held(device: torch.device) -> Iterator[Telemetry]:
-    """The device, held against other measurements on this host. No thread watches it: it would take the caller's time."""
+    """The device, held against other measurements on this host, without gradients.
+
+    No thread watches it, as a run's does: here it would take the callables' time.
+    """
     known = _as_listed(device)
     here = torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
-    with locked(known), nvml() as lib, here:
+    with locked(known), nvml() as lib, here, torch.no_grad():
         yield Telemetry(lib, known)
 
 
@@ -57,9 +60,12 @@ def problem_of(bench: InProcess, source: Source, reference: Kernel | None, flops
     outs = {arm: bench.call("first", arm=arm, tensors=source.draw(source.seed))["out"] for arm in bench.arms}
     arm = BASELINE if BASELINE in outs else next(iter(outs))
     truth, like, exact, tensors = bench.arms[arm], outs[arm], None, source.draw(source.seed)
+    whose = BASELINE if arm == BASELINE else ""
     if reference is not None:
-        truth, like = reference, as_output("the reference", reference(*in_dtype(tensors, None)))
-        exact = exact_dtype(reference, tensors, like.dtype)
+        with bench.aside():
+            like = as_output("the reference", reference(*in_dtype(tensors, None)))
+            exact = exact_dtype(reference, tensors, like.dtype)
+        whose, truth = "reference", reference
         if exact != torch.float64:
             source.notes.append(f"the reference does not take and keep float64: it was computed in {exact}")
     peak = peak_dtype([*tensors, like])
@@ -68,8 +74,10 @@ def problem_of(bench: InProcess, source: Source, reference: Kernel | None, flops
         bounded=peak is not None,
         source=source,
         truth=truth,
+        whose=whose,
         exact=exact,
         output=(tuple(like.shape), like.dtype),
+        aside=bench.aside,
         work=flops,
         traffic=traffic,
     )

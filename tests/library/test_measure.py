@@ -1,0 +1,434 @@
+"""measure(): callables that people bring, measured for real on the CPU, in this process."""
+
+import itertools
+import json
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from kernels import Measured, measure  # noqa: E402
+from kernels.brought import CONSTANT, DRAWN  # noqa: E402
+from kernels.workload import Protocol  # noqa: E402
+
+QUICK = Protocol(min_rounds=8, max_rounds=8, warmup_s=0.02, block_ms=1.0, verify_seeds=2)
+ROWS, COLS = 128, 256
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """The problems are small: threads would wait for each other longer than they work."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def own_lock(monkeypatch, tmp_path):
+    """Another measurement on this machine does not hold these up."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+def softmax(x):
+    return torch.softmax(x, -1)
+
+
+def four_times(x):
+    for _ in range(3):
+        softmax(x)
+    return softmax(x)
+
+
+def half_written(x):
+    out = torch.empty_like(x)
+    out[: ROWS // 2] = softmax(x)[: ROWS // 2]
+    return out
+
+
+def inputs(seed):
+    return (torch.randn(ROWS, COLS),)
+
+
+def quick(candidates, baseline=None, inputs=inputs, **how):
+    return measure(candidates, baseline, inputs=inputs, **{"protocol": QUICK} | how)
+
+
+def has_no_speedup(found, word):
+    assert (found.word, found.speedup, found.low, found.high) == (word, None, None, None), str(found)
+    return True
+
+
+# --- the word ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_slower_callable_is_slower_and_says_how_it_was_measured():
+    found = quick(four_times, softmax, reference=softmax)
+    assert isinstance(found, Measured)
+    assert (found.name, found.word, found.correct, found.why) == ("four_times", "SLOWER", True, "")
+    assert 0.1 < found.low <= found.speedup <= found.high < 0.6
+    assert found.p50_low_us <= found.p50_us <= found.p50_high_us
+    assert found.p50_us > 1.5 * found.baseline.p50_us > 0
+    assert (found.rounds, found.baseline.rounds) == (5, 8)
+    assert found.n >= 4 * 5 and found.baseline.n >= 4 * 8
+    assert (found.mode, found.margin >= 0.01, len(found.aa)) == ("cpu", True, 3)
+    assert "four_times left after round 5: less than half as fast as baseline" in found.notes
+
+
+def test_a_callable_against_itself_is_not_faster():
+    found = quick(softmax, softmax, reference=softmax)
+    assert found.word in ("SAME", "UNDECIDED")
+    assert (found.correct, found.rounds) == (True, 8)
+
+
+def test_several_are_timed_in_the_same_rounds():
+    found = quick({"once": softmax, "wrong": lambda x: softmax(x) + 1e-3}, four_times, reference=softmax)
+    assert list(found) == ["once", "wrong"]
+    assert (found["once"].word, found["once"].speedup > 2) == ("FASTER", True)
+    assert has_no_speedup(found["wrong"], "incorrect")
+    both = quick({"one": softmax, "two": softmax}, softmax)
+    assert both["one"].baseline == both["two"].baseline
+    assert both["one"].aa == both["two"].aa
+
+
+def test_fewer_than_five_rounds_need_more():
+    few = Protocol(min_rounds=3, max_rounds=3, warmup_s=0, block_ms=0.1, verify_seeds=1)
+    found = quick(softmax, softmax, protocol=few)
+    assert (found.word, found.rounds) == ("needs more runs", 3)
+    assert found.low <= found.speedup <= found.high
+
+
+def test_without_a_baseline_there_is_a_latency_and_no_word():
+    found = quick({"one": softmax, "two": four_times})
+    for mine in found.values():
+        assert has_no_speedup(mine, "")
+        assert mine.baseline is None
+        assert mine.p50_us > 0 and mine.n > 0
+        assert (mine.correct, mine.why) == (None, "not checked against a reference")
+
+
+def test_flops_and_bytes_give_rates():
+    found = quick(softmax, flops=8 * ROWS * COLS, bytes_moved=8 * ROWS * COLS)
+    assert found.tflops == pytest.approx(8 * ROWS * COLS / found.p50_us / 1e6)
+    assert found.gb_per_s == pytest.approx(8 * ROWS * COLS / found.p50_us / 1e3)
+    assert found.limit_share is None, "no peak is known of a CPU"
+    assert quick(softmax).tflops is None
+
+
+# --- correctness ------------------------------------------------------------------------------------------------------
+
+
+def test_a_wrong_output_has_no_speedup_and_no_time():
+    found = quick(lambda x: softmax(x) * 1.001, softmax, reference=softmax)
+    assert has_no_speedup(found, "incorrect")
+    assert (found.correct, found.p50_us, found.n, found.baseline) == (False, None, 0, None)
+    assert "largest error" in found.why
+
+
+@pytest.mark.parametrize("reference", (softmax, None), ids=("reference", "no reference"))
+def test_what_is_wrong_by_itself_is_incorrect_with_and_without_a_reference(reference):
+    buffer = torch.empty(ROWS, COLS)
+    wrong = {
+        "half written": (half_written, "elements of the output were never written"),
+        "one buffer": (lambda x: buffer.copy_(softmax(x)), "calls share one output"),
+        "in place": (lambda x: x.copy_(softmax(x)).clone(), "it changed its inputs"),
+    }
+    found = quick({name: call for name, (call, _) in wrong.items()}, softmax, reference=reference)
+    for name, (_, why) in wrong.items():
+        assert has_no_speedup(found[name], "incorrect")
+        assert found[name].correct is False
+        assert why in found[name].why
+
+
+def test_without_a_reference_nothing_is_called_correct():
+    found = quick(softmax, softmax)
+    assert (found.correct, found.speedup is not None) == (None, True)
+    assert found.why == "not checked against a reference; agrees with the baseline at 1e-2"
+
+
+@pytest.mark.parametrize(
+    "other, how",
+    [
+        (lambda x: softmax(x) + 0.1, "largest difference 0.1"),
+        (lambda x: softmax(x)[0], "returned shape (256,), not (128, 256)"),
+        (lambda x: softmax(x).half(), "returned torch.float16, not torch.float32"),
+        (lambda x: softmax(x) * torch.nan, "largest difference inf"),
+    ],
+)
+def test_who_disagrees_with_the_baseline_has_a_time_and_no_speedup(other, how):
+    found = quick(other, softmax)
+    assert has_no_speedup(found, "disagrees with its baseline")
+    assert found.correct is None
+    assert found.why == f"not checked against a reference; disagrees with the baseline at 1e-2: {how}"
+    assert found.p50_us > 0 and found.baseline.p50_us > 0
+
+
+def test_right_when_checked_and_wrong_when_timed():
+    calls = 0
+
+    def tires(x):
+        nonlocal calls
+        calls += 1
+        return softmax(x) + (calls > 20)
+
+    found = quick(tires, softmax, reference=softmax)
+    assert has_no_speedup(found, "incorrect")
+    assert found.why.startswith("in timed calls: largest error 1")
+
+
+def test_a_wrong_baseline_is_judged_by_the_reference_too():
+    found = quick(softmax, lambda x: softmax(x) + 0.1, reference=softmax)
+    assert has_no_speedup(found, "its baseline is incorrect")
+    assert (found.correct, found.baseline, found.p50_us > 0) == (True, None, True)
+    assert found.why.startswith("the baseline: largest error 0.1")
+
+
+@pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16))
+def test_16_bits_are_judged_by_the_references_own_error(dtype):
+    def other_order(x):
+        return (x.float() - x.float().amax(-1, keepdim=True)).softmax(-1).to(x.dtype)
+
+    candidates = {"right": other_order, "coarse": lambda x: softmax((x * 8).round() / 8)}
+    found = quick(candidates, softmax, lambda seed: (torch.randn(ROWS, COLS).to(dtype),), reference=softmax)
+    assert (found["right"].correct, found["coarse"].correct) == (True, False)
+
+
+def test_a_reference_that_does_not_take_float64_is_computed_in_float32():
+    def picky(x):
+        if x.dtype == torch.float64:
+            raise RuntimeError("no doubles here")
+        return softmax(x)
+
+    found = quick(softmax, reference=picky, inputs=lambda seed: (torch.randn(ROWS, COLS).half(),))
+    assert found.correct is True
+    assert "the reference does not take and keep float64: it was computed in torch.float32" in found.notes
+    with pytest.raises(ValueError, match=r"more precise than its output.*no doubles here"):
+        quick(softmax, reference=picky)
+    with pytest.raises(ValueError, match=r"returns torch.float16 for torch.float64"):
+        quick(lambda x: softmax(x).half(), reference=lambda x: softmax(x).half(), inputs=inputs)
+
+
+def test_a_scalar_is_an_output_too():
+    assert quick(lambda x: x.square().sum(), reference=lambda x: (x * x).sum()).correct is True
+
+
+# --- suspicion --------------------------------------------------------------------------------------------------------
+
+
+def test_who_changes_global_state_is_suspect_and_it_is_put_back():
+    def careless(x):
+        torch.set_default_dtype(torch.float64)  # the next inputs would be drawn in it
+        return softmax(x)
+
+    found = quick(careless, softmax, reference=softmax)
+    assert has_no_speedup(found, "suspect")
+    assert found.why == "changed global state: default dtype: torch.float64 instead of torch.float32"
+    assert torch.get_default_dtype() == torch.float32
+
+
+def test_nobody_is_blamed_for_what_the_reference_changes():
+    def exact(x):
+        torch.set_default_dtype(torch.float64)
+        return softmax(x)
+
+    found = quick(softmax, softmax, reference=exact)
+    assert (found.correct, found.word in ("SAME", "UNDECIDED")) == (True, True)
+    assert torch.get_default_dtype() == torch.float32
+
+
+def test_who_keeps_results_or_memory_is_suspect():
+    known, kept = {}, []
+
+    def remembers(x):
+        key = float(x.sum())
+        if key not in known:
+            known[key] = torch.stack([softmax(x) for _ in range(12)])[0]
+        return known[key].clone()
+
+    def leaks(x):
+        kept.append(softmax(x))
+        return kept[-1].clone()
+
+    found = quick({"remembers": remembers, "leaks": leaks}, softmax)
+    assert all(has_no_speedup(mine, "suspect") for mine in found.values())
+    assert found["remembers"].why.startswith("it keeps results")
+    assert found["leaks"].why.startswith("memory leak: every call keeps 1")
+
+
+# --- inputs -----------------------------------------------------------------------------------------------------------
+
+
+def test_plain_tensors_are_drawn_anew_and_never_written_to():
+    values, where = torch.full((ROWS, COLS), 3.0), torch.arange(ROWS).flip(0)
+    seen = []
+
+    def take(x, rows):
+        seen.append((x.std().item(), torch.equal(rows, where)))
+        return x[rows]
+
+    found = quick(take, inputs=[values, where])
+    assert DRAWN in found.notes
+    assert torch.equal(values, torch.full((ROWS, COLS), 3.0))
+    assert sum(0.9 < spread < 1.1 for spread, _ in seen) > len(seen) / 2, "N(0, 1), but for poisoned ones"
+    assert sum(same for _, same in seen) > len(seen) / 2
+
+
+def test_a_function_that_forgets_its_seed_is_noted_and_its_tensors_are_its_own():
+    mine = torch.randn(ROWS, COLS)
+    before = mine.clone()
+    found = quick(softmax, softmax, lambda seed: (mine,), reference=softmax)
+    assert CONSTANT in found.notes
+    assert (found.correct, torch.equal(mine, before)) == (True, True)
+
+
+def test_torchs_random_numbers_follow_the_seed_and_the_callers_are_left_alone():
+    state = torch.get_rng_state()
+    assert quick(softmax, reference=softmax).correct is True
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_layouts_in_memory_are_kept():
+    layouts = set()
+
+    def layout(x):
+        layouts.add(x.stride())
+        return x * 1
+
+    quick(layout, inputs=lambda seed: (torch.randn(ROWS, 2 * COLS)[:, :COLS],))
+    assert (2 * COLS, 1) in layouts
+
+
+def test_modules_are_measured_without_gradients():
+    layer = torch.nn.Linear(COLS, 32)
+    found = quick(layer, layer, lambda seed: (torch.randn(8, COLS, requires_grad=True),))
+    assert (found.name, found.word in ("SAME", "UNDECIDED")) == ("Linear", True)
+
+
+# --- what it says -----------------------------------------------------------------------------------------------------
+
+
+def test_it_is_printed_with_n_and_interval():
+    text = str(quick(four_times, softmax, reference=softmax, name="mine"))
+    head, columns, mine, base, correct, mode, *notes = text.splitlines()
+    assert head.startswith("mine: SLOWER, 0.") and " to 0." in head
+    assert columns.split() == ["p50", "us", "interval", "n", "rounds"]
+    assert (mine.split()[0], mine.split()[-1], base.split()[0], base.split()[-1]) == ("mine", "5", "baseline", "8")
+    assert mine.index(" to ") > 0 and columns.index("rounds") == mine.rindex("5") == base.rindex("8")
+    assert (correct, mode.startswith("  mode: cpu, margin ")) == ("  correct: yes", True)
+    assert all(note.startswith("  note: ") for note in notes)
+
+
+def test_what_is_wrong_is_printed_without_a_time():
+    lines = str(quick(half_written, softmax, reference=softmax)).splitlines()
+    assert lines[:2] == ["half_written: incorrect", "  correct: no"]
+    assert lines[2].startswith("  why: ") and " us" not in "".join(lines)
+
+
+def test_it_is_plain_data():
+    found = quick(softmax, softmax).as_dict()
+    assert json.loads(json.dumps(found))["baseline"]["n"] == found["baseline"]["n"] > 0
+    assert set(found) >= {"word", "speedup", "low", "high", "p50_us", "n", "rounds", "correct", "why", "mode", "notes"}
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+ONES, COUNT = torch.ones(4, 8), itertools.count()
+
+
+@pytest.mark.parametrize(
+    "asked, error, said",
+    [
+        ({"inputs": ONES}, TypeError, "inputs must be a tuple of tensors, .* not a Tensor"),
+        ({"inputs": lambda seed: ONES}, TypeError, "not a Tensor"),
+        ({"inputs": (ONES, 0.5)}, TypeError, r"inputs\[1\] is a float, not a tensor: bind it"),
+        ({"inputs": ()}, ValueError, "at least one element"),
+        ({"inputs": (torch.ones(0, 8),)}, ValueError, "at least one element"),
+        ({"inputs": (ONES, ONES.to("meta"))}, ValueError, "on one device, not on cpu and meta"),
+        ({"inputs": (ONES[:1].expand(4, 8),)}, ValueError, "is an expanded view"),
+        ({"inputs": lambda seed: (torch.ones(seed),)}, ValueError, "same shapes, dtypes and device for every seed"),
+        ({"inputs": lambda seed: (ONES * next(COUNT),)}, ValueError, "other values for the same seed"),
+        ({"inputs": lambda seed: (ONES.to("meta"),)}, ValueError, "cpu and cuda, not meta"),
+        ({"device": "mps"}, ValueError, "cpu and cuda, not mps"),
+        ({"protocol": Protocol(name="fixed")}, ValueError, "in pairs"),
+        ({"protocol": Protocol(verify_only=True)}, ValueError, "in pairs"),
+        ({"candidates": lambda x: (x, x)}, TypeError, "candidate returned a tuple, not one torch.Tensor"),
+        ({"candidates": lambda x: None}, TypeError, "returned a NoneType"),
+        ({"candidates": {"top": lambda x: x.argmax(-1)}}, TypeError, "top returned 4 elements of torch.int64"),
+        ({"candidates": {}}, TypeError, "takes a callable"),
+        ({"candidates": 3}, TypeError, "takes a callable"),
+        ({"candidates": {"baseline": softmax}}, ValueError, "may not be 'baseline'"),
+        ({"candidates": {"x": softmax}, "name": "y"}, ValueError, "a mapping names its own"),
+        ({"reference": lambda x: (x,)}, TypeError, "the reference returned a tuple"),
+        ({"baseline": torch.sqrt}, ValueError, "the baseline's output is not finite"),
+        ({"candidates": lambda x: x.double(), "reference": lambda x: x.double()}, ValueError, "not of torch.float64"),
+    ],
+)
+def test_what_cannot_be_measured_is_said_in_a_sentence(asked, error, said):
+    with pytest.raises(error, match=said):
+        quick(**{"candidates": softmax, "inputs": (ONES,)} | asked)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there():
+    with pytest.raises(RuntimeError, match="the device cuda was asked for, but PyTorch finds no CUDA GPU here"):
+        quick(softmax, device="cuda")
+
+
+def test_what_a_callable_raises_goes_through_and_the_state_is_put_back():
+    calls = 0
+
+    def breaks(x):
+        nonlocal calls
+        calls += 1
+        torch.set_default_dtype(torch.float64)
+        if calls == 30:
+            raise ArithmeticError("call 30")
+        return softmax(x)
+
+    with pytest.raises(ArithmeticError, match="call 30"):
+        quick(breaks, softmax)
+    assert torch.get_default_dtype() == torch.float32
+
+
+# --- the package ------------------------------------------------------------------------------------------------------
+
+
+def imported(code):
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; {code}; print(*sys.modules)"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+def test_importing_kernels_imports_no_torch():
+    assert not {"torch", "numpy", "pydantic", "kernels.api"} & imported("import kernels; kernels.HARNESS_VERSION")
+    with pytest.raises(ImportError):
+        from kernels import nothing_of_that_name  # noqa: F401
+
+
+# --- on a GPU ---------------------------------------------------------------------------------------------------------
+
+
+def on_gpu(test):
+    return pytest.mark.gpu(pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")(test))
+
+
+@on_gpu
+def test_short_callables_are_replayed_as_graphs():
+    found = quick(four_times, softmax, reference=softmax, device="cuda")
+    assert (found.word, found.mode, found.correct) == ("SLOWER", "graph", True)
+
+
+@on_gpu
+def test_one_that_waits_for_the_device_is_launched_like_all_the_others():
+    def waits(x):
+        torch.cuda.synchronize()
+        return softmax(x)
+
+    found = quick({"waits": waits, "again": softmax}, softmax, reference=softmax, device="cuda")
+    assert {mine.mode for mine in found.values()} == {"cold"}
+    assert "waits waits for the device by itself: launch gaps are in its times" in found["again"].notes
