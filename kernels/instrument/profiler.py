@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch.profiler import ProfilerActivity, profile
 
 CALLS = 7
 GATE_NS = 2_000_000
@@ -26,18 +25,27 @@ def look(clock: Any, call: Callable[[], Any]) -> dict[str, Any]:
     gate_ns = GATE_NS if clock.kind == "cuda" else 0
     call()
     event_ns = clock.block(lambda _: call(), range(CALLS), gate_ns, False, None).ticks_ns
-    activity = ProfilerActivity.CUDA if clock.kind == "cuda" else ProfilerActivity.CPU
-    with profile(activities=[activity]) as profiler:
+    with _profiling(clock.kind) as profiler:
         for _ in range(CALLS if gate_ns else 1):
             if gate_ns:
                 clock.gate(gate_ns)
             call()
             clock.synchronize()
-    seen = sorted(_spans(profiler.events(), clock.kind), key=lambda span: span[1])
+    events = profiler.events() if clock.kind == "cuda" else profiler.function_events
+    seen = sorted(_spans(events, clock.kind), key=lambda span: span[1])
     calls = _by_call(seen) if gate_ns else [seen]
     names = [[name[:200], int(end - start)] for name, start, end in calls[0] if not name.startswith(NOT_KERNELS)]
     spans = [max(end for _, _, end in spans) - spans[0][1] for spans in calls if spans] if gate_ns else []
     return {"kernels": names[:MOST_NAMES], "spans_ns": spans, "event_ns": event_ns}
+
+
+def _profiling(kind: str) -> Any:
+    """On a CPU the profiler of autograd: torch.profiler imports the compiler first, which takes seconds."""
+    if kind == "cpu":
+        return torch.autograd.profiler.profile()
+    from torch.profiler import ProfilerActivity, profile
+
+    return profile(activities=[ProfilerActivity.CUDA])
 
 
 def _spans(events: Iterable[Any], kind: str) -> list[Span]:
