@@ -35,8 +35,8 @@ TRAP_GATE_NS = 4_000_000
 """Holds the device back so long that a checked call is queued before its inputs arrive."""
 POISON = {2: 0x7FDA, 4: 0x7FC0BEEF, 8: 0x7FF80000DEADBEEF}
 """By bytes of an element: a NaN with bits that no arithmetic leaves, so that what is not written can be counted."""
-POISONED_BUFFERS, POISONED_BYTES = 3, 2**28
-"""So many buffers of an output's size hold poison; one, if an output is larger than this."""
+POISONED_BUFFERS = ((2**16, 16), (2**28, 4))
+"""Up to so many bytes of output, so many buffers of its size hold poison; one beyond. Small memory has many free places."""
 
 
 class Bench:
@@ -156,12 +156,15 @@ class Bench:
     def _poison(self, inputs: Inputs) -> None:
         """Leaves NaN in the memory that the allocator will hand out next, so that what is not written shows."""
         shape, dtype = self.problem.output_like(inputs)
-        small = math.prod(shape) * dtype.itemsize <= POISONED_BYTES
-        poison = [torch.empty(shape, dtype=dtype, device=self.device) for _ in range(POISONED_BUFFERS if small else 1)]
-        for buffer in poison:
-            _fill_with_poison(buffer)
+        size = math.prod(shape) * dtype.itemsize
+        most = next((count for limit, count in POISONED_BUFFERS if size <= limit), 1)
+        for count in range(most, 0, -1):  # ends with the very place of the next tensor
+            poison = [torch.empty(shape, dtype=dtype, device=self.device) for _ in range(count)]
+            for buffer in poison:
+                _fill_with_poison(buffer)
+            del buffer
+            poison.clear()
         self.clock.synchronize()
-        poison.clear()
 
     def forget_references(self) -> dict[str, Any]:
         self.references.clear()

@@ -456,6 +456,21 @@ def test_an_output_that_is_half_written_is_rejected(bench_verdict, dtype):
     assert not bench_verdict(body, dtype)["correct"]
 
 
+def test_small_memory_that_holds_another_kernels_answer_does_not_pass_for_work(bench_verdict):
+    """The allocator may hand out the place of an output that was right and has been freed."""
+    bench_verdict(["return torch.empty_like(q)"])
+    bench, passed = Bench("cpu"), []
+    for seed in range(20):
+        for seq_len in (1, 63, 127, 129):
+            sizes = {"batch": 2, "heads": 2, "seq_len": seq_len, "head_dim": 16}
+            bench.open({"operation": "attention", "dtype": "float32", "sizes": sizes})
+            for honest in ("sdpa", "eager"):
+                bench.verify(honest, seed, thorough=True)
+            reading = bench.verify("planted", seed, thorough=True)["reading"]
+            passed += [seq_len] * judge([reading], "float32")["correct"]
+    assert not passed
+
+
 def test_an_output_that_is_not_written_at_all_is_rejected(bench_verdict):
     assert not bench_verdict(["return torch.empty_like(q)"])["correct"]
 
