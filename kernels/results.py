@@ -52,6 +52,7 @@ def reading_result(reading: Reading | None, baseline: str, seed: int) -> dict[st
             "rounds": len(reading.orders),
             "orders": reading.orders,
             "repeated": reading.repeated,
+            "rounds_s": round(reading.rounds_s, 3),
         },
         "aa": aa,
         "margin": statistics.margin_from(aa),

@@ -27,10 +27,12 @@ from triton.testing import do_bench, do_bench_cudagraph
 from kernels.device import find_device
 from kernels.instrument.clock import CudaClock
 from kernels.instrument.environment import environment, fingerprint
+from kernels.instrument.profiler import look
+from kernels.instrument.runtime import CudaRuntime
 from kernels.workload import Workload
 
 SDPA = torch.nn.functional.scaled_dot_product_attention
-CALLS, SUSTAINED_S = 40, 1.0
+CALLS, SUSTAINED_NS, LEAD_NS = 40, 1e9, 0.25e9
 
 
 @triton.jit
@@ -92,25 +94,16 @@ def modes(clock: CudaClock, case: Case) -> dict[str, Callable[[], float]]:
         return statistics.median(captured.block(5, 2_000_000, False, None).ticks_ns)
 
     def sustained() -> float:
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        done, begun = 0, time.monotonic()
-        start.record()
-        while time.monotonic() - begun < SUSTAINED_S:
-            for _ in range(calls):
-                case.call(done)
-                done += 1
-            torch.cuda.current_stream().synchronize() if done % (20 * calls) == 0 else None
-        end.record()
-        torch.cuda.synchronize()
-        return start.elapsed_time(end) * 1e6 / done
+        each = statistics.median(clock.block(case.call, range(calls), gate, False, None).ticks_ns)
+        launches = max(1, round(20e6 / each))
+        lead, chunks = (1 + int(ns / (launches * each)) for ns in (LEAD_NS, SUSTAINED_NS))
+        return statistics.median(clock.sustained(case.call, 1, launches, lead, chunks).ticks_ns)
 
     def host() -> float:
-        torch.cuda.synchronize()
-        begun = time.perf_counter_ns()
-        for i in range(calls):
-            case.call(i)
-        torch.cuda.synchronize()
-        return (time.perf_counter_ns() - begun) / calls
+        return statistics.median(clock.host_block(case.call, range(calls), None).ticks_ns)
+
+    def profiled() -> float:
+        return statistics.median(look(clock, lambda: case.warm(0))["spans_ns"])
 
     nodes = max(10, min(256, len(case.sets))) if case.name != "23 ms" else 4
     return {
@@ -122,7 +115,8 @@ def modes(clock: CudaClock, case: Case) -> dict[str, Callable[[], float]]:
         "graph, rotated": lambda: graph(case.call, nodes),
         "graph, one buffer": lambda: graph(case.warm, nodes),
         "sustained": sustained,
-        "host wall time": host,
+        "e2e (host time)": host,
+        "profiler span, one buffer": profiled,
         "triton do_bench": lambda: do_bench(lambda: case.warm(0), warmup=25, rep=100, return_mode="median") * 1e6,
         "triton do_bench_cudagraph": lambda: (
             do_bench_cudagraph(lambda: case.warm(0), rep=50, return_mode="median") * 1e6
@@ -142,7 +136,7 @@ def main() -> None:
     options.add_argument("--json", type=Path)
     options.add_argument("--repeats", type=int, default=5)
     chosen = options.parse_args()
-    clock, device = CudaClock(), find_device("cuda")
+    clock, device = CudaClock(CudaRuntime()), find_device("cuda")
     found = environment("cuda") | {"driver": device.driver}
     readings: dict[str, dict[str, list[float]]] = {}
     for case in cases(clock.cache_bytes):
@@ -156,12 +150,7 @@ def main() -> None:
     names = list(dict.fromkeys(name for row in readings.values() for name in row))
     print(f"{'median us (spread)':28}" + "".join(f"{name:>22}" for name in names))
     for mode, row in readings.items():
-        cells = [
-            f"{statistics.median(v) / 1e3:.4g} ({(max(v) - min(v)) / statistics.median(v):.1%})"
-            if (v := row.get(n))
-            else ""
-            for n in names
-        ]
+        cells = [shown(row.get(name)) for name in names]
         print(f"{mode:28}" + "".join(f"{cell:>22}" for cell in cells))
     if chosen.json:
         data = {"format": "clocks/1", "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}

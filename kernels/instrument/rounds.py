@@ -71,6 +71,8 @@ class Reading:
     covered: bool = True
     flushed: bool = False
     paired: bool = True
+    rounds_s: float = 0.0
+    """Wall time of all rounds."""
     repeated: int = 0
     """Rounds that were measured again because the device was slowed down by heat meanwhile."""
     cold: dict[str, list[float]] = field(default_factory=dict)
@@ -196,7 +198,9 @@ class Paired:
         self.flush = self.cuda and self.mode in ("cold", "graph") and not reading.covered
         reading.flushed = self.flush
         self._warm_up()
+        begin = time.monotonic()
         self._rounds()
+        reading.rounds_s = time.monotonic() - begin
         if self.mode == "graph":
             self._cold_pass()
         reading.calls = self.calls
