@@ -2,7 +2,7 @@
 
 Programs go in groups of rows of tiles, so that those in flight share A and B in L2. Sums are in float32. Whatever ends
 within a tile is masked, or filled with zeros by the tensor memory accelerator. Tile shapes come from `tiles`, whose
-numbers scripts/tune_triton.py finds: nothing is tuned while a kernel runs.
+numbers are first guesses (scripts/tune_triton.py would measure them): nothing is tuned while a kernel runs.
 """
 
 from functools import cache

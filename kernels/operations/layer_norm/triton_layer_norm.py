@@ -3,7 +3,7 @@
 Mean and variance are two passes over those registers, in float32: nothing is lost to E[x^2] - E[x]^2. Short rows go
 several to a program, which then reads the weight and the bias once for all of them. A row too long for registers is read
 twice, in blocks whose means and variances are merged. Rows and warps of a program come from `tiles`, whose numbers
-scripts/tune_triton.py finds: nothing is tuned while a kernel runs.
+numbers are first guesses (scripts/tune_triton.py would measure them): nothing is tuned while a kernel runs.
 """
 
 from typing import NamedTuple
