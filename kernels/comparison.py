@@ -18,8 +18,9 @@ from kernels.brought import Brought, InProcess, Kernel, Source, as_output, exact
 from kernels.device import Device, NoSuchDevice, find_device, locked, nvml
 from kernels.instrument import roofline, rounds
 from kernels.instrument.groups import groups
+from kernels.instrument.suspicion import why_leaks, why_probed
 from kernels.instrument.telemetry import Telemetry
-from kernels.instrument.verify import judge, why_leaks, why_remembers
+from kernels.instrument.verify import judge
 from kernels.workload import Protocol
 
 BASELINE = "baseline"
@@ -29,8 +30,6 @@ NO_ERROR = dict.fromkeys(
     ("nonfinite", "max_abs", "yard_abs", "rounding", "largest", "frobenius", "yard_frobenius", "row", "yard_row"), 0.0
 )
 """A reading of an output that nothing is compared with: what is wrong all the same (never written, ...) stands beside."""
-PROBES, FEW_PROBES, LONG_NS, DOUBTS = 7, 2, 20e6, 3
-"""Pairs of calls on new and known values; few above LONG_NS; a suspicion must come up DOUBTS times in a row."""
 
 
 @contextlib.contextmanager
@@ -188,12 +187,9 @@ class Comparison:
     def _why_suspect(self, arm: str, reading: rounds.Reading) -> str:
         if arm in self.bench.changed:
             return f"changed global state: {self.bench.changed[arm]}"
-        pairs = FEW_PROBES if p50_ns(reading, arm) > LONG_NS else PROBES
-        for _ in range(DOUBTS):
-            probe = self.bench.call("probe", arm=arm, seeds=[self._seed() for _ in range(pairs)])
-            if not (why := why_remembers(probe["fresh_ns"], probe["again_ns"])):
-                break
-        return why
+        return why_probed(
+            lambda seeds: self.bench.call("probe", arm=arm, seeds=seeds), self._seed, p50_ns(reading, arm)
+        )
 
     @property
     def peak(self) -> roofline.Peak | None:

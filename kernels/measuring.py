@@ -16,7 +16,8 @@ from kernels import catalog
 from kernels.arm import Arm
 from kernels.instrument import roofline, rounds
 from kernels.instrument.groups import MAIN, Group, groups
-from kernels.instrument.verify import judge, why_leaks, why_outside, why_remembers
+from kernels.instrument.suspicion import DOUBTS, why_leaks, why_outside, why_probed
+from kernels.instrument.verify import judge
 from kernels.operations.base import DISTRIBUTIONS
 from kernels.process import Child, ChildDied, ChildTimedOut, CommandFailed
 from kernels.results import NS_PER_MS, arm_result, reading_result
@@ -29,11 +30,6 @@ VERIFY_LIMIT_S = 120.0
 BATCH_NS = 50e6
 """Length of the batch whose calls are held against the parent's own clock."""
 MAX_BATCH = 1000
-PROBES, FEW_PROBES = 7, 2
-"""Pairs of calls on new and on known values; few of a kernel that takes long."""
-LONG_NS = 20e6
-DOUBTS = 3
-"""A measured suspicion counts only when it comes up this many times in a row."""
 SAME_AGAIN = 0.05
 """A time above a measured ceiling is believed if a second process finds the same within this."""
 
@@ -272,17 +268,17 @@ class Measuring:
     def _why_suspect(self, child: Child, name: str, readings: list[rounds.Reading]) -> str:
         """Whether an arm's times can be what they seem: an empty string, or why not, said only if it is so again."""
         call_ns = min(min(reading.medians(name)) for reading in readings if name in reading.blocks)
-        calls = max(2, min(MAX_BATCH, round(BATCH_NS / call_ns)))
-        pairs = FEW_PROBES if call_ns > LONG_NS else PROBES
-        why = ""
-        for doubt in range(DOUBTS):
-            seeds = [self.rng.randrange(2**31) for _ in range(pairs)]
-            probe = child.call("probe", VERIFY_LIMIT_S, arm=name, seeds=seeds)
-            if doubt == 0 and self._silence(probe["busy"]):
+
+        def probe(seeds: list[int]) -> dict[str, Any]:
+            got = child.call("probe", VERIFY_LIMIT_S, arm=name, seeds=seeds)
+            if self._silence(got["busy"]):
                 raise Disturbed
-            if not (why := why_remembers(probe["fresh_ns"], probe["again_ns"])):
-                break
-        for _ in range(0 if why else DOUBTS):
+            return got
+
+        if why := why_probed(probe, lambda: self.rng.randrange(2**31), call_ns):
+            return why
+        calls = max(2, min(MAX_BATCH, round(BATCH_NS / call_ns)))
+        for _ in range(DOUBTS):
             begin = time.monotonic_ns()
             ticks_ns = child.call("block", VERIFY_LIMIT_S, arm=name, calls=calls)["ticks_ns"]
             if not (why := why_outside(sum(ticks_ns), time.monotonic_ns() - begin)):

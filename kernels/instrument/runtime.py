@@ -16,10 +16,10 @@ EVICT_FACTOR = 2
 
 
 class CudaRuntime:
-    """The first CUDA device of this process, on whichever stream is current."""
+    """The current CUDA device, on whichever stream is current."""
 
     def __init__(self) -> None:
-        self.cache_bytes = torch.cuda.get_device_properties(0).L2_cache_size
+        self.cache_bytes = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
         self.host_ns = perf_counter_ns
         self.record = torch.cuda.Event.record
         self.synchronize = torch.cuda.synchronize

@@ -8,8 +8,6 @@ own dtype, never the baseline under test: the baseline is judged by the same rul
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -201,41 +199,3 @@ def judge(readings: list[dict[str, Any]], dtype: str, flags: dict[str, Any] | No
     worst = max(usual or readings, key=lambda r: r.get("frobenius", math.inf))
     found = {"correct": not why, "why": why, "seeds": len(readings)} | flags | worst
     return found | ({"distributions": said} if len(said) > 1 else {})
-
-
-# --- not wrong, but not to be believed either -------------------------------------------------------------------------
-
-SEEN_FACTOR = 1.5
-"""Values seen before may not make a call faster by more than this."""
-LEAK_BLOCKS, LEAK_BYTES = 5, 4096
-"""Each of the last so many blocks kept more than so many bytes a call: a leak."""
-OUTSIDE_FACTOR, OUTSIDE_NS = 1.5, 20e6
-"""The time around a batch may be this much longer than the calls in it."""
-
-
-def why_remembers(fresh_ns: Sequence[float], again_ns: Sequence[float]) -> str:
-    """A kernel that is much faster on values it has seen keeps results: an empty string if it does not."""
-    factor = median(fresh / again for fresh, again in zip(fresh_ns, again_ns, strict=True))
-    if factor <= SEEN_FACTOR or median(fresh_ns) <= SEEN_FACTOR * median(again_ns):
-        return ""
-    return f"it keeps results: {factor:.1f} times faster on inputs that it has seen before"
-
-
-def why_leaks(grown: Sequence[tuple[int, int]]) -> str:
-    """From (bytes, calls) of each block: an empty string if memory does not grow from call to call."""
-    last = grown[-LEAK_BLOCKS:]
-    per_call = [count / calls for count, calls in last]
-    if len(last) < LEAK_BLOCKS or min(per_call) < LEAK_BYTES:
-        return ""
-    return f"memory leak: every call keeps {median(per_call):.0f} bytes"
-
-
-def why_outside(ticks_ns: float, wall_ns: float) -> str:
-    """From the sum of a batch's ticks and the time that the parent's own clock saw pass around it."""
-    if ticks_ns > 1.05 * wall_ns:
-        return f"its calls took {ticks_ns / 1e6:.3g} ms in only {wall_ns / 1e6:.3g} ms: the clock was tampered with"
-    if wall_ns > OUTSIDE_FACTOR * ticks_ns + OUTSIDE_NS:
-        return (
-            f"its calls took {ticks_ns / 1e6:.3g} ms, but {wall_ns / 1e6:.3g} ms passed: work outside the timed region"
-        )
-    return ""

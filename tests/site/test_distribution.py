@@ -6,9 +6,10 @@ import pytest
 from cast import shortened
 from django.urls import reverse
 
-from runs import distribution, samples
+from runs import samples
 from runs.charts import THEMES
 from runs.distribution import MOST_DOTS, MOST_LINES, NAMES, WIDTHS, Arm, Rounds, Samples, arms_of, said, spec_of, svg_of
+from runs.distribution.arms import within_fences
 from runs.models import Kernel, Result
 
 SPREAD = [10.0, 10.1, 9.9, 10.2, 9.8]
@@ -339,4 +340,4 @@ def test_a_chart_takes_four_queries(owner, first, django_assert_max_num_queries)
 def test_the_axis_of_the_samples_is_the_same_in_words_and_picture():
     arms = [base([SPREAD] * 20), arm([*[SPREAD] * 19, [10.0, 10.1, 9.9, 400.0, 1000.0]])]
     assert list(Samples(arms).axis) == axis_of(spec_of(arms, "samples", "light"))[1]
-    assert distribution.within_fences(np.asarray([1.0, 2.0, 3.0]), 0.0) == (1.0, 3.0)
+    assert within_fences(np.asarray([1.0, 2.0, 3.0]), 0.0) == (1.0, 3.0)

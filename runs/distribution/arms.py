@@ -1,0 +1,109 @@
+"""The arms of a result's charts, the baseline and the kernel, and what both charts ask of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import altair as alt
+import numpy as np
+
+from runs.models import Result
+
+FENCE = 3
+"""An axis ends so many interquartile ranges outside the quartiles, as for the outliers of the table, ..."""
+KEPT = 5
+"""... but no more than so many percent of an arm's values lie beyond either end."""
+LEAST_IQR = 0.002
+"""Of the median: values that are all alike still need an axis."""
+SIGNED = "datum.value ? format(datum.value, '+~g') : '0'"
+
+Axis = tuple[float, float]
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One kernel's rounds of samples, in microseconds."""
+
+    name: str
+    ink: str
+    """Its colour's name in THEMES."""
+    rounds: list[list[float]]
+    low: float
+    high: float
+    """The interval of its median."""
+
+    @cached_property
+    def values(self) -> np.ndarray:
+        return np.concatenate([np.asarray(ticks, dtype=float) for ticks in self.rounds])
+
+    @cached_property
+    def median(self) -> float:
+        return float(np.median(self.values))
+
+    @cached_property
+    def quartiles(self) -> Axis:
+        low, high = np.percentile(self.values, (25, 75))
+        return float(low), float(high)
+
+    @cached_property
+    def medians(self) -> np.ndarray:
+        """Of each round."""
+        return np.asarray([np.median(ticks) for ticks in self.rounds])
+
+    @cached_property
+    def off(self) -> np.ndarray:
+        """Each round's median in percent off the median of all rounds."""
+        return percent_off(self.medians, float(np.median(self.medians)))
+
+    @cached_property
+    def reach(self) -> Axis:
+        """The axis that shows this arm, its median's interval included."""
+        low, high = within_fences(self.values, LEAST_IQR * self.median)
+        return min(low, self.low), max(high, self.high)
+
+
+def arms_of(result: Result, baseline: Result | None) -> list[Arm]:
+    """What there is to draw: the baseline first, then the kernel; the baseline alone on its own page; or nothing."""
+    if not any(result.ticks_ns or ()):
+        return []
+    pair = [(baseline, "ink"), (result, "accent")] if baseline and baseline.pk != result.pk else [(result, "ink")]
+    return [_arm(one, ink) for one, ink in pair if one and any(one.ticks_ns or ())]
+
+
+def _arm(result: Result, ink: str) -> Arm:
+    rounds = [[tick / 1e3 for tick in ticks] for ticks in result.ticks_ns or () if ticks]
+    middle = float(np.median([tick for ticks in rounds for tick in ticks]))
+    low, high = (middle if end is None else end * 1e3 for end in (result.p50_low, result.p50_high))
+    return Arm(result.kernel.name, ink, rounds, low, high)
+
+
+def within_fences(values: np.ndarray, least_iqr: float) -> Axis:
+    """From and to, without values that are few, far outside the quartiles, and would lengthen the axis by half."""
+    q1, q3 = np.percentile(values, (25, 75))
+    reach = FENCE * max(float(q3 - q1), least_iqr)
+    least, most = float(values.min()), float(values.max())
+    low = min(float(q1) - reach, float(np.percentile(values, KEPT, method="higher")))
+    high = max(float(q3) + reach, float(np.percentile(values, 100 - KEPT, method="lower")))
+    room = (high - low) / 2
+    return least if least > low - room else low, most if most < high + room else high
+
+
+def percent_off(values: Any, middle: float) -> Any:
+    return 100 * (values - middle) / (middle or 1)
+
+
+def colour_of(arms: Sequence[Arm], colours: dict[str, str], **more: Any) -> Any:
+    scale = alt.Scale(domain=[arm.name for arm in arms], range=[colours[arm.ink] for arm in arms])
+    return alt.Color("kernel:N", scale=scale, **more)
+
+
+def numbers(*fields: str) -> list[Any]:
+    return [alt.Tooltip(f"{field}:Q", format=",.5~g", title=field.replace("_", ", ")) for field in fields]
+
+
+def beyond(count: int, what: str, name: str, how_far: str) -> str:
+    return f"{count:,} {what}{'s' * (count > 1)} of {name} lie{'s' * (count == 1)} beyond the axis, {how_far}."

@@ -1,0 +1,22 @@
+"""Sessions on the simulated bench."""
+
+import pytest
+from sessions import BASE
+
+from kernels.instrument import rounds
+from kernels.instrument.rounds import Drive, Paired, choose_mode, estimate
+from kernels.workload import Protocol
+
+
+@pytest.fixture
+def measure(monkeypatch):
+    """(reading, bench) of a session: estimate, mode, rounds; by the simulated clock."""
+
+    def session(bench, seed=1, mode="auto", cuda=True, **plan):
+        monkeypatch.setattr(rounds, "time", bench.time)
+        drive = Drive(bench, list(bench.kernels), BASE, Protocol(mode=mode, **plan), seed)
+        estimates = estimate(drive, cuda)
+        bench.log.clear()
+        return Paired(drive, choose_mode(drive.plan, estimates, cuda), estimates, cuda).measure()
+
+    return session
