@@ -1,0 +1,111 @@
+"""What stands beside the times: the profiler's spans, the driver's telemetry, the clock in the stream."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from kernels.crosscheck import agrees
+from kernels.device import Device
+from kernels.instrument import profiler
+from kernels.instrument.clock import CpuClock
+from kernels.instrument.telemetry import Telemetry
+
+SPIN = "void at::cuda::(anonymous namespace)::spin_kernel(long)"
+
+
+def test_what_lies_between_two_gates_is_one_call():
+    seen = [(SPIN, 0, 9), ("copy", 10, 11), ("main", 11, 20), (SPIN, 30, 39), ("copy", 40, 41), ("main", 41, 52)]
+    assert profiler._by_call(seen) == [[("copy", 10, 11), ("main", 11, 20)], [("copy", 40, 41), ("main", 41, 52)]]
+    assert profiler._by_call([("main", 1, 2)]) == [[("main", 1, 2)]], "without a gate, everything is one call"
+    assert profiler._by_call([("started before", 1, 2), (SPIN, 3, 4), ("main", 5, 6)]) == [[("main", 5, 6)]]
+
+
+def test_on_a_cpu_the_profiler_names_operators_and_has_no_span():
+    import torch
+
+    a = torch.ones(8, 8)
+    found = profiler.look(CpuClock(), lambda: a @ a)
+    assert next(name for name, _ in found["kernels"]) == "aten::matmul"
+    assert found["spans_ns"] == []
+    assert len(found["event_ns"]) == profiler.CALLS
+
+
+@pytest.mark.parametrize(
+    "event_us, span_us, expected",
+    [(9, 13.9, True), (9, 14.1, False), (1000, 951, True), (1000, 949, False), (1000, 1051, False), (5, None, None)],
+)
+def test_event_and_span_agree_within_the_larger_of_5_percent_and_5_us(event_us, span_us, expected):
+    assert agrees(event_us * 1e3, None if span_us is None else span_us * 1e3) is expected
+
+
+class Nvml:
+    """A driver with a device of our making."""
+
+    NVML_CLOCK_SM, NVML_TEMPERATURE_GPU = 1, 0
+    nvmlClocksEventReasonSwThermalSlowdown, nvmlClocksEventReasonSwPowerCap = 0x20, 0x4
+
+    def __init__(self):
+        self.reasons, self.energy_mj = 0, 0
+
+    def nvmlDeviceGetHandleByUUID(self, uuid):
+        return uuid
+
+    def nvmlDeviceGetClockInfo(self, handle, which):
+        return 1500
+
+    def nvmlDeviceGetPowerUsage(self, handle):
+        return 350_000
+
+    def nvmlDeviceGetTemperature(self, handle, which):
+        raise RuntimeError("not supported")
+
+    def nvmlDeviceGetCurrentClocksEventReasons(self, handle):
+        return self.reasons
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle):
+        return self.energy_mj
+
+
+@pytest.fixture
+def watched():
+    """(telemetry, driver, take a sample)"""
+    driver = Nvml()
+    telemetry = Telemetry(driver, Device("cuda", "GPU-1", "a GPU"))
+
+    def sample(reasons=0):
+        driver.reasons = reasons
+        waits = iter([False, True])
+        telemetry._stop = SimpleNamespace(wait=lambda seconds: next(waits))
+        telemetry.loop()
+
+    return telemetry, driver, sample
+
+
+def test_heat_is_told_once_and_the_power_limit_is_not_heat(watched):
+    telemetry, _, sample = watched
+    sample()
+    sample(Nvml.nvmlClocksEventReasonSwPowerCap)
+    assert not telemetry.slowed()
+    sample(Nvml.nvmlClocksEventReasonSwThermalSlowdown)
+    sample()
+    assert telemetry.slowed()
+    assert not telemetry.slowed(), "since it was last asked"
+    assert telemetry.summary()["throttled"] == ["SwPowerCap", "SwThermalSlowdown"]
+
+
+def test_what_the_driver_does_not_say_is_left_out(watched):
+    telemetry, driver, sample = watched
+    sample()
+    assert telemetry.now() == {"sm_mhz": 1500, "power_w": 350.0, "throttle": 0}
+    found = telemetry.summary()
+    assert found["power_w"]["median"] == 350.0
+    assert "temperature_c" not in found
+    driver.energy_mj = 12_500
+    assert telemetry.energy_j() == 12.5
+
+
+def test_without_a_driver_fields_are_empty_and_nothing_breaks():
+    telemetry = Telemetry(None, Device("cpu", "CPU-1", "a CPU"))
+    assert (telemetry.now(), telemetry.sm_mhz(), telemetry.energy_j(), telemetry.slowed()) == ({}, None, None, False)
+    assert telemetry.others() == []
+    assert telemetry.summary() == {"samples": 0}
