@@ -59,10 +59,21 @@ class Measuring:
         self.run, self.workload, self.plan = run, workload, run.spec.protocol
         self.rng = random.Random(f"{self.plan.seed}/{workload.key}")
         self.cuda = run.device.kind == "cuda"
-        self.arms = [arm_of(run, workload, name) for name in run.spec.kernels]
+        self.arms = [self._arm(name) for name in run.spec.kernels]
         self.opened: tuple[Child, str] | None = None
         """The child, and the key of the workload that it has open."""
         self.begin = time.monotonic()
+
+    def _arm(self, name: str) -> Arm:
+        """A kernel that has hung in this run would hang again, for minutes on every workload."""
+        arm = arm_of(self.run, self.workload, name)
+        hung = next(
+            (key for (key, who), status in self.run.standing.items() if who == name and status == "timed out"), ""
+        )
+        if arm.status == "ok" and hung:
+            where = next(w for w in self.run.spec.workloads if w.key == hung)
+            arm.fail("timed out", f"not tried here: it hung on {where.problem.label()}")
+        return arm
 
     def measure(self) -> None:
         for arm in self.arms:

@@ -12,6 +12,8 @@ from runs.models import Gpu, Measurement
 
 START_S = 3.0
 GUESS_S_PER_RESULT = {"cuda": 1.5, "cpu": 3.0}
+SUSTAINED_S_PER_RESULT = 15.0
+"""Six to twelve rounds of a second and a quarter, and the baseline twice."""
 
 
 @dataclass
@@ -38,8 +40,10 @@ def estimate(config: ConfigSpec, gpu: Gpu | None) -> Estimate:
     why_not = {k["name"]: k["why_not"] for k in gpu.kernels(config.operation)} if gpu else {}
     able = [name for name in config.kernels if not why_not.get(name)]
     seconds, known = START_S, 0
-    pace = _pace(gpu, [w.key for w in config.workloads])
-    guess = GUESS_S_PER_RESULT[gpu.kind if gpu else "cpu"]
+    kind = gpu.kind if gpu else "cpu"
+    sustained = config.protocol.mode == "sustained" and kind == "cuda"
+    pace = {} if sustained else _pace(gpu, [w.key for w in config.workloads])
+    guess = SUSTAINED_S_PER_RESULT if sustained else GUESS_S_PER_RESULT[kind]
     for workload in config.workloads:
         known += workload.key in pace
         seconds += pace.get(workload.key, guess) * len(able)
@@ -53,6 +57,7 @@ def _pace(gpu: Gpu | None, keys: list[str]) -> dict[str, float]:
         return {}
     timed = Count("results", filter=Q(results__status="ok"))
     mine = Measurement.objects.filter(run__gpu=gpu, workload__key__in=keys, took_s__isnull=False)
+    mine = mine.exclude(mode="sustained")
     paces: dict[str, list[float]] = {}
     for key, took_s, count in mine.annotate(timed=timed).values_list("workload__key", "took_s", "timed"):
         if count and took_s:

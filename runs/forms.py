@@ -84,6 +84,20 @@ class NewRunForm(forms.Form):
         ],
         initial="paired",
     )
+    mode = forms.ChoiceField(
+        label="Mode",
+        choices=[
+            ("", "as the config says; automatic if it says nothing"),
+            ("auto", "automatic: graph replay below 50 us, else cold"),
+            ("cold", "cold: inputs not in the cache, launch gap hidden"),
+            ("graph", "graph: CUDA-graph replay over rotated inputs"),
+            ("warm", "warm: one buffer, used again and again"),
+            ("sustained", "sustained: a second and more back to back"),
+            ("e2e", "e2e: host time, dispatch included"),
+        ],
+        required=False,
+        help_text="On a CPU there is only one, and the protocol fixed has its own.",
+    )
     title = forms.CharField(label="Label", required=False, max_length=200, help_text="How the run is listed.")
     note = forms.CharField(label="Note", required=False, widget=forms.Textarea(attrs={"rows": 2}), max_length=5000)
 
@@ -171,7 +185,8 @@ class NewRunForm(forms.Form):
             if self._too_many(math.prod(len(value) for value in sizes.values())):
                 return
             body = {"name": "typed", "operation": self.chosen_operation.name, "workloads": [sizes]}
-        protocol = Protocol(**{**body.get("protocol", {}), "name": cleaned["protocol"]})
+        changes = {"name": cleaned["protocol"]} | ({"mode": cleaned["mode"]} if cleaned["mode"] else {})
+        protocol = Protocol(**body.get("protocol", {}) | changes)
         body |= {"kernels": cleaned["kernels"], "protocol": protocol.model_dump()}
         try:
             spec = ConfigSpec(**body)

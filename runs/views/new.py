@@ -73,7 +73,7 @@ def from_run(run: Run) -> dict[str, Any]:
         "kernels": spec.kernels,
         "operation": spec.operation,
     }
-    values["protocol"] = spec.protocol.name
+    values |= {"protocol": spec.protocol.name, "mode": spec.protocol.mode if spec.protocol.mode != "auto" else ""}
     form = NewRunForm(initial=values)
     if device := _device_of(run, form):
         values["device"] = device

@@ -104,6 +104,7 @@ def measured(monkeypatch):
             device=SimpleNamespace(kind=kind, capability=9.0),
             environment={"l2_bytes": L2},
             ceilings=CEILINGS,
+            standing={},
             retire_child=lambda: retired.append(1),
         )
         measuring = Measuring(run, PRODUCT)

@@ -89,6 +89,14 @@ def test_a_title_is_made_where_none_is_given(owner, typed):
     assert submitted(owner, typed | {"title": "", "batch": "4"}).title == "attention fp16 B=4 H=8 S=512 D=64"
 
 
+def test_a_mode_may_be_asked_for_and_comes_back_with_run_again(owner, chosen, configs):
+    asked = submitted(owner, chosen | {"config": "smoke", "mode": "sustained"})
+    assert asked.spec.protocol == configs["smoke"].spec.protocol.model_copy(update={"mode": "sustained"})
+    form = owner.get(reverse("new_run"), {"again": asked.pk}).context["form"]
+    assert form["mode"].value() == "sustained"
+    assert submitted(owner, chosen | {"config": "smoke", "mode": ""}).spec.protocol.mode == "auto"
+
+
 def test_the_protocol_of_a_config_stays_but_for_its_name(owner, chosen, configs):
     run = submitted(owner, chosen | {"config": "smoke", "protocol": "fixed"})
     assert run.spec.protocol == configs["smoke"].spec.protocol.model_copy(update={"name": "fixed"})
@@ -192,6 +200,7 @@ WRONG = {
     "an unknown mask": ({"causal": "perhaps"}, "causal", "Select a valid choice. perhaps"),
     "no kernels": ({"kernels": []}, "kernels", "Tick at least one kernel."),
     "an unknown kernel": ({"kernels": ["sdpa", "nobody"]}, "kernels", "Select a valid choice. nobody"),
+    "an unknown mode": ({"mode": "lukewarm"}, "mode", "Select a valid choice. lukewarm"),
     "an unknown protocol": ({"protocol": "hasty"}, "protocol", "Select a valid choice. hasty"),
     "an unknown config": ({"what": "config", "config": "nobody"}, "config", "Select a valid choice. nobody"),
     "no config": ({"what": "config", "config": ""}, "config", "Choose a config."),
