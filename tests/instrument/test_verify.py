@@ -16,6 +16,7 @@ from kernels.instrument.bench import Bench  # noqa: E402
 from kernels.instrument.verify import FROBENIUS_CAP, Reference, judge, measure  # noqa: E402
 from kernels.operations import attention  # noqa: E402
 from kernels.operations.attention import Attention  # noqa: E402
+from kernels.operations.base import Piece  # noqa: E402
 
 DTYPES = ("float16", "bfloat16", "float32")
 LENGTHS = (1, 63, 65, 127, 129)
@@ -353,6 +354,17 @@ def test_an_output_that_is_one_constant_is_wrong_only_where_the_right_one_is_not
     inputs = one.inputs("cpu", 1)
     reading = measure(eager(*inputs.tensors, **inputs.options), Reference(one, inputs, 1, True))
     assert judge([reading], "float16")["correct"]
+
+
+def test_a_reference_in_the_outputs_own_dtype_is_left_as_it_is():
+    asked = Attention(batch=1, heads=1, seq_len=32, head_dim=32, dtype="float32")
+    inputs = asked.inputs("cpu", 1)
+    reference = Reference(asked, inputs, 1, thorough=True)
+    right = next(iter(reference.pieces())).reference.float()
+    reference._kept = [Piece(..., right, right.clone())]
+    first, again = measure(right + 1e-3, reference), measure(right + 1e-3, reference)
+    assert first == again
+    assert first["largest"] == pytest.approx(float(right.abs().max()))
 
 
 def test_the_cap_holds_even_where_the_yardstick_is_worse():
