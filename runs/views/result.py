@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from django.db.models import Prefetch
@@ -11,6 +13,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, render
 
 from kernels.instrument.statistics import MARGIN
+from kernels.operations.base import DISTRIBUTIONS
 from runs import distribution
 from runs.charts import THEMES
 from runs.models import Measurement, Result
@@ -19,6 +22,12 @@ from runs.templatetags.figures import duration, error, grouped, ratio3, us
 CLOCKS_ALIKE = 0.02
 """Two arms whose median SM clocks differ by more than this did not run on the same machine, so to speak."""
 TABLES = ("distributions", "edges")
+FACTS = (
+    "correct", "why", "seeds", "timed_calls_checked", "deterministic", "inputs_changed", "shared", "late", "unwritten",
+    "nonfinite", "constant", "max_abs", "yard_abs", "rounding", "largest", "max_rel", "frobenius", "yard_frobenius", "row",
+    "yard_row", "allclose_1e-2",
+)  # fmt: skip
+"""In this order, for databases keep none; what is not among them comes last."""
 """What of a result's correctness has a table of its own."""
 NO_FAULT = ("right", "not judged", "unsupported")
 """How answers in those tables begin that do not speak against the kernel."""
@@ -208,7 +217,7 @@ def correctness_of(correctness: dict[str, Any]) -> list[tuple[str, str]]:
     """What was found, in words, without what has a table of its own."""
     return [
         (key.replace("_", " "), plain(value))
-        for key, value in correctness.items()
+        for key, value in sorted(correctness.items(), key=lambda fact: _place(fact[0], FACTS))
         if key not in TABLES and value not in ("", None)
     ]
 
@@ -216,14 +225,27 @@ def correctness_of(correctness: dict[str, Any]) -> list[tuple[str, str]]:
 def checks_of(correctness: dict[str, Any]) -> list[dict[str, Any]]:
     """The small tables: right or wrong on other inputs, and on sizes at the edges."""
     headings = {"distributions": "inputs", "edges": "size"}
+
+    def ordered(name: str) -> list[str]:
+        return sorted(correctness[name], key=lambda what: (_place(what, DISTRIBUTIONS), _by_number(what)))
+
     return [
         {
             "heading": headings[name],
-            "rows": [(what, answer, is_fault(answer)) for what, answer in correctness[name].items()],
+            "rows": [(what, correctness[name][what], is_fault(correctness[name][what])) for what in ordered(name)],
         }
         for name in TABLES
         if correctness.get(name)
     ]
+
+
+def _place(name: str, known: Sequence[str]) -> int:
+    return known.index(name) if name in known else len(known)
+
+
+def _by_number(label: str) -> list[tuple[int, str]]:
+    """S=63 before S=127."""
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", label)]
 
 
 def is_fault(answer: str) -> bool:

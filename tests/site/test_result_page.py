@@ -278,14 +278,14 @@ def test_a_kernel_that_left_says_when(owner, results):
 def test_other_inputs_and_edges_have_tables_of_their_own(owner, results):
     result = results["triton-flash"]
     more = {
-        "distributions": {"normal": "right", "outliers": "not judged: <too large>", "x30": "wrong: 14 times too far"},
-        "edges": {"S=63": "right", "S=1": "unsupported: needs 16 rows", "S=1000": "incorrect: NaN"},
+        "distributions": {"x30": "wrong: 14 times too far", "outliers": "not judged: <too large>", "normal": "right"},
+        "edges": {"S=63": "right", "S=1000": "incorrect: NaN", "S=1": "unsupported: needs 16 rows"},
     }
     change(result, correctness=result.correctness | more)
     page = page_of(owner, result)
     text = text_of(page)
     assert "inputs answer normal right outliers not judged: <too large> x30 wrong: 14 times too far" in text
-    assert "size answer S=63 right S=1 unsupported: needs 16 rows S=1000 incorrect: NaN" in text
+    assert "size answer S=1 unsupported: needs 16 rows S=63 right S=1000 incorrect: NaN" in text
     assert re.findall(r'wide warn">([^<]*)<', page) == ["wrong: 14 times too far", "incorrect: NaN"]
     assert "<dt>distributions</dt>" not in page
     assert "<dt>edges</dt>" not in page
