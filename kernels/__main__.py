@@ -41,7 +41,12 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(prog="python -m kernels", description="Measure GPU kernels, without the site.")
+    top = argparse.ArgumentParser(
+        prog="python -m kernels",
+        description="Measure GPU kernels, without the site.",
+        epilog="exit codes: 0 every result ok or unsupported here, 1 a result is not ok (judge: the time is impossible), "
+        "2 the command could not be done, 130 interrupted",
+    )
     commands = top.add_subparsers(required=True, metavar="list | env | run | check | calibrate | judge")
     listing = commands.add_parser("list", help="the kernels there are, and which cannot run here, and why")
     listing.add_argument("--json", action="store_true", help="as JSON")

@@ -279,6 +279,12 @@ def test_a_command_that_does_not_exist_is_exit_2(capsys):
         assert "usage: python -m kernels" in capsys.readouterr().err
 
 
+def test_help_tells_the_exit_codes(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "exit codes: 0 every result ok" in " ".join(capsys.readouterr().out.split())
+
+
 def test_list_for_people_marks_the_baselines(capsys):
     assert main(["list", "--device", "cpu"]) == 0
     lines = capsys.readouterr().out.splitlines()
