@@ -1,7 +1,7 @@
-"""Sessions on the simulated bench."""
+"""What tests on the simulated bench begin with."""
 
 import pytest
-from sessions import BASE
+from simulations import BASE
 
 from kernels.instrument import rounds
 from kernels.instrument.rounds import Drive, Paired, choose_mode, estimate
@@ -10,13 +10,13 @@ from kernels.workload import Protocol
 
 @pytest.fixture
 def measure(monkeypatch):
-    """(reading, bench) of a session: estimate, mode, rounds; by the simulated clock."""
+    """(reading, bench) of a workload: estimate, mode, rounds; by the simulated clock."""
 
-    def session(bench, seed=1, mode="auto", cuda=True, **plan):
+    def simulate(bench, seed=1, mode="auto", cuda=True, **plan):
         monkeypatch.setattr(rounds, "time", bench.time)
         drive = Drive(bench, list(bench.kernels), BASE, Protocol(mode=mode, **plan), seed)
         estimates = estimate(drive, cuda)
         bench.log.clear()
         return Paired(drive, choose_mode(drive.plan, estimates, cuda), estimates, cuda).measure()
 
-    return session
+    return simulate

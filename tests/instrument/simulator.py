@@ -1,6 +1,6 @@
 """A bench that answers as kernels/instrument/bench.py does, on a GPU that is only arithmetic.
 
-Time passes only in it: a session of minutes takes milliseconds. Its GPU has what makes real ones hard to measure: drift,
+Time passes only in it: a measurement of minutes takes milliseconds. Its GPU has what makes real ones hard to measure: drift,
 noise with a memory, a clock that hops between steps, launch gaps, a host that stalls, graphs with a bias of their own.
 """
 

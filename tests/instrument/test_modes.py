@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from sessions import BASE, MS, NEVER, STEADY, US, bench_of, word_of
+from simulations import BASE, MS, NEVER, STEADY, US, bench_of, word_of
 from simulator import SimulatedBench, SimulatedKernel
 
 from kernels.instrument.groups import groups as make_groups
@@ -45,7 +45,7 @@ def test_graphs_are_for_what_is_below_50_us(fastest_us, asked, cuda, mode):
     assert choose_mode(Protocol(mode=asked), estimates, cuda) == mode
 
 
-def test_a_session_below_50_us_replays_graphs_and_one_above_calls(measure):
+def test_a_workload_below_50_us_replays_graphs_and_one_above_calls(measure):
     short, long = bench_of(base_ns=20 * US, other=30 * US), bench_of(base_ns=60 * US, other=90 * US)
     assert measure(short, **STEADY).mode == "graph"
     assert measure(long, **STEADY).mode == "cold"

@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from sessions import BASE, MS, NEVER, STEADY, US, bench_of, word_of
+from simulations import BASE, MS, NEVER, STEADY, US, bench_of, word_of
 from simulator import SimulatedBench, SimulatedKernel
 
 from kernels.instrument import rounds
