@@ -1,0 +1,119 @@
+"""The bench itself, with the clock of CUDA devices, on the simulated GPU: every mode from estimate to recheck.
+
+Kernels compute on the CPU, so that outputs can be checked, and take their time on the simulated GPU.
+"""
+
+import pytest
+import torch
+from simulated_gpu import SimulatedGpu, Work
+from simulations import US
+
+from kernels.instrument import bench as benches
+from kernels.instrument import calibrate, rounds
+from kernels.instrument.clock import CudaClock
+from kernels.instrument.groups import groups
+from kernels.instrument.guard import Guard
+from kernels.instrument.rounds import AA
+from kernels.instrument.verify import judge
+from kernels.workload import Protocol
+
+SIZES = {"batch": 1, "heads": 2, "seq_len": 64, "head_dim": 32}
+TIMES = {"sdpa": 9 * US, "eager": 15 * US}
+
+
+class Bench(benches.Bench):
+    def __init__(self, gpu):
+        self.kind, self.device, self.clock, self.loaded = "cuda", "cpu", CudaClock(gpu), {}
+        self.guard = Guard("cpu", self.clock)
+        self.gpu = gpu
+        self._forget()
+
+    def _call(self, arm):
+        run = super()._call(arm)
+
+        def timed(index):
+            out = run(index)
+            self.gpu.launch(Work(TIMES[arm]))
+            return out
+
+        return timed
+
+    def call(self, do, limit_s=0.0, **arguments):
+        return getattr(self, do)(**arguments)
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    for name in ("memory_allocated", "max_memory_allocated"):
+        monkeypatch.setattr(torch.cuda, name, lambda *_: 0)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda *_: None)
+    bench = Bench(SimulatedGpu())
+    bench.open({"operation": "attention", "dtype": "float32", "sizes": SIZES})
+    for arm in TIMES:
+        bench.load(arm)
+        bench.compile(arm, seed=1)
+    return bench
+
+
+def measured(bench, mode):
+    """(group, reading) of both kernels in a mode."""
+    plan = Protocol(mode=mode, warmup_s=0, min_rounds=5, max_rounds=5)
+    drive = rounds.Drive(bench, list(TIMES), "sdpa", plan, seed=1)
+    estimates = rounds.estimate(drive, cuda=True)
+    (group,) = groups(drive, estimates, cuda=True)
+    return group, rounds.Paired(drive, group.mode, estimates, True, group.graphs).measure()
+
+
+@pytest.mark.parametrize(
+    "mode, chosen, graphs, dispatch",
+    [
+        ("auto", "graph", True, 0),
+        ("cold", "cold", False, 0),
+        ("warm", "warm", False, 0),
+        ("sustained", "sustained", True, 0),
+        ("e2e", "e2e", False, 4 * US),
+    ],
+)
+def test_every_mode_shows_the_time_that_a_kernel_takes(bench, mode, chosen, graphs, dispatch):
+    group, reading = measured(bench, mode)
+    assert (group.mode, group.graphs) == (chosen, graphs)
+    for arm in ("sdpa", "sdpa" + AA, "eager"):
+        expected = TIMES[arm.removesuffix(AA)] + dispatch
+        assert reading.medians(arm) == pytest.approx([expected] * len(reading.medians(arm)), rel=0.01)
+    if mode == "auto":
+        assert {arm: len(ticks) for arm, ticks in reading.cold.items()} == {"sdpa": 100, "eager": 100}
+        assert reading.cold["eager"] == pytest.approx([TIMES["eager"]] * 100)
+    if mode in ("auto", "cold", "warm"):
+        assert all(clock == pytest.approx(1980, rel=0.02) for clocks in reading.sm_mhz.values() for clock in clocks)
+        assert set(reading.sm_mhz) == {"sdpa", "sdpa" + AA, "eager"}
+
+
+@pytest.mark.parametrize("mode", ("auto", "cold", "sustained", "e2e"))
+def test_outputs_kept_in_any_mode_are_right(bench, mode):
+    measured(bench, mode)
+    bench.release()
+    got = bench.recheck()
+    assert {arm for arm, _ in got["readings"]} == set(TIMES)
+    assert judge([reading for _, reading in got["readings"]], "float32")["correct"]
+    assert got["changed_inputs"] == []
+    assert bench.recheck()["readings"] == []
+
+
+def test_a_graph_is_replayed_over_every_input_set_and_poisoned_before(bench):
+    bench.prepare(list(range(8)), rotate=True)
+    bench.capture("sdpa")
+    graph = bench.graphs["sdpa"]
+    assert len(graph.outputs) == len(bench.sets) == 8
+    graph.poison()
+    assert all(bool(out.isnan().all()) for out in graph.outputs)
+    bench.drop_graphs()
+    assert not bench.graphs
+
+
+def test_the_ceilings_of_a_device_are_timed_in_every_mode_that_has_an_empty_kernel(bench, monkeypatch):
+    monkeypatch.setattr(calibrate, "_memory", lambda clock: {})
+    monkeypatch.setattr(calibrate, "_matmul", lambda clock: {})
+    empty = calibrate.probe(bench.clock)["empty"]
+    assert {mode: len(ticks) for mode, ticks in empty.items()} == {"cold": 50, "graph": 20, "e2e": 50}
+    assert empty["e2e"] == pytest.approx([4 * US] * 50)
+    assert max(empty["graph"]) == 0
