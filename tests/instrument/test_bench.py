@@ -47,6 +47,8 @@ def bench(monkeypatch):
     for name in ("memory_allocated", "max_memory_allocated"):
         monkeypatch.setattr(torch.cuda, name, lambda *_: 0)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda *_: None)
+    monkeypatch.setattr(rounds, "SUSTAINED_NS", 1e8)
+    monkeypatch.setattr(rounds, "LEAD_NS", 2.5e7)
     bench = Bench(SimulatedGpu())
     bench.open({"operation": "attention", "dtype": "float32", "sizes": SIZES})
     for arm in TIMES:
