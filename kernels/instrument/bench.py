@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from kernels.catalog import LoadedKernel, get_kernel, load
-from kernels.instrument import calibrate
+from kernels.instrument import calibrate, poison
 from kernels.instrument.clock import Block, CpuClock, CudaClock, Graph
 from kernels.instrument.guard import Guard, memory_in_use
 from kernels.instrument.runtime import CudaRuntime
@@ -33,10 +33,6 @@ LATE_S = 0.003
 """Whoever still writes into an output after its call has returned is given this long to show."""
 TRAP_GATE_NS = 4_000_000
 """Holds the device back so long that a checked call is queued before its inputs arrive."""
-POISON = {2: 0x7FDA, 4: 0x7FC0BEEF, 8: 0x7FF80000DEADBEEF}
-"""By bytes of an element: a NaN with bits that no arithmetic leaves, so that what is not written can be counted."""
-POISONED_BUFFERS = ((2**16, 16), (2**28, 4))
-"""Up to so many bytes of output, so many buffers of its size hold poison; one beyond. Small memory has many free places."""
 
 
 class Bench:
@@ -119,19 +115,18 @@ class Bench:
         """
         reference = self._reference(seed, thorough, distribution)
         inputs = Inputs(tuple(torch.zeros_like(t) for t in reference.inputs.tensors), reference.inputs.options)
-        self._poison(inputs)
         out, early, flags = self._trapped(arm, inputs, reference.inputs)
-        reading = measure(early, reference) | {"unwritten": _poisoned(early), "late": flags.pop("late")}
+        reading = measure(early, reference) | {"unwritten": poison.count(early), "late": flags.pop("late")}
         shared, deterministic = False, None
         if not reading.get("wrong_kind"):
-            _fill_with_poison(out)
+            poison.fill(out)
             again = self._run(arm, Inputs(tuple(t.clone() for t in reference.inputs.tensors), inputs.options))
             self.clock.synchronize()
             if out.is_floating_point():
-                shared = _poisoned(out) < out.numel() or _poisoned(again) > reading["unwritten"]
+                shared = poison.count(out) < out.numel() or poison.count(again) > reading["unwritten"]
             deterministic = bool(torch.equal(early, again))
             for right in (out, early, again):  # what is freed here must not pass for the next kernel's work
-                _fill_with_poison(right)
+                poison.fill(right)
             del again
         self.guard.claim_processes(arm)
         flags |= {"shared": shared, "deterministic": deterministic, "busy": self.guard.busy(arm)}
@@ -143,30 +138,19 @@ class Bench:
 
         Returns the output, the copy, and {"late", "inputs_changed"}.
         """
-        if self.kind == "cuda":
-            self.clock.gate(TRAP_GATE_NS)
-        for old, new in zip(inputs.tensors, values.tensors, strict=True):
-            old.copy_(new)
-        out = self._run(arm, inputs)
+        with poison.in_new_memory(*self.problem.output_like(inputs), self.device):
+            self.clock.synchronize()
+            if self.kind == "cuda":
+                self.clock.gate(TRAP_GATE_NS)
+            for old, new in zip(inputs.tensors, values.tensors, strict=True):
+                old.copy_(new)
+            out = self._run(arm, inputs)
         early = out.clone() if type(out) is torch.Tensor else out
         self.clock.synchronize()
         sleep(LATE_S)
-        late = type(out) is torch.Tensor and not torch.equal(_bits(early), _bits(out))
+        late = type(out) is torch.Tensor and not torch.equal(poison.bits(early), poison.bits(out))
         changed = not all(torch.equal(a, b) for a, b in zip(inputs.tensors, values.tensors, strict=True))
         return out, early, {"late": late, "inputs_changed": changed}
-
-    def _poison(self, inputs: Inputs) -> None:
-        """Leaves NaN in the memory that the allocator will hand out next, so that what is not written shows."""
-        shape, dtype = self.problem.output_like(inputs)
-        size = math.prod(shape) * dtype.itemsize
-        most = next((count for limit, count in POISONED_BUFFERS if size <= limit), 1)
-        for count in range(most, 0, -1):  # ends with the very place of the next tensor
-            poison = [torch.empty(shape, dtype=dtype, device=self.device) for _ in range(count)]
-            for buffer in poison:
-                _fill_with_poison(buffer)
-            del buffer
-            poison.clear()
-        self.clock.synchronize()
 
     def forget_references(self) -> dict[str, Any]:
         self.references.clear()
@@ -236,7 +220,6 @@ class Bench:
         seed, inputs = self.sets[index % len(self.sets)]
         seed = (48_271 * seed + 11) % 2**31
         values = self.problem.inputs(self.device, seed)
-        self._poison(inputs)
         _, early, flags = self._trapped(arm, inputs, values)
         if flags["inputs_changed"]:
             for old, new in zip(inputs.tensors, values.tensors, strict=True):
@@ -349,24 +332,6 @@ class Bench:
         if self.kind == "cuda":
             torch.cuda.empty_cache()
         return found
-
-
-def _bits(tensor: Any) -> Any:
-    """The same memory as integers, so that NaN equals itself."""
-    return tensor.view(getattr(torch, f"int{8 * tensor.element_size()}")) if tensor.is_floating_point() else tensor
-
-
-@torch.inference_mode()
-def _fill_with_poison(tensor: Any) -> None:
-    if tensor.is_floating_point() and tensor.element_size() in POISON:
-        _bits(tensor).fill_(POISON[tensor.element_size()])
-
-
-def _poisoned(tensor: Any) -> int:
-    """How many elements are poison; 0 of what is no tensor of floats."""
-    if type(tensor) is not torch.Tensor or not tensor.is_floating_point() or tensor.element_size() not in POISON:
-        return 0
-    return int((_bits(tensor) == POISON[tensor.element_size()]).sum())
 
 
 def _plain(block: Block) -> dict[str, Any]:

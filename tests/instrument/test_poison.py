@@ -1,0 +1,51 @@
+"""What a call does not write shows, wherever the memory came from."""
+
+import pytest
+import torch
+
+from kernels.instrument import poison
+
+SIZES = (1_000, 4_099, 32_768, 2**20 + 1)
+
+
+@pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16, torch.float32, torch.float64), ids=str)
+def test_whatever_is_allocated_inside_holds_poison(dtype):
+    with poison.in_new_memory((10,), dtype, "cpu"):
+        found = [torch.empty(size, dtype=dtype) for size in SIZES for _ in range(3)]
+    assert [poison.count(tensor) for tensor in found] == [tensor.numel() for tensor in found]
+
+
+def test_half_of_it_written():
+    with poison.in_new_memory((8, 4), torch.float32, "cpu"):
+        out = torch.empty(8, 4)
+        out[:4] = 1.0
+    assert poison.count(out) == 16
+
+
+def test_nothing_is_filled_outside_even_after_an_error(monkeypatch):
+    fill, asked = poison._fill_what_malloc_gives, []
+    monkeypatch.setattr(poison, "_fill_what_malloc_gives", lambda value: asked.append(value) or fill(value))
+    with pytest.raises(ZeroDivisionError), poison.in_new_memory((10,), torch.float32, "cpu"):
+        1 / 0  # noqa: B018
+    assert asked == [0x81, 0]
+
+
+def test_without_the_gnu_c_library_the_next_output_holds_poison(monkeypatch):
+    monkeypatch.setattr(poison, "_fill_what_malloc_gives", lambda value: False)
+    with poison.in_new_memory((512, 4096), torch.float32, "cpu"):
+        out = torch.empty(512, 4096)
+    assert poison.count(out) > 0.99 * out.numel()
+
+
+def test_only_floats_hold_it():
+    numbers = torch.arange(5)
+    poison.fill(numbers)
+    assert numbers.tolist() == [0, 1, 2, 3, 4]
+    assert poison.count(numbers) == poison.count("no tensor") == 0
+
+
+def test_no_right_answer_looks_like_it():
+    """Neither the largest numbers nor the usual NaN."""
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        most = torch.finfo(dtype).max
+        assert poison.count(torch.tensor([most, -most, torch.inf, torch.nan, -torch.nan, 0.0], dtype=dtype)) == 0
