@@ -1,7 +1,7 @@
-"""Times an empty, a 9 us, a 60 us and a 23 ms kernel in every mode, in one process: what a clock alone does to a number.
+"""Times an empty kernel and five others from 9 us to 23 ms in every mode, in one process: what a clock alone does to a number.
 
 Runs on a CUDA device. Prints a table of medians over repetitions, with (max - min) / median; --json keeps everything.
-A change of the instrument must reproduce its own modes within 2%.
+A change of the instrument must reproduce its own modes within 2%. Where the package cuda-bench is, NVBench is asked, too.
 
     python scripts/clocks.py [--json clocks.json] [--repeats 5]
 """
@@ -14,6 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ import triton
 import triton.language as tl
 from triton.testing import do_bench, do_bench_cudagraph
 
+from kernels.catalog import get_kernel, get_operation, load
 from kernels.device import find_device
 from kernels.instrument.clock import CudaClock
 from kernels.instrument.environment import environment, fingerprint
@@ -31,8 +33,16 @@ from kernels.instrument.profiler import look
 from kernels.instrument.runtime import CudaRuntime
 from kernels.workload import Workload
 
-SDPA = torch.nn.functional.scaled_dot_product_attention
-CALLS, SUSTAINED_NS, LEAD_NS = 40, 1e9, 0.25e9
+KERNELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "9 us": ("attention", {"batch": 1, "heads": 8, "seq_len": 512, "head_dim": 64}),
+    "30 us": ("layer_norm", {"rows": 8192, "cols": 4096}),
+    "60 us": ("attention", {"batch": 8, "heads": 16, "seq_len": 896, "head_dim": 64}),
+    "200 us": ("gemm", {"m": 4096, "n": 4096, "k": 4096}),
+    "23 ms": ("attention", {"batch": 16, "heads": 96, "seq_len": 4096, "head_dim": 128}),
+}
+"""About how long; the operation, whose baseline it is; the sizes."""
+LONG = "23 ms"
+CALLS, LONG_CALLS, SUSTAINED_NS, LEAD_NS = 40, 8, 1e9, 0.25e9
 
 
 @triton.jit
@@ -43,84 +53,78 @@ def _nothing(x, n: tl.constexpr):
 class Case:
     """A kernel with rotating input sets."""
 
-    def __init__(self, name: str, call: Callable[..., Any], sets: list[Any]) -> None:
-        self.name, self.sets = name, sets
+    def __init__(self, name: str, call: Callable[..., Any], sets: list[tuple[Any, ...]]) -> None:
+        self.name, self.count = name, len(sets)
+        self.calls = CALLS if name != LONG else LONG_CALLS
         self.call = lambda index: call(*sets[index % len(sets)])
         self.warm = lambda index: call(*sets[0])
+        zeros = [torch.zeros_like(tensor) for tensor in sets[0]]
+        self.of_zeros = lambda index: call(*zeros)
+        """Zeros cost less power, so the clock may stay higher."""
 
 
 def cases(cache_bytes: int) -> list[Case]:
-    one = torch.zeros(1, device="cuda")
-    found = [Case("empty", lambda x: _nothing[(1,)](x, 1), [(one,)])]
-    for name, sizes in {
-        "9 us": {"batch": 1, "heads": 8, "seq_len": 512, "head_dim": 64},
-        "60 us": {"batch": 8, "heads": 16, "seq_len": 896, "head_dim": 64},
-        "23 ms": {"batch": 16, "heads": 96, "seq_len": 4096, "head_dim": 128},
-    }.items():
-        problem = Workload(operation="attention", sizes=sizes).problem
+    found = [Case("empty", lambda x: _nothing[(1,)](x, 1), [(torch.zeros(1, device="cuda"),)])]
+    for name, (operation, sizes) in KERNELS.items():
+        problem = Workload(operation=operation, sizes=sizes).problem
+        kernel = load(get_kernel(operation, get_operation(operation).baseline))
         first = problem.inputs("cuda", 0)
         count = min(256, max(2, 1 + -(-5 * cache_bytes // first.nbytes)))
         sets = [first.tensors, *(problem.inputs("cuda", seed).tensors for seed in range(1, count))]
-        found.append(Case(name, SDPA, sets))
+        found.append(Case(name, partial(kernel.call, **first.options), sets))
     return found
+
+
+def after_writes(clock: CudaClock, case: Case, gate_ns: int) -> float:
+    """The median of calls each behind a write of twice the cache: its dirty lines go back on the call's time."""
+    dirty = torch.empty(2 * clock.cache_bytes // 4, dtype=torch.int32, device="cuda")
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(2 * case.calls)]
+    clock.gate(gate_ns)
+    for i in range(case.calls):
+        dirty.zero_()
+        events[2 * i].record()
+        case.warm(i)
+        events[2 * i + 1].record()
+    torch.cuda.synchronize()
+    return statistics.median(events[2 * i].elapsed_time(events[2 * i + 1]) * 1e6 for i in range(case.calls))
+
+
+def sustained(clock: CudaClock, call: Callable[[int], Any], each_ns: float) -> float:
+    launches = max(1, round(20e6 / each_ns))
+    lead, chunks = (1 + int(ns / (launches * each_ns)) for ns in (LEAD_NS, SUSTAINED_NS))
+    return statistics.median(clock.sustained(call, 1, launches, lead, chunks).ticks_ns)
 
 
 def modes(clock: CudaClock, case: Case) -> dict[str, Callable[[], float]]:
     """Mode -> one repetition, the median in ns."""
-    calls = CALLS if case.name != "23 ms" else 8
-    enqueue = clock.block(case.call, range(calls), 0, False, None).enqueue_ns
+    enqueue = clock.block(case.call, range(case.calls), 0, False, None).enqueue_ns
     gate = min(10_000_000, int(1.5 * enqueue) + 100_000)
-    dirty = torch.empty(2 * clock.cache_bytes // 4, dtype=torch.int32, device="cuda")
+    nodes = max(10, min(256, case.count)) if case.name != LONG else 4
 
     def block(call: Any, gate_ns: int, flush: bool = False) -> float:
-        return statistics.median(clock.block(call, range(calls), gate_ns, flush, None).ticks_ns)
+        return statistics.median(clock.block(call, range(case.calls), gate_ns, flush, None).ticks_ns)
 
-    def write_flushed(index: int) -> Any:
-        return case.call(index)
+    def graph(call: Any) -> float:
+        return statistics.median(clock.capture(call, range(nodes)).block(5, 2_000_000, False, None).ticks_ns)
 
-    def after_writes() -> float:
-        events = [torch.cuda.Event(enable_timing=True) for _ in range(2 * calls)]
-        clock.gate(gate * 4)
-        for i in range(calls):
-            dirty.zero_()
-            events[2 * i].record()
-            write_flushed(i)
-            events[2 * i + 1].record()
-        torch.cuda.synchronize()
-        return statistics.median(events[2 * i].elapsed_time(events[2 * i + 1]) * 1e6 for i in range(calls))
+    def in_triton(timer: Callable[..., float], **options: Any) -> float:
+        return timer(lambda: case.warm(0), return_mode="median", **options) * 1e6
 
-    def graph(call: Any, count: int) -> float:
-        captured = clock.capture(call, range(count))
-        return statistics.median(captured.block(5, 2_000_000, False, None).ticks_ns)
-
-    def sustained() -> float:
-        each = statistics.median(clock.block(case.call, range(calls), gate, False, None).ticks_ns)
-        launches = max(1, round(20e6 / each))
-        lead, chunks = (1 + int(ns / (launches * each)) for ns in (LEAD_NS, SUSTAINED_NS))
-        return statistics.median(clock.sustained(case.call, 1, launches, lead, chunks).ticks_ns)
-
-    def host() -> float:
-        return statistics.median(clock.host_block(case.call, range(calls), None).ticks_ns)
-
-    def profiled() -> float:
-        return statistics.median(look(clock, lambda: case.warm(0))["spans_ns"])
-
-    nodes = max(10, min(256, len(case.sets))) if case.name != "23 ms" else 4
     return {
         "cold (gate, rotated)": lambda: block(case.call, gate),
         "no gate, rotated": lambda: block(case.call, 0),
         "gate, read flush": lambda: block(case.warm, gate * 4, flush=True),
-        "gate, write flush": after_writes,
+        "gate, write flush": lambda: after_writes(clock, case, gate * 4),
         "warm (gate, one buffer)": lambda: block(case.warm, gate),
-        "graph, rotated": lambda: graph(case.call, nodes),
-        "graph, one buffer": lambda: graph(case.warm, nodes),
-        "sustained": sustained,
-        "e2e (host time)": host,
-        "profiler span, one buffer": profiled,
-        "triton do_bench": lambda: do_bench(lambda: case.warm(0), warmup=25, rep=100, return_mode="median") * 1e6,
-        "triton do_bench_cudagraph": lambda: (
-            do_bench_cudagraph(lambda: case.warm(0), rep=50, return_mode="median") * 1e6
-        ),
+        "warm, of zeros": lambda: block(case.of_zeros, gate),
+        "graph, rotated": lambda: graph(case.call),
+        "graph, one buffer": lambda: graph(case.warm),
+        "sustained": lambda: sustained(clock, case.call, block(case.call, gate)),
+        "sustained, of zeros": lambda: sustained(clock, case.of_zeros, block(case.of_zeros, gate)),
+        "e2e (host time)": lambda: statistics.median(clock.host_block(case.call, range(case.calls), None).ticks_ns),
+        "profiler span, one buffer": lambda: statistics.median(look(clock, lambda: case.warm(0))["spans_ns"]),
+        "triton do_bench": lambda: in_triton(do_bench, warmup=25, rep=100),
+        "triton do_bench_cudagraph": lambda: in_triton(do_bench_cudagraph, rep=50),
     }
 
 
@@ -131,6 +135,12 @@ def shown(readings: list[float] | None) -> str:
     return f"{middle / 1e3:.4g} ({(max(readings) - min(readings)) / middle:.1%})"
 
 
+def tell(readings: dict[str, dict[str, list[float]]], names: list[str]) -> None:
+    print(f"{'median us (spread)':28}" + "".join(f"{name:>20}" for name in names))
+    for mode, row in readings.items():
+        print(f"{mode:28}" + "".join(f"{shown(row.get(name)):>20}" for name in names))
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--json", type=Path)
@@ -139,7 +149,15 @@ def main() -> None:
     clock, device = CudaClock(CudaRuntime()), find_device("cuda")
     found = environment("cuda") | {"driver": device.driver}
     readings: dict[str, dict[str, list[float]]] = {}
-    for case in cases(clock.cache_bytes):
+
+    def save() -> None:
+        if chosen.json:
+            data = {"format": "clocks/1", "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+            data |= {"environment": found, "fingerprint": fingerprint(found), "n": CALLS, "readings_ns": readings}
+            chosen.json.write_text(json.dumps(data))
+
+    all_cases = cases(clock.cache_bytes)
+    for case in all_cases:
         for _ in range(20):
             case.call(0)
         for mode, repeat in modes(clock, case).items():
@@ -147,15 +165,16 @@ def main() -> None:
                 readings.setdefault(mode, {})[case.name] = [repeat() for _ in range(chosen.repeats)]
             except Exception as error:
                 print(f"{case.name}, {mode}: {error}", file=sys.stderr)
-    names = list(dict.fromkeys(name for row in readings.values() for name in row))
-    print(f"{'median us (spread)':28}" + "".join(f"{name:>22}" for name in names))
-    for mode, row in readings.items():
-        cells = [shown(row.get(name)) for name in names]
-        print(f"{mode:28}" + "".join(f"{cell:>22}" for cell in cells))
-    if chosen.json:
-        data = {"format": "clocks/1", "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-        data |= {"environment": found, "fingerprint": fingerprint(found), "n": CALLS, "readings_ns": readings}
-        chosen.json.write_text(json.dumps(data))
+        save()
+    try:
+        import nvbench_clock  # last: what it does to the process afterwards is its own affair
+    except ImportError as error:
+        print(f"NVBench: {error}", file=sys.stderr)
+    else:
+        for mode, row in nvbench_clock.readings({c.name: c.warm for c in all_cases}, min(3, chosen.repeats)).items():
+            readings[mode] = row
+        save()
+    tell(readings, [case.name for case in all_cases])
 
 
 if __name__ == "__main__":
