@@ -5,7 +5,6 @@ import shutil
 import tempfile
 
 import django
-import pytest
 
 VAR = tempfile.mkdtemp(prefix="benchsite-tests-")
 os.environ |= {
@@ -23,12 +22,6 @@ from django.db import connection  # noqa: E402  (needs the settings above)
 
 def pytest_report_header():
     return f"database: {connection.vendor}"
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items):
-    """Browser tests come last: Playwright leaves an event loop in this thread, beside which Django refuses queries."""
-    items.sort(key=lambda item: "tests/browser" in item.path.as_posix())
 
 
 def pytest_unconfigure():

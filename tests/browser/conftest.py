@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.browser)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
     if CHROMIUM is None:
         if "browser" in os.environ.get("BENCHSITE_REQUIRE", ""):
@@ -98,7 +98,7 @@ class LiveSite:
             raise
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def live_site(tmp_path_factory):
     site = LiveSite(tmp_path_factory.mktemp("up"))
     yield site
