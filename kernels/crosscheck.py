@@ -7,9 +7,11 @@ batch, and the energy that the batch took.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from kernels.instrument.rounds import GRAPH_BELOW_NS
 from kernels.measuring import VERIFY_LIMIT_S, arm_of
 from kernels.process import Child, ChildDied, ChildTimedOut, CommandFailed
 
@@ -18,12 +20,15 @@ if TYPE_CHECKING:
 
 BATCH_NS = {"cuda": 300e6, "cpu": 30e6}
 MAX_BATCH = 100_000
+FIRST_GATE_NS = 2_000_000
 PROFILE_LIMIT_S = 300.0
 """A new process compiles again, and a profiler's first use alone takes seconds."""
 NOT_AGAIN = ("crashed", "timed out", "suspect", "unsupported")
 """Arms of these statuses are not run beside others any more."""
 AGREE_SHARE, AGREE_NS = 0.05, 5_000
-"""Span and event time agree within the larger of the two."""
+"""Span and event time agree within the larger of the two,"""
+AGREE_NS_PER_KERNEL = 1_500
+"""and so much for each kernel of a call after its first: the profiler makes each a little longer."""
 LEAST_ENERGY_S = 0.2
 """NVML counts energy in steps of up to 0.1 s: a shorter batch would read chance."""
 
@@ -51,27 +56,42 @@ def crosscheck(run: Supervisor) -> dict[str, Any]:
 
 
 def _look(run: Supervisor, child: Child, name: str, status: str) -> dict[str, Any]:
-    profile = child.call("profile", PROFILE_LIMIT_S, arm=name, seed=1)
     if status != "ok" or run.spec.protocol.verify_only:
-        return {"ran": profile["kernels"]}
-    child.call("prepare", VERIFY_LIMIT_S, seeds=[1], rotate=False)
+        return {"ran": child.call("profile", PROFILE_LIMIT_S, arm=name, seed=1)["kernels"]}
+    batch = _batch(run, child, name)  # before the profiler: it stays attached
+    profile = child.call("profile", PROFILE_LIMIT_S, arm=name, seed=1)
     event_ns = median(profile["event_ns"])
     span_ns = median(profile["spans_ns"]) if profile["spans_ns"] else None
-    check = {"event_ns": event_ns, "span_ns": span_ns, "agrees": agrees(event_ns, span_ns)}
-    return {"ran": profile["kernels"], "check": check | _batch(run, child, name, event_ns)}
+    check = {"event_ns": event_ns, "span_ns": span_ns, "agrees": agrees(event_ns, span_ns, len(profile["kernels"]))}
+    return {"ran": profile["kernels"], "check": check | batch}
 
 
-def agrees(event_ns: float, span_ns: float | None) -> bool | None:
-    """Whether two clocks say the same; None if one says nothing."""
-    return None if span_ns is None else abs(span_ns - event_ns) <= max(AGREE_SHARE * event_ns, AGREE_NS)
+def agrees(event_ns: float, span_ns: float | None, kernels: int = 1) -> bool | None:
+    """Whether two clocks say the same of a call of so many kernels; None if one says nothing."""
+    if span_ns is None:
+        return None
+    return abs(span_ns - event_ns) <= max(AGREE_SHARE * event_ns, AGREE_NS) + AGREE_NS_PER_KERNEL * max(0, kernels - 1)
 
 
-def _batch(run: Supervisor, child: Child, name: str, call_ns: float) -> dict[str, Any]:
-    """{"calls", "wall_ns", "joules"}: host time and board energy per call, of a batch without a pause."""
-    calls = max(1, min(MAX_BATCH, round(BATCH_NS[run.device.kind] / call_ns)))
+def _batch(run: Supervisor, child: Child, name: str) -> dict[str, Any]:
+    """{"calls", "wall_ns", "joules"}: host time and board energy per call, of a batch without a pause.
+
+    By a graph where launching single calls would take longer than they do.
+    """
+    cuda = run.device.kind == "cuda"
+    child.call("prepare", PROFILE_LIMIT_S, seeds=list(range(1, 257)), rotate=cuda)
+    call_ns = min(
+        child.call("block", PROFILE_LIMIT_S, arm=name, calls=5, gate_ns=FIRST_GATE_NS if cuda else 0)["ticks_ns"]
+    )
+    nodes = 1
+    if cuda and call_ns < GRAPH_BELOW_NS:
+        with suppress(CommandFailed):  # what cannot be captured is called
+            nodes = child.call("capture", VERIFY_LIMIT_S, arm=name)["nodes"]
+    calls = nodes * max(1, min(MAX_BATCH, round(BATCH_NS[run.device.kind] / call_ns)) // nodes)
     energy, begin = run.telemetry.energy_j(), time.monotonic_ns()
     child.call("sustained", VERIFY_LIMIT_S, arm=name, calls=calls, lead=0, chunks=1)
     wall_ns, after = time.monotonic_ns() - begin, run.telemetry.energy_j()
+    child.call("release")
     known = energy is not None and after is not None and wall_ns >= LEAST_ENERGY_S * 1e9
     joules = (after - energy) / calls if known else None  # type: ignore[operator]
     return {"calls": calls, "wall_ns": wall_ns / calls, "joules": joules}

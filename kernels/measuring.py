@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kernels import catalog
 from kernels.arm import Arm
 from kernels.instrument import roofline, rounds
-from kernels.instrument.groups import MAIN, Group, groups
+from kernels.instrument.groups import MAIN, Group, groups, uncapturable
 from kernels.instrument.suspicion import DOUBTS, why_leaks, why_outside, why_probed
 from kernels.instrument.verify import judge
 from kernels.operations.base import DISTRIBUTIONS
@@ -31,11 +31,11 @@ BATCH_NS = 50e6
 """Length of the batch whose calls are held against the parent's own clock."""
 MAX_BATCH = 1000
 SAME_AGAIN = 0.05
-"""A time above a measured ceiling is believed if a second process finds the same within this."""
+"""A time above a measured ceiling is believed if a second process finds the same multiple of the baseline within this."""
 
 
 class Disturbed(Exception):
-    """Something that a kernel left running was busy beside the others: measured again, without that kernel."""
+    """This process is not fit to time in: a kernel left something running, or a capture failed. Measured again in another."""
 
 
 @dataclass
@@ -52,6 +52,16 @@ class Timed:
         return median(ticks) / NS_PER_MS
 
 
+def _times(found: list[Timed]) -> dict[str, float]:
+    """Kernel -> p50 in ms, where it was timed; in the group that comes first."""
+    return {
+        arm.name: timed.p50_ms(arm.name)
+        for timed in reversed(found)
+        for arm in timed.arms
+        if timed.reading and timed.reading.blocks.get(arm.name)
+    }
+
+
 class Measuring:
     """One workload. `measure` does it and emits one event per group."""
 
@@ -62,6 +72,8 @@ class Measuring:
         self.arms = [self._arm(name) for name in run.spec.kernels]
         self.opened: tuple[Child, str] | None = None
         """The child, and the key of the workload that it has open."""
+        self.uncaptured: set[str] = set()
+        """Arms that could not be captured as graphs."""
         self.begin = time.monotonic()
 
     def _arm(self, name: str) -> Arm:
@@ -189,8 +201,8 @@ class Measuring:
                 continue
             if before is not None:
                 self._compare_with(before, found)
-            elif too_fast := self._above_ceilings(found):
-                before = {name: timed.p50_ms(name) for timed, name, _ in too_fast}
+            elif self._above_ceilings(found):
+                before = _times(found)
                 self.run.retire_child()
                 continue
             return found
@@ -221,7 +233,11 @@ class Measuring:
             found = [Timed(Group(MAIN, reading.mode, tuple(by_name)), arms, reading)]
         else:
             found, estimates = [], rounds.estimate(everyone, self.cuda)
-            for group in groups(everyone, estimates, self.cuda):
+            if failed := uncapturable(everyone, estimates, self.cuda, self.uncaptured):
+                self.uncaptured |= failed
+                self.run.retire_child()
+                raise Disturbed
+            for group in groups(everyone, estimates, self.cuda, self.uncaptured):
                 mine = {name: estimates[name] for name in group.arms}
                 paired = rounds.Paired(drive(group.arms, len(found)), group.mode, mine, self.cuda, group.graphs)
                 found.append(Timed(group, [by_name[name] for name in group.arms], paired.measure()))
@@ -247,13 +263,18 @@ class Measuring:
         ]  # fmt: skip
 
     def _compare_with(self, before: dict[str, float], found: list[Timed]) -> None:
-        """After the second process: what it confirms stands, with a note; what it does not is suspect."""
+        """After the second process: what it confirms stands, with a note; what it does not is suspect.
+
+        The clock may have moved between the two, so a kernel is held against the baseline, and the baseline against nobody.
+        """
+        after, base = _times(found), self.run.spec.baseline
+        drift = after[base] / before[base] if base in before and base in after else 1.0
         for timed, name, why in self._above_ceilings(found):
-            now, arm = timed.p50_ms(name), next(a for a in timed.arms if a.name == name)
-            if name in before and abs(now / before[name] - 1) > SAME_AGAIN:
-                arm.fail("suspect", f"{why}; two processes measured {before[name]:.4g} ms and {now:.4g} ms")
+            times = f"{before[name]:.4g} ms, then {after[name]:.4g} ms" if name in before else f"{after[name]:.4g} ms"
+            moved = after[name] / before[name] / drift if name in before and name != base else 1.0
+            if abs(moved - 1) > SAME_AGAIN:
+                next(a for a in timed.arms if a.name == name).fail("suspect", f"{why}; two processes disagree: {times}")
             elif timed.reading:
-                times = f"{before[name]:.4g} ms, then {now:.4g} ms" if name in before else f"{now:.4g} ms"
                 timed.reading.notes.append(f"{name}: {why}; a second process agrees ({times})")
 
     # --- correct after --------------------------------------------------------------------------------------------

@@ -13,12 +13,14 @@ from kernels.workload import Workload
 
 COLUMNS = (
     "workload", "mode", "kernel", "verdict", "p50_ms", "p50_low_ms", "p50_high_ms", "p90_ms", "p90_n", "n", "rounds",
-    "speedup", "speedup_low", "speedup_high", "tflops", "gb_per_s", "limit_share", "correct", "frobenius",
+    "speedup", "speedup_low", "speedup_high", "margin", "tflops", "gb_per_s", "limit_share", "correct", "frobenius",
     "compile_s", "peak_memory_bytes", "baseline", "status", "why", "ran", "sha256", "workload_key",
 )  # fmt: skip
 WORDS = (FASTER, SLOWER, SAME, UNDECIDED)
 FAILURES = ("incorrect", "out of memory", "timed out", "crashed", "impossible", "suspect", "failed")
 """Statuses that make a run's outcome not ok; unsupported is no failure."""
+VERBS = {"out of memory": "ran out of memory", "timed out": "timed out", "crashed": "crashed", "failed": "failed"}
+"""The statuses that something did; the others are what something is."""
 
 
 def rows(measurements: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -51,6 +53,7 @@ def _row(m: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
         "speedup": speedup.get("ratio"),
         "speedup_low": speedup.get("low"),
         "speedup_high": speedup.get("high"),
+        "margin": m.get("margin") or MARGIN,
         "tflops": result.get("tflops"),
         "gb_per_s": result.get("gb_per_s"),
         "limit_share": result.get("limit_share"),
@@ -202,7 +205,7 @@ def _about(table: list[dict[str, Any]], kernel: str) -> tuple[str, str, str]:
         mean = f"Geometric mean {said['geomean']:.2f}x over {said['n']}{left_out}."
     elif said["n"] == 1:
         row = next(r for r in mine if r["speedup"] is not None)
-        mean = f"{row['speedup']:.2f}x, interval {row['speedup_low']:.3f} to {row['speedup_high']:.3f}."
+        mean = f"{row['speedup']:.3f}x, interval {row['speedup_low']:.3f} to {row['speedup_high']:.3f}."
     leading = next((w for w in ("faster", "slower", "same", "undecided") if counts[w]), "")
     if not leading:
         unpaired = any(row["verdict"] == UNPAIRED for row in mine)
@@ -214,11 +217,23 @@ def _about(table: list[dict[str, Any]], kernel: str) -> tuple[str, str, str]:
         strong = f"{kernel} was compared with {baseline} on {of} workload{'s' * (of != 1)}, without a verdict"
         return strong, f"{mean} {why}".strip(), "same"
     others = [f"{w} on {counts[w]}" for w in counts if counts[w] and w != leading]
-    word = {"same": f"as fast as {baseline}", "undecided": "undecided"}.get(leading, f"{leading} than {baseline}")
+    word = {"same": f"as fast as {baseline}", "undecided": f"neither clearly faster nor slower than {baseline}"}.get(
+        leading, f"{leading} than {baseline}"
+    )
     where = f" on {counts[leading]} of {of} workloads" if of > 1 else ""
     strong = f"{kernel} is {word}{where}"
-    rest = " ".join(filter(None, [f"It is {', '.join(others)}." if others else "", mean]))
+    rest = " ".join(filter(None, [f"It is {', '.join(others)}." if others else "", mean, _noise(mine, leading)]))
     return strong, rest, leading if leading in ("faster", "slower") else "same"
+
+
+def _noise(mine: list[dict[str, Any]], leading: str) -> str:
+    """Why nothing could be decided, where the baseline itself was unsteady."""
+    margin = max(row["margin"] for row in mine)
+    if leading != "undecided" or margin <= 1.01 * MARGIN:
+        return ""
+    return (
+        f"{mine[0]['baseline']} differed from itself by up to {margin / 2:.0%}, so less than {margin:.0%} says nothing."
+    )
 
 
 def _faults(table: list[dict[str, Any]]) -> list[str]:
@@ -228,8 +243,8 @@ def _faults(table: list[dict[str, Any]]) -> list[str]:
         kernels = list(dict.fromkeys(row["kernel"] for row in table if row["status"] == status))
         if kernels:
             count = sum(row["status"] == status for row in table)
-            results = f"{count} result{'s' * (count != 1)} {'are' if count != 1 else 'is'}"
-            found.append(f"{results} {status} ({', '.join(kernels)}).")
+            verb = VERBS.get(status) or f"{'are' if count != 1 else 'is'} {status}"
+            found.append(f"{count} result{'s' * (count != 1)} {verb} ({', '.join(kernels)}).")
     timed = [row for row in table if row["p50_ms"] is not None]
     if timed and all(row["correct"] for row in timed):
         found.append("Every timed output is correct.")

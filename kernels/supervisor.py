@@ -148,7 +148,12 @@ class Supervisor:
     def step(self, kernel: str, text: str, workload: Workload | None = None) -> None:
         """Progress, at most a few times a second."""
         now = time.monotonic()
-        state = (self.position, kernel, text.split(" ")[0])
+        word = text.split(" ")[0]
+        state = (
+            self.position,
+            kernel if word not in ("round", "warm-up") else "",
+            word,
+        )  # in these, kernels take turns
         if state == self.current and now - self.last_live < LIVE_EVERY_S:
             return
         self.current, self.last_live = state, now

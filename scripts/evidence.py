@@ -1,6 +1,7 @@
-"""What the instrument's numbers are worth on this device: A/A, the spread between fresh processes, planted slowdowns, cost.
+"""What the instrument's numbers are worth on this device: cost, planted slowdowns, A/A, the spread between fresh processes.
 
-Every repetition is a fresh measuring process. Prints tables; --json keeps every ratio, with what it was measured on.
+Every repetition is a fresh measuring process. Prints tables; --json keeps every ratio, with what it was measured on, and
+goes on from there if the file is there already: what one call has no time for, the next measures.
 
     python scripts/evidence.py [--json evidence.json] [--seconds 550] [--device cuda] [--processes 10] [--planted 20]
 """
@@ -24,10 +25,12 @@ from kernels.device import find_device
 from kernels.instrument.statistics import margin_from, word
 from kernels.workload import Config, RunSpec, Workload
 
-WORKLOADS = [  # batch, heads, seq_len, head_dim: 5 us to 25 ms on an H200
+WORKLOADS = [  # batch, heads, seq_len, head_dim: 5 us to 2 ms on an H200
     (1, 1, 128, 64), (8, 4, 128, 64), (1, 8, 512, 64), (4, 16, 512, 64), (8, 16, 512, 64), (8, 16, 896, 64),
-    (4, 16, 2048, 64), (4, 16, 2048, 128), (8, 32, 2048, 128), (8, 32, 4096, 64), (16, 96, 4096, 64), (16, 96, 4096, 128),
+    (4, 16, 2048, 64), (4, 16, 2048, 128), (8, 32, 2048, 128), (8, 32, 4096, 64),
 ]  # fmt: skip
+LONG, LONG_PROCESSES = [(16, 96, 4096, 64), (16, 96, 4096, 128)], 3
+"""15 and 23 ms: half a minute each, so in the first few processes only."""
 PLANTED = (16, 96, 1024, 64)
 """The workload of the planted slowdowns."""
 COST = [(8, 16, 768, 64), (4, 32, 4096, 128)]
@@ -49,9 +52,9 @@ class Site:
         self.environment: dict[str, Any] = {}
         self.cuda = self.device.kind == "cuda"
 
-    def measure(self, kernels: list[str], shapes: list[tuple[int, ...]], seed: int) -> dict[str, Any]:
+    def measure(self, kernels: list[str], shapes: list[tuple[int, ...]], seed: int, **plan: Any) -> dict[str, Any]:
         """One process: per workload A/A, speedup and p50 of each kernel, and what it cost."""
-        plan = {"seed": seed, "warmup_s": 0.3, "verify_seeds": 1}
+        plan["seed"] = seed
         config = Config(
             name="evidence", operation="attention", kernels=kernels, protocol=plan,
             workloads=[sizes(s) for s in (shapes if self.cuda else SMALL)],
@@ -69,7 +72,8 @@ class Site:
             elif kind == "calibrated":
                 self.ceilings = data["ceilings"]
             elif kind == "measured":
-                found[data["key"]] = summary(data) | {"wall_s": at - before}
+                compiling_s = sum(r.get("compile_s") or 0 for r in data["results"])
+                found[data["key"]] = summary(data) | {"wall_s": at - before - compiling_s}
             before = at
         return {"seed": seed, "workloads": found}
 
@@ -87,6 +91,7 @@ def summary(data: dict[str, Any]) -> dict[str, Any]:
         "rounds_s": data["protocol"]["rounds_s"],
         "ticks_s": ticks_ns / 1e9,
         "sets": data["protocol"]["sets"],
+        "untimed": 1 + len(results) / sum(len(r["ticks_ns"][0]) for r in results.values()),
     }
 
 
@@ -133,16 +138,43 @@ def tell_planted(planted: list[dict[str, Any]]) -> None:
 
 
 def tell_cost(cost: dict[str, Any]) -> None:
-    """The share is of the rounds' wall time, and leaves out the A/A arm and untimed calls: what is really used is more."""
+    """The share is of the rounds' wall time: the timed calls, the A/A arm's with them, and the untimed one of each block."""
     print("\ncost of two arms, verification included, compile and profiler apart")
     for row in cost["workloads"].values():
         nodes = row["sets"] if row["mode"] == "graph" else 1
-        busy = 1.5 * nodes * row["ticks_s"] / row["rounds_s"]
+        busy = 1.5 * row["untimed"] * nodes * row["ticks_s"] / row["rounds_s"]
         print(f"{row['label']:46} {row['wall_s']:6.1f} s, kernels are {busy:.0%} of the rounds' wall time")
 
 
+class Evidence:
+    """What is asked for, what there is, and a file in between."""
+
+    def __init__(self, site: Site, path: Path | None, seconds: float) -> None:
+        self.site, self.path, self.end = site, path, time.monotonic() + seconds
+        self.found: dict[str, Any] = {"cost": None, "planted": [], "pairs": []}
+        if path and path.exists():
+            self.found |= {key: value for key, value in json.loads(path.read_text()).items() if key in self.found}
+        self.longest_s: dict[str, float] = {}
+
+    def add(self, what: str, kernels: list[str], shapes: list[tuple[int, ...]], seed: int, **plan: Any) -> bool:
+        """One more process; False if there may be no time for it."""
+        begin = time.monotonic()
+        if begin + 1.2 * self.longest_s.get(what, 0) > self.end:
+            return False
+        got = self.site.measure(kernels, shapes, seed, **plan)
+        self.longest_s[what] = max(self.longest_s.get(what, 0), time.monotonic() - begin)
+        if what == "cost":
+            self.found["cost"] = got
+        else:
+            self.found[what].append(got)
+        if self.path:
+            data = {"format": "evidence/2", "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+            self.path.write_text(json.dumps(data | self.site.environment | self.found))
+        return True
+
+
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--json", type=Path)
     options.add_argument("--device", default="cuda")
     options.add_argument("--processes", type=int, default=10)
@@ -151,28 +183,24 @@ def main() -> None:
     chosen = options.parse_args()
     os.environ[KERNEL_PATH_VARIABLE] = str(ROOT / "scripts" / "planted")
     supervising.crosscheck = lambda run: {"seen": []}  # type: ignore[assignment]  # not a part of what is shown here
-    site, begun, pairs, planted = Site(chosen.device), time.monotonic(), [], []
-    other = "triton-flash" if site.cuda else "eager"
-    site.measure(["sdpa", other], COST, seed=0)  # compiles, and fills caches on disk
-    cost = site.measure(["sdpa", other], COST, seed=1)
-
-    def save() -> None:
-        if chosen.json:
-            data = {"format": "evidence/2", "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-            data |= site.environment | {"cost": cost, "pairs": pairs, "planted": planted}
-            chosen.json.write_text(json.dumps(data))
-
-    for number in range(max(chosen.planted, chosen.processes)):  # in turn, so that time running out costs both
-        for wanted, kept, kernels, shapes in (
-            (chosen.planted, planted, ["sdpa", "planted-2", "planted-5"], [PLANTED]),
-            (chosen.processes, pairs, ["sdpa", other], WORKLOADS),
-        ):
-            if number < wanted and time.monotonic() - begun < chosen.seconds:
-                kept.append(site.measure(kernels, shapes, seed=1000 * len(shapes) + number))
-                save()
-    tell_pairs(pairs, other)
-    tell_planted(planted)
-    tell_cost(cost)
+    site, begun = Site(chosen.device), time.monotonic()
+    evidence = Evidence(site, chosen.json, chosen.seconds)
+    found, other = evidence.found, "triton-flash" if site.cuda else "eager"
+    if found["cost"] is None:
+        evidence.add("cost", ["sdpa", other], COST, 1)
+    quick = {"warmup_s": 0.3, "verify_seeds": 1}
+    more = True
+    while more and (number := len(found["planted"])) < chosen.planted:
+        more = evidence.add("planted", ["sdpa", "planted-2", "planted-5"], [PLANTED], number, **quick)
+    more = True
+    while more and (number := len(found["pairs"])) < chosen.processes:
+        shapes = WORKLOADS + (LONG if number < LONG_PROCESSES else [])
+        more = evidence.add("pairs", ["sdpa", other], shapes, 1000 + number, **quick)
+    if found["pairs"]:
+        tell_pairs(found["pairs"], other)
+    tell_planted(found["planted"])
+    if found["cost"]:
+        tell_cost(found["cost"])
     print(f"{time.monotonic() - begun:.0f} s")
 
 

@@ -19,6 +19,8 @@ Call = Callable[[int], Any]
 
 SPIN_HZ = 2.0e9
 """Cycles per second assumed for a spin gate: at or above every maximum SM clock, so that a gate is never too short."""
+LEAD_CYCLES = 20_000
+"""The device spins so long while the host starts the gate, whose two events then time the gate and nothing else."""
 READABLE_GATE_NS = 300_000
 """A gate this long tells the SM clock to 1%: what starting it takes is 3 us."""
 
@@ -163,6 +165,8 @@ class CudaClock:
         """One timed call per index, all queued behind the gate; a read flush before each if asked."""
         runtime, events, kept = self.runtime, self.events(2 * len(indices) + 2), None
         record = runtime.record
+        if gate_ns:
+            runtime.spin(LEAD_CYCLES)
         record(events[-2])
         cycles = self.gate(gate_ns)
         record(events[-1])

@@ -6,6 +6,7 @@ queued ahead of it: they get a second group, with a baseline measured as they ar
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from kernels.instrument import rounds
@@ -25,16 +26,17 @@ class Group:
     """They are launched as captured graphs."""
 
 
-def groups(drive: rounds.Drive, estimates: dict[str, rounds.Estimate], cuda: bool) -> list[Group]:
-    """The groups of a workload, by what five calls of each arm have shown."""
+def groups(
+    drive: rounds.Drive, estimates: dict[str, rounds.Estimate], cuda: bool, uncaptured: Collection[str] = ()
+) -> list[Group]:
+    """The groups of a workload, by what five calls of each arm have shown and by who cannot be captured."""
     mode, everyone = rounds.choose_mode(drive.plan, estimates, cuda), tuple(drive.arms)
     if not cuda:
         return [Group(MAIN, mode, everyone)]
     graphs = rounds.by_graph(mode, estimates)
     odd = [arm for arm in drive.arms if estimates[arm].synchronises]
     if graphs:
-        rounds.prepare(drive, rotate=False)
-        odd += [arm for arm in drive.arms if arm not in odd and not _capturable(drive, arm)]
+        odd += [arm for arm in uncaptured if arm not in odd]
     otherwise = "cold" if mode == "graph" else mode
     if drive.baseline in odd:
         return [Group(MAIN, otherwise, everyone)]
@@ -45,7 +47,23 @@ def groups(drive: rounds.Drive, estimates: dict[str, rounds.Estimate], cuda: boo
     return [*found, Group(APART, otherwise, (drive.baseline, *odd))]
 
 
-def _capturable(drive: rounds.Drive, arm: str) -> bool:
+def uncapturable(
+    drive: rounds.Drive, estimates: dict[str, rounds.Estimate], cuda: bool, known: Collection[str] = ()
+) -> set[str]:
+    """Arms whose capture as a graph fails, beside those that are known; none where no graphs are wanted.
+
+    PyTorch's allocator goes on as if a capture that failed were still under way: time nothing in this process any more.
+    """
+    if not cuda or not rounds.by_graph(rounds.choose_mode(drive.plan, estimates, cuda), estimates):
+        return set()
+    rounds.prepare(drive, rotate=False)
+    asked = [arm for arm in drive.arms if arm not in known and not estimates[arm].synchronises]
+    failed = {arm for arm in asked if not _captures(drive, arm)}
+    drive.bench.call("drop_graphs")  # they hold input sets that are gone soon
+    return failed
+
+
+def _captures(drive: rounds.Drive, arm: str) -> bool:
     try:
         drive.call(arm, "capture")
         return True

@@ -31,8 +31,7 @@ def look(clock: Any, call: Callable[[], Any]) -> dict[str, Any]:
                 clock.gate(gate_ns)
             call()
             clock.synchronize()
-    events = profiler.events() if clock.kind == "cuda" else profiler.function_events
-    seen = sorted(_spans(events, clock.kind), key=lambda span: span[1])
+    seen = sorted(_spans(profiler.function_events, clock.kind), key=lambda span: span[1])
     calls = _by_call(seen) if gate_ns else [seen]
     names = [[name[:200], int(end - start)] for name, start, end in calls[0] if not name.startswith(NOT_KERNELS)]
     spans = [max(end for _, _, end in spans) - spans[0][1] for spans in calls if spans] if gate_ns else []
@@ -40,12 +39,10 @@ def look(clock: Any, call: Callable[[], Any]) -> dict[str, Any]:
 
 
 def _profiling(kind: str) -> Any:
-    """On a CPU the profiler of autograd: torch.profiler imports the compiler first, which takes seconds."""
+    """The profiler of autograd, which torch.profiler wraps: that one imports the compiler first, which takes seconds."""
     if kind == "cpu":
         return torch.autograd.profiler.profile()
-    from torch.profiler import ProfilerActivity, profile
-
-    return profile(activities=[ProfilerActivity.CUDA])
+    return torch.autograd.profiler.profile(use_cpu=False, use_device="cuda", use_kineto=True)
 
 
 def _spans(events: Iterable[Any], kind: str) -> list[Span]:

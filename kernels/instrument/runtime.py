@@ -26,6 +26,7 @@ class CudaRuntime:
         self.spin = torch.cuda._sleep
         self._event, self._elapsed_ms = torch.cuda.Event, torch.cuda.Event.elapsed_time
         self._evicting: Any = None
+        self._side: Any = None
 
     def event(self) -> Any:
         return self._event(enable_timing=True)
@@ -44,7 +45,7 @@ class CudaRuntime:
 
     def capture(self, call: Callable[[int], Any], indices: Sequence[int]) -> tuple[Any, list[Any]]:
         """(graph, outputs) of one call for each index, after an uncaptured one on a stream of its own."""
-        stream = torch.cuda.Stream()
+        self._side = stream = self._side or torch.cuda.Stream()  # one for all: libraries keep a workspace per stream
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             call(indices[0])

@@ -94,7 +94,10 @@ def test_bytes_above_the_measured_bandwidth_count_only_if_they_came_from_memory(
 
 @pytest.fixture
 def measured(monkeypatch):
-    """(result of the timing, processes it took) when the product is timed at so many TFLOP/s, process after process."""
+    """(result of the timing, processes it took) when the product is timed at so many TFLOP/s, process after process.
+
+    A pair is the product's and the baseline's, which else is 600.
+    """
 
     def timed(*rates, kind="cuda"):
         config = Config(name="t", operation="gemm", kernels=["eager", "mine"], workloads=[PRODUCT])
@@ -113,8 +116,9 @@ def measured(monkeypatch):
         asked = iter(rates)
 
         def groups(arms, baseline):
-            mine = ms_at(next(asked)) * 1e6
-            reading = Reading("cold", {"eager": [[ms_at(600) * 1e6]] * 5, "mine": [[mine]] * 5}, sets=8)
+            rate = next(asked)
+            mine, base = (ms_at(each) * 1e6 for each in (rate if isinstance(rate, tuple) else (rate, 600)))
+            reading = Reading("cold", {"eager": [[base]] * 5, "mine": [[mine]] * 5}, sets=8)
             return [Timed(Group(MAIN, "cold", tuple(a.name for a in arms)), arms, reading)]
 
         monkeypatch.setattr(measuring, "_groups", groups)
@@ -135,7 +139,7 @@ def test_what_a_second_process_confirms_stands_and_says_so(measured):
 def test_what_a_second_process_does_not_confirm_is_suspect(measured):
     arms, _, retired = measured(900, 750)
     assert (arms["mine"].status, retired) == ("suspect", 1)
-    assert "two processes measured" in arms["mine"].why
+    assert "two processes disagree: " in arms["mine"].why
     assert arms["eager"].status == "ok"
 
 
@@ -151,3 +155,15 @@ def test_an_honest_time_is_measured_once(measured):
 
 def test_a_cpu_has_no_ceiling_that_holds_against_it(measured):
     assert measured(5000, kind="cpu")[2] == 0
+
+
+def test_a_clock_that_moved_for_everybody_makes_nobody_suspect(measured):
+    """The product is 10% slower in the second process, and so is the baseline; it is above the ceiling in both."""
+    arms, reading, retired = measured((900, 700), (810, 630))
+    assert (arms["mine"].status, arms["eager"].status, retired) == ("ok", "ok", 1)
+    assert "a second process agrees" in reading.notes[0]
+
+
+def test_the_baseline_is_the_yardstick_and_not_suspected(measured):
+    arms, _, _ = measured((700, 900), (700, 800))
+    assert arms["eager"].status == "ok"

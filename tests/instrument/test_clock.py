@@ -8,7 +8,7 @@ import torch
 from simulated_gpu import L2_BYTES_PER_NS, MEMORY_BYTES_PER_NS, SimulatedGpu, Work
 
 from kernels.instrument import runtime
-from kernels.instrument.clock import READABLE_GATE_NS, CudaClock
+from kernels.instrument.clock import LEAD_CYCLES, READABLE_GATE_NS, CudaClock
 from kernels.instrument.runtime import CudaRuntime
 
 US, MB = 1_000, 1_000_000
@@ -162,7 +162,7 @@ def cuda(monkeypatch):
 
 def test_the_cuda_runtime_does_what_the_clock_asks(cuda):
     block = CudaClock(CudaRuntime()).block(lambda i: cuda.append("call"), range(2), GATE, False, None)
-    assert cuda == ["record", 2 * GATE, "record", *["record", "call", "record"] * 2, "synchronize"]
+    assert cuda == [LEAD_CYCLES, "record", 2 * GATE, "record", *["record", "call", "record"] * 2, "synchronize"]
     assert block.ticks_ns == [250_000.0] * 2
     assert block.gate_ns == 250_000.0
 

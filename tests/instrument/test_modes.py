@@ -7,6 +7,7 @@ from simulations import BASE, MS, NEVER, STEADY, US, bench_of, word_of
 from simulator import SimulatedBench, SimulatedKernel
 
 from kernels.instrument.groups import groups as make_groups
+from kernels.instrument.groups import uncapturable
 from kernels.instrument.rounds import AA, Drive, Estimate, choose_mode, estimate
 from kernels.instrument.statistics import MARGIN, half_width, margin_from, paired_speedup
 from kernels.workload import Protocol
@@ -148,7 +149,8 @@ def test_a_replay_covers_all_input_sets_and_a_tick_is_one_call(measure):
 def groups(bench, mode="auto", cuda=True):
     """[(name, mode, arms)]"""
     drive = Drive(bench, list(bench.kernels), BASE, Protocol(mode=mode), 1)
-    found = make_groups(drive, estimate(drive, cuda), cuda)
+    estimates = estimate(drive, cuda)
+    found = make_groups(drive, estimates, cuda, uncapturable(drive, estimates, cuda))
     assert all(group.graphs == (group.mode == "graph") for group in found)
     return [(group.name, group.mode, list(group.arms)) for group in found]
 
@@ -165,6 +167,13 @@ def test_arms_that_can_all_be_captured_are_one_group():
 def test_an_arm_that_cannot_be_captured_gets_a_group_and_a_baseline_of_its_own(odd):
     found = groups(bench_of(base_ns=20 * US, other=30 * US, odd=odd))
     assert found == [("main", "graph", [BASE, "other"]), ("eager-launch", "cold", [BASE, "odd"])]
+
+
+def test_graphs_made_to_see_who_can_be_captured_are_gone_before_anything_is_timed():
+    bench = bench_of(base_ns=20 * US, other=30 * US)
+    groups(bench)
+    assert bench.asked("drop_graphs")
+    assert not bench.bias
 
 
 def test_alone_with_the_baseline_it_is_the_only_group():

@@ -13,7 +13,7 @@ import torch.nn.functional as F  # noqa: E402
 
 from kernels.instrument import verify  # noqa: E402
 from kernels.instrument.bench import Bench  # noqa: E402
-from kernels.instrument.verify import FROBENIUS_CAP, Reference, judge, measure  # noqa: E402
+from kernels.instrument.verify import FROBENIUS_CAP, Reference, judge, measure, why_not_judged, why_wrong  # noqa: E402
 from kernels.operations import attention  # noqa: E402
 from kernels.operations.attention import Attention  # noqa: E402
 from kernels.operations.base import Piece  # noqa: E402
@@ -505,3 +505,12 @@ def test_kernels_of_two_operations_with_one_name_are_two_kernels():
     first = bench.load("eager")
     bench.open({"operation": "gemm", "dtype": "float32", "sizes": {"m": 4, "n": 4, "k": 4}})
     assert bench.load("eager")["sha256"] != first["sha256"]
+
+
+def test_nan_is_excused_only_where_eager_pytorch_gives_nan_on_unusual_inputs():
+    """Raw fp16 scores of inputs 30 times as large overflow at head dim 128 and more, in eager PyTorch itself."""
+    reading = {"nonfinite": 3, "fits": True, "yard_frobenius": float("nan"), "distribution": "x30"}
+    assert why_wrong(reading, "float16") == ""
+    assert why_not_judged(reading, "float16") == "eager PyTorch itself gives NaN here"
+    for changed in ({"distribution": "normal"}, {"yard_frobenius": 1e-3}):
+        assert why_wrong(reading | changed, "float16").startswith("3 elements are NaN or Inf")
