@@ -1,38 +1,53 @@
 """Charts of a run, drawn once when it has ended: speedup as a forest plot, latency against the speed of light.
 
 Altair makes Vega-Lite specs; vl-convert makes the same SVG for pages without scripts. One per theme: in the dark a
-chart is drawn anew, not inverted.
+chart is drawn anew, not inverted. One per width: on a phone too, text is as large as it says. Rows are placed by the
+pixel, so that a heading has a line of its own and nothing stands on a name.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import altair as alt
 import pandas as pd
 import vl_convert
+from django.db.models import Prefetch
 
 from kernels import report
-from runs.models import Chart, Measurement, Run
+from runs.models import Chart, Measurement, Result, Run
 
-NAMES = ("speedup", "latency")
+NARROW = "-narrow"
+NAMES = ("speedup", "latency", f"speedup{NARROW}", f"latency{NARROW}")
+WIDTHS = {"speedup": (640, 318), "latency": (430, 318)}
+"""In all, without the padding, pixels: on a wide page, on a narrow one. A wide one fits its column at 1440."""
 THEMES: dict[str, dict[str, str]] = {
     "light": {
         "ink": "#1b1d1f", "quiet": "#6b7075", "line": "#e4e4e0", "faster": "#0b7a6b", "slower": "#b8430e",
-        "accent": "#1f5fbf", "band": "#eeeeeb",
+        "accent": "#1f5fbf", "band": "#e6e6e2", "other": "#8a8f94", "panel": "#ffffff",
     },
     "dark": {
         "ink": "#e8e9ea", "quiet": "#9aa1a8", "line": "#2c3035", "faster": "#4fc7b3", "slower": "#ff9a66",
-        "accent": "#7fb0ff", "band": "#26292d",
+        "accent": "#7fb0ff", "band": "#3a4046", "other": "#757c83", "panel": "#1a1d20",
     },
 }  # fmt: skip
+"""As in site.css. `other` has a contrast of 3 to 1 against `panel`, on which charts lie."""
 FONT = "DejaVu Sans, system-ui, sans-serif"
 LEAST_SHOWN = 0.5
 """Speedups below this are drawn at the edge, with their number: a chart of 0.03x shows nothing else."""
 WORDS = ("FASTER", "SLOWER", "SAME", "UNDECIDED", "unpaired", "needs more runs")
-ROW = 19
-LOOK = {"look": 2}
+HEADING, ROW, GAP = 20, 19, 6
+"""Heights: of a workload's heading, of a row of marks, of the room below a workload."""
+KERNELS = (150, 96)
+"""Widths of the column of kernels, on a wide page and on a narrow one; longer names lose their middle."""
+FIGURE, EDGE = 52, 16
+"""Room for a number beside its mark; for a mark alone."""
+LIGHT = "speed of light"
+OTHERS = "other kernels"
+UPRIGHT = "M-0.2,-1.5L0.2,-1.5L0.2,1.5L-0.2,1.5Z"
+LOOK = {"look": 3}
 """Raise when the drawing changes: charts drawn before are then drawn again."""
 
 
@@ -49,7 +64,8 @@ def chart_of(run: Run, name: str, theme: str) -> Chart | None:
     found = Chart.objects.filter(run=run, name=name, theme=theme).first()
     if found and found.done == run.done and found.spec.get("usermeta") == LOOK:
         return found
-    chart = {"speedup": speedup, "latency": latency}[name](frame(run), THEMES[theme])
+    of = {"speedup": speedup, "latency": latency}[name.removesuffix(NARROW)]
+    chart = of(frame(run), THEMES[theme], narrow=name.endswith(NARROW))
     if chart is None:
         return None
     spec = chart.to_dict() | {"usermeta": LOOK}
@@ -58,23 +74,34 @@ def chart_of(run: Run, name: str, theme: str) -> Chart | None:
 
 
 def frame(run: Run) -> pd.DataFrame:
-    """The run's table, with short workload names and microseconds."""
+    """What is drawn of the run's table, with short workload names and microseconds."""
+    results = Result.objects.select_related("kernel", "version").defer("ticks_ns", "log", "version__source")
     found: list[Measurement] = list(
-        run.measurements.select_related("workload").prefetch_related("results__kernel", "results__version")
+        run.measurements.select_related("workload").prefetch_related(Prefetch("results", results))
     )
     order = {w.key: number for number, w in enumerate(run.spec.workloads)}
     found.sort(key=lambda m: order.get(m.workload.key, len(order)))
     table = pd.DataFrame(report.rows([m.as_event() for m in found]), columns=list(report.COLUMNS))
-    limits = {(m.workload.key, r.kernel.name): r.limit_ms for m in found for r in m.results.all()}
-    table["limit_us"] = [
-        1e3 * (limits.get((k, n)) or float("nan")) for k, n in zip(table.workload_key, table.kernel, strict=True)
-    ]
+    both = [(m, r) for m in found for r in m.results.all()]
+    table["measurement"] = [m.pk for m, _ in both]
+    table["margin"] = [m.margin for m, _ in both]
+    table["limit_us"] = [1e3 * (r.limit_ms or math.nan) for _, r in both]
     for column in ("p50", "p50_low", "p50_high"):
         table[f"{column}_us"] = table[f"{column}_ms"].astype(float) * 1e3
     operations = table.workload.str.split(" ", n=2)
     same_dtype = operations.str[1].nunique() <= 1
     table["short"] = operations.str[2] if same_dtype else operations.str[1] + " " + operations.str[2]
-    return table
+    return table[table.status == "ok"]
+
+
+def drawn(table: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows whose times count: one that is impossible, suspect, ... keeps its time in the table, not in a chart."""
+    return [row for row in table if row["status"] == "ok"]
+
+
+def has_limits(table: Iterable[dict[str, Any]]) -> bool:
+    """Whether the latency chart shows a speed of light."""
+    return any(row["limit_share"] is not None for row in drawn(table))
 
 
 def look(chart: Any, colours: dict[str, str]) -> Any:
@@ -102,137 +129,221 @@ def look(chart: Any, colours: dict[str, str]) -> Any:
     )
 
 
-def speedup(table: pd.DataFrame, colours: dict[str, str]) -> Any:
-    """A forest plot: point and interval per kernel, grouped by workload; the margin of SAME as a band, 1 as a line."""
+def _places(data: pd.DataFrame, lines: bool) -> tuple[pd.DataFrame, float]:
+    """Gives rows their `y` in pixels, each a line of its own or one for all of a workload.
+
+    And the workloads, with the `y` of their headings, with `top` and `bottom` of their rows; and the height.
+    """
+    groups, top, data["y"] = [], 0.0, 0.0
+    for _, rows in data.groupby("measurement", sort=False):
+        count = len(rows) if lines else 1
+        first = top + HEADING
+        data.loc[rows.index, "y"] = [first + ROW * (n * lines + 0.5) for n in range(len(rows))]
+        own = {name: rows[name].iloc[0] for name in ("workload", "short", "margin")}
+        groups.append(own | {"y": top + HEADING / 2, "top": first, "bottom": first + ROW * count, "one": 1.0})
+        top = first + ROW * count + GAP
+    return pd.DataFrame(groups), top - GAP
+
+
+def _down(height: float) -> Any:
+    """Makes channels of places in pixels, from the top."""
+    scale = alt.Scale(domain=[0, height], range=[0, height], nice=False)
+    return lambda field: alt.Y(field, scale=scale, axis=None)
+
+
+def _written(base: Any, colours: dict[str, str], **mark: Any) -> Any:
+    """Text, on a halo in the panel's colour that keeps lines behind it out of its letters."""
+    halo = {"color": colours["panel"], "stroke": colours["panel"], "strokeWidth": 5, "strokeJoin": "round"}
+    return base.mark_text(**mark | halo, aria=False) + base.mark_text(**mark)
+
+
+def _headings(groups: pd.DataFrame, y: Any, left: float, width: float, colours: dict[str, str]) -> Any:
+    base = alt.Chart(groups[["short", "y"]]).encode(x=alt.XValue(left), y=y("y:Q"), text="short:N")
+    return _written(base, colours, align="left", baseline="middle", fontWeight=600, limit=width)
+
+
+def speedup(table: pd.DataFrame, colours: dict[str, str], narrow: bool = False) -> Any:
+    """A forest plot: point and interval per kernel, grouped by workload; each workload's margin of SAME as a band."""
     data = _near(table[table.speedup.notna()].copy())
     if data.empty:
         return None
-    low = max(LEAST_SHOWN, min(0.95, data.speedup_low.min() - 0.02))
-    high = max(1.05, data.speedup_high.max())
-    scale = alt.Scale(domain=[low, high + 0.14 * (high - low)], nice=False, zero=False)
-    data["at"] = data.speedup.clip(lower=low)
-    data["from"], data["to"] = data.speedup_low.clip(lower=low), data.speedup_high.clip(lower=low)
-    data["text"] = [f"{'◂ ' if s < low else ''}{s:.2f}" for s in data.speedup]
-    data["word"] = data.verdict.where(data.verdict.isin(WORDS), "UNDECIDED")
-    y, height = _rows(data, colours)
-    title = f"speedup over {data.baseline.iloc[0]}, with interval"
+    several = data.kernel.nunique() > 1
+    left = KERNELS[narrow] if several else 0
+    width = WIDTHS["speedup"][narrow] - left
+    groups, height = _places(data, lines=True)
+    low = max(LEAST_SHOWN, min(0.95, data.speedup_low.min(), 1 / (1 + data.margin.max())))
+    high = max(1.05, data.speedup_high.max(), 1 + data.margin.max())
+    room = FIGURE if low <= data.speedup.min() < 1 else EDGE
+    unit = (high - low) / (width - room - FIGURE)
+    groups["low"], groups["high"] = (1 / (1 + groups.margin)).clip(lower=low), 1 + groups.margin
+    data = _numbered(data, low, (FIGURE - room) * unit)
+    of = "" if several else f"of {data.kernel.iloc[0]} "
+    title = [f"speedup {of}over {data.baseline.iloc[0]}, with interval", "shaded: margin of SAME"]
+    scale = alt.Scale(domain=[low - room * unit, high + FIGURE * unit], nice=False, zero=False)
+    x_axis = alt.Axis(tickCount=width // 50, labelOverlap=True, labelBound=6, titleLimit=width)
+    y = _down(height)
 
     def x(field: str) -> Any:
-        return alt.X(field, scale=scale, title=title, axis=alt.Axis(tickCount=7))
+        return alt.X(field, scale=scale, title=title, axis=x_axis)
 
+    base = alt.Chart(groups[["workload", "margin", "low", "high", "one", "top", "bottom"]])
+    span = {"y": y("top:Q"), "y2": alt.Y2("bottom:Q")}
+    band = base.mark_rect(color=colours["band"], aria=False).encode(x=x("low:Q"), x2="high:Q", **span)
+    one = base.mark_rule(color=colours["quiet"], aria=False).encode(x=x("one:Q"), **span)
+    layers = [band, one, *_speedups(data, x, y, colours), _headings(groups, y, -left, left + width, colours)]
+    if several:
+        cut = data[["y"]].assign(name=[_cut(name, left) for name in data.kernel])
+        names = alt.Chart(cut).encode(x=alt.XValue(-left), y=y("y:Q"), text="name:N")
+        layers.append(names.mark_text(align="left", baseline="middle", limit=left - 6, color=colours["quiet"]))
+    return look(alt.layer(*layers).properties(width=width, height=height), colours)
+
+
+def _numbered(data: pd.DataFrame, low: float, room: float) -> pd.DataFrame:
+    """With places on an axis that begins at `low`, and a number beside each, away from 1 if there is `room`.
+
+    So the band and the line at 1 stay whole; a number within its band stands outside.
+    """
+    data["at"] = data.speedup.clip(lower=low)
+    data["from"], data["to"] = data.speedup_low.clip(lower=low), data.speedup_high.clip(lower=low)
+    data["edge"] = (data.speedup < low).map({True: "left", False: ""})
+    data["side"] = ((data.speedup < 1) & (data["from"] >= low + room)).map({True: "left", False: "right"})
+    data["text"] = data.speedup.map("{:.3f}".format)
+    data["word"] = data.verdict.where(data.verdict.isin(WORDS), "UNDECIDED")
+    beside = data["to"].where(data.speedup < 1, data["to"].clip(lower=1 + data.margin))
+    data["beside"] = beside.where(data.side == "right", data["from"].clip(upper=1 / (1 + data.margin)))
+    return data
+
+
+def _speedups(data: pd.DataFrame, x: Any, y: Any, colours: dict[str, str]) -> list[Any]:
+    """Interval, point and number of each row; a triangle at the left edge for what lies beyond it."""
     words = alt.Scale(domain=list(WORDS), range=[colours["faster"], colours["slower"], *[colours["quiet"]] * 4])
     colour = alt.Color("word:N", legend=None, scale=words)
+    shapes = alt.Scale(domain=["", "left"], range=["circle", "triangle-left"])
     tooltip = [alt.Tooltip("workload:N"), alt.Tooltip("kernel:N"), alt.Tooltip("verdict:N"), alt.Tooltip("rounds:Q")]
     for field, name in (("speedup", "speedup"), ("speedup_low", "from"), ("speedup_high", "to")):
         tooltip.append(alt.Tooltip(f"{field}:Q", format=".3f", title=name))
-    columns = ["row", "workload", "kernel", "word", "verdict", "rounds", "at", "from", "to", "text"]
-    base = alt.Chart(data[[*columns, "speedup", "speedup_low", "speedup_high"]])
-    margin = pd.DataFrame([{"low": max(low, 0.99), "high": 1.01, "one": 1.0}])
-    band = alt.Chart(margin).mark_rect(color=colours["band"]).encode(x=x("low:Q"), x2="high:Q")
-    one = alt.Chart(margin).mark_rule(color=colours["quiet"]).encode(x=x("one:Q"))
-    bar = base.mark_rule(strokeWidth=6, opacity=0.35, strokeCap="round").encode(
-        x=x("from:Q"), x2="to:Q", y=y, color=colour
-    )
-    point = base.mark_point(filled=True, size=55, opacity=1).encode(x=x("at:Q"), y=y, color=colour, tooltip=tooltip)
-    text = base.mark_text(align="left", dx=9).encode(x=x("to:Q"), y=y, text="text:N", tooltip=tooltip)
-    return look((band + one + bar + point + text).properties(width=430, height=height), colours)
+    places = ["y", "at", "from", "to", "edge", "side", "beside", "text"]
+    said = ["workload", "kernel", "word", "verdict", "rounds", "speedup", "speedup_low", "speedup_high"]
+    base = alt.Chart(data[places + said]).encode(y=y("y:Q"))
+    bar = base.mark_rule(strokeWidth=6, opacity=0.4, strokeCap="round", aria=False)
+    point = base.mark_point(filled=True, size=55, opacity=1)
+    text = base.encode(x=x("beside:Q"), text="text:N", tooltip=tooltip)
+    left, right = (text.transform_filter(f"datum.side == '{side}'") for side in ("left", "right"))
+    return [
+        _written(left, colours, align="right", baseline="middle", dx=-10),
+        _written(right, colours, align="left", baseline="middle", dx=10),
+        bar.encode(x=x("from:Q"), x2="to:Q", color=colour),
+        point.encode(x=x("at:Q"), color=colour, shape=alt.Shape("edge:N", legend=None, scale=shapes), tooltip=tooltip),
+    ]
 
 
-def _rows(data: pd.DataFrame, colours: dict[str, str]) -> tuple[Any, float]:
-    """The y axis and the height: one row per workload; with several kernels, a heading per workload and a row for each."""
-    if data.kernel.nunique() == 1:
-        data["row"] = data.short
-        return alt.Y("row:N", sort=list(data.row), title=None), max(60, 26 * len(data))
-    data["row"] = data.short + "\t" + data.kernel
-    order: list[str] = []
-    for short, row in zip(data.short, data.row, strict=True):
-        order += [row] if f"{short}\t" in order else [f"{short}\t", row]
-    is_heading = "split(datum.value, '\t')[1] == ''"
-    axis = alt.Axis(
-        labelExpr="split(datum.value, '\t')[1] == '' ? split(datum.value, '\t')[0] : split(datum.value, '\t')[1]",
-        labelColor=alt.condition(is_heading, alt.value(colours["ink"]), alt.value(colours["quiet"])),
-        labelFontWeight=alt.condition(is_heading, alt.value("bold"), alt.value("normal")),
-    )
-    return alt.Y("row:N", scale=alt.Scale(domain=order), title=None, axis=axis), ROW * len(order)
+def _cut(name: str, width: int) -> str:
+    """A name that fits: what tells two long ones apart is mostly at their ends."""
+    most = (width - 6) * 10 // 64
+    half = (most - 2) // 2
+    return name if len(name) <= most else f"{name[:half]}…{name[-half:]}"
 
 
 def _near(data: pd.DataFrame) -> pd.DataFrame:
     """Without kernels that are far behind everywhere: a chart that reaches down to 0.03x shows nothing else."""
     best = data.groupby("kernel").speedup_high.transform("max")
-    return data[best >= LEAST_SHOWN] if (best >= LEAST_SHOWN).any() else data.assign(speedup=data.speedup)
+    return data[best >= LEAST_SHOWN].copy() if (best >= LEAST_SHOWN).any() else data
 
 
 def left_out(table: list[dict[str, Any]]) -> list[str]:
     """Kernels that the speedup chart does not draw, because they are below LEAST_SHOWN on every workload."""
     best: dict[str, float] = {}
-    for row in table:
+    for row in drawn(table):
         if row["speedup"] is not None:
             best[row["kernel"]] = max(best.get(row["kernel"], 0.0), row["speedup_high"])
     far = [kernel for kernel, high in best.items() if high < LEAST_SHOWN]
     return far if len(far) < len(best) else []
 
 
-def latency(table: pd.DataFrame, colours: dict[str, str]) -> Any:
-    """Where each kernel stands: p50 with its interval on a log axis, and the speed of light as a diamond."""
+def latency(table: pd.DataFrame, colours: dict[str, str], narrow: bool = False) -> Any:
+    """Where each kernel stands: p50 with its interval on a log axis, and the speed of light where it is known."""
     data = table[table.p50_us.notna()].copy()
     if data.empty:
         return None
+    width = WIDTHS["latency"][narrow]
+    groups, height = _places(data, lines=False)
     baseline = data.baseline.iloc[0]
     fastest = _fastest(data, baseline)
-    data["who"] = ["baseline" if k == baseline else "best" if k == fastest else "others" for k in data.kernel]
-    names = {"baseline": baseline, "best": fastest or "", "others": "other kernels"}
-    data["who"] = data.who.map(names)
-    limits = data.dropna(subset=["limit_us"]).drop_duplicates("workload_key").copy()
-    limits["who"] = "speed of light"
-    shown = [n for n in (baseline, fastest, "other kernels") if n and n in set(data.who)] + ["speed of light"] * bool(
-        len(limits)
-    )
-    palette = {names["baseline"]: colours["ink"], names["best"]: colours["accent"]}
-    palette |= {names["others"]: colours["quiet"], "speed of light": colours["slower"]}
-    shapes = {"speed of light": "diamond"}
-    sort = list(dict.fromkeys(data.short))
-    y = alt.Y("short:N", sort=sort, title=None)
-    x_title = "p50 in microseconds, log"
-    colour = alt.Color("who:N", scale=alt.Scale(domain=shown, range=[palette[n] for n in shown]))
-    shape = alt.Shape("who:N", scale=alt.Scale(domain=shown, range=[shapes.get(n, "circle") for n in shown]))
-    tooltip = [
-        alt.Tooltip("workload:N"),
-        alt.Tooltip("kernel:N"),
-        alt.Tooltip("p50_us:Q", format=",.4~g", title="p50 us"),
-        alt.Tooltip("n:Q"),
+    data["who"] = data.kernel.where(data.kernel.isin([baseline, fastest]), OTHERS)
+    data["rank"] = data.who.map({fastest: 1, baseline: 2}).fillna(0)
+    data = data.sort_values("rank", kind="stable")
+    limits = data[data.limit_us.notna()].drop_duplicates("measurement").assign(who=LIGHT)
+    kinds = [
+        (baseline, UPRIGHT, colours["ink"], colours["ink"]),
+        (fastest, "circle", colours["accent"], colours["accent"]),
+        (OTHERS, "circle", colours["other"], colours["other"]),
+        (LIGHT, "diamond", "transparent", colours["ink"]),
     ]
-    scale = alt.Scale(type="log", nice=False, padding=12)
-    columns = ["short", "workload", "kernel", "who", "p50_us", "p50_low_us", "p50_high_us", "n"]
-    base = alt.Chart(data[columns])
-    axis = alt.Axis(format="~s" if data.p50_us.max() >= 1e4 else "~g", values=_ticks(data, limits))
-    bar = base.mark_rule(strokeWidth=6, opacity=0.35, strokeCap="round").encode(
-        x=alt.X("p50_low_us:Q", scale=scale, title=x_title, axis=axis), x2="p50_high_us:Q", y=y, color=colour
-    )
-    faded = alt.condition("datum.who == 'other kernels'", alt.value(0.45), alt.value(1))
-    point = base.mark_point(filled=True, size=55).encode(
-        opacity=faded,
-        x=alt.X("p50_us:Q", scale=scale, title=x_title, axis=axis),
-        y=y,
-        color=colour,
-        shape=shape,
-        tooltip=tooltip,
-    )
-    layers = bar + point
+    kinds = [kind for kind in kinds if kind[0] in {*data.who, *limits.who}]
+    times = pd.concat([data.p50_us, data.p50_low_us, data.p50_high_us, limits.limit_us])
+    low, high = _reach(times.min(), times.max())
+    scale = alt.Scale(type="log", domain=[low, high], nice=False, padding=14)
+    ticks = _ticks(low, high, width // 45)
+    axis = alt.Axis(format=",.9~g", values=ticks, labelOverlap="greedy", labelSeparation=6)
+    y = _down(height)
+
+    def x(field: str) -> Any:
+        return alt.X(field, scale=scale, title="p50 in microseconds, log", axis=axis)
+
+    layers = [*_latencies(data, limits, x, y, _kinds(kinds, width)), _headings(groups, y, 0, width, colours)]
+    return look(alt.layer(*layers).properties(width=width, height=height), colours)
+
+
+def _latencies(data: pd.DataFrame, limits: pd.DataFrame, x: Any, y: Any, kinds: dict[str, Any]) -> list[Any]:
+    """Interval and mark of each time, the other kernels lowest; and the limits."""
+    name = alt.Tooltip("workload:N")
+    time = [alt.Tooltip("kernel:N"), alt.Tooltip("p50_us:Q", format=",.4~g", title="p50 us"), alt.Tooltip("n:Q")]
+    columns = ["y", "workload", "kernel", "who", "p50_us", "p50_low_us", "p50_high_us", "n"]
+    base = alt.Chart(data[columns]).encode(y=y("y:Q"))
+    bar = base.mark_rule(strokeWidth=6, opacity=0.4, strokeCap="round", aria=False)
+    point = base.mark_point(size=50, opacity=1, strokeWidth=1.5)
+    layers = [
+        bar.encode(x=x("p50_low_us:Q"), x2="p50_high_us:Q", stroke=kinds["stroke"]),
+        point.encode(x=x("p50_us:Q"), **kinds, tooltip=[name, *time]),
+    ]
     if len(limits):
-        light = alt.Chart(limits[["short", "workload", "who", "limit_us"]]).mark_point(filled=True, size=60, opacity=1)
-        layers += light.encode(
-            x=alt.X("limit_us:Q", scale=scale, title=x_title, axis=axis), y=y, color=colour, shape=shape,
-            tooltip=[alt.Tooltip("workload:N"), alt.Tooltip("limit_us:Q", format=",.4~g", title="limit us")],
-        )  # fmt: skip
-    return look(layers.properties(width=330, height=max(60, 26 * len(sort))), colours)
+        light = alt.Chart(limits[["y", "workload", "who", "limit_us"]]).mark_point(size=60, opacity=1, strokeWidth=1.5)
+        limit = alt.Tooltip("limit_us:Q", format=",.4~g", title="limit us")
+        layers.append(light.encode(x=x("limit_us:Q"), y=y("y:Q"), **kinds, tooltip=[name, limit]))
+    return layers
 
 
-def _ticks(data: pd.DataFrame, limits: pd.DataFrame) -> list[float]:
-    """1, 2, 5, 10, ... over what is drawn; powers of ten alone if that is much."""
-    low = min(data.p50_us.min(), limits.limit_us.min() if len(limits) else math.inf)
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(data.p50_us.max())) + 1)
-    steps = (1, 2, 5) if len(decades) <= 3 else (1,)
-    return [step * 10.0**decade for decade in decades for step in steps]
+def _kinds(kinds: list[tuple[str, str, str, str]], width: float) -> dict[str, Any]:
+    """Channels for (name, shape, fill, stroke) of each kind of mark, and their one legend."""
+    names, shapes, fills, strokes = (list(part) for part in zip(*kinds, strict=True))
+    fits = sum(7 * len(name) + 30 for name in names) <= width
+    columns = len(names) if fits else 2
+    limit = 0 if fits else width / columns - 30
+    legend = alt.Legend(columns=columns, labelLimit=limit, symbolStrokeWidth=1.5, symbolSize=50)
+    ranges = {"shape": (alt.Shape, shapes), "fill": (alt.Fill, fills), "stroke": (alt.Stroke, strokes)}
+    return {
+        channel: kind("who:N", scale=alt.Scale(domain=names, range=values), legend=legend)
+        for channel, (kind, values) in ranges.items()
+    }
+
+
+def _reach(low: float, high: float) -> tuple[float, float]:
+    """Of the latency axis: at least half as far again as where it begins."""
+    room = max(1.0, math.sqrt(1.5 * low / high))
+    return low / room, high * room
+
+
+def _ticks(low: float, high: float, most: int) -> list[float]:
+    """Round numbers on a log axis, at least three: 1, 2, 5, 10, ..., decades if those are too many, even steps if too few."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for leads, every in (((1, 2, 5), 1), ((1,), 1), ((1,), 2), ((1,), 3)):
+        found = [lead * 10.0**decade for decade in decades if decade % every == 0 for lead in leads]
+        found = [tick for tick in found if low <= tick <= high]
+        if 3 <= len(found) <= most:
+            return found
+    steps = (lead * 10.0**decade for decade in range(decades[-1], decades[0] - 3, -1) for lead in (5, 2, 1))
+    evens = ([step * n for n in range(math.ceil(low / step), math.floor(high / step) + 1)] for step in steps)
+    return next(found for found in evens if len(found) >= 4)
 
 
 def _fastest(data: pd.DataFrame, baseline: str) -> str | None:

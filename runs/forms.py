@@ -7,14 +7,15 @@ import re
 from typing import Any
 
 from django import forms
+from django.http import QueryDict
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from kernels.catalog import operations
 from kernels.operations.base import DTYPE_SHORT
 from kernels.workload import Config as ConfigSpec
-from kernels.workload import Protocol, sentence
-from runs.models import Config, Gpu
+from kernels.workload import Protocol, Workload, sentence
+from runs.models import Config, Gpu, Run
 
 DEFAULT_OPERATION = "attention"
 MAX_WORKLOADS = 200
@@ -22,6 +23,7 @@ MOST_DIGITS = 20
 """Python refuses to read numbers of thousands of digits."""
 ANY = "any:"
 """Prefix of a device choice that means any device of this name."""
+SHOWN_WORKLOADS = 8
 
 
 class NumbersField(forms.Field):
@@ -56,8 +58,14 @@ def may_be_empty(info: FieldInfo) -> bool:
     return isinstance(extra, dict) and bool(extra.get("may_be_empty"))
 
 
+def goes_without_saying(name: str, workload: Workload) -> bool:
+    """Whether a size has the value that it gets if it is left out."""
+    sizes = {other: value for other, value in workload.sizes.items() if other != name}
+    return workload == Workload(operation=workload.operation, dtype=workload.dtype, sizes=sizes)
+
+
 class NewRunForm(forms.Form):
-    """Fields of every run here; the sizes are those of the operation."""
+    """Fields of every run here; the sizes are those of the operation. again: the run that is to be repeated, if any."""
 
     operation = forms.CharField(widget=forms.HiddenInput, required=False)
     device = forms.ChoiceField(label="Device", error_messages={"required": "Choose a device."})
@@ -73,8 +81,8 @@ class NewRunForm(forms.Form):
     )
     kernels = forms.MultipleChoiceField(
         label="Kernels to compare",
+        required=False,
         widget=forms.CheckboxSelectMultiple,
-        error_messages={"required": "Tick at least one kernel."},
     )
     protocol = forms.ChoiceField(
         label="Protocol",
@@ -98,11 +106,12 @@ class NewRunForm(forms.Form):
         required=False,
         help_text="On a CPU there is only one, and the protocol fixed has its own.",
     )
-    title = forms.CharField(label="Label", required=False, max_length=200, help_text="How the run is listed.")
+    title = forms.CharField(label="Title", required=False, max_length=200, help_text="How the run is listed.")
     note = forms.CharField(label="Note", required=False, widget=forms.Textarea(attrs={"rows": 2}), max_length=5000)
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, again: Run | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.again = again
         wanted = str(self["operation"].value() or "")
         self.chosen_operation = operations().get(wanted) or operations()[DEFAULT_OPERATION]
         self.sizes = {name: info for name, info in self.chosen_operation.model_fields.items() if name != "dtype"}
@@ -137,12 +146,82 @@ class NewRunForm(forms.Form):
             for kernel in gpu.kernels(self.chosen_operation.name):
                 known.setdefault(kernel["name"], dict(kernel))
         chosen = self.chosen_gpu()
-        mine = {k["name"]: k for k in chosen.kernels(self.chosen_operation.name)} if chosen else {}
-        baseline = self.chosen_operation.baseline
+        mine = {k["name"]: k["why_not"] for k in chosen.kernels(self.chosen_operation.name)} if chosen else {}
+        repeated = self.again.config["kernels"] if self.again else []
+        ticked = {*(self["kernels"].value() or []), *self._wanted()}
         for name, kernel in known.items():
-            kernel["baseline"] = name == baseline
-            kernel["why_not"] = mine[name]["why_not"] if name in mine else "this device does not have it"
+            kernel["baseline"] = name == self.chosen_operation.baseline
+            kernel["why_not"] = mine.get(name, "this device does not have it") if chosen else ""
+            kernel["repeated"] = bool(kernel["why_not"]) and name in repeated
+            kernel["off"] = bool(kernel["why_not"]) and not kernel["repeated"]
+            kernel["wanted"] = name in ticked
+            kernel["ticked"] = kernel["baseline"] or (kernel["wanted"] and not kernel["off"])
         return sorted(known.values(), key=lambda k: (not k["baseline"], bool(k["why_not"]), k["name"]))
+
+    def _wanted(self) -> list[str]:
+        """Kernels that were to be ticked but for a device that cannot run them: another device may."""
+        return self.data.getlist("wanted") if isinstance(self.data, QueryDict) else []
+
+    def ticked(self) -> list[str]:
+        """What a browser would send of the kernels, with the baseline, whose box is fixed."""
+        return [kernel["name"] for kernel in self.catalogue if kernel["ticked"]]
+
+    @property
+    def contents(self) -> dict[str, Any]:
+        """What the chosen config measures: {"count", "labels": of the first ones, "more"}."""
+        config = self.configs.get(str(self["config"].value()))
+        workloads = config.spec.workloads if config else []
+        labels = [w.label.removeprefix(f"{w.operation} ") for w in workloads[:SHOWN_WORKLOADS]]
+        return {"count": len(workloads), "labels": labels, "more": len(workloads) - len(labels)}
+
+    @property
+    def device_is_known(self) -> bool:
+        return self.offers("device", str(self["device"].value() or ""))
+
+    @property
+    def missing_device(self) -> str:
+        """The name of the device that a run to be repeated was for, if there is none of that name here."""
+        name = self.again.device_name if self.again and not self.again.gpu_id else ""
+        return "" if any(gpu.name == name for gpu in self.gpus) else name
+
+    def typed_as(self, workloads: list[Workload]) -> dict[str, Any]:
+        """Workloads as one would type them into the sizes and dtypes."""
+        typed: dict[str, Any] = {"dtype": list(dict.fromkeys(w.dtype for w in workloads))}
+        for name, info in self.sizes.items():
+            found = list(dict.fromkeys(w.sizes[name] for w in workloads))
+            if may_be_empty(info) and all(goes_without_saying(name, w) for w in workloads):
+                typed[name] = ""
+            elif all(isinstance(value, bool) for value in found):
+                typed[name] = "both" if len(found) > 1 else "yes" if found == [True] else "no"
+            else:
+                typed[name] = ", ".join(map(str, found))
+        return typed
+
+    def sizes_of_a_config(self) -> bool:
+        """Whether the sizes are still those that some config filled in, or empty."""
+        now = {name: self[name].value() for name in [*self.sizes, "dtype"]}
+        offered = [self.typed_as(config.spec.workloads[:1]) for config in self.configs.values()]
+        return now in offered or not any(now[name] for name in self.sizes)
+
+    def problem(self) -> str:
+        """The first fault, with the name of its field."""
+        name, said = next(((n, str(e[0])) for n, e in self.errors.items() if e), ("", ""))
+        if name not in self.fields:
+            return said
+        return f"{self.fields[name].label}: {said[:1].lower()}{said[1:]}"
+
+    @property
+    def first_fault(self) -> str:
+        """The field that the cursor goes to after a refusal: the first marked one on the page."""
+        if not self.is_bound or self.non_field_errors():
+            return ""
+        order = ["device", "what", "config", *self.sizes, "dtype", "kernels", "protocol", "mode", "title", "note"]
+        return next((name for name in order if name in self.errors), "")
+
+    def point_at_fault(self) -> None:
+        """Gives the first marked field the focus; what the templates write themselves, they do themselves."""
+        if self.first_fault not in ("", "device", "what", "config", "dtype", "kernels"):
+            self.fields[self.first_fault].widget.attrs["autofocus"] = True
 
     @property
     def operation_name(self) -> str:
@@ -152,19 +231,26 @@ class NewRunForm(forms.Form):
         return [self[name] for name in self.sizes]
 
     def chosen_gpu(self) -> Gpu | None:
-        """The device chosen so far; the first one on a fresh form."""
-        chosen = str(self["device"].value() or "")
+        """The device chosen so far; the first one on a form that says nothing of it."""
+        if self["device"].value() is None:
+            return self.gpus[0] if self.gpus else None
+        chosen = str(self["device"].value())
         if chosen.startswith(ANY):
             return next((gpu for gpu in self.gpus if gpu.name == chosen.removeprefix(ANY)), None)
-        return next((gpu for gpu in self.gpus if str(gpu.pk) == chosen), self.gpus[0] if self.gpus else None)
+        return next((gpu for gpu in self.gpus if str(gpu.pk) == chosen), None)
 
     def clean_kernels(self) -> list[str]:
         """In the catalogue's order, the baseline always with them."""
         ticked = self.cleaned_data["kernels"]
-        return [k["name"] for k in self.catalogue if k["name"] in ticked or k["baseline"]]
+        kernels = [k["name"] for k in self.catalogue if k["name"] in ticked or k["baseline"]]
+        if not kernels:
+            raise forms.ValidationError("Tick at least one kernel.")
+        return kernels
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
+        for name in ["config"] if cleaned.get("what") == "workload" else [*self.sizes, "dtype"]:
+            self.errors.pop(name, None)  # of the half that is not shown
         if cleaned.get("what") == "workload":
             for name, info in self.sizes.items():
                 if not (cleaned.get(name) or name in self.errors or may_be_empty(info)):

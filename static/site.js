@@ -11,7 +11,8 @@
     if (figure.dataset.drawn === asked || !window.vegaEmbed) return;
     figure.dataset.drawn = asked;
     try {
-      const response = await fetch(`${figure.dataset.chart}?${asked}`);
+      const address = (small && figure.dataset.narrow) || figure.dataset.chart;
+      const response = await fetch(`${address}?${asked}`);
       if (!response.ok) throw new Error(response.status);
       const holder = document.createElement("div");
       const view = await vegaEmbed(holder, await response.json(), { ast: true, actions: false, renderer: "svg", defaultStyle: false, logLevel: 1 });

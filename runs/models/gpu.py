@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import models
+from django.db.models import Count, Q
 from django.utils import timezone
 
 SILENT_AFTER = timedelta(seconds=15)
@@ -19,6 +20,11 @@ class GpuQuerySet(models.QuerySet["Gpu"]):
     def in_order(self) -> GpuQuerySet:
         """CUDA devices first, then by host and index."""
         return self.order_by(models.Case(models.When(kind="cuda", then=0), default=1), "host", "index", "id")
+
+    def with_runs(self) -> GpuQuerySet:
+        """Each with the number of its runs, and of those that are there now."""
+        there = Q(runs__state__in=("queued", "running"), runs__sent_at__isnull=False)
+        return self.annotate(run_count=Count("runs"), at_work=Count("runs", filter=there))
 
 
 class Gpu(models.Model):
@@ -57,19 +63,19 @@ class Gpu(models.Model):
 
     @property
     def state(self) -> str:
-        """online, busy or offline"""
+        """idle, busy or silent; what `with_runs` counted is known sooner than the device's own word"""
         if not self.is_online:
-            return "offline"
-        return "busy" if self.held else "online"
+            return "silent"
+        return "busy" if self.held or getattr(self, "at_work", 0) else "idle"
 
     def kernels(self, operation: str) -> list[dict[str, Any]]:
         return [k for k in self.catalogue if k["operation"] == operation]
 
     @property
     def ceilings(self) -> dict[str, Any] | None:
-        """What this device was measured to reach with its present driver; None if that is still to be measured."""
+        """What this device was measured to reach with its present driver; None if the next run is to measure it."""
         found = self.calibrations.filter(driver=self.driver).first()
-        return found.ceilings if found else None
+        return found.ceilings if found and not found.again else None
 
 
 class Calibration(models.Model):
@@ -83,6 +89,8 @@ class Calibration(models.Model):
     run = models.ForeignKey("runs.Run", models.SET_NULL, null=True, related_name="+")
     """The run that measured them."""
     measured_at = models.DateTimeField()
+    again_of = models.DateTimeField(null=True)
+    """When the figures were measured that somebody wants measured again: newer ones leave this behind."""
 
     class Meta:
         ordering = ["-measured_at"]
@@ -90,3 +98,8 @@ class Calibration(models.Model):
 
     def __str__(self) -> str:
         return f"ceilings of {self.gpu} with driver {self.driver or 'none'}"
+
+    @property
+    def again(self) -> bool:
+        """The next run on its device measures it again; until then its figures stand."""
+        return self.again_of == self.measured_at

@@ -44,9 +44,9 @@ class Measurement(models.Model):
         return f"{self.workload} in run {self.run_id}"
 
     @property
-    def base_p50(self) -> float | None:
-        """The baseline's p50 here, milliseconds."""
-        return next((r.p50 for r in self.results.all() if r.kernel.name == self.baseline), None)
+    def base(self) -> Result | None:
+        """The baseline's result here."""
+        return next((r for r in self.results.all() if r.kernel.name == self.baseline and r.p50 is not None), None)
 
     def as_event(self, raw: bool = False) -> dict[str, Any]:
         """As it came: the shape that kernels/report.py and the export use."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 from typing import Any
 
@@ -21,12 +22,44 @@ def us(ms: float | None) -> str:
 
 
 @register.filter
+def us_of_ns(ns: float | None) -> str:
+    return us(None if ns is None else ns / 1e6)
+
+
+@register.filter
+def p50_us(result: Any) -> str:
+    """A result's p50 in microseconds, to the digit at which its interval ends."""
+    return _us_to(result.p50, result)
+
+
+@register.filter
+def interval_us(result: Any) -> str:
+    return f"{_us_to(result.p50_low, result)} to {_us_to(result.p50_high, result)}"
+
+
+@register.filter
+def us_like(ms: float | None, result: Any) -> str:
+    """Another time of the same result, to the same digit."""
+    return _us_to(ms, result)
+
+
+def _us_to(ms: float | None, result: Any) -> str:
+    """Three significant digits, or as many more as the interval needs to have two ends; at most to the nanosecond."""
+    if ms is None or not ms or result.p50_low is None or result.p50_high is None:
+        return us(ms)
+    width = 1e3 * (result.p50_high - result.p50_low)
+    usual = 2 - math.floor(math.log10(1e3 * result.p50))
+    wanted = -math.floor(math.log10(width)) if width > 0 else usual
+    return f"{1e3 * ms:,.{min(3, max(0, usual, wanted))}f}"
+
+
+@register.filter
 def grouped(value: float | None) -> str:
     """Three significant digits with thousands separated."""
     if value is None:
         return DASH
     text = three_digits(value)
-    return f"{int(text):,}" if text.lstrip("-").isdigit() and abs(value) >= 1e4 else text
+    return f"{int(text):,}" if text.lstrip("-").isdigit() else text
 
 
 @register.filter
@@ -75,6 +108,7 @@ def duration(seconds: float | None) -> str:
 
 @register.filter
 def ago(when: datetime | None) -> str:
+    """In one unit; the whole date stands in the title of its <time>."""
     if when is None:
         return "never"
     seconds = (timezone.now() - when).total_seconds()
@@ -84,7 +118,8 @@ def ago(when: datetime | None) -> str:
         return f"{when:%Y-%m-%d}"
     if seconds > 86400:
         return f"{int(seconds // 86400)} d ago"
-    return f"{duration(seconds if seconds < 60 else seconds // 60 * 60)} ago"
+    unit, name = (3600, "h") if seconds >= 3600 else (60, "min") if seconds >= 60 else (1, "s")
+    return f"{int(seconds // unit)} {name} ago"
 
 
 @register.filter
@@ -106,5 +141,5 @@ def verdict_tag(result: Any) -> dict[str, str]:
 
 @register.inclusion_tag("_state.html")
 def state_tag(state: str) -> dict[str, str]:
-    styles = {"running": "busy", "queued": "wait", "done": "on", "online": "on", "busy": "busy"}
+    styles = {"running": "busy", "busy": "busy", "queued": "wait", "cancelled": "over", "done": "on", "idle": "on"}
     return {"state": state, "style": styles.get(state, "off")}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
-from django.db.models import Count
+from django.db.models import F
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
@@ -17,6 +17,7 @@ from django.views.decorators.http import require_POST
 from kernels.instrument.roofline import Peak, peak_of
 from kernels.operations.base import DTYPE_SHORT
 from runs.models import Calibration, Gpu, Run
+from runs.outcomes import with_outcomes
 from runs.templatetags.figures import grouped, percent
 
 RECENT = 10
@@ -35,6 +36,7 @@ FIELDS = (
     "copy_gb_per_s",
     "fp16_tflops",
     "bf16_tflops",
+    "fp32_tflops",
     "runs",
     "seen_at",
 )
@@ -84,10 +86,10 @@ def _in_usual_order(names: Iterable[str]) -> list[str]:
 
 
 def answer(ceilings: list[Ceiling]) -> tuple[str, str]:
-    """The best bandwidth and the best product, and their shares of the datasheet, in words; empty if not known."""
+    """The best bandwidth and the best product with what they are of, and their shares of the datasheet, in words."""
     units = ("GB/s", "TFLOP/s")
     best = [max(same, key=lambda c: c.measured) for unit in units if (same := [c for c in ceilings if c.unit == unit])]
-    figures = " and ".join(f"{grouped(c.measured)} {c.unit}" for c in best)
+    figures = " and ".join(f"{grouped(c.measured)} {c.unit} ({c.what.split(maxsplit=1)[-1]})" for c in best)
     shares = " and ".join(percent(c.share) for c in best if c.share)
     return figures and f"Reaches {figures}", shares and f"{shares} of its datasheet"
 
@@ -108,13 +110,7 @@ def by_driver(calibrations: list[Calibration]) -> dict[str, Any]:
 
 
 def devices() -> list[Gpu]:
-    return list(
-        Gpu.objects.in_order().defer("catalogue").annotate(run_count=Count("runs")).prefetch_related("calibrations")
-    )
-
-
-def state_of(gpu: Gpu) -> str:
-    return gpu.state if gpu.is_online else "silent"
+    return list(Gpu.objects.with_runs().in_order().defer("catalogue").prefetch_related("calibrations"))
 
 
 def row_of(gpu: Gpu) -> dict[str, Any]:
@@ -129,13 +125,14 @@ def row_of(gpu: Gpu) -> dict[str, Any]:
         "name": gpu.name,
         "host": gpu.host,
         "index": gpu.index,
-        "state": state_of(gpu),
+        "state": gpu.state,
         "driver": gpu.driver,
         "capability": gpu.capability,
         "memory_bytes": gpu.memory_bytes,
         "copy_gb_per_s": found.get("copy_gb_per_s"),
         "fp16_tflops": products.get("float16"),
         "bf16_tflops": products.get("bfloat16"),
+        "fp32_tflops": products.get("float32"),
         "runs": gpu.run_count,  # type: ignore[attr-defined]
         "seen_at": gpu.seen_at.isoformat() if gpu.seen_at else None,
     }
@@ -156,11 +153,11 @@ def headline(found: list[Gpu]) -> str:
     if not found:
         return "No device has reported yet"
     if len(found) == 1:
-        return f"1 device, {state_of(found[0])}"
-    states = Counter(state_of(gpu) for gpu in found)
+        return f"1 device, {found[0].state}"
+    states = Counter(gpu.state for gpu in found)
     if len(states) == 1:
-        return f"{len(found)} devices, all {state_of(found[0])}"
-    counted = [f"{states[state]} {state}" for state in ("online", "busy", "silent") if states[state]]
+        return f"{len(found)} devices, all {found[0].state}"
+    counted = [f"{states[state]} {state}" for state in ("idle", "busy", "silent") if states[state]]
     return f"{len(found)} devices: {', '.join(counted)}"
 
 
@@ -180,8 +177,7 @@ def gpus_json(request: HttpRequest) -> HttpResponse:
 
 
 def _get(pk: int) -> Gpu:
-    found = Gpu.objects.annotate(run_count=Count("runs")).prefetch_related("calibrations")
-    return get_object_or_404(found, pk=pk)
+    return get_object_or_404(Gpu.objects.with_runs().prefetch_related("calibrations"), pk=pk)
 
 
 def cannot_run(gpu: Gpu) -> list[dict[str, Any]]:
@@ -197,10 +193,9 @@ def gpu(request: HttpRequest, pk: int) -> HttpResponse:
     context = {
         "page": "gpus",
         "gpu": found,
-        "state": state_of(found),
         "gib": gib(found),
         "run": Run.objects.for_list().sent().filter(gpu=found).first(),
-        "runs": Run.objects.for_list().filter(gpu=found)[:RECENT],
+        "runs": with_outcomes(Run.objects.for_list().filter(gpu=found)[:RECENT]),
         "peak": peak,
         "calibration": calibration,
         "ceilings": ceilings,
@@ -225,7 +220,13 @@ def gpu_json(request: HttpRequest, pk: int) -> HttpResponse:
         "run": run,
         "datasheet": datasheet(peak) if peak else None,
         "calibrations": [
-            {"driver": c.driver, "run": c.run_id, "measured_at": c.measured_at.isoformat(), "ceilings": c.ceilings}
+            {
+                "driver": c.driver,
+                "run": c.run_id,
+                "measured_at": c.measured_at.isoformat(),
+                "again": c.again,
+                "ceilings": c.ceilings,
+            }
             for c in found.calibrations.all()
         ],
         "cannot_run": [{name: k.get(name) for name in ("operation", "name", "why_not")} for k in cannot_run(found)],
@@ -235,8 +236,8 @@ def gpu_json(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_POST
 def recalibrate(request: HttpRequest, pk: int) -> HttpResponse:
-    """Forgets what a device reaches with its present driver, so that the next run there measures it."""
+    """Has the next run on a device measure what it reaches with its present driver; until then the old figures stand."""
     found = get_object_or_404(Gpu.objects.defer("catalogue"), pk=pk)
-    found.calibrations.filter(driver=found.driver).delete()
+    found.calibrations.filter(driver=found.driver).update(again_of=F("measured_at"))
     messages.info(request, "The next run on this device measures its ceilings.")
     return redirect("gpu", pk)

@@ -2,38 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.datastructures import MultiValueDict
 
 from kernels.catalog import operations
-from kernels.workload import Workload
 from runs.estimates import estimate as estimate_run
-from runs.forms import ANY, NewRunForm, may_be_empty
-from runs.models import Gpu, Run
+from runs.forms import ANY, NewRunForm
+from runs.models import Config, Gpu, Run
 from runs.views import number
 
-DEFAULT_CONFIG = "smoke"
+KEPT = ("device", "what", "protocol", "mode", "title", "note")
+"""What fits another operation as well."""
 
 
 def new_run(request: HttpRequest) -> HttpResponse:
+    """The form; sent by one of its tabs, the form of another operation with what fits of it."""
     if request.method != "POST":
-        form = NewRunForm(initial=initial(request))
-        return _page(request, form, estimate=_estimate(form))
-    form = NewRunForm(request.POST)
+        values = initial(request)
+        return _page(request, NewRunForm(initial=values, again=_again(request.GET)))
+    if "tab" in request.POST:
+        return _page(request, NewRunForm(initial=of_another_operation(request.POST)))
+    form = NewRunForm(request.POST, again=_again(request.POST))
     if form.is_valid():
         return redirect(submit(form, request))
+    form.point_at_fault()
     return _page(request, form, status=422)
 
 
-def _page(request: HttpRequest, form: NewRunForm, status: int = 200, **more: Any) -> HttpResponse:
+def _page(request: HttpRequest, form: NewRunForm, status: int = 200) -> HttpResponse:
     context = {
         "page": "runs",
         "form": form,
         "operations": [{"name": op.name, "title": op.title} for op in operations().values()],
     }
-    return render(request, "new.html", context | more, status=status)
+    return render(request, "new.html", context | (_estimate(form) if status == 200 else {}), status=status)
 
 
 def submit(form: NewRunForm, request: HttpRequest) -> Run:
@@ -49,19 +55,42 @@ def submit(form: NewRunForm, request: HttpRequest) -> Run:
     )
 
 
+def _again(sent: QueryDict) -> Run | None:
+    """The run that is to be repeated."""
+    again = number(sent.get("again"))
+    return Run.objects.filter(pk=again).first() if again is not None else None
+
+
 def initial(request: HttpRequest) -> dict[str, Any]:
-    """What a fresh form holds: an earlier run's values (?again=), or a config by name, else the small one."""
+    """What a fresh form holds: an earlier run's values (?again=), or a config by name, else the smallest one."""
+    if run := _again(request.GET):
+        return from_run(run)
+    return fresh(request.GET.get("operation", ""), request.GET.get("config", ""))
+
+
+def fresh(operation: str, name: str = "") -> dict[str, Any]:
+    """The first device that is online, a config (the smallest, if not by name), and its first workload as sizes."""
     gpu = next((g for g in Gpu.objects.in_order() if g.is_online), Gpu.objects.in_order().first())
-    values: dict[str, Any] = {"device": str(gpu.pk) if gpu else "", "what": "config", "dtype": ["float16"]}
-    values["operation"] = request.GET.get("operation", "")
-    again = number(request.GET.get("again"))
-    if again is not None and (run := Run.objects.filter(pk=again).first()):
-        return values | from_run(run)
-    name = request.GET.get("config") or DEFAULT_CONFIG
+    values: dict[str, Any] = {"device": str(gpu.pk) if gpu else "", "what": "config", "operation": operation}
     form = NewRunForm(initial=values)
-    config = form.configs.get(name) or next(iter(form.configs.values()), None)
-    if config:
-        values |= {"config": config.name, "kernels": config.spec.kernels, "protocol": config.spec.protocol.name}
+    config = form.configs.get(name) or min(form.configs.values(), key=_work, default=None)
+    if config is None:
+        return values | {"dtype": ["float16"]}
+    spec = config.spec
+    values |= {"config": config.name, "kernels": spec.kernels, "protocol": spec.protocol.name}
+    return values | form.typed_as(spec.workloads[:1])
+
+
+def _work(config: Config) -> int:
+    """FLOPs of a call of each workload."""
+    return sum(workload.problem.flops() for workload in config.spec.workloads)
+
+
+def of_another_operation(sent: QueryDict) -> dict[str, Any]:
+    """A fresh form of the operation whose tab was pressed, with what was chosen and typed so far and fits."""
+    values = fresh(sent.get("tab", "")) | {name: sent[name] for name in KEPT if name in sent}
+    if values["what"] == "workload" and sent.getlist("dtype"):
+        values["dtype"] = sent.getlist("dtype")
     return values
 
 
@@ -75,24 +104,17 @@ def from_run(run: Run) -> dict[str, Any]:
     }
     values |= {"protocol": spec.protocol.name, "mode": spec.protocol.mode if spec.protocol.mode != "auto" else ""}
     form = NewRunForm(initial=values)
-    if device := _device_of(run, form):
-        values["device"] = device
+    values["device"] = _device_of(run, form)
     if spec.name in form.configs:
-        return values | {"what": "config", "config": spec.name}
-    values |= {"what": "workload", "dtype": list(dict.fromkeys(w.dtype for w in spec.workloads))}
-    for name in form.sizes:
-        found = list(dict.fromkeys(w.sizes[name] for w in spec.workloads))
-        if may_be_empty(form.sizes[name]) and all(_goes_without_saying(name, w) for w in spec.workloads):
-            values[name] = ""
-        elif all(isinstance(value, bool) for value in found):
-            values[name] = "both" if len(found) > 1 else "yes" if found == [True] else "no"
-        else:
-            values[name] = ", ".join(map(str, found))
-    return values
+        return values | {"what": "config", "config": spec.name} | form.typed_as(spec.workloads[:1])
+    return values | {"what": "workload"} | form.typed_as(spec.workloads)
 
 
 def _device_of(run: Run, form: NewRunForm) -> str:
-    """The device choice that was made for a run: any of a name, or one; by its name if it was measured elsewhere."""
+    """The device choice that was made for a run: any of a name, or one; by its name if it was measured elsewhere.
+
+    Empty if there is none such here: another device is for a person to choose.
+    """
     if any(gpu.name == run.device_name for gpu in form.gpus):
         wanted = f"{ANY}{run.device_name}"
         alone = next(str(gpu.pk) for gpu in form.gpus if gpu.name == run.device_name)
@@ -100,29 +122,35 @@ def _device_of(run: Run, form: NewRunForm) -> str:
     return str(run.gpu_id or "")
 
 
-def _goes_without_saying(name: str, workload: Workload) -> bool:
-    """Whether a size has the value that it gets if it is left out."""
-    sizes = {other: value for other, value in workload.sizes.items() if other != name}
-    return workload == Workload(operation=workload.operation, dtype=workload.dtype, sizes=sizes)
+def _estimate(form: NewRunForm, as_drawn: bool = True) -> dict[str, Any]:
+    """{"estimate", "problem"}: of a form as a browser would send it, boxes as they are drawn."""
+    if as_drawn:
+        sent = form.data if isinstance(form.data, QueryDict) else MultiValueDict(_lists(form.initial))
+        data = sent.copy()
+        data.setlist("kernels", form.ticked())
+        form = NewRunForm(data, again=form.again)
+    found = estimate_run(form.spec, form.chosen_gpu()) if form.is_valid() else None
+    return {"estimate": found, "problem": "" if found else form.problem()}
 
 
-def _estimate(form: NewRunForm) -> Any:
-    """For a fresh form: as if it were sent as it stands."""
-    bound = NewRunForm(form.initial)
-    return estimate_run(bound.spec, bound.chosen_gpu()) if bound.is_valid() else None
+def _lists(values: Mapping[str, Any]) -> dict[str, list[Any]]:
+    return {name: value if isinstance(value, list) else [value] for name, value in values.items()}
 
 
 def estimate(request: HttpRequest) -> HttpResponse:
-    """How much work is chosen so far, asked as the form changes; with the kernels anew if another device or config was.
+    """How much work is chosen so far, asked as the form changes; with more of it anew if another device or config was.
 
     Ticks are drawn anew only then: an answer must not undo what was ticked while it was on its way.
     """
-    data = request.GET.copy()
-    form = NewRunForm(data)
-    if request.GET.get("changed") == "config" and str(data.get("config")) in form.configs:
-        data.setlist("kernels", form.configs[str(data["config"])].spec.kernels)
-        form = NewRunForm(data)
-    found = estimate_run(form.spec, form.chosen_gpu()) if form.is_valid() else None
-    problem = "" if found else next((str(e[0]) for e in form.errors.values() if e), "")
-    context = {"form": form, "estimate": found, "problem": problem, "kernels_too": "changed" in request.GET}
-    return render(request, "_estimate.html", context)
+    data, changed, again = request.GET.copy(), request.GET.get("changed", ""), _again(request.GET)
+    form = NewRunForm(data, again=again)
+    more = {"kernels_too": bool(changed), "contents_too": changed == "config"}
+    if changed == "config" and (config := form.configs.get(str(data.get("config")))):
+        values: dict[str, Any] = {"kernels": config.spec.kernels, "wanted": []}
+        if form.sizes_of_a_config():
+            values |= form.typed_as(config.spec.workloads[:1])
+            more["sizes_too"] = True
+        for name, chosen in _lists(values).items():
+            data.setlist(name, chosen)
+        form = NewRunForm(data, again=again)
+    return render(request, "_estimate.html", {"form": form} | more | _estimate(form, as_drawn=bool(changed)))

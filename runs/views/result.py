@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
-from collections.abc import Sequence
 from typing import Any
 
 from django.db.models import Prefetch
@@ -13,24 +11,13 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, render
 
 from kernels.instrument.statistics import MARGIN
-from kernels.operations.base import DISTRIBUTIONS
-from runs import distribution
+from runs import correctness, distribution
 from runs.charts import THEMES
 from runs.models import Measurement, Result
-from runs.templatetags.figures import duration, error, grouped, ratio3, us
+from runs.templatetags.figures import duration, grouped, ratio3, us
 
 CLOCKS_ALIKE = 0.02
 """Two arms whose median SM clocks differ by more than this did not run on the same machine, so to speak."""
-TABLES = ("distributions", "edges")
-FACTS = (
-    "correct", "why", "seeds", "timed_calls_checked", "deterministic", "inputs_changed", "shared", "late", "unwritten",
-    "nonfinite", "constant", "max_abs", "yard_abs", "rounding", "largest", "max_rel", "frobenius", "yard_frobenius", "row",
-    "yard_row", "allclose_1e-2",
-)  # fmt: skip
-"""In this order, for databases keep none; what is not among them comes last."""
-"""What of a result's correctness has a table of its own."""
-NO_FAULT = ("right", "not judged", "unsupported")
-"""How answers in those tables begin that do not speak against the kernel."""
 THROTTLING = {
     "SwThermalSlowdown": "thermal slow-down by the driver",
     "HwThermalSlowdown": "thermal slow-down by the hardware",
@@ -54,6 +41,14 @@ def baseline_of(result: Result) -> Result | None:
     return found.defer("log").first()
 
 
+def siblings_of(result: Result) -> list[Result]:
+    """The other kernels on the same workload of the same run."""
+    found = Result.objects.filter(
+        measurement__run=result.measurement.run_id, measurement__workload=result.measurement.workload
+    )
+    return list(found.exclude(pk=result.pk).select_related("kernel").only("pk", "kernel__name").order_by("pk"))
+
+
 def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
     """One kernel on one workload: its verdict, how its samples are spread, what else was seen of it, its source and log."""
     found = _get(pk, result_pk)
@@ -65,6 +60,8 @@ def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
         "result": found,
         "measurement": measurement,
         "run": measurement.run,
+        "baseline": baseline,
+        "siblings": siblings_of(found),
         "doubts": doubts(found, baseline),
         "arms": arms,
         "said": distribution.said(arms, is_paired(measurement)) if arms else {},
@@ -73,8 +70,8 @@ def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
         "crosscheck": crosscheck_of(both) if found.crosscheck else {},
         "protocol": protocol_of(measurement),
         "telemetry": telemetry_of(measurement.telemetry),
-        "correctness": correctness_of(found.correctness or {}),
-        "checks": checks_of(found.correctness or {}),
+        "correctness": correctness.told(found.correctness or {}),
+        "checks": correctness.tables(found.correctness or {}),
     }
     return render(request, "result.html", context)
 
@@ -208,55 +205,6 @@ def telemetry_of(seen: dict[str, Any]) -> list[tuple[str, str]]:
     if found and seen.get("samples"):
         found.append(("readings", f"{seen['samples']:,}"))
     return found
-
-
-# --- whether it is right ----------------------------------------------------------------------------------------------
-
-
-def correctness_of(correctness: dict[str, Any]) -> list[tuple[str, str]]:
-    """What was found, in words, without what has a table of its own."""
-    return [
-        (key.replace("_", " "), plain(value))
-        for key, value in sorted(correctness.items(), key=lambda fact: _place(fact[0], FACTS))
-        if key not in TABLES and value not in ("", None)
-    ]
-
-
-def checks_of(correctness: dict[str, Any]) -> list[dict[str, Any]]:
-    """The small tables: right or wrong on other inputs, and on sizes at the edges."""
-    headings = {"distributions": "inputs", "edges": "size"}
-
-    def ordered(name: str) -> list[str]:
-        return sorted(correctness[name], key=lambda what: (_place(what, DISTRIBUTIONS), _by_number(what)))
-
-    return [
-        {
-            "heading": headings[name],
-            "rows": [(what, correctness[name][what], is_fault(correctness[name][what])) for what in ordered(name)],
-        }
-        for name in TABLES
-        if correctness.get(name)
-    ]
-
-
-def _place(name: str, known: Sequence[str]) -> int:
-    return known.index(name) if name in known else len(known)
-
-
-def _by_number(label: str) -> list[tuple[int, str]]:
-    """S=63 before S=127."""
-    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", label)]
-
-
-def is_fault(answer: str) -> bool:
-    return not answer.startswith(NO_FAULT)
-
-
-def plain(value: Any) -> str:
-    """yes and no for truth, an error's usual form for a small number."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return error(value) if isinstance(value, float) else str(value)
 
 
 # --- the same in other forms ------------------------------------------------------------------------------------------

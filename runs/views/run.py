@@ -18,7 +18,7 @@ from kernels import report
 from kernels.catalog import operations
 from kernels.workload import ConfigError, load_config
 from runs.broker import Notes
-from runs.charts import LEAST_SHOWN, NAMES, THEMES, chart_of, left_out
+from runs.charts import LEAST_SHOWN, NAMES, THEMES, chart_of, drawn, has_limits, left_out
 from runs.estimates import estimate
 from runs.models import Measurement, Result, Run
 from runs.samples import FORMAT
@@ -47,8 +47,11 @@ def context_of(run: Run) -> dict[str, Any]:
         "measurements": found,
         "answer": report.answer(table, run.spec.operation),
         "checked": any(r.correctness for m in found for r in m.results.all()),
-        "has_times": any(row["p50_ms"] is not None for row in table),
-        "has_speedups": any(row["speedup"] is not None for row in table),
+        "has_times": any(row["p50_ms"] is not None for row in drawn(table)),
+        "has_speedups": any(row["speedup"] is not None for row in drawn(table)),
+        "has_limits": has_limits(table),
+        "plan": [] if found else run.spec.workloads,
+        "ahead": running_before(run),
         "command": reproduce(run),
         "unit": unit_of(run),
         "environment": run.environment.body if run.environment else {},
@@ -57,6 +60,13 @@ def context_of(run: Run) -> dict[str, Any]:
         "least_shown": LEAST_SHOWN,
         "live": shown(run),
     }
+
+
+def running_before(run: Run) -> Run | None:
+    """What its device is busy with while it waits."""
+    if run.state != Run.State.QUEUED or run.sent_at or run.gpu is None:
+        return None
+    return Run.objects.sent().filter(gpu=run.gpu).first()
 
 
 def unit_of(run: Run) -> str:

@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
 from runs.models import Gpu, Run
+from runs.outcomes import with_outcomes
 from runs.views import number
 
 PER_PAGE = 50
@@ -25,6 +26,11 @@ FIELDS = (
     "config",
     "workloads",
     "measured",
+    "best",
+    "speedup",
+    "faster",
+    "compared",
+    "faulty",
     "by",
     "created_at",
     "started_at",
@@ -53,11 +59,13 @@ def runs(request: HttpRequest) -> HttpResponse:
     kept.pop("page", None)
     context = {
         "page": "runs",
-        "runs": page,
+        "runs": with_outcomes(page.object_list),
+        "pages": page,
         "states": Run.State.values,
         "gpus": Gpu.objects.in_order(),
         "asked": request.GET,
         "kept": kept.urlencode(),
+        "filtered": any(kept.values()),
     }
     return render(request, "runs.html", context)
 
@@ -72,12 +80,13 @@ def _rows(request: HttpRequest) -> list[dict[str, Any]]:
             "config": run.config_name,
             "workloads": run.total,
             "measured": run.done,
+            **outcome.row(),
             "by": run.user.get_username() if run.user else "",
             "created_at": run.created_at.isoformat(),
             "started_at": run.started_at.isoformat() if run.started_at else "",
             "finished_at": run.finished_at.isoformat() if run.finished_at else "",
         }
-        for run in chosen(request)[:MOST_ROWS]
+        for run, outcome in with_outcomes(chosen(request)[:MOST_ROWS])
     ]
 
 

@@ -333,7 +333,7 @@ def test_the_first_hello_makes_a_device_known(sent):
     hello()
     gpu = Gpu.objects.get(uuid="GPU-9")
     assert gpu.is_online
-    assert (gpu.name, gpu.host, gpu.state) == ("NVIDIA H200", "h", "online")
+    assert (gpu.name, gpu.host, gpu.state) == ("NVIDIA H200", "h", "idle")
 
 
 def test_hello_is_answered_with_what_is_stored_and_what_was_superseded(gpu):

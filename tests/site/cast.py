@@ -26,8 +26,9 @@ def catalogue_for(kind, capability):
 
 
 def spec(*kernel_names, workloads=1, **more):
-    """A config of so many workloads."""
-    sizes = [SIZES | {"seq_len": 64 * number} for number in range(1, workloads + 1)]
+    """A config of so many workloads, or of these."""
+    count = workloads if isinstance(workloads, int) else 0
+    sizes = [SIZES | {"seq_len": 64 * number} for number in range(1, count + 1)] or workloads
     values = {"name": "typed", "operation": "attention", "kernels": ["sdpa", *kernel_names], "workloads": sizes}
     return Config(**values | more)
 

@@ -73,6 +73,29 @@ def configs(db):
 
 
 @pytest.fixture
+def typed(gpu, configs):
+    """What a browser sends for a workload of one's own."""
+    return {
+        "operation": "attention", "device": str(gpu.pk), "what": "workload", "batch": "1, 4", "heads": "8",
+        "kv_heads": "", "seq_len": "512", "head_dim": "64", "dtype": ["float16"], "causal": "no",
+        "kernels": ["sdpa", "eager"], "protocol": "paired", "title": "My title", "note": "my note", "config": "smoke",
+    }  # fmt: skip
+
+
+@pytest.fixture
+def chosen(typed):
+    """What a browser sends for a config."""
+    return typed | {
+        "what": "config",
+        "config": "canonical-s512",
+        "batch": "",
+        "heads": "",
+        "seq_len": "",
+        "head_dim": "",
+    }
+
+
+@pytest.fixture
 def make_run(owner, gpu):
     """A run as the form submits it, then moved on by hand."""
 

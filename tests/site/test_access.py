@@ -1,5 +1,7 @@
 """Who may see and do what: the team everything, a stranger nothing but the login; and nothing is changed by a GET."""
 
+import re
+
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
@@ -31,9 +33,33 @@ def addresses(sample, gpu):
 def test_every_address_is_tried_here(addresses):
     ours = {key for key in get_resolver().reverse_dict if isinstance(key, str)}
     accounts = {"login", "logout", "password_change", "password_change_done"}
-    assert ours - set(addresses) - accounts == {
-        "password_reset", "password_reset_done", "password_reset_confirm", "password_reset_complete",
-    }  # fmt: skip
+    assert ours - set(addresses) == accounts
+
+
+def test_pages_of_the_account_are_in_the_looks_of_the_site_and_have_titles(owner, stranger):
+    titles = {"login": "Log in", "password_change": "Change password", "password_change_done": "Password changed"}
+    for name, title in titles.items():
+        page = (stranger if name == "login" else owner).get(reverse(name)).content.decode()
+        assert f"<title>{title} · Benchsite</title>" in page
+        assert 'class="brand"' in page
+    assert stranger.get("/accounts/password_reset/").status_code == 404
+
+
+def test_password_rules_are_a_list_that_the_field_names(owner):
+    page = owner.get(reverse("password_change")).content.decode()
+    rules = page.split('<div class="rules" id="id_new_password1_helptext">')[1].split("</div>")[0]
+    assert rules.count("<li>") >= 2
+    assert 'aria-describedby="id_new_password1_helptext"' in page
+    wrong = owner.post(reverse("password_change"), {"old_password": "x", "new_password1": "a", "new_password2": "b"})
+    assert wrong.content.count(b'class="errorlist"') >= 2
+
+
+def test_every_page_offers_the_password_form_and_to_log_out_in_words(owner, gpu):
+    for name in ("overview", "runs", "gpus", "password_change"):
+        menu = owner.get(reverse(name)).content.decode().split('<details class="who">')[1].split("</details>")[0]
+        assert "olga</summary>" in menu
+        assert f'<a href="{reverse("password_change")}">Change password</a>' in menu
+        assert f'<form action="{reverse("logout")}" method="post">' in menu
 
 
 def test_the_team_sees_every_page(owner, member, gpu, configs, addresses):
@@ -112,8 +138,25 @@ def test_pages_may_run_no_script_but_the_sites_own_and_stand_in_no_frame(owner, 
 def test_what_does_not_exist_is_a_404_with_a_way_on(owner, address):
     answer = owner.get(address)
     assert answer.status_code == 404
-    assert b"There is nothing at this address" in answer.content
+    assert re.search(
+        rb"<h1>There is (no run \d+|no result 1 in run 999|nothing at this address)\.</h1>", answer.content
+    )
+    assert b"Resolver404" not in answer.content
+    assert b"matches the given query" not in answer.content
     assert reverse("runs").encode() in answer.content
+
+
+def test_a_404_says_what_is_not_there(owner, sample, gpu):
+    sentences = {
+        "/runs/999/": "There is no run 999.",
+        "/gpus/999/": "There is no device 999.",
+        f"/runs/{sample.pk}/results/999999/": f"There is no result 999999 in run {sample.pk}.",
+        "/no/such/page/": "There is nothing at this address.",
+    }
+    for path, sentence in sentences.items():
+        assert f"<h1>{sentence}</h1>" in owner.get(path).content.decode(), path
+    (wrong_chart,) = re.findall(rb"<h1>(.+)</h1>", owner.get(f"/runs/{sample.pk}/charts/nonsense.svg").content)
+    assert wrong_chart.startswith(b"There is no chart")
 
 
 def test_cancelling_what_does_not_exist_is_a_404(owner):

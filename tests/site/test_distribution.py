@@ -101,9 +101,9 @@ def test_an_extreme_sample_stands_at_the_edge_with_a_count_and_does_not_squash_t
     arms = [base([SPREAD] * 20), arm([*[SPREAD] * 19, [10.0, 10.1, 9.9, 400.0, 1000.0]])]
     spec = spec_of(arms, "samples", "light")
     assert axis_of(spec)[1][1] < 12
-    assert rows(spec, "kernel", "beyond", "text", "side") == [("new", 2, "2 beyond, up to 1000 us", "right")]
-    assert "2 beyond, up to 1000 us" in svg_of(spec)
-    assert "2 samples of new lie beyond the axis, up to 1000 us." in said(arms)["samples"]
+    assert rows(spec, "kernel", "beyond", "text", "side") == [("new", 2, "2 beyond, up to 1,000 us", "right")]
+    assert "2 beyond, up to 1,000 us" in svg_of(spec)
+    assert "2 samples of new lie beyond the axis, up to 1,000 us." in said(arms)["samples"]
     assert len(lines(spec, "new")) == 98
     assert sum(count for _, _, count in bars(spec, "new")) == 98
 
@@ -329,7 +329,7 @@ def test_charts_that_are_not_there_are_a_404(owner, first, make_run):
         other = reverse(f"result_chart_{kind}", args=[make_run().pk, result.pk, "samples"])
         assert owner.get(other).status_code == 404
     Result.objects.filter(pk=result.pk).update(ticks_ns=None)
-    assert b"nothing was timed here" in owner.get(address(result, "svg", "samples")).content
+    assert b"Nothing was timed here" in owner.get(address(result, "svg", "samples")).content
 
 
 def test_a_chart_takes_four_queries(owner, first, django_assert_max_num_queries):

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from datetime import timedelta
 
 import pytest
@@ -12,6 +13,7 @@ from django.utils import timezone
 
 from kernels.instrument.roofline import peak_of
 from runs.models import Calibration, Run
+from runs.recorder import _calibrated
 from runs.views.gpus import FIELDS, ceilings_of
 
 LIST = reverse("gpus")
@@ -60,8 +62,8 @@ def test_every_device_has_a_row_with_what_it_reaches(owner, h200, cpu, silent, m
     make_run(gpu=h200)  # and with it comes the device gpu-1
     answer = owner.get(LIST)
     page = answer.content.decode()
-    assert answer.context["headline"] == "4 devices: 3 online, 1 silent"
-    for text in ("gpu-2 / 3", "580.1", "9.0", "140", "4250", "761", "793", "38.2", f'href="{address(h200)}"'):
+    assert answer.context["headline"] == "4 devices: 3 idle, 1 silent"
+    for text in ("gpu-2 / 3", "580.1", "9.0", "140", "4,250", "761", "793", "38.2", "1.31", f'href="{address(h200)}"'):
         assert text in page, text
     assert f'<a href="{reverse("runs")}?device={h200.pk}">1</a>' in page
     assert page.index("gpu-2 / 3") < page.index("gpu-9 / 0") < page.index("web-1")
@@ -72,12 +74,12 @@ def test_the_headline_counts_by_state(owner, make_gpu):
         return owner.get(LIST).context["headline"]
 
     make_gpu("GPU-2")
-    assert headline() == "1 device, online"
+    assert headline() == "1 device, idle"
     make_gpu("GPU-3")
-    assert headline() == "2 devices, all online"
+    assert headline() == "2 devices, all idle"
     make_gpu("GPU-4", held=[[1, 1]])
     make_gpu("GPU-5", seen_at=None)
-    assert headline() == "4 devices: 2 online, 1 busy, 1 silent"
+    assert headline() == "4 devices: 2 idle, 1 busy, 1 silent"
     assert b"never" in owner.get(LIST).content
 
 
@@ -95,8 +97,33 @@ def test_csv_and_json_have_a_row_for_each_device(owner, h200, cpu):
     assert tuple(rows[0]) == FIELDS
     listed = owner.get(reverse("gpus_json")).json()["gpus"]
     assert [{key: "" if value is None else str(value) for key, value in row.items()} for row in listed] == rows
-    assert (listed[0]["state"], listed[0]["copy_gb_per_s"], listed[0]["bf16_tflops"]) == ("online", 4250.0, 793.0)
+    assert (listed[0]["state"], listed[0]["copy_gb_per_s"], listed[0]["bf16_tflops"]) == ("idle", 4250.0, 793.0)
     assert listed[1]["kind"] == "cpu"
+
+
+def test_what_a_cpu_computes_is_shown_too(owner, cpu):
+    calibrate(cpu, ceilings=OF_A_CPU)
+    (row,) = owner.get(reverse("gpus_json")).json()["gpus"]
+    assert (row["fp16_tflops"], row["bf16_tflops"], row["fp32_tflops"]) == (None, None, 1.31)
+
+
+def test_a_device_is_idle_busy_or_silent_on_every_page(owner, h200, gpu, make_run):
+    gpu.delete()
+
+    def states():
+        pages = [owner.get(path).content.decode() for path in (reverse("overview"), LIST, address(h200))]
+        said = [re.findall(r"</span>(idle|busy|silent|online|offline)</span>", page) for page in pages]
+        return said, h200.__class__.objects.get(pk=h200.pk).state
+
+    assert states() == ([["idle"]] * 3, "idle")
+    run = make_run(gpu=h200, state="running", sent_at=timezone.now())
+    assert states()[0] == [["busy"]] * 3, "though its agent has not said so yet"
+    h200.held = [[run.pk, 1]]
+    h200.save()
+    assert states() == ([["busy"]] * 3, "busy")
+    h200.seen_at = timezone.now() - timedelta(hours=1)
+    h200.save()
+    assert states() == ([["silent"]] * 3, "silent")
 
 
 def test_files_without_devices_have_no_rows(owner):
@@ -162,7 +189,7 @@ def test_a_device_says_what_it_reaches_and_what_it_does(owner, h200, make_run):
     run = make_run(gpu=h200, title="now", state="running", sent_at=timezone.now(), total=8, done=3)
     calibrate(h200, run=done)
     page = page_of(owner, h200)
-    assert "<strong>Reaches 4400 GB/s and 793 TFLOP/s</strong>, 92% and 80% of its datasheet." in page
+    assert "<strong>Reaches 4,400 GB/s (read) and 793 TFLOP/s (bf16)</strong>, 92% and 80% of its datasheet." in page
     assert f'Running there: <a href="/runs/{run.pk}/">run {run.pk}</a>, 3 of 8 workloads measured.' in page
     assert f'by <a href="/runs/{done.pk}/">run {done.pk}</a> with driver 580.1, medians of 20 calls' in page
     assert "the datasheet is that of the H200 SXM" in page
@@ -184,7 +211,7 @@ def test_a_new_device_waits_for_its_first_run(owner, h200, make_run):
 def test_a_device_without_a_datasheet_shows_no_share(owner, cpu):
     calibrate(cpu, ceilings=OF_A_CPU)
     page = page_of(owner, cpu)
-    assert "<strong>Reaches 38.2 GB/s and 1.31 TFLOP/s</strong>." in page
+    assert "<strong>Reaches 38.2 GB/s (copy) and 1.31 TFLOP/s (fp32)</strong>." in page
     assert "no datasheet figure is known for this device" in page
     assert "<th>share</th>" not in page
     assert "needs a CUDA device" in page
@@ -215,7 +242,7 @@ def test_earlier_drivers_are_kept_as_history(owner, h200):
 
 
 def test_a_silent_device_says_since_when(owner, silent, make_gpu):
-    assert f"Silent since {silent.seen_at:%Y-%m-%d %H:%M}." in page_of(owner, silent)
+    assert f"{silent.seen_at:%Y-%m-%d %H:%M} UTC</time>." in page_of(owner, silent).split("Silent since <time")[1]
     assert "Never heard." in page_of(owner, make_gpu("GPU-7", seen_at=None, catalogue=[]))
 
 
@@ -224,7 +251,7 @@ def test_only_its_own_last_runs_are_listed(owner, h200, gpu, make_run):
         make_run(gpu=h200, title=f"run {number}")
     make_run(gpu=gpu, title="elsewhere")
     answer = owner.get(address(h200))
-    assert [run.title for run in answer.context["runs"]] == [f"run {number}" for number in range(11, 1, -1)]
+    assert [run.title for run, _ in answer.context["runs"]] == [f"run {number}" for number in range(11, 1, -1)]
     assert f'<a href="{reverse("runs")}?device={h200.pk}">all runs</a>' in answer.content.decode()
 
 
@@ -263,7 +290,8 @@ def test_the_json_of_a_cpu_names_what_it_cannot_run(owner, cpu):
 def test_a_page_of_many_runs_and_drivers_takes_few_queries(owner, h200, make_run, django_assert_max_num_queries):
     for number in range(12):
         calibrate(h200, driver=f"{number}", run=make_run(gpu=h200), days=number)
-    with django_assert_max_num_queries(6):  # session, user, device, calibrations, present run, last runs
+    Run.objects.update(done=1)
+    with django_assert_max_num_queries(7):  # session, user, device, calibrations, present run, last runs, their results
         owner.get(address(h200))
     with django_assert_max_num_queries(5):
         owner.get(address(h200, "gpu_json"))
@@ -272,15 +300,30 @@ def test_a_page_of_many_runs_and_drivers_takes_few_queries(owner, h200, make_run
 # --- measuring again --------------------------------------------------------------------------------------------------
 
 
-def test_measuring_again_forgets_the_present_driver_only(owner, h200, gpu):
-    calibrate(h200)
+def test_measuring_again_concerns_the_present_driver_only(owner, h200, gpu):
+    measured = calibrate(h200)
     calibrate(h200, driver="570.1")
     calibrate(gpu)
     answer = owner.post(address(h200, "recalibrate"), follow=True)
     assert answer.redirect_chain == [(address(h200), 302)]
     assert "The next run on this device measures its ceilings." in answer.content.decode()
     assert h200.ceilings is None
-    assert {(c.gpu_id, c.driver) for c in Calibration.objects.all()} == {(h200.pk, "570.1"), (gpu.pk, "")}
+    assert [c.pk for c in Calibration.objects.all() if c.again] == [measured.pk]
+
+
+def test_until_they_are_measured_again_the_figures_stand(owner, h200, make_run):
+    calibrate(h200, days=1)
+    owner.post(address(h200, "recalibrate"))
+    page = page_of(owner, h200)
+    assert "Reaches 4,400 GB/s" in page
+    assert "They will be measured again by the next run on this device." in page
+    assert address(h200, "recalibrate") not in page
+    assert owner.get(address(h200, "gpu_json")).json()["copy_gb_per_s"] == 4250.0
+    assert [c["again"] for c in owner.get(address(h200, "gpu_json")).json()["calibrations"]] == [True]
+
+    _calibrated(make_run(gpu=h200), {"driver": "580.1", "ceilings": CEILINGS | {"n": 21}}, timezone.now())
+    assert h200.ceilings == CEILINGS | {"n": 21}
+    assert "will be measured again" not in page_of(owner, h200)
 
 
 def test_the_next_run_is_sent_without_ceilings(owner, h200, make_run):

@@ -3,67 +3,12 @@
 import re
 
 import pytest
-from cast import spec
-from django.urls import reverse
 from django.utils import timezone
+from form import PAGE, again, field_of, refused, submitted
 
-from kernels.workload import Config as ConfigSpec
 from runs import samples
-from runs.estimates import estimate
 from runs.forms import MAX_WORKLOADS, NewRunForm, NumbersField
 from runs.models import Run
-
-PAGE, ESTIMATE = reverse("new_run"), reverse("estimate")
-
-
-@pytest.fixture
-def typed(gpu, configs):
-    """What a browser sends for a workload of one's own."""
-    return {
-        "operation": "attention", "device": str(gpu.pk), "what": "workload", "batch": "1, 4", "heads": "8",
-        "kv_heads": "", "seq_len": "512", "head_dim": "64", "dtype": ["float16"], "causal": "no",
-        "kernels": ["sdpa", "eager"], "protocol": "paired", "title": "My title", "note": "my note", "config": "smoke",
-    }  # fmt: skip
-
-
-@pytest.fixture
-def chosen(typed):
-    """What a browser sends for a config."""
-    return typed | {
-        "what": "config",
-        "config": "canonical-s512",
-        "batch": "",
-        "heads": "",
-        "seq_len": "",
-        "head_dim": "",
-    }
-
-
-def submitted(client, sent):
-    """The run that a form makes."""
-    answer = client.post(PAGE, sent)
-    assert answer.status_code == 302, dict(answer.context["form"].errors)
-    run = Run.objects.latest("pk")
-    assert answer.url == reverse("run", args=[run.pk])
-    return run
-
-
-def refused(client, sent):
-    """The form as it comes back, with the page."""
-    answer = client.post(PAGE, sent)
-    assert answer.status_code == 422
-    assert not Run.objects.exists()
-    return answer.context["form"], answer.content.decode()
-
-
-def field_of(page, name):
-    """The part of the page in which one field and its message stand."""
-    label = re.search(rf'name="{name}"', page)
-    assert label, name
-    start = max(page.rfind('class="field', 0, label.start()), page.rfind("<fieldset", 0, label.start()))
-    end = page.find('class="field', label.start())
-    return page[start : end if end > 0 else None]
-
 
 # --- what it makes ----------------------------------------------------------------------------------------------------
 
@@ -92,7 +37,7 @@ def test_a_title_is_made_where_none_is_given(owner, typed):
 def test_a_mode_may_be_asked_for_and_comes_back_with_run_again(owner, chosen, configs):
     asked = submitted(owner, chosen | {"config": "smoke", "mode": "sustained"})
     assert asked.spec.protocol == configs["smoke"].spec.protocol.model_copy(update={"mode": "sustained"})
-    form = owner.get(reverse("new_run"), {"again": asked.pk}).context["form"]
+    form = owner.get(PAGE, {"again": asked.pk}).context["form"]
     assert form["mode"].value() == "sustained"
     assert submitted(owner, chosen | {"config": "smoke", "mode": ""}).spec.protocol.mode == "auto"
 
@@ -105,6 +50,7 @@ def test_the_protocol_of_a_config_stays_but_for_its_name(owner, chosen, configs)
 def test_the_baseline_is_measured_though_it_was_not_ticked(owner, typed):
     assert submitted(owner, typed | {"kernels": ["eager"]}).spec.kernels == ["sdpa", "eager"]
     assert submitted(owner, typed | {"kernels": ["sdpa"]}).spec.kernels == ["sdpa"]
+    assert submitted(owner, typed | {"kernels": []}).spec.kernels == ["sdpa"], "its box is disabled and sends nothing"
 
 
 def test_kernels_come_in_the_order_of_the_list_whatever_was_ticked_first(owner, typed):
@@ -118,7 +64,7 @@ def test_each_operation_has_its_own_sizes_configs_and_kernels(owner, gpu, config
     for operation, title in (("attention", "Attention, forward"), ("gemm", "Matrix product (GEMM)")):
         answer = owner.get(PAGE, {"operation": operation})
         form = answer.context["form"]
-        assert f'aria-current="page">{title}</a>' in answer.content.decode()
+        assert f'aria-current="page">{title}</button>' in answer.content.decode()
         assert {name for name, _ in form.fields["config"].choices} == {
             name for name, config in configs.items() if config.spec.operation == operation
         }
@@ -141,9 +87,9 @@ def test_one_device_of_a_name_is_offered_as_itself(owner, gpu, cpu, silent, conf
     silent.name = "NVIDIA L4"
     silent.save()
     assert devices(owner) == {
-        str(gpu.pk): "NVIDIA H200 · gpu-1 / 0 · online",
-        str(silent.pk): "NVIDIA L4 · gpu-9 / 0 · offline",
-        str(cpu.pk): "AMD EPYC · web-1 · online",
+        str(gpu.pk): f"NVIDIA H200 · gpu-1 / 0 · {gpu.state}",
+        str(silent.pk): f"NVIDIA L4 · gpu-9 / 0 · {silent.state}",
+        str(cpu.pk): f"AMD EPYC · web-1 · {cpu.state}",
     }
 
 
@@ -198,7 +144,6 @@ WRONG = {
     "no dtype": ({"dtype": []}, "dtype", "Tick at least one dtype."),
     "an unknown dtype": ({"dtype": ["float8"]}, "dtype", "Select a valid choice. float8"),
     "an unknown mask": ({"causal": "perhaps"}, "causal", "Select a valid choice. perhaps"),
-    "no kernels": ({"kernels": []}, "kernels", "Tick at least one kernel."),
     "an unknown kernel": ({"kernels": ["sdpa", "nobody"]}, "kernels", "Select a valid choice. nobody"),
     "an unknown mode": ({"mode": "lukewarm"}, "mode", "Select a valid choice. lukewarm"),
     "an unknown protocol": ({"protocol": "hasty"}, "protocol", "Select a valid choice. hasty"),
@@ -232,7 +177,7 @@ def test_a_fault_is_said_at_its_field_and_what_was_typed_stays(owner, typed, cha
 
 
 def test_every_fault_is_said_at_once(owner, typed):
-    form, page = refused(owner, typed | {"batch": "x", "heads": "", "dtype": [], "kernels": []})
+    form, page = refused(owner, typed | {"batch": "x", "heads": "", "dtype": [], "kernels": ["nobody"]})
     assert set(form.errors) == {"batch", "heads", "dtype", "kernels"}
     assert "see the marked fields." in page
 
@@ -271,13 +216,6 @@ def test_numbers_as_people_write_them(text, numbers):
 
 
 # --- again ------------------------------------------------------------------------------------------------------------
-
-
-def again(client, run):
-    """What a form holds that is to repeat a run, as a browser would send it."""
-    form = client.get(PAGE, {"again": run.pk}).context["form"]
-    sent = {name: form[name].value() for name in form.fields}
-    return {name: "" if value is None else value for name, value in sent.items()}
 
 
 def repeated(client, run):
@@ -330,9 +268,21 @@ def test_a_sample_again_is_for_a_device_of_the_same_name(owner, exported, gpu, c
     assert (form["what"], form["config"]) == ("config", "canonical")
 
 
-def test_a_run_of_a_device_that_is_no_more_again_has_the_first_device(owner, exported, cpu, configs):
+def test_a_run_of_a_device_that_is_not_here_again_has_none_and_says_so(owner, exported, cpu, configs):
     sample = samples.load(exported, "x.json")
-    assert again(owner, sample)["device"] == str(cpu.pk)
+    answer = owner.get(PAGE, {"again": sample.pk})
+    shown = field_of(answer.content.decode(), "device")
+    assert answer.context["form"]["device"].value() == ""
+    assert re.findall(r"<option[^>]* selected>([^<]+)", shown) == ["Choose a device"]
+    assert "There is no NVIDIA H200 here; choose a device." in shown
+    assert "bad" in shown
+    _, page = refused(owner, again(owner, sample) | {"again": sample.pk})
+    assert "There is no NVIDIA H200 here; choose a device." in page, "and goes on saying so"
+
+
+def test_a_device_that_is_gone_is_not_shown_as_another(owner, typed):
+    _, page = refused(owner, typed | {"device": "999"})
+    assert re.findall(r"<option[^>]* selected>([^<]+)", field_of(page, "device")) == ["Choose a device"]
 
 
 @pytest.mark.parametrize("number", ("999", "x", "-1", "²", "9" * 30, "", "\x00"))
@@ -346,68 +296,6 @@ def test_a_config_may_be_named_in_the_address(owner, gpu, configs):
     assert form["config"].value() == "canonical-s512"
     assert form["kernels"].value() == configs["canonical-s512"].spec.kernels
     assert owner.get(PAGE, {"config": "nobody"}).context["form"]["config"].value() is not None
-
-
-# --- the estimate -----------------------------------------------------------------------------------------------------
-
-
-def asked(client, sent, **more):
-    return client.get(ESTIMATE, sent | more).content.decode()
-
-
-def test_a_fresh_page_says_how_much_it_is(owner, gpu, configs):
-    found = owner.get(PAGE).context["estimate"]
-    kernels = len(configs["smoke"].spec.kernels)
-    assert (found.workloads, found.measurements, found.unsupported) == (2, 2 * kernels, 0)
-    assert found.source == "a guess: nothing like it was measured on this device yet"
-
-
-def test_it_says_how_much_is_chosen_and_how_long_it_takes(owner, typed):
-    said = asked(owner, typed | {"batch": "1, 2, 4"})
-    assert "<strong>6 measurements</strong> (3 workloads), about <strong>12 s</strong>; a guess" in said
-    one = asked(owner, typed | {"batch": "1", "kernels": ["sdpa"]})
-    assert "<strong>1 measurement</strong> (1 workload), about <strong>4 s</strong>" in one
-
-
-def test_what_cannot_run_there_is_counted_apart(owner, typed, cpu):
-    said = asked(owner, typed | {"device": cpu.pk, "kernels": ["sdpa", "triton-flash", "sdpa-cudnn"]})
-    assert "<strong>2 measurements</strong>" in said
-    assert "2 kernels cannot run on this device and will be listed so." in said
-
-
-def test_a_fault_stands_where_the_estimate_would_be(owner, typed):
-    assert "“x” is not a whole number" in asked(owner, typed | {"batch": "x"})
-    assert "That multiplies to" in asked(owner, typed | {"seq_len": ",".join(map(str, range(1, 999)))})
-    assert "Choose a device." in asked(owner, {})
-
-
-def test_ticks_are_drawn_anew_only_when_the_device_or_the_config_changed(owner, chosen, configs):
-    assert 'id="kernels"' not in asked(owner, chosen)
-    by_device = asked(owner, chosen, changed="device")
-    assert set(re.findall(r'value="([^"]+)" checked', by_device)) == {"sdpa", "eager"}
-    by_config = asked(owner, chosen, changed="config")
-    assert set(re.findall(r'value="([^"]+)" checked', by_config)) == set(configs["canonical-s512"].spec.kernels)
-
-
-def test_what_was_measured_here_before_makes_a_better_estimate(exported, gpu, make_run):
-    run = samples.load(exported, "x.json")
-    config = ConfigSpec(**exported["config"])
-    assert estimate(config, gpu).known == 0, "measured elsewhere"
-    Run.objects.filter(pk=run.pk).update(gpu=gpu)
-    found = estimate(config, gpu)
-    took = sum(m["took_s"] for m in exported["measurements"])
-    assert (found.known, found.source) == (8, "from earlier measurements on this device")
-    assert took < found.seconds < 2 * took
-    more = config.model_copy(update={"workloads": [*config.workloads, *spec().workloads]})
-    assert estimate(more, gpu).source == "8 of 9 workloads were measured here before"
-    fewer = config.model_copy(update={"kernels": config.kernels[:2]})
-    assert estimate(fewer, gpu).seconds < 0.5 * found.seconds
-
-
-def test_an_estimate_takes_one_query_for_any_number_of_workloads(exported, gpu, django_assert_max_num_queries):
-    samples.load(exported, "x.json")
-    with django_assert_max_num_queries(1):
-        estimate(spec("eager", workloads=100), gpu)
 
 
 @pytest.mark.parametrize("count", (1, 30))

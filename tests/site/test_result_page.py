@@ -9,7 +9,7 @@ import pytest
 from cast import shortened
 from django.urls import reverse
 
-from runs import samples
+from runs import correctness, samples
 from runs.models import Result, Run
 from runs.views.result import energy, protocol_of, telemetry_of
 
@@ -40,13 +40,15 @@ def test_a_compared_kernel_has_its_word_interval_and_statistics(owner, results):
     result = results["sdpa-flash"]
     page = page_of(owner, result)
     assert f"<h1>sdpa-flash on {result.measurement.workload.label}</h1>" in page
-    assert f"{result.speedup:.3f}x</strong> over sdpa, interval {result.speedup_low:.3f} to" in page
+    said = f"{result.speedup:.3f}x the speed of sdpa, interval {result.speedup_low:.3f} to"
+    assert said in re.sub("<[^>]*>", "", page)
     assert f"mode graph, n = {result.n} in {result.rounds} rounds" in page
     for heading in ("p50", "mean", "std", "p99", "IQR / median", "outliers"):
         assert f"<th>{heading}</th>" in page
     assert "Speed of light" in page
     assert "flash_fwd" in page, "what one call ran"
-    assert "<dt>yard frobenius</dt>" in page
+    assert "<dt>relative Frobenius error</dt><dd>2.8e-4; eager PyTorch 5.5e-4</dd>" in page
+    assert "inputs left as they were; an output of its own for each call; complete when the call returns" in page
 
 
 def test_the_source_is_shown_as_it_was_measured_and_as_text(owner, results):
@@ -90,8 +92,8 @@ def test_a_result_is_found_in_its_own_run_only(owner, sample, make_run, results)
     assert owner.get(reverse("result", args=[sample.pk, 10**9])).status_code == 404
 
 
-def test_it_takes_four_queries(owner, results, django_assert_max_num_queries):
-    with django_assert_max_num_queries(4):  # session, user, the result with all that belongs to it, the baseline's
+def test_it_takes_five_queries(owner, results, django_assert_max_num_queries):
+    with django_assert_max_num_queries(5):  # session, user, the result with its kin, the baseline's, the others' names
         page_of(owner, results["sdpa-flash"])
 
 
@@ -118,7 +120,7 @@ def test_under_the_picture_stands_what_it_does_not_show(owner, results):
     change(results["triton-flash"], ticks_ns=[spread] * 99 + [[10_000.0, 10_100.0, 9_900.0, 10_200.0, 5e6]])
     page = page_of(owner, results["triton-flash"])
     assert "300 of 500 samples of triton-flash, evenly by rank, and every sample of the other." in page
-    assert "1 sample of triton-flash lies beyond the axis, up to 5000 us." in page
+    assert "1 sample of triton-flash lies beyond the axis, up to 5,000 us." in page
 
 
 def test_without_samples_there_is_no_picture(owner, results):
@@ -289,7 +291,7 @@ def test_other_inputs_and_edges_have_tables_of_their_own(owner, results):
     assert re.findall(r'wide warn">([^<]*)<', page) == ["wrong: 14 times too far", "incorrect: NaN"]
     assert "<dt>distributions</dt>" not in page
     assert "<dt>edges</dt>" not in page
-    assert "<dt>yard frobenius</dt>" in page
+    assert "<dt>relative Frobenius error</dt>" in page
 
 
 # --- the same in other forms ------------------------------------------------------------------------------------------
@@ -349,3 +351,21 @@ def test_a_result_without_times_has_its_json_all_the_same(owner, results):
 @pytest.mark.parametrize("kind", ("csv", "json"))
 def test_files_are_found_in_their_own_run_only(owner, make_run, results, kind):
     assert owner.get(reverse(f"result_{kind}", args=[make_run().pk, results["eager"].pk])).status_code == 404
+
+
+def test_what_was_found_wrong_stands_apart_from_what_was_found_good():
+    found = dict(
+        correctness.told({"correct": False, "why": "it changed its inputs", "inputs_changed": True, "late": False})
+    )
+    assert found == {
+        "correct": "no", "why not": "it changed its inputs", "passed": "complete when the call returns",
+        "not passed": "it changed its inputs",
+    }  # fmt: skip
+    assert correctness.told({}) == []
+
+
+def test_the_other_kernels_of_the_workload_are_a_click_away(owner, results):
+    page = page_of(owner, results["sdpa-flash"])
+    for name, other in results.items():
+        if name != "sdpa-flash":
+            assert f'href="/runs/{other.measurement.run_id}/results/{other.pk}/">{name}</a>' in page

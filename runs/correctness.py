@@ -1,0 +1,76 @@
+"""What is said of a result's correctness: its errors beside eager PyTorch's, what else was looked at, other inputs and sizes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from kernels.operations.base import DISTRIBUTIONS
+from runs.templatetags.figures import error
+
+ERRORS = (
+    ("max_abs", "yard_abs", "largest absolute error"),
+    ("frobenius", "yard_frobenius", "relative Frobenius error"),
+    ("row", "yard_row", "relative error of the worst row"),
+)
+"""An error, the same of eager PyTorch in the workload's dtype, and what it is called."""
+LOOKED_AT = (
+    ("deterministic", True, "the same again for the same inputs", "not the same again for the same inputs"),
+    ("inputs_changed", False, "inputs left as they were", "it changed its inputs"),
+    ("shared", False, "an output of its own for each call", "calls share one output"),
+    ("late", False, "complete when the call returns", "not complete when the call returns"),
+    ("unwritten", 0, "every element written", "elements never written"),
+    ("nonfinite", 0, "no NaN or Inf where there should be none", "NaN or Inf where there should be none"),
+    ("constant", False, "not one constant", "one constant"),
+    ("allclose_1e-2", True, "allclose at 1e-2", "not allclose at 1e-2"),
+)
+"""A fact, its good value, and the words for good and for bad."""
+COUNTS = (("seeds", "seeds checked before timing"), ("timed_calls_checked", "outputs of timed calls checked"))
+TABLES = {"distributions": "inputs", "edges": "size"}
+"""What has a table of its own, and the heading of its first column."""
+NO_FAULT = ("right", "not judged", "unsupported")
+"""How answers in those tables begin that do not speak against the kernel."""
+
+
+def told(correctness: dict[str, Any]) -> list[tuple[str, str]]:
+    """What was found, as pairs of a name and words."""
+    if not correctness:
+        return []
+    found = [("correct", "yes" if correctness.get("correct") else "no"), ("why not", correctness.get("why") or "")]
+    for own, yard, name in ERRORS:
+        if (mine := correctness.get(own)) is not None:
+            its = correctness.get(yard)
+            found.append((name, error(mine) + (f"; eager PyTorch {error(its)}" if its is not None else "")))
+    found += [(name, str(correctness[key])) for key, name in COUNTS if correctness.get(key) is not None]
+    known = [(key, good, words, fault) for key, good, words, fault in LOOKED_AT if correctness.get(key) is not None]
+    found.append(("passed", "; ".join(words for key, good, words, _ in known if correctness[key] == good)))
+    found.append(("not passed", "; ".join(fault for key, good, _, fault in known if correctness[key] != good)))
+    return [(name, words) for name, words in found if words]
+
+
+def tables(correctness: dict[str, Any]) -> list[dict[str, Any]]:
+    """The small tables: right or wrong on other inputs, and on sizes at the edges."""
+    return [
+        {
+            "heading": heading,
+            "rows": [(what, said, is_fault(said)) for what, said in sorted(correctness[name].items(), key=_order)],
+        }
+        for name, heading in TABLES.items()
+        if correctness.get(name)
+    ]
+
+
+def is_fault(said: str) -> bool:
+    return not said.startswith(NO_FAULT)
+
+
+def _order(row: tuple[str, str]) -> tuple[int, list[tuple[int, str]]]:
+    """Inputs as the library lists them; S=63 before S=127."""
+    what = row[0]
+    parts = [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", what)]
+    return _place(what, DISTRIBUTIONS), parts
+
+
+def _place(name: str, known: Sequence[str]) -> int:
+    return known.index(name) if name in known else len(known)

@@ -1,0 +1,166 @@
+"""How much a run is and how long it takes, said before Run is pressed: from earlier measurements, else from its work."""
+
+import re
+
+import pytest
+from cast import spec
+from django.utils import timezone
+from form import PAGE, asked
+
+from kernels.workload import Config as ConfigSpec
+from runs import samples
+from runs.estimates import estimate, span
+from runs.models import Calibration, Run
+
+QUIET_CPU = {"copy_gb_per_s": 30.0, "matmul_tflops": {"float32": 0.1}}
+H200 = {"copy_gb_per_s": 4210.0, "matmul_tflops": {"float16": 768.0, "bfloat16": 781.0, "float32": 51.2}}
+
+
+@pytest.fixture
+def calibrated():
+    """A device with measured ceilings."""
+
+    def calibrate(gpu, ceilings):
+        Calibration.objects.create(gpu=gpu, driver=gpu.driver, ceilings=ceilings, measured_at=timezone.now())
+        return gpu
+
+    return calibrate
+
+
+def low_and_high(found):
+    rest = found.seconds - found.guessed_s
+    return rest + found.guessed_s / 2, rest + found.guessed_s * 2
+
+
+def test_a_fresh_page_says_how_much_it_is(owner, gpu, configs):
+    found = owner.get(PAGE).context["estimate"]
+    kernels = len(configs["smoke"].spec.kernels)
+    assert (found.workloads, found.results, found.unsupported) == (2, 2 * kernels, 0)
+    assert found.source == "a guess: nothing like it was measured on this device yet"
+
+
+def test_it_says_how_much_is_chosen_and_how_long_it_takes(owner, typed):
+    said = asked(owner, typed | {"batch": "1, 2, 4"})
+    assert "<strong>6 results</strong> on 3 workloads, <strong>under a minute</strong>; a guess" in said
+    one = asked(owner, typed | {"batch": "1", "kernels": ["sdpa"]})
+    assert "<strong>1 result</strong> on 1 workload, <strong>" in one
+
+
+def test_what_cannot_run_there_is_counted_apart(owner, typed, cpu):
+    said = asked(owner, typed | {"device": cpu.pk, "kernels": ["sdpa", "triton-flash", "sdpa-cudnn"]})
+    assert "<strong>2 results</strong>" in said
+    assert "2 kernels cannot run on this device and will be listed so." in said
+
+
+def test_a_fault_stands_where_the_estimate_would_be(owner, typed):
+    assert "Batch (B): “x” is not a whole number" in asked(owner, typed | {"batch": "x"})
+    assert "Sequence length (S): give a number, or several." in asked(owner, typed | {"seq_len": ""})
+    assert "That multiplies to" in asked(owner, typed | {"seq_len": ",".join(map(str, range(1, 999)))})
+    assert "Device: choose a device." in asked(owner, {})
+
+
+def test_ticks_are_drawn_anew_only_when_the_device_or_the_config_changed(owner, chosen, configs):
+    assert 'id="kernels"' not in asked(owner, chosen)
+    by_device = asked(owner, chosen, changed="device")
+    assert set(re.findall(r'value="([^"]+)" checked', by_device)) == {"sdpa", "eager"}
+    by_config = asked(owner, chosen, changed="config")
+    assert set(re.findall(r'value="([^"]+)" checked', by_config)) == set(configs["canonical-s512"].spec.kernels)
+    assert "and 2 more" not in by_config
+    assert "<li>fp16 B=8 H=16 S=512 D=64 causal</li>" in by_config
+
+
+def test_what_was_measured_here_before_makes_a_better_estimate(exported, gpu, make_run):
+    run = samples.load(exported, "x.json")
+    config = ConfigSpec(**exported["config"])
+    assert estimate(config, gpu).known == 0, "measured elsewhere"
+    Run.objects.filter(pk=run.pk).update(gpu=gpu)
+    found = estimate(config, gpu)
+    took = sum(m["took_s"] for m in exported["measurements"])
+    assert (found.known, found.source) == (8, "from earlier measurements on this device")
+    assert took < found.seconds < 2 * took
+    more = config.model_copy(update={"workloads": [*config.workloads, *spec().workloads]})
+    assert estimate(more, gpu).source == "8 of 9 workloads were measured here before"
+    fewer = config.model_copy(update={"kernels": config.kernels[:2]})
+    assert estimate(fewer, gpu).seconds < 0.5 * found.seconds
+
+
+def test_an_estimate_takes_two_queries_for_any_number_of_workloads(exported, gpu, django_assert_max_num_queries):
+    samples.load(exported, "x.json")
+    with django_assert_max_num_queries(2):
+        estimate(spec("eager", workloads=100), gpu)
+
+
+# --- a guess from the work --------------------------------------------------------------------------------------------
+
+
+def test_a_guess_grows_with_the_work(cpu, calibrated):
+    calibrated(cpu, QUIET_CPU)
+    small, large = (
+        estimate(spec("eager", workloads=[{"batch": 1, "heads": 8, "head_dim": 64, "seq_len": s}]), cpu)
+        for s in (128, 1024)
+    )
+    assert large.guessed_s > 20 * small.guessed_s
+    assert estimate(spec(workloads=3), cpu).guessed_s > 2 * estimate(spec(workloads=1), cpu).guessed_s
+
+
+@pytest.mark.parametrize("seq_len, heads, took_s", [(128, 4, 2.7), (512, 8, 53.9)])
+def test_a_guess_holds_on_a_cpu(cpu, calibrated, configs, seq_len, heads, took_s):
+    """Measured on two quiet cores: smoke with three kernels, canonical-s512 with four."""
+    calibrated(cpu, QUIET_CPU)
+    plan = configs["smoke" if seq_len == 128 else "canonical-s512"].spec.protocol
+    names = ["sdpa-math", "eager"] + ["sdpa-efficient"] * (seq_len == 512)
+    sizes = [{"batch": 1, "heads": heads, "seq_len": seq_len, "head_dim": 64}]
+    found = estimate(spec(*names, workloads=sizes, protocol=plan), cpu)
+    low, high = low_and_high(found)
+    assert low < took_s + found.seconds - found.guessed_s < high
+
+
+def test_a_guess_holds_on_an_h200(exported, gpu, calibrated):
+    calibrated(gpu, H200)
+    low, high = low_and_high(estimate(ConfigSpec(**exported["config"]), gpu))
+    assert low < sum(m["took_s"] for m in exported["measurements"]) < high
+
+
+def test_without_ceilings_a_device_is_taken_for_a_small_one(cpu, gpu, calibrated):
+    before = estimate(spec("eager", workloads=4), cpu).seconds
+    assert before > estimate(spec("eager", workloads=4), calibrated(cpu, QUIET_CPU)).seconds
+    calibrated(gpu, {"empty_us": {"cold": 2.0}})
+    assert estimate(spec("eager"), gpu).seconds > 0, "ceilings that say nothing of products and copies"
+
+
+def test_what_cannot_be_checked_in_time_is_not_taken_for_a_week(cpu):
+    sizes = [{"batch": 64, "heads": 96, "seq_len": 65536, "head_dim": 128}]
+    assert estimate(spec("eager", workloads=sizes), cpu).guessed_s == 240
+
+
+def test_the_protocol_counts(gpu):
+    long = estimate(spec("eager", protocol={"mode": "sustained"}), gpu).guessed_s
+    assert long > 30 > estimate(spec("eager"), gpu).guessed_s
+    few, many = (estimate(spec("eager", protocol={"name": "fixed", "iters": n}), gpu).guessed_s for n in (500, 100_000))
+    assert many > few
+
+
+def test_an_estimate_without_a_device_is_for_a_small_cpu(db):
+    assert estimate(spec("eager"), None).seconds > 3
+
+
+@pytest.mark.parametrize(
+    "low_s, high_s, said",
+    [
+        (1, 20, "under a minute"),
+        (10, 70, "up to 2 min"),
+        (60, 240, "1 to 4 min"),
+        (2400, 9600, "40 min to 3 h"),
+        (7200, 28800, "2 to 8 h"),
+    ],
+)
+def test_a_guess_is_said_without_seconds(low_s, high_s, said):
+    assert span(low_s, high_s) == said
+
+
+def test_a_known_time_is_said_as_one(owner, exported, gpu, configs):
+    run = samples.load(exported, "x.json")
+    Run.objects.filter(pk=run.pk).update(gpu=gpu)
+    page = owner.get(PAGE, {"again": run.pk}).content.decode()
+    said = page[page.index('id="estimate"') :]
+    assert re.search(r"on 8 workloads, about <strong>\d+ (s|min[^<]*)</strong>; from earlier", said)
