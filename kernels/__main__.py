@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import shutil
 import sys
 import time
@@ -17,7 +18,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from kernels import catalog, report
-from kernels.device import NoSuchDevice, devices, find_device, locked
+from kernels.device import NoSuchDevice, devices, find_device, locked, says_once
 from kernels.instrument import calibrate, roofline
 from kernels.instrument.environment import commit, fingerprint
 from kernels.process import Cancelled, Child, ChildDied
@@ -176,7 +177,7 @@ def do_calibrate(arguments: argparse.Namespace) -> int:
     child = Child(device)
     try:
         child.wait_ready()
-        with locked(device):
+        with locked(device, on_wait=says_once()):
             found = calibrate.ceilings(child.call("calibrate"))
     finally:
         child.close()
@@ -203,9 +204,12 @@ def do_judge(arguments: argparse.Namespace) -> int:
     if peak is None:
         known = ", ".join(name for p in roofline.PEAKS for name in p.names)
         raise ConfigError(f"no peak is known for a GPU named '{arguments.gpu}'; there are: {known}")
-    if arguments.ms <= 0:
+    if not 0 < arguments.ms < math.inf:
         raise ConfigError(f"--ms wants a time above 0, not {arguments.ms:g}")
-    sizes = {name: values[0] for name, values in swept(arguments.sizes).items()}
+    given = swept(arguments.sizes)
+    if several := [name for name, values in given.items() if len(values) > 1]:
+        raise ConfigError(f"{several[0]} has several values; one time is judged for one workload")
+    sizes = {name: values[0] for name, values in given.items()}
     dtype = str(sizes.pop("dtype", "float16"))
     try:
         workload = Workload(operation=arguments.operation, dtype=dtype, sizes=sizes)
@@ -216,12 +220,16 @@ def do_judge(arguments: argparse.Namespace) -> int:
     rates = f"{figures['tflops']:.4g} TFLOP/s, {figures['gb_per_s']:.4g} GB/s"
     print(f"{workload.label} in {arguments.ms:g} ms on {peak.model}: {rates}")
     why = roofline.why_impossible(problem, arguments.ms, peak, touched_once=False, cache_bytes=0)
-    print(
-        f"impossible: {why}"
-        if why
-        else f"plausible: {figures['limit_share']:.1%} of the speed of light ({limit:.4g} ms)"
-    )
-    return 1 if why else 0
+    if why:
+        print(f"impossible: {why}")
+        return 1
+    if figures["gb_per_s"] > peak.gb_per_s:
+        print(
+            f"impossible on cold inputs: the memory does {peak.gb_per_s:g} GB/s; only data that stayed in the cache is faster"
+        )
+        return 1
+    print(f"plausible: {figures['limit_share']:.1%} of the speed of light ({limit:.4g} ms)")
+    return 0
 
 
 def outputs(arguments: argparse.Namespace) -> dict[str, Path]:
@@ -264,6 +272,7 @@ class Collector:
             "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "measurements": [],
         }
+        self.waited = False
         print(f"{config.title or config.name} on {device_name}", file=sys.stderr)
 
     def emit(self, kind: str, data: dict[str, Any]) -> None:
@@ -281,6 +290,9 @@ class Collector:
             what = f"{state['kernel']} on {state['workload']}: {state['step']}" if state["kernel"] else state["step"]
             text = f"[{bar:.<{BAR}}] {done + 1} of {total}, {what}"
             print(f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}", end="", file=sys.stderr, flush=True)
+        elif state["step"].startswith("waits") and not self.waited:
+            self.waited = True
+            print(state["step"], file=sys.stderr, flush=True)
 
     def write(self, paths: dict[str, Path], table: list[dict[str, Any]]) -> None:
         """What has been measured so far: also of a run that was interrupted."""

@@ -177,11 +177,14 @@ def read_kernels(operation: str, path: Path) -> Iterator[KernelInfo]:
         for node in ast.parse(source, str(path)).body:
             if isinstance(node, ast.FunctionDef):
                 for decorator in node.decorator_list:
+                    if isinstance(decorator, ast.Name) and decorator.id == "kernel":
+                        raise ValueError(f"@kernel of {node.name} needs its arguments: the operation and a backend")
                     if _called(decorator) == "kernel":
                         info = _read_decorator(decorator, node, path, digest)
-                        if info.operation == operation:
-                            yield info
-    except (OSError, SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
+                        if info.operation != operation:
+                            raise ValueError(f"{node.name} is for {info.operation}, in the folder of {operation}")
+                        yield info
+    except Exception as error:  # whatever somebody wrote there: one bad file costs itself, not the device
         reason = f"{path.name} cannot be read: {error}"
         yield KernelInfo(operation, _dashed(path.stem), "unknown", (), Needs(), {}, "", str(path), digest, reason)
 
@@ -192,19 +195,21 @@ def _called(node: ast.expr) -> str | None:
 
 def _read_decorator(call: ast.expr, function: ast.FunctionDef, path: Path, digest: str) -> KernelInfo:
     assert isinstance(call, ast.Call)
-    args = [ast.literal_eval(a) for a in call.args]
-    options = {k.arg: _literal(k.value) for k in call.keywords if k.arg}
+    args = [_literal("the operation", a) for a in call.args]
+    options = {k.arg: _literal(k.arg, k.value) for k in call.keywords if k.arg}
     declared = declaration(*args, function_name=function.name, **options)
     return KernelInfo(**declared, doc=(ast.get_docstring(function) or "").split("\n")[0], path=str(path), sha256=digest)
 
 
-def _literal(node: ast.expr) -> Any:
+def _literal(name: str, node: ast.expr) -> Any:
     """A literal, or cuda(...) with literal arguments."""
-    if isinstance(node, ast.Call) and _called(node) == "cuda":
-        return cuda(
-            *map(ast.literal_eval, node.args), **{k.arg: ast.literal_eval(k.value) for k in node.keywords if k.arg}
-        )
-    return ast.literal_eval(node)
+    try:
+        if isinstance(node, ast.Call) and _called(node) == "cuda":
+            options = {k.arg: ast.literal_eval(k.value) for k in node.keywords if k.arg}
+            return cuda(*map(ast.literal_eval, node.args), **options)
+        return ast.literal_eval(node)
+    except ValueError:
+        raise ValueError(f"line {node.lineno}: {name} must be written out, for the file is read and not run") from None
 
 
 def _dashed(name: str) -> str:
@@ -222,6 +227,15 @@ def declaration(
     limits: dict[str, tuple[Any, ...]] | None = None,
 ) -> dict[str, Any]:
     """The arguments of @kernel with their defaults: shared by the reader and the decorator so that they cannot differ."""
+    from kernels.operations.base import DTYPE_BYTES
+
+    if isinstance(dtypes, str) or not all(dtype in DTYPE_BYTES for dtype in dtypes):
+        raise ValueError(f"dtypes is {dtypes!r}; it must be a tuple of {', '.join(DTYPE_BYTES)}")
+    if not isinstance(needs, Needs | None):
+        raise ValueError(f"needs is {needs!r}; it must be cuda(...)")
+    sizes = set(get_operation(operation).model_fields) - {"dtype"}
+    if not isinstance(limits, dict | None) or not set(limits or ()) <= sizes:
+        raise ValueError(f"limits is {limits!r}; it must give values for some of {', '.join(sorted(sizes))}")
     return {
         "operation": operation,
         "name": name or _dashed(function_name),

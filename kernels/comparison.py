@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from kernels.brought import Brought, InProcess, Kernel, Source, as_output, exact_dtype, in_dtype, peak_dtype
-from kernels.device import Device, NoSuchDevice, find_device, locked, nvml
+from kernels.device import Device, NoSuchDevice, find_device, locked, nvml, says_once
 from kernels.instrument import roofline, rounds
 from kernels.instrument.groups import groups, uncapturable
 from kernels.instrument.suspicion import why_leaks, why_probed
@@ -40,7 +40,7 @@ def held(device: torch.device) -> Iterator[Telemetry]:
     """
     known = _as_listed(device)
     here = torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
-    with locked(known), nvml() as lib, here, torch.no_grad():
+    with locked(known, on_wait=says_once()), nvml() as lib, here, torch.no_grad():
         yield Telemetry(lib, known)
 
 

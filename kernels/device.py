@@ -8,6 +8,7 @@ import hashlib
 import os
 import platform
 import stat
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -117,9 +118,29 @@ def find_device(wanted: str | None) -> Device:
     raise NoSuchDevice(f"there is no device '{wanted}' on this host; there are: {names}")
 
 
+def says_once() -> Callable[[str], None]:
+    """An `on_wait` for a terminal: who is waited for, on standard error, as often as it changes."""
+    said = ""
+
+    def say(holder: str) -> None:
+        nonlocal said
+        if holder != said:
+            said = holder
+            print(f"waits: process {holder} is measuring on this device", file=sys.stderr, flush=True)
+
+    return say
+
+
 @contextlib.contextmanager
-def locked(device: Device, should_stop: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """Holds the device for one measurement at a time on this host, whoever asks. Waits; ends early on should_stop."""
+def locked(
+    device: Device,
+    should_stop: Callable[[], bool] = lambda: False,
+    on_wait: Callable[[str], None] = lambda holder: None,
+) -> Iterator[None]:
+    """Holds the device for one measurement at a time on this host, whoever asks. Waits; ends early on should_stop.
+
+    on_wait: called again and again while somebody else holds it, with that process's number as it was written down.
+    """
     path = Path(tempfile.gettempdir()) / f"benchsite-{device.uuid}.lock"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
@@ -132,7 +153,9 @@ def locked(device: Device, should_stop: Callable[[], bool] = lambda: False) -> I
             except BlockingIOError:
                 if should_stop():
                     raise InterruptedError("stopped while waiting for the device") from None
+                on_wait(os.pread(descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown")
                 time.sleep(0.2)
+        os.pwrite(descriptor, f"{os.getpid():<20}".encode(), 0)
         yield
     finally:
         os.close(descriptor)

@@ -347,6 +347,9 @@ def arm_of(run: Supervisor, workload: Workload, name: str) -> Arm:
         arm.fail("unsupported", str(error))
         return arm
     arm.facts |= {"sha256": info.sha256, "backend": info.backend}
+    if info.error:
+        arm.fail("failed", info.error)
+        return arm
     why = info.why_not_on(run.device.kind, run.device.capability)
     why = why or info.why_not_for(workload.dtype, workload.problem.model_dump())
     if why:

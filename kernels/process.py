@@ -144,7 +144,8 @@ class Child:
         if self.ready is None:
             answer = self._answer(READY_LIMIT_S)
             if "failed" in answer:
-                raise ChildDied(f"the measuring process could not start: {answer['failed']}")
+                hint = "; `make install` makes .venv/bin/python, which has it" if "'torch'" in answer["failed"] else ""
+                raise ChildDied(f"the measuring process could not start: {answer['failed']}{hint}")
             self.ready = answer["ready"]
         return self.ready
 

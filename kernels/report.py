@@ -207,6 +207,8 @@ def _about(table: list[dict[str, Any]], kernel: str) -> tuple[str, str, str]:
         row = next(r for r in mine if r["speedup"] is not None)
         mean = f"{row['speedup']:.3f}x, interval {row['speedup_low']:.3f} to {row['speedup_high']:.3f}."
     leading = next((w for w in ("faster", "slower", "same", "undecided") if counts[w]), "")
+    if leading == "undecided" and said["n"] > 1:
+        mean = ""  # of noise
     if not leading:
         unpaired = any(row["verdict"] == UNPAIRED for row in mine)
         why = (

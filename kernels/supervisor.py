@@ -61,7 +61,10 @@ class Supervisor:
     def run(self) -> None:
         """Measures what is not done yet. Raises Cancelled; anything that belongs to a kernel becomes its result."""
         try:
-            with locked(self.device, self.should_stop), telemetry.watching(self.device) as self.telemetry:
+            with (
+                locked(self.device, self.should_stop, self._waiting),
+                telemetry.watching(self.device) as self.telemetry,
+            ):
                 self._start()
                 done = set(self.spec.done)
                 for self.position, workload in enumerate(self.spec.workloads):
@@ -75,6 +78,23 @@ class Supervisor:
                 self.child.close()
             if self.warm_child:
                 self.warm_child.close()
+
+    def _waiting(self, holder: str) -> None:
+        now = time.monotonic()
+        if now - self.last_live >= LIVE_EVERY_S:
+            self.last_live, said = now, f"waits: process {holder} is measuring on this device"
+            first, total = self.spec.workloads[0].label, len(self.spec.workloads)
+            self.live(
+                {
+                    "position": 0,
+                    "total": total,
+                    "workload": first,
+                    "kernel": "",
+                    "step": said,
+                    "log": "",
+                    "telemetry": {},
+                }
+            )
 
     def _start(self) -> None:
         environment = self.ensure_child().wait_ready()

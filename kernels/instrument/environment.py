@@ -80,7 +80,7 @@ def commit() -> str:
     root = Path(__file__).parent.parent.parent
     try:
         head = _git(root, "rev-parse", "HEAD")
-        return head + ("+" if _git(root, "status", "--porcelain", "--untracked-files=no") else "")
+        return head + ("+" if _git(root, "status", "--porcelain") else "")
     except (OSError, subprocess.SubprocessError):
         return ""
 

@@ -15,6 +15,8 @@ MARGIN = 0.01
 """Below this a difference is called SAME."""
 AA_TOLERANCE = 0.005
 """A baseline that differs from itself by more than this widens the margin of its whole run."""
+WIDEST_SAME = 0.05
+"""Where the margin is wider than this the device was too unsteady for anything to be called the same."""
 MIN_ROUNDS = 5
 PERCENTILES = (5, 25, 50, 75, 90, 95, 99)
 
@@ -115,7 +117,7 @@ def word(low: float | None, high: float | None, margin: float, rounds: int, pair
         return FASTER
     if high < 1 / (1 + margin):
         return SLOWER
-    if low >= 1 / (1 + margin) and high <= 1 + margin:
+    if margin <= WIDEST_SAME and low >= 1 / (1 + margin) and high <= 1 + margin:
         return SAME
     return UNDECIDED
 

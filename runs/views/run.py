@@ -23,6 +23,9 @@ from runs.estimates import estimate
 from runs.models import Measurement, Result, Run
 from runs.samples import FORMAT
 
+PYTHON = ".venv/bin/python"
+"""As `make install` makes it, in the checkout."""
+
 
 def _get(pk: int) -> Run:
     return get_object_or_404(Run.objects.select_related("gpu", "user", "environment"), pk=pk)
@@ -105,7 +108,7 @@ def reproduce(run: Run) -> str:
     device = "cpu" if run.gpu and run.gpu.kind == "cpu" else f"cuda:{run.gpu.index if run.gpu else 0}"
     lines = []
     commit = (run.environment.body.get("commit") or "") if run.environment else ""
-    if commit:
+    if commit and not run.sample:  # a sample's may be in no repository but that of who measured it
         lines.append(
             f"git checkout {commit.rstrip('+')[:12]}{'   # there were local changes' if commit.endswith('+') else ''}"
         )
@@ -115,9 +118,9 @@ def reproduce(run: Run) -> str:
         same = None
     if same and same.workloads == spec.workloads and same.protocol == spec.protocol:
         chosen = "" if same.kernels == spec.kernels else f" --kernels {','.join(spec.kernels)}"
-        lines.append(f"python -m kernels run {spec.name}{chosen} --device {device}")
+        lines.append(f"{PYTHON} -m kernels run {spec.name}{chosen} --device {device}")
     else:
-        lines.append(f"python -m kernels run run-{run.pk}.yaml --device {device}")
+        lines.append(f"{PYTHON} -m kernels run run-{run.pk}.yaml --device {device}")
     return "\n".join(lines)
 
 

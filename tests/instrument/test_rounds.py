@@ -212,6 +212,20 @@ def test_an_arm_837_times_slower_leaves_after_round_5_with_its_n(measure, base_u
     assert bench.now_ns / 1e9 < 60, "not an hour"
 
 
+def test_who_was_near_in_one_of_five_rounds_stays():
+    """On a noisy device the median alone would send away a kernel that may be the fastest."""
+    bench = bench_of(base_ns=200 * US, other=500 * US)
+    drive = Drive(bench, [BASE, "other"], BASE, Protocol(), 1)
+    paired = Paired(drive, "cold", estimate(drive, True), True)
+    far, near = [[500.0 * US]], [[210.0 * US]]
+    paired.reading.blocks = {BASE: [[200.0 * US]] * 5, BASE + AA: [[200.0 * US]] * 5, "other": far * 4 + near}
+    paired._drop_the_hopeless()
+    assert paired.reading.left == {}
+    paired.reading.blocks["other"] = far * 5
+    paired._drop_the_hopeless()
+    assert paired.reading.left == {"other": 5}
+
+
 def test_an_arm_at_half_the_speed_stays(measure):
     reading = measure(bench_of(slow=1.9 * 200 * US, slower=2.1 * 200 * US), **STEADY)
     assert reading.left == {"slower": 5}

@@ -229,7 +229,14 @@ def test_a_baseline_that_differs_from_itself_widens_the_margin():
     assert margin_from((0.994, 0.992, 0.999)) == pytest.approx(2 * 0.008)
     assert margin_from((1.001, 0.98, 1.009)) == pytest.approx(2 * 0.02), "its interval leaves the margin"
     assert margin_from((1.02, 1.01, 1.03)) == pytest.approx(0.06)
-    assert word(1.02, 1.03, margin_from((1.02, 1.01, 1.03)), ROUNDS) == SAME
+    assert word(1.01, 1.02, margin_from((1.01, 1.005, 1.015)), ROUNDS) == SAME
+
+
+def test_noise_is_never_called_the_same():
+    """A baseline that differs from itself by half leaves room for everything: that is no answer."""
+    assert word(0.5, 1.9, margin_from((1.0, 0.5, 2.0)), ROUNDS) == UNDECIDED
+    assert word(1.02, 1.03, margin_from((1.02, 1.01, 1.03)), ROUNDS) == UNDECIDED, "margin 6%"
+    assert word(3.5, 4.0, margin_from((1.0, 0.5, 2.0)), ROUNDS) == FASTER
 
 
 # --- suites -----------------------------------------------------------------------------------------------------------

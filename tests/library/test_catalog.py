@@ -72,9 +72,10 @@ def test_a_file_with_several_kernels_declares_them_all_and_other_functions_none(
     assert ours == {"my-own-way", "another"}
 
 
-def test_a_kernel_of_another_operation_in_this_folder_is_not_one_of_this(folder):
+def test_a_kernel_of_another_operation_in_this_folder_is_listed_with_the_reason(folder):
     (folder / "mine.py").write_text(SIMPLE.replace('"attention"', '"gemm"'))
-    assert not [info for info in kernels() if info.path.endswith("mine.py")]
+    (info,) = [info for info in kernels() if info.path.endswith("mine.py")]
+    assert "is for gemm, in the folder of attention" in info.error
 
 
 def test_files_are_read_as_they_are_now(folder):
@@ -116,8 +117,30 @@ def test_every_kernel_of_ours_can_be_read_and_the_baseline_comes_first():
         "not UTF-8": (b'x = "\xe9"\n', "utf-8"),
         "no backend": (b'@kernel("attention")\ndef f(): ...\n', "backend"),
         "an option that does not exist": (b'@kernel("attention", backend="x", speed=3)\ndef f(): ...\n', "speed"),
-        "a name that is computed": (b'@kernel("attention", backend=WHO)\ndef f(): ...\n', "malformed"),
-        "limits that are no lists": (b'@kernel("attention", backend="x", limits={"s": 3})\ndef f(): ...\n', "int"),
+        "a name that is computed": (
+            b'@kernel("attention", backend=WHO)\ndef f(): ...\n',
+            "backend must be written out",
+        ),
+        "limits that are no lists": (
+            b'@kernel("attention", backend="x", limits={"seq_len": 3})\ndef f(): ...\n',
+            "int",
+        ),
+        "a size that does not exist": (
+            b'@kernel("attention", backend="x", limits={"s": (3,)})\ndef f(): ...\n',
+            "seq_len",
+        ),
+        "limits that are no dict": (
+            b'@kernel("attention", backend="x", limits=(64,))\ndef f(): ...\n',
+            "limits is (64,)",
+        ),
+        "needs that are no cuda(...)": (
+            b'@kernel("attention", backend="x", needs="cuda")\ndef f(): ...\n',
+            "cuda(...)",
+        ),
+        "needs as a dict": (b'@kernel("attention", backend="x", needs={"cuda": 1})\ndef f(): ...\n', "cuda(...)"),
+        "a forgotten comma": (b'@kernel("attention", backend="x", dtypes=("float16"))\ndef f(): ...\n', "a tuple of"),
+        "an unknown dtype": (b'@kernel("attention", backend="x", dtypes=("fp16",))\ndef f(): ...\n', "float16"),
+        "no arguments at all": (b"@kernel\ndef f(): ...\n", "needs its arguments"),
         "nested too deeply": (b"x = " + b"(" * 5000 + b")" * 5000, ""),
     }.values(),
 )

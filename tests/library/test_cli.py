@@ -206,6 +206,13 @@ def test_the_published_h100_time_is_impossible_and_declared_causal_plausible(cap
     assert "537.8 TFLOP/s" in said and "plausible: 54.4% of the speed of light" in said
 
 
+def test_more_bytes_than_the_memory_gives_are_impossible_on_cold_inputs(capsys):
+    judged = ("judge", "layer_norm", "rows=4096", "cols=4096", "dtype=float32", "--gpu", "NVIDIA H200")
+    assert main([*judged, "--ms", "0.001"]) == 1
+    assert "impossible on cold inputs: the memory does 4800 GB/s" in capsys.readouterr().out
+    assert main([*judged, "--ms", "0.05"]) == 0
+
+
 # --- what cannot be done is said in a sentence ------------------------------------------------------------------------
 
 
@@ -244,7 +251,9 @@ def test_a_kernel_that_does_not_exist(capsys):
 def test_a_judge_who_does_not_know_the_gpu_or_the_sizes(capsys):
     assert "no peak is known for a GPU named 'Abacus'; there are: L4, " in refused(capsys, *reported(gpu="Abacus"))
     assert "heads" in refused(capsys, *reported("heads=0"))
-    assert "wants a time above 0" in refused(capsys, *reported(ms="-1"))
+    for ms in ("-1", "nan", "inf"):
+        assert "wants a time above 0" in refused(capsys, *reported(ms=ms))
+    assert "causal has several values" in refused(capsys, *reported("causal=true,false"))
 
 
 def test_no_kernels_at_all(capsys):

@@ -91,7 +91,7 @@ def test_words_are_made_anew_from_the_margin_that_was_exported(owner, sample):
         measurement["margin"] = 1e6
     run = samples.load(data, "wide.json")
     words = {row["verdict"] for row in table_of(run) if row["speedup"] is not None}
-    assert words == {"SAME"}
+    assert words == {"UNDECIDED"}, "no difference is seen through so much noise"
 
 
 def test_a_run_without_results_has_files_without_rows(owner, no_results):

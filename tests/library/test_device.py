@@ -1,0 +1,31 @@
+"""One measurement at a time on a device, whoever asks; who waits says for whom."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+from kernels.device import find_device, locked, says_once
+
+HOLDER = """
+import sys, time
+from kernels.device import find_device, locked
+with locked(find_device("cpu")):
+    print("held", flush=True)
+    time.sleep(float(sys.argv[1]))
+"""
+
+
+def test_who_waits_hears_which_process_holds_the_device(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, "1.5"], stdout=subprocess.PIPE, env=os.environ | {"TMPDIR": str(tmp_path)}
+    )
+    assert holder.stdout.readline() == b"held\n"
+    begin = time.monotonic()
+    with locked(find_device("cpu"), on_wait=says_once()):
+        waited = time.monotonic() - begin
+    holder.wait()
+    assert waited > 0.5
+    assert capsys.readouterr().err == f"waits: process {holder.pid} is measuring on this device\n"
