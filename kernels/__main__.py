@@ -140,6 +140,9 @@ def chosen(arguments: argparse.Namespace) -> Config:
         values["kernels"] = split(arguments.kernels)
     if arguments.backends:
         backends = {info.name: info.backend for info in catalog.kernels(config.operation)}
+        if unknown := [one for one in split(arguments.backends) if one not in backends.values()]:
+            known = ", ".join(sorted(set(backends.values())))
+            raise ConfigError(f"no kernel of {config.operation} has the backend '{unknown[0]}'; there are: {known}")
         values["kernels"] = [name for name in values["kernels"] if backends.get(name) in split(arguments.backends)]
         values["kernels"] = values["kernels"] or [config.baseline]
     changes = {"name": arguments.protocol, "mode": arguments.mode, "warmup": arguments.warmup, "iters": arguments.iters}

@@ -248,6 +248,11 @@ def test_a_kernel_that_does_not_exist(capsys):
     assert "there is no kernel 'attention/faster-than-light'; there are: sdpa, " in said
 
 
+def test_a_backend_that_no_kernel_has(capsys):
+    said = refused(capsys, "run", "smoke", "--device", "cpu", "--backends", "pytorch,nope")
+    assert "no kernel of attention has the backend 'nope'; there are: pytorch, triton" in said
+
+
 def test_a_judge_who_does_not_know_the_gpu_or_the_sizes(capsys):
     assert "no peak is known for a GPU named 'Abacus'; there are: L4, " in refused(capsys, *reported(gpu="Abacus"))
     assert "heads" in refused(capsys, *reported("heads=0"))
