@@ -47,7 +47,7 @@ FIGURE, EDGE = 52, 16
 LIGHT = "speed of light"
 OTHERS = "other kernels"
 UPRIGHT = "M-0.2,-1.5L0.2,-1.5L0.2,1.5L-0.2,1.5Z"
-LOOK = {"look": 3}
+LOOK = {"look": 4}
 """Raise when the drawing changes: charts drawn before are then drawn again."""
 
 
@@ -178,7 +178,7 @@ def speedup(table: pd.DataFrame, colours: dict[str, str], narrow: bool = False) 
     groups["low"], groups["high"] = (1 / (1 + groups.margin)).clip(lower=low), 1 + groups.margin
     data = _numbered(data, low, (FIGURE - room) * unit)
     of = "" if several else f"of {data.kernel.iloc[0]} "
-    title = [f"speedup {of}over {data.baseline.iloc[0]}, with interval", "shaded: margin of SAME"]
+    title = [f"speedup {of}over {data.baseline.iloc[0]}, with interval", "shaded: the margin"]
     scale = alt.Scale(domain=[low - room * unit, high + FIGURE * unit], nice=False, zero=False)
     x_axis = alt.Axis(tickCount=width // 50, labelOverlap=True, labelBound=6, titleLimit=width)
     y = _down(height)

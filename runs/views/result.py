@@ -10,7 +10,7 @@ from django.db.models import Prefetch
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, render
 
-from kernels.instrument.statistics import MARGIN
+from kernels.instrument.statistics import MARGIN, WIDEST_SAME
 from runs import correctness, distribution
 from runs.charts import THEMES
 from runs.models import Measurement, Result
@@ -94,13 +94,16 @@ def doubts(result: Result, baseline: Result | None) -> list[str]:
     if (check := result.crosscheck or {}).get("agrees") is False:
         found.append(_looks_differ(check))
     if result.n is not None and measurement.aa and measurement.margin > MARGIN * 1.01:
-        found.append(
-            f"{measurement.baseline} differed from itself here, so differences below {measurement.margin:.1%} are SAME."
-        )
+        found.append(f"{measurement.baseline} differed from itself here, so differences {_below(measurement.margin)}.")
     if result.n is not None and (reasons := measurement.telemetry.get("throttled")):
         named = " and ".join(THROTTLING.get(reason, reason) for reason in reasons)
         found.append(f"The GPU was held back by {named} while this was measured.")
     return found
+
+
+def _below(margin: float) -> str:
+    """What a margin does to differences that are smaller."""
+    return f"below {margin:.1%} " + ("are SAME" if margin <= WIDEST_SAME else "say nothing")
 
 
 def _clocks_differ(result: Result, baseline: Result) -> list[str]:
@@ -182,7 +185,7 @@ def protocol_of(measurement: Measurement) -> list[tuple[str, str]]:
         ratio, low, high = measurement.aa
         against = f"{measurement.baseline} against itself"
         found.append(("A/A", f"{ratio3(ratio)}, interval {ratio3(low)} to {ratio3(high)}: {against}"))
-    found.append(("margin", f"{measurement.margin:.1%}: smaller differences are SAME"))
+    found.append(("margin", f"differences {_below(measurement.margin)}"))
     if measurement.took_s is not None:
         found.append(("took", duration(measurement.took_s)))
     return found

@@ -239,7 +239,7 @@ def test_how_it_was_measured_is_told(owner, results):
         "rounds 60; 3 more were repeated because of thermal slow-down",
         "inputs 201 sets of inputs, more than the cache holds",
         "A/A 0.998, interval 0.989 to 1.007: sdpa against itself",
-        "margin 2.3%: smaller differences are SAME",
+        "margin differences below 2.3% are SAME",
         "SM clock 1,980 MHz, from 345 to 1,980 power 123 W, from 92 to 243 temperature 37 C, from 35 to 41",
         "held back by thermal slow-down by the driver readings 1,003",
         "precision not reached: half-width 0.92%, wanted 0.50%",
@@ -252,7 +252,7 @@ def test_how_it_was_measured_is_told(owner, results):
 def test_what_is_not_known_of_the_measurement_is_left_out(results):
     measurement = results["triton-flash"].measurement
     measurement.protocol, measurement.aa, measurement.took_s, measurement.margin = {}, None, None, 0.01
-    assert protocol_of(measurement) == [("margin", "1.0%: smaller differences are SAME")]
+    assert protocol_of(measurement) == [("margin", "differences below 1.0% are SAME")]
     assert telemetry_of({}) == telemetry_of({"samples": 0}) == []
     assert telemetry_of({"samples": 5, "sm_mhz": {"median": 1980, "min": 1980, "max": 1980}}) == [
         ("SM clock", "1,980 MHz, steady"), ("readings", "5"),
@@ -369,3 +369,11 @@ def test_the_other_kernels_of_the_workload_are_a_click_away(owner, results):
     for name, other in results.items():
         if name != "sdpa-flash":
             assert f'href="/runs/{other.measurement.run_id}/results/{other.pk}/">{name}</a>' in page
+
+
+def test_a_margin_so_wide_that_nothing_is_the_same_says_so(owner, results):
+    measurement = results["sdpa-flash"].measurement
+    measurement.margin = 2.26
+    measurement.save()
+    text = text_of(page_of(owner, results["sdpa-flash"]))
+    assert "sdpa differed from itself here, so differences below 226.0% say nothing." in text
