@@ -20,11 +20,10 @@ from kernels.workload import Protocol as Plan
 AA = " (A/A)"
 """Suffix of the baseline's second arm."""
 GRAPH_BELOW_NS, HOST_SHARE = 50_000, 0.7
-GATE_FACTOR, MAX_GATE_NS = 1.5, 10_000_000
+GATE_FACTOR, LEAST_GATE_NS, MAX_GATE_NS = 1.5, 400_000, 10_000_000
+"""A gate is at least so long that it tells the SM clock."""
 FIRST_GRAPH_GATE_NS = 500_000
 """Until the host's time to launch an arm's graph is known."""
-LEAST_GATE_NS = 400_000
-"""Long enough to tell the SM clock."""
 MIN_CALLS, MAX_CALLS = 4, 50
 MAX_GATE_REPEATS = 3
 KEEP_EVERY = 5
