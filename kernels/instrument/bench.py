@@ -294,24 +294,31 @@ class Bench:
         return {"readings": readings, "changed_inputs": changed, "grown": grown}
 
     def probe(self, arm: str, seeds: list[int]) -> dict[str, Any]:
-        """Pairs of single timed calls: on values not seen before, and on the same values written once more.
+        """Pairs of single timed calls: on values not seen before, then on the same values written once more; and, in turn
+        with them, pairs of which both are on new values.
 
-        {"fresh_ns": [...], "again_ns": [...], "busy": as in verify}
+        {"fresh_ns": [...], "again_ns": [...], "first_ns": [...], "second_ns": [...], "busy": as in verify}
         """
         inputs = self.problem.inputs(self.device, seeds[0])
-        times: tuple[list[float], list[float]] = ([], [])
+        times: dict[str, list[float]] = {key: [] for key in ("fresh_ns", "again_ns", "first_ns", "second_ns")}
         call = self._kernel(arm).call
+
+        def timed(key: str, seed: int) -> None:
+            values = self.problem.inputs(self.device, seed)
+            for old, new in zip(inputs.tensors, values.tensors, strict=True):
+                old.copy_(new)
+            self.clock.synchronize()
+            gate = TRAP_GATE_NS if self.kind == "cuda" else 0
+            block = self.clock.block(lambda _: call(*inputs.tensors, **inputs.options), range(1), gate, False, None)
+            times[key].extend(block.ticks_ns)
+
         for seed in seeds:
-            for ticks in times:
-                values = self.problem.inputs(self.device, seed)
-                for old, new in zip(inputs.tensors, values.tensors, strict=True):
-                    old.copy_(new)
-                self.clock.synchronize()
-                gate = TRAP_GATE_NS if self.kind == "cuda" else 0
-                block = self.clock.block(lambda _: call(*inputs.tensors, **inputs.options), range(1), gate, False, None)
-                ticks.extend(block.ticks_ns)
+            known = (("fresh_ns", seed), ("again_ns", seed))
+            new = (("first_ns", (48_271 * seed + 11) % 2**31), ("second_ns", (48_271 * seed + 12) % 2**31))
+            for key, value in (*known, *new) if seed % 2 else (*new, *known):
+                timed(key, value)
         self.guard.claim_processes(arm)
-        return {"fresh_ns": times[0], "again_ns": times[1], "busy": self.guard.busy(arm)}
+        return times | {"busy": self.guard.busy(arm)}
 
     def release(self) -> dict[str, Any]:
         """Frees graphs and input sets."""

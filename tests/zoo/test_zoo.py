@@ -107,6 +107,13 @@ def test_who_remembers():
     assert not why_remembers([200.0, 210.0, 190.0], [190.0, 205.0, 900.0])
 
 
+def test_who_is_faster_the_second_time_whatever_it_computes_does_not_remember():
+    """A busy host did this to an honest kernel, pair after pair."""
+    pairs = [200.0, 210.0, 190.0], [100.0, 101.0, 99.0]
+    assert not why_remembers(*pairs, [400.0, 410.0, 390.0], [210.0, 190.0, 200.0])
+    assert why_remembers(*pairs, [200.0, 205.0, 195.0], [201.0, 199.0, 190.0])
+
+
 def test_who_leaks():
     grown = [(50_000_000, 10)] + 5 * [(100_000, 10)]
     assert why_leaks(grown) == "memory leak: every call keeps 10000 bytes"
