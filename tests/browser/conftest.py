@@ -59,6 +59,7 @@ class LiveSite:
         self.env = inherited | {
             "BENCHSITE_VAR": str(folder / "var"),
             "BENCHSITE_ENV": str(folder / "env"),
+            "OMP_NUM_THREADS": "1",  # beside other tests, threads that wait for each other take a hundred times as long
             "TMPDIR": str(folder),
             "PORT": str(self.port),
             "PYTHONUNBUFFERED": "1",
