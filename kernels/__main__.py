@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from kernels import catalog, report
-from kernels.device import NoSuchDevice, devices, find_device, locked, says_once
+from kernels.device import WAITS, NoSuchDevice, devices, find_device, locked, says_once
 from kernels.instrument import calibrate, roofline
 from kernels.instrument.environment import commit, fingerprint
 from kernels.process import Cancelled, Child, ChildDied
@@ -202,7 +202,8 @@ def do_calibrate(arguments: argparse.Namespace) -> int:
 
 
 def do_judge(arguments: argparse.Namespace) -> int:
-    """A time as somebody reports it: an L2 that may have been warm, so that only the arithmetic is held against it."""
+    """A time as somebody reports it. Above the peak of arithmetic it is impossible; above that of memory it is so on cold
+    inputs, for nobody says what lay in the cache."""
     peak = roofline.peak_of(arguments.gpu)
     if peak is None:
         known = ", ".join(name for p in roofline.PEAKS for name in p.names)
@@ -293,7 +294,7 @@ class Collector:
             what = f"{state['kernel']} on {state['workload']}: {state['step']}" if state["kernel"] else state["step"]
             text = f"[{bar:.<{BAR}}] {done + 1} of {total}, {what}"
             print(f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}", end="", file=sys.stderr, flush=True)
-        elif state["step"].startswith("waits") and not self.waited:
+        elif state["step"].startswith(WAITS) and not self.waited:
             self.waited = True
             print(state["step"], file=sys.stderr, flush=True)
 

@@ -18,6 +18,10 @@ from typing import Any
 
 from kernels.instrument.environment import cpu_name
 
+WAITS = "waits"
+"""The first word of what is said while another process measures on a device."""
+PID_DIGITS = 20
+
 
 class NoSuchDevice(LookupError):
     """The device asked for is not on this host; the message lists what is."""
@@ -119,27 +123,33 @@ def find_device(wanted: str | None) -> Device:
 
 
 def says_once() -> Callable[[str], None]:
-    """An `on_wait` for a terminal: who is waited for, on standard error, as often as it changes."""
+    """An `on_wait` for a terminal: the sentence on standard error, as often as it changes."""
     said = ""
 
-    def say(holder: str) -> None:
+    def say(sentence: str) -> None:
         nonlocal said
-        if holder != said:
-            said = holder
-            print(f"waits: process {holder} is measuring on this device", file=sys.stderr, flush=True)
+        if sentence != said:
+            said = sentence
+            print(sentence, file=sys.stderr, flush=True)
 
     return say
+
+
+def _holder(descriptor: int) -> str:
+    """Who wrote a number into a lock file. Any user of this host may write there, so that nothing else is repeated."""
+    written = os.pread(descriptor, PID_DIGITS, 0).strip()
+    return f"process {int(written)}" if written.isdigit() else "another process"
 
 
 @contextlib.contextmanager
 def locked(
     device: Device,
     should_stop: Callable[[], bool] = lambda: False,
-    on_wait: Callable[[str], None] = lambda holder: None,
+    on_wait: Callable[[str], None] = lambda sentence: None,
 ) -> Iterator[None]:
     """Holds the device for one measurement at a time on this host, whoever asks. Waits; ends early on should_stop.
 
-    on_wait: called again and again while somebody else holds it, with that process's number as it was written down.
+    on_wait: called again and again while somebody else holds it, with a sentence that begins with WAITS.
     """
     path = Path(tempfile.gettempdir()) / f"benchsite-{device.uuid}.lock"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
@@ -153,9 +163,9 @@ def locked(
             except BlockingIOError:
                 if should_stop():
                     raise InterruptedError("stopped while waiting for the device") from None
-                on_wait(os.pread(descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown")
+                on_wait(f"{WAITS}: {_holder(descriptor)} is measuring on this device")
                 time.sleep(0.2)
-        os.pwrite(descriptor, f"{os.getpid():<20}".encode(), 0)
+        os.pwrite(descriptor, f"{os.getpid():<{PID_DIGITS}}".encode(), 0)
         yield
     finally:
         os.close(descriptor)

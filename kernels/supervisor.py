@@ -22,7 +22,7 @@ from kernels.workload import RunSpec, Workload
 
 LIVE_EVERY_S = 0.3
 CALIBRATE_LIMIT_S = 120.0
-LOG_TAIL = 16_000
+LOG_TAIL, LIVE_LOG = 16_000, 8_000
 ERROR_TAIL = 4_000
 
 
@@ -79,22 +79,11 @@ class Supervisor:
             if self.warm_child:
                 self.warm_child.close()
 
-    def _waiting(self, holder: str) -> None:
+    def _waiting(self, sentence: str) -> None:
         now = time.monotonic()
         if now - self.last_live >= LIVE_EVERY_S:
-            self.last_live, said = now, f"waits: process {holder} is measuring on this device"
-            first, total = self.spec.workloads[0].label, len(self.spec.workloads)
-            self.live(
-                {
-                    "position": 0,
-                    "total": total,
-                    "workload": first,
-                    "kernel": "",
-                    "step": said,
-                    "log": "",
-                    "telemetry": {},
-                }
-            )
+            self.last_live = now
+            self._tell("", sentence, self.spec.workloads[0], {})
 
     def _start(self) -> None:
         environment = self.ensure_child().wait_ready()
@@ -169,22 +158,13 @@ class Supervisor:
         """Progress, at most a few times a second."""
         now = time.monotonic()
         word = text.split(" ")[0]
-        state = (
-            self.position,
-            kernel if word not in ("round", "warm-up") else "",
-            word,
-        )  # in these, kernels take turns
+        in_turn = word in ("round", "warm-up")
+        state = (self.position, "" if in_turn else kernel, word)
         if state == self.current and now - self.last_live < LIVE_EVERY_S:
             return
         self.current, self.last_live = state, now
-        self.live(
-            {
-                "position": self.position,
-                "total": len(self.spec.workloads),
-                "workload": (workload or self.workload).label,
-                "kernel": kernel,
-                "step": text,
-                "log": self.log_tail()[-8000:],
-                "telemetry": self.telemetry.now(),
-            }
-        )
+        self._tell(kernel, text, workload or self.workload, self.telemetry.now())
+
+    def _tell(self, kernel: str, text: str, workload: Workload, telemetry: dict[str, Any]) -> None:
+        state = {"position": self.position, "total": len(self.spec.workloads), "workload": workload.label}
+        self.live(state | {"kernel": kernel, "step": text, "log": self.log_tail()[-LIVE_LOG:], "telemetry": telemetry})

@@ -129,12 +129,15 @@ def prepare(drive: Drive, rotate: bool) -> dict[str, Any]:
 
 
 def estimate(drive: Drive, cuda: bool) -> dict[str, Estimate]:
-    """Five calls of each arm; the minimum counts. On CUDA also what launching costs and whether the arm synchronises."""
-    found = {}
+    """Five calls of each arm; the minimum counts. On CUDA also what launching costs and whether the arm synchronises.
+
+    In a process that is new, as after a crash, an arm compiles at its first call.
+    """
+    found, first_limit = {}, max(CALL_LIMIT_S, drive.plan.compile_limit_s)
     prepare(drive, rotate=False)
     for arm in drive.arms:
         drive.on_step(arm, "estimate")
-        block = drive.call(arm, "block", calls=5)
+        block = drive.call(arm, "block", first_limit, calls=5)
         guess = Estimate(min(block["ticks_ns"]), block["enqueue_ns"] / 5)
         if cuda:
             gate = min(MAX_GATE_NS, int(4 * block["enqueue_ns"]) + 1_000_000)

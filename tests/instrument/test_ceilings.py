@@ -164,6 +164,12 @@ def test_a_clock_that_moved_for_everybody_makes_nobody_suspect(measured):
     assert "a second process agrees" in reading.notes[0]
 
 
+def test_a_steady_kernel_does_not_answer_for_a_baseline_that_moved(measured):
+    arms, reading, _ = measured((760, 700), (755, 630))
+    assert arms["mine"].status == "ok"
+    assert "a second process agrees" in reading.notes[0]
+
+
 def test_the_baseline_is_the_yardstick_and_not_suspected(measured):
     arms, _, _ = measured((700, 900), (700, 800))
     assert arms["eager"].status == "ok"

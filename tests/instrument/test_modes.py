@@ -23,6 +23,19 @@ def test_an_estimate_sees_the_device_and_not_the_launches_in_front_of_it():
     assert ungated.call_ns == 25 * US
 
 
+def test_a_first_call_in_a_new_process_may_compile(monkeypatch):
+    bench, limits = bench_of(), []
+    ask = bench.call
+
+    def call(do, limit_s=0.0, **arguments):
+        limits.append(limit_s)
+        return ask(do, limit_s, **arguments)
+
+    monkeypatch.setattr(bench, "call", call)
+    estimate(Drive(bench, [BASE], BASE, Protocol(compile_limit_s=1234), 1), cuda=False)
+    assert limits[-1] == 1234
+
+
 def test_an_arm_that_waits_for_the_device_is_known():
     bench = bench_of(other=SimulatedKernel(100 * US, synchronises=True))
     found = estimate(Drive(bench, [BASE, "other"], BASE, Protocol(), 1), cuda=True)

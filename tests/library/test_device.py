@@ -6,7 +6,9 @@ import sys
 import tempfile
 import time
 
-from kernels.device import find_device, locked, says_once
+import pytest
+
+from kernels.device import WAITS, find_device, locked, says_once
 
 HOLDER = """
 import sys, time
@@ -29,3 +31,15 @@ def test_who_waits_hears_which_process_holds_the_device(tmp_path, monkeypatch, c
     holder.wait()
     assert waited > 0.5
     assert capsys.readouterr().err == f"waits: process {holder.pid} is measuring on this device\n"
+
+
+@pytest.mark.parametrize("written", [b"\x1b]0;gotcha\x07", b"-7", b"<b>1</b>", b"", b"12 34", "\u0661".encode()])
+def test_what_another_user_wrote_into_the_lock_is_not_repeated(tmp_path, monkeypatch, written):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    device, heard = find_device("cpu"), []
+    with locked(device):
+        (path,) = tmp_path.iterdir()
+        path.write_bytes(written)
+        with pytest.raises(InterruptedError), locked(device, lambda: bool(heard), heard.append):
+            pass
+    assert heard == [f"{WAITS}: another process is measuring on this device"]
