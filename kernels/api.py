@@ -16,6 +16,7 @@ import torch
 from kernels.brought import InProcess, Kernel, Source
 from kernels.comparison import BASELINE, INCORRECT, SUSPECT, Comparison, held, p50_ns, problem_of
 from kernels.instrument import roofline, rounds, statistics
+from kernels.instrument.drive import AA
 from kernels.report import three_digits
 from kernels.results import reading_result
 from kernels.workload import Protocol
@@ -162,8 +163,8 @@ def _named(candidates: Any, name: str) -> dict[str, Kernel]:
         arms = {name or (own if own.isidentifier() and own != BASELINE else "candidate"): candidates}
     if not arms or not all(isinstance(arm, str) and callable(call) for arm, call in arms.items()):
         raise TypeError("measure() takes a callable, or a mapping of names to callables with at least one")
-    if BASELINE in arms or any(arm.endswith(rounds.AA) for arm in arms):
-        raise ValueError(f"a candidate's name may not be '{BASELINE}', nor end in '{rounds.AA}'")
+    if BASELINE in arms or any(arm.endswith(AA) for arm in arms):
+        raise ValueError(f"a candidate's name may not be '{BASELINE}', nor end in '{AA}'")
     return arms
 
 
@@ -215,5 +216,5 @@ def _compared(found: Measured, of: Comparison, reading: rounds.Reading) -> Measu
     if baseline.word:
         return replace(found, word=f"its baseline is {baseline.word}", why=f"the baseline: {baseline.why}")
     mine = reading.medians(found.name)
-    ratio, low, high = statistics.paired_speedup(reading.medians(BASELINE)[: len(mine)], mine, of.plan.seed)
+    ratio, low, high = statistics.paired_speedup(reading.medians(BASELINE)[: len(mine)], mine)
     return replace(found, word=statistics.word(low, high, found.margin, len(mine)), speedup=ratio, low=low, high=high)

@@ -16,7 +16,8 @@ import torch
 
 from kernels.brought import Brought, InProcess, Kernel, Source, as_output, exact_dtype, in_dtype, peak_dtype
 from kernels.device import Device, NoSuchDevice, find_device, locked, nvml, says_once
-from kernels.instrument import roofline, rounds
+from kernels.instrument import blocks, roofline, rounds
+from kernels.instrument.drive import Drive
 from kernels.instrument.groups import groups, uncapturable
 from kernels.instrument.suspicion import why_leaks, why_probed
 from kernels.instrument.telemetry import Telemetry
@@ -157,13 +158,13 @@ class Comparison:
 
     def _time(self, arms: list[str]) -> None:
         self.against = BASELINE if BASELINE in arms else arms[0]
-        drive = rounds.Drive(self.bench, arms, self.against, self.plan, self._seed(), sm_mhz=self.telemetry.sm_mhz)
-        estimates = rounds.estimate(drive, self.cuda)
+        drive = Drive(self.bench, arms, self.against, self.plan, self._seed(), sm_mhz=self.telemetry.sm_mhz)
+        estimates = blocks.estimate(drive, self.cuda)
         uncaptured = uncapturable(drive, estimates, self.cuda)
         group = groups(drive, estimates, self.cuda, uncaptured)[
             -1
         ]  # if any arm has to be launched call by call, all are
-        if rounds.by_graph(rounds.choose_mode(self.plan, estimates, self.cuda), estimates) and not group.graphs:
+        if blocks.by_graph(blocks.choose_mode(self.plan, estimates, self.cuda), estimates) and not group.graphs:
             self.notes.append("not every callable can be captured as a CUDA graph: all were launched call by call")
         for arm in [arm for arm in arms if estimates[arm].synchronises]:
             self.notes.append(f"{arm} waits for the device by itself: launch gaps are in its times")

@@ -11,7 +11,7 @@ from contextlib import suppress
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from kernels.instrument.rounds import GRAPH_BELOW_NS
+from kernels.instrument.blocks import GRAPH_BELOW_NS
 from kernels.measuring import VERIFY_LIMIT_S, arm_of
 from kernels.process import Child, ChildDied, ChildTimedOut, CommandFailed
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from kernels import catalog
 from kernels.arm import Arm
-from kernels.instrument import roofline, rounds
+from kernels.instrument import blocks, roofline, rounds
+from kernels.instrument.drive import Drive, kernel_of
 from kernels.instrument.groups import MAIN, Group, groups, uncapturable
 from kernels.instrument.suspicion import DOUBTS, why_leaks, why_outside, why_probed
 from kernels.instrument.verify import judge
@@ -217,23 +218,23 @@ class Measuring:
         by_name = {arm.name: arm for arm in arms}
 
         def on_step(name: str, text: str) -> None:
-            self._running = by_name[rounds.kernel_of(name)]
+            self._running = by_name[kernel_of(name)]
             if text:
-                self.run.step(rounds.kernel_of(name), text)
+                self.run.step(kernel_of(name), text)
 
         child = self._open(afresh=True)
         telemetry, seed = self.run.telemetry, self.rng.randrange(2**31)
 
-        def drive(names: tuple[str, ...], offset: int = 0) -> rounds.Drive:
+        def drive(names: tuple[str, ...], offset: int = 0) -> Drive:
             more = (on_step, telemetry.sm_mhz, telemetry.slowed)
-            return rounds.Drive(child, list(names), baseline, self.plan, seed + offset, *more)
+            return Drive(child, list(names), baseline, self.plan, seed + offset, *more)
 
         everyone = drive(tuple(by_name))
         if self.plan.name == "fixed":
             reading = rounds.fixed(everyone, self.cuda)
             found = [Timed(Group(MAIN, reading.mode, tuple(by_name)), arms, reading)]
         else:
-            found, estimates = [], rounds.estimate(everyone, self.cuda)
+            found, estimates = [], blocks.estimate(everyone, self.cuda)
             if failed := uncapturable(everyone, estimates, self.cuda, self.uncaptured):
                 self.uncaptured |= failed
                 self.run.retire_child()

@@ -10,7 +10,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from kernels.instrument import roofline, statistics
-from kernels.instrument.rounds import AA, Reading
+from kernels.instrument.drive import AA
+from kernels.instrument.rounds import Reading
 
 if TYPE_CHECKING:
     from kernels.arm import Arm
@@ -42,7 +43,7 @@ def reading_result(reading: Reading | None, baseline: str, seed: int) -> dict[st
         return {"protocol": {}, "aa": None, "margin": statistics.MARGIN, "notes": []}
     aa = None
     if baseline + AA in reading.blocks:
-        aa = statistics.paired_speedup(reading.medians(baseline), reading.medians(baseline + AA), seed)
+        aa = statistics.paired_speedup(reading.medians(baseline), reading.medians(baseline + AA))
     return {
         "protocol": {
             "paired": reading.paired,
@@ -114,7 +115,7 @@ def _speedup(name: str, reading: Reading, baseline: str, seed: int) -> dict[str,
     base, arm = reading.medians(baseline), reading.medians(name)
     if reading.paired:
         count = min(len(base), len(arm))
-        ratio, low, high = statistics.paired_speedup(base[:count], arm[:count], seed)
+        ratio, low, high = statistics.paired_speedup(base[:count], arm[:count])
     else:
         ratio, low, high = statistics.unpaired_speedup(base, arm, seed)
     return {"ratio": ratio, "low": low, "high": high, "rounds": len(arm), "paired": reading.paired}

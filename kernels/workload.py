@@ -74,9 +74,9 @@ class Protocol(BaseModel):
     included. On a CPU there is only cpu."""
     seed: int = Field(42, ge=0, le=2**31)
     min_rounds: int = Field(20, ge=1, le=1000)
-    max_rounds: int = Field(60, ge=1, le=1000)
+    max_rounds: int = Field(120, ge=1, le=1000)
     look_every: int = Field(10, ge=1, le=1000)
-    precision: float = Field(0.005, gt=0, le=1)
+    precision: float = Field(0.003, gt=0, le=1)
     """Stop when the half-width of every speedup's interval is at most this."""
     budget_s: float = Field(60.0, gt=0, le=3600)
     """Rounds of one workload end after this many seconds per pair."""

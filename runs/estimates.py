@@ -9,7 +9,8 @@ from typing import Any
 
 from django.db.models import Count, Q
 
-from kernels.instrument.rounds import KEEP_EVERY, MIN_CALLS
+from kernels.instrument.blocks import REST, least_calls
+from kernels.instrument.rounds import KEEP_EVERY
 from kernels.measuring import VERIFY_LIMIT_S
 from kernels.workload import Config as ConfigSpec
 from kernels.workload import Protocol, Workload
@@ -35,8 +36,7 @@ TFLOPS, GB_PER_S = {"cuda": 30.0, "cpu": 0.05}, {"cuda": 300.0, "cpu": 8.0}
 SUSTAINED_S_PER_RESULT = 15.0
 """Six to twelve rounds of a second and a quarter, and the baseline twice."""
 OFF_BY = 2.0
-"""A guess is off by at most this, on an H200 (docs/measurements) and on two quiet cores of an EPYC: attention in fp16,
-S=128 and S=512, took 2.7 s and 43 to 54 s a workload."""
+"""What a guess is given as a range by: half as long, or twice. It is often outside where compilers or hopeless kernels are."""
 
 
 @dataclass
@@ -101,7 +101,9 @@ def guess(workload: Workload, kernels: list[str], plan: Protocol, kind: str, cei
         rounds = 0
         timed_s = (plan.warmup + plan.iters) * SLOWER[kind] * ideal_s * len(kernels)
     else:
-        block_s = max(plan.block_ms / 1e3, (MIN_CALLS + 1) * SLOWER[kind] * ideal_s)
+        call_s = SLOWER[kind] * ideal_s
+        block_s = max(plan.block_ms / 1e3, (least_calls(call_s * 1e9) + 1) * call_s)
+        block_s *= 1 + REST * (kind == "cuda")
         timed_s = rounds * block_s * (len(kernels) + 1)  # the baseline runs twice
         timed_s = min(timed_s, plan.budget_s * max(1, len(kernels) - 1)) + plan.warmup_s
     if plan.mode == "sustained" and kind == "cuda":

@@ -88,7 +88,7 @@ def pair(timed: Timed, rounds: int, anew: bool, chance: random.Random) -> dict[s
             arms.extend((timed.capture(), timed.capture()))
         for which in chance.sample((0, 1), 2):
             (first, second)[which].append(timed.graph_ns(arms[which]))
-    return dict(zip(("ratio", "low", "high"), paired_speedup(first, second, chance.randrange(2**31)), strict=True))
+    return dict(zip(("ratio", "low", "high"), paired_speedup(first, second), strict=True))
 
 
 def spread(readings: list[list[float]]) -> tuple[float, float]:

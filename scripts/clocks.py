@@ -27,12 +27,12 @@ from triton.testing import do_bench, do_bench_cudagraph
 
 from kernels.catalog import get_kernel, get_operation, load
 from kernels.device import find_device
+from kernels.instrument.blocks import GRAPH_BELOW_NS, Estimate, calls_for, gate_for, rest_for
 from kernels.instrument.clock import CudaClock
 from kernels.instrument.environment import environment, fingerprint
 from kernels.instrument.profiler import look
-from kernels.instrument.rounds import GRAPH_BELOW_NS
 from kernels.instrument.runtime import CudaRuntime
-from kernels.workload import Workload
+from kernels.workload import Protocol, Workload
 
 KERNELS: dict[str, tuple[str, dict[str, Any]]] = {
     "9 us": ("attention", {"batch": 1, "heads": 8, "seq_len": 512, "head_dim": 64}),
@@ -111,6 +111,18 @@ def modes(clock: CudaClock, case: Case) -> dict[str, Callable[[], float]]:
     def block(call: Any, gate_ns: int, flush: bool = False) -> float:
         return statistics.median(clock.block(call, range(case.calls), gate_ns, flush, None).ticks_ns)
 
+    def rested(call: Any) -> float:
+        """As the instrument does in its mode cold: blocks, each after an untimed call and a rest."""
+        guess = Estimate(min(clock.block(call, range(5), gate, False, None).ticks_ns), enqueue / case.calls)
+        calls, ticks = calls_for(Protocol(), guess, cuda=True), []
+        while len(ticks) < case.calls:
+            call(len(ticks))
+            clock.synchronize()
+            clock.rest(rest_for(calls, guess.call_ns))
+            indices = range(len(ticks), len(ticks) + calls)
+            ticks += clock.block(call, indices, gate_for(calls, guess.enqueue_ns), False, None).ticks_ns
+        return statistics.median(ticks)
+
     def graph(call: Any) -> float:
         return statistics.median(clock.capture(call, range(nodes)).block(5, 2_000_000, False, None).ticks_ns)
 
@@ -118,7 +130,8 @@ def modes(clock: CudaClock, case: Case) -> dict[str, Callable[[], float]]:
         return timer(lambda: case.warm(0), return_mode="median", **options) * 1e6
 
     return {
-        "cold (gate, rotated)": lambda: block(case.call, gate),
+        "cold": lambda: rested(case.call),
+        "gate, rotated, no rest": lambda: block(case.call, gate),
         "no gate, rotated": lambda: block(case.call, 0),
         "gate, read flush": lambda: block(case.warm, gate * 4, flush=True),
         "gate, write flush": lambda: after_writes(clock, case, gate * 4),

@@ -29,8 +29,8 @@ WORKLOADS = [  # batch, heads, seq_len, head_dim: 5 us to 2 ms on an H200
     (1, 1, 128, 64), (8, 4, 128, 64), (1, 8, 512, 64), (4, 16, 512, 64), (8, 16, 512, 64), (8, 16, 896, 64),
     (4, 16, 2048, 64), (4, 16, 2048, 128), (8, 32, 2048, 128), (8, 32, 4096, 64),
 ]  # fmt: skip
-LONG, LONG_PROCESSES = [(16, 96, 4096, 64), (16, 96, 4096, 128)], 3
-"""15 and 23 ms: half a minute each, so in the first few processes only."""
+LONG, LONG_PROCESSES = [(16, 96, 4096, 64), (16, 96, 4096, 128)], 5
+"""13 and 20 ms: a quarter of a minute each, so in the first few processes only."""
 PLANTED = (16, 96, 1024, 64)
 """The workload of the planted slowdowns."""
 COST = [(8, 16, 768, 64), (4, 32, 4096, 128)]

@@ -28,7 +28,7 @@ MEMORY_SHARE = 0.25
 """Of the free memory, at most this much goes to input sets."""
 KEEP_SHARE = 0.05
 """And at most this much to outputs kept for checking after the rounds."""
-MAX_SETS = 256
+MAX_SETS = 128
 LATE_S = 0.003
 """Whoever still writes into an output after its call has returned is given this long to show."""
 TRAP_GATE_NS = 4_000_000
@@ -196,9 +196,9 @@ class Bench:
         return run
 
     def block(
-        self, arm: str, calls: int, gate_ns: int = 0, flush: bool = False, keep: int | None = None
+        self, arm: str, calls: int, gate_ns: int = 0, flush: bool = False, keep: int | None = None, rest_ns: int = 0
     ) -> dict[str, Any]:
-        """`calls` timed calls of an arm over rotating input sets, after one untimed call and behind a spin gate.
+        """`calls` timed calls of an arm over rotating input sets, after one untimed call, a rest and behind a spin gate.
 
         keep: the position of the call whose output is kept for `recheck`.
         """
@@ -208,6 +208,7 @@ class Bench:
         indices = range(self.cursor + 1, self.cursor + 1 + calls)
         self.cursor = indices[-1] + 1
         self.clock.synchronize()
+        self.clock.rest(rest_ns)
         block = self.clock.block(call, indices, gate_ns, flush, keep)
         if keep is not None:
             self._keep(arm, indices[keep], block.kept)
@@ -230,12 +231,14 @@ class Bench:
         if self._has_room(early):
             self.kept.append((arm, seed, early, flags))
 
-    def e2e(self, arm: str, calls: int, keep: int | None = None) -> dict[str, Any]:
+    def e2e(self, arm: str, calls: int, keep: int | None = None, rest_ns: int = 0) -> dict[str, Any]:
         """`calls` calls over rotating input sets, each by the host's clock until the device has finished."""
         call = self._call(arm)
         call(self.cursor)
         indices = range(self.cursor + 1, self.cursor + 1 + calls)
         self.cursor = indices[-1] + 1
+        self.clock.synchronize()
+        self.clock.rest(rest_ns)
         block = self.clock.host_block(call, indices, keep)
         if keep is not None:
             self._keep(arm, indices[keep], block.kept)
@@ -262,9 +265,17 @@ class Bench:
         return {}
 
     def replay(
-        self, arm: str, replays: int, gate_ns: int = 0, flush: bool = False, keep: int | None = None, graph: str = ""
+        self,
+        arm: str,
+        replays: int,
+        gate_ns: int = 0,
+        flush: bool = False,
+        keep: int | None = None,
+        graph: str = "",
+        rest_ns: int = 0,
     ) -> dict[str, Any]:
-        """`replays` timed replays of an arm's graph, after one untimed replay, outputs poisoned before."""
+        """`replays` timed replays of an arm's graph, after a rest and one untimed replay, outputs poisoned before."""
+        self.clock.rest(rest_ns)
         block = self.graphs[graph or arm].block(replays, gate_ns, flush, keep)
         if keep is not None:
             self._keep(arm, keep, block.kept)

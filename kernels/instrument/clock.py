@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from time import perf_counter_ns
+from time import perf_counter_ns, sleep
 from typing import Any, Protocol
 
 import torch
@@ -58,6 +58,7 @@ class Clock(Protocol):
     cache_bytes: int
 
     def synchronize(self) -> None: ...
+    def rest(self, ns: int) -> None: ...
     def free_bytes(self) -> int: ...
     def block(self, call: Call, indices: Sequence[int], gate_ns: int, flush: bool, keep: int | None) -> Block: ...
 
@@ -72,6 +73,9 @@ class Runtime(Protocol):
     def record(self, event: Any) -> Any: ...
     def elapsed_ns(self, start: Any, end: Any) -> float: ...
     def synchronize(self) -> Any: ...
+    def rest(self, ns: int) -> Any:
+        """The host waits; the device has nothing to do."""
+
     def spin(self, cycles: int) -> Any:
         """A kernel of one thread that does nothing for so many SM cycles."""
 
@@ -104,6 +108,9 @@ class CpuClock:
 
     def synchronize(self) -> None:
         pass
+
+    def rest(self, ns: int) -> None:
+        sleep(ns / 1e9)
 
     def free_bytes(self) -> int:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -142,6 +149,9 @@ class CudaClock:
 
     def synchronize(self) -> None:
         self.runtime.synchronize()
+
+    def rest(self, ns: int) -> None:
+        self.runtime.rest(ns)
 
     def free_bytes(self) -> int:
         return self.runtime.free_bytes()

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from kernels.instrument import rounds
+from kernels.instrument import blocks
+from kernels.instrument.drive import Drive, prepare
 from kernels.process import CommandFailed
 
 MAIN, APART = "main", "eager-launch"
@@ -27,13 +28,13 @@ class Group:
 
 
 def groups(
-    drive: rounds.Drive, estimates: dict[str, rounds.Estimate], cuda: bool, uncaptured: Collection[str] = ()
+    drive: Drive, estimates: dict[str, blocks.Estimate], cuda: bool, uncaptured: Collection[str] = ()
 ) -> list[Group]:
     """The groups of a workload, by what five calls of each arm have shown and by who cannot be captured."""
-    mode, everyone = rounds.choose_mode(drive.plan, estimates, cuda), tuple(drive.arms)
+    mode, everyone = blocks.choose_mode(drive.plan, estimates, cuda), tuple(drive.arms)
     if not cuda:
         return [Group(MAIN, mode, everyone)]
-    graphs = rounds.by_graph(mode, estimates)
+    graphs = blocks.by_graph(mode, estimates)
     odd = [arm for arm in drive.arms if estimates[arm].synchronises]
     if graphs:
         odd += [arm for arm in uncaptured if arm not in odd]
@@ -48,22 +49,22 @@ def groups(
 
 
 def uncapturable(
-    drive: rounds.Drive, estimates: dict[str, rounds.Estimate], cuda: bool, known: Collection[str] = ()
+    drive: Drive, estimates: dict[str, blocks.Estimate], cuda: bool, known: Collection[str] = ()
 ) -> set[str]:
     """Arms whose capture as a graph fails, beside those that are known; none where no graphs are wanted.
 
     PyTorch's allocator goes on as if a capture that failed were still under way: time nothing in this process any more.
     """
-    if not cuda or not rounds.by_graph(rounds.choose_mode(drive.plan, estimates, cuda), estimates):
+    if not cuda or not blocks.by_graph(blocks.choose_mode(drive.plan, estimates, cuda), estimates):
         return set()
-    rounds.prepare(drive, rotate=False)
+    prepare(drive, rotate=False)
     asked = [arm for arm in drive.arms if arm not in known and not estimates[arm].synchronises]
     failed = {arm for arm in asked if not _captures(drive, arm)}
     drive.bench.call("drop_graphs")  # they hold input sets that are gone soon
     return failed
 
 
-def _captures(drive: rounds.Drive, arm: str) -> bool:
+def _captures(drive: Drive, arm: str) -> bool:
     try:
         drive.call(arm, "capture")
         return True

@@ -7,28 +7,29 @@ runs against itself (A/A). fixed: one arm after the other, as older suites do.
 from __future__ import annotations
 
 import math
-import random
 import statistics
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
+from kernels.instrument.blocks import (
+    GATE_FACTOR,
+    MAX_CALLS,
+    MAX_GATE_NS,
+    Estimate,
+    by_graph,
+    calls_for,
+    gate_for,
+    rest_for,
+)  # fmt: skip
+from kernels.instrument.drive import AA, CALL_LIMIT_S, Drive, kernel_of, prepare
 from kernels.instrument.statistics import half_width, paired_speedup
-from kernels.workload import Protocol as Plan
 
-AA = " (A/A)"
-"""Suffix of the baseline's second arm."""
-GRAPH_BELOW_NS, HOST_SHARE = 50_000, 0.7
-GATE_FACTOR, LEAST_GATE_NS, MAX_GATE_NS = 1.5, 400_000, 10_000_000
-"""A gate is at least so long that it tells the SM clock."""
 FIRST_GRAPH_GATE_NS = 500_000
 """Until the host's time to launch an arm's graph is known."""
-MIN_CALLS, MAX_CALLS = 4, 50
 MAX_GATE_REPEATS = 3
 KEEP_EVERY = 5
 DROP_AFTER, DROP_BELOW = 5, 0.5
-CALL_LIMIT_S = 120.0
 WARM_CAP_S, CLOCK_TOLERANCE = 5.0, 0.01
 COLD_CALLS, COLD_BLOCKS = 100, 8
 """Single calls on cold inputs beside graph replays, for p90 and p99, in at most so many blocks."""
@@ -36,24 +37,6 @@ CHUNK_NS, LEAD_NS, SUSTAINED_NS = 20e6, 250e6, 1e9
 """Sustained: a block is chunks of about this long, a lead that is not timed, and at least this long timed."""
 SUSTAINED_ROUNDS, SUSTAINED_LOOK = (6, 12), 2
 SLOWED = "the device slowed down because of heat"
-
-
-class Bench(Protocol):
-    """What rounds need of a bench: Child.call, or a simulator."""
-
-    def call(self, do: str, limit_s: float = ..., **arguments: Any) -> dict[str, Any]: ...
-
-
-@dataclass
-class Estimate:
-    """What five calls of an arm say."""
-
-    call_ns: float
-    enqueue_ns: float
-    """Host time to launch one call."""
-    synchronises: bool = False
-    """The arm waits for the device by itself, so that nothing can be queued ahead of it."""
-    capturable: bool = True
 
 
 @dataclass
@@ -88,93 +71,6 @@ class Reading:
 
     def medians(self, arm: str) -> list[float]:
         return [statistics.median(ticks) for ticks in self.blocks[arm]]
-
-
-@dataclass
-class Drive:
-    """One group of arms on a bench, with what rounds need to know beside it."""
-
-    bench: Bench
-    arms: list[str]
-    baseline: str
-    plan: Plan
-    seed: int
-    on_step: Callable[[str, str], None] = lambda arm, text: None
-    """Called with the arm about to run (a crash belongs to it) and a word of progress."""
-    sm_mhz: Callable[[], float | None] = lambda: None
-    slowed: Callable[[], bool] = lambda: False
-    """Whether heat has slowed the device down since this was last asked."""
-
-    def __post_init__(self) -> None:
-        self.rng = random.Random(self.seed)
-
-    def call(self, arm: str, do: str, limit_s: float = CALL_LIMIT_S, **arguments: Any) -> dict[str, Any]:
-        self.on_step(arm, "")
-        return self.bench.call(do, limit_s, arm=kernel_of(arm), **arguments)
-
-    def fresh_seed(self) -> int:
-        return self.rng.randrange(2**31)
-
-
-def kernel_of(arm: str) -> str:
-    return arm.removesuffix(AA)
-
-
-def prepare(drive: Drive, rotate: bool) -> dict[str, Any]:
-    """Input sets on the device, each from a seed of its own."""
-    return drive.bench.call("prepare", CALL_LIMIT_S, seeds=[drive.fresh_seed() for _ in range(256)], rotate=rotate)
-
-
-# --- estimate and mode ------------------------------------------------------------------------------------------------
-
-
-def estimate(drive: Drive, cuda: bool) -> dict[str, Estimate]:
-    """Five calls of each arm; the minimum counts. On CUDA also what launching costs and whether the arm synchronises.
-
-    In a process that is new, as after a crash, an arm compiles at its first call.
-    """
-    found, first_limit = {}, max(CALL_LIMIT_S, drive.plan.compile_limit_s)
-    prepare(drive, rotate=False)
-    for arm in drive.arms:
-        drive.on_step(arm, "estimate")
-        block = drive.call(arm, "block", first_limit, calls=5)
-        guess = Estimate(min(block["ticks_ns"]), block["enqueue_ns"] / 5)
-        if cuda:
-            gate = min(MAX_GATE_NS, int(4 * block["enqueue_ns"]) + 1_000_000)
-            for _ in range(2):  # one hiccup of the host is no synchronisation
-                gated = drive.call(arm, "block", calls=5, gate_ns=gate)
-                if gated["gated"]:
-                    break
-            guess = Estimate(min(gated["ticks_ns"]), gated["enqueue_ns"] / 5, synchronises=not gated["gated"])
-        found[arm] = guess
-    return found
-
-
-def choose_mode(plan: Plan, estimates: dict[str, Estimate], cuda: bool) -> str:
-    """The mode of a group: cpu on a CPU; else as asked; else graph if the fastest arm takes less than 50 us."""
-    if not cuda:
-        return "cpu"
-    if plan.mode != "auto":
-        return plan.mode
-    return "graph" if min(e.call_ns for e in estimates.values()) < GRAPH_BELOW_NS else "cold"
-
-
-def by_graph(mode: str, estimates: dict[str, Estimate]) -> bool:
-    """Whether a mode launches captured graphs: graph does, and sustained where the host might not keep up otherwise."""
-    host_bound = any(e.call_ns < GRAPH_BELOW_NS or e.enqueue_ns > HOST_SHARE * e.call_ns for e in estimates.values())
-    return mode == "graph" or (mode == "sustained" and host_bound)
-
-
-def gate_for(calls: int, enqueue_ns: float) -> int:
-    return min(MAX_GATE_NS, max(LEAST_GATE_NS, int(GATE_FACTOR * calls * enqueue_ns)))
-
-
-def calls_for(plan: Plan, guess: Estimate, cuda: bool) -> int:
-    """Calls in a block: about block_ms, 4 to 50, and no more than the longest gate can cover."""
-    calls = max(MIN_CALLS, min(MAX_CALLS, round(plan.block_ms * 1e6 / guess.call_ns)))
-    if cuda and guess.enqueue_ns > 0:
-        calls = max(1, min(calls, int(MAX_GATE_NS / (GATE_FACTOR * guess.enqueue_ns))))
-    return calls
 
 
 # --- paired -----------------------------------------------------------------------------------------------------------
@@ -300,9 +196,13 @@ class Paired:
         if note not in self.reading.notes:
             self.reading.notes.append(note)
 
+    def _rest_ns(self, arm: str, calls: int) -> int:
+        return rest_for(calls, self.estimates[arm].call_ns) if self.cuda else 0
+
     def _replays(self, arm: str, keep: int | None) -> dict[str, Any]:
-        replays, gate = max(1, round(self.calls[arm] / self.reading.sets)), self.graph_gate[arm]
-        got = self.drive.call(arm, "replay", graph=arm, replays=replays, gate_ns=gate, flush=self.flush, keep=keep)
+        replays = max(1, round(self.calls[arm] / self.reading.sets))
+        asked = {"gate_ns": self.graph_gate[arm], "rest_ns": self._rest_ns(arm, replays * self.reading.sets)}
+        got = self.drive.call(arm, "replay", graph=arm, replays=replays, flush=self.flush, keep=keep, **asked)
         if not got["gated"]:
             self.graph_gate[arm] = min(MAX_GATE_NS, int(GATE_FACTOR * got["enqueue_ns"]))
         return got
@@ -311,7 +211,8 @@ class Paired:
         calls, guess = self.calls[arm], self.estimates[arm]
         gate = gate_for(calls, guess.enqueue_ns) if self.cuda and not guess.synchronises else 0
         keep = None if keep is None else min(keep, calls - 1)
-        got = self.drive.call(arm, "block", calls=calls, gate_ns=gate, flush=self.flush, keep=keep)
+        asked = {"gate_ns": gate, "rest_ns": self._rest_ns(arm, calls)}
+        got = self.drive.call(arm, "block", calls=calls, flush=self.flush, keep=keep, **asked)
         if not got["gated"]:
             slower = max(guess.enqueue_ns * 1.5, got["enqueue_ns"] / calls)
             self.estimates[arm] = Estimate(guess.call_ns, slower)
@@ -319,7 +220,8 @@ class Paired:
         return got
 
     def _host_calls(self, arm: str, keep: int | None) -> dict[str, Any]:
-        return self.drive.call(arm, "e2e", calls=self.calls[arm], keep=keep)
+        calls = self.calls[arm]
+        return self.drive.call(arm, "e2e", calls=calls, keep=keep, rest_ns=self._rest_ns(arm, calls))
 
     def _back_to_back(self, arm: str, keep: int | None) -> dict[str, Any]:
         """A second or more without a pause, after a lead; a call whose output is kept is one more, before it."""
@@ -356,7 +258,7 @@ class Paired:
         widths = [0.0]
         for arm in self.active:
             if arm != self.drive.baseline:
-                _, low, high = paired_speedup(base, self.reading.medians(arm), self.drive.seed)
+                _, low, high = paired_speedup(base, self.reading.medians(arm))
                 widths.append(half_width(low, high))
         return max(widths)
 

@@ -6,7 +6,7 @@ What reads time or waits for the device is taken from PyTorch when this is made,
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from time import perf_counter_ns
+from time import perf_counter_ns, sleep
 from typing import Any
 
 import torch
@@ -33,6 +33,9 @@ class CudaRuntime:
 
     def elapsed_ns(self, start: Any, end: Any) -> float:
         return self._elapsed_ms(start, end) * 1e6
+
+    def rest(self, ns: int) -> None:
+        sleep(ns / 1e9)
 
     def evict(self) -> None:
         if self._evicting is None:

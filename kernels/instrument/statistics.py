@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
 CONFIDENCE = 0.99
-"""Nominal. Simulated coverage of the paired bootstrap over 20 to 60 rounds is 96.5 to 98%: call it "about 97%"."""
+"""Nominal."""
 RESAMPLES = 2000
+"""Of the bootstrap of what was not measured in pairs."""
 MARGIN = 0.01
 """Below this a difference is called SAME."""
 AA_TOLERANCE = 0.005
@@ -56,24 +58,28 @@ def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) ->
     return values[skip], values[n - 1 - skip]
 
 
-def paired_speedup(
-    baseline: Sequence[float], arm: Sequence[float], seed: int, together: int = 1
-) -> tuple[float, float, float]:
+def paired_speedup(baseline: Sequence[float], arm: Sequence[float]) -> tuple[float, float, float]:
     """(ratio, low, high) of baseline time over arm time, from one number per round and arm.
 
-    The ratio is exp(median of log ratios within rounds); the interval a percentile bootstrap over rounds. together: so
-    many rounds in a row shared something that moves them all, such as a capture, and are drawn together.
+    The ratio is exp of the Hodges-Lehmann estimate of the log ratios within rounds: the median of the means of all pairs of
+    them. As robust as one needs (a quarter of the rounds may go wrong), and steadier than their median by up to 40% where
+    rounds fall into two heaps, as those of short graphs do. The interval is the one that belongs to it, of Wilcoxon's
+    signed-rank test: no resampling, and no assumption but that the log ratios lie symmetrically.
     """
     logs = np.log(np.asarray(baseline, dtype=float) / np.asarray(arm, dtype=float))
-    rng = np.random.default_rng(seed)
-    if together == 1:
-        drawn = logs[rng.integers(0, len(logs), (RESAMPLES, len(logs)))]
-    else:
-        rows = np.pad(logs, (0, -len(logs) % together), constant_values=np.nan).reshape(-1, together)
-        drawn = rows[rng.integers(0, len(rows), (RESAMPLES, len(rows)))].reshape(RESAMPLES, -1)
-    medians = np.nanmedian(drawn, axis=1)
-    low, high = np.percentile(medians, [50 * (1 - CONFIDENCE), 100 - 50 * (1 - CONFIDENCE)])
-    return float(np.exp(np.median(logs))), float(np.exp(low)), float(np.exp(high))
+    first, second = np.triu_indices(len(logs))
+    means = np.sort((logs[first] + logs[second]) / 2)
+    skip = signed_rank_skip(len(logs))
+    ratio, low, high = np.exp([np.median(means), means[skip], means[-1 - skip]])
+    return float(ratio), float(low), float(high)
+
+
+def signed_rank_skip(n: int, confidence: float = CONFIDENCE) -> int:
+    """How many of the sorted pair means an interval leaves out at either end: by the normal approximation of the signed-rank
+    statistic, which is a little cautious for few rounds. 0 if n is too small: the full range."""
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+    mean, deviation = n * (n + 1) / 4, math.sqrt(n * (n + 1) * (2 * n + 1) / 24)
+    return max(0, math.floor(mean - z * deviation - 0.5))
 
 
 def unpaired_speedup(baseline: Sequence[float], arm: Sequence[float], seed: int) -> tuple[float, float, float]:

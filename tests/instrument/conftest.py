@@ -4,7 +4,9 @@ import pytest
 from simulations import BASE
 
 from kernels.instrument import rounds
-from kernels.instrument.rounds import Drive, Paired, choose_mode, estimate
+from kernels.instrument.blocks import choose_mode, estimate
+from kernels.instrument.drive import Drive
+from kernels.instrument.rounds import Paired
 from kernels.workload import Protocol
 
 

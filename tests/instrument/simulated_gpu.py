@@ -6,6 +6,7 @@ lines and a clock that moves can be tested without hardware. Times are in ns, si
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -33,10 +34,13 @@ class SimulatedGpu:
         launch_ns: float = 4_000,
         max_mhz: float = 1980.0,
         clock: Callable[[float], float] = lambda now_ns: 1.0,
+        tireless_ns: float = float("inf"),
     ) -> None:
         self.cache_bytes, self.launch_ns, self.max_mhz = cache_bytes, launch_ns, max_mhz
         self.clock = clock
         """Time -> share of the highest clock: a ramp, a throttle, a hop."""
+        self.tireless_ns, self.load_ns = tireless_ns, 0.0
+        """A power limit: after so long at work without a pause the clock hunts for one that it can hold."""
         self.host = 0.0
         self.streams: dict[str, float] = {"main": 0.0}
         self.stream = "main"
@@ -54,11 +58,17 @@ class SimulatedGpu:
         self._run(work)
 
     def _run(self, work: Work) -> None:
-        begin = max(self.streams[self.stream], self.host)
-        share = self.clock(begin)
+        last = self.streams[self.stream]
+        begin = max(last, self.host)
+        share = self.clock(begin) * self._tired(begin, begin - last, work.compute_ns)
         memory = sum(self._touch(name, size, dirty=False) for name, size in work.reads.items())
         memory += sum(self._touch(name, size, dirty=True) for name, size in work.writes.items())
         self.streams[self.stream] = begin + max(work.compute_ns / share, memory)
+
+    def _tired(self, now_ns: float, idle_ns: float, work_ns: float) -> float:
+        self.load_ns = max(0.0, min(self.load_ns, 2 * self.tireless_ns) - 4 * idle_ns) + work_ns
+        hunting = 0.08 * math.sin(now_ns / 40e6)
+        return 1.0 if self.load_ns <= self.tireless_ns else 0.84 + hunting
 
     def _touch(self, name: str, size: int, dirty: bool) -> float:
         """ns to read or write a buffer: from L2 if it is there; what it pushes out is written back if it was dirty."""
@@ -90,6 +100,9 @@ class SimulatedGpu:
 
     def spin(self, cycles: int) -> None:
         self.launch(Work(cycles / self.max_mhz * 1e3))
+
+    def rest(self, ns: int) -> None:
+        self.host += ns
 
     def evict(self) -> None:
         self.launch(Work(0, reads={"evicting": 2 * self.cache_bytes}))

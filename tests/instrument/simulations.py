@@ -20,5 +20,5 @@ def bench_of(seed=0, base_ns=200 * US, weather=None, **others):
 
 def word_of(reading, arm="other"):
     base, mine = reading.medians(BASE), reading.medians(arm)
-    _, low, high = paired_speedup(base, mine, 1)
+    _, low, high = paired_speedup(base, mine)
     return word(low, high, MARGIN, len(mine))

@@ -9,11 +9,11 @@ from simulated_gpu import SimulatedGpu, Work
 from simulations import US
 
 from kernels.instrument import bench as benches
-from kernels.instrument import calibrate, rounds
+from kernels.instrument import blocks, calibrate, rounds
 from kernels.instrument.clock import CudaClock
+from kernels.instrument.drive import AA, Drive
 from kernels.instrument.groups import groups
 from kernels.instrument.guard import Guard
-from kernels.instrument.rounds import AA
 from kernels.instrument.verify import judge
 from kernels.workload import Protocol
 
@@ -60,8 +60,8 @@ def bench(monkeypatch):
 def measured(bench, mode):
     """(group, reading) of both kernels in a mode."""
     plan = Protocol(mode=mode, warmup_s=0, min_rounds=5, max_rounds=5)
-    drive = rounds.Drive(bench, list(TIMES), "sdpa", plan, seed=1)
-    estimates = rounds.estimate(drive, cuda=True)
+    drive = Drive(bench, list(TIMES), "sdpa", plan, seed=1)
+    estimates = blocks.estimate(drive, cuda=True)
     (group,) = groups(drive, estimates, cuda=True)
     return group, rounds.Paired(drive, group.mode, estimates, True, group.graphs).measure()
 
@@ -119,3 +119,26 @@ def test_the_ceilings_of_a_device_are_timed_in_every_mode_that_has_an_empty_kern
     assert {mode: len(ticks) for mode, ticks in empty.items()} == {"cold": 50, "graph": 20, "e2e": 50}
     assert empty["e2e"] == pytest.approx([4 * US] * 50)
     assert max(empty["graph"]) == 0
+
+
+@pytest.fixture
+def limited(bench, monkeypatch):
+    """The same kernels, long, on a GPU that cannot work for more than 60 ms without a pause at its highest clock."""
+    monkeypatch.setitem(TIMES, "sdpa", 20e6)
+    monkeypatch.setitem(TIMES, "eager", 26e6)
+    bench.gpu.tireless_ns = 60e6
+    return bench
+
+
+def test_a_rest_keeps_a_power_limit_out_of_long_calls(limited):
+    _, reading = measured(limited, "cold")
+    assert {arm: set(reading.medians(arm)) for arm in TIMES} == {"sdpa": {20e6}, "eager": {26e6}}
+
+
+def test_without_a_rest_what_ran_before_is_in_long_calls(limited, monkeypatch):
+    """What rests are for."""
+    monkeypatch.setattr(blocks, "REST", 0.0)
+    _, reading = measured(limited, "cold")
+    assert all(min(reading.medians(arm)) > 1.05 * TIMES[arm] for arm in TIMES)
+    ratios = [a / b for a, b in zip(reading.medians("sdpa"), reading.medians("sdpa" + AA), strict=True)]
+    assert max(abs(ratio - 1) for ratio in ratios) > 0.02

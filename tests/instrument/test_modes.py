@@ -6,9 +6,10 @@ import pytest
 from simulations import BASE, MS, NEVER, STEADY, US, bench_of, word_of
 from simulator import SimulatedBench, SimulatedKernel
 
+from kernels.instrument.blocks import Estimate, choose_mode, estimate
+from kernels.instrument.drive import AA, Drive
 from kernels.instrument.groups import groups as make_groups
 from kernels.instrument.groups import uncapturable
-from kernels.instrument.rounds import AA, Drive, Estimate, choose_mode, estimate
 from kernels.instrument.statistics import MARGIN, half_width, margin_from, paired_speedup
 from kernels.workload import Protocol
 
@@ -121,14 +122,16 @@ def test_every_round_has_graphs_of_its_own_captured_in_its_order(measure):
             rounds_seen.append([])
     assert rounds_seen[-2::-1][:10] == [["drop_graphs", *order] for order in reading.orders[::-1][:10]]
     captured = Counter(asked["graph"] for asked in bench.asked("capture"))
-    assert captured == {BASE: 61, BASE + AA: 61, "other": 61, "hopeless": 6}, "one for the warm-up, one for each round"
+    assert captured == {BASE: 121, BASE + AA: 121, "other": 121, "hopeless": 6}, (
+        "one for the warm-up, one for each round"
+    )
 
 
 def test_the_baseline_against_itself_shows_what_captures_do(measure):
     """With one graph for both, its A/A would be blind to a bias that the other arms have."""
     bench = bench_of(base_ns=20 * US, other=20 * US, weather={"capture_bias": 0.05, "noise": 0.0001})
     reading = measure(bench, min_rounds=5, max_rounds=5)
-    aa = paired_speedup(reading.medians(BASE), reading.medians(BASE + AA), 1)
+    aa = paired_speedup(reading.medians(BASE), reading.medians(BASE + AA))
     assert half_width(*aa[1:]) > 0.02
     assert margin_from(aa) > 2 * MARGIN
 
@@ -140,7 +143,7 @@ def test_what_a_capture_fixes_is_never_a_difference_of_kernels(measure, bias):
     for seed in range(60):
         bench = bench_of(seed, base_ns=9 * US, other=9 * US, weather={"capture_bias": bias, "noise": 0.001})
         reading = measure(bench, seed=seed)
-        ratio, low, high = paired_speedup(reading.medians(BASE), reading.medians("other"), 1)
+        ratio, low, high = paired_speedup(reading.medians(BASE), reading.medians("other"))
         shown.append(ratio - 1)
         covered += low <= 1 <= high
         assert word_of(reading) in ("SAME", "UNDECIDED")

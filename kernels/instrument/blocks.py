@@ -1,0 +1,92 @@
+"""What a block is made of: how many calls, behind which gate, after how long a rest, by graph or not; from an estimate of
+each arm. Parent side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernels.instrument.drive import CALL_LIMIT_S, Drive, prepare
+from kernels.workload import Protocol as Plan
+
+GRAPH_BELOW_NS, HOST_SHARE = 50_000, 0.7
+GATE_FACTOR, LEAST_GATE_NS, MAX_GATE_NS = 1.5, 400_000, 10_000_000
+"""A gate is at least so long that it tells the SM clock."""
+MIN_CALLS, MAX_CALLS = 4, 50
+LONG_BLOCK_NS = 25e6
+"""A block of long calls has fewer than MIN_CALLS, so as to take no longer than this, or has one."""
+REST, MAX_REST_NS = 1.0, 250e6
+"""Before a block a device rests, this many times as long as the block works: then every call finds the clock of a device
+that is not hot. Without a pause a GPU at its power limit hunts for a clock it can hold, for seconds, and what an arm finds
+depends on what ran before it. What holds under continuous work is the mode sustained."""
+
+
+@dataclass
+class Estimate:
+    """What five calls of an arm say."""
+
+    call_ns: float
+    enqueue_ns: float
+    """Host time to launch one call."""
+    synchronises: bool = False
+    """The arm waits for the device by itself, so that nothing can be queued ahead of it."""
+    capturable: bool = True
+
+
+def estimate(drive: Drive, cuda: bool) -> dict[str, Estimate]:
+    """Five calls of each arm; the minimum counts. On CUDA also what launching costs and whether the arm synchronises.
+
+    In a process that is new, as after a crash, an arm compiles at its first call.
+    """
+    found, first_limit = {}, max(CALL_LIMIT_S, drive.plan.compile_limit_s)
+    prepare(drive, rotate=False)
+    for arm in drive.arms:
+        drive.on_step(arm, "estimate")
+        block = drive.call(arm, "block", first_limit, calls=5)
+        guess = Estimate(min(block["ticks_ns"]), block["enqueue_ns"] / 5)
+        if cuda:
+            gate = min(MAX_GATE_NS, int(4 * block["enqueue_ns"]) + 1_000_000)
+            for _ in range(2):  # one hiccup of the host is no synchronisation
+                gated = drive.call(arm, "block", calls=5, gate_ns=gate)
+                if gated["gated"]:
+                    break
+            guess = Estimate(min(gated["ticks_ns"]), gated["enqueue_ns"] / 5, synchronises=not gated["gated"])
+        found[arm] = guess
+    return found
+
+
+def choose_mode(plan: Plan, estimates: dict[str, Estimate], cuda: bool) -> str:
+    """The mode of a group: cpu on a CPU; else as asked; else graph if the fastest arm takes less than 50 us."""
+    if not cuda:
+        return "cpu"
+    if plan.mode != "auto":
+        return plan.mode
+    return "graph" if min(e.call_ns for e in estimates.values()) < GRAPH_BELOW_NS else "cold"
+
+
+def by_graph(mode: str, estimates: dict[str, Estimate]) -> bool:
+    """Whether a mode launches captured graphs: graph does, and sustained where the host might not keep up otherwise."""
+    host_bound = any(e.call_ns < GRAPH_BELOW_NS or e.enqueue_ns > HOST_SHARE * e.call_ns for e in estimates.values())
+    return mode == "graph" or (mode == "sustained" and host_bound)
+
+
+def gate_for(calls: int, enqueue_ns: float) -> int:
+    return min(MAX_GATE_NS, max(LEAST_GATE_NS, int(GATE_FACTOR * calls * enqueue_ns)))
+
+
+def least_calls(call_ns: float) -> int:
+    """Calls that a block has at least."""
+    return max(1, min(MIN_CALLS, int(LONG_BLOCK_NS / call_ns)))
+
+
+def calls_for(plan: Plan, guess: Estimate, cuda: bool) -> int:
+    """Calls in a block: about block_ms, 4 to 50, fewer of long ones, and no more than the longest gate can cover."""
+    calls = max(least_calls(guess.call_ns), min(MAX_CALLS, round(plan.block_ms * 1e6 / guess.call_ns)))
+    if cuda and guess.enqueue_ns > 0:
+        calls = max(1, min(calls, int(MAX_GATE_NS / (GATE_FACTOR * guess.enqueue_ns))))
+    return calls
+
+
+def rest_for(calls: int, call_ns: float) -> int:
+    """Before a block of so many calls, and the untimed one."""
+    return int(min(MAX_REST_NS, REST * (calls + 1) * call_ns))
