@@ -27,7 +27,7 @@ import torch
 from kernels.catalog import get_kernel, load
 from kernels.device import find_device
 from kernels.instrument.clock import CudaClock
-from kernels.instrument.environment import environment, fingerprint
+from kernels.instrument.environment import commit, environment, fingerprint
 from kernels.instrument.runtime import CudaRuntime
 from kernels.instrument.statistics import paired_speedup
 from kernels.workload import Workload
@@ -135,7 +135,7 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=20)
     chosen = options.parse_args()
     clock, device = CudaClock(CudaRuntime()), find_device("cuda")
-    where = environment("cuda") | {"driver": device.driver}
+    where = environment("cuda") | {"driver": device.driver, "commit": commit()}
     found: list[dict[str, Any]] = []
     for shape in SHAPES:
         found.append(measure(clock, shape, chosen.rounds))

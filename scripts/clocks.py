@@ -29,7 +29,7 @@ from kernels.catalog import get_kernel, get_operation, load
 from kernels.device import find_device
 from kernels.instrument.blocks import GRAPH_BELOW_NS, Estimate, calls_for, gate_for, rest_for
 from kernels.instrument.clock import CudaClock
-from kernels.instrument.environment import environment, fingerprint
+from kernels.instrument.environment import commit, environment, fingerprint
 from kernels.instrument.profiler import look
 from kernels.instrument.runtime import CudaRuntime
 from kernels.workload import Protocol, Workload
@@ -166,7 +166,7 @@ def main() -> None:
     options.add_argument("--repeats", type=int, default=5)
     chosen = options.parse_args()
     clock, device = CudaClock(CudaRuntime()), find_device("cuda")
-    found = environment("cuda") | {"driver": device.driver}
+    found = environment("cuda") | {"driver": device.driver, "commit": commit()}
     readings: dict[str, dict[str, list[float]]] = {}
 
     def save() -> None:

@@ -26,9 +26,9 @@ EDGE = 0.15
 
 
 def clocks(data: dict[str, Any]) -> Any:
-    """Each clock's time over that of the gated, rotated one, per kernel; what is further off than EDGE stands in words."""
+    """Each clock's time over that of the mode cold, per kernel; what is further off than EDGE stands in words."""
     readings = data["readings_ns"]
-    base = {name: statistics.median(values) for name, values in readings["cold (gate, rotated)"].items()}
+    base = {name: statistics.median(values) for name, values in readings["cold"].items()}
     names = [name for name in base if name != "empty"]
     panels = []
     for name in names:
@@ -118,8 +118,9 @@ def captures(data: dict[str, Any]) -> Any:
 
 PLOTS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
     "clocks": ("clocks-*.json", clocks),
-    "aa": ("evidence-*.json", aa),
-    "planted": ("evidence-*.json", planted),
+    "aa": ("evidence-h200-*.json", aa),
+    "aa-without-rests": ("evidence-without-rests-*.json", aa),
+    "planted": ("evidence-h200-*.json", planted),
     "captures": ("captures-*.json", captures),
 }
 
