@@ -161,9 +161,8 @@ class Comparison:
         drive = Drive(self.bench, arms, self.against, self.plan, self._seed(), sm_mhz=self.telemetry.sm_mhz)
         estimates = blocks.estimate(drive, self.cuda)
         uncaptured = uncapturable(drive, estimates, self.cuda)
-        group = groups(drive, estimates, self.cuda, uncaptured)[
-            -1
-        ]  # if any arm has to be launched call by call, all are
+        found = groups(drive, estimates, self.cuda, uncaptured)
+        group = found[-1]  # if any arm has to be launched call by call, all are
         if blocks.by_graph(blocks.choose_mode(self.plan, estimates, self.cuda), estimates) and not group.graphs:
             self.notes.append("not every callable can be captured as a CUDA graph: all were launched call by call")
         for arm in [arm for arm in arms if estimates[arm].synchronises]:

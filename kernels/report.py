@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernels.instrument.statistics import FASTER, MARGIN, SAME, SLOWER, UNDECIDED, UNPAIRED, suite, word
@@ -19,12 +19,17 @@ COLUMNS = (
 WORDS = (FASTER, SLOWER, SAME, UNDECIDED)
 FAILURES = ("incorrect", "out of memory", "timed out", "crashed", "impossible", "suspect", "failed")
 """Statuses that make a run's outcome not ok; unsupported is no failure."""
+RESTED = ("cold", "graph", "warm")
+"""Modes in which a device rests between blocks,"""
+LOADED, LOADED_MS = 1.05, 0.05
+"""and what counts as longer without a rest; calls shorter than these milliseconds are at their host's mercy in a batch."""
 VERBS = {"out of memory": "ran out of memory", "timed out": "timed out", "crashed": "crashed", "failed": "failed"}
 """The statuses that something did; the others are what something is."""
 
 
 def rows(measurements: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row per workload and kernel, in the order measured. Keys are COLUMNS, and `unit`; what is not known is None.
+    """One row per workload and kernel, in the order measured. Keys are COLUMNS, `unit` and `under_load`;
+    what is not known is None.
 
     p90 is of single calls: where the samples are graph replays, of the `p90_n` calls of the cold pass beside them.
     """
@@ -64,9 +69,20 @@ def _row(m: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
         "baseline": m["baseline"],
         "status": result["status"],
         "why": result.get("why", ""),
+        "under_load": under_load(m["mode"], stats.get("p50"), result.get("crosscheck")),
         "ran": main_kernel(ran),
         "sha256": result.get("sha256", ""),
     }
+
+
+def under_load(mode: str, p50_ms: float | None, crosscheck: dict[str, Any] | None) -> float | None:
+    """How many times as long a call takes in the cross-check's batch, which has no pauses, where that is clearly longer: the
+    clock falls under continuous work. None where it is not, or not known."""
+    wall_ns = (crosscheck or {}).get("wall_ns")
+    if mode not in RESTED or not wall_ns or p50_ms is None or p50_ms < LOADED_MS:
+        return None
+    factor = wall_ns / (p50_ms * 1e6)
+    return factor if factor > LOADED else None
 
 
 def verdict(result: dict[str, Any], baseline: str, margin: float) -> str:
@@ -167,11 +183,9 @@ def answer(table: list[dict[str, Any]], operation: str) -> dict[str, Any]:
         sentences += [rest] if rest else []
         others = [k for k in compared if k != best and any(_is(r, k, "FASTER") for r in table)]
         if len(compared) > 1 and any(row["verdict"] in WORDS for row in table):
-            names = " and ".join([", ".join(others[:-1]), others[-1]]) if len(others) > 1 else "".join(others)
             also = "are" if len(others) > 1 else "is"
-            sentences.append(
-                f"{names} {also} faster somewhere, too." if others else "No other kernel is faster anywhere."
-            )
+            faster = f"{listed(others)} {also} faster somewhere, too."
+            sentences.append(faster if others else "No other kernel is faster anywhere.")
     elif any(row["p50_ms"] is not None for row in table):
         strong = "Measured without a comparison"
     elif checked := [row["correct"] for row in table if row["mode"] == "verify" and row["correct"] is not None]:
@@ -179,8 +193,14 @@ def answer(table: list[dict[str, Any]], operation: str) -> dict[str, Any]:
     elif table:
         strong = "Nothing could be measured"
     sentences += _faults(table)
+    sentences += _loaded(table)
     sentences += _what_ran(table, operation)
     return {"strong": strong, "rest": sentences, "tone": tone}
+
+
+def listed(names: Sequence[str]) -> str:
+    """a, b and c"""
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 def _is(row: dict[str, Any], kernel: str, word: str) -> bool:
@@ -191,6 +211,14 @@ def _standing(table: list[dict[str, Any]], kernel: str) -> tuple[int, float]:
     """Workloads won, then the geometric mean."""
     won = sum(_is(row, kernel, "FASTER") for row in table)
     return won, suite([r["speedup"] for r in table if r["kernel"] == kernel])["geomean"] or 0.0
+
+
+def leading(counts: Mapping[str, int]) -> str:
+    """What is said first of a kernel that has so many of each word: faster or slower if there is a difference anywhere,
+    whichever is more frequent; then same, then undecided; else nothing."""
+    if counts["faster"] or counts["slower"]:
+        return "faster" if counts["faster"] >= counts["slower"] else "slower"
+    return next((w for w in ("same", "undecided") if counts[w]), "")
 
 
 def _about(table: list[dict[str, Any]], kernel: str) -> tuple[str, str, str]:
@@ -206,10 +234,10 @@ def _about(table: list[dict[str, Any]], kernel: str) -> tuple[str, str, str]:
     elif said["n"] == 1:
         row = next(r for r in mine if r["speedup"] is not None)
         mean = f"{row['speedup']:.3f}x, interval {row['speedup_low']:.3f} to {row['speedup_high']:.3f}."
-    leading = next((w for w in ("faster", "slower", "same", "undecided") if counts[w]), "")
-    if leading == "undecided" and said["n"] > 1:
+    said_first = leading(counts)
+    if said_first == "undecided" and said["n"] > 1:
         mean = ""  # of noise
-    if not leading:
+    if not said_first:
         unpaired = any(row["verdict"] == UNPAIRED for row in mine)
         why = (
             "The kernels ran one after the other, so drift may be all there is."
@@ -218,14 +246,14 @@ def _about(table: list[dict[str, Any]], kernel: str) -> tuple[str, str, str]:
         )
         strong = f"{kernel} was compared with {baseline} on {of} workload{'s' * (of != 1)}, without a verdict"
         return strong, f"{mean} {why}".strip(), "same"
-    others = [f"{w} on {counts[w]}" for w in counts if counts[w] and w != leading]
+    others = [f"{w} on {counts[w]}" for w in counts if counts[w] and w != said_first]
     word = {"same": f"as fast as {baseline}", "undecided": f"neither clearly faster nor slower than {baseline}"}.get(
-        leading, f"{leading} than {baseline}"
+        said_first, f"{said_first} than {baseline}"
     )
-    where = f" on {counts[leading]} of {of} workloads" if of > 1 else ""
+    where = f" on {counts[said_first]} of {of} workloads" if of > 1 else ""
     strong = f"{kernel} is {word}{where}"
-    rest = " ".join(filter(None, [f"It is {', '.join(others)}." if others else "", mean, _noise(mine, leading)]))
-    return strong, rest, leading if leading in ("faster", "slower") else "same"
+    rest = " ".join(filter(None, [f"It is {', '.join(others)}." if others else "", mean, _noise(mine, said_first)]))
+    return strong, rest, said_first if said_first in ("faster", "slower") else "same"
 
 
 def _noise(mine: list[dict[str, Any]], leading: str) -> str:
@@ -251,6 +279,21 @@ def _faults(table: list[dict[str, Any]]) -> list[str]:
     if timed and all(row["correct"] for row in timed):
         found.append("Every timed output is correct.")
     return found
+
+
+def _loaded(table: list[dict[str, Any]]) -> list[str]:
+    """That these are times of a rested device, where another holds under continuous work."""
+    factors: dict[str, float] = {}
+    for row in table:
+        if row["under_load"] is not None:
+            factors[row["kernel"]] = max(row["under_load"], factors.get(row["kernel"], 1.0))
+    if not factors:
+        return []
+    most = max(factors.values()) - 1
+    return [
+        f"Without rests {listed(list(factors))} take{'s' * (len(factors) == 1)} up to {most:.0%} longer: the clock falls under "
+        "continuous work, in which the mode sustained compares kernels."
+    ]
 
 
 def _what_ran(table: list[dict[str, Any]], operation: str) -> list[str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from django.db.models import Count, Q, Sum
 from django.db.models.functions import Ln
 
-from kernels.report import FAILURES
+from kernels.report import FAILURES, leading
 from runs.models import Result, Run
 from runs.templatetags.figures import MARKS
 
@@ -37,10 +37,7 @@ class Outcome:
 
     @property
     def leading(self) -> str:
-        """What is said first: faster or slower where there is a difference, whichever is more frequent."""
-        if self.faster or self.slower:
-            return "faster" if self.faster >= self.slower else "slower"
-        return "same" if self.same else "undecided" if self.undecided else ""
+        return leading(asdict(self))
 
     @property
     def mark(self) -> str:

@@ -17,6 +17,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def in_turn(places: list[Callable[[], float]], rounds: int, chance: random.Rando
 
 def captures(timed: Timed, rounds: int, chance: random.Random) -> list[list[float]]:
     graphs = [timed.capture() for _ in range(PLACES)]
-    return in_turn([lambda graph=graph: timed.graph_ns(graph) for graph in graphs], rounds, chance)  # type: ignore[misc]
+    return in_turn([partial(timed.graph_ns, graph) for graph in graphs], rounds, chance)
 
 
 def allocations(timed: Timed, call: Callable[..., Any], rounds: int, chance: random.Random) -> list[list[float]]:

@@ -12,7 +12,7 @@ from django.utils import timezone
 from kernels.report import three_digits
 
 register = template.Library()
-DASH = "–"  # noqa: RUF001
+DASH = "\N{EN DASH}"
 
 
 @register.filter

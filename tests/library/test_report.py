@@ -305,3 +305,36 @@ def test_the_library_behind_the_baseline_is_named_by_the_kernel_that_ran():
     unknown = event(result("sdpa", ran=[["unheard_of", 1]]), result("mine", FAST))
     assert "sdpa ran" not in said(unknown)[1]
     assert answer(rows([event(result("sdpa", **ran))]), "gone")["rest"] == ["Every timed output is correct."]
+
+
+# --- rested and under load --------------------------------------------------------------------------------------------
+
+
+def test_times_of_a_rested_device_are_said_to_be():
+    loaded = {"crosscheck": {"wall_ns": 23.8e6}}
+    table = rows(
+        [event(result("sdpa", p50=20.0, **loaded), result("slow", SLOW, p50=40.0, crosscheck=None), mode="cold")]
+    )
+    assert [row["under_load"] for row in table] == [pytest.approx(1.19), None]
+    rest = answer(table, "attention")["rest"]
+    assert (
+        "Without rests sdpa takes up to 19% longer: the clock falls under continuous work, in which the mode sustained compares "
+        "kernels." in rest
+    )
+
+
+@pytest.mark.parametrize(
+    "mode, p50, wall_ns", [("cold", 20.0, 20.8e6), ("sustained", 20.0, 24e6), ("graph", 0.01, 14e3)]
+)
+def test_nothing_is_said_of_what_holds_or_is_not_known(mode, p50, wall_ns):
+    (row,) = rows([event(result("sdpa", p50=p50, crosscheck={"wall_ns": wall_ns}), mode=mode)])
+    assert row["under_load"] is None
+    assert "Without rests" not in " ".join(answer([row], "attention")["rest"])
+
+
+def test_what_is_more_frequent_is_said_first():
+    strong, rest, tone = said(
+        *[event(result("sdpa"), result("mine", how), seq_len=n) for n, how in ((64, FAST), (65, SLOW), (66, SLOW))]
+    )
+    assert (strong, tone) == ("mine is slower than sdpa on 2 of 3 workloads", "slower")
+    assert "It is faster on 1." in rest

@@ -10,7 +10,7 @@ from cast import shortened
 from django.urls import reverse
 
 from runs import correctness, samples
-from runs.models import Result, Run
+from runs.models import Measurement, Result, Run
 from runs.views.result import energy, protocol_of, telemetry_of
 
 
@@ -197,7 +197,7 @@ def test_the_cross_check_stands_beside_the_baselines(owner, results):
     assert "event time, us 9.87 6.70" in text
     assert "profiler's kernel span, us 9.11 9.11" in text
     assert "event and span agree yes not known" in text
-    assert "host wall time, us 10.4 10.4 calls in its batch 28,846 28,846" in text
+    assert "in a batch without rests, us 10.4 10.4 calls in its batch 28,846 28,846" in text
     assert "board energy 3.12 mJ 2.10 uJ" in text
     assert "do not agree" not in text
 
@@ -209,11 +209,25 @@ def test_a_cross_check_that_disagrees_is_a_warning(owner, results):
     assert "event and span agree no" in text
 
 
+def test_a_time_that_holds_only_after_a_rest_says_so(owner, results):
+    result = results["triton-flash"]
+    change(result, p50=20.0, crosscheck=CHECK | {"wall_ns": 23.8e6})
+    Measurement.objects.filter(pk=result.measurement_id).update(mode="cold")
+    assert "Without rests a call takes 19% longer: the clock falls" in text_of(page_of(owner, result))
+    for mode, wall_ns in (("cold", 20.9e6), ("sustained", 23.8e6)):
+        change(result, crosscheck=CHECK | {"wall_ns": wall_ns})
+        Measurement.objects.filter(pk=result.measurement_id).update(mode=mode)
+        assert "Without rests" not in text_of(page_of(owner, result))
+
+
 def test_a_cross_check_shows_what_it_has(owner, results):
     nothing = dict.fromkeys(("event_ns", "span_ns", "wall_ns", "calls", "joules", "agrees"))
     change(results["triton-flash"], crosscheck=nothing | {"wall_ns": 10_400.0, "calls": 7})
     text = text_of(page_of(owner, results["triton-flash"]))
-    assert "per call triton-flash event and span agree not known host wall time, us 10.4 calls in its batch 7" in text
+    assert (
+        "per call triton-flash event and span agree not known in a batch without rests, us 10.4 calls in its batch 7"
+        in text
+    )
     for missing in ("event time, us", "kernel span, us", "energy"):
         assert missing not in text
 
