@@ -19,6 +19,8 @@ from runs.models import Config, Gpu, Run
 
 DEFAULT_OPERATION = "attention"
 MAX_WORKLOADS = 200
+TYPED = "typed"
+"""The name of a config that was typed into the form."""
 MOST_DIGITS = 20
 """Python refuses to read numbers of thousands of digits."""
 ANY = "any:"
@@ -117,7 +119,7 @@ class NewRunForm(forms.Form):
         self.sizes = {name: info for name, info in self.chosen_operation.model_fields.items() if name != "dtype"}
         self.fields |= {name: size_field(info) for name, info in self.sizes.items()}
         self.gpus = list(Gpu.objects.in_order())
-        self.configs = {c.name: c for c in Config.objects.all() if c.body["operation"] == self.chosen_operation.name}
+        self.configs = {c.name: c for c in self._configs() if c.body["operation"] == self.chosen_operation.name}
         self._choice("device").choices = self._devices()
         self._choice("config").choices = [
             (c.name, f"{c.name} · {c.title}" if c.title else c.name) for c in self.configs.values()
@@ -132,6 +134,14 @@ class NewRunForm(forms.Form):
 
     def offers(self, name: str, value: str) -> bool:
         return self._choice(name).valid_value(value)
+
+    def _configs(self) -> list[Config]:
+        """Those that there are, and of a run to be repeated its own, if that is there no more."""
+        found = list(Config.objects.all())
+        if self.again and self.again.config["name"] not in (TYPED, *(config.name for config in found)):
+            name = self.again.config["name"]
+            found.append(Config(name=name, title=f"as in run {self.again.pk}", body=self.again.config))
+        return found
 
     def _devices(self) -> list[tuple[str, str]]:
         found = [(str(gpu.pk), f"{gpu.name} · {gpu.place} · {gpu.state}") for gpu in self.gpus]
@@ -270,7 +280,7 @@ class NewRunForm(forms.Form):
             sizes = self._sizes(cleaned)
             if self._too_many(math.prod(len(value) for value in sizes.values())):
                 return
-            body = {"name": "typed", "operation": self.chosen_operation.name, "workloads": [sizes]}
+            body = {"name": TYPED, "operation": self.chosen_operation.name, "workloads": [sizes]}
         changes = {"name": cleaned["protocol"]} | ({"mode": cleaned["mode"]} if cleaned["mode"] else {})
         protocol = Protocol(**body.get("protocol", {}) | changes)
         body |= {"kernels": cleaned["kernels"], "protocol": protocol.model_dump()}
@@ -281,7 +291,7 @@ class NewRunForm(forms.Form):
             return
         if self._too_many(len(spec.workloads)):
             return
-        if spec.name == "typed":
+        if spec.name == TYPED:
             spec.title = spec.workloads[0].label if len(spec.workloads) == 1 else f"{len(spec.workloads)} workloads"
         self.spec = spec
 

@@ -10,6 +10,9 @@ from collections.abc import Callable
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from kernels.instrument.blocks import Estimate, calls_for, rest_for
+from kernels.workload import Protocol
+
 if TYPE_CHECKING:
     import torch
 
@@ -25,9 +28,15 @@ def probe(clock: Any) -> dict[str, Any]:
 
 
 def _timed(clock: Any, call: Callable[[int], Any], calls: int = CALLS) -> list[float]:
-    gate_ns = GATE_NS if clock.kind == "cuda" else 0
-    clock.block(call, range(UNTIMED), 0, False, None)
-    return clock.block(call, range(calls), gate_ns, False, None).ticks_ns
+    """In blocks, each after a rest, as kernels are timed that are held against it."""
+    cuda = clock.kind == "cuda"
+    each_ns = max(1.0, min(clock.block(call, range(UNTIMED), 0, False, None).ticks_ns))
+    at_once = min(calls, calls_for(Protocol(), Estimate(each_ns, 0), cuda))
+    ticks: list[float] = []
+    while len(ticks) < calls:
+        clock.rest(rest_for(at_once, each_ns) if cuda else 0)
+        ticks += clock.block(call, range(at_once), GATE_NS if cuda else 0, False, None).ticks_ns
+    return ticks[:calls]
 
 
 def _memory(clock: Any) -> dict[str, Any]:

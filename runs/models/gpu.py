@@ -9,6 +9,8 @@ from django.db import models
 from django.db.models import Count, Q
 from django.utils import timezone
 
+from kernels import HARNESS_VERSION
+
 SILENT_AFTER = timedelta(seconds=15)
 """Three missed hellos."""
 
@@ -74,7 +76,7 @@ class Gpu(models.Model):
     @property
     def ceilings(self) -> dict[str, Any] | None:
         """What this device was measured to reach with its present driver; None if the next run is to measure it."""
-        found = self.calibrations.filter(driver=self.driver).first()
+        found = self.calibrations.filter(driver=self.driver).select_related("environment").first()
         return found.ceilings if found and not found.again else None
 
 
@@ -101,5 +103,7 @@ class Calibration(models.Model):
 
     @property
     def again(self) -> bool:
-        """The next run on its device measures it again; until then its figures stand."""
-        return self.again_of == self.measured_at
+        """The next run on its device measures it again, as asked or because the harness is another; until then its figures
+        stand."""
+        harness = self.environment.body.get("harness") if self.environment else HARNESS_VERSION
+        return self.again_of == self.measured_at or harness != HARNESS_VERSION

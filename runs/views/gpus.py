@@ -110,7 +110,7 @@ def by_driver(calibrations: list[Calibration]) -> dict[str, Any]:
 
 
 def devices() -> list[Gpu]:
-    return list(Gpu.objects.with_runs().in_order().defer("catalogue").prefetch_related("calibrations"))
+    return list(Gpu.objects.with_runs().in_order().defer("catalogue").prefetch_related("calibrations__environment"))
 
 
 def row_of(gpu: Gpu) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def gpus_json(request: HttpRequest) -> HttpResponse:
 
 
 def _get(pk: int) -> Gpu:
-    return get_object_or_404(Gpu.objects.with_runs().prefetch_related("calibrations"), pk=pk)
+    return get_object_or_404(Gpu.objects.with_runs().prefetch_related("calibrations__environment"), pk=pk)
 
 
 def cannot_run(gpu: Gpu) -> list[dict[str, Any]]:

@@ -103,7 +103,7 @@ def from_run(run: Run) -> dict[str, Any]:
         "operation": spec.operation,
     }
     values |= {"protocol": spec.protocol.name, "mode": spec.protocol.mode if spec.protocol.mode != "auto" else ""}
-    form = NewRunForm(initial=values)
+    form = NewRunForm(initial=values, again=run)
     values["device"] = _device_of(run, form)
     if spec.name in form.configs:
         return values | {"what": "config", "config": spec.name} | form.typed_as(spec.workloads[:1])

@@ -144,7 +144,7 @@ def crosscheck_of(results: list[Result]) -> dict[str, Any]:
         ("event time, us", [us_of_ns(check.get("event_ns")) for _, check in seen]),
         ("profiler's kernel span, us", [us_of_ns(check.get("span_ns")) for _, check in seen]),
         ("event and span agree", [yes_no(check.get("agrees")) for _, check in seen]),
-        ("in a batch without rests, us", [us_of_ns(check.get("wall_ns")) for _, check in seen]),
+        ("back to back, us", [us_of_ns(check.get("wall_ns")) for _, check in seen]),
         ("calls in its batch", [f"{check['calls']:,}" if check.get("calls") else "" for _, check in seen]),
         ("board energy", [energy(check.get("joules")) for _, check in seen]),
     ]

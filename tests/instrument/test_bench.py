@@ -135,6 +135,12 @@ def test_a_rest_keeps_a_power_limit_out_of_long_calls(limited):
     assert {arm: set(reading.medians(arm)) for arm in TIMES} == {"sdpa": {20e6}, "eager": {26e6}}
 
 
+def test_ceilings_are_those_of_a_rested_device(limited):
+    """Else honest kernels, which are timed after a rest, would be above them."""
+    ticks = calibrate._timed(limited.clock, lambda _: limited.gpu.launch(Work(2e6)), calls=100)
+    assert ticks == pytest.approx([2e6] * 100)
+
+
 def test_without_a_rest_what_ran_before_is_in_long_calls(limited, monkeypatch):
     """What rests are for."""
     monkeypatch.setattr(blocks, "REST", 0.0)

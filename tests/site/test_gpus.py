@@ -11,8 +11,9 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from kernels import HARNESS_VERSION
 from kernels.instrument.roofline import peak_of
-from runs.models import Calibration, Run
+from runs.models import Calibration, Environment, Run
 from runs.recorder import _calibrated
 from runs.views.gpus import FIELDS, ceilings_of
 
@@ -324,6 +325,17 @@ def test_until_they_are_measured_again_the_figures_stand(owner, h200, make_run):
     _calibrated(make_run(gpu=h200), {"driver": "580.1", "ceilings": CEILINGS | {"n": 21}}, timezone.now())
     assert h200.ceilings == CEILINGS | {"n": 21}
     assert "will be measured again" not in page_of(owner, h200)
+
+
+def test_what_another_harness_measured_is_measured_again(owner, h200):
+    """A result is held against ceilings that were measured as it was."""
+    for harness, kept in (("1", None), (HARNESS_VERSION, CEILINGS)):
+        Calibration.objects.all().delete()
+        measured = calibrate(h200)
+        measured.environment = Environment.of({"harness": harness}, "f" * 12)
+        measured.save()
+        assert h200.ceilings == kept
+        assert ("They will be measured again" in page_of(owner, h200)) == (kept is None)
 
 
 def test_the_next_run_is_sent_without_ceilings(owner, h200, make_run):

@@ -6,6 +6,7 @@ import pytest
 from django.utils import timezone
 from form import PAGE, again, field_of, refused, submitted
 
+from kernels.workload import Config as ConfigSpec
 from runs import samples
 from runs.forms import MAX_WORKLOADS, NewRunForm, NumbersField
 from runs.models import Run
@@ -266,6 +267,25 @@ def test_a_sample_again_is_for_a_device_of_the_same_name(owner, exported, gpu, c
     assert again(owner, sample)["device"] == str(gpu.pk)
     form = again(owner, sample)
     assert (form["what"], form["config"]) == ("config", "canonical")
+
+
+def test_a_run_again_whose_config_is_gone_measures_the_same_workloads(owner, gpu, typed):
+    """They need be no product of sizes, which is all that typed ones can be."""
+    pairs = [
+        {"batch": 1, "heads": 8, "seq_len": 512, "head_dim": 64},
+        {"batch": 4, "heads": 2, "seq_len": 64, "head_dim": 128},
+    ]
+    body = {"name": "mine", "operation": "attention", "kernels": ["sdpa", "eager"], "workloads": pairs}
+    run = Run.objects.submit(ConfigSpec(**body), gpu=gpu, user=None)
+    form = again(owner, run)
+    assert (form["what"], form["config"]) == ("config", "mine")
+    assert "as in run" in owner.get(PAGE, {"again": run.pk}).content.decode()
+    answer = owner.post(PAGE, form | {"again": run.pk})
+    repeated = Run.objects.latest("pk")
+    assert answer.status_code == 302 and repeated.pk != run.pk
+    assert repeated.spec.workloads == run.spec.workloads
+    _, page = refused(owner, form)
+    assert "mine" in page, "without the run it is not offered"
 
 
 def test_a_run_of_a_device_that_is_not_here_again_has_none_and_says_so(owner, exported, cpu, configs):
