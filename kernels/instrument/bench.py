@@ -196,14 +196,22 @@ class Bench:
         return run
 
     def block(
-        self, arm: str, calls: int, gate_ns: int = 0, flush: bool = False, keep: int | None = None, rest_ns: int = 0
+        self,
+        arm: str,
+        calls: int,
+        gate_ns: int = 0,
+        flush: bool = False,
+        keep: int | None = None,
+        rest_ns: int = 0,
+        untimed: bool = True,
     ) -> dict[str, Any]:
-        """`calls` timed calls of an arm over rotating input sets, after one untimed call, a rest and behind a spin gate.
+        """`calls` timed calls of an arm over rotating input sets, after an `untimed` call, a rest and behind a spin gate.
 
         keep: the position of the call whose output is kept for `recheck`.
         """
         call = self._call(arm)
-        call(self.cursor)
+        if untimed:
+            call(self.cursor)
         before = memory_in_use(self.kind)
         indices = range(self.cursor + 1, self.cursor + 1 + calls)
         self.cursor = indices[-1] + 1
@@ -231,10 +239,13 @@ class Bench:
         if self._has_room(early):
             self.kept.append((arm, seed, early, flags))
 
-    def e2e(self, arm: str, calls: int, keep: int | None = None, rest_ns: int = 0) -> dict[str, Any]:
+    def e2e(
+        self, arm: str, calls: int, keep: int | None = None, rest_ns: int = 0, untimed: bool = True
+    ) -> dict[str, Any]:
         """`calls` calls over rotating input sets, each by the host's clock until the device has finished."""
         call = self._call(arm)
-        call(self.cursor)
+        if untimed:
+            call(self.cursor)
         indices = range(self.cursor + 1, self.cursor + 1 + calls)
         self.cursor = indices[-1] + 1
         self.clock.synchronize()

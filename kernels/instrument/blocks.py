@@ -79,6 +79,11 @@ def least_calls(call_ns: float) -> int:
     return max(1, min(MIN_CALLS, int(LONG_BLOCK_NS / call_ns)))
 
 
+def is_long(call_ns: float) -> bool:
+    """Such calls go without an untimed one before: it would only be one more in a row for a power limit to notice."""
+    return least_calls(call_ns) < MIN_CALLS
+
+
 def calls_for(plan: Plan, guess: Estimate, cuda: bool) -> int:
     """Calls in a block: about block_ms, 4 to 50, fewer of long ones, and no more than the longest gate can cover."""
     calls = max(least_calls(guess.call_ns), min(MAX_CALLS, round(plan.block_ms * 1e6 / guess.call_ns)))
@@ -88,5 +93,5 @@ def calls_for(plan: Plan, guess: Estimate, cuda: bool) -> int:
 
 
 def rest_for(calls: int, call_ns: float) -> int:
-    """Before a block of so many calls, and the untimed one."""
+    """Before a block of so many calls, and the untimed one; twice a single long call."""
     return int(min(MAX_REST_NS, REST * (calls + 1) * call_ns))

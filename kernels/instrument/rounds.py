@@ -20,6 +20,7 @@ from kernels.instrument.blocks import (
     by_graph,
     calls_for,
     gate_for,
+    is_long,
     rest_for,
 )  # fmt: skip
 from kernels.instrument.drive import AA, CALL_LIMIT_S, Drive, kernel_of, prepare
@@ -211,7 +212,7 @@ class Paired:
         calls, guess = self.calls[arm], self.estimates[arm]
         gate = gate_for(calls, guess.enqueue_ns) if self.cuda and not guess.synchronises else 0
         keep = None if keep is None else min(keep, calls - 1)
-        asked = {"gate_ns": gate, "rest_ns": self._rest_ns(arm, calls)}
+        asked = {"gate_ns": gate, "rest_ns": self._rest_ns(arm, calls), "untimed": not is_long(guess.call_ns)}
         got = self.drive.call(arm, "block", calls=calls, flush=self.flush, keep=keep, **asked)
         if not got["gated"]:
             slower = max(guess.enqueue_ns * 1.5, got["enqueue_ns"] / calls)
@@ -220,8 +221,8 @@ class Paired:
         return got
 
     def _host_calls(self, arm: str, keep: int | None) -> dict[str, Any]:
-        calls = self.calls[arm]
-        return self.drive.call(arm, "e2e", calls=calls, keep=keep, rest_ns=self._rest_ns(arm, calls))
+        calls, untimed = self.calls[arm], not is_long(self.estimates[arm].call_ns)
+        return self.drive.call(arm, "e2e", calls=calls, keep=keep, rest_ns=self._rest_ns(arm, calls), untimed=untimed)
 
     def _back_to_back(self, arm: str, keep: int | None) -> dict[str, Any]:
         """A second or more without a pause, after a lead; a call whose output is kept is one more, before it."""

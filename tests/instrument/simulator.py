@@ -92,7 +92,14 @@ class SimulatedBench:
         return {}
 
     def _block(
-        self, arm: str, calls: int, gate_ns: int = 0, flush: bool = False, keep: int | None = None, rest_ns: int = 0
+        self,
+        arm: str,
+        calls: int,
+        gate_ns: int = 0,
+        flush: bool = False,
+        keep: int | None = None,
+        rest_ns: int = 0,
+        untimed: bool = True,
     ) -> dict[str, Any]:
         assert keep is None or 0 <= keep < calls
         self.now_ns += rest_ns
@@ -111,7 +118,9 @@ class SimulatedBench:
         self.now_ns += rest_ns
         return self._timed(arm, replays, self.sets, self.kernels[arm].true_ns * self.bias[graph or arm], gate_ns)
 
-    def _e2e(self, arm: str, calls: int, keep: int | None = None, rest_ns: int = 0) -> dict[str, Any]:
+    def _e2e(
+        self, arm: str, calls: int, keep: int | None = None, rest_ns: int = 0, untimed: bool = True
+    ) -> dict[str, Any]:
         self.now_ns += rest_ns
         kernel = self.kernels[arm]
         reply = self._timed(arm, calls, 1, kernel.true_ns, 0)
