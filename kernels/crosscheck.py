@@ -11,7 +11,7 @@ from contextlib import suppress
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from kernels.instrument.blocks import GRAPH_BELOW_NS
+from kernels.instrument.blocks import Estimate, is_host_bound
 from kernels.measuring import VERIFY_LIMIT_S, arm_of
 from kernels.process import Child, ChildDied, ChildTimedOut, CommandFailed
 
@@ -74,19 +74,20 @@ def agrees(event_ns: float, span_ns: float | None, kernels: int = 1) -> bool | N
 
 
 def _batch(run: Supervisor, child: Child, name: str) -> dict[str, Any]:
-    """{"calls", "wall_ns", "joules"}: host time and board energy per call, of a batch without a pause.
+    """{"calls", "wall_ns", "joules", "host_bound"}: host time and board energy per call, of a batch without a pause.
 
-    By a graph where launching single calls would take longer than they do.
+    By a graph where the host might not launch single calls as fast as they run; host_bound: it might not, and there is no
+    graph, so that the host's time may be the host's own.
     """
     cuda = run.device.kind == "cuda"
     child.call("prepare", PROFILE_LIMIT_S, seeds=list(range(1, 257)), rotate=cuda)
-    call_ns = min(
-        child.call("block", PROFILE_LIMIT_S, arm=name, calls=5, gate_ns=FIRST_GATE_NS if cuda else 0)["ticks_ns"]
-    )
-    nodes = 1
-    if cuda and call_ns < GRAPH_BELOW_NS:
+    block = child.call("block", PROFILE_LIMIT_S, arm=name, calls=5, gate_ns=FIRST_GATE_NS if cuda else 0)
+    call_ns, nodes = min(block["ticks_ns"]), 1
+    host_bound = cuda and is_host_bound(Estimate(call_ns, block["enqueue_ns"] / 5))
+    if host_bound:
         with suppress(CommandFailed):  # what cannot be captured is called
             nodes = child.call("capture", VERIFY_LIMIT_S, arm=name)["nodes"]
+            host_bound = False
     calls = nodes * max(1, min(MAX_BATCH, round(BATCH_NS[run.device.kind] / call_ns)) // nodes)
     energy, begin = run.telemetry.energy_j(), time.monotonic_ns()
     child.call("sustained", VERIFY_LIMIT_S, arm=name, calls=calls, lead=0, chunks=1)
@@ -94,4 +95,4 @@ def _batch(run: Supervisor, child: Child, name: str) -> dict[str, Any]:
     child.call("release")
     known = energy is not None and after is not None and wall_ns >= LEAST_ENERGY_S * 1e9
     joules = (after - energy) / calls if known else None  # type: ignore[operator]
-    return {"calls": calls, "wall_ns": wall_ns / calls, "joules": joules}
+    return {"calls": calls, "wall_ns": wall_ns / calls, "joules": joules, "host_bound": host_bound}

@@ -22,7 +22,7 @@ FAILURES = ("incorrect", "out of memory", "timed out", "crashed", "impossible", 
 RESTED = ("cold", "graph", "warm")
 """Modes in which a device rests between blocks,"""
 LOADED, LOADED_MS = 1.05, 0.05
-"""and what counts as longer without a rest; calls shorter than these milliseconds are at their host's mercy in a batch."""
+"""and what counts as longer without a rest; of calls shorter than these milliseconds a batch says too little."""
 VERBS = {"out of memory": "ran out of memory", "timed out": "timed out", "crashed": "crashed", "failed": "failed"}
 """The statuses that something did; the others are what something is."""
 
@@ -78,8 +78,9 @@ def _row(m: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
 def under_load(mode: str, p50_ms: float | None, crosscheck: dict[str, Any] | None) -> float | None:
     """How many times as long a call takes in the cross-check's batch, which has no pauses, where that is clearly longer: the
     clock falls under continuous work. None where it is not, or not known."""
-    wall_ns = (crosscheck or {}).get("wall_ns")
-    if mode not in RESTED or not wall_ns or p50_ms is None or p50_ms < LOADED_MS:
+    found = crosscheck or {}
+    wall_ns, host_bound = found.get("wall_ns"), found.get("host_bound", True)
+    if mode not in RESTED or host_bound or not wall_ns or p50_ms is None or p50_ms < LOADED_MS:
         return None
     factor = wall_ns / (p50_ms * 1e6)
     return factor if factor > LOADED else None

@@ -66,8 +66,12 @@ def choose_mode(plan: Plan, estimates: dict[str, Estimate], cuda: bool) -> str:
 
 def by_graph(mode: str, estimates: dict[str, Estimate]) -> bool:
     """Whether a mode launches captured graphs: graph does, and sustained where the host might not keep up otherwise."""
-    host_bound = any(e.call_ns < GRAPH_BELOW_NS or e.enqueue_ns > HOST_SHARE * e.call_ns for e in estimates.values())
-    return mode == "graph" or (mode == "sustained" and host_bound)
+    return mode == "graph" or (mode == "sustained" and any(map(is_host_bound, estimates.values())))
+
+
+def is_host_bound(guess: Estimate) -> bool:
+    """Whether the host might not launch an arm's calls as fast as the device runs them, back to back."""
+    return guess.call_ns < GRAPH_BELOW_NS or guess.enqueue_ns > HOST_SHARE * guess.call_ns
 
 
 def gate_for(calls: int, enqueue_ns: float) -> int:

@@ -120,7 +120,8 @@ class Result(models.Model):
     sm_mhz = models.JSONField(null=True)
     """{"median", "min", "max", "n"}: the SM clock in front of this kernel's blocks, read in the stream."""
     crosscheck = models.JSONField(null=True)
-    """Of a process of its own, after all timing: {"event_ns", "span_ns", "wall_ns", "calls", "joules", "agrees"}."""
+    """Of a process of its own, after all timing: {"event_ns", "span_ns", "wall_ns", "calls", "joules", "host_bound",
+    "agrees"}."""
 
     class Meta:
         ordering = ["id"]

@@ -3,12 +3,14 @@
 from types import SimpleNamespace
 
 import pytest
+from simulated_gpu import SimulatedGpu, Work
 
-from kernels.crosscheck import agrees
+from kernels.crosscheck import _batch, agrees
 from kernels.device import Device
 from kernels.instrument import profiler
-from kernels.instrument.clock import CpuClock
+from kernels.instrument.clock import CpuClock, CudaClock
 from kernels.instrument.telemetry import Telemetry
+from kernels.process import CommandFailed
 
 SPIN = "void at::cuda::(anonymous namespace)::spin_kernel(long)"
 
@@ -28,6 +30,39 @@ def test_on_a_cpu_the_profiler_names_operators_and_has_no_span():
     assert next(name for name, _ in found["kernels"]) == "aten::matmul"
     assert found["spans_ns"] == []
     assert len(found["event_ns"]) == profiler.CALLS
+
+
+def test_a_second_look_rests_as_the_first_did():
+    gpu = SimulatedGpu(tireless_ns=60e6)
+    found, rest_ns = profiler._events(CudaClock(gpu), lambda: gpu.launch(Work(25e6)), gate_ns=1_000_000)
+    assert found == pytest.approx([25e6] * profiler.CALLS)
+    assert rest_ns >= 25e6
+
+
+class Batch:
+    """A child that runs an arm of 100 us; the host launches a call of it in so many."""
+
+    def __init__(self, enqueue_ns, capturable=True):
+        self.enqueue_ns, self.capturable, self.asked = enqueue_ns, capturable, []
+
+    def call(self, do, limit_s=0.0, **arguments):
+        self.asked.append(do)
+        if do == "capture" and not self.capturable:
+            raise CommandFailed({"kind": "raised", "message": "not now"})
+        return {"ticks_ns": [100_000.0] * 5, "enqueue_ns": 5 * self.enqueue_ns, "nodes": 40}
+
+
+@pytest.mark.parametrize(
+    "enqueue_ns, capturable, by_graph, host_bound",
+    [(20_000, True, False, False), (90_000, True, True, False), (90_000, False, True, True)],
+)
+def test_a_batch_knows_whether_its_time_may_be_the_hosts(enqueue_ns, capturable, by_graph, host_bound):
+    run = SimpleNamespace(
+        device=SimpleNamespace(kind="cuda"), telemetry=Telemetry(None, Device("cuda", "GPU-1", "a GPU"))
+    )
+    child = Batch(enqueue_ns, capturable)
+    assert _batch(run, child, "mine")["host_bound"] is host_bound
+    assert ("capture" in child.asked) is by_graph
 
 
 @pytest.mark.parametrize(

@@ -311,7 +311,7 @@ def test_the_library_behind_the_baseline_is_named_by_the_kernel_that_ran():
 
 
 def test_times_of_a_rested_device_are_said_to_be():
-    loaded = {"crosscheck": {"wall_ns": 23.8e6}}
+    loaded = {"crosscheck": {"wall_ns": 23.8e6, "host_bound": False}}
     table = rows(
         [event(result("sdpa", p50=20.0, **loaded), result("slow", SLOW, p50=40.0, crosscheck=None), mode="cold")]
     )
