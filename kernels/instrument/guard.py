@@ -20,11 +20,13 @@ from kernels import catalog
 from kernels.instrument import clock, runtime, verify
 
 BUSY_SHARE = 0.25
-"""A thread or process that takes more than this share of a core while nobody is called is busy."""
+"""A thread or process that takes more than this share of a core while nobody is called is busy; so is one that would like
+to, and does not get it because the host is at work for others."""
 WINDOW_S = 0.02
 PATIENCE_S = {"thread": 0.5, "process": 5.0}
 """How long helpers of a compiler, or spinning pool threads, may take to come to rest."""
 
+Load = tuple[int, bool]
 Setting = tuple[str, Callable[[], Any], Callable[[Any], Any]]
 
 
@@ -148,27 +150,43 @@ class Guard:
         while True:
             before = self._others()
             time.sleep(WINDOW_S)
-            spent = {key: ns - before[key] for key, ns in self._others().items() if key in before}
-            found = [key for key, ns in spent.items() if ns > BUSY_SHARE * WINDOW_S * 1e9]
+            after = {key: now for key, now in self._others().items() if key in before}
+            found = [key for key, now in after.items() if _is_busy(before[key], now)]
             waited = time.monotonic() - begin
             if not found or waited > max(PATIENCE_S[what] for what, _ in found):
                 break
             time.sleep(WINDOW_S)
         return [[self.owners.setdefault(key, arm), f"a {key[0]}"] for key in found]
 
-    def _others(self) -> dict[tuple[str, int], int]:
-        """CPU time in ns of the other threads of this process, and of the processes of its session."""
+    def _others(self) -> dict[tuple[str, int], Load]:
+        """CPU time in ns, and whether they want more, of the other threads of this process, and of the processes of its
+        session."""
         me, found = os.getpid(), {}
         for entry in os.listdir("/proc/self/task"):
             if int(entry) != me:
-                found["thread", int(entry)] = _cpu_ns(int(entry), thread=True)
+                found["thread", int(entry)] = _cpu_ns(int(entry), thread=True), _is_runnable(f"/proc/self/task/{entry}")
         session = os.getsid(0)
         for entry in os.listdir("/proc"):
             if entry.isdigit() and int(entry) != me:
                 with contextlib.suppress(OSError):
                     if os.getsid(int(entry)) == session:
-                        found["process", int(entry)] = _cpu_ns(int(entry), thread=False)
+                        tasks = [f"/proc/{entry}/task/{task}" for task in os.listdir(f"/proc/{entry}/task")]
+                        found["process", int(entry)] = _cpu_ns(int(entry), thread=False), any(map(_is_runnable, tasks))
         return found
+
+
+def _is_busy(before: Load, after: Load) -> bool:
+    (cpu_ns, wanted), (cpu_ns_after, wants) = before, after
+    return cpu_ns_after - cpu_ns > BUSY_SHARE * WINDOW_S * 1e9 or (wanted and wants)
+
+
+def _is_runnable(task: str) -> bool:
+    """Whether a thread, by its folder in /proc, runs or waits for a core; False if it is gone."""
+    try:
+        with open(f"{task}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "R"
+    except OSError:
+        return False
 
 
 def _is_function(value: Any) -> bool:
