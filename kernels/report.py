@@ -257,10 +257,10 @@ def _about(table: list[dict[str, Any]], kernel: str) -> tuple[str, str, str]:
     return strong, rest, said_first if said_first in ("faster", "slower") else "same"
 
 
-def _noise(mine: list[dict[str, Any]], leading: str) -> str:
+def _noise(mine: list[dict[str, Any]], said_first: str) -> str:
     """Why nothing could be decided, where the baseline itself was unsteady."""
     margin = max(row["margin"] for row in mine)
-    if leading != "undecided" or margin <= 1.01 * MARGIN:
+    if said_first != "undecided" or margin <= 1.01 * MARGIN:
         return ""
     return (
         f"{mine[0]['baseline']} differed from itself by up to {margin / 2:.0%}, so less than {margin:.0%} says nothing."

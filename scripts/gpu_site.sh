@@ -17,7 +17,7 @@ client = Client(); client.force_login(get_user_model().objects.first())
 for run in Run.objects.filter(sample=''):
     pathlib.Path('$out', f'run-{run.pk}-{run.config_name}.json').write_bytes(client.get(f'/runs/{run.pk}.json').content)
     page = client.get(run.get_absolute_url())
-    print('run', run.pk, run.config_name, run.state, 'attempt', run.attempt, 'seq', run.seq, 'page', page.status_code, 'took', run.elapsed_s, 'wait', (run.started_at - run.created_at).total_seconds())
+    print('run', run.pk, run.config_name, run.state, 'attempts', run.attempts, 'seq', run.seq, 'page', page.status_code, 'took', run.elapsed_s, 'wait', (run.started_at - run.created_at).total_seconds())
 print('rejected events:', RejectedEvent.objects.count())
 "
 kill -INT $site; wait $site; echo "site stopped: $?"

@@ -22,7 +22,7 @@ from kernels.instrument.blocks import (
     gate_for,
     is_long,
     rest_for,
-)  # fmt: skip
+)
 from kernels.instrument.drive import AA, CALL_LIMIT_S, Drive, kernel_of, prepare
 from kernels.instrument.statistics import half_width, paired_speedup
 

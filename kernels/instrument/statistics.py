@@ -62,8 +62,8 @@ def paired_speedup(baseline: Sequence[float], arm: Sequence[float]) -> tuple[flo
     """(ratio, low, high) of baseline time over arm time, from one number per round and arm.
 
     The ratio is exp of the Hodges-Lehmann estimate of the log ratios within rounds: the median of the means of all pairs of
-    them. As robust as one needs (a quarter of the rounds may go wrong), and steadier than their median by up to 40% where
-    rounds fall into two heaps, as those of short graphs do. The interval is the one that belongs to it, of Wilcoxon's
+    them. As robust as one needs (a quarter of the rounds may go wrong), and steadier than their median where rounds fall into
+    two heaps, as those of short graphs do. The interval is the one that belongs to it, of Wilcoxon's
     signed-rank test: no resampling, and no assumption but that the log ratios lie symmetrically.
     """
     logs = np.log(np.asarray(baseline, dtype=float) / np.asarray(arm, dtype=float))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,9 @@ class State(models.TextChoices):
 
 ACTIVE = (State.QUEUED, State.RUNNING)
 FINAL = (State.DONE, State.FAILED, State.CANCELLED, State.LOST)
+ATTEMPTS = 1024
+"""A run's attempts are numbered from a multiple of this, drawn by chance. Agents and the broker know an attempt by its run and
+its number; they may remember run 1 of another database, which this one's run 1 must not be taken for."""
 
 
 class Environment(models.Model):
@@ -96,6 +100,7 @@ class RunManager(models.Manager["Run"]):
             priority=priority,
             repeats=repeats,
             total=len(config.workloads),
+            attempt=secrets.randbelow(2**20) * ATTEMPTS,
         )
         if wake:
             ask_dispatch()
@@ -126,6 +131,7 @@ class Run(models.Model):
     """Why it failed, was lost, ...: a sentence."""
     cancel_requested = models.BooleanField(default=False)
     attempt = models.IntegerField(default=0)
+    """The number of the attempt that was sent last; of a new run a multiple of ATTEMPTS, drawn by chance."""
     seq = models.IntegerField(default=0)
     """Highest contiguous event of the current attempt that is stored."""
     fruitless = models.IntegerField(default=0)
@@ -184,6 +190,11 @@ class Run(models.Model):
             fingerprint=fingerprint,
             ceilings=self.gpu.ceilings,
         )
+
+    @property
+    def attempts(self) -> int:
+        """How many times it was sent to be begun, or gone on with."""
+        return self.attempt % ATTEMPTS
 
     @property
     def is_active(self) -> bool:

@@ -30,7 +30,7 @@ def results(site):
 def test_a_run_ends_with_every_workload_measured(site):
     run = site.submit("eager", lengths=(32, 48))
     site.wait(run, "done")
-    assert (run.done, run.total, run.attempt, run.message) == (2, 2, 1, "")
+    assert (run.done, run.total, run.attempts, run.message) == (2, 2, 1, "")
     assert run.seq == run.total + other_events(run)
     assert {m.workload.sizes["seq_len"] for m in run.measurements.all()} == {32, 48}
     results = Result.objects.filter(measurement__run=run)

@@ -51,7 +51,7 @@ def test_a_waiting_run_is_cancelled_without_its_agent(site):
     site.eventually(lambda: Run.objects.sent().filter(pk=ahead.pk).exists(), 30, "the first run is sent")
     waiting.cancel()
     waiting.refresh_from_db()
-    assert (waiting.state, waiting.attempt, waiting.sent_at) == ("cancelled", 0, None)
+    assert (waiting.state, waiting.attempts, waiting.sent_at) == ("cancelled", 0, None)
     ahead.cancel()
     site.wait(ahead, "cancelled")
     waiting.refresh_from_db()

@@ -10,8 +10,10 @@ from django.utils import timezone
 
 from kernels.workload import Config
 from runs import dispatcher, reaper, recorder
+from runs.agent.journal import Journal
 from runs.dispatcher import claim, dispatch
 from runs.models import Environment, Gpu, Measurement, Run, Workload
+from runs.models.run import ATTEMPTS
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(30)]
 CONFIG = Config(
@@ -29,7 +31,7 @@ def sent(monkeypatch):
 
     def send(task, *arguments, **options):
         if task == "execute":
-            found.append((arguments[0]["run"], arguments[0]["attempt"], arguments[0]["done"]))
+            found.append((arguments[0]["run"], arguments[0]["attempt"] % ATTEMPTS, arguments[0]["done"]))
         return True
 
     monkeypatch.setattr(dispatcher, "send", send)
@@ -225,54 +227,54 @@ def test_a_run_that_its_agent_no_longer_holds_goes_on_with_what_is_missing(runni
     Measurement.objects.create(run=running, workload=Workload.objects.of(workload), mode="cpu", baseline="sdpa")
     reaper.reap()
     running.refresh_from_db()
-    assert (running.state, running.attempt, running.seq) == ("running", 2, 0)
+    assert (running.state, running.attempts, running.seq) == ("running", 2, 0)
     assert sent[1:] == [(running.pk, 2, [workload.key])]
     assert running.run_spec().fingerprint == "f"
 
 
 def test_a_run_that_its_agent_holds_is_left_alone(running, sent):
-    Gpu.objects.update(held=[[running.pk, 1]])
+    Gpu.objects.update(held=[[running.pk, running.attempt]])
     reaper.reap()
     running.refresh_from_db()
-    assert running.attempt == 1
+    assert running.attempts == 1
 
 
 def test_a_run_that_has_just_said_something_is_left_alone(running):
     change(running, progress_at=ago(1))
     reaper.reap()
     running.refresh_from_db()
-    assert running.attempt == 1
+    assert running.attempts == 1
 
 
 def test_a_run_of_a_silent_device_waits_for_it(running):
     Gpu.objects.update(seen_at=ago(600))
     reaper.reap()
     running.refresh_from_db()
-    assert (running.state, running.attempt) == ("running", 1)
+    assert (running.state, running.attempts) == ("running", 1)
 
 
 def test_the_reaper_does_not_judge_before_all_news_are_read(running, quiet_broker):
     quiet_broker["record"] = 1
     reaper.reap()
     running.refresh_from_db()
-    assert running.attempt == 1
+    assert running.attempts == 1
 
 
 def test_a_run_is_given_up_after_three_attempts_without_a_new_workload(running, sent):
     change(running, fruitless=2)
     reaper.reap()
     running.refresh_from_db()
-    assert (running.state, running.attempt) == ("running", 2)
+    assert (running.state, running.attempts) == ("running", 2)
     change(running, sent_at=ago(60), fruitless=3)
     reaper.reap()
     running.refresh_from_db()
-    assert (running.state, running.attempt) == ("lost", 2)
+    assert (running.state, running.attempts) == ("lost", 2)
     assert "3 attempts in a row" in running.message
 
 
 def test_a_started_attempt_is_fruitless_until_it_has_measured_a_workload(running):
     def say(seq, kind, data):
-        recorder.record([{"run": running.pk, "attempt": 1, "seq": seq, "kind": kind, "data": data}])
+        recorder.record([{"run": running.pk, "attempt": running.attempt, "seq": seq, "kind": kind, "data": data}])
         running.refresh_from_db()
         return running.fruitless
 
@@ -299,7 +301,7 @@ def test_a_run_that_was_to_be_cancelled_ends_when_its_agent_does_not_hold_it(run
     change(running, cancel_requested=True)
     reaper.reap()
     running.refresh_from_db()
-    assert (running.state, running.attempt) == ("cancelled", 1)
+    assert (running.state, running.attempts) == ("cancelled", 1)
 
 
 def test_a_run_of_a_silent_device_can_be_cancelled(running):
@@ -307,7 +309,9 @@ def test_a_run_of_a_silent_device_can_be_cancelled(running):
     running.refresh_from_db()
     running.cancel()
     assert running.state == "cancelled"
-    assert recorder.superseded(Gpu(held=[[running.pk, 1]])) == [[running.pk, 1]], "its agent is told when it is back"
+    assert recorder.superseded(Gpu(held=[[running.pk, running.attempt]])) == [[running.pk, running.attempt]], (
+        "its agent is told when it is back"
+    )
 
 
 def test_one_run_that_cannot_be_sent_does_not_stop_the_others(gpu, sent):
@@ -341,3 +345,17 @@ def test_hello_is_answered_with_what_is_stored_and_what_was_superseded(gpu):
     change(run, attempt=2, seq=7, sent_at=timezone.now())
     answer = hello(held=[[run.pk, 1], [run.pk, 2], [unknown, 1]])
     assert answer == {"superseded": [[run.pk, 1], [unknown, 1]], "confirmed": [[run.pk, 2, 7]]}
+
+
+def test_an_agent_does_not_take_a_run_for_one_of_another_database(gpu, tmp_path, monkeypatch):
+    """Both are run 1 in their first attempt: the second would be ignored, and waited for in vain."""
+    journal, drawn = Journal(tmp_path / "journal.sqlite3"), iter((5, 6))
+    monkeypatch.setattr("runs.models.run.secrets.randbelow", lambda below: next(drawn))
+    for _ in range(2):
+        run = submit(gpu)
+        dispatch()
+        run.refresh_from_db()
+        assert run.attempts == 1
+        assert journal.begin(1, run.attempt)
+        assert not journal.begin(1, run.attempt)
+        change(run, state="done")

@@ -37,7 +37,7 @@ COMPLETE = [(length, kernel) for length in LENGTHS for kernel in ("sdpa", "slow"
 def assert_resumed_once(site, run, already):
     """The run is complete; its second attempt measured the missing workloads and left the others as they were."""
     site.wait(run, "done", within=90)
-    assert run.attempt == 2
+    assert run.attempts == 2
     assert results_of(run) == COMPLETE
     assert set(already) <= set(run.measurements.values_list("pk", flat=True))
     before = run.measurements.filter(created_at__lt=run.sent_at).count()
@@ -70,7 +70,7 @@ def test_a_run_whose_agent_dies_at_the_cross_check_has_only_that_left_to_do(site
     site.wait_for_workloads(run, 1)
     os.kill(site.process("agent-cpu"), signal.SIGKILL)
     site.wait(run, "done", within=90)
-    assert (run.attempt, run.seq) == (2, 3)
+    assert (run.attempts, run.seq) == (2, 3)
     assert all(result.ran for result in Result.objects.filter(measurement__run=run))
 
 
@@ -81,7 +81,7 @@ def test_nothing_is_lost_when_the_broker_is_killed_and_emptied(site, slow_run):
     site.start("broker")
     site.wait(slow_run, "done", within=90)
     site.wait(waiting, "done", within=90)
-    assert (slow_run.attempt, waiting.attempt) == (1, 1)
+    assert (slow_run.attempts, waiting.attempts) == (1, 1)
     assert results_of(slow_run) == COMPLETE
     assert slow_run.seq == len(LENGTHS) + 3
     assert not RejectedEvent.objects.exists()
@@ -101,7 +101,7 @@ def test_a_run_whose_message_was_lost_is_sent_again_as_the_same_attempt(site, mo
     Run.objects.filter(pk=run.pk).update(sent_at=timezone.now() - timedelta(seconds=30))
     reap()
     site.wait(run, "done")
-    assert run.attempt == 1
+    assert run.attempts == 1
 
 
 def test_a_broker_that_hangs_holds_nobody_up(site):
@@ -113,7 +113,7 @@ def test_a_broker_that_hangs_holds_nobody_up(site):
     finally:
         os.kill(broker, signal.SIGCONT)
     site.wait(run, "done")
-    assert run.attempt == 1
+    assert run.attempts == 1
 
 
 def test_workers_go_on_after_a_broker_that_died_before_it_heard_their_acknowledgement(site):
