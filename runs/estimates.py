@@ -31,6 +31,8 @@ CHECK_CALLS = {
 """A check against the reference, in calls at the ceilings: in float64, term after term, and fp16 that a CPU imitates."""
 CHECK_MOVES = {"cuda": 30, "cpu": 300}
 """The same where memory is the limit: several float64 copies of everything, and new inputs besides."""
+TYPICAL = 2
+"""A GPU is usually steady enough by this many times the least rounds; a CPU is hardly ever before the most."""
 TFLOPS, GB_PER_S = {"cuda": 30.0, "cpu": 0.05}, {"cuda": 300.0, "cpu": 8.0}
 """Of a device that was not calibrated: a small one."""
 SUSTAINED_S_PER_RESULT = 15.0
@@ -96,7 +98,7 @@ def guess(workload: Workload, kernels: list[str], plan: Protocol, kind: str, cei
     check_s = max(CHECK_CALLS[kind][workload.dtype] * compute_s, CHECK_MOVES[kind] * memory_s)
     if check_s > VERIFY_LIMIT_S:  # every kernel is given up at its first check
         return VERIFY_LIMIT_S * len(kernels)
-    rounds = (plan.min_rounds + plan.max_rounds) / 2
+    rounds = plan.max_rounds if kind == "cpu" else min(plan.max_rounds, TYPICAL * plan.min_rounds)
     if plan.name == "fixed":
         rounds = 0
         timed_s = (plan.warmup + plan.iters) * SLOWER[kind] * ideal_s * len(kernels)
