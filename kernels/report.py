@@ -19,10 +19,12 @@ COLUMNS = (
 WORDS = (FASTER, SLOWER, SAME, UNDECIDED)
 FAILURES = ("incorrect", "out of memory", "timed out", "crashed", "impossible", "suspect", "failed")
 """Statuses that make a run's outcome not ok; unsupported is no failure."""
-RESTED = ("cold", "graph", "warm")
-"""Modes in which a device rests between blocks,"""
+RESTED = ("cold", "graph")
+"""Modes in which a device rests between blocks, and reads inputs as the cross-check's batch does: warm ones lie in the cache."""
 LOADED, LOADED_MS = 1.05, 0.05
-"""and what counts as longer without a rest; of calls shorter than these milliseconds a batch says too little."""
+"""What counts as longer without a rest; of calls shorter than these milliseconds a batch says too little."""
+NAMED = 2
+"""More kernels than so many are counted there and not named."""
 VERBS = {"out of memory": "ran out of memory", "timed out": "timed out", "crashed": "crashed", "failed": "failed"}
 """The statuses that something did; the others are what something is."""
 
@@ -69,18 +71,22 @@ def _row(m: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
         "baseline": m["baseline"],
         "status": result["status"],
         "why": result.get("why", ""),
-        "under_load": under_load(m["mode"], stats.get("p50"), result.get("crosscheck")),
+        "under_load": under_load(m, stats.get("p50"), result.get("crosscheck")),
         "ran": main_kernel(ran),
         "sha256": result.get("sha256", ""),
     }
 
 
-def under_load(mode: str, p50_ms: float | None, crosscheck: dict[str, Any] | None) -> float | None:
-    """How many times as long a call takes in the cross-check's batch, which has no pauses, where that is clearly longer: the
-    clock falls under continuous work. None where it is not, or not known."""
+def under_load(m: dict[str, Any], p50_ms: float | None, crosscheck: dict[str, Any] | None) -> float | None:
+    """How many times as long a call takes in the cross-check's batch, which has no rests, where that is clearly longer, as when
+    a clock falls under continuous work. None where it is not, or not known, or where the protocol did not rest either.
+
+    m: the mode and the protocol of the measurement.
+    """
     found = crosscheck or {}
     wall_ns, host_bound = found.get("wall_ns"), found.get("host_bound", True)
-    if mode not in RESTED or host_bound or not wall_ns or p50_ms is None or p50_ms < LOADED_MS:
+    rested = m["mode"] in RESTED and (m.get("protocol") or {}).get("paired", True)
+    if not rested or host_bound or not wall_ns or p50_ms is None or p50_ms < LOADED_MS:
         return None
     factor = wall_ns / (p50_ms * 1e6)
     return factor if factor > LOADED else None
@@ -291,9 +297,10 @@ def _loaded(table: list[dict[str, Any]]) -> list[str]:
     if not factors:
         return []
     most = max(factors.values()) - 1
+    who = listed(list(factors)) if len(factors) <= NAMED else f"{len(factors)} kernels"
     return [
-        f"Without rests {listed(list(factors))} take{'s' * (len(factors) == 1)} up to {most:.0%} longer: the clock falls under "
-        "continuous work, in which the mode sustained compares kernels."
+        f"Without rests {who} take{'s' * (len(factors) == 1)} up to {most:.0%} longer, as when a clock falls "
+        "under continuous work; the mode sustained compares kernels so."
     ]
 
 

@@ -27,7 +27,7 @@ from triton.testing import do_bench, do_bench_cudagraph
 
 from kernels.catalog import get_kernel, get_operation, load
 from kernels.device import find_device
-from kernels.instrument.blocks import GRAPH_BELOW_NS, Estimate, calls_for, gate_for, rest_for
+from kernels.instrument.blocks import GRAPH_BELOW_NS, Estimate, calls_for, gate_for, is_long, rest_for
 from kernels.instrument.clock import CudaClock
 from kernels.instrument.environment import commit, environment, fingerprint
 from kernels.instrument.profiler import look
@@ -112,12 +112,13 @@ def modes(clock: CudaClock, case: Case) -> dict[str, Callable[[], float]]:
         return statistics.median(clock.block(call, range(case.calls), gate_ns, flush, None).ticks_ns)
 
     def rested(call: Any) -> float:
-        """As the instrument does in its mode cold: blocks, each after an untimed call and a rest."""
+        """As the instrument does in its mode cold: blocks, each after a rest, and that after an untimed call if it is short."""
         guess = Estimate(min(clock.block(call, range(5), gate, False, None).ticks_ns), enqueue / case.calls)
         calls, ticks = calls_for(Protocol(), guess, cuda=True), []
         while len(ticks) < case.calls:
-            call(len(ticks))
-            clock.synchronize()
+            if not is_long(guess.call_ns):
+                call(len(ticks))
+                clock.synchronize()
             clock.rest(rest_for(calls, guess.call_ns))
             indices = range(len(ticks), len(ticks) + calls)
             ticks += clock.block(call, indices, gate_for(calls, guess.enqueue_ns), False, None).ticks_ns

@@ -14,7 +14,7 @@ GATE_FACTOR, LEAST_GATE_NS, MAX_GATE_NS = 1.5, 400_000, 10_000_000
 """A gate is at least so long that it tells the SM clock."""
 MIN_CALLS, MAX_CALLS = 4, 50
 LONG_BLOCK_NS = 25e6
-"""A block of long calls has fewer than MIN_CALLS, so as to take no longer than this, or has one."""
+"""On a GPU a block of long calls has fewer than MIN_CALLS, so as to take no longer than this, or has one."""
 REST, MAX_REST_NS = 1.0, 250e6
 """Before a block a device rests, this many times as long as the block works: then every call finds the clock of a device
 that is not hot. Without a pause a GPU at its power limit hunts for a clock it can hold, for seconds, and what an arm finds
@@ -79,7 +79,7 @@ def gate_for(calls: int, enqueue_ns: float) -> int:
 
 
 def least_calls(call_ns: float) -> int:
-    """Calls that a block has at least."""
+    """Calls that a block has at least on a GPU."""
     return max(1, min(MIN_CALLS, int(LONG_BLOCK_NS / call_ns)))
 
 
@@ -89,8 +89,10 @@ def is_long(call_ns: float) -> bool:
 
 
 def calls_for(plan: Plan, guess: Estimate, cuda: bool) -> int:
-    """Calls in a block: about block_ms, 4 to 50, fewer of long ones, and no more than the longest gate can cover."""
-    calls = max(least_calls(guess.call_ns), min(MAX_CALLS, round(plan.block_ms * 1e6 / guess.call_ns)))
+    """Calls in a block: about block_ms, 4 to 50, fewer of long ones on a GPU, and no more than the longest gate can cover."""
+    calls = max(
+        least_calls(guess.call_ns) if cuda else MIN_CALLS, min(MAX_CALLS, round(plan.block_ms * 1e6 / guess.call_ns))
+    )
     if cuda and guess.enqueue_ns > 0:
         calls = max(1, min(calls, int(MAX_GATE_NS / (GATE_FACTOR * guess.enqueue_ns))))
     return calls

@@ -200,6 +200,9 @@ class Paired:
     def _rest_ns(self, arm: str, calls: int) -> int:
         return rest_for(calls, self.estimates[arm].call_ns) if self.cuda else 0
 
+    def _untimed(self, arm: str) -> bool:
+        return not (self.cuda and is_long(self.estimates[arm].call_ns))
+
     def _replays(self, arm: str, keep: int | None) -> dict[str, Any]:
         replays = max(1, round(self.calls[arm] / self.reading.sets))
         asked = {"gate_ns": self.graph_gate[arm], "rest_ns": self._rest_ns(arm, replays * self.reading.sets)}
@@ -212,7 +215,7 @@ class Paired:
         calls, guess = self.calls[arm], self.estimates[arm]
         gate = gate_for(calls, guess.enqueue_ns) if self.cuda and not guess.synchronises else 0
         keep = None if keep is None else min(keep, calls - 1)
-        asked = {"gate_ns": gate, "rest_ns": self._rest_ns(arm, calls), "untimed": not is_long(guess.call_ns)}
+        asked = {"gate_ns": gate, "rest_ns": self._rest_ns(arm, calls), "untimed": self._untimed(arm)}
         got = self.drive.call(arm, "block", calls=calls, flush=self.flush, keep=keep, **asked)
         if not got["gated"]:
             slower = max(guess.enqueue_ns * 1.5, got["enqueue_ns"] / calls)
@@ -221,8 +224,9 @@ class Paired:
         return got
 
     def _host_calls(self, arm: str, keep: int | None) -> dict[str, Any]:
-        calls, untimed = self.calls[arm], not is_long(self.estimates[arm].call_ns)
-        return self.drive.call(arm, "e2e", calls=calls, keep=keep, rest_ns=self._rest_ns(arm, calls), untimed=untimed)
+        calls = self.calls[arm]
+        asked = {"rest_ns": self._rest_ns(arm, calls), "untimed": self._untimed(arm)}
+        return self.drive.call(arm, "e2e", calls=calls, keep=keep, **asked)
 
     def _back_to_back(self, arm: str, keep: int | None) -> dict[str, Any]:
         """A second or more without a pause, after a lead; a call whose output is kept is one more, before it."""

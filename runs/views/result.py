@@ -94,10 +94,11 @@ def doubts(result: Result, baseline: Result | None) -> list[str]:
         found += _clocks_differ(result, baseline)
     if (check := result.crosscheck or {}).get("agrees") is False:
         found.append(_looks_differ(check))
-    if factor := under_load(measurement.mode, result.p50, result.crosscheck):
+    how = {"mode": measurement.mode, "protocol": measurement.protocol}
+    if factor := under_load(how, result.p50, result.crosscheck):
         found.append(
-            f"Without rests a call takes {factor - 1:.0%} longer: the clock falls under continuous work, in which the mode "
-            "sustained compares kernels."
+            f"Without rests a call takes {factor - 1:.0%} longer, as when a clock falls under continuous work; the mode "
+            "sustained compares kernels so."
         )
     if result.n is not None and measurement.aa and measurement.margin > MARGIN * 1.01:
         found.append(f"{measurement.baseline} differed from itself here, so differences {_below(measurement.margin)}.")

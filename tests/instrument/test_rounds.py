@@ -104,6 +104,13 @@ def test_a_cpu_has_no_gates_and_no_flush(measure):
     assert {(asked["gate_ns"], asked["flush"]) for asked in bench.asked("block")} == {(0, False)}
 
 
+def test_a_cpu_is_not_rested_and_long_calls_have_one_before_them_too(measure):
+    bench = bench_of(base_ns=30 * MS, other=40 * MS)
+    measure(bench, cuda=False, **STEADY)
+    timed = [asked for asked in bench.asked("block") if "rest_ns" in asked]
+    assert {(asked["calls"], asked["rest_ns"], asked["untimed"]) for asked in timed} == {(4, 0, True)}
+
+
 def test_the_cache_is_flushed_only_where_rotation_does_not_cover_it(measure):
     for covered, mode, flushed in ((True, "cold", False), (False, "cold", True), (False, "warm", False)):
         bench = bench_of(other=100 * US, weather={"covered": covered})
@@ -140,6 +147,7 @@ def test_calls_and_gates_at_their_edges():
     assert calls_for(plan, Estimate(2 * MS / 20, 0), cuda=True) == 20
     long = {3: 4, 6.2: 4, 6.3: 3, 12.5: 2, 12.6: 1, 900: 1}
     assert {ms: calls_for(plan, Estimate(ms * MS, 0), cuda=True) for ms in long} == long
+    assert {calls_for(plan, Estimate(ms * MS, 0), cuda=False) for ms in long} == {4}
     assert calls_for(plan, Estimate(2 * MS / 50, 400 * US), cuda=True) == 16, "16 x 0.4 ms x 1.5 is 9.6 ms"
     assert calls_for(plan, Estimate(2 * MS / 50, 400 * US), cuda=False) == 50
     assert calls_for(plan, Estimate(2 * MS / 50, 60 * MS), cuda=True) == 1, "no gate is long enough, but it is measured"
