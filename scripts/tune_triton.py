@@ -217,6 +217,7 @@ class Watch:
     def write(self):
         if self.path:
             found = {
+                "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 "gpu": torch.cuda.get_device_name(),
                 "torch": torch.__version__,
                 "triton": triton.__version__,

@@ -39,6 +39,11 @@ def test_every_tile_is_right(interpreter, cols, tile):
         assert_right(interpreter.run(rows=rows, cols=cols, tile=tile))
 
 
+def test_two_long_rows_in_a_program_are_right(interpreter):
+    for rows in (1, 3, 4):
+        assert_right(interpreter.run(rows=rows, cols=9000, tile=[2, 16]))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("cols", [100, 17_000], ids=["held", "in blocks"])
 def test_a_mean_far_from_zero_costs_no_variance(interpreter, cols, dtype):

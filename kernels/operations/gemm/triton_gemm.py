@@ -2,7 +2,7 @@
 
 Programs go in groups of rows of tiles, so that those in flight share A and B in L2. Sums are in float32. Whatever ends
 within a tile is masked, or filled with zeros by the tensor memory accelerator. Tile shapes come from `tiles`, whose
-numbers are first guesses (scripts/tune_triton.py would measure them): nothing is tuned while a kernel runs.
+numbers scripts/tune_triton.py found on an H200: nothing is tuned while a kernel runs.
 """
 
 from functools import cache
@@ -44,17 +44,24 @@ class Device(NamedTuple):
 
 
 def tiles(m, n, device):
-    """The tile for a product of m x n: the largest that still gives every processor one."""
+    """The tile for a product of m x n: the largest that still gives every processor one. Measured with tma; the others
+    are guesses.
+    """
     if min(m, n) <= 16:  # a vector or a few: B (or A) is read once, as fast as memory gives it
-        return Tile(16, 64, 128, 4, 4) if m <= n else Tile(64, 16, 128, 4, 4)
+        if m > n:
+            return Tile(64, 16, 128, 4, 4)
+        return Tile(16, 64, 256, 4, 4, True) if device.tma else Tile(16, 64, 128, 4, 4)
     if device.shared_bytes < 160 * 1024:  # compute capability 8.6, 8.9 and 12.x: 99 KiB
         return Tile(128, 128, 32, 8, 3) if _count(m, n, 128, 128) >= device.processors else Tile(64, 64, 32, 4, 3)
-    if _count(m, n, 128, 256) >= 2 * device.processors:
+    largest = _count(m, n, 128, 256)
+    if largest >= 2 * device.processors:
         return Tile(128, 256, 64, 8, 3, device.tma, device.tma)
+    if 0.9 * device.processors <= largest <= device.processors:  # nearly everyone has one, and nobody two
+        return Tile(128, 256, 64, 8, 3, device.tma)
     if _count(m, n, 128, 128) >= device.processors:
         return Tile(128, 128, 64, 8, 4, device.tma)
     if _count(m, n, 64, 128) >= device.processors // 2:
-        return Tile(64, 128, 64, 4, 4, device.tma)
+        return Tile(64, 128, 128, 4, 4, True) if device.tma else Tile(64, 128, 64, 4, 4)
     return Tile(64, 64, 64, 4, 4, device.tma)
 
 

@@ -3,7 +3,7 @@
 Mean and variance are two passes over those registers, in float32: nothing is lost to E[x^2] - E[x]^2. Short rows go
 several to a program, which then reads the weight and the bias once for all of them. A row too long for registers is read
 twice, in blocks whose means and variances are merged. Rows and warps of a program come from `tiles`, whose numbers
-numbers are first guesses (scripts/tune_triton.py would measure them): nothing is tuned while a kernel runs.
+scripts/tune_triton.py found on an H200: nothing is tuned while a kernel runs.
 """
 
 from typing import NamedTuple
@@ -18,6 +18,8 @@ LONGEST_HELD = 16_384
 """Columns of the longest row that is held in registers: with 16 warps, 32 float32 a thread."""
 BLOCK = 8_192
 """Columns of a block of a longer row."""
+MANY_ROWS = 512
+"""Two of the longest rows that are held go to a program where there are so many: every processor still has a program."""
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
@@ -30,13 +32,13 @@ class Tile(NamedTuple):
 
 
 def tiles(rows, cols):
-    """The tile for a problem: 16 to 32 elements a thread, and rows enough for a program to have 2,048 elements."""
+    """The tile for a problem: 32 or 64 elements a thread, in few warps, which then have little to wait for each other."""
     width = triton.next_power_of_2(cols)
-    if width > 4096:
-        return Tile(1, 16)
+    if width > LONGEST_HELD // 2:
+        return Tile(2 if rows >= MANY_ROWS and cols <= LONGEST_HELD else 1, 16)
     if width > 1024:
-        return Tile(1, width // 512)
-    return Tile(min(2048 // width, triton.next_power_of_2(rows), 64), 4)
+        return Tile(1, width // 1024)
+    return Tile(min(2048 // width, triton.next_power_of_2(rows), 64), 1)
 
 
 @kernel("layer_norm", backend="triton", needs=cuda(min_capability=7.5))
