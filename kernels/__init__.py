@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HARNESS_VERSION", "Measured", "measure"]
 
-HARNESS_VERSION = "4"
+HARNESS_VERSION = "5"
 """Part of every fingerprint: raised whenever a change to the instrument may move a number."""
 
 if not TYPE_CHECKING:  # a type checker would believe in any name at all

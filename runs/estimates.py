@@ -9,8 +9,8 @@ from typing import Any
 
 from django.db.models import Count, Q
 
-from kernels.instrument.blocks import MIN_CALLS, REST, least_calls
-from kernels.instrument.rounds import KEEP_EVERY
+from kernels.instrument.blocks import GRAPH_BELOW_NS, MIN_CALLS, REST, least_calls
+from kernels.instrument.rounds import KEEP_EVERY, LEAST_CAPTURES
 from kernels.measuring import VERIFY_LIMIT_S
 from kernels.workload import Config as ConfigSpec
 from kernels.workload import Protocol, Workload
@@ -33,6 +33,8 @@ CHECK_MOVES = {"cuda": 30, "cpu": 300}
 """The same where memory is the limit: several float64 copies of everything, and new inputs besides."""
 TYPICAL = 2
 """A GPU is usually steady enough by this many times the least rounds; a CPU is hardly ever before the most."""
+CAPTURE_S = 0.01
+"""Of a graph, anew for each arm in each round."""
 TFLOPS, GB_PER_S = {"cuda": 30.0, "cpu": 0.05}, {"cuda": 300.0, "cpu": 8.0}
 """Of a device that was not calibrated: a small one."""
 SUSTAINED_S_PER_RESULT = 15.0
@@ -98,14 +100,16 @@ def guess(workload: Workload, kernels: list[str], plan: Protocol, kind: str, cei
     check_s = max(CHECK_CALLS[kind][workload.dtype] * compute_s, CHECK_MOVES[kind] * memory_s)
     if check_s > VERIFY_LIMIT_S:  # every kernel is given up at its first check
         return VERIFY_LIMIT_S * len(kernels)
-    rounds = plan.max_rounds if kind == "cpu" else min(plan.max_rounds, TYPICAL * plan.min_rounds)
+    call_s = SLOWER[kind] * ideal_s
+    graphs = kind == "cuda" and plan.mode in ("auto", "graph") and call_s * 1e9 < GRAPH_BELOW_NS
+    least = max(plan.min_rounds, LEAST_CAPTURES) if graphs else plan.min_rounds
+    rounds = plan.max_rounds if kind == "cpu" else min(plan.max_rounds, TYPICAL * least)
     if plan.name == "fixed":
         rounds = 0
-        timed_s = (plan.warmup + plan.iters) * SLOWER[kind] * ideal_s * len(kernels)
+        timed_s = (plan.warmup + plan.iters) * call_s * len(kernels)
     else:
-        call_s = SLOWER[kind] * ideal_s
-        least = least_calls(call_s * 1e9) if kind == "cuda" else MIN_CALLS
-        block_s = max(plan.block_ms / 1e3, (least + 1) * call_s) * (1 + REST * (kind == "cuda"))
+        calls = least_calls(call_s * 1e9) if kind == "cuda" else MIN_CALLS
+        block_s = max(plan.block_ms / 1e3, (calls + 1) * call_s) * (1 + REST * (kind == "cuda")) + CAPTURE_S * graphs
         timed_s = rounds * block_s * (len(kernels) + 1)  # the baseline runs twice
         timed_s = min(timed_s, plan.budget_s * max(1, len(kernels) - 1)) + plan.warmup_s
     if plan.mode == "sustained" and kind == "cuda":

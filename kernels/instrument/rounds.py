@@ -31,6 +31,8 @@ FIRST_GRAPH_GATE_NS = 500_000
 MAX_GATE_REPEATS = 3
 KEEP_EVERY = 5
 DROP_AFTER, DROP_BELOW = 5, 0.5
+LEAST_CAPTURES = 40
+"""Rounds by graphs, at least: what captures do to times hangs together over a dozen of them, which fewer would not show."""
 WARM_CAP_S, CLOCK_TOLERANCE = 5.0, 0.01
 COLD_CALLS, COLD_BLOCKS = 100, 8
 """Single calls on cold inputs beside graph replays, for p90 and p99, in at most so many blocks."""
@@ -93,6 +95,8 @@ class Paired:
         self.graph_gate = dict.fromkeys(self.active, FIRST_GRAPH_GATE_NS)
         plan, long = drive.plan, mode == "sustained"
         self.least, self.most = SUSTAINED_ROUNDS if long else (plan.min_rounds, plan.max_rounds)
+        if mode == "graph":
+            self.least = min(self.most, max(self.least, LEAST_CAPTURES))
         self.look_every = SUSTAINED_LOOK if long else plan.look_every
 
     def measure(self) -> Reading:
@@ -161,7 +165,7 @@ class Paired:
             if self._enough(number + 1, deadline):
                 break
         else:
-            if self.most > self.least:
+            if self.most > min(self.least, plan.min_rounds):
                 self._note_precision()
         if reading.repeated:
             reading.notes.append(f"{reading.repeated} rounds were measured again: {SLOWED}")

@@ -204,16 +204,16 @@ def test_a_graph_whose_launch_the_gate_does_not_cover_gets_a_longer_gate(measure
 # --- who leaves -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("base_us", (20, 200))
-def test_an_arm_837_times_slower_leaves_after_round_5_with_its_n(measure, base_us):
+@pytest.mark.parametrize("base_us, rounds", [(20, 40), (200, 20)])
+def test_an_arm_837_times_slower_leaves_after_round_5_with_its_n(measure, base_us, rounds):
     bench = bench_of(base_ns=base_us * US, hopeless=837 * base_us * US, other=0.9 * base_us * US)
     reading = measure(bench, **STEADY)
     assert reading.left == {"hopeless": 5}
     assert {arm: len(blocks) for arm, blocks in reading.blocks.items()} == {
-        BASE: 20,
-        BASE + AA: 20,
+        BASE: rounds,
+        BASE + AA: rounds,
         "hopeless": 5,
-        "other": 20,
+        "other": rounds,
     }
     assert all("hopeless" in order for order in reading.orders[:5])
     assert not any("hopeless" in order for order in reading.orders[5:])
@@ -308,6 +308,13 @@ def test_the_time_budget_ends_it_between_looks_with_a_note(measure):
     assert reading.notes[0] == f"stopped at its time budget after {count} rounds"
     assert reading.notes[1].startswith("precision not reached: half-width ")
     assert all(len(blocks) == count for blocks in reading.blocks.values()), "a round is never cut in two"
+
+
+def test_graphs_are_captured_forty_times_at_least_where_the_plan_lets_them(measure):
+    assert len(measure(bench_of(base_ns=20 * US, other=15 * US)).orders) == 40
+    short = measure(bench_of(base_ns=20 * US, other=15 * US, weather={"noise": 0.2}), min_rounds=10, max_rounds=20)
+    assert len(short.orders) == 20
+    assert short.notes[0].startswith("precision not reached: half-width ")
 
 
 def test_a_fixed_number_of_rounds_is_no_failure_of_precision(measure):

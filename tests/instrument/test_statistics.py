@@ -178,6 +178,56 @@ def test_the_interval_of_a_ratio_covers_it_as_often_as_it_says(rounds, shape):
     assert covered >= 0.98, "99% nominal"
 
 
+def hanging_together(rng, rounds, memory=0.0, cycle=0):
+    """Noise that remembers its last value, or goes round in a cycle."""
+    values = rng.standard_normal(rounds)
+    for i in range(1, rounds):
+        values[i] = memory * values[i - 1] + math.sqrt(1 - memory**2) * values[i]
+    if cycle:
+        values += 2 * np.sin(2 * np.pi * (np.arange(rounds) + rng.integers(cycle)) / cycle)
+    return values
+
+
+@pytest.mark.parametrize("rounds, memory, cycle", [(120, 0.6, 0), (40, 0.4, 0), (40, 0.0, 26), (120, 0.5, 26)])
+def test_an_interval_knows_of_rounds_that_hang_together(rounds, memory, cycle, monkeypatch):
+    """As those of graphs do on an H200: where their memory comes to lie goes round."""
+    rng = np.random.default_rng(10)
+    draws = [100 * np.exp(0.01 * hanging_together(rng, rounds, memory, cycle)) for _ in range(400)]
+
+    def covered():
+        found = [paired_speedup(base, np.full(rounds, 80.0)) for base in draws]
+        return sum(low <= 1.25 <= high for _, low, high in found) / 400
+
+    assert covered() >= 0.95
+    monkeypatch.setattr(statistics, "autocorrelation_time", lambda values: 1.0)
+    assert cycle or covered() < 0.93, "otherwise this tests nothing"
+
+
+def test_autocorrelation_time_is_what_theory_says():
+    """(1 + a) / (1 - a) for noise that keeps the share a of its last value."""
+    rng = np.random.default_rng(11)
+
+    def found(rounds, memory):
+        times = [statistics.autocorrelation_time(hanging_together(rng, rounds, memory)) for _ in range(200)]
+        return np.median(times)
+
+    assert found(1000, 0.0) == pytest.approx(1, rel=0.15)
+    assert found(1000, 0.5) == pytest.approx(3, rel=0.15)
+    assert found(1000, 0.8) == pytest.approx(9, rel=0.15)
+    assert found(20, 0.0) < 1.5, "independent rounds must not cost much"
+
+
+def test_autocorrelation_time_of_equal_few_and_wild_values():
+    time = statistics.autocorrelation_time
+    assert [time(values) for values in ([1.0], [1.0, 2.0], [5.0] * 30, [1.0, 2.0] * 15)] == [1, 1, 1, 1]
+    assert time([1.0] * 15 + [2.0] * 15) > 5
+    rng = np.random.default_rng(12)
+    steady = hanging_together(rng, 200, memory=0.6)
+    wild = steady.copy()
+    wild[[20, 90]] = 1e6
+    assert time(wild) == pytest.approx(time(steady), rel=0.3)
+
+
 def test_rounds_in_two_heaps_do_not_tear_a_ratio_to_one_of_them():
     """Short graphs read so, a capture for each round. Their median would be of the heap that has one round more."""
     base = [100.0] * 11 + [102.0] * 9
