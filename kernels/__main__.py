@@ -25,6 +25,8 @@ from kernels.process import Cancelled, Child, ChildDied
 from kernels.supervisor import Supervisor
 from kernels.workload import Config, ConfigError, RunSpec, Workload, check_kernels, load_config, sentence
 
+PLANS = ("rest", "warmup", "iters")
+"""Numbers of the protocol that have an option."""
 BAR = 24
 """Characters of the progress bar."""
 
@@ -91,11 +93,14 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--output-dir", metavar="DIR", type=Path, help="write run.json, table.csv and table.md there"
         )
-        command.set_defaults(do=do_run, verify=command is check, protocol=None, mode=None, warmup=None, iters=None)
+        command.set_defaults(do=do_run, verify=command is check, protocol=None, mode=None, **dict.fromkeys(PLANS))
     run.add_argument("--verify", action="store_true", help="the same as check: correctness alone")
     run.add_argument("--protocol", choices=("paired", "fixed"), help="instead of the config's")
     run.add_argument(
         "--mode", choices=("auto", "cold", "graph", "warm", "sustained", "e2e"), help="instead of the config's"
+    )
+    run.add_argument(
+        "--rest", type=float, help="a GPU rests before a block so many times as long as that works (1); 0: never"
     )
     run.add_argument("--warmup", type=int, help="untimed calls of the protocol fixed (200)")
     run.add_argument("--iters", type=int, help="timed calls of the protocol fixed (500)")
@@ -145,7 +150,7 @@ def chosen(arguments: argparse.Namespace) -> Config:
             raise ConfigError(f"no kernel of {config.operation} has the backend '{unknown[0]}'; there are: {known}")
         values["kernels"] = [name for name in values["kernels"] if backends.get(name) in split(arguments.backends)]
         values["kernels"] = values["kernels"] or [config.baseline]
-    changes = {"name": arguments.protocol, "mode": arguments.mode, "warmup": arguments.warmup, "iters": arguments.iters}
+    changes = {"name": arguments.protocol, "mode": arguments.mode} | {name: getattr(arguments, name) for name in PLANS}
     values["protocol"] |= {name: value for name, value in changes.items() if value is not None}
     values["protocol"]["verify_only"] = arguments.verify
     if arguments.sweep:

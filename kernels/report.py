@@ -85,7 +85,8 @@ def under_load(m: dict[str, Any], p50_ms: float | None, crosscheck: dict[str, An
     """
     found = crosscheck or {}
     wall_ns, host_bound = found.get("wall_ns"), found.get("host_bound", True)
-    rested = m["mode"] in RESTED and (m.get("protocol") or {}).get("paired", True)
+    how = m.get("protocol") or {}
+    rested = m["mode"] in RESTED and how.get("paired", True) and how.get("rest", 1.0) > 0
     if not rested or host_bound or not wall_ns or p50_ms is None or p50_ms < LOADED_MS:
         return None
     factor = wall_ns / (p50_ms * 1e6)

@@ -50,6 +50,7 @@ def reading_result(reading: Reading | None, baseline: str, seed: int) -> dict[st
             "sets": reading.sets,
             "covered": reading.covered,
             "flushed": reading.flushed,
+            "rest": reading.rest,
             "rounds": len(reading.orders),
             "orders": reading.orders,
             "repeated": reading.repeated,

@@ -83,6 +83,9 @@ class Protocol(BaseModel):
     warmup_s: float = Field(0.5, ge=0, le=60)
     block_ms: float = Field(2.0, gt=0, le=1000)
     """A block of a round is about this long (at least 4 calls, at most 50)."""
+    rest: float = Field(1.0, ge=0, le=10)
+    """Before a block a GPU rests so many times as long as the block works. 0: not at all, as in a benchmark that runs without a
+    pause; then a GPU at its power limit changes its clock, and what an arm finds depends on what ran before it."""
     verify_only: bool = False
     """Correctness alone: nothing is timed."""
     verify_seeds: int = Field(4, ge=1, le=10)

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db.models import Count, Q
 
-from kernels.instrument.blocks import GRAPH_BELOW_NS, MIN_CALLS, REST, least_calls
+from kernels.instrument.blocks import GRAPH_BELOW_NS, MIN_CALLS, least_calls
 from kernels.instrument.rounds import KEEP_EVERY, LEAST_CAPTURES
 from kernels.measuring import VERIFY_LIMIT_S
 from kernels.workload import Config as ConfigSpec
@@ -109,7 +109,9 @@ def guess(workload: Workload, kernels: list[str], plan: Protocol, kind: str, cei
         timed_s = (plan.warmup + plan.iters) * call_s * len(kernels)
     else:
         calls = least_calls(call_s * 1e9) if kind == "cuda" else MIN_CALLS
-        block_s = max(plan.block_ms / 1e3, (calls + 1) * call_s) * (1 + REST * (kind == "cuda")) + CAPTURE_S * graphs
+        block_s = (
+            max(plan.block_ms / 1e3, (calls + 1) * call_s) * (1 + plan.rest * (kind == "cuda")) + CAPTURE_S * graphs
+        )
         timed_s = rounds * block_s * (len(kernels) + 1)  # the baseline runs twice
         timed_s = min(timed_s, plan.budget_s * max(1, len(kernels) - 1)) + plan.warmup_s
     if plan.mode == "sustained" and kind == "cuda":

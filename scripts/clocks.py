@@ -119,7 +119,7 @@ def modes(clock: CudaClock, case: Case) -> dict[str, Callable[[], float]]:
             if not is_long(guess.call_ns):
                 call(len(ticks))
                 clock.synchronize()
-            clock.rest(rest_for(calls, guess.call_ns))
+            clock.rest(rest_for(Protocol(), calls, guess.call_ns))
             indices = range(len(ticks), len(ticks) + calls)
             ticks += clock.block(call, indices, gate_for(calls, guess.enqueue_ns), False, None).ticks_ns
         return statistics.median(ticks)

@@ -24,7 +24,7 @@ from kernels.catalog import KERNEL_PATH_VARIABLE
 from kernels.device import find_device
 from kernels.instrument.blocks import is_long, rest_for
 from kernels.instrument.statistics import margin_from, word
-from kernels.workload import Config, RunSpec, Workload
+from kernels.workload import Config, Protocol, RunSpec, Workload
 
 WORKLOADS = [  # batch, heads, seq_len, head_dim: 5 us to 2 ms on an H200
     (1, 1, 128, 64), (8, 4, 128, 64), (1, 8, 512, 64), (4, 16, 512, 64), (8, 16, 512, 64), (8, 16, 896, 64),
@@ -103,7 +103,7 @@ def busy_ns(block: list[float], nodes: int) -> float:
 
 
 def rest_ns(block: list[float], nodes: int, mode: str) -> int:
-    return 0 if mode == "cpu" else rest_for(len(block) * nodes, statistics.median(block))
+    return 0 if mode == "cpu" else rest_for(Protocol(), len(block) * nodes, statistics.median(block))
 
 
 def relative_spread(values: list[float]) -> float:

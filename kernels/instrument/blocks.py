@@ -15,10 +15,10 @@ GATE_FACTOR, LEAST_GATE_NS, MAX_GATE_NS = 1.5, 400_000, 10_000_000
 MIN_CALLS, MAX_CALLS = 4, 50
 LONG_BLOCK_NS = 25e6
 """On a GPU a block of long calls has fewer than MIN_CALLS, so as to take no longer than this, or has one."""
-REST, MAX_REST_NS = 1.0, 250e6
-"""Before a block a device rests, this many times as long as the block works: then every call finds the clock of a device
-that is not hot. Without a pause a GPU at its power limit hunts for a clock it can hold, for seconds, and what an arm finds
-depends on what ran before it. What holds under continuous work is the mode sustained."""
+MAX_REST_NS = 250e6
+"""Before a block a device rests, in proportion to its work: then every call finds the clock of a device that is not hot.
+Without a pause a GPU at its power limit hunts for a clock it can hold, for seconds, and what an arm finds depends on what ran
+before it. What holds under continuous work is the mode sustained."""
 
 
 @dataclass
@@ -98,6 +98,6 @@ def calls_for(plan: Plan, guess: Estimate, cuda: bool) -> int:
     return calls
 
 
-def rest_for(calls: int, call_ns: float) -> int:
-    """Before a block of so many calls, and the untimed one; twice a single long call."""
-    return int(min(MAX_REST_NS, REST * (calls + 1) * call_ns))
+def rest_for(plan: Plan, calls: int, call_ns: float) -> int:
+    """Before a block of so many calls, and the untimed one; by default twice a single long call."""
+    return int(min(MAX_REST_NS, plan.rest * (calls + 1) * call_ns))

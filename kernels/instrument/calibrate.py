@@ -31,10 +31,11 @@ def _timed(clock: Any, call: Callable[[int], Any], calls: int = CALLS) -> list[f
     """In blocks, each after a rest, as kernels are timed that are held against it."""
     cuda = clock.kind == "cuda"
     each_ns = max(1.0, min(clock.block(call, range(UNTIMED), 0, False, None).ticks_ns))
-    at_once = min(calls, calls_for(Protocol(), Estimate(each_ns, 0), cuda))
+    plan = Protocol()
+    at_once = min(calls, calls_for(plan, Estimate(each_ns, 0), cuda))
     ticks: list[float] = []
     while len(ticks) < calls:
-        clock.rest(rest_for(at_once, each_ns) if cuda else 0)
+        clock.rest(rest_for(plan, at_once, each_ns) if cuda else 0)
         ticks += clock.block(call, range(at_once), GATE_NS if cuda else 0, False, None).ticks_ns
     return ticks[:calls]
 

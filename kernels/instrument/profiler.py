@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from kernels.instrument.blocks import rest_for
+from kernels.workload import Protocol
 
 CALLS = 7
 GATE_NS = 2_000_000
@@ -50,7 +51,7 @@ def _events(clock: Any, call: Callable[[], Any], gate_ns: int) -> tuple[list[flo
     for _ in range(1 + CALLS):
         clock.rest(rest_ns)
         found += clock.block(lambda _: call(), range(1), gate_ns, False, None).ticks_ns
-        rest_ns = rest_for(1, found[0]) if gate_ns else 0
+        rest_ns = rest_for(Protocol(), 1, found[0]) if gate_ns else 0
     return found[1:], rest_ns
 
 

@@ -58,6 +58,8 @@ class Reading:
     covered: bool = True
     flushed: bool = False
     paired: bool = True
+    rest: float = 0.0
+    """Before a block the device rested so many times as long as it worked."""
     rounds_s: float = 0.0
     """Wall time of all rounds."""
     repeated: int = 0
@@ -105,6 +107,7 @@ class Paired:
         reading.sets, reading.covered = prepared["sets"], prepared["covered"]
         self.flush = self.cuda and self.mode in ("cold", "graph") and not reading.covered
         reading.flushed = self.flush
+        reading.rest = self.drive.plan.rest if self.cuda and self.mode != "sustained" else 0.0
         self._warm_up()
         begin = time.monotonic()
         self._rounds()
@@ -202,7 +205,7 @@ class Paired:
             self.reading.notes.append(note)
 
     def _rest_ns(self, arm: str, calls: int) -> int:
-        return rest_for(calls, self.estimates[arm].call_ns) if self.cuda else 0
+        return rest_for(self.drive.plan, calls, self.estimates[arm].call_ns) if self.cuda else 0
 
     def _untimed(self, arm: str) -> bool:
         return not (self.cuda and is_long(self.estimates[arm].call_ns))

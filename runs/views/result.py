@@ -189,6 +189,8 @@ def protocol_of(measurement: Measurement) -> list[tuple[str, str]]:
         found.append(("inputs", sets + covered))
     if "flushed" in has:
         found.append(("L2 emptied before calls", "yes, by reading" if has["flushed"] else "no"))
+    if has.get("paired") and "rest" in has and measurement.mode not in ("cpu", "sustained"):
+        found.append(("rests", _rests(has["rest"])))
     if measurement.aa:
         ratio, low, high = measurement.aa
         against = f"{measurement.baseline} against itself"
@@ -197,6 +199,12 @@ def protocol_of(measurement: Measurement) -> list[tuple[str, str]]:
     if measurement.took_s is not None:
         found.append(("took", duration(measurement.took_s)))
     return found
+
+
+def _rests(rest: float) -> str:
+    if not rest:
+        return "none: the GPU worked without a pause"
+    return "before each block, " + ("as long as it works" if rest == 1 else f"{rest:g} times as long as it works")
 
 
 def telemetry_of(seen: dict[str, Any]) -> list[tuple[str, str]]:

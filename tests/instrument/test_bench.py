@@ -57,9 +57,9 @@ def bench(monkeypatch):
     return bench
 
 
-def measured(bench, mode):
+def measured(bench, mode, **plan):
     """(group, reading) of both kernels in a mode."""
-    plan = Protocol(mode=mode, warmup_s=0, min_rounds=5, max_rounds=5)
+    plan = Protocol(mode=mode, warmup_s=0, min_rounds=5, max_rounds=5, **plan)
     drive = Drive(bench, list(TIMES), "sdpa", plan, seed=1)
     estimates = blocks.estimate(drive, cuda=True)
     (group,) = groups(drive, estimates, cuda=True)
@@ -155,10 +155,10 @@ def test_ceilings_are_those_of_a_rested_device(limited):
     assert ticks == pytest.approx([2e6] * 100)
 
 
-def test_without_a_rest_what_ran_before_is_in_long_calls(limited, monkeypatch):
+def test_without_a_rest_what_ran_before_is_in_long_calls(limited):
     """What rests are for."""
-    monkeypatch.setattr(blocks, "REST", 0.0)
-    _, reading = measured(limited, "cold")
+    _, reading = measured(limited, "cold", rest=0)
+    assert reading.rest == 0
     assert all(min(reading.medians(arm)) > 1.05 * TIMES[arm] for arm in TIMES)
     ratios = [a / b for a, b in zip(reading.medians("sdpa"), reading.medians("sdpa" + AA), strict=True)]
     assert max(abs(ratio - 1) for ratio in ratios) > 0.02

@@ -236,6 +236,11 @@ def test_a_config_that_is_wrong(capsys, tmp_path):
     assert "mine.yaml: workloads.0.heads: " in refused(capsys, "run", str(tmp_path / "mine.yaml"))
 
 
+def test_numbers_of_the_protocol_that_make_no_sense(capsys):
+    assert "protocol.rest: " in refused(capsys, "run", "smoke", "--device", "cpu", "--rest", "-1")
+    assert "protocol.iters: " in refused(capsys, "run", "smoke", "--device", "cpu", "--iters", "0")
+
+
 def test_a_device_that_is_not_here(capsys):
     for arguments in (("run", "smoke"), ("list",), ("env",)):
         said = refused(capsys, *arguments, "--device", "cuda:99")

@@ -323,6 +323,13 @@ def test_times_of_a_rested_device_are_said_to_be():
     assert "Without rests 3 kernels take up to 19% longer" in " ".join(answer(many, "attention")["rest"])
 
 
+def test_nothing_is_said_of_rests_that_nobody_had():
+    loaded = event(result("sdpa", p50=20.0, crosscheck={"wall_ns": 23.8e6, "host_bound": False}), mode="cold")
+    for protocol, factor in (({"rest": 1.0}, pytest.approx(1.19)), ({"rest": 0.0}, None)):
+        (row,) = rows([loaded | {"protocol": protocol}])
+        assert row["under_load"] == factor
+
+
 @pytest.mark.parametrize(
     "mode, p50, wall_ns", [("cold", 20.0, 20.8e6), ("sustained", 20.0, 24e6), ("graph", 0.01, 14e3)]
 )

@@ -275,6 +275,22 @@ def test_what_is_not_known_of_the_measurement_is_left_out(results):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "mode, rest, said",
+    [
+        ("cold", 1.0, "before each block, as long as it works"),
+        ("graph", 0.5, "before each block, 0.5 times as long as it works"),
+        ("cold", 0.0, "none: the GPU worked without a pause"),
+        ("sustained", 0.0, None),
+        ("cpu", 0.0, None),
+    ],
+)
+def test_a_result_says_how_the_device_rested(results, mode, rest, said):
+    measurement = results["triton-flash"].measurement
+    measurement.mode, measurement.protocol = mode, {"paired": True, "rest": rest}
+    assert dict(protocol_of(measurement)).get("rests") == said
+
+
 def test_a_quiet_measurement_raises_no_doubt(owner, sample):
     quiet = next(m for m in sample.measurements.all() if m.margin == 0.01 and not m.telemetry.get("throttled"))
     for result in quiet.results.all():
