@@ -36,11 +36,11 @@ class Notes:
         return int(self.redis.get(f"{PREFIX}confirmed:{run}:{attempt}") or 0)
 
     # site -> agent: somebody wants this run to stop
-    def ask_cancel(self, run: int) -> None:
-        self.redis.set(f"{PREFIX}cancel:{run}", 1, ex=DAY_S)
+    def ask_cancel(self, run: int, attempt: int) -> None:
+        self.redis.set(f"{PREFIX}cancel:{run}:{attempt}", 1, ex=DAY_S)
 
-    def cancel_asked(self, run: int) -> bool:
-        return bool(self.redis.exists(f"{PREFIX}cancel:{run}"))
+    def cancel_asked(self, run: int, attempt: int) -> bool:
+        return bool(self.redis.exists(f"{PREFIX}cancel:{run}:{attempt}"))
 
     # recorder -> agent: the answer to its hello
     def reply(self, uuid: str, answer: dict[str, Any]) -> None:

@@ -47,11 +47,11 @@ def ask_dispatch() -> None:
     transaction.on_commit(lambda: send("dispatch"))
 
 
-def tell_cancel(run: int) -> None:
+def tell_cancel(run: Run) -> None:
     try:
-        Notes(settings.REDIS_URL).ask_cancel(run)
+        Notes(settings.REDIS_URL).ask_cancel(run.pk, run.attempt)
     except RedisError as error:
-        log.warning("the broker did not take the cancel of run %s: %s", run, error)
+        log.warning("the broker did not take the cancel of run %s: %s", run.pk, error)
 
 
 def dispatch() -> list[Run]:

@@ -35,7 +35,7 @@ def reap() -> None:
         log.warning("the reaper waits for the broker: %s", error)
         return
     for run in Run.objects.sent().filter(cancel_requested=True).select_related("gpu"):
-        tell_cancel(run.pk)
+        tell_cancel(run)
     send_again()
     for gpu in Gpu.objects.online():
         resume_denied(gpu)

@@ -72,7 +72,7 @@ class Heart:
     def listen(self) -> None:
         """Cancels, attempts that were superseded, and what the site says it has."""
         for run, attempt in self.journal.running():
-            if self.notes.cancel_asked(run):
+            if self.notes.cancel_asked(run, attempt):
                 self.journal.stop(run, attempt, "cancelled")
         answer = self.notes.replied(self.device.uuid)
         for run, attempt in answer.get("superseded", []):

@@ -238,7 +238,7 @@ class Run(models.Model):
         if self.gpu and not self.gpu.is_online:
             self.advance(State.CANCELLED, message="Cancelled while its device was silent.")
             return "Cancelled; its device is silent and will be told when it is back."
-        tell_cancel(self.pk)
+        tell_cancel(self)
         return "Cancelling: the device is free again within seconds."
 
 

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from runs.broker import Notes
 from runs.models import Run
 from runs.reaper import reap
 
@@ -43,6 +44,17 @@ def test_a_cancel_survives_a_broker_that_forgets_it(site, monkeypatch):
         run.cancel()
     reap()
     site.wait(run, "cancelled", within=30)
+
+
+def test_a_broker_that_remembers_a_cancel_of_another_database_cancels_nothing_here(site):
+    """It was kept, the database begun anew: there will be a run of the same number, but no such attempt."""
+    ahead = site.submit("endless")
+    Notes(site.url).ask_cancel(ahead.pk + 1, 1)
+    mine = site.submit("eager")
+    assert mine.pk == ahead.pk + 1
+    site.eventually(lambda: site.live(ahead).get("kernel") == "endless", 30, "the endless kernel runs")
+    ahead.cancel()
+    site.wait(mine, "done")
 
 
 def test_a_waiting_run_is_cancelled_without_its_agent(site):

@@ -216,7 +216,7 @@ def test_a_waiting_run_is_cancelled_at_once_by_anybody_of_the_team(member, make_
 def test_a_running_one_is_asked_to_stop(owner, make_run, told):
     run = make_run(state="running", sent_at=timezone.now())
     assert cancel(owner, run) == ["Cancelling: the device is free again within seconds."]
-    assert (run.state, run.cancel_requested, told) == ("running", True, [run.pk])
+    assert (run.state, run.cancel_requested, told) == ("running", True, [run])
     assert "Cancelling</h2>" in page_of(owner, run)
 
 
