@@ -12,7 +12,6 @@ from django.utils.dateparse import parse_datetime
 
 from kernels.workload import Config as ConfigSpec
 from kernels.workload import Workload as WorkloadSpec
-from runs.charts import draw
 from runs.models import Environment, Measurement, Run, Workload
 from runs.recorder import store_result
 
@@ -24,13 +23,12 @@ def folder() -> Path:
 
 
 def load_samples() -> list[Run]:
-    """Loads every exported run in docs/measurements that is not there yet."""
+    """Loads every exported run in docs/measurements that is not there yet. Its charts are drawn when first asked for."""
     loaded = []
     for path in sorted(folder().glob("*.json")):
         data = json.loads(path.read_text())
         if data.get("format") == FORMAT and not Run.objects.filter(sample__contains=path.name).exists():
             loaded.append(load(data, path.name))
-            draw(loaded[-1].pk)
     return loaded
 
 

@@ -35,7 +35,9 @@ class Stack:
             found["broker"] = _again(f"{python} -m runs.embedded_broker {host} {port} {shlex.quote(str(folder))}")
         if self.web:
             bind = f"{self.host}:{self.port}"
-            found["web"] = _again(f"{python} -m gunicorn benchsite.wsgi -b {bind} -w 2 --threads 4 --log-level warning")
+            found["web"] = _again(
+                f"{python} -m gunicorn benchsite.wsgi -b {bind} -w 2 --threads 4 --preload --log-level warning"
+            )
         found["recorder"] = _again(f"{worker} -Q record -n recorder@%h")
         found["worker"] = _again(f"{worker} -Q site -n worker@%h")
         var = shlex.quote(self.env["BENCHSITE_VAR"])

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from django.conf import settings
@@ -21,6 +25,10 @@ from runs.stack import Stack
 
 QUIET = {"PYTHONWARNINGS": "ignore:You're running the worker with superuser"}
 """Celery's warning for root: in a container there is nobody else, and `make up` needs no root."""
+
+
+ANSWERS_S = 60
+"""A web server that takes longer has most likely met an error."""
 
 
 class Command(BaseCommand):
@@ -57,14 +65,24 @@ class Command(BaseCommand):
         if not options["no_first_run"]:
             self.first_run(chosen[0])
         if web:
-            self.stdout.write(
-                self.style.SUCCESS(f"\nBenchsite is at http://{_shown(host)}:{port}/   (Ctrl-C stops it)")
-            )
+            Thread(target=self.say_when_it_answers, args=(host, port), daemon=True).start()
         if host not in ("127.0.0.1", "localhost"):
             self.stdout.write(f"On another GPU host:  BROKER='{url.replace('127.0.0.1', _shown(host))}' make agent")
         self.stdout.write("")
         self.stdout.flush()
         sys.exit(run(stack))
+
+    def say_when_it_answers(self, host: str, port: int) -> None:
+        """The address, once a click on it leads somewhere."""
+        deadline = time.monotonic() + ANSWERS_S
+        while not _answers(host, port):
+            if time.monotonic() > deadline:
+                self.stderr.write(f"The web server has not answered for {ANSWERS_S} s; what it says stands above.")
+                deadline = math.inf
+            time.sleep(0.1)
+        address = f"http://{_shown(host)}:{port}/"
+        self.stdout.write(self.style.SUCCESS(f"\nBenchsite is at {address}   (Ctrl-C stops it)\n"))
+        self.stdout.flush()
 
     def broker(self, host: str) -> tuple[tuple[str, int, Path] | None, str]:
         """(the embedded broker to start, if any; the address)"""
@@ -91,6 +109,11 @@ class Command(BaseCommand):
         known = {"kind": device.kind, "name": device.name, "index": device.index}
         gpu, _ = Gpu.objects.get_or_create(uuid=device.uuid, defaults=known)
         Run.objects.submit(load_config("smoke"), gpu=gpu, title="A first small run on this machine", wake=False)
+
+
+def _answers(host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1" if host == "0.0.0.0" else host, port)) == 0
 
 
 def _shown(host: str) -> str:
