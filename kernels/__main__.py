@@ -305,10 +305,11 @@ class Collector:
 
     def write(self, paths: dict[str, Path], table: list[dict[str, Any]]) -> None:
         """What has been measured so far: also of a run that was interrupted."""
+        heading = report.heading(self.data["title"], self.data.get("environment", {}))
         content = {
             "json": lambda: json.dumps(self.data | {"table": table}),
             "csv": lambda: report.as_csv(table),
-            "md": lambda: report.as_markdown(table),
+            "md": lambda: report.as_markdown(table, heading),
         }
         for name, path in paths.items():
             path.write_text(content[name]())

@@ -13,8 +13,8 @@ from kernels.workload import Workload
 
 COLUMNS = (
     "workload", "mode", "kernel", "verdict", "p50_ms", "p50_low_ms", "p50_high_ms", "p90_ms", "p90_n", "n", "rounds",
-    "speedup", "speedup_low", "speedup_high", "margin", "tflops", "gb_per_s", "limit_share", "correct", "frobenius",
-    "compile_s", "peak_memory_bytes", "baseline", "status", "why", "ran", "sha256", "workload_key",
+    "speedup", "speedup_low", "speedup_high", "margin", "aa", "aa_low", "aa_high", "tflops", "gb_per_s", "limit_share",
+    "correct", "frobenius", "compile_s", "peak_memory_bytes", "baseline", "status", "why", "ran", "sha256", "workload_key",
 )  # fmt: skip
 WORDS = (FASTER, SLOWER, SAME, UNDECIDED)
 FAILURES = ("incorrect", "out of memory", "timed out", "crashed", "impossible", "suspect", "failed")
@@ -23,6 +23,8 @@ RESTED = ("cold", "graph")
 """Modes in which a device rests between blocks, and reads inputs as the cross-check's batch does: warm ones lie in the cache."""
 LOADED, LOADED_MS = 1.05, 0.05
 """What counts as longer without a rest; of calls shorter than these milliseconds a batch says too little."""
+WORDY = 3
+"""Columns of a table before its figures."""
 NAMED = 2
 """More kernels than so many are counted there and not named."""
 VERBS = {"out of memory": "ran out of memory", "timed out": "timed out", "crashed": "crashed", "failed": "failed"}
@@ -42,7 +44,7 @@ def _row(m: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
     stats, speedup = result.get("stats") or {}, result.get("speedup") or {}
     correctness = result.get("correctness") or {}
     ran = result.get("ran") or []
-    workload = Workload(**m["workload"])
+    workload, aa = Workload(**m["workload"]), m.get("aa") or (None, None, None)
     return {
         "workload": workload.label,
         "unit": workload.problem.unit,
@@ -61,6 +63,9 @@ def _row(m: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
         "speedup_low": speedup.get("low"),
         "speedup_high": speedup.get("high"),
         "margin": m.get("margin") or MARGIN,
+        "aa": aa[0],
+        "aa_low": aa[1],
+        "aa_high": aa[2],
         "tflops": result.get("tflops"),
         "gb_per_s": result.get("gb_per_s"),
         "limit_share": result.get("limit_share"),
@@ -151,29 +156,64 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [*cells, three_digits(rate), share, speedup, n]
 
 
-def _headings(table: list[dict[str, Any]]) -> list[str]:
-    """Over `_cells`. A table is of one operation, so of one unit."""
+def _lines(table: list[dict[str, Any]]) -> list[list[str]]:
+    """Headings, then the cells of every row, without the columns of figures that nobody has. A table is of one operation, so
+    of one unit."""
     unit = table[0]["unit"] if table else "TFLOP/s"
-    return ["workload", "kernel", "verdict", "p50 us", "p90 us", unit, "of limit", "speedup (interval)", "n in rounds"]
+    figures = ["p50 us", "p90 us", unit, "of limit", "speedup (interval)", "n in rounds"]
+    rows = [_cells(row) for row in table]
+    lines = [["workload", "kernel", "verdict", *figures], *rows]
+    kept = [number for number in range(len(lines[0])) if number < WORDY or any(row[number] for row in rows)]
+    return [[line[number] for number in kept] for line in lines]
 
 
-def as_markdown(table: list[dict[str, Any]]) -> str:
-    lines = ["| " + " | ".join(_headings(table)) + " |", "|" + "|".join([" --- "] * 3 + [" ---: "] * 6) + "|"]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in _cells(row)) + " |" for row in table]
-    return "\n".join(lines) + "\n"
+def as_markdown(table: list[dict[str, Any]], heading: str = "") -> str:
+    first, *rest = [[cell.replace("|", "\\|") for cell in line] for line in _lines(table)]
+    under = [" --- " if number < WORDY else " ---: " for number in range(len(first))]
+    lines = [f"| {' | '.join(first)} |", f"|{'|'.join(under)}|", *(f"| {' | '.join(line)} |" for line in rest)]
+    above = [heading.replace("\n", " "), ""] if heading else []
+    below = ["", said] if (said := against_itself(table)) else []
+    return "\n".join([*above, *lines, *below]) + "\n"
 
 
 def as_text(table: list[dict[str, Any]]) -> str:
     """For a terminal: columns aligned, why-lines under what is not ok."""
-    cells = [_headings(table), *(_cells(row) for row in table)]
+    cells = _lines(table)
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []
     for number, line in enumerate(cells):
-        padded = [c.ljust(w) if i < 3 else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))]
+        padded = [c.ljust(w) if i < WORDY else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))]
         lines.append("  ".join(padded).rstrip())
         if number and (why := table[number - 1]["why"]):
             lines.append(f"    {why.splitlines()[0][:160]}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *filter(None, [against_itself(table)])])
+
+
+def against_itself(table: list[dict[str, Any]]) -> str:
+    """The A/A of all workloads in a sentence; nothing where there is none."""
+    found = {(row["workload_key"], row["mode"]): row for row in table if row["aa"] is not None}.values()
+    if not found:
+        return ""
+    over = f" over {len(found)} workloads" if len(found) > 1 else ""
+    baselines = listed(list(dict.fromkeys(row["baseline"] for row in found)))
+    ratios, margins = _reach([row["aa"] for row in found], ".3f"), _reach([row["margin"] for row in found], ".1%")
+    return f"A/A: {baselines} against itself {ratios}{over}; the margin of SAME is {margins}."
+
+
+def _reach(values: list[float], spec: str) -> str:
+    low, high = format(min(values), spec), format(max(values), spec)
+    return low if low == high else f"{low} to {high}"
+
+
+def heading(title: str, environment: dict[str, Any], link: str = "") -> str:
+    """What was measured, on what and by what, in a line of Markdown above its table."""
+    named = (("driver", "driver"), ("CUDA", "cuda"), ("torch", "torch"), ("Triton", "triton"), ("harness", "harness"))
+    parts = [
+        environment.get("device", ""),
+        *(f"{name} {environment[key]}" for name, key in named if environment.get(key)),
+    ]
+    shown = "".join(f"\\{sign}" if sign in "[]*_`<>|\\" else sign for sign in title)
+    return ", ".join(filter(None, [f"[{shown}]({link})" if link else shown, *parts]))
 
 
 def failures(table: list[dict[str, Any]]) -> list[dict[str, Any]]:

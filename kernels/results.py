@@ -40,9 +40,10 @@ def storable(value: Any) -> Any:
 def reading_result(reading: Reading | None, baseline: str, seed: int) -> dict[str, Any]:
     """What belongs to all arms of an event: how it was measured, A/A, the margin that it allows."""
     if reading is None:
-        return {"protocol": {}, "aa": None, "margin": statistics.MARGIN, "notes": []}
-    aa = None
+        return {"protocol": {}, "aa": None, "aa_ticks_ns": None, "margin": statistics.MARGIN, "notes": []}
+    aa = ticks_ns = None
     if baseline + AA in reading.blocks:
+        ticks_ns = _ticks(reading, baseline + AA)
         aa = statistics.paired_speedup(reading.medians(baseline), reading.medians(baseline + AA))
     return {
         "protocol": {
@@ -57,6 +58,7 @@ def reading_result(reading: Reading | None, baseline: str, seed: int) -> dict[st
             "rounds_s": round(reading.rounds_s, 3),
         },
         "aa": aa,
+        "aa_ticks_ns": ticks_ns,
         "margin": statistics.margin_from(aa),
         "notes": reading.notes,
     }
@@ -93,6 +95,10 @@ def arm_result(arm: Arm, reading: Reading | None, baseline: str, of: Measuring) 
     return result
 
 
+def _ticks(reading: Reading, arm: str) -> list[list[float]]:
+    return [[round(tick, 1) for tick in ticks] for ticks in reading.blocks[arm]]
+
+
 def _times(name: str, reading: Reading) -> dict[str, Any]:
     blocks = reading.blocks[name]
     in_ms = [tick / NS_PER_MS for ticks in blocks for tick in ticks]
@@ -101,7 +107,7 @@ def _times(name: str, reading: Reading) -> dict[str, Any]:
         "stats": statistics.describe(in_ms) | {"p50_low": low, "p50_high": high},
         "rounds": len(blocks),
         "left_after": reading.left.get(name),
-        "ticks_ns": [[round(tick, 1) for tick in ticks] for ticks in blocks],
+        "ticks_ns": _ticks(reading, name),
     }
     if name in reading.cold:
         cold = statistics.describe([tick / NS_PER_MS for tick in reading.cold[name]])

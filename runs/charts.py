@@ -76,9 +76,8 @@ def chart_of(run: Run, name: str, theme: str) -> Chart | None:
 def frame(run: Run) -> pd.DataFrame:
     """What is drawn of the run's table, with short workload names and microseconds."""
     results = Result.objects.select_related("kernel", "version").defer("ticks_ns", "log", "version__source")
-    found: list[Measurement] = list(
-        run.measurements.select_related("workload").prefetch_related(Prefetch("results", results))
-    )
+    kept = run.measurements.select_related("workload").defer("aa_ticks_ns")
+    found: list[Measurement] = list(kept.prefetch_related(Prefetch("results", results)))
     order = {w.key: number for number, w in enumerate(run.spec.workloads)}
     found.sort(key=lambda m: order.get(m.workload.key, len(order)))
     table = pd.DataFrame(report.rows([m.as_event() for m in found]), columns=list(report.COLUMNS))

@@ -146,6 +146,7 @@ def _measured(run: Run, data: dict[str, Any], at: Any) -> None:
     if data["key"] != workload.key:
         raise Rejected(f"its workload has the key {workload.key}, not {data['key']}")
     own = {name: data[name] for name in ("baseline", "margin", "aa", "protocol", "telemetry", "notes", "took_s")}
+    own["aa_ticks_ns"] = data.get("aa_ticks_ns")
     measurement, new = Measurement.objects.get_or_create(
         run=run, workload=workload, mode=data["mode"], group=data["group"], defaults=own
     )

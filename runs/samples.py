@@ -61,6 +61,7 @@ def load(data: dict[str, Any], source: str) -> Run:
             for k in ("mode", "group", "baseline", "margin", "aa", "protocol", "telemetry", "notes", "took_s")
         }
         workload = Workload.objects.of(WorkloadSpec(**event["workload"]))
+        own["aa_ticks_ns"] = event.get("aa_ticks_ns")
         measurement = Measurement.objects.create(run=run, workload=workload, **own)
         for result in event["results"]:
             store_result(measurement, workload.operation, result, commit=data["environment"].get("commit") or "")

@@ -30,6 +30,8 @@ class Measurement(models.Model):
     """Differences below this are SAME; wider where the baseline differed from itself."""
     aa = models.JSONField(null=True)
     """[ratio, low, high] of the baseline against itself."""
+    aa_ticks_ns = models.JSONField(null=True)
+    """Raw samples of the baseline's second arm: rounds of ticks."""
     protocol = models.JSONField(default=dict)
     telemetry = models.JSONField(default=dict)
     notes = models.JSONField(default=list)
@@ -50,7 +52,7 @@ class Measurement(models.Model):
 
     def as_event(self, raw: bool = False) -> dict[str, Any]:
         """As it came: the shape that kernels/report.py and the export use."""
-        return {
+        event = {
             "workload": self.workload.as_json(),
             "key": self.workload.key,
             "mode": self.mode,
@@ -64,6 +66,7 @@ class Measurement(models.Model):
             "took_s": self.took_s,
             "results": [result.as_event(raw) for result in self.results.all()],
         }
+        return event | ({"aa_ticks_ns": self.aa_ticks_ns} if raw else {})
 
 
 class Result(models.Model):

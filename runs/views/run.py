@@ -36,7 +36,8 @@ def measurements(run: Run, raw: bool = False) -> list[Measurement]:
     results = Result.objects.select_related("kernel", "version")
     if not raw:
         results = results.defer("ticks_ns", "log", "version__source")
-    found = list(run.measurements.select_related("workload").prefetch_related(Prefetch("results", results)))
+    kept = run.measurements.select_related("workload").prefetch_related(Prefetch("results", results))
+    found = list(kept if raw else kept.defer("aa_ticks_ns"))
     order = {w.key: number for number, w in enumerate(run.spec.workloads)}
     return sorted(found, key=lambda m: (order.get(m.workload.key, len(order)), m.pk))
 
@@ -155,8 +156,17 @@ def table_csv(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def table_md(request: HttpRequest, pk: int) -> HttpResponse:
-    table = report.rows([m.as_event() for m in measurements(_get(pk))])
-    return _download(report.as_markdown(table), "text/markdown; charset=utf-8", f"run-{pk}.md")
+    found = _get(pk)
+    table = report.rows([m.as_event() for m in measurements(found)])
+    environment, link = (
+        found.environment.body if found.environment else {},
+        request.build_absolute_uri(found.get_absolute_url()),
+    )
+    return _download(
+        report.as_markdown(table, report.heading(found.title or f"Run {pk}", environment, link)),
+        "text/markdown; charset=utf-8",
+        f"run-{pk}.md",
+    )
 
 
 def table_json(request: HttpRequest, pk: int) -> HttpResponse:

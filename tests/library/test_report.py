@@ -8,11 +8,13 @@ import pytest
 
 from kernels.report import (
     COLUMNS,
+    against_itself,
     answer,
     as_csv,
     as_markdown,
     as_text,
     failures,
+    heading,
     main_kernel,
     microseconds,
     rows,
@@ -159,6 +161,45 @@ def test_markdown_is_a_table_whose_lines_are_equally_long():
     assert lines[3].startswith("| attention fp16 B=1 H=8 S=512 D=64 | a\\|b | FASTER | 10.0 | 11.0 | 50.0 | 5% |")
     assert "1.200x (1.190 to 1.210)" in lines[3]
     assert "| crashed |  |  |  |  |  |  |" in lines[4]
+
+
+AA = {"aa": (0.9992, 0.997, 1.001)}
+
+
+def test_a_table_says_what_its_baseline_did_against_itself():
+    one, other = event(result("sdpa"), **AA), event(result("sdpa"), seq_len=64, aa=(1.0021, 1.0, 1.004), margin=0.023)
+    assert against_itself(rows([one])) == "A/A: sdpa against itself 0.999; the margin of SAME is 1.0%."
+    both = "A/A: sdpa against itself 0.999 to 1.002 over 2 workloads; the margin of SAME is 1.0% to 2.3%."
+    assert against_itself(rows([one, other])) == both
+    assert as_text(rows([one, other])).endswith("\n" + both)
+    assert as_markdown(rows([one, other])).endswith(f"|\n\n{both}\n")
+    assert against_itself(rows([event(result("sdpa"))])) == against_itself([]) == ""
+    (row,) = rows([one])
+    assert (row["aa"], row["aa_low"], row["aa_high"]) == AA["aa"]
+
+
+def test_columns_that_nobody_fills_are_left_out():
+    checked = result("sdpa") | {"stats": None, "rounds": None, "tflops": None, "gb_per_s": None, "limit_share": None}
+    assert as_text(rows([event(checked, mode="verify")])).splitlines()[0].split() == ["workload", "kernel", "verdict"]
+    lines = as_markdown(rows([event(checked)])).splitlines()
+    assert lines[:2] == ["| workload | kernel | verdict |", "| --- | --- | --- |"]
+    assert "speedup" not in as_markdown(rows([event(result("sdpa"))])), "there is no other kernel"
+
+
+def test_a_heading_says_what_was_measured_on_what():
+    environment = {
+        "device": "NVIDIA H200",
+        "driver": "580.1",
+        "torch": "2.11.0",
+        "harness": "5",
+        "triton": "",
+        "os": "Linux",
+    }
+    plain = "Six shapes, NVIDIA H200, driver 580.1, torch 2.11.0, harness 5"
+    assert heading("Six shapes", environment) == plain
+    assert heading("Six shapes", environment, "http://h/runs/3/") == f"[Six shapes](http://h/runs/3/){plain[10:]}"
+    assert heading("a [b](c) <i>", {}) == "a \\[b\\](c) \\<i\\>"
+    assert as_markdown(rows([event(result("sdpa"))]), plain).startswith(f"{plain}\n\n| workload |")
 
 
 def test_text_is_aligned_and_says_why_below():
