@@ -67,7 +67,7 @@ def paired_speedup(baseline: Sequence[float], arm: Sequence[float]) -> tuple[flo
     resampling, and no assumption but that the log ratios lie symmetrically. Where rounds hang together it is widened: see
     `autocorrelation_time`.
     """
-    logs = np.log(np.asarray(baseline, dtype=float) / np.asarray(arm, dtype=float))
+    logs = _log_ratios(baseline, arm)
     first, second = np.triu_indices(len(logs))
     means = np.sort((logs[first] + logs[second]) / 2)
     skip, middle = signed_rank_skip(len(logs)), np.median(means)
@@ -76,7 +76,16 @@ def paired_speedup(baseline: Sequence[float], arm: Sequence[float]) -> tuple[flo
     return float(np.exp(middle)), float(np.exp(low)), float(np.exp(high))
 
 
-def autocorrelation_time(values: Sequence[float]) -> float:
+def independent_rounds(baseline: Sequence[float], arm: Sequence[float]) -> float:
+    """How many independent rounds tell as much of the speedup as these."""
+    return len(arm) / autocorrelation_time(_log_ratios(baseline, arm))
+
+
+def _log_ratios(baseline: Sequence[float], arm: Sequence[float]) -> np.ndarray:
+    return np.log(np.asarray(baseline, dtype=float) / np.asarray(arm, dtype=float))
+
+
+def autocorrelation_time(values: Sequence[float] | np.ndarray) -> float:
     """How many of these, in the order in which they were measured, tell as much of their mean as one independent value: 1 or
     more. Where a graph's memory comes to lie goes round in cycles, a clock hops: then neighbours are alike.
 

@@ -15,6 +15,8 @@ STATISTICS = (
     "n", "mean", "std", "min", "max", "p5", "p25", "p50", "p75", "p90", "p95", "p99", "p50_low", "p50_high",
     "iqr_over_median", "outliers",
 )  # fmt: skip
+HANGING = 0.7
+"""A few rounds seem to hang together by chance."""
 RATES = ("tflops", "gb_per_s", "limit_ms", "limit_share", "hint")
 
 
@@ -103,6 +105,8 @@ class Result(models.Model):
     speedup_low = models.FloatField(null=True)
     speedup_high = models.FloatField(null=True)
     paired = models.BooleanField(default=True)
+    independent = models.FloatField(null=True)
+    """So many independent rounds would tell as much of the speedup: fewer than there were where rounds hang together."""
     left_after = models.IntegerField(null=True)
     """It was far behind and left after this round."""
 
@@ -138,6 +142,11 @@ class Result(models.Model):
         """{"p90", "n"} of single calls: of the cold pass, where the samples are graph replays."""
         return self.cold or {"p90": self.p90, "n": self.n}
 
+    @property
+    def hangs_together(self) -> bool:
+        """Whether its rounds count for clearly fewer than they are."""
+        return self.independent is not None and self.rounds is not None and self.independent < HANGING * self.rounds
+
     def as_event(self, raw: bool = False) -> dict[str, Any]:
         event: dict[str, Any] = {
             "kernel": self.kernel.name,
@@ -159,6 +168,8 @@ class Result(models.Model):
         if self.speedup is not None:
             ratio = {"ratio": self.speedup, "low": self.speedup_low, "high": self.speedup_high}
             event["speedup"] = ratio | {"rounds": self.rounds, "paired": self.paired}
+            if self.independent is not None:
+                event["speedup"]["independent"] = self.independent
         if raw:
             event |= {"log": self.log, "ticks_ns": self.ticks_ns, "source": self.version.source if self.version else ""}
         return event

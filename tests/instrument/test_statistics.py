@@ -217,6 +217,13 @@ def test_autocorrelation_time_is_what_theory_says():
     assert found(20, 0.0) < 1.5, "independent rounds must not cost much"
 
 
+def test_rounds_that_hang_together_count_for_less():
+    rng = np.random.default_rng(13)
+    base, arm = 100 * np.exp(0.01 * hanging_together(rng, 200, memory=0.6)), np.full(200, 80.0)
+    assert 30 < statistics.independent_rounds(base, arm) < 80, "of 200, theory says 50"
+    assert statistics.independent_rounds(base[:1], arm[:1]) == 1
+
+
 def test_autocorrelation_time_of_equal_few_and_wild_values():
     time = statistics.autocorrelation_time
     assert [time(values) for values in ([1.0], [1.0, 2.0], [5.0] * 30, [1.0, 2.0] * 15)] == [1, 1, 1, 1]

@@ -46,12 +46,27 @@ def result(kernel, p50):
     found |= {"sha256": kernel.ljust(64, "0"), "source": f"def {kernel}(): ...", "correctness": {"correct": True}}
     found |= {"stats": describe([p50]) | {"p50_low": p50, "p50_high": p50}}
     if kernel != "sdpa":
-        found["speedup"] = {"ratio": 1 / p50, "low": 1 / p50, "high": 1 / p50, "rounds": 5, "paired": True}
+        found["speedup"] = {
+            "ratio": 1 / p50,
+            "low": 1 / p50,
+            "high": 1 / p50,
+            "rounds": 5,
+            "paired": True,
+            "independent": 4.5,
+        }
     return found
 
 
 def measured(workload, **more):
-    shared = {"protocol": {}, "aa": None, "margin": 0.01, "notes": [], "telemetry": {}, "took_s": 1.0}
+    shared = {
+        "protocol": {},
+        "aa": [1.0, 0.99, 1.01],
+        "aa_ticks_ns": [[1.0]],
+        "margin": 0.01,
+        "notes": [],
+        "telemetry": {},
+        "took_s": 1.0,
+    }
     own = {"workload": workload.model_dump(), "key": workload.key, "mode": "cpu", "group": "main", "baseline": "sdpa"}
     return shared | own | {"results": [result("sdpa", 1.0), result("eager", 2.0)]} | more
 
@@ -81,6 +96,10 @@ def assert_complete(run):
     assert Measurement.objects.count() == 2
     assert Result.objects.count() == 4
     assert all(r.ran == [["aten::mm", 5]] for r in Result.objects.all())
+    assert {r.independent for r in Result.objects.all()} == {None, 4.5}
+    exported = Measurement.objects.first().as_event(raw=True)
+    assert exported["aa_ticks_ns"] == [[1.0]]
+    assert exported["results"][1]["speedup"]["independent"] == 4.5
     assert not RejectedEvent.objects.exists()
 
 

@@ -51,6 +51,19 @@ def test_a_compared_kernel_has_its_word_interval_and_statistics(owner, results):
     assert "inputs left as they were; an output of its own for each call; complete when the call returns" in page
 
 
+@pytest.mark.parametrize(
+    "independent, said",
+    [
+        (None, "over 60 rounds."),
+        (55.0, "over 60 rounds."),
+        (23.6, "over 60 rounds, which hang together and count as 24."),
+    ],
+)
+def test_rounds_that_hang_together_are_said_to(owner, results, independent, said):
+    change(results["triton-flash"], independent=independent)
+    assert said in text_of(page_of(owner, results["triton-flash"]))
+
+
 def test_the_source_is_shown_as_it_was_measured_and_as_text(owner, results):
     result = results["sdpa-flash"]
     page = page_of(owner, result)
