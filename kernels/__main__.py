@@ -18,6 +18,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from kernels import catalog, report
+from kernels.answer import answer
 from kernels.device import WAITS, NoSuchDevice, devices, find_device, locked, says_once
 from kernels.instrument import calibrate, roofline
 from kernels.instrument.environment import commit, fingerprint
@@ -265,7 +266,7 @@ def do_run(arguments: argparse.Namespace) -> int:
         if table:
             collected.write(paths, table)
     print(report.as_text(table))
-    said = report.answer(table, config.operation)
+    said = answer(table, config.operation)
     print(f"\n{said['strong']}. {' '.join(said['rest'])}")
     return 1 if report.failures(table) else 0
 

@@ -11,7 +11,8 @@ from typing import Any
 from django.db.models import Count, Q, Sum
 from django.db.models.functions import Ln
 
-from kernels.report import FAILURES, leading
+from kernels.answer import leading
+from kernels.report import FAILURES
 from runs.models import Result, Run
 from runs.templatetags.figures import MARKS
 

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_POST
 from redis.exceptions import RedisError
 
 from kernels import report
+from kernels.answer import answer
 from kernels.catalog import operations
 from kernels.workload import ConfigError, load_config
 from runs.broker import Notes
@@ -49,7 +50,7 @@ def context_of(run: Run) -> dict[str, Any]:
         "page": "runs",
         "run": run,
         "measurements": found,
-        "answer": report.answer(table, run.spec.operation),
+        "answer": answer(table, run.spec.operation),
         "checked": any(r.correctness for m in found for r in m.results.all()),
         "has_times": any(row["p50_ms"] is not None for row in drawn(table)),
         "has_speedups": any(row["speedup"] is not None for row in drawn(table)),

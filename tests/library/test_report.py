@@ -6,10 +6,10 @@ import math
 
 import pytest
 
+from kernels.answer import answer
 from kernels.report import (
     COLUMNS,
     against_itself,
-    answer,
     as_csv,
     as_markdown,
     as_text,

@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from kernels import report
+from kernels.answer import answer as answer_of
 from runs import dispatcher, samples
 from runs.models import Result, Run
 from runs.templatetags import figures
@@ -36,7 +37,7 @@ def live(monkeypatch):
 
 def test_a_done_run_shows_its_verdict_its_table_and_where_it_was_measured(owner, sample):
     page = page_of(owner, sample)
-    answer = report.answer(report.rows([m.as_event() for m in sample.measurements.all()]), "attention")
+    answer = answer_of(report.rows([m.as_event() for m in sample.measurements.all()]), "attention")
     assert f'<strong class="{answer["tone"]}">{answer["strong"]}</strong>' in page
     assert page.split('id="table-title"')[1].split("</section>")[0].count('<tr class="group">') == 8
     assert page.count(f"/runs/{sample.pk}/results/") == 64

@@ -17,6 +17,7 @@ from django.db.utils import OperationalError
 from django.utils import timezone
 
 from kernels import catalog, report
+from kernels.answer import answer
 from kernels.device import NoSuchDevice, find_device
 from kernels.workload import Config, ConfigError, check_kernels, load_config
 from runs import setup
@@ -127,7 +128,7 @@ class Command(BaseCommand):
             self.stderr.write("\r\x1b[K", ending="")
         table = report.rows([m.as_event() for m in measurements(run)])
         self.stdout.write(report.as_text(table))
-        said = report.answer(table, run.spec.operation)
+        said = answer(table, run.spec.operation)
         if said["strong"]:
             self.stdout.write(f"\n{said['strong']}. {' '.join(said['rest'])}")
         self.stdout.write(f"Run {run.pk} is {run.state}. {run.message}")
