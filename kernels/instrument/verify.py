@@ -193,7 +193,7 @@ def judge(readings: list[dict[str, Any]], dtype: str, flags: dict[str, Any] | No
     flags = flags or {}
     said: dict[str, str] = {}
     why = ""
-    for reading in readings:
+    for reading in sorted(readings, key=lambda reading: not reading.get("late")):  # it explains errors elsewhere
         kind = reading.get("distribution", "normal")
         if reason := why_wrong(reading, dtype):
             why = why or (reason if kind == "normal" else f"on {INPUTS[kind]}: {reason}")

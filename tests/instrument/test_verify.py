@@ -348,6 +348,14 @@ def test_every_seed_counts_and_the_worst_is_shown():
     assert judge([good_reading()] * 3, "float16")["why"] == ""
 
 
+def test_that_an_output_came_late_is_said_before_the_errors_that_it_explains():
+    """On a busy host the first looks may find it complete."""
+    wrong, late = good_reading(max_abs=0.6, frobenius=0.6), good_reading(late=True)
+    found = judge([good_reading(), wrong, late], "float16")
+    assert found["why"] == "the output was not complete when the call had returned: it changed afterwards"
+    assert "largest error" in judge([good_reading(), wrong], "float16")["why"]
+
+
 def test_an_output_that_is_one_constant_is_wrong_only_where_the_right_one_is_not():
     assert judge([good_reading(constant=True)], "float16")["why"] == "the output is one constant"
     one = problem("float16", 1, False, batch=1, heads=1, head_dim=1)
