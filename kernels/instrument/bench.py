@@ -284,11 +284,10 @@ class Bench:
         keep: int | None = None,
         graph: str = "",
         rest_ns: int = 0,
-        untimed: bool = True,
     ) -> dict[str, Any]:
-        """`replays` timed replays of an arm's graph, after a rest and an `untimed` one, outputs poisoned before."""
+        """`replays` timed replays of an arm's graph, after a rest and one untimed replay, outputs poisoned before."""
         self.clock.rest(rest_ns)
-        block = self.graphs[graph or arm].block(replays, gate_ns, flush, keep, untimed)
+        block = self.graphs[graph or arm].block(replays, gate_ns, flush, keep)
         if keep is not None:
             self._keep(arm, keep, block.kept)
         return _plain(block)

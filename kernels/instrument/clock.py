@@ -248,12 +248,11 @@ class Graph:
     def launch(self, index: int = 0) -> None:
         self.graph.replay()
 
-    def block(self, replays: int, gate_ns: int, flush: bool, keep: int | None, untimed: bool = True) -> Block:
-        """`replays` timed replays, after an `untimed` one; a tick is a replay's time over its nodes."""
+    def block(self, replays: int, gate_ns: int, flush: bool, keep: int | None) -> Block:
+        """`replays` timed replays; a tick is a replay's time over its nodes."""
         clock = self.clock
         self.poison()
-        if untimed:
-            self.launch()
+        self.launch()
         block = clock.block(self.launch, range(replays), gate_ns, flush, None)
         block.ticks_ns = [tick / len(self.indices) for tick in block.ticks_ns]
         if keep is not None:

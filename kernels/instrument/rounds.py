@@ -212,8 +212,7 @@ class Paired:
 
     def _replays(self, arm: str, keep: int | None) -> dict[str, Any]:
         replays = max(1, round(self.calls[arm] / self.reading.sets))
-        rest_ns = self._rest_ns(arm, replays * self.reading.sets)
-        asked = {"gate_ns": self.graph_gate[arm], "rest_ns": rest_ns, "untimed": self._untimed(arm)}
+        asked = {"gate_ns": self.graph_gate[arm], "rest_ns": self._rest_ns(arm, replays * self.reading.sets)}
         got = self.drive.call(arm, "replay", graph=arm, replays=replays, flush=self.flush, keep=keep, **asked)
         if not got["gated"]:
             self.graph_gate[arm] = min(MAX_GATE_NS, int(GATE_FACTOR * got["enqueue_ns"]))

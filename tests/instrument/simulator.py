@@ -114,7 +114,6 @@ class SimulatedBench:
         keep: int | None = None,
         graph: str = "",
         rest_ns: int = 0,
-        untimed: bool = True,
     ) -> dict[str, Any]:
         self.now_ns += rest_ns
         return self._timed(arm, replays, self.sets, self.kernels[arm].true_ns * self.bias[graph or arm], gate_ns)

@@ -135,18 +135,6 @@ def test_a_rest_keeps_a_power_limit_out_of_long_calls(limited):
     assert {arm: reading.medians(arm) for arm in TIMES} == {arm: pytest.approx([TIMES[arm]] * 5) for arm in TIMES}
 
 
-@pytest.mark.parametrize("untimed, launched", [(True, 3), (False, 2)])
-def test_a_graph_is_replayed_once_untimed_or_not_at_all(bench, monkeypatch, untimed, launched):
-    bench.prepare(list(range(2)), rotate=True)
-    bench.capture("sdpa")
-    graph, launches = bench.graphs["sdpa"], []
-    launch = graph.launch
-    monkeypatch.setattr(graph, "launch", lambda index=0: launches.append(index) or launch(index))
-    got = bench.replay("sdpa", replays=2, gate_ns=400_000, untimed=untimed)
-    assert got["ticks_ns"] == pytest.approx([TIMES["sdpa"]] * 2)
-    assert len(launches) == launched
-
-
 @pytest.mark.parametrize("call_ms, ran", [(2.0, 5), (10.0, 2), (20.0, 1)])
 def test_a_long_call_has_none_right_before_its_rest(limited, monkeypatch, call_ms, ran):
     """On an H200 at its power limit it costs the timed one several percent, after a pause twice as long as either."""

@@ -68,13 +68,6 @@ def test_a_workload_below_50_us_replays_graphs_and_one_above_calls(measure):
     assert long.asked("block") and not long.asked("replay")
 
 
-@pytest.mark.parametrize("call_ms, untimed", [(1, True), (20, False)])
-def test_graphs_of_long_calls_are_replayed_without_an_untimed_one(measure, call_ms, untimed):
-    bench = bench_of(base_ns=call_ms * MS, other=1.1 * call_ms * MS)
-    measure(bench, mode="graph", **STEADY)
-    assert {asked["untimed"] for asked in bench.asked("replay")} == {untimed}
-
-
 def test_beside_graph_replays_there_are_single_calls_on_cold_inputs(measure):
     """For p90 and p99: a replay's time over its nodes is a mean."""
     bench = bench_of(base_ns=20 * US, other=30 * US, hopeless=90 * US)
