@@ -186,13 +186,14 @@ def as_text(table: list[dict[str, Any]]) -> str:
 
 def against_itself(table: list[dict[str, Any]]) -> str:
     """The A/A of all workloads in a sentence; nothing where there is none."""
-    found = {(row["workload_key"], row["mode"]): row for row in table if row["aa"] is not None}.values()
+    found = [row for row in table if row["aa"] is not None]
     if not found:
         return ""
-    over = f" over {len(found)} workloads" if len(found) > 1 else ""
+    count = len({row["workload_key"] for row in found})
+    over = f" over {count} workloads" if count > 1 else ""
     baselines = listed(list(dict.fromkeys(row["baseline"] for row in found)))
     ratios, margins = _reach([row["aa"] for row in found], ".3f"), _reach([row["margin"] for row in found], ".1%")
-    return f"A/A: {baselines} against itself {ratios}{over}; the margin of SAME is {margins}."
+    return f"A/A: {baselines} against itself {ratios}{over}; margin {margins}."
 
 
 def _reach(values: list[float], spec: str) -> str:

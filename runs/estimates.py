@@ -101,7 +101,7 @@ def guess(workload: Workload, kernels: list[str], plan: Protocol, kind: str, cei
     if check_s > VERIFY_LIMIT_S:  # every kernel is given up at its first check
         return VERIFY_LIMIT_S * len(kernels)
     call_s = SLOWER[kind] * ideal_s
-    graphs = kind == "cuda" and plan.mode in ("auto", "graph") and call_s * 1e9 < GRAPH_BELOW_NS
+    graphs = kind == "cuda" and (plan.mode == "graph" or (plan.mode == "auto" and call_s * 1e9 < GRAPH_BELOW_NS))
     least = max(plan.min_rounds, LEAST_CAPTURES) if graphs else plan.min_rounds
     rounds = plan.max_rounds if kind == "cpu" else min(plan.max_rounds, TYPICAL * least)
     if plan.name == "fixed":

@@ -36,6 +36,7 @@ PLANTED = (16, 96, 1024, 64)
 """The workload of the planted slowdowns."""
 COST = [(8, 16, 768, 64), (4, 32, 4096, 128)]
 """About 50 us and above 1 ms."""
+FORMAT = "evidence/3"
 SMALL = [(1, 2, 64, 64), (1, 4, 128, 64)]
 """In place of all of these on a CPU, where only the script itself is tried."""
 
@@ -167,6 +168,8 @@ class Evidence:
         self.site, self.path, self.end = site, path, time.monotonic() + seconds
         self.found: dict[str, Any] = {"cost": None, "planted": [], "pairs": []}
         if path and path.exists():
+            if (given := json.loads(path.read_text()).get("format")) != FORMAT:
+                raise SystemExit(f"{path} is of the format {given}, not {FORMAT}: begin another file")
             self.found |= {key: value for key, value in json.loads(path.read_text()).items() if key in self.found}
         self.longest_s: dict[str, float] = {}
 
@@ -182,7 +185,7 @@ class Evidence:
         else:
             self.found[what].append(got)
         if self.path:
-            data = {"format": "evidence/3", "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+            data = {"format": FORMAT, "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
             self.path.write_text(json.dumps(data | self.site.environment | self.found))
         return True
 

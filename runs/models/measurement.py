@@ -15,8 +15,8 @@ STATISTICS = (
     "n", "mean", "std", "min", "max", "p5", "p25", "p50", "p75", "p90", "p95", "p99", "p50_low", "p50_high",
     "iqr_over_median", "outliers",
 )  # fmt: skip
-HANGING = 0.7
-"""A few rounds seem to hang together by chance."""
+HANGING, HANGING_ROUNDS = 0.4, 20
+"""Independent rounds seem to hang together, too, by chance: so much in one of twenty results, and few of them more often."""
 RATES = ("tflops", "gb_per_s", "limit_ms", "limit_share", "hint")
 
 
@@ -145,7 +145,8 @@ class Result(models.Model):
     @property
     def hangs_together(self) -> bool:
         """Whether its rounds count for clearly fewer than they are."""
-        return self.independent is not None and self.rounds is not None and self.independent < HANGING * self.rounds
+        rounds = self.rounds or 0
+        return self.independent is not None and rounds >= HANGING_ROUNDS and self.independent < HANGING * rounds
 
     def as_event(self, raw: bool = False) -> dict[str, Any]:
         event: dict[str, Any] = {

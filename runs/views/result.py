@@ -204,7 +204,7 @@ def protocol_of(measurement: Measurement) -> list[tuple[str, str]]:
 def _rests(rest: float) -> str:
     if not rest:
         return "none: the GPU worked without a pause"
-    return "before each block, " + ("as long as it works" if rest == 1 else f"{rest:g} times as long as it works")
+    return f"before each block about {'' if rest == 1 else f'{rest:g} times '}as long as it works, at most 250 ms"
 
 
 def telemetry_of(seen: dict[str, Any]) -> list[tuple[str, str]]:

@@ -63,6 +63,22 @@ def test_the_table_has_a_right_tile_for_every_size_class(interpreter):
             assert_right(interpreter.run(m=m, n=n, k=24, device=device))
 
 
+@pytest.mark.parametrize("shared_bytes, tma", [(101_376, True), (101_376, False), (166_912, False), (232_448, True)])
+def test_every_tile_of_the_table_fits_the_shared_memory_of_its_device(shared_bytes, tma):
+    """8.6 and 8.9, 12.x, 8.0, 9.0: a slice of A and of B for each stage; the interpreter has no such limit."""
+    triton_gemm = pytest.importorskip("kernels.operations.gemm.triton_gemm")
+    device, seen = triton_gemm.Device(132, shared_bytes, tma), set()
+    for m in (1, 16, 17, 256, 1024, 2048, 4096, 8192):
+        for n in (1, 16, 17, 256, 1024, 2048, 4096, 8192):
+            tile = triton_gemm.tiles(m, n, device)
+            seen.add(tile)
+            leftover = 2 * tile.block_m * tile.block_n * tile.persistent
+            needed = 2 * (tile.block_m + tile.block_n) * tile.block_k * tile.stages + leftover
+            assert needed <= shared_bytes - 1024, (m, n, tile)
+            assert device.tma or not tile.tma
+    assert len(seen) >= 4
+
+
 @pytest.mark.parametrize("change, reason", [({"dtype": "float32"}, "dtypes are"), ({"wrong_k": 3}, "needs (M, K)")])
 def test_says_what_it_cannot_do(interpreter, change, reason):
     raised = interpreter.run(**{"m": 8, "n": 8, "k": 8} | change)["raised"]

@@ -168,12 +168,15 @@ AA = {"aa": (0.9992, 0.997, 1.001)}
 
 def test_a_table_says_what_its_baseline_did_against_itself():
     one, other = event(result("sdpa"), **AA), event(result("sdpa"), seq_len=64, aa=(1.0021, 1.0, 1.004), margin=0.023)
-    assert against_itself(rows([one])) == "A/A: sdpa against itself 0.999; the margin of SAME is 1.0%."
-    both = "A/A: sdpa against itself 0.999 to 1.002 over 2 workloads; the margin of SAME is 1.0% to 2.3%."
+    assert against_itself(rows([one])) == "A/A: sdpa against itself 0.999; margin 1.0%."
+    both = "A/A: sdpa against itself 0.999 to 1.002 over 2 workloads; margin 1.0% to 2.3%."
     assert against_itself(rows([one, other])) == both
     assert as_text(rows([one, other])).endswith("\n" + both)
     assert as_markdown(rows([one, other])).endswith(f"|\n\n{both}\n")
     assert against_itself(rows([event(result("sdpa"))])) == against_itself([]) == ""
+    apart = event(result("sdpa"), mode="cold", aa=(1.2, 1.1, 1.3), margin=0.6)
+    groups = "A/A: sdpa against itself 0.999 to 1.200; margin 1.0% to 60.0%."
+    assert against_itself(rows([one | {"mode": "cold"}, apart])) == groups, "two groups of one workload"
     (row,) = rows([one])
     assert (row["aa"], row["aa_low"], row["aa_high"]) == AA["aa"]
 

@@ -291,8 +291,8 @@ def test_what_is_not_known_of_the_measurement_is_left_out(results):
 @pytest.mark.parametrize(
     "mode, rest, said",
     [
-        ("cold", 1.0, "before each block, as long as it works"),
-        ("graph", 0.5, "before each block, 0.5 times as long as it works"),
+        ("cold", 1.0, "before each block about as long as it works, at most 250 ms"),
+        ("graph", 0.5, "before each block about 0.5 times as long as it works, at most 250 ms"),
         ("cold", 0.0, "none: the GPU worked without a pause"),
         ("sustained", 0.0, None),
         ("cpu", 0.0, None),

@@ -44,14 +44,16 @@ class Device(NamedTuple):
 
 
 def tiles(m, n, device):
-    """The tile for a product of m x n: the largest that still gives every processor one. Measured with tma; the others
+    """The tile for a product of m x n: the largest that still gives every processor one. Measured where `deep`; the others
     are guesses.
     """
+    small = device.shared_bytes < 160 * 1024  # compute capability 8.6, 8.9 and 12.x: 99 KiB
+    deep = device.tma and not small
     if min(m, n) <= 16:  # a vector or a few: B (or A) is read once, as fast as memory gives it
         if m > n:
             return Tile(64, 16, 128, 4, 4)
-        return Tile(16, 64, 256, 4, 4, True) if device.tma else Tile(16, 64, 128, 4, 4)
-    if device.shared_bytes < 160 * 1024:  # compute capability 8.6, 8.9 and 12.x: 99 KiB
+        return Tile(16, 64, 256, 4, 4, True) if deep else Tile(16, 64, 128, 4, 4)
+    if small:
         return Tile(128, 128, 32, 8, 3) if _count(m, n, 128, 128) >= device.processors else Tile(64, 64, 32, 4, 3)
     largest = _count(m, n, 128, 256)
     if largest >= 2 * device.processors:
@@ -61,7 +63,7 @@ def tiles(m, n, device):
     if _count(m, n, 128, 128) >= device.processors:
         return Tile(128, 128, 64, 8, 4, device.tma)
     if _count(m, n, 64, 128) >= device.processors // 2:
-        return Tile(64, 128, 128, 4, 4, True) if device.tma else Tile(64, 128, 64, 4, 4)
+        return Tile(64, 128, 128, 4, 4, True) if deep else Tile(64, 128, 64, 4, 4)
     return Tile(64, 64, 64, 4, 4, device.tma)
 
 
