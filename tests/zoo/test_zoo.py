@@ -74,6 +74,13 @@ def test_wrong(cheats, kernel):
     assert caught(cheats[kernel], "incorrect", WRONG[kernel])
 
 
+def test_work_in_pauses_is_no_work_on_the_inputs_of_the_call():
+    """Apart from the others, whose process its thread would share."""
+    found = measured("eager", "works-in-pauses")
+    assert caught(found["works-in-pauses"], "incorrect", LATE_CHECK)
+    assert found["eager"]["status"] == "ok"
+
+
 @pytest.mark.parametrize("kernel", SUSPECT)
 def test_suspect(cheats, kernel):
     assert caught(cheats[kernel], "suspect", SUSPECT[kernel])
