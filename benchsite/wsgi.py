@@ -1,8 +1,9 @@
 import os
+from importlib import import_module
 
+from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "benchsite.settings")
 application = get_wsgi_application()
-
-import benchsite.urls  # noqa: E402, F401  # all pages now, before workers are forked, and not with the first request
+import_module(settings.ROOT_URLCONF)  # every page now, before workers are forked, and not with the first request

@@ -166,7 +166,7 @@ def as_markdown(table: list[dict[str, Any]], heading: str = "") -> str:
     first, *rest = [[cell.replace("|", "\\|") for cell in line] for line in _lines(table)]
     under = [" --- " if number < WORDY else " ---: " for number in range(len(first))]
     lines = [f"| {' | '.join(first)} |", f"|{'|'.join(under)}|", *(f"| {' | '.join(line)} |" for line in rest)]
-    above = [heading.replace("\n", " "), ""] if heading else []
+    above = [" ".join(heading.split()), ""] if heading else []
     below = ["", said] if (said := against_itself(table)) else []
     return "\n".join([*above, *lines, *below]) + "\n"
 

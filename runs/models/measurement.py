@@ -15,8 +15,8 @@ STATISTICS = (
     "n", "mean", "std", "min", "max", "p5", "p25", "p50", "p75", "p90", "p95", "p99", "p50_low", "p50_high",
     "iqr_over_median", "outliers",
 )  # fmt: skip
-HANGING, HANGING_ROUNDS = 0.4, 20
-"""Independent rounds seem to hang together, too, by chance: so much in one of twenty results, and few of them more often."""
+CORRELATED, CORRELATED_ROUNDS = 0.4, 20
+"""Independent rounds seem correlated, too, by chance: that much in less than one result of twenty, of fewer rounds more often."""
 RATES = ("tflops", "gb_per_s", "limit_ms", "limit_share", "hint")
 
 
@@ -143,10 +143,10 @@ class Result(models.Model):
         return self.cold or {"p90": self.p90, "n": self.n}
 
     @property
-    def hangs_together(self) -> bool:
+    def correlated(self) -> bool:
         """Whether its rounds count for clearly fewer than they are."""
         rounds = self.rounds or 0
-        return self.independent is not None and rounds >= HANGING_ROUNDS and self.independent < HANGING * rounds
+        return self.independent is not None and rounds >= CORRELATED_ROUNDS and self.independent < CORRELATED * rounds
 
     def as_event(self, raw: bool = False) -> dict[str, Any]:
         event: dict[str, Any] = {

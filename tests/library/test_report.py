@@ -202,7 +202,7 @@ def test_a_heading_says_what_was_measured_on_what():
     assert heading("Six shapes", environment) == plain
     assert heading("Six shapes", environment, "http://h/runs/3/") == f"[Six shapes](http://h/runs/3/){plain[10:]}"
     assert heading("a [b](c) <i>", {}) == "a \\[b\\](c) \\<i\\>"
-    assert as_markdown(rows([event(result("sdpa"))]), plain).startswith(f"{plain}\n\n| workload |")
+    assert as_markdown(rows([event(result("sdpa"))]), f"{plain}\r\n| x |").startswith(f"{plain} | x |\n\n| workload |")
 
 
 def test_text_is_aligned_and_says_why_below():

@@ -52,6 +52,22 @@ def test_what_cannot_run_there_is_counted_apart(owner, typed, cpu):
     assert "2 kernels cannot run on this device and will be listed so." in said
 
 
+def test_graphs_and_rests_take_their_time(gpu, calibrated):
+    """A graph is captured anew in each of at least forty rounds; a GPU rests as long as it works."""
+    calibrated(gpu, H200)
+    large = {"batch": 16, "heads": 16, "seq_len": 2048, "head_dim": 128}
+
+    def seconds(sizes, **protocol):
+        plan = {"min_rounds": 20} | protocol
+        return estimate(spec(workloads=[sizes], protocol=plan), gpu).guessed_s
+
+    assert seconds(large, mode="graph") > 1.5 * seconds(large, mode="cold")
+    assert seconds(large, mode="auto") == seconds(large, mode="cold")
+    small = large | {"batch": 1, "seq_len": 128}
+    assert seconds(small, mode="auto") == seconds(small, mode="graph") > seconds(small, mode="cold")
+    assert seconds(large, mode="cold", rest=0) < seconds(large, mode="cold") < seconds(large, mode="cold", rest=2)
+
+
 def test_a_fault_stands_where_the_estimate_would_be(owner, typed):
     assert "Batch (B): “x” is not a whole number" in asked(owner, typed | {"batch": "x"})
     assert "Sequence length (S): give a number, or several." in asked(owner, typed | {"seq_len": ""})

@@ -56,10 +56,10 @@ def test_a_compared_kernel_has_its_word_interval_and_statistics(owner, results):
     [
         (None, "over 60 rounds."),
         (55.0, "over 60 rounds."),
-        (23.6, "over 60 rounds, which hang together and count as 24."),
+        (23.6, "over 60 correlated rounds, which count as 24 independent ones."),
     ],
 )
-def test_rounds_that_hang_together_are_said_to(owner, results, independent, said):
+def test_correlated_rounds_are_said_to_be(owner, results, independent, said):
     change(results["triton-flash"], independent=independent)
     assert said in text_of(page_of(owner, results["triton-flash"]))
 
