@@ -1,9 +1,11 @@
-"""What the instrument's numbers are worth on this device: cost, planted slowdowns, A/A, the spread between fresh processes.
+"""What the instrument's numbers are worth on this device: cost, planted slowdowns, A/A, the spread between fresh processes,
+and what remains of that where the device never rests.
 
 Every repetition is a fresh measuring process. Prints tables; --json keeps every ratio, with what it was measured on, and
 goes on from there if the file is there already: what one call has no time for, the next measures.
 
-    python scripts/evidence.py [--json evidence.json] [--seconds 550] [--device cuda] [--processes 10] [--planted 20]
+    python scripts/evidence.py [--json evidence.json] [--seconds 550] [--device cuda]
+                               [--processes 10] [--planted 20] [--without-rests 3]
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ PLANTED = (16, 96, 1024, 64)
 """The workload of the planted slowdowns."""
 COST = [(8, 16, 768, 64), (4, 32, 4096, 128)]
 """About 50 us and above 1 ms."""
+WITHOUT_RESTS = [(8, 32, 2048, 128), (4, 32, 4096, 128), (16, 96, 4096, 128)]
+"""Long enough for a device at its power limit to show."""
 FORMAT = "evidence/3"
 SMALL = [(1, 2, 64, 64), (1, 4, 128, 64)]
 """In place of all of these on a CPU, where only the script itself is tried."""
@@ -93,7 +97,7 @@ def summary(data: dict[str, Any]) -> dict[str, Any]:
         "speedup": {name: r["speedup"] for name, r in results.items() if r.get("speedup")},
         "rounds_s": data["protocol"]["rounds_s"],
         "busy_s": sum(busy_ns(block, nodes) for r in arms for block in r["ticks_ns"]) / 1e9,
-        "rest_s": sum(rest_ns(block, nodes, data["mode"]) for r in arms for block in r["ticks_ns"]) / 1e9,
+        "rest_s": sum(rest_ns(block, nodes, data) for r in arms for block in r["ticks_ns"]) / 1e9,
     }
 
 
@@ -103,17 +107,18 @@ def busy_ns(block: list[float], nodes: int) -> float:
     return (sum(block) + untimed) * nodes
 
 
-def rest_ns(block: list[float], nodes: int, mode: str) -> int:
-    return 0 if mode == "cpu" else rest_for(Protocol(), len(block) * nodes, statistics.median(block))
+def rest_ns(block: list[float], nodes: int, data: dict[str, Any]) -> int:
+    plan = Protocol(rest=data["protocol"]["rest"])
+    return rest_for(plan, len(block) * nodes, statistics.median(block))
 
 
 def relative_spread(values: list[float]) -> float:
     return (max(values) - min(values)) / statistics.median(values)
 
 
-def tell_pairs(processes: list[dict[str, Any]], other: str) -> None:
+def tell_pairs(title: str, processes: list[dict[str, Any]], other: str) -> None:
     heads = ("p50 us", "mode", "A/A off", "words", "ratio", "spread", "p50 spread")
-    print(f"\n{'A/A and the spread between processes':46}" + "".join(f"{head:>11}" for head in heads))
+    print(f"\n{title:46}" + "".join(f"{head:>11}" for head in heads))
     false_words = missed = 0
     for key, first in processes[0]["workloads"].items():
         rows = [p["workloads"][key] for p in processes if key in p["workloads"]]
@@ -150,10 +155,10 @@ def tell_planted(planted: list[dict[str, Any]]) -> None:
         print(f"{name}: SLOWER in {words.count('SLOWER')} of {len(words)}, ratio {shown}")
 
 
-def tell_cost(cost: dict[str, Any]) -> None:
+def tell_cost(title: str, process: dict[str, Any]) -> None:
     """Of the rounds' wall time: what kernels took, timed and untimed, and what the device rested."""
-    print("\ncost of two arms, verification included, compile and profiler apart")
-    for row in cost["workloads"].values():
+    print(f"\n{title}: two arms, verification included, compile and profiler apart")
+    for row in process["workloads"].values():
         busy, rest = row["busy_s"] / row["rounds_s"], row["rest_s"] / row["rounds_s"]
         print(
             f"{row['label']:46} {row['wall_s']:6.1f} s; of the rounds kernels are {busy:.0%}, rests {rest:.0%}", end=""
@@ -161,12 +166,24 @@ def tell_cost(cost: dict[str, Any]) -> None:
         print(f": kernels are {busy / (1 - rest):.0%} of what is not rest")
 
 
+def tell(found: dict[str, Any], other: str) -> None:
+    if found["pairs"]:
+        tell_pairs("A/A and the spread between processes", found["pairs"], other)
+    if found["planted"]:
+        tell_planted(found["planted"])
+    if found["cost"]:
+        tell_cost("cost", found["cost"])
+    if found["without_rests"]:
+        tell_pairs("the same without rests", found["without_rests"], other)
+        tell_cost("cost without rests", found["without_rests"][0])
+
+
 class Evidence:
     """What is asked for, what there is, and a file in between."""
 
     def __init__(self, site: Site, path: Path | None, seconds: float) -> None:
         self.site, self.path, self.end = site, path, time.monotonic() + seconds
-        self.found: dict[str, Any] = {"cost": None, "planted": [], "pairs": []}
+        self.found: dict[str, Any] = {"cost": None, "planted": [], "pairs": [], "without_rests": []}
         if path and path.exists():
             if (given := json.loads(path.read_text()).get("format")) != FORMAT:
                 raise SystemExit(f"{path} is of the format {given}, not {FORMAT}: begin another file")
@@ -196,6 +213,7 @@ def main() -> None:
     options.add_argument("--device", default="cuda")
     options.add_argument("--processes", type=int, default=10)
     options.add_argument("--planted", type=int, default=20)
+    options.add_argument("--without-rests", type=int, default=3)
     options.add_argument("--seconds", type=float, default=550)
     chosen = options.parse_args()
     os.environ[KERNEL_PATH_VARIABLE] = str(ROOT / "scripts" / "planted")
@@ -206,18 +224,17 @@ def main() -> None:
     if found["cost"] is None:
         evidence.add("cost", ["sdpa", other], COST, 1)
     quick = {"warmup_s": 0.3, "verify_seeds": 1}
-    more = True
-    while more and (number := len(found["planted"])) < chosen.planted:
-        more = evidence.add("planted", ["sdpa", "planted-2", "planted-5"], [PLANTED], number, **quick)
-    more = True
-    while more and (number := len(found["pairs"])) < chosen.processes:
-        shapes = WORKLOADS + (LONG if number < LONG_PROCESSES else [])
-        more = evidence.add("pairs", ["sdpa", other], shapes, 1000 + number, **quick)
-    if found["pairs"]:
-        tell_pairs(found["pairs"], other)
-    tell_planted(found["planted"])
-    if found["cost"]:
-        tell_cost(found["cost"])
+    asked: dict[str, tuple[int, list[str], list[tuple[int, ...]], int, dict[str, Any]]] = {
+        "planted": (chosen.planted, ["sdpa", "planted-2", "planted-5"], [PLANTED], 0, quick),
+        "without_rests": (chosen.without_rests, ["sdpa", other], WITHOUT_RESTS, 2000, quick | {"rest": 0}),
+        "pairs": (chosen.processes, ["sdpa", other], WORKLOADS, 1000, quick),
+    }
+    for what, (wanted, kernels, shapes, seed, plan) in asked.items():
+        more = True
+        while more and (number := len(found[what])) < wanted:
+            longer = LONG if what == "pairs" and number < LONG_PROCESSES else []
+            more = evidence.add(what, kernels, shapes + longer, seed + number, **plan)
+    tell(found, other)
     print(f"{time.monotonic() - begun:.0f} s")
 
 

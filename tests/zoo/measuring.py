@@ -14,8 +14,9 @@ ZOO = Path(__file__).parent
 QUICK = {"warmup_s": 0.02, "min_rounds": 5, "max_rounds": 5, "verify_seeds": 1, "block_ms": 0.5}
 
 
-def measure(device, *kernels, sizes, environment=None, **protocol):
-    """{kernel: row} of one run of these kernels beside sdpa; a row has the correctness facts too, as "facts"."""
+def measure(device, *kernels, sizes, environment=None, ceilings=None, **protocol):
+    """{kernel: row} of one run of these kernels beside sdpa; a row has the correctness facts too, as "facts", and the
+    notes of its measurement."""
     folder = tempfile.mkdtemp()
     measured = []
     settings = {"KERNEL_PATH": str(ZOO), "TMPDIR": folder} | (environment or {})
@@ -30,9 +31,9 @@ def measure(device, *kernels, sizes, environment=None, **protocol):
     found = find_device(device)
     without = mock.patch("kernels.supervisor.crosscheck", lambda run: {"seen": []})  # it decides nothing
     with mock.patch.dict(os.environ, settings), mock.patch.object(tempfile, "tempdir", folder), without:
-        Supervisor(RunSpec.of(config, found.uuid), found, emit).run()
-    facts = {result["kernel"]: result["correctness"] for m in measured for result in m["results"]}
-    return {row["kernel"]: row | {"facts": facts[row["kernel"]]} for row in rows(measured)}
+        Supervisor(RunSpec.of(config, found.uuid, ceilings=ceilings), found, emit).run()
+    more = {r["kernel"]: {"facts": r["correctness"], "notes": m["notes"]} for m in measured for r in m["results"]}
+    return {row["kernel"]: row | more[row["kernel"]] for row in rows(measured)}
 
 
 def caught(row, status, *reasons):

@@ -66,6 +66,13 @@ def test_the_honest_are_measured_beside_them(cheats):
     assert cheats["eager"]["speedup"] is not None
 
 
+def test_work_in_pauses_is_no_work_on_the_inputs_of_the_call():
+    """Apart from the others, whose process its thread would share. Before a block there is a rest to work in."""
+    found = measure("cuda", "eager", "works-in-pauses", sizes=SIZES, mode="cold")
+    assert caught(found["works-in-pauses"], "incorrect", "right when checked alone, wrong when timed: largest error")
+    assert found["eager"]["status"] == "ok"
+
+
 @pytest.mark.parametrize("mode", ["cold", "graph"])
 def test_honest(mode):
     found = measure("cuda", *HONEST, sizes=SIZES, mode=mode)
@@ -84,3 +91,22 @@ def test_compilers_are_honest():
     """They begin processes and threads of their own."""
     found = measure("cuda", "compiled", "triton-flash", sizes=SIZES)
     assert {name: row["why"] for name, row in found.items() if row["status"] != "ok"} == {}
+
+
+@pytest.mark.parametrize("mode", ["warm", "e2e", "sustained"])
+def test_modes_on_request(mode):
+    found = measure("cuda", "sdpa-flash", sizes=SIZES, mode=mode)
+    assert {name: (row["status"], row["mode"]) for name, row in found.items()} == {
+        "sdpa": ("ok", mode),
+        "sdpa-flash": ("ok", mode),
+    }
+    low, high = (found["sdpa-flash"][f"speedup_{end}"] for end in ("low", "high"))
+    assert 0.2 < low < high < 1.1, "FlashAttention 2 is not faster than the default by this much"
+
+
+def test_a_time_above_a_ceiling_is_believed_if_a_second_process_agrees():
+    """As on a device whose matrix product was measured while it was slowed down."""
+    found = measure("cuda", "sdpa-flash", sizes=SIZES, ceilings={"matmul_tflops": {"float16": 1.0}}, max_rounds=20)
+    assert {row["status"] for row in found.values()} == {"ok"}
+    for name in found:
+        assert any(f"{name}: " in note and "a second process agrees" in note for note in found[name]["notes"])
