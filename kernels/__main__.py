@@ -155,7 +155,7 @@ def chosen(arguments: argparse.Namespace) -> Config:
     values["protocol"] |= {name: value for name, value in changes.items() if value is not None}
     values["protocol"]["verify_only"] = arguments.verify
     if arguments.sweep:
-        values["workloads"] = [dict(w.sizes) | {"dtype": w.dtype} | swept(arguments.sweep) for w in config.workloads]
+        values["workloads"] = [w.brief_sizes | {"dtype": w.dtype} | swept(arguments.sweep) for w in config.workloads]
     try:
         config = Config(**values)
     except ValidationError as error:

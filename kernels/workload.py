@@ -55,6 +55,18 @@ class Workload(BaseModel):
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
     @property
+    def brief_sizes(self) -> dict[str, Any]:
+        """Sizes without those that would get the same value if they were left out."""
+        return {name: value for name, value in self.sizes.items() if not self._goes_without_saying(name)}
+
+    def _goes_without_saying(self, name: str) -> bool:
+        sizes = {other: value for other, value in self.sizes.items() if other != name}
+        try:
+            return self == Workload(operation=self.operation, dtype=self.dtype, sizes=sizes)
+        except ValidationError:
+            return False
+
+    @property
     def label(self) -> str:
         return f"{self.operation} {DTYPE_SHORT[self.dtype]} {self.problem.label()}"
 

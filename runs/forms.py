@@ -60,12 +60,6 @@ def may_be_empty(info: FieldInfo) -> bool:
     return isinstance(extra, dict) and bool(extra.get("may_be_empty"))
 
 
-def goes_without_saying(name: str, workload: Workload) -> bool:
-    """Whether a size has the value that it gets if it is left out."""
-    sizes = {other: value for other, value in workload.sizes.items() if other != name}
-    return workload == Workload(operation=workload.operation, dtype=workload.dtype, sizes=sizes)
-
-
 class NewRunForm(forms.Form):
     """Fields of every run here; the sizes are those of the operation. again: the run that is to be repeated, if any."""
 
@@ -199,7 +193,7 @@ class NewRunForm(forms.Form):
         typed: dict[str, Any] = {"dtype": list(dict.fromkeys(w.dtype for w in workloads))}
         for name, info in self.sizes.items():
             found = list(dict.fromkeys(w.sizes[name] for w in workloads))
-            if may_be_empty(info) and all(goes_without_saying(name, w) for w in workloads):
+            if may_be_empty(info) and not any(name in w.brief_sizes for w in workloads):
                 typed[name] = ""
             elif all(isinstance(value, bool) for value in found):
                 typed[name] = "both" if len(found) > 1 else "yes" if found == [True] else "no"

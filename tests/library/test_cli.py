@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kernels.__main__ import main
+from kernels.__main__ import chosen, main, parser
 from kernels.catalog import kernels
 from kernels.report import COLUMNS
 from kernels.workload import Config
@@ -282,6 +282,16 @@ def test_no_kernels_at_all(capsys):
 )
 def test_a_sweep_over_nothing(capsys, sweep, said):
     assert said in refused(capsys, "run", "smoke", "--sweep", sweep)
+
+
+def test_a_sweep_of_heads_takes_key_and_value_heads_along(tmp_path):
+    path = tmp_path / "grouped.yaml"
+    path.write_text(
+        "operation: attention\nkernels: [sdpa]\n"
+        "workloads: [{batch: 1, heads: 8, kv_heads: [8, 2], seq_len: 64, head_dim: 64}]\n"
+    )
+    config = chosen(parser().parse_args(["run", str(path), "--sweep", "heads=4,16"]))
+    assert [(w.sizes["heads"], w.sizes["kv_heads"]) for w in config.workloads] == [(4, 4), (16, 16), (4, 2), (16, 2)]
 
 
 def test_a_folder_that_does_not_exist_is_said_before_anything_is_measured(capsys):
