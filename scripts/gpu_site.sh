@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Runs the whole site on a GPU host and keeps what it exports: broker, web, recorder, worker, beat, agent, child.
-# usage: scripts/gpu_site.sh OUT_FOLDER [CONFIG ...]
+# usage: scripts/gpu_site.sh OUT_FOLDER [CONFIG ...]   (BENCH_LIMIT_S: seconds for each)
 set -u
 out=$1; shift
 export BENCHSITE_VAR=$(mktemp -d) BENCHSITE_ENV=$(mktemp -u) PYTHONUNBUFFERED=1
 python3 manage.py up > "$out/up.log" 2>&1 &
 site=$!
 for _ in $(seq 120); do grep -q "Benchsite is at" "$out/up.log" && break; sleep 0.5; done
-for config in "${@:-smoke}"; do python3 manage.py bench --config "$config"; done
+for config in "${@:-smoke}"; do timeout "${BENCH_LIMIT_S:-1800}" python3 manage.py bench --config "$config"; done
 python3 manage.py shell -v0 -c "
 import json, pathlib
 from django.contrib.auth import get_user_model
