@@ -23,8 +23,10 @@ BUSY_SHARE = 0.25
 """A thread or process that takes more than this share of a core while nobody is called is busy; so is one that would like
 to, and does not get it because the host is at work for others."""
 WINDOW_S = 0.02
-PATIENCE_S = {"thread": 0.5, "process": 5.0}
-"""How long helpers of a compiler, or spinning pool threads, may take to come to rest."""
+PATIENCE_S = {"thread": 0.5, "process": 30.0}
+"""How long spinning pool threads, or helpers of a compiler, may take to come to rest. torch.compile begins a process that
+imports torch and starts a worker for each core, and goes on so after the first call has returned: 7 s on two cores, and once more
+than 5 s beyond three of compiling on a GPU host with sixteen."""
 
 Load = tuple[int, bool]
 Setting = tuple[str, Callable[[], Any], Callable[[Any], Any]]

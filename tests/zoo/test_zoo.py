@@ -10,7 +10,7 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 HONEST = (
     "eager", "sdpa-math", "workspace", "says-a-line", "talkative", "compiles-late", "in-any-order", "strided",
-    "in-inference-mode",
+    "in-inference-mode", "starts-a-helper",
 )  # fmt: skip
 LATE_CHECK = "right when checked alone, wrong when timed: largest error"
 CHANGED = "changed global state: "

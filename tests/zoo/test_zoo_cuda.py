@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(NO_DEVICE), reason=NO_DEV
 SIZES = {"batch": 4, "heads": 16, "seq_len": 2048, "head_dim": 64, "dtype": "float16"}
 HONEST = (
     "eager", "sdpa-math", "sdpa-flash", "workspace", "says-a-line", "compiles-late", "in-any-order", "strided",
-    "in-inference-mode", "side-stream-joined",
+    "in-inference-mode", "side-stream-joined", "starts-a-helper",
 )  # fmt: skip
 LATE = "was not complete when the call had returned"
 CHANGED = "changed global state: "
