@@ -120,7 +120,7 @@ PLOTS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
     "clocks": ("clocks-*.json", clocks),
     "aa": ("evidence-h200-*.json", aa),
     "aa-without-rests": ("evidence-without-rests-*.json", aa),
-    "planted": ("evidence-harness-3-*.json", planted),
+    "planted": ("planted-*.json", planted),
     "captures": ("captures-*.json", captures),
 }
 
