@@ -1,7 +1,8 @@
 """python -m kernels: the library without the site.
 
 Exit codes: 0 every result ok (or unsupported here); 1 a result is not ok; 2 the command could not be done;
-130 interrupted. `judge`: 1 if the time is impossible.
+130 interrupted. `judge`: 1 if the time is impossible. `compare`: 1 if something is slower, or not ok; 2 if the runs cannot be
+compared.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from kernels import catalog, report
+from kernels import catalog, change, report
 from kernels.answer import answer
 from kernels.device import WAITS, NoSuchDevice, devices, find_device, locked, says_once
 from kernels.instrument import calibrate, roofline
@@ -28,6 +29,8 @@ from kernels.workload import Config, ConfigError, RunSpec, Workload, check_kerne
 
 PLANS = ("rest", "warmup", "iters")
 """Numbers of the protocol that have an option."""
+FORMAT = "benchsite-run/1"
+"""Of a run as it is exported."""
 BAR = 24
 """Characters of the progress bar."""
 
@@ -48,10 +51,10 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="python -m kernels",
         description="Measure GPU kernels, without the site.",
-        epilog="exit codes: 0 every result ok or unsupported here, 1 a result is not ok (judge: the time is impossible), "
-        "2 the command could not be done, 130 interrupted",
+        epilog="exit codes: 0 every result ok or unsupported here, 1 a result is not ok (judge: the time is impossible; compare: "
+        "something is slower), 2 the command could not be done, 130 interrupted",
     )
-    commands = top.add_subparsers(required=True, metavar="list | env | run | check | calibrate | judge")
+    commands = top.add_subparsers(required=True, metavar="list | env | run | check | compare | calibrate | judge")
     listing = commands.add_parser("list", help="the kernels there are, and which cannot run here, and why")
     listing.add_argument("--json", action="store_true", help="as JSON")
     listing.add_argument("--device", help="cuda:0, cpu or a UUID (default: the first GPU, else the CPU)")
@@ -73,6 +76,12 @@ def parser() -> argparse.ArgumentParser:
     judging.add_argument("--ms", type=float, required=True, help="the time of one call in milliseconds")
     judging.add_argument("--gpu", required=True, help="the GPU's name as its driver gives it, such as 'NVIDIA H200'")
     judging.set_defaults(do=do_judge)
+    comparing = commands.add_parser("compare", help="what became of each kernel between two runs on one device")
+    comparing.add_argument("before", type=Path, help="what `run --json`, or the site, wrote")
+    comparing.add_argument("after", type=Path, help="the same of a later run")
+    comparing.add_argument("--csv", metavar="FILE", type=Path, help="write the table to FILE")
+    comparing.add_argument("--md", metavar="FILE", type=Path, help="write the table to FILE, as Markdown")
+    comparing.set_defaults(do=do_compare)
     run = commands.add_parser("run", help="measure a config and print the table")
     check = commands.add_parser("check", help="check a config's kernels for correctness, without timing them")
     for command in (run, check):
@@ -242,6 +251,33 @@ def do_judge(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def do_compare(arguments: argparse.Namespace) -> int:
+    before, after = exported(arguments.before), exported(arguments.after)
+    if why := change.why_not(before, after):
+        raise ConfigError(f"these runs cannot be compared. {why}")
+    table = change.rows(before, after)
+    said = change.answer(table)
+    print(change.as_text(table))
+    print(f"\n{said['strong']}. {' '.join(said['rest'])}")
+    if arguments.csv:
+        arguments.csv.write_text(change.as_csv(table))
+    if arguments.md:
+        heading = report.heading(f"{arguments.before.name} to {arguments.after.name}", after["environment"])
+        arguments.md.write_text(change.as_markdown(table, heading))
+    return 1 if change.worse(table) else 0
+
+
+def exported(path: Path) -> dict[str, Any]:
+    """A run that `run --json` or the site wrote."""
+    try:
+        data = json.loads(path.read_text())
+    except ValueError as error:
+        raise ConfigError(f"{path} is not JSON: {error}") from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise ConfigError(f"{path} is not an exported run (its format is not {FORMAT})")
+    return data
+
+
 def outputs(arguments: argparse.Namespace) -> dict[str, Path]:
     """Where to write: {"json" | "csv" | "md": path}. Said to be wrong now, not when everything has been measured."""
     paths = {name: path for name in ("json", "csv") if (path := getattr(arguments, name))}
@@ -276,7 +312,7 @@ class Collector:
 
     def __init__(self, config: Config, device_name: str) -> None:
         self.data: dict[str, Any] = {
-            "format": "benchsite-run/1",
+            "format": FORMAT,
             "title": config.title or config.name,
             "config": config.model_dump(mode="json"),
             "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

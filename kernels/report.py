@@ -163,25 +163,33 @@ def _lines(table: list[dict[str, Any]]) -> list[list[str]]:
 
 
 def as_markdown(table: list[dict[str, Any]], heading: str = "") -> str:
-    first, *rest = [[cell.replace("|", "\\|") for cell in line] for line in _lines(table)]
+    return markdown(_lines(table), heading, against_itself(table))
+
+
+def markdown(lines: list[list[str]], heading: str = "", below: str = "") -> str:
+    """A table of cells, the first line its headings; WORDY columns to the left, figures to the right."""
+    first, *rest = [[cell.replace("|", "\\|") for cell in line] for line in lines]
     under = [" --- " if number < WORDY else " ---: " for number in range(len(first))]
-    lines = [f"| {' | '.join(first)} |", f"|{'|'.join(under)}|", *(f"| {' | '.join(line)} |" for line in rest)]
+    drawn = [f"| {' | '.join(first)} |", f"|{'|'.join(under)}|", *(f"| {' | '.join(line)} |" for line in rest)]
     above = [" ".join(heading.split()), ""] if heading else []
-    below = ["", said] if (said := against_itself(table)) else []
-    return "\n".join([*above, *lines, *below]) + "\n"
+    return "\n".join([*above, *drawn, *(["", below] if below else [])]) + "\n"
 
 
 def as_text(table: list[dict[str, Any]]) -> str:
     """For a terminal: columns aligned, why-lines under what is not ok."""
-    cells = _lines(table)
+    return text(_lines(table), [row["why"] for row in table], against_itself(table))
+
+
+def text(cells: list[list[str]], whys: list[str], below: str = "") -> str:
+    """The same for a terminal; whys: for each line but the first what stands under it."""
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []
     for number, line in enumerate(cells):
         padded = [c.ljust(w) if i < WORDY else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))]
         lines.append("  ".join(padded).rstrip())
-        if number and (why := table[number - 1]["why"]):
+        if number and (why := whys[number - 1]):
             lines.append(f"    {why.splitlines()[0][:160]}")
-    return "\n".join([*lines, *filter(None, [against_itself(table)])])
+    return "\n".join([*lines, *filter(None, [below])])
 
 
 def against_itself(table: list[dict[str, Any]]) -> str:

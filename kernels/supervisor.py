@@ -87,7 +87,9 @@ class Supervisor:
 
     def _start(self) -> None:
         environment = self.ensure_child().wait_ready()
-        environment |= {"driver": self.device.driver, "commit": commit(), "max_sm_mhz": self.device.max_sm_mhz}
+        device = self.device
+        environment |= {"driver": device.driver, "uuid": device.uuid, "max_sm_mhz": device.max_sm_mhz}
+        environment["commit"] = commit()
         self.environment, self.fingerprint = environment, fingerprint(environment)
         if self.spec.fingerprint and self.spec.fingerprint != self.fingerprint:
             raise WrongEnvironment(

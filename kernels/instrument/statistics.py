@@ -135,6 +135,18 @@ def _resampled_medians(values: np.ndarray, rng: np.random.Generator) -> np.ndarr
     return np.median(values[rng.integers(0, len(values), (RESAMPLES, len(values)))], axis=1)
 
 
+def change(before: Sequence[float], after: Sequence[float]) -> tuple[float, float, float]:
+    """(ratio, low, high) of a speedup after over one before, both (ratio, low, high) over the same baseline, each measured in one
+    process with it: no sample of one process meets one of the other.
+
+    Interval: the distances to the limits, of logarithms, added in quadrature (MOVER; Zou and Donner, 2008).
+    """
+    (was, was_low, was_high), (now, now_low, now_high) = np.log(before), np.log(after)
+    low, high = math.hypot(now - now_low, was_high - was), math.hypot(now_high - now, was - was_low)
+    moved = float(now - was)
+    return math.exp(moved), math.exp(moved - low), math.exp(moved + high)
+
+
 def half_width(low: float, high: float) -> float:
     """Of a ratio's interval, relative."""
     return (math.log(high) - math.log(low)) / 2

@@ -294,6 +294,41 @@ def test_a_sweep_of_heads_takes_key_and_value_heads_along(tmp_path):
     assert [(w.sizes["heads"], w.sizes["kv_heads"]) for w in config.workloads] == [(4, 4), (16, 16), (4, 2), (16, 2)]
 
 
+def test_two_files_of_runs_are_compared(command, folder, capsys, tmp_path):
+    """The run before is one that was measured; in the one after its kernel is 30% slower than it was."""
+    measured = folder / "compared.json"
+    command("run", "tiny.yaml", "--device", "cpu", "--json", str(measured))
+    data = json.loads(measured.read_text())
+    assert data["environment"]["uuid"].startswith("CPU-")
+    assert main(["compare", str(measured), str(measured)]) == 0
+    assert "No source of a kernel that was compared has changed" in capsys.readouterr().out
+    for result in data["measurements"][0]["results"]:
+        result["sha256"] = "edited" if result["kernel"] == "eager" else result["sha256"]
+        if result["kernel"] == "eager":
+            result["speedup"] |= {end: 0.05 * result["speedup"][end] for end in ("ratio", "low", "high")}
+    slower = tmp_path / "slower.json"
+    slower.write_text(json.dumps(data))
+    out = tmp_path / "out.md"
+    assert main(["compare", str(measured), str(slower), "--md", str(out), "--csv", str(tmp_path / "out.csv")]) == 1
+    assert "eager is slower than it was." in capsys.readouterr().out
+    assert out.read_text().startswith("compared.json to slower.json, ")
+    assert "0.050" in (tmp_path / "out.csv").read_text()
+
+
+def test_runs_that_cannot_be_compared_are_exit_2(capsys, tmp_path):
+    sample = str(ROOT / "docs" / "measurements" / "h200-2026-11-21.json")
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(json.loads(Path(sample).read_text()) | {"environment": {"device": "NVIDIA L4"}}))
+    assert "these runs cannot be compared. They were not measured on the same: device " in refused(
+        capsys, "compare", sample, str(other)
+    )
+    other.write_text("{")
+    assert "is not JSON" in refused(capsys, "compare", sample, str(other))
+    other.write_text("[]")
+    assert "is not an exported run" in refused(capsys, "compare", sample, str(other))
+    assert "No such file" in refused(capsys, "compare", sample, str(tmp_path / "nothing.json"))
+
+
 def test_a_folder_that_does_not_exist_is_said_before_anything_is_measured(capsys):
     for option in ("--json", "--csv"):
         said = refused(capsys, "run", "smoke", "--device", "cpu", option, "/nowhere/at/all/out.x")

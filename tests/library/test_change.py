@@ -1,0 +1,246 @@
+"""What changed between two runs: which results are held against each other, what is said of them, and what is not."""
+
+import collections
+import copy
+import csv
+import io
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+
+from kernels.change import COLUMNS, GONE, NEW, NOT_COMPARED, answer, as_csv, as_markdown, as_text, rows, why_not, worse
+from kernels.instrument.statistics import change, margin_from, word
+from kernels.workload import Workload
+
+MEASURED = Path(__file__).parents[2] / "docs" / "measurements"
+ENVIRONMENT = {"device": "NVIDIA H200", "uuid": "GPU-1", "driver": "580", "torch": "2.11", "harness": "5"}
+
+
+def result(kernel, speedup=None, sha="a", status="ok", rounds=40, **more):
+    """A result; its speedup with an interval of 0.2% to either side, unless it is the baseline's."""
+    found = {"kernel": kernel, "status": status, "sha256": sha}
+    if status == "ok":
+        found["stats"] = {"p50": 0.01 / (speedup or 1)}
+    if speedup:
+        ends = {"ratio": speedup, "low": speedup / 1.002, "high": speedup * 1.002}
+        found["speedup"] = ends | {"rounds": rounds, "paired": True}
+    return found | more
+
+
+def measurement(*results, seq_len=512, **more):
+    workload = Workload(operation="attention", sizes={"batch": 1, "heads": 8, "seq_len": seq_len, "head_dim": 64})
+    shared = {"workload": workload.model_dump(), "key": workload.key, "mode": "graph", "group": "main", "margin": 0.01}
+    protocol = {"paired": True, "rest": 1.0}
+    return shared | {"baseline": "sdpa", "protocol": protocol, "results": [result("sdpa"), *results]} | more
+
+
+def run(*measurements, **environment):
+    return {"environment": ENVIRONMENT | environment, "measurements": list(measurements)}
+
+
+def changed(before, after):
+    """The row of the one kernel beside the baseline, of runs of one workload."""
+    return next(row for row in rows(run(before), run(after)) if row["kernel"] != "sdpa")
+
+
+# --- the estimate -----------------------------------------------------------------------------------------------------
+
+
+def test_a_change_is_the_ratio_of_speedups_with_the_uncertainty_of_both():
+    ratio, low, high = change((1.0, 0.99, 1.01), (1.2, 1.2 * 0.98, 1.2 * 1.02))
+    assert ratio == pytest.approx(1.2)
+    assert low == pytest.approx(1.2 * (1 - (0.01**2 + 0.02**2) ** 0.5), rel=1e-3)
+    assert high == pytest.approx(1.2 * (1 + (0.01**2 + 0.02**2) ** 0.5), rel=1e-3)
+
+
+def test_a_change_back_is_the_inverse():
+    there = change((1.1, 1.0, 1.3), (0.9, 0.85, 0.91))
+    back = change((0.9, 0.85, 0.91), (1.1, 1.0, 1.3))
+    assert [1 / back[0], 1 / back[2], 1 / back[1]] == pytest.approx(there)
+
+
+def test_nothing_is_said_of_fresh_processes_that_measured_the_same_on_a_gpu():
+    """Every two of ten processes on an H200, twelve workloads from 6 us to 20 ms."""
+    processes = json.loads((MEASURED / "evidence-h200-2026-11-21.json").read_text())["pairs"]
+    said = collections.Counter(
+        word_of(one["workloads"][key], other["workloads"][key], "triton-flash", "triton-flash")
+        for one, other in itertools.permutations(processes, 2)
+        for key in one["workloads"].keys() & other["workloads"].keys()
+    )
+    assert sum(said.values()) == 940
+    assert said["FASTER"] == said["SLOWER"] == 0
+    assert said["SAME"] > 0.99 * 940
+
+
+def test_three_percent_more_work_is_found_between_processes_on_a_gpu():
+    """A kernel that does 5% more than another, held against one that does 2% more, in other processes."""
+    processes = json.loads((MEASURED / "planted-h200-2026-11-22.json").read_text())["planted"]
+    found = [row for process in processes for row in process["workloads"].values()]
+    said = collections.Counter(
+        word_of(one, other, "planted-2", "planted-5") for one, other in itertools.permutations(found, 2)
+    )
+    assert said == {"SLOWER": 380}
+
+
+def word_of(before, after, kernel, later_kernel):
+    was, now = before["speedup"][kernel], after["speedup"][later_kernel]
+    _, low, high = change(*([side[end] for end in ("ratio", "low", "high")] for side in (was, now)))
+    margin = max(margin_from(before["aa"]), margin_from(after["aa"]))
+    return word(low, high, margin, min(was["rounds"], now["rounds"]))
+
+
+# --- whether two runs can be compared ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "environment, said",
+    [
+        ({"driver": "590", "torch": "2.12"}, "driver 580 before, 590 after; torch 2.11 before, 2.12 after"),
+        ({"harness": "6"}, "harness 5 before, 6 after"),
+        ({"uuid": "GPU-2"}, "two cards, GPU-1 and GPU-2, and cards of one model differ"),
+        ({"uuid": None}, "not known whether both were measured on the same card"),
+    ],
+)
+def test_another_device_or_version_is_named(environment, said):
+    before = run(measurement(result("mine", 1.2)))
+    assert why_not(before, before) == ""
+    assert said in why_not(before, run(measurement(result("mine", 1.3)), **environment))
+
+
+def test_runs_without_a_workload_in_common_or_that_never_began():
+    before = run(measurement())
+    assert why_not(before, run(measurement(seq_len=64))) == "They have no workload in common."
+    assert why_not(before, {"environment": {}, "measurements": []}) == "The run after has measured nothing."
+    assert why_not({"environment": {}, "measurements": []}, before) == "The run before has measured nothing."
+
+
+# --- whether two results can be ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("now, verdict", [(1.26, "FASTER"), (1.14, "SLOWER"), (1.201, "SAME"), (1.212, "UNDECIDED")])
+def test_a_kernel_over_what_it_was(now, verdict):
+    row = changed(measurement(result("mine", 1.2)), measurement(result("mine", now, sha="b")))
+    assert row["verdict"] == verdict
+    assert row["change"] == pytest.approx(now / 1.2)
+    assert (row["speedup_before"], row["speedup_after"]) == (1.2, now)
+    assert row["same_source"] is False
+    assert row["change_low"] < row["change"] < row["change_high"]
+
+
+def test_the_wider_margin_of_the_two_counts():
+    after = measurement(result("mine", 1.26, sha="b"))
+    assert changed(measurement(result("mine", 1.2), margin=0.06), after)["verdict"] == "UNDECIDED"
+    assert changed(measurement(result("mine", 1.2), margin=0.03), after)["verdict"] == "FASTER"
+
+
+@pytest.mark.parametrize(
+    "before, after, verdict, why",
+    [
+        ({"mode": "cold"}, {}, NOT_COMPARED, "mode cold before, graph after"),
+        (
+            {"protocol": {"paired": True, "rest": 0.0}},
+            {},
+            NOT_COMPARED,
+            "another protocol: rests 0.0 before, 1.0 after",
+        ),
+        (
+            {"baseline": "eager", "results": [result("eager"), result("mine", 1.2)]},
+            {},
+            NOT_COMPARED,
+            "over eager before, over sdpa after",
+        ),
+        ({"results": [result("sdpa", sha="b"), result("mine", 1.2)]}, {}, NOT_COMPARED, "the source of sdpa"),
+        ({"results": [result("sdpa"), result("mine")]}, {}, NOT_COMPARED, "without a speedup before"),
+        ({"results": [result("sdpa"), result("mine", status="incorrect")]}, {}, "ok", "incorrect before"),
+        ({"results": [result("sdpa")]}, {}, NEW, ""),
+        (
+            {},
+            {"results": [result("sdpa"), result("mine", status="crashed", why="killed")]},
+            "crashed",
+            "killed",
+        ),
+        ({}, {"results": [result("sdpa")]}, GONE, ""),
+        ({}, {"results": [result("sdpa"), result("mine", 1.2, rounds=3)]}, "needs more runs", ""),
+    ],
+)
+def test_what_is_not_compared_says_why_and_has_no_figure(before, after, verdict, why):
+    row = changed(measurement(result("mine", 1.2)) | before, measurement(result("mine", 1.2)) | after)
+    assert row["verdict"] == verdict
+    assert why in row["why"]
+    assert row["verdict"] == "needs more runs" or row["change"] is None
+
+
+def test_one_row_for_each_kernel_and_workload_of_either_run():
+    before = run(measurement(result("mine", 1.2)), measurement(result("mine", 1.2), seq_len=64))
+    after = run(measurement(result("mine", 1.2), result("other", 1.1)), measurement(seq_len=128))
+    found = [(row["workload"].split()[4], row["kernel"], row["verdict"]) for row in rows(before, after)]
+    assert found == [
+        ("S=512", "sdpa", "baseline"), ("S=512", "mine", "SAME"), ("S=512", "other", "new"), ("S=128", "sdpa", "new"),
+        ("S=64", "sdpa", "gone"), ("S=64", "mine", "gone"),
+    ]  # fmt: skip
+    assert rows(run(measurement(mode="cold")), run(measurement()))[0]["verdict"] == NOT_COMPARED
+    assert len(rows(run(measurement(mode="cold")), run(measurement()))) == 1, "what is in another mode is not gone"
+
+
+# --- what nobody changed ----------------------------------------------------------------------------------------------
+
+
+def test_where_a_kernel_moved_whose_source_is_the_same_less_than_twice_that_says_nothing():
+    before = measurement(result("mine", 1.2), result("eager", 0.50))
+    moved = measurement(result("mine", 1.24, sha="b"), result("eager", 0.52))
+    steady = measurement(result("mine", 1.24, sha="b"), result("eager", 0.50))
+    mine, eager = (row for row in rows(run(before), run(moved)) if row["kernel"] != "sdpa")
+    assert (mine["verdict"], eager["verdict"]) == ("UNDECIDED", "UNDECIDED")
+    assert mine["margin"] == pytest.approx(0.08)
+    assert changed(before, steady)["verdict"] == "FASTER"
+    far = measurement(result("mine", 1.5, sha="b"), result("eager", 0.52))
+    assert changed(before, far)["verdict"] == "FASTER", "it moved further than that"
+    said = " ".join(answer(rows(run(before), run(moved)))["rest"])
+    assert "0 are the same, but eager moved on 1 workload, where less than 8% says nothing now." in said
+
+
+# --- in words and other forms -----------------------------------------------------------------------------------------
+
+
+def test_what_is_said_first_is_of_the_kernel_that_was_changed():
+    before = run(*(measurement(result("mine", 1.2), result("eager", 0.5), seq_len=n) for n in (64, 128, 256)))
+    after = run(
+        *(
+            measurement(result("mine", now, sha="b"), result("eager", 0.5), seq_len=n)
+            for n, now in ((64, 1.3), (128, 1.4), (256, 1.1))
+        )
+    )
+    said = answer(rows(before, after))
+    assert said["strong"] == "mine is faster than it was on 2 of 3 workloads"
+    assert said["tone"] == "faster"
+    assert said["rest"] == [
+        "It is slower on 1. Geometric mean of the changes 1.050x.",
+        "Of 3 results of kernels whose source is the same, 3 are the same and none is faster or slower.",
+    ]
+
+
+def test_nothing_changed_and_nothing_to_compare():
+    before = run(measurement(result("mine", 1.2)))
+    assert answer(rows(before, before))["strong"] == "No source of a kernel that was compared has changed"
+    assert answer(rows(before, run(measurement())))["strong"] == "Nothing here can be compared"
+
+
+def test_a_kernel_that_became_wrong_is_said_and_worse():
+    before = run(measurement(result("mine", 1.2)))
+    after = run(measurement(result("mine", status="incorrect", sha="b", why="largest error 3")))
+    table = rows(before, after)
+    assert "1 result is incorrect after (mine)." in answer(table)["rest"]
+    assert [row["kernel"] for row in worse(table)] == ["mine"]
+    assert worse(rows(before, before)) == []
+
+
+def test_the_table_in_other_forms():
+    before, after = run(measurement(result("mine", 1.2))), run(measurement(result("mine", 1.3, sha="b")))
+    table = rows(before, copy.deepcopy(after))
+    read = list(csv.DictReader(io.StringIO(as_csv(table))))
+    assert list(read[0]) == list(COLUMNS)
+    assert float(read[1]["change"]) == pytest.approx(1.3 / 1.2)
+    assert "| mine | FASTER | 1.083x (1.080 to 1.086) | 1.200x | 1.300x | 8.33 | 7.69 |" in as_markdown(table)
+    assert "FASTER" in as_text(table).splitlines()[2]
