@@ -60,7 +60,8 @@ def why_not(before: dict[str, Any], after: dict[str, Any]) -> str:
 
 
 def rows(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:
-    """One row per workload and kernel of either run, those of `after` first. Keys are COLUMNS; what is not known is None.
+    """One row per workload and kernel of either run, those of `after` first. Keys are COLUMNS, `status_before` and `strayed`;
+    what is not known is None.
 
     change is above 1 where the kernel is faster than it was. margin: the wider of both runs'; where a kernel moved whose source
     is the same, twice as far as it did, for the whole workload.
@@ -120,7 +121,8 @@ def _row(
     known = now or was or {}
     hashes = [(result or {}).get("sha256") or None for result in (was, now)]
     verdict, why = _standing(known["kernel"], was, now, earlier, later)
-    moved, margin = (None, None, None), None
+    moved: tuple[float, float, float] | tuple[None, None, None] = (None, None, None)
+    margin = None
     if not verdict:
         assert was and now and earlier and later
         margin = max(earlier.get("margin") or MARGIN, later.get("margin") or MARGIN)
@@ -139,6 +141,7 @@ def _row(
         "margin": margin,
         "speedup_before": ((was or {}).get("speedup") or {}).get("ratio"),
         "speedup_after": ((now or {}).get("speedup") or {}).get("ratio"),
+        "status_before": (was or {}).get("status"),
         "p50_before_ms": ((was or {}).get("stats") or {}).get("p50"),
         "p50_after_ms": ((now or {}).get("stats") or {}).get("p50"),
         "same_source": hashes[0] == hashes[1] if all(hashes) else None,
@@ -149,7 +152,8 @@ def _row(
 
 
 def _ratio(result: dict[str, Any]) -> tuple[float, float, float]:
-    return tuple(result["speedup"][end] for end in ("ratio", "low", "high"))  # type: ignore[return-value]
+    found = result["speedup"]
+    return found["ratio"], found["low"], found["high"]
 
 
 def _standing(
@@ -254,21 +258,25 @@ def _of_the_control(control: list[dict[str, Any]]) -> list[str]:
     return [f"{said}, but {kernels} moved {where}, where less than {widest:.0%} says nothing now."]
 
 
+def broken(row: dict[str, Any]) -> bool:
+    """Whether a result is not ok, which before was ok or not there."""
+    return row["verdict"] in FAILURES and row["verdict"] != row["status_before"]
+
+
 def _of_statuses(table: list[dict[str, Any]]) -> list[str]:
     found = []
     for status in FAILURES:
-        kernels = list(dict.fromkeys(row["kernel"] for row in table if row["verdict"] == status))
+        kernels = [row["kernel"] for row in table if row["verdict"] == status and broken(row)]
         if kernels:
-            count = sum(row["verdict"] == status for row in table)
-            found.append(
-                f"{count} result{'s' * (count != 1)} {'are' if count != 1 else 'is'} {status} after ({listed(kernels)})."
-            )
+            many = len(kernels) > 1
+            who = listed(list(dict.fromkeys(kernels)))
+            found.append(f"{len(kernels)} result{'s' * many} {'are' if many else 'is'} {status} now ({who}).")
     return found
 
 
 def worse(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows that a change should not have: slower than before, or not ok."""
-    return [row for row in table if row["verdict"] == SLOWER or row["verdict"] in FAILURES]
+    """Rows that a change should not have: slower than before, or not ok any more."""
+    return [row for row in table if row["verdict"] == SLOWER or broken(row)]
 
 
 # --- in other forms ---------------------------------------------------------------------------------------------------

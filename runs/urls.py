@@ -1,6 +1,6 @@
 from django.urls import path
 
-from runs.views import gpus, new, overview, result, run, runs
+from runs.views import compare, gpus, new, overview, result, run, runs
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
@@ -12,6 +12,11 @@ urlpatterns = [
     path("runs/<int:pk>/", run.run, name="run"),
     path("runs/<int:pk>/live/", run.live, name="run_live"),
     path("runs/<int:pk>/cancel/", run.cancel, name="cancel_run"),
+    path("runs/<int:pk>/compare/", compare.compare_with, name="compare_with"),
+    path("compare/<int:before>...<int:after>/", compare.compare, name="compare"),
+    path("compare/<int:before>...<int:after>.csv", compare.compare_csv, name="compare_csv"),
+    path("compare/<int:before>...<int:after>.json", compare.compare_json, name="compare_json"),
+    path("compare/<int:before>...<int:after>.md", compare.compare_md, name="compare_md"),
     path("runs/<int:pk>.csv", run.table_csv, name="run_csv"),
     path("runs/<int:pk>.json", run.table_json, name="run_json"),
     path("runs/<int:pk>.md", run.table_md, name="run_md"),

@@ -127,15 +127,21 @@ def get(mapping: dict[Any, Any], key: Any) -> Any:
     return mapping.get(key)
 
 
+QUIET = ("unsupported", "undecided", "needs more runs", "unpaired", "not compared", "new", "gone", "ok")
 MARKS = {"faster": "▲", "slower": "▼", "same": "=", "undecided": "?"}
 
 
 @register.inclusion_tag("_tag.html")
 def verdict_tag(result: Any) -> dict[str, str]:
+    return word_tag(result.verdict or result.status)
+
+
+@register.inclusion_tag("_tag.html")
+def word_tag(verdict: str) -> dict[str, str]:
     """A verdict with its sign and its word; colour never stands alone."""
-    word = (result.verdict or result.status).lower()
+    word = verdict.lower()
     known = word if word in ("faster", "slower", "same", "baseline") else ""
-    quiet = word in ("unsupported", "undecided", "needs more runs", "unpaired")
+    quiet = word in QUIET
     return {"word": word, "mark": MARKS.get(word, ""), "style": known or ("same" if quiet else "warn")}
 
 

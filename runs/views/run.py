@@ -28,7 +28,7 @@ PYTHON = ".venv/bin/python"
 """As `make install` makes it, in the checkout."""
 
 
-def _get(pk: int) -> Run:
+def get_run(pk: int) -> Run:
     return get_object_or_404(Run.objects.select_related("gpu", "user", "environment"), pk=pk)
 
 
@@ -127,19 +127,19 @@ def reproduce(run: Run) -> str:
 
 
 def run(request: HttpRequest, pk: int) -> HttpResponse:
-    return render(request, "run.html", context_of(_get(pk)))
+    return render(request, "run.html", context_of(get_run(pk)))
 
 
 def live(request: HttpRequest, pk: int) -> HttpResponse:
     """What changes: progress always; the results beside it when the page has not seen them yet."""
-    context = context_of(_get(pk))
+    context = context_of(get_run(pk))
     context["changed"] = request.GET.get("seen") != context["seen"]
     return render(request, "_live.html", context)
 
 
 @require_POST
 def cancel(request: HttpRequest, pk: int) -> HttpResponse:
-    run = _get(pk)
+    run = get_run(pk)
     messages.info(request, run.cancel())
     return redirect(run)
 
@@ -147,23 +147,23 @@ def cancel(request: HttpRequest, pk: int) -> HttpResponse:
 # --- the table in other forms -----------------------------------------------------------------------------------------
 
 
-def _download(content: str, kind: str, name: str) -> HttpResponse:
+def download(content: str, kind: str, name: str) -> HttpResponse:
     return HttpResponse(content, content_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
 
 def table_csv(request: HttpRequest, pk: int) -> HttpResponse:
-    table = report.rows([m.as_event() for m in measurements(_get(pk))])
-    return _download(report.as_csv(table), "text/csv; charset=utf-8", f"run-{pk}.csv")
+    table = report.rows([m.as_event() for m in measurements(get_run(pk))])
+    return download(report.as_csv(table), "text/csv; charset=utf-8", f"run-{pk}.csv")
 
 
 def table_md(request: HttpRequest, pk: int) -> HttpResponse:
-    found = _get(pk)
+    found = get_run(pk)
     table = report.rows([m.as_event() for m in measurements(found)])
     environment, link = (
         found.environment.body if found.environment else {},
         request.build_absolute_uri(found.get_absolute_url()),
     )
-    return _download(
+    return download(
         report.as_markdown(table, report.heading(found.title or f"Run {pk}", environment, link)),
         "text/markdown; charset=utf-8",
         f"run-{pk}.md",
@@ -172,7 +172,7 @@ def table_md(request: HttpRequest, pk: int) -> HttpResponse:
 
 def table_json(request: HttpRequest, pk: int) -> HttpResponse:
     """Everything that was measured, raw samples included: what another site can load."""
-    found = _get(pk)
+    found = get_run(pk)
     events = [m.as_event(raw=True) for m in measurements(found, raw=True)]
     when = found.started_at or found.created_at
     data = {
@@ -192,8 +192,8 @@ def table_json(request: HttpRequest, pk: int) -> HttpResponse:
 
 def config_yaml(request: HttpRequest, pk: int) -> HttpResponse:
     """The config as a file for `python -m kernels run`."""
-    body = json.loads(json.dumps(_get(pk).config))
-    return _download(yaml.safe_dump(body, sort_keys=False), "application/yaml", f"run-{pk}.yaml")
+    body = json.loads(json.dumps(get_run(pk).config))
+    return download(yaml.safe_dump(body, sort_keys=False), "application/yaml", f"run-{pk}.yaml")
 
 
 # --- charts -----------------------------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ def _chart(request: HttpRequest, pk: int, name: str) -> Any:
     theme = request.GET.get("theme", "light")
     if name not in NAMES or theme not in THEMES:
         raise Http404(f"there is no chart '{name}' in '{theme}'")
-    chart = chart_of(_get(pk), name, theme)
+    chart = chart_of(get_run(pk), name, theme)
     if chart is None:
         raise Http404("nothing to draw yet")
     return chart

@@ -78,6 +78,30 @@ def test_the_same_pages_work_without_scripts(open_page, live_site):
     )
 
 
+def test_a_run_is_repeated_and_compared_with_the_one_before(open_page, live_site):
+    """The way from a changed kernel to a link; here nothing was changed."""
+    page = open_page()
+    submit_a_typed_run(page, live_site, "before and after")
+    page.fill("[name=seq_len]", "32")
+    for again in (False, True):
+        if again:
+            page.get_by_role("link", name="Run again").click()
+        page.get_by_role("button", name="Run", exact=True).click()
+        expect(page.locator("table.results")).to_be_visible(timeout=RUN_LIMIT_MS)
+        expect(page.locator("#progress")).to_be_hidden(timeout=RUN_LIMIT_MS)
+    after = re.search(r"/runs/(\d+)/", page.url)[1]
+    page.get_by_role("link", name="Compare").click()
+    expect(page).to_have_url(re.compile(rf"/compare/\d+\.\.\.{after}/$"))
+    expect(page.locator(".verdict")).to_contain_text("No source of a kernel that was compared has changed")
+    expect(page.locator("table.changes tbody tr", has_text="B=1 H=2 S=32 D=64")).to_have_count(2)
+    expect(page.locator("svg.forest circle")).to_have_count(1)
+    with page.expect_download() as download:
+        page.get_by_role("link", name="md").click()
+    assert f"to run {after}](http" in Path(download.value.path()).read_text()
+    page.get_by_role("link", name="Swap").click()
+    expect(page).to_have_url(re.compile(rf"/compare/{after}\.\.\.\d+/$"))
+
+
 def test_bad_input_is_said_at_its_field_and_nothing_typed_is_lost(open_page, live_site):
     page = open_page()
     submit_a_typed_run(page, live_site, "a title that stays")
@@ -151,7 +175,9 @@ def test_on_a_phone_state_and_result_are_in_sight_and_one_can_log_out(open_page,
 
 
 @pytest.mark.parametrize("width", [1440, 390])
-@pytest.mark.parametrize("path", ["/", "/runs/", "/gpus/", "/gpus/1/", "/runs/new/", "/runs/1/", "/runs/1/results/1/"])
+@pytest.mark.parametrize(
+    "path", ["/", "/runs/", "/gpus/", "/gpus/1/", "/runs/new/", "/runs/1/", "/runs/1/results/1/", "/compare/1...1/"]
+)
 def test_no_page_scrolls_sideways(open_page, live_site, width, path):
     page = open_page()
     page.set_viewport_size({"width": width, "height": 900})

@@ -231,8 +231,9 @@ def test_a_kernel_that_became_wrong_is_said_and_worse():
     before = run(measurement(result("mine", 1.2)))
     after = run(measurement(result("mine", status="incorrect", sha="b", why="largest error 3")))
     table = rows(before, after)
-    assert "1 result is incorrect after (mine)." in answer(table)["rest"]
+    assert "1 result is incorrect now (mine)." in answer(table)["rest"]
     assert [row["kernel"] for row in worse(table)] == ["mine"]
+    assert answer(rows(after, after))["rest"] == worse(rows(after, after)) == [], "it was so before"
     assert worse(rows(before, before)) == []
 
 

@@ -1,0 +1,163 @@
+"""The page of two runs: what became of each kernel from one to the other, and how its source was changed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+
+from kernels import change, report
+from kernels.change import GONE, NEW, broken
+from runs.forest import Scale
+from runs.models import KernelVersion, Measurement, Run
+from runs.views.run import download, get_run, measurements
+
+OFFERED = 25
+"""So many runs to compare with are offered, the newest first."""
+
+
+def alike(run: Run) -> QuerySet[Run]:
+    """Finished runs that measured a workload of this one on the same card in the same environment, newest first."""
+    if run.sample or run.environment is None:
+        return Run.objects.none()
+    workloads = run.measurements.values("workload")
+    found = Run.objects.filter(
+        gpu=run.gpu_id,
+        sample="",
+        environment__fingerprint=run.environment.fingerprint,
+        measurements__workload__in=workloads,
+    )
+    return found.exclude(pk=run.pk).exclude(state__in=("queued", "running")).distinct().order_by("-pk")
+
+
+def compare_with(request: HttpRequest, pk: int) -> HttpResponse:
+    """To the comparison with the run that was asked for, else with the one before; or why there is none."""
+    run, asked = _run(pk), request.GET.get("before", "")
+    before = _run(int(asked[:18])) if asked.isdecimal() else alike(run).filter(pk__lt=pk).first() or alike(run).first()
+    if before is None:
+        return render(request, "compare_none.html", {"page": "runs", "run": run})
+    return redirect("compare", before=before.pk, after=pk)
+
+
+@dataclass
+class Pair:
+    """Two runs, why they cannot be compared if so, and the table."""
+
+    before: Run
+    after: Run
+    why: str
+    table: list[dict[str, Any]]
+    pages: dict[tuple[str, str, str], str]
+    """Workload, mode and kernel -> the page of its result in the later run."""
+
+    @classmethod
+    def of(cls, before: int, after: int) -> Pair:
+        was, now = _run(before), _run(after)
+        found = measurements(now)
+        pages = {
+            (m.workload.key, m.mode, r.kernel.name): reverse("result", args=[now.pk, r.pk])
+            for m in found
+            for r in m.results.all()
+        }
+        runs = _exported(was, measurements(was)), _exported(now, found)
+        why = "It is one and the same run." if before == after else change.why_not(*runs)
+        return cls(was, now, why, [] if why else change.rows(*runs), pages)
+
+    def groups(self) -> dict[str, list[dict[str, Any]]]:
+        """Rows by kernel: those that somebody changed, and those of which nothing should have become."""
+        scale = Scale.of(self.table)
+        found: dict[str, dict[str, Any]] = {}
+        for row in self.table:
+            group = found.setdefault(row["kernel"], {"kernel": row["kernel"], "edited": False, "rows": []})
+            page = self.pages.get((row["workload_key"], row["mode"], row["kernel"]), "")
+            group["rows"].append(row | {"page": page, "cell": scale.cell(row)})
+            group["edited"] |= row["same_source"] is False or row["verdict"] in (NEW, GONE) or broken(row)
+        groups = list(found.values())
+        return {"edited": [g for g in groups if g["edited"]], "control": [g for g in groups if not g["edited"]]}
+
+
+def _run(pk: int) -> Run:
+    try:
+        return get_run(pk)
+    except Http404:
+        raise Http404(f"there is no run {pk}") from None
+
+
+def _exported(run: Run, found: list[Measurement]) -> dict[str, Any]:
+    """A run as kernels/change.py takes it, without raw samples."""
+    environment = dict(run.environment.body) if run.environment else {}
+    if environment and run.gpu and not run.sample:
+        environment["uuid"] = run.gpu.uuid
+    return {"environment": environment, "measurements": [m.as_event() for m in found]}
+
+
+def compare(request: HttpRequest, before: int, after: int) -> HttpResponse:
+    pair = Pair.of(before, after)
+    commits = [
+        (run.environment.body.get("commit") or "")[:10] if run.environment else "" for run in (pair.before, pair.after)
+    ]
+    offered = list(alike(pair.after).only("title", "created_at")[:OFFERED])
+    context = {
+        "page": "runs",
+        "before": pair.before,
+        "after": pair.after,
+        "why": pair.why,
+        "answer": change.answer(pair.table),
+        **pair.groups(),
+        "baselines": report.listed(list(dict.fromkeys(row["baseline"] for row in pair.table))),
+        "diffs": list(_diffs(pair.table, pair.after.spec.operation)),
+        "offered": offered,
+        "before_offered": pair.before in offered,
+        "environment": pair.after.environment.body if pair.after.environment else {},
+        "commits": commits,
+    }
+    return render(request, "compare.html", context)
+
+
+def _diffs(table: list[dict[str, Any]], operation: str) -> Iterator[dict[str, Any]]:
+    """How the source of each kernel was changed: {"kernel", "lines": [(style, text), ...], "added", "removed"}."""
+    pairs = {row["kernel"]: (row["sha256_before"], row["sha256_after"]) for row in table if row["same_source"] is False}
+    hashes = [sha for pair in pairs.values() for sha in pair]
+    versions = KernelVersion.objects.filter(kernel__operation=operation, sha256__in=hashes).select_related("kernel")
+    sources = {(v.kernel.name, v.sha256): v.source for v in versions}
+    for kernel, (was, now) in pairs.items():
+        old, new = (sources.get((kernel, sha), "").splitlines() for sha in (was, now))
+        drawn = list(difflib.unified_diff(old, new, lineterm=""))
+        lines = [("add" if line[0] == "+" else "del" if line[0] == "-" else "", line) for line in drawn[2:]]
+        counts = [sum(style == wanted for style, _ in lines) for wanted in ("add", "del")]
+        yield {"kernel": kernel, "lines": lines, "added": counts[0], "removed": counts[1]}
+
+
+# --- the table in other forms -----------------------------------------------------------------------------------------
+
+
+def _name(before: int, after: int, kind: str) -> str:
+    return f"runs-{before}-to-{after}.{kind}"
+
+
+def compare_csv(request: HttpRequest, before: int, after: int) -> HttpResponse:
+    table = Pair.of(before, after).table
+    return download(change.as_csv(table), "text/csv; charset=utf-8", _name(before, after, "csv"))
+
+
+def compare_json(request: HttpRequest, before: int, after: int) -> HttpResponse:
+    pair = Pair.of(before, after)
+    rows = [{column: row[column] for column in change.COLUMNS} for row in pair.table]
+    return JsonResponse({"before": before, "after": after, "why_not": pair.why, "table": rows})
+
+
+def compare_md(request: HttpRequest, before: int, after: int) -> HttpResponse:
+    pair = Pair.of(before, after)
+    link = request.build_absolute_uri(reverse("compare", args=[before, after]))
+    environment = pair.after.environment.body if pair.after.environment else {}
+    heading = report.heading(f"Run {before} to run {after}", environment, link)
+    said = change.answer(pair.table)
+    sentences = pair.why or " ".join([f"{said['strong']}.", *said["rest"]])
+    text = f"{change.as_markdown(pair.table, heading)}\n{sentences}\n"
+    return download(text, "text/markdown; charset=utf-8", _name(before, after, "md"))

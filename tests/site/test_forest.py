@@ -1,0 +1,39 @@
+"""Where intervals are drawn in the rows of a table."""
+
+import pytest
+
+from runs.forest import EDGE, LEAST, WIDTH, Scale
+
+
+def row(change, low, high, margin=0.01):
+    return {"change": change, "change_low": low, "change_high": high, "margin": margin}
+
+
+def test_all_rows_share_a_scale_that_holds_them_all():
+    rows = [row(1.1, 1.05, 1.2), row(0.97, 0.96, 0.98)]
+    scale = Scale.of(rows)
+    assert (scale.low, scale.high) == (0.96, 1.2)
+    first, second = map(scale.cell, rows)
+    assert first["one"] == second["one"]
+    assert first["low"] + first["length"] == WIDTH - EDGE and second["low"] == EDGE
+    assert second["at"] < second["one"] < first["low"] < first["at"]
+
+
+def test_noise_does_not_fill_the_scale():
+    scale = Scale.of([row(1.001, 0.999, 1.003)])
+    assert (scale.low, scale.high) == (1 / LEAST, LEAST)
+    cell = scale.cell(row(1.001, 0.999, 1.003))
+    assert cell["left"] < cell["low"] and cell["low"] + cell["length"] < cell["left"] + cell["band"]
+    assert cell["one"] == pytest.approx(WIDTH / 2, abs=0.1)
+
+
+def test_what_is_far_away_is_drawn_at_the_edge():
+    scale = Scale.of([row(30.0, 25.0, 36.0), row(0.01, 0.009, 0.011)])
+    assert (scale.low, scale.high) == (0.5, 2.0)
+    assert scale.cell(row(30.0, 25.0, 36.0))["at"] == WIDTH - EDGE
+    assert scale.cell(row(0.01, 0.009, 0.011))["at"] == EDGE
+
+
+def test_what_has_no_figure_is_not_drawn():
+    nothing = row(None, None, None, None)
+    assert Scale.of([nothing]).cell(nothing) is None
