@@ -13,8 +13,9 @@ from kernels.workload import Workload
 
 COLUMNS = (
     "workload", "mode", "kernel", "verdict", "p50_ms", "p50_low_ms", "p50_high_ms", "p90_ms", "p90_n", "n", "rounds",
-    "speedup", "speedup_low", "speedup_high", "margin", "aa", "aa_low", "aa_high", "tflops", "gb_per_s", "limit_share",
-    "correct", "frobenius", "compile_s", "peak_memory_bytes", "baseline", "status", "why", "ran", "sha256", "workload_key",
+    "speedup", "speedup_low", "speedup_high", "independent_rounds", "rest", "margin", "aa", "aa_low", "aa_high", "tflops",
+    "gb_per_s", "limit_share", "correct", "frobenius", "compile_s", "peak_memory_bytes", "baseline", "status", "why", "ran",
+    "sha256", "workload_key",
 )  # fmt: skip
 FAILURES = ("incorrect", "out of memory", "timed out", "crashed", "impossible", "suspect", "failed")
 """Statuses that make a run's outcome not ok; unsupported is no failure."""
@@ -57,6 +58,8 @@ def _row(m: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
         "speedup": speedup.get("ratio"),
         "speedup_low": speedup.get("low"),
         "speedup_high": speedup.get("high"),
+        "independent_rounds": speedup.get("independent"),
+        "rest": (m.get("protocol") or {}).get("rest"),
         "margin": m.get("margin") or MARGIN,
         "aa": aa[0],
         "aa_low": aa[1],

@@ -67,6 +67,13 @@ def test_a_row_for_every_workload_and_kernel_in_the_order_measured():
     assert (row["p50_ms"], row["baseline"], row["mode"], row["correct"]) == (0.01, "sdpa", "graph", True)
 
 
+def test_a_row_says_how_long_its_device_rested_and_how_many_rounds_tell_as_much():
+    fast = result("eager", FAST)
+    fast["speedup"]["independent"] = 7.5
+    row = rows([event(result("sdpa"), fast, protocol={"paired": True, "rest": 0.5})])[1]
+    assert (row["rest"], row["independent_rounds"]) == (0.5, 7.5)
+
+
 def test_p90_is_of_single_calls_where_the_samples_are_graph_replays():
     (row,) = rows([event(result("sdpa", p50=0.01))])
     assert (row["p90_ms"], row["p90_n"]) == (pytest.approx(0.011), 400)
