@@ -41,7 +41,7 @@ class Arm:
                 return True
             status = error.kind if error.kind in SAID_OF_ITSELF else "failed"
             self.fail(status, in_short(status, message), error.traceback if status == "failed" else "")
-            return False
+            return error.lasting
         status = (
             "timed out" if isinstance(error, ChildTimedOut) else "suspect" if isinstance(error, Forged) else "crashed"
         )

@@ -88,11 +88,14 @@ def serve(kind: str, commands: Any, answers: Any) -> None:
         try:
             done = getattr(bench, do)(**arguments)
         except Exception as error:
+            if "arm" in arguments:
+                bench.guard.claim_processes(arguments["arm"])  # what it began is its own, however it ended
             bench.guard.changes()
-            answer(error=describe(error))
+            answer(error=describe(error) | {"lasting": bench.guard.lasting})
             continue
         if "arm" in arguments and do != "profile" and (changes := bench.guard.changes()):
-            answer(error={"kind": "suspect", "message": f"changed global state: {'; '.join(changes)}"[:2000]})
+            message = f"changed global state: {'; '.join(changes)}"[:2000]
+            answer(error={"kind": "suspect", "message": message, "lasting": bench.guard.lasting})
         else:
             answer(ok=done)
 

@@ -50,11 +50,13 @@ class ChildTimedOut(Exception):
 
 
 class CommandFailed(Exception):
-    """The command raised in the child. `kind`: "raised", "unsupported", "out of memory" or "suspect"."""
+    """The command raised in the child. `kind`: "raised", "unsupported", "out of memory" or "suspect". lasting: it has changed
+    the child for good."""
 
     def __init__(self, error: dict[str, Any]) -> None:
         super().__init__(error["message"])
         self.kind, self.traceback = error["kind"], error.get("traceback", "")
+        self.lasting = bool(error.get("lasting"))
 
 
 class Cancelled(Exception):
@@ -177,6 +179,8 @@ class Child:
             readable, _, _ = select.select([self._answers], [], [], 0.25)
             if readable:
                 self._read_answer()
+            elif not self.alive and not select.select([self._answers], [], [], 0)[0]:
+                raise self._death()  # a process that it has forked may hold the pipe open
         line, self._buffer = self._buffer.split(b"\n", 1)
         try:
             answer = json.loads(line)

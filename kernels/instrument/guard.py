@@ -6,30 +6,41 @@ during its own call; what it leaves behind would be measured as somebody else's 
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import ctypes
+import json
 import os
+import sys
 import time
 import types
+import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
 
 from kernels import catalog
-from kernels.instrument import clock, runtime, verify
+from kernels.instrument import clock
 
 BUSY_SHARE = 0.25
 """A thread or process that takes more than this share of a core while nobody is called is busy; so is one that would like
 to, and does not get it because the host is at work for others."""
 WINDOW_S = 0.02
-PATIENCE_S = {"thread": 0.5, "process": 30.0}
-"""How long spinning pool threads, or helpers of a compiler, may take to come to rest. torch.compile begins a process that
-imports torch and starts a worker for each core, and goes on so after the first call has returned: 7 s on two cores, and once more
-than 5 s beyond three of compiling on a GPU host with sixteen."""
+PATIENCE_S = {"thread": 10.0, "process": 30.0}
+"""How long spinning pool threads, compilers in a thread, or helpers of a compiler may take to come to rest. torch.compile
+begins a process that imports torch and starts a worker for each core, and goes on so after the first call has returned: 7 s on
+two cores, and once more than 5 s beyond three of compiling on a GPU host with sixteen."""
 
 Load = tuple[int, bool]
 Setting = tuple[str, Callable[[], Any], Callable[[Any], Any]]
+
+
+def _difference(now: Any, before: Any) -> str:
+    if isinstance(before, frozenset):
+        return ", ".join(sorted(now ^ before))
+    return f"{now} instead of {before}"
 
 
 def _attribute(name: str, owner: Any, attribute: str) -> Setting:
@@ -42,7 +53,6 @@ def _settings(kind: str) -> Iterator[Setting]:
     yield "default device", torch.get_default_device, torch.set_default_device
     yield "number of threads", torch.get_num_threads, torch.set_num_threads
     yield "deterministic mode", torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms
-    yield "gradient mode", torch.is_grad_enabled, torch.set_grad_enabled
     yield "float32 matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
     backends, matmul = torch.backends, torch.backends.cuda.matmul
     yield _attribute("cuda.matmul.allow_tf32", matmul, "allow_tf32")
@@ -54,8 +64,43 @@ def _settings(kind: str) -> Iterator[Setting]:
     for name in ("flash", "mem_efficient", "math", "cudnn"):
         read, write = getattr(backends.cuda, f"{name}_sdp_enabled"), getattr(backends.cuda, f"enable_{name}_sdp")
         yield f"{name} attention", read, write
+    for device in ("cpu", "cuda"):
+        yield (
+            f"autocast on {device}",
+            partial(torch.is_autocast_enabled, device),
+            partial(torch.set_autocast_enabled, device),
+        )
+    yield _attribute("mkldnn.enabled", backends.mkldnn, "enabled")
+    yield "CPU affinity", lambda: os.sched_getaffinity(0), lambda cpus: os.sched_setaffinity(0, cpus)
+    yield "switch interval", sys.getswitchinterval, sys.setswitchinterval
+    yield "implementations of aten operators", _overridden, _leave
     if kind == "cuda":
+        yield _attribute("cuda.matmul.allow_fp16_accumulation", matmul, "allow_fp16_accumulation")
         yield "current stream", torch.cuda.current_stream, torch.cuda.set_stream
+
+
+def _overridden() -> frozenset[str]:
+    """Operators of PyTorch that Python code has given another implementation on a device where kernels run."""
+    known: Any = getattr(torch.library, "_impls", ())
+    return frozenset(name for name in known if name.startswith("aten/") and name.endswith(("/CPU", "/CUDA")))
+
+
+def _leave(before: Any) -> None:
+    """Of what cannot be put back."""
+
+
+def _courtesies() -> Iterator[Setting]:
+    """What a kernel may well set at the top of its file, and no other kernel must notice: put back without a word."""
+    yield "gradient mode", torch.is_grad_enabled, torch.set_grad_enabled
+    yield "warnings as errors", _errors, _forgive
+
+
+def _errors() -> list[Any]:
+    return [entry for entry in warnings.filters if entry[0] == "error"]
+
+
+def _forgive(before: list[Any]) -> None:
+    warnings.filters[:] = [entry for entry in warnings.filters if entry[0] != "error" or entry in before]  # type: ignore[index]
 
 
 def _namespaces() -> Iterator[tuple[str, Any]]:
@@ -68,10 +113,18 @@ def _namespaces() -> Iterator[tuple[str, Any]]:
     yield "torch.cuda.Event", torch.cuda.Event
     yield "torch.cuda.Stream", torch.cuda.Stream
     yield "torch.cuda.CUDAGraph", torch.cuda.CUDAGraph
-    for module in (clock, runtime, verify, catalog):
+    yield "json", json
+    for module in _own_modules():
         yield module.__name__, module
-    for cls in (clock.CpuClock, clock.CudaClock, clock.Graph, runtime.CudaRuntime, verify.Reference):
-        yield cls.__name__, cls
+        for cls in vars(module).values():
+            if isinstance(cls, type) and cls.__module__ == module.__name__:
+                yield cls.__name__, cls
+
+
+def _own_modules() -> list[types.ModuleType]:
+    """Of the instrument, without packages: those get names when a part of them is imported later."""
+    found = [module for name, module in sys.modules.items() if name.startswith("kernels.instrument.")]
+    return [*(module for module in found if not hasattr(module, "__path__")), catalog]
 
 
 def _read(read: Callable[[], Any]) -> Any:
@@ -82,9 +135,10 @@ def _read(read: Callable[[], Any]) -> Any:
 
 
 def _inherited(owner: Any) -> set[str]:
-    """Names that a class has from its bases, or an object from its class: giving them to itself replaces them."""
+    """Names that a class has from its bases, an object from its class, or a module of the instrument from Python: giving them
+    to itself replaces them."""
     if isinstance(owner, types.ModuleType):
-        return set()
+        return set(vars(builtins)) if owner.__name__.startswith("kernels.") else set()
     bases = owner.__mro__[1:] if isinstance(owner, type) else type(owner).__mro__
     return {name for base in bases for name in vars(base)}
 
@@ -94,6 +148,9 @@ class Guard:
 
     def __init__(self, kind: str, the_clock: clock.Clock) -> None:
         self.settings = [(name, _read(read), read, write) for name, read, write in _settings(kind)]
+        self.courtesies = [(_read(read), read, write) for _, read, write in _courtesies()]
+        self.lasting = False
+        """Something has been changed that cannot be put back: this process is of no more use."""
         the_runtime = getattr(the_clock, "runtime", the_clock)
         self.functions = [
             (label, owner, [(n, f) for n, f in vars(owner).items() if _is_function(f)], len(vars(owner)))
@@ -112,9 +169,13 @@ class Guard:
         found = []
         for name, before, read, write in self.settings:
             if (now := _read(read)) != before:
-                found.append(f"{name}: {now} instead of {before}")
+                found.append(f"{name}: {_difference(now, before)}")
                 with contextlib.suppress(RuntimeError):
                     write(before)
+                self.lasting |= _read(read) != before
+        for before, read, write in self.courtesies:
+            if _read(read) != before:
+                write(before)
         for label, owner, functions, size in self.functions:
             now = vars(owner)
             for name, before in [(n, f) for n, f in functions if now.get(n) is not f]:

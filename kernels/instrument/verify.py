@@ -20,6 +20,9 @@ FROBENIUS_CAP = {"float16": 2e-3, "bfloat16": 1e-2, "float32": 1e-5}
 FACTOR = {"float16": 2, "bfloat16": 2, "float32": 4}
 """A kernel may be this many times as wrong as the yardstick. In float32 both errors are chance, of the order of summing:
 on an H200 PyTorch's own kernels reach 2.3 times; the next that is wrong, tf32, is a hundred times further away."""
+UNUSUAL = {"float16": 1, "bfloat16": 1, "float32": 8}
+"""So many times more on inputs other than N(0, 1). There an error of float32 hangs on a few large scores: kernels written as
+plain loops reach 20 times the yardstick's on inputs 30 times as large."""
 SLACK = {"float16": 0.0, "bfloat16": 0.0, "float32": 2**-23}
 """Relative error that is allowed beside it, for one key has a yardstick without error: products of three tf32 parts, as
 PyTorch takes for float32, lose the last bit."""
@@ -142,19 +145,24 @@ def why_wrong(reading: dict[str, Any], dtype: str) -> str:
         return f"{reading['nonfinite']} elements are NaN or Inf where the right answer is finite"
     if why_not_judged(reading, dtype):
         return ""
-    factor, slack = FACTOR[dtype], SLACK[dtype]
+    more, slack = _more(reading, dtype), SLACK[dtype]
+    factor = more * FACTOR[dtype]
     bound = factor * reading["yard_abs"] + 2 * (reading["rounding"] + slack * reading["largest"])
     if not reading["max_abs"] <= bound:
         return f"largest error {reading['max_abs']:.3g}, allowed {bound:.3g} (from eager PyTorch's own error)"
     cap = min(factor * reading["yard_frobenius"] + slack, FROBENIUS_CAP[dtype])
     if not reading["frobenius"] <= cap:
         return f"relative Frobenius error {reading['frobenius']:.3g}, allowed {cap:.3g}"
-    worst = ROW_FACTOR * (reading["yard_row"] + slack)
+    worst = more * ROW_FACTOR * (reading["yard_row"] + slack)
     if not reading["row"] <= worst:
         return f"relative error of a row {reading['row']:.3g}, allowed {worst:.3g}"
     if reading.get("constant"):
         return "the output is one constant"
     return ""
+
+
+def _more(reading: dict[str, Any], dtype: str) -> int:
+    return 1 if reading.get("distribution", "normal") == "normal" else UNUSUAL[dtype]
 
 
 def _overflows(reading: dict[str, Any]) -> bool:
@@ -173,7 +181,7 @@ def why_not_judged(reading: dict[str, Any], dtype: str) -> str:
         return f"the right answer ({reading['largest']:.3g}) does not fit {dtype}"
     if _overflows(reading):
         return "eager PyTorch itself gives NaN here"
-    if not FACTOR[dtype] * reading["yard_frobenius"] <= FROBENIUS_CAP[dtype]:
+    if not _more(reading, dtype) * FACTOR[dtype] * reading["yard_frobenius"] <= FROBENIUS_CAP[dtype]:
         return f"eager PyTorch itself is wrong by {reading['yard_frobenius']:.3g} here"
     return ""
 

@@ -382,15 +382,29 @@ def test_the_cap_holds_even_where_the_yardstick_is_worse():
         assert not judge([loose | {"frobenius": 1.1 * cap}], dtype)["correct"]
 
 
+@pytest.mark.parametrize("inputs", ["normal", "x30"])
 @pytest.mark.parametrize("dtype, factor", [("float16", 2), ("bfloat16", 2), ("float32", 4)])
-def test_how_much_worse_than_the_yardstick_a_kernel_may_be(dtype, factor):
-    same = {"rounding": 0.0, "yard_abs": 1e-4, "yard_frobenius": 1e-6, "yard_row": 1e-5, "largest": 0.0}
+def test_how_much_worse_than_the_yardstick_a_kernel_may_be(dtype, factor, inputs):
+    more = 8 if (dtype, inputs) == ("float32", "x30") else 1
+    factor *= more
+    same = {
+        "distribution": inputs,
+        "rounding": 0.0,
+        "yard_abs": 1e-4,
+        "yard_frobenius": 1e-7,
+        "yard_row": 1e-5,
+        "largest": 0.0,
+    }
     slack = 2**-23 if dtype == "float32" else 0
 
     def accepted(**errors):
         return judge([good_reading(**same | {"max_abs": 0.0, "frobenius": 0.0, "row": 0.0} | errors)], dtype)["correct"]
 
-    for name, most in (("max_abs", factor * 1e-4), ("frobenius", factor * 1e-6 + slack), ("row", 4 * (1e-5 + slack))):
+    for name, most in (
+        ("max_abs", factor * 1e-4),
+        ("frobenius", factor * 1e-7 + slack),
+        ("row", 4 * more * (1e-5 + slack)),
+    ):
         assert accepted(**{name: 0.99 * most}), name
         assert not accepted(**{name: 1.01 * most}), name
 

@@ -72,10 +72,25 @@ def eager_norm(x, weight, bias, eps):
     return torch.layer_norm(x, weight.shape, weight, bias, eps)
 
 
+def term_after_term(x, weight, bias, eps):
+    """As a plain loop does it, in two passes."""
+    wide = x.float()
+
+    def mean(values):
+        total = torch.zeros_like(values[:, :1])
+        for column in range(values.shape[1]):
+            total += values[:, column : column + 1]
+        return total / values.shape[1]
+
+    centred = wide - mean(wide)
+    return (centred / (mean(centred.square()) + eps).sqrt() * weight + bias).to(x.dtype)
+
+
 RIGHT_NORMS = {
     "PyTorch's": eager_norm,
     "in float64": in_float64,
     "variance in one pass": one_pass,
+    "term after term": term_after_term,
     "by hand": lambda x, w, b, eps: normalised(x, w, b, eps).to(x.dtype),
 }
 WRONG_NORMS = {
@@ -173,6 +188,18 @@ def cases(problem, kernels):
 def test_right_kernels_are_accepted(problem, kernel, dtype):
     said = verdict(problem(dtype), kernel)
     assert said["correct"], said["why"]
+
+
+@pytest.mark.parametrize("distribution", ["normal", "uniform", "outliers", "x30"])
+@pytest.mark.parametrize("rows, cols", [(64, 1000), (16, 8192)])
+def test_a_plain_loop_over_long_rows_is_right_in_float32(rows, cols, distribution):
+    """Its chain of roundings is as long as a row; PyTorch adds halves to halves."""
+    asked = LayerNorm(dtype="float32", rows=rows, cols=cols)
+    for seed in range(3):
+        inputs = asked.inputs("cpu", seed, distribution)
+        reference = Reference(asked, inputs, seed, True, distribution)
+        said = judge([measure(term_after_term(*inputs.tensors, **inputs.options), reference)], "float32")
+        assert said["correct"], said["why"]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
