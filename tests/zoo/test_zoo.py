@@ -10,7 +10,7 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 HONEST = (
     "eager", "sdpa-math", "workspace", "says-a-line", "talkative", "compiles-late", "in-any-order", "strided",
-    "in-inference-mode", "starts-a-helper",
+    "in-inference-mode", "starts-a-helper", "without-gradients", "warns", "compiles-in-a-thread",
 )  # fmt: skip
 LATE_CHECK = "right when checked alone, wrong when timed: largest error"
 CHANGED = "changed global state: "
@@ -40,6 +40,8 @@ SUSPECT = {
     "changes-the-dtype": CHANGED + "default dtype: torch.float64 instead of torch.float32",
     "changes-determinism": CHANGED + "deterministic mode: True instead of False",
     "changes-a-backend-flag": CHANGED + "float32 matmul precision: high instead of highest; flash attention: False",
+    "leaves-autocast": CHANGED + "autocast on cpu: True instead of False",
+    "replaces-an-implementation": CHANGED + "implementations of aten operators: aten/_softmax/CPU",
     "busy-thread": "left a thread running",
     "busy-process": "left a process running",
     "tampers-with-the-clock": CHANGED + "the clock.block: replaced",
@@ -49,6 +51,7 @@ SUSPECT = {
 DEADLY = {
     "endless": ("timed out", "compile: no answer within 6 s"),
     "segfault": ("crashed", "killed by SIGSEGV"),
+    "forks-and-segfaults": ("crashed", "killed by SIGSEGV"),
     "leaves": ("crashed", "exited with status 1"),
     "forges-answers": ("suspect", "something other than the instrument wrote into the channel of answers"),
     "fails-in-call-7": ("failed", "call 7"),
@@ -66,7 +69,7 @@ def cheats():
 
 @pytest.fixture(scope="module")
 def accidents():
-    return measured("eager", *DEADLY, compile_limit_s=6)
+    return measured("eager", *DEADLY, "busy-and-unsupported", "sdpa-math", compile_limit_s=6)
 
 
 @pytest.mark.parametrize("kernel", WRONG)
@@ -95,6 +98,12 @@ def test_the_honest_are_measured_beside_them(cheats, accidents):
     for found in (cheats, accidents):
         assert {found[name]["status"] for name in ("sdpa", "eager")} == {"ok"}
         assert found["eager"]["speedup"] is not None
+
+
+def test_what_a_kernel_left_running_that_then_gave_up_is_not_the_next_ones(accidents):
+    row = accidents["busy-and-unsupported"]
+    assert (row["status"], row["why"]) == ("unsupported", "no such sizes")
+    assert (accidents["sdpa-math"]["status"], accidents["sdpa-math"]["why"]) == ("ok", "")
 
 
 def test_honest():
