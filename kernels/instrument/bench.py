@@ -31,6 +31,9 @@ KEEP_SHARE = 0.05
 MAX_SETS = 128
 LATE_S = 0.003
 """Whoever still writes into an output after its call has returned is given this long to show."""
+UNTOUCHED = 3
+"""So many calls on tensors that nobody has written since: a kernel may wait a few times before it keeps a result, and may know a
+tensor by its address and the number of times that it was written."""
 TRAP_GATE_NS = 4_000_000
 """Holds the device back so long that a checked call is queued before its inputs arrive."""
 
@@ -232,7 +235,7 @@ class Bench:
     def _trap(self, arm: str, index: int) -> None:
         """One more call like the timed ones, on an input set that is refilled in place: kept for `recheck`."""
         seed, inputs = self.sets[index % len(self.sets)]
-        seed = (48_271 * seed + 11) % 2**31
+        seed = _next(seed)
         values = self.problem.inputs(self.device, seed)
         _, early, flags = self._trapped(arm, inputs, values)
         if flags["inputs_changed"]:
@@ -256,6 +259,7 @@ class Bench:
         block = self.clock.host_block(call, indices, keep)
         if keep is not None:
             self._keep(arm, indices[keep], block.kept)
+            self._trap(arm, indices[keep])
         return _plain(block)
 
     def sustained(self, arm: str, calls: int, lead: int, chunks: int, graph: str = "") -> dict[str, Any]:
@@ -290,10 +294,22 @@ class Bench:
     ) -> dict[str, Any]:
         """`replays` timed replays of an arm's graph, after a rest and one untimed replay, outputs poisoned before."""
         self.clock.rest(rest_ns)
-        block = self.graphs[graph or arm].block(replays, gate_ns, flush, keep)
+        captured = self.graphs[graph or arm]
+        block = captured.block(replays, gate_ns, flush, keep)
         if keep is not None:
             self._keep(arm, keep, block.kept)
+            self._trap_graph(arm, captured, keep)
         return _plain(block)
+
+    def _trap_graph(self, arm: str, captured: Graph, keep: int) -> None:
+        """One more replay, on an input set whose values are newer than the capture: work done while it was captured shows."""
+        index = keep % len(self.sets)
+        seed = _next(self.sets[index][0])
+        self.refill(index, seed)
+        captured.poison()
+        captured.launch()
+        self.clock.synchronize()
+        self._keep(arm, index, captured.outputs[index])
 
     def _keep(self, arm: str, index: int, out: Any) -> None:
         """Keeps a copy of a timed call's output with the seed of its inputs, if it is small enough."""
@@ -320,28 +336,40 @@ class Bench:
 
     def probe(self, arm: str, seeds: list[int]) -> dict[str, Any]:
         """Pairs of single timed calls: on values not seen before, then on the same values written once more; and, in turn
-        with them, pairs of which both are on new values.
+        with them, pairs of which both are on new values. Last, the same tensors again and again, untouched in between.
 
-        {"fresh_ns": [...], "again_ns": [...], "first_ns": [...], "second_ns": [...], "busy": as in verify}
+        {"fresh_ns": [...], "again_ns": [...], "untouched_ns": [...], "first_ns": [...], "second_ns": [...], "busy": as in verify}
         """
         inputs = self.problem.inputs(self.device, seeds[0])
-        times: dict[str, list[float]] = {key: [] for key in ("fresh_ns", "again_ns", "first_ns", "second_ns")}
+        keys = ("fresh_ns", "again_ns", "untouched_ns", "first_ns", "second_ns")
+        times: dict[str, list[float]] = {key: [] for key in keys}
         call = self._kernel(arm).call
 
-        def timed(key: str, seed: int) -> None:
+        def timed() -> float:
+            self.clock.synchronize()
+            gate = TRAP_GATE_NS if self.kind == "cuda" else 0
+            return self.clock.block(
+                lambda _: call(*inputs.tensors, **inputs.options), range(1), gate, False, None
+            ).ticks_ns[0]
+
+        def on(seed: int) -> float:
             values = self.problem.inputs(self.device, seed)
             for old, new in zip(inputs.tensors, values.tensors, strict=True):
                 old.copy_(new)
-            self.clock.synchronize()
-            gate = TRAP_GATE_NS if self.kind == "cuda" else 0
-            block = self.clock.block(lambda _: call(*inputs.tensors, **inputs.options), range(1), gate, False, None)
-            times[key].extend(block.ticks_ns)
+            return timed()
+
+        def known(seed: int) -> None:
+            times["fresh_ns"].append(on(seed))
+            times["again_ns"].append(on(seed))
+            times["untouched_ns"].append([timed() for _ in range(UNTOUCHED)][-1])
+
+        def new(seed: int) -> None:
+            times["first_ns"].append(on(_next(seed)))
+            times["second_ns"].append(on(_next(_next(seed))))
 
         for seed in seeds:
-            known = (("fresh_ns", seed), ("again_ns", seed))
-            new = (("first_ns", (48_271 * seed + 11) % 2**31), ("second_ns", (48_271 * seed + 12) % 2**31))
-            for key, value in (*known, *new) if seed % 2 else (*new, *known):
-                timed(key, value)
+            for pair in (known, new) if seed % 2 else (new, known):
+                pair(seed)
         self.guard.claim_processes(arm)
         return times | {"busy": self.guard.busy(arm)}
 
@@ -366,6 +394,11 @@ class Bench:
         if self.kind == "cuda":
             torch.cuda.empty_cache()
         return found
+
+
+def _next(seed: int) -> int:
+    """Another seed."""
+    return (48_271 * seed + 11) % 2**31
 
 
 def _plain(block: Block) -> dict[str, Any]:

@@ -33,6 +33,8 @@ WRONG = {
 }
 SUSPECT = {
     "cached-by-content": "it keeps results",
+    "cached-by-version": "it keeps results",
+    "cached-at-third-sight": "it keeps results",
     "patches-the-clock": CHANGED + "time.perf_counter_ns: replaced",
     "patches-the-baseline": CHANGED + "torch.nn.functional.scaled_dot_product_attention: replaced",
     "patches-an-operator": CHANGED + "torch.Tensor.__matmul__: replaced",
@@ -128,6 +130,9 @@ def test_who_is_faster_the_second_time_whatever_it_computes_does_not_remember():
     pairs = [200.0, 210.0, 190.0], [100.0, 101.0, 99.0]
     assert not why_remembers(*pairs, [400.0, 410.0, 390.0], [210.0, 190.0, 200.0])
     assert why_remembers(*pairs, [200.0, 205.0, 195.0], [201.0, 199.0, 190.0])
+    written = ([200.0, 210.0, 190.0], [199.0, 205.0, 201.0], [200.0] * 3, [200.0] * 3)
+    assert "tensors that nobody has written since" in why_remembers(*written, [60.0, 61.0, 59.0])
+    assert not why_remembers(*written, [180.0, 150.0, 190.0])
 
 
 def test_who_leaks():

@@ -1,4 +1,4 @@
-"""Honest: its first call answers at once, while a thread is busy for three seconds to make a better way, as tiered compilers do."""
+"""Honest: its first call answers at once, while a thread is busy for three seconds, as with tiered compilers."""
 
 import threading
 import time
