@@ -259,6 +259,7 @@ class LoadedKernel:
     options: dict[str, Any] = field(default_factory=dict)
 
 
+UNNAMED = "unnamed"
 _being_loaded: dict[str, Callable[..., Any]] = {}
 
 
@@ -272,7 +273,8 @@ def kernel(operation: str, *, backend: str, **options: Any) -> Callable[[Callabl
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        declared = declaration(operation, backend=backend, function_name=function.__name__, **options)
+        own = getattr(function, "__name__", None) or UNNAMED
+        declared = declaration(operation, backend=backend, function_name=own, **options)
         _being_loaded[f"{operation}/{declared['name']}"] = function
         return function
 
@@ -291,7 +293,14 @@ def load(info: KernelInfo) -> LoadedKernel:
     exec(compile(source, str(path), "exec"), module.__dict__)
     if path.read_bytes() != source:
         raise RuntimeError(f"{path.name} was changed while it was being loaded; run it again")
-    try:
-        return LoadedKernel(_being_loaded[info.full_name], source.decode("utf-8", "replace"), digest)
-    except KeyError:
-        raise UnknownName(f"{path.name} no longer declares {info.full_name}") from None
+    found = _being_loaded.get(info.full_name) or _wrapped()
+    if found is None:
+        raise UnknownName(f"{path.name} no longer declares {info.full_name}")
+    return LoadedKernel(found, source.decode("utf-8", "replace"), digest)
+
+
+def _wrapped() -> Callable[..., Any] | None:
+    """The only kernel of a file, if it is no plain function: what torch.library.custom_op and torch.jit.script make of one has
+    another name than the source gives it, or none."""
+    only = next(iter(_being_loaded.values())) if len(_being_loaded) == 1 else None
+    return None if isinstance(only, types.FunctionType) else only

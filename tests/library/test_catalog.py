@@ -239,3 +239,26 @@ def test_the_decorator_and_the_reader_agree_on_every_kernel_that_can_be_loaded_h
     for info in kernels("attention"):
         if info.why_not_on("cpu", None) == "":
             assert callable(load(info).call), info.full_name
+
+
+@pytest.mark.parametrize("wrapper", ["Nameless", "functools.partial"])
+def test_a_kernel_may_be_wrapped_in_something_that_has_no_name_or_another(folder, wrapper):
+    """As torch.library.custom_op and torch.jit.script wrap functions."""
+    (folder / "mine.py").write_text(
+        HEAD
+        + f"""
+import functools
+
+class Nameless:
+    def __init__(self, function):
+        self.function = function
+    def __call__(self, *args, **options):
+        return self.function(*args, **options)
+
+@kernel("attention", backend="pytorch")
+@{wrapper}
+def my_own_way(q, k, v, *, causal, scale):
+    return "my answer"
+"""
+    )
+    assert load(get_kernel("attention", "my-own-way")).call(1, 2, 3, causal=False, scale=1.0) == "my answer"
