@@ -336,12 +336,13 @@ class Bench:
 
     def probe(self, arm: str, seeds: list[int]) -> dict[str, Any]:
         """Pairs of single timed calls: on values not seen before, then on the same values written once more; and, in turn
-        with them, pairs of which both are on new values. Last, the same tensors again and again, untouched in between.
+        with them, pairs of which both are on new values. Then calls in quick succession, the last of which counts: each on new
+        values, and all on the same tensors, untouched in between.
 
-        {"fresh_ns": [...], "again_ns": [...], "untouched_ns": [...], "first_ns": [...], "second_ns": [...], "busy": as in verify}
+        {"fresh_ns", "again_ns", "first_ns", "second_ns", "written_ns", "untouched_ns": [...], "busy": as in verify}
         """
         inputs = self.problem.inputs(self.device, seeds[0])
-        keys = ("fresh_ns", "again_ns", "untouched_ns", "first_ns", "second_ns")
+        keys = ("fresh_ns", "again_ns", "first_ns", "second_ns", "written_ns", "untouched_ns")
         times: dict[str, list[float]] = {key: [] for key in keys}
         call = self._kernel(arm).call
 
@@ -352,24 +353,25 @@ class Bench:
                 lambda _: call(*inputs.tensors, **inputs.options), range(1), gate, False, None
             ).ticks_ns[0]
 
-        def on(seed: int) -> float:
-            values = self.problem.inputs(self.device, seed)
+        def on(values: Inputs) -> float:
             for old, new in zip(inputs.tensors, values.tensors, strict=True):
                 old.copy_(new)
             return timed()
 
-        def known(seed: int) -> None:
-            times["fresh_ns"].append(on(seed))
-            times["again_ns"].append(on(seed))
+        def pairs(seed: int) -> None:
+            known = (("fresh_ns", seed), ("again_ns", seed))
+            new = (("first_ns", _next(seed)), ("second_ns", _next(_next(seed))))
+            for key, value in (*known, *new) if seed % 2 else (*new, *known):
+                times[key].append(on(self.problem.inputs(self.device, value)))
+
+        def rows(seed: int) -> None:
+            several = [self.problem.inputs(self.device, _next(seed + 1 + number)) for number in range(UNTOUCHED)]
+            times["written_ns"].append([on(values) for values in several][-1])
             times["untouched_ns"].append([timed() for _ in range(UNTOUCHED)][-1])
 
-        def new(seed: int) -> None:
-            times["first_ns"].append(on(_next(seed)))
-            times["second_ns"].append(on(_next(_next(seed))))
-
         for seed in seeds:
-            for pair in (known, new) if seed % 2 else (new, known):
-                pair(seed)
+            pairs(seed)
+            rows(seed)
         self.guard.claim_processes(arm)
         return times | {"busy": self.guard.busy(arm)}
 

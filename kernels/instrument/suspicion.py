@@ -13,6 +13,8 @@ DOUBTS = 3
 """A measured suspicion counts only when it comes up this many times in a row."""
 SEEN_FACTOR = 1.5
 """Values seen before may not make a call faster by more than this."""
+UNTOUCHED_NS = 3000
+"""A call right after its inputs were written may be this much slower: they, and the code, are no longer where they are fast."""
 LEAK_BLOCKS, LEAK_BYTES = 5, 4096
 """Each of the last so many blocks kept more than so many bytes a call: a leak."""
 OUTSIDE_FACTOR, OUTSIDE_NS = 1.5, 20e6
@@ -24,25 +26,31 @@ def why_remembers(
     again_ns: Sequence[float],
     first_ns: Sequence[float] = (),
     second_ns: Sequence[float] = (),
-    untouched_ns: Sequence[float] = (),
 ) -> str:
     """A kernel that is much faster on values it has seen keeps results: an empty string if it does not.
 
-    again_ns: on the same values, written once more; untouched_ns: on the same tensors, not written since. first_ns, second_ns:
-    the same pairs of calls with new values in both. On a busy host the second of two calls may well be the faster one, pair
-    after pair, whatever it computes.
+    first_ns, second_ns: the same pairs of calls with new values in both. On a busy host the second of two calls may well be
+    the faster one, pair after pair, whatever it computes.
     """
+    factor = median(fresh / again for fresh, again in zip(fresh_ns, again_ns, strict=True))
     usual = median([1.0] if not first_ns else [a / b for a, b in zip(first_ns, second_ns, strict=True)])
     too_fast = SEEN_FACTOR * max(1.0, usual)
-    for known_ns, what in (
-        (again_ns, "inputs that it has seen before"),
-        (untouched_ns, "tensors that nobody has written since"),
-    ):
-        if known_ns:
-            factor = median(fresh / known for fresh, known in zip(fresh_ns, known_ns, strict=True))
-            if factor > too_fast and median(fresh_ns) > too_fast * median(known_ns):
-                return f"it keeps results: {factor:.1f} times faster on {what}"
-    return ""
+    if factor <= too_fast or median(fresh_ns) <= too_fast * median(again_ns):
+        return ""
+    return f"it keeps results: {factor:.1f} times faster on inputs that it has seen before"
+
+
+def why_recognises(written_ns: Sequence[float] = (), untouched_ns: Sequence[float] = ()) -> str:
+    """The same of calls in quick succession, where one that is much faster on tensors that nobody has written since the last call
+    keeps results by address and version, or after some calls. What else writing costs a call is less than UNTOUCHED_NS.
+    """
+    if not written_ns:
+        return ""
+    factor = median(written / untouched for written, untouched in zip(written_ns, untouched_ns, strict=True))
+    saved = median(written_ns) - median(untouched_ns)
+    if factor <= SEEN_FACTOR or saved <= max(UNTOUCHED_NS, (SEEN_FACTOR - 1) * median(untouched_ns)):
+        return ""
+    return f"it keeps results: {factor:.1f} times faster on tensors that nobody has written since"
 
 
 def why_leaks(grown: Sequence[tuple[int, int]]) -> str:
@@ -68,9 +76,9 @@ def why_outside(ticks_ns: float, wall_ns: float) -> str:
 def why_probed(probe: Callable[[list[int]], dict[str, Any]], seed: Callable[[], int], call_ns: float) -> str:
     """Whether an arm keeps results, asked until it does not: an empty string, or why. `probe` takes seeds of values."""
     pairs, why = FEW_PROBES if call_ns > LONG_NS else PROBES, ""
-    keys = ("fresh_ns", "again_ns", "first_ns", "second_ns", "untouched_ns")
     for _ in range(DOUBTS):
         got = probe([seed() for _ in range(pairs)])
-        if not (why := why_remembers(*(got.get(key, ()) for key in keys))):
+        of_values = why_remembers(*(got.get(key, ()) for key in ("fresh_ns", "again_ns", "first_ns", "second_ns")))
+        if not (why := of_values or why_recognises(got.get("written_ns", ()), got.get("untouched_ns", ()))):
             break
     return why

@@ -18,6 +18,8 @@ def addresses(sample, gpu):
     mine = {
         **{name: [] for name in ("overview", "runs", "runs_csv", "runs_json", "new_run", "estimate")},
         **{name: [sample.pk] for name in ("run", "run_live", "run_csv", "run_json", "run_md", "run_yaml")},
+        **{name: [sample.pk, sample.pk] for name in ("compare", "compare_csv", "compare_json", "compare_md")},
+        "compare_with": [sample.pk],
         "cancel_run": [sample.pk],
         "chart_json": [sample.pk, "speedup"],
         "chart_svg": [sample.pk, "latency"],

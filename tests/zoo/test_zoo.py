@@ -3,7 +3,7 @@
 import pytest
 from measuring import caught, measure
 
-from kernels.instrument.suspicion import why_leaks, why_outside, why_remembers
+from kernels.instrument.suspicion import why_leaks, why_outside, why_recognises, why_remembers
 
 SIZES = {"batch": 1, "heads": 2, "seq_len": 256, "head_dim": 64, "dtype": "float32"}
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
@@ -130,9 +130,13 @@ def test_who_is_faster_the_second_time_whatever_it_computes_does_not_remember():
     pairs = [200.0, 210.0, 190.0], [100.0, 101.0, 99.0]
     assert not why_remembers(*pairs, [400.0, 410.0, 390.0], [210.0, 190.0, 200.0])
     assert why_remembers(*pairs, [200.0, 205.0, 195.0], [201.0, 199.0, 190.0])
-    written = ([200.0, 210.0, 190.0], [199.0, 205.0, 201.0], [200.0] * 3, [200.0] * 3)
-    assert "tensors that nobody has written since" in why_remembers(*written, [60.0, 61.0, 59.0])
-    assert not why_remembers(*written, [180.0, 150.0, 190.0])
+
+
+def test_calls_on_tensors_that_nobody_has_written_may_be_a_little_faster():
+    written = [20e3, 21e3, 19e3]
+    assert "tensors that nobody has written since" in why_recognises(written, [6e3, 6.1e3, 5.9e3])
+    assert not why_recognises(written, [15e3, 19e3, 14e3])
+    assert not why_recognises([4.1e3, 4e3, 4.2e3], [1.4e3, 1.3e3, 1.2e3]), "of small calls, what writing leaves behind"
 
 
 def test_who_leaks():
