@@ -29,8 +29,6 @@ from kernels.workload import Config, ConfigError, RunSpec, Workload, check_kerne
 
 PLANS = ("rest", "warmup", "iters")
 """Numbers of the protocol that have an option."""
-FORMAT = "benchsite-run/1"
-"""Of a run as it is exported."""
 BAR = 24
 """Characters of the progress bar."""
 
@@ -253,9 +251,12 @@ def do_judge(arguments: argparse.Namespace) -> int:
 
 def do_compare(arguments: argparse.Namespace) -> int:
     before, after = exported(arguments.before), exported(arguments.after)
-    if why := change.why_not(before, after):
+    try:
+        why, table = change.why_not(before, after), change.rows(before, after)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"something is missing in these runs, or is not what it should be: {error!r}") from None
+    if why:
         raise ConfigError(f"these runs cannot be compared. {why}")
-    table = change.rows(before, after)
     said = change.answer(table)
     print(change.as_text(table))
     print(f"\n{said['strong']}. {' '.join(said['rest'])}")
@@ -273,8 +274,12 @@ def exported(path: Path) -> dict[str, Any]:
         data = json.loads(path.read_text())
     except ValueError as error:
         raise ConfigError(f"{path} is not JSON: {error}") from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise ConfigError(f"{path} is not an exported run (its format is not {FORMAT})")
+    if (
+        not isinstance(data, dict)
+        or data.get("format") != report.FORMAT
+        or not isinstance(data.get("measurements"), list)
+    ):
+        raise ConfigError(f"{path} is not an exported run (of the format {report.FORMAT})")
     return data
 
 
@@ -312,7 +317,7 @@ class Collector:
 
     def __init__(self, config: Config, device_name: str) -> None:
         self.data: dict[str, Any] = {
-            "format": FORMAT,
+            "format": report.FORMAT,
             "title": config.title or config.name,
             "config": config.model_dump(mode="json"),
             "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

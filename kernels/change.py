@@ -6,11 +6,10 @@ one process, and the two are held against each other, with the intervals of both
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from kernels import report
 from kernels.answer import leading
 from kernels.instrument.environment import KEYED
 from kernels.instrument.statistics import (
@@ -283,11 +282,7 @@ def worse(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def as_csv(table: list[dict[str, Any]]) -> str:
-    out = io.StringIO()
-    writer = csv.DictWriter(out, COLUMNS, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(table)
-    return out.getvalue()
+    return report.as_csv(table, COLUMNS)
 
 
 def _lines(table: list[dict[str, Any]]) -> list[list[str]]:

@@ -11,9 +11,11 @@ from typing import Any
 from kernels.instrument.statistics import MARGIN, word
 from kernels.workload import Workload
 
+FORMAT = "benchsite-run/1"
+"""Of a run as it is exported."""
 COLUMNS = (
     "workload", "mode", "kernel", "verdict", "p50_ms", "p50_low_ms", "p50_high_ms", "p90_ms", "p90_n", "n", "rounds",
-    "speedup", "speedup_low", "speedup_high", "independent_rounds", "rest", "margin", "aa", "aa_low", "aa_high", "tflops",
+    "speedup", "speedup_low", "speedup_high", "effective_sample_size", "rest", "margin", "aa", "aa_low", "aa_high", "tflops",
     "gb_per_s", "limit_share", "correct", "frobenius", "compile_s", "peak_memory_bytes", "baseline", "status", "why", "ran",
     "sha256", "workload_key",
 )  # fmt: skip
@@ -58,7 +60,7 @@ def _row(m: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
         "speedup": speedup.get("ratio"),
         "speedup_low": speedup.get("low"),
         "speedup_high": speedup.get("high"),
-        "independent_rounds": speedup.get("independent"),
+        "effective_sample_size": speedup.get("independent"),
         "rest": (m.get("protocol") or {}).get("rest"),
         "margin": m.get("margin") or MARGIN,
         "aa": aa[0],
@@ -118,9 +120,9 @@ def main_kernel(ran: Sequence[Sequence[Any]]) -> str:
     return [name for name, ns in ran if ns >= 0.8 * longest][-1]
 
 
-def as_csv(table: list[dict[str, Any]]) -> str:
+def as_csv(table: list[dict[str, Any]], columns: Sequence[str] = COLUMNS) -> str:
     out = io.StringIO()
-    writer = csv.DictWriter(out, COLUMNS, extrasaction="ignore", lineterminator="\n")
+    writer = csv.DictWriter(out, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows(table)
     return out.getvalue()

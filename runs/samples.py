@@ -10,12 +10,11 @@ from django.conf import settings
 from django.db import transaction
 from django.utils.dateparse import parse_datetime
 
+from kernels.report import FORMAT
 from kernels.workload import Config as ConfigSpec
 from kernels.workload import Workload as WorkloadSpec
 from runs.models import Environment, Measurement, Run, Workload
 from runs.recorder import store_result
-
-FORMAT = "benchsite-run/1"
 
 
 def folder() -> Path:

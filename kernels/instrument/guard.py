@@ -30,8 +30,7 @@ to, and does not get it because the host is at work for others."""
 WINDOW_S = 0.02
 PATIENCE_S = {"thread": 10.0, "process": 30.0}
 """How long spinning pool threads, compilers in a thread, or helpers of a compiler may take to come to rest. torch.compile
-begins a process that imports torch and starts a worker for each core, and goes on so after the first call has returned: 7 s on
-two cores, and once more than 5 s beyond three of compiling on a GPU host with sixteen."""
+begins a process that imports torch and starts a worker for each core, and goes on so after the first call has returned."""
 
 Load = tuple[int, bool]
 Setting = tuple[str, Callable[[], Any], Callable[[Any], Any]]
@@ -100,7 +99,8 @@ def _errors() -> list[Any]:
 
 
 def _forgive(before: list[Any]) -> None:
-    warnings.filters[:] = [entry for entry in warnings.filters if entry[0] != "error" or entry in before]  # type: ignore[index]
+    filters: Any = warnings.filters
+    filters[:] = [entry for entry in filters if entry[0] != "error" or entry in before]
 
 
 def _namespaces() -> Iterator[tuple[str, Any]]:

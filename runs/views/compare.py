@@ -16,6 +16,7 @@ from kernels import change, report
 from kernels.change import GONE, NEW, broken
 from runs.forest import Scale
 from runs.models import KernelVersion, Measurement, Run
+from runs.models.run import FINAL
 from runs.views.run import download, get_run, measurements
 
 OFFERED = 25
@@ -26,14 +27,9 @@ def alike(run: Run) -> QuerySet[Run]:
     """Finished runs that measured a workload of this one on the same card in the same environment, newest first."""
     if run.sample or run.environment is None:
         return Run.objects.none()
-    workloads = run.measurements.values("workload")
-    found = Run.objects.filter(
-        gpu=run.gpu_id,
-        sample="",
-        environment__fingerprint=run.environment.fingerprint,
-        measurements__workload__in=workloads,
-    )
-    return found.exclude(pk=run.pk).exclude(state__in=("queued", "running")).distinct().order_by("-pk")
+    measured = Measurement.objects.filter(workload__in=run.measurements.values("workload")).exclude(run=run)
+    found = Run.objects.filter(gpu=run.gpu_id, sample="", environment__fingerprint=run.environment.fingerprint)
+    return found.filter(pk__in=measured.values("run"), state__in=FINAL).order_by("-pk")
 
 
 def compare_with(request: HttpRequest, pk: int) -> HttpResponse:

@@ -22,7 +22,6 @@ from runs.broker import Notes
 from runs.charts import LEAST_SHOWN, NAMES, THEMES, chart_of, drawn, has_limits, left_out
 from runs.estimates import estimate
 from runs.models import Measurement, Result, Run
-from runs.samples import FORMAT
 
 PYTHON = ".venv/bin/python"
 """As `make install` makes it, in the checkout."""
@@ -176,7 +175,7 @@ def table_json(request: HttpRequest, pk: int) -> HttpResponse:
     events = [m.as_event(raw=True) for m in measurements(found, raw=True)]
     when = found.started_at or found.created_at
     data = {
-        "format": FORMAT,
+        "format": report.FORMAT,
         "title": found.title,
         "config": found.config,
         "measured_at": when.isoformat(timespec="seconds"),

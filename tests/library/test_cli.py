@@ -327,6 +327,9 @@ def test_runs_that_cannot_be_compared_are_exit_2(capsys, tmp_path):
     assert "is not JSON" in refused(capsys, "compare", sample, str(other))
     other.write_text("[]")
     assert "is not an exported run" in refused(capsys, "compare", sample, str(other))
+    for broken in ({}, {"environment": {"device": "x"}, "measurements": [{"key": 1}]}):
+        other.write_text(json.dumps({"format": "benchsite-run/1"} | broken))
+        assert "is not an exported run" in (said := refused(capsys, "compare", sample, str(other))) or "missing" in said
     assert "No such file" in refused(capsys, "compare", sample, str(tmp_path / "nothing.json"))
 
 

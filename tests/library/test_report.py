@@ -71,7 +71,7 @@ def test_a_row_says_how_long_its_device_rested_and_how_many_rounds_tell_as_much(
     fast = result("eager", FAST)
     fast["speedup"]["independent"] = 7.5
     row = rows([event(result("sdpa"), fast, protocol={"paired": True, "rest": 0.5})])[1]
-    assert (row["rest"], row["independent_rounds"]) == (0.5, 7.5)
+    assert (row["rest"], row["effective_sample_size"]) == (0.5, 7.5)
 
 
 def test_p90_is_of_single_calls_where_the_samples_are_graph_replays():
