@@ -161,6 +161,12 @@ def kernels(operation: str | None = None) -> list[KernelInfo]:
     return sorted(found.values(), key=lambda k: (k.operation, k.name != get_operation(k.operation).baseline, k.name))
 
 
+def declared(kind: str, capability: float | None) -> list[dict[str, Any]]:
+    """What a site is told of a host's kernels, for a device of this kind: as declared, and why it cannot run them."""
+    shown = ("operation", "name", "backend", "dtypes", "limits", "doc", "sha256")
+    return [{name: getattr(k, name) for name in shown} | {"why_not": k.why_not_on(kind, capability)} for k in kernels()]
+
+
 def get_kernel(operation: str, name: str) -> KernelInfo:
     for info in (known := kernels(operation)):
         if info.name == name:

@@ -14,7 +14,7 @@ from typing import Any
 
 from celery import Celery
 
-from kernels import catalog
+from kernels.catalog import declared
 from kernels.device import Device
 from runs.agent.journal import Journal
 from runs.broker import Notes
@@ -59,15 +59,10 @@ class Heart:
         said = {
             "device": self.device.as_json(),
             "host": platform.node(),
-            "catalogue": [self._declare(info) for info in catalog.kernels()],
+            "catalogue": declared(self.device.kind, self.device.capability),
             "held": self.journal.held(),
         }
         self._publish("hello", said, expires=15)
-
-    def _declare(self, info: catalog.KernelInfo) -> dict[str, Any]:
-        why_not = info.why_not_on(self.device.kind, self.device.capability)
-        shown = ("operation", "name", "backend", "dtypes", "limits", "doc", "sha256")
-        return {name: getattr(info, name) for name in shown} | {"why_not": why_not}
 
     def listen(self) -> None:
         """Cancels, attempts that were superseded, and what the site says it has."""

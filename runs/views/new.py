@@ -138,19 +138,26 @@ def _lists(values: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def estimate(request: HttpRequest) -> HttpResponse:
-    """How much work is chosen so far, asked as the form changes; with more of it anew if another device or config was.
+    """How much work is chosen so far, asked as the form changes; with more of it anew if another device or config was,
+    or if devices have reported since the page was drawn without any.
 
     Ticks are drawn anew only then: an answer must not undo what was ticked while it was on its way.
     """
     data, changed, again = request.GET.copy(), request.GET.get("changed", ""), _again(request.GET)
     form = NewRunForm(data, again=again)
-    more = {"kernels_too": bool(changed), "contents_too": changed == "config"}
-    if changed == "config" and (config := form.configs.get(str(data.get("config")))):
-        values: dict[str, Any] = {"kernels": config.spec.kernels, "wanted": []}
+    more = {"kernels_too": bool(changed), "contents_too": changed == "config", "device_too": changed == "devices"}
+    values: dict[str, Any] = {}
+    if changed == "devices":
+        if not form.catalogue:
+            return HttpResponse(status=204)  # still none: nothing on the page changes
+        values = {name: chosen for name, chosen in initial(request).items() if name in ("device", "kernels")}
+        values |= {"device": data["device"]} if data.get("device") else {}
+    elif changed == "config" and (config := form.configs.get(str(data.get("config")))):
+        values = {"kernels": config.spec.kernels, "wanted": []}
         if form.sizes_of_a_config():
             values |= form.typed_as(config.spec.workloads[:1])
             more["sizes_too"] = True
-        for name, chosen in _lists(values).items():
-            data.setlist(name, chosen)
-        form = NewRunForm(data, again=again)
+    for name, chosen in _lists(values).items():
+        data.setlist(name, chosen)
+    form = NewRunForm(data, again=again)
     return render(request, "_estimate.html", {"form": form} | more | _estimate(form, as_drawn=bool(changed)))

@@ -1,10 +1,12 @@
 """A whole site as `make up` starts it, and a real Chromium to use it with."""
 
+import contextlib
 import os
 import re
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -84,6 +86,12 @@ class LiveSite:
                 raise AssertionError(f"the site did not start:\n{self.log.read_text()[-3000:]}")
             time.sleep(0.2)
         return process
+
+    def change(self, statement: str) -> None:
+        """Of the database, beside the site."""
+        with contextlib.closing(sqlite3.connect(f"{self.env['BENCHSITE_VAR']}/db.sqlite3", timeout=20)) as database:
+            database.execute(statement)
+            database.commit()
 
     def stop(self) -> int:
         """As Ctrl-C does; returns the exit status."""

@@ -115,6 +115,24 @@ def test_the_page_follows_the_config(open_page, live_site):
     expect(page.locator("[name=seq_len]")).to_have_value("512")
 
 
+def test_kernels_appear_once_their_device_reports(open_page, live_site):
+    """The agent says hello every five seconds: between two of them its device has no kernels."""
+    page = open_page()
+    none = page.get_by_text("No kernels are known until a device has reported")
+    for _ in range(10):
+        live_site.change("UPDATE runs_gpu SET catalogue = '[]'")
+        page.goto(f"{live_site.url}/runs/new/")
+        if none.count():
+            break
+    expect(none).to_be_visible()
+    page.get_by_label("A workload of my own").check()
+    page.fill("[name=seq_len]", "77")
+    expect(page.locator("[name=kernels][value=sdpa-math]")).to_be_checked(timeout=30_000)
+    expect(none).to_have_count(0)
+    expect(page.locator("[name=seq_len]")).to_have_value("77")
+    expect(page.locator("#estimate")).to_contain_text("results on 1 workload, ")
+
+
 def test_what_is_typed_as_title_and_note_is_not_sent_for_an_estimate(open_page, live_site):
     page = open_form(open_page, live_site)
     page.fill("[name=note]", "n" * 5000)

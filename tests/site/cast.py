@@ -3,10 +3,8 @@
 from django.contrib.auth.models import User
 from django.test import Client
 
-from kernels.catalog import kernels
 from kernels.workload import Config
 
-CATALOGUED = ("operation", "name", "backend", "dtypes", "limits", "doc")
 SIZES = {"batch": 1, "heads": 8, "seq_len": 512, "head_dim": 64}
 
 
@@ -15,14 +13,6 @@ def signed_in(name):
     client.user = User.objects.create(username=name)
     client.force_login(client.user)
     return client
-
-
-def catalogue_for(kind, capability):
-    """What an agent says of its kernels."""
-    return [
-        {name: getattr(info, name) for name in CATALOGUED} | {"why_not": info.why_not_on(kind, capability)}
-        for info in kernels()
-    ]
 
 
 def spec(*kernel_names, workloads=1, **more):

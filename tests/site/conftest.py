@@ -4,10 +4,11 @@ import json
 from datetime import timedelta
 
 import pytest
-from cast import catalogue_for, signed_in, spec
+from cast import signed_in, spec
 from django.test import Client
 from django.utils import timezone
 
+from kernels.catalog import declared
 from runs import samples
 from runs.models import Config, Gpu, Run
 
@@ -43,7 +44,7 @@ def stranger(db):
 def make_gpu(db):
     def make(uuid="GPU-1", kind="cuda", name="NVIDIA H200", host="gpu-1", **more):
         capability = {"cuda": 9.0, "cpu": None}[kind]
-        fields = {"capability": capability, "catalogue": catalogue_for(kind, capability), "seen_at": timezone.now()}
+        fields = {"capability": capability, "catalogue": declared(kind, capability), "seen_at": timezone.now()}
         return Gpu.objects.create(uuid=uuid, kind=kind, name=name, host=host, **fields | more)
 
     return make

@@ -4,11 +4,13 @@ import re
 
 import pytest
 from django.utils import timezone
-from form import PAGE, again, field_of, refused, submitted
+from form import ESTIMATE, PAGE, again, field_of, refused, submitted
 
+from kernels.device import Device
 from kernels.workload import Config as ConfigSpec
 from runs import samples
 from runs.forms import MAX_WORKLOADS, NewRunForm, NumbersField
+from runs.management.commands import up
 from runs.models import Run
 
 # --- what it makes ----------------------------------------------------------------------------------------------------
@@ -109,6 +111,25 @@ def test_without_devices_it_says_how_one_gets_here(owner, configs):
     page = owner.get(PAGE).content.decode()
     assert "No device has reported yet" in page
     assert "No kernels are known until a device has reported." in page
+
+
+def test_a_page_without_devices_asks_until_one_has_reported(owner, make_gpu, configs):
+    assert 'hx-trigger="every 2s"' in owner.get(PAGE).content.decode()
+    sent = {"operation": "attention", "what": "config", "config": "smoke", "changed": "devices"}
+    assert owner.get(ESTIMATE, sent).status_code == 204
+    first = make_gpu()
+    arrived = owner.get(ESTIMATE, sent)
+    assert arrived.context["form"]["device"].value() == str(first.pk)
+    assert "every 2s" not in (page := arrived.content.decode())
+    assert "NVIDIA H200" in page
+    ticked = {kernel["name"] for kernel in arrived.context["form"].catalogue if kernel["ticked"]}
+    assert ticked == set(configs["smoke"].spec.kernels)
+
+
+def test_up_makes_a_device_whose_kernels_are_known_at_once(owner, configs):
+    up.Command().first_run(Device("cpu", "CPU-1", "AMD EPYC"))
+    form = owner.get(PAGE).context["form"]
+    assert {k["name"] for k in form.catalogue if k["ticked"]} >= {"sdpa", "sdpa-math"}
 
 
 def test_what_a_device_cannot_run_is_listed_with_the_reason(owner, cpu, configs):

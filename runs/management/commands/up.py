@@ -17,6 +17,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from honcho.manager import Manager
 
+from kernels.catalog import declared
 from kernels.device import Device, devices
 from kernels.workload import load_config
 from runs import setup
@@ -106,7 +107,10 @@ class Command(BaseCommand):
         """A first small run, so that the first page has real numbers of this machine."""
         if Run.objects.filter(sample="").exists():
             return
-        known = {"kind": device.kind, "name": device.name, "index": device.index}
+        known: dict[str, Any] = {"kind": device.kind, "name": device.name, "index": device.index}
+        known["catalogue"] = declared(
+            device.kind, device.capability
+        )  # the form is complete before the agent says hello
         gpu, _ = Gpu.objects.get_or_create(uuid=device.uuid, defaults=known)
         Run.objects.submit(load_config("smoke"), gpu=gpu, title="A first small run on this machine", wake=False)
 
