@@ -13,6 +13,7 @@ import importlib
 import importlib.util
 import os
 import pkgutil
+import re
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from kernels.operations.base import Operation
 
 OPERATIONS_DIR = Path(__file__).parent / "operations"
+LONGEST_NAME = 80
+NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._+-]{{0,{LONGEST_NAME - 1}}}")
+"""Of a kernel: it stands in lists separated by commas, in addresses and in the names of files."""
 KERNEL_PATH_VARIABLE = "KERNEL_PATH"
 """Further folders of kernels, separated by ':'; each holds one folder per operation, like kernels/operations/."""
 
@@ -239,12 +243,15 @@ def declaration(
         raise ValueError(f"dtypes is {dtypes!r}; it must be a tuple of {', '.join(DTYPE_BYTES)}")
     if not isinstance(needs, Needs | None):
         raise ValueError(f"needs is {needs!r}; it must be cuda(...)")
+    called = name or _dashed(function_name)
+    if not (isinstance(called, str) and NAME.fullmatch(called)):
+        raise ValueError(f"the name {called!r} will not do: letters, digits and ._+- only, {LONGEST_NAME} at most")
     sizes = set(get_operation(operation).model_fields) - {"dtype"}
     if not isinstance(limits, dict | None) or not set(limits or ()) <= sizes:
         raise ValueError(f"limits is {limits!r}; it must give values for some of {', '.join(sorted(sizes))}")
     return {
         "operation": operation,
-        "name": name or _dashed(function_name),
+        "name": called,
         "backend": backend,
         "dtypes": tuple(dtypes),
         "needs": needs or Needs(),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 WIDTH = 150
 """Of a cell, in pixels."""
@@ -16,6 +16,15 @@ LEAST = 1.03
 EDGE = 6
 
 
+class Ratio(NamedTuple):
+    """A ratio with its interval, and the margin around 1 in which there is no difference."""
+
+    ratio: float
+    low: float
+    high: float
+    margin: float
+
+
 @dataclass(frozen=True)
 class Scale:
     """Logarithmic, from low to high."""
@@ -24,29 +33,39 @@ class Scale:
     high: float
 
     @classmethod
-    def of(cls, rows: Sequence[dict[str, Any]]) -> Scale:
-        """Wide enough for every row's change, interval and margin."""
+    def of(cls, rows: Iterable[Ratio | None]) -> Scale:
+        """Wide enough for every row's ratio, interval and margin."""
         ends = [1 / LEAST, LEAST]
         for row in rows:
-            if row["change"] is not None:
-                ends += [row["change_low"], row["change_high"], 1 / (1 + row["margin"]), 1 + row["margin"]]
+            if row is not None:
+                ends += [row.low, row.high, 1 / (1 + row.margin), 1 + row.margin]
         return cls(max(WIDEST[0], min(ends)), min(WIDEST[1], max(ends)))
+
+    @classmethod
+    def around(cls, rows: Iterable[Ratio]) -> Scale:
+        """As wide as the rows' intervals, wherever they are; not narrower than LEAST to both sides."""
+        ends = [end for row in rows for end in (row.low, row.high)]
+        middle, half = math.sqrt(min(ends) * max(ends)), max(LEAST, math.sqrt(max(ends) / min(ends)))
+        return cls(middle / half, middle * half)
 
     def x(self, ratio: float) -> float:
         """Pixels from the left."""
-        share = math.log(min(max(ratio, self.low), self.high) / self.low) / math.log(self.high / self.low)
-        return round(EDGE + share * (WIDTH - 2 * EDGE), 1)
+        return round(EDGE + self.share(ratio) * (WIDTH - 2 * EDGE), 1)
 
-    def cell(self, row: dict[str, Any]) -> dict[str, float] | None:
+    def share(self, ratio: float) -> float:
+        """How far along the scale, from 0 to 1."""
+        return math.log(min(max(ratio, self.low), self.high) / self.low) / math.log(self.high / self.low)
+
+    def cell(self, row: Ratio | None) -> dict[str, float] | None:
         """Positions of what is drawn in a row: interval, estimate, 1, and the margin in which there is no difference."""
-        if row["change"] is None:
+        if row is None:
             return None
-        low, high = self.x(row["change_low"]), self.x(row["change_high"])
-        left, right = self.x(1 / (1 + row["margin"])), self.x(1 + row["margin"])
+        low, high = self.x(row.low), self.x(row.high)
+        left, right = self.x(1 / (1 + row.margin)), self.x(1 + row.margin)
         return {
             "low": low,
             "length": max(1.0, round(high - low, 1)),
-            "at": self.x(row["change"]),
+            "at": self.x(row.ratio),
             "one": self.x(1.0),
             "left": left,
             "band": round(right - left, 1),

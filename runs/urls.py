@@ -1,6 +1,9 @@
 from django.urls import path
 
-from runs.views import compare, gpus, new, overview, result, run, runs
+from runs.views import compare, gpus, kernels, new, overview, result, run, runs
+
+KERNEL = "kernels/<slug:operation>/<path:name>"
+WORKLOAD = f"{KERNEL}/on/<slug:key>"
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
@@ -28,6 +31,15 @@ urlpatterns = [
     path("runs/<int:pk>/results/<int:result_pk>.json", result.result_json, name="result_json"),
     path("runs/<int:pk>/results/<int:result_pk>/charts/<slug:name>.json", result.chart_json, name="result_chart_json"),
     path("runs/<int:pk>/results/<int:result_pk>/charts/<slug:name>.svg", result.chart_svg, name="result_chart_svg"),
+    path("kernels/", kernels.kernels, name="kernels"),
+    path("kernels.csv", kernels.kernels_csv, name="kernels_csv"),
+    path("kernels.json", kernels.kernels_json, name="kernels_json"),
+    path(f"{WORKLOAD}/", kernels.workload, name="kernel_workload"),
+    path(f"{WORKLOAD}.csv", kernels.history_csv, name="kernel_workload_csv"),
+    path(f"{WORKLOAD}.json", kernels.history_json, name="kernel_workload_json"),
+    path(f"{KERNEL}/", kernels.kernel, name="kernel"),
+    path(f"{KERNEL}.csv", kernels.history_csv, name="kernel_csv"),
+    path(f"{KERNEL}.json", kernels.history_json, name="kernel_json"),
     path("gpus/", gpus.gpus, name="gpus"),
     path("gpus.csv", gpus.gpus_csv, name="gpus_csv"),
     path("gpus.json", gpus.gpus_json, name="gpus_json"),

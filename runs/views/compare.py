@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +13,10 @@ from django.urls import reverse
 
 from kernels import change, report
 from kernels.change import GONE, NEW, broken
-from runs.forest import Scale
+from runs.forest import Ratio, Scale
 from runs.models import KernelVersion, Measurement, Run
 from runs.models.run import FINAL
+from runs.sources import diff
 from runs.views.run import download, get_run, measurements
 
 OFFERED = 25
@@ -67,15 +67,19 @@ class Pair:
 
     def groups(self) -> dict[str, list[dict[str, Any]]]:
         """Rows by kernel: those that somebody changed, and those of which nothing should have become."""
-        scale = Scale.of(self.table)
+        scale = Scale.of(map(_changed, self.table))
         found: dict[str, dict[str, Any]] = {}
         for row in self.table:
             group = found.setdefault(row["kernel"], {"kernel": row["kernel"], "edited": False, "rows": []})
             page = self.pages.get((row["workload_key"], row["mode"], row["kernel"]), "")
-            group["rows"].append(row | {"page": page, "cell": scale.cell(row)})
+            group["rows"].append(row | {"page": page, "cell": scale.cell(_changed(row))})
             group["edited"] |= row["same_source"] is False or row["verdict"] in (NEW, GONE) or broken(row)
         groups = list(found.values())
         return {"edited": [g for g in groups if g["edited"]], "control": [g for g in groups if not g["edited"]]}
+
+
+def _changed(row: dict[str, Any]) -> Ratio | None:
+    return None if row["change"] is None else Ratio(row["change"], row["change_low"], row["change_high"], row["margin"])
 
 
 def _run(pk: int) -> Run:
@@ -107,6 +111,7 @@ def compare(request: HttpRequest, before: int, after: int) -> HttpResponse:
         "answer": change.answer(pair.table),
         **pair.groups(),
         "baselines": report.listed(list(dict.fromkeys(row["baseline"] for row in pair.table))),
+        "operation": pair.after.spec.operation,
         "diffs": list(_diffs(pair.table, pair.after.spec.operation)),
         "offered": offered,
         "before_offered": pair.before in offered,
@@ -123,11 +128,7 @@ def _diffs(table: list[dict[str, Any]], operation: str) -> Iterator[dict[str, An
     versions = KernelVersion.objects.filter(kernel__operation=operation, sha256__in=hashes).select_related("kernel")
     sources = {(v.kernel.name, v.sha256): v.source for v in versions}
     for kernel, (was, now) in pairs.items():
-        old, new = (sources.get((kernel, sha), "").splitlines() for sha in (was, now))
-        drawn = list(difflib.unified_diff(old, new, lineterm=""))
-        lines = [("add" if line[0] == "+" else "del" if line[0] == "-" else "", line) for line in drawn[2:]]
-        counts = [sum(style == wanted for style, _ in lines) for wanted in ("add", "del")]
-        yield {"kernel": kernel, "lines": lines, "added": counts[0], "removed": counts[1]}
+        yield {"kernel": kernel} | diff(sources.get((kernel, was), ""), sources.get((kernel, now), ""))
 
 
 # --- the table in other forms -----------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from django.shortcuts import get_object_or_404, render
 
 from kernels.instrument.statistics import MARGIN, WIDEST_SAME
 from kernels.report import under_load
-from runs import correctness, distribution
+from runs import correctness, distribution, history
 from runs.charts import THEMES
 from runs.models import Measurement, Result
 from runs.templatetags.figures import duration, grouped, ratio3, us
@@ -63,6 +63,7 @@ def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
         "run": measurement.run,
         "baseline": baseline,
         "siblings": siblings_of(found),
+        "has_history": history.tells(found),
         "doubts": doubts(found, baseline),
         "arms": arms,
         "said": distribution.said(arms, is_paired(measurement)) if arms else {},

@@ -1,14 +1,16 @@
 """A fixed cast (owner, member of the team, stranger), devices with their catalogues, and runs with real results."""
 
+import copy
 import json
 from datetime import timedelta
 
 import pytest
-from cast import signed_in, spec
+from cast import shortened, signed_in, spec
 from django.test import Client
 from django.utils import timezone
 
 from kernels.catalog import declared
+from kernels.instrument.environment import fingerprint
 from runs import samples
 from runs.models import Config, Gpu, Run
 
@@ -126,3 +128,25 @@ def sample(exported, db):
 def no_results(make_run):
     """A run that failed before anything was measured."""
     return make_run(state=Run.State.FAILED, message="The GPU fell off the bus.")
+
+
+@pytest.fixture
+def measured(exported, gpu):
+    """Stores an export as a run of this site's device. edit: kernel -> how many times as fast it has become, by new lines."""
+
+    def make(count=2, edit=None, on=gpu, **environment):
+        data = copy.deepcopy(shortened(exported, count))
+        data["environment"] |= environment
+        data["fingerprint"] = fingerprint(data["environment"])
+        for m in data["measurements"]:
+            for result in m["results"]:
+                if factor := (edit or {}).get(result["kernel"]):
+                    result["sha256"] = f"{result['kernel']} times {factor}"
+                    result["source"] = result["source"].replace("import torch\n", f"import torch\n# now {factor}\n", 1)
+                    result["speedup"] |= {end: factor * result["speedup"][end] for end in ("ratio", "low", "high")}
+        run = samples.load(data, "x.json")
+        Run.objects.filter(pk=run.pk).update(sample="", gpu=on)
+        run.refresh_from_db()
+        return run
+
+    return make

@@ -26,6 +26,12 @@ def addresses(sample, gpu):
         **{name: [sample.pk, result.pk] for name in ("result", "result_csv", "result_json")},
         "result_chart_json": [sample.pk, result.pk, "samples"],
         "result_chart_svg": [sample.pk, result.pk, "rounds"],
+        **{name: [] for name in ("kernels", "kernels_csv", "kernels_json")},
+        **{name: ["attention", "sdpa"] for name in ("kernel", "kernel_csv", "kernel_json")},
+        **{
+            f"kernel_workload{kind}": ["attention", "sdpa", result.measurement.workload.key]
+            for kind in ("", "_csv", "_json")
+        },
         **{name: [] for name in ("gpus", "gpus_csv", "gpus_json")},
         **{name: [gpu.pk] for name in ("gpu", "gpu_json", "recalibrate")},
     }

@@ -2,11 +2,11 @@
 
 import pytest
 
-from runs.forest import EDGE, LEAST, WIDTH, Scale
+from runs.forest import EDGE, LEAST, WIDTH, Ratio, Scale
 
 
-def row(change, low, high, margin=0.01):
-    return {"change": change, "change_low": low, "change_high": high, "margin": margin}
+def row(ratio, low, high, margin=0.01):
+    return Ratio(ratio, low, high, margin)
 
 
 def test_all_rows_share_a_scale_that_holds_them_all():
@@ -35,5 +35,4 @@ def test_what_is_far_away_is_drawn_at_the_edge():
 
 
 def test_what_has_no_figure_is_not_drawn():
-    nothing = row(None, None, None, None)
-    assert Scale.of([nothing]).cell(nothing) is None
+    assert Scale.of([None]).cell(None) is None

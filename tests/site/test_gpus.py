@@ -261,7 +261,7 @@ def test_what_an_agent_says_is_text_and_not_html(owner, make_gpu):
     entry = {"operation": bad, "name": bad, "backend": "", "doc": "", "why_not": bad}
     gpu = make_gpu("GPU-8", name=bad, host=bad, driver=bad, catalogue=[entry])
     calibrate(gpu, ceilings={"matmul_tflops": {bad: 1.0}, "empty_us": {bad: 1.0}})
-    for page in (page_of(owner, gpu), owner.get(LIST).content.decode()):
+    for page in (page_of(owner, gpu), *(owner.get(list_).content.decode() for list_ in (LIST, reverse("kernels")))):
         assert "<script>alert" not in page
         assert "&lt;script&gt;alert(1)" in page
 

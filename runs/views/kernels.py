@@ -1,0 +1,223 @@
+"""Kernels: all of them, each with where it stands, and its history on one workload."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Count, Max, Q
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+
+from kernels import report
+from kernels.answer import leading
+from kernels.catalog import operations
+from runs import history
+from runs.forest import Scale
+from runs.history import Point, Series
+from runs.models import Gpu, Kernel, Run
+from runs.sources import diff
+from runs.sparkline import sparkline
+from runs.views.run import download
+
+MOST_SHOWN = 200
+"""Rows of a history on the page; the files have them all."""
+VERSIONS = 12
+"""Sources of a kernel that are listed, the newest."""
+COLUMNS = ("operation", "name", "backend", "doc", "results", "versions", "last_run", "last_measured")
+
+
+# --- all of them ------------------------------------------------------------------------------------------------------
+
+
+def _known() -> list[dict[str, Any]]:
+    """Kernels that were measured, and those that some device says it has; baselines first within their operation."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for gpu in Gpu.objects.in_order().only("catalogue"):
+        for kernel in gpu.catalogue:
+            place = (kernel["operation"], kernel["name"])
+            found.setdefault(place, _row(*place, kernel["backend"], kernel.get("doc", "")))
+    for known, counted in _counted():
+        place = (known.operation, known.name)
+        found[place] = found.get(place, _row(*place, known.backend, "")) | counted
+    baselines = {name: operation.baseline for name, operation in operations().items()}
+    for row in found.values():
+        row["baseline"] = row["name"] == baselines.get(row["operation"])
+    return sorted(found.values(), key=lambda row: (row["operation"], not row["baseline"], row["name"]))
+
+
+def _row(operation: str, name: str, backend: str, doc: str) -> dict[str, Any]:
+    nothing = {"results": 0, "versions": 0, "last_run": None, "last_measured": None}
+    return {"operation": operation, "name": name, "backend": backend, "doc": doc} | nothing
+
+
+def _counted() -> Iterator[tuple[Kernel, dict[str, Any]]]:
+    """What there is of each kernel that was measured."""
+    tells = ~Q(results__status="unsupported")
+    found = list(Kernel.objects.annotate(count=Count("results", filter=tells), last=Max("results", filter=tells)))
+    runs = Run.objects.filter(measurements__results__in=[kernel.last for kernel in found if kernel.last])
+    last = {pk: more for pk, *more in runs.values_list("measurements__results", "pk", "created_at")}
+    versions = dict(Kernel.objects.annotate(count=Count("versions")).values_list("pk", "count"))
+    for kernel in found:
+        if kernel.last in last:
+            run, at = last[kernel.last]
+            counts = {"results": kernel.count, "versions": versions[kernel.pk]}
+            yield kernel, counts | {"last_run": run, "last_measured": at}
+        else:
+            yield kernel, {}
+
+
+def kernels(request: HttpRequest) -> HttpResponse:
+    found = _known()
+    groups: dict[str, list[dict[str, Any]]] = {}
+    titles = {name: operation.title for name, operation in operations().items()}
+    for row in found:
+        groups.setdefault(titles.get(row["operation"], row["operation"]), []).append(row)
+    return render(request, "kernels.html", {"page": "kernels", "groups": groups, "count": len(found)})
+
+
+def _table() -> list[dict[str, Any]]:
+    table = [{column: row[column] for column in COLUMNS} for row in _known()]
+    for row in table:
+        row["last_measured"] = row["last_measured"] and row["last_measured"].isoformat()
+    return table
+
+
+def kernels_csv(request: HttpRequest) -> HttpResponse:
+    return download(report.as_csv(_table(), COLUMNS), "text/csv; charset=utf-8", "kernels.csv")
+
+
+def kernels_json(request: HttpRequest) -> HttpResponse:
+    return JsonResponse({"kernels": _table()})
+
+
+# --- one of them ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Subject:
+    """One kernel on devices of one name, on one workload or on all."""
+
+    kernel: Kernel
+    doc: str
+    devices: list[str]
+    """Names of those on which it was measured, the latest first."""
+    device: str
+    """The one chosen."""
+    series: list[Series]
+
+    @classmethod
+    def of(cls, request: HttpRequest, operation: str, name: str, key: str = "") -> Subject:
+        kernel = Kernel.objects.filter(operation=operation, name=name).first()
+        said = next(
+            (k for gpu in Gpu.objects.only("catalogue") for k in gpu.kernels(operation) if k["name"] == name), {}
+        )
+        if kernel is None and not said:
+            raise Http404(f"there is no kernel {operation}/{name}")
+        if kernel is None:
+            return cls(Kernel(operation=operation, name=name, backend=said["backend"]), said.get("doc", ""), [], "", [])
+        places = history.devices(kernel)
+        asked = request.GET.get("device", "")
+        device = asked if asked in places else next(iter(places), "")
+        found = history.series(kernel, places[device], key) if places else []
+        if key and not found:
+            raise Http404(f"{name} was not measured on a workload {key}{f' on {device}' if device else ''}")
+        return cls(kernel, said.get("doc", ""), list(places), device, found)
+
+    @property
+    def newest(self) -> list[Series]:
+        """Of each workload."""
+        return [one for one in self.series if one.number == 1]
+
+    @property
+    def context(self) -> dict[str, Any]:
+        return {
+            "page": "kernels",
+            "kernel": self.kernel,
+            "doc": self.doc,
+            "devices": self.devices,
+            "device": self.device,
+        }
+
+    def answer(self) -> dict[str, str]:
+        """Where it stands, by its newest result on each workload: {"tone", "strong", "rest"}. No mean: the runs differ."""
+        points = [one.newest for one in self.newest]
+        counts = Counter(p.verdict.lower() if p.status == "ok" else p.status for p in points)
+        words = {word: counts.pop(word, 0) for word in ("faster", "slower", "same", "undecided")}
+        first, over = leading(words), points[0].baseline if points else ""
+        phrases = {"same": f"As fast as {over}", "undecided": f"Neither clearly faster nor slower than {over}"}
+        if first:
+            strong = phrases.get(first, f"{first.capitalize()} than {over}")
+            strong += f" on {words[first]} of {len(points)} workloads" if len(points) > 1 else ""
+        elif counts.pop("baseline", 0):
+            strong = "The baseline: other kernels are compared with it"
+        else:
+            strong = "Measured without a verdict" if points else "Not measured yet"
+        words["as fast"] = words.pop("same")
+        others = [
+            f"{word} on {n}"
+            for word, n in [*words.items(), *counts.items()]
+            if n and word != ("as fast" if first == "same" else first)
+        ]
+        tone = first if first in ("faster", "slower") else "same"
+        return {"tone": tone, "strong": strong, "rest": f"It is {', '.join(others)}." if others else ""}
+
+
+def kernel(request: HttpRequest, operation: str, name: str) -> HttpResponse:
+    subject = Subject.of(request, operation, name)
+    counts = Counter(one.terms.workload for one in subject.series for _ in one.points)
+    rows = [{"series": one, "line": sparkline(one.drawn), "all": counts[one.terms.workload]} for one in subject.newest]
+    compared = any(one.newest.speedup is not None or one.drawn for one in subject.newest)
+    more = {"answer": subject.answer(), "rows": rows, "compared": compared, "versions": versions(subject.kernel)}
+    return render(request, "kernel.html", subject.context | more)
+
+
+def versions(kernel: Kernel) -> list[dict[str, Any]]:
+    """Its sources as they were measured, the newest first, each with what was changed since the one before."""
+    if kernel.pk is None:
+        return []
+    found = list(kernel.versions.annotate(count=Count("results")).order_by("-first_seen", "-pk")[: VERSIONS + 1])
+    before = [*found[1:], None]
+    listed = [
+        {"version": now, "before": was, "diff": diff(was.source, now.source) if was else None}
+        for now, was in zip(found, before, strict=True)
+    ]
+    return listed[:VERSIONS]
+
+
+def workload(request: HttpRequest, operation: str, name: str, key: str) -> HttpResponse:
+    """The history of a kernel on one workload, each series by itself."""
+    subject = Subject.of(request, operation, name, key)
+    scale = Scale.of(ratio for one in subject.series for _, ratio in one.drawn)
+    left, groups, now = MOST_SHOWN, [], subject.series[0].facts
+    for one in subject.series:
+        facts = [(fact, value, value != now.get(fact)) for fact, value in one.facts.items() if value]
+        rows = [
+            {"point": point, "cell": scale.cell(point.ratio), "edited": _edited(point, was), "was": was}
+            for point, was in zip(one.points, [*one.points[1:], None], strict=True)
+        ]
+        if left > 0:
+            groups.append({"facts": facts, "rows": rows[:left]})
+        left -= len(rows)
+    total = sum(len(one.points) for one in subject.series)
+    shown = {"workload": subject.series[0].workload, "groups": groups, "total": total, "shown": min(total, MOST_SHOWN)}
+    return render(request, "kernel_workload.html", subject.context | shown)
+
+
+def _edited(point: Point, was: Point | None) -> bool:
+    return was is not None and point.version != was.version
+
+
+def _history(request: HttpRequest, operation: str, name: str, key: str) -> list[dict[str, Any]]:
+    return history.rows(Subject.of(request, operation, name, key).series, name)
+
+
+def history_csv(request: HttpRequest, operation: str, name: str, key: str = "") -> HttpResponse:
+    table = report.as_csv(_history(request, operation, name, key), history.FIELDS)
+    return download(table, "text/csv; charset=utf-8", f"{operation}-{name}.csv")
+
+
+def history_json(request: HttpRequest, operation: str, name: str, key: str = "") -> HttpResponse:
+    return JsonResponse({"kernel": f"{operation}/{name}", "results": _history(request, operation, name, key)})

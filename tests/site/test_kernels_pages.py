@@ -1,0 +1,235 @@
+"""Pages of kernels: all of them, each with where it stands, and its history on one workload, series by series."""
+
+import csv
+import io
+import json
+
+import pytest
+from cast import shortened
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from runs import history, samples
+from runs.models import Kernel, Result, Run
+
+FLASH = ["attention", "triton-flash"]
+
+
+def page_of(client, name, *args, **asked):
+    answer = client.get(reverse(name, args=args), asked)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def series_of(name="triton-flash", key="", **more):
+    kernel = Kernel.objects.get(operation="attention", name=name)
+    environments = [pk for known in history.devices(kernel).values() for pk in known]
+    return history.series(kernel, environments, key)
+
+
+# --- what belongs together --------------------------------------------------------------------------------------------
+
+
+def test_runs_of_the_same_terms_are_one_series_newest_first(measured):
+    runs = [measured(count=1), measured(count=1, edit={"triton-flash": 1.3}), measured(count=1)]
+    (one,) = series_of()
+    assert [point.run for point in one.points] == [run.pk for run in reversed(runs)]
+    first, second, _ = (ratio.ratio for _, ratio in one.drawn)
+    assert second == pytest.approx(1.3 * first)
+
+
+@pytest.mark.parametrize(
+    "what", ("driver", "card", "baseline source", "baseline", "mode", "rest", "pairs", "a sample"), ids=str
+)
+def test_what_decides_the_ratio_begins_a_new_series(measured, make_gpu, what):
+    """Whatever decides which ratio is measured begins a new series."""
+    before = measured(count=1)
+    after = measured(count=1, **({"driver": "599.1"} if what == "driver" else {}))
+    m = after.measurements.get()
+    if what == "card":
+        Run.objects.filter(pk=after.pk).update(gpu=make_gpu("GPU-2", host="gpu-2"))
+    elif what == "a sample":
+        Run.objects.filter(pk=after.pk).update(gpu=None, sample="measured elsewhere")
+    elif what == "baseline source":
+        base = m.results.get(kernel__name="sdpa")
+        base.version = base.kernel.versions.create(sha256="f" * 64)
+        base.save()
+    elif what != "driver":
+        changed = {
+            "baseline": {"baseline": "eager"},
+            "mode": {"mode": "sustained"},
+            "rest": {"protocol": m.protocol | {"rest": 0.0}},
+            "pairs": {"protocol": m.protocol | {"paired": False}},
+        }[what]
+        type(m).objects.filter(pk=m.pk).update(**changed)
+    found = series_of()
+    assert [[point.run for point in one.points] for one in found] == [[after.pk], [before.pk]]
+    assert [one.number for one in found] == [1, 2]
+    assert found[0].facts != found[1].facts, "the page says what is other"
+
+
+def test_two_samples_are_never_one_series(exported, db):
+    for name in ("one.json", "two.json"):
+        samples.load(shortened(exported, 1), name)
+    assert [len(one.points) for one in series_of()] == [1, 1]
+
+
+def test_what_a_device_cannot_run_and_checks_without_times_are_no_history(measured):
+    first, second = measured(count=1), measured(count=1)
+    Result.objects.filter(measurement__run=first).update(status="unsupported")
+    second.measurements.update(mode="verify")
+    assert series_of() == []
+    assert not any(map(history.tells, Result.objects.select_related("measurement")))
+
+
+def test_what_is_wrong_or_not_paired_is_listed_and_not_drawn(measured):
+    first, second, third = (measured(count=1) for _ in range(3))
+    Result.objects.filter(measurement__run=first).update(status="incorrect")
+    Result.objects.filter(measurement__run=second).update(paired=False)
+    (one,) = series_of()
+    assert len(one.points) == 3
+    assert [point.run for point, _ in one.drawn] == [third.pk]
+
+
+# --- the pages --------------------------------------------------------------------------------------------------------
+
+
+def test_all_kernels_are_listed_measured_or_not_the_baseline_first(owner, gpu, measured):
+    run = measured(count=1)
+    Kernel.objects.create(operation="attention", name="forgotten", backend="cuda")
+    page = page_of(owner, "kernels")
+    names = [part.split("<", 1)[0] for part in page.split('/">')[1:]]
+    assert names.index("sdpa") < names.index("compiled") < names.index("triton-flash") < names.index("triton-gemm")
+    assert f'<a href="/runs/{run.pk}/">{run.pk}</a>' in page
+    assert "No device has it now." in page
+    rows = {(row["operation"], row["name"]): row for row in json.loads(page_of(owner, "kernels_json"))["kernels"]}
+    assert rows["attention", "triton-flash"]["results"] == 1 and rows["attention", "triton-flash"]["last_run"] == run.pk
+    assert rows["gemm", "triton-gemm"] | {"doc": ""} == {
+        "operation": "gemm", "name": "triton-gemm", "backend": "triton", "doc": "", "results": 0, "versions": 0,
+        "last_run": None, "last_measured": None,
+    }  # fmt: skip
+    assert len(list(csv.DictReader(io.StringIO(page_of(owner, "kernels_csv"))))) == len(rows)
+
+
+def test_without_devices_it_says_how_one_gets_here(owner):
+    assert "start an agent with <code>make agent</code>" in page_of(owner, "kernels")
+
+
+def test_a_kernel_stands_by_its_newest_result_on_each_workload(owner, measured):
+    measured()
+    newest = measured(edit={"triton-flash": 1.3})
+    page = page_of(owner, "kernel", *FLASH)
+    assert '<strong class="faster">Faster than sdpa on 2 of 2 workloads</strong>' in page
+    assert page.count("<polyline") == 2 and page.count('class="edited"') == 2
+    for result in Result.objects.filter(measurement__run=newest, kernel__name="triton-flash"):
+        assert f"<b>{result.speedup:.3f}x</b>" in page
+    assert "1 line added, 0 removed since" in page
+    assert '<span class="add">+# now 1.3' in page
+
+
+def test_a_wrong_result_is_the_newest_too(owner, measured):
+    measured(count=1)
+    Result.objects.filter(measurement__run=measured(count=1), kernel__name="triton-flash").update(
+        status="incorrect", verdict="", why="largest <error> 3"
+    )
+    page = page_of(owner, "kernel", *FLASH)
+    assert '<strong class="same">Measured without a verdict</strong>. It is incorrect on 1.' in page
+    assert "largest &lt;error&gt; 3" in page
+
+
+def test_the_baseline_is_called_one(owner, measured):
+    measured(count=1)
+    page = page_of(owner, "kernel", "attention", "sdpa")
+    assert "The baseline: other kernels are compared with it" in page
+    assert "speedup" not in page.split("<table")[1]
+
+
+def test_a_kernel_that_no_run_has_measured_says_so(owner, gpu):
+    page = page_of(owner, "kernel", "gemm", "triton-gemm")
+    assert "Not measured yet" in page and 'href="/runs/new/?operation=gemm"' in page
+
+
+def test_each_device_has_a_tab(owner, measured, make_gpu):
+    measured(count=1)
+    other = make_gpu("GPU-2", host="gpu-2", name="NVIDIA L4")
+    there = measured(count=1, on=other, device="NVIDIA L4")
+    page = page_of(owner, "kernel", *FLASH)
+    assert "<h1>triton-flash on NVIDIA L4</h1>" in page and '<a href="?device=NVIDIA%20H200">' in page
+    assert "triton-flash on NVIDIA H200" in page_of(owner, "kernel", *FLASH, device="NVIDIA H200")
+    assert "triton-flash on NVIDIA L4" in page_of(owner, "kernel", *FLASH, device="nonsense")
+    table = json.loads(page_of(owner, "kernel_json", *FLASH, device="NVIDIA L4"))["results"]
+    assert [row["run"] for row in table] == [there.pk]
+
+
+def test_a_history_says_what_was_other_in_each_series(owner, measured):
+    before, middle = measured(count=1), measured(count=1, edit={"triton-flash": 1.3})
+    after = measured(count=1, driver="599.1")
+    key = after.measurements.get().workload.key
+    page = page_of(owner, "kernel_workload", *FLASH, key)
+    assert "3 results on NVIDIA H200, in 2 series that cannot be held against each other." in page
+    newest, older = page.split('scope="rowgroup">')[1:]
+    assert 'class="other"' not in newest and "driver <b>599.1</b>" in newest
+    assert '<span class="other">driver <b>580' in older
+    assert reverse("compare", args=[before.pk, middle.pk]) in older and "/compare/" not in newest
+    assert older.count(">new</small>") == 1
+    with io.StringIO(page_of(owner, "kernel_workload_csv", *FLASH, key)) as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["run"], row["series"]) for row in rows] == [
+        (str(after.pk), "1"), (str(middle.pk), "2"), (str(before.pk), "2"),
+    ]  # fmt: skip
+    assert list(rows[0]) == list(history.FIELDS)
+
+
+def test_every_offered_comparison_can_be_made(owner, measured):
+    measured(count=1), measured(count=1)
+    key = Run.objects.latest("pk").measurements.get().workload.key
+    address = reverse("compare", args=Run.objects.order_by("pk").values_list("pk", flat=True))
+    assert address in page_of(owner, "kernel_workload", *FLASH, key)
+    assert "They cannot be compared" not in owner.get(address).content.decode()
+
+
+def test_a_result_leads_to_its_history(owner, measured):
+    run = measured(count=1)
+    result = run.measurements.get().results.get(kernel__name="triton-flash")
+    address = reverse("kernel_workload", args=[*FLASH, result.measurement.workload.key]) + "?device=NVIDIA%20H200"
+    assert f'<a href="{address}">history</a>' in page_of(owner, "result", run.pk, result.pk)
+    assert owner.get(address).status_code == 200
+    Result.objects.filter(pk=result.pk).update(status="unsupported")
+    assert ">history</a>" not in page_of(owner, "result", run.pk, result.pk)
+
+
+def test_what_is_not_there_is_named(owner, measured):
+    measured(count=1)
+    for address, sentence in {
+        "/kernels/attention/nothing/": "There is no kernel attention/nothing.",
+        "/kernels/nothing/sdpa/": "There is no kernel nothing/sdpa.",
+        "/kernels/attention/triton-flash/on/0000/": "Triton-flash was not measured on a workload 0000 on NVIDIA H200.",
+    }.items():
+        answer = owner.get(address)
+        assert answer.status_code == 404
+        assert sentence in answer.content.decode()
+
+
+def test_a_name_that_no_catalogue_would_take_today_still_has_a_page(owner, measured):
+    measured(count=1)
+    Kernel.objects.filter(name="triton-flash").update(name="a/b c")
+    assert "a/b c on NVIDIA H200" in page_of(owner, "kernel", "attention", "a/b c")
+    assert owner.get(reverse("kernels")).status_code == 200
+
+
+def test_a_long_history_costs_no_more_queries(owner, measured):
+    def queries(name, *args):
+        with CaptureQueriesContext(
+            connection,
+        ) as captured:
+            page_of(owner, name, *args)
+        return len(captured)
+
+    key = measured().measurements.first().workload.key
+    pages = (("kernels",), ("kernel", *FLASH), ("kernel_workload", *FLASH, key))
+    few = [queries(*page) for page in pages]
+    for number in range(5):
+        measured(edit={"triton-flash": 1 + number / 10}, driver=f"59{number}")
+    assert [queries(*page) for page in pages] == few
+    assert max(few) <= 12
