@@ -60,7 +60,7 @@ def _row(m: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
         "speedup": speedup.get("ratio"),
         "speedup_low": speedup.get("low"),
         "speedup_high": speedup.get("high"),
-        "effective_sample_size": speedup.get("independent"),
+        "effective_sample_size": speedup.get("effective_sample_size"),
         "rest": (m.get("protocol") or {}).get("rest"),
         "margin": m.get("margin") or MARGIN,
         "aa": aa[0],

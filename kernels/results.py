@@ -118,13 +118,16 @@ def _times(name: str, reading: Reading) -> dict[str, Any]:
 
 
 def _speedup(name: str, reading: Reading, baseline: str, seed: int) -> dict[str, Any]:
-    """{"ratio", "low", "high", "rounds", "paired"} of baseline time over this arm's; in pairs also "independent", rounds."""
+    """{"ratio", "low", "high", "rounds", "paired"} of baseline time over this arm's.
+
+    In pairs also "effective_sample_size": as many independent rounds would tell as much.
+    """
     base, arm = reading.medians(baseline), reading.medians(name)
     found: dict[str, Any] = {"rounds": len(arm), "paired": reading.paired}
     if reading.paired:
         base = base[: len(arm)]
         ratio, low, high = statistics.paired_speedup(base, arm)
-        found["independent"] = statistics.independent_rounds(base, arm)
+        found["effective_sample_size"] = statistics.effective_sample_size(base, arm)
     else:
         ratio, low, high = statistics.unpaired_speedup(base, arm, seed)
     return {"ratio": ratio, "low": low, "high": high} | found

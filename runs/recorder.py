@@ -185,7 +185,7 @@ def store_result(measurement: Measurement, operation: str, result: dict[str, Any
         speedup=speedup.get("ratio"),
         speedup_low=speedup.get("low"),
         speedup_high=speedup.get("high"),
-        independent=speedup.get("independent"),
+        effective_sample_size=speedup.get("effective_sample_size"),
         paired=speedup.get("paired", True),
         compile_s=result.get("compile_s"),
         peak_memory_bytes=result.get("peak_memory_bytes"),

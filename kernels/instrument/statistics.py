@@ -76,7 +76,7 @@ def paired_speedup(baseline: Sequence[float], arm: Sequence[float]) -> tuple[flo
     return float(np.exp(middle)), float(np.exp(low)), float(np.exp(high))
 
 
-def independent_rounds(baseline: Sequence[float], arm: Sequence[float]) -> float:
+def effective_sample_size(baseline: Sequence[float], arm: Sequence[float]) -> float:
     """How many independent rounds tell as much of the speedup as these."""
     return len(arm) / autocorrelation_time(_log_ratios(baseline, arm))
 

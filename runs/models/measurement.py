@@ -105,7 +105,7 @@ class Result(models.Model):
     speedup_low = models.FloatField(null=True)
     speedup_high = models.FloatField(null=True)
     paired = models.BooleanField(default=True)
-    independent = models.FloatField(null=True)
+    effective_sample_size = models.FloatField(null=True)
     """So many independent rounds would tell as much of the speedup: fewer than there were where rounds hang together."""
     left_after = models.IntegerField(null=True)
     """It was far behind and left after this round."""
@@ -145,8 +145,8 @@ class Result(models.Model):
     @property
     def correlated(self) -> bool:
         """Whether its rounds count for clearly fewer than they are."""
-        rounds = self.rounds or 0
-        return self.independent is not None and rounds >= CORRELATED_ROUNDS and self.independent < CORRELATED * rounds
+        rounds, size = self.rounds or 0, self.effective_sample_size
+        return size is not None and rounds >= CORRELATED_ROUNDS and size < CORRELATED * rounds
 
     def as_event(self, raw: bool = False) -> dict[str, Any]:
         event: dict[str, Any] = {
@@ -169,8 +169,8 @@ class Result(models.Model):
         if self.speedup is not None:
             ratio = {"ratio": self.speedup, "low": self.speedup_low, "high": self.speedup_high}
             event["speedup"] = ratio | {"rounds": self.rounds, "paired": self.paired}
-            if self.independent is not None:
-                event["speedup"]["independent"] = self.independent
+            if self.effective_sample_size is not None:
+                event["speedup"]["effective_sample_size"] = self.effective_sample_size
         if raw:
             event |= {"log": self.log, "ticks_ns": self.ticks_ns, "source": self.version.source if self.version else ""}
         return event

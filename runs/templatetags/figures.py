@@ -123,6 +123,12 @@ def ago(when: datetime | None) -> str:
 
 
 @register.filter
+def short(label: str) -> str:
+    """A workload's label without its operation, for pages that are of one."""
+    return label.split(" ", 1)[-1]
+
+
+@register.filter
 def get(mapping: dict[Any, Any], key: Any) -> Any:
     return mapping.get(key)
 

@@ -169,7 +169,7 @@ def kernel(request: HttpRequest, operation: str, name: str) -> HttpResponse:
     subject = Subject.of(request, operation, name)
     counts = Counter(one.terms.workload for one in subject.series for _ in one.points)
     rows = [{"series": one, "line": sparkline(one.drawn), "all": counts[one.terms.workload]} for one in subject.newest]
-    compared = any(one.newest.speedup is not None or one.drawn for one in subject.newest)
+    compared = any(one.newest.verdict != "baseline" for one in subject.newest)
     more = {"answer": subject.answer(), "rows": rows, "compared": compared, "versions": versions(subject.kernel)}
     return render(request, "kernel.html", subject.context | more)
 

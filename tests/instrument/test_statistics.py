@@ -218,8 +218,8 @@ def test_autocorrelation_time_is_what_theory_says():
 def test_rounds_that_hang_together_count_for_less():
     rng = np.random.default_rng(13)
     base, arm = 100 * np.exp(0.01 * hanging_together(rng, 200, memory=0.6)), np.full(200, 80.0)
-    assert 30 < statistics.independent_rounds(base, arm) < 80, "of 200, theory says 50"
-    assert statistics.independent_rounds(base[:1], arm[:1]) == 1
+    assert 30 < statistics.effective_sample_size(base, arm) < 80, "of 200, theory says 50"
+    assert statistics.effective_sample_size(base[:1], arm[:1]) == 1
 
 
 def test_autocorrelation_time_of_equal_few_and_wild_values():

@@ -69,7 +69,7 @@ def test_a_row_for_every_workload_and_kernel_in_the_order_measured():
 
 def test_a_row_says_how_long_its_device_rested_and_how_many_rounds_tell_as_much():
     fast = result("eager", FAST)
-    fast["speedup"]["independent"] = 7.5
+    fast["speedup"]["effective_sample_size"] = 7.5
     row = rows([event(result("sdpa"), fast, protocol={"paired": True, "rest": 0.5})])[1]
     assert (row["rest"], row["effective_sample_size"]) == (0.5, 7.5)
 

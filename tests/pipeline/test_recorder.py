@@ -52,7 +52,7 @@ def result(kernel, p50):
             "high": 1 / p50,
             "rounds": 5,
             "paired": True,
-            "independent": 4.5,
+            "effective_sample_size": 4.5,
         }
     return found
 
@@ -96,10 +96,10 @@ def assert_complete(run):
     assert Measurement.objects.count() == 2
     assert Result.objects.count() == 4
     assert all(r.ran == [["aten::mm", 5]] for r in Result.objects.all())
-    assert {r.independent for r in Result.objects.all()} == {None, 4.5}
+    assert {r.effective_sample_size for r in Result.objects.all()} == {None, 4.5}
     exported = Measurement.objects.first().as_event(raw=True)
     assert exported["aa_ticks_ns"] == [[1.0]]
-    assert exported["results"][1]["speedup"]["independent"] == 4.5
+    assert exported["results"][1]["speedup"]["effective_sample_size"] == 4.5
     assert not RejectedEvent.objects.exists()
 
 

@@ -52,15 +52,15 @@ def test_a_compared_kernel_has_its_word_interval_and_statistics(owner, results):
 
 
 @pytest.mark.parametrize(
-    "independent, said",
+    "size, said",
     [
         (None, "over 60 rounds."),
         (55.0, "over 60 rounds."),
         (23.6, "over 60 correlated rounds, which count as 24 independent ones."),
     ],
 )
-def test_correlated_rounds_are_said_to_be(owner, results, independent, said):
-    change(results["triton-flash"], independent=independent)
+def test_correlated_rounds_are_said_to_be(owner, results, size, said):
+    change(results["triton-flash"], effective_sample_size=size)
     assert said in text_of(page_of(owner, results["triton-flash"]))
 
 
