@@ -1,5 +1,6 @@
 """The form of a new run: what it offers, what it refuses and where it says so, what it makes; and that it forgets nothing."""
 
+import platform
 import re
 
 import pytest
@@ -130,6 +131,8 @@ def test_up_makes_a_device_whose_kernels_are_known_at_once(owner, configs):
     up.Command().first_run(Device("cpu", "CPU-1", "AMD EPYC"))
     form = owner.get(PAGE).context["form"]
     assert {k["name"] for k in form.catalogue if k["ticked"]} >= {"sdpa", "sdpa-math"}
+    (label,) = devices(owner).values()
+    assert label == f"AMD EPYC · {platform.node()} · silent"
 
 
 def test_what_a_device_cannot_run_is_listed_with_the_reason(owner, cpu, configs):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import platform
 import socket
 import subprocess
 import sys
@@ -107,10 +108,10 @@ class Command(BaseCommand):
         """A first small run, so that the first page has real numbers of this machine."""
         if Run.objects.filter(sample="").exists():
             return
-        known: dict[str, Any] = {"kind": device.kind, "name": device.name, "index": device.index}
-        known["catalogue"] = declared(
-            device.kind, device.capability
-        )  # the form is complete before the agent says hello
+        known = {
+            name: getattr(device, name) for name in ("kind", "name", "index", "capability", "memory_bytes", "driver")
+        }
+        known |= {"host": platform.node(), "catalogue": declared(device.kind, device.capability)}  # before any hello
         gpu, _ = Gpu.objects.get_or_create(uuid=device.uuid, defaults=known)
         Run.objects.submit(load_config("smoke"), gpu=gpu, title="A first small run on this machine", wake=False)
 
