@@ -80,6 +80,12 @@ class KernelInfo:
     def full_name(self) -> str:
         return f"{self.operation}/{self.name}"
 
+    @property
+    def folder(self) -> str:
+        """The folder of KERNEL_PATH that it is from; empty for one of ours."""
+        root = Path(self.path).parent.parent
+        return "" if root == OPERATIONS_DIR else str(root)
+
     def why_not_on(self, kind: str, capability: float | None) -> str:
         """Why this kernel cannot run on a device at all: an empty string if it can."""
         if self.error:
@@ -167,7 +173,7 @@ def kernels(operation: str | None = None) -> list[KernelInfo]:
 
 def declared(kind: str, capability: float | None) -> list[dict[str, Any]]:
     """What a site is told of a host's kernels, for a device of this kind: as declared, and why it cannot run them."""
-    shown = ("operation", "name", "backend", "dtypes", "limits", "doc", "sha256")
+    shown = ("operation", "name", "backend", "dtypes", "limits", "doc", "sha256", "folder")
     return [{name: getattr(k, name) for name in shown} | {"why_not": k.why_not_on(kind, capability)} for k in kernels()]
 
 

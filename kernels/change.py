@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kernels import report
-from kernels.answer import leading
+from kernels.answer import VERBS, leading
 from kernels.instrument.environment import KEYED
 from kernels.instrument.statistics import (
     FASTER,
@@ -269,7 +269,8 @@ def _of_statuses(table: list[dict[str, Any]]) -> list[str]:
         if kernels:
             many = len(kernels) > 1
             who = listed(list(dict.fromkeys(kernels)))
-            found.append(f"{len(kernels)} result{'s' * many} {'are' if many else 'is'} {status} now ({who}).")
+            verb = VERBS.get(status) or f"{'are' if many else 'is'} {status}"
+            found.append(f"{len(kernels)} result{'s' * many} {verb} now ({who}).")
     return found
 
 

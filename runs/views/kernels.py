@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.db.models import Count, Max, Q
@@ -14,6 +14,7 @@ from django.shortcuts import render
 from kernels import report
 from kernels.answer import leading
 from kernels.catalog import operations
+from kernels.report import FAILURES
 from runs import history
 from runs.forest import Scale
 from runs.history import Point, Series
@@ -38,7 +39,7 @@ def _known() -> list[dict[str, Any]]:
     for gpu in Gpu.objects.in_order().only("catalogue"):
         for kernel in gpu.catalogue:
             place = (kernel["operation"], kernel["name"])
-            found.setdefault(place, _row(*place, kernel["backend"], kernel.get("doc", "")))
+            found.setdefault(place, _row(*place, kernel["backend"], kernel.get("doc") or kernel.get("why_not", "")))
     for known, counted in _counted():
         place = (known.operation, known.name)
         found[place] = found.get(place, _row(*place, known.backend, "")) | counted
@@ -101,30 +102,31 @@ class Subject:
     """One kernel on devices of one name, on one workload or on all."""
 
     kernel: Kernel
-    doc: str
+    said: dict[str, dict[str, Any]]
+    """What devices say of it, by their names."""
     devices: list[str]
     """Names of those on which it was measured, the latest first."""
-    device: str
+    device: str = ""
     """The one chosen."""
-    series: list[Series]
+    series: list[Series] = field(default_factory=list)
 
     @classmethod
     def of(cls, request: HttpRequest, operation: str, name: str, key: str = "") -> Subject:
         kernel = Kernel.objects.filter(operation=operation, name=name).first()
-        said = next(
-            (k for gpu in Gpu.objects.only("catalogue") for k in gpu.kernels(operation) if k["name"] == name), {}
-        )
+        gpus = Gpu.objects.in_order().only("name", "catalogue")
+        said = {gpu.name: k for gpu in gpus for k in gpu.kernels(operation) if k["name"] == name}
         if kernel is None and not said:
             raise Http404(f"there is no kernel {operation}/{name}")
         if kernel is None:
-            return cls(Kernel(operation=operation, name=name, backend=said["backend"]), said.get("doc", ""), [], "", [])
+            backend = next(iter(said.values()))["backend"]
+            return cls(Kernel(operation=operation, name=name, backend=backend), said, [])
         places = history.devices(kernel)
         asked = request.GET.get("device", "")
         device = asked if asked in places else next(iter(places), "")
         found = history.series(kernel, places[device], key) if places else []
         if key and not found:
             raise Http404(f"{name} was not measured on a workload {key}{f' on {device}' if device else ''}")
-        return cls(kernel, said.get("doc", ""), list(places), device, found)
+        return cls(kernel, said, list(places), device, found)
 
     @property
     def newest(self) -> list[Series]:
@@ -136,7 +138,9 @@ class Subject:
         return {
             "page": "kernels",
             "kernel": self.kernel,
-            "doc": self.doc,
+            "doc": next((k["doc"] for k in self.said.values() if k.get("doc")), ""),
+            "why_not": {device: k["why_not"] for device, k in self.said.items() if k.get("why_not")},
+            "is_there": bool(self.said),
             "devices": self.devices,
             "device": self.device,
         }
@@ -145,16 +149,20 @@ class Subject:
         """Where it stands, by its newest result on each workload: {"tone", "strong", "rest"}. No mean: the runs differ."""
         points = [one.newest for one in self.newest]
         counts = Counter(p.verdict.lower() if p.status == "ok" else p.status for p in points)
+        of = f" on {{}} of {len(points)} workloads" if len(points) > 1 else ""
         words = {word: counts.pop(word, 0) for word in ("faster", "slower", "same", "undecided")}
         first, over = leading(words), points[0].baseline if points else ""
         phrases = {"same": f"As fast as {over}", "undecided": f"Neither clearly faster nor slower than {over}"}
         if first:
-            strong = phrases.get(first, f"{first.capitalize()} than {over}")
-            strong += f" on {words[first]} of {len(points)} workloads" if len(points) > 1 else ""
+            strong = phrases.get(first, f"{first.capitalize()} than {over}") + of.format(words[first])
         elif counts.pop("baseline", 0):
             strong = "The baseline: other kernels are compared with it"
+        elif counts:
+            status, count = counts.most_common(1)[0]
+            strong = (status.capitalize() if status in FAILURES else "Measured without a verdict") + of.format(count)
+            del counts[status]
         else:
-            strong = "Measured without a verdict" if points else "Not measured yet"
+            strong = "Not measured yet"
         words["as fast"] = words.pop("same")
         others = [
             f"{word} on {n}"
@@ -162,7 +170,7 @@ class Subject:
             if n and word != ("as fast" if first == "same" else first)
         ]
         tone = first if first in ("faster", "slower") else "same"
-        return {"tone": tone, "strong": strong, "rest": f"It is {', '.join(others)}." if others else ""}
+        return {"tone": tone, "strong": strong, "rest": f"{', '.join(others).capitalize()}." if others else ""}
 
 
 def kernel(request: HttpRequest, operation: str, name: str) -> HttpResponse:

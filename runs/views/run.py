@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Any
 
 import yaml
@@ -113,16 +114,24 @@ def reproduce(run: Run) -> str:
         lines.append(
             f"git checkout {commit.rstrip('+')[:12]}{'   # there were local changes' if commit.endswith('+') else ''}"
         )
+    folder = _folders(run)
     try:
         same = load_config(spec.name)
     except ConfigError:
         same = None
     if same and same.workloads == spec.workloads and same.protocol == spec.protocol:
         chosen = "" if same.kernels == spec.kernels else f" --kernels {','.join(spec.kernels)}"
-        lines.append(f"{PYTHON} -m kernels run {spec.name}{chosen} --device {device}")
+        lines.append(f"{folder}{PYTHON} -m kernels run {spec.name}{chosen} --device {device}")
     else:
-        lines.append(f"{PYTHON} -m kernels run run-{run.pk}.yaml --device {device}")
+        lines.append(f"{folder}{PYTHON} -m kernels run run-{run.pk}.yaml --device {device}")
     return "\n".join(lines)
+
+
+def _folders(run: Run) -> str:
+    """What sets KERNEL_PATH, if a kernel is from another folder, as its device says now."""
+    known = run.gpu.kernels(run.spec.operation) if run.gpu else []
+    folders = {k["folder"]: None for k in known if k.get("folder") and k["name"] in run.spec.kernels}
+    return f"KERNEL_PATH={shlex.quote(':'.join(folders))} " if folders else ""
 
 
 def run(request: HttpRequest, pk: int) -> HttpResponse:

@@ -78,6 +78,12 @@ def test_a_kernel_of_another_operation_in_this_folder_is_listed_with_the_reason(
     assert "is for gemm, in the folder of attention" in info.error
 
 
+def test_a_kernel_of_another_folder_says_which(folder):
+    (folder / "mine.py").write_text(SIMPLE)
+    assert get_kernel("attention", "my-own-way").folder == str(folder.parent)
+    assert get_kernel("attention", "sdpa").folder == ""
+
+
 def test_files_are_read_as_they_are_now(folder):
     (folder / "mine.py").write_text(SIMPLE)
     before = get_kernel("attention", "my-own-way").sha256

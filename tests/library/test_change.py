@@ -234,6 +234,8 @@ def test_a_kernel_that_became_wrong_is_said_and_worse():
     table = rows(before, after)
     assert "1 result is incorrect now (mine)." in answer(table)["rest"]
     assert [row["kernel"] for row in worse(table)] == ["mine"]
+    out = rows(before, run(measurement(result("mine", status="out of memory"))))
+    assert "1 result ran out of memory now (mine)." in answer(out)["rest"]
     assert answer(rows(after, after))["rest"] == worse(rows(after, after)) == [], "it was so before"
     assert worse(rows(before, before)) == []
 

@@ -134,7 +134,7 @@ def test_a_wrong_result_is_the_newest_too(owner, measured):
         status="incorrect", verdict="", why="largest <error> 3"
     )
     page = page_of(owner, "kernel", *FLASH)
-    assert '<strong class="same">Measured without a verdict</strong>. It is incorrect on 1.' in page
+    assert '<strong class="same">Incorrect</strong>.' in page
     assert "largest &lt;error&gt; 3" in page
 
 
@@ -148,6 +148,26 @@ def test_the_baseline_is_called_one(owner, measured):
 def test_a_kernel_that_no_run_has_measured_says_so(owner, gpu):
     page = page_of(owner, "kernel", "gemm", "triton-gemm")
     assert "Not measured yet" in page and 'href="/runs/new/?operation=gemm"' in page
+
+
+def test_what_devices_say_of_a_kernel_stands_on_its_page(owner, make_gpu):
+    broken = {
+        "operation": "gemm",
+        "name": "broken",
+        "backend": "unknown",
+        "doc": "",
+        "why_not": "broken.py cannot be read",
+    }
+    make_gpu(catalogue=[broken])
+    assert "not on NVIDIA H200: broken.py cannot be read" in page_of(owner, "kernel", "gemm", "broken")
+    assert "broken.py cannot be read" in page_of(owner, "kernels")
+
+
+def test_a_kernel_that_is_not_there_any_more_keeps_its_page(owner, measured, gpu):
+    measured(count=1)
+    gpu.catalogue = []
+    gpu.save()
+    assert "no device has it now" in page_of(owner, "kernel", *FLASH)
 
 
 def test_each_device_has_a_tab(owner, measured, make_gpu):

@@ -258,6 +258,13 @@ def test_the_command_line_that_measures_the_same(sample, make_run, configs, cpu)
     assert reproduce(run := make_run(other)) == f".venv/bin/python -m kernels run run-{run.pk}.yaml --device cuda:0"
 
 
+def test_the_command_line_names_the_folder_of_kernels_of_others(make_run, gpu):
+    gpu.catalogue = [k | {"folder": "/their kernels"} if k["name"] == "eager" else k for k in gpu.catalogue]
+    gpu.save()
+    run = make_run(gpu=gpu)
+    assert reproduce(run).startswith("KERNEL_PATH='/their kernels' .venv/bin/python -m kernels run ")
+
+
 # --- what a page must not hide or blur --------------------------------------------------------------------------------
 
 
