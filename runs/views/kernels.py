@@ -112,7 +112,7 @@ class Subject:
 
     @classmethod
     def of(cls, request: HttpRequest, operation: str, name: str, key: str = "") -> Subject:
-        kernel = Kernel.objects.filter(operation=operation, name=name).first()
+        kernel = Kernel.objects.filter(operation=operation, name=name.replace("\x00", "")).first()
         gpus = Gpu.objects.in_order().only("name", "catalogue")
         said = {gpu.name: k for gpu in gpus for k in gpu.kernels(operation) if k["name"] == name}
         if kernel is None and not said:

@@ -224,6 +224,8 @@ def test_what_is_not_there_is_named(owner, measured):
     for address, sentence in {
         "/kernels/attention/nothing/": "There is no kernel attention/nothing.",
         "/kernels/nothing/sdpa/": "There is no kernel nothing/sdpa.",
+        "/kernels/attention/a%00b/": "There is no kernel attention/a",
+        f"/kernels/attention/{'x' * 3000}/": "There is no kernel attention/xxx",
         "/kernels/attention/triton-flash/on/0000/": "Triton-flash was not measured on a workload 0000 on NVIDIA H200.",
     }.items():
         answer = owner.get(address)
