@@ -118,9 +118,8 @@ class Subject:
         if kernel is None and not said:
             raise Http404(f"there is no kernel {operation}/{name}")
         if kernel is None:
-            backend = next(iter(said.values()))["backend"]
-            return cls(Kernel(operation=operation, name=name, backend=backend), said, [])
-        places = history.devices(kernel)
+            kernel = Kernel(operation=operation, name=name, backend=next(iter(said.values()))["backend"])
+        places = history.devices(kernel) if kernel.pk else {}
         asked = request.GET.get("device", "")
         device = asked if asked in places else next(iter(places), "")
         found = history.series(kernel, places[device], key) if places else []

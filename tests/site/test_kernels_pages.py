@@ -219,13 +219,14 @@ def test_a_result_leads_to_its_history(owner, measured):
     assert ">history</a>" not in page_of(owner, "result", run.pk, result.pk)
 
 
-def test_what_is_not_there_is_named(owner, measured):
+def test_what_is_not_there_is_named(owner, measured, gpu):
     measured(count=1)
     for address, sentence in {
         "/kernels/attention/nothing/": "There is no kernel attention/nothing.",
         "/kernels/nothing/sdpa/": "There is no kernel nothing/sdpa.",
         "/kernels/attention/a%00b/": "There is no kernel attention/a",
         f"/kernels/attention/{'x' * 3000}/": "There is no kernel attention/xxx",
+        "/kernels/gemm/triton-gemm/on/0000/": "Triton-gemm was not measured on a workload 0000.",
         "/kernels/attention/triton-flash/on/0000/": "Triton-flash was not measured on a workload 0000 on NVIDIA H200.",
     }.items():
         answer = owner.get(address)
