@@ -182,9 +182,9 @@ def _result(of: Comparison, arm: str) -> Measured:
 
 
 def figures(reading: rounds.Reading, arm: str) -> Figures:
-    low, high = statistics.median_interval(reading.medians(arm))
-    blocks = reading.blocks[arm]
-    return Figures(p50_ns(reading, arm) / 1e3, low / 1e3, high / 1e3, sum(map(len, blocks)), len(blocks))
+    p50, blocks = p50_ns(reading, arm), reading.blocks[arm]
+    low, high = statistics.p50_interval(p50, reading.medians(arm))
+    return Figures(p50 / 1e3, low / 1e3, high / 1e3, sum(map(len, blocks)), len(blocks))
 
 
 def _about_inputs(reading: rounds.Reading) -> list[str]:

@@ -13,6 +13,7 @@ from kernels import report
 from kernels.answer import VERBS, leading
 from kernels.instrument.environment import KEYED
 from kernels.instrument.statistics import (
+    CERTAIN_ROUNDS,
     FASTER,
     MARGIN,
     MIN_ROUNDS,
@@ -33,6 +34,8 @@ COLUMNS = (
 )  # fmt: skip
 NOT_COMPARED, NEW, GONE, BASELINE = "not compared", "new", "gone", "baseline"
 WORDS = (FASTER, SLOWER, SAME, UNDECIDED)
+FEW = 2.0
+"""The range of five normal values holds their mean in 94% of all cases; Student's interval of 99% is 1.8 times as wide."""
 HOW = {"paired": "in pairs", "rest": "rests"}
 """What of a protocol decides which ratio is measured."""
 
@@ -151,8 +154,11 @@ def _row(
 
 
 def _ratio(result: dict[str, Any]) -> tuple[float, float, float]:
+    """Its speedup with its interval, which of few rounds is their range and holds too little: then it counts twice as wide."""
     found = result["speedup"]
-    return found["ratio"], found["low"], found["high"]
+    wider = 1.0 if found["rounds"] >= CERTAIN_ROUNDS else FEW
+    low, high = (found["ratio"] * (found[end] / found["ratio"]) ** wider for end in ("low", "high"))
+    return found["ratio"], low, high
 
 
 def _standing(
@@ -217,7 +223,7 @@ def answer(table: list[dict[str, Any]]) -> dict[str, Any]:
         strong = "No source of a kernel that was compared has changed"
     else:
         strong = "Nothing here can be compared"
-    sentences += _of_the_control(control) + _of_statuses(table)
+    sentences += (_of_the_control(control) if compared else []) + _of_statuses(table)
     return {"strong": strong, "rest": sentences, "tone": tone}
 
 
@@ -244,13 +250,17 @@ def _about(compared: list[dict[str, Any]], kernel: str) -> tuple[str, str, str]:
 def _of_the_control(control: list[dict[str, Any]]) -> list[str]:
     """What became of kernels that nobody changed."""
     if not control:
-        return []
+        return [
+            "No other kernel whose source is the same was compared, so nothing tells how far two runs differ by themselves."
+        ]
     strayed = [row for row in control if row["strayed"]]
-    same, count = sum(row["verdict"] == SAME for row in control), len(control)
-    verb = "is" if same == 1 else "are"
-    said = f"Of {count} result{'s' * (count != 1)} of kernels whose source is the same, {same} {verb} the same"
+    counts = [(word, sum(row["verdict"] == word for row in control)) for word in (SAME, UNDECIDED)]
+    phrases = {SAME: "the same", UNDECIDED: "undecided"}
+    found = listed([f"{count} {'is' if count == 1 else 'are'} {phrases[word]}" for word, count in counts if count])
+    count = len(control)
+    said = f"Of {count} result{'s' * (count != 1)} of kernels whose source is the same{', ' * bool(found)}{found}"
     if not strayed:
-        return [f"{said} and none is faster or slower."]
+        return [f"{said}; none is faster or slower."]
     kernels = listed(list(dict.fromkeys(row["kernel"] for row in strayed)))
     workloads, widest = {row["workload"] for row in strayed}, max(row["margin"] for row in strayed)
     where = f"on {len(workloads)} workload{'s' * (len(workloads) != 1)}"
@@ -265,12 +275,13 @@ def broken(row: dict[str, Any]) -> bool:
 def _of_statuses(table: list[dict[str, Any]]) -> list[str]:
     found = []
     for status in FAILURES:
-        kernels = [row["kernel"] for row in table if row["verdict"] == status and broken(row)]
-        if kernels:
-            many = len(kernels) > 1
-            who = listed(list(dict.fromkeys(kernels)))
-            verb = VERBS.get(status) or f"{'are' if many else 'is'} {status}"
-            found.append(f"{len(kernels)} result{'s' * many} {verb} now ({who}).")
+        for new in (False, True):
+            rows = [r for r in table if r["verdict"] == status and broken(r) and (r["status_before"] is None) == new]
+            if rows:
+                count = len(rows)
+                verb = VERBS.get(status) or f"{'are' if count > 1 else 'is'} {status}"
+                who = listed(list(dict.fromkeys(row["kernel"] for row in rows)))
+                found.append(f"{count} {'new ' * new}result{'s' * (count > 1)} {verb}{' now' * (not new)} ({who}).")
     return found
 
 
@@ -292,6 +303,7 @@ def _lines(table: list[dict[str, Any]]) -> list[list[str]]:
         "kernel",
         "verdict",
         "change (interval)",
+        "margin",
         "speedup before",
         "after",
         "p50 us before",
@@ -306,7 +318,8 @@ def _cells(row: dict[str, Any]) -> list[str]:
         moved = f"{row['change']:.3f}x ({row['change_low']:.3f} to {row['change_high']:.3f})"
     speedups = ["" if row[key] is None else f"{row[key]:.3f}x" for key in ("speedup_before", "speedup_after")]
     times = [microseconds(row[key]) for key in ("p50_before_ms", "p50_after_ms")]
-    return [row["workload"], row["kernel"], row["verdict"], moved, *speedups, *times]
+    margin = "" if row["margin"] is None else f"{row['margin']:.1%}"
+    return [row["workload"], row["kernel"], row["verdict"], moved, margin, *speedups, *times]
 
 
 def as_markdown(table: list[dict[str, Any]], heading: str = "") -> str:

@@ -97,6 +97,7 @@ def child_environment(device: Device, scratch: str) -> dict[str, str]:
         "CUDA_CACHE_PATH": f"{scratch}/cuda",
         "CUDA_VISIBLE_DEVICES": device.uuid if device.kind == "cuda" else "",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "KINETO_LOG_LEVEL": "99",  # the profiler otherwise writes into the log of a kernel when it begins and ends
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
     }

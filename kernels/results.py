@@ -102,9 +102,10 @@ def _ticks(reading: Reading, arm: str) -> list[list[float]]:
 def _times(name: str, reading: Reading) -> dict[str, Any]:
     blocks = reading.blocks[name]
     in_ms = [tick / NS_PER_MS for ticks in blocks for tick in ticks]
-    low, high = statistics.median_interval([m / NS_PER_MS for m in reading.medians(name)])
+    stats = statistics.describe(in_ms)
+    low, high = statistics.p50_interval(stats["p50"], [m / NS_PER_MS for m in reading.medians(name)])
     found: dict[str, Any] = {
-        "stats": statistics.describe(in_ms) | {"p50_low": low, "p50_high": high},
+        "stats": stats | {"p50_low": low, "p50_high": high},
         "rounds": len(blocks),
         "left_after": reading.left.get(name),
         "ticks_ns": _ticks(reading, name),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 WIDTH = 150
 """Of a cell, in pixels."""
@@ -56,7 +56,7 @@ class Scale:
         """How far along the scale, from 0 to 1."""
         return math.log(min(max(ratio, self.low), self.high) / self.low) / math.log(self.high / self.low)
 
-    def cell(self, row: Ratio | None) -> dict[str, float] | None:
+    def cell(self, row: Ratio | None) -> dict[str, Any] | None:
         """Positions of what is drawn in a row: interval, estimate, 1, and the margin in which there is no difference."""
         if row is None:
             return None
@@ -70,4 +70,5 @@ class Scale:
             "left": left,
             "band": round(right - left, 1),
             "width": WIDTH,
+            "beyond": "left" if row.ratio < self.low else "right" if row.ratio > self.high else "",
         }

@@ -34,7 +34,7 @@ def sparkline(series: list[tuple[Point, Ratio]]) -> dict[str, Any] | None:
             "y": y(ratio.ratio),
             "low": y(ratio.low),
             "high": y(ratio.high),
-            "edited": number > 0 and point.version != earlier[number],
+            "edited": None not in (point.version, earlier[number]) and point.version != earlier[number],
         }
         for number, (point, ratio) in enumerate(drawn)
     ]

@@ -264,14 +264,14 @@ class Paired:
                 self.active.remove(arm)
                 self.reading.left[arm] = DROP_AFTER
 
-    def widest(self) -> float:
-        """Half-width of the widest interval of an arm still running."""
+    def widest(self) -> tuple[float, str]:
+        """Half-width of the widest interval of an arm still running, and which."""
         base = self.reading.medians(self.drive.baseline)
-        widths = [0.0]
+        widths = [(0.0, "")]
         for arm in self.active:
             if arm != self.drive.baseline:
                 _, low, high = paired_speedup(base, self.reading.medians(arm))
-                widths.append(half_width(low, high))
+                widths.append((half_width(low, high), arm))
         return max(widths)
 
     def _enough(self, rounds: int, deadline: float) -> bool:
@@ -281,12 +281,13 @@ class Paired:
             self._note_precision()
             return True
         looking = rounds >= self.least and (rounds - self.least) % self.look_every == 0
-        return looking and self.widest() <= plan.precision
+        return looking and self.widest()[0] <= plan.precision
 
     def _note_precision(self) -> None:
-        if (width := self.widest()) > self.drive.plan.precision:
-            wanted = self.drive.plan.precision
-            self.reading.notes.append(f"precision not reached: half-width {width:.2%}, wanted {wanted:.2%}")
+        width, arm = self.widest()
+        if width > (wanted := self.drive.plan.precision):
+            who = f"{kernel_of(arm)} against itself" if arm.endswith(AA) else kernel_of(arm)
+            self.reading.notes.append(f"precision not reached: half-width {width:.2%} of {who}, wanted {wanted:.2%}")
 
 
 # --- fixed ------------------------------------------------------------------------------------------------------------

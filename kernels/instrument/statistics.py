@@ -20,6 +20,8 @@ AA_TOLERANCE = 0.005
 WIDEST_SAME = 0.05
 """Where the margin is wider than this the device was too unsteady for anything to be called the same."""
 MIN_ROUNDS = 5
+CERTAIN_ROUNDS = 8
+"""Of fewer, no signed-rank interval is of 99%: the whole range of n holds what it is of in 1 - 2^(1 - n) of all cases."""
 PERCENTILES = (5, 25, 50, 75, 90, 95, 99)
 
 FASTER, SLOWER, SAME, UNDECIDED = "FASTER", "SLOWER", "SAME", "UNDECIDED"
@@ -56,6 +58,13 @@ def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) ->
             break
         skip = k
     return values[skip], values[n - 1 - skip]
+
+
+def p50_interval(p50: float, medians: Sequence[float]) -> tuple[float, float]:
+    """Of a p50 of all samples, from the medians of their rounds: samples of one round are alike, rounds are not. Wide enough to
+    hold the p50, which need not lie where the rounds' medians do."""
+    low, high = median_interval(medians)
+    return min(low, p50), max(high, p50)
 
 
 def paired_speedup(baseline: Sequence[float], arm: Sequence[float]) -> tuple[float, float, float]:

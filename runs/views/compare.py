@@ -33,12 +33,15 @@ def alike(run: Run) -> QuerySet[Run]:
 
 
 def compare_with(request: HttpRequest, pk: int) -> HttpResponse:
-    """To the comparison with the run that was asked for, else with the one before; or why there is none."""
+    """To the comparison with the run that was asked for, else with the one before; of the first, with the next one, which is then
+    what came after. Or why there is none."""
     run, asked = _run(pk), request.GET.get("before", "")
-    before = _run(int(asked[:18])) if asked.isdecimal() else alike(run).filter(pk__lt=pk).first() or alike(run).first()
-    if before is None:
-        return render(request, "compare_none.html", {"page": "runs", "run": run})
-    return redirect("compare", before=before.pk, after=pk)
+    before = _run(int(asked[:18])) if asked.isdecimal() else alike(run).filter(pk__lt=pk).first()
+    if before:
+        return redirect("compare", before=before.pk, after=pk)
+    if later := alike(run).filter(pk__gt=pk).last():
+        return redirect("compare", before=pk, after=later.pk)
+    return render(request, "compare_none.html", {"page": "runs", "run": run})
 
 
 @dataclass
@@ -73,8 +76,10 @@ class Pair:
             group = found.setdefault(row["kernel"], {"kernel": row["kernel"], "edited": False, "rows": []})
             page = self.pages.get((row["workload_key"], row["mode"], row["kernel"]), "")
             group["rows"].append(row | {"page": page, "cell": scale.cell(_changed(row))})
-            group["edited"] |= row["same_source"] is False or row["verdict"] in (NEW, GONE) or broken(row)
+            group["edited"] |= row["same_source"] is False or broken(row)
         groups = list(found.values())
+        for group in groups:
+            group["edited"] |= all(row["verdict"] in (NEW, GONE) for row in group["rows"])
         return {"edited": [g for g in groups if g["edited"]], "control": [g for g in groups if not g["edited"]]}
 
 

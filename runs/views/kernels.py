@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import Count, Max, Q
+from django.db.models import Count, Max, Min, Q
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
@@ -18,7 +18,7 @@ from kernels.report import FAILURES
 from runs import history
 from runs.forest import Scale
 from runs.history import Point, Series
-from runs.models import Gpu, Kernel, Run
+from runs.models import Gpu, Kernel, Result, Run
 from runs.sources import diff
 from runs.sparkline import sparkline
 from runs.views.run import download
@@ -120,11 +120,12 @@ class Subject:
         if kernel is None:
             kernel = Kernel(operation=operation, name=name, backend=next(iter(said.values()))["backend"])
         places = history.devices(kernel) if kernel.pk else {}
-        asked = request.GET.get("device", "")
-        device = asked if asked in places else next(iter(places), "")
+        device = request.GET.get("device") or next(iter(places), "")
+        if device not in ("", *places):
+            raise Http404(f"there is no result of {name} on {device}")
         found = history.series(kernel, places[device], key) if places else []
         if key and not found:
-            raise Http404(f"{name} was not measured on a workload {key}{f' on {device}' if device else ''}")
+            raise Http404(f"there is no result of {name} on a workload {key}{f' on {device}' if device else ''}")
         return cls(kernel, said, list(places), device, found)
 
     @property
@@ -161,7 +162,7 @@ class Subject:
             strong = (status.capitalize() if status in FAILURES else "Measured without a verdict") + of.format(count)
             del counts[status]
         else:
-            strong = "Not measured yet"
+            return {"tone": "same", "strong": "Not measured yet", "rest": self._why_unsupported()}
         words["as fast"] = words.pop("same")
         others = [
             f"{word} on {n}"
@@ -170,6 +171,16 @@ class Subject:
         ]
         tone = first if first in ("faster", "slower") else "same"
         return {"tone": tone, "strong": strong, "rest": f"{', '.join(others).capitalize()}." if others else ""}
+
+    def _why_unsupported(self) -> str:
+        """What a run that tried it was told."""
+        tried = (
+            self.kernel.results.filter(status="unsupported").exclude(why="")
+            if self.kernel.pk
+            else Result.objects.none()
+        )
+        last = tried.order_by("-pk").first()
+        return f"Run {last.measurement.run_id} could not: {last.why}." if last else ""
 
 
 def kernel(request: HttpRequest, operation: str, name: str) -> HttpResponse:
@@ -185,11 +196,12 @@ def versions(kernel: Kernel) -> list[dict[str, Any]]:
     """Its sources as they were measured, the newest first, each with what was changed since the one before."""
     if kernel.pk is None:
         return []
-    found = list(kernel.versions.annotate(count=Count("results")).order_by("-first_seen", "-pk")[: VERSIONS + 1])
-    before = [*found[1:], None]
+    first = Min("results__measurement__run__created_at", filter=~Q(results__status="unsupported"))
+    known = kernel.versions.annotate(first=first).filter(first__isnull=False).order_by("-first", "-pk")
+    found = list(known[: VERSIONS + 1])
     listed = [
         {"version": now, "before": was, "diff": diff(was.source, now.source) if was else None}
-        for now, was in zip(found, before, strict=True)
+        for now, was in zip(found, [*found[1:], None], strict=False)
     ]
     return listed[:VERSIONS]
 
@@ -214,7 +226,7 @@ def workload(request: HttpRequest, operation: str, name: str, key: str) -> HttpR
 
 
 def _edited(point: Point, was: Point | None) -> bool:
-    return was is not None and point.version != was.version
+    return was is not None and None not in (point.version, was.version) and point.version != was.version
 
 
 def _history(request: HttpRequest, operation: str, name: str, key: str) -> list[dict[str, Any]]:

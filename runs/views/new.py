@@ -62,10 +62,14 @@ def _again(sent: QueryDict) -> Run | None:
 
 
 def initial(request: HttpRequest) -> dict[str, Any]:
-    """What a fresh form holds: an earlier run's values (?again=), or a config by name, else the smallest one."""
+    """What a fresh form holds: an earlier run's values (?again=), or a config by name, else the smallest one;
+    with what ?kernel= names."""
     if run := _again(request.GET):
         return from_run(run)
-    return fresh(request.GET.get("operation", ""), request.GET.get("config", ""))
+    values = fresh(request.GET.get("operation", ""), request.GET.get("config", ""))
+    if asked := request.GET.getlist("kernel"):
+        values["kernels"] = [*values.get("kernels", []), *asked]
+    return values
 
 
 def fresh(operation: str, name: str = "") -> dict[str, Any]:

@@ -71,7 +71,7 @@ def running_before(run: Run) -> Run | None:
     """What its device is busy with while it waits."""
     if run.state != Run.State.QUEUED or run.sent_at or run.gpu is None:
         return None
-    return Run.objects.sent().filter(gpu=run.gpu).first()
+    return Run.objects.sent().filter(gpu=run.gpu).exclude(pk=run.pk).first()
 
 
 def unit_of(run: Run) -> str:
@@ -95,13 +95,16 @@ def shown(run: Run) -> dict[str, Any]:
 
 
 def remaining(run: Run) -> float | None:
-    """Seconds left, from the pace so far; before the first workload is measured, from what such runs took."""
-    if run.elapsed_s is None:
+    """Seconds left, by what the workloads measured so far took; before the first is measured, by what such runs took. None where
+    that is over."""
+    if run.elapsed_s is None or run.started_at is None:
         return None
-    if not run.done:
-        left = estimate(run.spec, run.gpu).seconds - run.elapsed_s
-        return left if left > 0 else None
-    return run.elapsed_s / run.done * (run.total - run.done)
+    if last := run.measurements.order_by("created_at").last():
+        whole = (last.created_at - run.started_at).total_seconds() / max(1, run.done) * run.total
+    else:
+        whole = estimate(run.spec, run.gpu).seconds
+    left = whole - run.elapsed_s
+    return left if left > 0 else None
 
 
 def reproduce(run: Run) -> str:

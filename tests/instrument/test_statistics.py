@@ -39,6 +39,15 @@ def drifting_rounds(rng, ratio=1.0, rounds=ROUNDS, drift=0.15):
 # --- describe ---------------------------------------------------------------------------------------------------------
 
 
+def test_the_interval_of_a_p50_holds_it():
+    """A p50 is of all samples, its interval of the medians of rounds: heaps within rounds part them."""
+    medians = [36.0 + 0.01 * number for number in range(120)]
+    low, high = statistics.median_interval(medians)
+    assert statistics.p50_interval(36.6, medians) == (low, high)
+    assert statistics.p50_interval(39.0, medians) == (low, 39.0)
+    assert statistics.p50_interval(35.0, medians) == (35.0, high)
+
+
 def test_describe_agrees_with_numpy():
     samples = np.random.default_rng(1).lognormal(size=501)
     found = describe(samples)

@@ -6,6 +6,7 @@ import csv
 import io
 import itertools
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -199,7 +200,7 @@ def test_where_a_kernel_moved_whose_source_is_the_same_less_than_twice_that_says
     far = measurement(result("mine", 1.5, sha="b"), result("eager", 0.52))
     assert changed(before, far)["verdict"] == "FASTER", "it moved further than that"
     said = " ".join(answer(rows(run(before), run(moved)))["rest"])
-    assert "0 are the same, but eager moved on 1 workload, where less than 8% says nothing now." in said
+    assert "1 is undecided, but eager moved on 1 workload, where less than 8% says nothing now." in said
 
 
 # --- in words and other forms -----------------------------------------------------------------------------------------
@@ -218,7 +219,7 @@ def test_what_is_said_first_is_of_the_kernel_that_was_changed():
     assert said["tone"] == "faster"
     assert said["rest"] == [
         "It is slower on 1. Geometric mean of the changes 1.050x.",
-        "Of 3 results of kernels whose source is the same, 3 are the same and none is faster or slower.",
+        "Of 3 results of kernels whose source is the same, 3 are the same; none is faster or slower.",
     ]
 
 
@@ -226,6 +227,22 @@ def test_nothing_changed_and_nothing_to_compare():
     before = run(measurement(result("mine", 1.2)))
     assert answer(rows(before, before))["strong"] == "No source of a kernel that was compared has changed"
     assert answer(rows(before, run(measurement())))["strong"] == "Nothing here can be compared"
+
+
+def test_the_range_of_few_rounds_counts_twice_as_wide():
+    few, enough = (changed(m, m) for m in (measurement(result("mine", 0.3, rounds=n)) for n in (7, 8)))
+    assert few["change"] == enough["change"] == 1
+    assert math.log(few["change_high"]) == pytest.approx(2 * math.log(enough["change_high"]))
+
+
+def test_without_a_control_that_is_said():
+    before, after = (run(measurement(result("mine", 1.2, sha=sha))) for sha in "ab")
+    assert "nothing tells how far two runs differ by themselves" in answer(rows(before, after))["rest"][-1]
+
+
+def test_what_fails_and_was_not_there_before_is_new():
+    table = rows(run(measurement()), run(measurement(result("mine", status="failed"))))
+    assert "1 new result failed (mine)." in answer(table)["rest"]
 
 
 def test_a_kernel_that_became_wrong_is_said_and_worse():
@@ -246,5 +263,5 @@ def test_the_table_in_other_forms():
     read = list(csv.DictReader(io.StringIO(as_csv(table))))
     assert list(read[0]) == list(COLUMNS)
     assert float(read[1]["change"]) == pytest.approx(1.3 / 1.2)
-    assert "| mine | FASTER | 1.083x (1.080 to 1.086) | 1.200x | 1.300x | 8.33 | 7.69 |" in as_markdown(table)
+    assert "| mine | FASTER | 1.083x (1.080 to 1.086) | 1.0% | 1.200x | 1.300x | 8.33 | 7.69 |" in as_markdown(table)
     assert "FASTER" in as_text(table).splitlines()[2]

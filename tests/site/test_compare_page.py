@@ -86,8 +86,13 @@ def test_from_a_run_to_the_comparison_with_the_one_before_it(owner, measured):
         assert f'<option value="{other.pk}"' in page
     assert f'<option value="{first.pk}" selected>' in page
     assert reverse("compare", args=[second.pk, first.pk]) in page, "the other way round"
-    newest = owner.get(reverse("compare_with", args=[first.pk]))
-    assert newest.headers["location"] == reverse("compare", args=[third.pk, first.pk])
+    of_the_first = owner.get(reverse("compare_with", args=[first.pk]))
+    assert of_the_first.headers["location"] == reverse("compare", args=[first.pk, second.pk]), "never backwards"
+
+
+def test_a_workload_that_is_gone_makes_no_kernel_a_changed_one(owner, measured):
+    page = page_of(owner, measured(count=2), measured(count=1))
+    assert "No source has changed" in page and ">What was changed<" not in page
 
 
 def test_only_runs_that_can_be_compared_are_offered(owner, measured, make_gpu, make_run):

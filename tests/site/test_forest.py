@@ -32,6 +32,8 @@ def test_what_is_far_away_is_drawn_at_the_edge():
     assert (scale.low, scale.high) == (0.5, 2.0)
     assert scale.cell(row(30.0, 25.0, 36.0))["at"] == WIDTH - EDGE
     assert scale.cell(row(0.01, 0.009, 0.011))["at"] == EDGE
+    beyond = [scale.cell(row(ratio, 0.9 * ratio, 1.1 * ratio))["beyond"] for ratio in (0.4, 0.6, 3.0)]
+    assert beyond == ["left", "", "right"]
 
 
 def test_what_has_no_figure_is_not_drawn():

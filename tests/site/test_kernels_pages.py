@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 
 import pytest
 from cast import shortened
@@ -147,7 +148,31 @@ def test_the_baseline_is_called_one(owner, measured):
 
 def test_a_kernel_that_no_run_has_measured_says_so(owner, gpu):
     page = page_of(owner, "kernel", "gemm", "triton-gemm")
-    assert "Not measured yet" in page and 'href="/runs/new/?operation=gemm"' in page
+    assert "Not measured yet" in page
+    (address,) = re.findall(r'href="([^"]+)">Start one', page)
+    form = owner.get(address.replace("&amp;", "&")).context["form"]
+    assert {k["name"] for k in form.catalogue if k["ticked"]} >= {"eager", "triton-gemm"}
+
+
+def test_a_kernel_that_no_device_could_run_says_why(owner, measured):
+    run = measured(count=1)
+    of = Result.objects.filter(measurement__run=run, kernel__name="triton-flash")
+    of.update(status="unsupported", why="only on the moon", version=None)
+    page = page_of(owner, "kernel", *FLASH)
+    assert f"Not measured yet</strong>. Run {run.pk} could not: only on the moon." in page
+    assert "Sources" not in page
+
+
+def test_results_without_a_source_are_no_new_source(owner, measured):
+    """As of a file that could not be read any more."""
+    measured(count=1), measured(count=1)
+    Result.objects.filter(measurement__run=Run.objects.latest("pk"), kernel__name="triton-flash").update(
+        status="failed", why="cannot be read", version=None
+    )
+    key = Run.objects.latest("pk").measurements.get().workload.key
+    assert ">new</small>" not in page_of(owner, "kernel_workload", *FLASH, key)
+    Result.objects.filter(kernel__name="triton-flash").update(version=None)
+    assert "Failed</strong>" in page_of(owner, "kernel", *FLASH)
 
 
 def test_what_devices_say_of_a_kernel_stands_on_its_page(owner, make_gpu):
@@ -177,7 +202,6 @@ def test_each_device_has_a_tab(owner, measured, make_gpu):
     page = page_of(owner, "kernel", *FLASH)
     assert "<h1>triton-flash on NVIDIA L4</h1>" in page and '<a href="?device=NVIDIA%20H200">' in page
     assert "triton-flash on NVIDIA H200" in page_of(owner, "kernel", *FLASH, device="NVIDIA H200")
-    assert "triton-flash on NVIDIA L4" in page_of(owner, "kernel", *FLASH, device="nonsense")
     table = json.loads(page_of(owner, "kernel_json", *FLASH, device="NVIDIA L4"))["results"]
     assert [row["run"] for row in table] == [there.pk]
 
@@ -226,8 +250,10 @@ def test_what_is_not_there_is_named(owner, measured, gpu):
         "/kernels/nothing/sdpa/": "There is no kernel nothing/sdpa.",
         "/kernels/attention/a%00b/": "There is no kernel attention/a",
         f"/kernels/attention/{'x' * 3000}/": "There is no kernel attention/xxx",
-        "/kernels/gemm/triton-gemm/on/0000/": "Triton-gemm was not measured on a workload 0000.",
-        "/kernels/attention/triton-flash/on/0000/": "Triton-flash was not measured on a workload 0000 on NVIDIA H200.",
+        "/kernels/gemm/triton-gemm/on/0000/": "There is no result of triton-gemm on a workload 0000.",
+        "/kernels/attention/triton-flash/on/0000/": "There is no result of triton-flash on a workload 0000 on NVIDIA H200.",
+        "/kernels/attention/triton-flash/?device=nonsense": "There is no result of triton-flash on nonsense.",
+        "/kernels/attention/triton-flash.csv?device=nonsense": "There is no result of triton-flash on nonsense.",
     }.items():
         answer = owner.get(address)
         assert answer.status_code == 404

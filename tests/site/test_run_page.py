@@ -12,7 +12,7 @@ from django.utils import timezone
 from kernels import report
 from kernels.answer import answer as answer_of
 from runs import dispatcher, samples
-from runs.models import Result, Run
+from runs.models import Measurement, Result, Run, Workload
 from runs.templatetags import figures
 from runs.views import run as run_view
 from runs.views.run import remaining, reproduce
@@ -130,9 +130,10 @@ def test_a_run_that_is_measured_shows_what_its_agent_does(owner, make_run, live)
         spec("eager", workloads=3), state="running", sent_at=timezone.now(), done=1, attempt=1,
         started_at=timezone.now() - timedelta(seconds=30),
     )  # fmt: skip
+    measured(run, after_s=25)
     page = page_of(owner, run)
     for text in (
-        "1 of 3 workloads measured · 30 s so far · about 1 min left", "2 of 3, eager on attention &lt;x&gt;",
+        "1 of 3 workloads measured · 30 s so far · about 45 s left", "2 of 3, eager on attention &lt;x&gt;",
         "round 7, at most 60 · 1980 MHz · 413 W · 51 C", "compiling &lt;b&gt;", '<progress max="3" value="1">',
     ):  # fmt: skip
         assert text in page, text
@@ -143,10 +144,25 @@ def test_without_a_broker_the_page_works_and_shows_less(owner, make_run):
     assert "Measuring." in page_of(owner, run)
 
 
+def measured(run, after_s):
+    """A workload of a run, stored so many seconds after its start."""
+    m = Measurement.objects.create(
+        run=run, workload=Workload.objects.of(run.spec.workloads[0]), mode="cpu", baseline="sdpa"
+    )
+    Measurement.objects.filter(pk=m.pk).update(created_at=run.started_at + timedelta(seconds=after_s))
+
+
 def test_how_long_it_takes_still(make_run):
     ago = timezone.now() - timedelta(seconds=60)
     assert remaining(make_run()) is None
-    assert remaining(make_run(spec(workloads=4), started_at=ago, done=3)) == pytest.approx(20, abs=1)
+    run = make_run(spec(workloads=4), started_at=ago, done=3)
+    measured(run, after_s=48)
+    assert remaining(run) == pytest.approx(4, abs=1), (
+        "of 4 times 16 s, whatever the workload takes that is measured now"
+    )
+    Run.objects.filter(pk=run.pk).update(started_at=ago - timedelta(seconds=5))
+    run.refresh_from_db()
+    assert remaining(run) == pytest.approx(64 * 53 / 48 - 65, abs=1)
     assert remaining(make_run(spec(workloads=40), started_at=timezone.now())) > 30, "from an estimate"
     assert remaining(make_run(spec(workloads=1), started_at=timezone.now() - timedelta(hours=9))) is None
 
