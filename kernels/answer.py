@@ -9,6 +9,8 @@ from kernels.instrument.statistics import FASTER, MARGIN, SAME, SLOWER, UNDECIDE
 from kernels.report import FAILURES, listed
 
 WORDS = (FASTER, SLOWER, SAME, UNDECIDED)
+HOPELESS = 0.5
+"""A margin in which every kernel that anybody would compare lies."""
 NAMED = 2
 """More kernels than so many are counted there and not named."""
 VERBS = {"out of memory": "ran out of memory", "timed out": "timed out", "crashed": "crashed", "failed": "failed"}
@@ -96,12 +98,14 @@ def _about(table: list[dict[str, Any]], kernel: str) -> tuple[str, str, str]:
 
 def _noise(mine: list[dict[str, Any]], said_first: str) -> str:
     """Why nothing could be decided, where the baseline itself was unsteady."""
-    margin = max(row["margin"] for row in mine)
+    margin, who = max(row["margin"] for row in mine), mine[0]["baseline"]
     if said_first != "undecided" or margin <= 1.01 * MARGIN:
         return ""
-    return (
-        f"{mine[0]['baseline']} differed from itself by up to {margin / 2:.0%}, so less than {margin:.0%} says nothing."
-    )
+    if margin > HOPELESS:
+        return (
+            f"{who} differed from itself by more than {HOPELESS / 2:.0%}: the device was too busy to compare anything."
+        )
+    return f"{who} differed from itself by up to {margin / 2:.0%}, so less than {margin:.0%} says nothing."
 
 
 def _faults(table: list[dict[str, Any]]) -> list[str]:

@@ -263,6 +263,8 @@ class NewRunForm(forms.Form):
                 self.add_error("dtype", "Tick at least one dtype.")
         elif not (cleaned.get("config") or "config" in self.errors):
             self.add_error("config", "Choose a config.")
+        if (asked := cleaned.get("operation")) and asked not in operations():
+            self.add_error(None, f"There is no operation {asked}.")
         if not self.errors:
             self._make_config(cleaned)
         return cleaned

@@ -16,6 +16,7 @@ SPIN = "spin_kernel"
 """Part of the name of the kernel that holds a call back until all of it is queued."""
 NOT_KERNELS = ("Memset", "Memcpy")
 MOST_NAMES = 50
+"""Of one call; what comes after them is left out."""
 
 Span = tuple[str, float, float]
 """Name, start, end; ns."""

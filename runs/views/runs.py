@@ -39,13 +39,14 @@ FIELDS = (
 
 
 def chosen(request: HttpRequest) -> QuerySet[Run]:
-    """The runs that the address asks for: ?state=, ?device=, ?by=, ?q="""
+    """The runs that the address asks for: ?state=, ?device=, ?by=, ?q=. None for a state or a device that there is not."""
     found = Run.objects.for_list()
     asked = request.GET
-    if asked.get("state") in Run.State.values:
-        found = found.filter(state=asked["state"])
-    if (device := number(asked.get("device"))) is not None:
-        found = found.filter(gpu=device)
+    if asked.get("state"):
+        found = found.filter(state=asked["state"].replace("\x00", ""))
+    if asked.get("device"):
+        device = number(asked["device"])
+        found = found.filter(gpu=device) if device is not None else found.none()
     if asked.get("by") == "me":
         found = found.filter(user=request.user.pk)
     if text := asked.get("q", "").replace("\x00", "").strip()[:MOST_ASKED]:

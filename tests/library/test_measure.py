@@ -57,6 +57,15 @@ def quick(candidates, baseline=None, inputs=inputs, **how):
     return measure(candidates, baseline, inputs=inputs, **{"protocol": QUICK} | how)
 
 
+def when_quiet(*args, **how):
+    """Measured again, a few times, while the machine is so busy that a callable differs from itself by a sixth."""
+    for _ in range(5):
+        found = quick(*args, **how)
+        if max(one.margin for one in (found.values() if isinstance(found, dict) else [found])) < 1 / 3:
+            break
+    return found
+
+
 def has_no_speedup(found, word):
     assert (found.word, found.speedup, found.low, found.high) == (word, None, None, None), str(found)
     return True
@@ -66,7 +75,7 @@ def has_no_speedup(found, word):
 
 
 def test_a_slower_callable_is_slower_and_says_how_it_was_measured():
-    found = quick(four_times, softmax, reference=softmax)
+    found = when_quiet(four_times, softmax, reference=softmax)
     assert isinstance(found, Measured)
     assert (found.name, found.word, found.correct, found.why) == ("four_times", "SLOWER", True, "")
     assert 0.1 < found.low <= found.speedup <= found.high < 0.6
@@ -85,7 +94,7 @@ def test_a_callable_against_itself_is_not_faster():
 
 
 def test_several_are_timed_in_the_same_rounds():
-    found = quick({"once": softmax, "wrong": lambda x: softmax(x) + 1e-3}, four_times, reference=softmax)
+    found = when_quiet({"once": softmax, "wrong": lambda x: softmax(x) + 1e-3}, four_times, reference=softmax)
     assert list(found) == ["once", "wrong"]
     assert (found["once"].word, found["once"].speedup > 2) == ("FASTER", True)
     assert has_no_speedup(found["wrong"], "incorrect")

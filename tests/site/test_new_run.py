@@ -25,6 +25,12 @@ def test_a_config_becomes_a_run(owner, chosen, gpu, configs):
     assert run.spec.kernels == ["sdpa", "eager"]
 
 
+def test_an_operation_that_does_not_exist_is_refused(owner, typed):
+    form, page = refused(owner, typed | {"operation": "<nosuch>"})
+    assert form.non_field_errors() == ["There is no operation <nosuch>."]
+    assert "There is no operation &lt;nosuch&gt;." in page
+
+
 def test_a_workload_of_ones_own_multiplies(owner, typed):
     run = submitted(owner, typed | {"causal": "both", "dtype": ["float16", "bfloat16"], "seq_len": "128 256,512"})
     assert run.total == len(run.spec.workloads) == 2 * 2 * 2 * 3

@@ -144,6 +144,12 @@ def test_without_a_broker_the_page_works_and_shows_less(owner, make_run):
     assert "Measuring." in page_of(owner, run)
 
 
+def test_a_run_that_was_sent_meanwhile_does_not_wait_for_itself(make_run):
+    run = make_run()
+    Run.objects.filter(pk=run.pk).update(sent_at=timezone.now())
+    assert run_view.running_before(run) is None, "it was read before it was sent"
+
+
 def measured(run, after_s):
     """A workload of a run, stored so many seconds after its start."""
     m = Measurement.objects.create(
@@ -252,6 +258,21 @@ def test_what_has_ended_stays_as_it_ended(owner, make_run, told):
 def test_cancelling_works_without_a_broker(owner, make_run):
     run = make_run(state="running", sent_at=timezone.now())
     assert cancel(owner, run) == ["Cancelling: the device is free again within seconds."]
+
+
+@pytest.mark.parametrize(
+    "margin, said",
+    [
+        (0.012, "sdpa differed from itself by up to 1%, so less than 1% says nothing."),
+        (0.4, "sdpa differed from itself by up to 20%, so less than 40% says nothing."),
+        (11.3, "sdpa differed from itself by more than 25%: the device was too busy to compare anything."),
+    ],
+)
+def test_why_nothing_was_decided(exported, margin, said):
+    events = shortened(exported, 1)["measurements"]
+    table = [row | {"margin": margin} for row in report.rows(events) if row["kernel"] in ("sdpa", "triton-flash")]
+    table[1]["verdict"] = "UNDECIDED"
+    assert said in answer_of(table, "attention")["rest"][0]
 
 
 # --- how to measure it again ------------------------------------------------------------------------------------------
