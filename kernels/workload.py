@@ -203,7 +203,7 @@ def sentence(error: ValidationError) -> str:
     """The first fault of a validation, as "where: what"."""
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
-    what = first["msg"].removeprefix("Value error, ")
+    what = first["msg"].removeprefix("Value error, ").replace("Input should be", "must be", 1)
     return f"{where}: {what}" if where else what
 
 

@@ -82,8 +82,10 @@ def percent(value: float | None) -> str:
 
 @register.filter
 def error(value: float | None) -> str:
-    """An error, such as 1.1e-4."""
-    return DASH if value is None else f"{value:.1e}".replace("e-0", "e-").replace("e+0", "e+")
+    """An error, such as 1.1e-4, or 2.44."""
+    if value is None:
+        return DASH
+    return three_digits(value) if 0.01 <= value < 1000 else f"{value:.1e}".replace("e-0", "e-").replace("e+0", "e+")
 
 
 @register.filter

@@ -203,7 +203,8 @@ def table_json(request: HttpRequest, pk: int) -> HttpResponse:
 
 def config_yaml(request: HttpRequest, pk: int) -> HttpResponse:
     """The config as a file for `python -m kernels run`."""
-    body = json.loads(json.dumps(get_run(pk).config))
+    run = get_run(pk)
+    body = json.loads(json.dumps(run.config)) | {"title": run.title}
     return download(yaml.safe_dump(body, sort_keys=False), "application/yaml", f"run-{pk}.yaml")
 
 

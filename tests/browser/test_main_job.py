@@ -37,7 +37,7 @@ def test_log_in_fill_in_run_watch_and_take_the_csv_home(open_page, live_site):
 
     expect(page.locator(".verdict")).to_contain_text("sdpa-math")
     expect(page.locator("table.results tr.group")).to_have_count(2)
-    rows = page.locator("table.results tbody tr", has_text="sdpa-math")
+    rows = page.locator("table.results tbody tr:not(.notes)", has_text="sdpa-math")
     expect(rows).to_have_count(2)
     expect(rows.first).to_contain_text("to")
     expect(page.locator("figure.chart svg")).to_have_count(2, timeout=15_000)

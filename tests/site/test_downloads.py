@@ -57,7 +57,9 @@ def test_yaml_is_a_config_that_measures_the_same(owner, sample, tmp_path):
 
 def test_yaml_of_a_title_with_everything_in_it(owner, make_run, tmp_path):
     run = make_run()
-    Run.objects.filter(pk=run.pk).update(config=run.config | {"title": "a: [b]\n# \x85 \u2028 ü \U0001f600"})
+    Run.objects.filter(pk=run.pk).update(
+        title="a: [b]\n# \x85 \u2028 ü \U0001f600"
+    )  # the run's, which may be another than the config's
     (tmp_path / "x.yaml").write_bytes(download(owner, run, "yaml").content)
     assert load_config(str(tmp_path / "x.yaml")).title == "a: [b]\n# \x85 \u2028 ü \U0001f600"
 
