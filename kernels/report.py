@@ -11,6 +11,8 @@ from typing import Any
 from kernels.instrument.statistics import MARGIN, word
 from kernels.workload import Workload
 
+MOST_RAN = 50
+"""Kernels or operators of one call that are kept, the first."""
 FORMAT = "benchsite-run/1"
 """Of a run as it is exported."""
 COLUMNS = (

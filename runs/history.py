@@ -19,7 +19,7 @@ from runs.forest import Ratio
 from runs.models import Environment, Gpu, Kernel, Result, Workload
 
 MOST = 2000
-"""Results that are read, the newest."""
+"""Results that are read for a page, the newest."""
 FIELDS = (
     "workload", "workload_key", "mode", "kernel", "series", "run", "result", "measured_at", "status", "verdict", "speedup",
     "speedup_low", "speedup_high", "margin", "rounds", "p50_ms", "p50_low_ms", "p50_high_ms", "baseline",
@@ -151,8 +151,11 @@ def devices(kernel: Kernel) -> dict[str, list[int]]:
     return found
 
 
-def series(kernel: Kernel, environments: Iterable[int], key: str = "") -> list[Series]:
-    """Series of a kernel in these environments, by workload from small to large, on each the newest first."""
+def series(kernel: Kernel, environments: Iterable[int], key: str = "", most: int | None = None) -> list[Series]:
+    """Series of a kernel in these environments, by workload from small to large, on each the newest first.
+
+    most: so many results only, the newest.
+    """
     found = measured(kernel).filter(measurement__run__environment__in=environments)
     if key:
         found = found.filter(measurement__workload__key=key)
@@ -164,7 +167,7 @@ def series(kernel: Kernel, environments: Iterable[int], key: str = "") -> list[S
         "base_p50": Subquery(baseline.values("p50")[:1]),
     }
     names, how = [*READ, *more], [f"measurement__protocol__{key}" for key in HOW]
-    read = found.annotate(**more).order_by("-measurement__run", "pk").values_list(*READ.values(), *more, *how)[:MOST]
+    read = found.annotate(**more).order_by("-measurement__run", "pk").values_list(*READ.values(), *more, *how)[:most]
     points = [Point(**dict(zip(names, values, strict=False)), how=values[len(names) :]) for values in read]
     known = Environment.objects.in_bulk({point.environment for point in points})
     workloads = Workload.objects.in_bulk({point.workload for point in points})

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from kernels.instrument.blocks import rest_for
+from kernels.report import MOST_RAN
 from kernels.workload import Protocol
 
 CALLS = 7
@@ -15,8 +16,6 @@ GATE_NS = 2_000_000
 SPIN = "spin_kernel"
 """Part of the name of the kernel that holds a call back until all of it is queued."""
 NOT_KERNELS = ("Memset", "Memcpy")
-MOST_NAMES = 50
-"""Of one call; what comes after them is left out."""
 
 Span = tuple[str, float, float]
 """Name, start, end; ns."""
@@ -42,7 +41,7 @@ def look(clock: Any, call: Callable[[], Any]) -> dict[str, Any]:
     calls = _by_call(seen) if gate_ns else [seen]
     names = [[name[:200], int(end - start)] for name, start, end in calls[0] if not name.startswith(NOT_KERNELS)]
     spans = [max(end for _, _, end in spans) - spans[0][1] for spans in calls if spans] if gate_ns else []
-    return {"kernels": names[:MOST_NAMES], "spans_ns": spans, "event_ns": event_ns}
+    return {"kernels": names[:MOST_RAN], "spans_ns": spans, "event_ns": event_ns}
 
 
 def _events(clock: Any, call: Callable[[], Any], gate_ns: int) -> tuple[list[float], int]:

@@ -109,9 +109,11 @@ class Subject:
     device: str = ""
     """The one chosen."""
     series: list[Series] = field(default_factory=list)
+    cut: int = 0
+    """So many results were read, the newest, where there may be more."""
 
     @classmethod
-    def of(cls, request: HttpRequest, operation: str, name: str, key: str = "") -> Subject:
+    def of(cls, request: HttpRequest, operation: str, name: str, key: str = "", most: int | None = None) -> Subject:
         kernel = Kernel.objects.filter(operation=operation, name=name.replace("\x00", "")).first()
         gpus = Gpu.objects.in_order().only("name", "catalogue")
         said = {gpu.name: k for gpu in gpus for k in gpu.kernels(operation) if k["name"] == name}
@@ -123,10 +125,11 @@ class Subject:
         device = request.GET.get("device") or next(iter(places), "")
         if device not in ("", *places):
             raise Http404(f"there is no result of {name} on {device}")
-        found = history.series(kernel, places[device], key) if places else []
+        found = history.series(kernel, places[device], key, most) if places else []
         if key and not found:
             raise Http404(f"there is no result of {name} on a workload {key}{f' on {device}' if device else ''}")
-        return cls(kernel, said, list(places), device, found)
+        read = sum(len(one.points) for one in found)
+        return cls(kernel, said, list(places), device, found, cut=read if read == most else 0)
 
     @property
     def newest(self) -> list[Series]:
@@ -143,6 +146,7 @@ class Subject:
             "is_there": bool(self.said),
             "devices": self.devices,
             "device": self.device,
+            "cut": self.cut,
         }
 
     def answer(self) -> dict[str, str]:
@@ -184,7 +188,7 @@ class Subject:
 
 
 def kernel(request: HttpRequest, operation: str, name: str) -> HttpResponse:
-    subject = Subject.of(request, operation, name)
+    subject = Subject.of(request, operation, name, most=history.MOST)
     counts = Counter(one.terms.workload for one in subject.series for _ in one.points)
     rows = [{"series": one, "line": sparkline(one.drawn), "all": counts[one.terms.workload]} for one in subject.newest]
     compared = any(one.newest.verdict != "baseline" for one in subject.newest)
@@ -208,7 +212,7 @@ def versions(kernel: Kernel) -> list[dict[str, Any]]:
 
 def workload(request: HttpRequest, operation: str, name: str, key: str) -> HttpResponse:
     """The history of a kernel on one workload, each series by itself."""
-    subject = Subject.of(request, operation, name, key)
+    subject = Subject.of(request, operation, name, key, most=history.MOST)
     scale = Scale.of(ratio for one in subject.series for _, ratio in one.drawn)
     left, groups, now = MOST_SHOWN, [], subject.series[0].facts
     for one in subject.series:

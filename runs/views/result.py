@@ -11,7 +11,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, render
 
 from kernels.instrument.statistics import MARGIN, WIDEST_SAME
-from kernels.report import under_load
+from kernels.report import MOST_RAN, under_load
 from runs import correctness, distribution, history
 from runs.charts import THEMES
 from runs.models import Measurement, Result
@@ -64,6 +64,7 @@ def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
         "baseline": baseline,
         "siblings": siblings_of(found),
         "has_history": history.tells(found),
+        "ran_more": len(found.ran) >= MOST_RAN,
         "doubts": doubts(found, baseline),
         "arms": arms,
         "said": distribution.said(arms, is_paired(measurement)) if arms else {},

@@ -13,6 +13,7 @@ from django.urls import reverse
 
 from runs import history, samples
 from runs.models import Kernel, Result, Run
+from runs.views import kernels as kernels_page
 
 FLASH = ["attention", "triton-flash"]
 
@@ -223,6 +224,21 @@ def test_a_history_says_what_was_other_in_each_series(owner, measured):
         (str(after.pk), "1"), (str(middle.pk), "2"), (str(before.pk), "2"),
     ]  # fmt: skip
     assert list(rows[0]) == list(history.FIELDS)
+
+
+def test_a_history_that_is_too_long_for_the_page_says_so_and_is_whole_in_the_files(owner, measured, monkeypatch):
+    runs = [measured(count=1) for _ in range(4)]
+    key = runs[0].measurements.get().workload.key
+    monkeypatch.setattr(kernels_page, "MOST_SHOWN", 2)
+    page = page_of(owner, "kernel_workload", *FLASH, key)
+    assert "4 results on NVIDIA H200. The newest 2 are listed; the files have all." in page
+    monkeypatch.setattr(history, "MOST", 3)
+    page = page_of(owner, "kernel_workload", *FLASH, key)
+    assert "The newest 3 results on NVIDIA H200. 2 of them are listed; the files have all." in page
+    assert "The newest result on each workload, of the newest 3 results" in page_of(owner, "kernel", *FLASH)
+    for name in ("kernel_json", "kernel_workload_json"):
+        table = json.loads(page_of(owner, name, *FLASH, *([key] if "workload" in name else [])))["results"]
+        assert [row["run"] for row in table] == [run.pk for run in reversed(runs)]
 
 
 def test_every_offered_comparison_can_be_made(owner, measured):
