@@ -190,9 +190,7 @@ class Comparison:
     def _why_suspect(self, arm: str, reading: rounds.Reading) -> str:
         if arm in self.bench.changed:
             return f"changed global state: {self.bench.changed[arm]}"
-        return why_probed(
-            lambda seeds: self.bench.call("probe", arm=arm, seeds=seeds), self._seed, p50_ns(reading, arm)
-        )
+        return why_probed(lambda **asked: self.bench.call("probe", arm=arm, **asked), self._seed, p50_ns(reading, arm))
 
     @property
     def peak(self) -> roofline.Peak | None:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from kernels.supervisor import Supervisor
 
 VERIFY_LIMIT_S = 120.0
+PROBED_CALLS = 60
+"""A probe of a kernel that takes long has about half as many."""
 BATCH_NS = 50e6
 """Length of the batch whose calls are held against the parent's own clock."""
 MAX_BATCH = 1000
@@ -304,8 +306,8 @@ class Measuring:
         """Whether an arm's times can be what they seem: an empty string, or why not, said only if it is so again."""
         call_ns = min(min(reading.medians(name)) for reading in readings if name in reading.blocks)
 
-        def probe(seeds: list[int]) -> dict[str, Any]:
-            got = child.call("probe", VERIFY_LIMIT_S, arm=name, seeds=seeds)
+        def probe(**asked: Any) -> dict[str, Any]:
+            got = child.call("probe", VERIFY_LIMIT_S + PROBED_CALLS * call_ns / 1e9, arm=name, **asked)
             if self._silence(got["busy"]):
                 raise Disturbed
             return got

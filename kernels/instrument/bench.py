@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
+from functools import partial
 from time import perf_counter_ns, sleep
 from typing import Any
 
@@ -17,6 +18,7 @@ from kernels.catalog import LoadedKernel, get_kernel, load
 from kernels.instrument import calibrate, poison
 from kernels.instrument.clock import Block, CpuClock, CudaClock, Graph
 from kernels.instrument.guard import Guard, memory_in_use
+from kernels.instrument.probe import next_seed, probe
 from kernels.instrument.runtime import CudaRuntime
 from kernels.instrument.verify import Reference, measure
 from kernels.operations.base import Distribution, Inputs
@@ -31,9 +33,6 @@ KEEP_SHARE = 0.05
 MAX_SETS = 128
 LATE_S = 0.003
 """Whoever still writes into an output after its call has returned is given this long to show."""
-UNTOUCHED = 3
-"""So many calls on tensors that nobody has written since: a kernel may wait a few times before it keeps a result, and may know a
-tensor by its address and the number of times that it was written."""
 TRAP_GATE_NS = 4_000_000
 """Holds the device back so long that a checked call is queued before its inputs arrive."""
 
@@ -235,7 +234,7 @@ class Bench:
     def _trap(self, arm: str, index: int) -> None:
         """One more call like the timed ones, on an input set that is refilled in place: kept for `recheck`."""
         seed, inputs = self.sets[index % len(self.sets)]
-        seed = _next(seed)
+        seed = next_seed(seed)
         values = self.problem.inputs(self.device, seed)
         _, early, flags = self._trapped(arm, inputs, values)
         if flags["inputs_changed"]:
@@ -304,7 +303,7 @@ class Bench:
     def _trap_graph(self, arm: str, captured: Graph, keep: int) -> None:
         """One more replay, on an input set whose values are newer than the capture: work done while it was captured shows."""
         index = keep % len(self.sets)
-        seed = _next(self.sets[index][0])
+        seed = next_seed(self.sets[index][0])
         self.refill(index, seed)
         captured.poison()
         captured.launch()
@@ -334,47 +333,22 @@ class Bench:
         grown, self.grown = self.grown, {}
         return {"readings": readings, "changed_inputs": changed, "grown": grown}
 
-    def probe(self, arm: str, seeds: list[int]) -> dict[str, Any]:
-        """Pairs of single timed calls: on values not seen before, then on the same values written once more; and, in turn
-        with them, pairs of which both are on new values. Then calls in quick succession, the last of which counts: each on
-        values that were just scaled, and all on the same tensors, untouched in between. It takes the first input set.
+    def probe(self, arm: str, seeds: list[int], sights: int) -> dict[str, Any]:
+        """Calls on what an arm has seen and on what it has not: see kernels/instrument/probe.py. They take the first input set.
 
-        {"fresh_ns", "again_ns", "first_ns", "second_ns", "written_ns", "untouched_ns": [...], "busy": as in verify}
+        {"seen_ns", "new_ns", "untouched_ns", "written_ns": [...], "busy": as in verify}
         """
         # The prepared set in every probe: new tensors may lie where old ones lay, and have been written as often.
         inputs = self.sets[0][1]
-        keys = ("fresh_ns", "again_ns", "first_ns", "second_ns", "written_ns", "untouched_ns")
-        times: dict[str, list[float]] = {key: [] for key in keys}
-        call = self._kernel(arm).call
+        call = partial(self._kernel(arm).call, *inputs.tensors, **inputs.options)
 
         def timed() -> float:
             self.clock.synchronize()
             gate = TRAP_GATE_NS if self.kind == "cuda" else 0
-            return self.clock.block(
-                lambda _: call(*inputs.tensors, **inputs.options), range(1), gate, False, None
-            ).ticks_ns[0]
+            return self.clock.block(lambda _: call(), range(1), gate, False, None).ticks_ns[0]
 
-        def on(values: Inputs) -> float:
-            for old, new in zip(inputs.tensors, values.tensors, strict=True):
-                old.copy_(new)
-            return timed()
-
-        def pairs(seed: int) -> None:
-            known = (("fresh_ns", seed), ("again_ns", seed))
-            new = (("first_ns", _next(seed)), ("second_ns", _next(_next(seed))))
-            for key, value in (*known, *new) if seed % 2 else (*new, *known):
-                times[key].append(on(self.problem.inputs(self.device, value)))
-
-        def scaled() -> float:
-            for tensor in inputs.tensors:
-                if tensor.is_floating_point():
-                    tensor.mul_(-0.5)
-            return timed()
-
-        for seed in seeds:
-            pairs(seed)
-            times["written_ns"].append([scaled() for _ in range(UNTOUCHED)][-1])
-            times["untouched_ns"].append([timed() for _ in range(UNTOUCHED)][-1])
+        fresh = partial(self.problem.inputs, self.device)
+        times = probe(timed, call, inputs, fresh, seeds, sights)
         self.guard.claim_processes(arm)
         return times | {"busy": self.guard.busy(arm)}
 
@@ -399,11 +373,6 @@ class Bench:
         if self.kind == "cuda":
             torch.cuda.empty_cache()
         return found
-
-
-def _next(seed: int) -> int:
-    """Another seed."""
-    return (48_271 * seed + 11) % 2**31
 
 
 def _plain(block: Block) -> dict[str, Any]:

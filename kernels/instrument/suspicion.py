@@ -6,52 +6,46 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
-PROBES, FEW_PROBES = 7, 2
-"""Pairs of calls on new and on known values; few of a kernel that takes long."""
+PROBES, FEW_PROBES = 7, 3
+"""Calls of each kind in a probe; few of a kernel that takes long."""
 LONG_NS = 20e6
+SIGHTS, FEW_SIGHTS, SIGHTS_NS = 10, 3, 20e6
+"""A kernel may wait a few times before it keeps a result: so many calls on the same tensors, fewer if they take longer than so
+long together."""
 DOUBTS = 3
-"""A measured suspicion counts only when it comes up this many times in a row."""
-SEEN_FACTOR = 1.5
-"""Values seen before may not make a call faster by more than this."""
-UNTOUCHED_NS = 3000
-"""A call right after its inputs were written may be this much slower: they, and the code, are no longer where they are fast."""
+"""A measured suspicion counts only when it holds over this many probes, or comes up so many times in a row."""
+SEEN_FACTOR, SEEN_OFTEN = 1.2, 0.85
+"""What was seen before may not make a call faster by more than this, where so many of all pairs of two calls say so."""
+UNTOUCHED_NS = 1000
+"""A call on inputs that were just written may be this much slower."""
 LEAK_BLOCKS, LEAK_BYTES = 5, 4096
 """Each of the last so many blocks kept more than so many bytes a call: a leak."""
 OUTSIDE_FACTOR, OUTSIDE_NS = 1.5, 20e6
 """The time around a batch may be this much longer than the calls in it."""
 
 
-def why_remembers(
-    fresh_ns: Sequence[float],
-    again_ns: Sequence[float],
-    first_ns: Sequence[float] = (),
-    second_ns: Sequence[float] = (),
-) -> str:
-    """A kernel that is much faster on values it has seen keeps results: an empty string if it does not.
-
-    first_ns, second_ns: the same pairs of calls with new values in both. On a busy host the second of two calls may well be
-    the faster one, pair after pair, whatever it computes.
-    """
-    factor = median(fresh / again for fresh, again in zip(fresh_ns, again_ns, strict=True))
-    usual = median([1.0] if not first_ns else [a / b for a, b in zip(first_ns, second_ns, strict=True)])
-    too_fast = SEEN_FACTOR * max(1.0, usual)
-    if factor <= too_fast or median(fresh_ns) <= too_fast * median(again_ns):
+def why_remembers(seen_ns: Sequence[float], new_ns: Sequence[float]) -> str:
+    """A kernel that is faster on values it has seen than on new ones keeps results: an empty string if it does not."""
+    if not (factor := _faster(seen_ns, new_ns)):
         return ""
     return f"it keeps results: {factor:.1f} times faster on inputs that it has seen before"
 
 
-def why_recognises(written_ns: Sequence[float] = (), untouched_ns: Sequence[float] = ()) -> str:
-    """The same of calls in quick succession, where one that is much faster on tensors that nobody has written since the last call
-    keeps results by address and version, or after some calls. What else writing costs a call is less than UNTOUCHED_NS.
-    """
-    if not written_ns:
-        return ""
-    # On a busy host some are slow whatever they compute; what is kept makes every call on new values slower.
-    written, untouched = min(written_ns), median(untouched_ns)
-    factor = written / untouched
-    if factor <= SEEN_FACTOR or written - untouched <= UNTOUCHED_NS:
+def why_recognises(untouched_ns: Sequence[float], written_ns: Sequence[float]) -> str:
+    """The same of a kernel that knows a tensor by its address and how often it was written, or that waits for some calls."""
+    if not (factor := _faster(untouched_ns, written_ns)) or median(written_ns) - median(untouched_ns) <= UNTOUCHED_NS:
         return ""
     return f"it keeps results: {factor:.1f} times faster on tensors that nobody has written since"
+
+
+def _faster(known_ns: Sequence[float], new_ns: Sequence[float]) -> float:
+    """How many times faster calls on what is known are; 0 if not by more than SEEN_FACTOR, or not SEEN_OFTEN.
+
+    Both were measured in turn, in a random order: on a busy host some calls are slow, but of either kind.
+    """
+    factor = median(new_ns) / median(known_ns)
+    often = sum(known < new for known in known_ns for new in new_ns) / (len(known_ns) * len(new_ns))
+    return factor if factor > SEEN_FACTOR and often >= SEEN_OFTEN else 0.0
 
 
 def why_leaks(grown: Sequence[tuple[int, int]]) -> str:
@@ -74,12 +68,19 @@ def why_outside(ticks_ns: float, wall_ns: float) -> str:
     return ""
 
 
-def why_probed(probe: Callable[[list[int]], dict[str, Any]], seed: Callable[[], int], call_ns: float) -> str:
-    """Whether an arm keeps results, asked until it does not: an empty string, or why. `probe` takes seeds of values."""
-    pairs, why = FEW_PROBES if call_ns > LONG_NS else PROBES, ""
+def why_probed(probe: Callable[..., dict[str, Any]], seed: Callable[[], int], call_ns: float) -> str:
+    """Whether an arm keeps results, asked until it does not: an empty string, or why.
+
+    probe(seeds=[...], sights=n): as in Bench.probe. What several probes found is judged together.
+    """
+    known: dict[str, list[float]] = {}
+    why, calls = "", FEW_PROBES if call_ns > LONG_NS else PROBES
+    sights = max(FEW_SIGHTS, min(SIGHTS, int(SIGHTS_NS / call_ns)))
     for _ in range(DOUBTS):
-        got = probe([seed() for _ in range(pairs)])
-        of_values = why_remembers(*(got.get(key, ()) for key in ("fresh_ns", "again_ns", "first_ns", "second_ns")))
-        if not (why := of_values or why_recognises(got.get("written_ns", ()), got.get("untouched_ns", ()))):
+        got = probe(seeds=[seed() for _ in range(calls)], sights=sights)
+        for key in ("seen_ns", "new_ns", "untouched_ns", "written_ns"):
+            known.setdefault(key, []).extend(got[key])
+        of_values = why_remembers(known["seen_ns"], known["new_ns"])
+        if not (why := of_values or why_recognises(known["untouched_ns"], known["written_ns"])):
             break
     return why

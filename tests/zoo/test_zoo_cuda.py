@@ -34,7 +34,7 @@ CHEATS = {
     "cached-by-id": ("incorrect", "right when checked alone, wrong when timed"),
     "cached-by-content": ("suspect", "it keeps results"),
     "cached-by-version": ("suspect", "it keeps results"),
-    "cached-at-third-sight": ("suspect", "it keeps results"),
+    "cached-at-eighth-sight": ("suspect", "it keeps results"),
     "returned-again": ("incorrect", "calls share one output"),
     "never-written": ("incorrect", "elements of the output were never written"),
     "half-written": ("incorrect", "elements of the output were never written"),

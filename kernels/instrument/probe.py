@@ -1,0 +1,66 @@
+"""Whether a kernel is faster on what it has seen before: single timed calls of four kinds. Child side; suspicion.py judges."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kernels.operations.base import Inputs
+
+SCALE = -0.9
+"""Makes new values of old ones, many times in a row and none of them twice."""
+
+
+def probe(
+    timed: Callable[[], float],
+    call: Callable[[], Any],
+    inputs: Inputs,
+    fresh: Callable[[int], Inputs],
+    seeds: Sequence[int],
+    sights: int,
+) -> dict[str, list[float]]:
+    """For each seed one time of each kind (ns), in a random order.
+
+    timed, call: one call on `inputs`, timed and not. fresh: the inputs of a seed.
+
+    seen_ns, new_ns: the second of two calls, on the values of the first, and on values of its own.
+    untouched_ns, written_ns: the last of so many calls (`sights`) on tensors that nobody writes in between, and on tensors
+    that are scaled before each. In the former others are scaled, so that writing leaves the same behind.
+    """
+    others = fresh(seeds[0])
+
+    def second(*of_values: int) -> float:
+        ticks = 0.0
+        for seed in of_values:
+            for old, new in zip(inputs.tensors, fresh(seed).tensors, strict=True):
+                old.copy_(new)
+            ticks = timed()
+        return ticks
+
+    def last(scaled: Inputs) -> float:
+        for sight in range(sights):
+            for tensor in scaled.tensors:
+                if tensor.is_floating_point():
+                    tensor.mul_(SCALE)
+            if sight < sights - 1:
+                call()
+        return timed()
+
+    times: dict[str, list[float]] = {"seen_ns": [], "new_ns": [], "untouched_ns": [], "written_ns": []}
+    for seed in seeds:
+        other = next_seed(seed)
+        kinds: list[tuple[str, Callable[..., float], tuple[Any, ...]]] = [
+            ("seen_ns", second, (seed, seed)),
+            ("new_ns", second, (other, next_seed(other))),
+            ("untouched_ns", last, (others,)),
+            ("written_ns", last, (inputs,)),
+        ]
+        for key, one, of in random.Random(seed).sample(kinds, len(kinds)):
+            times[key].append(one(*of))
+    return times
+
+
+def next_seed(seed: int) -> int:
+    """Another seed."""
+    return (48_271 * seed + 11) % 2**31
