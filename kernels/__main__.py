@@ -163,6 +163,7 @@ def chosen(arguments: argparse.Namespace) -> Config:
     values["protocol"]["verify_only"] = arguments.verify
     if arguments.sweep:
         values["workloads"] = [w.brief_sizes | {"dtype": w.dtype} | swept(arguments.sweep) for w in config.workloads]
+        values["title"] = f"{config.name}, {', '.join(arguments.sweep)}"  # its own title speaks of other sizes
     try:
         config = Config(**values)
     except ValidationError as error:

@@ -22,9 +22,10 @@ def folder() -> Path:
 
 
 def load_samples() -> list[Run]:
-    """Loads every exported run in docs/measurements that is not there yet. Its charts are drawn when first asked for."""
+    """Loads every exported run in docs/measurements that is called by its device alone, and is not there yet. Its charts are drawn
+    when first asked for."""
     loaded = []
-    for path in sorted(folder().glob("*.json")):
+    for path in sorted(folder().glob("h200-*.json")):
         data = json.loads(path.read_text())
         if data.get("format") == FORMAT and not Run.objects.filter(sample__contains=path.name).exists():
             loaded.append(load(data, path.name))

@@ -291,6 +291,7 @@ def test_a_sweep_of_heads_takes_key_and_value_heads_along(tmp_path):
         "workloads: [{batch: 1, heads: 8, kv_heads: [8, 2], seq_len: 64, head_dim: 64}]\n"
     )
     config = chosen(parser().parse_args(["run", str(path), "--sweep", "heads=4,16"]))
+    assert config.title.endswith(", heads=4,16"), "the title of the config speaks of other sizes"
     assert [(w.sizes["heads"], w.sizes["kv_heads"]) for w in config.workloads] == [(4, 4), (16, 16), (4, 2), (16, 2)]
 
 
@@ -317,7 +318,7 @@ def test_two_files_of_runs_are_compared(command, folder, capsys, tmp_path):
 
 
 def test_runs_that_cannot_be_compared_are_exit_2(capsys, tmp_path):
-    sample = str(ROOT / "docs" / "measurements" / "h200-2026-11-21.json")
+    sample = str(ROOT / "docs" / "measurements" / "h200-2026-11-22.json")
     other = tmp_path / "other.json"
     other.write_text(json.dumps(json.loads(Path(sample).read_text()) | {"environment": {"device": "NVIDIA L4"}}))
     assert "these runs cannot be compared. They were not measured on the same: device " in refused(

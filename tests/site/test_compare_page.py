@@ -69,8 +69,8 @@ def test_a_run_and_itself(owner, measured):
     assert "They cannot be compared.</strong> It is one and the same run." in page and "<table" not in page
 
 
-def test_a_sample_is_of_a_card_that_nobody_knows(owner, sample, measured):
-    assert "not known whether both were measured on the same card" in page_of(owner, sample, measured())
+def test_a_sample_is_of_another_card(owner, sample, measured):
+    assert "measured on two cards, GPU-4587f291" in page_of(owner, sample, measured())
     assert "Compare</a>" not in owner.get(sample.get_absolute_url()).content.decode()
 
 
