@@ -27,7 +27,8 @@ FIELDS = (
 )  # fmt: skip
 NAMES = {"cuda": "CUDA", "cudnn": "cuDNN", "triton": "Triton"}
 READ = {
-    "pk": "pk", "status": "status", "verdict": "verdict", "why": "why", "n": "n", "rounds": "rounds", "p50": "p50",
+    "pk": "pk", "kernel": "kernel__name", "limit": "limit_ms",
+    "status": "status", "verdict": "verdict", "why": "why", "n": "n", "rounds": "rounds", "p50": "p50",
     "p50_low": "p50_low", "p50_high": "p50_high", "speedup": "speedup", "speedup_low": "speedup_low",
     "speedup_high": "speedup_high", "paired": "paired", "version": "version", "sha256": "version__sha256",
     "mode": "measurement__mode", "group": "measurement__group", "baseline": "measurement__baseline",
@@ -44,6 +45,9 @@ class Point:
     """One result, with what a history needs to know of it: thousands are read at a time, and rows of models are slow."""
 
     pk: int
+    kernel: str
+    limit: float | None
+    """Least time, ms, that the device would need for the work."""
     status: str
     verdict: str
     why: str
@@ -100,7 +104,7 @@ class Terms(NamedTuple):
 
 @dataclass
 class Series:
-    """Results of one kernel on one workload that agree in their terms, newest first."""
+    """Results on one workload that agree in their terms, newest first."""
 
     terms: Terms
     workload: Workload
@@ -130,9 +134,10 @@ class Series:
         return {"card": self.gpu.place if self.gpu else "unknown"} | known | {"over": over}
 
 
-def measured(kernel: Kernel) -> QuerySet[Result]:
-    """Its results but those of devices that cannot run it, and of checks without times."""
-    return Result.objects.filter(kernel=kernel).exclude(status="unsupported").exclude(measurement__mode="verify")
+def measured(kernel: Kernel | None = None) -> QuerySet[Result]:
+    """Its results, or all, but those of devices that cannot run it, and of checks without times."""
+    found = Result.objects.all() if kernel is None else Result.objects.filter(kernel=kernel)
+    return found.exclude(status="unsupported").exclude(measurement__mode="verify")
 
 
 def tells(result: Result) -> bool:
@@ -140,8 +145,8 @@ def tells(result: Result) -> bool:
     return result.status != "unsupported" and result.measurement.mode != "verify"
 
 
-def devices(kernel: Kernel) -> dict[str, list[int]]:
-    """Names of the devices it was measured on, the latest first, with their environments."""
+def devices(kernel: Kernel | None = None) -> dict[str, list[int]]:
+    """Names of the devices it, or anything, was measured on, the latest first, with their environments."""
     where = measured(kernel).order_by().values_list("measurement__run__environment")
     last = {pk: run for pk, run in where.annotate(last=Max("measurement__run")) if pk is not None}
     known = Environment.objects.in_bulk(last)
@@ -159,6 +164,11 @@ def series(kernel: Kernel, environments: Iterable[int], key: str = "", most: int
     found = measured(kernel).filter(measurement__run__environment__in=environments)
     if key:
         found = found.filter(measurement__workload__key=key)
+    return grouped(found.order_by("-measurement__run", "pk"), most)
+
+
+def grouped(found: QuerySet[Result], most: int | None = None) -> list[Series]:
+    """Results as series, in the order in which they come."""
     baseline = Result.objects.filter(
         measurement=OuterRef("measurement"), kernel__name=OuterRef("measurement__baseline")
     )
@@ -167,7 +177,7 @@ def series(kernel: Kernel, environments: Iterable[int], key: str = "", most: int
         "base_p50": Subquery(baseline.values("p50")[:1]),
     }
     names, how = [*READ, *more], [f"measurement__protocol__{key}" for key in HOW]
-    read = found.annotate(**more).order_by("-measurement__run", "pk").values_list(*READ.values(), *more, *how)[:most]
+    read = found.annotate(**more).values_list(*READ.values(), *more, *how)[:most]
     points = [Point(**dict(zip(names, values, strict=False)), how=values[len(names) :]) for values in read]
     known = Environment.objects.in_bulk({point.environment for point in points})
     workloads = Workload.objects.in_bulk({point.workload for point in points})

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from runs.views import compare, gpus, kernels, new, overview, result, run, runs
+from runs.views import compare, gpus, kernels, new, overview, result, run, runs, tiers
 
 KERNEL = "kernels/<slug:operation>/<path:name>"
 WORKLOAD = f"{KERNEL}/on/<slug:key>"
@@ -40,6 +40,15 @@ urlpatterns = [
     path(f"{KERNEL}/", kernels.kernel, name="kernel"),
     path(f"{KERNEL}.csv", kernels.history_csv, name="kernel_csv"),
     path(f"{KERNEL}.json", kernels.history_json, name="kernel_json"),
+    path("tiers/", tiers.tiers, name="tiers"),
+    path("tiers.csv", tiers.tiers_csv, name="tiers_csv"),
+    path("tiers.json", tiers.tiers_json, name="tiers_json"),
+    path("tiers/scales/new/", tiers.scale, name="new_tier_scale"),
+    path("tiers/scales/<int:pk>/", tiers.scale, name="tier_scale"),
+    path("tiers/scales/<int:pk>/delete/", tiers.delete_scale, name="delete_tier_scale"),
+    path("tiers/<slug:key>/<slug:mode>/", tiers.workload, name="tier_workload"),
+    path("tiers/<slug:key>/<slug:mode>.csv", tiers.workload_csv, name="tier_workload_csv"),
+    path("tiers/<slug:key>/<slug:mode>.json", tiers.workload_json, name="tier_workload_json"),
     path("gpus/", gpus.gpus, name="gpus"),
     path("gpus.csv", gpus.gpus_csv, name="gpus_csv"),
     path("gpus.json", gpus.gpus_json, name="gpus_json"),

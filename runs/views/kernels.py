@@ -225,7 +225,9 @@ def workload(request: HttpRequest, operation: str, name: str, key: str) -> HttpR
             groups.append({"facts": facts, "rows": rows[:left]})
         left -= len(rows)
     total = sum(len(one.points) for one in subject.series)
-    shown = {"workload": subject.series[0].workload, "groups": groups, "total": total, "shown": min(total, MOST_SHOWN)}
+    newest = subject.series[0]
+    shown = {"workload": newest.workload, "groups": groups, "total": total, "shown": min(total, MOST_SHOWN)}
+    shown["tiers_mode"] = newest.terms.mode if newest.newest.base_p50 else ""
     return render(request, "kernel_workload.html", subject.context | shown)
 
 

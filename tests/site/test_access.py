@@ -8,7 +8,9 @@ from django.test import Client
 from django.urls import get_resolver, reverse
 from django.utils import timezone
 
-from runs.models import Run
+from runs.models import Run, TierScale
+
+POSTED = ("cancel_run", "delete_tier_scale", "recalibrate")
 
 
 @pytest.fixture
@@ -32,6 +34,12 @@ def addresses(sample, gpu):
             f"kernel_workload{kind}": ["attention", "sdpa", result.measurement.workload.key]
             for kind in ("", "_csv", "_json")
         },
+        **{name: [] for name in ("tiers", "tiers_csv", "tiers_json", "new_tier_scale")},
+        **{
+            f"tier_workload{kind}": [result.measurement.workload.key, result.measurement.mode]
+            for kind in ("", "_csv", "_json")
+        },
+        **{name: [TierScale.objects.get().pk] for name in ("tier_scale", "delete_tier_scale")},
         **{name: [] for name in ("gpus", "gpus_csv", "gpus_json")},
         **{name: [gpu.pk] for name in ("gpu", "gpu_json", "recalibrate")},
     }
@@ -73,7 +81,7 @@ def test_every_page_offers_the_password_form_and_to_log_out_in_words(owner, gpu)
 def test_the_team_sees_every_page(owner, member, gpu, configs, addresses):
     for client in (owner, member):
         for name, address in addresses.items():
-            assert client.get(address).status_code == (405 if name in ("cancel_run", "recalibrate") else 200), name
+            assert client.get(address).status_code == (405 if name in POSTED else 200), name
 
 
 def test_a_stranger_is_sent_to_the_login_and_back(stranger, addresses):

@@ -218,6 +218,7 @@ def test_a_history_says_what_was_other_in_each_series(owner, measured):
     assert '<span class="other">driver <b>580' in older
     assert reverse("compare", args=[before.pk, middle.pk]) in older and "/compare/" not in newest
     assert older.count(">new</small>") == 1
+    assert f'href="{reverse("tier_workload", args=[key, "graph"])}?device=' in page
     with io.StringIO(page_of(owner, "kernel_workload_csv", *FLASH, key)) as file:
         rows = list(csv.DictReader(file))
     assert [(row["run"], row["series"]) for row in rows] == [

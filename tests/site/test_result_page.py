@@ -162,7 +162,9 @@ CHECK = {
 def unseen(results):
     """The same, of an agent without single calls, clocks, a cross-check and inputs other than N(0, 1)."""
     for result in results.values():
-        known = {key: value for key, value in (result.correctness or {}).items() if key not in ("distributions", "edges")}
+        known = {
+            key: value for key, value in (result.correctness or {}).items() if key not in ("distributions", "edges")
+        }
         change(result, cold=None, sm_mhz=None, crosscheck=None, correctness=known)
     return results
 

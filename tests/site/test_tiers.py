@@ -1,0 +1,248 @@
+"""Tiers: which step of a scale the best kernel has reached on each workload, what the device does not allow, the scales."""
+
+import csv
+import io
+import json
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.urls import reverse
+
+from runs import history, ladder
+from runs.ladder import BEYOND, NEXT, OPEN, REACHED
+from runs.models import Result, Tier, TierScale
+from runs.models.tier_scale import parse
+
+FIVE = ["Good", "Very Good", "Excellent", "Outstanding", "Breakthrough"]
+
+
+@pytest.fixture
+def scale(db):
+    return TierScale.objects.get()
+
+
+def ladders_of(scale, key=""):
+    environments = [pk for known in history.devices().values() for pk in known]
+    return ladder.ladders(environments, scale, key)
+
+
+def states(one):
+    return [step.state for step in one.steps]
+
+
+def faster(run, factor, kernel="triton-flash"):
+    """Makes a kernel of a stored run so many times as fast as its baseline, give or take 0.5%."""
+    found = Result.objects.filter(measurement__run=run, kernel__name=kernel)
+    found.update(speedup=factor, speedup_low=factor * 0.995, speedup_high=factor * 1.005, verdict="FASTER")
+
+
+# --- a ladder ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_site_begins_with_the_five_tiers(scale):
+    assert [tier.name for tier in scale.tiers] == FIVE
+    assert [tier.factor for tier in scale.tiers] == [2, 3, 5, 13, 64]
+    assert parse(scale.text) == scale.tiers
+
+
+def test_targets_are_the_baselines_time_over_the_factor_and_end_at_the_speed_of_light(sample, scale):
+    """The sample: triton-flash is 1.485x over sdpa at 9.92 us, and the device needs 0.595 us."""
+    first = ladders_of(scale)[0]
+    best, ratio = first.best
+    assert (best.kernel, round(ratio.ratio, 3)) == ("triton-flash", 1.485)
+    assert [round(1e3 * step.target_ms, 2) for step in first.steps] == [4.96, 3.31, 1.98, 0.76, 0.16]
+    assert states(first) == [NEXT, OPEN, OPEN, OPEN, BEYOND]
+    assert first.reached is None
+    assert first.next.tier.name == "Good"
+
+
+def test_where_the_device_allows_no_tier_none_is_next(sample, scale):
+    """cuDNN's attention at 20 ms is within 1.5x of the speed of light: 5x faster, as people once wanted it, cannot be."""
+    longest = ladders_of(scale)[-1]
+    assert longest.most == pytest.approx(1.48, abs=0.01)
+    assert states(longest) == 5 * [BEYOND]
+    assert longest.next is None
+
+
+def test_a_tier_is_reached_where_the_low_end_of_the_interval_is(measured, scale):
+    run = measured(count=1)
+    for factor, expected in ((3.1, [REACHED, REACHED, NEXT]), (3.01, [REACHED, NEXT, OPEN]), (2.0, [NEXT, OPEN, OPEN])):
+        faster(run, factor)
+        (one,) = ladders_of(scale)
+        assert states(one)[:3] == expected, factor
+
+
+def test_only_the_newest_result_of_a_kernel_counts(measured, scale):
+    faster(measured(count=1), 3.1)
+    assert ladders_of(scale)[0].reached.tier.name == "Very Good"
+    measured(count=1)
+    assert ladders_of(scale)[0].reached is None
+
+
+def test_a_kernel_that_was_not_measured_again_keeps_its_place(measured, scale):
+    faster(measured(count=1), 3.1)
+    Result.objects.filter(measurement__run=measured(count=1), kernel__name="triton-flash").delete()
+    assert ladders_of(scale)[0].reached.tier.name == "Very Good"
+
+
+def test_what_was_measured_in_another_environment_stands_on_no_ladder_with_it(measured, scale):
+    faster(measured(count=1), 3.1)
+    now = measured(count=1, driver="599.1")
+    Result.objects.filter(measurement__run=now, kernel__name="triton-flash").delete()
+    (one,) = ladders_of(scale)
+    assert one.reached is None
+    assert one.elsewhere == 1
+    assert "triton-flash" not in [point.kernel for point, _ in one.kernels]
+
+
+@pytest.mark.parametrize("status", ["incorrect", "suspect", "impossible"])
+def test_what_is_not_right_reaches_nothing(measured, scale, status):
+    run = measured(count=1)
+    faster(run, 5.5)
+    Result.objects.filter(measurement__run=run, kernel__name="triton-flash").update(status=status, verdict=status)
+    (one,) = ladders_of(scale)
+    assert one.reached is None
+    assert [point.kernel for point in one.failed] == ["triton-flash"]
+
+
+def test_a_baseline_without_a_time_has_no_ladder(measured, scale):
+    run = measured(count=1)
+    Result.objects.filter(measurement__run=run, kernel__name="sdpa").update(status="incorrect", p50=None)
+    assert ladders_of(scale) == []
+
+
+def test_inputs_in_the_cache_have_another_speed_of_light(measured, scale):
+    measured(count=1).measurements.update(mode="warm")
+    (one,) = ladders_of(scale)
+    assert one.most is None
+    assert BEYOND not in states(one)
+
+
+# --- pages ------------------------------------------------------------------------------------------------------------
+
+
+def page_of(client, name, *args, **asked):
+    answer = client.get(reverse(name, args=args), asked)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def test_the_page_says_how_far_it_is(owner, sample, measured, scale):
+    page = page_of(owner, "tiers")
+    assert "No tier is reached on any of 8 workloads" in page
+    assert "The best is 1.485x, triton-flash on attention fp16 B=1 H=8 S=512 D=64." in page
+    assert "none that the device allows" in page
+    faster(measured(), 3.1)
+    page = page_of(owner, "tiers")
+    assert "A tier is reached on 2 of 8 workloads" in page
+    assert "The highest is Very Good (B+)." in page
+    assert '<span class="tag faster">Very Good (B+)</span>' in page
+
+
+def test_a_ladder_has_kernels_and_tiers_in_one_order(owner, sample, scale):
+    first = ladders_of(scale)[0]
+    page = page_of(owner, "tier_workload", first.series.workload.key, "graph")
+    places = [page.index(f">{name}<") for name in ("sdpa-math", "compiled", "sdpa", "triton-flash", "Good (B)")]
+    assert places == sorted(places)
+    assert page.index("speed of light<") < page.index("Breakthrough (A++)</b>")
+    assert "No tier is reached yet" in page
+    assert "Breakthrough (A++) would take less than the 0.595 us that the device needs for the work" in page
+    assert page.count('<td class="text"><b>') == 5
+
+
+def test_tables_have_twins(owner, sample, scale):
+    table = list(csv.DictReader(io.StringIO(page_of(owner, "tiers_csv"))))
+    assert len(table) == 8 * 5
+    assert (table[0]["tier"], table[0]["state"], table[0]["best"]) == ("Good", "next", "triton-flash")
+    data = json.loads(page_of(owner, "tiers_json"))
+    assert data["scale"] == "Five tiers"
+    assert len(data["tiers"]) == 40
+    key = table[0]["workload_key"]
+    one = list(csv.DictReader(io.StringIO(page_of(owner, "tier_workload_csv", key, "graph"))))
+    assert one == table[:5]
+    assert json.loads(page_of(owner, "tier_workload_json", key, "graph"))["tiers"] == data["tiers"][:5]
+
+
+def test_a_site_without_results_says_so(owner, scale):
+    assert "Nothing has been measured yet" in page_of(owner, "tiers")
+
+
+def test_what_there_is_not_is_not_found(owner, sample, scale):
+    for asked in ({"scale": "99"}, {"scale": "x"}, {"device": "NVIDIA B200"}):
+        assert owner.get(reverse("tiers"), asked).status_code == 404, asked
+    for place in (("0" * 16, "graph"), (sample.measurements.first().workload.key, "warm")):
+        assert owner.get(reverse("tier_workload", args=place)).status_code == 404
+
+
+def test_it_takes_as_many_queries_with_many_runs_as_with_few(owner, measured, django_assert_max_num_queries):
+    for _ in range(3):
+        measured()
+    with django_assert_max_num_queries(12):
+        page_of(owner, "tiers")
+
+
+# --- scales -----------------------------------------------------------------------------------------------------------
+
+
+def test_lines_are_tiers_the_lowest_first():
+    assert parse("Fast, A, 3x\n\nWell, , 1.5\n") == [Tier("Well", "", 1.5), Tier("Fast", "A", 3.0)]
+    assert Tier("Well", "", 1.5).label == "Well"
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("", "A scale needs at least one tier."),
+        ("Good, 2", "Line 1: name, grade and factor, separated by commas, such as: Good, B, 2"),
+        ("Good, B, 2\nBad, C, fast", "Line 2: a factor is a number above 1, at most 10,000, not 'fast'."),
+        ("Good, B, 1", "a number above 1"),
+        ("Good, B, nan", "a number above 1"),
+        ("Good, B, inf", "a number above 1"),
+        (", B, 2", "a name has 1 to 40 characters"),
+        ("Good\x00, B, 2", "a name has 1 to 40 characters"),
+        ("Good, outstanding, 2", "a grade has at most 6 characters"),
+        ("Good, B, 2\nGood, A, 3", "Two tiers have the name Good."),
+        ("Good, B, 2\nBetter, A, 2", "Two tiers have the factor 2."),
+        ("\n".join(f"T{n}, , {n}" for n in range(2, 23)), "At most 20 tiers, not 21."),
+    ],
+)
+def test_a_line_that_is_no_tier_gets_a_sentence(text, said):
+    with pytest.raises(ValidationError) as error:
+        parse(text)
+    assert said in " ".join(error.value.messages)
+
+
+def test_a_scale_is_made_changed_and_deleted(owner, sample, scale):
+    answer = owner.post(reverse("new_tier_scale"), {"name": "Small steps", "tiers": "A little, , 1.05\nMore, B, 1.4"})
+    made = TierScale.objects.get(name="Small steps")
+    assert answer.headers["location"] == f"{reverse('tiers')}?scale={made.pk}"
+    page = page_of(owner, "tiers", scale=made.pk)
+    assert "A tier is reached on 5 of 8 workloads" in page
+    assert f"?device=NVIDIA%20H200&amp;scale={scale.pk}" in page, "the way to the other scale"
+    owner.post(reverse("tier_scale", args=[made.pk]), {"name": "Small steps", "tiers": "A little, , 1.2"})
+    assert TierScale.objects.get(pk=made.pk).tiers == [Tier("A little", "", 1.2)]
+    owner.post(reverse("delete_tier_scale", args=[made.pk]))
+    assert list(TierScale.objects.all()) == [scale]
+
+
+def test_what_is_wrong_is_said_and_nothing_typed_is_lost(owner, scale):
+    page = owner.post(reverse("new_tier_scale"), {"name": scale.name, "tiers": "Good, B"}).content.decode()
+    assert "Not saved yet: see the marked fields." in page
+    assert "Tier scale with this Name already exists." in page
+    assert "Line 1: name, grade and factor" in page
+    assert "Good, B</textarea>" in page
+    assert TierScale.objects.count() == 1
+
+
+def test_the_last_scale_stays(owner, scale):
+    assert "Delete" not in page_of(owner, "tier_scale", scale.pk)
+    answer = owner.post(reverse("delete_tier_scale", args=[scale.pk]), follow=True)
+    assert "is the only scale, so it stays" in answer.content.decode()
+    assert TierScale.objects.exists()
+
+
+def test_strangers_see_no_tiers(stranger, scale):
+    for name, args in (("tiers", []), ("tiers_csv", []), ("new_tier_scale", []), ("tier_scale", [scale.pk])):
+        assert stranger.get(reverse(name, args=args)).status_code == 302
+    stranger.post(reverse("new_tier_scale"), {"name": "x", "tiers": "a, b, 2"})
+    assert TierScale.objects.count() == 1
