@@ -1,6 +1,6 @@
 from django.urls import path
 
-from runs.views import compare, gpus, kernels, new, overview, result, run, runs, tiers
+from runs.views import compare, gpus, kernels, new, overview, result, run, runs, share, status, tiers
 
 KERNEL = "kernels/<slug:operation>/<path:name>"
 WORKLOAD = f"{KERNEL}/on/<slug:key>"
@@ -16,6 +16,11 @@ urlpatterns = [
     path("runs/<int:pk>/live/", run.live, name="run_live"),
     path("runs/<int:pk>/cancel/", run.cancel, name="cancel_run"),
     path("runs/<int:pk>/compare/", compare.compare_with, name="compare_with"),
+    path("runs/<int:pk>/share/", share.share, name="share_run"),
+    path("runs/<int:pk>/unshare/", share.unshare, name="unshare_run"),
+    path("status/", status.status, name="status"),
+    path("status/share/", share.share, name="share_status"),
+    path("status/unshare/", share.unshare, name="unshare_status"),
     path("compare/<int:before>...<int:after>/", compare.compare, name="compare"),
     path("compare/<int:before>...<int:after>.csv", compare.compare_csv, name="compare_csv"),
     path("compare/<int:before>...<int:after>.json", compare.compare_json, name="compare_json"),

@@ -38,6 +38,9 @@
     if (document.hidden && event.target.hasAttribute("data-poll")) event.preventDefault();
   });
 
+  // A secret link is selected whole by a click into it.
+  document.addEventListener("focusin", (event) => event.target.matches("[data-link]") && event.target.select());
+
   // A log shows its end.
   const follow = () => document.querySelectorAll("pre.tail").forEach((log) => (log.scrollTop = log.scrollHeight));
   document.addEventListener("htmx:load", follow);

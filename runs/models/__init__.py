@@ -5,10 +5,11 @@ from runs.models.gpu import Calibration, Gpu
 from runs.models.kernel import Kernel, KernelVersion
 from runs.models.measurement import Chart, Measurement, Result
 from runs.models.run import Environment, RejectedEvent, Run
+from runs.models.share import Share
 from runs.models.tier_scale import Tier, TierScale
 from runs.models.workload import Workload
 
 __all__ = [
     "Calibration", "Chart", "Config", "Environment", "Gpu", "Kernel", "KernelVersion", "Measurement", "RejectedEvent",
-    "Result", "Run", "Tier", "TierScale", "Workload",
+    "Result", "Run", "Share", "Tier", "TierScale", "Workload",
 ]  # fmt: skip

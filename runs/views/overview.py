@@ -12,12 +12,17 @@ from runs.views.gpus import headline
 RECENT = 12
 
 
-def overview(request: HttpRequest) -> HttpResponse:
+def at_work(gpus: list[Gpu]) -> list[Gpu]:
+    """Each with the run that it is busy with, or None."""
     running = {run.gpu_id: run for run in Run.objects.sent().select_related("gpu").defer("config", "log")}
-    gpus = list(Gpu.objects.in_order())
     for gpu in gpus:
         gpu.run = running.get(gpu.pk)  # type: ignore[attr-defined]
         gpu.at_work = int(gpu.pk in running)  # type: ignore[attr-defined]
+    return gpus
+
+
+def overview(request: HttpRequest) -> HttpResponse:
+    gpus = at_work(list(Gpu.objects.in_order()))
     context = {
         "page": "overview",
         "gpus": gpus,

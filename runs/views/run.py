@@ -22,14 +22,14 @@ from kernels.workload import ConfigError, load_config
 from runs.broker import Notes
 from runs.charts import LEAST_SHOWN, NAMES, THEMES, chart_of, drawn, has_limits, left_out
 from runs.estimates import estimate
-from runs.models import Measurement, Result, Run
+from runs.models import Measurement, Result, Run, Share
 
 PYTHON = ".venv/bin/python"
 """As `make install` makes it, in the checkout."""
 
 
 def get_run(pk: int) -> Run:
-    return get_object_or_404(Run.objects.select_related("gpu", "user", "environment"), pk=pk)
+    return get_object_or_404(Run.objects.select_related("gpu", "user", "environment", "share"), pk=pk)
 
 
 def measurements(run: Run, raw: bool = False) -> list[Measurement]:
@@ -138,7 +138,13 @@ def _folders(run: Run) -> str:
 
 
 def run(request: HttpRequest, pk: int) -> HttpResponse:
-    return render(request, "run.html", context_of(get_run(pk)))
+    found = get_run(pk)
+    return render(request, "run.html", context_of(found) | {"link": link_by(request, getattr(found, "share", None))})
+
+
+def link_by(request: HttpRequest, share: Share | None) -> str:
+    """The whole address of a secret link, for those of the team to give away; empty if there is none."""
+    return request.build_absolute_uri(share.get_absolute_url()) if share and request.user.is_authenticated else ""
 
 
 def live(request: HttpRequest, pk: int) -> HttpResponse:

@@ -10,7 +10,9 @@ from django.utils import timezone
 
 from runs.models import Run, TierScale
 
-POSTED = ("cancel_run", "delete_tier_scale", "recalibrate")
+POSTED = (
+    "cancel_run", "delete_tier_scale", "recalibrate", "share_run", "unshare_run", "share_status", "unshare_status",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -40,6 +42,8 @@ def addresses(sample, gpu):
             for kind in ("", "_csv", "_json")
         },
         **{name: [TierScale.objects.get().pk] for name in ("tier_scale", "delete_tier_scale")},
+        **{name: [sample.pk] for name in ("share_run", "unshare_run")},
+        **{name: [] for name in ("status", "share_status", "unshare_status")},
         **{name: [] for name in ("gpus", "gpus_csv", "gpus_json")},
         **{name: [gpu.pk] for name in ("gpu", "gpu_json", "recalibrate")},
     }

@@ -1,0 +1,46 @@
+"""Who may see what: people with an account everything; who has a secret link what it shares, to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib.auth.middleware import LoginRequiredMiddleware
+from django.http import HttpRequest, HttpResponseBase
+
+from runs.models import Share
+
+OF_A_RUN = frozenset({
+    "run", "run_live", "run_csv", "run_json", "run_md", "run_yaml", "chart_json", "chart_svg", "result", "result_csv",
+    "result_json", "result_chart_json", "result_chart_svg",
+})  # fmt: skip
+"""Addresses that a link to a run opens, by their names; each has the run's number as `pk`."""
+STATUS = "status"
+MOST_REMEMBERED = 50
+"""Links in the session of somebody without an account, the newest."""
+
+
+class LoggedInOrShared(LoginRequiredMiddleware):
+    """A page opened by a link remembers it for its pictures and files, whose addresses do not have it."""
+
+    def process_view(
+        self, request: HttpRequest, view_func: Callable[..., Any], view_args: Any, view_kwargs: Any
+    ) -> HttpResponseBase | None:
+        if not request.user.is_authenticated and _is_shared(request):
+            return None
+        return super().process_view(request, view_func, view_args, view_kwargs)
+
+
+def _is_shared(request: HttpRequest) -> bool:
+    match = request.resolver_match
+    if match is None or request.method not in ("GET", "HEAD") or match.url_name not in OF_A_RUN | {STATUS}:
+        return False
+    run = None if match.url_name == STATUS else match.kwargs["pk"]
+    known: list[str] = request.session.get("shares", [])
+    asked = request.GET.get("share", "")
+    if not Share.objects.opens(run, [asked, *known]):
+        return False
+    if asked and asked not in known:
+        request.session["shares"] = [asked, *known][:MOST_REMEMBERED]
+    request.shared = True  # type: ignore[attr-defined]
+    return True

@@ -1,0 +1,46 @@
+"""Shares: secret links by which people without an account see one run, or the status page, and nothing else."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable
+
+from django.conf import settings
+from django.db import models
+from django.urls import reverse
+
+from runs.models.run import Run
+
+TOKEN_BYTES = 24
+TOKEN = re.compile(r"[A-Za-z0-9_-]{32}")
+
+
+def new_token() -> str:
+    return secrets.token_urlsafe(TOKEN_BYTES)
+
+
+class ShareManager(models.Manager["Share"]):
+    def opens(self, run: int | None, tokens: Iterable[str]) -> bool:
+        """Whether one of these tokens is of this run, or of the status page."""
+        known = [token for token in tokens if TOKEN.fullmatch(token)]
+        return bool(known) and self.filter(run=run, token__in=known).exists()
+
+
+class Share(models.Model):
+    """One link. Whoever has it may look; to end it is to delete it."""
+
+    token = models.CharField(max_length=32, unique=True, default=new_token, editable=False)
+    run = models.OneToOneField(Run, models.CASCADE, null=True, blank=True, related_name="share")
+    """None: the status page."""
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = ShareManager()
+
+    def __str__(self) -> str:
+        return f"link to {self.run or 'the status page'}"
+
+    def get_absolute_url(self) -> str:
+        page = reverse("run", args=[self.run_id]) if self.run_id else reverse("status")
+        return f"{page}?share={self.token}"

@@ -1,0 +1,26 @@
+"""Links by which people without an account see a run, or the status page: made, and ended."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_POST
+
+from runs.models import Share
+from runs.views.run import get_run
+
+
+@require_POST
+def share(request: HttpRequest, pk: int | None = None) -> HttpResponse:
+    """Makes the link of a run, or of the status page, if there is none yet."""
+    run = get_run(pk) if pk is not None else None
+    if not Share.objects.filter(run=run).exists():
+        by = request.user if request.user.is_authenticated else None
+        Share.objects.get_or_create(run=run, defaults={"user": by})
+    return redirect("run", pk) if run else redirect("status")
+
+
+@require_POST
+def unshare(request: HttpRequest, pk: int | None = None) -> HttpResponse:
+    Share.objects.filter(run=pk).delete()
+    return redirect("run", pk) if pk is not None else redirect("status")

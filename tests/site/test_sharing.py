@@ -1,0 +1,171 @@
+"""Secret links: who has one sees one run, or the status page, and nothing else; the status page itself."""
+
+import re
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from runs.access import OF_A_RUN
+from runs.models import Run, Share
+
+
+@pytest.fixture
+def shared(owner, sample):
+    """The address of the sample, as its link says it."""
+    owner.post(reverse("share_run", args=[sample.pk]))
+    return Share.objects.get().get_absolute_url()
+
+
+def addresses_of(run):
+    result = run.measurements.first().results.get(kernel__name="triton-flash")
+    more = {"chart_json": ["speedup"], "chart_svg": ["speedup"]}
+    more |= {name: [result.pk] for name in ("result", "result_csv", "result_json")}
+    more |= {name: [result.pk, "samples"] for name in ("result_chart_json", "result_chart_svg")}
+    return {name: reverse(name, args=[run.pk, *more.get(name, [])]) for name in OF_A_RUN}
+
+
+def links_of(page):
+    return {
+        link for link in re.findall(r'(?:href|action|hx-get|src)="([^"#?]+)', page) if not link.startswith("/static/")
+    }
+
+
+# --- a run ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_team_makes_a_link_gives_it_away_and_ends_it(owner, stranger, sample):
+    page = owner.get(sample.get_absolute_url()).content.decode()
+    assert f'action="{reverse("share_run", args=[sample.pk])}"' in page
+    assert "Whoever has this link" not in page
+    page = owner.post(reverse("share_run", args=[sample.pk]), follow=True).content.decode()
+    link = re.search(r'value="http://testserver([^"]+)" data-link', page)[1]
+    assert "Whoever has this link sees this run with its results, sources and logs, without an account" in page
+    assert stranger.get(link).status_code == 200
+    owner.post(reverse("unshare_run", args=[sample.pk]))
+    for address in (link, sample.get_absolute_url()):
+        assert stranger.get(address).status_code == 302, "a link that was ended opens nothing, to nobody"
+
+
+def test_asking_twice_gives_the_same_link(owner, sample):
+    links = set()
+    for _ in range(2):
+        owner.post(reverse("share_run", args=[sample.pk]))
+        links.add(Share.objects.get().get_absolute_url())
+    assert len(links) == 1
+
+
+def test_a_link_opens_every_page_of_its_run_and_remembers_it(stranger, sample, shared):
+    for name, address in addresses_of(sample).items():
+        assert stranger.get(address).status_code == 302, name
+    assert stranger.get(shared).status_code == 200
+    for name, address in addresses_of(sample).items():
+        assert stranger.get(address).status_code == 200, name
+
+
+def test_files_open_by_the_link_alone_for_programs_without_cookies(sample, shared):
+    token = shared.split("=")[1]
+    for name, address in addresses_of(sample).items():
+        assert Client().get(address, {"share": token}).status_code == 200, name
+
+
+def test_every_click_on_a_shared_page_does_something(stranger, sample, shared):
+    """No link of a shared run or result leads to the login, but the one that says so."""
+    page = stranger.get(shared).content.decode()
+    result = stranger.get(addresses_of(sample)["result"]).content.decode()
+    for address in sorted(links_of(page) | links_of(result)):
+        answer = stranger.get(address)
+        home = address in ("/", reverse("login"))
+        assert answer.status_code == (200 if address == reverse("login") else 302 if home else 200), address
+    assert "shared by link" in page
+    assert "<form" not in page
+
+
+def test_a_link_opens_nothing_else(stranger, sample, shared, measured, gpu):
+    other = measured(count=1)
+    stranger.get(shared)
+    token = shared.split("=")[1]
+    for name, args in (
+        ("run", [other.pk]), ("run_json", [other.pk]), ("overview", []), ("runs", []), ("status", []), ("gpu", [gpu.pk]),
+        ("compare", [sample.pk, other.pk]), ("kernels", []), ("tiers", []), ("new_run", []),
+    ):  # fmt: skip
+        assert stranger.get(reverse(name, args=args), {"share": token}).status_code == 302, name
+
+
+def test_a_link_changes_nothing(stranger, owner, make_run):
+    run = make_run()
+    owner.post(reverse("share_run", args=[run.pk]))
+    link = Share.objects.get().get_absolute_url()
+    assert "Cancel</button>" not in stranger.get(link).content.decode()
+    for name in ("cancel_run", "share_run", "unshare_run"):
+        assert stranger.post(reverse(name, args=[run.pk])).status_code == 302
+    assert stranger.post(link).status_code == 302
+    assert Share.objects.exists()
+    run.refresh_from_db()
+    assert (run.state, run.cancel_requested) == (Run.State.QUEUED, False)
+
+
+@pytest.mark.parametrize("token", ["", "x", "%00", "A" * 32, "A" * 10_000, "\N{SNOWMAN}" * 32])
+def test_a_guess_opens_nothing(stranger, shared, sample, token):
+    assert stranger.get(sample.get_absolute_url(), {"share": token}).status_code == 302
+
+
+def test_a_session_remembers_the_newest_links_only(stranger, owner, make_run):
+    for _ in range(52):
+        Share.objects.create(run=make_run())
+    for share in Share.objects.all():
+        assert stranger.get(share.get_absolute_url()).status_code == 200
+    assert len(stranger.session["shares"]) == 50
+
+
+def test_who_is_logged_in_sees_a_shared_run_as_ever(member, shared):
+    page = member.get(shared).content.decode()
+    assert "Run again" in page
+    assert "shared by link" not in page
+    assert "Stop sharing" in page
+
+
+def test_tokens_cannot_be_guessed(shared, owner, make_run):
+    owner.post(reverse("share_run", args=[make_run().pk]))
+    tokens = list(Share.objects.values_list("token", flat=True))
+    assert len(set(tokens)) == 2
+    assert all(len(token) == 32 for token in tokens)
+
+
+# --- the status page --------------------------------------------------------------------------------------------------
+
+
+def test_the_status_page_has_devices_newest_runs_and_tiers(owner, sample, measured, gpu, silent):
+    older, newer = measured(count=1), measured(count=1)
+    page = owner.get(reverse("status")).content.decode()
+    assert "2 devices: 1 idle, 1 silent" in page
+    assert f'href="{newer.get_absolute_url()}"' in page
+    assert f'href="{older.get_absolute_url()}"' not in page, "of a config and a device only the newest"
+    assert f'href="{sample.get_absolute_url()}"' in page
+    assert "No tier is reached on any of 8 workloads</strong> on NVIDIA H200." in page
+    assert "triton-flash 1.48x" in page
+
+
+def test_a_site_without_anything_has_a_status(owner):
+    page = owner.get(reverse("status")).content.decode()
+    assert "No device has reported yet" in page
+    assert "No run has finished yet." in page
+
+
+def test_the_status_page_is_shared_by_a_link_of_its_own(owner, stranger, sample, gpu):
+    page = owner.post(reverse("share_status"), follow=True).content.decode()
+    link = re.search(r'value="http://testserver([^"]+)" data-link', page)[1]
+    page = stranger.get(link).content.decode()
+    assert "1 device, idle" in page
+    assert stranger.get(reverse("status"), headers={"HX-Request": "true"}).status_code == 200, "as it is polled"
+    assert links_of(page) == {"/", reverse("login"), reverse("status")}
+    for name, args in (("overview", []), ("run", [sample.pk])):
+        assert stranger.get(reverse(name, args=args)).status_code == 302
+    owner.post(reverse("unshare_status"))
+    assert stranger.get(link).status_code == 302
+
+
+def test_a_poll_of_the_status_page_is_a_fragment(owner, sample):
+    page = owner.get(reverse("status"), headers={"HX-Request": "true"}).content.decode()
+    assert page.count('<div id="status"') == 1
+    assert "<html" not in page
