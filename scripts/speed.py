@@ -133,7 +133,12 @@ def time_pages() -> None:
     client.force_login(get_user_model().objects.first())
     largest = max(Run.objects.all(), key=lambda run: run.total)
     pages = {"overview": "/", "list of runs": "/runs/", "new run": "/runs/new/"}
-    pages |= {"list of kernels": "/kernels/", "page of a kernel": "/kernels/attention/sdpa/", "tiers": "/tiers/", "status": "/status/"}
+    pages |= {
+        "list of kernels": "/kernels/",
+        "page of a kernel": "/kernels/attention/sdpa/",
+        "tiers": "/tiers/",
+        "status": "/status/",
+    }
     for name, path in (pages | {f"run page, {largest.total} workloads x 8 kernels": f"/runs/{largest.pk}/"}).items():
         client.get(path)
         times = []
