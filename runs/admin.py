@@ -2,7 +2,7 @@
 
 from django.contrib import admin
 
-from runs.models import Config, Gpu, Kernel, Measurement, RejectedEvent, Run, Share, TierScale, Workload
+from runs.models import Config, Gpu, Kernel, Measurement, RejectedEvent, Run, Session, Share, TierScale, Workload
 
 
 @admin.register(Run)
@@ -17,4 +17,4 @@ class RejectedEventAdmin(admin.ModelAdmin):
     list_display = ("at", "run", "attempt", "seq", "reason")
 
 
-admin.site.register([Config, Gpu, Kernel, Measurement, Share, TierScale, Workload])
+admin.site.register([Config, Gpu, Kernel, Measurement, Session, Share, TierScale, Workload])

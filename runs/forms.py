@@ -15,7 +15,7 @@ from kernels.catalog import operations
 from kernels.operations.base import DTYPE_SHORT
 from kernels.workload import Config as ConfigSpec
 from kernels.workload import Protocol, Workload, sentence
-from runs.models import Config, Gpu, Run
+from runs.models import Config, Gpu, Run, Session
 
 DEFAULT_OPERATION = "attention"
 MAX_WORKLOADS = 200
@@ -102,6 +102,7 @@ class NewRunForm(forms.Form):
         required=False,
         help_text="On a CPU there is only one, and the protocol fixed has its own.",
     )
+    session = forms.ChoiceField(label="Session", required=False, help_text="An effort that this run belongs to.")
     title = forms.CharField(label="Title", required=False, max_length=200, help_text="How the run is listed.")
     note = forms.CharField(label="Note", required=False, widget=forms.Textarea(attrs={"rows": 2}), max_length=5000)
 
@@ -118,6 +119,8 @@ class NewRunForm(forms.Form):
         self._choice("config").choices = [
             (c.name, f"{c.name} · {c.title}" if c.title else c.name) for c in self.configs.values()
         ]
+        sessions = Session.objects.filter(ended_at=None).values_list("pk", "title")
+        self._choice("session").choices = [("", "none"), *((str(pk), title) for pk, title in sessions)]
         self.catalogue = self._catalogue()
         self._choice("kernels").choices = [(k["name"], k["name"]) for k in self.catalogue]
 
@@ -219,13 +222,29 @@ class NewRunForm(forms.Form):
         """The field that the cursor goes to after a refusal: the first marked one on the page."""
         if not self.is_bound or self.non_field_errors():
             return ""
-        order = ["device", "what", "config", *self.sizes, "dtype", "kernels", "protocol", "mode", "title", "note"]
+        order = [
+            "device",
+            "what",
+            "config",
+            *self.sizes,
+            "dtype",
+            "kernels",
+            "protocol",
+            "mode",
+            "session",
+            "title",
+            "note",
+        ]
         return next((name for name in order if name in self.errors), "")
 
     def point_at_fault(self) -> None:
         """Gives the first marked field the focus; what the templates write themselves, they do themselves."""
         if self.first_fault not in ("", "device", "what", "config", "dtype", "kernels"):
             self.fields[self.first_fault].widget.attrs["autofocus"] = True
+
+    @property
+    def has_sessions(self) -> bool:
+        return len(list(self._choice("session").choices)) > 1  # type: ignore[arg-type]
 
     @property
     def operation_name(self) -> str:

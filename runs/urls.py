@@ -1,6 +1,6 @@
 from django.urls import path
 
-from runs.views import compare, gpus, kernels, new, overview, result, run, runs, share, status, tiers
+from runs.views import compare, gpus, kernels, new, overview, result, run, runs, sessions, share, status, tiers
 
 KERNEL = "kernels/<slug:operation>/<path:name>"
 WORKLOAD = f"{KERNEL}/on/<slug:key>"
@@ -18,6 +18,15 @@ urlpatterns = [
     path("runs/<int:pk>/compare/", compare.compare_with, name="compare_with"),
     path("runs/<int:pk>/share/", share.share, name="share_run"),
     path("runs/<int:pk>/unshare/", share.unshare, name="unshare_run"),
+    path("sessions/", sessions.sessions, name="sessions"),
+    path("sessions/new/", sessions.edit, name="new_session"),
+    path("sessions/<int:pk>/", sessions.session, name="session"),
+    path("sessions/<int:pk>.json", sessions.session_json, name="session_json"),
+    path("sessions/<int:pk>.md", sessions.session_md, name="session_md"),
+    path("sessions/<int:pk>/edit/", sessions.edit, name="edit_session"),
+    path("sessions/<int:pk>/end/", sessions.end, name="end_session"),
+    path("sessions/<int:pk>/runs/", sessions.add_run, name="add_to_session"),
+    path("sessions/<int:pk>/runs/<int:run>/remove/", sessions.remove_run, name="remove_from_session"),
     path("status/", status.status, name="status"),
     path("status/share/", share.share, name="share_status"),
     path("status/unshare/", share.unshare, name="unshare_status"),

@@ -138,6 +138,7 @@ def time_pages() -> None:
         "page of a kernel": "/kernels/attention/sdpa/",
         "tiers": "/tiers/",
         "status": "/status/",
+        "sessions": "/sessions/",
     }
     for name, path in (pages | {f"run page, {largest.total} workloads x 8 kernels": f"/runs/{largest.pk}/"}).items():
         client.get(path)

@@ -17,6 +17,7 @@ from django.utils import timezone
 from kernels.workload import Config as ConfigSpec
 from kernels.workload import RunSpec
 from runs.models.gpu import Gpu
+from runs.models.session import Session
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -81,6 +82,7 @@ class RunManager(models.Manager["Run"]):
         note: str = "",
         priority: int = 0,
         repeats: Run | None = None,
+        session: Session | None = None,
         wake: bool = True,
     ) -> Run:
         """Writes a queued run down. It waits in the database until the dispatcher gives it a device.
@@ -99,6 +101,7 @@ class RunManager(models.Manager["Run"]):
             user=user,
             priority=priority,
             repeats=repeats,
+            session=session,
             total=len(config.workloads),
             attempt=secrets.randbelow(2**20) * ATTEMPTS,
         )
@@ -123,6 +126,7 @@ class Run(models.Model):
     """If no device was named: any device of this name."""
     priority = models.IntegerField(default=0)
     repeats = models.ForeignKey("self", models.SET_NULL, null=True, blank=True, related_name="repeated_by")
+    session = models.ForeignKey(Session, models.SET_NULL, null=True, blank=True, related_name="runs")
     sample = models.CharField(max_length=200, blank=True)
     """For a run that came with the site: where and when it was measured."""
 

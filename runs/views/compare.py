@@ -68,19 +68,24 @@ class Pair:
         why = "It is one and the same run." if before == after else change.why_not(*runs)
         return cls(was, now, why, [] if why else change.rows(*runs), pages)
 
-    def groups(self) -> dict[str, list[dict[str, Any]]]:
-        """Rows by kernel: those that somebody changed, and those of which nothing should have become."""
-        scale = Scale.of(map(_changed, self.table))
-        found: dict[str, dict[str, Any]] = {}
-        for row in self.table:
-            group = found.setdefault(row["kernel"], {"kernel": row["kernel"], "edited": False, "rows": []})
-            page = self.pages.get((row["workload_key"], row["mode"], row["kernel"]), "")
-            group["rows"].append(row | {"page": page, "cell": scale.cell(_changed(row))})
-            group["edited"] |= row["same_source"] is False or broken(row)
-        groups = list(found.values())
-        for group in groups:
-            group["edited"] |= all(row["verdict"] in (NEW, GONE) for row in group["rows"])
-        return {"edited": [g for g in groups if g["edited"]], "control": [g for g in groups if not g["edited"]]}
+
+def by_kernel(table: list[dict[str, Any]], pages: dict[tuple[str, str, str], str]) -> dict[str, list[dict[str, Any]]]:
+    """Rows by kernel: those that somebody changed, and those of which nothing should have become.
+
+    pages: workload, mode and kernel -> the page of its result in the later run.
+    """
+    scale = Scale.of(map(_changed, table))
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in table:
+        place = row["workload"].split(" ", 1)[0], row["kernel"]
+        group = found.setdefault(place, {"operation": place[0], "kernel": place[1], "edited": False, "rows": []})
+        page = pages.get((row["workload_key"], row["mode"], row["kernel"]), "")
+        group["rows"].append(row | {"page": page, "cell": scale.cell(_changed(row))})
+        group["edited"] |= row["same_source"] is False or broken(row)
+    groups = list(found.values())
+    for group in groups:
+        group["edited"] |= all(row["verdict"] in (NEW, GONE) for row in group["rows"])
+    return {"edited": [g for g in groups if g["edited"]], "control": [g for g in groups if not g["edited"]]}
 
 
 def _changed(row: dict[str, Any]) -> Ratio | None:
@@ -114,9 +119,8 @@ def compare(request: HttpRequest, before: int, after: int) -> HttpResponse:
         "after": pair.after,
         "why": pair.why,
         "answer": change.answer(pair.table),
-        **pair.groups(),
+        **by_kernel(pair.table, pair.pages),
         "baselines": report.listed(list(dict.fromkeys(row["baseline"] for row in pair.table))),
-        "operation": pair.after.spec.operation,
         "diffs": list(_diffs(pair.table, pair.after.spec.operation)),
         "offered": offered,
         "before_offered": pair.before in offered,

@@ -12,10 +12,10 @@ from django.utils.datastructures import MultiValueDict
 from kernels.catalog import operations
 from runs.estimates import estimate as estimate_run
 from runs.forms import ANY, NewRunForm
-from runs.models import Config, Gpu, Run
+from runs.models import Config, Gpu, Run, Session
 from runs.views import number
 
-KEPT = ("device", "what", "protocol", "mode", "title", "note")
+KEPT = ("device", "what", "protocol", "mode", "session", "title", "note")
 """What fits another operation as well."""
 
 
@@ -52,6 +52,7 @@ def submit(form: NewRunForm, request: HttpRequest) -> Run:
         user=request.user,  # type: ignore[arg-type]
         title=chosen["title"].strip(),
         note=chosen["note"].strip(),
+        session=Session.objects.filter(pk=chosen["session"] or None).first(),
     )
 
 
@@ -63,10 +64,11 @@ def _again(sent: QueryDict) -> Run | None:
 
 def initial(request: HttpRequest) -> dict[str, Any]:
     """What a fresh form holds: an earlier run's values (?again=), or a config by name, else the smallest one;
-    with what ?kernel= names."""
+    with what ?kernel= and ?session= name."""
     if run := _again(request.GET):
         return from_run(run)
     values = fresh(request.GET.get("operation", ""), request.GET.get("config", ""))
+    values["session"] = request.GET.get("session", "")
     if asked := request.GET.getlist("kernel"):
         values["kernels"] = [*values.get("kernels", []), *asked]
     return values
@@ -105,6 +107,7 @@ def from_run(run: Run) -> dict[str, Any]:
         "note": run.note,
         "kernels": spec.kernels,
         "operation": spec.operation,
+        "session": str(run.session_id or ""),
     }
     values |= {"protocol": spec.protocol.name, "mode": spec.protocol.mode if spec.protocol.mode != "auto" else ""}
     form = NewRunForm(initial=values, again=run)

@@ -29,7 +29,7 @@ PYTHON = ".venv/bin/python"
 
 
 def get_run(pk: int) -> Run:
-    return get_object_or_404(Run.objects.select_related("gpu", "user", "environment", "share"), pk=pk)
+    return get_object_or_404(Run.objects.select_related("gpu", "user", "environment", "share", "session"), pk=pk)
 
 
 def measurements(run: Run, raw: bool = False) -> list[Measurement]:

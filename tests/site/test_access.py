@@ -8,10 +8,11 @@ from django.test import Client
 from django.urls import get_resolver, reverse
 from django.utils import timezone
 
-from runs.models import Run, TierScale
+from runs.models import Run, Session, TierScale
 
 POSTED = (
-    "cancel_run", "delete_tier_scale", "recalibrate", "share_run", "unshare_run", "share_status", "unshare_status",
+    "add_to_session", "cancel_run", "delete_tier_scale", "end_session", "recalibrate", "remove_from_session", "share_run",
+    "share_status", "unshare_run", "unshare_status",
 )  # fmt: skip
 
 
@@ -44,6 +45,12 @@ def addresses(sample, gpu):
         **{name: [TierScale.objects.get().pk] for name in ("tier_scale", "delete_tier_scale")},
         **{name: [sample.pk] for name in ("share_run", "unshare_run")},
         **{name: [] for name in ("status", "share_status", "unshare_status")},
+        **{name: [] for name in ("sessions", "new_session")},
+        **{
+            name: [Session.objects.create(title="An effort").pk]
+            for name in ("session", "session_json", "session_md", "edit_session", "end_session", "add_to_session")
+        },
+        "remove_from_session": [Session.objects.first().pk, sample.pk],
         **{name: [] for name in ("gpus", "gpus_csv", "gpus_json")},
         **{name: [gpu.pk] for name in ("gpu", "gpu_json", "recalibrate")},
     }

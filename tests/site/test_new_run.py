@@ -354,7 +354,7 @@ def test_the_form_takes_as_many_queries_for_many_devices_as_for_one(
 ):
     for number in range(count):
         make_gpu(f"GPU-{number}", host=f"gpu-{number}", name=f"GPU {number % 5}")
-    with django_assert_max_num_queries(12):
+    with django_assert_max_num_queries(15):
         owner.get(PAGE)
 
 

@@ -1,0 +1,43 @@
+"""Sessions: runs of one effort, with an objective, and notes of what was thought and found meanwhile."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.urls import reverse
+from django.utils import timezone
+
+
+class Session(models.Model):
+    """An effort. Runs join it from the form, or later; its page is the report."""
+
+    title = models.CharField(max_length=200)
+    objective = models.TextField(blank=True, max_length=5000)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return self.title
+
+    def get_absolute_url(self) -> str:
+        return reverse("session", args=[self.pk])
+
+
+class Note(models.Model):
+    """Something said in a session, at its time between the runs. One with a phase begins that."""
+
+    session = models.ForeignKey(Session, models.CASCADE, related_name="notes")
+    phase = models.CharField(max_length=100, blank=True)
+    text = models.TextField(blank=True, max_length=5000)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["created_at", "id"]
+
+    def __str__(self) -> str:
+        return self.phase or self.text[:60]

@@ -1,0 +1,199 @@
+"""Sessions: all of them, and the report of one: what was wanted, what became of each kernel, what was done in which order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.db.models import Count, Max
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_POST
+
+from kernels import change
+from runs.models import Note, Run, Session
+from runs.outcomes import Outcome, with_outcomes
+from runs.progress import progress
+from runs.views import number
+from runs.views.compare import by_kernel
+from runs.views.run import download
+
+PER_PAGE = 50
+
+
+# --- all of them ------------------------------------------------------------------------------------------------------
+
+
+def sessions(request: HttpRequest) -> HttpResponse:
+    found = Session.objects.select_related("user").annotate(count=Count("runs"), last=Max("runs__created_at"))
+    found = found.order_by("-id")
+    page = Paginator(found, PER_PAGE).get_page(request.GET.get("page"))
+    return render(request, "sessions.html", {"page": "sessions", "pages": page})
+
+
+class SessionForm(forms.ModelForm):  # type: ignore[type-arg]
+    class Meta:
+        model = Session
+        fields = ("title", "objective")
+        widgets = {"objective": forms.Textarea(attrs={"rows": 4})}
+        help_texts = {"objective": "What is wanted, and how one will know that it is there."}
+
+
+def edit(request: HttpRequest, pk: int | None = None) -> HttpResponse:
+    """Begins a session, or changes what it says of itself."""
+    known = get_object_or_404(Session, pk=pk) if pk else None
+    form = SessionForm(request.POST or None, instance=known, label_suffix="")
+    if request.method == "POST" and form.is_valid():
+        if known is None:
+            form.instance.user = request.user
+        return redirect(form.save())
+    return render(request, "session_edit.html", {"page": "sessions", "form": form, "session": known})
+
+
+# --- one of them ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run or a note, at its time."""
+
+    at: datetime
+    run: Run | None = None
+    outcome: Outcome | None = None
+    note: Note | None = None
+
+
+class NoteForm(forms.ModelForm):  # type: ignore[type-arg]
+    class Meta:
+        model = Note
+        fields = ("phase", "text")
+        labels = {"phase": "Phase", "text": "Note"}
+        help_texts = {"phase": "If one begins here, its name; else leave it empty."}
+        widgets = {"text": forms.Textarea(attrs={"rows": 3})}
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        if not (self.errors or cleaned.get("phase") or cleaned.get("text")):
+            self.add_error("text", "Write something, or name a phase.")
+        return cleaned
+
+
+def entries(session: Session) -> list[Entry]:
+    """Runs and notes in the order of their times."""
+    runs = with_outcomes(Run.objects.for_list().filter(session=session).order_by("pk"))
+    found = [Entry(run.created_at, run=run, outcome=outcome) for run, outcome in runs]
+    found += [Entry(note.created_at, note=note) for note in session.notes.select_related("user")]
+    return sorted(found, key=lambda entry: entry.at)
+
+
+def _session(pk: int) -> Session:
+    return get_object_or_404(Session.objects.select_related("user"), pk=pk)
+
+
+def session(request: HttpRequest, pk: int) -> HttpResponse:
+    """The report; sent by its form, a note more."""
+    found = _session(pk)
+    form = NoteForm(request.POST or None, label_suffix="")
+    if request.method == "POST" and form.is_valid():
+        form.instance.session, form.instance.user = found, request.user
+        form.save()
+        return redirect(found)
+    table, pages = progress(found)
+    timeline = entries(found)
+    context = {
+        "page": "sessions",
+        "session": found,
+        "form": form,
+        "entries": timeline,
+        "run_count": sum(entry.run is not None for entry in timeline),
+        "answer": change.answer(table) if table else None,
+        **by_kernel(table, pages),
+    }
+    return render(request, "session.html", context, status=422 if form.errors else 200)
+
+
+@require_POST
+def add_run(request: HttpRequest, pk: int) -> HttpResponse:
+    """A run that was begun outside joins."""
+    found, asked = _session(pk), request.POST.get("run", "").strip()
+    run = number(asked)
+    if run is not None and Run.objects.filter(pk=run).update(session=found):
+        messages.success(request, f"Run {run} belongs to this session now.")
+    else:
+        messages.error(request, f"There is no run {asked[:20]}." if asked else "Which run? Give its number.")
+    return redirect(found)
+
+
+@require_POST
+def remove_run(request: HttpRequest, pk: int, run: int) -> HttpResponse:
+    found = _session(pk)
+    Run.objects.filter(pk=run, session=found).update(session=None)
+    messages.success(request, f"Run {run} does not belong to this session any more.")
+    return redirect(found)
+
+
+@require_POST
+def end(request: HttpRequest, pk: int) -> HttpResponse:
+    """Ends a session, or goes on with one that was ended."""
+    found = _session(pk)
+    found.ended_at = None if found.ended_at else timezone.now()
+    found.save(update_fields=["ended_at"])
+    return redirect(found)
+
+
+# --- the report in other forms ----------------------------------------------------------------------------------------
+
+
+def session_json(request: HttpRequest, pk: int) -> HttpResponse:
+    found = _session(pk)
+    table, _ = progress(found)
+    timeline = [
+        {"at": entry.at.isoformat()}
+        | ({"run": entry.run.pk, "title": entry.run.title, "state": entry.run.state} if entry.run else {})
+        | (entry.outcome.row() if entry.outcome else {})
+        | ({"phase": entry.note.phase, "note": entry.note.text} if entry.note else {})
+        for entry in entries(found)
+    ]
+    return JsonResponse(
+        {
+            "title": found.title,
+            "objective": found.objective,
+            "begun_at": found.created_at.isoformat(),
+            "ended_at": found.ended_at and found.ended_at.isoformat(),
+            "timeline": timeline,
+            "progress": [{column: row[column] for column in change.COLUMNS} for row in table],
+        }
+    )
+
+
+def session_md(request: HttpRequest, pk: int) -> HttpResponse:
+    """The report to be pasted where people read Markdown."""
+    found = _session(pk)
+    table, _ = progress(found)
+    lines = [f"# {found.title}", "", *([found.objective, ""] if found.objective else [])]
+    if table:
+        said = change.answer(table)
+        lines += [" ".join([f"**{said['strong']}.**", *said["rest"]]), ""]
+        lines += [change.as_markdown(table, "First to last result of each kernel"), ""]
+    for entry in entries(found):
+        lines += _told(request, entry)
+    text = "\n".join(lines).rstrip() + "\n"
+    return download(text, "text/markdown; charset=utf-8", f"session-{pk}.md")
+
+
+def _told(request: HttpRequest, entry: Entry) -> list[str]:
+    when = f"{entry.at:%Y-%m-%d %H:%M} UTC"
+    if entry.run:
+        link = request.build_absolute_uri(entry.run.get_absolute_url())
+        outcome = entry.outcome
+        best = f": {outcome.best} {outcome.speedup:.2f}x, {outcome.where}" if outcome and outcome.speedup else ""
+        return [f"- {when}: [run {entry.run.pk}]({link}), {entry.run.title}, {entry.run.state}{best}"]
+    assert entry.note is not None
+    heading = ["", f"## {entry.note.phase}", ""] if entry.note.phase else []
+    text = " ".join(entry.note.text.split())
+    return heading + ([f"- {when}: {text}"] if text else [])
