@@ -52,7 +52,7 @@ def submit(form: NewRunForm, request: HttpRequest) -> Run:
         user=request.user,  # type: ignore[arg-type]
         title=chosen["title"].strip(),
         note=chosen["note"].strip(),
-        session=Session.objects.filter(pk=chosen["session"] or None).first(),
+        session=Session.objects.filter(pk=chosen["session"] or 0).first(),
     )
 
 
