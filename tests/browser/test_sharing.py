@@ -1,0 +1,99 @@
+"""From "it is faster" to "here is the link": what the team gives away, and what somebody without an account sees of it."""
+
+import pytest
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.timeout(240)
+SAMPLE = "/runs/1/"
+
+
+def give_away(page, live_site, path):
+    page.goto(live_site.url + path)
+    page.get_by_role("button", name="Share").click()
+    field = page.locator("[data-link]")
+    field.click()
+    assert page.evaluate("document.getSelection().toString() || document.activeElement.value") == field.input_value()
+    return field.input_value()
+
+
+@pytest.fixture
+def visitor(browser):
+    """A page of somebody without an account; fails the test on a script error or anything refused."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    page = context.new_page()
+    faults = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("response", lambda answer: faults.append(answer.url) if answer.status >= 300 else None)
+    yield page
+    context.close()
+    assert faults == []
+
+
+def test_a_run_is_given_away_by_its_link_until_that_is_ended(open_page, live_site, visitor, browser):
+    team = open_page()
+    link = give_away(team, live_site, SAMPLE)
+    visitor.goto(link)
+    expect(visitor.locator(".verdict").first).to_contain_text("triton-flash is faster than sdpa")
+    expect(visitor.locator("figure.chart svg")).to_have_count(2, timeout=15_000)
+    visitor.locator("table.results td a", has_text="triton-flash").first.click()
+    expect(visitor.locator("h1")).to_contain_text("triton-flash on attention")
+    expect(visitor.locator("figure.chart svg")).to_have_count(2, timeout=15_000)
+    assert visitor.request.get(f"{live_site.url}/runs/1.json").ok
+    assert visitor.locator("header a").all_inner_texts() == ["Benchsite", "Log in"]
+    team.get_by_role("button", name="Stop sharing").click()
+    expect(team.locator("[data-link]")).to_have_count(0)
+    later = browser.new_context()
+    assert later.request.get(link, max_redirects=0).status == 302
+    later.close()
+
+
+def test_the_status_page_is_given_away_and_goes_on_by_itself(open_page, live_site, visitor):
+    visitor.goto(give_away(open_page(), live_site, "/status/"))
+    visitor.locator("#status").evaluate("part => part.dataset.old = 'yes'")
+    expect(visitor.locator("#status[data-old]")).to_have_count(0, timeout=20_000)
+    expect(visitor.locator("h1")).to_contain_text("device")
+    assert visitor.locator("main a:visible").count() == 0, "nothing here leads to a login"
+
+
+def test_from_the_tiers_to_a_ladder(open_page, live_site):
+    page = open_page()
+    page.goto(f"{live_site.url}/tiers/?device=NVIDIA%20H200")
+    page.locator("table.results td a").first.click()
+    expect(page.locator(".verdict")).to_contain_text(
+        "No tier is reached yet. The best kernel, triton-flash, is 1.485x as fast"
+    )
+    assert page.locator("tr.of-tier").count() == 5
+    light = page.locator("tr.of-light line.light").bounding_box()
+    reached = page.locator("tr.of-kernel", has_text="triton-flash").locator("circle").bounding_box()
+    step = page.locator("tr.of-tier.beyond .step").bounding_box()
+    assert reached["x"] < light["x"] < step["x"]
+
+
+def test_a_session_is_begun_filled_and_told(open_page, live_site):
+    page = open_page()
+    page.goto(f"{live_site.url}/sessions/")
+    page.get_by_role("link", name="New session").click()
+    page.get_by_label("Title").fill("Beat cuDNN")
+    page.get_by_label("Objective").fill("10% on two shapes.")
+    page.get_by_role("button", name="Begin").click()
+    page.get_by_label("Note").fill("cuDNN is at 67% of the speed of light.")
+    page.get_by_label("Phase").fill("Baselines")
+    page.get_by_role("button", name="Add note").click()
+    expect(page.locator(".timeline h3")).to_have_text("Baselines")
+    page.get_by_label("A run that was begun outside").fill("1")
+    page.get_by_role("button", name="Add run").click()
+    expect(page.locator(".timeline li.ran")).to_contain_text("Six canonical shapes")
+    page.get_by_role("link", name="New run in it").click()
+    expect(page.get_by_label("Session")).to_contain_text("Beat cuDNN")
+    assert page.get_by_label("Session").locator("option:checked").inner_text() == "Beat cuDNN"
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize(
+    "path", ["/tiers/?device=NVIDIA%20H200", "/tiers/scales/1/", "/status/", "/sessions/", "/sessions/1/"]
+)
+def test_no_page_scrolls_sideways(open_page, live_site, width, path):
+    page = open_page()
+    page.set_viewport_size({"width": width, "height": 900})
+    assert page.goto(live_site.url + path).ok
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
