@@ -128,6 +128,7 @@ class Brought(Operation):
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
     name: ClassVar[str] = "brought"
+    scalable: ClassVar[bool] = False
 
     source: Source
     truth: Kernel

@@ -131,7 +131,7 @@ def _row(
         moved = change(_ratio(was), _ratio(now))
         verdict = word(moved[1], moved[2], margin, min(was["speedup"]["rounds"], now["speedup"]["rounds"]))
     return {
-        "workload": Workload(**at["workload"]).label,
+        "workload": at.get("label") or Workload(**at["workload"]).label,
         "workload_key": at["key"],
         "mode": at["mode"],
         "kernel": known["kernel"],

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib.auth.middleware import LoginRequiredMiddleware
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 
 from runs.models import Share
 
@@ -28,7 +28,12 @@ class LoggedInOrShared(LoginRequiredMiddleware):
     ) -> HttpResponseBase | None:
         if not request.user.is_authenticated and _is_shared(request):
             return None
-        return super().process_view(request, view_func, view_args, view_kwargs)
+        refused = super().process_view(request, view_func, view_args, view_kwargs)
+        if refused and request.headers.get("HX-Request"):
+            return HttpResponse(
+                status=204, headers={"HX-Refresh": "true"}
+            )  # a poll must not draw the login into its place
+        return refused
 
 
 def _is_shared(request: HttpRequest) -> bool:
@@ -38,9 +43,10 @@ def _is_shared(request: HttpRequest) -> bool:
     run = None if match.url_name == STATUS else match.kwargs["pk"]
     known: list[str] = request.session.get("shares", [])
     asked = request.GET.get("share", "")
-    if not Share.objects.opens(run, [asked, *known]):
+    by_this = asked not in known and Share.objects.opens(run, [asked])
+    if not by_this and not Share.objects.opens(run, known):
         return False
-    if asked and asked not in known:
+    if by_this:
         request.session["shares"] = [asked, *known][:MOST_REMEMBERED]
     request.shared = True  # type: ignore[attr-defined]
     return True

@@ -244,7 +244,7 @@ class NewRunForm(forms.Form):
 
     @property
     def has_sessions(self) -> bool:
-        return len(list(self._choice("session").choices)) > 1  # type: ignore[arg-type]
+        return bool(self["session"].errors) or len(list(self._choice("session").choices)) > 1  # type: ignore[arg-type]
 
     @property
     def operation_name(self) -> str:

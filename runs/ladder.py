@@ -11,13 +11,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import Max
+from django.db.models import F, Max, Q
 
+from kernels.catalog import operations
+from kernels.change import HOW
+from kernels.instrument.statistics import FASTER
 from runs import history
 from runs.forest import Ratio
 from runs.history import Point, Series
 from runs.models import Result, Tier, TierScale
 
+TOLD_APART = (
+    "kernel", "measurement__workload", "measurement__mode", "measurement__group", "measurement__baseline",
+    "measurement__run__environment", "measurement__run__gpu", "measurement__run__sample",
+    *(f"measurement__protocol__{key}" for key in HOW),
+)  # fmt: skip
+"""Of these the newest result each is read: a newer one on other terms takes nobody from a ladder."""
 REACHED, NEXT, OPEN, BEYOND = "reached", "next", "open", "beyond"
 FIELDS = (
     "workload", "workload_key", "mode", "device", "scale", "tier", "grade", "factor", "state", "target_ms", "baseline",
@@ -47,11 +56,11 @@ class Ladder:
     """The newest result of the baseline."""
     scale: TierScale
     kernels: list[tuple[Point, Ratio]] = field(default_factory=list)
-    """The newest result of each kernel, the fastest first."""
+    """The newest result of each kernel on these terms, the fastest first."""
     failed: list[Point] = field(default_factory=list)
     """Those whose newest result has no speedup."""
     elsewhere: int = 0
-    """Kernels whose newest result is of another series."""
+    """Kernels that were measured on other terms only."""
 
     @property
     def mode(self) -> str:
@@ -64,7 +73,10 @@ class Ladder:
 
     @property
     def best(self) -> tuple[Point, Ratio] | None:
-        return self.kernels[0] if self.kernels else None
+        """Who is surely the fastest: by the low ends of intervals, among those that are FASTER and had the device for themselves;
+        if there is none, whoever has the highest ratio."""
+        sure = [found for found in self.kernels if _counts(found[0])]
+        return max(sure, key=lambda found: found[1].low) if sure else next(iter(self.kernels), None)
 
     @property
     def most(self) -> float | None:
@@ -73,7 +85,7 @@ class Ladder:
 
     @property
     def steps(self) -> list[Step]:
-        surely = self.best[1].low if self.best else 0.0
+        surely = self.best[1].low if self.best and _counts(self.best[0]) else 0.0
         found, is_next = [], True
         for tier in self.scale.tiers:
             if tier.factor <= surely:
@@ -102,6 +114,11 @@ class Ladder:
         return self._at(BEYOND)
 
 
+def _counts(point: Point) -> bool:
+    """Whether a tier can be reached by this result."""
+    return point.verdict == FASTER and not point.contended
+
+
 def ladders(environments: Iterable[int], scale: TierScale, key: str = "") -> list[Ladder]:
     """One for each workload and mode in which the baseline has a time, from small workloads to large ones.
 
@@ -110,8 +127,8 @@ def ladders(environments: Iterable[int], scale: TierScale, key: str = "") -> lis
     found = history.measured().filter(measurement__run__environment__in=environments)
     if key:
         found = found.filter(measurement__workload__key=key)
-    by = ("kernel", "measurement__workload", "measurement__mode", "measurement__group")
-    newest = found.order_by().values(*by).annotate(newest=Max("pk")).values("newest")
+    found = found.exclude(~Q(status="ok"), kernel__name=F("measurement__baseline"))  # targets are of its newest time
+    newest = found.order_by().values(*TOLD_APART).annotate(newest=Max("pk")).values("newest")
     series = history.grouped(Result.objects.filter(pk__in=newest).order_by("-measurement__run", "pk"))
     places: dict[tuple[int, str], list[Series]] = {}
     for one in series:
@@ -120,26 +137,35 @@ def ladders(environments: Iterable[int], scale: TierScale, key: str = "") -> lis
 
 
 def _ladder(place: list[Series], scale: TierScale) -> Ladder | None:
-    """Of the series in which the baseline was measured last."""
+    """Of the terms on which the operation's baseline was measured last, on a device of this site if it was there."""
+    known = operations().get(place[0].workload.operation)
     bases = [
-        (point.run, one, point)
+        (not point.sample, point.run, one, point)
         for one in place
         for point in one.points
         if point.kernel == one.terms.baseline and point.status == "ok" and point.p50
+        if known is None or point.kernel == known.baseline
     ]
     if not bases:
         return None
-    _, current, base = max(bases, key=lambda found: found[0])
+    *_, current, base = max(bases, key=lambda found: found[:2])
     ladder = Ladder(current, base, scale)
-    for point in current.points:
+    newest: dict[str, Point] = {}
+    for one in place:
+        if one.terms._replace(group="") == current.terms._replace(
+            group=""
+        ):  # groups of a run have baselines of their own
+            for point in one.points:
+                if point.kernel not in newest or point.run > newest[point.kernel].run:
+                    newest[point.kernel] = point
+    for kernel, point in newest.items():
         if point.ratio is not None:
             ladder.kernels.append((point, point.ratio))
-        elif point.kernel != current.terms.baseline:
+        elif kernel != current.terms.baseline:
             ladder.failed.append(point)
     ladder.kernels.sort(key=lambda found: -found[1].ratio)
     ladder.failed.sort(key=lambda point: point.kernel)
-    here = {point.kernel for point in current.points}
-    ladder.elsewhere = len({point.kernel for one in place for point in one.points} - here)
+    ladder.elsewhere = len({point.kernel for one in place for point in one.points} - set(newest))
     return ladder
 
 

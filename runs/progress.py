@@ -16,25 +16,25 @@ from runs.history import Point, Series
 from runs.models import Measurement, Result, Session
 
 Pages = dict[tuple[str, str, str], str]
+Ends = dict[str, tuple[Point, Point]]
 
 
 def progress(session: Session) -> tuple[list[dict[str, Any]], Pages]:
     """(rows of kernels.change, pages of the last results by workload, mode and kernel) of what was measured more than once.
 
-    On each workload and mode the newest series.
+    On each workload and mode the newest series in which something was.
     """
     found = history.measured().filter(measurement__run__session=session)
-    places: dict[tuple[int, str], Series] = {}
+    places: dict[tuple[int, str, str], tuple[Series, Ends]] = {}
     for one in history.grouped(found.order_by("-measurement__run", "pk")):
-        places.setdefault((one.terms.workload, one.terms.mode), one)
-    ends = [(one, _ends(one)) for one in places.values()]
+        if len(pairs := _ends(one)) > 1:
+            places.setdefault((one.terms.workload, one.terms.mode, one.terms.group), (one, pairs))
+    ends = list(places.values())
     results = _results([point.pk for _, pairs in ends for pair in pairs.values() for point in pair])
     before: list[dict[str, Any]] = []
     after: list[dict[str, Any]] = []
     pages: Pages = {}
     for one, pairs in ends:
-        if len(pairs) < 2:
-            continue
         for index, events in enumerate((before, after)):
             events.append(_event([results[pair[index].pk] for pair in pairs.values()]))
         for kernel, (_, last) in pairs.items():
@@ -42,7 +42,7 @@ def progress(session: Session) -> tuple[list[dict[str, Any]], Pages]:
     return change.rows({"measurements": before}, {"measurements": after}), pages
 
 
-def _ends(one: Series) -> dict[str, tuple[Point, Point]]:
+def _ends(one: Series) -> Ends:
     """Kernel -> its first and its last result, of the baseline and of those that were measured more than once."""
     points: dict[str, list[Point]] = {}
     for point in one.points:
@@ -63,6 +63,7 @@ def _event(results: list[Result]) -> dict[str, Any]:
     newest = max(measurements, key=lambda m: m.pk)
     return {
         "workload": newest.workload.as_json(),
+        "label": newest.workload.label,
         "key": newest.workload.key,
         "mode": newest.mode,
         "group": newest.group,

@@ -348,7 +348,7 @@ class Bench:
             return self.clock.block(lambda _: call(), range(1), gate, False, None).ticks_ns[0]
 
         fresh = partial(self.problem.inputs, self.device)
-        times = probe(timed, call, inputs, fresh, seeds, sights)
+        times = probe(timed, call, inputs, fresh, seeds, sights, self.problem.scalable)
         self.guard.claim_processes(arm)
         return times | {"busy": self.guard.busy(arm)}
 

@@ -9,7 +9,7 @@ from typing import Any
 from kernels.operations.base import Inputs
 
 SCALE = -0.9
-"""Makes new values of old ones, many times in a row and none of them twice."""
+"""Makes new values of old ones, many times in a row and none of them twice, where scaled inputs are inputs, too."""
 
 
 def probe(
@@ -19,30 +19,38 @@ def probe(
     fresh: Callable[[int], Inputs],
     seeds: Sequence[int],
     sights: int,
+    scalable: bool,
 ) -> dict[str, list[float]]:
     """For each seed one time of each kind (ns), in a random order.
 
-    timed, call: one call on `inputs`, timed and not. fresh: the inputs of a seed.
+    timed, call: one call on `inputs`, timed and not. fresh: the inputs of a seed. scalable: whether inputs times SCALE are
+    inputs; else every writing is of drawn ones.
 
     seen_ns, new_ns: the second of two calls, on the values of the first, and on values of its own.
     untouched_ns, written_ns: the last of so many calls (`sights`) on tensors that nobody writes in between, and on tensors
-    that are scaled before each. In the former others are scaled, so that writing leaves the same behind.
+    that are written before each. In the former others are written, so that writing leaves the same behind.
     """
-    others = fresh(seeds[0])
+    others, more = fresh(seeds[0]), random.Random(seeds[0])
+
+    def write(into: Inputs, seed: int) -> None:
+        for old, new in zip(into.tensors, fresh(seed).tensors, strict=True):
+            old.copy_(new)
 
     def second(*of_values: int) -> float:
         ticks = 0.0
         for seed in of_values:
-            for old, new in zip(inputs.tensors, fresh(seed).tensors, strict=True):
-                old.copy_(new)
+            write(inputs, seed)
             ticks = timed()
         return ticks
 
-    def last(scaled: Inputs) -> float:
+    def last(into: Inputs) -> float:
         for sight in range(sights):
-            for tensor in scaled.tensors:
-                if tensor.is_floating_point():
-                    tensor.mul_(SCALE)
+            if scalable:
+                for tensor in into.tensors:
+                    if tensor.is_floating_point():
+                        tensor.mul_(SCALE)
+            else:
+                write(into, more.randrange(2**31))
             if sight < sights - 1:
                 call()
         return timed()

@@ -60,6 +60,9 @@ class Operation(BaseModel):
     libraries: ClassVar[tuple[tuple[str, str], ...]] = ()
     """Part of a kernel's name, in lower case -> the library it belongs to, for `describe_ran`; the first that fits."""
 
+    scalable: ClassVar[bool] = True
+    """Whether inputs times a number between -1 and 1 are inputs, too."""
+
     dtype: Dtype = "float16"
 
     def label(self) -> str:

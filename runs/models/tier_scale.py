@@ -34,7 +34,10 @@ def parse(text: str) -> list[Tier]:
             except ValueError as error:
                 errors.append(f"Line {number}: {error}")
     found.sort(key=lambda tier: tier.factor)
-    for what, said in (("name", [t.name for t in found]), ("factor", [f"{t.factor:g}" for t in found])):
+    for what, said in (
+        ("name", [t.name for t in found]),
+        ("factor", [repr(t.factor).removesuffix(".0") for t in found]),
+    ):
         if twice := sorted({one for one in said if said.count(one) > 1}):
             errors.append(f"Two tiers have the {what} {twice[0]}.")
     if not found and not errors:
@@ -84,4 +87,4 @@ class TierScale(models.Model):
     @property
     def text(self) -> str:
         """As `parse` reads it."""
-        return "\n".join(f"{tier.name}, {tier.grade}, {tier.factor:g}" for tier in self.tiers)
+        return "\n".join(f"{tier.name}, {tier.grade}, {repr(tier.factor).removesuffix('.0')}" for tier in self.tiers)

@@ -104,7 +104,7 @@ def _exported(run: Run, found: list[Measurement]) -> dict[str, Any]:
     environment = dict(run.environment.body) if run.environment else {}
     if environment and run.gpu and not run.sample:
         environment["uuid"] = run.gpu.uuid
-    return {"environment": environment, "measurements": [m.as_event() for m in found]}
+    return {"environment": environment, "measurements": [m.as_event() | {"label": m.workload.label} for m in found]}
 
 
 def compare(request: HttpRequest, before: int, after: int) -> HttpResponse:

@@ -68,9 +68,10 @@ def initial(request: HttpRequest) -> dict[str, Any]:
     if run := _again(request.GET):
         return from_run(run)
     values = fresh(request.GET.get("operation", ""), request.GET.get("config", ""))
-    values["session"] = request.GET.get("session", "")
-    if asked := request.GET.getlist("kernel"):
-        values["kernels"] = [*values.get("kernels", []), *asked]
+    if asked := number(request.GET.get("session")):
+        values["session"] = str(asked) if Session.objects.filter(ended_at=None, pk=asked).exists() else ""
+    if ticked := request.GET.getlist("kernel"):
+        values["kernels"] = [*values.get("kernels", []), *ticked]
     return values
 
 
@@ -107,7 +108,7 @@ def from_run(run: Run) -> dict[str, Any]:
         "note": run.note,
         "kernels": spec.kernels,
         "operation": spec.operation,
-        "session": str(run.session_id or ""),
+        "session": str(run.session_id) if run.session and not run.session.ended_at else "",
     }
     values |= {"protocol": spec.protocol.name, "mode": spec.protocol.mode if spec.protocol.mode != "auto" else ""}
     form = NewRunForm(initial=values, again=run)

@@ -46,7 +46,7 @@ class SessionForm(forms.ModelForm):  # type: ignore[type-arg]
 
 def edit(request: HttpRequest, pk: int | None = None) -> HttpResponse:
     """Begins a session, or changes what it says of itself."""
-    known = get_object_or_404(Session, pk=pk) if pk else None
+    known = get_object_or_404(Session, pk=pk) if pk is not None else None
     form = SessionForm(request.POST or None, instance=known, label_suffix="")
     if request.method == "POST" and form.is_valid():
         if known is None:
@@ -122,8 +122,12 @@ def add_run(request: HttpRequest, pk: int) -> HttpResponse:
     """A run that was begun outside joins."""
     found, asked = _session(pk), request.POST.get("run", "").strip()
     run = number(asked)
-    if run is not None and Run.objects.filter(pk=run).update(session=found):
-        messages.success(request, f"Run {run} belongs to this session now.")
+    joining = Run.objects.select_related("session").filter(pk=run).first() if run is not None else None
+    if joining:
+        was = joining.session if joining.session != found else None
+        Run.objects.filter(pk=joining.pk).update(session=found)
+        left = f" It was in {was.title} before." if was else ""
+        messages.success(request, f"Run {run} belongs to this session now.{left}")
     else:
         messages.error(request, f"There is no run {asked[:20]}." if asked else "Which run? Give its number.")
     return redirect(found)

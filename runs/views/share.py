@@ -17,10 +17,11 @@ def share(request: HttpRequest, pk: int | None = None) -> HttpResponse:
     if not Share.objects.filter(run=run).exists():
         by = request.user if request.user.is_authenticated else None
         Share.objects.get_or_create(run=run, defaults={"user": by})
-    return redirect("run", pk) if run else redirect("status")
+    return redirect(run) if run else redirect("status")
 
 
 @require_POST
 def unshare(request: HttpRequest, pk: int | None = None) -> HttpResponse:
-    Share.objects.filter(run=pk).delete()
-    return redirect("run", pk) if pk is not None else redirect("status")
+    run = get_run(pk) if pk is not None else None
+    Share.objects.filter(run=run).delete()
+    return redirect(run) if run else redirect("status")

@@ -198,7 +198,7 @@ class ScaleForm(forms.ModelForm):  # type: ignore[type-arg]
 
 def scale(request: HttpRequest, pk: int | None = None) -> HttpResponse:
     """Makes a scale, or changes one."""
-    known = get_object_or_404(TierScale, pk=pk) if pk else None
+    known = get_object_or_404(TierScale, pk=pk) if pk is not None else None
     form = ScaleForm(request.POST or None, instance=known)
     if request.method == "POST" and form.is_valid():
         saved = form.save()

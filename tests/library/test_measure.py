@@ -270,6 +270,34 @@ def test_who_keeps_results_or_memory_is_suspect():
 # --- inputs -----------------------------------------------------------------------------------------------------------
 
 
+def positive_definite(seed):
+    values = torch.randn(96, 96)
+    return (values @ values.T + 96 * torch.eye(96),)
+
+
+def test_inputs_stay_what_the_caller_promised():
+    """No check may scale them: a matrix times -0.9 is not positive definite any more."""
+    found = quick(torch.linalg.cholesky, lambda x: torch.linalg.cholesky_ex(x)[0], inputs=positive_definite)
+    assert found.speedup, str(found)
+
+
+def test_who_keeps_results_by_an_index_is_suspect():
+    """Tensors of whole numbers are written before calls, too."""
+    known = {}
+
+    def gathers(x, rows):
+        key = rows.data_ptr(), rows._version
+        if key not in known:
+            known[key] = torch.stack([x[rows] for _ in range(12)])[0]
+        return known[key].clone()
+
+    def drawn(seed):
+        return torch.randn(ROWS, COLS), torch.randint(0, ROWS, (4 * ROWS,))
+
+    found = quick(gathers, lambda x, rows: x[rows], inputs=drawn)
+    assert found.speedup is None, str(found)
+
+
 def test_plain_tensors_are_drawn_anew_and_never_written_to():
     values, where = torch.full((ROWS, COLS), 3.0), torch.arange(ROWS).flip(0)
     seen = []

@@ -7,7 +7,7 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
-from runs.models import Note, Result, Run, Session
+from runs.models import Measurement, Note, Result, Run, Session, Workload
 from runs.progress import progress
 from runs.views.compare import by_kernel
 
@@ -83,6 +83,37 @@ def test_a_kernel_that_is_wrong_now_is_said_to_be(ran, session):
     )
     (row,) = rows_of(session)
     assert (row["verdict"], row["change"]) == ("incorrect", None)
+
+
+def test_a_run_whose_baseline_failed_hides_no_progress(ran, session):
+    ran(count=1)
+    ran(count=1, edit={"triton-flash": 1.2})
+    last = ran(count=1)
+    Result.objects.filter(measurement__run=last, kernel__name="sdpa").update(status="out of memory", p50=None)
+    last.measurements.update(baseline="eager")
+    assert rows_of(session)[0]["change"] == pytest.approx(1.2)
+
+
+def test_groups_of_a_run_are_compared_each_by_itself(ran, session):
+    for factor in (1.0, 1.3):
+        run = ran(count=1, edit={"triton-flash": factor} if factor > 1 else None)
+        m = run.measurements.get()
+        own = Measurement.objects.create(
+            run=run, workload=m.workload, mode=m.mode, group="own", baseline="sdpa", protocol=m.protocol
+        )
+        m.results.filter(kernel__name="triton-flash").update(measurement=own)
+        base = m.results.get(kernel__name="sdpa")
+        base.pk, base.measurement = None, own
+        base.save()
+    assert rows_of(session)[0]["change"] == pytest.approx(1.3)
+    assert rows_of(session, "sdpa-flash")[0]["verdict"] == "SAME"
+
+
+def test_a_session_outlives_an_operation(owner, ran, session):
+    ran(count=1)
+    ran(count=1, edit={"triton-flash": 1.2})
+    Workload.objects.update(operation="gone")
+    assert "faster than it was" in page_of(owner, session)
 
 
 def test_runs_of_others_are_not_in_it(measured, ran, session):
@@ -197,6 +228,31 @@ def test_without_an_open_session_the_form_does_not_speak_of_them(owner, chosen, 
     assert answer.status_code == 422, "one that has ended takes no more runs from the form"
     owner.post(reverse("new_run"), chosen)
     assert Run.objects.get().session is None
+
+
+def test_a_run_of_an_ended_session_can_be_run_again(owner, chosen, session):
+    other = Session.objects.create(title="Still open")
+    owner.post(reverse("new_run"), chosen | {"session": str(session.pk)})
+    Session.objects.filter(pk=session.pk).update(ended_at=timezone.now())
+    page = owner.get(reverse("new_run"), {"again": Run.objects.get().pk}).content.decode()
+    assert "not one of the available choices" not in page
+    assert f'<option value="{other.pk}">' in page
+    for asked in ("x", str(session.pk), "9" * 30):
+        page = owner.get(reverse("new_run"), {"session": asked}).content.decode()
+        assert "not one of the available choices" not in page, asked
+
+
+def test_a_session_that_ended_meanwhile_is_said_at_its_field(owner, chosen, session):
+    Session.objects.update(ended_at=timezone.now())
+    page = owner.post(reverse("new_run"), chosen | {"session": str(session.pk)}).content.decode()
+    assert "is not one of the available choices" in page
+
+
+def test_a_run_that_leaves_another_session_is_said_to(owner, session, make_run):
+    run, other = make_run(), Session.objects.create(title="Another")
+    Run.objects.filter(pk=run.pk).update(session=other)
+    page = owner.post(reverse("add_to_session", args=[session.pk]), {"run": str(run.pk)}, follow=True).content.decode()
+    assert "It was in Another before." in page
 
 
 def test_runs_are_added_and_taken_out_by_hand(owner, session, make_run):

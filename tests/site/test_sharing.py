@@ -118,6 +118,29 @@ def test_a_session_remembers_the_newest_links_only(stranger, owner, make_run):
     assert len(stranger.session["shares"]) == 50
 
 
+def test_only_what_opens_a_page_is_remembered(stranger, sample, shared):
+    stranger.get(shared)
+    for junk in ("x" * 3000, "\x00", "A" * 32):
+        assert stranger.get(sample.get_absolute_url(), {"share": junk}).status_code == 200
+    assert stranger.session["shares"] == [shared.split("=")[1]]
+
+
+@pytest.mark.parametrize("pk", [2**63, 10**25])
+def test_numbers_that_no_run_can_have(owner, stranger, pk):
+    for name in ("run", "run_json", "run_live"):
+        assert stranger.get(reverse(name, args=[pk]), {"share": "A" * 32}).status_code == 302
+    for name in ("share_run", "unshare_run"):
+        assert owner.post(reverse(name, args=[pk])).status_code == 404
+
+
+def test_a_poll_after_the_end_of_a_link_leads_to_the_login(owner, stranger, sample, shared):
+    """And does not draw the login page into the place of what was polled."""
+    stranger.get(shared)
+    owner.post(reverse("unshare_run", args=[sample.pk]))
+    answer = stranger.get(reverse("run_live", args=[sample.pk]), headers={"HX-Request": "true"})
+    assert (answer.status_code, answer.headers["HX-Refresh"], answer.content) == (204, "true", b"")
+
+
 def test_who_is_logged_in_sees_a_shared_run_as_ever(member, shared):
     page = member.get(shared).content.decode()
     assert "Run again" in page

@@ -8,9 +8,9 @@ import pytest
 from django.core.exceptions import ValidationError
 from django.urls import reverse
 
-from runs import history, ladder
+from runs import history, ladder, samples
 from runs.ladder import BEYOND, NEXT, OPEN, REACHED
-from runs.models import Result, Tier, TierScale
+from runs.models import Measurement, Result, Run, Tier, TierScale
 from runs.models.tier_scale import parse
 
 FIVE = ["Good", "Very Good", "Excellent", "Outstanding", "Breakthrough"]
@@ -43,6 +43,8 @@ def test_a_site_begins_with_the_five_tiers(scale):
     assert [tier.name for tier in scale.tiers] == FIVE
     assert [tier.factor for tier in scale.tiers] == [2, 3, 5, 13, 64]
     assert parse(scale.text) == scale.tiers
+    odd = TierScale(name="odd", body=[["a", "", 2.1234567], ["b", "", 1234.5678]])
+    assert parse(odd.text) == odd.tiers, "saved again it is the same"
 
 
 def test_targets_are_the_baselines_time_over_the_factor_and_end_at_the_speed_of_light(sample, scale):
@@ -103,6 +105,81 @@ def test_what_is_not_right_reaches_nothing(measured, scale, status):
     (one,) = ladders_of(scale)
     assert one.reached is None
     assert [point.kernel for point in one.failed] == ["triton-flash"]
+
+
+def test_a_stand_in_is_no_baseline_of_a_ladder(measured, scale):
+    """Where sdpa failed, eager stood in for it, over which 8x is nothing."""
+    measured(count=1)
+    later = measured(count=1)
+    Result.objects.filter(measurement__run=later, kernel__name="sdpa").update(status="out of memory", p50=None)
+    later.measurements.update(baseline="eager")
+    faster(later, 8.0)
+    (one,) = ladders_of(scale)
+    assert (one.base.kernel, one.reached) == ("sdpa", None)
+    assert one.best[1].ratio == pytest.approx(1.485, abs=0.001), "from the run before"
+
+
+def test_a_run_whose_baseline_failed_takes_nobody_from_the_ladder(measured, scale):
+    faster(measured(count=1), 3.1)
+    later = measured(count=1)
+    Result.objects.filter(measurement__run=later, kernel__name="sdpa").update(status="incorrect", p50=None)
+    Result.objects.filter(measurement__run=later).exclude(kernel__name="sdpa").delete()
+    (one,) = ladders_of(scale)
+    assert one.reached.tier.name == "Very Good"
+
+
+def test_another_card_takes_nobody_from_the_ladder(measured, make_gpu, scale):
+    faster(measured(count=1), 3.1)
+    elsewhere = measured(count=1, on=make_gpu("GPU-2", host="gpu-2"))
+    Result.objects.filter(measurement__run=elsewhere, kernel__name="sdpa").delete()
+    (one,) = ladders_of(scale)
+    assert one.reached.tier.name == "Very Good"
+
+
+def test_a_sample_that_came_later_does_not_hide_what_was_measured_here(measured, exported, scale):
+    faster(measured(count=1), 3.1)
+    samples.load(exported, "h200.json")
+    assert ladders_of(scale)[0].reached.tier.name == "Very Good"
+
+
+def test_the_surest_kernel_reaches_the_tier_not_the_one_with_the_highest_estimate(measured, scale):
+    run = measured(count=1)
+    faster(run, 2.1)
+    Result.objects.filter(measurement__run=run, kernel__name="compiled").update(
+        speedup=2.2, speedup_low=1.76, speedup_high=2.64, verdict="FASTER"
+    )
+    (one,) = ladders_of(scale)
+    assert (one.reached.tier.name, one.best[0].kernel) == ("Good", "triton-flash")
+
+
+@pytest.mark.parametrize("verdict", ["UNDECIDED", "needs more runs"])
+def test_what_is_not_called_faster_reaches_nothing(measured, scale, verdict):
+    run = measured(count=1)
+    faster(run, 5.5)
+    Result.objects.filter(measurement__run=run, kernel__name="triton-flash").update(verdict=verdict)
+    assert ladders_of(scale)[0].reached is None
+
+
+def test_a_contended_run_reaches_nothing(measured, scale):
+    run = measured(count=1)
+    faster(run, 5.5)
+    Run.objects.filter(pk=run.pk).update(contended=True)
+    assert ladders_of(scale)[0].reached is None
+
+
+def test_groups_of_a_run_stand_on_one_ladder(measured, scale):
+    """A kernel that cannot be captured has a process of its own, with the baseline in it."""
+    run = measured(count=1)
+    m = run.measurements.get()
+    other = Measurement.objects.create(run=run, workload=m.workload, mode=m.mode, group="own", baseline="sdpa")
+    Measurement.objects.filter(pk=other.pk).update(protocol=m.protocol)
+    faster(run, 3.1)
+    m.results.filter(kernel__name="triton-flash").update(measurement=other)
+    base = m.results.get(kernel__name="sdpa")
+    base.pk, base.measurement = None, other
+    base.save()
+    (one,) = ladders_of(scale)
+    assert (one.reached.tier.name, one.elsewhere) == ("Very Good", 0)
 
 
 def test_a_baseline_without_a_time_has_no_ladder(measured, scale):
