@@ -24,5 +24,14 @@ def pytest_report_header():
     return f"database: {connection.vendor}"
 
 
+SLOWEST = ("test_on_postgres", "test_main_job", "test_zoo.py", "test_links", "test_recovery", "test_form.py", "test_faults")
+"""Files that take a minute and more; most of that they wait, so others run beside them if they begin early."""
+
+
+def pytest_collection_modifyitems(items):
+    place = {name: number for number, name in enumerate(SLOWEST)}
+    items.sort(key=lambda item: min((n for name, n in place.items() if name in str(item.path)), default=len(place)))
+
+
 def pytest_unconfigure():
     shutil.rmtree(VAR, ignore_errors=True)

@@ -1,17 +1,5 @@
 from django.db import migrations, models
 
-FIVE = [
-    ["Good", "B", 2.0],
-    ["Very Good", "B+", 3.0],
-    ["Excellent", "A", 5.0],
-    ["Outstanding", "A+", 13.0],
-    ["Breakthrough", "A++", 64.0],
-]
-
-
-def add_first(apps, schema_editor):
-    apps.get_model("runs", "TierScale").objects.create(name="Five tiers", body=FIVE)
-
 
 class Migration(migrations.Migration):
 
@@ -31,5 +19,4 @@ class Migration(migrations.Migration):
                 'ordering': ['id'],
             },
         ),
-        migrations.RunPython(add_first, migrations.RunPython.noop),
     ]

@@ -70,6 +70,15 @@ def _tier(line: str) -> Tier:
 class TierScale(models.Model):
     """Names, grades and factors over the baseline, the lowest first."""
 
+    FIVE = (
+        ("Good", "B", 2.0),
+        ("Very Good", "B+", 3.0),
+        ("Excellent", "A", 5.0),
+        ("Outstanding", "A+", 13.0),
+        ("Breakthrough", "A++", 64.0),
+    )
+    """The scale that a site begins with."""
+
     name = models.CharField(max_length=60, unique=True)
     body = models.JSONField()
     """[[name, grade, factor], ...], the lowest first."""
