@@ -24,7 +24,15 @@ def pytest_report_header():
     return f"database: {connection.vendor}"
 
 
-SLOWEST = ("test_on_postgres", "test_main_job", "test_zoo.py", "test_links", "test_recovery", "test_form.py", "test_faults")
+SLOWEST = (
+    "test_on_postgres",
+    "test_main_job",
+    "test_zoo.py",
+    "test_links",
+    "test_recovery",
+    "test_form.py",
+    "test_faults",
+)
 """Files that take a minute and more; most of that they wait, so others run beside them if they begin early."""
 
 
