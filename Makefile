@@ -17,7 +17,7 @@ up: .venv/.installed ## the whole site on this machine, Ctrl-C stops it; PORT=80
 	@exec $(VENV)/python manage.py up
 
 test: .venv/.installed-dev ## everything that can be tested on this machine; says what was skipped and why
-	@status=0; $(VENV)/ruff check --quiet || status=1; $(VENV)/python -m pytest -ra -n 3 --dist loadfile --no-loadscope-reorder || status=1; exit $$status
+	@status=0; $(VENV)/ruff check --quiet || status=1; $(VENV)/python -m pytest -ra -n 2 --dist loadfile --no-loadscope-reorder || status=1; exit $$status
 
 bench: .venv/.installed ## measures a config in this terminal and keeps it as a run; CONFIG=smoke DEVICE=cuda:0 KERNELS=a,b
 	@exec $(VENV)/python manage.py bench
