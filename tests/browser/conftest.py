@@ -51,7 +51,7 @@ def is_fault(message) -> bool:
 class LiveSite:
     """`manage.py up` with a folder, a port and an .env of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, first_run: bool = True) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
@@ -66,13 +66,14 @@ class LiveSite:
             "PORT": str(self.port),
             "PYTHONUNBUFFERED": "1",
         }
+        self.options = [] if first_run else ["--no-first-run"]
         self.process = self._start()
         self.password = re.search(r"password: (\S+)", self.log.read_text()).group(1)
 
     def _start(self) -> subprocess.Popen:
         with open(self.log, "wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "manage.py", "up"],
+                [sys.executable, "manage.py", "up", *self.options],
                 cwd=ROOT,
                 env=self.env,
                 stdout=log,
@@ -104,8 +105,9 @@ class LiveSite:
 
 
 @pytest.fixture(scope="module")
-def live_site(tmp_path_factory):
-    site = LiveSite(tmp_path_factory.mktemp("up"))
+def live_site(request, tmp_path_factory):
+    """Of a file of tests; without a first run where the file says so."""
+    site = LiveSite(tmp_path_factory.mktemp("up"), getattr(request.module, "FIRST_RUN", True))
     yield site
     if site.process.poll() is None:
         site.stop()
