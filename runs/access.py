@@ -30,9 +30,10 @@ class LoggedInOrShared(LoginRequiredMiddleware):
             return None
         refused = super().process_view(request, view_func, view_args, view_kwargs)
         if refused and request.headers.get("HX-Request"):
-            return HttpResponse(
-                status=204, headers={"HX-Refresh": "true"}
-            )  # a poll must not draw the login into its place
+            # A poll must not draw the login into its place; and a form that is being filled in must not be lost by a reload.
+            match = request.resolver_match
+            typing = match is not None and match.url_name == "estimate"
+            return HttpResponse(status=204, headers={} if typing else {"HX-Refresh": "true"})
         return refused
 
 

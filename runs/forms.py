@@ -222,19 +222,8 @@ class NewRunForm(forms.Form):
         """The field that the cursor goes to after a refusal: the first marked one on the page."""
         if not self.is_bound or self.non_field_errors():
             return ""
-        order = [
-            "device",
-            "what",
-            "config",
-            *self.sizes,
-            "dtype",
-            "kernels",
-            "protocol",
-            "mode",
-            "session",
-            "title",
-            "note",
-        ]
+        own = ["kernels", "protocol", "mode", "session", "title", "note"]
+        order = ["device", "what", "config", *self.sizes, "dtype", *own]
         return next((name for name in order if name in self.errors), "")
 
     def point_at_fault(self) -> None:

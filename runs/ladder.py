@@ -151,10 +151,9 @@ def _ladder(place: list[Series], scale: TierScale) -> Ladder | None:
     *_, current, base = max(bases, key=lambda found: found[:2])
     ladder = Ladder(current, base, scale)
     newest: dict[str, Point] = {}
+    terms = current.terms._replace(group="")  # each group of a run has the baseline, too
     for one in place:
-        if one.terms._replace(group="") == current.terms._replace(
-            group=""
-        ):  # groups of a run have baselines of their own
+        if one.terms._replace(group="") == terms:
             for point in one.points:
                 if point.kernel not in newest or point.run > newest[point.kernel].run:
                     newest[point.kernel] = point

@@ -22,8 +22,8 @@ def folder() -> Path:
 
 
 def load_samples() -> list[Run]:
-    """Loads every exported run in docs/measurements that is called by its device alone and is not there yet. Its charts are
-    drawn when first asked for."""
+    """Loads the exported runs docs/measurements/h200-*.json that are not there yet. Their charts are drawn when first asked
+    for."""
     loaded = []
     for path in sorted(folder().glob("h200-*.json")):
         data = json.loads(path.read_text())

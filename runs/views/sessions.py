@@ -179,7 +179,7 @@ def session_md(request: HttpRequest, pk: int) -> HttpResponse:
     """The report to be pasted where people read Markdown."""
     found = _session(pk)
     table, _ = progress(found)
-    lines = [f"# {found.title}", "", *([found.objective, ""] if found.objective else [])]
+    lines = [f"# {' '.join(found.title.split())}", "", *([found.objective, ""] if found.objective else [])]
     if table:
         said = change.answer(table)
         lines += [" ".join([f"**{said['strong']}.**", *said["rest"]]), ""]
@@ -196,7 +196,7 @@ def _told(request: HttpRequest, entry: Entry) -> list[str]:
         link = request.build_absolute_uri(entry.run.get_absolute_url())
         outcome = entry.outcome
         best = f": {outcome.best} {outcome.speedup:.2f}x, {outcome.where}" if outcome and outcome.speedup else ""
-        return [f"- {when}: [run {entry.run.pk}]({link}), {entry.run.title}, {entry.run.state}{best}"]
+        return [f"- {when}: [run {entry.run.pk}]({link}), {' '.join(entry.run.title.split())}, {entry.run.state}{best}"]
     assert entry.note is not None
     heading = ["", f"## {entry.note.phase}", ""] if entry.note.phase else []
     text = " ".join(entry.note.text.split())

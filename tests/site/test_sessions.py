@@ -160,6 +160,11 @@ def test_a_report_as_markdown_and_json(owner, ran, session):
     assert row["change"] == pytest.approx(1.2)
 
 
+def test_a_title_of_two_lines_is_one_heading(owner, session):
+    Session.objects.update(title="Beat\r\n# cuDNN", objective="")
+    assert owner.get(reverse("session_md", args=[session.pk])).content.decode() == "# Beat # cuDNN\n"
+
+
 def test_an_empty_session_has_a_page_and_files(owner, session):
     assert "Nothing yet." in page_of(owner, session)
     assert (

@@ -141,6 +141,11 @@ def test_a_poll_after_the_end_of_a_link_leads_to_the_login(owner, stranger, samp
     assert (answer.status_code, answer.headers["HX-Refresh"], answer.content) == (204, "true", b"")
 
 
+def test_who_is_logged_out_while_filling_in_the_form_keeps_what_is_typed(stranger):
+    answer = stranger.get(reverse("estimate"), headers={"HX-Request": "true"})
+    assert (answer.status_code, answer.headers.get("HX-Refresh")) == (204, None)
+
+
 def test_who_is_logged_in_sees_a_shared_run_as_ever(member, shared):
     page = member.get(shared).content.decode()
     assert "Run again" in page
