@@ -14,6 +14,7 @@ from django.views.decorators.http import require_POST
 
 from kernels import report
 from kernels.catalog import operations
+from kernels.instrument.statistics import FASTER
 from runs import history, ladder
 from runs.ladder import Ladder
 from runs.models import TierScale
@@ -74,8 +75,9 @@ class Standing:
         bests = [(one, *one.best) for one in self.ladders if one.best]
         if not bests:
             return {"tone": "same", "strong": "No kernel was compared with a baseline yet", "rest": ""}
-        one, point, ratio = max(bests, key=lambda found: found[2].ratio)
-        rest = f"The best is {ratio.ratio:.3f}x, {point.kernel} on {one.series.workload.label}."
+        one, point, ratio = max(bests, key=lambda found: (found[1].verdict == FASTER, found[2].ratio))
+        best = "The best is" if point.verdict == FASTER else "None is surely faster; the highest is"
+        rest = f"{best} {ratio.ratio:.3f}x, {point.kernel} on {one.series.workload.label}."
         count = len(self.ladders)
         of = f"{count} workloads" if count > 1 else "1 workload"
         reached = [step.tier for one in self.ladders if (step := one.reached)]

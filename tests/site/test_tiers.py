@@ -216,6 +216,12 @@ def test_the_page_says_how_far_it_is(owner, sample, measured, scale):
     assert '<span class="tag faster">Very Good (B+)</span>' in page
 
 
+def test_what_is_undecided_is_not_called_the_best(owner, measured, scale):
+    measured(count=1)
+    Result.objects.filter(verdict="FASTER").update(verdict="UNDECIDED")
+    assert "None is surely faster; the highest is 1.485x, triton-flash" in page_of(owner, "tiers")
+
+
 def test_a_ladder_has_kernels_and_tiers_in_one_order(owner, sample, scale):
     first = ladders_of(scale)[0]
     page = page_of(owner, "tier_workload", first.series.workload.key, "graph")
