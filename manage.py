@@ -6,7 +6,7 @@ import sys
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "benchsite.settings")
     if not os.environ.get("SECRET_KEY"):
-        from runs.setup import write_env_file
+        from runs.hosting.setup import write_env_file
 
         write_env_file()
     from django.core.management import execute_from_command_line

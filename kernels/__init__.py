@@ -6,7 +6,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kernels.api import Measured, measure
+    from kernels.inprocess.api import Measured, measure
 
 __all__ = ["HARNESS_VERSION", "Measured", "measure"]
 
@@ -18,6 +18,6 @@ if not TYPE_CHECKING:  # a type checker would believe in any name at all
     def __getattr__(name: str) -> Any:
         if name not in ("Measured", "measure"):
             raise AttributeError(f"module 'kernels' has no attribute '{name}'")
-        from kernels import api
+        from kernels.inprocess import api
 
         return getattr(api, name)

@@ -18,13 +18,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from kernels import catalog, change, report
-from kernels.answer import answer
-from kernels.device import WAITS, NoSuchDevice, devices, find_device, locked, says_once
-from kernels.instrument import calibrate, roofline
-from kernels.instrument.environment import commit, fingerprint
-from kernels.process import Cancelled, Child, ChildDied
-from kernels.supervisor import Supervisor
+from kernels import catalog
+from kernels.analysis import roofline
+from kernels.analysis.ceilings import ceilings
+from kernels.contract.environment import fingerprint
+from kernels.host.device import WAITS, NoSuchDevice, devices, find_device, locked, says_once
+from kernels.host.environment import commit
+from kernels.parent.child_process import Cancelled, Child, ChildDied
+from kernels.parent.supervisor import Supervisor
+from kernels.report import comparison, tables
+from kernels.report.summary import answer
 from kernels.workload import Config, ConfigError, RunSpec, Workload, check_kernels, load_config, sentence
 
 PLANS = ("rest", "warmup", "iters")
@@ -195,7 +198,7 @@ def do_calibrate(arguments: argparse.Namespace) -> int:
     try:
         child.wait_ready()
         with locked(device, on_wait=says_once()):
-            found = calibrate.ceilings(child.call("calibrate"))
+            found = ceilings(child.call("calibrate"))
     finally:
         child.close()
     if arguments.json:
@@ -253,20 +256,20 @@ def do_judge(arguments: argparse.Namespace) -> int:
 def do_compare(arguments: argparse.Namespace) -> int:
     before, after = exported(arguments.before), exported(arguments.after)
     try:
-        why, table = change.why_not(before, after), change.rows(before, after)
+        why, table = comparison.why_not(before, after), comparison.rows(before, after)
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"something is missing in these runs, or is not what it should be: {error!r}") from None
     if why:
         raise ConfigError(f"these runs cannot be compared. {why}")
-    said = change.answer(table)
-    print(change.as_text(table))
+    said = comparison.answer(table)
+    print(comparison.as_text(table))
     print(f"\n{said['strong']}. {' '.join(said['rest'])}")
     if arguments.csv:
-        arguments.csv.write_text(change.as_csv(table))
+        arguments.csv.write_text(comparison.as_csv(table))
     if arguments.md:
-        heading = report.heading(f"{arguments.before.name} to {arguments.after.name}", after["environment"])
-        arguments.md.write_text(change.as_markdown(table, heading))
-    return 1 if change.worse(table) else 0
+        heading = tables.heading(f"{arguments.before.name} to {arguments.after.name}", after["environment"])
+        arguments.md.write_text(comparison.as_markdown(table, heading))
+    return 1 if comparison.worse(table) else 0
 
 
 def exported(path: Path) -> dict[str, Any]:
@@ -277,10 +280,10 @@ def exported(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is not JSON: {error}") from None
     if (
         not isinstance(data, dict)
-        or data.get("format") != report.FORMAT
+        or data.get("format") != tables.FORMAT
         or not isinstance(data.get("measurements"), list)
     ):
-        raise ConfigError(f"{path} is not an exported run (of the format {report.FORMAT})")
+        raise ConfigError(f"{path} is not an exported run (of the format {tables.FORMAT})")
     return data
 
 
@@ -304,13 +307,13 @@ def do_run(arguments: argparse.Namespace) -> int:
         supervisor.run()
     finally:
         collected.clear()
-        table = report.rows(collected.data["measurements"])
+        table = tables.rows(collected.data["measurements"])
         if table:
             collected.write(paths, table)
-    print(report.as_text(table))
+    print(tables.as_text(table))
     said = answer(table, config.operation)
     print(f"\n{said['strong']}. {' '.join(said['rest'])}")
-    return 1 if report.failures(table) else 0
+    return 1 if tables.failures(table) else 0
 
 
 class Collector:
@@ -318,7 +321,7 @@ class Collector:
 
     def __init__(self, config: Config, device_name: str) -> None:
         self.data: dict[str, Any] = {
-            "format": report.FORMAT,
+            "format": tables.FORMAT,
             "title": config.title or config.name,
             "config": config.model_dump(mode="json"),
             "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -348,11 +351,11 @@ class Collector:
 
     def write(self, paths: dict[str, Path], table: list[dict[str, Any]]) -> None:
         """What has been measured so far: also of a run that was interrupted."""
-        heading = report.heading(self.data["title"], self.data.get("environment", {}))
+        heading = tables.heading(self.data["title"], self.data.get("environment", {}))
         content = {
             "json": lambda: json.dumps(self.data | {"table": table}),
-            "csv": lambda: report.as_csv(table),
-            "md": lambda: report.as_markdown(table, heading),
+            "csv": lambda: tables.as_csv(table),
+            "md": lambda: tables.as_markdown(table, heading),
         }
         for name, path in paths.items():
             path.write_text(content[name]())

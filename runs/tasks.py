@@ -7,7 +7,7 @@ from typing import Any
 from celery import shared_task
 from django.db import close_old_connections
 
-from runs import dispatcher, reaper, recorder
+from runs.pipeline import dispatcher, reaper, recorder
 
 
 @shared_task(name="record")
@@ -33,6 +33,6 @@ def reap() -> None:
 
 @shared_task(name="draw_charts")
 def draw_charts(run: int) -> None:
-    from runs.charts import draw
+    from runs.charts.run_charts import draw
 
     draw(run)

@@ -25,12 +25,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
+from kernels.analysis.statistics import paired_speedup
 from kernels.catalog import get_kernel, load
-from kernels.device import find_device
-from kernels.instrument.clock import CudaClock
-from kernels.instrument.environment import commit, environment, fingerprint
-from kernels.instrument.runtime import CudaRuntime
-from kernels.instrument.statistics import paired_speedup
+from kernels.child.clock import CudaClock
+from kernels.child.environment import environment
+from kernels.child.runtime import CudaRuntime
+from kernels.contract.environment import fingerprint
+from kernels.host.device import find_device
+from kernels.host.environment import commit
 from kernels.workload import Workload
 
 SHAPES = [(1, 8, 512, 64), (4, 16, 512, 64), (8, 16, 512, 64), (8, 16, 896, 64)]

@@ -25,13 +25,15 @@ import triton
 import triton.language as tl
 from triton.testing import do_bench, do_bench_cudagraph
 
+from kernels.analysis.blocks import GRAPH_BELOW_NS, Estimate, calls_for, gate_for, is_long, rest_for
 from kernels.catalog import get_kernel, get_operation, load
-from kernels.device import find_device
-from kernels.instrument.blocks import GRAPH_BELOW_NS, Estimate, calls_for, gate_for, is_long, rest_for
-from kernels.instrument.clock import CudaClock
-from kernels.instrument.environment import commit, environment, fingerprint
-from kernels.instrument.profiler import look
-from kernels.instrument.runtime import CudaRuntime
+from kernels.child.clock import CudaClock
+from kernels.child.environment import environment
+from kernels.child.profiler import look
+from kernels.child.runtime import CudaRuntime
+from kernels.contract.environment import fingerprint
+from kernels.host.device import find_device
+from kernels.host.environment import commit
 from kernels.workload import Protocol, Workload
 
 KERNELS: dict[str, tuple[str, dict[str, Any]]] = {

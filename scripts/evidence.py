@@ -21,11 +21,11 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-from kernels import supervisor as supervising
+from kernels.analysis.blocks import is_long, rest_for
+from kernels.analysis.statistics import margin_from, word
 from kernels.catalog import KERNEL_PATH_VARIABLE
-from kernels.device import find_device
-from kernels.instrument.blocks import is_long, rest_for
-from kernels.instrument.statistics import margin_from, word
+from kernels.host.device import find_device
+from kernels.parent import supervisor as supervising
 from kernels.workload import Config, Protocol, RunSpec, Workload
 
 WORKLOADS = [  # batch, heads, seq_len, head_dim: 5 us to 2 ms on an H200

@@ -18,10 +18,12 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kernels.catalog import get_kernel, load
-from kernels.device import find_device
-from kernels.instrument.clock import CudaClock
-from kernels.instrument.environment import commit, environment, fingerprint
-from kernels.instrument.runtime import CudaRuntime
+from kernels.child.clock import CudaClock
+from kernels.child.environment import environment
+from kernels.child.runtime import CudaRuntime
+from kernels.contract.environment import fingerprint
+from kernels.host.device import find_device
+from kernels.host.environment import commit
 from kernels.workload import Workload
 
 WORKLOAD = Workload(operation="attention", sizes={"batch": 16, "heads": 96, "seq_len": 4096, "head_dim": 128})

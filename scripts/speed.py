@@ -151,7 +151,7 @@ def time_pages() -> None:
 
 
 def time_charts() -> None:
-    from runs.charts import NAMES, chart_of
+    from runs.charts.run_charts import NAMES, chart_of
     from runs.models import Chart, Run
 
     run = max(Run.objects.filter(done__gt=0), key=lambda run: run.total)

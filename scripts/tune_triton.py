@@ -24,7 +24,8 @@ import triton
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kernels.instrument.verify import Reference, judge, measure
+from kernels.analysis.correctness import judge
+from kernels.child.reference import Reference, measure
 from kernels.operations.gemm import Gemm, triton_gemm
 from kernels.operations.layer_norm import LayerNorm, triton_layer_norm
 

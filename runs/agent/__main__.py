@@ -11,9 +11,9 @@ from pathlib import Path
 
 from honcho.manager import Manager
 
-from kernels.device import NoSuchDevice, devices, find_device
-from runs.setup import SetupError, check_broker, check_disk
-from runs.stack import ROOT, agent_processes
+from kernels.host.device import NoSuchDevice, devices, find_device
+from runs.hosting.setup import SetupError, check_broker, check_disk
+from runs.hosting.stack import ROOT, agent_processes
 
 
 def main() -> int:

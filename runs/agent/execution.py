@@ -11,10 +11,10 @@ from typing import Any
 from pydantic import ValidationError
 from redis.exceptions import RedisError
 
-from kernels.device import Device
-from kernels.process import Cancelled, Child, ChildDied
-from kernels.results import storable
-from kernels.supervisor import Supervisor, WrongEnvironment
+from kernels.host.device import Device
+from kernels.parent.child_process import Cancelled, Child, ChildDied
+from kernels.parent.results import storable
+from kernels.parent.supervisor import Supervisor, WrongEnvironment
 from kernels.workload import RunSpec
 from runs.agent.journal import Journal
 from runs.broker import Notes

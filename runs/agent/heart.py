@@ -15,7 +15,7 @@ from typing import Any
 from celery import Celery
 
 from kernels.catalog import declared
-from kernels.device import Device
+from kernels.host.device import Device
 from runs.agent.journal import Journal
 from runs.broker import Notes
 

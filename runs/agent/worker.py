@@ -21,8 +21,8 @@ os.environ.pop("DJANGO_SETTINGS_MODULE", None)  # no settings, so no database ca
 from celery.signals import worker_init, worker_process_init, worker_ready, worker_shutting_down
 
 from benchsite.queues import device_queue, make_app
-from kernels.device import find_device
-from kernels.process import Child
+from kernels.host.device import find_device
+from kernels.parent.child_process import Child
 from runs.agent.execution import Execution
 from runs.agent.heart import Heart
 from runs.agent.journal import Journal

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db import models
 
-from kernels.instrument.statistics import MARGIN
+from kernels.analysis.statistics import MARGIN
 from runs.models.kernel import Kernel, KernelVersion
 from runs.models.run import Run
 from runs.models.workload import Workload

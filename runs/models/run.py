@@ -89,7 +89,7 @@ class RunManager(models.Manager["Run"]):
 
         wake: tell the dispatcher now; without, it finds the run at an agent's next hello.
         """
-        from runs.dispatcher import ask_dispatch
+        from runs.pipeline.dispatcher import ask_dispatch
 
         run = self.create(
             config=config.model_dump(mode="json"),
@@ -231,7 +231,7 @@ class Run(models.Model):
 
     def cancel(self) -> str:
         """Asks for the run to stop; returns what happened, for a person."""
-        from runs.dispatcher import tell_cancel
+        from runs.pipeline.dispatcher import tell_cancel
 
         if Run.objects.waiting().filter(pk=self.pk).update(state=State.CANCELLED, finished_at=timezone.now()):
             return "Cancelled before it was sent to a device."

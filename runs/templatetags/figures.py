@@ -9,7 +9,7 @@ from typing import Any
 from django import template
 from django.utils import timezone
 
-from kernels.report import three_digits
+from kernels.report.tables import three_digits
 
 register = template.Library()
 DASH = "\N{EN DASH}"

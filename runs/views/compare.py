@@ -11,13 +11,13 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
-from kernels import change, report
-from kernels.change import GONE, NEW, broken
-from runs.forest import Ratio, Scale
+from kernels.report import comparison, tables
+from kernels.report.comparison import GONE, NEW, broken
+from runs.charts.forest import Ratio, Scale
 from runs.models import KernelVersion, Measurement, Run
 from runs.models.run import FINAL
-from runs.sources import diff
 from runs.views.run import download, get_run, measurements
+from runs.views.sources import diff
 
 OFFERED = 25
 """So many runs to compare with are offered, the newest first."""
@@ -65,8 +65,8 @@ class Pair:
             for r in m.results.all()
         }
         runs = _exported(was, measurements(was)), _exported(now, found)
-        why = "It is one and the same run." if before == after else change.why_not(*runs)
-        return cls(was, now, why, [] if why else change.rows(*runs), pages)
+        why = "It is one and the same run." if before == after else comparison.why_not(*runs)
+        return cls(was, now, why, [] if why else comparison.rows(*runs), pages)
 
 
 def by_kernel(table: list[dict[str, Any]], pages: dict[tuple[str, str, str], str]) -> dict[str, list[dict[str, Any]]]:
@@ -118,9 +118,9 @@ def compare(request: HttpRequest, before: int, after: int) -> HttpResponse:
         "before": pair.before,
         "after": pair.after,
         "why": pair.why,
-        "answer": change.answer(pair.table),
+        "answer": comparison.answer(pair.table),
         **by_kernel(pair.table, pair.pages),
-        "baselines": report.listed(list(dict.fromkeys(row["baseline"] for row in pair.table))),
+        "baselines": tables.listed(list(dict.fromkeys(row["baseline"] for row in pair.table))),
         "diffs": list(_diffs(pair.table, pair.after.spec.operation)),
         "offered": offered,
         "before_offered": pair.before in offered,
@@ -149,12 +149,12 @@ def _name(before: int, after: int, kind: str) -> str:
 
 def compare_csv(request: HttpRequest, before: int, after: int) -> HttpResponse:
     table = Pair.of(before, after).table
-    return download(change.as_csv(table), "text/csv; charset=utf-8", _name(before, after, "csv"))
+    return download(comparison.as_csv(table), "text/csv; charset=utf-8", _name(before, after, "csv"))
 
 
 def compare_json(request: HttpRequest, before: int, after: int) -> HttpResponse:
     pair = Pair.of(before, after)
-    rows = [{column: row[column] for column in change.COLUMNS} for row in pair.table]
+    rows = [{column: row[column] for column in comparison.COLUMNS} for row in pair.table]
     return JsonResponse({"before": before, "after": after, "why_not": pair.why, "table": rows})
 
 
@@ -162,8 +162,8 @@ def compare_md(request: HttpRequest, before: int, after: int) -> HttpResponse:
     pair = Pair.of(before, after)
     link = request.build_absolute_uri(reverse("compare", args=[before, after]))
     environment = pair.after.environment.body if pair.after.environment else {}
-    heading = report.heading(f"Run {before} to run {after}", environment, link)
-    said = change.answer(pair.table)
+    heading = tables.heading(f"Run {before} to run {after}", environment, link)
+    said = comparison.answer(pair.table)
     sentences = pair.why or " ".join([f"{said['strong']}.", *said["rest"]])
-    text = f"{change.as_markdown(pair.table, heading)}\n{sentences}\n"
+    text = f"{comparison.as_markdown(pair.table, heading)}\n{sentences}\n"
     return download(text, "text/markdown; charset=utf-8", _name(before, after, "md"))

@@ -14,10 +14,10 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
 
-from kernels.instrument.roofline import Peak, peak_of
+from kernels.analysis.roofline import Peak, peak_of
 from kernels.operations.base import DTYPE_SHORT
 from runs.models import Calibration, Gpu, Run
-from runs.outcomes import with_outcomes
+from runs.queries.outcomes import with_outcomes
 from runs.templatetags.figures import grouped, percent
 
 RECENT = 10

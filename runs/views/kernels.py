@@ -11,17 +11,17 @@ from django.db.models import Count, Max, Min, Q
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
-from kernels import report
-from kernels.answer import leading
 from kernels.catalog import operations
-from kernels.report import FAILURES
-from runs import history
-from runs.forest import Scale
-from runs.history import Point, Series
+from kernels.report import tables
+from kernels.report.summary import leading
+from kernels.report.tables import FAILURES
+from runs.charts.forest import Scale
+from runs.charts.sparkline import sparkline
 from runs.models import Gpu, Kernel, Result, Run
-from runs.sources import diff
-from runs.sparkline import sparkline
+from runs.queries import history
+from runs.queries.history import Point, Series
 from runs.views.run import download
+from runs.views.sources import diff
 
 MOST_SHOWN = 200
 """Rows of a history on the page; the files have them all."""
@@ -87,7 +87,7 @@ def _table() -> list[dict[str, Any]]:
 
 
 def kernels_csv(request: HttpRequest) -> HttpResponse:
-    return download(report.as_csv(_table(), COLUMNS), "text/csv; charset=utf-8", "kernels.csv")
+    return download(tables.as_csv(_table(), COLUMNS), "text/csv; charset=utf-8", "kernels.csv")
 
 
 def kernels_json(request: HttpRequest) -> HttpResponse:
@@ -240,7 +240,7 @@ def _history(request: HttpRequest, operation: str, name: str, key: str) -> list[
 
 
 def history_csv(request: HttpRequest, operation: str, name: str, key: str = "") -> HttpResponse:
-    table = report.as_csv(_history(request, operation, name, key), history.FIELDS)
+    table = tables.as_csv(_history(request, operation, name, key), history.FIELDS)
     return download(table, "text/csv; charset=utf-8", f"{operation}-{name}.csv")
 
 

@@ -10,9 +10,9 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.datastructures import MultiValueDict
 
 from kernels.catalog import operations
-from runs.estimates import estimate as estimate_run
 from runs.forms import ANY, NewRunForm
 from runs.models import Config, Gpu, Run, Session
+from runs.queries.estimates import estimate as estimate_run
 from runs.views import number
 
 KEPT = ("device", "what", "protocol", "mode", "session", "title", "note")

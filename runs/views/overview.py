@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from runs.models import Gpu, Run
-from runs.outcomes import with_outcomes
+from runs.queries.outcomes import with_outcomes
 from runs.views.gpus import headline
 
 RECENT = 12

@@ -10,12 +10,14 @@ from django.db.models import Prefetch
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, render
 
-from kernels.instrument.statistics import MARGIN, WIDEST_SAME
-from kernels.report import MOST_RAN, under_load
-from runs import correctness, distribution, history
-from runs.charts import THEMES
+from kernels.analysis.statistics import MARGIN, WIDEST_SAME
+from kernels.report.tables import MOST_RAN, under_load
+from runs.charts import distribution
+from runs.charts.run_charts import THEMES
 from runs.models import Measurement, Result
+from runs.queries import history
 from runs.templatetags.figures import duration, grouped, ratio3, us
+from runs.views import correctness
 
 CLOCKS_ALIKE = 0.02
 """Two arms whose median SM clocks differ by more than this did not run on the same machine, so to speak."""

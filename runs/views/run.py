@@ -15,14 +15,14 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
 from redis.exceptions import RedisError
 
-from kernels import report
-from kernels.answer import answer
 from kernels.catalog import operations
+from kernels.report import tables
+from kernels.report.summary import answer
 from kernels.workload import ConfigError, load_config
 from runs.broker import Notes
-from runs.charts import LEAST_SHOWN, NAMES, THEMES, chart_of, drawn, has_limits, left_out
-from runs.estimates import estimate
+from runs.charts.run_charts import LEAST_SHOWN, NAMES, THEMES, chart_of, drawn, has_limits, left_out
 from runs.models import Measurement, Result, Run, Share
+from runs.queries.estimates import estimate
 
 PYTHON = ".venv/bin/python"
 """As `make install` makes it, in the checkout."""
@@ -45,7 +45,7 @@ def measurements(run: Run, raw: bool = False) -> list[Measurement]:
 
 def context_of(run: Run) -> dict[str, Any]:
     found = measurements(run)
-    table = report.rows([m.as_event() for m in found])
+    table = tables.rows([m.as_event() for m in found])
     return {
         "page": "runs",
         "run": run,
@@ -169,19 +169,19 @@ def download(content: str, kind: str, name: str) -> HttpResponse:
 
 
 def table_csv(request: HttpRequest, pk: int) -> HttpResponse:
-    table = report.rows([m.as_event() for m in measurements(get_run(pk))])
-    return download(report.as_csv(table), "text/csv; charset=utf-8", f"run-{pk}.csv")
+    table = tables.rows([m.as_event() for m in measurements(get_run(pk))])
+    return download(tables.as_csv(table), "text/csv; charset=utf-8", f"run-{pk}.csv")
 
 
 def table_md(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_run(pk)
-    table = report.rows([m.as_event() for m in measurements(found)])
+    table = tables.rows([m.as_event() for m in measurements(found)])
     environment, link = (
         found.environment.body if found.environment else {},
         request.build_absolute_uri(found.get_absolute_url()),
     )
     return download(
-        report.as_markdown(table, report.heading(found.title or f"Run {pk}", environment, link)),
+        tables.as_markdown(table, tables.heading(found.title or f"Run {pk}", environment, link)),
         "text/markdown; charset=utf-8",
         f"run-{pk}.md",
     )
@@ -193,7 +193,7 @@ def table_json(request: HttpRequest, pk: int) -> HttpResponse:
     events = [m.as_event(raw=True) for m in measurements(found, raw=True)]
     when = found.started_at or found.created_at
     data = {
-        "format": report.FORMAT,
+        "format": tables.FORMAT,
         "title": found.title,
         "config": found.config,
         "measured_at": when.isoformat(timespec="seconds"),
@@ -201,7 +201,7 @@ def table_json(request: HttpRequest, pk: int) -> HttpResponse:
         "fingerprint": found.environment.fingerprint if found.environment else "",
         "preflight": found.preflight,
         "state": found.state,
-        "table": report.rows(events),
+        "table": tables.rows(events),
         "measurements": events,
     }
     return JsonResponse(data)

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
 from runs.models import Gpu, Run
-from runs.outcomes import with_outcomes
+from runs.queries.outcomes import with_outcomes
 from runs.views import number
 
 PER_PAGE = 50

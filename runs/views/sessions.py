@@ -15,10 +15,10 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_POST
 
-from kernels import change
+from kernels.report import comparison
 from runs.models import Note, Run, Session
-from runs.outcomes import Outcome, with_outcomes
-from runs.progress import progress
+from runs.queries.outcomes import Outcome, with_outcomes
+from runs.queries.progress import progress
 from runs.views import number
 from runs.views.compare import by_kernel
 from runs.views.run import download
@@ -111,7 +111,7 @@ def session(request: HttpRequest, pk: int) -> HttpResponse:
         "form": form,
         "entries": timeline,
         "run_count": sum(entry.run is not None for entry in timeline),
-        "answer": change.answer(table) if table else None,
+        "answer": comparison.answer(table) if table else None,
         **by_kernel(table, pages),
     }
     return render(request, "session.html", context, status=422 if form.errors else 200)
@@ -170,7 +170,7 @@ def session_json(request: HttpRequest, pk: int) -> HttpResponse:
             "begun_at": found.created_at.isoformat(),
             "ended_at": found.ended_at and found.ended_at.isoformat(),
             "timeline": timeline,
-            "progress": [{column: row[column] for column in change.COLUMNS} for row in table],
+            "progress": [{column: row[column] for column in comparison.COLUMNS} for row in table],
         }
     )
 
@@ -181,9 +181,9 @@ def session_md(request: HttpRequest, pk: int) -> HttpResponse:
     table, _ = progress(found)
     lines = [f"# {' '.join(found.title.split())}", "", *([found.objective, ""] if found.objective else [])]
     if table:
-        said = change.answer(table)
+        said = comparison.answer(table)
         lines += [" ".join([f"**{said['strong']}.**", *said["rest"]]), ""]
-        lines += [change.as_markdown(table, "First to last result of each kernel"), ""]
+        lines += [comparison.as_markdown(table, "First to last result of each kernel"), ""]
     for entry in entries(found):
         lines += _told(request, entry)
     text = "\n".join(lines).rstrip() + "\n"

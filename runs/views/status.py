@@ -8,11 +8,11 @@ from django.db.models import Max
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from runs import history
 from runs.forms import TYPED
-from runs.ladder import ladders
 from runs.models import Gpu, Run, Share, TierScale
-from runs.outcomes import with_outcomes
+from runs.queries import history
+from runs.queries.ladder import ladders
+from runs.queries.outcomes import with_outcomes
 from runs.views.gpus import headline
 from runs.views.overview import at_work
 from runs.views.run import link_by

@@ -12,13 +12,13 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
-from kernels import report
+from kernels.analysis.statistics import FASTER
 from kernels.catalog import operations
-from kernels.instrument.statistics import FASTER
-from runs import history, ladder
-from runs.ladder import Ladder
+from kernels.report import tables
 from runs.models import TierScale
 from runs.models.tier_scale import Tier, parse
+from runs.queries import history, ladder
+from runs.queries.ladder import Ladder
 from runs.templatetags.figures import us
 from runs.views.run import download
 
@@ -97,7 +97,7 @@ def tiers(request: HttpRequest) -> HttpResponse:
 def tiers_csv(request: HttpRequest) -> HttpResponse:
     standing = Standing.of(request)
     table = ladder.rows(standing.ladders, standing.device)
-    return download(report.as_csv(table, ladder.FIELDS), "text/csv; charset=utf-8", "tiers.csv")
+    return download(tables.as_csv(table, ladder.FIELDS), "text/csv; charset=utf-8", "tiers.csv")
 
 
 def tiers_json(request: HttpRequest) -> HttpResponse:
@@ -125,7 +125,7 @@ def workload(request: HttpRequest, key: str, mode: str) -> HttpResponse:
 
 def workload_csv(request: HttpRequest, key: str, mode: str) -> HttpResponse:
     standing, one = _one(request, key, mode)
-    table = report.as_csv(ladder.rows([one], standing.device), ladder.FIELDS)
+    table = tables.as_csv(ladder.rows([one], standing.device), ladder.FIELDS)
     return download(table, "text/csv; charset=utf-8", f"tiers-{key}-{mode}.csv")
 
 

@@ -3,10 +3,11 @@
 import pytest
 from simulations import BASE
 
-from kernels.instrument import rounds
-from kernels.instrument.blocks import choose_mode, estimate
-from kernels.instrument.drive import Drive
-from kernels.instrument.rounds import Paired
+from kernels.analysis.blocks import choose_mode
+from kernels.parent import rounds
+from kernels.parent.drive import Drive
+from kernels.parent.estimate import estimate
+from kernels.parent.rounds import Paired
 from kernels.workload import Protocol
 
 

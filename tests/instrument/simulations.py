@@ -2,7 +2,7 @@
 
 from simulator import SimulatedBench, SimulatedKernel
 
-from kernels.instrument.statistics import MARGIN, paired_speedup, word
+from kernels.analysis.statistics import MARGIN, paired_speedup, word
 
 BASE = "base"
 MS, US = 1e6, 1e3

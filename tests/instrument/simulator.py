@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels.process import CommandFailed
+from kernels.parent.child_process import CommandFailed
 
 
 @dataclass

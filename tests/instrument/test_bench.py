@@ -8,13 +8,16 @@ import torch
 from simulated_gpu import SimulatedGpu, SimulatedGraph, Work
 from simulations import US
 
-from kernels.instrument import bench as benches
-from kernels.instrument import blocks, calibrate, rounds
-from kernels.instrument.clock import CudaClock
-from kernels.instrument.drive import AA, Drive
-from kernels.instrument.groups import groups
-from kernels.instrument.guard import Guard
-from kernels.instrument.verify import judge
+from kernels.analysis import blocks
+from kernels.analysis.correctness import judge
+from kernels.child import bench as benches
+from kernels.child import calibrate
+from kernels.child.clock import CudaClock
+from kernels.child.guard import Guard
+from kernels.parent import rounds
+from kernels.parent.drive import AA, Drive
+from kernels.parent.estimate import estimate
+from kernels.parent.groups import groups
 from kernels.workload import Protocol
 
 SIZES = {"batch": 1, "heads": 2, "seq_len": 64, "head_dim": 32}
@@ -61,7 +64,7 @@ def measured(bench, mode, **plan):
     """(group, reading) of both kernels in a mode."""
     plan = Protocol(mode=mode, warmup_s=0, min_rounds=5, max_rounds=5, **plan)
     drive = Drive(bench, list(TIMES), "sdpa", plan, seed=1)
-    estimates = blocks.estimate(drive, cuda=True)
+    estimates = estimate(drive, cuda=True)
     (group,) = groups(drive, estimates, cuda=True)
     return group, rounds.Paired(drive, group.mode, estimates, True, group.graphs).measure()
 

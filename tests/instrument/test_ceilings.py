@@ -4,11 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernels.instrument import calibrate, roofline
-from kernels.instrument.clock import CpuClock
-from kernels.instrument.groups import MAIN, Group
-from kernels.instrument.rounds import Reading
-from kernels.measuring import Measuring, Timed
+from kernels.analysis import roofline
+from kernels.analysis.ceilings import ceilings
+from kernels.child import calibrate
+from kernels.child.clock import CpuClock
+from kernels.parent.groups import MAIN, Group
+from kernels.parent.rounds import Reading
+from kernels.parent.workload_run import Measuring, Timed
 from kernels.workload import Config, RunSpec, Workload
 
 CEILINGS = {
@@ -33,7 +35,7 @@ def test_raw_ticks_become_rates():
         "matmul": {"float16": {"flops": 10**12, "ticks_ns": [1_250_000.0] * 3}},
         "empty": {"graph": [900.0, 1000.0, 800.0]},
     }
-    found = calibrate.ceilings(raw)
+    found = ceilings(raw)
     assert found["copy_gb_per_s"] == pytest.approx(2 * 2**30 / 500_000)
     assert found["matmul_tflops"] == {"float16": pytest.approx(800)}
     assert found["empty_us"] == {"graph": 0.9}
@@ -41,7 +43,7 @@ def test_raw_ticks_become_rates():
 
 
 def test_a_cpu_is_calibrated_for_real():
-    found = calibrate.ceilings(calibrate.probe(CpuClock()))
+    found = ceilings(calibrate.probe(CpuClock()))
     assert 0.1 < found["copy_gb_per_s"] < 2000
     assert 1e-4 < found["matmul_tflops"]["float32"] < 100
     assert found["n"] == calibrate.CALLS

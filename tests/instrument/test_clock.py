@@ -7,9 +7,9 @@ import pytest
 import torch
 from simulated_gpu import L2_BYTES_PER_NS, MEMORY_BYTES_PER_NS, SimulatedGpu, Work
 
-from kernels.instrument import runtime
-from kernels.instrument.clock import LEAD_CYCLES, READABLE_GATE_NS, CudaClock
-from kernels.instrument.runtime import CudaRuntime
+from kernels.child import runtime
+from kernels.child.clock import LEAD_CYCLES, READABLE_GATE_NS, CudaClock
+from kernels.child.runtime import CudaRuntime
 
 US, MB = 1_000, 1_000_000
 GATE = 1_000_000

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from kernels.measuring import Measuring
+from kernels.parent.workload_run import Measuring
 from kernels.workload import Config, RunSpec
 
 

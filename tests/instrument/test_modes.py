@@ -6,11 +6,12 @@ import pytest
 from simulations import BASE, MS, NEVER, STEADY, US, bench_of, word_of
 from simulator import SimulatedBench, SimulatedKernel
 
-from kernels.instrument.blocks import Estimate, choose_mode, estimate
-from kernels.instrument.drive import AA, Drive
-from kernels.instrument.groups import groups as make_groups
-from kernels.instrument.groups import uncapturable
-from kernels.instrument.statistics import MARGIN, half_width, margin_from, paired_speedup
+from kernels.analysis.blocks import Estimate, choose_mode
+from kernels.analysis.statistics import MARGIN, half_width, margin_from, paired_speedup
+from kernels.parent.drive import AA, Drive
+from kernels.parent.estimate import estimate
+from kernels.parent.groups import groups as make_groups
+from kernels.parent.groups import uncapturable
 from kernels.workload import Protocol
 
 # --- estimate and mode ------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernels.instrument.roofline import PEAKS, peak_of, rates, speed_of_light_ms, why_impossible
+from kernels.analysis.roofline import PEAKS, peak_of, rates, speed_of_light_ms, why_impossible
 from kernels.operations.attention import Attention
 
 L2 = 50 * 2**20

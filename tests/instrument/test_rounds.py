@@ -7,11 +7,12 @@ import pytest
 from simulations import BASE, MS, NEVER, STEADY, US, bench_of, word_of
 from simulator import SimulatedBench, SimulatedKernel
 
-from kernels.instrument import rounds
-from kernels.instrument.blocks import Estimate, calls_for, estimate, gate_for
-from kernels.instrument.drive import AA, Drive
-from kernels.instrument.rounds import Paired, fixed
-from kernels.instrument.statistics import MARGIN, margin_from, paired_speedup
+from kernels.analysis.blocks import Estimate, calls_for, gate_for
+from kernels.analysis.statistics import MARGIN, margin_from, paired_speedup
+from kernels.parent import rounds
+from kernels.parent.drive import AA, Drive
+from kernels.parent.estimate import estimate
+from kernels.parent.rounds import Paired, fixed
 from kernels.workload import Protocol
 
 # --- order ------------------------------------------------------------------------------------------------------------

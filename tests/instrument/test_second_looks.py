@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 from simulated_gpu import SimulatedGpu, Work
 
-from kernels.crosscheck import _batch, agrees
-from kernels.device import Device
-from kernels.instrument import guard, profiler
-from kernels.instrument.clock import CpuClock, CudaClock
-from kernels.instrument.telemetry import Telemetry
-from kernels.process import CommandFailed
+from kernels.child import guard, profiler
+from kernels.child.clock import CpuClock, CudaClock
+from kernels.host.device import Device
+from kernels.host.telemetry import Telemetry
+from kernels.parent.child_process import CommandFailed
+from kernels.parent.crosscheck import _batch, agrees
 
 SPIN = "void at::cuda::(anonymous namespace)::spin_kernel(long)"
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from kernels.instrument import statistics
-from kernels.instrument.statistics import (
+from kernels.analysis import statistics
+from kernels.analysis.statistics import (
     FASTER,
     MARGIN,
     NEEDS_MORE,

@@ -11,9 +11,10 @@ import pytest
 torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
 
-from kernels.instrument import verify  # noqa: E402
-from kernels.instrument.bench import Bench  # noqa: E402
-from kernels.instrument.verify import FROBENIUS_CAP, Reference, judge, measure, why_not_judged, why_wrong  # noqa: E402
+from kernels.analysis import correctness  # noqa: E402
+from kernels.analysis.correctness import FROBENIUS_CAP, judge, why_not_judged, why_wrong  # noqa: E402
+from kernels.child.bench import Bench  # noqa: E402
+from kernels.child.reference import Reference, measure
 from kernels.operations import attention  # noqa: E402
 from kernels.operations.attention import Attention  # noqa: E402
 from kernels.operations.base import Piece  # noqa: E402
@@ -273,9 +274,9 @@ def test_half_the_allowance_of_honest_kernels_is_left(dtype):
             r = reference(dtype, seq_len, True, seed)
             reading = measure(sdpa(*r.inputs.tensors, **r.inputs.options), r)
             assert reading["frobenius"] < 0.7 * min(
-                verify.FACTOR[dtype] * reading["yard_frobenius"], FROBENIUS_CAP[dtype]
+                correctness.FACTOR[dtype] * reading["yard_frobenius"], FROBENIUS_CAP[dtype]
             )
-            assert reading["row"] < 0.7 * verify.ROW_FACTOR * reading["yard_row"]
+            assert reading["row"] < 0.7 * correctness.ROW_FACTOR * reading["yard_row"]
 
 
 # --- large problems are sampled ---------------------------------------------------------------------------------------

@@ -9,14 +9,15 @@ import math
 import pytest
 from pydantic import ValidationError
 
+from kernels.analysis.roofline import peak_of, rates, speed_of_light_ms, why_impossible
 from kernels.catalog import get_operation, kernels
-from kernels.instrument.roofline import peak_of, rates, speed_of_light_ms, why_impossible
-from kernels.report import as_markdown, as_text, rows
+from kernels.report.tables import as_markdown, as_text, rows
 from kernels.workload import check_kernels, configs
 
 torch = pytest.importorskip("torch")
 
-from kernels.instrument.verify import Reference, judge, measure  # noqa: E402
+from kernels.analysis.correctness import judge, measure  # noqa: E402
+from kernels.child.reference import Reference
 from kernels.operations import gemm, layer_norm  # noqa: E402
 from kernels.operations.gemm import Gemm  # noqa: E402
 from kernels.operations.layer_norm import LayerNorm  # noqa: E402

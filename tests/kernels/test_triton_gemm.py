@@ -103,7 +103,8 @@ def run_case(
     """Runs the kernel once and judges it as the instrument does."""
     import torch
 
-    from kernels.instrument.verify import Reference, judge, measure
+    from kernels.analysis.correctness import judge
+    from kernels.child.reference import Reference, measure
     from kernels.operations.gemm import Gemm
     from kernels.operations.gemm import triton_gemm as module
 

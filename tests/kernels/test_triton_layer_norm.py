@@ -85,7 +85,8 @@ def run_case(
     """Runs the kernel once and judges it as the instrument does."""
     import torch
 
-    from kernels.instrument.verify import Reference, judge, measure
+    from kernels.analysis.correctness import judge
+    from kernels.child.reference import Reference, measure
     from kernels.operations.base import Inputs
     from kernels.operations.layer_norm import LayerNorm
     from kernels.operations.layer_norm import triton_layer_norm as module

@@ -11,8 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from kernels.change import COLUMNS, GONE, NEW, NOT_COMPARED, answer, as_csv, as_markdown, as_text, rows, why_not, worse
-from kernels.instrument.statistics import change, margin_from, word
+from kernels.analysis.statistics import change, margin_from, word
+from kernels.report.comparison import (
+    COLUMNS,
+    GONE,
+    NEW,
+    NOT_COMPARED,
+    answer,
+    as_csv,
+    as_markdown,
+    as_text,
+    rows,
+    why_not,
+    worse,
+)
 from kernels.workload import Workload
 
 MEASURED = Path(__file__).parents[2] / "docs" / "measurements"

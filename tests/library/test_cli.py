@@ -11,7 +11,7 @@ import pytest
 
 from kernels.__main__ import chosen, main, parser
 from kernels.catalog import kernels
-from kernels.report import COLUMNS
+from kernels.report.tables import COLUMNS
 from kernels.workload import Config
 
 ROOT = Path(__file__).parents[2]

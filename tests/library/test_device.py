@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from kernels.device import WAITS, find_device, locked, says_once
+from kernels.host.device import WAITS, find_device, locked, says_once
 
 HOLDER = """
 import sys, time
-from kernels.device import find_device, locked
+from kernels.host.device import find_device, locked
 with locked(find_device("cpu")):
     print("held", flush=True)
     time.sleep(float(sys.argv[1]))

@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from kernels import Measured, measure  # noqa: E402
-from kernels.brought import CONSTANT, DRAWN  # noqa: E402
+from kernels.inprocess.adhoc import CONSTANT, DRAWN  # noqa: E402
 from kernels.workload import Protocol  # noqa: E402
 
 QUICK = Protocol(min_rounds=8, max_rounds=8, warmup_s=0.02, block_ms=1.0, verify_seeds=2)
@@ -442,7 +442,9 @@ def imported(code):
 
 
 def test_importing_kernels_imports_no_torch():
-    assert not {"torch", "numpy", "pydantic", "kernels.api"} & imported("import kernels; kernels.HARNESS_VERSION")
+    assert not {"torch", "numpy", "pydantic", "kernels.inprocess.api"} & imported(
+        "import kernels; kernels.HARNESS_VERSION"
+    )
     with pytest.raises(ImportError):
         from kernels import nothing_of_that_name  # noqa: F401
 

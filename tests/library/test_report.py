@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from kernels.answer import answer
-from kernels.report import (
+from kernels.report.summary import answer
+from kernels.report.tables import (
     COLUMNS,
     against_itself,
     as_csv,

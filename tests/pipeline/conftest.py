@@ -20,13 +20,13 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from benchsite.queues import make_app
-from kernels.device import find_device
+from kernels.host.device import find_device
 from kernels.workload import Config
-from runs import dispatcher
 from runs.broker import Notes
+from runs.hosting.setup import free_port
+from runs.hosting.stack import Stack
 from runs.models import Gpu, RejectedEvent, Run
-from runs.setup import free_port
-from runs.stack import Stack
+from runs.pipeline import dispatcher
 
 ROOT = Path(__file__).parents[2]
 ZOO = ROOT / "tests" / "kernels_zoo"

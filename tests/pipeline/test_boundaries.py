@@ -48,7 +48,9 @@ def test_operations_and_the_catalogue_are_read_without_torch():
 
 
 def test_the_parent_of_a_measurement_never_imports_torch():
-    assert not {"torch", "triton"} & imported("import kernels.supervisor, kernels.report, kernels.process")
+    assert not {"torch", "triton"} & imported(
+        "import kernels.parent.supervisor, kernels.report, kernels.parent.child_process"
+    )
 
 
 def test_no_module_of_the_site_imports_torch():

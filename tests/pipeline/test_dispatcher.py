@@ -9,11 +9,11 @@ from django.db import connection
 from django.utils import timezone
 
 from kernels.workload import Config
-from runs import dispatcher, reaper, recorder
 from runs.agent.journal import Journal
-from runs.dispatcher import claim, dispatch
 from runs.models import Environment, Gpu, Measurement, Run, Workload
 from runs.models.run import ATTEMPTS
+from runs.pipeline import dispatcher, reaper, recorder
+from runs.pipeline.dispatcher import claim, dispatch
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(30)]
 CONFIG = Config(

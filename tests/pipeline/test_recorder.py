@@ -7,11 +7,11 @@ import re
 import pytest
 from django.db import OperationalError
 
-from kernels.instrument.statistics import describe
+from kernels.analysis.statistics import describe
 from kernels.workload import Config
-from runs import recorder
 from runs.models import Gpu, Measurement, RejectedEvent, Result, Run
-from runs.recorder import MAX_EVENT_BYTES, record
+from runs.pipeline import recorder
+from runs.pipeline.recorder import MAX_EVENT_BYTES, record
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(30)]
 CONFIG = Config(

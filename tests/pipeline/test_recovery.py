@@ -9,9 +9,9 @@ import pytest
 from django.utils import timezone
 
 from benchsite.queues import device_queue
-from runs import dispatcher
 from runs.models import RejectedEvent, Result, Run
-from runs.reaper import reap
+from runs.pipeline import dispatcher
+from runs.pipeline.reaper import reap
 
 pytestmark = pytest.mark.timeout(150)
 LENGTHS = (16, 24, 32)

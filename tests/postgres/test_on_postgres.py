@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from runs.setup import free_port
+from runs.hosting.setup import free_port
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.postgres, pytest.mark.timeout(480)]

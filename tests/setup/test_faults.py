@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from runs import setup
+from runs.hosting import setup
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from django.test import Client
 from django.utils import timezone
 
 from kernels.catalog import declared
-from kernels.instrument.environment import fingerprint
-from runs import samples
+from kernels.contract.environment import fingerprint
 from runs.models import Config, Gpu, Run
+from runs.pipeline import importer
 
 
 @pytest.fixture(autouse=True)
@@ -116,12 +116,12 @@ def make_run(owner, gpu):
 @pytest.fixture(scope="session")
 def exported():
     """A run of 8 workloads and 8 kernels as it was measured on an H200 and exported."""
-    return json.loads(next(samples.folder().glob("h200-*.json")).read_text())
+    return json.loads(next(importer.folder().glob("h200-*.json")).read_text())
 
 
 @pytest.fixture
 def sample(exported, db):
-    return samples.load(exported, "h200.json")
+    return importer.load(exported, "h200.json")
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def measured(exported, gpu):
                     result["sha256"] = f"{result['kernel']} times {factor}"
                     result["source"] = result["source"].replace("import torch\n", f"import torch\n# now {factor}\n", 1)
                     result["speedup"] |= {end: factor * result["speedup"][end] for end in ("ratio", "low", "high")}
-        run = samples.load(data, "x.json")
+        run = importer.load(data, "x.json")
         Run.objects.filter(pk=run.pk).update(sample="", gpu=on)
         run.refresh_from_db()
         return run

@@ -8,19 +8,20 @@ from cast import shortened
 from django.db import transaction
 from django.urls import reverse
 
-from kernels import report
-from runs import charts, samples
-from runs.charts import LEAST_SHOWN, NAMES, THEMES, WIDTHS, _ticks, chart_of, has_limits, left_out
+from kernels.report import tables
+from runs.charts import run_charts
+from runs.charts.run_charts import LEAST_SHOWN, NAMES, THEMES, WIDTHS, _ticks, chart_of, has_limits, left_out
 from runs.models import Chart, Measurement, Result, Run
+from runs.pipeline import importer
 
 
 @pytest.fixture(scope="module")
 def drawn(django_db_setup, django_db_blocker, exported):
     """(run's table, {(name, theme): chart}) of the sample, drawn once."""
     with django_db_blocker.unblock(), transaction.atomic():
-        run = samples.load(exported, "drawn.json")
+        run = importer.load(exported, "drawn.json")
         found = {(name, theme): chart_of(run, name, theme) for name in NAMES for theme in THEMES}
-        table = report.rows([m.as_event() for m in run.measurements.all()])
+        table = tables.rows([m.as_event() for m in run.measurements.all()])
         transaction.set_rollback(True)
     return table, found
 
@@ -54,7 +55,7 @@ def test_each_theme_has_its_own_colours(drawn, name):
 def measured_as(data, *changes):
     """The same export with each measurement changed so; each of `changes` is for one of them."""
     measurements = [m | change for m, change in zip(data["measurements"], changes, strict=True)]
-    return samples.load(data | {"measurements": measurements}, "x.json")
+    return importer.load(data | {"measurements": measurements}, "x.json")
 
 
 @pytest.mark.parametrize("width", ["", "-narrow"])
@@ -140,7 +141,7 @@ def test_a_result_that_is_not_ok_is_drawn_nowhere_although_it_keeps_its_times(ex
     Result.objects.filter(measurement__run=run).update(status=status)
     Chart.objects.all().delete()
     assert [chart_of(run, name, "light") for name in NAMES] == [None] * len(NAMES)
-    table = report.rows([m.as_event() for m in Measurement.objects.filter(run=run)])
+    table = tables.rows([m.as_event() for m in Measurement.objects.filter(run=run)])
     assert (has_limits(table), left_out(table)) == (False, [])
 
 
@@ -204,14 +205,14 @@ def test_a_run_without_times_has_no_chart_and_its_page_shows_none(owner, no_resu
 def test_failed_results_alone_make_no_chart(exported, db):
     data = shortened(exported, 1)
     failed = [{"kernel": r["kernel"], "status": "crashed"} for r in data["measurements"][0]["results"]]
-    run = samples.load(data | {"measurements": [data["measurements"][0] | {"results": failed}]}, "x.json")
+    run = importer.load(data | {"measurements": [data["measurements"][0] | {"results": failed}]}, "x.json")
     assert [chart_of(run, name, "light") for name in NAMES] == [None] * len(NAMES)
 
 
 def test_the_baseline_alone_has_a_latency_chart_and_no_speedups(owner, exported, db):
     data = shortened(exported, 2)
     data["measurements"] = [m | {"results": m["results"][:1]} for m in data["measurements"]]
-    run = samples.load(data, "x.json")
+    run = importer.load(data, "x.json")
     assert chart_of(run, "speedup", "light") is None
     assert len(points(chart_of(run, "latency", "light").spec, "kernel", "p50_us")) == 2
     page = owner.get(reverse("run", args=[run.pk])).content.decode()
@@ -222,19 +223,19 @@ def test_the_baseline_alone_has_a_latency_chart_and_no_speedups(owner, exported,
 def test_a_device_without_known_peaks_has_no_speed_of_light(exported, db):
     data = shortened(exported, 1)
     results = [r | {"limit_ms": None, "limit_share": None} for r in data["measurements"][0]["results"]]
-    run = samples.load(data | {"measurements": [data["measurements"][0] | {"results": results}]}, "x.json")
+    run = importer.load(data | {"measurements": [data["measurements"][0] | {"results": results}]}, "x.json")
     chart = chart_of(run, "latency", "light")
     assert points(chart.spec, "limit_us") == []
     assert "speed of light" not in chart.svg
     assert "speed of light" not in str(chart.spec)
-    assert not has_limits(report.rows([m.as_event() for m in run.measurements.all()]))
+    assert not has_limits(tables.rows([m.as_event() for m in run.measurements.all()]))
     assert len(points(chart.spec, "p50_us")) == sum("stats" in r for r in results)
 
 
 def test_one_kernel_beside_the_baseline_has_a_row_for_each_workload(exported, db):
     data = shortened(exported, 3)
     data["measurements"] = [m | {"results": m["results"][:2]} for m in data["measurements"]]
-    chart = chart_of(samples.load(data, "x.json"), "speedup", "light")
+    chart = chart_of(importer.load(data, "x.json"), "speedup", "light")
     assert [row for (row,) in points(chart.spec, "short")] == [
         "B=1 H=8 S=512 D=64",
         "B=1 H=8 S=512 D=64 causal",
@@ -254,7 +255,7 @@ def test_kernels_far_behind_are_left_out_unless_all_are(exported, db):
     data = shortened(exported, 1)
     far = {"ratio": 0.03, "low": 0.029, "high": 0.031, "rounds": 5, "paired": True}
     results = [r | ({"speedup": far} if r.get("speedup") else {}) for r in data["measurements"][0]["results"]]
-    run = samples.load(data | {"measurements": [data["measurements"][0] | {"results": results}]}, "x.json")
+    run = importer.load(data | {"measurements": [data["measurements"][0] | {"results": results}]}, "x.json")
     drawn = points(chart_of(run, "speedup", "light").spec, "kernel", "at", "text")
     assert len(drawn) == sum(bool(r.get("speedup")) for r in results)
     assert {(at, text) for _, at, text in drawn} == {(LEAST_SHOWN, "0.030")}
@@ -264,7 +265,7 @@ def test_two_dtypes_are_told_apart(exported, db):
     data = shortened(exported, 1)
     first = data["measurements"][0]
     second = first | {"workload": first["workload"] | {"dtype": "bfloat16"}, "key": "other"}
-    run = samples.load(data | {"measurements": [first, second]}, "x.json")
+    run = importer.load(data | {"measurements": [first, second]}, "x.json")
     short = {row for (row,) in points(chart_of(run, "speedup", "light").spec, "short")}
     assert short == {"fp16 B=1 H=8 S=512 D=64", "bf16 B=1 H=8 S=512 D=64"}
 
@@ -273,7 +274,7 @@ def test_two_dtypes_are_told_apart(exported, db):
 
 
 def test_a_chart_is_drawn_once_and_again_when_the_run_has_gone_on(exported, db, monkeypatch):
-    run = samples.load(shortened(exported, 1), "x.json")
+    run = importer.load(shortened(exported, 1), "x.json")
     first = chart_of(run, "latency", "light")
     monkeypatch.setitem(THEMES["light"], "ink", "#123456")
     assert chart_of(run, "latency", "light").svg == first.svg
@@ -282,15 +283,15 @@ def test_a_chart_is_drawn_once_and_again_when_the_run_has_gone_on(exported, db, 
     again = chart_of(run, "latency", "light")
     assert (again.pk, again.done) == (first.pk, 2)
     assert "#123456" in again.svg
-    monkeypatch.setattr(charts, "LOOK", {"look": "new"})
+    monkeypatch.setattr(run_charts, "LOOK", {"look": "new"})
     monkeypatch.setitem(THEMES["light"], "ink", "#654321")
     assert "#654321" in chart_of(run, "latency", "light").svg
     assert Chart.objects.count() == 1
 
 
 def test_ended_runs_get_all_their_charts(exported, db):
-    run = samples.load(shortened(exported, 1), "x.json")
-    charts.draw(run.pk)
+    run = importer.load(shortened(exported, 1), "x.json")
+    run_charts.draw(run.pk)
     assert set(run.charts.values_list("name", "theme")) == {(name, theme) for name in NAMES for theme in THEMES}
 
 
@@ -298,7 +299,7 @@ def test_ended_runs_get_all_their_charts(exported, db):
 
 
 def test_a_chart_comes_as_json_and_as_svg_in_the_theme_asked_for(owner, exported, db):
-    run = samples.load(shortened(exported, 1), "x.json")
+    run = importer.load(shortened(exported, 1), "x.json")
     for theme in THEMES:
         as_json = owner.get(reverse("chart_json", args=[run.pk, "speedup"]), {"theme": theme})
         as_svg = owner.get(reverse("chart_svg", args=[run.pk, "speedup"]), {"theme": theme})
@@ -343,7 +344,7 @@ def test_names_in_a_chart_are_text(exported, db):
     evil = '<script>alert("1")</script>'
     results = data["measurements"][0]["results"]
     results = [results[0], results[1] | {"kernel": evil}]
-    run = samples.load(data | {"measurements": [data["measurements"][0] | {"results": results}]}, "x.json")
+    run = importer.load(data | {"measurements": [data["measurements"][0] | {"results": results}]}, "x.json")
     assert Result.objects.filter(kernel__name=evil).exists()
     for name in NAMES:
         assert "<script" not in chart_of(run, name, "light").svg

@@ -6,11 +6,23 @@ import pytest
 from cast import shortened
 from django.urls import reverse
 
-from runs import samples
-from runs.charts import THEMES
-from runs.distribution import MOST_DOTS, MOST_LINES, NAMES, WIDTHS, Arm, Rounds, Samples, arms_of, said, spec_of, svg_of
-from runs.distribution.arms import within_fences
+from runs.charts.distribution import (
+    MOST_DOTS,
+    MOST_LINES,
+    NAMES,
+    WIDTHS,
+    Arm,
+    Rounds,
+    Samples,
+    arms_of,
+    said,
+    spec_of,
+    svg_of,
+)
+from runs.charts.distribution.arms import within_fences
+from runs.charts.run_charts import THEMES
 from runs.models import Kernel, Result
+from runs.pipeline import importer
 
 SPREAD = [10.0, 10.1, 9.9, 10.2, 9.8]
 
@@ -289,7 +301,7 @@ def test_arms_are_in_microseconds_the_baseline_first():
 @pytest.fixture
 def first(exported, db):
     """Results of a run with one workload, by kernel."""
-    run = samples.load(shortened(exported, 1), "x.json")
+    run = importer.load(shortened(exported, 1), "x.json")
     return {
         r.kernel.name: r for r in Result.objects.filter(measurement__run=run).select_related("kernel", "measurement")
     }

@@ -8,10 +8,10 @@ import pytest
 import yaml
 from django.urls import reverse
 
-from kernels import report
+from kernels.report import tables
 from kernels.workload import Config, load_config
-from runs import samples
 from runs.models import Result, Run
+from runs.pipeline import importer
 
 
 def download(client, run, kind):
@@ -21,7 +21,7 @@ def download(client, run, kind):
 
 
 def table_of(run):
-    return report.rows([m.as_event() for m in run.measurements.all()])
+    return tables.rows([m.as_event() for m in run.measurements.all()])
 
 
 def test_csv_is_the_table(owner, sample):
@@ -29,7 +29,7 @@ def test_csv_is_the_table(owner, sample):
     assert answer["Content-Type"] == "text/csv; charset=utf-8"
     assert answer["Content-Disposition"] == f'attachment; filename="run-{sample.pk}.csv"'
     rows = list(csv.DictReader(io.StringIO(answer.content.decode())))
-    assert tuple(rows[0]) == report.COLUMNS
+    assert tuple(rows[0]) == tables.COLUMNS
     assert [(row["workload"], row["kernel"], row["verdict"]) for row in rows] == [
         (row["workload"], row["kernel"], row["verdict"]) for row in table_of(sample)
     ]
@@ -42,7 +42,7 @@ def test_md_is_the_table(owner, sample):
     assert answer["Content-Type"] == "text/markdown; charset=utf-8"
     heading, table = answer.content.decode().split("\n\n", 1)
     assert heading.startswith(f"[{sample.title}](http://testserver/runs/{sample.pk}/), NVIDIA H200, driver ")
-    assert table == report.as_markdown(table_of(sample))
+    assert table == tables.as_markdown(table_of(sample))
     assert table.count("\n| ") == 65
     assert "A/A: sdpa against itself 0." in table
 
@@ -66,7 +66,7 @@ def test_yaml_of_a_title_with_everything_in_it(owner, make_run, tmp_path):
 
 def test_json_has_everything_that_was_measured(owner, sample, exported):
     data = download(owner, sample, "json").json()
-    assert (data["format"], data["state"], data["title"]) == (samples.FORMAT, "done", exported["title"])
+    assert (data["format"], data["state"], data["title"]) == (importer.FORMAT, "done", exported["title"])
     assert data["environment"] == exported["environment"]
     assert data["fingerprint"] == exported["fingerprint"]
     assert Config(**data["config"]) == Config(**exported["config"])
@@ -82,7 +82,7 @@ def test_json_has_everything_that_was_measured(owner, sample, exported):
 def test_what_was_exported_loads_again_and_gives_the_same_table(owner, sample):
     before = table_of(sample)
     text = download(owner, sample, "json").content
-    again = samples.load(json.loads(text), "again.json")
+    again = importer.load(json.loads(text), "again.json")
     assert again.pk != sample.pk
     assert table_of(again) == before
     twice = download(owner, again, "json").json()
@@ -94,13 +94,13 @@ def test_words_are_made_anew_from_the_margin_that_was_exported(owner, sample):
     data = download(owner, sample, "json").json()
     for measurement in data["measurements"]:
         measurement["margin"] = 1e6
-    run = samples.load(data, "wide.json")
+    run = importer.load(data, "wide.json")
     words = {row["verdict"] for row in table_of(run) if row["speedup"] is not None}
     assert words == {"UNDECIDED"}, "no difference is seen through so much noise"
 
 
 def test_a_run_without_results_has_files_without_rows(owner, no_results):
-    assert download(owner, no_results, "csv").content.decode() == ",".join(report.COLUMNS) + "\n"
+    assert download(owner, no_results, "csv").content.decode() == ",".join(tables.COLUMNS) + "\n"
     assert len(download(owner, no_results, "md").content.splitlines()) == 4
     data = download(owner, no_results, "json").json()
     assert (data["state"], data["table"], data["measurements"]) == ("failed", [], [])
@@ -114,10 +114,10 @@ def test_files_take_as_many_queries_for_eight_workloads_as_for_one(owner, sample
 
 
 def test_the_samples_that_come_with_the_site_are_loaded_once(db):
-    first = samples.load_samples()
+    first = importer.load_samples()
     assert first
     assert all(run.state == Run.State.DONE for run in first)
-    assert samples.load_samples() == []
+    assert importer.load_samples() == []
     assert Run.objects.count() == len(first)
 
 
@@ -126,5 +126,5 @@ def test_a_file_that_cannot_be_loaded_leaves_nothing_behind(exported, db):
     broken["measurements"][-1]["results"][-1].pop("kernel")
     for data in (broken, exported | {"measured_at": "yesterday"}):
         with pytest.raises((KeyError, ValueError)):
-            samples.load(data, "broken.json")
+            importer.load(data, "broken.json")
     assert not Run.objects.exists()

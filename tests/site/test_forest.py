@@ -2,7 +2,7 @@
 
 import pytest
 
-from runs.forest import EDGE, LEAST, WIDTH, Ratio, Scale
+from runs.charts.forest import EDGE, LEAST, WIDTH, Ratio, Scale
 
 
 def row(ratio, low, high, margin=0.01):

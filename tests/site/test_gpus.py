@@ -12,9 +12,9 @@ from django.urls import reverse
 from django.utils import timezone
 
 from kernels import HARNESS_VERSION
-from kernels.instrument.roofline import peak_of
+from kernels.analysis.roofline import peak_of
 from runs.models import Calibration, Environment, Run
-from runs.recorder import _calibrated
+from runs.pipeline.recorder import _calibrated
 from runs.views.gpus import FIELDS, ceilings_of
 
 LIST = reverse("gpus")

@@ -11,8 +11,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from runs import history, samples
 from runs.models import Kernel, Result, Run
+from runs.pipeline import importer
+from runs.queries import history
 from runs.views import kernels as kernels_page
 
 FLASH = ["attention", "triton-flash"]
@@ -73,7 +74,7 @@ def test_what_decides_the_ratio_begins_a_new_series(measured, make_gpu, what):
 
 def test_two_samples_are_never_one_series(exported, db):
     for name in ("one.json", "two.json"):
-        samples.load(shortened(exported, 1), name)
+        importer.load(shortened(exported, 1), name)
     assert [len(one.points) for one in series_of()] == [1, 1]
 
 

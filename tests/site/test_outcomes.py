@@ -7,9 +7,9 @@ import pytest
 from cast import shortened
 from django.urls import reverse
 
-from runs import samples
 from runs.models import Result, Run
-from runs.outcomes import with_outcomes
+from runs.pipeline import importer
+from runs.queries.outcomes import with_outcomes
 from runs.templatetags.figures import verdict_tag
 
 LIST = reverse("runs")
@@ -46,7 +46,7 @@ def strip(html):
 
 @pytest.fixture
 def run(exported, db):
-    return samples.load(shortened(exported, 3), "short.json")
+    return importer.load(shortened(exported, 3), "short.json")
 
 
 def test_the_best_candidate_stands_in_every_list(owner, run):
@@ -94,7 +94,7 @@ def test_its_sign_and_words_are_those_of_its_verdicts(owner, run, verdicts, said
 
 
 def test_of_a_single_workload_no_count_is_said(owner, exported):
-    single = samples.load(shortened(exported, 1), "one.json")
+    single = importer.load(shortened(exported, 1), "one.json")
     judge(single, "FASTER", speedup=1.3)
     assert cell(owner) == "▲ triton-flash 1.30x faster"
 
@@ -127,7 +127,7 @@ def test_csv_and_json_have_it_too(owner, run, make_run):
 
 
 def test_any_number_of_runs_takes_one_query(exported, db, django_assert_num_queries):
-    runs = [samples.load(shortened(exported, 1), f"{number}.json") for number in range(4)]
+    runs = [importer.load(shortened(exported, 1), f"{number}.json") for number in range(4)]
     with django_assert_num_queries(1):
         assert len({outcome.best for _, outcome in with_outcomes(runs)}) == 1
     with django_assert_num_queries(0):

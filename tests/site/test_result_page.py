@@ -9,8 +9,9 @@ import pytest
 from cast import shortened
 from django.urls import reverse
 
-from runs import correctness, samples
 from runs.models import Measurement, Result, Run
+from runs.pipeline import importer
+from runs.views import correctness
 from runs.views.result import energy, protocol_of, telemetry_of
 
 
@@ -377,7 +378,7 @@ def test_csv_of_what_was_not_timed_has_no_rows(owner, results):
 
 
 def test_json_has_everything_of_this_result_and_its_measurement(owner, exported, db):
-    run = samples.load(shortened(exported, 1), "x.json")
+    run = importer.load(shortened(exported, 1), "x.json")
     (theirs,) = shortened(exported, 1)["measurements"]
     result = Result.objects.get(measurement__run=run, kernel__name="triton-flash")
     change(result, cold=COLD, sm_mhz=CLOCK, crosscheck=CHECK)

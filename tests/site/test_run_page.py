@@ -9,10 +9,10 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from kernels import report
-from kernels.answer import answer as answer_of
-from runs import dispatcher, samples
+from kernels.report import tables
+from kernels.report.summary import answer as answer_of
 from runs.models import Measurement, Result, Run, Workload
+from runs.pipeline import dispatcher, importer
 from runs.templatetags import figures
 from runs.views import run as run_view
 from runs.views.run import remaining, reproduce
@@ -37,7 +37,7 @@ def live(monkeypatch):
 
 def test_a_done_run_shows_its_verdict_its_table_and_where_it_was_measured(owner, sample):
     page = page_of(owner, sample)
-    answer = answer_of(report.rows([m.as_event() for m in sample.measurements.all()]), "attention")
+    answer = answer_of(tables.rows([m.as_event() for m in sample.measurements.all()]), "attention")
     assert f'<strong class="{answer["tone"]}">{answer["strong"]}</strong>' in page
     assert page.split('id="table-title"')[1].split("</section>")[0].count('<tr class="group">') == 8
     assert page.count(f"/runs/{sample.pk}/results/") == 64
@@ -59,7 +59,7 @@ def test_every_result_stands_in_the_table_with_its_word_and_figures(owner, sampl
 
 def test_workloads_stand_in_the_order_of_the_config(owner, exported):
     backwards = exported | {"measurements": exported["measurements"][::-1]}
-    page = page_of(owner, run := samples.load(backwards, "x.json"))
+    page = page_of(owner, run := importer.load(backwards, "x.json"))
     places = [page.index(f'scope="rowgroup">{w.label} <small>') for w in run.spec.workloads]
     assert places == sorted(places)
 
@@ -69,7 +69,7 @@ def test_a_result_that_failed_says_why_where_its_times_would_be(owner, exported)
     results = [dict(result) for result in data["measurements"][0]["results"]]
     results[1] = {"kernel": results[1]["kernel"], "status": "crashed", "why": "compile: killed by <SIGSEGV>"}
     data["measurements"] = [data["measurements"][0] | {"results": results}]
-    page = page_of(owner, samples.load(data, "x.json"))
+    page = page_of(owner, importer.load(data, "x.json"))
     assert "compile: killed by &lt;SIGSEGV&gt;" in page
     assert "1 result crashed (sdpa-flash)." in page
 
@@ -81,7 +81,7 @@ def test_a_run_in_which_nothing_worked_says_so(owner, exported):
         for result in data["measurements"][0]["results"]
     ]
     data["measurements"] = [data["measurements"][0] | {"results": failed, "aa": None}]
-    page = page_of(owner, samples.load(data, "x.json"))
+    page = page_of(owner, importer.load(data, "x.json"))
     assert "Nothing could be measured" in page
     assert "8 results crashed" in page
     assert "data-chart" not in page
@@ -93,7 +93,7 @@ def test_eight_by_eight_take_as_many_queries_as_one_by_eight(owner, exported, dj
             page_of(owner, run)
         return len(seen)
 
-    small, large = samples.load(shortened(exported, 1), "small.json"), samples.load(exported, "large.json")
+    small, large = importer.load(shortened(exported, 1), "small.json"), importer.load(exported, "large.json")
     with django_assert_max_num_queries(5):  # session, user, run, measurements with workloads, results with kernels
         page_of(owner, large)
     assert queries(small) == queries(large)
@@ -270,7 +270,7 @@ def test_cancelling_works_without_a_broker(owner, make_run):
 )
 def test_why_nothing_was_decided(exported, margin, said):
     events = shortened(exported, 1)["measurements"]
-    table = [row | {"margin": margin} for row in report.rows(events) if row["kernel"] in ("sdpa", "triton-flash")]
+    table = [row | {"margin": margin} for row in tables.rows(events) if row["kernel"] in ("sdpa", "triton-flash")]
     table[1]["verdict"] = "UNDECIDED"
     assert said in answer_of(table, "attention")["rest"][0]
 
@@ -313,7 +313,7 @@ def with_result(exported, **changes):
     results = [dict(result) for result in data["measurements"][0]["results"]]
     results[1] |= changes
     data["measurements"] = [data["measurements"][0] | {"results": results}]
-    return samples.load(data, "x.json")
+    return importer.load(data, "x.json")
 
 
 def test_an_impossible_time_is_no_time_and_says_why(owner, exported):

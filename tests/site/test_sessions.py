@@ -8,7 +8,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from runs.models import Measurement, Note, Result, Run, Session, Workload
-from runs.progress import progress
+from runs.queries.progress import progress
 from runs.views.compare import by_kernel
 
 

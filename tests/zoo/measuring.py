@@ -5,9 +5,9 @@ import tempfile
 from pathlib import Path
 from unittest import mock
 
-from kernels.device import find_device
-from kernels.report import failures, rows
-from kernels.supervisor import Supervisor
+from kernels.host.device import find_device
+from kernels.parent.supervisor import Supervisor
+from kernels.report.tables import failures, rows
 from kernels.workload import Config, RunSpec
 
 ZOO = Path(__file__).parent
@@ -29,7 +29,7 @@ def measure(device, *kernels, sizes, environment=None, ceilings=None, **protocol
             measured.append(data)
 
     found = find_device(device)
-    without = mock.patch("kernels.supervisor.crosscheck", lambda run: {"seen": []})  # it decides nothing
+    without = mock.patch("kernels.parent.supervisor.crosscheck", lambda run: {"seen": []})  # it decides nothing
     with mock.patch.dict(os.environ, settings), mock.patch.object(tempfile, "tempdir", folder), without:
         Supervisor(RunSpec.of(config, found.uuid, ceilings=ceilings), found, emit).run()
     more = {r["kernel"]: {"facts": r["correctness"], "notes": m["notes"]} for m in measured for r in m["results"]}

@@ -3,7 +3,7 @@
 import pytest
 from measuring import caught, measure
 
-from kernels.instrument.suspicion import why_leaks, why_outside, why_probed, why_recognises, why_remembers
+from kernels.analysis.suspicion import why_leaks, why_outside, why_probed, why_recognises, why_remembers
 
 SIZES = {"batch": 1, "heads": 2, "seq_len": 256, "head_dim": 64, "dtype": "float32"}
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}

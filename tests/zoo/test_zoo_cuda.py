@@ -6,7 +6,7 @@ Needs no site: python -m pytest --noconftest -c /dev/null --rootdir . tests/zoo/
 import pytest
 from measuring import caught, measure
 
-from kernels.device import NoSuchDevice, find_device
+from kernels.host.device import NoSuchDevice, find_device
 
 try:
     find_device("cuda")

@@ -16,11 +16,12 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db.utils import OperationalError
 from django.utils import timezone
 
-from kernels import catalog, report
-from kernels.answer import answer
-from kernels.device import NoSuchDevice, find_device
+from kernels import catalog
+from kernels.host.device import NoSuchDevice, find_device
+from kernels.report import tables
+from kernels.report.summary import answer
 from kernels.workload import Config, ConfigError, check_kernels, load_config
-from runs import setup
+from runs.hosting import setup
 from runs.models import Gpu, Run
 from runs.views.run import measurements, shown
 
@@ -126,10 +127,10 @@ class Command(BaseCommand):
     def show(self, run: Run) -> int:
         if sys.stderr.isatty():
             self.stderr.write("\r\x1b[K", ending="")
-        table = report.rows([m.as_event() for m in measurements(run)])
-        self.stdout.write(report.as_text(table))
+        table = tables.rows([m.as_event() for m in measurements(run)])
+        self.stdout.write(tables.as_text(table))
         said = answer(table, run.spec.operation)
         if said["strong"]:
             self.stdout.write(f"\n{said['strong']}. {' '.join(said['rest'])}")
         self.stdout.write(f"Run {run.pk} is {run.state}. {run.message}")
-        return 0 if run.state == Run.State.DONE and not report.failures(table) else 1
+        return 0 if run.state == Run.State.DONE and not tables.failures(table) else 1

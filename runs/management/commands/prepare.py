@@ -10,7 +10,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
 from runs.models import Config
-from runs.samples import load_samples
+from runs.pipeline.importer import load_samples
 
 PASSWORD_BYTES = 9
 

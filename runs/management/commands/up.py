@@ -19,11 +19,11 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from honcho.manager import Manager
 
 from kernels.catalog import declared
-from kernels.device import Device, devices
+from kernels.host.device import Device, devices
 from kernels.workload import load_config
-from runs import setup
+from runs.hosting import setup
+from runs.hosting.stack import Stack
 from runs.models import Gpu, Run
-from runs.stack import Stack
 
 QUIET = {"PYTHONWARNINGS": "ignore:You're running the worker with superuser"}
 """Celery's warning for root: in a container there is nobody else, and `make up` needs no root."""

@@ -1,0 +1,113 @@
+"""Is it right? Measured against an exact reference, judged by the error that plain PyTorch has in the same dtype.
+
+The child measures errors (kernels/child/reference.py); `judge` says here what they mean. A fixed
+tolerance would reject right bf16 kernels and pass wrong fp16 ones, so the yardstick is eager PyTorch in the workload's
+own dtype, never the baseline under test: the baseline is judged by the same rule.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+FROBENIUS_CAP = {"float16": 2e-3, "bfloat16": 1e-2, "float32": 1e-5}
+"""Largest relative Frobenius error of any right kernel, per dtype."""
+FACTOR = {"float16": 2, "bfloat16": 2, "float32": 4}
+"""A kernel may be this many times as wrong as the yardstick. In float32 both errors are chance, of the order of summing:
+on an H200 PyTorch's own kernels reach 2.3 times; the next that is wrong, tf32, is a hundred times further away."""
+UNUSUAL = {"float16": 1, "bfloat16": 1, "float32": 8}
+"""So many times more on inputs other than N(0, 1). There an error of float32 hangs on a few large scores, and kernels written
+as plain loops are further from the yardstick by chance."""
+SLACK = {"float16": 0.0, "bfloat16": 0.0, "float32": 2**-23}
+"""Relative error that is allowed beside it, for one key has a yardstick without error: products of three tf32 parts, as
+PyTorch takes for float32, lose the last bit."""
+ROW_FACTOR = 4
+"""No row (last dimension) may be this many times as wrong as the yardstick's worst row: one wrong row among many right
+ones shows in no error of the whole. Shorter rows are not judged alone: one small number would make any error large."""
+
+
+INPUTS = {"uniform": "uniform inputs", "outliers": "inputs with outlier rows", "x30": "inputs 30 times as large"}
+
+
+def why_wrong(reading: dict[str, Any], dtype: str) -> str:
+    """Judges one reading of `measure`: an empty string if the output is right, else the reason as a sentence."""
+    if reading.get("wrong_kind"):
+        return reading["wrong_kind"]
+    if reading.get("late"):
+        return "the output was not complete when the call had returned: it changed afterwards"
+    if reading.get("unwritten"):
+        return f"{reading['unwritten']} elements of the output were never written"
+    if reading["nonfinite"] and reading.get("fits", True) and not _overflows(reading):
+        return f"{reading['nonfinite']} elements are NaN or Inf where the right answer is finite"
+    if why_not_judged(reading, dtype):
+        return ""
+    more, slack = _more(reading, dtype), SLACK[dtype]
+    factor = more * FACTOR[dtype]
+    bound = factor * reading["yard_abs"] + 2 * (reading["rounding"] + slack * reading["largest"])
+    if not reading["max_abs"] <= bound:
+        return f"largest error {reading['max_abs']:.3g}, allowed {bound:.3g} (from eager PyTorch's own error)"
+    cap = min(factor * reading["yard_frobenius"] + slack, FROBENIUS_CAP[dtype])
+    if not reading["frobenius"] <= cap:
+        return f"relative Frobenius error {reading['frobenius']:.3g}, allowed {cap:.3g}"
+    worst = more * ROW_FACTOR * (reading["yard_row"] + slack)
+    if not reading["row"] <= worst:
+        return f"relative error of a row {reading['row']:.3g}, allowed {worst:.3g}"
+    if reading.get("constant"):
+        return "the output is one constant"
+    return ""
+
+
+def _more(reading: dict[str, Any], dtype: str) -> int:
+    return 1 if reading.get("distribution", "normal") == "normal" else UNUSUAL[dtype]
+
+
+def _overflows(reading: dict[str, Any]) -> bool:
+    """Eager PyTorch itself gives NaN on these unusual inputs: at head dim 128 and more, fp16 scores of x30 overflow."""
+    return reading.get("distribution", "normal") != "normal" and math.isnan(reading["yard_frobenius"])
+
+
+def why_not_judged(reading: dict[str, Any], dtype: str) -> str:
+    """Why inputs other than normal ones say nothing of a kernel: an empty string if they do.
+
+    Scores of attention at 30 times the size are rounded so much in 16 bits that plain PyTorch is far off, too.
+    """
+    if reading.get("distribution", "normal") == "normal":
+        return ""
+    if not reading["fits"]:
+        return f"the right answer ({reading['largest']:.3g}) does not fit {dtype}"
+    if _overflows(reading):
+        return "eager PyTorch itself gives NaN here"
+    if not _more(reading, dtype) * FACTOR[dtype] * reading["yard_frobenius"] <= FROBENIUS_CAP[dtype]:
+        return f"eager PyTorch itself is wrong by {reading['yard_frobenius']:.3g} here"
+    return ""
+
+
+def _said(reading: dict[str, Any], dtype: str) -> str:
+    if why := why_wrong(reading, dtype):
+        return f"wrong: {why}"
+    return f"not judged: {why}" if (why := why_not_judged(reading, dtype)) else "right"
+
+
+def judge(readings: list[dict[str, Any]], dtype: str, flags: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The verdict on a kernel from its readings, one per seed, and the flags seen beside them.
+
+    flags: inputs_changed, shared (calls share one output): booleans.
+    Returns {"correct": bool, "why": str, ...worst reading}; `why` is empty when correct.
+    """
+    flags = flags or {}
+    said: dict[str, str] = {}
+    why = ""
+    for reading in sorted(readings, key=lambda reading: not reading.get("late")):  # it explains errors elsewhere
+        kind = reading.get("distribution", "normal")
+        if reason := why_wrong(reading, dtype):
+            why = why or (reason if kind == "normal" else f"on {INPUTS[kind]}: {reason}")
+        if not said.get(kind, "").startswith("wrong"):
+            said[kind] = _said(reading, dtype)
+    if not why and flags.get("inputs_changed"):
+        why = "it changed its inputs"
+    if not why and flags.get("shared"):
+        why = "calls share one output: a later call overwrote an earlier one's, or returned it again"
+    usual = [r for r in readings if r.get("distribution", "normal") == "normal"]
+    worst = max(usual or readings, key=lambda r: r.get("frobenius", math.inf))
+    found = {"correct": not why, "why": why, "seeds": len(readings)} | flags | worst
+    return found | ({"distributions": said} if len(said) > 1 else {})

@@ -1,0 +1,113 @@
+"""The measuring child: the only process that imports torch and kernels. Started by kernels/process.py, never by hand.
+
+It reads commands (JSON lines) on one pipe, does them on the bench, and answers on another; what kernels print goes to
+stdout and stderr, which are the log. It is warm when it says "ready": torch, triton and the device are initialised,
+but no kernel's file has been touched, so that it never measures yesterday's code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import json
+import os
+import resource
+import signal
+import sys
+import traceback
+from typing import Any
+
+PR_SET_PDEATHSIG = 1
+MAX_FILE_BYTES = 4 * 2**30
+CPU_MEMORY_SHARE = 0.8
+NO_MEMORY = ("out of memory", "defaultcpuallocator: can't allocate")
+
+
+def limit_myself(kind: str) -> None:
+    """Dies with its parent; no core dumps, bounded files; on a CPU bounded memory (CUDA reserves address space)."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE_BYTES, MAX_FILE_BYTES))
+    if kind == "cpu":
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        bytes_allowed = int(total * CPU_MEMORY_SHARE)
+        resource.setrlimit(resource.RLIMIT_DATA, (bytes_allowed, bytes_allowed))
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("1000")  # if memory runs out, this process is the one to go
+    except OSError:
+        pass
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """An exception as the parent wants it: kind, message, traceback."""
+    import torch
+
+    from kernels.catalog import Unsupported
+
+    kind, said = "raised", str(error).lower()
+    if isinstance(error, Unsupported):
+        kind = "unsupported"
+    elif isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(sign in said for sign in NO_MEMORY):
+        kind = "out of memory"
+    text = "".join(traceback.format_exception(error))
+    return {"kind": kind, "message": f"{type(error).__name__}: {error}"[:2000], "traceback": text[-8000:]}
+
+
+def serve(kind: str, commands: Any, answers: Any) -> None:
+    from kernels.child.environment import environment
+
+    bench: Any = None
+
+    token = ""
+
+    def answer(**message: Any) -> None:
+        answers.write(json.dumps({"token": token} | message) + "\n")
+        answers.flush()
+
+    try:
+        import torch
+
+        with contextlib.suppress(ImportError):
+            import triton  # noqa: F401  (warm: the first Triton kernel should not pay for the import)
+        from kernels.child.bench import Bench
+
+        if kind == "cuda":
+            torch.ones(1, device="cuda:0").add_(1)
+            torch.cuda.synchronize()
+        bench = Bench(kind)
+        answer(ready=environment(kind))
+    except BaseException as error:
+        answer(failed=f"{type(error).__name__}: {error}", traceback=traceback.format_exc()[-8000:])
+        return
+
+    for line in commands:
+        command = json.loads(line)
+        token, do, arguments = command["token"], command["do"], command["with"]
+        try:
+            done = getattr(bench, do)(**arguments)
+        except Exception as error:
+            if "arm" in arguments:
+                bench.guard.claim_processes(arguments["arm"])  # what it began is its own, however it ended
+            bench.guard.changes()
+            answer(error=describe(error) | {"lasting": bench.guard.lasting})
+            continue
+        if "arm" in arguments and do != "profile" and (changes := bench.guard.changes()):
+            message = f"changed global state: {'; '.join(changes)}"[:2000]
+            answer(error={"kind": "suspect", "message": message, "lasting": bench.guard.lasting})
+        else:
+            answer(ok=done)
+
+
+def main() -> None:
+    kind, commands_fd, answers_fd = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    faulthandler.enable()  # a crash says in the log which line of which file it was in
+    limit_myself(kind)
+    if os.getppid() == 1:
+        return
+    serve(kind, os.fdopen(commands_fd, "r"), os.fdopen(answers_fd, "w"))
+
+
+if __name__ == "__main__":
+    main()

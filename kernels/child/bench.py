@@ -1,0 +1,385 @@
+"""The bench: kernels, inputs and a clock, in the measuring child. It does what it is told and reports raw readings.
+
+It decides nothing: seeds, order, number of calls, statistics and verdicts belong to the parent. Every method takes and
+returns plain data, so the parent can drive it through a pipe, and the simulator can stand in for it.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from functools import partial
+from time import perf_counter_ns, sleep
+from typing import Any
+
+import torch
+
+from kernels.catalog import LoadedKernel, get_kernel, load
+from kernels.child import calibrate, poison
+from kernels.child.clock import Block, CpuClock, CudaClock, Graph
+from kernels.child.guard import Guard, memory_in_use
+from kernels.child.probe import next_seed, probe
+from kernels.child.reference import Reference, measure
+from kernels.child.runtime import CudaRuntime
+from kernels.operations.base import Distribution, Inputs
+from kernels.workload import Workload
+
+ROTATION = 5
+"""Input sets together cover this many times the cache, so that no call finds its inputs there."""
+MEMORY_SHARE = 0.25
+"""Of the free memory, at most this much goes to input sets."""
+KEEP_SHARE = 0.05
+"""And at most this much to outputs kept for checking after the rounds."""
+MAX_SETS = 128
+LATE_S = 0.003
+"""Whoever still writes into an output after its call has returned is given this long to show."""
+TRAP_GATE_NS = 4_000_000
+"""Holds the device back so long that a checked call is queued before its inputs arrive."""
+
+
+class Bench:
+    """One device, one workload at a time."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.device = "cuda:0" if kind == "cuda" else "cpu"
+        self.clock: Any = CudaClock(CudaRuntime()) if kind == "cuda" else CpuClock()
+        self.loaded: dict[str, LoadedKernel] = {}
+        self.guard = Guard(kind, self.clock)
+        self._forget()
+
+    def _forget(self) -> None:
+        self.sets: list[tuple[int, Inputs]] = []
+        self.references: dict[int, Reference] = {}
+        self.graphs: dict[str, Graph] = {}
+        self.kept: list[tuple[str, int, Any, dict[str, Any]]] = []
+        self.grown: dict[str, list[tuple[int, int]]] = {}
+        self.cursor = 0
+
+    # --- one workload ---------------------------------------------------------------------------------------------
+
+    def open(self, workload: dict[str, Any]) -> dict[str, Any]:
+        """Makes a workload the current one and forgets the last."""
+        self._forget()
+        if self.kind == "cuda":
+            torch.cuda.empty_cache()
+        if "torch._dynamo" in sys.modules:
+            sys.modules["torch._dynamo"].reset()  # else the second shape compiles dynamic and the ninth runs eager
+        self.workload = Workload(**workload)
+        self.problem = self.workload.problem
+        return {}
+
+    def _kernel(self, arm: str) -> LoadedKernel:
+        name = f"{self.problem.name}/{arm}"
+        if name not in self.loaded:
+            self.loaded[name] = load(get_kernel(self.problem.name, arm))
+        return self.loaded[name]
+
+    def _run(self, arm: str, inputs: Inputs) -> Any:
+        return self._kernel(arm).call(*inputs.tensors, **inputs.options)
+
+    def load(self, arm: str) -> dict[str, Any]:
+        """Loads a kernel's file. {"sha256", "source"}: of the bytes that were run."""
+        kernel = self._kernel(arm)
+        self.guard.claim_processes(arm)
+        return {"sha256": kernel.sha256, "source": kernel.source}
+
+    def compile(self, arm: str, seed: int) -> dict[str, Any]:
+        """The first call, timed apart (seconds), and the memory that a call needs beyond its inputs (bytes)."""
+        inputs = self.problem.inputs(self.device, seed)
+        self.clock.synchronize()
+        start = perf_counter_ns()
+        self._run(arm, inputs)
+        self.clock.synchronize()
+        compile_s = (perf_counter_ns() - start) / 1e9
+        self.guard.claim_processes(arm)
+        return {"compile_s": compile_s, "peak_memory_bytes": self._peak_memory(arm, inputs)}
+
+    def _peak_memory(self, arm: str, inputs: Inputs) -> int | None:
+        if self.kind != "cuda":
+            return None
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        self._run(arm, inputs)
+        self.clock.synchronize()
+        return torch.cuda.max_memory_allocated() - before
+
+    # --- correctness ----------------------------------------------------------------------------------------------
+
+    def _reference(self, seed: int, thorough: bool, distribution: Distribution) -> Reference:
+        if seed not in self.references:
+            inputs = self.problem.inputs(self.device, seed, distribution)
+            self.references[seed] = Reference(self.problem, inputs, seed, thorough, distribution)
+        return self.references[seed]
+
+    def verify(self, arm: str, seed: int, thorough: bool, distribution: Distribution = "normal") -> dict[str, Any]:
+        """Two calls on fresh inputs, the first compared with the reference. Numbers and facts, no judgement.
+
+        shared: the second call wrote into the first one's output, or returned it again.
+        busy: [[arm, what]] of what goes on working while nobody is called.
+        """
+        reference = self._reference(seed, thorough, distribution)
+        inputs = Inputs(tuple(torch.zeros_like(t) for t in reference.inputs.tensors), reference.inputs.options)
+        out, early, flags = self._trapped(arm, inputs, reference.inputs)
+        reading = measure(early, reference) | {"unwritten": poison.count(early), "late": flags.pop("late")}
+        shared, deterministic = False, None
+        if not reading.get("wrong_kind"):
+            poison.fill(out)
+            again = self._run(arm, Inputs(tuple(t.clone() for t in reference.inputs.tensors), inputs.options))
+            self.clock.synchronize()
+            if out.is_floating_point():
+                shared = poison.count(out) < out.numel() or poison.count(again) > reading["unwritten"]
+            deterministic = bool(torch.equal(early, again))
+            for right in (out, early, again):  # what is freed here must not pass for the next kernel's work
+                poison.fill(right)
+            del again
+        self.guard.claim_processes(arm)
+        flags |= {"shared": shared, "deterministic": deterministic, "busy": self.guard.busy(arm)}
+        return {"reading": reading} | flags
+
+    def _trapped(self, arm: str, inputs: Inputs, values: Inputs) -> tuple[Any, Any, dict[str, Any]]:
+        """A call whose inputs get their values just before it, on the current stream, and whose output is copied just
+        after it, there too: who works on another stream, or later, reads old inputs or is too late for the copy.
+
+        Returns the output, the copy, and {"late", "inputs_changed"}.
+        """
+        with poison.in_new_memory(*self.problem.output_like(inputs), self.device):
+            self.clock.synchronize()
+            if self.kind == "cuda":
+                self.clock.gate(TRAP_GATE_NS)
+            for old, new in zip(inputs.tensors, values.tensors, strict=True):
+                old.copy_(new)
+            out = self._run(arm, inputs)
+        early = out.clone() if type(out) is torch.Tensor else out
+        self.clock.synchronize()
+        sleep(LATE_S)
+        late = type(out) is torch.Tensor and not torch.equal(poison.bits(early), poison.bits(out))
+        changed = not all(torch.equal(a, b) for a, b in zip(inputs.tensors, values.tensors, strict=True))
+        return out, early, {"late": late, "inputs_changed": changed}
+
+    def forget_references(self) -> dict[str, Any]:
+        self.references.clear()
+        return {}
+
+    # --- timing ---------------------------------------------------------------------------------------------------
+
+    def prepare(self, seeds: list[int], rotate: bool) -> dict[str, Any]:
+        """Makes input sets, one per seed, as many as cover the cache ROTATION times; or two where `rotate` is off.
+
+        {"sets": n, "covered": whether they cover the cache, "input_bytes": of one set}
+        """
+        self.sets.clear()
+        first = self.problem.inputs(self.device, seeds[0])
+        wanted = 1 + math.ceil(ROTATION * self.clock.cache_bytes / first.nbytes)
+        room = int(MEMORY_SHARE * self.clock.free_bytes() / first.nbytes)
+        count = max(2, min(wanted, room, MAX_SETS, len(seeds))) if rotate else 1
+        self.sets = [(seeds[0], first)]
+        self.sets += [(seed, self.problem.inputs(self.device, seed)) for seed in seeds[1:count]]
+        if self.kind == "cuda" and count < wanted and rotate:
+            self.clock.runtime.evict()  # takes its memory now, not behind the first gate
+        self.clock.synchronize()
+        return {"sets": len(self.sets), "covered": count >= wanted or not rotate, "input_bytes": first.nbytes}
+
+    def refill(self, index: int, seed: int) -> dict[str, Any]:
+        """Fresh values in one input set, in place (graphs hold its addresses)."""
+        index %= len(self.sets)
+        fresh = self.problem.inputs(self.device, seed)
+        for old, new in zip(self.sets[index][1].tensors, fresh.tensors, strict=True):
+            old.copy_(new)
+        self.sets[index] = (seed, self.sets[index][1])
+        self.clock.synchronize()
+        return {}
+
+    def _call(self, arm: str) -> Any:
+        call, sets = self._kernel(arm).call, self.sets
+        count = len(sets)
+
+        def run(index: int) -> Any:
+            inputs = sets[index % count][1]
+            return call(*inputs.tensors, **inputs.options)
+
+        return run
+
+    def block(
+        self,
+        arm: str,
+        calls: int,
+        gate_ns: int = 0,
+        flush: bool = False,
+        keep: int | None = None,
+        rest_ns: int = 0,
+        untimed: bool = True,
+    ) -> dict[str, Any]:
+        """`calls` timed calls of an arm over rotating input sets, after an `untimed` call, a rest and behind a spin gate.
+
+        keep: the position of the call whose output is kept for `recheck`.
+        """
+        call = self._call(arm)
+        if untimed:
+            call(self.cursor)
+        before = memory_in_use(self.kind)
+        indices = range(self.cursor + 1, self.cursor + 1 + calls)
+        self.cursor = indices[-1] + 1
+        self.clock.synchronize()
+        self.clock.rest(rest_ns)
+        block = self.clock.block(call, indices, gate_ns, flush, keep)
+        if keep is not None:
+            self._keep(arm, indices[keep], block.kept)
+            self._trap(arm, indices[keep])
+        elif before is not None:
+            self.grown.setdefault(arm, []).append(((memory_in_use(self.kind) or 0) - before, calls))
+        self.guard.claim(arm)
+        return _plain(block)
+
+    def _trap(self, arm: str, index: int) -> None:
+        """One more call like the timed ones, on an input set that is refilled in place: kept for `recheck`."""
+        seed, inputs = self.sets[index % len(self.sets)]
+        seed = next_seed(seed)
+        values = self.problem.inputs(self.device, seed)
+        _, early, flags = self._trapped(arm, inputs, values)
+        if flags["inputs_changed"]:
+            for old, new in zip(inputs.tensors, values.tensors, strict=True):
+                old.copy_(new)
+        self.sets[index % len(self.sets)] = (seed, inputs)
+        if self._has_room(early):
+            self.kept.append((arm, seed, early, flags))
+
+    def e2e(
+        self, arm: str, calls: int, keep: int | None = None, rest_ns: int = 0, untimed: bool = True
+    ) -> dict[str, Any]:
+        """`calls` calls over rotating input sets, each by the host's clock until the device has finished."""
+        call = self._call(arm)
+        if untimed:
+            call(self.cursor)
+        indices = range(self.cursor + 1, self.cursor + 1 + calls)
+        self.cursor = indices[-1] + 1
+        self.clock.synchronize()
+        self.clock.rest(rest_ns)
+        block = self.clock.host_block(call, indices, keep)
+        if keep is not None:
+            self._keep(arm, indices[keep], block.kept)
+            self._trap(arm, indices[keep])
+        return _plain(block)
+
+    def sustained(self, arm: str, calls: int, lead: int, chunks: int, graph: str = "") -> dict[str, Any]:
+        """Back to back: `lead` chunks of about `calls` calls untimed, then `chunks` timed; by its graph if it has one."""
+        captured = self.graphs.get(graph or arm)
+        if captured:
+            nodes = len(captured.indices)
+            block = self.clock.sustained(captured.launch, nodes, max(1, round(calls / nodes)), lead, chunks)
+        else:
+            block = self.clock.sustained(self._call(arm), 1, calls, lead, chunks)
+        return _plain(block)
+
+    def capture(self, arm: str, graph: str = "") -> dict[str, Any]:
+        """Captures an arm on every input set as one CUDA graph, afresh. graph: its name, if not the arm's."""
+        self.graphs.pop(graph or arm, None)
+        self.graphs[graph or arm] = self.clock.capture(self._call(arm), range(len(self.sets)))
+        return {"nodes": len(self.sets)}
+
+    def drop_graphs(self) -> dict[str, Any]:
+        self.graphs.clear()
+        return {}
+
+    def replay(
+        self,
+        arm: str,
+        replays: int,
+        gate_ns: int = 0,
+        flush: bool = False,
+        keep: int | None = None,
+        graph: str = "",
+        rest_ns: int = 0,
+    ) -> dict[str, Any]:
+        """`replays` timed replays of an arm's graph, after a rest and one untimed replay, outputs poisoned before."""
+        self.clock.rest(rest_ns)
+        captured = self.graphs[graph or arm]
+        block = captured.block(replays, gate_ns, flush, keep)
+        if keep is not None:
+            self._keep(arm, keep, block.kept)
+            self._trap_graph(arm, captured, keep)
+        return _plain(block)
+
+    def _trap_graph(self, arm: str, captured: Graph, keep: int) -> None:
+        """One more replay, on an input set whose values are newer than the capture: work done while it was captured shows."""
+        index = keep % len(self.sets)
+        seed = next_seed(self.sets[index][0])
+        self.refill(index, seed)
+        captured.poison()
+        captured.launch()
+        self.clock.synchronize()
+        self._keep(arm, index, captured.outputs[index])
+
+    def _keep(self, arm: str, index: int, out: Any) -> None:
+        """Keeps a copy of a timed call's output with the seed of its inputs, if it is small enough."""
+        if self._has_room(out):
+            out = out.clone() if type(out) is torch.Tensor else out
+            self.kept.append((arm, self.sets[index % len(self.sets)][0], out, {}))
+
+    def _has_room(self, out: Any) -> bool:
+        return type(out) is not torch.Tensor or out.numel() * out.element_size() < KEEP_SHARE * self.clock.free_bytes()
+
+    def recheck(self) -> dict[str, Any]:
+        """Compares the outputs kept from timed calls with the reference.
+
+        {"readings": [[arm, reading], ...], "changed_inputs": [arm, ...], "grown": {arm: [[bytes, calls] per block]}}
+        """
+        readings = []
+        changed = [arm for arm, _, _, flags in self.kept if flags.get("inputs_changed")]
+        for arm, seed, out, flags in self.kept:
+            reference = Reference(self.problem, self.problem.inputs(self.device, seed), seed, thorough=False)
+            readings.append([arm, measure(out, reference) | {"late": flags.get("late", False)}])
+        self.kept.clear()
+        grown, self.grown = self.grown, {}
+        return {"readings": readings, "changed_inputs": changed, "grown": grown}
+
+    def probe(self, arm: str, seeds: list[int], sights: int) -> dict[str, Any]:
+        """Calls on what an arm has seen and on what it has not: see kernels/instrument/probe.py. They take the first input set.
+
+        {"seen_ns", "new_ns", "untouched_ns", "written_ns": [...], "busy": as in verify}
+        """
+        # The prepared set in every probe: new tensors may lie where old ones lay, and have been written as often.
+        inputs = self.sets[0][1]
+        call = partial(self._kernel(arm).call, *inputs.tensors, **inputs.options)
+
+        def timed() -> float:
+            self.clock.synchronize()
+            gate = TRAP_GATE_NS if self.kind == "cuda" else 0
+            return self.clock.block(lambda _: call(), range(1), gate, False, None).ticks_ns[0]
+
+        fresh = partial(self.problem.inputs, self.device)
+        times = probe(timed, call, inputs, fresh, seeds, sights, self.problem.scalable)
+        self.guard.claim_processes(arm)
+        return times | {"busy": self.guard.busy(arm)}
+
+    def release(self) -> dict[str, Any]:
+        """Frees graphs and input sets."""
+        self.graphs.clear()
+        self.sets.clear()
+        return {}
+
+    # --- cross-check ----------------------------------------------------------------------------------------------
+
+    def profile(self, arm: str, seed: int) -> dict[str, Any]:
+        """What the profiler and events say of the same calls: see profiler.look."""
+        from kernels.child import profiler  # its import takes a while, and it is needed after all timing only
+
+        inputs = self.problem.inputs(self.device, seed)
+        return profiler.look(self.clock, lambda: self._run(arm, inputs))
+
+    def calibrate(self) -> dict[str, Any]:
+        """What this device reaches at most, before any kernel is touched: see calibrate.probe."""
+        found = calibrate.probe(self.clock)
+        if self.kind == "cuda":
+            torch.cuda.empty_cache()
+        return found
+
+
+def _plain(block: Block) -> dict[str, Any]:
+    return {
+        "ticks_ns": block.ticks_ns,
+        "enqueue_ns": block.enqueue_ns,
+        "gate_ns": block.gate_ns,
+        "gated": block.gated,
+        "sm_mhz": block.sm_mhz,
+    }

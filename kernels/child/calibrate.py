@@ -1,0 +1,82 @@
+"""What a device reaches at most, measured: copy and read bandwidth, matrix products, an empty kernel in each mode.
+
+`probe` reports raw ticks; kernels/analysis/ceilings.py makes rates of them. A datasheet's
+peak cannot be reached; these can, so a kernel well above them has something to explain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kernels.analysis.blocks import Estimate, calls_for, rest_for
+from kernels.workload import Protocol
+
+if TYPE_CHECKING:
+    import torch
+
+COPY_BYTES = {"cuda": 2**30, "cpu": 2**26}
+MATMUL_SIZE = {"cuda": {"float16": 8192, "bfloat16": 8192, "float32": 4096}, "cpu": {"float32": 768}}
+CALLS, UNTIMED, EMPTY_CALLS = 20, 5, 50
+GATE_NS = 1_000_000
+
+
+def probe(clock: Any) -> dict[str, Any]:
+    """Raw ticks (ns): {"copy": {"bytes", "ticks_ns"}, "read", "matmul": {dtype: {"flops", "ticks_ns"}}, "empty": {mode}}."""
+    return _memory(clock) | {"matmul": _matmul(clock), "empty": _empty(clock)}
+
+
+def _timed(clock: Any, call: Callable[[int], Any], calls: int = CALLS) -> list[float]:
+    """In blocks, each after a rest, as kernels are timed that are held against it."""
+    cuda = clock.kind == "cuda"
+    each_ns = max(1.0, min(clock.block(call, range(UNTIMED), 0, False, None).ticks_ns))
+    plan = Protocol()
+    at_once = min(calls, calls_for(plan, Estimate(each_ns, 0), cuda))
+    ticks: list[float] = []
+    while len(ticks) < calls:
+        clock.rest(rest_for(plan, at_once, each_ns) if cuda else 0)
+        ticks += clock.block(call, range(at_once), GATE_NS if cuda else 0, False, None).ticks_ns
+    return ticks[:calls]
+
+
+def _memory(clock: Any) -> dict[str, Any]:
+    import torch
+
+    size = COPY_BYTES[clock.kind]
+    source = torch.ones(size // 4, dtype=torch.float32, device=clock.kind)
+    target = torch.empty_like(source)
+    return {
+        "copy": {"bytes": 2 * size, "ticks_ns": _timed(clock, lambda _: target.copy_(source))},
+        "read": {"bytes": size, "ticks_ns": _timed(clock, lambda _: source.sum())},
+    }
+
+
+def _matmul(clock: Any) -> dict[str, Any]:
+    import torch
+
+    def operand(size: int, dtype: torch.dtype) -> torch.Tensor:
+        return torch.randn(size, size, device=clock.kind, dtype=dtype)
+
+    found = {}
+    for name, size in MATMUL_SIZE[clock.kind].items():
+        a, b = operand(size, getattr(torch, name)), operand(size, getattr(torch, name))
+        out = torch.empty_like(a)
+        ticks = _timed(clock, lambda _, a=a, b=b, out=out: torch.mm(a, b, out=out))  # type: ignore[misc]
+        found[name] = {"flops": 2 * size**3, "ticks_ns": ticks}
+    return found
+
+
+def _empty(clock: Any) -> dict[str, list[float]]:
+    """A kernel of one thread that does nothing, in each mode; on a CPU a function that does nothing."""
+    if clock.kind == "cpu":
+        return {"cpu": _timed(clock, lambda _: None, EMPTY_CALLS)}
+
+    def call(_: int) -> Any:
+        return clock.runtime.spin(0)
+
+    graph = clock.capture(call, range(EMPTY_CALLS))
+    return {
+        "cold": _timed(clock, call, EMPTY_CALLS),
+        "graph": graph.block(CALLS, GATE_NS, False, None).ticks_ns,
+        "e2e": clock.host_block(call, range(EMPTY_CALLS), None).ticks_ns,
+    }

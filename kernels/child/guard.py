@@ -1,0 +1,300 @@
+"""What a kernel must leave as it found it: PyTorch's settings, the functions that others call, a quiet process.
+
+Used in the measuring child only, between commands and never inside a timed region. A kernel may do what it likes
+during its own call; what it leaves behind would be measured as somebody else's time.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import ctypes
+import json
+import os
+import sys
+import time
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+
+from kernels.child import clock
+
+PROTECTED = (
+    "kernels.analysis.",
+    "kernels.catalog",
+    "kernels.child.",
+    "kernels.contract.",
+    "kernels.host.",
+    "kernels.parent.",
+)
+"""The instrument's own modules: a kernel that replaces a function of one of these could write its own result."""
+BUSY_SHARE = 0.25
+"""A thread or process that takes more than this share of a core while nobody is called is busy; so is one that would like
+to, and does not get it because the host is at work for others."""
+WINDOW_S = 0.02
+PATIENCE_S = {"thread": 10.0, "process": 30.0}
+"""How long spinning pool threads, compilers in a thread, or helpers of a compiler may take to come to rest. torch.compile
+begins a process that imports torch and starts a worker for each core, and goes on so after the first call has returned."""
+
+Load = tuple[int, bool]
+Setting = tuple[str, Callable[[], Any], Callable[[Any], Any]]
+
+
+def _difference(now: Any, before: Any) -> str:
+    if isinstance(before, frozenset):
+        return ", ".join(sorted(now ^ before))
+    return f"{now} instead of {before}"
+
+
+def _attribute(name: str, owner: Any, attribute: str) -> Setting:
+    return name, lambda: getattr(owner, attribute), lambda value: setattr(owner, attribute, value)
+
+
+def _settings(kind: str) -> Iterator[Setting]:
+    """(name, read, write) of what every kernel of the process shares."""
+    yield "default dtype", torch.get_default_dtype, torch.set_default_dtype
+    yield "default device", torch.get_default_device, torch.set_default_device
+    yield "number of threads", torch.get_num_threads, torch.set_num_threads
+    yield "deterministic mode", torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms
+    yield "float32 matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
+    backends, matmul = torch.backends, torch.backends.cuda.matmul
+    yield _attribute("cuda.matmul.allow_tf32", matmul, "allow_tf32")
+    for dtype in ("fp16", "bf16"):
+        name = f"allow_{dtype}_reduced_precision_reduction"
+        yield _attribute(f"cuda.matmul.{name}", matmul, name)
+    for name in ("allow_tf32", "enabled", "benchmark", "deterministic"):
+        yield _attribute(f"cudnn.{name}", backends.cudnn, name)
+    for name in ("flash", "mem_efficient", "math", "cudnn"):
+        read, write = getattr(backends.cuda, f"{name}_sdp_enabled"), getattr(backends.cuda, f"enable_{name}_sdp")
+        yield f"{name} attention", read, write
+    for device in ("cpu", "cuda"):
+        yield (
+            f"autocast on {device}",
+            partial(torch.is_autocast_enabled, device),
+            partial(torch.set_autocast_enabled, device),
+        )
+    yield _attribute("mkldnn.enabled", backends.mkldnn, "enabled")
+    yield "CPU affinity", lambda: os.sched_getaffinity(0), lambda cpus: os.sched_setaffinity(0, cpus)
+    yield "switch interval", sys.getswitchinterval, sys.setswitchinterval
+    yield "implementations of aten operators", _overridden, _leave
+    if kind == "cuda":
+        yield _attribute("cuda.matmul.allow_fp16_accumulation", matmul, "allow_fp16_accumulation")
+        yield "current stream", torch.cuda.current_stream, torch.cuda.set_stream
+
+
+def _overridden() -> frozenset[str]:
+    """Operators of PyTorch that Python code has given another implementation on a device where kernels run."""
+    known: Any = getattr(torch.library, "_impls", ())
+    return frozenset(name for name in known if name.startswith("aten/") and name.endswith(("/CPU", "/CUDA")))
+
+
+def _leave(before: Any) -> None:
+    """Of what cannot be put back."""
+
+
+def _courtesies() -> Iterator[Setting]:
+    """What a kernel may well set at the top of its file, and no other kernel must notice: put back without a word."""
+    yield "gradient mode", torch.is_grad_enabled, torch.set_grad_enabled
+    yield "warnings as errors", _errors, _forgive
+
+
+def _errors() -> list[Any]:
+    return [entry for entry in warnings.filters if entry[0] == "error"]
+
+
+def _forgive(before: list[Any]) -> None:
+    filters: Any = warnings.filters
+    filters[:] = [entry for entry in filters if entry[0] != "error" or entry in before]
+
+
+def _namespaces() -> Iterator[tuple[str, Any]]:
+    """What holds the functions that the instrument and other kernels call."""
+    yield "time", time
+    yield "torch", torch
+    yield "torch.nn.functional", torch.nn.functional
+    yield "torch.Tensor", torch.Tensor
+    yield "torch.cuda", torch.cuda
+    yield "torch.cuda.Event", torch.cuda.Event
+    yield "torch.cuda.Stream", torch.cuda.Stream
+    yield "torch.cuda.CUDAGraph", torch.cuda.CUDAGraph
+    yield "json", json
+    for module in protected_modules():
+        yield module.__name__, module
+        for cls in vars(module).values():
+            if isinstance(cls, type) and cls.__module__ == module.__name__:
+                yield cls.__name__, cls
+
+
+def protected_modules() -> list[types.ModuleType]:
+    """The loaded modules of PROTECTED, without packages: a package gets a name whenever one of its modules is imported."""
+    found = [module for name, module in sys.modules.items() if name.startswith(PROTECTED)]
+    return [module for module in found if not hasattr(module, "__path__")]
+
+
+def _read(read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except RuntimeError as error:  # settings of an old and a new interface were mixed
+        return str(error).splitlines()[0]
+
+
+def _inherited(owner: Any) -> set[str]:
+    """Names that a class has from its bases, an object from its class, or a module of the instrument from Python: giving them
+    to itself replaces them."""
+    if isinstance(owner, types.ModuleType):
+        return set(vars(builtins)) if owner.__name__.startswith("kernels.") else set()
+    bases = owner.__mro__[1:] if isinstance(owner, type) else type(owner).__mro__
+    return {name for base in bases for name in vars(base)}
+
+
+class Guard:
+    """The process as it was before any kernel's file was touched."""
+
+    def __init__(self, kind: str, the_clock: clock.Clock) -> None:
+        self.settings = [(name, _read(read), read, write) for name, read, write in _settings(kind)]
+        self.courtesies = [(_read(read), read, write) for _, read, write in _courtesies()]
+        self.lasting = False
+        """Something has been changed that cannot be put back: this process is of no more use."""
+        the_runtime = getattr(the_clock, "runtime", the_clock)
+        self.functions = [
+            (label, owner, [(n, f) for n, f in vars(owner).items() if _is_function(f)], len(vars(owner)))
+            for label, owner in [*_namespaces(), ("the clock", the_clock), ("the runtime", the_runtime)]
+        ]
+        self.codes = [
+            (f"{label}.{name}", function, function.__code__)
+            for label, owner, functions, _ in self.functions
+            for name, function in functions
+            if getattr(function, "__module__", "").startswith("kernels.") and hasattr(function, "__code__")
+        ]
+        self.owners = dict.fromkeys(self._others(), "")
+
+    def changes(self) -> list[str]:
+        """What differs, as "number of threads: 1 instead of 2". It is put back as it was."""
+        found = []
+        for name, before, read, write in self.settings:
+            if (now := _read(read)) != before:
+                found.append(f"{name}: {_difference(now, before)}")
+                with contextlib.suppress(RuntimeError):
+                    write(before)
+                self.lasting |= _read(read) != before
+        for before, read, write in self.courtesies:
+            if _read(read) != before:
+                write(before)
+        for label, owner, functions, size in self.functions:
+            now = vars(owner)
+            for name, before in [(n, f) for n, f in functions if now.get(n) is not f]:
+                if _is_wrapped_by_torch(now.get(name), before):
+                    functions[[n for n, _ in functions].index(name)] = (name, now[name])
+                    continue
+                found.append(f"{label}.{name}: replaced")
+                setattr(owner, name, before)
+            if len(now) > size:
+                known = {n for n, _ in functions}
+                for name in [n for n in _inherited(owner) & now.keys() - known if _is_function(now[n])]:
+                    found.append(f"{label}.{name}: replaced")
+                    delattr(owner, name)
+        for name, function, code in self.codes:
+            if function.__code__ is not code:
+                found.append(f"{name}: rewritten")
+                function.__code__ = code
+        return found
+
+    # --- a quiet process ------------------------------------------------------------------------------------------
+
+    def claim(self, arm: str) -> None:
+        """Threads that are new since the last claim are this arm's."""
+        for task in os.listdir("/proc/self/task"):
+            self.owners.setdefault(("thread", int(task)), arm)
+
+    def claim_processes(self, arm: str) -> None:
+        """The same of processes; it takes a few milliseconds."""
+        for key in self._others():
+            self.owners.setdefault(key, arm)
+
+    def busy(self, arm: str) -> list[list[str]]:
+        """[[arm that began it, what]] of threads and processes that go on working while nobody calls anybody."""
+        begin = time.monotonic()
+        while True:
+            before = self._others()
+            time.sleep(WINDOW_S)
+            after = {key: now for key, now in self._others().items() if key in before}
+            found = [key for key, now in after.items() if _is_busy(before[key], now)]
+            waited = time.monotonic() - begin
+            if not found or waited > max(PATIENCE_S[what] for what, _ in found):
+                break
+            time.sleep(WINDOW_S)
+        return [[self.owners.setdefault(key, arm), f"a {key[0]}"] for key in found]
+
+    def _others(self) -> dict[tuple[str, int], Load]:
+        """CPU time in ns, and whether they want more, of the other threads of this process, and of the processes of its
+        session."""
+        me, found = os.getpid(), {}
+        for entry in os.listdir("/proc/self/task"):
+            if int(entry) != me:
+                found["thread", int(entry)] = _cpu_ns(int(entry), thread=True), _is_runnable(f"/proc/self/task/{entry}")
+        session = os.getsid(0)
+        for entry in os.listdir("/proc"):
+            if entry.isdigit() and int(entry) != me:
+                with contextlib.suppress(OSError):
+                    if os.getsid(int(entry)) == session:
+                        tasks = [f"/proc/{entry}/task/{task}" for task in os.listdir(f"/proc/{entry}/task")]
+                        found["process", int(entry)] = _cpu_ns(int(entry), thread=False), any(map(_is_runnable, tasks))
+        return found
+
+
+def _is_busy(before: Load, after: Load) -> bool:
+    (cpu_ns, wanted), (cpu_ns_after, wants) = before, after
+    return cpu_ns_after - cpu_ns > BUSY_SHARE * WINDOW_S * 1e9 or (wanted and wants)
+
+
+def _is_runnable(task: str) -> bool:
+    """Whether a thread, by its folder in /proc, runs or waits for a core; False if it is gone."""
+    try:
+        with open(f"{task}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "R"
+    except OSError:
+        return False
+
+
+def _is_function(value: Any) -> bool:
+    return callable(value) or isinstance(value, types.MemberDescriptorType | property | classmethod | staticmethod)
+
+
+def _is_wrapped_by_torch(now: Any, before: Any) -> bool:
+    """torch.compile, when it is first used, wraps a few of PyTorch's functions by code of its own."""
+    file = getattr(getattr(now, "__code__", None), "co_filename", "")
+    return getattr(now, "__wrapped__", None) is before and file.startswith(os.path.dirname(torch.__file__))
+
+
+def _cpu_ns(number: int, thread: bool) -> int:
+    """CPU time by the kernel's clock of a thread or process; 0 where it says nothing."""
+    try:
+        return time.clock_gettime_ns((~number << 3) | (6 if thread else 2))
+    except OSError:
+        return 0
+
+
+class _Mallinfo(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+        )
+    ]  # fmt: skip
+
+
+def memory_in_use(kind: str) -> int | None:
+    """Bytes that have been allocated and not freed, exactly; None where the C library does not say."""
+    if kind == "cuda":
+        return torch.cuda.memory_allocated()
+    try:
+        mallinfo = ctypes.CDLL(None).mallinfo2
+    except AttributeError:
+        return None
+    mallinfo.restype = _Mallinfo
+    info = mallinfo()
+    return info.uordblks + info.hblkhd

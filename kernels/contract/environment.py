@@ -1,0 +1,16 @@
+"""What two results must have in common to be compared: the keyed part of an environment, and its fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+KEYED = ("device", "driver", "cuda", "cudnn", "torch", "triton", "harness")
+"""Two results are comparable only if these agree."""
+
+
+def fingerprint(found: dict[str, Any]) -> str:
+    """12 hex digits over the KEYED part of an environment."""
+    keyed = {key: str(found.get(key, "")) for key in KEYED}
+    return hashlib.sha256(json.dumps(keyed, sort_keys=True).encode()).hexdigest()[:12]

@@ -1,0 +1,274 @@
+"""A problem and callables that somebody brings, in the shape in which the bench takes operations and kernels.
+
+Used in the caller's own process, by kernels/api.py only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar
+
+import torch
+from pydantic import ConfigDict
+
+from kernels.analysis.correctness import FACTOR
+from kernels.catalog import LoadedKernel
+from kernels.child.bench import Bench
+from kernels.child.guard import Guard
+from kernels.operations.base import Distribution, Dtype, Inputs, Operation, Piece
+from kernels.parent.child_process import CommandFailed
+
+Kernel = Callable[..., Any]
+Tensors = tuple[torch.Tensor, ...]
+DRAWN = "the inputs were plain tensors: values are N(0, 1) where they are floating, and as given where they are not"
+CONSTANT = "inputs(seed) gives the same values for every seed: a callable that keeps its results would not be noticed"
+
+
+# --- inputs -----------------------------------------------------------------------------------------------------------
+
+
+class Source:
+    """Draws inputs: for each seed tensors of its own on one device, laid out in memory like the caller's.
+
+    Nothing ever writes to the caller's tensors. PyTorch's generator is seeded around the caller's function and put back.
+    """
+
+    def __init__(self, given: Any, device: torch.device | str | None, seed: int) -> None:
+        self.seed, self.notes = seed, []
+        self.kinds: list[tuple[Any, ...]] = []
+        self.device = usable(device) if device is not None else None
+        if callable(given):
+            self.give: Callable[[int], Any] = given
+        else:
+            plain = checked(given)
+            self.give = lambda _: tuple(_redrawn(tensor) for tensor in plain)
+            self.notes.append(DRAWN)
+        first = self.draw(seed)
+        self.device, self.kinds = usable(first[0].device), _kinds(first)
+        if not _equal(first, self.draw(seed)):
+            raise ValueError("inputs(seed) gave other values for the same seed: draw them with torch, or from the seed")
+        if callable(given) and _equal(first, self.draw(seed + 1)):
+            self.notes.append(CONSTANT)
+
+    def draw(self, seed: int) -> Tensors:
+        """Raises TypeError or ValueError for what is no tuple of tensors on one device, or changes with the seed."""
+        gpus = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+        with torch.random.fork_rng(devices=gpus):
+            torch.manual_seed(seed)
+            tensors = checked(self.give(seed))
+        own = tuple(_laid_out_like(tensor, tensor, self.device) for tensor in tensors)
+        if self.kinds and _kinds(own) != self.kinds:
+            raise ValueError("inputs(seed) must have the same shapes, dtypes and device for every seed")
+        return own
+
+
+def usable(device: torch.device | str) -> torch.device:
+    """The device with its number. Raises ValueError if it cannot be measured on, RuntimeError if it is not there."""
+    found = torch.device(device)
+    if found.type not in ("cpu", "cuda"):
+        raise ValueError(f"measure() knows the devices cpu and cuda, not {found.type}")
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise RuntimeError(f"the device {device} was asked for, but PyTorch finds no CUDA GPU here")
+    if found.type == "cuda" and found.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return found
+
+
+def checked(given: Any) -> Sequence[torch.Tensor]:
+    if not isinstance(given, tuple | list):
+        raise TypeError(
+            f"inputs must be a tuple of tensors, or a function of a seed that returns one, not {a(type(given))}"
+        )
+    for position, item in enumerate(given):
+        if not isinstance(item, torch.Tensor):
+            raise TypeError(f"inputs[{position}] is {a(type(item))}, not a tensor: bind it with functools.partial")
+        if any(size > 1 and step == 0 for size, step in zip(item.shape, item.stride(), strict=True)):
+            raise ValueError(f"inputs[{position}] is an expanded view, which cannot be refilled: make it contiguous")
+    if not any(item.numel() for item in given):
+        raise ValueError("inputs must hold at least one element")
+    if len(devices := sorted({str(item.device) for item in given})) > 1:
+        raise ValueError(f"inputs must be on one device, not on {' and '.join(devices)}")
+    return given
+
+
+def a(kind: type) -> str:
+    """ "a tuple", "an int" """
+    return f"{'an' if kind.__name__[0] in 'aeiouAEIOU' else 'a'} {kind.__name__}"
+
+
+def _laid_out_like(tensor: torch.Tensor, values: torch.Tensor, device: torch.device | None) -> torch.Tensor:
+    """Values in new memory with the strides of a tensor."""
+    where = device or tensor.device
+    new = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=where)
+    return new.copy_(values.detach())
+
+
+def _redrawn(tensor: torch.Tensor) -> torch.Tensor:
+    if not tensor.is_floating_point():
+        return tensor
+    dtype = tensor.dtype if tensor.element_size() > 1 else torch.float32
+    return _laid_out_like(tensor, torch.randn(tensor.shape, dtype=dtype, device=tensor.device), None)
+
+
+def _kinds(tensors: Tensors) -> list[tuple[Any, ...]]:
+    return [(tensor.shape, tensor.dtype, tensor.device) for tensor in tensors]
+
+
+def _equal(some: Tensors, others: Tensors) -> bool:
+    return _kinds(some) == _kinds(others) and all(torch.equal(x, y) for x, y in zip(some, others, strict=True))
+
+
+# --- the problem ------------------------------------------------------------------------------------------------------
+
+
+class Brought(Operation):
+    """What the bench asks of an operation. `truth` gives the right answer, or what stands in for it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    name: ClassVar[str] = "brought"
+    scalable: ClassVar[bool] = False
+
+    source: Source
+    truth: Kernel
+    whose: str
+    """reference or baseline; empty if nothing is compared with `truth`."""
+    exact: torch.dtype | None
+    """The dtype in which `truth` is exact enough to judge by; None: it is no reference, only a callable to agree with."""
+    output: tuple[tuple[int, ...], torch.dtype]
+    bounded: bool
+    """Whether the peak of `dtype` is one that no kernel on these inputs can beat."""
+    aside: Callable[[], AbstractContextManager[None]]
+    """Within it the caller's functions run that are not measured."""
+    work: float = 0
+    """FLOPs of one call; 0: not known. So is traffic, in bytes."""
+    traffic: int = 0
+
+    def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:
+        with self.aside():
+            return Inputs(self.source.draw(seed), {})
+
+    def output_like(self, inputs: Inputs) -> tuple[tuple[int, ...], torch.dtype]:
+        return self.output
+
+    def check(self, inputs: Inputs, seed: int, thorough: bool) -> Iterator[Piece]:
+        """One piece: all of it. The yardstick is the reference in the inputs' own dtype, never the baseline."""
+        with self.aside():
+            plain = self.truth(*in_dtype(inputs.tensors, None)).detach().clone()
+            right = plain.double() if self.exact is None else self.truth(*in_dtype(inputs.tensors, self.exact)).detach()
+        if self.whose and not torch.isfinite(right).all():
+            raise ValueError(
+                f"the {self.whose}'s output is not finite on these inputs, so it says nothing: draw others"
+            )
+        yield Piece(None, right[None], plain[None])
+
+    def flops(self) -> int:
+        return int(self.work)
+
+    def bytes_moved(self) -> tuple[int, int]:
+        shape, dtype = self.output
+        written = min(self.traffic, torch.Size(shape).numel() * dtype.itemsize)
+        return self.traffic - written, written
+
+
+def in_dtype(tensors: Tensors, dtype: torch.dtype | None) -> list[torch.Tensor]:
+    """Copies, the floating ones in another dtype."""
+    return [t.to(dtype) if dtype and t.is_floating_point() and t.dtype != dtype else t.clone() for t in tensors]
+
+
+def exact_dtype(reference: Kernel, tensors: Tensors, own: torch.dtype) -> torch.dtype:
+    """float64 if the reference takes and keeps it, else float32 if that is more than its own. Raises ValueError."""
+    if str(own).removeprefix("torch.") not in FACTOR:
+        raise ValueError(f"a reference judges outputs of {', '.join(FACTOR)}, not of {own}: leave it out")
+    why = ""
+    for dtype in (torch.float64, torch.float32):
+        if dtype.itemsize > own.itemsize:
+            try:
+                got = as_output("the reference", reference(*in_dtype(tensors, dtype))).dtype
+            except Exception as error:
+                why = why or f"{type(error).__name__}: {error}"
+                continue
+            if got.itemsize > own.itemsize:
+                return dtype
+            why = why or f"it returns {got} for {dtype}"
+    raise ValueError(
+        f"the reference must also take inputs more precise than its output ({own}), weights among them: {why}"
+    )
+
+
+def as_output(name: str, out: Any) -> torch.Tensor:
+    """The output, if it is one floating tensor with elements. Raises TypeError if it is not."""
+    if type(out) is not torch.Tensor:
+        raise TypeError(f"{name} returned {a(type(out))}, not one torch.Tensor: wrap it so that it returns one")
+    if not out.is_floating_point() or not out.numel():
+        raise TypeError(f"{name} returned {out.numel()} elements of {out.dtype}: only floating outputs are measured")
+    return out
+
+
+def peak_dtype(tensors: Sequence[torch.Tensor]) -> Dtype | None:
+    """The dtype whose peak bounds what works on these; None where no peak is listed (8 bits, float64)."""
+    narrowest = min(tensor.element_size() for tensor in tensors if tensor.dtype != torch.bool)
+    return {2: "float16", 4: "float32"}.get(narrowest)  # type: ignore[return-value]
+
+
+# --- the bench --------------------------------------------------------------------------------------------------------
+
+
+class Bystander(Guard):
+    """The guard in the caller's process, where other threads and processes are the caller's business."""
+
+    def busy(self, arm: str) -> list[list[str]]:
+        return []
+
+    def claim(self, arm: str) -> None:
+        pass
+
+    def claim_processes(self, arm: str) -> None:
+        pass
+
+
+class InProcess(Bench):
+    """A bench with the caller's callables, called directly: rounds drive it as they drive a child."""
+
+    def __init__(self, device: torch.device, arms: Mapping[str, Kernel]) -> None:
+        super().__init__(device.type)
+        self.device, self.arms = str(device), dict(arms)
+        self.guard = Bystander(self.kind, self.clock)
+        self.loaded = {f"{Brought.name}/{arm}": LoadedKernel(call, "", "") for arm, call in arms.items()}
+        self.changed: dict[str, str] = {}
+        """Arm -> the global state that it has changed."""
+        self.running = ""
+
+    def put_back(self, arm: str) -> None:
+        """Global state as it was; a change is held against this arm, if it is one."""
+        if (changes := self.guard.changes()) and arm:
+            self.changed.setdefault(arm, "; ".join(changes))
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """For what is not measured: it finds global state as it was, and nobody is blamed for what it changes."""
+        self.put_back(self.running)
+        try:
+            yield
+        finally:
+            self.put_back("")
+
+    def call(self, do: str, limit_s: float = 0.0, **arguments: Any) -> dict[str, Any]:
+        """What a callable raises goes through, but for a capture: that a callable cannot be captured is no error."""
+        self.running = arguments.get("arm", "")
+        try:
+            return getattr(self, do)(**arguments)
+        except Exception as error:
+            if do != "capture":
+                raise
+            self.put_back("")  # a capture that fails may leave its stream the current one
+            raise CommandFailed({"kind": "raised", "message": f"{type(error).__name__}: {error}"}) from error
+        finally:
+            self.put_back(self.running)
+
+    def first(self, arm: str, tensors: Tensors) -> dict[str, Any]:
+        """The first call of an arm. {"out"}: its output. Raises TypeError if that is not one floating tensor."""
+        out = as_output(arm, self.arms[arm](*tensors))
+        self.clock.synchronize()
+        return {"out": out}

@@ -1,0 +1,221 @@
+"""measure(): the instrument, for people who bring a callable instead of a kernel's file.
+
+Everything runs in the caller's process: a crash or a hang of a callable is the caller's own. Settings and functions of
+PyTorch that a callable changes are noticed and put back, and the callable is suspect; what else it leaves behind (threads,
+processes) is not looked for. `python -m kernels run` and the site give kernels a process of their own, with limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Required, TypedDict, Unpack, overload
+
+import torch
+
+from kernels.analysis import roofline, statistics
+from kernels.inprocess.adhoc import InProcess, Kernel, Source
+from kernels.inprocess.session import BASELINE, INCORRECT, SUSPECT, Comparison, held, p50_ns, problem_of
+from kernels.parent import rounds
+from kernels.parent.drive import AA
+from kernels.parent.results import reading_result
+from kernels.report.tables import three_digits
+from kernels.workload import Protocol
+
+
+@dataclass(frozen=True)
+class Figures:
+    """p50 of all timed calls, with the interval of the rounds' medians, in microseconds; None where nothing was timed."""
+
+    p50_us: float | None = None
+    p50_low_us: float | None = None
+    p50_high_us: float | None = None
+    n: int = 0
+    """Timed calls; where they were captured, timed replays of graphs."""
+    rounds: int = 0
+
+    def cells(self, name: str) -> list[str]:
+        p50, low, high = map(three_digits, (self.p50_us, self.p50_low_us, self.p50_high_us))
+        return [name, p50, f"{low} to {high}", str(self.n), str(self.rounds)]
+
+
+@dataclass(frozen=True)
+class Measured(Figures):
+    """What was found of one callable. `print` it, or take `as_dict`."""
+
+    name: str = ""
+    word: str = ""
+    """FASTER, SLOWER, SAME, UNDECIDED, "needs more runs", or why there is none: incorrect, suspect, impossible,
+    "disagrees with its baseline", "its baseline is ...". Empty without a baseline."""
+    speedup: float | None = None
+    """Time of the baseline over this one's, from pairs within rounds; low, high: nominal 99% interval."""
+    low: float | None = None
+    high: float | None = None
+    correct: bool | None = None
+    """By the reference; None if there was none, and False then only for what is wrong without one (never written, ...)."""
+    why: str = ""
+    """Of `correct` or `word`, as a sentence; empty if there is nothing to say."""
+    baseline: Figures | None = None
+    mode: str = ""
+    """cpu, cold, graph, ..."""
+    margin: float = statistics.MARGIN
+    """Differences below it are called SAME."""
+    aa: tuple[float, float, float] | None = None
+    """(ratio, low, high) of the baseline, or of what stood in for it, against itself."""
+    tflops: float | None = None
+    gb_per_s: float | None = None
+    limit_share: float | None = None
+    """Of the speed of light of this GPU, by the FLOPs and bytes given; 0 to 1."""
+    notes: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        head = f"{self.name}: {self.word or 'measured'}"
+        if self.speedup is not None:
+            head += f", {self.speedup:.3f}x its baseline ({self.low:.3f} to {self.high:.3f})"
+        table = [self.cells(self.name)] if self.n else []
+        table += [self.baseline.cells(BASELINE)] if self.baseline else []
+        lines = [head, *_aligned([["", "p50 us", "interval", "n", "rounds"], *table] if table else [])]
+        lines.append(f"  correct: { {True: 'yes', False: 'no', None: 'not known'}[self.correct] }")
+        lines += [f"  why: {self.why}"] if self.why else []
+        if table:
+            aa = ", A/A {:.3f} ({:.3f} to {:.3f})".format(*self.aa) if self.aa else ""
+            lines.append(f"  mode: {self.mode}, margin {self.margin:.1%}{aa}")
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+
+
+def _aligned(table: list[list[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [("  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True))).rstrip() for row in table]
+
+
+class How(TypedDict, total=False):
+    """The keywords of `measure`."""
+
+    inputs: Required[Any]
+    reference: Kernel | None
+    device: torch.device | str | None
+    protocol: Protocol | None
+    name: str
+    flops: float | None
+    bytes_moved: int | None
+
+
+@overload
+def measure(
+    candidates: Mapping[str, Kernel], baseline: Kernel | None = None, **how: Unpack[How]
+) -> dict[str, Measured]: ...
+@overload
+def measure(candidates: Kernel, baseline: Kernel | None = None, **how: Unpack[How]) -> Measured: ...
+
+
+def measure(
+    candidates: Kernel | Mapping[str, Kernel],
+    baseline: Kernel | None = None,
+    *,
+    inputs: Any,
+    reference: Kernel | None = None,
+    device: torch.device | str | None = None,
+    protocol: Protocol | None = None,
+    name: str = "",
+    flops: float | None = None,
+    bytes_moved: int | None = None,
+) -> Any:
+    """Is it right, and is it faster? A Measured; for a mapping of several callables a Measured by name.
+
+    candidates: called with the inputs as positional arguments; each call returns a new floating tensor and leaves its
+        inputs as they were. Several are timed in the same rounds, against the same baseline.
+    baseline: what they are compared with. Without one there are latencies and no word.
+    inputs: a function of a seed that returns a tuple of tensors, of the same shapes for every seed; random numbers that it
+        draws from torch are seeded. Or a tuple or list of tensors: then floating ones are drawn anew from N(0, 1) in the
+        same shape, dtype and layout, and the others kept. The caller's own tensors are copied, never written to.
+    reference: a plain implementation. In float64 (float32 if it does not take that) it is the right answer; in the inputs'
+        own dtype its error is the yardstick. Without one, `correct` stays None: candidates are only compared with the
+        baseline, at 1e-2, and one that disagrees gets no speedup.
+    device: where the inputs are put; where they are, if not given.
+    flops, bytes_moved: of one call (bytes read and written). They give rates and, on known GPUs, what is impossible.
+
+    It waits for the device if something else on this host is being measured. Raises TypeError or ValueError for what
+    cannot be measured; what a callable raises goes through.
+    """
+    plan = protocol or Protocol()
+    if plan.name != "paired" or plan.verify_only:
+        raise ValueError("measure() times in pairs: 'fixed' and verify_only are for python -m kernels run")
+    arms = _named(candidates, name)
+    source = Source(inputs, device, plan.seed)
+    with held(source.device) as telemetry:
+        bench = InProcess(source.device, arms | ({BASELINE: baseline} if baseline else {}))
+        problem = problem_of(bench, source, reference, flops or 0, bytes_moved or 0)
+        comparison = Comparison(bench, problem, plan, telemetry)
+        comparison.measure()
+        found = {arm: _result(comparison, arm) for arm in arms}
+    return found if isinstance(candidates, Mapping) else next(iter(found.values()))
+
+
+def _named(candidates: Any, name: str) -> dict[str, Kernel]:
+    if isinstance(candidates, Mapping):
+        arms = dict(candidates)
+        if name:
+            raise ValueError("`name` is for one callable: a mapping names its own")
+    else:
+        own = getattr(candidates, "__name__", type(candidates).__name__)
+        arms = {name or (own if own.isidentifier() and own != BASELINE else "candidate"): candidates}
+    if not arms or not all(isinstance(arm, str) and callable(call) for arm, call in arms.items()):
+        raise TypeError("measure() takes a callable, or a mapping of names to callables with at least one")
+    if BASELINE in arms or any(arm.endswith(AA) for arm in arms):
+        raise ValueError(f"a candidate's name may not be '{BASELINE}', nor end in '{AA}'")
+    return arms
+
+
+def _result(of: Comparison, arm: str) -> Measured:
+    verdict, reading = of.verdicts[arm], of.reading
+    found = Measured(name=arm, word=verdict.word, correct=verdict.correct, why=verdict.why, notes=tuple(of.notes))
+    if reading is None or arm not in reading.blocks or verdict.word in (INCORRECT, SUSPECT):
+        return found
+    about, times = reading_result(reading, of.against, of.plan.seed), figures(reading, arm)
+    notes = (*found.notes, *about["notes"], *_about_inputs(reading))
+    if arm in reading.left:
+        notes += (f"{arm} left after round {reading.left[arm]}: less than half as fast as {of.against}",)
+    how = {"mode": reading.mode, "margin": about["margin"], "aa": about["aa"], "notes": notes}
+    return _compared(replace(found, **asdict(times), **_rates(of, times), **how), of, reading)
+
+
+def figures(reading: rounds.Reading, arm: str) -> Figures:
+    p50, blocks = p50_ns(reading, arm), reading.blocks[arm]
+    low, high = statistics.p50_interval(p50, reading.medians(arm))
+    return Figures(p50 / 1e3, low / 1e3, high / 1e3, sum(map(len, blocks)), len(blocks))
+
+
+def _about_inputs(reading: rounds.Reading) -> list[str]:
+    if reading.covered:
+        return []
+    then = "it was emptied before each call" if reading.flushed else "calls may find their inputs there"
+    return [f"{reading.sets} input sets do not cover the cache: {then}"]
+
+
+def _rates(of: Comparison, times: Figures) -> dict[str, Any]:
+    seconds, problem = (times.p50_us or 0) / 1e6, of.problem
+    limit_ms = roofline.speed_of_light_ms(problem, of.peak)
+    return {
+        "tflops": problem.work / seconds / 1e12 or None,
+        "gb_per_s": problem.traffic / seconds / 1e9 or None,
+        "limit_share": limit_ms / 1e3 / seconds if limit_ms else None,
+    }
+
+
+def _compared(found: Measured, of: Comparison, reading: rounds.Reading) -> Measured:
+    """With the baseline's figures and the speedup, where there may be one."""
+    baseline = of.verdicts.get(BASELINE)
+    if baseline is None:
+        return found
+    if baseline.word not in (INCORRECT, SUSPECT):
+        found = replace(found, baseline=figures(reading, BASELINE))
+    if found.word:
+        return found
+    if baseline.word:
+        return replace(found, word=f"its baseline is {baseline.word}", why=f"the baseline: {baseline.why}")
+    mine = reading.medians(found.name)
+    ratio, low, high = statistics.paired_speedup(reading.medians(BASELINE)[: len(mine)], mine)
+    return replace(found, word=statistics.word(low, high, found.margin, len(mine)), speedup=ratio, low=low, high=high)

@@ -1,1 +1,0 @@
-"""How a number comes about: clocks, rounds, statistics, correctness, limits."""

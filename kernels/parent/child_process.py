@@ -1,0 +1,245 @@
+"""A measuring child as its parent sees it: started, told what to do, limited, killed.
+
+The child gets an almost empty environment (no broker, no database, no secrets), a process group and a scratch folder
+of its own. A crash, a hang or a flood of output is an exception here and nothing worse.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kernels.host.device import Device
+
+ROOT = Path(__file__).resolve().parents[2]
+PASSED_ON = (
+    "PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "CUDA_HOME", "CUDA_PATH", "CC", "CXX", "LANG", "LC_ALL",
+    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "KERNEL_PATH", "VIRTUAL_ENV",
+)  # fmt: skip
+READY_LIMIT_S = 180.0
+LAST_WORDS_S = 1.0
+LOG_BYTES = 64 * 1024
+LINE_BYTES = 64 * 2**20
+"""An answer longer than this is not an answer."""
+
+
+class ChildDied(Exception):
+    """The child ended by itself; the message says how (signal or exit status)."""
+
+
+class Forged(ChildDied):
+    """Something in the child other than the bench wrote an answer; the child has been killed."""
+
+
+class ChildTimedOut(Exception):
+    """A command took longer than it may; the child has been killed."""
+
+
+class CommandFailed(Exception):
+    """The command raised in the child. `kind`: "raised", "unsupported", "out of memory" or "suspect". lasting: it has changed
+    the child for good."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(error["message"])
+        self.kind, self.traceback = error["kind"], error.get("traceback", "")
+        self.lasting = bool(error.get("lasting"))
+
+
+class Cancelled(Exception):
+    """Somebody asked for the run to stop; the child has been killed."""
+
+
+class Log:
+    """The tail of what the child printed, and a count of what it printed in all."""
+
+    def __init__(self) -> None:
+        self.chunks: deque[bytes] = deque()
+        self.kept = self.total = 0
+        self.lock = threading.Lock()
+
+    def add(self, chunk: bytes) -> None:
+        with self.lock:
+            self.total += len(chunk)
+            self.chunks.append(chunk[-LOG_BYTES:])
+            self.kept += len(self.chunks[-1])
+            while self.kept - len(self.chunks[0]) > LOG_BYTES:
+                self.kept -= len(self.chunks.popleft())
+
+    def tail(self, size: int = LOG_BYTES) -> str:
+        with self.lock:
+            text = b"".join(self.chunks)[-size:].decode("utf-8", "replace").replace("\x00", "")
+        dropped = self.total - len(text.encode())
+        return (f"[{dropped} bytes before this are not shown]\n" if dropped > 1024 else "") + text
+
+
+def child_environment(device: Device, scratch: str) -> dict[str, str]:
+    passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    return passed | {
+        "HOME": scratch,
+        "TMPDIR": scratch,
+        "USER": "benchsite",
+        "TRITON_CACHE_DIR": f"{scratch}/triton",
+        "TORCHINDUCTOR_CACHE_DIR": f"{scratch}/inductor",
+        "CUDA_CACHE_PATH": f"{scratch}/cuda",
+        "CUDA_VISIBLE_DEVICES": device.uuid if device.kind == "cuda" else "",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "KINETO_LOG_LEVEL": "99",  # the profiler otherwise writes into the log of a kernel when it begins and ends
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+class Child:
+    """One measuring process. `call` sends a command and waits for the answer."""
+
+    def __init__(self, device: Device, should_stop: Callable[[], bool] = lambda: False) -> None:
+        self.device, self.should_stop = device, should_stop
+        self.scratch = tempfile.mkdtemp(prefix="benchsite-")
+        self.log = Log()
+        self.ready: dict[str, Any] | None = None
+        self._buffer, self._closed = b"", False
+        self._start()
+
+    def _start(self) -> None:
+        commands_read, commands_write = os.pipe()
+        answers_read, answers_write = os.pipe()
+        command = [sys.executable, "-m", "kernels.child", self.device.kind, str(commands_read), str(answers_write)]
+        environment = child_environment(self.device, self.scratch)
+        self.process = subprocess.Popen(
+            command,
+            env=environment | {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH")]))},
+            cwd=self.scratch,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=(commands_read, answers_write),
+            start_new_session=True,
+        )
+        os.close(commands_read)
+        os.close(answers_write)
+        self._commands = os.fdopen(commands_write, "wb", buffering=0)
+        self._answers = answers_read
+        os.set_blocking(answers_read, False)
+        self._reader = threading.Thread(target=self._read_log, daemon=True)
+        self._reader.start()
+
+    def _read_log(self) -> None:
+        assert self.process.stdout is not None
+        while chunk := os.read(self.process.stdout.fileno(), 65536):
+            self.log.add(chunk)
+
+    def wait_ready(self) -> dict[str, Any]:
+        """The child's environment, once torch and the device are up."""
+        if self.ready is None:
+            answer = self._answer(READY_LIMIT_S)
+            if "failed" in answer:
+                hint = "; `make install` makes .venv/bin/python, which has it" if "'torch'" in answer["failed"] else ""
+                raise ChildDied(f"the measuring process could not start: {answer['failed']}{hint}")
+            self.ready = answer["ready"]
+        return self.ready
+
+    def call(self, do: str, limit_s: float = 120.0, **arguments: Any) -> dict[str, Any]:
+        """Has the bench do something. Raises CommandFailed, ChildDied, ChildTimedOut or Cancelled."""
+        self.wait_ready()
+        token = secrets.token_hex(8)
+        try:
+            self._commands.write(json.dumps({"token": token, "do": do, "with": arguments}).encode() + b"\n")
+        except BrokenPipeError:
+            raise self._death() from None
+        answer = self._answer(limit_s)
+        if answer.get("token") != token or self._buffer:
+            self.kill()
+            raise Forged("something other than the instrument wrote into the channel of answers")
+        if "error" in answer:
+            raise CommandFailed(answer["error"])
+        return answer["ok"]
+
+    def _answer(self, limit_s: float) -> dict[str, Any]:
+        deadline = time.monotonic() + limit_s
+        while b"\n" not in self._buffer:
+            if self.should_stop():
+                self.kill()
+                raise Cancelled
+            if time.monotonic() > deadline:
+                self._abort()
+                raise ChildTimedOut(f"no answer within {limit_s:g} s")
+            readable, _, _ = select.select([self._answers], [], [], 0.25)
+            if readable:
+                self._read_answer()
+            elif not self.alive and not select.select([self._answers], [], [], 0)[0]:
+                raise self._death()  # a process that it has forked may hold the pipe open
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            self.kill()
+            raise Forged("the measuring process wrote something that is not an answer")
+        return answer
+
+    def _read_answer(self) -> None:
+        chunk = os.read(self._answers, 1 << 20)
+        if not chunk:
+            raise self._death()
+        self._buffer += chunk
+        if len(self._buffer) > LINE_BYTES:
+            self.kill()
+            raise ChildDied("the measuring process answered without end")
+
+    def _death(self) -> ChildDied:
+        try:
+            status = self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            status = None
+        self.kill()
+        self._reader.join(LAST_WORDS_S)
+        if status is None:
+            return ChildDied("the measuring process closed its pipe")
+        if status < 0:
+            return ChildDied(f"killed by {signal.Signals(-status).name}")
+        return ChildDied(f"exited with status {status}")
+
+    def _abort(self) -> None:
+        """Ends a child that hangs; its fault handler writes into the log where it was."""
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            self.process.send_signal(signal.SIGABRT)
+            self.process.wait(LAST_WORDS_S)
+        self.kill()
+        self._reader.join(LAST_WORDS_S)
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def kill(self) -> None:
+        """Ends the whole process group, at once."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(10)
+
+    def close(self) -> None:
+        """Ends the child and removes its scratch folder."""
+        if self._closed:
+            return
+        self._closed = True
+        self.kill()
+        with contextlib.suppress(OSError):
+            self._commands.close()
+            os.close(self._answers)
+        shutil.rmtree(self.scratch, ignore_errors=True)

@@ -1,0 +1,28 @@
+"""A first look at each arm: how long a call takes, what its launch costs the host, whether it waits for the device."""
+
+from __future__ import annotations
+
+from kernels.analysis.blocks import MAX_GATE_NS, Estimate
+from kernels.parent.drive import CALL_LIMIT_S, Drive, prepare
+
+
+def estimate(drive: Drive, cuda: bool) -> dict[str, Estimate]:
+    """Five calls of each arm; the minimum counts. On CUDA also what launching costs and whether the arm synchronises.
+
+    In a process that is new, as after a crash, an arm compiles at its first call.
+    """
+    found, first_limit = {}, max(CALL_LIMIT_S, drive.plan.compile_limit_s)
+    prepare(drive, rotate=False)
+    for arm in drive.arms:
+        drive.on_step(arm, "estimate")
+        block = drive.call(arm, "block", first_limit, calls=5)
+        guess = Estimate(min(block["ticks_ns"]), block["enqueue_ns"] / 5)
+        if cuda:
+            gate = min(MAX_GATE_NS, int(4 * block["enqueue_ns"]) + 1_000_000)
+            for _ in range(2):  # one hiccup of the host is no synchronisation
+                gated = drive.call(arm, "block", calls=5, gate_ns=gate)
+                if gated["gated"]:
+                    break
+            guess = Estimate(min(gated["ticks_ns"]), gated["enqueue_ns"] / 5, synchronises=not gated["gated"])
+        found[arm] = guess
+    return found

@@ -1,0 +1,74 @@
+"""Which arms of a workload can be measured alike. Parent side.
+
+All in one group, but for those that cannot be captured, or that wait for the device by themselves so that nothing can be
+queued ahead of it: they get a second group, with a baseline measured as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from kernels.analysis import blocks
+from kernels.parent.child_process import CommandFailed
+from kernels.parent.drive import Drive, prepare
+
+MAIN, APART = "main", "eager-launch"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Arms that are timed in the same rounds."""
+
+    name: str
+    mode: str
+    arms: tuple[str, ...]
+    graphs: bool = False
+    """They are launched as captured graphs."""
+
+
+def groups(
+    drive: Drive, estimates: dict[str, blocks.Estimate], cuda: bool, uncaptured: Collection[str] = ()
+) -> list[Group]:
+    """The groups of a workload, by what five calls of each arm have shown and by who cannot be captured."""
+    mode, everyone = blocks.choose_mode(drive.plan, estimates, cuda), tuple(drive.arms)
+    if not cuda:
+        return [Group(MAIN, mode, everyone)]
+    graphs = blocks.by_graph(mode, estimates)
+    odd = [arm for arm in drive.arms if estimates[arm].synchronises]
+    if graphs:
+        odd += [arm for arm in uncaptured if arm not in odd]
+    otherwise = "cold" if mode == "graph" else mode
+    if drive.baseline in odd:
+        return [Group(MAIN, otherwise, everyone)]
+    if not odd:
+        return [Group(MAIN, mode, everyone, graphs)]
+    alike = tuple(arm for arm in drive.arms if arm not in odd)
+    found = [Group(MAIN, mode, alike, graphs)] if len(alike) > 1 else []
+    return [*found, Group(APART, otherwise, (drive.baseline, *odd))]
+
+
+def uncapturable(
+    drive: Drive, estimates: dict[str, blocks.Estimate], cuda: bool, known: Collection[str] = ()
+) -> set[str]:
+    """Arms whose capture as a graph fails, beside those that are known; none where no graphs are wanted.
+
+    PyTorch's allocator goes on as if a capture that failed were still under way: time nothing in this process any more.
+    """
+    if not cuda or not blocks.by_graph(blocks.choose_mode(drive.plan, estimates, cuda), estimates):
+        return set()
+    prepare(drive, rotate=False)
+    asked = [arm for arm in drive.arms if arm not in known and not estimates[arm].synchronises]
+    failed = {arm for arm in asked if not _captures(drive, arm)}
+    drive.bench.call("drop_graphs")  # they hold input sets that are gone soon
+    return failed
+
+
+def _captures(drive: Drive, arm: str) -> bool:
+    try:
+        drive.call(arm, "capture")
+        return True
+    except CommandFailed as error:
+        if error.kind == "suspect":
+            raise
+        return False

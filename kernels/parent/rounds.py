@@ -1,0 +1,318 @@
+"""The protocols: who runs when, how often, and when it is enough. Parent side: it drives a bench, real or simulated.
+
+paired: in one round every arm runs one block; order is random and balanced over each pair of rounds; the baseline also
+runs against itself (A/A). fixed: one arm after the other, as older suites do.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernels.analysis.blocks import (
+    GATE_FACTOR,
+    MAX_CALLS,
+    MAX_GATE_NS,
+    Estimate,
+    by_graph,
+    calls_for,
+    gate_for,
+    is_long,
+    rest_for,
+)
+from kernels.analysis.statistics import half_width, paired_speedup
+from kernels.parent.drive import AA, CALL_LIMIT_S, Drive, kernel_of, prepare
+
+FIRST_GRAPH_GATE_NS = 500_000
+"""Until the host's time to launch an arm's graph is known."""
+MAX_GATE_REPEATS = 3
+KEEP_EVERY = 5
+DROP_AFTER, DROP_BELOW = 5, 0.5
+LEAST_CAPTURES = 40
+"""Rounds by graphs, at least: what captures do to times hangs together over a dozen of them, which fewer would not show."""
+WARM_CAP_S, CLOCK_TOLERANCE = 5.0, 0.01
+COLD_CALLS, COLD_BLOCKS = 100, 8
+"""Single calls on cold inputs beside graph replays, for p90 and p99, in at most so many blocks."""
+CHUNK_NS, LEAD_NS, SUSTAINED_NS = 20e6, 250e6, 1e9
+"""Sustained: a block is chunks of about this long, a lead that is not timed, and at least this long timed."""
+SUSTAINED_ROUNDS, SUSTAINED_LOOK = (6, 12), 2
+SLOWED = "the device slowed down because of heat"
+
+
+@dataclass
+class Reading:
+    """What a protocol has measured of one group of arms."""
+
+    mode: str
+    blocks: dict[str, list[list[float]]] = field(default_factory=dict)
+    """Arm -> rounds -> ticks in ns. The baseline's A/A arm has a name of its own."""
+    calls: dict[str, int] = field(default_factory=dict)
+    orders: list[list[str]] = field(default_factory=list)
+    left: dict[str, int] = field(default_factory=dict)
+    """Arm -> the round after which it left because it was far behind."""
+    notes: list[str] = field(default_factory=list)
+    sets: int = 1
+    covered: bool = True
+    flushed: bool = False
+    paired: bool = True
+    rest: float = 0.0
+    """Before a block the device rested so many times as long as it worked."""
+    rounds_s: float = 0.0
+    """Wall time of all rounds."""
+    repeated: int = 0
+    """Rounds that were measured again because the device was slowed down by heat meanwhile."""
+    cold: dict[str, list[float]] = field(default_factory=dict)
+    """Arm -> ns of single calls on cold inputs, where blocks are graph replays."""
+    sm_mhz: dict[str, list[float]] = field(default_factory=dict)
+    """Arm -> the SM clock in front of its blocks."""
+
+    @property
+    def touched_once(self) -> bool:
+        """Every input set had left the cache when it was read."""
+        return self.mode != "warm" and self.covered and self.sets > 1
+
+    def medians(self, arm: str) -> list[float]:
+        return [statistics.median(ticks) for ticks in self.blocks[arm]]
+
+
+# --- paired -----------------------------------------------------------------------------------------------------------
+
+
+class Paired:
+    """The protocol `paired` on one group of arms: warm up, then rounds until the intervals are narrow enough."""
+
+    def __init__(
+        self, drive: Drive, mode: str, estimates: dict[str, Estimate], cuda: bool, graphs: bool | None = None
+    ) -> None:
+        self.drive, self.mode, self.cuda = drive, mode, cuda
+        self.graphs = by_graph(mode, estimates) if graphs is None else graphs
+        self.estimates = dict(estimates)
+        self.active = [*drive.arms, drive.baseline + AA]
+        self.estimates[drive.baseline + AA] = estimates[drive.baseline]
+        self.reading = Reading(mode, {arm: [] for arm in self.active})
+        self.calls = {arm: calls_for(drive.plan, self.estimates[arm], cuda) for arm in self.active}
+        self.graph_gate = dict.fromkeys(self.active, FIRST_GRAPH_GATE_NS)
+        plan, long = drive.plan, mode == "sustained"
+        self.least, self.most = SUSTAINED_ROUNDS if long else (plan.min_rounds, plan.max_rounds)
+        if mode == "graph":
+            self.least = min(self.most, max(self.least, LEAST_CAPTURES))
+        self.look_every = SUSTAINED_LOOK if long else plan.look_every
+
+    def measure(self) -> Reading:
+        reading = self.reading
+        prepared = prepare(self.drive, rotate=self.mode != "warm")
+        reading.sets, reading.covered = prepared["sets"], prepared["covered"]
+        self.flush = self.cuda and self.mode in ("cold", "graph") and not reading.covered
+        reading.flushed = self.flush
+        reading.rest = self.drive.plan.rest if self.cuda and self.mode != "sustained" else 0.0
+        self._warm_up()
+        begin = time.monotonic()
+        self._rounds()
+        reading.rounds_s = time.monotonic() - begin
+        if self.mode == "graph":
+            self._cold_pass()
+        reading.calls = self.calls
+        return reading
+
+    def _warm_up(self) -> None:
+        """All arms in turn for warmup_s, and until the SM clock holds still (at most 5 s)."""
+        begin, clock = time.monotonic(), None
+        self._capture(self.active)
+        one = self._block if self.mode not in ("sustained", "e2e") else lambda arm, keep: self._calls(arm, keep)
+        while True:
+            for arm in self._each_kernel():
+                self.drive.on_step(arm, "warm-up")
+                one(arm, None)
+            spent, before, clock = time.monotonic() - begin, clock, self.drive.sm_mhz()
+            settled = clock is None or (before is not None and abs(clock - before) <= CLOCK_TOLERANCE * before)
+            if spent >= self.drive.plan.warmup_s and (settled or spent >= WARM_CAP_S):
+                break
+
+    def _each_kernel(self) -> list[str]:
+        return [arm for arm in self.active if not arm.endswith(AA)]
+
+    def _capture(self, order: list[str]) -> None:
+        """A new graph for each arm, in the order of the round, all old ones freed before.
+
+        Two captures of the same calls differ by up to 2% below 10 us, steadily: with a capture for each round that is
+        noise between rounds, which the interval knows; kept for several, it would pass for a difference of kernels.
+        """
+        if self.graphs:
+            self.drive.bench.call("drop_graphs")
+            for arm in order:
+                self.drive.call(arm, "capture", graph=arm)
+
+    def _rounds(self) -> None:
+        plan, reading, drive = self.drive.plan, self.reading, self.drive
+        deadline = time.monotonic() + plan.budget_s * max(1, len(drive.arms) - 1)
+        keep_in = 0
+        drive.slowed()
+        while (number := len(reading.orders)) < self.most:
+            order = self._order(number)
+            if number % KEEP_EVERY == 0:
+                keep_in = number + drive.rng.randrange(min(KEEP_EVERY, self.most))
+            self._capture(order)
+            ticks = {arm: self._in_round(arm, number, keep=number == keep_in) for arm in order}
+            drive.bench.call("refill", CALL_LIMIT_S, index=number, seed=drive.fresh_seed())
+            if drive.slowed() and reading.repeated < self.most and time.monotonic() < deadline:
+                reading.repeated += 1
+                continue
+            reading.orders.append(order)
+            for arm in order:
+                reading.blocks[arm].append(ticks[arm])
+            if number + 1 == DROP_AFTER:
+                self._drop_the_hopeless()
+            if self._enough(number + 1, deadline):
+                break
+        else:
+            if self.most > min(self.least, plan.min_rounds):
+                self._note_precision()
+        if reading.repeated:
+            reading.notes.append(f"{reading.repeated} rounds were measured again: {SLOWED}")
+
+    def _in_round(self, arm: str, number: int, keep: bool) -> list[float]:
+        """An arm's block in a round; one of its calls, chosen at random, keeps its output if `keep`."""
+        self.drive.on_step(arm, f"round {number + 1}, at most {self.most}")
+        return self._block(arm, self.drive.rng.randrange(self.calls[arm]) if keep else None)
+
+    def _order(self, number: int) -> list[str]:
+        """A random permutation, then its reverse: every arm comes equally early and late."""
+        if number % 2:
+            return [arm for arm in reversed(self.reading.orders[-1]) if arm in self.active]
+        return self.drive.rng.sample(self.active, len(self.active))
+
+    def _block(self, arm: str, keep: int | None) -> list[float]:
+        """One block, repeated if the host was too slow to queue it behind the gate."""
+        ways = {"graph": self._replays, "e2e": self._host_calls, "sustained": self._back_to_back}
+        one = ways.get(self.mode, self._calls)
+        for _ in range(MAX_GATE_REPEATS):
+            got = one(arm, keep)
+            if got["gated"]:
+                break
+        else:
+            self._note(
+                f"{kernel_of(arm)}: the host could not queue a block ahead of the device; launch gaps may be in its times"
+            )
+        if clock := got.get("sm_mhz"):
+            self.reading.sm_mhz.setdefault(arm, []).append(clock)
+        return got["ticks_ns"]
+
+    def _note(self, note: str) -> None:
+        if note not in self.reading.notes:
+            self.reading.notes.append(note)
+
+    def _rest_ns(self, arm: str, calls: int) -> int:
+        return rest_for(self.drive.plan, calls, self.estimates[arm].call_ns) if self.cuda else 0
+
+    def _untimed(self, arm: str) -> bool:
+        return not (self.cuda and is_long(self.estimates[arm].call_ns))
+
+    def _replays(self, arm: str, keep: int | None) -> dict[str, Any]:
+        replays = max(1, round(self.calls[arm] / self.reading.sets))
+        asked = {"gate_ns": self.graph_gate[arm], "rest_ns": self._rest_ns(arm, replays * self.reading.sets)}
+        got = self.drive.call(arm, "replay", graph=arm, replays=replays, flush=self.flush, keep=keep, **asked)
+        if not got["gated"]:
+            self.graph_gate[arm] = min(MAX_GATE_NS, int(GATE_FACTOR * got["enqueue_ns"]))
+        return got
+
+    def _calls(self, arm: str, keep: int | None) -> dict[str, Any]:
+        calls, guess = self.calls[arm], self.estimates[arm]
+        gate = gate_for(calls, guess.enqueue_ns) if self.cuda and not guess.synchronises else 0
+        keep = None if keep is None else min(keep, calls - 1)
+        asked = {"gate_ns": gate, "rest_ns": self._rest_ns(arm, calls), "untimed": self._untimed(arm)}
+        got = self.drive.call(arm, "block", calls=calls, flush=self.flush, keep=keep, **asked)
+        if not got["gated"]:
+            slower = max(guess.enqueue_ns * 1.5, got["enqueue_ns"] / calls)
+            self.estimates[arm] = Estimate(guess.call_ns, slower)
+            self.calls[arm] = min(calls, calls_for(self.drive.plan, self.estimates[arm], self.cuda))
+        return got
+
+    def _host_calls(self, arm: str, keep: int | None) -> dict[str, Any]:
+        calls = self.calls[arm]
+        asked = {"rest_ns": self._rest_ns(arm, calls), "untimed": self._untimed(arm)}
+        return self.drive.call(arm, "e2e", calls=calls, keep=keep, **asked)
+
+    def _back_to_back(self, arm: str, keep: int | None) -> dict[str, Any]:
+        """A second or more without a pause, after a lead; a call whose output is kept is one more, before it."""
+        each_ns = self.estimates[arm].call_ns
+        calls = max(1, round(CHUNK_NS / each_ns))
+        lead, chunks = (math.ceil(ns / (calls * each_ns)) for ns in (LEAD_NS, SUSTAINED_NS))
+        if keep is not None:
+            self.drive.call(arm, "block", calls=1, keep=0)
+        return self.drive.call(arm, "sustained", calls=calls, lead=lead, chunks=chunks, graph=arm)
+
+    def _cold_pass(self) -> None:
+        """Single calls on cold inputs: a replay's time over its nodes hides how much single launches differ."""
+        order = [arm for arm in self._each_kernel() if not self.estimates[arm].synchronises]
+        for arm in self.drive.rng.sample(order, len(order)):
+            self.drive.on_step(arm, "single calls")
+            ticks: list[float] = []
+            for _ in range(COLD_BLOCKS):
+                if len(ticks) < COLD_CALLS and (got := self._calls(arm, None))["gated"]:
+                    ticks += got["ticks_ns"]
+            if ticks:
+                self.reading.cold[arm] = ticks
+
+    def _drop_the_hopeless(self) -> None:
+        """A kernel 837 times slower must not cost an hour: below 0.5x in each of five rounds it leaves, with its n."""
+        base = self.reading.medians(self.drive.baseline)
+        for arm in [a for a in self.active if kernel_of(a) != self.drive.baseline]:
+            if max(b / a for b, a in zip(base, self.reading.medians(arm), strict=True)) < DROP_BELOW:
+                self.active.remove(arm)
+                self.reading.left[arm] = DROP_AFTER
+
+    def widest(self) -> tuple[float, str]:
+        """Half-width of the widest interval of an arm still running, and which."""
+        base = self.reading.medians(self.drive.baseline)
+        widths = [(0.0, "")]
+        for arm in self.active:
+            if arm != self.drive.baseline:
+                _, low, high = paired_speedup(base, self.reading.medians(arm))
+                widths.append((half_width(low, high), arm))
+        return max(widths)
+
+    def _enough(self, rounds: int, deadline: float) -> bool:
+        plan = self.drive.plan
+        if time.monotonic() > deadline:
+            self.reading.notes.append(f"stopped at its time budget after {rounds} rounds")
+            self._note_precision()
+            return True
+        looking = rounds >= self.least and (rounds - self.least) % self.look_every == 0
+        return looking and self.widest()[0] <= plan.precision
+
+    def _note_precision(self) -> None:
+        width, arm = self.widest()
+        if width > (wanted := self.drive.plan.precision):
+            who = f"{kernel_of(arm)} against itself" if arm.endswith(AA) else kernel_of(arm)
+            self.reading.notes.append(f"precision not reached: half-width {width:.2%} of {who}, wanted {wanted:.2%}")
+
+
+# --- fixed ------------------------------------------------------------------------------------------------------------
+
+
+def fixed(drive: Drive, cuda: bool) -> Reading:
+    """W warm-up calls, then N timed calls of one arm after the other, on one buffer, an event pair each."""
+    plan = drive.plan
+    mode = "cpu" if not cuda else "cold" if plan.flush_l2 else "warm"
+    drive.bench.call("prepare", CALL_LIMIT_S, seeds=[plan.seed], rotate=False)
+    reading = Reading(mode, paired=False, flushed=plan.flush_l2 and cuda)
+    reading.notes.append(
+        "protocol fixed: one kernel after the other, so drift of the device is not separated from a difference"
+    )
+    for arm in drive.arms:
+        drive.on_step(arm, "warm-up")
+        limit = CALL_LIMIT_S + 0.5 * (plan.warmup + plan.iters)
+        for first in range(0, plan.warmup, MAX_CALLS):
+            drive.call(arm, "block", limit, calls=min(MAX_CALLS, plan.warmup - first))
+        drive.on_step(arm, f"{plan.iters} calls")
+        ticks: list[float] = []
+        for first in range(0, plan.iters, MAX_CALLS):
+            calls = min(MAX_CALLS, plan.iters - first)
+            keep = 0 if first == 0 else None
+            ticks += drive.call(arm, "block", limit, calls=calls, flush=reading.flushed, keep=keep)["ticks_ns"]
+        reading.blocks[arm] = [[tick] for tick in ticks]
+        reading.calls[arm] = 1
+    return reading

@@ -1,0 +1,355 @@
+"""Charts of a run, drawn once when it has ended: speedup as a forest plot, latency against the speed of light.
+
+Altair makes Vega-Lite specs; vl-convert makes the same SVG for pages without scripts. One per theme: in the dark a
+chart is drawn anew, not inverted. One per width: on a phone too, text is as large as it says. Rows are placed by the
+pixel, so that a heading has a line of its own and nothing stands on a name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import altair as alt
+import pandas as pd
+import vl_convert
+from django.db.models import Prefetch
+
+from kernels.report import tables
+from runs.models import Chart, Measurement, Result, Run
+
+NARROW = "-narrow"
+NAMES = ("speedup", "latency", f"speedup{NARROW}", f"latency{NARROW}")
+WIDTHS = {"speedup": (640, 318), "latency": (430, 318)}
+"""In all, without the padding, pixels: on a wide page, on a narrow one. A wide one fits its column at 1440."""
+THEMES: dict[str, dict[str, str]] = {
+    "light": {
+        "ink": "#1b1d1f", "quiet": "#6b7075", "line": "#e4e4e0", "faster": "#0b7a6b", "slower": "#b8430e",
+        "accent": "#1f5fbf", "band": "#e6e6e2", "other": "#8a8f94", "panel": "#ffffff",
+    },
+    "dark": {
+        "ink": "#e8e9ea", "quiet": "#9aa1a8", "line": "#2c3035", "faster": "#4fc7b3", "slower": "#ff9a66",
+        "accent": "#7fb0ff", "band": "#3a4046", "other": "#757c83", "panel": "#1a1d20",
+    },
+}  # fmt: skip
+"""As in site.css. `other` has a contrast of 3 to 1 against `panel`, on which charts lie."""
+FONT = "DejaVu Sans, system-ui, sans-serif"
+LEAST_SHOWN = 0.5
+"""Speedups below this are drawn at the edge, with their number: a chart of 0.03x shows nothing else."""
+WORDS = ("FASTER", "SLOWER", "SAME", "UNDECIDED", "unpaired", "needs more runs")
+HEADING, ROW, GAP = 20, 19, 6
+"""Heights: of a workload's heading, of a row of marks, of the room below a workload."""
+KERNELS = (150, 96)
+"""Widths of the column of kernels, on a wide page and on a narrow one; longer names lose their middle."""
+FIGURE, EDGE = 52, 16
+"""Room for a number beside its mark; for a mark alone."""
+LIGHT = "speed of light"
+OTHERS = "other kernels"
+UPRIGHT = "M-0.2,-1.5L0.2,-1.5L0.2,1.5L-0.2,1.5Z"
+LOOK = {"look": 4}
+"""Raise when the drawing changes: charts drawn before are then drawn again."""
+
+
+def draw(pk: int) -> None:
+    """Draws and stores every chart of a run."""
+    run = Run.objects.get(pk=pk)
+    for theme in THEMES:
+        for name in NAMES:
+            chart_of(run, name, theme)
+
+
+def chart_of(run: Run, name: str, theme: str) -> Chart | None:
+    """A chart as stored, or drawn now if the run has gone on since. None if there is nothing to draw."""
+    found = Chart.objects.filter(run=run, name=name, theme=theme).first()
+    if found and found.done == run.done and found.spec.get("usermeta") == LOOK:
+        return found
+    of = {"speedup": speedup, "latency": latency}[name.removesuffix(NARROW)]
+    chart = of(frame(run), THEMES[theme], narrow=name.endswith(NARROW))
+    if chart is None:
+        return None
+    spec = chart.to_dict() | {"usermeta": LOOK}
+    values = {"spec": spec, "svg": vl_convert.vegalite_to_svg(spec), "done": run.done}
+    return Chart.objects.update_or_create(run=run, name=name, theme=theme, defaults=values)[0]
+
+
+def frame(run: Run) -> pd.DataFrame:
+    """What is drawn of the run's table, with short workload names and microseconds."""
+    results = Result.objects.select_related("kernel", "version").defer("ticks_ns", "log", "version__source")
+    kept = run.measurements.select_related("workload").defer("aa_ticks_ns")
+    found: list[Measurement] = list(kept.prefetch_related(Prefetch("results", results)))
+    order = {w.key: number for number, w in enumerate(run.spec.workloads)}
+    found.sort(key=lambda m: order.get(m.workload.key, len(order)))
+    table = pd.DataFrame(tables.rows([m.as_event() for m in found]), columns=list(tables.COLUMNS))
+    both = [(m, r) for m in found for r in m.results.all()]
+    table["measurement"] = [m.pk for m, _ in both]
+    table["margin"] = [m.margin for m, _ in both]
+    table["limit_us"] = [1e3 * (r.limit_ms or math.nan) for _, r in both]
+    for column in ("p50", "p50_low", "p50_high"):
+        table[f"{column}_us"] = table[f"{column}_ms"].astype(float) * 1e3
+    operations = table.workload.str.split(" ", n=2)
+    same_dtype = operations.str[1].nunique() <= 1
+    table["short"] = operations.str[2] if same_dtype else operations.str[1] + " " + operations.str[2]
+    return table[table.status == "ok"]
+
+
+def drawn(table: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows whose times count: one that is impossible, suspect, ... keeps its time in the table, not in a chart."""
+    return [row for row in table if row["status"] == "ok"]
+
+
+def has_limits(table: Iterable[dict[str, Any]]) -> bool:
+    """Whether the latency chart shows a speed of light."""
+    return any(row["limit_share"] is not None for row in drawn(table))
+
+
+def look(chart: Any, colours: dict[str, str]) -> Any:
+    """One look for every chart: no frame, quiet axes, the page's font."""
+    quiet, ink = colours["quiet"], colours["ink"]
+    font = {"labelFont": FONT, "titleFont": FONT, "labelFontSize": 11, "titleFontSize": 11}
+    axis = {"labelColor": quiet, "titleColor": quiet, "gridColor": colours["line"], "titleFontWeight": "normal"}
+    legend = {
+        "labelColor": quiet,
+        "title": None,
+        "orient": "top",
+        "labelFont": FONT,
+        "labelFontSize": 11,
+        "symbolOpacity": 1,
+    }
+    return chart.configure(
+        background="transparent",
+        padding=4,
+        autosize=alt.AutoSizeParams(type="pad"),
+        view=alt.ViewConfig(stroke=None),
+        axis=alt.AxisConfig(**axis, **font, domain=False, ticks=False, labelLimit=240),
+        text=alt.MarkConfig(font=FONT, fontSize=11, color=ink),
+        legend=alt.LegendConfig(**legend),
+        header=alt.HeaderConfig(labelColor=ink, labelFont=FONT, labelFontSize=11, labelFontWeight=600, title=None),
+    )
+
+
+def _places(data: pd.DataFrame, lines: bool) -> tuple[pd.DataFrame, float]:
+    """Gives rows their `y` in pixels, each a line of its own or one for all of a workload.
+
+    And the workloads, with the `y` of their headings, with `top` and `bottom` of their rows; and the height.
+    """
+    groups, top, data["y"] = [], 0.0, 0.0
+    for _, rows in data.groupby("measurement", sort=False):
+        count = len(rows) if lines else 1
+        first = top + HEADING
+        data.loc[rows.index, "y"] = [first + ROW * (n * lines + 0.5) for n in range(len(rows))]
+        own = {name: rows[name].iloc[0] for name in ("workload", "short", "margin")}
+        groups.append(own | {"y": top + HEADING / 2, "top": first, "bottom": first + ROW * count, "one": 1.0})
+        top = first + ROW * count + GAP
+    return pd.DataFrame(groups), top - GAP
+
+
+def _down(height: float) -> Any:
+    """Makes channels of places in pixels, from the top."""
+    scale = alt.Scale(domain=[0, height], range=[0, height], nice=False)
+    return lambda field: alt.Y(field, scale=scale, axis=None)
+
+
+def _written(base: Any, colours: dict[str, str], **mark: Any) -> Any:
+    """Text, on a halo in the panel's colour that keeps lines behind it out of its letters."""
+    halo = {"color": colours["panel"], "stroke": colours["panel"], "strokeWidth": 5, "strokeJoin": "round"}
+    return base.mark_text(**mark | halo, aria=False) + base.mark_text(**mark)
+
+
+def _headings(groups: pd.DataFrame, y: Any, left: float, width: float, colours: dict[str, str]) -> Any:
+    base = alt.Chart(groups[["short", "y"]]).encode(x=alt.XValue(left), y=y("y:Q"), text="short:N")
+    return _written(base, colours, align="left", baseline="middle", fontWeight=600, limit=width)
+
+
+def speedup(table: pd.DataFrame, colours: dict[str, str], narrow: bool = False) -> Any:
+    """A forest plot: point and interval per kernel, grouped by workload; each workload's margin of SAME as a band."""
+    data = _near(table[table.speedup.notna()].copy())
+    if data.empty:
+        return None
+    several = data.kernel.nunique() > 1
+    left = KERNELS[narrow] if several else 0
+    width = WIDTHS["speedup"][narrow] - left
+    groups, height = _places(data, lines=True)
+    low = max(LEAST_SHOWN, min(0.95, data.speedup_low.min(), 1 / (1 + data.margin.max())))
+    high = max(1.05, data.speedup_high.max(), 1 + data.margin.max())
+    room = FIGURE if low <= data.speedup.min() < 1 else EDGE
+    unit = (high - low) / (width - room - FIGURE)
+    groups["low"], groups["high"] = (1 / (1 + groups.margin)).clip(lower=low), 1 + groups.margin
+    data = _numbered(data, low, (FIGURE - room) * unit)
+    of = "" if several else f"of {data.kernel.iloc[0]} "
+    title = [f"speedup {of}over {data.baseline.iloc[0]}, with interval", "shaded: the margin"]
+    scale = alt.Scale(domain=[low - room * unit, high + FIGURE * unit], nice=False, zero=False)
+    x_axis = alt.Axis(tickCount=width // 50, labelOverlap=True, labelBound=6, titleLimit=width)
+    y = _down(height)
+
+    def x(field: str) -> Any:
+        return alt.X(field, scale=scale, title=title, axis=x_axis)
+
+    base = alt.Chart(groups[["workload", "margin", "low", "high", "one", "top", "bottom"]])
+    span = {"y": y("top:Q"), "y2": alt.Y2("bottom:Q")}
+    band = base.mark_rect(color=colours["band"], aria=False).encode(x=x("low:Q"), x2="high:Q", **span)
+    one = base.mark_rule(color=colours["quiet"], aria=False).encode(x=x("one:Q"), **span)
+    layers = [band, one, *_speedups(data, x, y, colours), _headings(groups, y, -left, left + width, colours)]
+    if several:
+        cut = data[["y"]].assign(name=[_cut(name, left) for name in data.kernel])
+        names = alt.Chart(cut).encode(x=alt.XValue(-left), y=y("y:Q"), text="name:N")
+        layers.append(names.mark_text(align="left", baseline="middle", limit=left - 6, color=colours["quiet"]))
+    return look(alt.layer(*layers).properties(width=width, height=height), colours)
+
+
+def _numbered(data: pd.DataFrame, low: float, room: float) -> pd.DataFrame:
+    """With places on an axis that begins at `low`, and a number beside each, away from 1 if there is `room`.
+
+    So the band and the line at 1 stay whole; a number within its band stands outside.
+    """
+    data["at"] = data.speedup.clip(lower=low)
+    data["from"], data["to"] = data.speedup_low.clip(lower=low), data.speedup_high.clip(lower=low)
+    data["edge"] = (data.speedup < low).map({True: "left", False: ""})
+    data["side"] = ((data.speedup < 1) & (data["from"] >= low + room)).map({True: "left", False: "right"})
+    data["text"] = data.speedup.map("{:.3f}".format)
+    data["word"] = data.verdict.where(data.verdict.isin(WORDS), "UNDECIDED")
+    beside = data["to"].where(data.speedup < 1, data["to"].clip(lower=1 + data.margin))
+    data["beside"] = beside.where(data.side == "right", data["from"].clip(upper=1 / (1 + data.margin)))
+    return data
+
+
+def _speedups(data: pd.DataFrame, x: Any, y: Any, colours: dict[str, str]) -> list[Any]:
+    """Interval, point and number of each row; a triangle at the left edge for what lies beyond it."""
+    words = alt.Scale(domain=list(WORDS), range=[colours["faster"], colours["slower"], *[colours["quiet"]] * 4])
+    colour = alt.Color("word:N", legend=None, scale=words)
+    shapes = alt.Scale(domain=["", "left"], range=["circle", "triangle-left"])
+    tooltip = [alt.Tooltip("workload:N"), alt.Tooltip("kernel:N"), alt.Tooltip("verdict:N"), alt.Tooltip("rounds:Q")]
+    for field, name in (("speedup", "speedup"), ("speedup_low", "from"), ("speedup_high", "to")):
+        tooltip.append(alt.Tooltip(f"{field}:Q", format=".3f", title=name))
+    places = ["y", "at", "from", "to", "edge", "side", "beside", "text"]
+    said = ["workload", "kernel", "word", "verdict", "rounds", "speedup", "speedup_low", "speedup_high"]
+    base = alt.Chart(data[places + said]).encode(y=y("y:Q"))
+    bar = base.mark_rule(strokeWidth=6, opacity=0.4, strokeCap="round", aria=False)
+    point = base.mark_point(filled=True, size=55, opacity=1)
+    text = base.encode(x=x("beside:Q"), text="text:N", tooltip=tooltip)
+    left, right = (text.transform_filter(f"datum.side == '{side}'") for side in ("left", "right"))
+    return [
+        _written(left, colours, align="right", baseline="middle", dx=-10),
+        _written(right, colours, align="left", baseline="middle", dx=10),
+        bar.encode(x=x("from:Q"), x2="to:Q", color=colour),
+        point.encode(x=x("at:Q"), color=colour, shape=alt.Shape("edge:N", legend=None, scale=shapes), tooltip=tooltip),
+    ]
+
+
+def _cut(name: str, width: int) -> str:
+    """A name that fits: what tells two long ones apart is mostly at their ends."""
+    most = (width - 6) * 10 // 64
+    half = (most - 2) // 2
+    return name if len(name) <= most else f"{name[:half]}…{name[-half:]}"
+
+
+def _near(data: pd.DataFrame) -> pd.DataFrame:
+    """Without kernels that are far behind everywhere: a chart that reaches down to 0.03x shows nothing else."""
+    best = data.groupby("kernel").speedup_high.transform("max")
+    return data[best >= LEAST_SHOWN].copy() if (best >= LEAST_SHOWN).any() else data
+
+
+def left_out(table: list[dict[str, Any]]) -> list[str]:
+    """Kernels that the speedup chart does not draw, because they are below LEAST_SHOWN on every workload."""
+    best: dict[str, float] = {}
+    for row in drawn(table):
+        if row["speedup"] is not None:
+            best[row["kernel"]] = max(best.get(row["kernel"], 0.0), row["speedup_high"])
+    far = [kernel for kernel, high in best.items() if high < LEAST_SHOWN]
+    return far if len(far) < len(best) else []
+
+
+def latency(table: pd.DataFrame, colours: dict[str, str], narrow: bool = False) -> Any:
+    """Where each kernel stands: p50 with its interval on a log axis, and the speed of light where it is known."""
+    data = table[table.p50_us.notna()].copy()
+    if data.empty:
+        return None
+    width = WIDTHS["latency"][narrow]
+    groups, height = _places(data, lines=False)
+    baseline = data.baseline.iloc[0]
+    fastest = _fastest(data, baseline)
+    data["who"] = data.kernel.where(data.kernel.isin([baseline, fastest]), OTHERS)
+    data["rank"] = data.who.map({fastest: 1, baseline: 2}).fillna(0)
+    data = data.sort_values("rank", kind="stable")
+    limits = data[data.limit_us.notna()].drop_duplicates("measurement").assign(who=LIGHT)
+    kinds = [
+        (baseline, UPRIGHT, colours["ink"], colours["ink"]),
+        (fastest, "circle", colours["accent"], colours["accent"]),
+        (OTHERS, "circle", colours["other"], colours["other"]),
+        (LIGHT, "diamond", "transparent", colours["ink"]),
+    ]
+    kinds = [kind for kind in kinds if kind[0] in {*data.who, *limits.who}]
+    times = pd.concat([data.p50_us, data.p50_low_us, data.p50_high_us, limits.limit_us])
+    low, high = _reach(times.min(), times.max())
+    scale = alt.Scale(type="log", domain=[low, high], nice=False, padding=14)
+    ticks = _ticks(low, high, width // 45)
+    axis = alt.Axis(format=",.9~g", values=ticks, labelOverlap="greedy", labelSeparation=6)
+    y = _down(height)
+
+    def x(field: str) -> Any:
+        return alt.X(field, scale=scale, title="p50 in microseconds, log", axis=axis)
+
+    layers = [*_latencies(data, limits, x, y, _kinds(kinds, width)), _headings(groups, y, 0, width, colours)]
+    return look(alt.layer(*layers).properties(width=width, height=height), colours)
+
+
+def _latencies(data: pd.DataFrame, limits: pd.DataFrame, x: Any, y: Any, kinds: dict[str, Any]) -> list[Any]:
+    """Interval and mark of each time, the other kernels lowest; and the limits."""
+    name = alt.Tooltip("workload:N")
+    time = [alt.Tooltip("kernel:N"), alt.Tooltip("p50_us:Q", format=",.4~g", title="p50 us"), alt.Tooltip("n:Q")]
+    columns = ["y", "workload", "kernel", "who", "p50_us", "p50_low_us", "p50_high_us", "n"]
+    base = alt.Chart(data[columns]).encode(y=y("y:Q"))
+    bar = base.mark_rule(strokeWidth=6, opacity=0.4, strokeCap="round", aria=False)
+    point = base.mark_point(size=50, opacity=1, strokeWidth=1.5)
+    layers = [
+        bar.encode(x=x("p50_low_us:Q"), x2="p50_high_us:Q", stroke=kinds["stroke"]),
+        point.encode(x=x("p50_us:Q"), **kinds, tooltip=[name, *time]),
+    ]
+    if len(limits):
+        light = alt.Chart(limits[["y", "workload", "who", "limit_us"]]).mark_point(size=60, opacity=1, strokeWidth=1.5)
+        limit = alt.Tooltip("limit_us:Q", format=",.4~g", title="limit us")
+        layers.append(light.encode(x=x("limit_us:Q"), y=y("y:Q"), **kinds, tooltip=[name, limit]))
+    return layers
+
+
+def _kinds(kinds: list[tuple[str, str, str, str]], width: float) -> dict[str, Any]:
+    """Channels for (name, shape, fill, stroke) of each kind of mark, and their one legend."""
+    names, shapes, fills, strokes = (list(part) for part in zip(*kinds, strict=True))
+    fits = sum(7 * len(name) + 30 for name in names) <= width
+    columns = len(names) if fits else 2
+    limit = 0 if fits else width / columns - 30
+    legend = alt.Legend(columns=columns, labelLimit=limit, symbolStrokeWidth=1.5, symbolSize=50)
+    ranges = {"shape": (alt.Shape, shapes), "fill": (alt.Fill, fills), "stroke": (alt.Stroke, strokes)}
+    return {
+        channel: kind("who:N", scale=alt.Scale(domain=names, range=values), legend=legend)
+        for channel, (kind, values) in ranges.items()
+    }
+
+
+def _reach(low: float, high: float) -> tuple[float, float]:
+    """Of the latency axis: at least half as far again as where it begins."""
+    room = max(1.0, math.sqrt(1.5 * low / high))
+    return low / room, high * room
+
+
+def _ticks(low: float, high: float, most: int) -> list[float]:
+    """Round numbers on a log axis, at least three: 1, 2, 5, 10, ..., decades if those are too many, even steps if too few."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for leads, every in (((1, 2, 5), 1), ((1,), 1), ((1,), 2), ((1,), 3)):
+        found = [lead * 10.0**decade for decade in decades if decade % every == 0 for lead in leads]
+        found = [tick for tick in found if low <= tick <= high]
+        if 3 <= len(found) <= most:
+            return found
+    steps = (lead * 10.0**decade for decade in range(decades[-1], decades[0] - 3, -1) for lead in (5, 2, 1))
+    evens = ([step * n for n in range(math.ceil(low / step), math.floor(high / step) + 1)] for step in steps)
+    return next(found for found in evens if len(found) >= 4)
+
+
+def _fastest(data: pd.DataFrame, baseline: str) -> str | None:
+    """The candidate with the best geometric mean over the most workloads: the one to look at."""
+    others = data[(data.kernel != baseline) & data.speedup.notna()]
+    if others.empty:
+        return None
+    stand = others.groupby("kernel").speedup.agg(["count", lambda s: s.prod() ** (1 / len(s))])
+    stand.columns = ["count", "mean"]
+    return str(stand.sort_values(["count", "mean"]).index[-1])

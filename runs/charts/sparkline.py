@@ -1,0 +1,47 @@
+"""A series in the row of a table: the speedup of each run with its interval, oldest first, on a scale of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runs.charts.forest import EDGE, WIDTH, Ratio, Scale
+from runs.queries.history import Point
+
+HEIGHT = 36
+MOST = 30
+"""Runs that are drawn, the newest."""
+
+
+def sparkline(series: list[tuple[Point, Ratio]]) -> dict[str, Any] | None:
+    """Positions of the line, of each run's interval, and of 1 if it is within reach; None where nothing was compared.
+
+    A run is marked where the source is another than in the run before.
+    """
+    drawn = series[-MOST:]
+    if not drawn:
+        return None
+    scale = Scale.around(ratio for _, ratio in drawn)
+    step = (WIDTH - 2 * EDGE) / max(1, len(drawn) - 1)
+    first = EDGE if len(drawn) > 1 else WIDTH / 2
+
+    def y(ratio: float) -> float:
+        return round(HEIGHT - EDGE - scale.share(ratio) * (HEIGHT - 2 * EDGE), 1)
+
+    earlier = [None, *(point.version for point, _ in drawn)]
+    runs = [
+        {
+            "x": round(first + number * step, 1),
+            "y": y(ratio.ratio),
+            "low": y(ratio.low),
+            "high": y(ratio.high),
+            "edited": None not in (point.version, earlier[number]) and point.version != earlier[number],
+        }
+        for number, (point, ratio) in enumerate(drawn)
+    ]
+    return {
+        "runs": runs,
+        "line": " ".join(f"{run['x']},{run['y']}" for run in runs),
+        "one": y(1.0) if scale.low < 1 < scale.high else None,
+        "width": WIDTH,
+        "height": HEIGHT,
+    }

@@ -1,0 +1,1 @@
+"""How `make up` prepares and starts the site's processes. The embedded broker needs no Django."""

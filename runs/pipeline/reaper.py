@@ -1,0 +1,82 @@
+"""The reaper: every 15 s, what was lost on the way is sent again, and what an agent no longer has is resumed.
+
+It acts only when the record queue is empty, so that it never judges by news that it has not read yet.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F, Q
+from django.utils import timezone
+from redis.exceptions import RedisError
+
+from benchsite.queues import RECORD_QUEUE
+from runs.broker import Notes
+from runs.models import Gpu, Run
+from runs.models.run import State
+from runs.pipeline.dispatcher import dispatch, execute, tell_cancel
+
+log = logging.getLogger(__name__)
+UNANSWERED_AFTER = timedelta(seconds=20)
+SETTLE = timedelta(seconds=6)
+"""More than one hello: a hello this soon after the last event or dispatch may have been composed before it."""
+MAX_FRUITLESS = 3
+
+
+def reap() -> None:
+    try:
+        if Notes(settings.REDIS_URL).queue_length(RECORD_QUEUE):
+            return
+    except RedisError as error:
+        log.warning("the reaper waits for the broker: %s", error)
+        return
+    for run in Run.objects.sent().filter(cancel_requested=True).select_related("gpu"):
+        tell_cancel(run)
+    send_again()
+    for gpu in Gpu.objects.online():
+        resume_denied(gpu)
+    dispatch()
+
+
+def send_again() -> None:
+    """What was sent and has not begun: the message may have been lost. Same attempt, so a second copy is harmless."""
+    late = Run.objects.sent().filter(state=State.QUEUED, sent_at__lt=timezone.now() - UNANSWERED_AFTER)
+    for run in late.select_related("gpu", "environment"):
+        if run.gpu and run.gpu.is_online and [run.pk, run.attempt] not in run.gpu.held:
+            Run.objects.filter(pk=run.pk, attempt=run.attempt).update(sent_at=timezone.now())
+            execute(run)
+
+
+def resume_denied(gpu: Gpu) -> None:
+    """Runs that this device began and, says its agent, no longer holds: the next attempt measures what is missing."""
+    if gpu.seen_at is None:
+        return
+    quiet = Run.objects.sent().filter(gpu=gpu, sent_at__lt=gpu.seen_at - SETTLE)
+    quiet = quiet.exclude(progress_at__gte=gpu.seen_at - SETTLE)
+    begun = quiet.filter(Q(state=State.RUNNING) | Q(cancel_requested=True))
+    for run in begun.select_related("gpu", "environment"):
+        if [run.pk, run.attempt] not in gpu.held:
+            _resume(run)
+
+
+def _resume(run: Run) -> None:
+    if run.cancel_requested:
+        run.advance(State.CANCELLED)
+        return
+    if run.fruitless >= MAX_FRUITLESS:
+        text = f"Given up after {run.fruitless} attempts in a row that ended without measuring another workload."
+        run.advance(State.LOST, message=text)
+        return
+    moved = (
+        Run.objects.sent()
+        .filter(pk=run.pk, attempt=run.attempt)
+        .update(attempt=F("attempt") + 1, seq=0, sent_at=timezone.now())
+    )
+    if moved:
+        run.refresh_from_db()
+        log.warning("run %s goes on as attempt %s", run.pk, run.attempt)
+        transaction.on_commit(lambda: execute(run))

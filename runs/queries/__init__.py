@@ -1,0 +1,1 @@
+"""What pages ask of the database: one question a file."""

@@ -1,0 +1,158 @@
+"""How long a run will take, about: from what similar measurements took on the same device, else from its work."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from django.db.models import Count, Q
+
+from kernels.analysis.blocks import GRAPH_BELOW_NS, MIN_CALLS, least_calls
+from kernels.parent.rounds import KEEP_EVERY, LEAST_CAPTURES
+from kernels.parent.workload_run import VERIFY_LIMIT_S
+from kernels.workload import Config as ConfigSpec
+from kernels.workload import Protocol, Workload
+from runs.models import Gpu, Measurement
+
+START_S = {"cuda": 8.0, "cpu": 3.0}
+"""A process, its libraries, the first compilation; and another one for the cross-check."""
+RESULT_S = {"cuda": 0.5, "cpu": 0.7}
+"""What a result takes however small its workload is."""
+COMPILE_S = {"cuda": 1.0, "cpu": 15.0}
+"""torch.compile, for each workload anew."""
+SLOWER = {"cuda": 1.5, "cpu": 2.0}
+"""A kernel's call beside the same work at the device's ceilings. Those far behind leave after five rounds."""
+CHECK_CALLS = {
+    "cuda": {"float16": 10, "bfloat16": 10, "float32": 10},
+    "cpu": {"float16": 140, "bfloat16": 60, "float32": 60},
+}
+"""A check against the reference, in calls at the ceilings: in float64, term after term, and fp16 that a CPU imitates."""
+CHECK_MOVES = {"cuda": 30, "cpu": 300}
+"""The same where memory is the limit: several float64 copies of everything, and new inputs besides."""
+TYPICAL = 2
+"""A GPU is usually steady enough by this many times the least rounds; a CPU is hardly ever before the most."""
+CAPTURE_S = 0.01
+"""Of a graph, anew for each arm in each round."""
+TFLOPS, GB_PER_S = {"cuda": 30.0, "cpu": 0.05}, {"cuda": 300.0, "cpu": 8.0}
+"""Of a device that was not calibrated: a small one."""
+SUSTAINED_S_PER_RESULT = 15.0
+"""Six to twelve rounds of a second and a quarter, and the baseline twice."""
+OFF_BY = 2.0
+"""What a guess is given as a range by: half as long, or twice. It is often outside where compilers or hopeless kernels are."""
+
+
+@dataclass
+class Estimate:
+    results: int
+    """Results that the run will have: kernels that can run here times workloads."""
+    unsupported: int
+    """Kernels that this device cannot run."""
+    seconds: float
+    known: int
+    """Workloads whose time comes from earlier measurements here."""
+    workloads: int
+    guessed_s: float = 0.0
+    """What of the seconds is a guess."""
+
+    @property
+    def is_guess(self) -> bool:
+        return self.known < self.workloads
+
+    @property
+    def span(self) -> str:
+        """From when to when it may be done, for a guess: without seconds, for nobody knows them."""
+        rest = self.seconds - self.guessed_s
+        return span(rest + self.guessed_s / OFF_BY, rest + self.guessed_s * OFF_BY)
+
+    @property
+    def source(self) -> str:
+        if not self.known:
+            return "a guess: nothing like it was measured on this device yet"
+        if self.known == self.workloads:
+            return "from earlier measurements on this device"
+        return f"{self.known} of {self.workloads} workloads were measured here before"
+
+
+def estimate(config: ConfigSpec, gpu: Gpu | None) -> Estimate:
+    why_not = {k["name"]: k["why_not"] for k in gpu.kernels(config.operation)} if gpu else {}
+    able = [name for name in config.kernels if not why_not.get(name)]
+    kind = gpu.kind if gpu else "cpu"
+    sustained = config.protocol.mode == "sustained" and kind == "cuda"
+    pace = {} if sustained else _pace(gpu, [w.key for w in config.workloads])
+    ceilings = gpu.ceilings if gpu and len(pace) < len(config.workloads) else None
+    known_s, guessed_s = 0.0, 0.0
+    for workload in config.workloads:
+        if workload.key in pace:
+            known_s += pace[workload.key] * len(able)
+        else:
+            guessed_s += guess(workload, able, config.protocol, kind, ceilings or {})
+    count = len(config.workloads)
+    seconds = START_S[kind] + known_s + guessed_s
+    return Estimate(len(able) * count, len(config.kernels) - len(able), seconds, len(pace), count, guessed_s)
+
+
+def guess(workload: Workload, kernels: list[str], plan: Protocol, kind: str, ceilings: dict[str, Any]) -> float:
+    """Seconds of a workload that was not measured yet: its work, as often as the protocol does and checks it."""
+    compute_s, memory_s = at_ceilings(workload, kind, ceilings)
+    ideal_s = max(compute_s, memory_s)
+    check_s = max(CHECK_CALLS[kind][workload.dtype] * compute_s, CHECK_MOVES[kind] * memory_s)
+    if check_s > VERIFY_LIMIT_S:  # every kernel is given up at its first check
+        return VERIFY_LIMIT_S * len(kernels)
+    call_s = SLOWER[kind] * ideal_s
+    graphs = kind == "cuda" and (plan.mode == "graph" or (plan.mode == "auto" and call_s * 1e9 < GRAPH_BELOW_NS))
+    least = max(plan.min_rounds, LEAST_CAPTURES) if graphs else plan.min_rounds
+    rounds = plan.max_rounds if kind == "cpu" else min(plan.max_rounds, TYPICAL * least)
+    if plan.name == "fixed":
+        rounds = 0
+        timed_s = (plan.warmup + plan.iters) * call_s * len(kernels)
+    else:
+        calls = least_calls(call_s * 1e9) if kind == "cuda" else MIN_CALLS
+        block_s = (
+            max(plan.block_ms / 1e3, (calls + 1) * call_s) * (1 + plan.rest * (kind == "cuda")) + CAPTURE_S * graphs
+        )
+        timed_s = rounds * block_s * (len(kernels) + 1)  # the baseline runs twice
+        timed_s = min(timed_s, plan.budget_s * max(1, len(kernels) - 1)) + plan.warmup_s
+    if plan.mode == "sustained" and kind == "cuda":
+        timed_s = max(timed_s, SUSTAINED_S_PER_RESULT * len(kernels))
+    checks = plan.verify_seeds + rounds / KEEP_EVERY + 1
+    compile_s = COMPILE_S[kind] * ("compiled" in kernels)
+    return timed_s + compile_s + (RESULT_S[kind] + checks * check_s) * len(kernels)
+
+
+def at_ceilings(workload: Workload, kind: str, ceilings: dict[str, Any]) -> tuple[float, float]:
+    """Seconds that one call computes and moves, as fast as this device was measured to, else as a small one does."""
+    products = ceilings.get("matmul_tflops") or {}
+    tflops = products.get(workload.dtype) or min(products.values(), default=TFLOPS[kind])
+    gb_per_s = ceilings.get("copy_gb_per_s") or GB_PER_S[kind]
+    problem = workload.problem
+    return problem.flops() / (tflops * 1e12), sum(problem.bytes_moved()) / (gb_per_s * 1e9)
+
+
+def span(low_s: float, high_s: float) -> str:
+    """Two times as people say them: under a minute, up to 3 min, 2 to 8 min, 40 min to 3 h, 2 to 7 h."""
+    low, high = round(low_s / 60), math.ceil(high_s / 60)
+    if high <= 1:
+        return "under a minute"
+    if low < 1:
+        return f"up to {high} min"
+    if high < 90:
+        return f"{low} to {high} min"
+    if low < 90:
+        return f"{low} min to {math.ceil(high / 60)} h"
+    return f"{round(low / 60)} to {math.ceil(high / 60)} h"
+
+
+def _pace(gpu: Gpu | None, keys: list[str]) -> dict[str, float]:
+    """Seconds per result that was timed, by workload, on this device."""
+    if gpu is None:
+        return {}
+    timed = Count("results", filter=Q(results__status="ok"))
+    mine = Measurement.objects.filter(run__gpu=gpu, workload__key__in=keys, took_s__isnull=False)
+    mine = mine.exclude(mode="sustained")
+    paces: dict[str, list[float]] = {}
+    for key, took_s, count in mine.annotate(timed=timed).values_list("workload__key", "took_s", "timed"):
+        if count and took_s:
+            paces.setdefault(key, []).append(took_s / count)
+    return {key: median(values) for key, values in paces.items()}

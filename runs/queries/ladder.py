@@ -1,0 +1,254 @@
+"""Where kernels stand between a baseline and what the device can do, on one workload: the steps are the tiers of a scale.
+
+A kernel stands at its speedup, measured in pairs in one run. Kernels of several runs stand on one ladder only if all but the
+kernel was the same there (history.Terms): card, environment, mode, protocol, baseline and its source.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db.models import F, Max, Q
+
+from kernels.analysis.statistics import FASTER
+from kernels.catalog import operations
+from kernels.report.comparison import HOW
+from runs.charts.forest import Ratio
+from runs.models import Result, Tier, TierScale
+from runs.queries import history
+from runs.queries.history import Point, Series
+
+TOLD_APART = (
+    "kernel", "measurement__workload", "measurement__mode", "measurement__group", "measurement__baseline",
+    "measurement__run__environment", "measurement__run__gpu", "measurement__run__sample",
+    *(f"measurement__protocol__{key}" for key in HOW),
+)  # fmt: skip
+"""Of these the newest result each is read: a newer one on other terms takes nobody from a ladder."""
+REACHED, NEXT, OPEN, BEYOND = "reached", "next", "open", "beyond"
+FIELDS = (
+    "workload", "workload_key", "mode", "device", "scale", "tier", "grade", "factor", "state", "target_ms", "baseline",
+    "baseline_p50_ms", "limit_ms", "best", "speedup", "speedup_low", "speedup_high", "best_p50_ms", "run", "result",
+    "fingerprint",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Step:
+    """A tier on a workload."""
+
+    tier: Tier
+    target_ms: float
+    """The baseline's p50 over the factor."""
+    state: str
+    """reached: the low end of the best kernel's interval is there. next: the first that is not. open: later ones. beyond: less
+    time than the device needs for the work."""
+
+
+@dataclass
+class Ladder:
+    """One workload in one mode."""
+
+    series: Series
+    base: Point
+    """The newest result of the baseline."""
+    scale: TierScale
+    kernels: list[tuple[Point, Ratio]] = field(default_factory=list)
+    """The newest result of each kernel on these terms, the fastest first."""
+    failed: list[Point] = field(default_factory=list)
+    """Those whose newest result has no speedup."""
+    elsewhere: int = 0
+    """Kernels that were measured on other terms only."""
+
+    @property
+    def mode(self) -> str:
+        return self.series.terms.mode
+
+    @property
+    def base_ms(self) -> float:
+        assert self.base.p50 is not None
+        return self.base.p50
+
+    @property
+    def best(self) -> tuple[Point, Ratio] | None:
+        """Who is surely the fastest: by the low ends of intervals, among those that are FASTER and had the device for themselves;
+        if there is none, whoever has the highest ratio."""
+        sure = [found for found in self.kernels if _counts(found[0])]
+        return max(sure, key=lambda found: found[1].low) if sure else next(iter(self.kernels), None)
+
+    @property
+    def most(self) -> float | None:
+        """The speedup that the device allows at most, where its speed of light is known; inputs in the cache know another."""
+        return self.base_ms / self.base.limit if self.base.limit and self.mode != "warm" else None
+
+    @property
+    def steps(self) -> list[Step]:
+        surely = self.best[1].low if self.best and _counts(self.best[0]) else 0.0
+        found, is_next = [], True
+        for tier in self.scale.tiers:
+            if tier.factor <= surely:
+                state = REACHED
+            elif self.most is not None and tier.factor > self.most:
+                state = BEYOND
+            else:
+                state, is_next = (NEXT if is_next else OPEN), False
+            found.append(Step(tier, self.base_ms / tier.factor, state))
+        return found
+
+    def _at(self, state: str) -> list[Step]:
+        return [step for step in self.steps if step.state == state]
+
+    @property
+    def reached(self) -> Step | None:
+        """The highest."""
+        return next(reversed(self._at(REACHED)), None)
+
+    @property
+    def next(self) -> Step | None:
+        return next(iter(self._at(NEXT)), None)
+
+    @property
+    def beyond(self) -> list[Step]:
+        return self._at(BEYOND)
+
+
+def _counts(point: Point) -> bool:
+    """Whether a tier can be reached by this result."""
+    return point.verdict == FASTER and not point.contended
+
+
+def ladders(environments: Iterable[int], scale: TierScale, key: str = "") -> list[Ladder]:
+    """One for each workload and mode in which the baseline has a time, from small workloads to large ones.
+
+    key: of one workload only.
+    """
+    found = history.measured().filter(measurement__run__environment__in=environments)
+    if key:
+        found = found.filter(measurement__workload__key=key)
+    found = found.exclude(~Q(status="ok"), kernel__name=F("measurement__baseline"))  # targets are of its newest time
+    newest = found.order_by().values(*TOLD_APART).annotate(newest=Max("pk")).values("newest")
+    series = history.grouped(Result.objects.filter(pk__in=newest).order_by("-measurement__run", "pk"))
+    places: dict[tuple[int, str], list[Series]] = {}
+    for one in series:
+        places.setdefault((one.terms.workload, one.terms.mode), []).append(one)
+    return [ladder for place in places.values() if (ladder := _ladder(place, scale))]
+
+
+def _ladder(place: list[Series], scale: TierScale) -> Ladder | None:
+    """Of the terms on which the operation's baseline was measured last, on a device of this site if it was there."""
+    known = operations().get(place[0].workload.operation)
+    bases = [
+        (not point.sample, point.run, one, point)
+        for one in place
+        for point in one.points
+        if point.kernel == one.terms.baseline and point.status == "ok" and point.p50
+        if known is None or point.kernel == known.baseline
+    ]
+    if not bases:
+        return None
+    *_, current, base = max(bases, key=lambda found: found[:2])
+    ladder = Ladder(current, base, scale)
+    newest: dict[str, Point] = {}
+    terms = current.terms._replace(group="")  # each group of a run has the baseline, too
+    for one in place:
+        if one.terms._replace(group="") == terms:
+            for point in one.points:
+                if point.kernel not in newest or point.run > newest[point.kernel].run:
+                    newest[point.kernel] = point
+    for kernel, point in newest.items():
+        if point.ratio is not None:
+            ladder.kernels.append((point, point.ratio))
+        elif kernel != current.terms.baseline:
+            ladder.failed.append(point)
+    ladder.kernels.sort(key=lambda found: -found[1].ratio)
+    ladder.failed.sort(key=lambda point: point.kernel)
+    ladder.elsewhere = len({point.kernel for one in place for point in one.points} - set(newest))
+    return ladder
+
+
+def rows(found: Iterable[Ladder], device: str) -> list[dict[str, Any]]:
+    """A row of FIELDS for each tier."""
+    return [_row(ladder, step) | {"device": device} for ladder in found for step in ladder.steps]
+
+
+def _row(ladder: Ladder, step: Step) -> dict[str, Any]:
+    best, ratio = ladder.best or (None, None)
+    return {
+        "workload": ladder.series.workload.label,
+        "workload_key": ladder.series.workload.key,
+        "mode": ladder.mode,
+        "scale": ladder.scale.name,
+        "tier": step.tier.name,
+        "grade": step.tier.grade,
+        "factor": step.tier.factor,
+        "state": step.state,
+        "target_ms": step.target_ms,
+        "baseline": ladder.base.kernel,
+        "baseline_p50_ms": ladder.base_ms,
+        "limit_ms": ladder.base.limit,
+        "best": best and best.kernel,
+        "speedup": ratio and ratio.ratio,
+        "speedup_low": ratio and ratio.low,
+        "speedup_high": ratio and ratio.high,
+        "best_p50_ms": best and best.p50,
+        "run": best and best.run,
+        "result": best and best.pk,
+        "fingerprint": ladder.series.terms.fingerprint,
+    }
+
+
+# --- how it is drawn --------------------------------------------------------------------------------------------------
+
+WIDTH, EDGE = 420, 10
+TICKS = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000)
+LEAST = 0.5
+"""Kernels that are further behind stand at the edge."""
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A logarithmic scale of speedups that all rows of a ladder share, in pixels."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, ladder: Ladder) -> Strip:
+        ends = [1.0, *(ratio.ratio for _, ratio in ladder.kernels), *(tier.factor for tier in ladder.scale.tiers)]
+        if ladder.most is not None:
+            ends.append(ladder.most)
+        return cls(max(LEAST, 0.9 * min(ends)), 1.25 * max(ends))
+
+    def x(self, speedup: float) -> float:
+        share = math.log(min(max(speedup, self.low), self.high) / self.low) / math.log(self.high / self.low)
+        return round(EDGE + share * (WIDTH - 2 * EDGE), 1)
+
+    def ticks(self) -> list[tuple[float, str]]:
+        return [(self.x(tick), f"{tick:g}x") for tick in TICKS if self.low <= tick <= self.high]
+
+
+def drawn(ladder: Ladder) -> dict[str, Any]:
+    """The ladder's rows from slow to fast, each with its place: {"width", "ticks", "one", "light", "rows": [...]}."""
+    strip = Strip.of(ladder)
+    rows: list[tuple[float, int, dict[str, Any]]] = [
+        (1.0, 1, {"kind": "baseline", "point": ladder.base, "x": strip.x(1.0)})
+    ]
+    for point, ratio in ladder.kernels:
+        low, high = strip.x(ratio.low), strip.x(ratio.high)
+        place = {"x": strip.x(ratio.ratio), "low": low, "length": max(1.0, round(high - low, 1))}
+        edge = ratio.ratio < strip.low
+        rows.append((ratio.ratio, 2, {"kind": "kernel", "point": point, "ratio": ratio, "edge": edge} | place))
+    for step in ladder.steps:
+        rows.append((step.tier.factor, 0, {"kind": "tier", "step": step, "x": strip.x(step.tier.factor)}))
+    most = ladder.most
+    if most is not None:
+        rows.append((most, 3, {"kind": "light", "speedup": most, "ms": ladder.base.limit, "x": strip.x(most)}))
+    return {
+        "width": WIDTH,
+        "ticks": strip.ticks(),
+        "one": strip.x(1.0),
+        "light": strip.x(most) if most is not None else None,
+        "rows": [row for _, _, row in sorted(rows, key=lambda row: row[:2])],
+    }

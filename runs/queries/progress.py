@@ -1,0 +1,74 @@
+"""What became of each kernel in a session: its last result there held against its first.
+
+Both are of one series (history.Terms), and each speedup is of pairs in one process; the two are compared as those of two runs are
+(kernels/change.py), with what nobody changed as the control.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.urls import reverse
+
+from kernels.report import comparison
+from runs.models import Measurement, Result, Session
+from runs.queries import history
+from runs.queries.history import Point, Series
+
+Pages = dict[tuple[str, str, str], str]
+Ends = dict[str, tuple[Point, Point]]
+
+
+def progress(session: Session) -> tuple[list[dict[str, Any]], Pages]:
+    """(rows of kernels.report.comparison, pages of the last results by workload, mode and kernel) of what was measured more than once.
+
+    On each workload and mode the newest series in which something was.
+    """
+    found = history.measured().filter(measurement__run__session=session)
+    places: dict[tuple[int, str, str], tuple[Series, Ends]] = {}
+    for one in history.grouped(found.order_by("-measurement__run", "pk")):
+        if len(pairs := _ends(one)) > 1:
+            places.setdefault((one.terms.workload, one.terms.mode, one.terms.group), (one, pairs))
+    ends = list(places.values())
+    results = _results([point.pk for _, pairs in ends for pair in pairs.values() for point in pair])
+    before: list[dict[str, Any]] = []
+    after: list[dict[str, Any]] = []
+    pages: Pages = {}
+    for one, pairs in ends:
+        for index, events in enumerate((before, after)):
+            events.append(_event([results[pair[index].pk] for pair in pairs.values()]))
+        for kernel, (_, last) in pairs.items():
+            pages[one.workload.key, one.terms.mode, kernel] = reverse("result", args=[last.run, last.pk])
+    return comparison.rows({"measurements": before}, {"measurements": after}), pages
+
+
+def _ends(one: Series) -> Ends:
+    """Kernel -> its first and its last result, of the baseline and of those that were measured more than once."""
+    points: dict[str, list[Point]] = {}
+    for point in one.points:
+        points.setdefault(point.kernel, []).append(point)
+    base = one.terms.baseline
+    several = {kernel: (mine[-1], mine[0]) for kernel, mine in points.items() if len(mine) > 1 or kernel == base}
+    return several if base in points else {}
+
+
+def _results(pks: list[int]) -> dict[int, Result]:
+    found = Result.objects.select_related("kernel", "version", "measurement__workload")
+    return found.defer("ticks_ns", "log", "version__source", "measurement__aa_ticks_ns").in_bulk(pks)
+
+
+def _event(results: list[Result]) -> dict[str, Any]:
+    """Results of several measurements of one series as one: its margin is the widest of theirs."""
+    measurements: list[Measurement] = [result.measurement for result in results]
+    newest = max(measurements, key=lambda m: m.pk)
+    return {
+        "workload": newest.workload.as_json(),
+        "label": newest.workload.label,
+        "key": newest.workload.key,
+        "mode": newest.mode,
+        "group": newest.group,
+        "baseline": newest.baseline,
+        "margin": max(m.margin for m in measurements),
+        "protocol": newest.protocol,
+        "results": [result.as_event() for result in results],
+    }
