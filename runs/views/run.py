@@ -19,7 +19,7 @@ from kernels.catalog import operations
 from kernels.report import tables
 from kernels.report.summary import answer
 from kernels.workload import ConfigError, load_config
-from runs.broker import Notes
+from runs.broker import BrokerKeys
 from runs.charts.run_charts import LEAST_SHOWN, NAMES, THEMES, chart_of, drawn, has_limits, left_out
 from runs.models import Measurement, Result, Run, Share
 from runs.queries.estimates import estimate
@@ -85,7 +85,7 @@ def shown(run: Run) -> dict[str, Any]:
     if not run.is_active:
         return {}
     try:
-        state = Notes(settings.REDIS_URL).shown(run.pk)
+        state = BrokerKeys(settings.REDIS_URL).shown(run.pk)
     except (RedisError, ValueError):
         return {}
     if state:
