@@ -139,12 +139,12 @@ QUIET = ("unsupported", "undecided", "needs more runs", "unpaired", "not compare
 MARKS = {"faster": "▲", "slower": "▼", "same": "=", "undecided": "?"}
 
 
-@register.inclusion_tag("_tag.html")
+@register.inclusion_tag("cells/tag.html")
 def verdict_tag(result: Any) -> dict[str, str]:
     return word_tag(result.verdict or result.status)
 
 
-@register.inclusion_tag("_tag.html")
+@register.inclusion_tag("cells/tag.html")
 def word_tag(verdict: str) -> dict[str, str]:
     """A verdict with its sign and its word; colour never stands alone."""
     word = verdict.lower()
@@ -153,7 +153,7 @@ def word_tag(verdict: str) -> dict[str, str]:
     return {"word": word, "mark": MARKS.get(word, ""), "style": known or ("same" if quiet else "warn")}
 
 
-@register.inclusion_tag("_state.html")
+@register.inclusion_tag("cells/state.html")
 def state_tag(state: str) -> dict[str, str]:
     styles = {"running": "busy", "busy": "busy", "queued": "wait", "cancelled": "over", "done": "on", "idle": "on"}
     return {"state": state, "style": styles.get(state, "off")}
