@@ -22,6 +22,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kernels.contract.dtypes import DTYPES
+
 if TYPE_CHECKING:
     from kernels.operations.base import Operation
 
@@ -243,10 +245,8 @@ def declaration(
     limits: dict[str, tuple[Any, ...]] | None = None,
 ) -> dict[str, Any]:
     """The arguments of @kernel with their defaults: shared by the reader and the decorator so that they cannot differ."""
-    from kernels.operations.base import DTYPE_BYTES
-
-    if isinstance(dtypes, str) or not all(dtype in DTYPE_BYTES for dtype in dtypes):
-        raise ValueError(f"dtypes is {dtypes!r}; it must be a tuple of {', '.join(DTYPE_BYTES)}")
+    if isinstance(dtypes, str) or not all(dtype in DTYPES for dtype in dtypes):
+        raise ValueError(f"dtypes is {dtypes!r}; it must be a tuple of {', '.join(DTYPES)}")
     if not isinstance(needs, Needs | None):
         raise ValueError(f"needs is {needs!r}; it must be cuda(...)")
     called = name or _dashed(function_name)

@@ -18,7 +18,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from kernels.catalog import UnknownName, get_kernel, get_operation, kernels
-from kernels.operations.base import DTYPE_SHORT, Operation
+from kernels.contract.dtypes import DTYPE_SHORT
+from kernels.operations.base import Operation
 
 CONFIGS_DIR = Path(__file__).parent / "configs"
 MAX_WORKLOADS = 500

@@ -2,7 +2,8 @@
 
 The child measures errors (kernels/child/reference.py); `judge` says here what they mean. A fixed
 tolerance would reject right bf16 kernels and pass wrong fp16 ones, so the yardstick is eager PyTorch in the workload's
-own dtype, never the baseline under test: the baseline is judged by the same rule.
+own dtype, never the baseline under test: the baseline is judged by the same rule. How far from it a kernel may be stands
+with each dtype (kernels/contract/dtypes.py).
 """
 
 from __future__ import annotations
@@ -10,17 +11,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-FROBENIUS_CAP = {"float16": 2e-3, "bfloat16": 1e-2, "float32": 1e-5}
-"""Largest relative Frobenius error of any right kernel, per dtype."""
-FACTOR = {"float16": 2, "bfloat16": 2, "float32": 4}
-"""A kernel may be this many times as wrong as the yardstick. In float32 both errors are chance, of the order of summing:
-on an H200 PyTorch's own kernels reach 2.3 times; the next that is wrong, tf32, is a hundred times further away."""
-UNUSUAL = {"float16": 1, "bfloat16": 1, "float32": 8}
-"""So many times more on inputs other than N(0, 1). There an error of float32 hangs on a few large scores, and kernels written
-as plain loops are further from the yardstick by chance."""
-SLACK = {"float16": 0.0, "bfloat16": 0.0, "float32": 2**-23}
-"""Relative error that is allowed beside it, for one key has a yardstick without error: products of three tf32 parts, as
-PyTorch takes for float32, lose the last bit."""
+from kernels.contract.dtypes import DTYPES
+
 ROW_FACTOR = 4
 """No row (last dimension) may be this many times as wrong as the yardstick's worst row: one wrong row among many right
 ones shows in no error of the whole. Shorter rows are not judged alone: one small number would make any error large."""
@@ -41,12 +33,12 @@ def why_wrong(reading: dict[str, Any], dtype: str) -> str:
         return f"{reading['nonfinite']} elements are NaN or Inf where the right answer is finite"
     if why_not_judged(reading, dtype):
         return ""
-    more, slack = _more(reading, dtype), SLACK[dtype]
-    factor = more * FACTOR[dtype]
+    more, slack = _more(reading, dtype), DTYPES[dtype].slack
+    factor = more * DTYPES[dtype].factor
     bound = factor * reading["yard_abs"] + 2 * (reading["rounding"] + slack * reading["largest"])
     if not reading["max_abs"] <= bound:
         return f"largest error {reading['max_abs']:.3g}, allowed {bound:.3g} (from eager PyTorch's own error)"
-    cap = min(factor * reading["yard_frobenius"] + slack, FROBENIUS_CAP[dtype])
+    cap = min(factor * reading["yard_frobenius"] + slack, DTYPES[dtype].frobenius_cap)
     if not reading["frobenius"] <= cap:
         return f"relative Frobenius error {reading['frobenius']:.3g}, allowed {cap:.3g}"
     worst = more * ROW_FACTOR * (reading["yard_row"] + slack)
@@ -58,7 +50,7 @@ def why_wrong(reading: dict[str, Any], dtype: str) -> str:
 
 
 def _more(reading: dict[str, Any], dtype: str) -> int:
-    return 1 if reading.get("distribution", "normal") == "normal" else UNUSUAL[dtype]
+    return 1 if reading.get("distribution", "normal") == "normal" else DTYPES[dtype].unusual
 
 
 def _overflows(reading: dict[str, Any]) -> bool:
@@ -77,7 +69,7 @@ def why_not_judged(reading: dict[str, Any], dtype: str) -> str:
         return f"the right answer ({reading['largest']:.3g}) does not fit {dtype}"
     if _overflows(reading):
         return "eager PyTorch itself gives NaN here"
-    if not _more(reading, dtype) * FACTOR[dtype] * reading["yard_frobenius"] <= FROBENIUS_CAP[dtype]:
+    if not _more(reading, dtype) * DTYPES[dtype].factor * reading["yard_frobenius"] <= DTYPES[dtype].frobenius_cap:
         return f"eager PyTorch itself is wrong by {reading['yard_frobenius']:.3g} here"
     return ""
 

@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
+from kernels.contract.dtypes import DTYPES, Dtype
+
 if TYPE_CHECKING:
     import torch
-
-Dtype = Literal["float16", "bfloat16", "float32"]
-DTYPE_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
-DTYPE_SHORT = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
-
 
 Distribution = Literal["normal", "uniform", "outliers", "x30"]
 DISTRIBUTIONS: tuple[Distribution, ...] = ("normal", "uniform", "outliers", "x30")
@@ -64,6 +61,11 @@ class Operation(BaseModel):
     """Whether inputs times a number between -1 and 1 are inputs, too."""
 
     dtype: Dtype = "float16"
+
+    @property
+    def element_bytes(self) -> int:
+        """Of one element in the workload's dtype."""
+        return DTYPES[self.dtype].bytes
 
     def label(self) -> str:
         """Sizes as people write them: "B=4 H=16 S=512 D=64 causal"."""
