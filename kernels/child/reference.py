@@ -59,8 +59,7 @@ def measure(out: Any, reference: Reference) -> dict[str, Any]:
     errors = [_Errors(like) for like in likes]
     for piece in reference.pieces():
         errors[piece.output].add(piece, outs[piece.output])
-    about = {"distribution": reference.distribution}
-    readings = [about | each.reading(reference.problem.dtype) for each in errors]
+    readings = [each.reading(reference) for each in errors]
     if len(readings) == 1:
         return readings[0]
     return _together([r | {"output": number, "of": len(readings)} for number, r in enumerate(readings, 1)])
@@ -113,9 +112,10 @@ class _Errors:
     def _at_least(self, name: str, value: Any) -> None:
         self.totals[name] = max(self.totals[name], float(value))
 
-    def reading(self, workload_dtype: str) -> dict[str, Any]:
+    def reading(self, reference: Reference) -> dict[str, Any]:
         scale = math.sqrt(self.squares["reference"]) or 1.0
         found = self.totals | {
+            "distribution": reference.distribution,
             "fits": self.totals["largest"] < torch.finfo(self.dtype).max / 2,
             "frobenius": math.sqrt(self.squares["error"]) / scale,
             "yard_frobenius": math.sqrt(self.squares["yard"]) / scale,
@@ -125,7 +125,7 @@ class _Errors:
         }
         if self.shape == ():
             found["eps"] = torch.finfo(self.dtype).eps
-        if (name := str(self.dtype).removeprefix("torch.")) in DTYPES and name != workload_dtype:
+        if (name := str(self.dtype).removeprefix("torch.")) in DTYPES and name != reference.problem.dtype:
             found["dtype"] = name
         return found
 

@@ -37,6 +37,16 @@ def test_without_the_gnu_c_library_the_next_output_holds_poison(monkeypatch):
     assert poison.count(out) > 0.99 * out.numel()
 
 
+def test_every_one_of_several_outputs_holds_its_own_poison(monkeypatch):
+    monkeypatch.setattr(poison, "_fill_what_malloc_gives", lambda value: False)
+    likes = [((512, 4096), torch.float16), ((512, 4096), torch.float32), ((), torch.float32)]
+    with poison.in_new_memory(likes, "cpu"):
+        *large, number = [torch.empty(shape, dtype=dtype) for shape, dtype in likes]
+    assert [poison.count(out) > 0.99 * out.numel() for out in large] == [True, True]
+    poison.fill(number)
+    assert poison.count(number) == 1
+
+
 def test_only_floats_hold_it():
     numbers = torch.arange(5)
     poison.fill(numbers)
