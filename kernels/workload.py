@@ -19,7 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from kernels.catalog import UnknownName, get_kernel, get_operation, kernels
 from kernels.contract.ceilings import Ceilings
-from kernels.operations.base import DTYPE_SHORT, Operation
+from kernels.contract.dtypes import DTYPE_SHORT
+from kernels.operations.base import Operation
 
 CONFIGS_DIR = Path(__file__).parent / "configs"
 MAX_WORKLOADS = 500

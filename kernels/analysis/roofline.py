@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernels.contract.ceilings import Ceilings
+from kernels.contract.dtypes import DTYPES
 from kernels.operations.base import Operation
 
 LOW_SHARE = 0.05
@@ -37,11 +38,11 @@ class Peak:
 
     def tflops(self, dtype: str) -> float:
         """Peak for a dtype. float32 means float32: tf32 is another dtype."""
-        return self.fp32 if dtype == "float32" else self.fp16
+        return getattr(self, DTYPES[dtype].peak)
 
     def bound_tflops(self, dtype: str) -> float:
         """SMs x FLOP/clk x maximum clock, for the fastest unit that could do this dtype (for float32: tf32)."""
-        share = self.tf32 / self.fp16 if dtype == "float32" else 1.0
+        share = getattr(self, DTYPES[dtype].bound) / self.fp16
         return self.sm_count * self.flop_per_clock_per_sm * self.max_ghz * share / 1e3
 
 

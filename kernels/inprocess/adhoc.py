@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import torch
 from pydantic import ConfigDict
 
-from kernels.analysis.correctness import FACTOR
-from kernels.operations.base import Distribution, Dtype, Inputs, Operation, Piece
+from kernels.contract.dtypes import DTYPES, Dtype
+from kernels.operations.base import Distribution, Inputs, Operation, Piece
 
 Kernel = Callable[..., Any]
 Tensors = tuple[torch.Tensor, ...]
@@ -171,8 +171,8 @@ def in_dtype(tensors: Tensors, dtype: torch.dtype | None) -> list[torch.Tensor]:
 
 def exact_dtype(reference: Kernel, tensors: Tensors, own: torch.dtype) -> torch.dtype:
     """float64 if the reference takes and keeps it, else float32 if that is more than its own. Raises ValueError."""
-    if str(own).removeprefix("torch.") not in FACTOR:
-        raise ValueError(f"a reference judges outputs of {', '.join(FACTOR)}, not of {own}: leave it out")
+    if str(own).removeprefix("torch.") not in DTYPES:
+        raise ValueError(f"a reference judges outputs of {', '.join(DTYPES)}, not of {own}: leave it out")
     why = ""
     for dtype in (torch.float64, torch.float32):
         if dtype.itemsize > own.itemsize:
@@ -201,4 +201,4 @@ def as_output(name: str, out: Any) -> torch.Tensor:
 def peak_dtype(tensors: Sequence[torch.Tensor]) -> Dtype | None:
     """The dtype whose peak bounds what works on these; None where no peak is listed (8 bits, float64)."""
     narrowest = min(tensor.element_size() for tensor in tensors if tensor.dtype != torch.bool)
-    return {2: "float16", 4: "float32"}.get(narrowest)  # type: ignore[return-value]
+    return next((dtype.name for dtype in DTYPES.values() if dtype.bytes == narrowest), None)
