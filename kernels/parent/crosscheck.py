@@ -11,6 +11,7 @@ from contextlib import suppress
 from statistics import median
 from typing import Any
 
+from kernels.analysis.agreement import agrees
 from kernels.analysis.blocks import Estimate, is_host_bound
 from kernels.contract.events import CrossCheck, CrossChecked, Seen, Status
 from kernels.parent.arm import arm_of
@@ -28,10 +29,6 @@ PROFILE_LIMIT_S = 300.0
 """A new process compiles again, and a profiler's first use alone takes seconds."""
 NOT_AGAIN = (Status.CRASHED, Status.TIMED_OUT, Status.SUSPECT, Status.UNSUPPORTED)
 """Arms of these statuses are not run again."""
-AGREE_SHARE, AGREE_NS = 0.05, 5_000
-"""Span and event time agree within the larger of these two,"""
-AGREE_NS_PER_KERNEL = 1_500
-"""plus this for each kernel of a call after its first: the profiler makes each a little longer."""
 LEAST_ENERGY_S = 0.2
 """NVML counts energy in steps of up to 0.1 s: of a shorter batch it says nothing."""
 
@@ -74,13 +71,6 @@ def _look(context: RunContext, name: str, timed: bool) -> dict[str, Any]:
     agree = agrees(event_ns, span_ns, len(profile["kernels"]))
     check = CrossCheck(event_ns=event_ns, span_ns=span_ns, agrees=agree, **batch)
     return {"ran": profile["kernels"], "check": check}
-
-
-def agrees(event_ns: float, span_ns: float | None, kernels: int = 1) -> bool | None:
-    """Whether two clocks say the same of a call of so many kernels; None if one says nothing."""
-    if span_ns is None:
-        return None
-    return abs(span_ns - event_ns) <= max(AGREE_SHARE * event_ns, AGREE_NS) + AGREE_NS_PER_KERNEL * max(0, kernels - 1)
 
 
 def _batch(context: RunContext, name: str) -> dict[str, Any]:

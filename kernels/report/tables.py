@@ -6,7 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from kernels.analysis.verdicts import verdict
@@ -66,9 +66,8 @@ class Row:
     """See `under_load`."""
 
 
-NOT_IN_FILES = ("unit", "under_load")
-COLUMNS = tuple(name for name in Row.__dataclass_fields__ if name not in NOT_IN_FILES)
-"""Of files, in order."""
+NOT_IN_CSV = ("unit", "under_load")
+COLUMNS = tuple(name for name in Row.__dataclass_fields__ if name not in NOT_IN_CSV)
 
 
 def rows(measurements: Iterable[Measured]) -> list[Row]:
@@ -140,8 +139,8 @@ def main_kernel(ran: Sequence[Sequence[Any]]) -> str:
 
 
 def as_records(table: Iterable[Row]) -> list[dict[str, Any]]:
-    """The table as files have it."""
-    return [{column: getattr(row, column) for column in COLUMNS} for row in table]
+    """The table as .json has it; a .csv has COLUMNS of it."""
+    return [asdict(row) for row in table]
 
 
 def as_csv(records: Iterable[Mapping[str, Any]], columns: Sequence[str] = COLUMNS) -> str:

@@ -24,8 +24,8 @@ from benchsite.queues import device_queue, make_app
 from kernels.host.device import find_device
 from kernels.parent.child_process import Child
 from runs.agent.execution import Execution
-from runs.agent.threads import AgentThreads
 from runs.agent.journal import Journal
+from runs.agent.threads import AgentThreads
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
 

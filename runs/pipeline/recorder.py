@@ -54,15 +54,14 @@ def record(lines: Sequence[Any]) -> dict[tuple[int, int], int]:
 
 def _sent(line: Any) -> SentLine:
     """What came, as a SentLine; what has no numbers gets 0, and belongs to no run."""
-    if isinstance(line, dict):
-        numbers, body = [line.get(name) for name in ("run", "attempt", "seq")], json.dumps(line, default=str)
-    elif isinstance(line, list | tuple) and len(line) == len(SentLine._fields) and isinstance(line[3], str):
-        *numbers, body = line
+    if isinstance(line, list | tuple) and len(line) == len(SentLine._fields):
+        run, attempt, seq, body = line
     else:
-        numbers, body = [], json.dumps(line, default=str)
-    if len(numbers) != 3 or not all(isinstance(number, int) for number in numbers):
-        numbers = [0, 0, 0]
-    return SentLine(*numbers, body)
+        run, attempt, seq = (line.get(name) if isinstance(line, dict) else 0 for name in ("run", "attempt", "seq"))
+        body = json.dumps(line, default=str)
+    if not all(isinstance(number, int) for number in (run, attempt, seq)):
+        run = attempt = seq = 0
+    return SentLine(run, attempt, seq, str(body))
 
 
 def take(line: SentLine) -> tuple[tuple[int, int], int]:

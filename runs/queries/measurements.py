@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from django.db.models import F, Prefetch, QuerySet
+from django.db.models import Prefetch, QuerySet
 from pydantic import Field
 
 from kernels.analysis.verdicts import verdict
@@ -70,11 +70,17 @@ def of_run(run: Run, raw: bool = False) -> list[StoredMeasured]:
     return sorted(found, key=lambda m: (order.get(m.key, len(order)), m.pk))
 
 
-def with_result(result: Result, beside: Iterable[int] = (), raw: bool = True) -> StoredMeasured:
-    """The measurement of one result, with that result and those beside it."""
-    arms = Result.objects.filter(pk__in=[result.pk, *beside])
-    (found,) = _read(Measurement.objects.filter(pk=result.measurement_id), arms, raw)
-    return found
+def of_result(run: int, result: int) -> tuple[Run, StoredMeasured, StoredArm] | None:
+    """A result with everything raw, its measurement with the baseline's result beside it, and its run; None if there is none."""
+    rows = Result.objects.select_related("kernel", "version")
+    row = rows.select_related("measurement__workload", "measurement__run__gpu", "measurement__run__environment")
+    found = row.filter(pk=result, measurement__run=run).first()
+    if found is None:
+        return None
+    measurement = found.measurement
+    beside = rows.filter(measurement=measurement, kernel__name=measurement.baseline).exclude(pk=result).defer("log")
+    measured = _measured(measurement, [*beside, found], raw=True)
+    return measurement.run, measured, measured.results[-1]
 
 
 def of_results(pks: Iterable[int]) -> dict[int, tuple[StoredMeasured, StoredArm]]:
@@ -140,10 +146,12 @@ def _measured(row: Measurement, arms: Iterable[Result], raw: bool) -> StoredMeas
 
 def _arm(row: Measurement, arm: Result, raw: bool) -> StoredArm:
     columns = COLUMNS if raw else tuple(name for name in COLUMNS if name not in RAW)
-    fields = {name: getattr(arm, name) for name in columns}
+    absent = arm.get_deferred_fields()
+    fields = {name: getattr(arm, name) for name in columns if name not in absent}
     for name, model in NESTED.items():
-        if fields[name] is not None:
+        if fields.get(name) is not None:
             fields[name] = model.model_validate(fields[name])
+    fields["ran"] = [(name, ns) for name, ns in arm.ran]
     fields |= {"status": Status(arm.status), "kernel": arm.kernel.name, "backend": arm.kernel.backend}
     if arm.version:
         fields |= {"sha256": arm.version.sha256, "source": arm.version.source if raw else ""}
