@@ -29,7 +29,7 @@ from runs.models import Gpu, RejectedEvent, Run
 from runs.pipeline import dispatcher
 
 ROOT = Path(__file__).parents[2]
-ZOO = ROOT / "tests" / "kernels_zoo"
+ZOO = ROOT / "tests" / "zoo"
 QUICK = {"warmup_s": 0.02, "min_rounds": 5, "max_rounds": 5, "verify_seeds": 1, "block_ms": 0.5}
 
 
