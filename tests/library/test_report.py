@@ -6,7 +6,9 @@ import math
 
 import pytest
 
-from kernels.report.summary import answer
+from kernels.contract.events import ArmResult, Measured
+from kernels.report.summary import summary
+from kernels.analysis.verdicts import verdict
 from kernels.report.tables import (
     COLUMNS,
     against_itself,
@@ -17,9 +19,9 @@ from kernels.report.tables import (
     heading,
     main_kernel,
     microseconds,
+    as_records,
     rows,
     three_digits,
-    verdict,
 )
 from kernels.workload import Workload
 
@@ -30,12 +32,17 @@ def result(kernel, interval=None, p50=0.01, status="ok", **more):
     """A result of a kernel; with an interval of its speedup, unless it is the baseline's."""
     found = {"kernel": kernel, "status": status, "sha256": f"{kernel}-hash", "correctness": {"correct": True}}
     if status == "ok":
-        stats = {"n": 400, "p50": p50, "p50_low": 0.99 * p50, "p50_high": 1.01 * p50, "p90": 1.1 * p50}
-        found |= {"stats": stats, "rounds": 20, "tflops": 50.0, "gb_per_s": 190.0, "limit_share": 0.051}
+        found |= {"n": 400, "p50_ms": p50, "p50_low_ms": 0.99 * p50, "p50_high_ms": 1.01 * p50, "p90_ms": 1.1 * p50}
+        found |= {"rounds": 20, "tflops": 50.0, "gb_per_s": 190.0, "limit_share": 0.051}
     if interval:
         low, high = interval
-        found["speedup"] = {"ratio": math.sqrt(low * high), "low": low, "high": high, "rounds": 20, "paired": True}
-    return found | more
+        found |= {"speedup": math.sqrt(low * high), "speedup_low": low, "speedup_high": high}
+    return ArmResult(**found | more)
+
+
+def checked(kernel, **more):
+    """A result that was not timed."""
+    return ArmResult(kernel=kernel, sha256=f"{kernel}-hash", **{"correctness": {"correct": True}} | more)
 
 
 def event(*results, seq_len=512, operation="attention", **more):
@@ -43,14 +50,13 @@ def event(*results, seq_len=512, operation="attention", **more):
     sizes = {"batch": 1, "heads": 8, "seq_len": seq_len, "head_dim": 64}
     if operation == "layer_norm":
         sizes = {"rows": seq_len, "cols": 64}
-    workload = Workload(operation=operation, sizes=sizes)
-    shared = {"workload": workload.model_dump(), "key": workload.key, "mode": "graph", "margin": 0.01}
-    return shared | {"baseline": "sdpa", "results": list(results)} | more
+    shared = {"mode": "graph", "margin": 0.01, "baseline": "sdpa"}
+    return Measured(workload=Workload(operation=operation, sizes=sizes), results=list(results), **shared | more)
 
 
 def said(*events):
-    found = answer(rows(events), "attention")
-    return found["strong"], " ".join(found["rest"]), found["tone"]
+    found = summary(rows(events), "attention")
+    return found.strong, " ".join(found.rest), found.tone
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -58,35 +64,35 @@ def said(*events):
 
 def test_a_row_for_every_workload_and_kernel_in_the_order_measured():
     table = rows([event(result("sdpa"), result("eager", SLOW)), event(result("sdpa"), seq_len=64)])
-    assert [(row["workload"].split()[4], row["kernel"]) for row in table] == [
+    assert [(row.workload.split()[4], row.kernel) for row in table] == [
         ("S=512", "sdpa"), ("S=512", "eager"), ("S=64", "sdpa"),
     ]  # fmt: skip
     assert all(set(COLUMNS) <= set(row) for row in table)
     row = table[1]
-    assert (row["verdict"], row["speedup_low"], row["speedup_high"], row["n"]) == ("SLOWER", 0.49, 0.51, 400)
-    assert (row["p50_ms"], row["baseline"], row["mode"], row["correct"]) == (0.01, "sdpa", "graph", True)
+    assert (row.verdict, row.speedup_low, row.speedup_high, row.n) == ("SLOWER", 0.49, 0.51, 400)
+    assert (row.p50_ms, row.baseline, row.mode, row.correct) == (0.01, "sdpa", "graph", True)
 
 
 def test_a_row_says_how_long_its_device_rested_and_how_many_rounds_tell_as_much():
     fast = result("eager", FAST)
     fast["speedup"]["effective_sample_size"] = 7.5
     row = rows([event(result("sdpa"), fast, protocol={"paired": True, "rest": 0.5})])[1]
-    assert (row["rest"], row["effective_sample_size"]) == (0.5, 7.5)
+    assert (row.rest, row.effective_sample_size) == (0.5, 7.5)
 
 
 def test_p90_is_of_single_calls_where_the_samples_are_graph_replays():
     (row,) = rows([event(result("sdpa", p50=0.01))])
-    assert (row["p90_ms"], row["p90_n"]) == (pytest.approx(0.011), 400)
+    assert (row.p90_ms, row.p90_n) == (pytest.approx(0.011), 400)
     cold = {"n": 100, "p50": 0.012, "p90": 0.019, "p95": 0.02, "p99": 0.03}
     (row,) = rows([event(result("sdpa", p50=0.01, cold=cold))])
-    assert (row["p50_ms"], row["p90_ms"], row["p90_n"]) == (0.01, 0.019, 100)
+    assert (row.p50_ms, row.p90_ms, row.p90_n) == (0.01, 0.019, 100)
 
 
 def test_what_is_not_known_is_none():
     bare = {"kernel": "eager", "status": "crashed", "why": "killed by SIGSEGV"}
     row = rows([event(bare)])[0]
-    assert (row["p50_ms"], row["speedup"], row["tflops"], row["correct"], row["n"]) == (None,) * 5
-    assert (row["verdict"], row["why"], row["ran"]) == ("crashed", "killed by SIGSEGV", "")
+    assert (row.p50_ms, row.speedup, row.tflops, row.correct, row.n) == (None,) * 5
+    assert (row.verdict, row.why, row.ran) == ("crashed", "killed by SIGSEGV", "")
 
 
 @pytest.mark.parametrize(
@@ -114,8 +120,8 @@ def test_one_word_for_a_result(found, expected):
 
 
 def test_a_wide_margin_takes_a_word_back():
-    assert rows([event(result("eager", (1.02, 1.03)))])[0]["verdict"] == "FASTER"
-    assert rows([event(result("eager", (1.02, 1.03)), margin=0.05)])[0]["verdict"] == "SAME"
+    assert rows([event(result("eager", (1.02, 1.03)))])[0].verdict == "FASTER"
+    assert rows([event(result("eager", (1.02, 1.03)), margin=0.05)])[0].verdict == "SAME"
 
 
 def test_the_kernel_that_says_most_is_the_innermost_of_the_longest():
@@ -185,7 +191,7 @@ def test_a_table_says_what_its_baseline_did_against_itself():
     groups = "A/A: sdpa against itself 0.999 to 1.200; margin 1.0% to 60.0%."
     assert against_itself(rows([one | {"mode": "cold"}, apart])) == groups, "two groups of one workload"
     (row,) = rows([one])
-    assert (row["aa"], row["aa_low"], row["aa_high"]) == AA["aa"]
+    assert (row.aa, row.aa_low, row.aa_high) == AA["aa"]
 
 
 def test_columns_that_nobody_fills_are_left_out():
@@ -242,7 +248,7 @@ def test_unsupported_is_no_failure_and_everything_else_that_is_not_ok_is():
         "failed",
     )
     table = rows([event(*(result(status, status=status) for status in statuses))])
-    assert [row["status"] for row in failures(table)] == list(statuses[2:])
+    assert [row.status for row in failures(table)] == list(statuses[2:])
 
 
 # --- the answer -------------------------------------------------------------------------------------------------------
@@ -366,7 +372,7 @@ def test_times_of_a_rested_device_are_said_to_be():
     table = rows(
         [event(result("sdpa", p50=20.0, **loaded), result("slow", SLOW, p50=40.0, crosscheck=None), mode="cold")]
     )
-    assert [row["under_load"] for row in table] == [pytest.approx(1.19), None]
+    assert [row.under_load for row in table] == [pytest.approx(1.19), None]
     assert "Without rests sdpa takes up to 19% longer, as when a clock falls" in " ".join(
         answer(table, "attention")["rest"]
     )
@@ -378,7 +384,7 @@ def test_nothing_is_said_of_rests_that_nobody_had():
     loaded = event(result("sdpa", p50=20.0, crosscheck={"wall_ns": 23.8e6, "host_bound": False}), mode="cold")
     for protocol, factor in (({"rest": 1.0}, pytest.approx(1.19)), ({"rest": 0.0}, None)):
         (row,) = rows([loaded | {"protocol": protocol}])
-        assert row["under_load"] == factor
+        assert row.under_load == factor
 
 
 @pytest.mark.parametrize(
@@ -386,7 +392,7 @@ def test_nothing_is_said_of_rests_that_nobody_had():
 )
 def test_nothing_is_said_of_what_holds_or_is_not_known(mode, p50, wall_ns):
     (row,) = rows([event(result("sdpa", p50=p50, crosscheck={"wall_ns": wall_ns}), mode=mode)])
-    assert row["under_load"] is None
+    assert row.under_load is None
     assert "Without rests" not in " ".join(answer([row], "attention")["rest"])
 
 
