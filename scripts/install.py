@@ -47,6 +47,7 @@ def main() -> None:
         pth.write_text("\n".join(host) + "\n")
     elif importable("triton") is None:
         pip(TRITON)
+    write_bytecode()
     done = f"Ready: Python {output('-V').split()[-1]} in .venv; {which_torch(host)}\n"
     DONE.write_text(done)
     if dev:
@@ -122,6 +123,21 @@ def pip(*arguments: str) -> None:
     command = [str(PYTHON), "-m", "pip", "install", *options, *arguments]
     if subprocess.run(command, env=environment).returncode:
         fail("pip could not install everything; its message is above, and `make install` goes on from there")
+
+
+def write_bytecode() -> None:
+    """Of what the processes of a site import, which pip was told to leave. A measuring process writes none, so it would compile
+    PyTorch's source each time that one starts; nor does anybody where PYTHONDONTWRITEBYTECODE is set, as in many containers."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment |= {"SECRET_KEY": "only-to-import", "DJANGO_SETTINGS_MODULE": "benchsite.settings"}
+    for code in (
+        "import torch._inductor.compile_fx",
+        "import triton",
+        "import django; django.setup(); import benchsite.urls",
+    ):
+        subprocess.run(
+            [str(PYTHON), "-c", code], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
 
 
 def importable(package: str) -> str | None:

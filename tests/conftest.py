@@ -3,8 +3,10 @@
 import os
 import shutil
 import tempfile
+from collections import Counter
 
 import django
+import pytest
 
 VAR = tempfile.mkdtemp(prefix="benchsite-tests-")
 os.environ |= {
@@ -24,22 +26,81 @@ def pytest_report_header():
     return f"database: {connection.vendor}"
 
 
-SLOWEST = (
-    "test_on_postgres",
-    "test_main_job",
-    "test_zoo.py",
-    "test_links",
-    "test_recovery",
-    "test_form.py",
-    "test_faults",
+def pytest_unconfigure(config):
+    shutil.rmtree(VAR, ignore_errors=True)
+    if not hasattr(config, "workerinput"):
+        tell_what_was_left(config)
+
+
+# --- in which order, and beside whom ----------------------------------------------------------------------------------
+
+ROOMS = {
+    "a site's processes": tuple(f"tests/pipeline/test_{name}.py" for name in ("recovery", "a_run", "cancel")),
+    "a site in a browser": tuple(f"tests/browser/test_{name}.py" for name in ("main_job", "form", "links")),
+}
+"""Each waits longer than it works, so all begin first; its files share what takes long to start, so one process runs them."""
+OTHERS = (
+    "zoo/test_zoo",
+    "postgres/test_on_postgres",
+    "instrument/test_verify",
+    "library/test_cli",
+    "library/test_measure",
 )
-"""Files that take a minute and more; most of that they wait, so others run beside them if they begin early."""
+FIRST = (*(file for files in ROOMS.values() for file in files), *(f"tests/{name}.py" for name in OTHERS))
+
+
+def file_of(nodeid):
+    return nodeid.split("::", 1)[0]
 
 
 def pytest_collection_modifyitems(items):
-    place = {name: number for number, name in enumerate(SLOWEST)}
-    items.sort(key=lambda item: min((n for name, n in place.items() if name in str(item.path)), default=len(place)))
+    place = {file: number for number, file in enumerate(FIRST)}
+    items.sort(key=lambda item: place.get(file_of(item.nodeid), len(FIRST)))
 
 
-def pytest_unconfigure():
-    shutil.rmtree(VAR, ignore_errors=True)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    from xdist.scheduler import LoadFileScheduling
+
+    class Rooms(LoadFileScheduling):
+        """A file at a time, but a room as one."""
+
+        def _split_scope(self, nodeid):
+            file = file_of(nodeid)
+            return next((room for room, files in ROOMS.items() if file in files), file)
+
+    return Rooms(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+# --- what `make test` leaves to `make test-all` -----------------------------------------------------------------------
+
+LEFT = pytest.StashKey[Counter]()
+
+
+def pytest_configure(config):
+    config.stash[LEFT] = Counter()
+
+
+def pytest_deselected(items):
+    for item in items:
+        if marker := item.get_closest_marker("thorough"):
+            item.config.stash[LEFT][marker.args[0]] += 1
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left"] = dict(session.config.stash[LEFT])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """Each process has left the same tests."""
+    node.config.stash[LEFT] |= Counter(getattr(node, "workeroutput", {}).get("left", {}))
+
+
+def tell_what_was_left(config):
+    left = config.stash.get(LEFT, Counter())
+    if left:
+        print(f"\n{left.total()} tests are left to make test-all:")
+        for why, count in left.most_common():
+            print(f"  {count:4} {why}")

@@ -60,9 +60,9 @@ def p50_cell(result: Any, base: Any = None) -> dict[str, str]:
 @register.inclusion_tag("cells/before_after.html")
 def point_p50_cell(point: Any) -> dict[str, str]:
     """The same of a point of a history, which carries its baseline's p50 with it."""
-    if point.status != "ok" or not point.p50:
+    if point.status != "ok" or not point.p50_ms:
         return {}
-    before = us_like(point.base_p50, point) if point.base_p50 and point.verdict != "baseline" else ""
+    before = us_like(point.base_p50_ms, point) if point.base_p50_ms and point.verdict != "baseline" else ""
     return {"before": before, "after": p50_us(point)}
 
 
@@ -74,7 +74,7 @@ def p50_interval_cell(result: Any) -> dict[str, str]:
 @register.inclusion_tag("cells/p90.html")
 def p90_cell(result: Any) -> dict[str, Any]:
     """p90 of single calls: of the cold pass where there was one."""
-    return {"p90": us(result.single_calls.get("p90")), "cold": result.cold}
+    return {"p90": us(result.single_calls.p90_ms), "cold": result.cold}
 
 
 @register.inclusion_tag("cells/correct.html")
@@ -107,7 +107,7 @@ def untimed_cell(result: Any, span: int) -> dict[str, Any]:
         "why": result.why,
         "span": span,
         "ended": result.why.endswith("."),
-        "read": p50_us(result) if result.p50 else "",
+        "read": p50_us(result) if result.p50_ms else "",
     }
 
 

@@ -16,13 +16,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+WHOLE_GRIDS = "whole grids of Triton kernels in the interpreter: `make test` takes a shape or two of each"
 
 
 class Interpreter:
     """The child that runs kernels."""
 
     def __init__(self, script):
-        environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "2"}
+        environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": f"{ROOT}:{ROOT}/tests", "OMP_NUM_THREADS": "2"}
         command = [sys.executable, script]
         self.child = subprocess.Popen(
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -7,7 +7,8 @@ same dtype does.
 import contextlib
 
 import pytest
-from interpreter import interpreting, poisoning, replaced, serve
+from interpreter import WHOLE_GRIDS, interpreting, poisoning, replaced, serve
+from selection import telling
 
 LENGTHS = (1, 63, 64, 65, 127, 128, 129, 200)
 FROBENIUS_CAP = {"float16": 2e-3, "bfloat16": 1e-2}
@@ -28,40 +29,42 @@ def assert_right(result):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
-@pytest.mark.parametrize("head_dim", [64, 128])
-@pytest.mark.parametrize("seq_len", LENGTHS)
+@pytest.mark.parametrize("head_dim", telling([64, 128], 64, why=WHOLE_GRIDS))
+@pytest.mark.parametrize("seq_len", telling(LENGTHS, 1, 65, 129, why=WHOLE_GRIDS))
 def test_is_right_at_edge_lengths(interpreter, seq_len, head_dim, causal, dtype):
     assert_right(interpreter.run(seq_len=seq_len, head_dim=head_dim, causal=causal, dtype=dtype))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
-@pytest.mark.parametrize("kv_heads", [1, 2])
+@pytest.mark.parametrize("kv_heads", telling([1, 2], 2, why=WHOLE_GRIDS))
 def test_query_heads_share_key_value_heads(interpreter, kv_heads, causal, dtype):
     assert_right(interpreter.run(batch=2, heads=4, kv_heads=kv_heads, seq_len=65, causal=causal, dtype=dtype))
 
 
 @pytest.mark.parametrize("layout", ["transposed", "every other", "last dim strided", "expanded"])
-@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize("causal", telling([False, True], True, why=WHOLE_GRIDS), ids=["full", "causal"])
 def test_takes_any_strides(interpreter, causal, layout):
     assert_right(interpreter.run(batch=2, heads=2, seq_len=65, causal=causal, layout=layout))
 
 
 @pytest.mark.parametrize("mask", ["split", "branch", "always"])
 @pytest.mark.parametrize("tma", [False, True], ids=["pointers", "tma"])
-@pytest.mark.parametrize("block", [(64, 64), (128, 64), (64, 128), (128, 32)], ids=str)
-@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize(
+    "block", telling([(64, 64), (128, 64), (64, 128), (128, 32)], (128, 64), why=WHOLE_GRIDS), ids=str
+)
+@pytest.mark.parametrize("causal", telling([False, True], True, why=WHOLE_GRIDS), ids=["full", "causal"])
 def test_every_tile_is_right(interpreter, causal, block, tma, mask):
     assert_right(interpreter.run(heads=1, seq_len=200, causal=causal, tile=[*block, 4, 2, mask, tma]))
 
 
-@pytest.mark.parametrize("heads_in_l2", [0, 1, 2, 3, 5, 100])
+@pytest.mark.parametrize("heads_in_l2", telling([0, 1, 2, 3, 5, 100], 0, 2, why=WHOLE_GRIDS))
 def test_causal_waves_leave_no_head_and_no_tile_out(interpreter, heads_in_l2):
     assert_right(interpreter.run(batch=2, heads=6, kv_heads=3, seq_len=129, causal=True, heads_in_l2=heads_in_l2))
 
 
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
-@pytest.mark.parametrize("seq_len", [1, 65, 200])
+@pytest.mark.parametrize("seq_len", telling([1, 65, 200], 65, why=WHOLE_GRIDS))
 def test_nothing_of_a_poisoned_output_is_left(interpreter, seq_len, causal):
     result = interpreter.run(seq_len=seq_len, causal=causal, poison_output=True)
     assert result["poisoned"] == 1, "the output did not come from torch.empty, so this test poisons nothing"

@@ -3,9 +3,11 @@
 import contextlib
 
 import pytest
-from interpreter import interpreting, poisoning, replaced, serve
+from interpreter import WHOLE_GRIDS, interpreting, poisoning, replaced, serve
+from selection import telling
 
 EDGES = (1, 63, 64, 65, 127, 129)
+SIZES = [(128, 128, 64), (136, 72, 40), (65, 129, 63), (300, 24, 8)]
 DTYPES = ("float16", "bfloat16")
 
 
@@ -20,7 +22,7 @@ def assert_right(result):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("size", EDGES)
+@pytest.mark.parametrize("size", telling(EDGES, 1, 65, why=WHOLE_GRIDS))
 def test_is_right_at_edge_sizes(interpreter, size, dtype):
     """Each of the three in turn, the others off every tile's edge."""
     for m, n, k in ((size, 65, 63), (65, size, 63), (63, 65, size)):
@@ -30,7 +32,7 @@ def test_is_right_at_edge_sizes(interpreter, size, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("persistent", [False, True], ids=["a tile each", "persistent"])
 @pytest.mark.parametrize("tma", [False, True], ids=["pointers", "tma"])
-@pytest.mark.parametrize("sizes", [(128, 128, 64), (136, 72, 40), (65, 129, 63), (300, 24, 8)], ids=str)
+@pytest.mark.parametrize("sizes", telling(SIZES, (136, 72, 40), why=WHOLE_GRIDS), ids=str)
 def test_every_way_is_right(interpreter, sizes, tma, persistent, dtype):
     m, n, k = sizes
     for blocks in ((32, 32, 32), (64, 16, 32)):
@@ -38,7 +40,7 @@ def test_every_way_is_right(interpreter, sizes, tma, persistent, dtype):
         assert_right(interpreter.run(m=m, n=n, k=k, dtype=dtype, tile=tile, processors=3))
 
 
-@pytest.mark.parametrize("rows_of_tiles", [1, 7, 8, 9, 17])
+@pytest.mark.parametrize("rows_of_tiles", telling([1, 7, 8, 9, 17], 9, why=WHOLE_GRIDS))
 def test_groups_leave_no_tile_out(interpreter, rows_of_tiles):
     assert_right(interpreter.run(m=16 * rows_of_tiles, n=80, k=16, tile=[16, 16, 16, 4, 2]))
 

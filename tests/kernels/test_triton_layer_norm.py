@@ -3,9 +3,11 @@
 import contextlib
 
 import pytest
-from interpreter import interpreting, poisoning, replaced, serve
+from interpreter import WHOLE_GRIDS, interpreting, poisoning, replaced, serve
+from selection import telling
 
 COLS = (1, 2, 63, 64, 65, 127, 129, 1000, 4096, 5000)
+TILES = [(1, 4), (2, 4), (8, 4), (64, 4)]
 DTYPES = ("float16", "bfloat16", "float32")
 
 
@@ -20,19 +22,19 @@ def assert_right(result):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("cols", COLS)
+@pytest.mark.parametrize("cols", telling(COLS, 1, 65, 1000, why=WHOLE_GRIDS))
 def test_is_right_at_edge_sizes(interpreter, cols, dtype):
     for rows in (1, 7 if cols > 200 else 65):
         assert_right(interpreter.run(rows=rows, cols=cols, dtype=dtype))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("cols", [16_384, 16_385, 24_576])
+@pytest.mark.parametrize("cols", telling([16_384, 16_385, 24_576], 16_385, why=WHOLE_GRIDS))
 def test_long_rows_are_right_held_or_in_blocks(interpreter, cols, dtype):
     assert_right(interpreter.run(rows=2, cols=cols, dtype=dtype))
 
 
-@pytest.mark.parametrize("tile", [[1, 4], [2, 4], [8, 4], [64, 4]], ids=str)
+@pytest.mark.parametrize("tile", telling(TILES, (2, 4), (64, 4), why=WHOLE_GRIDS), ids=str)
 @pytest.mark.parametrize("cols", [64, 100])
 def test_every_tile_is_right(interpreter, cols, tile):
     for rows in (1, 8, 65):

@@ -80,7 +80,7 @@ def test_the_agent_works_though_its_database_url_leads_nowhere(site):
 BAD = {
     "segfault": ("crashed", "killed by SIGSEGV", "about to follow a null pointer"),
     "exits": ("crashed", "exited with status 3", ""),
-    "quits": ("crashed", "exited with status 1", "no device that suits me"),
+    "leaves": ("crashed", "exited with status 1", "no device that suits me"),
     "crashes-later": ("crashed", "killed by SIGABRT", ""),
     "endless": ("timed out", "no answer within 4 s", "going round"),
     "raises": ("failed", "ValueError: block size 63 is not a power of two", "in raises"),

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from runs.agent import journal as journal_module
-from runs.agent.heart import RESEND_FIRST_S, RESEND_MOST_S, Sender
+from runs.agent.threads import RESEND_FIRST_S, RESEND_MOST_S, Sender
 from runs.agent.journal import Journal
 
 pytestmark = pytest.mark.timeout(30)

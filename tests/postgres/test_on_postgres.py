@@ -14,7 +14,11 @@ import pytest
 from runs.hosting.setup import free_port
 
 ROOT = Path(__file__).parents[2]
-pytestmark = [pytest.mark.postgres, pytest.mark.timeout(480)]
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.thorough("the recorder, the dispatcher and the pages once more, on PostgreSQL"),
+    pytest.mark.timeout(480),
+]
 DRAWN = tuple(f"--ignore=tests/site/test_{name}.py" for name in ("charts", "distribution", "result_page"))
 """Of what is drawn from rows that other tests have read there."""
 SUITES = ("tests/pipeline/test_recorder.py", "tests/pipeline/test_dispatcher.py", "tests/site")

@@ -14,7 +14,11 @@ try:
 except NoSuchDevice as error:
     NO_DEVICE = str(error)
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(NO_DEVICE), reason=NO_DEVICE)]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.thorough("the zoo's cheats with a GPU"),
+    pytest.mark.skipif(bool(NO_DEVICE), reason=NO_DEVICE),
+]
 
 SIZES = {"batch": 4, "heads": 16, "seq_len": 2048, "head_dim": 64, "dtype": "float16"}
 HONEST = (

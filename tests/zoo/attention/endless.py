@@ -1,11 +1,10 @@
 """Never comes back from compiling."""
 
-import time
-
 from kernels.catalog import kernel
 
 
 @kernel("attention", backend="pytorch")
 def endless(q, k, v, *, causal, scale):
+    print("going round", flush=True)
     while True:
-        time.sleep(1)
+        pass

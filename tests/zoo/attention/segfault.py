@@ -1,4 +1,4 @@
-"""Reads address 0, as an extension with a bad pointer does."""
+"""Reads address 0, as a CUDA extension with a bad pointer does."""
 
 import ctypes
 
@@ -7,4 +7,5 @@ from kernels.catalog import kernel
 
 @kernel("attention", backend="pytorch")
 def segfault(q, k, v, *, causal, scale):
+    print("about to follow a null pointer", flush=True)
     return ctypes.string_at(0)

@@ -1,0 +1,17 @@
+"""What `make test` runs of what there is many of; the rest is marked `thorough` and left to `make test-all`."""
+
+import pytest
+
+
+def telling(values, *chosen, why):
+    """Values for `parametrize`, of which all but the chosen ones are left to `make test-all`, for this reason."""
+    assert set(chosen) <= set(values), "what is chosen must be one of the values"
+    return [v if v in chosen else pytest.param(v, marks=pytest.mark.thorough(why)) for v in values]
+
+
+def asked_for(request, name):
+    """The values of a parameter in those tests of this run that use the fixture which asks: nothing else is measured for them."""
+    items = (i for i in request.session.items if i.path == request.path and request.fixturename in i.fixturenames)
+    return {
+        item.callspec.params[name] for item in items if name in getattr(getattr(item, "callspec", None), "params", {})
+    }
