@@ -309,9 +309,9 @@ def test_a_run_of_a_silent_device_can_be_cancelled(running):
     running.refresh_from_db()
     running.cancel()
     assert running.state == "cancelled"
-    assert recorder.superseded(Gpu(active_attempts=[[running.pk, running.attempt]])) == [[running.pk, running.attempt]], (
-        "its agent is told when it is back"
-    )
+    assert recorder.superseded(Gpu(active_attempts=[[running.pk, running.attempt]])) == [
+        [running.pk, running.attempt]
+    ], "its agent is told when it is back"
 
 
 def test_one_run_that_cannot_be_sent_does_not_stop_the_others(gpu, sent):
