@@ -42,8 +42,8 @@ def test_run_again_keeps_what_cannot_run_here_and_says_so(owner, cpu, gpu, make_
     page = page_of(owner, again=run.pk)
     assert boxes(page)["triton-flash"] == {"checked"}
     assert boxes(page)["sdpa-cudnn"] == {"disabled"}, "was not in that run"
-    assert f"needs a CUDA device; ticked as in run {run.pk}, and will be listed so" in page
-    assert "1 kernel cannot run on this device and will be listed so." in page
+    assert f'needs a CUDA device; ticked as in run {run.pk}: its results will say "unsupported"' in page
+    assert '1 kernel cannot run on this device: its results will say "unsupported".' in page
 
 
 def test_another_device_takes_ticks_away_and_gives_them_back(owner, typed, gpu, cpu):

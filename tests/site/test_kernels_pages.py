@@ -105,7 +105,7 @@ def test_all_kernels_are_listed_measured_or_not_the_baseline_first(owner, gpu, m
     names = [part.split("<", 1)[0] for part in page.split('/">')[1:]]
     assert names.index("sdpa") < names.index("compiled") < names.index("triton-flash") < names.index("triton-gemm")
     assert f'<a href="/runs/{run.pk}/">{run.pk}</a>' in page
-    assert "No device has it now." in page
+    assert "On no device now." in page
     rows = {(row["operation"], row["name"]): row for row in json.loads(page_of(owner, "kernels_json"))["kernels"]}
     assert rows["attention", "triton-flash"]["results"] == 1 and rows["attention", "triton-flash"]["last_run"] == run.pk
     assert rows["gemm", "triton-gemm"] | {"doc": ""} == {
@@ -116,7 +116,7 @@ def test_all_kernels_are_listed_measured_or_not_the_baseline_first(owner, gpu, m
 
 
 def test_without_devices_it_says_how_one_gets_here(owner):
-    assert "start an agent with <code>make agent</code>" in page_of(owner, "kernels")
+    assert "Start an agent: <code>make agent</code>" in page_of(owner, "kernels")
 
 
 def test_a_kernel_stands_by_its_newest_result_on_each_workload(owner, measured):
@@ -194,7 +194,7 @@ def test_a_kernel_that_is_not_there_any_more_keeps_its_page(owner, measured, gpu
     measured(count=1)
     gpu.catalogue = []
     gpu.save()
-    assert "no device has it now" in page_of(owner, "kernel", *FLASH)
+    assert "on no device now" in page_of(owner, "kernel", *FLASH)
 
 
 def test_each_device_has_a_tab(owner, measured, make_gpu):
@@ -213,7 +213,7 @@ def test_a_history_says_what_was_other_in_each_series(owner, measured):
     after = measured(count=1, driver="599.1")
     key = after.measurements.get().workload.key
     page = page_of(owner, "kernel_workload", *FLASH, key)
-    assert "3 results on NVIDIA H200, in 2 series that cannot be held against each other." in page
+    assert "3 results on NVIDIA H200, in 2 series that cannot be compared with each other." in page
     newest, older = page.split('scope="rowgroup">')[1:]
     assert 'class="other"' not in newest and "driver <b>599.1</b>" in newest
     assert '<span class="other">driver <b>580' in older
@@ -233,11 +233,11 @@ def test_a_history_that_is_too_long_for_the_page_says_so_and_is_whole_in_the_fil
     key = runs[0].measurements.get().workload.key
     monkeypatch.setattr(kernels_page, "MOST_SHOWN", 2)
     page = page_of(owner, "kernel_workload", *FLASH, key)
-    assert "4 results on NVIDIA H200. The newest 2 are listed; the files have all." in page
+    assert "4 results on NVIDIA H200. The newest 2 are listed; csv and json have all." in page
     monkeypatch.setattr(history, "MOST", 3)
     page = page_of(owner, "kernel_workload", *FLASH, key)
-    assert "The newest 3 results on NVIDIA H200. 2 of them are listed; the files have all." in page
-    assert "The newest result on each workload, of the newest 3 results" in page_of(owner, "kernel", *FLASH)
+    assert "The newest 3 results on NVIDIA H200. 2 of them are listed; csv and json have all." in page
+    assert "Newest result on each workload, of the newest 3 results" in page_of(owner, "kernel", *FLASH)
     for name in ("kernel_json", "kernel_workload_json"):
         table = json.loads(page_of(owner, name, *FLASH, *([key] if "workload" in name else [])))["results"]
         assert [row["run"] for row in table] == [run.pk for run in reversed(runs)]

@@ -117,7 +117,7 @@ def test_a_fresh_form_has_the_first_device_that_is_online(owner, silent, cpu, co
 def test_without_devices_it_says_how_one_gets_here(owner, configs):
     page = owner.get(PAGE).content.decode()
     assert "No device has reported yet" in page
-    assert "No kernels are known until a device has reported." in page
+    assert "Kernels appear here when a device has reported." in page
 
 
 def test_a_page_without_devices_asks_until_one_has_reported(owner, make_gpu, configs):
@@ -324,10 +324,10 @@ def test_a_run_of_a_device_that_is_not_here_again_has_none_and_says_so(owner, ex
     shown = field_of(answer.content.decode(), "device")
     assert answer.context["form"]["device"].value() == ""
     assert re.findall(r"<option[^>]* selected>([^<]+)", shown) == ["Choose a device"]
-    assert "There is no NVIDIA H200 here; choose a device." in shown
+    assert "There is no NVIDIA H200 here. Choose a device." in shown
     assert "bad" in shown
     _, page = refused(owner, again(owner, sample) | {"again": sample.pk})
-    assert "There is no NVIDIA H200 here; choose a device." in page, "and goes on saying so"
+    assert "There is no NVIDIA H200 here. Choose a device." in page, "and goes on saying so"
 
 
 def test_a_device_that_is_gone_is_not_shown_as_another(owner, typed):

@@ -57,7 +57,7 @@ def test_a_compared_kernel_has_its_word_interval_and_statistics(owner, results):
     [
         (None, "over 100 rounds."),
         (95.0, "over 100 rounds."),
-        (23.6, "over 100 correlated rounds, which count as 24 independent ones."),
+        (23.6, "over 100 correlated rounds, which count as 24 independent rounds."),
     ],
 )
 def test_correlated_rounds_are_said_to_be(owner, results, size, said):
@@ -175,7 +175,7 @@ def test_what_was_not_seen_is_not_mentioned(owner, unseen):
     for missing in (
         "cold inputs",
         "SM clock in front",
-        "Another look",
+        "Cross-check in a separate process",
         "repeated because",
         ">inputs</th>",
         ">size</th>",
@@ -218,7 +218,7 @@ def test_the_cross_check_stands_beside_the_baselines(owner, results):
     change(results["sdpa"], crosscheck=CHECK)
     change(results["triton-flash"], crosscheck=CHECK | {"event_ns": 6_700.0, "joules": 0.0000021, "agrees": None})
     text = text_of(page_of(owner, results["triton-flash"]))
-    assert "Another look, in a process of its own, per call sdpa triton-flash" in text
+    assert "Cross-check in a separate process, per call sdpa triton-flash" in text
     assert "event time, us 9.87 6.70" in text
     assert "profiler's kernel span, us 9.11 9.11" in text
     assert "event and span agree yes not known" in text
@@ -321,13 +321,13 @@ def test_a_result_says_how_the_device_rested(results, mode, rest, said):
 def test_a_quiet_measurement_raises_no_doubt(owner, sample):
     quiet = next(m for m in sample.measurements.all() if m.margin == 0.01 and not m.telemetry.get("throttled"))
     for result in quiet.results.all():
-        assert "Read it with care" not in page_of(owner, result)
+        assert "Caveats" not in page_of(owner, result)
     Run.objects.filter(pk=sample.pk).update(contended=True)
     assert "Another process was on the GPU during this run." in page_of(owner, quiet.results.first())
 
 
 def test_a_kernel_that_left_says_when(owner, results):
-    assert "It was far behind and left after round 5." in page_of(owner, results["eager"])
+    assert "It was far behind: its measurement stopped after round 5." in page_of(owner, results["eager"])
     assert "left after round" not in page_of(owner, results["triton-flash"])
 
 

@@ -116,7 +116,7 @@ def test_a_waiting_run_says_for_what_and_which_it_is(owner, make_run, silent):
     assert "number 2 in the queue" in page_of(owner, second)
     assert "Waiting for NVIDIA H200." in page_of(owner, first)
     waits = page_of(owner, make_run(gpu=silent))
-    assert "NVIDIA H200 on gpu-9 is silent since" in waits
+    assert "NVIDIA H200 on gpu-9 has been silent since" in waits
     assert 'hx-trigger="every 2s"' in waits
     assert "No results" not in waits
 
@@ -197,7 +197,7 @@ def test_a_run_that_did_not_end_well_says_why(owner, make_run, state, words):
 def test_what_was_measured_before_it_failed_is_there(owner, sample):
     Run.objects.filter(pk=sample.pk).update(state="failed", message="power cut", done=8, total=9, sample="")
     page = page_of(owner, sample)
-    assert "8 of 9 workloads were measured before; they are below." in page
+    assert "8 of 9 workloads were measured; see below." in page
     assert page.count("/results/") == 64
 
 
@@ -320,7 +320,7 @@ def test_an_impossible_time_is_no_time_and_says_why(owner, exported):
     run = with_result(exported, status="impossible", why="above the speed of light", speedup=None)
     result = Result.objects.get(measurement__run=run, status="impossible")
     row = page_of(owner, run).split(f"/results/{result.pk}/", 1)[1].split("</tr>", 1)[0]
-    assert "above the speed of light. It read" in row
+    assert "above the speed of light. Its time was" in row
     assert "<b>" not in row
 
 

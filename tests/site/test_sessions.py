@@ -192,11 +192,11 @@ def test_a_session_is_begun_changed_ended_and_gone_on_with(owner):
     owner.post(reverse("edit_session", args=[session.pk]), {"title": "Beat it", "objective": "By 10%."})
     session.refresh_from_db()
     assert (session.title, session.objective, session.user) == ("Beat it", "By 10%.", owner.user)
-    assert "New run in it" in page_of(owner, session)
+    assert "New run in session" in page_of(owner, session)
     owner.post(reverse("end_session", args=[session.pk]))
     session.refresh_from_db()
     assert session.ended_at
-    assert "New run in it" not in page_of(owner, session)
+    assert "New run in session" not in page_of(owner, session)
     owner.post(reverse("end_session", args=[session.pk]))
     session.refresh_from_db()
     assert session.ended_at is None
