@@ -16,9 +16,9 @@ from django.utils import timezone
 
 from kernels.workload import Config as ConfigSpec
 from kernels.workload import RunSpec
+from runs.messages import ask_dispatch, tell_cancel
 from runs.models.gpu import Gpu
 from runs.models.session import Session
-from runs.pipeline.messages import ask_dispatch, tell_cancel
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

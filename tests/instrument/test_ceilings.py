@@ -8,12 +8,11 @@ from kernels.analysis import roofline
 from kernels.analysis.ceilings import ceilings
 from kernels.child import calibrate
 from kernels.child.clock import CpuClock
-from kernels.contract.ceilings import Ceilings
 from kernels.parent.arm import Arm
 from kernels.parent.engine import Engine, Timed
 from kernels.parent.groups import MAIN, Group
 from kernels.parent.rounds import Reading
-from kernels.workload import Protocol, Workload
+from kernels.workload import Ceilings, Protocol, Workload
 
 CEILINGS = Ceilings(
     copy_gb_per_s=4250.0,
