@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 def main() -> None:
     results, *folders = sys.argv[1:]
-    if not Path(results).stat().st_size:
+    if not (Path(results).exists() and Path(results).stat().st_size):
         sys.exit("pytest did not finish: it left no results")
     packages = tuple(folder.strip("/").replace("/", ".") + "." for folder in folders)
     found = False

@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.browser)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser():
     if CHROMIUM is None:
         if "browser" in os.environ.get("BENCHSITE_REQUIRE", ""):
@@ -51,7 +51,7 @@ def is_fault(message) -> bool:
 class LiveSite:
     """`manage.py up` with a folder, a port and an .env of its own."""
 
-    def __init__(self, folder: Path, first_run: bool = True) -> None:
+    def __init__(self, folder: Path) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
@@ -66,14 +66,13 @@ class LiveSite:
             "PORT": str(self.port),
             "PYTHONUNBUFFERED": "1",
         }
-        self.options = [] if first_run else ["--no-first-run"]
         self.process = self._start()
         self.password = re.search(r"password: (\S+)", self.log.read_text()).group(1)
 
     def _start(self) -> subprocess.Popen:
         with open(self.log, "wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "manage.py", "up", *self.options],
+                [sys.executable, "manage.py", "up"],
                 cwd=ROOT,
                 env=self.env,
                 stdout=log,
@@ -104,10 +103,10 @@ class LiveSite:
             raise
 
 
-@pytest.fixture(scope="module")
-def live_site(request, tmp_path_factory):
-    """Of a file of tests; without a first run where the file says so."""
-    site = LiveSite(tmp_path_factory.mktemp("up"), getattr(request.module, "FIRST_RUN", True))
+@pytest.fixture(scope="package")
+def live_site(tmp_path_factory):
+    """One for all these tests: no file may leave it other than it found it, but for runs, links and sessions."""
+    site = LiveSite(tmp_path_factory.mktemp("up"))
     yield site
     if site.process.poll() is None:
         site.stop()

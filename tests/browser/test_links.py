@@ -5,7 +5,6 @@ from playwright.sync_api import expect
 
 pytestmark = pytest.mark.timeout(240)
 SAMPLE = "/runs/1/"
-FIRST_RUN = False
 
 
 def give_away(page, live_site, path):

@@ -14,26 +14,52 @@ def other_events(run):
     return 3 + Calibration.objects.filter(run=run).count()
 
 
+def results_of(run):
+    """By kernel; of a run of one workload."""
+    return {r.kernel.name: r for r in Result.objects.filter(measurement__run=run).select_related("kernel", "version")}
+
+
+@pytest.fixture(scope="module")
+def ended():
+    """The runs that several tests look at, by name: each is measured once, for the first that asks."""
+    return {}
+
+
 @pytest.fixture
-def results(site):
-    """The results of a run, once it is done, by kernel."""
-
-    def wait_for(run):
-        site.wait(run, "done", within=100)
-        return {
-            r.kernel.name: r for r in Result.objects.filter(measurement__run=run).select_related("kernel", "version")
-        }
-
-    return wait_for
+def first(site, ended):
+    """The first run on its device, of two workloads, and nothing goes wrong in it."""
+    if "first" not in ended:
+        Calibration.objects.all().delete()
+        ended["first"] = site.wait(site.submit("eager", lengths=(32, 48)), "done")
+        assert not RejectedEvent.objects.exists()
+    return ended["first"]
 
 
-def test_a_run_ends_with_every_workload_measured(site):
-    run = site.submit("eager", lengths=(32, 48))
-    site.wait(run, "done")
-    assert (run.done, run.total, run.attempts, run.message) == (2, 2, 1, "")
-    assert run.seq == run.total + other_events(run)
-    assert {m.workload.sizes["seq_len"] for m in run.measurements.all()} == {32, 48}
-    results = Result.objects.filter(measurement__run=run)
+@pytest.fixture
+def second(site, ended, first):
+    """A later run, in which one kernel fails and one prints 100 MB."""
+    if "second" not in ended:
+        ended["second"] = site.wait(site.submit("eager", "raises", "talkative"), "done", within=100)
+        assert not RejectedEvent.objects.exists()
+    return ended["second"]
+
+
+@pytest.fixture
+def bad(site, ended):
+    """A run of every kernel that has an accident."""
+    if "bad" not in ended:
+        protocol = {"warmup_s": 0.02, "min_rounds": 5, "max_rounds": 5, "compile_limit_s": 4}
+        run = site.submit(*BAD, "eager", protocol=protocol)
+        ended["bad"] = site.wait(run, "done", within=100)
+        assert not RejectedEvent.objects.exists()
+    return ended["bad"]
+
+
+def test_a_run_ends_with_every_workload_measured(first):
+    assert (first.done, first.total, first.attempts, first.message) == (2, 2, 1, "")
+    assert first.seq == first.total + other_events(first)
+    assert {m.workload.sizes["seq_len"] for m in first.measurements.all()} == {32, 48}
+    results = Result.objects.filter(measurement__run=first)
     assert results.count() == 4
     for result in results:
         assert (result.status, result.correctness["correct"]) == ("ok", True)
@@ -41,40 +67,32 @@ def test_a_run_ends_with_every_workload_measured(site):
         assert result.ran, "the cross-check says which operators ran"
         assert result.version.source
     assert all(r.speedup for r in results.filter(kernel__name="eager"))
-    assert run.environment.body["torch"]
-    assert not RejectedEvent.objects.exists()
+    assert first.environment.body["torch"]
 
 
-def test_the_first_run_on_a_device_measures_its_ceilings_and_later_ones_take_them(site):
-    Calibration.objects.all().delete()
-    first = site.submit("eager")
-    site.wait(first, "done")
+def test_the_first_run_on_a_device_measures_its_ceilings_and_later_ones_take_them(first, second):
     found = Calibration.objects.get()
     assert (found.gpu, found.run, found.environment) == (first.gpu, first, first.environment)
     assert found.ceilings["matmul_tflops"]["float32"] > 0
-    second = site.submit("eager")
-    site.wait(second, "done")
-    assert Calibration.objects.get().run == first
     assert (first.seq, second.seq) == (first.total + 4, second.total + 3)
 
 
-def test_a_cross_check_stands_beside_every_result_that_is_ok(site):
-    run = site.submit("eager", "raises")
-    site.wait(run, "done")
-    for result in Result.objects.filter(measurement__run=run).select_related("kernel"):
-        if result.status == "ok":
-            assert result.crosscheck["calls"] >= 1
-            assert 0.1 < result.crosscheck["wall_ns"] / result.crosscheck["event_ns"] < 10
-            assert result.crosscheck["agrees"] is None, "there are no kernels to see on a CPU"
-        else:
-            assert result.crosscheck is None
+def test_a_cross_check_stands_beside_every_result_that_is_ok(second):
+    found = results_of(second)
+    assert found["raises"].crosscheck is None
+    for name in ("sdpa", "eager"):
+        crosscheck = found[name].crosscheck
+        assert found[name].status == "ok"
+        assert crosscheck["calls"] >= 1
+        assert 0.1 < crosscheck["wall_ns"] / crosscheck["event_ns"] < 10
+        assert crosscheck["agrees"] is None, "there are no kernels to see on a CPU"
 
 
-def test_the_agent_works_though_its_database_url_leads_nowhere(site):
+def test_the_agent_works_though_its_database_url_leads_nowhere(site, first):
     """Its environment names a database that cannot be reached; only the recorder's is real."""
     environment = Path(f"/proc/{site.shells['agent-cpu'].pid}/environ").read_text()
     assert f"DATABASE_URL={site.NOBODY}\0" in environment
-    site.wait(site.submit(), "done")
+    assert first.state == "done"
 
 
 BAD = {
@@ -90,11 +108,8 @@ BAD = {
 }
 
 
-def test_a_bad_kernel_is_its_own_fault_and_nobody_elses(site, results):
-    run = site.submit(
-        *BAD, "eager", protocol={"warmup_s": 0.02, "min_rounds": 5, "max_rounds": 5, "compile_limit_s": 4}
-    )
-    found = results(run)
+def test_a_bad_kernel_is_its_own_fault_and_nobody_elses(bad):
+    found = results_of(bad)
     said = {name: (found[name].status, found[name].why, found[name].log) for name in BAD}
     for name, (status, why, log) in BAD.items():
         assert said[name][0] == status, said[name]
@@ -104,26 +119,23 @@ def test_a_bad_kernel_is_its_own_fault_and_nobody_elses(site, results):
     for name in ("sdpa", "eager"):
         assert (found[name].status, found[name].why) == ("ok", "")
         assert found[name].p50
-    assert run.log.count("going round") == 1, "what hung once is not run again for the cross-check"
+    assert bad.log.count("going round") == 1, "what hung once is not run again for the cross-check"
     assert found["eager"].speedup
-    assert (run.done, run.seq) == (1, 1 + other_events(run))
-    assert not RejectedEvent.objects.exists()
+    assert (bad.done, bad.seq) == (1, 1 + other_events(bad))
 
 
-def test_the_log_of_a_crash_names_the_line_of_the_kernel(site, results):
-    found = results(site.submit("segfault"))
-    assert "segfault.py" in found["segfault"].log
-    assert "Segmentation fault" in found["segfault"].log
+def test_the_log_of_a_crash_names_the_line_of_the_kernel(bad):
+    log = results_of(bad)["segfault"].log
+    assert "segfault.py" in log
+    assert "Segmentation fault" in log
 
 
-def test_a_flood_of_output_costs_a_kernel_nothing_and_the_site_keeps_its_tail(site, results):
-    run = site.submit("talkative")
-    found = results(run)
+def test_a_flood_of_output_costs_a_kernel_nothing_and_the_site_keeps_its_tail(second):
+    found = results_of(second)
     assert found["talkative"].status == "ok"
     assert found["talkative"].p50
-    assert "that was all" in run.log
-    assert len(run.log) < 2**15
-    assert not RejectedEvent.objects.exists()
+    assert "that was all" in second.log
+    assert len(second.log) < 2**15
 
 
 def test_a_run_whose_config_is_not_understood_fails_and_holds_nobody_up(site):
