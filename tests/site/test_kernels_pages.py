@@ -6,13 +6,12 @@ import json
 import re
 
 import pytest
-from cast import shortened
+from cast import load, shortened
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from runs.models import Kernel, Result, Run
-from runs.pipeline import importer
 from runs.queries import history
 from runs.views import kernels as kernels_page
 
@@ -74,7 +73,7 @@ def test_what_decides_the_ratio_begins_a_new_series(measured, make_gpu, what):
 
 def test_two_samples_are_never_one_series(exported, db):
     for name in ("one.json", "two.json"):
-        importer.load(shortened(exported, 1), name)
+        load(shortened(exported, 1), name)
     assert [len(one.points) for one in series_of()] == [1, 1]
 
 

@@ -5,12 +5,12 @@ import io
 import json
 
 import pytest
+from cast import load
 from django.core.exceptions import ValidationError
 from django.urls import reverse
 
 from runs.models import Measurement, Result, Run, Tier, TierScale
 from runs.models.tier_scale import parse
-from runs.pipeline import importer
 from runs.queries import history, ladder
 from runs.queries.ladder import BEYOND, NEXT, OPEN, REACHED
 
@@ -139,7 +139,7 @@ def test_another_card_takes_nobody_from_the_ladder(measured, make_gpu, scale):
 
 def test_a_sample_that_came_later_does_not_hide_what_was_measured_here(measured, exported, scale):
     faster(measured(count=1), 3.1)
-    importer.load(exported, "h200.json")
+    load(exported, "h200.json")
     assert ladders_of(scale)[0].reached.tier.name == "Very Good"
 
 
