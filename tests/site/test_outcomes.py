@@ -134,6 +134,6 @@ def test_any_number_of_runs_takes_one_query(exported, db, django_assert_num_quer
 
 
 def test_it_agrees_with_the_page_of_the_run(owner, sample):
-    strong = owner.get(sample.get_absolute_url()).context["answer"]["strong"]
+    strong = owner.get(sample.get_absolute_url()).context["answer"].strong
     found = of(sample)
     assert f"{found.best} is {found.leading} than {found.baseline} on {found.faster} of {found.of} workloads" in strong
