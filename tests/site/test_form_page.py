@@ -3,12 +3,11 @@
 import re
 
 import pytest
-from cast import SIZES
+from cast import SIZES, load
 from form import ESTIMATE, PAGE, asked, field_of, refused, submitted
 
 from kernels.workload import Config as ConfigSpec
 from runs.models import Config, Run
-from runs.pipeline import importer
 
 
 def boxes(page):
@@ -172,7 +171,7 @@ def test_the_estimate_stands_beside_the_button(owner, gpu, configs):
 
 
 def test_a_form_repeating_a_run_stays_one_while_it_is_edited(owner, chosen, exported, gpu, cpu, configs):
-    sample = importer.load(exported, "x.json")
+    sample = load(exported, "x.json")
     sent = chosen | {"again": sample.pk, "device": str(cpu.pk), "kernels": ["sdpa", "triton-flash"]}
     assert "ticked as in run" in asked(owner, sent, changed="device")
     _, page = refused(owner, sent | {"title": "x" * 201})

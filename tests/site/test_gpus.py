@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from kernels import HARNESS_VERSION
 from kernels.analysis.roofline import peak_of
+from kernels.contract.events import Calibrated
 from runs.models import Calibration, Environment, Run
 from runs.pipeline.recorder import _calibrated
 from runs.views.gpus import FIELDS, ceilings_of
@@ -322,7 +323,7 @@ def test_until_they_are_measured_again_the_figures_stand(owner, h200, make_run):
     assert owner.get(address(h200, "gpu_json")).json()["copy_gb_per_s"] == 4250.0
     assert [c["again"] for c in owner.get(address(h200, "gpu_json")).json()["calibrations"]] == [True]
 
-    _calibrated(make_run(gpu=h200), {"driver": "580.1", "ceilings": CEILINGS | {"n": 21}}, timezone.now())
+    _calibrated(make_run(gpu=h200), Calibrated(driver="580.1", ceilings=CEILINGS | {"n": 21}), timezone.now())
     assert h200.ceilings == CEILINGS | {"n": 21}
     assert "will be measured again" not in page_of(owner, h200)
 

@@ -6,14 +6,13 @@ import json
 import re
 
 import pytest
-from cast import shortened
+from cast import load, shortened
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from runs.models import Kernel, Result, Run
-from runs.pipeline import importer
-from runs.queries import history
+from runs.queries import history, measurements
 from runs.views import kernels as kernels_page
 
 FLASH = ["attention", "triton-flash"]
@@ -74,7 +73,7 @@ def test_what_decides_the_ratio_begins_a_new_series(measured, make_gpu, what):
 
 def test_two_samples_are_never_one_series(exported, db):
     for name in ("one.json", "two.json"):
-        importer.load(shortened(exported, 1), name)
+        load(shortened(exported, 1), name)
     assert [len(one.points) for one in series_of()] == [1, 1]
 
 
@@ -83,7 +82,9 @@ def test_what_a_device_cannot_run_and_checks_without_times_are_no_history(measur
     Result.objects.filter(measurement__run=first).update(status="unsupported")
     second.measurements.update(mode="verify")
     assert series_of() == []
-    assert not any(map(history.tells, Result.objects.select_related("measurement")))
+    found = [m for run in (first, second) for m in measurements.of_run(run)]
+    assert len(found) == 2
+    assert not any(history.tells(m, arm) for m in found for arm in m.results)
 
 
 def test_what_is_wrong_or_not_paired_is_listed_and_not_drawn(measured):
@@ -234,7 +235,7 @@ def test_a_history_that_is_too_long_for_the_page_says_so_and_is_whole_in_the_fil
     monkeypatch.setattr(kernels_page, "MOST_SHOWN", 2)
     page = page_of(owner, "kernel_workload", *FLASH, key)
     assert "4 results on NVIDIA H200. The newest 2 are listed; csv and json have all." in page
-    monkeypatch.setattr(history, "MOST", 3)
+    monkeypatch.setattr(history, "MOST_READ", 3)
     page = page_of(owner, "kernel_workload", *FLASH, key)
     assert "The newest 3 results on NVIDIA H200. 2 of them are listed; csv and json have all." in page
     assert "Newest result on each workload, of the newest 3 results" in page_of(owner, "kernel", *FLASH)

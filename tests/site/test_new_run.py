@@ -4,6 +4,7 @@ import platform
 import re
 
 import pytest
+from cast import load
 from django.utils import timezone
 from form import ESTIMATE, PAGE, again, field_of, refused, submitted
 
@@ -12,7 +13,6 @@ from kernels.workload import Config as ConfigSpec
 from runs.forms import MAX_WORKLOADS, NewRunForm, NumbersField
 from runs.management.commands import up
 from runs.models import Run
-from runs.pipeline import importer
 
 # --- what it makes ----------------------------------------------------------------------------------------------------
 
@@ -293,7 +293,7 @@ def test_any_of_a_name_again_is_any_of_it_even_after_one_took_it(owner, typed, g
 
 
 def test_a_sample_again_is_for_a_device_of_the_same_name(owner, exported, gpu, cpu, configs):
-    sample = importer.load(exported, "x.json")
+    sample = load(exported, "x.json")
     assert again(owner, sample)["device"] == str(gpu.pk)
     form = again(owner, sample)
     assert (form["what"], form["config"]) == ("config", "canonical")
@@ -319,7 +319,7 @@ def test_a_run_again_whose_config_is_gone_measures_the_same_workloads(owner, gpu
 
 
 def test_a_run_of_a_device_that_is_not_here_again_has_none_and_says_so(owner, exported, cpu, configs):
-    sample = importer.load(exported, "x.json")
+    sample = load(exported, "x.json")
     answer = owner.get(PAGE, {"again": sample.pk})
     shown = field_of(answer.content.decode(), "device")
     assert answer.context["form"]["device"].value() == ""
