@@ -58,20 +58,18 @@ def parser() -> argparse.ArgumentParser:
         "something is slower), 2 the command could not be done, 130 interrupted",
     )
     commands = top.add_subparsers(required=True, metavar="list | env | run | check | compare | calibrate | judge")
-    listing = commands.add_parser("list", help="the kernels there are, and which cannot run here, and why")
+    listing = commands.add_parser("list", help="list kernels, and why some cannot run here")
     listing.add_argument("--json", action="store_true", help="as JSON")
     listing.add_argument("--device", help="cuda:0, cpu or a UUID (default: the first GPU, else the CPU)")
     listing.set_defaults(do=do_list)
     env = commands.add_parser("env", help="this host's devices and the environment of one")
     env.add_argument("--device")
     env.set_defaults(do=do_env)
-    ceilings = commands.add_parser(
-        "calibrate", help="what a device reaches at most: copy, matrix products, empty kernel"
-    )
+    ceilings = commands.add_parser("calibrate", help="measure a device's ceilings: copy, matrix products, empty kernel")
     ceilings.add_argument("--device", help="cuda:0, cpu or a UUID (default: the first GPU, else the CPU)")
     ceilings.add_argument("--json", action="store_true", help="as JSON")
     ceilings.set_defaults(do=do_calibrate)
-    judging = commands.add_parser("judge", help="can a time from elsewhere be true?")
+    judging = commands.add_parser("judge", help="is a reported time possible on a GPU?")
     judging.add_argument("operation", help="attention, gemm, ...")
     judging.add_argument(
         "sizes", nargs="+", metavar="SIZE=N", help="such as batch=16 seq_len=4096 causal=true dtype=float16"
@@ -79,9 +77,9 @@ def parser() -> argparse.ArgumentParser:
     judging.add_argument("--ms", type=float, required=True, help="the time of one call in milliseconds")
     judging.add_argument("--gpu", required=True, help="the GPU's name as its driver gives it, such as 'NVIDIA H200'")
     judging.set_defaults(do=do_judge)
-    comparing = commands.add_parser("compare", help="what became of each kernel between two runs on one device")
-    comparing.add_argument("before", type=Path, help="what `run --json`, or the site, wrote")
-    comparing.add_argument("after", type=Path, help="the same of a later run")
+    comparing = commands.add_parser("compare", help="compare two runs on one device")
+    comparing.add_argument("before", type=Path, help="an export of `run --json` or of the site")
+    comparing.add_argument("after", type=Path, help="an export of a later run")
     comparing.add_argument("--csv", metavar="FILE", type=Path, help="write the table to FILE")
     comparing.add_argument("--md", metavar="FILE", type=Path, help="write the table to FILE, as Markdown")
     comparing.set_defaults(do=do_compare)
@@ -99,7 +97,7 @@ def parser() -> argparse.ArgumentParser:
             action="append",
             default=[],
             metavar="SIZE=A,B",
-            help="sizes instead of the config's; several multiply",
+            help="sizes instead of the config's; every combination runs",
         )
         command.add_argument("--json", metavar="FILE", type=Path, help="write everything that was measured to FILE")
         command.add_argument("--csv", metavar="FILE", type=Path, help="write the table to FILE")
@@ -107,13 +105,13 @@ def parser() -> argparse.ArgumentParser:
             "--output-dir", metavar="DIR", type=Path, help="write run.json, table.csv and table.md there"
         )
         command.set_defaults(do=do_run, verify=command is check, protocol=None, mode=None, **dict.fromkeys(PLANS))
-    run.add_argument("--verify", action="store_true", help="the same as check: correctness alone")
+    run.add_argument("--verify", action="store_true", help="check correctness only (same as `check`)")
     run.add_argument("--protocol", choices=("paired", "fixed"), help="instead of the config's")
     run.add_argument(
         "--mode", choices=("auto", "cold", "graph", "warm", "sustained", "e2e"), help="instead of the config's"
     )
     run.add_argument(
-        "--rest", type=float, help="a GPU rests before a block so many times as long as that works (1); 0: never"
+        "--rest", type=float, help="rest before each block, as a multiple of the block's length (default 1; 0: never)"
     )
     run.add_argument("--warmup", type=int, help="untimed calls of the protocol fixed (200)")
     run.add_argument("--iters", type=int, help="timed calls of the protocol fixed (500)")
@@ -228,7 +226,7 @@ def do_judge(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"--ms wants a time above 0, not {arguments.ms:g}")
     given = swept(arguments.sizes)
     if several := [name for name, values in given.items() if len(values) > 1]:
-        raise ConfigError(f"{several[0]} has several values; one time is judged for one workload")
+        raise ConfigError(f"{several[0]} has several values; give one workload")
     sizes = {name: values[0] for name, values in given.items()}
     dtype = str(sizes.pop("dtype", "float16"))
     try:
@@ -244,9 +242,7 @@ def do_judge(arguments: argparse.Namespace) -> int:
         print(f"impossible: {why}")
         return 1
     if figures["gb_per_s"] > peak.gb_per_s:
-        print(
-            f"impossible on cold inputs: the memory does {peak.gb_per_s:g} GB/s; only data that stayed in the cache is faster"
-        )
+        print(f"impossible on cold inputs: the memory reaches {peak.gb_per_s:g} GB/s; only cached data is faster")
         return 1
     print(f"plausible: {figures['limit_share']:.1%} of the speed of light ({limit:.4g} ms)")
     return 0

@@ -231,10 +231,10 @@ def declaration(
         raise ValueError(f"needs is {needs!r}; it must be cuda(...)")
     called = name or _dashed(function_name)
     if not (isinstance(called, str) and NAME.fullmatch(called)):
-        raise ValueError(f"the name {called!r} will not do: letters, digits and ._+- only, {LONGEST_NAME} at most")
+        raise ValueError(f"the name {called!r} is not valid: use letters, digits and ._+-, at most {LONGEST_NAME}")
     sizes = set(get_operation(operation).model_fields) - {"dtype"}
     if not isinstance(limits, dict | None) or not set(limits or ()) <= sizes:
-        raise ValueError(f"limits is {limits!r}; it must give values for some of {', '.join(sorted(sizes))}")
+        raise ValueError(f"limits is {limits!r}; give values for some of {', '.join(sorted(sizes))}")
     return {
         "operation": operation,
         "name": called,

@@ -67,9 +67,7 @@ class PythonFiles:
                 return called(*map(ast.literal_eval, node.args), **options)
             return ast.literal_eval(node)
         except ValueError:
-            raise ValueError(
-                f"line {node.lineno}: {name} must be written out, for the file is read and not run"
-            ) from None
+            raise ValueError(f"line {node.lineno}: {name} must be a literal: the file is read, not run") from None
 
     def load(self, source: bytes, path: Path, full_name: str) -> Function | None:
         """Runs the file."""

@@ -142,7 +142,7 @@ class Config(BaseModel):
         for item in values["workloads"]:
             if isinstance(item, dict) and "sizes" not in item:
                 if (count := math.prod(len(v) for v in item.values() if isinstance(v, list))) > MAX_WORKLOADS:
-                    raise ValueError(f"that multiplies to {count} workloads; at most {MAX_WORKLOADS} go into a config")
+                    raise ValueError(f"these sizes make {count} workloads; the limit is {MAX_WORKLOADS}")
                 expanded += [_as_workload(values.get("operation"), sizes) for sizes in multiply(item)]
             else:
                 expanded.append(item)

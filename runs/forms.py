@@ -37,9 +37,9 @@ class NumbersField(forms.Field):
             return []
         parts = [part for part in re.split(r"[,\s]+", text) if part]
         if any(not part.isdecimal() for part in parts):
-            raise forms.ValidationError(f"“{text}” is not a whole number, or several separated by commas.")
+            raise forms.ValidationError(f"“{text}”: use whole numbers, separated by commas.")
         if any(len(part) > MOST_DIGITS or not 1 <= int(part) <= 2**20 for part in parts):
-            raise forms.ValidationError("Numbers from 1 to 1,048,576, please.")
+            raise forms.ValidationError("Use numbers from 1 to 1,048,576.")
         return [int(part) for part in parts]
 
 
@@ -91,19 +91,19 @@ class NewRunForm(forms.Form):
     mode = forms.ChoiceField(
         label="Mode",
         choices=[
-            ("", "as the config says; automatic if it says nothing"),
+            ("", "from the config (default: automatic)"),
             ("auto", "automatic: graph replay below 50 us, else cold"),
             ("cold", "cold: inputs not in the cache, launch gap hidden"),
             ("graph", "graph: CUDA-graph replay over rotated inputs"),
-            ("warm", "warm: one buffer, used again and again"),
-            ("sustained", "sustained: a second and more back to back"),
+            ("warm", "warm: one buffer, always in the cache"),
+            ("sustained", "sustained: back to back for at least 1 s"),
             ("e2e", "e2e: host time, dispatch included"),
         ],
         required=False,
-        help_text="On a CPU there is only one, and the protocol fixed has its own.",
+        help_text="On a CPU the mode is always cpu. The protocol fixed sets its own mode.",
     )
-    session = forms.ChoiceField(label="Session", required=False, help_text="An effort that this run belongs to.")
-    title = forms.CharField(label="Title", required=False, max_length=200, help_text="How the run is listed.")
+    session = forms.ChoiceField(label="Session", required=False, help_text="Group with related runs.")
+    title = forms.CharField(label="Title", required=False, max_length=200, help_text="Name in lists.")
     note = forms.CharField(label="Note", required=False, widget=forms.Textarea(attrs={"rows": 2}), max_length=5000)
 
     def __init__(self, *args: Any, again: Run | None = None, **kwargs: Any) -> None:
@@ -266,7 +266,7 @@ class NewRunForm(forms.Form):
         if cleaned.get("what") == "workload":
             for name, info in self.sizes.items():
                 if not (cleaned.get(name) or name in self.errors or may_be_empty(info)):
-                    self.add_error(name, "Give a number, or several.")
+                    self.add_error(name, "Enter one or more numbers.")
             if not (cleaned.get("dtype") or "dtype" in self.errors):
                 self.add_error("dtype", "Tick at least one dtype.")
         elif not (cleaned.get("config") or "config" in self.errors):
@@ -301,7 +301,7 @@ class NewRunForm(forms.Form):
 
     def _too_many(self, count: int) -> bool:
         if count > MAX_WORKLOADS:
-            self.add_error(None, f"That multiplies to {count:,} workloads; at most {MAX_WORKLOADS} go into a run.")
+            self.add_error(None, f"These sizes make {count:,} workloads; the limit is {MAX_WORKLOADS}.")
         return count > MAX_WORKLOADS
 
     def _sizes(self, cleaned: dict[str, Any]) -> dict[str, Any]:

@@ -36,11 +36,11 @@ def _why_wrong(reading: dict[str, Any], dtype: str) -> str:
     if reading.get("wrong_kind"):
         return reading["wrong_kind"]
     if reading.get("late"):
-        return "the output was not complete when the call had returned: it changed afterwards"
+        return "the output changed after the call returned"
     if reading.get("unwritten"):
         return f"{reading['unwritten']} elements of the output were never written"
     if reading["nonfinite"] and reading.get("fits", True) and not _overflows(reading):
-        return f"{reading['nonfinite']} elements are NaN or Inf where the right answer is finite"
+        return f"{reading['nonfinite']} elements are NaN or Inf; the correct values are finite"
     if why_not_judged(reading, dtype):
         return ""
     more, slack = _more(reading, dtype), DTYPES[dtype].slack
@@ -56,7 +56,7 @@ def _why_wrong(reading: dict[str, Any], dtype: str) -> str:
     if not reading["row"] <= worst:
         return f"relative error of a row {reading['row']:.3g}, allowed {worst:.3g}"
     if reading.get("constant"):
-        return "the output is one constant"
+        return "every element of the output is the same"
     return ""
 
 
@@ -127,9 +127,9 @@ def judge(readings: list[dict[str, Any]], dtype: str, flags: dict[str, Any] | No
         if not said.get(kind, "").startswith("wrong"):
             said[kind] = _said(reading, dtype)
     if not why and flags.get("inputs_changed"):
-        why = "it changed its inputs"
+        why = "the kernel changed its inputs"
     if not why and flags.get("shared"):
-        why = "calls share one output: a later call overwrote an earlier one's, or returned it again"
+        why = "calls share one output: a later call overwrote or returned an earlier one"
     usual = [r for r in readings if r.get("distribution", "normal") == "normal"]
     worst = max(usual or readings, key=partial(_how_far_off, dtype=dtype))
     found = {"correct": not why, "why": why, "seeds": seeds} | flags | worst

@@ -136,5 +136,5 @@ def rates(problem: Operation, time_ms: float, limit_ms: float | None) -> dict[st
         "gb_per_s": sum(problem.bytes_moved()) / (time_ms * 1e6),
         "limit_ms": limit_ms,
         "limit_share": share,
-        "hint": "low: launch-bound, or not on the tensor path" if low else "",
+        "hint": "low: launch-bound, or not using tensor cores" if low else "",
     }

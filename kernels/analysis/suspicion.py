@@ -28,14 +28,14 @@ def why_remembers(seen_ns: Sequence[float], new_ns: Sequence[float]) -> str:
     """A kernel that is faster on values it has seen than on new ones keeps results: an empty string if it does not."""
     if not (factor := _faster(seen_ns, new_ns)):
         return ""
-    return f"it keeps results: {factor:.1f} times faster on inputs that it has seen before"
+    return f"the kernel caches results: {factor:.1f} times faster on inputs that it has seen"
 
 
 def why_recognises(untouched_ns: Sequence[float], written_ns: Sequence[float]) -> str:
     """The same of a kernel that knows a tensor by its address and how often it was written, or that waits for some calls."""
     if not (factor := _faster(untouched_ns, written_ns)) or median(written_ns) - median(untouched_ns) <= UNTOUCHED_NS:
         return ""
-    return f"it keeps results: {factor:.1f} times faster on tensors that nobody has written since"
+    return f"the kernel caches results: {factor:.1f} times faster on tensors not written since its last call"
 
 
 def _faster(known_ns: Sequence[float], new_ns: Sequence[float]) -> float:

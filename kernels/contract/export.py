@@ -58,11 +58,11 @@ def read_export(text: str | bytes) -> Export:
     try:
         data = json.loads(text)
     except ValueError as error:
-        raise NotAnExport(f"it is not JSON: {error}") from None
+        raise NotAnExport(f"not JSON: {error}") from None
     if not isinstance(data, dict) or data.get("format") not in (FORMAT, FORMAT_1):
-        raise NotAnExport(f"it is not an exported run (of the format {FORMAT} or {FORMAT_1})")
+        raise NotAnExport(f"not an exported run (expected format {FORMAT} or {FORMAT_1})")
     try:
         return Export.model_validate(upgrade(data))
     except (ValidationError, AttributeError, TypeError) as error:
         why = sentence(error) if isinstance(error, ValidationError) else repr(error)
-        raise NotAnExport(f"something is missing in it, or is not what it should be: {why}") from None
+        raise NotAnExport(f"the file is not valid: {why}") from None

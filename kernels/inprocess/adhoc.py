@@ -14,8 +14,8 @@ from kernels.operations.base import Distribution, Inputs, Operation, Piece
 
 Kernel = Callable[..., Any]
 Tensors = tuple[torch.Tensor, ...]
-DRAWN = "the inputs were plain tensors: values are N(0, 1) where they are floating, and as given where they are not"
-CONSTANT = "inputs(seed) gives the same values for every seed: a callable that keeps its results would not be noticed"
+DRAWN = "inputs were plain tensors: floating-point values are drawn from N(0, 1), others are kept"
+CONSTANT = "inputs(seed) ignores the seed: a callable that caches results would not be noticed"
 
 
 # --- inputs -----------------------------------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ class Source:
         first = self.draw(seed)
         self.device, self.kinds = usable(first[0].device), _kinds(first)
         if not _equal(first, self.draw(seed)):
-            raise ValueError("inputs(seed) gave other values for the same seed: draw them with torch, or from the seed")
+            raise ValueError("inputs(seed) is not deterministic: draw with torch, or from the seed")
         if callable(given) and _equal(first, self.draw(seed + 1)):
             self.notes.append(CONSTANT)
 
@@ -150,9 +150,7 @@ class Adhoc(Operation):
             plain = self.truth(*in_dtype(inputs.tensors, None)).detach().clone()
             right = plain.double() if self.exact is None else self.truth(*in_dtype(inputs.tensors, self.exact)).detach()
         if self.whose and not torch.isfinite(right).all():
-            raise ValueError(
-                f"the {self.whose}'s output is not finite on these inputs, so it says nothing: draw others"
-            )
+            raise ValueError(f"the {self.whose}'s output is not finite on these inputs: draw other inputs")
         yield Piece(None, right[None], plain[None])
 
     def flops(self) -> int:
@@ -184,9 +182,7 @@ def exact_dtype(reference: Kernel, tensors: Tensors, own: torch.dtype) -> torch.
             if got.itemsize > own.itemsize:
                 return dtype
             why = why or f"it returns {got} for {dtype}"
-    raise ValueError(
-        f"the reference must also take inputs more precise than its output ({own}), weights among them: {why}"
-    )
+    raise ValueError(f"the reference must also accept float64 (or float32) inputs, including weights: {why}")
 
 
 def as_output(name: str, out: Any) -> torch.Tensor:

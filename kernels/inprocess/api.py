@@ -181,7 +181,7 @@ def _result(of: Comparison, name: str) -> Measured:
     latencies = figures(reading, name)
     notes = (*found.notes, *fields["notes"], *_about_inputs(reading))
     if name in reading.left:
-        notes += (f"{name} left after round {reading.left[name]}: less than half as fast as {of.against}",)
+        notes += (f"{name} stopped after round {reading.left[name]}: less than half as fast as {of.against}",)
     how = {"mode": reading.mode, "margin": fields["margin"], "aa": fields["aa"], "notes": notes}
     found = replace(found, **asdict(latencies), **_rates(of, latencies), **how)
     return _compared(found, of, reading)

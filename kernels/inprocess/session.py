@@ -95,7 +95,7 @@ class InProcess(Bench):
         raise error
 
     def replace(self) -> None:
-        raise RuntimeError("measure() has no other process to go on in")
+        raise RuntimeError("measure() cannot restart the process")
 
     def why_suspect(self, arm: str) -> str:
         return f"changed global state: {self.changed[arm]}" if arm in self.changed else ""
@@ -146,7 +146,7 @@ def problem_of(bench: InProcess, source: Source, reference: Kernel | None, flops
             exact = exact_dtype(reference, tensors, like.dtype)
         whose, truth = "reference", reference
         if exact != torch.float64:
-            source.notes.append(f"the reference does not take and keep float64: it was computed in {exact}")
+            source.notes.append(f"the reference does not support float64; computed in {exact}")
     peak = peak_dtype([*tensors, like])
     return Adhoc(
         dtype=peak or "float16",

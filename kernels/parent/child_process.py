@@ -163,7 +163,7 @@ class Child:
         answer = self._answer(limit_s)
         if answer.get("token") != token or self._buffer:
             self.kill()
-            raise Forged("something other than the instrument wrote into the channel of answers")
+            raise Forged("other code than the instrument wrote to the answer pipe")
         if "error" in answer:
             raise CommandFailed(answer["error"])
         return answer["ok"]
@@ -189,7 +189,7 @@ class Child:
             answer = None
         if not isinstance(answer, dict):
             self.kill()
-            raise Forged("the measuring process wrote something that is not an answer")
+            raise Forged("the measuring process sent an invalid answer")
         return answer
 
     def _read_answer(self) -> None:
@@ -199,7 +199,7 @@ class Child:
         self._buffer += chunk
         if len(self._buffer) > LINE_BYTES:
             self.kill()
-            raise ChildDied("the measuring process answered without end")
+            raise ChildDied("the measuring process sent an endless answer")
 
     def _death(self) -> ChildDied:
         try:

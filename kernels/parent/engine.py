@@ -143,7 +143,7 @@ class Engine:
         for owner, what in busy:
             for arm in self.arms:
                 if arm.name == owner and arm.status in (Status.OK, Status.INCORRECT):
-                    arm.fail(Status.SUSPECT, f"left {what} running that is busy while other kernels are measured")
+                    arm.fail(Status.SUSPECT, f"left {what} busy while other kernels are measured")
         if busy:
             self.session.replace()
         return bool(busy)
@@ -216,7 +216,7 @@ class Engine:
             self.notes.append("not every callable can be captured as a CUDA graph: all were launched call by call")
         for arm in everyone.arms:
             if estimates[arm].synchronises:
-                self.notes.append(f"{arm} waits for the device by itself: launch gaps are in its times")
+                self.notes.append(f"{arm} synchronises with the device: its times include launch gaps")
 
     # --- above what the device was measured to reach --------------------------------------------------------------
 
@@ -247,7 +247,7 @@ class Engine:
             times = f"{now:.4g} ms" if was is None else f"{was:.4g} ms, then {now:.4g} ms"
             moved = 1.0 if was is None or arm.name == self.baseline else now / was
             if min(abs(moved - 1), abs(moved / drift - 1)) > SAME_AGAIN:
-                arm.fail(Status.SUSPECT, f"{why}; two processes disagree: {times}")
+                arm.fail(Status.SUSPECT, f"{why}; a second process measured another time: {times}")
             elif timed.reading:
                 timed.reading.notes.append(f"{arm.name}: {why}; a second process agrees ({times})")
 
@@ -268,7 +268,7 @@ class Engine:
             arm.rechecked = verdict
             if verdict["correct"] is False:
                 arm.correctness |= {"correct": False, "why": f"in timed calls: {verdict['why']}"}
-                arm.fail(Status.INCORRECT, f"right when checked alone, wrong when timed: {verdict['why']}")
+                arm.fail(Status.INCORRECT, f"correct when checked alone, wrong when timed: {verdict['why']}")
             elif not verdict.get("word") and (
                 why := self._why_suspect(name, found) or why_leaks(got["grown"].get(name, []))
             ):

@@ -193,9 +193,7 @@ class Paired:
             if got["gated"]:
                 break
         else:
-            self._note(
-                f"{kernel_of(arm)}: the host could not queue a block ahead of the device; launch gaps may be in its times"
-            )
+            self._note(f"{kernel_of(arm)}: the host queued blocks too slowly; times may include launch gaps")
         if clock := got.get("sm_mhz"):
             self.reading.sm_mhz.setdefault(arm, []).append(clock)
         return got["ticks_ns"]
@@ -287,7 +285,7 @@ class Paired:
         width, arm = self.widest()
         if width > (wanted := self.drive.plan.precision):
             who = f"{kernel_of(arm)} against itself" if arm.endswith(AA) else kernel_of(arm)
-            self.reading.notes.append(f"precision not reached: half-width {width:.2%} of {who}, wanted {wanted:.2%}")
+            self.reading.notes.append(f"precision not reached: half-width {width:.2%} of {who}; goal {wanted:.2%}")
 
 
 # --- fixed ------------------------------------------------------------------------------------------------------------
@@ -299,9 +297,7 @@ def fixed(drive: Drive, cuda: bool) -> Reading:
     mode = "cpu" if not cuda else "cold" if plan.flush_l2 else "warm"
     drive.bench.call("prepare", CALL_LIMIT_S, seeds=[plan.seed], rotate=False)
     reading = Reading(mode, paired=False, flushed=plan.flush_l2 and cuda)
-    reading.notes.append(
-        "protocol fixed: one kernel after the other, so drift of the device is not separated from a difference"
-    )
+    reading.notes.append("protocol fixed: one kernel after the other; drift and difference cannot be separated")
     for arm in drive.arms:
         drive.on_step(arm, "warm-up")
         limit = CALL_LIMIT_S + 0.5 * (plan.warmup + plan.iters)

@@ -77,10 +77,7 @@ class Supervisor:
         environment["commit"] = commit()
         print_ = fingerprint(environment)
         if self.spec.fingerprint and self.spec.fingerprint != print_:
-            raise WrongEnvironment(
-                "the environment of this device has changed since this run began (driver, torch, ...): "
-                "run it again as a new run"
-            )
+            raise WrongEnvironment("the environment changed during this run (driver, torch, ...): start a new run")
         preflight = Preflight(others=watch.others(), start=watch.now())
         self.emit(Started(environment=json_safe(environment), fingerprint=print_, preflight=preflight))
         known = self.spec.ceilings or self._calibrate()

@@ -35,7 +35,7 @@ class WorkloadRun:
         hung = next((key for (key, who), s in before.items() if who == name and s == Status.TIMED_OUT), "")
         if arm.is_ok and hung:
             where = next(w for w in self.context.spec.workloads if w.key == hung)
-            arm.fail(Status.TIMED_OUT, f"not tried here: it hung on {where.problem.label()}")
+            arm.fail(Status.TIMED_OUT, f"skipped: it hung on {where.problem.label()}")
         return arm
 
     def measure(self) -> list[Measured]:
@@ -110,9 +110,7 @@ class WorkloadRun:
         reading, baseline = timed.reading, self.context.spec.baseline
         if reading is not None and baseline not in reading.blocks:
             baseline = members[0].name
-            reading.notes.append(
-                f"the baseline {self.context.spec.baseline} has no time here: {baseline} stands in for it"
-            )
+            reading.notes.append(f"the baseline {self.context.spec.baseline} has no time here; {baseline} replaces it")
         limits = Limits(
             self.workload.problem,
             self.context.environment["device"],

@@ -52,7 +52,7 @@ class Row:
     verdict: str
     """A word of WORDS or a Verdict, a Status, or NOT_COMPARED, NEW, GONE."""
     change: float | None
-    """Above 1 where the kernel is faster than it was."""
+    """Above 1 where the kernel is faster than before."""
     change_low: float | None
     change_high: float | None
     margin: float | None
@@ -85,18 +85,18 @@ def why_not(before: Results, after: Results) -> str:
     """Why two runs cannot be compared at all, as a sentence; empty if they can be."""
     was, now = before.environment, after.environment
     if not was or not now:
-        return f"The run {'before' if not was else 'after'} has measured nothing."
+        return f"The run {'before' if not was else 'after'} has no results."
     differ = [
         f"{key} {was.get(key) or 'none'} before, {now.get(key) or 'none'} after"
         for key in KEYED
         if str(was.get(key, "")) != str(now.get(key, ""))
     ]
     if differ:
-        return f"They were not measured on the same: {'; '.join(differ)}."
+        return f"The two runs differ in: {'; '.join(differ)}."
     if not was.get("uuid") or not now.get("uuid"):
-        return "It is not known whether both were measured on the same card, and cards of one model differ."
+        return "Unknown whether both runs used the same card; cards of one model differ."
     if was["uuid"] != now["uuid"]:
-        return f"They were measured on two cards, {was['uuid']} and {now['uuid']}, and cards of one model differ."
+        return f"The runs used two cards, {was['uuid']} and {now['uuid']}; cards of one model differ."
     if not {m.key for m in before.measurements} & {m.key for m in after.measurements}:
         return "They have no workload in common."
     return ""
@@ -225,11 +225,11 @@ def _why_not_compared(pair: _Pair) -> tuple[str, str]:
         if old != new:
             return NOT_COMPARED, f"another protocol: {what} {old} before, {new} after"
     if _baseline_hash(earlier) != _baseline_hash(later):
-        return NOT_COMPARED, f"the source of {later.baseline}, over which it is measured, is another"
+        return NOT_COMPARED, f"the source of the baseline {later.baseline} changed"
     if was.speedup is None or now.speedup is None:
         return NOT_COMPARED, f"without a speedup {'before' if was.speedup is None else 'after'}"
     if not now.paired:
-        return NOT_COMPARED, "not measured in pairs: drift may be all there is"
+        return NOT_COMPARED, "not paired: drift could explain the difference"
     return "", ""
 
 
@@ -258,9 +258,9 @@ def summary(table: Sequence[Row]) -> Summary:
             also, more, _ = _about(compared, kernel)
             sentences.append(f"{also}. {more}".strip())
     elif control:
-        strong = "No source of a kernel that was compared has changed"
+        strong = "No kernel source changed"
     else:
-        strong = "Nothing here can be compared"
+        strong = "No result can be compared"
     sentences += (_of_the_control(control) if compared else []) + _of_statuses(table)
     return Summary(strong, sentences, tone)
 
@@ -270,9 +270,9 @@ def _about(compared: Sequence[Row], kernel: str) -> tuple[str, str, str]:
     counts = {w.lower(): sum(row.verdict == w for row in mine) for w in WORDS}
     first, of = leading(counts), len(mine)
     if not first:
-        return f"{kernel} needs more rounds to be compared with what it was", "", "same"
-    phrase = {"same": "as fast as it was", "undecided": "neither clearly faster nor slower than it was"}.get(
-        first, f"{first} than it was"
+        return f"{kernel} needs more rounds for a comparison", "", "same"
+    phrase = {"same": "as fast as before", "undecided": "not clearly faster or slower than before"}.get(
+        first, f"{first} than before"
     )
     where = f" on {counts[first]} of {of} workloads" if of > 1 else ""
     others = [f"{w} on {counts[w]}" for w in counts if counts[w] and w != first]
@@ -288,21 +288,19 @@ def _about(compared: Sequence[Row], kernel: str) -> tuple[str, str, str]:
 def _of_the_control(control: Sequence[Row]) -> list[str]:
     """What became of kernels that nobody changed."""
     if not control:
-        return [
-            "No other kernel whose source is the same was compared, so nothing tells how far two runs differ by themselves."
-        ]
+        return ["No unchanged kernel was compared: there is no control for the difference between the two runs."]
     strayed = [row for row in control if row.strayed]
     counts = [(word, sum(row.verdict == word for row in control)) for word in (Verdict.SAME, Verdict.UNDECIDED)]
     phrases = {Verdict.SAME: "the same", Verdict.UNDECIDED: "undecided"}
     found = listed([f"{count} {'is' if count == 1 else 'are'} {phrases[word]}" for word, count in counts if count])
     count = len(control)
-    said = f"Of {count} result{'s' * (count != 1)} of kernels whose source is the same{', ' * bool(found)}{found}"
+    said = f"Of {count} result{'s' * (count != 1)} of unchanged kernels{', ' * bool(found)}{found}"
     if not strayed:
         return [f"{said}; none is faster or slower."]
     kernels = listed(list(dict.fromkeys(row.kernel for row in strayed)))
     workloads, widest = {row.workload for row in strayed}, max(row.margin or 0.0 for row in strayed)
     where = f"on {len(workloads)} workload{'s' * (len(workloads) != 1)}"
-    return [f"{said}, but {kernels} moved {where}, where less than {widest:.0%} says nothing now."]
+    return [f"{said}, but {kernels} moved {where}: changes below {widest:.0%} do not count there."]
 
 
 def _of_statuses(table: Sequence[Row]) -> list[str]:

@@ -50,15 +50,15 @@ def summary(table: Sequence[Row], operation: str) -> Summary:
         sentences += [rest] if rest else []
         others = [k for k in compared if k != best and any(_is(r, k, Verdict.FASTER) for r in table)]
         if len(compared) > 1 and any(row.verdict in WORDS for row in table):
-            also = "are" if len(others) > 1 else "is"
-            faster = f"{listed(others)} {also} faster somewhere, too."
-            sentences.append(faster if others else "No other kernel is faster anywhere.")
+            verb = "are" if len(others) > 1 else "is"
+            faster = f"{listed(others)} {verb} also faster on some workloads."
+            sentences.append(faster if others else "No other kernel is faster on any workload.")
     elif any(row.p50_ms is not None for row in table):
-        strong = "Measured without a comparison"
+        strong = "Measured; no comparison"
     elif checked := [row.correct for row in table if row.mode == "verify" and row.correct is not None]:
         strong = f"{sum(checked)} of {len(checked)} outputs checked are correct"
     elif table:
-        strong = "Nothing could be measured"
+        strong = "No kernel could be measured"
     sentences += _faults(table)
     sentences += _loaded(table)
     sentences += _what_ran(table, operation)
@@ -102,14 +102,14 @@ def _about(table: Sequence[Row], kernel: str) -> tuple[str, str, str]:
     if not said_first:
         unpaired = any(row.verdict == Verdict.UNPAIRED for row in mine)
         why = (
-            "The kernels ran one after the other, so drift may be all there is."
+            "The kernels ran one after the other: drift could explain the difference."
             if unpaired
-            else "It needs more rounds."
+            else "More rounds are needed for a verdict."
         )
         strong = f"{kernel} was compared with {baseline} on {of} workload{'s' * (of != 1)}, without a verdict"
         return strong, f"{mean} {why}".strip(), "same"
     others = [f"{w} on {counts[w]}" for w in counts if counts[w] and w != said_first]
-    word = {"same": f"as fast as {baseline}", "undecided": f"neither clearly faster nor slower than {baseline}"}.get(
+    word = {"same": f"as fast as {baseline}", "undecided": f"not clearly different from {baseline}"}.get(
         said_first, f"{said_first} than {baseline}"
     )
     where = f" on {counts[said_first]} of {of} workloads" if of > 1 else ""
@@ -124,8 +124,9 @@ def _noise(mine: Sequence[Row], said_first: str) -> str:
     if said_first != "undecided" or margin <= 1.01 * MARGIN:
         return ""
     if margin > HOPELESS_MARGIN:
-        return f"{who} differed from itself by more than {HOPELESS_MARGIN / 2:.0%}: the device was too busy to compare anything."
-    return f"{who} differed from itself by up to {margin / 2:.0%}, so less than {margin:.0%} says nothing."
+        off = f"more than {HOPELESS_MARGIN / 2:.0%}"
+        return f"A/A of {who} was off by {off}: the device was too busy for a comparison."
+    return f"A/A of {who} was off by up to {margin / 2:.0%}: differences below {margin:.0%} do not count."
 
 
 def _faults(table: Sequence[Row]) -> list[str]:
@@ -139,7 +140,7 @@ def _faults(table: Sequence[Row]) -> list[str]:
             found.append(f"{count} result{'s' * (count != 1)} {verb} ({', '.join(kernels)}).")
     timed = [row for row in table if row.p50_ms is not None]
     if timed and all(row.correct for row in timed):
-        found.append("Every timed output is correct.")
+        found.append("All checked outputs of timed kernels are correct.")
     return found
 
 
@@ -154,8 +155,8 @@ def _loaded(table: Sequence[Row]) -> list[str]:
     most = max(factors.values()) - 1
     who = listed(list(factors)) if len(factors) <= MOST_NAMED else f"{len(factors)} kernels"
     return [
-        f"Without rests {who} take{'s' * (len(factors) == 1)} up to {most:.0%} longer, as when a clock falls "
-        "under continuous work; the mode sustained compares kernels so."
+        f"Back to back, {who} run{'s' * (len(factors) == 1)} up to {most:.0%} slower (the clock falls under continuous "
+        "load). Use `sustained` to compare under load."
     ]
 
 

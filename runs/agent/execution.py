@@ -61,7 +61,7 @@ class Execution:
             return Ending.FAILED, str(error)
         except Exception as error:
             log.exception("run %s failed", self.run_id)
-            why = f"The agent could not go on: {type(error).__name__}: {error}\n{traceback.format_exc()[-3000:]}"
+            why = f"The agent failed: {type(error).__name__}: {error}\n{traceback.format_exc()[-3000:]}"
             return Ending.FAILED, why
 
     def _emit(self, event: Event) -> None:

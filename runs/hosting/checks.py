@@ -77,7 +77,7 @@ def check_broker(url: str) -> None:
             f"REDIS_URL={shown} is not an address ({error}); write redis://:password@host:6379/0"
         ) from None
     except redis.exceptions.AuthenticationError:
-        raise SetupError(f"the broker at {shown} refuses the password in REDIS_URL") from None
+        raise SetupError(f"the broker at {shown} rejects the password in REDIS_URL") from None
     except redis.exceptions.ResponseError:
         return  # a managed broker that does not show its configuration
     except redis.exceptions.RedisError as error:

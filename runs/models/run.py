@@ -237,10 +237,10 @@ class Run(models.Model):
             return f"This run is {self.state} already."
         Run.objects.active().filter(pk=self.pk).update(cancel_requested=True)
         if self.gpu and not self.gpu.is_online:
-            self.advance(State.CANCELLED, message="Cancelled while its device was silent.")
-            return "Cancelled; its device is silent and will be told when it is back."
+            self.advance(State.CANCELLED, message="Cancelled; its device did not answer.")
+            return "Cancelled. Its device is silent and gets the cancel when it returns."
         tell_cancel(self.pk, self.attempt)
-        return "Cancelling: the device is free again within seconds."
+        return "Cancelling. The device is free within seconds."
 
 
 class RejectedEvent(models.Model):

@@ -70,6 +70,6 @@ def execute(run: Run) -> None:
     try:
         spec = run.run_spec()
     except ValidationError as error:  # it was written by an earlier version of the site
-        run.advance(Run.State.FAILED, message=f"Its config is not understood any more: {sentence(error)}")
+        run.advance(Run.State.FAILED, message=f"This version cannot read its config: {sentence(error)}")
         return
     send("execute", spec.model_dump(mode="json"), queue=device_queue(run.gpu.uuid))

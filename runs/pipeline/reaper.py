@@ -69,7 +69,7 @@ def _resume(run: Run) -> None:
         run.advance(State.CANCELLED)
         return
     if run.attempts_without_progress >= MAX_WITHOUT_PROGRESS:
-        text = f"Given up after {run.attempts_without_progress} attempts in a row that ended without measuring another workload."
+        text = f"Gave up: {run.attempts_without_progress} attempts in a row measured no new workload."
         run.advance(State.LOST, message=text)
         return
     moved = (

@@ -69,7 +69,7 @@ class Estimate:
     @property
     def source(self) -> str:
         if not self.known:
-            return "a guess: nothing like it was measured on this device yet"
+            return "an estimate: no similar measurement on this device yet"
         if self.known == self.workloads:
             return "from earlier measurements on this device"
         return f"{self.known} of {self.workloads} workloads were measured here before"

@@ -66,7 +66,7 @@ class Pair:
             (m.key, m.mode, arm.kernel): reverse("result", args=[now.pk, arm.pk]) for m in found for arm in m.results
         }
         runs = _results(was, measurements.of_run(was)), _results(now, found)
-        why = "It is one and the same run." if before == after else comparison.why_not(*runs)
+        why = "It is the same run." if before == after else comparison.why_not(*runs)
         return cls(was, now, why, [] if why else comparison.rows(*runs), pages)
 
 

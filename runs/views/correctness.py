@@ -17,13 +17,13 @@ ERRORS = (
 )
 """An error, the same of eager PyTorch in the workload's dtype, and what it is called."""
 LOOKED_AT = (
-    ("deterministic", True, "the same again for the same inputs", "not the same again for the same inputs"),
-    ("inputs_changed", False, "inputs left as they were", "it changed its inputs"),
-    ("shared", False, "an output of its own for each call", "calls share one output"),
+    ("deterministic", True, "deterministic", "not deterministic"),
+    ("inputs_changed", False, "inputs unchanged", "the kernel changed its inputs"),
+    ("shared", False, "a new output for each call", "calls share one output"),
     ("late", False, "complete when the call returns", "not complete when the call returns"),
     ("unwritten", 0, "every element written", "elements never written"),
-    ("nonfinite", 0, "no NaN or Inf where there should be none", "NaN or Inf where there should be none"),
-    ("constant", False, "not one constant", "one constant"),
+    ("nonfinite", 0, "no unexpected NaN or Inf", "unexpected NaN or Inf"),
+    ("constant", False, "not constant", "constant"),
     ("allclose", True, "allclose at 1e-2", "not allclose at 1e-2"),
 )
 """A fact, its good value, and the words for good and for bad."""

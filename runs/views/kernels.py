@@ -156,7 +156,7 @@ class Subject:
         of = f" on {{}} of {len(points)} workloads" if len(points) > 1 else ""
         words = {word: counts.pop(word, 0) for word in ("faster", "slower", "same", "undecided")}
         first, over = leading(words), points[0].baseline if points else ""
-        phrases = {"same": f"As fast as {over}", "undecided": f"Neither clearly faster nor slower than {over}"}
+        phrases = {"same": f"As fast as {over}", "undecided": f"Not clearly different from {over}"}
         if first:
             strong = phrases.get(first, f"{first.capitalize()} than {over}") + of.format(words[first])
         elif counts.pop("baseline", 0):
@@ -184,7 +184,7 @@ class Subject:
             else Result.objects.none()
         )
         last = tried.order_by("-pk").first()
-        return f"Run {last.measurement.run_id} could not: {last.why}." if last else ""
+        return f"Run {last.measurement.run_id} failed: {last.why}." if last else ""
 
 
 def kernel(request: HttpRequest, operation: str, name: str) -> HttpResponse:

@@ -113,20 +113,20 @@ def doubts(subject: Subject) -> list[str]:
         found.append(_looks_differ(result.crosscheck))
     if factor := under_load(measured, result.p50_ms, result.crosscheck):
         found.append(
-            f"Without rests a call takes {factor - 1:.0%} longer, as when a clock falls under continuous work; the mode "
-            "sustained compares kernels so."
+            f"Back to back, a call takes {factor - 1:.0%} longer (the clock falls under continuous load). "
+            "Use `sustained` to compare under load."
         )
     if result.n is not None and measured.aa and measured.margin > MARGIN * 1.01:
-        found.append(f"{measured.baseline} differed from itself here, so differences {_below(measured.margin)}.")
+        found.append(f"A/A of {measured.baseline} was off here: differences {_below(measured.margin)}.")
     if result.n is not None and measured.telemetry.throttled:
         named = " and ".join(THROTTLING.get(reason, reason) for reason in measured.telemetry.throttled)
-        found.append(f"The GPU was held back by {named} while this was measured.")
+        found.append(f"The GPU was held back by {named} during this measurement.")
     return found
 
 
 def _below(margin: float) -> str:
     """What a margin does to differences that are smaller."""
-    return f"below {margin:.1%} " + ("are SAME" if margin <= WIDEST_SAME else "say nothing")
+    return f"below {margin:.1%} " + ("are SAME" if margin <= WIDEST_SAME else "do not count")
 
 
 def _clocks_differ(result: ArmResult, baseline: ArmResult) -> list[str]:
@@ -138,17 +138,17 @@ def _clocks_differ(result: ArmResult, baseline: ArmResult) -> list[str]:
         return []
     return [
         f"The SM clock was {own:,.0f} MHz for {result.kernel} and {its:,.0f} MHz for {baseline.kernel}, "
-        f"{apart:.1%} apart: part of the difference between the two may be the clock's."
+        f"{apart:.1%} apart: it may explain part of the difference."
     ]
 
 
 def _looks_differ(check: CrossCheck) -> str:
     if check.event_ns is None or check.span_ns is None:
-        return "In the cross-check the event time and the profiler's kernel span do not agree."
+        return "Cross-check: event time and profiler span differ by more than the limit."
     return (
-        f"In the cross-check the event time was {grouped(check.event_ns / 1e3)} us and the profiler's kernel span "
-        f"{grouped(check.span_ns / 1e3)} us, which do not agree: allowed is {AGREE_SHARE:.0%} or {AGREE_NS / 1e3:g} us, "
-        f"whichever is larger, and {AGREE_NS_PER_KERNEL / 1e3:g} us for each kernel after the first."
+        f"Cross-check: event time {grouped(check.event_ns / 1e3)} us and profiler span {grouped(check.span_ns / 1e3)} us "
+        f"differ by more than the limit (the larger of {AGREE_SHARE:.0%} and {AGREE_NS / 1e3:g} us, plus "
+        f"{AGREE_NS_PER_KERNEL / 1e3:g} us for each further kernel)."
     )
 
 
@@ -217,8 +217,8 @@ def protocol_of(measured: Measured) -> list[tuple[str, str]]:
 
 def _rests(rest: float) -> str:
     if not rest:
-        return "none: the GPU worked without a pause"
-    return f"before each block about {'' if rest == 1 else f'{rest:g} times '}as long as it works, at most 250 ms"
+        return "none (back to back)"
+    return f"before each block, {'' if rest == 1 else f'{rest:g} times '}the block's length, at most 250 ms"
 
 
 def telemetry_of(seen: TelemetrySummary) -> list[tuple[str, str]]:
@@ -272,7 +272,7 @@ def _spec(request: HttpRequest, pk: int, result_pk: int, name: str) -> dict[str,
     subject = Subject.of(pk, result_pk)
     arms = distribution.arms_of(subject.result, subject.baseline)
     if not arms:
-        raise Http404("nothing was timed here")
+        raise Http404("not timed")
     return distribution.spec_of(arms, name, theme, narrow, is_paired(subject.measured))
 
 

@@ -170,7 +170,7 @@ def _chart(request: HttpRequest, pk: int, name: str) -> Any:
         raise Http404(f"there is no chart '{name}' in '{theme}'")
     chart = chart_of(get_run(pk), name, theme)
     if chart is None:
-        raise Http404("nothing to draw yet")
+        raise Http404("no data yet")
     return chart
 
 

@@ -41,7 +41,7 @@ class SessionForm(forms.ModelForm):  # type: ignore[type-arg]
         model = Session
         fields = ("title", "objective")
         widgets = {"objective": forms.Textarea(attrs={"rows": 4})}
-        help_texts = {"objective": "What is wanted, and how one will know that it is there."}
+        help_texts = {"objective": "Goal, and how to tell that it is met."}
 
 
 def edit(request: HttpRequest, pk: int | None = None) -> HttpResponse:
@@ -73,7 +73,7 @@ class NoteForm(forms.ModelForm):  # type: ignore[type-arg]
         model = Note
         fields = ("phase", "text")
         labels = {"phase": "Phase", "text": "Note"}
-        help_texts = {"phase": "If one begins here, its name; else leave it empty."}
+        help_texts = {"phase": "Optional: start a phase."}
         widgets = {"text": forms.Textarea(attrs={"rows": 3})}
 
     def clean(self) -> dict[str, Any]:
@@ -126,8 +126,8 @@ def add_run(request: HttpRequest, pk: int) -> HttpResponse:
     if joining:
         was = joining.session if joining.session != found else None
         Run.objects.filter(pk=joining.pk).update(session=found)
-        left = f" It was in {was.title} before." if was else ""
-        messages.success(request, f"Run {run} belongs to this session now.{left}")
+        left = f' It was in "{was.title}" before.' if was else ""
+        messages.success(request, f"Run {run} is now in this session.{left}")
     else:
         messages.error(request, f"There is no run {asked[:20]}." if asked else "Which run? Give its number.")
     return redirect(found)
@@ -137,7 +137,7 @@ def add_run(request: HttpRequest, pk: int) -> HttpResponse:
 def remove_run(request: HttpRequest, pk: int, run: int) -> HttpResponse:
     found = _session(pk)
     Run.objects.filter(pk=run, session=found).update(session=None)
-    messages.success(request, f"Run {run} does not belong to this session any more.")
+    messages.success(request, f"Run {run} was removed from this session.")
     return redirect(found)
 
 
@@ -183,7 +183,7 @@ def session_md(request: HttpRequest, pk: int) -> HttpResponse:
     if table:
         said = comparison.summary(table)
         lines += [" ".join([f"**{said.strong}.**", *said.rest]), ""]
-        lines += [comparison.as_markdown(table, "First to last result of each kernel"), ""]
+        lines += [comparison.as_markdown(table, "Each kernel: first result to last"), ""]
     for entry in entries(found):
         lines += _told(request, entry)
     text = "\n".join(lines).rstrip() + "\n"

@@ -77,16 +77,20 @@ class Standing:
         if not bests:
             return {"tone": "same", "strong": "No kernel was compared with a baseline yet", "rest": ""}
         one, point, ratio = max(bests, key=lambda found: (found[1].verdict == Verdict.FASTER, found[2].ratio))
-        best = "The best is" if point.verdict == Verdict.FASTER else "None is surely faster; the highest is"
+        best = "Best:" if point.verdict == Verdict.FASTER else "No kernel is confirmed faster. Highest ratio:"
         rest = f"{best} {ratio.ratio:.3f}x, {point.kernel} on {one.series.workload.label}."
         count = len(self.ladders)
         of = f"{count} workloads" if count > 1 else "1 workload"
         reached = [step.tier for one in self.ladders if (step := one.reached)]
         if not reached:
-            return {"tone": "same", "strong": f"No tier is reached on {'any of ' * (count > 1)}{of}", "rest": rest}
+            return {
+                "tone": "same",
+                "strong": f"No kernel reaches a tier on {'any of ' * (count > 1)}{of}",
+                "rest": rest,
+            }
         highest = max(reached, key=lambda tier: tier.factor)
-        strong = f"A tier is reached on {len(reached)} of {of}"
-        return {"tone": "faster", "strong": strong, "rest": f"The highest is {highest.label}. {rest}"}
+        strong = f"Kernels reach a tier on {len(reached)} of {of}"
+        return {"tone": "faster", "strong": strong, "rest": f"Highest tier: {highest.label}. {rest}"}
 
 
 def tiers(request: HttpRequest) -> HttpResponse:
@@ -147,7 +151,7 @@ def said_of(one: Ladder) -> dict[str, str]:
         after = "next" if one.reached else "first"
         rest.append(f"The {after} is {one.next.tier.label} at {one.next.tier.factor:g}x: {target}.")
         if one.best and one.best[1].ratio >= one.next.tier.factor:
-            rest.append("The best kernel is that fast, but its interval is not all there.")
+            rest.append("The best kernel is fast enough, but its interval does not confirm it.")
     if one.beyond:
         rest.append(_beyond(one))
     return {"tone": tone, "strong": strong, "rest": " ".join(rest)}
@@ -158,14 +162,14 @@ def _best(one: Ladder) -> str:
     if one.best is None:
         return f"No kernel was compared with {over}."
     point, ratio = one.best
-    return f"The best kernel, {point.kernel}, is {ratio.ratio:.3f}x as fast as {over} ({ratio.low:.3f} to {ratio.high:.3f})."
+    return f"{point.kernel} is best: {ratio.ratio:.3f}x the speed of {over} ({ratio.low:.3f} to {ratio.high:.3f})."
 
 
 def _beyond(one: Ladder) -> str:
     names = [step.tier.label for step in one.beyond]
-    which, verb = (names[0], "is") if len(names) == 1 else (f"{names[0]} to {names[-1]}", "are")
+    which = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
     limit = us(one.base.limit_ms)
-    return f"{which} would take less than the {limit} us that the device needs for the work, and {verb} not offered."
+    return f"{which} would need less than the {limit} us that the hardware allows: not offered."
 
 
 # --- scales -----------------------------------------------------------------------------------------------------------
@@ -178,7 +182,7 @@ class ScaleForm(forms.ModelForm):  # type: ignore[type-arg]
         label="Tiers",
         widget=forms.Textarea(attrs={"rows": 8, "placeholder": EXAMPLE, "spellcheck": "false"}),
         max_length=4000,
-        help_text="One in each line: name, grade, and how many times as fast as the baseline. A grade may be left out: Good,, 2",
+        help_text="One tier a line: name, grade, factor over the baseline. The grade is optional: Good,, 2",
     )
 
     class Meta:
@@ -219,5 +223,5 @@ def delete_scale(request: HttpRequest, pk: int) -> HttpResponse:
         known.delete()
         messages.success(request, f"The scale {known.name} is deleted.")
     else:
-        messages.error(request, f"{known.name} is the only scale, so it stays.")
+        messages.error(request, f"{known.name} is the only scale and cannot be deleted.")
     return redirect("tiers")

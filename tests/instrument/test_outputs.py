@@ -212,7 +212,7 @@ BENCHED = {
         "out, m = centred(x); means = torch.zeros_like(m); later(lambda: means.copy_(m)); return out, means",
         "output 2 of 2: ",
     ),
-    "second changes the inputs": (Centred, "out = centred(x); x.mul_(2); return out", "it changed its inputs"),
+    "second changes the inputs": (Centred, "out = centred(x); x.mul_(2); return out", "the kernel changed its inputs"),
 }
 LATER = "def later(do):\n    threading.Thread(target=lambda: (time.sleep(0.001), do())).start()\n\n"
 

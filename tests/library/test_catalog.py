@@ -126,7 +126,7 @@ def test_every_kernel_of_ours_can_be_read_and_the_baseline_comes_first():
         "an option that does not exist": (b'@kernel("attention", backend="x", speed=3)\ndef f(): ...\n', "speed"),
         "a name that is computed": (
             b'@kernel("attention", backend=WHO)\ndef f(): ...\n',
-            "backend must be written out",
+            "backend must be a literal",
         ),
         "limits that are no lists": (
             b'@kernel("attention", backend="x", limits={"seq_len": 3})\ndef f(): ...\n',
@@ -309,7 +309,7 @@ def test_a_file_is_read_and_loaded_by_the_reader_of_its_extension(folder, monkey
 def test_what_a_reader_declares_is_checked_like_any_kernel(folder, monkeypatch):
     monkeypatch.setitem(catalog.READERS, ".txt", OneLiners())
     (folder / "mine.txt").write_text("a,b\n")
-    assert "mine.txt cannot be read: the name 'a,b' will not do" in get_kernel("attention", "mine").error
+    assert "mine.txt cannot be read: the name 'a,b' is not valid" in get_kernel("attention", "mine").error
 
 
 @pytest.mark.parametrize("extension", catalog.READERS)

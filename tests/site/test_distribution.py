@@ -155,7 +155,7 @@ def test_many_samples_are_thinned_evenly_by_rank_and_that_is_said():
     assert sum(count for _, _, count in bars(spec, "new")) == 3000
     assert len(lines(spec, "base")) == 15
     text = said(arms)["samples"][0]
-    assert "lines are 300 of 3,000 samples of new, evenly by rank, and every sample of the other." in text
+    assert "lines are 300 of 3,000 samples of new, evenly spaced by rank, and every sample of the other." in text
 
 
 def test_no_result_sends_more_than_about_2000_points():
@@ -182,7 +182,7 @@ def test_each_round_is_drawn_by_its_median_in_percent_off_the_arms_own():
     }  # fmt: skip
     assert said(arms)["rounds"] == [
         "Each dot is the median of a round.",
-        "What moves both alike is the device, and cancels in the speedup.",
+        "Movement in both is the device; it cancels in the speedup.",
     ]
 
 
@@ -208,7 +208,7 @@ def test_calls_one_after_the_other_are_called_so():
     assert axis_of(spec)[0] == "call"
     assert axis_of(spec_of(arms, "rounds", "light"))[0] == "round"
     text = " ".join(said(arms, paired=False)["rounds"])
-    assert text == "Each dot is a call. The kernels ran one after the other: the same number is not the same moment."
+    assert text == "Each dot is a call. The kernels ran one after the other: equal round numbers are different times."
 
 
 def test_neighbours_share_a_dot_where_there_are_too_many_and_the_spike_among_them_is_told():

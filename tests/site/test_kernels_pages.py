@@ -162,7 +162,7 @@ def test_a_kernel_that_no_device_could_run_says_why(owner, measured):
     of = Result.objects.filter(measurement__run=run, kernel__name="triton-flash")
     of.update(status="unsupported", why="only on the moon", version=None)
     page = page_of(owner, "kernel", *FLASH)
-    assert f"Not measured yet</strong>. Run {run.pk} could not: only on the moon." in page
+    assert f"Not measured yet</strong>. Run {run.pk} failed: only on the moon." in page
     assert "Sources" not in page
 
 

@@ -108,9 +108,9 @@ class Rounds:
         many = f"Each dot is the median of {self.group} {what}s, and the line through it spans them."
         sentences = [many if self.group > 1 else one]
         if not self.paired:
-            sentences.append("The kernels ran one after the other: the same number is not the same moment.")
+            sentences.append("The kernels ran one after the other: equal round numbers are different times.")
         elif len(self.arms) > 1:
-            sentences.append("What moves both alike is the device, and cancels in the speedup.")
+            sentences.append("Movement in both is the device; it cancels in the speedup.")
         low, high = self.axis
         for arm in self.arms:
             if count := int(((arm.off < low) | (arm.off > high)).sum()):

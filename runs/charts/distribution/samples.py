@@ -188,7 +188,7 @@ class Samples:
         ]
         if self.apart:
             sentences.append(
-                "The two are too far apart for one axis in microseconds: each is in percent of its own median."
+                "The two differ too much for one axis in microseconds: each is in percent of its own median."
             )
         for arm in self.arms:
             sentences += [beyond(edge["beyond"], "sample", arm.name, edge["farthest"]) for edge in self.edges(arm)]
@@ -199,4 +199,6 @@ class Samples:
         if not thinned:
             return "every sample"
         some = " and ".join(f"{MOST_LINES:,} of {len(arm.values):,} samples of {arm.name}" for arm in thinned)
-        return f"{some}, evenly by rank" + (", and every sample of the other" if len(thinned) < len(self.arms) else "")
+        return f"{some}, evenly spaced by rank" + (
+            ", and every sample of the other" if len(thinned) < len(self.arms) else ""
+        )

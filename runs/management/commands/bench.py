@@ -67,7 +67,7 @@ class Command(BaseCommand):
         """Everything but the web server, unless this device's agent is heard from already."""
         if setup.is_ours(settings.REDIS_URL) and self._heard(uuid, time.time() - 12):
             return None
-        self.stderr.write("starting broker, recorder and agents for the time of this run ...")
+        self.stderr.write("starting broker, recorder and agents for this run ...")
         checks.check_disk(settings.VAR_DIR)
         log = open(settings.VAR_DIR / "bench.log", "wb")  # noqa: SIM115  (the processes keep it)
         command = [

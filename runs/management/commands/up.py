@@ -79,7 +79,7 @@ class Command(BaseCommand):
         deadline = time.monotonic() + ANSWERS_S
         while not _answers(host, port):
             if time.monotonic() > deadline:
-                self.stderr.write(f"The web server has not answered for {ANSWERS_S} s; what it says stands above.")
+                self.stderr.write(f"The web server has not answered for {ANSWERS_S} s. See its output above.")
                 deadline = math.inf
             time.sleep(0.1)
         address = f"http://{_shown(host)}:{port}/"
