@@ -167,7 +167,7 @@ def test_facts_stand_beside_the_output_that_they_are_of():
     unwritten = noted(reading, unwritten=[0, 3], late=[False, False])
     assert judge([unwritten], "float32")["why"] == "output 2 of 2: 3 elements of the output were never written"
     assert judge([noted(unwritten, late=[True, False])], "float32")["why"].startswith(
-        "output 1 of 2: the output was not"
+        "output 1 of 2: the output changed"
     )
 
 

@@ -149,9 +149,9 @@ def test_every_kernel_of_ours_can_be_read_and_the_baseline_comes_first():
         "an unknown dtype": (b'@kernel("attention", backend="x", dtypes=("fp16",))\ndef f(): ...\n', "float16"),
         "a name with a comma": (
             b'@kernel("attention", backend="x", name="a,b")\ndef f(): ...\n',
-            "the name 'a,b' will",
+            "the name 'a,b' is not",
         ),
-        "a name that is no text": (b'@kernel("attention", backend="x", name=3)\ndef f(): ...\n', "the name 3 will"),
+        "a name that is no text": (b'@kernel("attention", backend="x", name=3)\ndef f(): ...\n', "the name 3 is not"),
         "no arguments at all": (b"@kernel\ndef f(): ...\n", "needs its arguments"),
         "nested too deeply": (b"x = " + b"(" * 5000 + b")" * 5000, ""),
     }.values(),

@@ -344,7 +344,7 @@ def test_charts_that_are_not_there_are_a_404(owner, first, make_run):
         other = reverse(f"result_chart_{kind}", args=[make_run().pk, result.pk, "samples"])
         assert owner.get(other).status_code == 404
     Result.objects.filter(pk=result.pk).update(samples_ns=None)
-    assert b"Nothing was timed here" in owner.get(address(result, "svg", "samples")).content
+    assert b"Not timed" in owner.get(address(result, "svg", "samples")).content
 
 
 def test_a_chart_takes_four_queries(owner, first, django_assert_max_num_queries):

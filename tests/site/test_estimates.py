@@ -69,7 +69,7 @@ def test_graphs_and_rests_take_their_time(gpu, calibrated):
 
 def test_a_fault_stands_where_the_estimate_would_be(owner, typed):
     assert "Batch (B): “x”: use whole numbers" in asked(owner, typed | {"batch": "x"})
-    assert "Sequence length (S): give a number, or several." in asked(owner, typed | {"seq_len": ""})
+    assert "Sequence length (S): enter one or more numbers." in asked(owner, typed | {"seq_len": ""})
     assert "These sizes make" in asked(owner, typed | {"seq_len": ",".join(map(str, range(1, 999)))})
     assert "Device: choose a device." in asked(owner, {})
 

@@ -258,7 +258,7 @@ def test_a_run_that_leaves_another_session_is_said_to(owner, session, make_run):
     run, other = make_run(), Session.objects.create(title="Another")
     Run.objects.filter(pk=run.pk).update(session=other)
     page = owner.post(reverse("add_to_session", args=[session.pk]), {"run": str(run.pk)}, follow=True).content.decode()
-    assert "It was in Another before." in page
+    assert "It was in &quot;Another&quot; before." in page
 
 
 def test_runs_are_added_and_taken_out_by_hand(owner, session, make_run):

@@ -208,12 +208,12 @@ def page_of(client, name, *args, **asked):
 def test_the_page_says_how_far_it_is(owner, sample, measured, scale):
     page = page_of(owner, "tiers")
     assert "No kernel reaches a tier on any of 8 workloads" in page
-    assert "The best is 1.485x, triton-flash on attention fp16 B=1 H=8 S=512 D=64." in page
+    assert "Best: 1.485x, triton-flash on attention fp16 B=1 H=8 S=512 D=64." in page
     assert "beyond the hardware limit" in page
     faster(measured(), 3.1)
     page = page_of(owner, "tiers")
     assert "Kernels reach a tier on 2 of 8 workloads" in page
-    assert "The highest is Very Good (B+)." in page
+    assert "Highest tier: Very Good (B+)." in page
     assert '<span class="tag faster">Very Good (B+)</span>' in page
 
 
@@ -321,7 +321,7 @@ def test_what_is_wrong_is_said_and_nothing_typed_is_lost(owner, scale):
 def test_the_last_scale_stays(owner, scale):
     assert "Delete" not in page_of(owner, "tier_scale", scale.pk)
     answer = owner.post(reverse("delete_tier_scale", args=[scale.pk]), follow=True)
-    assert "is the only scale, so it stays" in answer.content.decode()
+    assert "is the only scale and cannot be deleted" in answer.content.decode()
     assert TierScale.objects.exists()
 
 
