@@ -1,8 +1,7 @@
 """python -m kernels: the library without the site.
 
-Exit codes: 0 every result ok (or unsupported here); 1 a result is not ok; 2 the command could not be done;
-130 interrupted. `judge`: 1 if the time is impossible. `compare`: 1 if something is slower, or not ok; 2 if the runs cannot be
-compared.
+Exit codes: 0: every result ok or unsupported; 1: a result is not ok; 2: the command failed; 130: interrupted. `judge`:
+1 if the time is impossible. `compare`: 1 if a kernel is slower or not ok; 2 if the runs cannot be compared.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ from kernels.report.summary import summary
 from kernels.workload import Config, ConfigError, RunSpec, Workload, check_kernels, load_config, sentence
 
 PLANS = ("rest", "warmup", "iters")
-"""Numbers of the protocol that have an option."""
+"""Protocol numbers with a command-line option."""
 BAR = 24
-"""Characters of the progress bar."""
+"""Width of the progress bar in characters."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -149,7 +148,7 @@ def do_env(arguments: argparse.Namespace) -> int:
 
 
 def chosen(arguments: argparse.Namespace) -> Config:
-    """The config asked for, with what the command line changes."""
+    """The requested config with the changes of the command line."""
     config = load_config(arguments.config)
     values = config.model_dump()
     if arguments.kernels:
@@ -166,7 +165,7 @@ def chosen(arguments: argparse.Namespace) -> Config:
     values["protocol"]["verify_only"] = arguments.verify
     if arguments.sweep:
         values["workloads"] = [w.brief_sizes | {"dtype": w.dtype} | swept(arguments.sweep) for w in config.workloads]
-        values["title"] = f"{config.name}, {', '.join(arguments.sweep)}"  # its own title speaks of other sizes
+        values["title"] = f"{config.name}, {', '.join(arguments.sweep)}"  # its own title names other sizes
     try:
         config = Config(**values)
     except ValidationError as error:
@@ -216,8 +215,8 @@ def do_calibrate(arguments: argparse.Namespace) -> int:
 
 
 def do_judge(arguments: argparse.Namespace) -> int:
-    """A time as somebody reports it. Above the peak of arithmetic it is impossible; above that of memory it is so on cold
-    inputs, for nobody says what lay in the cache."""
+    """Judges a reported time. Above the compute peak it is impossible; above the memory peak it is impossible only on
+    cold inputs, because cached data is unknown."""
     peak = roofline.peak_of(arguments.gpu)
     if peak is None:
         known = ", ".join(name for p in roofline.PEAKS for name in p.names)
@@ -264,7 +263,7 @@ def do_compare(arguments: argparse.Namespace) -> int:
 
 
 def exported(path: Path) -> Export:
-    """A run that `run --json` or the site wrote."""
+    """Reads an export of `run --json` or of the site."""
     try:
         return read_export(path.read_bytes())
     except NotAnExport as error:
@@ -272,7 +271,7 @@ def exported(path: Path) -> Export:
 
 
 def outputs(arguments: argparse.Namespace) -> dict[str, Path]:
-    """Where to write: {"json" | "csv" | "md": path}. Said to be wrong now, not when everything has been measured."""
+    """Output files: {"json" | "csv" | "md": path}. Raises ConfigError now, not after measuring."""
     paths = {name: path for name in ("json", "csv") if (path := getattr(arguments, name))}
     if folder := arguments.output_dir:
         folder.mkdir(parents=True, exist_ok=True)
@@ -300,7 +299,7 @@ def do_run(arguments: argparse.Namespace) -> int:
 
 
 class Collector:
-    """Takes a supervisor's events and makes an export of them."""
+    """Collects a supervisor's events into an export."""
 
     def __init__(self, config: Config, device_name: str) -> None:
         title = config.title or config.name
@@ -323,7 +322,7 @@ class Collector:
             print(state["step"], file=sys.stderr, flush=True)
 
     def write(self, paths: dict[str, Path], table: list[tables.Row]) -> None:
-        """What has been measured so far: also of a run that was interrupted."""
+        """Writes the results so far, also of an interrupted run."""
         heading = tables.heading(self.export.title, self.export.environment)
         content = {
             "json": lambda: self.export.as_json(table=tables.as_records(table)),

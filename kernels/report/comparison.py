@@ -1,7 +1,7 @@
-"""What changed between two runs: each kernel's speedup over its baseline, after over before.
+"""Comparison of two runs: each kernel's speedup over its baseline, after / before.
 
-No sample of one run is compared with a sample of the other: each speedup is of pairs in one process, and a change is the ratio of
-two speedups, with the intervals of both (statistics.change).
+Samples of different runs are never compared. Each speedup comes from pairs in one process. A change is the ratio of two
+speedups, with the intervals of both (statistics.change).
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from kernels.report.tables import listed, markdown, microseconds, text
 
 NOT_COMPARED, NEW, GONE = "not compared", "new", "gone"
 WIDEN_FEW_ROUNDS = 2.0
-"""The range of five normal values holds their mean in 94% of all cases; Student's interval of 99% is 1.8 times as wide."""
+"""The range of five normal values contains their mean in 94% of all cases; Student's 99% interval is 1.8 times as
+wide."""
 COMPARABILITY_KEYS = {"paired": "in pairs", "rest": "rests"}
-"""What of a protocol decides which ratio is measured."""
+"""Protocol fields that must agree for a comparison, with their names in sentences."""
 
 
 class Results(typing.Protocol):
-    """What is compared: an export has it, or a run read from the database."""
+    """Results to compare: an export, or a run read from the database."""
 
     @property
     def environment(self) -> dict[str, Any]: ...
@@ -44,19 +45,19 @@ class RunResults:
 
 @dataclass(frozen=True)
 class Row:
-    """What became of one kernel on one workload. None: not known."""
+    """The change of one kernel on one workload. None: unknown."""
 
     workload: str
     mode: str
     kernel: str
     verdict: str
-    """A word of WORDS or a Verdict, a Status, or NOT_COMPARED, NEW, GONE."""
+    """A Verdict of WORDS, another Verdict, a Status, or NOT_COMPARED, NEW, GONE."""
     change: float | None
-    """Above 1 where the kernel is faster than before."""
+    """Above 1: the kernel became faster."""
     change_low: float | None
     change_high: float | None
     margin: float | None
-    """The wider of both runs'; where a kernel moved whose source is the same, twice as far as it did, for the whole workload."""
+    """The wider margin of both runs. If an unchanged kernel moved: twice its change, for the whole workload."""
     speedup_before: float | None
     speedup_after: float | None
     p50_before_ms: float | None
@@ -69,11 +70,11 @@ class Row:
     workload_key: str
     status_before: Status | None
     strayed: bool = False
-    """Faster or slower, though its source is the same."""
+    """Faster or slower, although its source is unchanged."""
 
     @property
     def is_broken(self) -> bool:
-        """Whether a result is not ok, which before was ok or not there."""
+        """Whether a result is not ok that was ok, or missing, before."""
         return self.verdict in FAILURES and self.verdict != self.status_before
 
 
@@ -82,7 +83,7 @@ COLUMNS = tuple(name for name in Row.__dataclass_fields__ if name not in NOT_IN_
 
 
 def why_not(before: Results, after: Results) -> str:
-    """Why two runs cannot be compared at all, as a sentence; empty if they can be."""
+    """Why two runs cannot be compared, as a sentence; empty if they can."""
     was, now = before.environment, after.environment
     if not was or not now:
         return f"The run {'before' if not was else 'after'} has no results."
@@ -103,7 +104,7 @@ def why_not(before: Results, after: Results) -> str:
 
 
 def rows(before: Results, after: Results) -> list[Row]:
-    """One row per workload and kernel of either run, those of `after` first."""
+    """One row per workload and kernel of either run; rows of `after` come first."""
     earlier = {m.place: m for m in before.measurements}
     found: list[Row] = []
     for m in after.measurements:
@@ -117,7 +118,7 @@ def rows(before: Results, after: Results) -> list[Row]:
 
 
 def _widened_where_controls_moved(table: list[Row]) -> list[Row]:
-    """Judges a workload again where a kernel has moved that nobody changed: between two runs it is what A/A is within one."""
+    """Judges a workload again if an unchanged kernel moved: between runs this control is what A/A is within a run."""
     margins: dict[tuple[str, str], float] = {}
     for number, row in enumerate(table):
         if row.same_source and row.verdict in (Verdict.FASTER, Verdict.SLOWER) and row.change is not None:
@@ -135,7 +136,7 @@ def _judged_again(row: Row, margin: float) -> Row:
 
 @dataclass(frozen=True)
 class _Pair:
-    """A kernel on one workload in two runs; None where it is in one only."""
+    """A kernel on one workload in two runs; None where it is missing."""
 
     was: ArmResult | None
     now: ArmResult | None
@@ -196,7 +197,8 @@ def _row(at: Measured, pair: _Pair) -> Row:
 
 
 def _widened(arm: ArmResult) -> Ratio:
-    """Its speedup with its interval. Of few rounds that is their range, which holds too little: it counts twice as wide."""
+    """The speedup with its interval. With few rounds the interval is their range, which is too narrow: it is
+    doubled."""
     found = arm.ratio
     assert found is not None
     wider = 1.0 if (arm.rounds or 0) >= CERTAIN_ROUNDS else WIDEN_FEW_ROUNDS
@@ -205,7 +207,7 @@ def _widened(arm: ArmResult) -> Ratio:
 
 
 def _why_not_compared(pair: _Pair) -> tuple[str, str]:
-    """(verdict, why) of a kernel that cannot be compared with what it was; an empty verdict if it can."""
+    """(verdict, why) if the kernel cannot be compared with before; an empty verdict if it can."""
     was, now, earlier, later = pair.was, pair.now, pair.earlier, pair.later
     if now is None:
         return GONE, ""
@@ -241,10 +243,7 @@ def _baseline_hash(m: Measured) -> str:
 
 
 def summary(table: Sequence[Row]) -> Summary:
-    """What is said first of two runs.
-
-    Kernels whose source is the same in both are a control: nothing should have become of them.
-    """
+    """The sentences about two runs. Kernels with the same source in both are the control: they should not change."""
     compared = [row for row in table if row.change is not None]
     edited = list(dict.fromkeys(row.kernel for row in compared if not row.same_source))
     control = [row for row in compared if row.same_source]
@@ -286,7 +285,7 @@ def _about(compared: Sequence[Row], kernel: str) -> tuple[str, str, str]:
 
 
 def _of_the_control(control: Sequence[Row]) -> list[str]:
-    """What became of kernels that nobody changed."""
+    """The sentence about unchanged kernels."""
     if not control:
         return ["No unchanged kernel was compared: there is no control for the difference between the two runs."]
     strayed = [row for row in control if row.strayed]
@@ -317,7 +316,7 @@ def _of_statuses(table: Sequence[Row]) -> list[str]:
 
 
 def worse(table: Sequence[Row]) -> list[Row]:
-    """Rows that a change should not have: slower than before, or not ok any more."""
+    """Regressions: slower than before, or no longer ok."""
     return [row for row in table if row.verdict == Verdict.SLOWER or row.is_broken]
 
 
@@ -325,7 +324,7 @@ def worse(table: Sequence[Row]) -> list[Row]:
 
 
 def as_records(table: Iterable[Row]) -> list[dict[str, Any]]:
-    """The table as files have it."""
+    """The table for files."""
     return [{column: getattr(row, column) for column in COLUMNS} for row in table]
 
 

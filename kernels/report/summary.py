@@ -1,4 +1,4 @@
-"""The verdict of a run in sentences: what is said first of a table, and what else one should know of it."""
+"""Summary of a run in sentences: the verdict first."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ WORDS = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME, Verdict.UNDECIDED)
 HOPELESS_MARGIN = 0.5
 """Beyond this margin no verdict is meaningful."""
 MOST_NAMED = 2
-"""Kernels; more are counted."""
+"""Kernels named in a sentence; if there are more, only their number."""
 VERBS = {
     Status.OUT_OF_MEMORY: "ran out of memory",
     Status.TIMED_OUT: "timed out",
     Status.CRASHED: "crashed",
     Status.FAILED: "failed",
 }
-"""The statuses that something did; the others are what something is."""
+"""Statuses with their own verb; the others follow "is"."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What is said first of a table."""
+    """The sentences above a table."""
 
     strong: str
     """The verdict, as a sentence without its full stop; empty if there is none."""
     rest: list[str]
-    """More sentences."""
+    """Further sentences."""
     tone: str
     """faster, slower or same: the colour of the verdict."""
 
@@ -40,7 +40,7 @@ class Summary:
 
 
 def summary(table: Sequence[Row], operation: str) -> Summary:
-    """The verdict of a run, for people."""
+    """The sentences about a run."""
     compared = list(dict.fromkeys(r.kernel for r in table if r.speedup is not None))
     sentences: list[str] = []
     strong, tone = "", "same"
@@ -76,15 +76,15 @@ def _wins_and_mean(table: Sequence[Row], kernel: str) -> tuple[int, float]:
 
 
 def leading(counts: Mapping[str, int]) -> str:
-    """What is said first of a kernel that has so many of each word: faster or slower if there is a difference anywhere,
-    whichever is more frequent; then same, then undecided; else nothing."""
+    """Leading word of a kernel from its counts: faster or slower, whichever is more frequent; else same; else
+    undecided; else empty."""
     if counts["faster"] or counts["slower"]:
         return "faster" if counts["faster"] >= counts["slower"] else "slower"
     return next((w for w in ("same", "undecided") if counts[w]), "")
 
 
 def _about(table: Sequence[Row], kernel: str) -> tuple[str, str, str]:
-    """(strong part, rest, tone) of what is said of the kernel that stands best."""
+    """(strong part, rest, tone) about the best kernel."""
     mine = [row for row in table if row.kernel == kernel]
     baseline, of = mine[0].baseline, len(mine)
     counts = {w: sum(row.verdict == w.upper() for row in mine) for w in ("faster", "slower", "same", "undecided")}
@@ -98,7 +98,7 @@ def _about(table: Sequence[Row], kernel: str) -> tuple[str, str, str]:
         mean = f"{row.speedup:.3f}x, interval {row.speedup_low:.3f} to {row.speedup_high:.3f}."
     said_first = leading(counts)
     if said_first == "undecided" and said["n"] > 1:
-        mean = ""  # of noise
+        mean = ""  # it would be a mean of noise
     if not said_first:
         unpaired = any(row.verdict == Verdict.UNPAIRED for row in mine)
         why = (
@@ -119,7 +119,7 @@ def _about(table: Sequence[Row], kernel: str) -> tuple[str, str, str]:
 
 
 def _noise(mine: Sequence[Row], said_first: str) -> str:
-    """Why nothing could be decided, where the baseline itself was unsteady."""
+    """Why the result is undecided, if the baseline was unsteady."""
     margin, who = max(row.margin for row in mine), mine[0].baseline
     if said_first != "undecided" or margin <= 1.01 * MARGIN:
         return ""
@@ -130,7 +130,7 @@ def _noise(mine: Sequence[Row], said_first: str) -> str:
 
 
 def _faults(table: Sequence[Row]) -> list[str]:
-    """What is not ok, and whether what was timed is right."""
+    """Results that are not ok, and whether the timed ones are correct."""
     found = []
     for status in FAILURES:
         kernels = list(dict.fromkeys(row.kernel for row in table if row.status == status))
@@ -145,7 +145,7 @@ def _faults(table: Sequence[Row]) -> list[str]:
 
 
 def _loaded(table: Sequence[Row]) -> list[str]:
-    """That these are times of a rested device, where another holds under continuous work."""
+    """Says if kernels run slower back to back than on a rested device."""
     factors: dict[str, float] = {}
     for row in table:
         if row.under_load is not None:
@@ -161,7 +161,7 @@ def _loaded(table: Sequence[Row]) -> list[str]:
 
 
 def _what_ran(table: Sequence[Row], operation: str) -> list[str]:
-    """ "sdpa ran cuDNN": the backend behind the baseline, by the names of the kernels that ran."""
+    """ "sdpa ran cuDNN": the backend behind the baseline, from the names of the kernels that ran."""
     try:
         describe = get_operation(operation).describe_ran
     except UnknownName:
