@@ -1,4 +1,4 @@
-"""The page of one result: a number, and everything by which to trust it or not."""
+"""The page of one result: the number, and the evidence for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from runs.views import correctness
 from runs.views.run import download
 
 CLOCKS_ALIKE = 0.02
-"""Two arms whose median SM clocks differ by more than this did not run on the same machine, so to speak."""
+"""Two arms whose median SM clocks differ by more than this ran at different clock speeds."""
 THROTTLING = {
     "SwThermalSlowdown": "thermal slow-down by the driver",
     "HwThermalSlowdown": "thermal slow-down by the hardware",
@@ -35,11 +35,11 @@ THROTTLING = {
 
 @dataclass(frozen=True)
 class Subject:
-    """A result with what belongs to it."""
+    """A result with its run and measurement."""
 
     run: Run
     measured: StoredMeasured
-    """With this result, and the baseline's if that is another."""
+    """Includes this result, and the baseline's if it is another."""
     result: StoredArm
 
     @classmethod
@@ -51,23 +51,23 @@ class Subject:
 
     @property
     def baseline(self) -> StoredArm | None:
-        """The baseline's result in the same measurement, which may be this one."""
+        """The baseline's result in the same measurement; may be this one."""
         return self.measured.arm(self.measured.baseline)
 
     @property
     def both(self) -> list[StoredArm]:
-        """The baseline, and this result if it is another."""
+        """The baseline, and this result if it is another one."""
         return self.measured.results
 
 
 def siblings_of(subject: Subject) -> list[Result]:
-    """The other kernels on the same workload of the same run."""
+    """The other kernels on the same workload in the same run."""
     found = Result.objects.filter(measurement__run=subject.run, measurement__workload__key=subject.measured.key)
     return list(found.exclude(pk=subject.result.pk).select_related("kernel").only("pk", "kernel__name").order_by("pk"))
 
 
 def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
-    """One kernel on one workload: its verdict, how its samples are spread, what else was seen of it, its source and log."""
+    """One kernel on one workload: verdict, samples, cross-check, source and log."""
     subject = Subject.of(pk, result_pk)
     measured, found, baseline = subject.measured, subject.result, subject.baseline
     arms = distribution.arms_of(found, baseline)
@@ -102,7 +102,7 @@ def is_paired(measured: Measured) -> bool:
 
 
 def doubts(subject: Subject) -> list[str]:
-    """Sentences for an expert who asks whether to believe the number."""
+    """Caveats: sentences on what may distort the number."""
     measured, result, baseline = subject.measured, subject.result, subject.baseline
     found = []
     if subject.run.contended:
@@ -125,7 +125,7 @@ def doubts(subject: Subject) -> list[str]:
 
 
 def _below(margin: float) -> str:
-    """What a margin does to differences that are smaller."""
+    """Text: the effect of a margin on smaller differences."""
     return f"below {margin:.1%} " + ("are SAME" if margin <= WIDEST_SAME else "do not count")
 
 
@@ -156,7 +156,7 @@ def _looks_differ(check: CrossCheck) -> str:
 
 
 def crosscheck_of(results: Sequence[ArmResult]) -> dict[str, Any]:
-    """A table with a column for each result: {"kernels", "rows": [(heading, cells)]}, without rows that nobody has."""
+    """A table with a column per result: {"kernels", "rows": [(heading, cells)]}, without empty rows."""
     seen = [(one.kernel, one.crosscheck) for one in results if one.crosscheck]
     rows = [
         ("event time, us", [us_of_ns(check.event_ns) for _, check in seen]),
@@ -191,7 +191,7 @@ def energy(joules: float | None) -> str:
 
 
 def protocol_of(measured: Measured) -> list[tuple[str, str]]:
-    """How the measurement was made, as pairs of a word and its value."""
+    """The protocol as (name, value) pairs."""
     how, found = measured.protocol, []
     if how.paired is not None:
         text = "every kernel in every round, in random order" if how.paired else "fixed, one kernel after the other"
@@ -222,7 +222,7 @@ def _rests(rest: float) -> str:
 
 
 def telemetry_of(seen: TelemetrySummary) -> list[tuple[str, str]]:
-    """What the device did meanwhile: median, and from where to where."""
+    """Telemetry as (name, "median, range") pairs."""
     found = []
     for value, name, unit in (
         (seen.sm_mhz, "SM clock", "MHz"),
@@ -244,7 +244,7 @@ def telemetry_of(seen: TelemetrySummary) -> list[tuple[str, str]]:
 
 
 def samples_csv(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
-    """Every raw sample. Rounds and places in them count from 1."""
+    """All raw samples. Rounds, and positions in them, count from 1."""
     samples_ns = Subject.of(pk, result_pk).result.samples_ns or []
     records = (
         {"round": number, "position": position, "ns": ns}
@@ -256,7 +256,7 @@ def samples_csv(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
 
 
 def result_json(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
-    """Everything of this result, raw samples included, with what belongs to its measurement."""
+    """All data of this result, including raw samples, and of its measurement."""
     subject = Subject.of(pk, result_pk)
     environment = subject.run.environment
     measured = subject.measured.model_dump(mode="json", by_alias=True, exclude={"results", "kind"})

@@ -1,4 +1,4 @@
-"""The list of runs, filtered by address, with its .csv and .json."""
+"""The list of runs with filters, .csv and .json."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from runs.views import number
 PER_PAGE = 50
 MOST_ROWS = 10_000
 MOST_ASKED = 1000
-"""Characters of a search; databases refuse patterns without end."""
+"""Longest search text."""
 FIELDS = (
     "id",
     "title",
@@ -39,7 +39,7 @@ FIELDS = (
 
 
 def chosen(request: HttpRequest) -> QuerySet[Run]:
-    """The runs that the address asks for: ?state=, ?device=, ?by=, ?q=. None for a state or a device that there is not."""
+    """Runs that match ?state=, ?device=, ?by= and ?q=. None for an unknown state or device."""
     found = Run.objects.for_list()
     asked = request.GET
     if asked.get("state"):

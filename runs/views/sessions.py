@@ -1,4 +1,4 @@
-"""Sessions: all of them, and the report of one: what was wanted, what became of each kernel, what was done in which order."""
+"""Sessions: the list, and the report of one: goal, each kernel's change, runs and notes in order."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SessionForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 def edit(request: HttpRequest, pk: int | None = None) -> HttpResponse:
-    """Begins a session, or changes what it says of itself."""
+    """Creates or edits a session."""
     known = get_object_or_404(Session, pk=pk) if pk is not None else None
     form = SessionForm(request.POST or None, instance=known, label_suffix="")
     if request.method == "POST" and form.is_valid():
@@ -60,7 +60,7 @@ def edit(request: HttpRequest, pk: int | None = None) -> HttpResponse:
 
 @dataclass(frozen=True)
 class Entry:
-    """A run or a note, at its time."""
+    """A run or a note with its time."""
 
     at: datetime
     run: Run | None = None
@@ -84,7 +84,7 @@ class NoteForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 def entries(session: Session) -> list[Entry]:
-    """Runs and notes in the order of their times."""
+    """Runs and notes by time."""
     runs = with_outcomes(Run.objects.for_list().filter(session=session).order_by("pk"))
     found = [Entry(run.created_at, run=run, outcome=outcome) for run, outcome in runs]
     found += [Entry(note.created_at, note=note) for note in session.notes.select_related("user")]
@@ -96,7 +96,7 @@ def _session(pk: int) -> Session:
 
 
 def session(request: HttpRequest, pk: int) -> HttpResponse:
-    """The report; sent by its form, a note more."""
+    """Shows the report; POST adds a note."""
     found = _session(pk)
     form = NoteForm(request.POST or None, label_suffix="")
     if request.method == "POST" and form.is_valid():
@@ -119,7 +119,7 @@ def session(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_POST
 def add_run(request: HttpRequest, pk: int) -> HttpResponse:
-    """A run that was begun outside joins."""
+    """Adds an existing run to the session."""
     found, asked = _session(pk), request.POST.get("run", "").strip()
     run = number(asked)
     joining = Run.objects.select_related("session").filter(pk=run).first() if run is not None else None
@@ -143,7 +143,7 @@ def remove_run(request: HttpRequest, pk: int, run: int) -> HttpResponse:
 
 @require_POST
 def end(request: HttpRequest, pk: int) -> HttpResponse:
-    """Ends a session, or goes on with one that was ended."""
+    """Ends or reopens a session."""
     found = _session(pk)
     found.ended_at = None if found.ended_at else timezone.now()
     found.save(update_fields=["ended_at"])
@@ -176,7 +176,7 @@ def session_json(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def session_md(request: HttpRequest, pk: int) -> HttpResponse:
-    """The report to be pasted where people read Markdown."""
+    """The report as Markdown."""
     found = _session(pk)
     table, _ = progress(found)
     lines = [f"# {' '.join(found.title.split())}", "", *([found.objective, ""] if found.objective else [])]

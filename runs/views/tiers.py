@@ -1,4 +1,4 @@
-"""Tiers: how far kernels are on each workload, the ladder of one workload, and the scales that they are measured by."""
+"""Tiers: the standing on each workload, the ladder of one workload, and the scales."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ EXAMPLE = "Good, B, 2\nVery Good, B+, 3\nExcellent, A, 5"
 
 @dataclass
 class Standing:
-    """Ladders on devices of one name, by one scale."""
+    """Ladders on devices of one name, on one scale."""
 
     scale: TierScale
     scales: list[TierScale]
     device: str
-    """The one chosen."""
+    """The chosen device name."""
     devices: list[str]
     ladders: list[Ladder] = field(default_factory=list)
 
@@ -63,7 +63,7 @@ class Standing:
 
     @property
     def groups(self) -> dict[str, list[Ladder]]:
-        """By operation, as people name it."""
+        """Ladders by operation title."""
         known = operations()
         found: dict[str, list[Ladder]] = {}
         for one in self.ladders:
@@ -72,7 +72,7 @@ class Standing:
         return found
 
     def answer(self) -> dict[str, str]:
-        """{"tone", "strong", "rest"} of all ladders."""
+        """Headline of all ladders: {"tone", "strong", "rest"}."""
         bests = [(one, *one.best) for one in self.ladders if one.best]
         if not bests:
             return {"tone": "same", "strong": "No kernel was compared with a baseline yet", "rest": ""}
@@ -140,7 +140,7 @@ def workload_json(request: HttpRequest, key: str, mode: str) -> HttpResponse:
 
 
 def said_of(one: Ladder) -> dict[str, str]:
-    """{"tone", "strong", "rest"}: what is reached, what comes next, what the device does not allow."""
+    """Headline of one ladder: {"tone", "strong", "rest"}: tier reached, next tier, tiers beyond the hardware limit."""
     if one.reached:
         tone, strong = "faster", f"{one.reached.tier.label} is reached"
     else:
@@ -176,7 +176,7 @@ def _beyond(one: Ladder) -> str:
 
 
 class ScaleForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A scale, a tier in each line."""
+    """The form of a scale, one tier a line."""
 
     tiers = forms.CharField(
         label="Tiers",
@@ -204,7 +204,7 @@ class ScaleForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 def scale(request: HttpRequest, pk: int | None = None) -> HttpResponse:
-    """Makes a scale, or changes one."""
+    """Creates or edits a scale."""
     known = get_object_or_404(TierScale, pk=pk) if pk is not None else None
     form = ScaleForm(request.POST or None, instance=known)
     if request.method == "POST" and form.is_valid():
@@ -217,7 +217,7 @@ def scale(request: HttpRequest, pk: int | None = None) -> HttpResponse:
 
 @require_POST
 def delete_scale(request: HttpRequest, pk: int) -> HttpResponse:
-    """The last one stays: without a scale there is no page of tiers."""
+    """Deletes a scale, except the last one: the tiers page needs one."""
     known = get_object_or_404(TierScale, pk=pk)
     if TierScale.objects.exclude(pk=pk).exists():
         known.delete()
