@@ -92,11 +92,11 @@ def serve(kind: str, commands: Any, answers: Any) -> None:
             if "arm" in arguments:
                 bench.guard.claim_processes(arguments["arm"])  # attribute its threads and processes to this arm
             bench.guard.changes()
-            answer(error=describe(error) | {"lasting": bench.guard.lasting})
+            answer(error=describe(error) | {"must_replace": bench.guard.must_replace})
             continue
         if "arm" in arguments and do != "profile" and (changes := bench.guard.changes()):
             message = f"changed global state: {'; '.join(changes)}"[:2000]
-            answer(error={"kind": "suspect", "message": message, "lasting": bench.guard.lasting})
+            answer(error={"kind": "suspect", "message": message, "must_replace": bench.guard.must_replace})
         else:
             answer(ok=done)
 

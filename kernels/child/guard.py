@@ -96,7 +96,7 @@ def _leave(before: Any) -> None:
     """The write function of what cannot be restored."""
 
 
-def _courtesies() -> Iterator[Setting]:
+def _restored_silently() -> Iterator[Setting]:
     """Settings restored silently: a kernel may set them at import; other kernels must not notice."""
     yield "gradient mode", torch.is_grad_enabled, torch.set_grad_enabled
     yield "warnings as errors", _errors, _forgive
@@ -155,8 +155,8 @@ class Guard:
 
     def __init__(self, kind: str, the_clock: clock.Clock) -> None:
         self.settings = [(name, _read(read), read, write) for name, read, write in _settings(kind)]
-        self.courtesies = [(_read(read), read, write) for _, read, write in _courtesies()]
-        self.lasting = False
+        self.restored_silently = [(_read(read), read, write) for _, read, write in _restored_silently()]
+        self.must_replace = False
         """State changed that cannot be restored: replace this process."""
         the_runtime = getattr(the_clock, "runtime", the_clock)
         self.functions = [
@@ -179,8 +179,8 @@ class Guard:
                 found.append(f"{name}: {_difference(now, before)}")
                 with contextlib.suppress(RuntimeError):
                     write(before)
-                self.lasting |= _read(read) != before
-        for before, read, write in self.courtesies:
+                self.must_replace |= _read(read) != before
+        for before, read, write in self.restored_silently:
             if _read(read) != before:
                 write(before)
         for label, owner, functions, size in self.functions:

@@ -58,7 +58,7 @@ class CommandFailed(Exception):
     def __init__(self, error: dict[str, Any]) -> None:
         super().__init__(error["message"])
         self.kind, self.traceback = error["kind"], error.get("traceback", "")
-        self.must_replace = bool(error.get("lasting"))
+        self.must_replace = bool(error.get("must_replace"))
 
 
 class Cancelled(Exception):
