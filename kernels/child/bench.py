@@ -373,11 +373,11 @@ class Bench:
     # --- cross-check ----------------------------------------------------------------------------------------------
 
     def profile(self, arm: str, seed: int) -> dict[str, Any]:
-        """Profiler spans and event times of the same calls: see profiler.look."""
+        """Profiler spans and event times of the same calls: see profiler.profile."""
         from kernels.child import profiler  # imported late: the import is slow and needed only after all timing
 
         inputs = self.problem.inputs(self.device, seed)
-        return profiler.look(self.clock, lambda: self._run(arm, inputs))
+        return profiler.profile(self.clock, lambda: self._run(arm, inputs))
 
     def calibrate(self) -> dict[str, Any]:
         """Ceilings of this device, before any kernel is loaded: see calibrate.probe."""

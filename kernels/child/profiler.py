@@ -21,7 +21,7 @@ Span = tuple[str, float, float]
 """Name, start, end; ns."""
 
 
-def look(clock: Any, call: Callable[[], Any]) -> dict[str, Any]:
+def profile(clock: Any, call: Callable[[], Any]) -> dict[str, Any]:
     """Returns {"kernels": [[name, ns], ...] of one call, in order (on a CPU: operators), "spans_ns": per call, from the
     first kernel's start to the last one's end (empty on a CPU), "event_ns": the same calls, timed by events}.
 
