@@ -16,7 +16,7 @@ OF_A_RUN = frozenset({
 })  # fmt: skip
 """Names of the addresses that a run's link opens; each has the run's number as `pk`."""
 STATUS = "status"
-MOST_REMEMBERED = 50
+MOST_LINKS = 50
 """Newest links kept in the session of a visitor without an account."""
 
 
@@ -48,6 +48,6 @@ def _is_shared(request: HttpRequest) -> bool:
     if not by_this and not Share.objects.opens(run, known):
         return False
     if by_this:
-        request.session["shares"] = [asked, *known][:MOST_REMEMBERED]
+        request.session["shares"] = [asked, *known][:MOST_LINKS]
     request.shared = True  # type: ignore[attr-defined]
     return True

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from kernels.analysis.blocks import rest_for
-from kernels.contract.events import MOST_RAN
+from kernels.contract.events import MOST_KERNELS_RAN
 from kernels.workload import Protocol
 
 CALLS = 7
@@ -41,7 +41,7 @@ def profile(clock: Any, call: Callable[[], Any]) -> dict[str, Any]:
     calls = _by_call(seen) if gate_ns else [seen]
     names = [[name[:200], int(end - start)] for name, start, end in calls[0] if not name.startswith(NOT_KERNELS)]
     spans = [max(end for _, _, end in spans) - spans[0][1] for spans in calls if spans] if gate_ns else []
-    return {"kernels": names[:MOST_RAN], "spans_ns": spans, "event_ns": event_ns}
+    return {"kernels": names[:MOST_KERNELS_RAN], "spans_ns": spans, "event_ns": event_ns}
 
 
 def _events(clock: Any, call: Callable[[], Any], gate_ns: int) -> tuple[list[float], int]:

@@ -19,7 +19,7 @@ from kernels.workload import Ceilings, Workload
 
 VERSION: Literal[2] = 2
 """The version of lines and exports. kernels/contract/upgrade.py reads version 1."""
-MOST_RAN = 50
+MOST_KERNELS_RAN = 50
 """Kernels or operators kept of one call: the first ones."""
 
 

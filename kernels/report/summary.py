@@ -13,7 +13,7 @@ from kernels.report.tables import Row, listed
 WORDS = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME, Verdict.UNDECIDED)
 HOPELESS_MARGIN = 0.5
 """Beyond this margin no verdict is meaningful."""
-MOST_NAMED = 2
+MOST_KERNELS_NAMED = 2
 """Kernels named in a sentence; if there are more, only their number."""
 VERBS = {
     Status.OUT_OF_MEMORY: "ran out of memory",
@@ -153,7 +153,7 @@ def _loaded(table: Sequence[Row]) -> list[str]:
     if not factors:
         return []
     most = max(factors.values()) - 1
-    who = listed(list(factors)) if len(factors) <= MOST_NAMED else f"{len(factors)} kernels"
+    who = listed(list(factors)) if len(factors) <= MOST_KERNELS_NAMED else f"{len(factors)} kernels"
     return [
         f"Back to back, {who} run{'s' * (len(factors) == 1)} up to {most:.0%} slower (the clock falls under continuous "
         "load). Use `sustained` to compare under load."

@@ -9,7 +9,7 @@ from runs.queries.history import Point
 from runs.queries.ratio import Ratio
 
 HEIGHT = 36
-MOST = 30
+MOST_POINTS = 30
 """Number of newest runs drawn."""
 
 
@@ -18,7 +18,7 @@ def sparkline(series: list[tuple[Point, Ratio]]) -> dict[str, Any] | None:
 
     A run is marked if its source differs from the run before.
     """
-    drawn = series[-MOST:]
+    drawn = series[-MOST_POINTS:]
     if not drawn:
         return None
     scale = Scale.around(ratio for _, ratio in drawn)

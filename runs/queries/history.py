@@ -18,7 +18,7 @@ from kernels.report.comparison import COMPARABILITY_KEYS
 from runs.models import Environment, Gpu, Kernel, Result, Workload
 from runs.queries.ratio import Ratio
 
-MOST_READ = 2000
+MOST_RESULTS = 2000
 """Number of newest results read for a page."""
 FIELDS = (
     "workload", "workload_key", "mode", "kernel", "series", "run", "result", "measured_at", "status", "verdict", "speedup",

@@ -23,7 +23,7 @@ from runs.queries.history import Point, Series
 from runs.views.run import download
 from runs.views.sources import diff
 
-MOST_SHOWN = 200
+MOST_ROWS_SHOWN = 200
 """Rows of a history shown on the page; the files have all."""
 VERSIONS = 12
 """Number of newest sources listed."""
@@ -189,7 +189,7 @@ class Subject:
 
 
 def kernel(request: HttpRequest, operation: str, name: str) -> HttpResponse:
-    subject = Subject.of(request, operation, name, most=history.MOST_READ)
+    subject = Subject.of(request, operation, name, most=history.MOST_RESULTS)
     counts = Counter(one.terms.workload for one in subject.series for _ in one.points)
     rows = [{"series": one, "line": sparkline(one.drawn), "all": counts[one.terms.workload]} for one in subject.newest]
     compared = any(one.newest.verdict != "baseline" for one in subject.newest)
@@ -213,9 +213,9 @@ def versions(kernel: Kernel) -> list[dict[str, Any]]:
 
 def workload(request: HttpRequest, operation: str, name: str, key: str) -> HttpResponse:
     """The history of a kernel on one workload, series by series."""
-    subject = Subject.of(request, operation, name, key, most=history.MOST_READ)
+    subject = Subject.of(request, operation, name, key, most=history.MOST_RESULTS)
     scale = Scale.of(ratio for one in subject.series for _, ratio in one.drawn)
-    left, groups, now = MOST_SHOWN, [], subject.series[0].facts
+    left, groups, now = MOST_ROWS_SHOWN, [], subject.series[0].facts
     for one in subject.series:
         facts = [(fact, value, value != now.get(fact)) for fact, value in one.facts.items() if value]
         rows = [
@@ -227,7 +227,7 @@ def workload(request: HttpRequest, operation: str, name: str, key: str) -> HttpR
         left -= len(rows)
     total = sum(len(one.points) for one in subject.series)
     newest = subject.series[0]
-    shown = {"workload": newest.workload, "groups": groups, "total": total, "shown": min(total, MOST_SHOWN)}
+    shown = {"workload": newest.workload, "groups": groups, "total": total, "shown": min(total, MOST_ROWS_SHOWN)}
     shown["tiers_mode"] = newest.terms.mode if newest.newest.base_p50_ms else ""
     return render(request, "kernel_workload.html", subject.context | shown)
 

@@ -11,7 +11,7 @@ from django.shortcuts import render
 
 from kernels.analysis.agreement import AGREE_NS, AGREE_NS_PER_KERNEL, AGREE_SHARE
 from kernels.analysis.statistics import MARGIN, WIDEST_SAME
-from kernels.contract.events import MOST_RAN, ArmResult, CrossCheck, Measured, TelemetrySummary
+from kernels.contract.events import MOST_KERNELS_RAN, ArmResult, CrossCheck, Measured, TelemetrySummary
 from kernels.report.tables import as_csv, under_load
 from runs.charts import distribution
 from runs.charts.theme import THEMES
@@ -79,7 +79,7 @@ def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
         "baseline": baseline,
         "siblings": siblings_of(subject),
         "has_history": history.tells(measured, found),
-        "ran_more": len(found.ran) >= MOST_RAN,
+        "ran_more": len(found.ran) >= MOST_KERNELS_RAN,
         "doubts": doubts(subject),
         "arms": arms,
         "said": distribution.said(arms, is_paired(measured)) if arms else {},

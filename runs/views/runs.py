@@ -16,7 +16,7 @@ from runs.views import number
 
 PER_PAGE = 50
 MOST_ROWS = 10_000
-MOST_ASKED = 1000
+LONGEST_SEARCH = 1000
 """Longest search text."""
 FIELDS = (
     "id",
@@ -49,7 +49,7 @@ def chosen(request: HttpRequest) -> QuerySet[Run]:
         found = found.filter(gpu=device) if device is not None else found.none()
     if asked.get("by") == "me":
         found = found.filter(user=request.user.pk)
-    if text := asked.get("q", "").replace("\x00", "").strip()[:MOST_ASKED]:
+    if text := asked.get("q", "").replace("\x00", "").strip()[:LONGEST_SEARCH]:
         found = found.filter(Q(title__icontains=text) | Q(config_name__icontains=text) | Q(note__icontains=text))
     return found
 

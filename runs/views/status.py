@@ -18,14 +18,14 @@ from runs.views.overview import at_work
 from runs.views.run import link_by
 from runs.views.tiers import Standing
 
-MOST = 24
+MOST_RUNS = 24
 """Number of newest runs listed."""
 
 
 def newest_runs() -> list[Any]:
     """The newest finished run of each config on each device, with its outcome."""
     done = Run.objects.filter(state=Run.State.DONE, done__gt=0).exclude(config_name__in=("", TYPED))
-    newest = done.values("config_name", "gpu", "sample").annotate(newest=Max("pk")).order_by("-newest")[:MOST]
+    newest = done.values("config_name", "gpu", "sample").annotate(newest=Max("pk")).order_by("-newest")[:MOST_RUNS]
     return with_outcomes(Run.objects.for_list().filter(pk__in=[one["newest"] for one in newest]))
 
 

@@ -16,7 +16,7 @@ from runs.charts.distribution.arms import LEAST_IQR, SIGNED, Arm, Axis, Rows, be
 
 MOST_DOTS = 500
 """Most dots of one arm; with more rounds, neighbours share a dot."""
-MOST_JOINED = 120
+MOST_JOINED_DOTS = 120
 """With more rounds, dots are small and not joined."""
 STEADY = 0.5
 """Least extent of the axis in percent, so that quiet rounds look quiet."""
@@ -80,7 +80,7 @@ class Rounds:
         x = alt.X("round:Q", scale=across, title="round" if self.paired else "call", axis=axis)
         y = alt.Y("at:Q", scale=scale, title=title, axis=alt.Axis(labelExpr=SIGNED, tickCount=6))
         places = {"x": x, "color": colour_of(self.arms, colours)}
-        many = self.count > MOST_JOINED
+        many = self.count > MOST_JOINED_DOTS
         base, zero = alt.Chart(self.frame()), alt.Chart(pd.DataFrame([{"zero": 0}]))
         layers = [
             zero.mark_rule(color=colours["quiet"], strokeWidth=1).encode(y=alt.Y("zero:Q", scale=scale, title=title))
