@@ -85,7 +85,7 @@ def _in_usual_order(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: (usual.index(name) if name in usual else len(usual), name))
 
 
-def answer(ceilings: list[Ceiling]) -> tuple[str, str]:
+def ceilings_headline(ceilings: list[Ceiling]) -> tuple[str, str]:
     """The best bandwidth and matrix product, and their shares of the datasheet, in words."""
     units = ("GB/s", "TFLOP/s")
     best = [max(same, key=lambda c: c.measured) for unit in units if (same := [c for c in ceilings if c.unit == unit])]
@@ -199,7 +199,7 @@ def gpu(request: HttpRequest, pk: int) -> HttpResponse:
         "peak": peak,
         "calibration": calibration,
         "ceilings": ceilings,
-        "answer": answer(ceilings),
+        "answer": ceilings_headline(ceilings),
         "history": by_driver(calibrations) if any(c != calibration for c in calibrations) else None,
         "cannot_run": cannot_run(found),
     }

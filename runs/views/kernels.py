@@ -149,7 +149,7 @@ class Subject:
             "cut": self.cut,
         }
 
-    def answer(self) -> dict[str, str]:
+    def headline(self) -> dict[str, str]:
         """Its standing, from its newest result on each workload: {"tone", "strong", "rest"}. No mean: the runs
         differ."""
         points = [one.newest for one in self.newest]
@@ -193,7 +193,7 @@ def kernel(request: HttpRequest, operation: str, name: str) -> HttpResponse:
     counts = Counter(one.terms.workload for one in subject.series for _ in one.points)
     rows = [{"series": one, "line": sparkline(one.drawn), "all": counts[one.terms.workload]} for one in subject.newest]
     compared = any(one.newest.verdict != "baseline" for one in subject.newest)
-    more = {"answer": subject.answer(), "rows": rows, "compared": compared, "versions": versions(subject.kernel)}
+    more = {"answer": subject.headline(), "rows": rows, "compared": compared, "versions": versions(subject.kernel)}
     return render(request, "kernel.html", subject.context | more)
 
 

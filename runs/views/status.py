@@ -36,7 +36,7 @@ def standings() -> list[dict[str, Any]]:
         return []
     places = history.devices()
     return [
-        {"device": device} | Standing(scale, [], device, [], found).answer()
+        {"device": device} | Standing(scale, [], device, [], found).headline()
         for device, environments in places.items()
         if (found := ladders(environments, scale))
     ]

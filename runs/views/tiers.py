@@ -71,7 +71,7 @@ class Standing:
             found.setdefault(known[name].title if name in known else name, []).append(one)
         return found
 
-    def answer(self) -> dict[str, str]:
+    def headline(self) -> dict[str, str]:
         """Headline of all ladders: {"tone", "strong", "rest"}."""
         bests = [(one, *one.best) for one in self.ladders if one.best]
         if not bests:
@@ -95,7 +95,7 @@ class Standing:
 
 def tiers(request: HttpRequest) -> HttpResponse:
     standing = Standing.of(request)
-    more = {"answer": standing.answer(), "groups": standing.groups}
+    more = {"answer": standing.headline(), "groups": standing.groups}
     return render(request, "tiers.html", standing.context | more)
 
 
@@ -124,7 +124,7 @@ def _one(request: HttpRequest, key: str, mode: str) -> tuple[Standing, Ladder]:
 def workload(request: HttpRequest, key: str, mode: str) -> HttpResponse:
     standing, one = _one(request, key, mode)
     modes = [other.mode for other in standing.ladders]
-    more = {"ladder": one, "modes": modes, "drawn": strip.drawn(one), "answer": said_of(one)}
+    more = {"ladder": one, "modes": modes, "drawn": strip.drawn(one), "answer": ladder_headline(one)}
     return render(request, "tier_workload.html", standing.context | more)
 
 
@@ -139,7 +139,7 @@ def workload_json(request: HttpRequest, key: str, mode: str) -> HttpResponse:
     return JsonResponse({"scale": standing.scale.name, "tiers": ladder.rows([one], standing.device)})
 
 
-def said_of(one: Ladder) -> dict[str, str]:
+def ladder_headline(one: Ladder) -> dict[str, str]:
     """Headline of one ladder: {"tone", "strong", "rest"}: tier reached, next tier, tiers beyond the hardware limit."""
     if one.reached:
         tone, strong = "faster", f"{one.reached.tier.label} is reached"
