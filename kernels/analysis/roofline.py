@@ -1,6 +1,6 @@
 """Hardware limits: datasheet peaks, the speed of light of a workload, and impossible times.
 
-Peaks are dense. Each agrees with SMs x FLOP/clk/SM x clock (measurement.md lists the sources). Some public tables give
+Peaks are dense. Each agrees with SMs x FLOP/clk/SM x clock. Some public tables give
 the sparse figure of the H100; they are not used.
 """
 

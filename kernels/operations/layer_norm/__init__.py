@@ -31,7 +31,7 @@ class LayerNorm(Operation):
         return f"{self.rows} x {self.cols}"
 
     def flops(self) -> int:
-        """8 per element (measurement.md, section 6): informative only; memory is the limit."""
+        """8 per element: informative only; memory is the limit."""
         return 8 * self.rows * self.cols
 
     def bytes_moved(self) -> tuple[int, int]:
