@@ -23,7 +23,7 @@ from kernels.analysis.ceilings import ceilings
 from kernels.contract.environment import fingerprint
 from kernels.contract.events import Event
 from kernels.contract.export import Export, NotAnExport, read_export
-from kernels.host.device import WAITS, NoSuchDevice, devices, find_device, locked, says_once
+from kernels.host.device import WAITS, NoSuchDevice, devices, find_device, locked, print_changes
 from kernels.host.environment import commit
 from kernels.parent.child_process import Cancelled, Child, ChildDied
 from kernels.parent.supervisor import Supervisor
@@ -196,7 +196,7 @@ def do_calibrate(arguments: argparse.Namespace) -> int:
     child = Child(device)
     try:
         child.wait_ready()
-        with locked(device, on_wait=says_once()):
+        with locked(device, on_wait=print_changes()):
             found = ceilings(child.call("calibrate"))
     finally:
         child.close()

@@ -1,7 +1,7 @@
 """Hardware limits: datasheet peaks, the speed of light of a workload, and impossible times.
 
-Peaks are dense. Each agrees with SMs x FLOP/clk/SM x clock. Some public tables give
-the sparse figure of the H100; they are not used.
+Peaks are dense. Each agrees with SMs x FLOP/clk/SM x clock. Some public tables give the sparse figure of the H100;
+they are not used.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from kernels.child import calibrate, outputs, poison
 from kernels.child.clock import Block, CpuClock, CudaClock, Graph
 from kernels.child.guard import Guard, memory_in_use
 from kernels.child.probe import next_seed, probe
-from kernels.child.reference import Reference, measure, noted
+from kernels.child.reference import Reference, measure, with_facts
 from kernels.child.runtime import CudaRuntime
 from kernels.operations.base import Distribution, Inputs
 from kernels.workload import Workload
@@ -123,7 +123,7 @@ class Bench:
         out, early, flags = self._trapped(arm, inputs, reference.inputs)
         reading = measure(early, reference)
         unwritten = [poison.count(one) for one in outputs.as_tuple(early)]
-        reading = noted(reading, unwritten=unwritten, late=flags.pop("late"))
+        reading = with_facts(reading, unwritten=unwritten, late=flags.pop("late"))
         shared, deterministic = False, None
         if not reading.get("wrong_kind"):
             shared, deterministic = self._called_again(arm, reference.inputs, out, early, unwritten)
@@ -340,7 +340,7 @@ class Bench:
         for arm, seed, out, flags in self.kept:
             reference = Reference(self.problem, self.problem.inputs(self.device, seed), seed, thorough=False)
             late = flags.get("late", [False] * len(outputs.as_tuple(out)))
-            readings.append([arm, noted(measure(out, reference), late=late)])
+            readings.append([arm, with_facts(measure(out, reference), late=late)])
         self.kept.clear()
         grown, self.grown = self.grown, {}
         return {"readings": readings, "changed_inputs": changed, "grown": grown}

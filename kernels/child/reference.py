@@ -65,7 +65,7 @@ def measure(out: Any, reference: Reference) -> dict[str, Any]:
     return _together([r | {"output": number, "of": len(readings)} for number, r in enumerate(readings, 1)])
 
 
-def noted(reading: dict[str, Any], **facts: Sequence[Any]) -> dict[str, Any]:
+def with_facts(reading: dict[str, Any], **facts: Sequence[Any]) -> dict[str, Any]:
     """Adds facts to a reading. Each fact is a list: one value per output."""
     if "outputs" not in reading:
         return reading | {name: max(values, default=0) for name, values in facts.items()}

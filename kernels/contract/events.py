@@ -390,11 +390,11 @@ class CrossChecked(Model):
         """The measurements, with each result's cross-check added."""
         found = {(one.key, one.kernel): one for one in self.seen}
         for measured in measurements:
-            results = [_with_look(arm, found.get((measured.key, arm.kernel))) for arm in measured.results]
+            results = [_with_check(arm, found.get((measured.key, arm.kernel))) for arm in measured.results]
             yield measured.model_copy(update={"results": results})
 
 
-def _with_look(arm: ArmResult, seen: Seen | None) -> ArmResult:
+def _with_check(arm: ArmResult, seen: Seen | None) -> ArmResult:
     return arm.model_copy(update={"ran": seen.ran, "crosscheck": seen.check}) if seen else arm
 
 

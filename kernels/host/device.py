@@ -122,7 +122,7 @@ def find_device(wanted: str | None) -> Device:
     raise NoSuchDevice(f"there is no device '{wanted}' on this host; there are: {names}")
 
 
-def says_once() -> Callable[[str], None]:
+def print_changes() -> Callable[[str], None]:
     """An `on_wait` for a terminal: prints the sentence to standard error each time it changes."""
     said = ""
 

@@ -15,7 +15,7 @@ from kernels.catalog import LoadedKernel
 from kernels.child.bench import Bench
 from kernels.child.guard import Guard
 from kernels.contract.events import Status
-from kernels.host.device import Device, NoSuchDevice, find_device, locked, nvml, says_once
+from kernels.host.device import Device, NoSuchDevice, find_device, locked, nvml, print_changes
 from kernels.host.telemetry import Telemetry
 from kernels.inprocess.adhoc import Adhoc, Kernel, Source, Tensors, as_output, exact_dtype, in_dtype, peak_dtype
 from kernels.parent.arm import Arm
@@ -121,7 +121,7 @@ def held(device: torch.device) -> Iterator[Telemetry]:
     here: AbstractContextManager[Any] = contextlib.nullcontext()
     if device.type == "cuda":
         here = torch.cuda.device(device)
-    with locked(known, on_wait=says_once()), nvml() as lib, here, torch.no_grad():
+    with locked(known, on_wait=print_changes()), nvml() as lib, here, torch.no_grad():
         yield Telemetry(lib, known)
 
 

@@ -40,7 +40,7 @@ def crosscheck(context: RunContext, statuses: Statuses) -> CrossChecked:
             context.progress.step(workload, name, "cross-check")
             try:
                 context.session.open(workload, afresh)
-                found = _look(context, name, timed=_is_timed(context, statuses.get((workload.key, name))))
+                found = _seen_fields(context, name, timed=_is_timed(context, statuses.get((workload.key, name))))
                 seen.append(Seen(key=workload.key, kernel=name, **json_safe(found)))
                 afresh = False
             except (CommandFailed, ChildDied, ChildTimedOut):
@@ -56,7 +56,7 @@ def _can_run(context: RunContext, workload: Workload, name: str, statuses: Statu
     return statuses.get((workload.key, name)) not in NOT_AGAIN and arm_of(context.device, workload, name).is_ok
 
 
-def _look(context: RunContext, name: str, timed: bool) -> dict[str, Any]:
+def _seen_fields(context: RunContext, name: str, timed: bool) -> dict[str, Any]:
     """The fields of a Seen."""
     session = context.session
     if not timed:

@@ -82,7 +82,7 @@ def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
         "ran_more": len(found.ran) >= MOST_KERNELS_RAN,
         "doubts": doubts(subject),
         "arms": arms,
-        "said": distribution.said(arms, is_paired(measured)) if arms else {},
+        "said": distribution.captions(arms, is_paired(measured)) if arms else {},
         "cold": [one for one in subject.both if one.cold] if found.cold else [],
         "clocks": [one for one in subject.both if one.sm_mhz] if found.sm_mhz else [],
         "crosscheck": crosscheck_of(subject.both) if found.crosscheck else {},
@@ -110,7 +110,7 @@ def doubts(subject: Subject) -> list[str]:
     if baseline and baseline.pk != result.pk:
         found += _clocks_differ(result, baseline)
     if result.crosscheck and result.crosscheck.agrees is False:
-        found.append(_looks_differ(result.crosscheck))
+        found.append(_clocks_disagree(result.crosscheck))
     if factor := under_load(measured, result.p50_ms, result.crosscheck):
         found.append(
             f"Back to back, a call takes {factor - 1:.0%} longer (the clock falls under continuous load). "
@@ -142,7 +142,7 @@ def _clocks_differ(result: ArmResult, baseline: ArmResult) -> list[str]:
     ]
 
 
-def _looks_differ(check: CrossCheck) -> str:
+def _clocks_disagree(check: CrossCheck) -> str:
     if check.event_ns is None or check.span_ns is None:
         return "Cross-check: event time and profiler span differ by more than the limit."
     return (

@@ -185,12 +185,12 @@ def session_md(request: HttpRequest, pk: int) -> HttpResponse:
         lines += [" ".join([f"**{said.strong}.**", *said.rest]), ""]
         lines += [comparison.as_markdown(table, "Each kernel: first result to last"), ""]
     for entry in entries(found):
-        lines += _told(request, entry)
+        lines += _entry_lines(request, entry)
     text = "\n".join(lines).rstrip() + "\n"
     return download(text, "text/markdown; charset=utf-8", f"session-{pk}.md")
 
 
-def _told(request: HttpRequest, entry: Entry) -> list[str]:
+def _entry_lines(request: HttpRequest, entry: Entry) -> list[str]:
     when = f"{entry.at:%Y-%m-%d %H:%M} UTC"
     if entry.run:
         link = request.build_absolute_uri(entry.run.get_absolute_url())

@@ -12,7 +12,7 @@ from kernels.analysis.correctness import judge
 from kernels.child import outputs, poison
 from kernels.child.bench import Bench
 from kernels.child.clock import CudaClock
-from kernels.child.reference import Reference, measure, noted
+from kernels.child.reference import Reference, measure, with_facts
 from kernels.dtypes import DTYPES
 from kernels.operations.base import Piece
 
@@ -164,9 +164,9 @@ def test_facts_stand_beside_the_output_that_they_are_of():
     problem = Centred(dtype="float32")
     inputs = problem.inputs("cpu", 1)
     reading = measure(centred(*inputs.tensors), Reference(problem, inputs, 1, True))
-    unwritten = noted(reading, unwritten=[0, 3], late=[False, False])
+    unwritten = with_facts(reading, unwritten=[0, 3], late=[False, False])
     assert judge([unwritten], "float32")["why"] == "output 2 of 2: 3 elements of the output were never written"
-    assert judge([noted(unwritten, late=[True, False])], "float32")["why"].startswith(
+    assert judge([with_facts(unwritten, late=[True, False])], "float32")["why"].startswith(
         "output 1 of 2: the output changed"
     )
 

@@ -24,7 +24,7 @@ __all__ = [
     "Rounds",
     "Samples",
     "arms_of",
-    "said",
+    "captions",
     "spec_of",
     "svg_of",
 ]
@@ -44,6 +44,6 @@ def svg_of(spec: dict[str, Any]) -> str:
     return vl_convert.vegalite_to_svg(spec)
 
 
-def said(arms: Sequence[Arm], paired: bool = True) -> dict[str, list[str]]:
+def captions(arms: Sequence[Arm], paired: bool = True) -> dict[str, list[str]]:
     """Sentences below each chart: share of the data shown, how to read it, what is beyond the axis."""
-    return {"samples": Samples(arms).said(), "rounds": Rounds(arms, paired).said()}
+    return {"samples": Samples(arms).captions(), "rounds": Rounds(arms, paired).captions()}

@@ -102,7 +102,7 @@ class Rounds:
             tooltip=[*tooltip, alt.Tooltip("off:Q", format="+.2f", title="off, %")],
         )
 
-    def said(self) -> list[str]:
+    def captions(self) -> list[str]:
         what = "round" if self.paired else "call"
         one = "Each dot is the median of a round." if self.paired else "Each dot is a call."
         many = f"Each dot is the median of {self.group} {what}s, and the line through it spans them."

@@ -182,9 +182,9 @@ class Samples:
                 ]
         return layers
 
-    def said(self) -> list[str]:
+    def captions(self) -> list[str]:
         sentences = [
-            f"Bars count every sample; lines are {self._said_of_lines()}.",
+            f"Bars count every sample; lines are {self._lines_shown()}.",
             "The point is the median, the pale bar its interval.",
         ]
         if self.apart:
@@ -195,7 +195,7 @@ class Samples:
             sentences += [beyond(edge["beyond"], "sample", arm.name, edge["farthest"]) for edge in self.edges(arm)]
         return sentences
 
-    def _said_of_lines(self) -> str:
+    def _lines_shown(self) -> str:
         thinned = [arm for arm in self.arms if len(arm.values) > MOST_LINES]
         if not thinned:
             return "every sample"
