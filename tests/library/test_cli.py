@@ -216,7 +216,7 @@ def test_the_published_h100_time_is_impossible_and_declared_causal_plausible(cap
 def test_more_bytes_than_the_memory_gives_are_impossible_on_cold_inputs(capsys):
     judged = ("judge", "layer_norm", "rows=4096", "cols=4096", "dtype=float32", "--gpu", "NVIDIA H200")
     assert main([*judged, "--ms", "0.001"]) == 1
-    assert "impossible on cold inputs: the memory does 4800 GB/s" in capsys.readouterr().out
+    assert "impossible on cold inputs: the memory reaches 4800 GB/s" in capsys.readouterr().out
     assert main([*judged, "--ms", "0.05"]) == 0
 
 
@@ -331,7 +331,7 @@ def test_runs_that_cannot_be_compared_are_exit_2(capsys, tmp_path):
         capsys, "compare", sample, str(other)
     )
     other.write_text("{")
-    assert "is not JSON" in refused(capsys, "compare", sample, str(other))
+    assert "not JSON: " in refused(capsys, "compare", sample, str(other))
     other.write_text("[]")
     assert "not an exported run" in refused(capsys, "compare", sample, str(other))
     for broken in ({}, {"environment": {"device": "x"}, "measurements": [{"key": 1}]}):
