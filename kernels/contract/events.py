@@ -184,6 +184,8 @@ class ArmResult(Model):
     """The first call."""
     peak_memory_bytes: int | None = None
     """Of one call, beyond its inputs."""
+    registers: int | None = None
+    """Of a thread, as Triton reports them: of the launched kernel with the most."""
     correctness: Correctness | None = None
 
     n: int | None = None

@@ -53,6 +53,7 @@ class Row:
     frobenius: float | None
     compile_s: float | None
     peak_memory_bytes: int | None
+    registers: int | None
     baseline: str
     status: Status
     why: str
@@ -106,6 +107,7 @@ def _row(m: Measured, arm: ArmResult) -> Row:
         frobenius=arm.correctness.frobenius if arm.correctness else None,
         compile_s=arm.compile_s,
         peak_memory_bytes=arm.peak_memory_bytes,
+        registers=arm.registers,
         baseline=m.baseline,
         status=arm.status,
         why=arm.why,
