@@ -6,7 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from kernels.analysis.verdicts import verdict
@@ -142,7 +142,7 @@ def main_kernel(ran: Sequence[Sequence[Any]]) -> str:
 
 def as_records(table: Iterable[Row]) -> list[dict[str, Any]]:
     """The table as .json has it; a .csv has COLUMNS of it."""
-    return [asdict(row) for row in table]
+    return [{name: getattr(row, name) for name in Row.__dataclass_fields__} for row in table]
 
 
 def as_csv(records: Iterable[Mapping[str, Any]], columns: Sequence[str] = COLUMNS) -> str:
