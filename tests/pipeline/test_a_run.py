@@ -85,7 +85,7 @@ def test_a_cross_check_stands_beside_every_result_that_is_ok(second):
         assert found[name].status == "ok"
         assert crosscheck["calls"] >= 1
         assert 0.1 < crosscheck["wall_ns"] / crosscheck["event_ns"] < 10
-        assert crosscheck["agrees"] is None, "there are no kernels to see on a CPU"
+        assert crosscheck.get("agrees") is None, "there are no kernels to see on a CPU"
 
 
 def test_the_agent_works_though_its_database_url_leads_nowhere(site, first):
