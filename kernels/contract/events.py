@@ -184,6 +184,8 @@ class ArmResult(Model):
     """Time of the first call."""
     peak_memory_bytes: int | None = None
     """Memory of one call, without its inputs."""
+    registers: int | None = None
+    """Registers per thread, reported by Triton: the maximum over the launched kernels."""
     correctness: Correctness | None = None
 
     n: int | None = None

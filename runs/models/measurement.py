@@ -91,6 +91,7 @@ class Result(models.Model):
     hint = models.CharField(max_length=100, blank=True)
     compile_s = models.FloatField(null=True)
     peak_memory_bytes = models.BigIntegerField(null=True)
+    registers = models.IntegerField(null=True)
     correctness = models.JSONField(null=True)
     ran = models.JSONField(default=list)
     samples_ns = models.JSONField(null=True)

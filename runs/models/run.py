@@ -6,6 +6,7 @@ import hashlib
 import json
 import secrets
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -174,8 +175,9 @@ class Run(models.Model):
     def get_absolute_url(self) -> str:
         return reverse("run", args=[self.pk])
 
-    @property
+    @cached_property
     def spec(self) -> ConfigSpec:
+        """Its config, parsed once: a run's config never changes."""
         return ConfigSpec(**self.config)
 
     def run_spec(self) -> RunSpec:
