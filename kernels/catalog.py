@@ -154,7 +154,7 @@ def _version(package: str) -> str | None:
 
 
 def _within(version: str, bounds: tuple[str, ...]) -> bool:
-    """Whether a version keeps to bounds such as ">=3.6". What follows its numbers (rc1, +cu130) does not count."""
+    """Whether a version is within bounds such as ">=3.6". Ignores suffixes (rc1, +cu130)."""
     compare = {">=": operator.ge, "<": operator.lt}
     return all(compare[sign](_numbers(version), _numbers(bound)) for b in bounds for sign, bound in BOUND.findall(b))
 
