@@ -8,9 +8,11 @@ import environ
 from csp.constants import SELF, UNSAFE_INLINE
 from django.core.exceptions import ImproperlyConfigured
 
+from benchsite import env_file
+
 BASE_DIR = Path(__file__).resolve().parent.parent
+env_file.into_environment()
 env = environ.Env()
-env.read_env(env.str("BENCHSITE_ENV", default="") or str(BASE_DIR / ".env"))
 
 VAR_DIR = Path(env.str("BENCHSITE_VAR", default=str(BASE_DIR / "var")))
 DEBUG = env.bool("DEBUG", default=False)

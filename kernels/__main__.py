@@ -12,7 +12,7 @@ import json
 import math
 import shutil
 import sys
-import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,14 @@ from kernels import catalog
 from kernels.analysis import roofline
 from kernels.analysis.ceilings import ceilings
 from kernels.contract.environment import fingerprint
+from kernels.contract.events import Event
+from kernels.contract.export import Export, NotAnExport, read_export
 from kernels.host.device import WAITS, NoSuchDevice, devices, find_device, locked, says_once
 from kernels.host.environment import commit
 from kernels.parent.child_process import Cancelled, Child, ChildDied
 from kernels.parent.supervisor import Supervisor
 from kernels.report import comparison, tables
-from kernels.report.summary import answer
+from kernels.report.summary import summary
 from kernels.workload import Config, ConfigError, RunSpec, Workload, check_kernels, load_config, sentence
 
 PLANS = ("rest", "warmup", "iters")
@@ -202,18 +204,15 @@ def do_calibrate(arguments: argparse.Namespace) -> int:
     finally:
         child.close()
     if arguments.json:
-        print(
-            json.dumps(
-                {"device": device.name, "uuid": device.uuid, "driver": device.driver, "ceilings": found}, indent=1
-            )
-        )
+        known = {"device": device.name, "uuid": device.uuid, "driver": device.driver}
+        print(json.dumps(known | {"ceilings": found.model_dump()}, indent=1))
         return 0
-    print(f"{device.name}, medians of {found['n']} calls")
-    print(f"  copy    {found['copy_gb_per_s']:10.4g} GB/s, read and written bytes together")
-    print(f"  read    {found['read_gb_per_s']:10.4g} GB/s")
-    for dtype, tflops in found["matmul_tflops"].items():
+    print(f"{device.name}, medians of {found.n} calls")
+    print(f"  copy    {found.copy_gb_per_s:10.4g} GB/s, read and written bytes together")
+    print(f"  read    {found.read_gb_per_s:10.4g} GB/s")
+    for dtype, tflops in found.matmul_tflops.items():
         print(f"  matmul  {tflops:10.4g} TFLOP/s {dtype}")
-    for mode, us in found["empty_us"].items():
+    for mode, us in found.empty_us.items():
         print(f"  empty   {us:10.4g} us {mode}")
     return 0
 
@@ -255,36 +254,25 @@ def do_judge(arguments: argparse.Namespace) -> int:
 
 def do_compare(arguments: argparse.Namespace) -> int:
     before, after = exported(arguments.before), exported(arguments.after)
-    try:
-        why, table = comparison.why_not(before, after), comparison.rows(before, after)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"something is missing in these runs, or is not what it should be: {error!r}") from None
-    if why:
+    if why := comparison.why_not(before, after):
         raise ConfigError(f"these runs cannot be compared. {why}")
-    said = comparison.answer(table)
+    table = comparison.rows(before, after)
     print(comparison.as_text(table))
-    print(f"\n{said['strong']}. {' '.join(said['rest'])}")
+    print(f"\n{comparison.summary(table)}")
     if arguments.csv:
         arguments.csv.write_text(comparison.as_csv(table))
     if arguments.md:
-        heading = tables.heading(f"{arguments.before.name} to {arguments.after.name}", after["environment"])
+        heading = tables.heading(f"{arguments.before.name} to {arguments.after.name}", after.environment)
         arguments.md.write_text(comparison.as_markdown(table, heading))
     return 1 if comparison.worse(table) else 0
 
 
-def exported(path: Path) -> dict[str, Any]:
+def exported(path: Path) -> Export:
     """A run that `run --json` or the site wrote."""
     try:
-        data = json.loads(path.read_text())
-    except ValueError as error:
-        raise ConfigError(f"{path} is not JSON: {error}") from None
-    if (
-        not isinstance(data, dict)
-        or data.get("format") != tables.FORMAT
-        or not isinstance(data.get("measurements"), list)
-    ):
-        raise ConfigError(f"{path} is not an exported run (of the format {tables.FORMAT})")
-    return data
+        return read_export(path.read_bytes())
+    except NotAnExport as error:
+        raise ConfigError(f"{path}: {error}") from None
 
 
 def outputs(arguments: argparse.Namespace) -> dict[str, Path]:
@@ -307,36 +295,25 @@ def do_run(arguments: argparse.Namespace) -> int:
         supervisor.run()
     finally:
         collected.clear()
-        table = tables.rows(collected.data["measurements"])
+        table = tables.rows(collected.export.measurements)
         if table:
             collected.write(paths, table)
     print(tables.as_text(table))
-    said = answer(table, config.operation)
-    print(f"\n{said['strong']}. {' '.join(said['rest'])}")
+    print(f"\n{summary(table, config.operation)}")
     return 1 if tables.failures(table) else 0
 
 
 class Collector:
-    """Takes a supervisor's events; what `--json` writes is `data`: the export format of the site, too."""
+    """Takes a supervisor's events and makes an export of them."""
 
     def __init__(self, config: Config, device_name: str) -> None:
-        self.data: dict[str, Any] = {
-            "format": tables.FORMAT,
-            "title": config.title or config.name,
-            "config": config.model_dump(mode="json"),
-            "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "measurements": [],
-        }
-        self.waited = False
-        print(f"{config.title or config.name} on {device_name}", file=sys.stderr)
+        title = config.title or config.name
+        self.export = Export(title=title, config=config, measured_at=datetime.now(UTC).replace(microsecond=0))
+        self.has_said_wait = False
+        print(f"{title} on {device_name}", file=sys.stderr)
 
-    def emit(self, kind: str, data: dict[str, Any]) -> None:
-        if kind in ("started", "calibrated"):
-            self.data |= data
-        elif kind == "measured":
-            self.data["measurements"].append(data)
-        elif kind == "crosschecked":
-            add_crosscheck(self.data["measurements"], data["seen"])
+    def emit(self, event: Event) -> None:
+        self.export = self.export.with_event(event)
 
     def live(self, state: dict[str, Any]) -> None:
         if sys.stderr.isatty():
@@ -345,16 +322,16 @@ class Collector:
             what = f"{state['kernel']} on {state['workload']}: {state['step']}" if state["kernel"] else state["step"]
             text = f"[{bar:.<{BAR}}] {done + 1} of {total}, {what}"
             print(f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}", end="", file=sys.stderr, flush=True)
-        elif state["step"].startswith(WAITS) and not self.waited:
-            self.waited = True
+        elif state["step"].startswith(WAITS) and not self.has_said_wait:
+            self.has_said_wait = True
             print(state["step"], file=sys.stderr, flush=True)
 
-    def write(self, paths: dict[str, Path], table: list[dict[str, Any]]) -> None:
+    def write(self, paths: dict[str, Path], table: list[tables.Row]) -> None:
         """What has been measured so far: also of a run that was interrupted."""
-        heading = tables.heading(self.data["title"], self.data.get("environment", {}))
+        heading = tables.heading(self.export.title, self.export.environment)
         content = {
-            "json": lambda: json.dumps(self.data | {"table": table}),
-            "csv": lambda: tables.as_csv(table),
+            "json": lambda: self.export.as_json(table=tables.as_records(table)),
+            "csv": lambda: tables.as_csv(tables.as_records(table)),
             "md": lambda: tables.as_markdown(table, heading),
         }
         for name, path in paths.items():
@@ -363,15 +340,6 @@ class Collector:
     def clear(self) -> None:
         if sys.stderr.isatty():
             print("\r\x1b[K", end="", file=sys.stderr)
-
-
-def add_crosscheck(measurements: list[dict[str, Any]], seen: list[dict[str, Any]]) -> None:
-    """Puts what the cross-check has seen beside the results it belongs to."""
-    found = {(item["key"], item["kernel"]): item for item in seen}
-    for measurement in measurements:
-        for result in measurement["results"]:
-            item = found.get((measurement["key"], result["kernel"]), {})
-            result |= {"ran": item.get("ran", []), "crosscheck": item.get("check")}
 
 
 if __name__ == "__main__":

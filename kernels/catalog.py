@@ -2,25 +2,27 @@
 
 Operations are imported (their files need no torch). Kernels are *read*, not imported: the name, backend and needs of a
 kernel are literals in its decorator, so the catalogue comes from the bytes of the file as it is now, costs nothing, and
-runs nobody's code. Only the measuring child loads a kernel, and it hashes the very bytes that it executes.
+runs nobody's code. Only the measuring child loads a kernel, and it hashes the very bytes that it executes. How a kind of
+file is read and loaded, its reader knows (kernels/kernel_files.py).
 """
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import importlib
 import importlib.util
 import os
 import pkgutil
 import re
-import sys
-import types
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from kernels import kernel_files
+from kernels.contract.dtypes import DTYPES
+from kernels.kernel_files import Declared, PythonFiles, Reader
 
 if TYPE_CHECKING:
     from kernels.operations.base import Operation
@@ -153,6 +155,9 @@ def get_operation(name: str) -> type[Operation]:
 
 # --- kernels, read without being run ----------------------------------------------------------------------------------
 
+READERS: dict[str, Reader] = {".py": PythonFiles(calls={"cuda": cuda})}
+"""By a file's extension. Another kind of file that holds kernels, such as .cu, is another row."""
+
 
 def kernel_folders(operation: str) -> list[Path]:
     """The folders that hold kernels of an operation: ours, then those of KERNEL_PATH."""
@@ -165,8 +170,8 @@ def kernels(operation: str | None = None) -> list[KernelInfo]:
     found: dict[str, KernelInfo] = {}
     for op in [operation] if operation else list(operations()):
         for folder in kernel_folders(op):
-            for path in sorted(folder.glob("*.py")):
-                if path.name != "__init__.py":
+            for path in sorted(folder.glob("*")):
+                if path.suffix in READERS and path.name != "__init__.py":
                     found.update({info.full_name: info for info in read_kernels(op, path)})
     return sorted(found.values(), key=lambda k: (k.operation, k.name != get_operation(k.operation).baseline, k.name))
 
@@ -190,42 +195,19 @@ def read_kernels(operation: str, path: Path) -> Iterator[KernelInfo]:
     try:
         source = path.read_bytes()
         digest = hashlib.sha256(source).hexdigest()
-        for node in ast.parse(source, str(path)).body:
-            if isinstance(node, ast.FunctionDef):
-                for decorator in node.decorator_list:
-                    if isinstance(decorator, ast.Name) and decorator.id == "kernel":
-                        raise ValueError(f"@kernel of {node.name} needs its arguments: the operation and a backend")
-                    if _called(decorator) == "kernel":
-                        info = _read_decorator(decorator, node, path, digest)
-                        if info.operation != operation:
-                            raise ValueError(f"{node.name} is for {info.operation}, in the folder of {operation}")
-                        yield info
+        for said in READERS[path.suffix].declared(source, path):
+            info = _info(said, path, digest)
+            if info.operation != operation:
+                raise ValueError(f"{said.function} is for {info.operation}, in the folder of {operation}")
+            yield info
     except Exception as error:  # whatever somebody wrote there: one bad file costs itself, not the device
         reason = f"{path.name} cannot be read: {error}"
         yield KernelInfo(operation, _dashed(path.stem), "unknown", (), Needs(), {}, "", str(path), digest, reason)
 
 
-def _called(node: ast.expr) -> str | None:
-    return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
-
-
-def _read_decorator(call: ast.expr, function: ast.FunctionDef, path: Path, digest: str) -> KernelInfo:
-    assert isinstance(call, ast.Call)
-    args = [_literal("the operation", a) for a in call.args]
-    options = {k.arg: _literal(k.arg, k.value) for k in call.keywords if k.arg}
-    declared = declaration(*args, function_name=function.name, **options)
-    return KernelInfo(**declared, doc=(ast.get_docstring(function) or "").split("\n")[0], path=str(path), sha256=digest)
-
-
-def _literal(name: str, node: ast.expr) -> Any:
-    """A literal, or cuda(...) with literal arguments."""
-    try:
-        if isinstance(node, ast.Call) and _called(node) == "cuda":
-            options = {k.arg: ast.literal_eval(k.value) for k in node.keywords if k.arg}
-            return cuda(*map(ast.literal_eval, node.args), **options)
-        return ast.literal_eval(node)
-    except ValueError:
-        raise ValueError(f"line {node.lineno}: {name} must be written out, for the file is read and not run") from None
+def _info(said: Declared, path: Path, digest: str) -> KernelInfo:
+    checked = declaration(*said.arguments, function_name=said.function, **said.options)
+    return KernelInfo(**checked, doc=said.doc, path=str(path), sha256=digest)
 
 
 def _dashed(name: str) -> str:
@@ -243,10 +225,8 @@ def declaration(
     limits: dict[str, tuple[Any, ...]] | None = None,
 ) -> dict[str, Any]:
     """The arguments of @kernel with their defaults: shared by the reader and the decorator so that they cannot differ."""
-    from kernels.operations.base import DTYPE_BYTES
-
-    if isinstance(dtypes, str) or not all(dtype in DTYPE_BYTES for dtype in dtypes):
-        raise ValueError(f"dtypes is {dtypes!r}; it must be a tuple of {', '.join(DTYPE_BYTES)}")
+    if isinstance(dtypes, str) or not all(dtype in DTYPES for dtype in dtypes):
+        raise ValueError(f"dtypes is {dtypes!r}; it must be a tuple of {', '.join(DTYPES)}")
     if not isinstance(needs, Needs | None):
         raise ValueError(f"needs is {needs!r}; it must be cuda(...)")
     called = name or _dashed(function_name)
@@ -279,7 +259,6 @@ class LoadedKernel:
 
 
 UNNAMED = "unnamed"
-_being_loaded: dict[str, Callable[..., Any]] = {}
 
 
 def kernel(operation: str, *, backend: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -294,32 +273,20 @@ def kernel(operation: str, *, backend: str, **options: Any) -> Callable[[Callabl
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         own = getattr(function, "__name__", None) or UNNAMED
         declared = declaration(operation, backend=backend, function_name=own, **options)
-        _being_loaded[f"{operation}/{declared['name']}"] = function
+        kernel_files.register(f"{operation}/{declared['name']}", function)
         return function
 
     return register
 
 
 def load(info: KernelInfo) -> LoadedKernel:
-    """Runs a kernel's file and returns the kernel. The hash is of the bytes that were run."""
+    """Loads a kernel from its file, which runs the file. The hash is of the bytes that were run."""
     path = Path(info.path)
     source = path.read_bytes()
     digest = hashlib.sha256(source).hexdigest()
-    module = types.ModuleType(f"benchsite_kernel_{path.stem}_{digest[:12]}")
-    module.__file__ = str(path)
-    sys.modules[module.__name__] = module  # dataclasses, pickling and torch.compile look modules up by name
-    _being_loaded.clear()
-    exec(compile(source, str(path), "exec"), module.__dict__)
+    found = READERS[path.suffix].load(source, path, info.full_name)
     if path.read_bytes() != source:
         raise RuntimeError(f"{path.name} was changed while it was being loaded; run it again")
-    found = _being_loaded.get(info.full_name) or _wrapped()
     if found is None:
         raise UnknownName(f"{path.name} no longer declares {info.full_name}")
     return LoadedKernel(found, source.decode("utf-8", "replace"), digest)
-
-
-def _wrapped() -> Callable[..., Any] | None:
-    """The only kernel of a file, if it is no plain function: what torch.library.custom_op and torch.jit.script make of one has
-    another name than the source gives it, or none."""
-    only = next(iter(_being_loaded.values())) if len(_being_loaded) == 1 else None
-    return None if isinstance(only, types.FunctionType) else only

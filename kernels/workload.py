@@ -1,7 +1,7 @@
-"""The contract between the site, the agent and the instrument: what to measure (JSON in).
+"""What to measure: workloads, configs, and the spec of a run as an agent gets it.
 
-Workload, Protocol and RunSpec are plain data; both sides validate with these models. What comes back is described in
-kernels/events.py.
+Plain data that the site, the agent and the instrument validate with the same models. What comes back is in
+kernels/contract/events.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from kernels.catalog import UnknownName, get_kernel, get_operation, kernels
-from kernels.operations.base import DTYPE_SHORT, Operation
+from kernels.contract.ceilings import Ceilings
+from kernels.contract.dtypes import DTYPE_SHORT
+from kernels.operations.base import Operation
 
 CONFIGS_DIR = Path(__file__).parent / "configs"
 MAX_WORKLOADS = 500
@@ -207,8 +209,22 @@ def sentence(error: ValidationError) -> str:
     return f"{where}: {what}" if where else what
 
 
+class SourceFile(BaseModel):
+    """A file of a kernel that travels with a run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: str
+    """Relative to the kernel's folder."""
+    text: str
+
+
 class RunSpec(BaseModel):
-    """One run for one device, as the agent gets it."""
+    """One run for one device, as the agent gets it.
+
+    A run of several operations has an empty `operation`: each workload names its own, and kernels are written
+    operation/name. Nothing makes such a run yet, and no kernel travels in `sources` yet.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -225,8 +241,10 @@ class RunSpec(BaseModel):
     """Keys of workloads that an earlier attempt has measured."""
     fingerprint: str = ""
     """Of the earlier attempt: a resumed run must be measured in the same environment. Empty: any."""
-    ceilings: dict[str, Any] | None = None
-    """What the device was measured to reach, as kernels/instrument/calibrate.py makes it. None: measure it first."""
+    ceilings: Ceilings | None = None
+    """What the device was measured to reach. None: measure it first."""
+    sources: dict[str, list[SourceFile]] = {}
+    """operation/name -> the files of a kernel that is not in the agent's folders."""
 
     @classmethod
     def of(cls, config: Config, device: str, **more: Any) -> RunSpec:

@@ -22,7 +22,7 @@ def client(url: str) -> redis.Redis:
     return redis.Redis.from_url(url, socket_timeout=1, socket_connect_timeout=1, decode_responses=True)
 
 
-class Notes:
+class BrokerKeys:
     """The keys, by what they say."""
 
     def __init__(self, url: str) -> None:

@@ -95,14 +95,14 @@ def time_runs() -> None:
     from django.conf import settings
 
     from kernels.workload import load_config
-    from runs.broker import Notes
+    from runs.broker import BrokerKeys
     from runs.models import Gpu, Run
 
     gpu = Gpu.objects.get()
     wait_for(lambda: not Run.objects.active().exists())
     time.sleep(6)  # the child of the next run warms up
     to_running, to_timing, to_page = [], [], []
-    notes = Notes(settings.REDIS_URL)
+    notes = BrokerKeys(settings.REDIS_URL)
     for _ in range(3):
         begun = time.time()
         run = Run.objects.submit(load_config("smoke"), gpu=gpu)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
+from kernels.contract.ceilings import Ceilings
 
-def ceilings(raw: dict[str, Any]) -> dict[str, Any]:
-    """Medians as rates: {"copy_gb_per_s", "read_gb_per_s", "matmul_tflops": {dtype}, "empty_us": {mode}, "n"}."""
-    return {
-        "copy_gb_per_s": raw["copy"]["bytes"] / median(raw["copy"]["ticks_ns"]),
-        "read_gb_per_s": raw["read"]["bytes"] / median(raw["read"]["ticks_ns"]),
-        "matmul_tflops": {name: m["flops"] / median(m["ticks_ns"]) / 1e3 for name, m in raw["matmul"].items()},
-        "empty_us": {mode: median(ticks) / 1e3 for mode, ticks in raw["empty"].items()},
-        "n": len(raw["copy"]["ticks_ns"]),
-    }
+
+def ceilings(raw: dict[str, Any]) -> Ceilings:
+    """Medians as rates; raw: as `probe` in kernels/child/calibrate.py returns it."""
+    return Ceilings(
+        copy_gb_per_s=raw["copy"]["bytes"] / median(raw["copy"]["ticks_ns"]),
+        read_gb_per_s=raw["read"]["bytes"] / median(raw["read"]["ticks_ns"]),
+        matmul_tflops={name: m["flops"] / median(m["ticks_ns"]) / 1e3 for name, m in raw["matmul"].items()},
+        empty_us={mode: median(ticks) / 1e3 for mode, ticks in raw["empty"].items()},
+        n=len(raw["copy"]["ticks_ns"]),
+    )

@@ -2,25 +2,18 @@
 
 The child measures errors (kernels/child/reference.py); `judge` says here what they mean. A fixed
 tolerance would reject right bf16 kernels and pass wrong fp16 ones, so the yardstick is eager PyTorch in the workload's
-own dtype, never the baseline under test: the baseline is judged by the same rule.
+own dtype, never the baseline under test: the baseline is judged by the same rule. How far from it a kernel may be stands
+with each dtype (kernels/contract/dtypes.py).
 """
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
-FROBENIUS_CAP = {"float16": 2e-3, "bfloat16": 1e-2, "float32": 1e-5}
-"""Largest relative Frobenius error of any right kernel, per dtype."""
-FACTOR = {"float16": 2, "bfloat16": 2, "float32": 4}
-"""A kernel may be this many times as wrong as the yardstick. In float32 both errors are chance, of the order of summing:
-on an H200 PyTorch's own kernels reach 2.3 times; the next that is wrong, tf32, is a hundred times further away."""
-UNUSUAL = {"float16": 1, "bfloat16": 1, "float32": 8}
-"""So many times more on inputs other than N(0, 1). There an error of float32 hangs on a few large scores, and kernels written
-as plain loops are further from the yardstick by chance."""
-SLACK = {"float16": 0.0, "bfloat16": 0.0, "float32": 2**-23}
-"""Relative error that is allowed beside it, for one key has a yardstick without error: products of three tf32 parts, as
-PyTorch takes for float32, lose the last bit."""
+from kernels.contract.dtypes import DTYPES
+
 ROW_FACTOR = 4
 """No row (last dimension) may be this many times as wrong as the yardstick's worst row: one wrong row among many right
 ones shows in no error of the whole. Shorter rows are not judged alone: one small number would make any error large."""
@@ -31,6 +24,15 @@ INPUTS = {"uniform": "uniform inputs", "outliers": "inputs with outlier rows", "
 
 def why_wrong(reading: dict[str, Any], dtype: str) -> str:
     """Judges one reading of `measure`: an empty string if the output is right, else the reason as a sentence."""
+    return _named(reading, _why_wrong(reading, reading.get("dtype", dtype)))
+
+
+def _named(reading: dict[str, Any], why: str) -> str:
+    """With the number of the output, if there are several."""
+    return f"output {reading['output']} of {reading['of']}: {why}" if why and "of" in reading else why
+
+
+def _why_wrong(reading: dict[str, Any], dtype: str) -> str:
     if reading.get("wrong_kind"):
         return reading["wrong_kind"]
     if reading.get("late"):
@@ -41,12 +43,13 @@ def why_wrong(reading: dict[str, Any], dtype: str) -> str:
         return f"{reading['nonfinite']} elements are NaN or Inf where the right answer is finite"
     if why_not_judged(reading, dtype):
         return ""
-    more, slack = _more(reading, dtype), SLACK[dtype]
-    factor = more * FACTOR[dtype]
-    bound = factor * reading["yard_abs"] + 2 * (reading["rounding"] + slack * reading["largest"])
+    more, slack = _more(reading, dtype), DTYPES[dtype].slack
+    factor = more * DTYPES[dtype].factor
+    yard_abs, yard_frobenius = _yard(reading)
+    bound = factor * yard_abs + 2 * (reading["rounding"] + slack * reading["largest"])
     if not reading["max_abs"] <= bound:
         return f"largest error {reading['max_abs']:.3g}, allowed {bound:.3g} (from eager PyTorch's own error)"
-    cap = min(factor * reading["yard_frobenius"] + slack, FROBENIUS_CAP[dtype])
+    cap = min(factor * yard_frobenius + slack, DTYPES[dtype].frobenius_cap)
     if not reading["frobenius"] <= cap:
         return f"relative Frobenius error {reading['frobenius']:.3g}, allowed {cap:.3g}"
     worst = more * ROW_FACTOR * (reading["yard_row"] + slack)
@@ -58,7 +61,14 @@ def why_wrong(reading: dict[str, Any], dtype: str) -> str:
 
 
 def _more(reading: dict[str, Any], dtype: str) -> int:
-    return 1 if reading.get("distribution", "normal") == "normal" else UNUSUAL[dtype]
+    return 1 if reading.get("distribution", "normal") == "normal" else DTYPES[dtype].unusual
+
+
+def _yard(reading: dict[str, Any]) -> tuple[float, float]:
+    """Absolute and relative error of the yardstick. That of a single number may be nothing by chance: it counts as one unit
+    in the last place at least."""
+    eps = reading.get("eps", 0.0)
+    return max(reading["yard_abs"], eps * reading["largest"]), max(reading["yard_frobenius"], eps)
 
 
 def _overflows(reading: dict[str, Any]) -> bool:
@@ -73,11 +83,15 @@ def why_not_judged(reading: dict[str, Any], dtype: str) -> str:
     """
     if reading.get("distribution", "normal") == "normal":
         return ""
+    return _named(reading, _why_not_judged(reading, reading.get("dtype", dtype)))
+
+
+def _why_not_judged(reading: dict[str, Any], dtype: str) -> str:
     if not reading["fits"]:
         return f"the right answer ({reading['largest']:.3g}) does not fit {dtype}"
     if _overflows(reading):
         return "eager PyTorch itself gives NaN here"
-    if not _more(reading, dtype) * FACTOR[dtype] * reading["yard_frobenius"] <= FROBENIUS_CAP[dtype]:
+    if not _more(reading, dtype) * DTYPES[dtype].factor * reading["yard_frobenius"] <= DTYPES[dtype].frobenius_cap:
         return f"eager PyTorch itself is wrong by {reading['yard_frobenius']:.3g} here"
     return ""
 
@@ -88,13 +102,22 @@ def _said(reading: dict[str, Any], dtype: str) -> str:
     return f"not judged: {why}" if (why := why_not_judged(reading, dtype)) else "right"
 
 
+def _how_far_off(reading: dict[str, Any], dtype: str) -> tuple[float, float]:
+    """The relative error in caps of the output's dtype, and as it is."""
+    error = reading.get("frobenius", math.inf)
+    return error / DTYPES[reading.get("dtype", dtype)].frobenius_cap, error
+
+
 def judge(readings: list[dict[str, Any]], dtype: str, flags: dict[str, Any] | None = None) -> dict[str, Any]:
     """The verdict on a kernel from its readings, one per seed, and the flags seen beside them.
+
+    Of several outputs each is judged alone, by its own dtype.
 
     flags: inputs_changed, shared (calls share one output): booleans.
     Returns {"correct": bool, "why": str, ...worst reading}; `why` is empty when correct.
     """
-    flags = flags or {}
+    flags, seeds = flags or {}, len(readings)
+    readings = [one for reading in readings for one in reading.get("outputs", [reading])]
     said: dict[str, str] = {}
     why = ""
     for reading in sorted(readings, key=lambda reading: not reading.get("late")):  # it explains errors elsewhere
@@ -108,6 +131,6 @@ def judge(readings: list[dict[str, Any]], dtype: str, flags: dict[str, Any] | No
     if not why and flags.get("shared"):
         why = "calls share one output: a later call overwrote an earlier one's, or returned it again"
     usual = [r for r in readings if r.get("distribution", "normal") == "normal"]
-    worst = max(usual or readings, key=lambda r: r.get("frobenius", math.inf))
-    found = {"correct": not why, "why": why, "seeds": len(readings)} | flags | worst
+    worst = max(usual or readings, key=partial(_how_far_off, dtype=dtype))
+    found = {"correct": not why, "why": why, "seeds": seeds} | flags | worst
     return found | ({"distributions": said} if len(said) > 1 else {})

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from kernels.contract.ceilings import Ceilings
+from kernels.contract.dtypes import DTYPES
 from kernels.operations.base import Operation
 
 LOW_SHARE = 0.05
@@ -36,11 +38,11 @@ class Peak:
 
     def tflops(self, dtype: str) -> float:
         """Peak for a dtype. float32 means float32: tf32 is another dtype."""
-        return self.fp32 if dtype == "float32" else self.fp16
+        return getattr(self, DTYPES[dtype].peak)
 
     def bound_tflops(self, dtype: str) -> float:
         """SMs x FLOP/clk x maximum clock, for the fastest unit that could do this dtype (for float32: tf32)."""
-        share = self.tf32 / self.fp16 if dtype == "float32" else 1.0
+        share = getattr(self, DTYPES[dtype].bound) / self.fp16
         return self.sm_count * self.flop_per_clock_per_sm * self.max_ghz * share / 1e3
 
 
@@ -64,30 +66,24 @@ def peak_of(device_name: str) -> Peak | None:
 
 
 def speed_of_light_ms(
-    problem: Operation, peak: Peak | None, ceilings: dict[str, Any] | None = None, mode: str = ""
+    problem: Operation, peak: Peak | None, ceilings: Ceilings | None = None, mode: str = ""
 ) -> float | None:
     """max(FLOPs / peak, bytes / bandwidth, an empty kernel), milliseconds: no exact kernel is faster on cold inputs.
 
     ceilings: as measured on this device; they stand in for a datasheet that is not known, and know the empty kernel.
     """
-    measured = ceilings or {}
-    tflops = peak.tflops(problem.dtype) if peak else measured.get("matmul_tflops", {}).get(problem.dtype)
-    gb_per_s = peak.gb_per_s if peak else _bandwidth(measured)
+    tflops = peak.tflops(problem.dtype) if peak else ceilings and ceilings.matmul_tflops.get(problem.dtype)
+    gb_per_s = peak.gb_per_s if peak else ceilings and ceilings.bandwidth_gb_per_s
     if not tflops or not gb_per_s:
         return None
     compute = problem.flops() / (tflops * 1e12)
     memory = sum(problem.bytes_moved()) / (gb_per_s * 1e9)
-    empty = measured.get("empty_us", {}).get(mode, 0.0)
+    empty = ceilings.empty_us.get(mode, 0.0) if ceilings else 0.0
     return max(compute * 1e3, memory * 1e3, empty / 1e3)
 
 
-def _bandwidth(ceilings: dict[str, Any]) -> float | None:
-    """GB/s of the best of copying and reading."""
-    return max(ceilings.get("copy_gb_per_s", 0.0), ceilings.get("read_gb_per_s", 0.0)) or None
-
-
 def why_above(
-    problem: Operation, time_ms: float, ceilings: dict[str, Any] | None, touched_once: bool, cache_bytes: int
+    problem: Operation, time_ms: float, ceilings: Ceilings | None, touched_once: bool, cache_bytes: int
 ) -> str:
     """Why a time is above what was measured to be reachable, as a sentence; empty if it is not.
 
@@ -95,12 +91,12 @@ def why_above(
     """
     if not ceilings:
         return ""
-    reached = ceilings.get("matmul_tflops", {}).get(problem.dtype)
+    reached = ceilings.matmul_tflops.get(problem.dtype)
     claimed = problem.flops() / (time_ms * 1e9)
     if reached and claimed > MATMUL_SHARE * reached:
         return f"{claimed:.4g} TFLOP/s is above {MATMUL_SHARE:.0%} of this device's matrix product ({reached:.4g})"
     read, written = problem.bytes_moved()
-    moved, bandwidth = (read + max(0, written - cache_bytes)) / (time_ms * 1e6), _bandwidth(ceilings)
+    moved, bandwidth = (read + max(0, written - cache_bytes)) / (time_ms * 1e6), ceilings.bandwidth_gb_per_s
     if touched_once and bandwidth and moved > COPY_SHARE * bandwidth:
         return f"{moved:.4g} GB/s is above {COPY_SHARE:.0%} of this device's measured bandwidth ({bandwidth:.4g})"
     return ""

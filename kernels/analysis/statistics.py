@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from kernels.contract.events import Verdict
+
 CONFIDENCE = 0.99
 """Nominal."""
 RESAMPLES = 2000
@@ -23,11 +25,6 @@ MIN_ROUNDS = 5
 CERTAIN_ROUNDS = 8
 """Of fewer, no signed-rank interval is of 99%: the whole range of n holds what it is of in 1 - 2^(1 - n) of all cases."""
 PERCENTILES = (5, 25, 50, 75, 90, 95, 99)
-
-FASTER, SLOWER, SAME, UNDECIDED = "FASTER", "SLOWER", "SAME", "UNDECIDED"
-NEEDS_MORE = "needs more runs"
-UNPAIRED = "unpaired"
-"""The protocol `fixed` measures one kernel after the other, so drift may be all there is: no word is given."""
 
 
 def describe(samples: Sequence[float]) -> dict[str, float]:
@@ -172,21 +169,21 @@ def margin_from(aa: tuple[float, float, float] | None) -> float:
     return max(MARGIN, 2 * max(abs(ratio - 1), high - 1, 1 - low))
 
 
-def word(low: float | None, high: float | None, margin: float, rounds: int, paired: bool = True) -> str:
-    """FASTER, SLOWER, SAME or UNDECIDED; or why none of them is said."""
+def word(low: float | None, high: float | None, margin: float, rounds: int, paired: bool = True) -> Verdict:
+    """FASTER, SLOWER, SAME or UNDECIDED; or why none of them can be said."""
     if low is None or high is None:
-        return ""
+        return Verdict.NONE
     if not paired:
-        return UNPAIRED
+        return Verdict.UNPAIRED
     if rounds < MIN_ROUNDS:
-        return NEEDS_MORE
+        return Verdict.NEEDS_MORE
     if low > 1 + margin:
-        return FASTER
+        return Verdict.FASTER
     if high < 1 / (1 + margin):
-        return SLOWER
+        return Verdict.SLOWER
     if margin <= WIDEST_SAME and low >= 1 / (1 + margin) and high <= 1 + margin:
-        return SAME
-    return UNDECIDED
+        return Verdict.SAME
+    return Verdict.UNDECIDED
 
 
 def geometric_mean(ratios: Sequence[float]) -> float | None:

@@ -15,11 +15,11 @@ from typing import Any
 import torch
 
 from kernels.catalog import LoadedKernel, get_kernel, load
-from kernels.child import calibrate, poison
+from kernels.child import calibrate, outputs, poison
 from kernels.child.clock import Block, CpuClock, CudaClock, Graph
 from kernels.child.guard import Guard, memory_in_use
 from kernels.child.probe import next_seed, probe
-from kernels.child.reference import Reference, measure
+from kernels.child.reference import Reference, measure, noted
 from kernels.child.runtime import CudaRuntime
 from kernels.operations.base import Distribution, Inputs
 from kernels.workload import Workload
@@ -115,45 +115,54 @@ class Bench:
     def verify(self, arm: str, seed: int, thorough: bool, distribution: Distribution = "normal") -> dict[str, Any]:
         """Two calls on fresh inputs, the first compared with the reference. Numbers and facts, no judgement.
 
-        shared: the second call wrote into the first one's output, or returned it again.
+        shared: the second call wrote into an output of the first, or returned it again.
         busy: [[arm, what]] of what goes on working while nobody is called.
         """
         reference = self._reference(seed, thorough, distribution)
         inputs = Inputs(tuple(torch.zeros_like(t) for t in reference.inputs.tensors), reference.inputs.options)
         out, early, flags = self._trapped(arm, inputs, reference.inputs)
-        reading = measure(early, reference) | {"unwritten": poison.count(early), "late": flags.pop("late")}
+        reading = measure(early, reference)
+        unwritten = [poison.count(one) for one in outputs.as_tuple(early)]
+        reading = noted(reading, unwritten=unwritten, late=flags.pop("late"))
         shared, deterministic = False, None
         if not reading.get("wrong_kind"):
-            poison.fill(out)
-            again = self._run(arm, Inputs(tuple(t.clone() for t in reference.inputs.tensors), inputs.options))
-            self.clock.synchronize()
-            if out.is_floating_point():
-                shared = poison.count(out) < out.numel() or poison.count(again) > reading["unwritten"]
-            deterministic = bool(torch.equal(early, again))
-            for right in (out, early, again):  # what is freed here must not pass for the next kernel's work
-                poison.fill(right)
-            del again
+            shared, deterministic = self._called_again(arm, reference.inputs, out, early, unwritten)
         self.guard.claim_processes(arm)
         flags |= {"shared": shared, "deterministic": deterministic, "busy": self.guard.busy(arm)}
         return {"reading": reading} | flags
+
+    def _called_again(self, arm: str, values: Inputs, out: Any, early: Any, unwritten: list[int]) -> tuple[bool, bool]:
+        """(shared, deterministic) of a second call, beside the first one's output and its early copy. Both are poisoned."""
+        for one in outputs.as_tuple(out):
+            poison.fill(one)
+        again = outputs.plain(self._run(arm, Inputs(tuple(t.clone() for t in values.tensors), values.options)))
+        self.clock.synchronize()
+        floating = [one for one in outputs.as_tuple(out) if one.is_floating_point()]
+        pairs = zip(outputs.as_tuple(again), unwritten, strict=True)
+        shared = any(poison.count(one) < one.numel() for one in floating) or any(poison.count(a) > n for a, n in pairs)
+        deterministic = outputs.equal(early, again)
+        for right in (out, early, again):  # what is freed here must not pass for the next kernel's work
+            for one in outputs.as_tuple(right):
+                poison.fill(one)
+        return shared, deterministic
 
     def _trapped(self, arm: str, inputs: Inputs, values: Inputs) -> tuple[Any, Any, dict[str, Any]]:
         """A call whose inputs get their values just before it, on the current stream, and whose output is copied just
         after it, there too: who works on another stream, or later, reads old inputs or is too late for the copy.
 
-        Returns the output, the copy, and {"late", "inputs_changed"}.
+        Returns the output, the copy, and {"late": of each output, "inputs_changed"}.
         """
-        with poison.in_new_memory(*self.problem.output_like(inputs), self.device):
+        with poison.in_new_memory(outputs.likes(self.problem, inputs), self.device):
             self.clock.synchronize()
             if self.kind == "cuda":
                 self.clock.gate(TRAP_GATE_NS)
             for old, new in zip(inputs.tensors, values.tensors, strict=True):
                 old.copy_(new)
-            out = self._run(arm, inputs)
-        early = out.clone() if type(out) is torch.Tensor else out
+            out = outputs.plain(self._run(arm, inputs))
+        early = outputs.clone(out)
         self.clock.synchronize()
         sleep(LATE_S)
-        late = type(out) is torch.Tensor and not torch.equal(poison.bits(early), poison.bits(out))
+        late = outputs.changed(early, out)
         changed = not all(torch.equal(a, b) for a, b in zip(inputs.tensors, values.tensors, strict=True))
         return out, early, {"late": late, "inputs_changed": changed}
 
@@ -312,12 +321,11 @@ class Bench:
 
     def _keep(self, arm: str, index: int, out: Any) -> None:
         """Keeps a copy of a timed call's output with the seed of its inputs, if it is small enough."""
-        if self._has_room(out):
-            out = out.clone() if type(out) is torch.Tensor else out
-            self.kept.append((arm, self.sets[index % len(self.sets)][0], out, {}))
+        if self._has_room(out := outputs.plain(out)):
+            self.kept.append((arm, self.sets[index % len(self.sets)][0], outputs.clone(out), {}))
 
     def _has_room(self, out: Any) -> bool:
-        return type(out) is not torch.Tensor or out.numel() * out.element_size() < KEEP_SHARE * self.clock.free_bytes()
+        return not (size := outputs.nbytes(out)) or size < KEEP_SHARE * self.clock.free_bytes()
 
     def recheck(self) -> dict[str, Any]:
         """Compares the outputs kept from timed calls with the reference.
@@ -328,7 +336,8 @@ class Bench:
         changed = [arm for arm, _, _, flags in self.kept if flags.get("inputs_changed")]
         for arm, seed, out, flags in self.kept:
             reference = Reference(self.problem, self.problem.inputs(self.device, seed), seed, thorough=False)
-            readings.append([arm, measure(out, reference) | {"late": flags.get("late", False)}])
+            late = flags.get("late", [False] * len(outputs.as_tuple(out)))
+            readings.append([arm, noted(measure(out, reference), late=late)])
         self.kept.clear()
         grown, self.grown = self.grown, {}
         return {"readings": readings, "changed_inputs": changed, "grown": grown}

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kernels.analysis.blocks import Estimate, calls_for, rest_for
+from kernels.contract.dtypes import DTYPES
 from kernels.workload import Protocol
 
 if TYPE_CHECKING:
     import torch
 
 COPY_BYTES = {"cuda": 2**30, "cpu": 2**26}
-MATMUL_SIZE = {"cuda": {"float16": 8192, "bfloat16": 8192, "float32": 4096}, "cpu": {"float32": 768}}
 CALLS, UNTIMED, EMPTY_CALLS = 20, 5, 50
 GATE_NS = 1_000_000
 
@@ -58,7 +58,8 @@ def _matmul(clock: Any) -> dict[str, Any]:
         return torch.randn(size, size, device=clock.kind, dtype=dtype)
 
     found = {}
-    for name, size in MATMUL_SIZE[clock.kind].items():
+    sizes = {name: dtype.matmul_size[clock.kind] for name, dtype in DTYPES.items() if clock.kind in dtype.matmul_size}
+    for name, size in sizes.items():
         a, b = operand(size, getattr(torch, name)), operand(size, getattr(torch, name))
         out = torch.empty_like(a)
         ticks = _timed(clock, lambda _, a=a, b=b, out=out: torch.mm(a, b, out=out))  # type: ignore[misc]

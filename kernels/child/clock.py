@@ -14,6 +14,8 @@ from typing import Any, Protocol
 
 import torch
 
+from kernels.child import outputs
+
 Call = Callable[[int], Any]
 """Runs the arm on input set number i (modulo the number of sets) and returns its output."""
 
@@ -241,9 +243,9 @@ class Graph:
     def poison(self) -> None:
         """Fills the outputs with NaN: what a replay does not write shows."""
         with torch.inference_mode():  # a kernel may return inference tensors, which nothing else may write
-            for out in self.outputs:
-                if isinstance(out, torch.Tensor) and out.is_floating_point():
-                    out.fill_(float("nan"))
+            for tensor in (one for out in self.outputs for one in outputs.as_tuple(outputs.plain(out))):
+                if isinstance(tensor, torch.Tensor) and tensor.is_floating_point():
+                    tensor.fill_(float("nan"))
 
     def launch(self, index: int = 0) -> None:
         self.graph.replay()

@@ -29,6 +29,7 @@ PROTECTED = (
     "kernels.child.",
     "kernels.contract.",
     "kernels.host.",
+    "kernels.kernel_files",
     "kernels.parent.",
 )
 """The instrument's own modules: a kernel that replaces a function of one of these could write its own result."""

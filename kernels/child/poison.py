@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+
+from kernels.operations.base import Like
 
 NAN = {2: 0x7FDA, 4: 0x7FC0BEEF, 8: 0x7FF80000DEADBEEF}
 """By bytes of an element."""
@@ -51,15 +53,18 @@ def count(tensor: Any) -> int:
 
 
 @contextmanager
-def in_new_memory(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> Iterator[None]:
-    """What is allocated inside holds poison: on a CPU with the GNU C library everything, elsewhere an output like this."""
+def in_new_memory(likes: Sequence[Like], device: str) -> Iterator[None]:
+    """What is allocated inside holds poison: on a CPU with the GNU C library everything, elsewhere outputs like these.
+
+    likes: (shape, dtype) of each, in the order in which they will most likely be allocated.
+    """
     if device == "cpu" and _fill_what_malloc_gives(FILL_BYTE ^ 0xFF):
         try:
             yield
         finally:
             _fill_what_malloc_gives(0)
         return
-    _leave(shape, dtype, device)
+    _leave(likes, device)
     yield
 
 
@@ -69,12 +74,12 @@ def _fill_what_malloc_gives(value: int) -> bool:
     return bool(mallopt and mallopt(M_PERTURB, value))
 
 
-def _leave(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> None:
+def _leave(likes: Sequence[Like], device: str) -> None:
     """Leaves poison in the memory that the allocator will hand out next."""
-    size = math.prod(shape) * dtype.itemsize
+    size = max(math.prod(shape) * dtype.itemsize for shape, dtype in likes)
     most = next((number for limit, number in BUFFERS if size <= limit), 1)
-    for number in range(most, 0, -1):  # ends with the very place of the next tensor
-        buffers = [torch.empty(shape, dtype=dtype, device=device) for _ in range(number)]
+    for number in range(most, 0, -1):  # ends with the very places of the next tensors
+        buffers = [torch.empty(shape, dtype=dtype, device=device) for _ in range(number) for shape, dtype in likes]
         for buffer in buffers:
             fill(buffer)
         del buffer

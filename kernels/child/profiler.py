@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from kernels.analysis.blocks import rest_for
-from kernels.report.tables import MOST_RAN
+from kernels.contract.events import MOST_RAN
 from kernels.workload import Protocol
 
 CALLS = 7

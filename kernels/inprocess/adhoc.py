@@ -1,24 +1,16 @@
-"""A problem and callables that somebody brings, in the shape in which the bench takes operations and kernels.
-
-Used in the caller's own process, by kernels/api.py only.
-"""
+"""Inputs and a problem that a caller of measure() gives, in the shape in which the bench takes an operation."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 import torch
 from pydantic import ConfigDict
 
-from kernels.analysis.correctness import FACTOR
-from kernels.catalog import LoadedKernel
-from kernels.child.bench import Bench
-from kernels.child.guard import Guard
-from kernels.operations.base import Distribution, Dtype, Inputs, Operation, Piece
-from kernels.parent.child_process import CommandFailed
+from kernels.contract.dtypes import DTYPES, Dtype
+from kernels.operations.base import Distribution, Inputs, Operation, Piece
 
 Kernel = Callable[..., Any]
 Tensors = tuple[torch.Tensor, ...]
@@ -123,11 +115,11 @@ def _equal(some: Tensors, others: Tensors) -> bool:
 # --- the problem ------------------------------------------------------------------------------------------------------
 
 
-class Brought(Operation):
+class Adhoc(Operation):
     """What the bench asks of an operation. `truth` gives the right answer, or what stands in for it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
-    name: ClassVar[str] = "brought"
+    name: ClassVar[str] = "adhoc"
     scalable: ClassVar[bool] = False
 
     source: Source
@@ -179,8 +171,8 @@ def in_dtype(tensors: Tensors, dtype: torch.dtype | None) -> list[torch.Tensor]:
 
 def exact_dtype(reference: Kernel, tensors: Tensors, own: torch.dtype) -> torch.dtype:
     """float64 if the reference takes and keeps it, else float32 if that is more than its own. Raises ValueError."""
-    if str(own).removeprefix("torch.") not in FACTOR:
-        raise ValueError(f"a reference judges outputs of {', '.join(FACTOR)}, not of {own}: leave it out")
+    if str(own).removeprefix("torch.") not in DTYPES:
+        raise ValueError(f"a reference judges outputs of {', '.join(DTYPES)}, not of {own}: leave it out")
     why = ""
     for dtype in (torch.float64, torch.float32):
         if dtype.itemsize > own.itemsize:
@@ -209,66 +201,4 @@ def as_output(name: str, out: Any) -> torch.Tensor:
 def peak_dtype(tensors: Sequence[torch.Tensor]) -> Dtype | None:
     """The dtype whose peak bounds what works on these; None where no peak is listed (8 bits, float64)."""
     narrowest = min(tensor.element_size() for tensor in tensors if tensor.dtype != torch.bool)
-    return {2: "float16", 4: "float32"}.get(narrowest)  # type: ignore[return-value]
-
-
-# --- the bench --------------------------------------------------------------------------------------------------------
-
-
-class Bystander(Guard):
-    """The guard in the caller's process, where other threads and processes are the caller's business."""
-
-    def busy(self, arm: str) -> list[list[str]]:
-        return []
-
-    def claim(self, arm: str) -> None:
-        pass
-
-    def claim_processes(self, arm: str) -> None:
-        pass
-
-
-class InProcess(Bench):
-    """A bench with the caller's callables, called directly: rounds drive it as they drive a child."""
-
-    def __init__(self, device: torch.device, arms: Mapping[str, Kernel]) -> None:
-        super().__init__(device.type)
-        self.device, self.arms = str(device), dict(arms)
-        self.guard = Bystander(self.kind, self.clock)
-        self.loaded = {f"{Brought.name}/{arm}": LoadedKernel(call, "", "") for arm, call in arms.items()}
-        self.changed: dict[str, str] = {}
-        """Arm -> the global state that it has changed."""
-        self.running = ""
-
-    def put_back(self, arm: str) -> None:
-        """Global state as it was; a change is held against this arm, if it is one."""
-        if (changes := self.guard.changes()) and arm:
-            self.changed.setdefault(arm, "; ".join(changes))
-
-    @contextlib.contextmanager
-    def aside(self) -> Iterator[None]:
-        """For what is not measured: it finds global state as it was, and nobody is blamed for what it changes."""
-        self.put_back(self.running)
-        try:
-            yield
-        finally:
-            self.put_back("")
-
-    def call(self, do: str, limit_s: float = 0.0, **arguments: Any) -> dict[str, Any]:
-        """What a callable raises goes through, but for a capture: that a callable cannot be captured is no error."""
-        self.running = arguments.get("arm", "")
-        try:
-            return getattr(self, do)(**arguments)
-        except Exception as error:
-            if do != "capture":
-                raise
-            self.put_back("")  # a capture that fails may leave its stream the current one
-            raise CommandFailed({"kind": "raised", "message": f"{type(error).__name__}: {error}"}) from error
-        finally:
-            self.put_back(self.running)
-
-    def first(self, arm: str, tensors: Tensors) -> dict[str, Any]:
-        """The first call of an arm. {"out"}: its output. Raises TypeError if that is not one floating tensor."""
-        out = as_output(arm, self.arms[arm](*tensors))
-        self.clock.synchronize()
-        return {"out": out}
+    return next((dtype.name for dtype in DTYPES.values() if dtype.bytes == narrowest), None)

@@ -14,11 +14,13 @@ from typing import Any, Required, TypedDict, Unpack, overload
 import torch
 
 from kernels.analysis import roofline, statistics
-from kernels.inprocess.adhoc import InProcess, Kernel, Source
-from kernels.inprocess.session import BASELINE, INCORRECT, SUSPECT, Comparison, held, p50_ns, problem_of
+from kernels.contract.events import Status
+from kernels.inprocess.adhoc import Kernel, Source
+from kernels.inprocess.session import BASELINE, Comparison, InProcess, held, problem_of
 from kernels.parent import rounds
+from kernels.parent.arm import Arm
 from kernels.parent.drive import AA
-from kernels.parent.results import reading_result
+from kernels.parent.results import reading_fields, times
 from kernels.report.tables import three_digits
 from kernels.workload import Protocol
 
@@ -169,23 +171,57 @@ def _named(candidates: Any, name: str) -> dict[str, Kernel]:
     return arms
 
 
-def _result(of: Comparison, arm: str) -> Measured:
-    verdict, reading = of.verdicts[arm], of.reading
-    found = Measured(name=arm, word=verdict.word, correct=verdict.correct, why=verdict.why, notes=tuple(of.notes))
-    if reading is None or arm not in reading.blocks or verdict.word in (INCORRECT, SUSPECT):
+def _result(of: Comparison, name: str) -> Measured:
+    arm, timed = of.arms[name], of.timed
+    found = Measured(name=name, correct=arm.correctness["correct"], why=_why(arm), notes=tuple(of.notes))
+    found = replace(found, word=_word(arm))
+    if timed is None or timed.reading is None or name not in timed.reading.blocks or not arm.is_ok:
         return found
-    about, times = reading_result(reading, of.against, of.plan.seed), figures(reading, arm)
-    notes = (*found.notes, *about["notes"], *_about_inputs(reading))
-    if arm in reading.left:
-        notes += (f"{arm} left after round {reading.left[arm]}: less than half as fast as {of.against}",)
-    how = {"mode": reading.mode, "margin": about["margin"], "aa": about["aa"], "notes": notes}
-    return _compared(replace(found, **asdict(times), **_rates(of, times), **how), of, reading)
+    reading, fields = timed.reading, reading_fields(timed.reading, of.against)
+    latencies = figures(reading, name)
+    notes = (*found.notes, *fields["notes"], *_about_inputs(reading))
+    if name in reading.left:
+        notes += (f"{name} left after round {reading.left[name]}: less than half as fast as {of.against}",)
+    how = {"mode": reading.mode, "margin": fields["margin"], "aa": fields["aa"], "notes": notes}
+    found = replace(found, **asdict(latencies), **_rates(of, latencies), **how)
+    return _compared(found, of, reading)
+
+
+def _word(arm: Arm) -> str:
+    """Why there is no speedup, in a word; empty if there may be one."""
+    if not arm.is_ok:
+        return str(arm.status)
+    return (arm.rechecked or arm.correctness).get("word", "")
+
+
+def _why(arm: Arm) -> str:
+    """Of its word; else what is not known of its correctness."""
+    if arm.status == Status.SUSPECT:
+        return arm.why
+    before, after = arm.correctness, arm.rechecked
+    if not before.get("word") and after.get("word"):
+        return f"in timed calls: {after['why']}"
+    return before["why"]
+
+
+def _why_impossible(of: Comparison, name: str) -> str:
+    """Why a time cannot be true, as a sentence; empty if it can."""
+    assert of.timed is not None and of.timed.reading is not None
+    ms, cache_bytes = of.timed.p50_ns(name) / 1e6, of.bench.clock.cache_bytes
+    return roofline.why_impossible(of.problem, ms, _peak(of), of.timed.reading.touched_once, cache_bytes)
+
+
+def _peak(of: Comparison) -> roofline.Peak | None:
+    device = of.problem.source.device
+    if of.bench.kind != "cuda" or not of.problem.bounded or device is None:
+        return None
+    return roofline.peak_of(torch.cuda.get_device_name(device))
 
 
 def figures(reading: rounds.Reading, arm: str) -> Figures:
-    p50, blocks = p50_ns(reading, arm), reading.blocks[arm]
-    low, high = statistics.p50_interval(p50, reading.medians(arm))
-    return Figures(p50 / 1e3, low / 1e3, high / 1e3, sum(map(len, blocks)), len(blocks))
+    found = times(arm, reading)
+    p50, low, high = (1e3 * found[figure] for figure in ("p50_ms", "p50_low_ms", "p50_high_ms"))
+    return Figures(p50, low, high, int(found["n"]), found["rounds"])
 
 
 def _about_inputs(reading: rounds.Reading) -> list[str]:
@@ -195,9 +231,9 @@ def _about_inputs(reading: rounds.Reading) -> list[str]:
     return [f"{reading.sets} input sets do not cover the cache: {then}"]
 
 
-def _rates(of: Comparison, times: Figures) -> dict[str, Any]:
-    seconds, problem = (times.p50_us or 0) / 1e6, of.problem
-    limit_ms = roofline.speed_of_light_ms(problem, of.peak)
+def _rates(of: Comparison, latencies: Figures) -> dict[str, Any]:
+    seconds, problem = (latencies.p50_us or 0) / 1e6, of.problem
+    limit_ms = roofline.speed_of_light_ms(problem, _peak(of))
     return {
         "tflops": problem.work / seconds / 1e12 or None,
         "gb_per_s": problem.traffic / seconds / 1e9 or None,
@@ -207,15 +243,19 @@ def _rates(of: Comparison, times: Figures) -> dict[str, Any]:
 
 def _compared(found: Measured, of: Comparison, reading: rounds.Reading) -> Measured:
     """With the baseline's figures and the speedup, where there may be one."""
-    baseline = of.verdicts.get(BASELINE)
+    if not found.word and (why := _why_impossible(of, found.name)):
+        found = replace(found, word=str(Status.IMPOSSIBLE), why=why)
+    baseline = of.arms.get(BASELINE)
     if baseline is None:
         return found
-    if baseline.word not in (INCORRECT, SUSPECT):
+    if baseline.is_ok:
         found = replace(found, baseline=figures(reading, BASELINE))
     if found.word:
         return found
-    if baseline.word:
-        return replace(found, word=f"its baseline is {baseline.word}", why=f"the baseline: {baseline.why}")
+    if word := _word(baseline) or (Status.IMPOSSIBLE if _why_impossible(of, BASELINE) else ""):
+        why = _why(baseline) if word != Status.IMPOSSIBLE else _why_impossible(of, BASELINE)
+        return replace(found, word=f"its baseline is {word}", why=f"the baseline: {why}")
     mine = reading.medians(found.name)
     ratio, low, high = statistics.paired_speedup(reading.medians(BASELINE)[: len(mine)], mine)
-    return replace(found, word=statistics.word(low, high, found.margin, len(mine)), speedup=ratio, low=low, high=high)
+    word = statistics.word(low, high, found.margin, len(mine))
+    return replace(found, word=str(word), speedup=ratio, low=low, high=high)

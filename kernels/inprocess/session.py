@@ -1,48 +1,125 @@
-"""One call of measure(): correct before, timed together, correct after. What kernels/measuring.py does with a child.
-
-Used in the caller's own process, by kernels/api.py only.
-"""
+"""A session in the caller's own process: the engine drives the caller's callables as it drives a measuring child."""
 
 from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from statistics import median
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 
-from kernels.analysis import blocks, roofline
 from kernels.analysis.correctness import judge
-from kernels.analysis.suspicion import why_leaks, why_probed
+from kernels.catalog import LoadedKernel
+from kernels.child.bench import Bench
+from kernels.child.guard import Guard
+from kernels.contract.events import Status
 from kernels.host.device import Device, NoSuchDevice, find_device, locked, nvml, says_once
 from kernels.host.telemetry import Telemetry
-from kernels.inprocess.adhoc import Brought, InProcess, Kernel, Source, as_output, exact_dtype, in_dtype, peak_dtype
-from kernels.parent import rounds
-from kernels.parent.drive import Drive
-from kernels.parent.estimate import estimate
-from kernels.parent.groups import groups, uncapturable
+from kernels.inprocess.adhoc import Adhoc, Kernel, Source, Tensors, as_output, exact_dtype, in_dtype, peak_dtype
+from kernels.parent.arm import Arm
+from kernels.parent.child_process import CommandFailed
+from kernels.parent.engine import Check, Engine, Timed
 from kernels.workload import Protocol
 
 BASELINE = "baseline"
-INCORRECT, SUSPECT, IMPOSSIBLE, DISAGREES = "incorrect", "suspect", "impossible", "disagrees with its baseline"
-"""Words of a result without a speedup."""
+DISAGREES = "disagrees with its baseline"
+"""The word of a result without a speedup, where there is no reference."""
 NO_ERROR = dict.fromkeys(
     ("nonfinite", "max_abs", "yard_abs", "rounding", "largest", "frobenius", "yard_frobenius", "row", "yard_row"), 0.0
 )
-"""A reading of an output that nothing is compared with: what is wrong all the same (never written, ...) stands beside."""
+"""A reading of an output that is compared with nothing: what is wrong all the same (never written, ...) stands beside."""
+
+
+class PermissiveGuard(Guard):
+    """The guard in the caller's process, where other threads and processes are the caller's business."""
+
+    def busy(self, arm: str) -> list[list[str]]:
+        return []
+
+    def claim(self, arm: str) -> None:
+        pass
+
+    def claim_processes(self, arm: str) -> None:
+        pass
+
+
+class InProcess(Bench):
+    """A bench with the caller's callables, and the session that takes commands for it. What a callable raises goes through."""
+
+    replaceable = False
+
+    def __init__(self, device: torch.device, callables: Mapping[str, Kernel]) -> None:
+        super().__init__(device.type)
+        self.device, self.callables = str(device), dict(callables)
+        self.guard = PermissiveGuard(self.kind, self.clock)
+        self.loaded = {f"{Adhoc.name}/{arm}": LoadedKernel(call, "", "") for arm, call in callables.items()}
+        self.changed: dict[str, str] = {}
+        """Arm -> the global state that it has changed."""
+        self.running = ""
+
+    def put_back(self, arm: str) -> None:
+        """Global state as it was; a change is held against this arm, if it is one."""
+        if (changes := self.guard.changes()) and arm:
+            self.changed.setdefault(arm, "; ".join(changes))
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """For what is not measured: it finds global state as it was, and nobody is blamed for what it changes."""
+        self.put_back(self.running)
+        try:
+            yield
+        finally:
+            self.put_back("")
+
+    # --- the session ----------------------------------------------------------------------------------------------
+
+    def call(self, do: str, limit_s: float = 0.0, **arguments: Any) -> dict[str, Any]:
+        """What a callable raises goes through, but for a capture: that a callable cannot be captured is no error."""
+        self.running = arguments.get("arm", "")
+        try:
+            return getattr(self, do)(**arguments)
+        except Exception as error:
+            if do != "capture":
+                raise
+            self.put_back("")  # a capture that fails may leave its stream the current one
+            raise CommandFailed({"kind": "raised", "message": f"{type(error).__name__}: {error}"}) from error
+        finally:
+            self.put_back(self.running)
+
+    def attempt(self, arm: Arm, do: str, limit_s: float, **arguments: Any) -> dict[str, Any]:
+        return self.call(do, limit_s, arm=arm.name, **arguments)
+
+    def blame(self, arm: Arm, doing: str, error: Exception) -> None:
+        raise error
+
+    def replace(self) -> None:
+        raise RuntimeError("measure() has no other process to go on in")
+
+    def why_suspect(self, arm: str) -> str:
+        return f"changed global state: {self.changed[arm]}" if arm in self.changed else ""
+
+    def first(self, arm: str, tensors: Tensors) -> dict[str, Any]:
+        """The first call of an arm. {"out"}: its output. Raises TypeError if that is not one floating tensor."""
+        out = as_output(arm, self.callables[arm](*tensors))
+        self.clock.synchronize()
+        return {"out": out}
+
+
+# --- one call of measure() --------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def held(device: torch.device) -> Iterator[Telemetry]:
-    """The device, held against other measurements on this host, without gradients.
+    """The device, locked against other measurements on this host, without gradients.
 
     No thread watches it, as a run's does: here it would take the callables' time.
     """
     known = _as_listed(device)
-    here = torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
+    here: AbstractContextManager[Any] = contextlib.nullcontext()
+    if device.type == "cuda":
+        here = torch.cuda.device(device)
     with locked(known, on_wait=says_once()), nvml() as lib, here, torch.no_grad():
         yield Telemetry(lib, known)
 
@@ -57,11 +134,11 @@ def _as_listed(device: torch.device) -> Device:
     return Device("unlisted", uuid, properties.name)  # no NVML: it has a lock, and no telemetry
 
 
-def problem_of(bench: InProcess, source: Source, reference: Kernel | None, flops: float, traffic: int) -> Brought:
+def problem_of(bench: InProcess, source: Source, reference: Kernel | None, flops: float, traffic: int) -> Adhoc:
     """The problem, after the first call of every callable. The baseline is the truth only where there is no reference."""
-    outs = {arm: bench.call("first", arm=arm, tensors=source.draw(source.seed))["out"] for arm in bench.arms}
+    outs = {arm: bench.call("first", arm=arm, tensors=source.draw(source.seed))["out"] for arm in bench.callables}
     arm = BASELINE if BASELINE in outs else next(iter(outs))
-    truth, like, exact, tensors = bench.arms[arm], outs[arm], None, source.draw(source.seed)
+    truth, like, exact, tensors = bench.callables[arm], outs[arm], None, source.draw(source.seed)
     whose = BASELINE if arm == BASELINE else ""
     if reference is not None:
         with bench.aside():
@@ -71,7 +148,7 @@ def problem_of(bench: InProcess, source: Source, reference: Kernel | None, flops
         if exact != torch.float64:
             source.notes.append(f"the reference does not take and keep float64: it was computed in {exact}")
     peak = peak_dtype([*tensors, like])
-    return Brought(
+    return Adhoc(
         dtype=peak or "float16",
         bounded=peak is not None,
         source=source,
@@ -85,126 +162,70 @@ def problem_of(bench: InProcess, source: Source, reference: Kernel | None, flops
     )
 
 
-@dataclass(frozen=True)
-class Verdict:
-    correct: bool | None
-    why: str = ""
-    word: str = ""
-    """Why there is no speedup, in a word; empty if there may be one."""
+class Judged:
+    """Judges outputs by the reference; without one, by what is wrong in itself and by agreement with the baseline."""
+
+    def __init__(self, problem: Adhoc, has_baseline: bool) -> None:
+        self.problem, self.has_baseline = problem, has_baseline
+
+    def __call__(self, arm: str, readings: list[dict[str, Any]], flags: dict[str, Any]) -> dict[str, Any]:
+        """{"correct": None without a reference, "why", "word": why there is no speedup, if so, ...}"""
+        if self.problem.exact is not None:
+            return judge(readings, str(self.problem.output[1]).removeprefix("torch."), flags)
+        alone = [NO_ERROR | {what: reading.get(what) for what in ("late", "unwritten")} for reading in readings]
+        found = judge(alone, "float32", flags)
+        return found if not found["correct"] else self._agreement(arm, readings)
+
+    def _agreement(self, arm: str, readings: list[dict[str, Any]]) -> dict[str, Any]:
+        """Nothing is known to be right, but what is not what the baseline gives is not compared."""
+        found: dict[str, Any] = {"correct": None, "why": "not checked against a reference"}
+        if arm == BASELINE or not self.has_baseline:
+            return found
+        other = next((r for r in readings if r.get("wrong_kind") or not r["allclose_1e-2"]), None)
+        if other is None:
+            return found | {"why": f"{found['why']}; agrees with the baseline at 1e-2"}
+        how = other.get("wrong_kind") or f"largest difference {other['max_abs']:.3g}"
+        return found | {"why": f"{found['why']}; disagrees with the baseline at 1e-2: {how}", "word": DISAGREES}
 
 
 class Comparison:
-    """One call of measure(): correct before, timed together, correct after."""
+    """One call of measure(): the engine on the caller's callables."""
 
-    def __init__(self, bench: InProcess, problem: Brought, plan: Protocol, telemetry: Telemetry) -> None:
+    def __init__(self, bench: InProcess, problem: Adhoc, plan: Protocol, telemetry: Telemetry) -> None:
         self.bench, self.problem, self.plan, self.telemetry = bench, problem, plan, telemetry
-        self.bench.problem = problem
-        self.rng = random.Random(plan.seed)
-        self.cuda = bench.kind == "cuda"
-        self.notes = list(self.problem.source.notes)
-        self.verdicts: dict[str, Verdict] = {}
-        self.reading: rounds.Reading | None = None
+        bench.problem = problem
+        self.arms = {name: Arm(name) for name in bench.callables}
+        self.notes = list(problem.source.notes)
+        self.timed: Timed | None = None
 
     def measure(self) -> None:
-        seeds = [self._seed() for _ in range(self.plan.verify_seeds)]
-        for arm in self.bench.arms:
-            self.verdicts[arm] = self._verified(arm, seeds)
+        rng = random.Random(self.plan.seed)
+        engine = Engine(
+            session=self.bench,
+            open=lambda afresh: None,
+            problem=self.problem,
+            arms=list(self.arms.values()),
+            baseline=BASELINE,
+            plan=self.plan,
+            judge=Judged(self.problem, BASELINE in self.arms),
+            checks=[Check(rng.randrange(2**31)) for _ in range(self.plan.verify_seeds)],
+            rng=rng,
+            cuda=self.bench.kind == "cuda",
+            telemetry=self.telemetry,
+        )
+        engine.verify()
         self.bench.call("forget_references")
-        timed = [arm for arm, verdict in self.verdicts.items() if verdict.correct is not False]
-        if timed:
-            self._time(timed)
+        if engine.alive:
+            (self.timed,) = engine.time()
+        self.notes += engine.notes
         if others := self.telemetry.others():
             self.notes.append(f"contended: {len(others)} other processes are on this GPU")
 
-    def _seed(self) -> int:
-        return self.rng.randrange(2**31)
-
-    # --- correctness ----------------------------------------------------------------------------------------------
-
-    def _verified(
-        self, arm: str, seeds: list[int], timed: Sequence[dict[str, Any]] = (), changed: bool = False
-    ) -> Verdict:
-        """The verdict on checks with these seeds, and on the outputs of timed calls beside them."""
-        readings = list(timed)
-        flags = {"inputs_changed": changed, "shared": False}
-        for seed in seeds:
-            got = self.bench.call("verify", arm=arm, seed=seed, thorough=True)
-            readings.append(got["reading"])
-            flags = {flag: flags[flag] or got[flag] for flag in flags}
-        return self._judged(arm, readings, flags)
-
-    def _judged(self, arm: str, readings: list[dict[str, Any]], flags: dict[str, bool]) -> Verdict:
-        dtype = str(self.problem.output[1]).removeprefix("torch.")
-        if self.problem.exact is None:
-            alone = [NO_ERROR | {what: reading.get(what) for what in ("late", "unwritten")} for reading in readings]
-            found = judge(alone, "float32", flags)
-        else:
-            found = judge(readings, dtype, flags)
-        if not found["correct"]:
-            return Verdict(False, found["why"], INCORRECT)
-        if self.problem.exact is not None:
-            return Verdict(True)
-        return self._agreement(arm, readings)
-
-    def _agreement(self, arm: str, readings: list[dict[str, Any]]) -> Verdict:
-        """Without a reference: nothing is known to be right, but what is not what the baseline gives is not compared."""
-        if arm == BASELINE or BASELINE not in self.bench.arms:
-            return Verdict(None, "not checked against a reference")
-        other = next((r for r in readings if r.get("wrong_kind") or not r["allclose_1e-2"]), None)
-        if other is None:
-            return Verdict(None, "not checked against a reference; agrees with the baseline at 1e-2")
-        how = other.get("wrong_kind") or f"largest difference {other['max_abs']:.3g}"
-        return Verdict(None, f"not checked against a reference; disagrees with the baseline at 1e-2: {how}", DISAGREES)
-
-    # --- timing ---------------------------------------------------------------------------------------------------
-
-    def _time(self, arms: list[str]) -> None:
-        self.against = BASELINE if BASELINE in arms else arms[0]
-        drive = Drive(self.bench, arms, self.against, self.plan, self._seed(), sm_mhz=self.telemetry.sm_mhz)
-        estimates = estimate(drive, self.cuda)
-        uncaptured = uncapturable(drive, estimates, self.cuda)
-        found = groups(drive, estimates, self.cuda, uncaptured)
-        group = found[-1]  # if any arm has to be launched call by call, all are
-        if blocks.by_graph(blocks.choose_mode(self.plan, estimates, self.cuda), estimates) and not group.graphs:
-            self.notes.append("not every callable can be captured as a CUDA graph: all were launched call by call")
-        for arm in [arm for arm in arms if estimates[arm].synchronises]:
-            self.notes.append(f"{arm} waits for the device by itself: launch gaps are in its times")
-        self.reading = rounds.Paired(drive, group.mode, estimates, self.cuda, group.graphs).measure()
-        self.bench.call("release")
-        got = self.bench.call("recheck")
-        self.bench.call("prepare", seeds=[self._seed()], rotate=False)
-        for arm in arms:
-            self.verdicts[arm] = self._verdict_after(arm, got, self.reading)
-
-    def _verdict_after(self, arm: str, got: dict[str, Any], reading: rounds.Reading) -> Verdict:
-        """On an arm that has been timed: outputs of timed calls, one more check, and whether its times can be true."""
-        before = self.verdicts[arm]
-        timed = [reading for owner, reading in got["readings"] if owner == arm]
-        after = self._verified(arm, [self._seed()], timed, arm in got["changed_inputs"])
-        if after.word:
-            return replace(after, why=f"in timed calls: {after.why}" if not before.word else before.why)
-        if why := self._why_suspect(arm, reading) or why_leaks(got["grown"].get(arm, [])):
-            return Verdict(before.correct, why, SUSPECT)
-        if not before.word and (why := self._why_impossible(arm, reading)):
-            return Verdict(before.correct, why, IMPOSSIBLE)
-        return before
-
-    def _why_suspect(self, arm: str, reading: rounds.Reading) -> str:
-        if arm in self.bench.changed:
-            return f"changed global state: {self.bench.changed[arm]}"
-        return why_probed(lambda **asked: self.bench.call("probe", arm=arm, **asked), self._seed, p50_ns(reading, arm))
-
     @property
-    def peak(self) -> roofline.Peak | None:
-        if not self.cuda or not self.problem.bounded:
-            return None
-        return roofline.peak_of(torch.cuda.get_device_name(self.problem.source.device))
+    def against(self) -> str:
+        """What the others are compared with: the baseline, or the first that was timed."""
+        assert self.timed is not None
+        return BASELINE if BASELINE in self.timed.group.arms else self.timed.group.arms[0]
 
-    def _why_impossible(self, arm: str, reading: rounds.Reading) -> str:
-        ms = p50_ns(reading, arm) / 1e6
-        cache_bytes = self.bench.clock.cache_bytes
-        return roofline.why_impossible(self.problem, ms, self.peak, reading.touched_once, cache_bytes)
-
-
-def p50_ns(reading: rounds.Reading, arm: str) -> float:
-    return median(tick for block in reading.blocks[arm] for tick in block)
+    def is_ok(self, name: str) -> bool:
+        return self.arms[name].status == Status.OK

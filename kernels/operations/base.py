@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
+from kernels.contract.dtypes import DTYPES, Dtype
+
 if TYPE_CHECKING:
     import torch
-
-Dtype = Literal["float16", "bfloat16", "float32"]
-DTYPE_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
-DTYPE_SHORT = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
-
 
 Distribution = Literal["normal", "uniform", "outliers", "x30"]
 DISTRIBUTIONS: tuple[Distribution, ...] = ("normal", "uniform", "outliers", "x30")
@@ -36,15 +33,21 @@ class Inputs:
         return sum(t.numel() * t.element_size() for t in self.tensors)
 
 
+Like = tuple[tuple[int, ...], "torch.dtype"]
+"""Shape and dtype of an output; () is the shape of a single number."""
+
+
 @dataclass
 class Piece:
-    """A part of the output with what it should be: `output[index]` against `reference`, judged by `yardstick`."""
+    """A part of an output with what it should be: `output[index]` against `reference`, judged by `yardstick`."""
 
     index: Any
     reference: torch.Tensor
     """float64, or float32 where float64 does not fit."""
     yardstick: torch.Tensor
     """What plain eager PyTorch makes of it in the workload's dtype: the error that a right kernel may have."""
+    output: int = 0
+    """Which output it is of, where a kernel returns several."""
 
 
 class Operation(BaseModel):
@@ -64,6 +67,11 @@ class Operation(BaseModel):
     """Whether inputs times a number between -1 and 1 are inputs, too."""
 
     dtype: Dtype = "float16"
+
+    @property
+    def element_bytes(self) -> int:
+        """Of one element in the workload's dtype."""
+        return DTYPES[self.dtype].bytes
 
     def label(self) -> str:
         """Sizes as people write them: "B=4 H=16 S=512 D=64 causal"."""
@@ -86,11 +94,14 @@ class Operation(BaseModel):
         raise NotImplementedError
 
     def check(self, inputs: Inputs, seed: int, thorough: bool) -> Iterator[Piece]:
-        """Pieces of the right answer. `thorough` covers the whole output even where only samples fit float64."""
+        """Pieces of the right answer, some of every output. `thorough` covers all even where only samples fit float64."""
         raise NotImplementedError
 
-    def output_like(self, inputs: Inputs) -> tuple[tuple[int, ...], torch.dtype]:
-        """Shape and dtype that a kernel must return."""
+    def output_like(self, inputs: Inputs) -> Like | tuple[Like, ...]:
+        """(shape, dtype) of the tensor that a kernel must return, or a tuple of these if it must return several.
+
+        All are floating. A kernel returns several as a tuple or a list, in this order.
+        """
         raise NotImplementedError
 
     @classmethod

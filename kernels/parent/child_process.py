@@ -50,13 +50,13 @@ class ChildTimedOut(Exception):
 
 
 class CommandFailed(Exception):
-    """The command raised in the child. `kind`: "raised", "unsupported", "out of memory" or "suspect". lasting: it has changed
-    the child for good."""
+    """The command raised in the child. `kind`: "raised", "unsupported", "out of memory" or "suspect".
+    must_replace: it has changed the child, which must be replaced."""
 
     def __init__(self, error: dict[str, Any]) -> None:
         super().__init__(error["message"])
         self.kind, self.traceback = error["kind"], error.get("traceback", "")
-        self.lasting = bool(error.get("lasting"))
+        self.must_replace = bool(error.get("lasting"))
 
 
 class Cancelled(Exception):

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import random
+import typing
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from kernels.workload import Protocol as Plan
+from kernels.workload import Protocol
 
 AA = " (A/A)"
 """Suffix of the baseline's second arm."""
 CALL_LIMIT_S = 120.0
 
 
-class Bench(Protocol):
-    """What rounds need of a bench: Child.call, or a simulator."""
+class Commands(typing.Protocol):
+    """Takes commands of the bench (kernels/child/bench.py) by name: a measuring child, this process, or a simulator."""
 
-    def call(self, do: str, limit_s: float = ..., **arguments: Any) -> dict[str, Any]: ...
+    def call(self, do: str, limit_s: float = ..., **arguments: Any) -> dict[str, Any]:
+        """Does it and returns its reading. Raises CommandFailed, ChildDied or ChildTimedOut."""
+        ...
 
 
 @dataclass
 class Drive:
     """One group of arms on a bench, with what rounds need to know beside it."""
 
-    bench: Bench
+    bench: Commands
     arms: list[str]
     baseline: str
-    plan: Plan
+    plan: Protocol
     seed: int
     on_step: Callable[[str, str], None] = lambda arm, text: None
     """Called with the arm about to run (a crash belongs to it) and a word of progress."""

@@ -48,6 +48,11 @@ def groups(
     return [*found, Group(APART, otherwise, (drive.baseline, *odd))]
 
 
+def together(found: list[Group], arms: Collection[str]) -> Group:
+    """One group for all arms: if any has to be launched call by call, all are."""
+    return Group(MAIN, found[-1].mode, tuple(arms), found[-1].graphs)
+
+
 def uncapturable(
     drive: Drive, estimates: dict[str, blocks.Estimate], cuda: bool, known: Collection[str] = ()
 ) -> set[str]:

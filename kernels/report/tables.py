@@ -5,113 +5,129 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from kernels.analysis.statistics import MARGIN, word
-from kernels.workload import Workload
+from kernels.analysis.verdicts import verdict
+from kernels.catalog import operations
+from kernels.contract.events import FAILURES, ArmResult, CrossCheck, Measured, Status, Verdict
 
-MOST_RAN = 50
-"""Kernels or operators of one call that are kept, the first."""
-FORMAT = "benchsite-run/1"
-"""Of a run as it is exported."""
-COLUMNS = (
-    "workload", "mode", "kernel", "verdict", "p50_ms", "p50_low_ms", "p50_high_ms", "p90_ms", "p90_n", "n", "rounds",
-    "speedup", "speedup_low", "speedup_high", "effective_sample_size", "rest", "margin", "aa", "aa_low", "aa_high", "tflops",
-    "gb_per_s", "limit_share", "correct", "frobenius", "compile_s", "peak_memory_bytes", "baseline", "status", "why", "ran",
-    "sha256", "workload_key",
-)  # fmt: skip
-FAILURES = ("incorrect", "out of memory", "timed out", "crashed", "impossible", "suspect", "failed")
-"""Statuses that make a run's outcome not ok; unsupported is no failure."""
 RESTED = ("cold", "graph")
 """Modes in which a device rests between blocks, and reads inputs as the cross-check's batch does: warm ones lie in the cache."""
 LOADED, LOADED_MS = 1.05, 0.05
-"""What counts as longer without a rest; of calls shorter than these milliseconds a batch says too little."""
-WORDY = 3
-"""Columns of a table before its figures."""
+"""What counts as longer without a rest; ignored for calls shorter than these milliseconds."""
+LEFT_COLUMNS = 3
+"""Columns of a table that are words: aligned to the left, never left out."""
 
 
-def rows(measurements: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row per workload and kernel, in the order measured. Keys are COLUMNS, `unit` and `under_load`;
-    what is not known is None.
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One kernel on one workload. None: not known."""
 
-    p90 is of single calls: where the samples are graph replays, of the `p90_n` calls of the cold pass beside them.
-    """
-    return [_row(m, result) for m in measurements for result in m["results"]]
-
-
-def _row(m: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-    stats, speedup = result.get("stats") or {}, result.get("speedup") or {}
-    correctness = result.get("correctness") or {}
-    ran = result.get("ran") or []
-    workload, aa = Workload(**m["workload"]), m.get("aa") or (None, None, None)
-    return {
-        "workload": workload.label,
-        "unit": workload.problem.unit,
-        "workload_key": m["key"],
-        "mode": m["mode"],
-        "kernel": result["kernel"],
-        "verdict": verdict(result, m["baseline"], m.get("margin") or MARGIN),
-        "p50_ms": stats.get("p50"),
-        "p50_low_ms": stats.get("p50_low"),
-        "p50_high_ms": stats.get("p50_high"),
-        "p90_ms": (result.get("cold") or stats).get("p90"),
-        "p90_n": (result.get("cold") or stats).get("n"),
-        "n": stats.get("n"),
-        "rounds": result.get("rounds"),
-        "speedup": speedup.get("ratio"),
-        "speedup_low": speedup.get("low"),
-        "speedup_high": speedup.get("high"),
-        "effective_sample_size": speedup.get("effective_sample_size"),
-        "rest": (m.get("protocol") or {}).get("rest"),
-        "margin": m.get("margin") or MARGIN,
-        "aa": aa[0],
-        "aa_low": aa[1],
-        "aa_high": aa[2],
-        "tflops": result.get("tflops"),
-        "gb_per_s": result.get("gb_per_s"),
-        "limit_share": result.get("limit_share"),
-        "correct": correctness.get("correct"),
-        "frobenius": correctness.get("frobenius"),
-        "compile_s": result.get("compile_s"),
-        "peak_memory_bytes": result.get("peak_memory_bytes"),
-        "baseline": m["baseline"],
-        "status": result["status"],
-        "why": result.get("why", ""),
-        "under_load": under_load(m, stats.get("p50"), result.get("crosscheck")),
-        "ran": main_kernel(ran),
-        "sha256": result.get("sha256", ""),
-    }
+    workload: str
+    mode: str
+    kernel: str
+    verdict: Verdict | Status
+    p50_ms: float | None
+    p50_low_ms: float | None
+    p50_high_ms: float | None
+    p90_ms: float | None
+    """Of single calls: where the samples are graph replays, of the `p90_n` calls of the cold pass."""
+    p90_n: int | None
+    n: int | None
+    rounds: int | None
+    speedup: float | None
+    speedup_low: float | None
+    speedup_high: float | None
+    effective_sample_size: float | None
+    rest: float | None
+    margin: float
+    aa: float | None
+    aa_low: float | None
+    aa_high: float | None
+    tflops: float | None
+    gb_per_s: float | None
+    limit_share: float | None
+    correct: bool | None
+    frobenius: float | None
+    compile_s: float | None
+    peak_memory_bytes: int | None
+    baseline: str
+    status: Status
+    why: str
+    ran: str
+    """The kernel that says most of what one call ran."""
+    sha256: str
+    workload_key: str
+    unit: str
+    """The headline figure of the operation: TFLOP/s or GB/s."""
+    under_load: float | None
+    """See `under_load`."""
 
 
-def under_load(m: dict[str, Any], p50_ms: float | None, crosscheck: dict[str, Any] | None) -> float | None:
-    """How many times as long a call takes in the cross-check's batch, which has no rests, where that is clearly longer, as when
-    a clock falls under continuous work. None where it is not, or not known, or where the protocol did not rest either.
-
-    m: the mode and the protocol of the measurement.
-    """
-    found = crosscheck or {}
-    wall_ns, host_bound = found.get("wall_ns"), found.get("host_bound", True)
-    how = m.get("protocol") or {}
-    rested = m["mode"] in RESTED and how.get("paired", True) and how.get("rest", 1.0) > 0
-    if not rested or host_bound or not wall_ns or p50_ms is None or p50_ms < LOADED_MS:
-        return None
-    factor = wall_ns / (p50_ms * 1e6)
-    return factor if factor > LOADED else None
+NOT_IN_CSV = ("unit", "under_load")
+COLUMNS = tuple(name for name in Row.__dataclass_fields__ if name not in NOT_IN_CSV)
 
 
-def verdict(result: dict[str, Any], baseline: str, margin: float) -> str:
-    """One word for a result: baseline, FASTER, SLOWER, SAME, UNDECIDED, ..., or the status where it is not ok."""
-    if result["status"] != "ok":
-        return result["status"]
-    if not result.get("stats"):
-        return "correct" if (result.get("correctness") or {}).get("correct") else ""
-    if result["kernel"] == baseline:
-        return "baseline"
-    speedup = result.get("speedup") or {}
-    return word(
-        speedup.get("low"), speedup.get("high"), margin, speedup.get("rounds", 0), paired=speedup.get("paired", True)
+def rows(measurements: Iterable[Measured]) -> list[Row]:
+    """One row per workload and kernel, in the order measured."""
+    return [_row(m, arm) for m in measurements for arm in m.results]
+
+
+def _row(m: Measured, arm: ArmResult) -> Row:
+    operation = operations().get(m.workload.operation)
+    calls = arm.single_calls
+    return Row(
+        workload=m.workload.label,
+        mode=m.mode,
+        kernel=arm.kernel,
+        verdict=verdict(arm, m.baseline, m.margin),
+        p50_ms=arm.p50_ms,
+        p50_low_ms=arm.p50_low_ms,
+        p50_high_ms=arm.p50_high_ms,
+        p90_ms=calls.p90_ms,
+        p90_n=calls.n,
+        n=arm.n,
+        rounds=arm.rounds,
+        speedup=arm.speedup,
+        speedup_low=arm.speedup_low,
+        speedup_high=arm.speedup_high,
+        effective_sample_size=arm.effective_sample_size,
+        rest=m.protocol.rest,
+        margin=m.margin,
+        aa=m.aa.ratio if m.aa else None,
+        aa_low=m.aa.low if m.aa else None,
+        aa_high=m.aa.high if m.aa else None,
+        tflops=arm.tflops,
+        gb_per_s=arm.gb_per_s,
+        limit_share=arm.limit_share,
+        correct=arm.correctness.correct if arm.correctness else None,
+        frobenius=arm.correctness.frobenius if arm.correctness else None,
+        compile_s=arm.compile_s,
+        peak_memory_bytes=arm.peak_memory_bytes,
+        baseline=m.baseline,
+        status=arm.status,
+        why=arm.why,
+        ran=main_kernel(arm.ran),
+        sha256=arm.sha256,
+        workload_key=m.key,
+        unit=operation.unit if operation else "TFLOP/s",
+        under_load=under_load(m, arm.p50_ms, arm.crosscheck),
     )
+
+
+def under_load(m: Measured, p50_ms: float | None, crosscheck: CrossCheck | None) -> float | None:
+    """How many times as long a call takes in the cross-check's batch, which has no rests, where that is clearly longer, as when
+    a clock falls under continuous work. None where it is not, or not known, or where the protocol did not rest either."""
+    how = m.protocol
+    rested = m.mode in RESTED and how.paired is not False and (1.0 if how.rest is None else how.rest) > 0
+    if not rested or crosscheck is None or crosscheck.host_bound is not False or not crosscheck.wall_ns:
+        return None
+    if p50_ms is None or p50_ms < LOADED_MS:
+        return None
+    factor = crosscheck.wall_ns / (p50_ms * 1e6)
+    return factor if factor > LOADED else None
 
 
 def main_kernel(ran: Sequence[Sequence[Any]]) -> str:
@@ -122,11 +138,17 @@ def main_kernel(ran: Sequence[Sequence[Any]]) -> str:
     return [name for name, ns in ran if ns >= 0.8 * longest][-1]
 
 
-def as_csv(table: list[dict[str, Any]], columns: Sequence[str] = COLUMNS) -> str:
+def as_records(table: Iterable[Row]) -> list[dict[str, Any]]:
+    """The table as .json has it; a .csv has COLUMNS of it."""
+    return [asdict(row) for row in table]
+
+
+def as_csv(records: Iterable[Mapping[str, Any]], columns: Sequence[str] = COLUMNS) -> str:
+    """The one writer of .csv files: a line of headings, then a line for each record."""
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(table)
+    writer.writerows(records)
     return out.getvalue()
 
 
@@ -147,44 +169,44 @@ def microseconds(ms: float | None) -> str:
     return "" if ms is None else three_digits(ms * 1e3)
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
+def _cells(row: Row) -> list[str]:
     speedup = ""
-    if row["speedup"] is not None:
-        speedup = f"{row['speedup']:.3f}x ({row['speedup_low']:.3f} to {row['speedup_high']:.3f})"
-    share = "" if row["limit_share"] is None else f"{row['limit_share']:.0%}"
-    n = "" if row["n"] is None else f"{row['n']} in {row['rounds']}"
-    cells = [row["workload"], row["kernel"], row["verdict"], microseconds(row["p50_ms"]), microseconds(row["p90_ms"])]
-    rate = row["gb_per_s"] if row["unit"] == "GB/s" else row["tflops"]
+    if row.speedup is not None:
+        speedup = f"{row.speedup:.3f}x ({row.speedup_low:.3f} to {row.speedup_high:.3f})"
+    share = "" if row.limit_share is None else f"{row.limit_share:.0%}"
+    n = "" if row.n is None else f"{row.n} in {row.rounds}"
+    cells = [row.workload, row.kernel, row.verdict, microseconds(row.p50_ms), microseconds(row.p90_ms)]
+    rate = row.gb_per_s if row.unit == "GB/s" else row.tflops
     return [*cells, three_digits(rate), share, speedup, n]
 
 
-def _lines(table: list[dict[str, Any]]) -> list[list[str]]:
+def _lines(table: Sequence[Row]) -> list[list[str]]:
     """Headings, then the cells of every row, without the columns of figures that nobody has. A table is of one operation, so
     of one unit."""
-    unit = table[0]["unit"] if table else "TFLOP/s"
+    unit = table[0].unit if table else "TFLOP/s"
     figures = ["p50 us", "p90 us", unit, "of limit", "speedup (interval)", "n in rounds"]
     rows = [_cells(row) for row in table]
     lines = [["workload", "kernel", "verdict", *figures], *rows]
-    kept = [number for number in range(len(lines[0])) if number < WORDY or any(row[number] for row in rows)]
+    kept = [number for number in range(len(lines[0])) if number < LEFT_COLUMNS or any(row[number] for row in rows)]
     return [[line[number] for number in kept] for line in lines]
 
 
-def as_markdown(table: list[dict[str, Any]], heading: str = "") -> str:
+def as_markdown(table: Sequence[Row], heading: str = "") -> str:
     return markdown(_lines(table), heading, against_itself(table))
 
 
 def markdown(lines: list[list[str]], heading: str = "", below: str = "") -> str:
-    """A table of cells, the first line its headings; WORDY columns to the left, figures to the right."""
+    """A table of cells, the first line its headings; LEFT_COLUMNS columns to the left, figures to the right."""
     first, *rest = [[cell.replace("|", "\\|") for cell in line] for line in lines]
-    under = [" --- " if number < WORDY else " ---: " for number in range(len(first))]
+    under = [" --- " if number < LEFT_COLUMNS else " ---: " for number in range(len(first))]
     drawn = [f"| {' | '.join(first)} |", f"|{'|'.join(under)}|", *(f"| {' | '.join(line)} |" for line in rest)]
     above = [" ".join(heading.split()), ""] if heading else []
     return "\n".join([*above, *drawn, *(["", below] if below else [])]) + "\n"
 
 
-def as_text(table: list[dict[str, Any]]) -> str:
+def as_text(table: Sequence[Row]) -> str:
     """For a terminal: columns aligned, why-lines under what is not ok."""
-    return text(_lines(table), [row["why"] for row in table], against_itself(table))
+    return text(_lines(table), [row.why for row in table], against_itself(table))
 
 
 def text(cells: list[list[str]], whys: list[str], below: str = "") -> str:
@@ -192,22 +214,27 @@ def text(cells: list[list[str]], whys: list[str], below: str = "") -> str:
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []
     for number, line in enumerate(cells):
-        padded = [c.ljust(w) if i < WORDY else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))]
+        padded = [
+            c.ljust(w) if i < LEFT_COLUMNS else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))
+        ]
         lines.append("  ".join(padded).rstrip())
         if number and (why := whys[number - 1]):
             lines.append(f"    {why.splitlines()[0][:160]}")
     return "\n".join([*lines, *filter(None, [below])])
 
 
-def against_itself(table: list[dict[str, Any]]) -> str:
+def against_itself(table: Sequence[Row]) -> str:
     """The A/A of all workloads in a sentence; nothing where there is none."""
-    found = [row for row in table if row["aa"] is not None]
+    found = [row for row in table if row.aa is not None]
     if not found:
         return ""
-    count = len({row["workload_key"] for row in found})
+    count = len({row.workload_key for row in found})
     over = f" over {count} workloads" if count > 1 else ""
-    baselines = listed(list(dict.fromkeys(row["baseline"] for row in found)))
-    ratios, margins = _reach([row["aa"] for row in found], ".3f"), _reach([row["margin"] for row in found], ".1%")
+    baselines = listed(list(dict.fromkeys(row.baseline for row in found)))
+    ratios, margins = (
+        _reach([row.aa for row in found if row.aa is not None], ".3f"),
+        _reach([row.margin for row in found], ".1%"),
+    )
     return f"A/A: {baselines} against itself {ratios}{over}; margin {margins}."
 
 
@@ -232,5 +259,5 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
-def failures(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [row for row in table if row["status"] in FAILURES]
+def failures(table: Iterable[Row]) -> list[Row]:
+    return [row for row in table if row.status in FAILURES]

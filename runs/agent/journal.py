@@ -6,7 +6,6 @@ sends them.
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import threading
@@ -15,7 +14,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+
+from kernels.contract.events import Event, Line, SentLine
 
 MAX_UNCONFIRMED = 500
 FORGET_AFTER_S = 7 * 24 * 3600
@@ -69,11 +69,11 @@ class Journal:
             )
             return found.rowcount == 1
 
-    def write(self, run: int, attempt: int, kind: str, data: dict[str, Any]) -> int:
+    def write(self, run: int, attempt: int, event: Event) -> int:
         """Writes an event down; waits while too much is unconfirmed. Returns its number."""
         while self.unconfirmed() >= MAX_UNCONFIRMED and not self.why_stop(run, attempt):
             time.sleep(1)
-        body: dict[str, Any] = {"kind": kind, "at": datetime.now(UTC).isoformat(), "data": data}
+        at = datetime.now(UTC)
         with self._open() as db:
             db.execute("BEGIN IMMEDIATE")
             seq = db.execute(
@@ -81,8 +81,8 @@ class Journal:
                 " coalesce((SELECT confirmed FROM attempts WHERE run=? AND attempt=?), 0)) + 1",
                 (run, attempt, run, attempt),
             ).fetchone()[0]
-            body |= {"run": run, "attempt": attempt, "seq": seq}
-            db.execute("INSERT INTO lines VALUES (?, ?, ?, ?)", (run, attempt, seq, json.dumps(body)))
+            body = Line(run=run, attempt=attempt, seq=seq, at=at, event=event).model_dump_json(by_alias=True)
+            db.execute("INSERT INTO lines VALUES (?, ?, ?, ?)", (run, attempt, seq, body))
             db.execute("COMMIT")
         return seq
 
@@ -127,7 +127,7 @@ class Journal:
         with self._open() as db:
             return db.execute("SELECT run, attempt FROM attempts WHERE state='running'").fetchall()
 
-    def held(self) -> list[tuple[int, int]]:
+    def active_attempts(self) -> list[tuple[int, int]]:
         """Attempts that are running or have something still to tell."""
         with self._open() as db:
             return db.execute(
@@ -140,13 +140,14 @@ class Journal:
         with self._open() as db:
             return db.execute("SELECT DISTINCT run, attempt FROM lines ORDER BY run, attempt").fetchall()
 
-    def lines(self, run: int, attempt: int, after: int, most: int = 50) -> list[dict[str, Any]]:
+    def lines(self, run: int, attempt: int, after: int, most: int = 50) -> list[SentLine]:
+        """The next lines after a number, as they are sent: what they say is not read here."""
         with self._open() as db:
             found = db.execute(
-                "SELECT body FROM lines WHERE run=? AND attempt=? AND seq>? ORDER BY seq LIMIT ?",
+                "SELECT run, attempt, seq, body FROM lines WHERE run=? AND attempt=? AND seq>? ORDER BY seq LIMIT ?",
                 (run, attempt, after, most),
             ).fetchall()
-        return [json.loads(body) for (body,) in found]
+        return [SentLine(*line) for line in found]
 
     def confirm(self, run: int, attempt: int, seq: int) -> None:
         """The site has everything up to `seq`: those lines are forgotten."""

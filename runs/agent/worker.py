@@ -24,8 +24,8 @@ from benchsite.queues import device_queue, make_app
 from kernels.host.device import find_device
 from kernels.parent.child_process import Child
 from runs.agent.execution import Execution
-from runs.agent.heart import Heart
 from runs.agent.journal import Journal
+from runs.agent.threads import AgentThreads
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
 
@@ -38,7 +38,7 @@ journal = Journal(var / "agent" / f"{device.uuid}.sqlite3")
 app = make_app("agent", broker)
 app.conf.task_default_queue = device_queue(device.uuid)
 app.set_default()
-heart = Heart(app, broker, device, journal)
+threads = AgentThreads(app, broker, device, journal)
 _warm: Child | None = None
 _lock = -1
 
@@ -68,12 +68,12 @@ def be_the_only_one(**_: Any) -> None:
 @worker_ready.connect
 def begin(**_: Any) -> None:
     _hide()
-    heart.start()
+    threads.start()
 
 
 @worker_shutting_down.connect
 def leave(**_: Any) -> None:
-    heart.stop()
+    threads.stop()
     journal.stop_all("shutdown")
 
 
@@ -97,7 +97,7 @@ def execute(spec: dict[str, Any]) -> None:
     global _warm
     warm, _warm = _warm, None
     try:
-        Execution(spec, device, journal, heart.notes, warm).run()
+        Execution(spec, device, journal, threads.keys, warm).run()
     finally:
         if warm:
             warm.close()

@@ -14,27 +14,16 @@ from typing import Any
 import altair as alt
 import pandas as pd
 import vl_convert
-from django.db.models import Prefetch
 
 from kernels.report import tables
-from runs.models import Chart, Measurement, Result, Run
+from runs.charts.theme import THEMES, theme
+from runs.models import Chart, Run
+from runs.queries import measurements
 
 NARROW = "-narrow"
 NAMES = ("speedup", "latency", f"speedup{NARROW}", f"latency{NARROW}")
 WIDTHS = {"speedup": (640, 318), "latency": (430, 318)}
 """In all, without the padding, pixels: on a wide page, on a narrow one. A wide one fits its column at 1440."""
-THEMES: dict[str, dict[str, str]] = {
-    "light": {
-        "ink": "#1b1d1f", "quiet": "#6b7075", "line": "#e4e4e0", "faster": "#0b7a6b", "slower": "#b8430e",
-        "accent": "#1f5fbf", "band": "#e6e6e2", "other": "#8a8f94", "panel": "#ffffff",
-    },
-    "dark": {
-        "ink": "#e8e9ea", "quiet": "#9aa1a8", "line": "#2c3035", "faster": "#4fc7b3", "slower": "#ff9a66",
-        "accent": "#7fb0ff", "band": "#3a4046", "other": "#757c83", "panel": "#1a1d20",
-    },
-}  # fmt: skip
-"""As in site.css. `other` has a contrast of 3 to 1 against `panel`, on which charts lie."""
-FONT = "DejaVu Sans, system-ui, sans-serif"
 LEAST_SHOWN = 0.5
 """Speedups below this are drawn at the edge, with their number: a chart of 0.03x shows nothing else."""
 WORDS = ("FASTER", "SLOWER", "SAME", "UNDECIDED", "unpaired", "needs more runs")
@@ -47,44 +36,39 @@ FIGURE, EDGE = 52, 16
 LIGHT = "speed of light"
 OTHERS = "other kernels"
 UPRIGHT = "M-0.2,-1.5L0.2,-1.5L0.2,1.5L-0.2,1.5Z"
-LOOK = {"look": 4}
+DRAWING = {"look": 4}
 """Raise when the drawing changes: charts drawn before are then drawn again."""
 
 
 def draw(pk: int) -> None:
     """Draws and stores every chart of a run."""
     run = Run.objects.get(pk=pk)
-    for theme in THEMES:
+    for palette in THEMES:
         for name in NAMES:
-            chart_of(run, name, theme)
+            chart_of(run, name, palette)
 
 
-def chart_of(run: Run, name: str, theme: str) -> Chart | None:
+def chart_of(run: Run, name: str, palette: str) -> Chart | None:
     """A chart as stored, or drawn now if the run has gone on since. None if there is nothing to draw."""
-    found = Chart.objects.filter(run=run, name=name, theme=theme).first()
-    if found and found.done == run.done and found.spec.get("usermeta") == LOOK:
+    found = Chart.objects.filter(run=run, name=name, theme=palette).first()
+    if found and found.done == run.done and found.spec.get("usermeta") == DRAWING:
         return found
     of = {"speedup": speedup, "latency": latency}[name.removesuffix(NARROW)]
-    chart = of(frame(run), THEMES[theme], narrow=name.endswith(NARROW))
+    chart = of(frame(run), THEMES[palette], narrow=name.endswith(NARROW))
     if chart is None:
         return None
-    spec = chart.to_dict() | {"usermeta": LOOK}
+    spec = chart.to_dict() | {"usermeta": DRAWING}
     values = {"spec": spec, "svg": vl_convert.vegalite_to_svg(spec), "done": run.done}
-    return Chart.objects.update_or_create(run=run, name=name, theme=theme, defaults=values)[0]
+    return Chart.objects.update_or_create(run=run, name=name, theme=palette, defaults=values)[0]
 
 
 def frame(run: Run) -> pd.DataFrame:
     """What is drawn of the run's table, with short workload names and microseconds."""
-    results = Result.objects.select_related("kernel", "version").defer("ticks_ns", "log", "version__source")
-    kept = run.measurements.select_related("workload").defer("aa_ticks_ns")
-    found: list[Measurement] = list(kept.prefetch_related(Prefetch("results", results)))
-    order = {w.key: number for number, w in enumerate(run.spec.workloads)}
-    found.sort(key=lambda m: order.get(m.workload.key, len(order)))
-    table = pd.DataFrame(tables.rows([m.as_event() for m in found]), columns=list(tables.COLUMNS))
-    both = [(m, r) for m in found for r in m.results.all()]
+    found = measurements.of_run(run)
+    table = pd.DataFrame(tables.as_records(tables.rows(found)), columns=list(tables.COLUMNS))
+    both = [(m, arm) for m in found for arm in m.results]
     table["measurement"] = [m.pk for m, _ in both]
-    table["margin"] = [m.margin for m, _ in both]
-    table["limit_us"] = [1e3 * (r.limit_ms or math.nan) for _, r in both]
+    table["limit_us"] = [1e3 * (arm.limit_ms or math.nan) for _, arm in both]
     for column in ("p50", "p50_low", "p50_high"):
         table[f"{column}_us"] = table[f"{column}_ms"].astype(float) * 1e3
     operations = table.workload.str.split(" ", n=2)
@@ -93,39 +77,14 @@ def frame(run: Run) -> pd.DataFrame:
     return table[table.status == "ok"]
 
 
-def drawn(table: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def drawn(table: Iterable[tables.Row]) -> list[tables.Row]:
     """The rows whose times count: one that is impossible, suspect, ... keeps its time in the table, not in a chart."""
-    return [row for row in table if row["status"] == "ok"]
+    return [row for row in table if row.status == "ok"]
 
 
-def has_limits(table: Iterable[dict[str, Any]]) -> bool:
+def has_limits(table: Iterable[tables.Row]) -> bool:
     """Whether the latency chart shows a speed of light."""
-    return any(row["limit_share"] is not None for row in drawn(table))
-
-
-def look(chart: Any, colours: dict[str, str]) -> Any:
-    """One look for every chart: no frame, quiet axes, the page's font."""
-    quiet, ink = colours["quiet"], colours["ink"]
-    font = {"labelFont": FONT, "titleFont": FONT, "labelFontSize": 11, "titleFontSize": 11}
-    axis = {"labelColor": quiet, "titleColor": quiet, "gridColor": colours["line"], "titleFontWeight": "normal"}
-    legend = {
-        "labelColor": quiet,
-        "title": None,
-        "orient": "top",
-        "labelFont": FONT,
-        "labelFontSize": 11,
-        "symbolOpacity": 1,
-    }
-    return chart.configure(
-        background="transparent",
-        padding=4,
-        autosize=alt.AutoSizeParams(type="pad"),
-        view=alt.ViewConfig(stroke=None),
-        axis=alt.AxisConfig(**axis, **font, domain=False, ticks=False, labelLimit=240),
-        text=alt.MarkConfig(font=FONT, fontSize=11, color=ink),
-        legend=alt.LegendConfig(**legend),
-        header=alt.HeaderConfig(labelColor=ink, labelFont=FONT, labelFontSize=11, labelFontWeight=600, title=None),
-    )
+    return any(row.limit_share is not None for row in drawn(table))
 
 
 def _places(data: pd.DataFrame, lines: bool) -> tuple[pd.DataFrame, float]:
@@ -194,7 +153,7 @@ def speedup(table: pd.DataFrame, colours: dict[str, str], narrow: bool = False) 
         cut = data[["y"]].assign(name=[_cut(name, left) for name in data.kernel])
         names = alt.Chart(cut).encode(x=alt.XValue(-left), y=y("y:Q"), text="name:N")
         layers.append(names.mark_text(align="left", baseline="middle", limit=left - 6, color=colours["quiet"]))
-    return look(alt.layer(*layers).properties(width=width, height=height), colours)
+    return theme(alt.layer(*layers).properties(width=width, height=height), colours)
 
 
 def _numbered(data: pd.DataFrame, low: float, room: float) -> pd.DataFrame:
@@ -249,12 +208,12 @@ def _near(data: pd.DataFrame) -> pd.DataFrame:
     return data[best >= LEAST_SHOWN].copy() if (best >= LEAST_SHOWN).any() else data
 
 
-def left_out(table: list[dict[str, Any]]) -> list[str]:
+def left_out(table: Iterable[tables.Row]) -> list[str]:
     """Kernels that the speedup chart does not draw, because they are below LEAST_SHOWN on every workload."""
     best: dict[str, float] = {}
     for row in drawn(table):
-        if row["speedup"] is not None:
-            best[row["kernel"]] = max(best.get(row["kernel"], 0.0), row["speedup_high"])
+        if row.speedup_high is not None:
+            best[row.kernel] = max(best.get(row.kernel, 0.0), row.speedup_high)
     far = [kernel for kernel, high in best.items() if high < LEAST_SHOWN]
     return far if len(far) < len(best) else []
 
@@ -290,7 +249,7 @@ def latency(table: pd.DataFrame, colours: dict[str, str], narrow: bool = False) 
         return alt.X(field, scale=scale, title="p50 in microseconds, log", axis=axis)
 
     layers = [*_latencies(data, limits, x, y, _kinds(kinds, width)), _headings(groups, y, 0, width, colours)]
-    return look(alt.layer(*layers).properties(width=width, height=height), colours)
+    return theme(alt.layer(*layers).properties(width=width, height=height), colours)
 
 
 def _latencies(data: pd.DataFrame, limits: pd.DataFrame, x: Any, y: Any, kinds: dict[str, Any]) -> list[Any]:

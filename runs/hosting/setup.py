@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -12,8 +13,10 @@ from urllib.parse import urlparse
 
 import redis
 
+from benchsite import env_file
+from benchsite.env_file import ENV_FILE
+
 ROOT = Path(__file__).resolve().parents[2]
-ENV_FILE = Path(os.environ.get("BENCHSITE_ENV") or ROOT / ".env")
 NEEDED_DISK_BYTES = 500 * 2**20
 
 
@@ -32,18 +35,13 @@ def write_env_file() -> None:
 
 def env_value(name: str) -> str:
     """A value from the environment, else from .env, else empty."""
-    if os.environ.get(name):
-        return os.environ[name]
-    if ENV_FILE.exists():
-        for line in ENV_FILE.read_text().splitlines():
-            if line.startswith(f"{name}="):
-                return line.split("=", 1)[1].strip()
-    return ""
+    return os.environ.get(name) or env_file.read(ENV_FILE).get(name, "")
 
 
 def remember(name: str, value: str) -> None:
     """Puts a value into .env, replacing an earlier one."""
-    lines = [line for line in ENV_FILE.read_text().splitlines() if not line.startswith(f"{name}=")]
+    earlier = re.compile(rf"\s*(export\s+)?{name}=")
+    lines = [line for line in ENV_FILE.read_text().splitlines() if not earlier.match(line)]
     ENV_FILE.write_text("\n".join([*lines, f"{name}={value}"]) + "\n")
 
 

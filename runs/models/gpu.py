@@ -42,7 +42,7 @@ class Gpu(models.Model):
     driver = models.CharField(max_length=100, blank=True)
     catalogue = models.JSONField(default=list, blank=True)
     """Kernels that its agent has: [{"operation", "name", "backend", "doc", "why_not", ...}]."""
-    held = models.JSONField(default=list, blank=True)
+    active_attempts = models.JSONField(default=list, blank=True)
     """[run, attempt] pairs that its agent said it holds, at its last hello."""
     seen_at = models.DateTimeField(null=True, blank=True)
 
@@ -68,7 +68,7 @@ class Gpu(models.Model):
         """idle, busy or silent; what `with_runs` counted is known sooner than the device's own word"""
         if not self.is_online:
             return "silent"
-        return "busy" if self.held or getattr(self, "at_work", 0) else "idle"
+        return "busy" if self.active_attempts or getattr(self, "at_work", 0) else "idle"
 
     def kernels(self, operation: str) -> list[dict[str, Any]]:
         return [k for k in self.catalogue if k["operation"] == operation]

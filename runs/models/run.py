@@ -18,6 +18,7 @@ from kernels.workload import Config as ConfigSpec
 from kernels.workload import RunSpec
 from runs.models.gpu import Gpu
 from runs.models.session import Session
+from runs.pipeline.messages import ask_dispatch, tell_cancel
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -89,8 +90,6 @@ class RunManager(models.Manager["Run"]):
 
         wake: tell the dispatcher now; without, it finds the run at an agent's next hello.
         """
-        from runs.pipeline.dispatcher import ask_dispatch
-
         run = self.create(
             config=config.model_dump(mode="json"),
             config_name=config.name,
@@ -138,8 +137,8 @@ class Run(models.Model):
     """The number of the attempt that was sent last; of a new run a multiple of ATTEMPTS, drawn by chance."""
     seq = models.IntegerField(default=0)
     """Highest contiguous event of the current attempt that is stored."""
-    fruitless = models.IntegerField(default=0)
-    """Started attempts in a row without a new workload."""
+    attempts_without_progress = models.IntegerField(default=0)
+    """Attempts in a row that started and measured no workload."""
     total = models.IntegerField(default=0)
     done = models.IntegerField(default=0)
     """Workloads measured."""
@@ -231,8 +230,6 @@ class Run(models.Model):
 
     def cancel(self) -> str:
         """Asks for the run to stop; returns what happened, for a person."""
-        from runs.pipeline.dispatcher import tell_cancel
-
         if Run.objects.waiting().filter(pk=self.pk).update(state=State.CANCELLED, finished_at=timezone.now()):
             return "Cancelled before it was sent to a device."
         self.refresh_from_db()
@@ -242,7 +239,7 @@ class Run(models.Model):
         if self.gpu and not self.gpu.is_online:
             self.advance(State.CANCELLED, message="Cancelled while its device was silent.")
             return "Cancelled; its device is silent and will be told when it is back."
-        tell_cancel(self)
+        tell_cancel(self.pk, self.attempt)
         return "Cancelling: the device is free again within seconds."
 
 

@@ -9,49 +9,18 @@ from __future__ import annotations
 import logging
 from datetime import timedelta
 
-from celery import Celery
-from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import F, Q, Sum
 from django.utils import timezone
 from pydantic import ValidationError
-from redis.exceptions import RedisError
 
 from benchsite.queues import device_queue
 from kernels.workload import sentence
-from runs.broker import Notes
 from runs.models import Gpu, Run
+from runs.pipeline.messages import send
 
 log = logging.getLogger(__name__)
 FAIRNESS_WINDOW = timedelta(hours=24)
-
-
-def celery_app() -> Celery:
-    from benchsite.celery import app
-
-    return app
-
-
-def send(task: str, *args: object, **options: object) -> bool:
-    """Publishes a task. False if the broker does not take it: the row stays and the reaper tries again."""
-    try:
-        celery_app().send_task(task, args=args, retry=False, **options)
-        return True
-    except Exception as error:  # kombu raises what its transport raises; nothing of it may reach a form or a row
-        log.warning("the broker did not take %s: %s", task, error)
-        return False
-
-
-def ask_dispatch() -> None:
-    """Wakes the dispatcher once this transaction is written."""
-    transaction.on_commit(lambda: send("dispatch"))
-
-
-def tell_cancel(run: Run) -> None:
-    try:
-        Notes(settings.REDIS_URL).ask_cancel(run.pk, run.attempt)
-    except RedisError as error:
-        log.warning("the broker did not take the cancel of run %s: %s", run.pk, error)
 
 
 def dispatch() -> list[Run]:

@@ -15,27 +15,28 @@ from django.utils import timezone
 from redis.exceptions import RedisError
 
 from benchsite.queues import RECORD_QUEUE
-from runs.broker import Notes
+from runs.broker import BrokerKeys
 from runs.models import Gpu, Run
 from runs.models.run import State
-from runs.pipeline.dispatcher import dispatch, execute, tell_cancel
+from runs.pipeline.dispatcher import dispatch, execute
+from runs.pipeline.messages import tell_cancel
 
 log = logging.getLogger(__name__)
 UNANSWERED_AFTER = timedelta(seconds=20)
 SETTLE = timedelta(seconds=6)
 """More than one hello: a hello this soon after the last event or dispatch may have been composed before it."""
-MAX_FRUITLESS = 3
+MAX_WITHOUT_PROGRESS = 3
 
 
 def reap() -> None:
     try:
-        if Notes(settings.REDIS_URL).queue_length(RECORD_QUEUE):
+        if BrokerKeys(settings.REDIS_URL).queue_length(RECORD_QUEUE):
             return
     except RedisError as error:
         log.warning("the reaper waits for the broker: %s", error)
         return
     for run in Run.objects.sent().filter(cancel_requested=True).select_related("gpu"):
-        tell_cancel(run)
+        tell_cancel(run.pk, run.attempt)
     send_again()
     for gpu in Gpu.objects.online():
         resume_denied(gpu)
@@ -46,7 +47,7 @@ def send_again() -> None:
     """What was sent and has not begun: the message may have been lost. Same attempt, so a second copy is harmless."""
     late = Run.objects.sent().filter(state=State.QUEUED, sent_at__lt=timezone.now() - UNANSWERED_AFTER)
     for run in late.select_related("gpu", "environment"):
-        if run.gpu and run.gpu.is_online and [run.pk, run.attempt] not in run.gpu.held:
+        if run.gpu and run.gpu.is_online and [run.pk, run.attempt] not in run.gpu.active_attempts:
             Run.objects.filter(pk=run.pk, attempt=run.attempt).update(sent_at=timezone.now())
             execute(run)
 
@@ -59,7 +60,7 @@ def resume_denied(gpu: Gpu) -> None:
     quiet = quiet.exclude(progress_at__gte=gpu.seen_at - SETTLE)
     begun = quiet.filter(Q(state=State.RUNNING) | Q(cancel_requested=True))
     for run in begun.select_related("gpu", "environment"):
-        if [run.pk, run.attempt] not in gpu.held:
+        if [run.pk, run.attempt] not in gpu.active_attempts:
             _resume(run)
 
 
@@ -67,8 +68,8 @@ def _resume(run: Run) -> None:
     if run.cancel_requested:
         run.advance(State.CANCELLED)
         return
-    if run.fruitless >= MAX_FRUITLESS:
-        text = f"Given up after {run.fruitless} attempts in a row that ended without measuring another workload."
+    if run.attempts_without_progress >= MAX_WITHOUT_PROGRESS:
+        text = f"Given up after {run.attempts_without_progress} attempts in a row that ended without measuring another workload."
         run.advance(State.LOST, message=text)
         return
     moved = (

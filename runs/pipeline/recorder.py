@@ -9,210 +9,149 @@ from __future__ import annotations
 
 import json
 import logging
-import re
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, transaction
 from django.utils import timezone
-from django.utils.dateparse import parse_datetime
+from pydantic import ValidationError
 from redis.exceptions import RedisError
 
-from kernels.report.tables import verdict
-from kernels.workload import Workload as WorkloadSpec
-from runs.broker import Notes
-from runs.models import (
-    Calibration,
-    Environment,
-    Gpu,
-    Kernel,
-    KernelVersion,
-    Measurement,
-    RejectedEvent,
-    Result,
-    Run,
-    Workload,
-)
-from runs.models.measurement import RATES, STATISTICS
+from kernels.contract.events import Calibrated, CrossChecked, Ending, Finished, Line, Measured, SentLine, Started
+from kernels.contract.upgrade import upgrade
+from kernels.workload import sentence
+from runs.broker import BrokerKeys
+from runs.models import Calibration, Environment, Gpu, RejectedEvent, Result, Run
 from runs.models.run import FINAL, State
-from runs.pipeline.dispatcher import ask_dispatch, send
+from runs.pipeline.messages import ask_dispatch, send
+from runs.pipeline.store import json_of, store_measured
 
 log = logging.getLogger(__name__)
 MAX_EVENT_BYTES = 16 * 2**20
 KEPT_OF_REJECTED = 64 * 1024
-ENDINGS = {"done": State.DONE, "failed": State.FAILED, "cancelled": State.CANCELLED}
-NUL = re.compile(r"(?<!\\)(\\\\)*\\u0000")  # in JSON: the character, not a text that spells it, as a source may
+ENDINGS = {Ending.DONE: State.DONE, Ending.FAILED: State.FAILED, Ending.CANCELLED: State.CANCELLED}
 
 
 class Rejected(Exception):
     """This event cannot be stored; the message says why."""
 
 
-def record(events: list[dict[str, Any]]) -> dict[tuple[int, int], int]:
-    """Stores events, in the order of their numbers. Returns what is now confirmed: (run, attempt) -> seq."""
+def record(lines: Sequence[Any]) -> dict[tuple[int, int], int]:
+    """Stores lines, in the order of their numbers. Returns what is now confirmed: (run, attempt) -> seq.
+
+    lines: SentLines, as lists; or, from an agent of the version before, events as dicts.
+    """
     confirmed: dict[tuple[int, int], int] = {}
     with transaction.atomic():
-        for event in sorted(events, key=_order):
-            identity, seq = take(event)
+        for line in sorted(map(_sent, lines), key=lambda line: line[:3]):
+            identity, seq = take(line)
             confirmed[identity] = max(seq, confirmed.get(identity, 0))
     _confirm(confirmed)
     return confirmed
 
 
-def _order(event: Any) -> tuple[int, int, int]:
-    def number(name: str) -> int:
-        value = event.get(name) if isinstance(event, dict) else None
-        return value if isinstance(value, int) else 0
+def _sent(line: Any) -> SentLine:
+    """What came, as a SentLine; what has no numbers gets 0, and belongs to no run."""
+    if isinstance(line, list | tuple) and len(line) == len(SentLine._fields):
+        run, attempt, seq, body = line
+    else:
+        run, attempt, seq = (line.get(name) if isinstance(line, dict) else 0 for name in ("run", "attempt", "seq"))
+        body = json.dumps(line, default=str)
+    if not all(isinstance(number, int) for number in (run, attempt, seq)):
+        run = attempt = seq = 0
+    return SentLine(run, attempt, seq, str(body))
 
-    return number("run"), number("attempt"), number("seq")
 
-
-def take(event: dict[str, Any]) -> tuple[tuple[int, int], int]:
+def take(line: SentLine) -> tuple[tuple[int, int], int]:
     """Stores one event if it is the next one. Returns ((run, attempt), highest seq confirmed)."""
-    run_id, attempt, seq = _order(event)
+    run_id, attempt, seq = line[:3]
     run = Run.objects.select_for_update(of=("self",)).filter(pk=run_id).first()
     if run is None:
-        return _reject(event, "there is no such run")
+        return _reject(line, "there is no such run")
     if attempt != run.attempt:
-        return _reject(event, f"attempt {attempt} of this run was superseded by attempt {run.attempt}")
+        return _reject(line, f"attempt {attempt} of this run was superseded by attempt {run.attempt}")
     if seq <= run.seq or seq > run.seq + 1:  # seen already, or a predecessor is missing
         return (run_id, attempt), run.seq
     answer = (run_id, attempt), seq
     try:
         with transaction.atomic():
-            _check(event)
-            _apply(run, event)
+            _apply(run, read_line(line.body))
     except (OperationalError, InterfaceError):  # the database is busy or gone: the agent sends it again
         raise
     except Exception as error:
-        answer = _reject(event, f"{type(error).__name__}: {error}")
+        answer = _reject(line, f"{type(error).__name__}: {error}")
     Run.objects.filter(pk=run_id).update(seq=seq, progress_at=timezone.now())
     return answer
 
 
-def _reject(event: Any, reason: str) -> tuple[tuple[int, int], int]:
-    run, attempt, seq = _order(event)
-    body = json.dumps(event, default=str).replace("\\u0000", "�")[:KEPT_OF_REJECTED]
-    numbers = {"run": run, "attempt": attempt, "seq": seq}
+def read_line(body: str) -> Line:
+    """A line of this version or the one before. Raises Rejected."""
+    if len(body) > MAX_EVENT_BYTES:
+        raise Rejected(f"it has {len(body)} bytes; at most {MAX_EVENT_BYTES} are stored")
+    try:
+        return Line.model_validate(upgrade(json.loads(body)))
+    except ValidationError as error:
+        raise Rejected(sentence(error)) from None
+
+
+def _reject(line: SentLine, reason: str) -> tuple[tuple[int, int], int]:
+    body = line.body.replace("\\u0000", "�").replace("\x00", "�")[:KEPT_OF_REJECTED]
+    numbers = dict(zip(("run", "attempt", "seq"), line[:3], strict=True))
     fitting = {name: number for name, number in numbers.items() if abs(number) < 2**31}
     RejectedEvent.objects.create(reason=reason.replace("\x00", "�")[:300], body=body, **fitting)
-    log.warning("rejected event %s of run %s attempt %s: %s", seq, run, attempt, reason)
-    return (run, attempt), seq
+    log.warning("rejected event %s of run %s attempt %s: %s", line.seq, line.run, line.attempt, reason)
+    return (line.run, line.attempt), line.seq
 
 
-def _check(event: dict[str, Any]) -> None:
-    """What no database should be asked to hold."""
-    try:
-        text = json.dumps(event, allow_nan=False)
-    except ValueError:
-        raise Rejected("it has a number that is not finite") from None
-    if NUL.search(text):
-        raise Rejected("it has a NUL character")
-    if len(text) > MAX_EVENT_BYTES:
-        raise Rejected(f"it has {len(text)} bytes; at most {MAX_EVENT_BYTES} are stored")
+def _apply(run: Run, line: Line) -> None:
+    match line.event:
+        case Started() as event:
+            _started(run, event, line.at)
+        case Calibrated() as event:
+            _calibrated(run, event, line.at)
+        case Measured() as event:
+            _measured(run, event)
+        case CrossChecked() as event:
+            _crosschecked(run, event)
+        case Finished() as event:
+            _finished(run, event, line.at)
 
 
-def _apply(run: Run, event: dict[str, Any]) -> None:
-    handlers = {
-        "started": _started,
-        "calibrated": _calibrated,
-        "measured": _measured,
-        "crosschecked": _crosschecked,
-        "finished": _finished,
+def _started(run: Run, event: Started, at: datetime) -> None:
+    changes: dict[str, Any] = {
+        "environment": Environment.of(event.environment, event.fingerprint),
+        "preflight": event.preflight.model_dump(mode="json"),
+        "attempts_without_progress": run.attempts_without_progress + 1,
     }
-    handler = handlers.get(event["kind"])
-    if handler is None:
-        raise Rejected(f"there is no kind of event named {event['kind']!r}")
-    handler(run, event["data"], parse_datetime(event.get("at") or "") or timezone.now())
-
-
-def _started(run: Run, data: dict[str, Any], at: Any) -> None:
-    environment = Environment.of(data["environment"], data["fingerprint"])
-    changes = {"environment": environment, "preflight": data.get("preflight", {}), "fruitless": run.fruitless + 1}
-    if data.get("preflight", {}).get("others"):
+    if event.preflight.others:
         changes["contended"] = True
     if run.started_at is None:
         changes["started_at"] = at
     run.advance(State.RUNNING, **changes)
 
 
-def _calibrated(run: Run, data: dict[str, Any], at: Any) -> None:
-    found = {"ceilings": data["ceilings"], "environment": run.environment, "run": run, "measured_at": at}
-    Calibration.objects.update_or_create(gpu=run.gpu, driver=data["driver"], defaults=found)
+def _calibrated(run: Run, event: Calibrated, at: datetime) -> None:
+    found = {"ceilings": event.ceilings.model_dump(), "environment": run.environment, "run": run, "measured_at": at}
+    Calibration.objects.update_or_create(gpu=run.gpu, driver=event.driver, defaults=found)
 
 
-def _measured(run: Run, data: dict[str, Any], at: Any) -> None:
-    workload = Workload.objects.of(WorkloadSpec(**data["workload"]))
-    if data["key"] != workload.key:
-        raise Rejected(f"its workload has the key {workload.key}, not {data['key']}")
-    own = {name: data[name] for name in ("baseline", "margin", "aa", "protocol", "telemetry", "notes", "took_s")}
-    own["aa_ticks_ns"] = data.get("aa_ticks_ns")
-    measurement, new = Measurement.objects.get_or_create(
-        run=run, workload=workload, mode=data["mode"], group=data["group"], defaults=own
-    )
-    if not new:
-        return
-    for result in data["results"]:
-        store_result(measurement, workload.operation, result, commit=_commit(run))
-    measured = run.measurements.values("workload").distinct().count()
-    Run.objects.filter(pk=run.pk).update(done=measured, fruitless=0)
+def _measured(run: Run, event: Measured) -> None:
+    if store_measured(run, event):
+        done = run.measurements.values("workload").distinct().count()
+        Run.objects.filter(pk=run.pk).update(done=done, attempts_without_progress=0)
 
 
-def _commit(run: Run) -> str:
-    return (run.environment.body.get("commit") or "")[:50] if run.environment else ""
-
-
-def store_result(measurement: Measurement, operation: str, result: dict[str, Any], commit: str) -> Result:
-    kernel, _ = Kernel.objects.get_or_create(
-        operation=operation, name=result["kernel"], defaults={"backend": result.get("backend", "")}
-    )
-    version = None
-    if result.get("sha256") and result.get("source"):
-        version, _ = KernelVersion.objects.get_or_create(
-            kernel=kernel, sha256=result["sha256"], defaults={"source": result["source"], "commit": commit}
-        )
-    stats, speedup = result.get("stats") or {}, result.get("speedup") or {}
-    return Result.objects.create(
-        measurement=measurement,
-        kernel=kernel,
-        version=version,
-        status=result["status"],
-        verdict=verdict(result, measurement.baseline, measurement.margin),
-        why=result.get("why") or "",
-        log=result.get("log") or "",
-        rounds=result.get("rounds"),
-        left_after=result.get("left_after"),
-        speedup=speedup.get("ratio"),
-        speedup_low=speedup.get("low"),
-        speedup_high=speedup.get("high"),
-        effective_sample_size=speedup.get("effective_sample_size"),
-        paired=speedup.get("paired", True),
-        compile_s=result.get("compile_s"),
-        peak_memory_bytes=result.get("peak_memory_bytes"),
-        correctness=result.get("correctness"),
-        ran=result.get("ran") or [],
-        ticks_ns=result.get("ticks_ns"),
-        cold=result.get("cold"),
-        sm_mhz=result.get("sm_mhz"),
-        crosscheck=result.get("crosscheck"),
-        **{name: stats.get(name) for name in STATISTICS},
-        **{name: result[name] for name in RATES if result.get(name) is not None},
-    )
-
-
-def _crosschecked(run: Run, data: dict[str, Any], at: Any) -> None:
+def _crosschecked(run: Run, event: CrossChecked) -> None:
     results = Result.objects.filter(measurement__run=run)
-    for seen in data["seen"]:
-        results.filter(measurement__workload__key=seen["key"], kernel__name=seen["kernel"]).update(
-            ran=seen["ran"], crosscheck=seen.get("check")
-        )
+    for seen in event.seen:
+        one = results.filter(measurement__workload__key=seen.key, kernel__name=seen.kernel)
+        one.update(ran=json_of(seen.ran), crosscheck=json_of(seen.check))
 
 
-def _finished(run: Run, data: dict[str, Any], at: Any) -> None:
-    state = ENDINGS.get(data["state"])
-    if state is None:
-        raise Rejected(f"a run cannot end as {data['state']!r}")
-    run.advance(state, message=data.get("message") or "", at=at, log=data.get("log") or "")
+def _finished(run: Run, event: Finished, at: datetime) -> None:
+    run.advance(ENDINGS[event.state], message=event.message, at=at, log=event.log)
     transaction.on_commit(lambda: send("draw_charts", run.pk))
     ask_dispatch()
 
@@ -222,9 +161,9 @@ def _confirm(confirmed: dict[tuple[int, int], int]) -> None:
 
     def tell() -> None:
         try:
-            notes = Notes(settings.REDIS_URL)
+            keys = BrokerKeys(settings.REDIS_URL)
             for (run, attempt), seq in confirmed.items():
-                notes.confirm(run, attempt, seq)
+                keys.confirm(run, attempt, seq)
         except RedisError as error:
             log.warning("could not confirm events: %s", error)
 
@@ -240,15 +179,16 @@ def hello(said: dict[str, Any]) -> dict[str, Any]:
 
     device = said["device"]
     fields = {name: device.get(name) for name in ("kind", "name", "index", "capability", "memory_bytes")}
-    fields |= {"driver": device.get("driver") or "", "host": said.get("host") or "", "held": said.get("held") or []}
+    fields |= {"driver": device.get("driver") or "", "host": said.get("host") or ""}
+    fields |= {"active_attempts": said.get("held") or []}
     with transaction.atomic():
         gpu, new = Gpu.objects.update_or_create(
             uuid=device["uuid"], defaults=fields | {"catalogue": said["catalogue"], "seen_at": timezone.now()}
         )
         resume_denied(gpu)
-        answer = {"superseded": superseded(gpu), "confirmed": _held_seqs(gpu)}
+        answer = {"superseded": superseded(gpu), "confirmed": _confirmed(gpu)}
     try:
-        Notes(settings.REDIS_URL).reply(gpu.uuid, answer)
+        BrokerKeys(settings.REDIS_URL).reply(gpu.uuid, answer)
     except RedisError as error:
         log.warning("could not answer the hello of %s: %s", gpu, error)
     if new or not Run.objects.sent().filter(gpu=gpu).exists():
@@ -258,16 +198,16 @@ def hello(said: dict[str, Any]) -> dict[str, Any]:
 
 def superseded(gpu: Gpu) -> list[list[int]]:
     """Of the attempts that an agent holds, those that should not go on."""
-    runs = Run.objects.in_bulk([run for run, _ in gpu.held])
+    runs = Run.objects.in_bulk([run for run, _ in gpu.active_attempts])
 
     def over(run_id: int, attempt: int) -> bool:
         run = runs.get(run_id)
         return run is None or run.attempt != attempt or run.state in FINAL
 
-    return [[run, attempt] for run, attempt in gpu.held if over(run, attempt)]
+    return [[run, attempt] for run, attempt in gpu.active_attempts if over(run, attempt)]
 
 
-def _held_seqs(gpu: Gpu) -> list[list[int]]:
+def _confirmed(gpu: Gpu) -> list[list[int]]:
     """[run, attempt, seq] of what an agent holds: tells it what is stored even if the broker has forgotten."""
-    runs = Run.objects.in_bulk([run for run, _ in gpu.held])
-    return [[r, a, runs[r].seq] for r, a in gpu.held if r in runs and runs[r].attempt == a]
+    runs = Run.objects.in_bulk([run for run, _ in gpu.active_attempts])
+    return [[r, a, runs[r].seq] for r, a in gpu.active_attempts if r in runs and runs[r].attempt == a]

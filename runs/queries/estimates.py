@@ -10,8 +10,8 @@ from typing import Any
 from django.db.models import Count, Q
 
 from kernels.analysis.blocks import GRAPH_BELOW_NS, MIN_CALLS, least_calls
+from kernels.parent.engine import VERIFY_LIMIT_S
 from kernels.parent.rounds import KEEP_EVERY, LEAST_CAPTURES
-from kernels.parent.workload_run import VERIFY_LIMIT_S
 from kernels.workload import Config as ConfigSpec
 from kernels.workload import Protocol, Workload
 from runs.models import Gpu, Measurement

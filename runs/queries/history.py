@@ -1,4 +1,4 @@
-"""What was measured of a kernel from run to run, as series: results that may be held against each other.
+"""What was measured of a kernel from run to run, as series: results that are comparable.
 
 A speedup tells of a kernel only where all else is the same: workload, card, environment, mode, protocol, baseline and its
 source. Where one of them changes a series ends and another begins; none is ever drawn through.
@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 from django.db.models import Max, OuterRef, QuerySet, Subquery
 
 from kernels.contract.environment import KEYED
-from kernels.report.comparison import HOW
+from kernels.contract.events import ArmResult, Measured, Status
+from kernels.report.comparison import COMPARABILITY_KEYS
 from runs.charts.forest import Ratio
 from runs.models import Environment, Gpu, Kernel, Result, Workload
 
-MOST = 2000
+MOST_READ = 2000
 """Results that are read for a page, the newest."""
 FIELDS = (
     "workload", "workload_key", "mode", "kernel", "series", "run", "result", "measured_at", "status", "verdict", "speedup",
@@ -27,9 +28,9 @@ FIELDS = (
 )  # fmt: skip
 NAMES = {"cuda": "CUDA", "cudnn": "cuDNN", "triton": "Triton"}
 READ = {
-    "pk": "pk", "kernel": "kernel__name", "limit": "limit_ms",
-    "status": "status", "verdict": "verdict", "why": "why", "n": "n", "rounds": "rounds", "p50": "p50",
-    "p50_low": "p50_low", "p50_high": "p50_high", "speedup": "speedup", "speedup_low": "speedup_low",
+    "pk": "pk", "kernel": "kernel__name", "limit_ms": "limit_ms",
+    "status": "status", "verdict": "verdict", "why": "why", "n": "n", "rounds": "rounds", "p50_ms": "p50_ms",
+    "p50_low_ms": "p50_low_ms", "p50_high_ms": "p50_high_ms", "speedup": "speedup", "speedup_low": "speedup_low",
     "speedup_high": "speedup_high", "paired": "paired", "version": "version", "sha256": "version__sha256",
     "mode": "measurement__mode", "group": "measurement__group", "baseline": "measurement__baseline",
     "margin": "measurement__margin", "workload": "measurement__workload",
@@ -46,16 +47,16 @@ class Point:
 
     pk: int
     kernel: str
-    limit: float | None
+    limit_ms: float | None
     """Least time, ms, that the device would need for the work."""
     status: str
     verdict: str
     why: str
     n: int | None
     rounds: int | None
-    p50: float | None
-    p50_low: float | None
-    p50_high: float | None
+    p50_ms: float | None
+    p50_low_ms: float | None
+    p50_high_ms: float | None
     speedup: float | None
     speedup_low: float | None
     speedup_high: float | None
@@ -75,9 +76,9 @@ class Point:
     sample: str
     contended: bool
     base_sha256: str | None
-    base_p50: float | None
+    base_p50_ms: float | None
     how: tuple[Any, ...]
-    """What of the protocol decides which ratio is measured: values of kernels.report.comparison.HOW."""
+    """What of the protocol decides which ratio is measured: values of kernels.report.comparison.COMPARABILITY_KEYS."""
 
     @property
     def ratio(self) -> Ratio | None:
@@ -127,7 +128,7 @@ class Series:
     def facts(self) -> dict[str, str]:
         """The terms as people name them, but for the workload and the name of the device."""
         known = {NAMES.get(key, key): str(self.environment.get(key) or "") for key in KEYED if key != "device"}
-        how = dict(zip(HOW, self.terms.how, strict=True))
+        how = dict(zip(COMPARABILITY_KEYS, self.terms.how, strict=True))
         known |= {"mode": self.terms.mode, "in pairs": "no" if how["paired"] is False else ""}
         known["rests"] = "" if how["rest"] is None else f"{how['rest']:g}"
         over = f"{self.terms.baseline} {self.terms.baseline_sha256[:7]}".strip()
@@ -140,9 +141,9 @@ def measured(kernel: Kernel | None = None) -> QuerySet[Result]:
     return found.exclude(status="unsupported").exclude(measurement__mode="verify")
 
 
-def tells(result: Result) -> bool:
+def tells(measured: Measured, arm: ArmResult) -> bool:
     """Whether a result is part of a history."""
-    return result.status != "unsupported" and result.measurement.mode != "verify"
+    return arm.status != Status.UNSUPPORTED and measured.mode != "verify"
 
 
 def devices(kernel: Kernel | None = None) -> dict[str, list[int]]:
@@ -174,9 +175,9 @@ def grouped(found: QuerySet[Result], most: int | None = None) -> list[Series]:
     )
     more = {
         "base_sha256": Subquery(baseline.values("version__sha256")[:1]),
-        "base_p50": Subquery(baseline.values("p50")[:1]),
+        "base_p50_ms": Subquery(baseline.values("p50_ms")[:1]),
     }
-    names, how = [*READ, *more], [f"measurement__protocol__{key}" for key in HOW]
+    names, how = [*READ, *more], [f"measurement__protocol__{key}" for key in COMPARABILITY_KEYS]
     read = found.annotate(**more).values_list(*READ.values(), *more, *how)[:most]
     points = [Point(**dict(zip(names, values, strict=False)), how=values[len(names) :]) for values in read]
     known = Environment.objects.in_bulk({point.environment for point in points})
@@ -233,11 +234,11 @@ def _row(one: Series, point: Point) -> dict[str, Any]:
         "speedup_high": point.speedup_high,
         "margin": point.margin,
         "rounds": point.rounds,
-        "p50_ms": point.p50,
-        "p50_low_ms": point.p50_low,
-        "p50_high_ms": point.p50_high,
+        "p50_ms": point.p50_ms,
+        "p50_low_ms": point.p50_low_ms,
+        "p50_high_ms": point.p50_high_ms,
         "baseline": point.baseline,
-        "baseline_p50_ms": point.base_p50,
+        "baseline_p50_ms": point.base_p50_ms,
         "sha256": point.sha256,
         "baseline_sha256": point.base_sha256,
         "card": one.gpu.uuid if one.gpu else None,

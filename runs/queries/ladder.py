@@ -6,16 +6,15 @@ kernel was the same there (history.Terms): card, environment, mode, protocol, ba
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.db.models import F, Max, Q
 
-from kernels.analysis.statistics import FASTER
 from kernels.catalog import operations
-from kernels.report.comparison import HOW
+from kernels.contract.events import Verdict
+from kernels.report.comparison import COMPARABILITY_KEYS
 from runs.charts.forest import Ratio
 from runs.models import Result, Tier, TierScale
 from runs.queries import history
@@ -24,7 +23,7 @@ from runs.queries.history import Point, Series
 TOLD_APART = (
     "kernel", "measurement__workload", "measurement__mode", "measurement__group", "measurement__baseline",
     "measurement__run__environment", "measurement__run__gpu", "measurement__run__sample",
-    *(f"measurement__protocol__{key}" for key in HOW),
+    *(f"measurement__protocol__{key}" for key in COMPARABILITY_KEYS),
 )  # fmt: skip
 """Of these the newest result each is read: a newer one on other terms takes nobody from a ladder."""
 REACHED, NEXT, OPEN, BEYOND = "reached", "next", "open", "beyond"
@@ -68,8 +67,8 @@ class Ladder:
 
     @property
     def base_ms(self) -> float:
-        assert self.base.p50 is not None
-        return self.base.p50
+        assert self.base.p50_ms is not None
+        return self.base.p50_ms
 
     @property
     def best(self) -> tuple[Point, Ratio] | None:
@@ -81,7 +80,7 @@ class Ladder:
     @property
     def most(self) -> float | None:
         """The speedup that the device allows at most, where its speed of light is known; inputs in the cache know another."""
-        return self.base_ms / self.base.limit if self.base.limit and self.mode != "warm" else None
+        return self.base_ms / self.base.limit_ms if self.base.limit_ms and self.mode != "warm" else None
 
     @property
     def steps(self) -> list[Step]:
@@ -116,7 +115,7 @@ class Ladder:
 
 def _counts(point: Point) -> bool:
     """Whether a tier can be reached by this result."""
-    return point.verdict == FASTER and not point.contended
+    return point.verdict == Verdict.FASTER and not point.contended
 
 
 def ladders(environments: Iterable[int], scale: TierScale, key: str = "") -> list[Ladder]:
@@ -143,7 +142,7 @@ def _ladder(place: list[Series], scale: TierScale) -> Ladder | None:
         (not point.sample, point.run, one, point)
         for one in place
         for point in one.points
-        if point.kernel == one.terms.baseline and point.status == "ok" and point.p50
+        if point.kernel == one.terms.baseline and point.status == "ok" and point.p50_ms
         if known is None or point.kernel == known.baseline
     ]
     if not bases:
@@ -187,68 +186,13 @@ def _row(ladder: Ladder, step: Step) -> dict[str, Any]:
         "target_ms": step.target_ms,
         "baseline": ladder.base.kernel,
         "baseline_p50_ms": ladder.base_ms,
-        "limit_ms": ladder.base.limit,
+        "limit_ms": ladder.base.limit_ms,
         "best": best and best.kernel,
         "speedup": ratio and ratio.ratio,
         "speedup_low": ratio and ratio.low,
         "speedup_high": ratio and ratio.high,
-        "best_p50_ms": best and best.p50,
+        "best_p50_ms": best and best.p50_ms,
         "run": best and best.run,
         "result": best and best.pk,
         "fingerprint": ladder.series.terms.fingerprint,
-    }
-
-
-# --- how it is drawn --------------------------------------------------------------------------------------------------
-
-WIDTH, EDGE = 420, 10
-TICKS = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000)
-LEAST = 0.5
-"""Kernels that are further behind stand at the edge."""
-
-
-@dataclass(frozen=True)
-class Strip:
-    """A logarithmic scale of speedups that all rows of a ladder share, in pixels."""
-
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, ladder: Ladder) -> Strip:
-        ends = [1.0, *(ratio.ratio for _, ratio in ladder.kernels), *(tier.factor for tier in ladder.scale.tiers)]
-        if ladder.most is not None:
-            ends.append(ladder.most)
-        return cls(max(LEAST, 0.9 * min(ends)), 1.25 * max(ends))
-
-    def x(self, speedup: float) -> float:
-        share = math.log(min(max(speedup, self.low), self.high) / self.low) / math.log(self.high / self.low)
-        return round(EDGE + share * (WIDTH - 2 * EDGE), 1)
-
-    def ticks(self) -> list[tuple[float, str]]:
-        return [(self.x(tick), f"{tick:g}x") for tick in TICKS if self.low <= tick <= self.high]
-
-
-def drawn(ladder: Ladder) -> dict[str, Any]:
-    """The ladder's rows from slow to fast, each with its place: {"width", "ticks", "one", "light", "rows": [...]}."""
-    strip = Strip.of(ladder)
-    rows: list[tuple[float, int, dict[str, Any]]] = [
-        (1.0, 1, {"kind": "baseline", "point": ladder.base, "x": strip.x(1.0)})
-    ]
-    for point, ratio in ladder.kernels:
-        low, high = strip.x(ratio.low), strip.x(ratio.high)
-        place = {"x": strip.x(ratio.ratio), "low": low, "length": max(1.0, round(high - low, 1))}
-        edge = ratio.ratio < strip.low
-        rows.append((ratio.ratio, 2, {"kind": "kernel", "point": point, "ratio": ratio, "edge": edge} | place))
-    for step in ladder.steps:
-        rows.append((step.tier.factor, 0, {"kind": "tier", "step": step, "x": strip.x(step.tier.factor)}))
-    most = ladder.most
-    if most is not None:
-        rows.append((most, 3, {"kind": "light", "speedup": most, "ms": ladder.base.limit, "x": strip.x(most)}))
-    return {
-        "width": WIDTH,
-        "ticks": strip.ticks(),
-        "one": strip.x(1.0),
-        "light": strip.x(most) if most is not None else None,
-        "rows": [row for _, _, row in sorted(rows, key=lambda row: row[:2])],
     }

@@ -11,8 +11,8 @@ from typing import Any
 from django.db.models import Count, Q, Sum
 from django.db.models.functions import Ln
 
+from kernels.contract.events import FAILURES
 from kernels.report.summary import leading
-from kernels.report.tables import FAILURES
 from runs.models import Result, Run
 from runs.templatetags.figures import MARKS
 
@@ -111,7 +111,7 @@ def _counts(runs: list[int]) -> Iterable[Any]:
 
 
 def _outcome(kernels: dict[str, Tally], failed: Counter[str]) -> Outcome:
-    faults = {status: failed[status] for status in FAILURES if failed[status]}
+    faults = {str(status): failed[status] for status in FAILURES if failed[status]}
     compared = {name: tally for name, tally in kernels.items() if tally.compared and name != tally.baseline}
     if not compared:
         return Outcome(faults=faults)

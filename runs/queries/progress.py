@@ -6,21 +6,22 @@ Both are of one series (history.Terms), and each speedup is of pairs in one proc
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.urls import reverse
 
+from kernels.contract.events import Measured
 from kernels.report import comparison
-from runs.models import Measurement, Result, Session
-from runs.queries import history
+from kernels.report.comparison import RunResults
+from runs.models import Session
+from runs.queries import history, measurements
 from runs.queries.history import Point, Series
+from runs.queries.measurements import StoredArm, StoredMeasured
 
 Pages = dict[tuple[str, str, str], str]
 Ends = dict[str, tuple[Point, Point]]
 
 
-def progress(session: Session) -> tuple[list[dict[str, Any]], Pages]:
-    """(rows of kernels.report.comparison, pages of the last results by workload, mode and kernel) of what was measured more than once.
+def progress(session: Session) -> tuple[list[comparison.Row], Pages]:
+    """(what became of each kernel, pages of the last results by workload, mode and kernel) of what was measured more than once.
 
     On each workload and mode the newest series in which something was.
     """
@@ -30,16 +31,16 @@ def progress(session: Session) -> tuple[list[dict[str, Any]], Pages]:
         if len(pairs := _ends(one)) > 1:
             places.setdefault((one.terms.workload, one.terms.mode, one.terms.group), (one, pairs))
     ends = list(places.values())
-    results = _results([point.pk for _, pairs in ends for pair in pairs.values() for point in pair])
-    before: list[dict[str, Any]] = []
-    after: list[dict[str, Any]] = []
+    results = measurements.of_results(point.pk for _, pairs in ends for pair in pairs.values() for point in pair)
+    before: list[Measured] = []
+    after: list[Measured] = []
     pages: Pages = {}
     for one, pairs in ends:
         for index, events in enumerate((before, after)):
-            events.append(_event([results[pair[index].pk] for pair in pairs.values()]))
+            events.append(_together([results[pair[index].pk] for pair in pairs.values()]))
         for kernel, (_, last) in pairs.items():
             pages[one.workload.key, one.terms.mode, kernel] = reverse("result", args=[last.run, last.pk])
-    return comparison.rows({"measurements": before}, {"measurements": after}), pages
+    return comparison.rows(RunResults({}, before), RunResults({}, after)), pages
 
 
 def _ends(one: Series) -> Ends:
@@ -52,23 +53,8 @@ def _ends(one: Series) -> Ends:
     return several if base in points else {}
 
 
-def _results(pks: list[int]) -> dict[int, Result]:
-    found = Result.objects.select_related("kernel", "version", "measurement__workload")
-    return found.defer("ticks_ns", "log", "version__source", "measurement__aa_ticks_ns").in_bulk(pks)
-
-
-def _event(results: list[Result]) -> dict[str, Any]:
+def _together(found: list[tuple[StoredMeasured, StoredArm]]) -> Measured:
     """Results of several measurements of one series as one: its margin is the widest of theirs."""
-    measurements: list[Measurement] = [result.measurement for result in results]
-    newest = max(measurements, key=lambda m: m.pk)
-    return {
-        "workload": newest.workload.as_json(),
-        "label": newest.workload.label,
-        "key": newest.workload.key,
-        "mode": newest.mode,
-        "group": newest.group,
-        "baseline": newest.baseline,
-        "margin": max(m.margin for m in measurements),
-        "protocol": newest.protocol,
-        "results": [result.as_event() for result in results],
-    }
+    newest = max((measured for measured, _ in found), key=lambda measured: measured.pk)
+    margin = max(measured.margin for measured, _ in found)
+    return newest.model_copy(update={"margin": margin, "results": [arm for _, arm in found]})

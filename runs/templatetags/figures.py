@@ -29,12 +29,12 @@ def us_of_ns(ns: float | None) -> str:
 @register.filter
 def p50_us(result: Any) -> str:
     """A result's p50 in microseconds, to the digit at which its interval ends."""
-    return _us_to(result.p50, result)
+    return _us_to(result.p50_ms, result)
 
 
 @register.filter
 def interval_us(result: Any) -> str:
-    return f"{_us_to(result.p50_low, result)} to {_us_to(result.p50_high, result)}"
+    return f"{_us_to(result.p50_low_ms, result)} to {_us_to(result.p50_high_ms, result)}"
 
 
 @register.filter
@@ -45,10 +45,10 @@ def us_like(ms: float | None, result: Any) -> str:
 
 def _us_to(ms: float | None, result: Any) -> str:
     """Three significant digits, or as many more as the interval needs to have two ends; at most to the nanosecond."""
-    if ms is None or not ms or result.p50_low is None or result.p50_high is None:
+    if ms is None or not ms or result.p50_low_ms is None or result.p50_high_ms is None:
         return us(ms)
-    width = 1e3 * (result.p50_high - result.p50_low)
-    usual = 2 - math.floor(math.log10(1e3 * result.p50))
+    width = 1e3 * (result.p50_high_ms - result.p50_low_ms)
+    usual = 2 - math.floor(math.log10(1e3 * result.p50_ms))
     wanted = -math.floor(math.log10(width)) if width > 0 else usual
     return f"{1e3 * ms:,.{min(3, max(0, usual, wanted))}f}"
 
@@ -139,12 +139,12 @@ QUIET = ("unsupported", "undecided", "needs more runs", "unpaired", "not compare
 MARKS = {"faster": "▲", "slower": "▼", "same": "=", "undecided": "?"}
 
 
-@register.inclusion_tag("_tag.html")
+@register.inclusion_tag("cells/tag.html")
 def verdict_tag(result: Any) -> dict[str, str]:
     return word_tag(result.verdict or result.status)
 
 
-@register.inclusion_tag("_tag.html")
+@register.inclusion_tag("cells/tag.html")
 def word_tag(verdict: str) -> dict[str, str]:
     """A verdict with its sign and its word; colour never stands alone."""
     word = verdict.lower()
@@ -153,7 +153,7 @@ def word_tag(verdict: str) -> dict[str, str]:
     return {"word": word, "mark": MARKS.get(word, ""), "style": known or ("same" if quiet else "warn")}
 
 
-@register.inclusion_tag("_state.html")
+@register.inclusion_tag("cells/state.html")
 def state_tag(state: str) -> dict[str, str]:
     styles = {"running": "busy", "busy": "busy", "queued": "wait", "cancelled": "over", "done": "on", "idle": "on"}
     return {"state": state, "style": styles.get(state, "off")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +11,14 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
+from kernels.contract.events import Measured
 from kernels.report import comparison, tables
-from kernels.report.comparison import GONE, NEW, broken
+from kernels.report.comparison import GONE, NEW, RunResults
 from runs.charts.forest import Ratio, Scale
 from runs.models import KernelVersion, Measurement, Run
 from runs.models.run import FINAL
-from runs.views.run import download, get_run, measurements
+from runs.queries import measurements
+from runs.views.run import download, get_run
 from runs.views.sources import diff
 
 OFFERED = 25
@@ -51,25 +53,23 @@ class Pair:
     before: Run
     after: Run
     why: str
-    table: list[dict[str, Any]]
+    table: list[comparison.Row]
     pages: dict[tuple[str, str, str], str]
     """Workload, mode and kernel -> the page of its result in the later run."""
 
     @classmethod
     def of(cls, before: int, after: int) -> Pair:
         was, now = _run(before), _run(after)
-        found = measurements(now)
+        found = measurements.of_run(now)
         pages = {
-            (m.workload.key, m.mode, r.kernel.name): reverse("result", args=[now.pk, r.pk])
-            for m in found
-            for r in m.results.all()
+            (m.key, m.mode, arm.kernel): reverse("result", args=[now.pk, arm.pk]) for m in found for arm in m.results
         }
-        runs = _exported(was, measurements(was)), _exported(now, found)
+        runs = _results(was, measurements.of_run(was)), _results(now, found)
         why = "It is one and the same run." if before == after else comparison.why_not(*runs)
         return cls(was, now, why, [] if why else comparison.rows(*runs), pages)
 
 
-def by_kernel(table: list[dict[str, Any]], pages: dict[tuple[str, str, str], str]) -> dict[str, list[dict[str, Any]]]:
+def by_kernel(table: list[comparison.Row], pages: dict[tuple[str, str, str], str]) -> dict[str, list[dict[str, Any]]]:
     """Rows by kernel: those that somebody changed, and those of which nothing should have become.
 
     pages: workload, mode and kernel -> the page of its result in the later run.
@@ -77,19 +77,21 @@ def by_kernel(table: list[dict[str, Any]], pages: dict[tuple[str, str, str], str
     scale = Scale.of(map(_changed, table))
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for row in table:
-        place = row["workload"].split(" ", 1)[0], row["kernel"]
+        place = row.workload.split(" ", 1)[0], row.kernel
         group = found.setdefault(place, {"operation": place[0], "kernel": place[1], "edited": False, "rows": []})
-        page = pages.get((row["workload_key"], row["mode"], row["kernel"]), "")
-        group["rows"].append(row | {"page": page, "cell": scale.cell(_changed(row))})
-        group["edited"] |= row["same_source"] is False or broken(row)
+        page = pages.get((row.workload_key, row.mode, row.kernel), "")
+        group["rows"].append({"row": row, "page": page, "cell": scale.cell(_changed(row))})
+        group["edited"] |= row.same_source is False or row.is_broken
     groups = list(found.values())
     for group in groups:
-        group["edited"] |= all(row["verdict"] in (NEW, GONE) for row in group["rows"])
+        group["edited"] |= all(one["row"].verdict in (NEW, GONE) for one in group["rows"])
     return {"edited": [g for g in groups if g["edited"]], "control": [g for g in groups if not g["edited"]]}
 
 
-def _changed(row: dict[str, Any]) -> Ratio | None:
-    return None if row["change"] is None else Ratio(row["change"], row["change_low"], row["change_high"], row["margin"])
+def _changed(row: comparison.Row) -> Ratio | None:
+    if row.change is None or row.change_low is None or row.change_high is None or row.margin is None:
+        return None
+    return Ratio(row.change, row.change_low, row.change_high, row.margin)
 
 
 def _run(pk: int) -> Run:
@@ -99,12 +101,11 @@ def _run(pk: int) -> Run:
         raise Http404(f"there is no run {pk}") from None
 
 
-def _exported(run: Run, found: list[Measurement]) -> dict[str, Any]:
-    """A run as kernels/change.py takes it, without raw samples."""
+def _results(run: Run, found: Sequence[Measured]) -> RunResults:
     environment = dict(run.environment.body) if run.environment else {}
     if environment and run.gpu and not run.sample:
         environment["uuid"] = run.gpu.uuid
-    return {"environment": environment, "measurements": [m.as_event() | {"label": m.workload.label} for m in found]}
+    return RunResults(environment, found)
 
 
 def compare(request: HttpRequest, before: int, after: int) -> HttpResponse:
@@ -118,9 +119,9 @@ def compare(request: HttpRequest, before: int, after: int) -> HttpResponse:
         "before": pair.before,
         "after": pair.after,
         "why": pair.why,
-        "answer": comparison.answer(pair.table),
+        "answer": comparison.summary(pair.table),
         **by_kernel(pair.table, pair.pages),
-        "baselines": tables.listed(list(dict.fromkeys(row["baseline"] for row in pair.table))),
+        "baselines": tables.listed(list(dict.fromkeys(row.baseline for row in pair.table))),
         "diffs": list(_diffs(pair.table, pair.after.spec.operation)),
         "offered": offered,
         "before_offered": pair.before in offered,
@@ -130,9 +131,9 @@ def compare(request: HttpRequest, before: int, after: int) -> HttpResponse:
     return render(request, "compare.html", context)
 
 
-def _diffs(table: list[dict[str, Any]], operation: str) -> Iterator[dict[str, Any]]:
+def _diffs(table: list[comparison.Row], operation: str) -> Iterator[dict[str, Any]]:
     """How the source of each kernel was changed: {"kernel", "lines": [(style, text), ...], "added", "removed"}."""
-    pairs = {row["kernel"]: (row["sha256_before"], row["sha256_after"]) for row in table if row["same_source"] is False}
+    pairs = {row.kernel: (row.sha256_before or "", row.sha256_after or "") for row in table if row.same_source is False}
     hashes = [sha for pair in pairs.values() for sha in pair]
     versions = KernelVersion.objects.filter(kernel__operation=operation, sha256__in=hashes).select_related("kernel")
     sources = {(v.kernel.name, v.sha256): v.source for v in versions}
@@ -154,8 +155,8 @@ def compare_csv(request: HttpRequest, before: int, after: int) -> HttpResponse:
 
 def compare_json(request: HttpRequest, before: int, after: int) -> HttpResponse:
     pair = Pair.of(before, after)
-    rows = [{column: row[column] for column in comparison.COLUMNS} for row in pair.table]
-    return JsonResponse({"before": before, "after": after, "why_not": pair.why, "table": rows})
+    table = comparison.as_records(pair.table)
+    return JsonResponse({"before": before, "after": after, "why_not": pair.why, "table": table})
 
 
 def compare_md(request: HttpRequest, before: int, after: int) -> HttpResponse:
@@ -163,7 +164,7 @@ def compare_md(request: HttpRequest, before: int, after: int) -> HttpResponse:
     link = request.build_absolute_uri(reverse("compare", args=[before, after]))
     environment = pair.after.environment.body if pair.after.environment else {}
     heading = tables.heading(f"Run {before} to run {after}", environment, link)
-    said = comparison.answer(pair.table)
-    sentences = pair.why or " ".join([f"{said['strong']}.", *said["rest"]])
+    said = comparison.summary(pair.table)
+    sentences = pair.why or str(said)
     text = f"{comparison.as_markdown(pair.table, heading)}\n{sentences}\n"
     return download(text, "text/markdown; charset=utf-8", _name(before, after, "md"))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from kernels.contract.events import Correctness
 from kernels.operations.base import DISTRIBUTIONS
 from runs.templatetags.figures import error
 
@@ -23,7 +24,7 @@ LOOKED_AT = (
     ("unwritten", 0, "every element written", "elements never written"),
     ("nonfinite", 0, "no NaN or Inf where there should be none", "NaN or Inf where there should be none"),
     ("constant", False, "not one constant", "one constant"),
-    ("allclose_1e-2", True, "allclose at 1e-2", "not allclose at 1e-2"),
+    ("allclose", True, "allclose at 1e-2", "not allclose at 1e-2"),
 )
 """A fact, its good value, and the words for good and for bad."""
 COUNTS = (("seeds", "seeds checked before timing"), ("timed_calls_checked", "outputs of timed calls checked"))
@@ -33,31 +34,35 @@ NO_FAULT = ("right", "not judged", "unsupported")
 """How answers in those tables begin that do not speak against the kernel."""
 
 
-def told(correctness: dict[str, Any]) -> list[tuple[str, str]]:
+def facts(correctness: Correctness | None) -> list[tuple[str, str]]:
     """What was found, as pairs of a name and words."""
-    if not correctness:
+    if correctness is None:
         return []
-    found = [("correct", "yes" if correctness.get("correct") else "no"), ("why not", correctness.get("why") or "")]
+    found = [("correct", "yes" if correctness.correct else "no"), ("why not", correctness.why)]
     for own, yard, name in ERRORS:
-        if (mine := correctness.get(own)) is not None:
-            its = correctness.get(yard)
+        if (mine := getattr(correctness, own)) is not None:
+            its = getattr(correctness, yard)
             found.append((name, error(mine) + (f"; eager PyTorch {error(its)}" if its is not None else "")))
-    found += [(name, str(correctness[key])) for key, name in COUNTS if correctness.get(key) is not None]
-    known = [(key, good, words, fault) for key, good, words, fault in LOOKED_AT if correctness.get(key) is not None]
-    found.append(("passed", "; ".join(words for key, good, words, _ in known if correctness[key] == good)))
-    found.append(("not passed", "; ".join(fault for key, good, _, fault in known if correctness[key] != good)))
+    found += [(name, str(count)) for key, name in COUNTS if (count := getattr(correctness, key)) is not None]
+    known = [
+        (value == good, words, fault)
+        for key, good, words, fault in LOOKED_AT
+        if (value := getattr(correctness, key)) is not None
+    ]
+    found.append(("passed", "; ".join(words for passed, words, _ in known if passed)))
+    found.append(("not passed", "; ".join(fault for passed, _, fault in known if not passed)))
     return [(name, words) for name, words in found if words]
 
 
-def tables(correctness: dict[str, Any]) -> list[dict[str, Any]]:
+def tables(correctness: Correctness | None) -> list[dict[str, Any]]:
     """The small tables: right or wrong on other inputs, and on sizes at the edges."""
     return [
         {
             "heading": heading,
-            "rows": [(what, said, is_fault(said)) for what, said in sorted(correctness[name].items(), key=_order)],
+            "rows": [(what, said, is_fault(said)) for what, said in sorted(found.items(), key=_order)],
         }
         for name, heading in TABLES.items()
-        if correctness.get(name)
+        if (found := getattr(correctness, name, None))
     ]
 
 

@@ -12,9 +12,9 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
 from kernels.catalog import operations
+from kernels.contract.events import FAILURES
 from kernels.report import tables
 from kernels.report.summary import leading
-from kernels.report.tables import FAILURES
 from runs.charts.forest import Scale
 from runs.charts.sparkline import sparkline
 from runs.models import Gpu, Kernel, Result, Run
@@ -188,7 +188,7 @@ class Subject:
 
 
 def kernel(request: HttpRequest, operation: str, name: str) -> HttpResponse:
-    subject = Subject.of(request, operation, name, most=history.MOST)
+    subject = Subject.of(request, operation, name, most=history.MOST_READ)
     counts = Counter(one.terms.workload for one in subject.series for _ in one.points)
     rows = [{"series": one, "line": sparkline(one.drawn), "all": counts[one.terms.workload]} for one in subject.newest]
     compared = any(one.newest.verdict != "baseline" for one in subject.newest)
@@ -212,7 +212,7 @@ def versions(kernel: Kernel) -> list[dict[str, Any]]:
 
 def workload(request: HttpRequest, operation: str, name: str, key: str) -> HttpResponse:
     """The history of a kernel on one workload, each series by itself."""
-    subject = Subject.of(request, operation, name, key, most=history.MOST)
+    subject = Subject.of(request, operation, name, key, most=history.MOST_READ)
     scale = Scale.of(ratio for one in subject.series for _, ratio in one.drawn)
     left, groups, now = MOST_SHOWN, [], subject.series[0].facts
     for one in subject.series:
@@ -227,7 +227,7 @@ def workload(request: HttpRequest, operation: str, name: str, key: str) -> HttpR
     total = sum(len(one.points) for one in subject.series)
     newest = subject.series[0]
     shown = {"workload": newest.workload, "groups": groups, "total": total, "shown": min(total, MOST_SHOWN)}
-    shown["tiers_mode"] = newest.terms.mode if newest.newest.base_p50 else ""
+    shown["tiers_mode"] = newest.terms.mode if newest.newest.base_p50_ms else ""
     return render(request, "kernel_workload.html", subject.context | shown)
 
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import csv
-import io
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Prefetch
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import render
 
+from kernels.analysis.agreement import AGREE_NS, AGREE_NS_PER_KERNEL, AGREE_SHARE
 from kernels.analysis.statistics import MARGIN, WIDEST_SAME
-from kernels.report.tables import MOST_RAN, under_load
+from kernels.contract.events import MOST_RAN, ArmResult, CrossCheck, Measured, TelemetrySummary
+from kernels.report.tables import as_csv, under_load
 from runs.charts import distribution
-from runs.charts.run_charts import THEMES
-from runs.models import Measurement, Result
-from runs.queries import history
+from runs.charts.theme import THEMES
+from runs.models import Result, Run
+from runs.queries import history, measurements
+from runs.queries.measurements import StoredArm, StoredMeasured
 from runs.templatetags.figures import duration, grouped, ratio3, us
 from runs.views import correctness
+from runs.views.run import download
 
 CLOCKS_ALIKE = 0.02
 """Two arms whose median SM clocks differ by more than this did not run on the same machine, so to speak."""
@@ -30,84 +33,93 @@ THROTTLING = {
 }
 
 
-def _get(pk: int, result_pk: int) -> Result:
-    of = ("measurement__run__gpu", "measurement__run__environment", "measurement__workload", "kernel", "version")
-    return get_object_or_404(Result.objects.select_related(*of), pk=result_pk, measurement__run=pk)
+@dataclass(frozen=True)
+class Subject:
+    """A result with what belongs to it."""
+
+    run: Run
+    measured: StoredMeasured
+    """With this result, and the baseline's if that is another."""
+    result: StoredArm
+
+    @classmethod
+    def of(cls, pk: int, result_pk: int) -> Subject:
+        found = measurements.of_result(pk, result_pk)
+        if found is None:
+            raise Http404(f"run {pk} has no result {result_pk}")
+        return cls(*found)
+
+    @property
+    def baseline(self) -> StoredArm | None:
+        """The baseline's result in the same measurement, which may be this one."""
+        return self.measured.arm(self.measured.baseline)
+
+    @property
+    def both(self) -> list[StoredArm]:
+        """The baseline, and this result if it is another."""
+        return self.measured.results
 
 
-def baseline_of(result: Result) -> Result | None:
-    """The baseline's result in the same measurement, which may be this one."""
-    name = result.measurement.baseline
-    if result.kernel.name == name:
-        return result
-    found = Result.objects.filter(measurement=result.measurement, kernel__name=name).select_related("kernel")
-    return found.defer("log").first()
-
-
-def siblings_of(result: Result) -> list[Result]:
+def siblings_of(subject: Subject) -> list[Result]:
     """The other kernels on the same workload of the same run."""
-    found = Result.objects.filter(
-        measurement__run=result.measurement.run_id, measurement__workload=result.measurement.workload
-    )
-    return list(found.exclude(pk=result.pk).select_related("kernel").only("pk", "kernel__name").order_by("pk"))
+    found = Result.objects.filter(measurement__run=subject.run, measurement__workload__key=subject.measured.key)
+    return list(found.exclude(pk=subject.result.pk).select_related("kernel").only("pk", "kernel__name").order_by("pk"))
 
 
 def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
     """One kernel on one workload: its verdict, how its samples are spread, what else was seen of it, its source and log."""
-    found = _get(pk, result_pk)
-    measurement, baseline = found.measurement, baseline_of(found)
-    both = [baseline, found] if baseline and baseline.pk != found.pk else [found]
+    subject = Subject.of(pk, result_pk)
+    measured, found, baseline = subject.measured, subject.result, subject.baseline
     arms = distribution.arms_of(found, baseline)
     context = {
         "page": "runs",
         "result": found,
-        "measurement": measurement,
-        "run": measurement.run,
+        "measurement": measured,
+        "run": subject.run,
         "baseline": baseline,
-        "siblings": siblings_of(found),
-        "has_history": history.tells(found),
+        "siblings": siblings_of(subject),
+        "has_history": history.tells(measured, found),
         "ran_more": len(found.ran) >= MOST_RAN,
-        "doubts": doubts(found, baseline),
+        "doubts": doubts(subject),
         "arms": arms,
-        "said": distribution.said(arms, is_paired(measurement)) if arms else {},
-        "cold": [one for one in both if one.cold] if found.cold else [],
-        "clocks": [one for one in both if one.sm_mhz] if found.sm_mhz else [],
-        "crosscheck": crosscheck_of(both) if found.crosscheck else {},
-        "protocol": protocol_of(measurement),
-        "telemetry": telemetry_of(measurement.telemetry),
-        "correctness": correctness.told(found.correctness or {}),
-        "checks": correctness.tables(found.correctness or {}),
+        "said": distribution.said(arms, is_paired(measured)) if arms else {},
+        "cold": [one for one in subject.both if one.cold] if found.cold else [],
+        "clocks": [one for one in subject.both if one.sm_mhz] if found.sm_mhz else [],
+        "crosscheck": crosscheck_of(subject.both) if found.crosscheck else {},
+        "protocol": protocol_of(measured),
+        "telemetry": telemetry_of(measured.telemetry),
+        "correctness": correctness.facts(found.correctness),
+        "checks": correctness.tables(found.correctness),
     }
     return render(request, "result.html", context)
 
 
-def is_paired(measurement: Measurement) -> bool:
-    return measurement.protocol.get("paired", True)
+def is_paired(measured: Measured) -> bool:
+    return measured.protocol.paired is not False
 
 
 # --- what speaks against it -------------------------------------------------------------------------------------------
 
 
-def doubts(result: Result, baseline: Result | None) -> list[str]:
+def doubts(subject: Subject) -> list[str]:
     """Sentences for an expert who asks whether to believe the number."""
-    measurement = result.measurement
+    measured, result, baseline = subject.measured, subject.result, subject.baseline
     found = []
-    if measurement.run.contended:
+    if subject.run.contended:
         found.append("Another process was on the GPU during this run.")
     if baseline and baseline.pk != result.pk:
         found += _clocks_differ(result, baseline)
-    if (check := result.crosscheck or {}).get("agrees") is False:
-        found.append(_looks_differ(check))
-    how = {"mode": measurement.mode, "protocol": measurement.protocol}
-    if factor := under_load(how, result.p50, result.crosscheck):
+    if result.crosscheck and result.crosscheck.agrees is False:
+        found.append(_looks_differ(result.crosscheck))
+    if factor := under_load(measured, result.p50_ms, result.crosscheck):
         found.append(
             f"Without rests a call takes {factor - 1:.0%} longer, as when a clock falls under continuous work; the mode "
             "sustained compares kernels so."
         )
-    if result.n is not None and measurement.aa and measurement.margin > MARGIN * 1.01:
-        found.append(f"{measurement.baseline} differed from itself here, so differences {_below(measurement.margin)}.")
-    if result.n is not None and (reasons := measurement.telemetry.get("throttled")):
-        named = " and ".join(THROTTLING.get(reason, reason) for reason in reasons)
+    if result.n is not None and measured.aa and measured.margin > MARGIN * 1.01:
+        found.append(f"{measured.baseline} differed from itself here, so differences {_below(measured.margin)}.")
+    if result.n is not None and measured.telemetry.throttled:
+        named = " and ".join(THROTTLING.get(reason, reason) for reason in measured.telemetry.throttled)
         found.append(f"The GPU was held back by {named} while this was measured.")
     return found
 
@@ -117,41 +129,42 @@ def _below(margin: float) -> str:
     return f"below {margin:.1%} " + ("are SAME" if margin <= WIDEST_SAME else "say nothing")
 
 
-def _clocks_differ(result: Result, baseline: Result) -> list[str]:
-    own, its = ((one.sm_mhz or {}).get("median") for one in (result, baseline))
-    if not own or not its or max(own, its) / min(own, its) - 1 <= CLOCKS_ALIKE:
+def _clocks_differ(result: ArmResult, baseline: ArmResult) -> list[str]:
+    if not result.sm_mhz or not baseline.sm_mhz:
         return []
+    own, its = result.sm_mhz.median, baseline.sm_mhz.median
     apart = max(own, its) / min(own, its) - 1
+    if apart <= CLOCKS_ALIKE:
+        return []
     return [
-        f"The SM clock was {own:,.0f} MHz for {result.kernel.name} and {its:,.0f} MHz for {baseline.kernel.name}, "
+        f"The SM clock was {own:,.0f} MHz for {result.kernel} and {its:,.0f} MHz for {baseline.kernel}, "
         f"{apart:.1%} apart: part of the difference between the two may be the clock's."
     ]
 
 
-def _looks_differ(check: dict[str, Any]) -> str:
-    event, span = check.get("event_ns"), check.get("span_ns")
-    if event is None or span is None:
+def _looks_differ(check: CrossCheck) -> str:
+    if check.event_ns is None or check.span_ns is None:
         return "In the cross-check the event time and the profiler's kernel span do not agree."
     return (
-        f"In the cross-check the event time was {grouped(event / 1e3)} us and the profiler's kernel span "
-        f"{grouped(span / 1e3)} us, which do not agree: allowed is 5% or 5 us, whichever is larger, "
-        "and 1.5 us for each kernel after the first."
+        f"In the cross-check the event time was {grouped(check.event_ns / 1e3)} us and the profiler's kernel span "
+        f"{grouped(check.span_ns / 1e3)} us, which do not agree: allowed is {AGREE_SHARE:.0%} or {AGREE_NS / 1e3:g} us, "
+        f"whichever is larger, and {AGREE_NS_PER_KERNEL / 1e3:g} us for each kernel after the first."
     )
 
 
 # --- what else was seen -----------------------------------------------------------------------------------------------
 
 
-def crosscheck_of(results: list[Result]) -> dict[str, Any]:
+def crosscheck_of(results: Sequence[ArmResult]) -> dict[str, Any]:
     """A table with a column for each result: {"kernels", "rows": [(heading, cells)]}, without rows that nobody has."""
-    seen = [(one.kernel.name, one.crosscheck) for one in results if one.crosscheck]
+    seen = [(one.kernel, one.crosscheck) for one in results if one.crosscheck]
     rows = [
-        ("event time, us", [us_of_ns(check.get("event_ns")) for _, check in seen]),
-        ("profiler's kernel span, us", [us_of_ns(check.get("span_ns")) for _, check in seen]),
-        ("event and span agree", [yes_no(check.get("agrees")) for _, check in seen]),
-        ("back to back, us", [us_of_ns(check.get("wall_ns")) for _, check in seen]),
-        ("calls in its batch", [f"{check['calls']:,}" if check.get("calls") else "" for _, check in seen]),
-        ("board energy", [energy(check.get("joules")) for _, check in seen]),
+        ("event time, us", [us_of_ns(check.event_ns) for _, check in seen]),
+        ("profiler's kernel span, us", [us_of_ns(check.span_ns) for _, check in seen]),
+        ("event and span agree", [yes_no(check.agrees) for _, check in seen]),
+        ("back to back, us", [us_of_ns(check.wall_ns) for _, check in seen]),
+        ("calls in its batch", [f"{check.calls:,}" if check.calls else "" for _, check in seen]),
+        ("board energy", [energy(check.joules) for _, check in seen]),
     ]
     return {"kernels": [name for name, _ in seen], "rows": [(heading, cells) for heading, cells in rows if any(cells)]}
 
@@ -177,31 +190,28 @@ def energy(joules: float | None) -> str:
 # --- how it was measured ----------------------------------------------------------------------------------------------
 
 
-def protocol_of(measurement: Measurement) -> list[tuple[str, str]]:
+def protocol_of(measured: Measured) -> list[tuple[str, str]]:
     """How the measurement was made, as pairs of a word and its value."""
-    has, found = measurement.protocol, []
-    if "paired" in has:
-        text = "every kernel in every round, in random order" if has["paired"] else "fixed, one kernel after the other"
+    how, found = measured.protocol, []
+    if how.paired is not None:
+        text = "every kernel in every round, in random order" if how.paired else "fixed, one kernel after the other"
         found.append(("protocol", text))
-    if has.get("rounds"):
-        repeated = has.get("repeated") or 0
-        again = f"; {repeated} more were repeated because of thermal slow-down" if repeated else ""
-        found.append(("rounds", f"{has['rounds']}{again}"))
-    if "sets" in has:
-        sets = f"{has['sets']} set{'s' * (has['sets'] != 1)} of inputs"
-        covered = ", more than the cache holds" if has.get("covered") and has["sets"] > 1 else ""
-        found.append(("inputs", sets + covered))
-    if "flushed" in has:
-        found.append(("L2 emptied before calls", "yes, by reading" if has["flushed"] else "no"))
-    if has.get("paired") and "rest" in has and measurement.mode not in ("cpu", "sustained"):
-        found.append(("rests", _rests(has["rest"])))
-    if measurement.aa:
-        ratio, low, high = measurement.aa
-        against = f"{measurement.baseline} against itself"
-        found.append(("A/A", f"{ratio3(ratio)}, interval {ratio3(low)} to {ratio3(high)}: {against}"))
-    found.append(("margin", f"differences {_below(measurement.margin)}"))
-    if measurement.took_s is not None:
-        found.append(("took", duration(measurement.took_s)))
+    if how.rounds:
+        again = f"; {how.repeated} more were repeated because of thermal slow-down" if how.repeated else ""
+        found.append(("rounds", f"{how.rounds}{again}"))
+    if how.sets is not None:
+        sets = f"{how.sets} set{'s' * (how.sets != 1)} of inputs"
+        found.append(("inputs", sets + (", more than the cache holds" if how.covered and how.sets > 1 else "")))
+    if how.flushed is not None:
+        found.append(("L2 emptied before calls", "yes, by reading" if how.flushed else "no"))
+    if how.paired and how.rest is not None and measured.mode not in ("cpu", "sustained"):
+        found.append(("rests", _rests(how.rest)))
+    if measured.aa:
+        ratio, low, high = map(ratio3, measured.aa)
+        found.append(("A/A", f"{ratio}, interval {low} to {high}: {measured.baseline} against itself"))
+    found.append(("margin", f"differences {_below(measured.margin)}"))
+    if measured.took_s is not None:
+        found.append(("took", duration(measured.took_s)))
     return found
 
 
@@ -211,22 +221,22 @@ def _rests(rest: float) -> str:
     return f"before each block about {'' if rest == 1 else f'{rest:g} times '}as long as it works, at most 250 ms"
 
 
-def telemetry_of(seen: dict[str, Any]) -> list[tuple[str, str]]:
+def telemetry_of(seen: TelemetrySummary) -> list[tuple[str, str]]:
     """What the device did meanwhile: median, and from where to where."""
     found = []
-    for key, name, unit in (
-        ("sm_mhz", "SM clock", "MHz"),
-        ("power_w", "power", "W"),
-        ("temperature_c", "temperature", "C"),
+    for value, name, unit in (
+        (seen.sm_mhz, "SM clock", "MHz"),
+        (seen.power_w, "power", "W"),
+        (seen.temperature_c, "temperature", "C"),
     ):
-        if value := seen.get(key):
-            least, most = (f"{value[end]:,.0f}" for end in ("min", "max"))
+        if value:
+            least, most = f"{value.min:,.0f}", f"{value.max:,.0f}"
             extent = f", from {least} to {most}" if least != most else ", steady"
-            found.append((name, f"{value['median']:,.0f} {unit}{extent}"))
-    if reasons := seen.get("throttled"):
-        found.append(("held back by", ", ".join(THROTTLING.get(reason, reason) for reason in reasons)))
-    if found and seen.get("samples"):
-        found.append(("readings", f"{seen['samples']:,}"))
+            found.append((name, f"{value.median:,.0f} {unit}{extent}"))
+    if seen.throttled:
+        found.append(("held back by", ", ".join(THROTTLING.get(reason, reason) for reason in seen.throttled)))
+    if found and seen.samples:
+        found.append(("readings", f"{seen.samples:,}"))
     return found
 
 
@@ -235,37 +245,35 @@ def telemetry_of(seen: dict[str, Any]) -> list[tuple[str, str]]:
 
 def samples_csv(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
     """Every raw sample. Rounds and places in them count from 1."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(("round", "position", "ns"))
-    for number, ticks in enumerate(_get(pk, result_pk).ticks_ns or [], 1):
-        writer.writerows((number, position, ns) for position, ns in enumerate(ticks, 1))
-    name = f"run-{pk}-result-{result_pk}.csv"
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return HttpResponse(out.getvalue(), content_type="text/csv; charset=utf-8", headers=headers)
+    samples_ns = Subject.of(pk, result_pk).result.samples_ns or []
+    records = (
+        {"round": number, "position": position, "ns": ns}
+        for number, round_ns in enumerate(samples_ns, 1)
+        for position, ns in enumerate(round_ns, 1)
+    )
+    table = as_csv(records, ("round", "position", "ns"))
+    return download(table, "text/csv; charset=utf-8", f"run-{pk}-result-{result_pk}.csv")
 
 
 def result_json(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
     """Everything of this result, raw samples included, with what belongs to its measurement."""
-    found = _get(pk, result_pk)
-    alone = Prefetch("results", Result.objects.filter(pk=result_pk).select_related("kernel", "version"))
-    measurement = Measurement.objects.select_related("workload").prefetch_related(alone).get(pk=found.measurement_id)
-    event = measurement.as_event(raw=True)
-    (own,) = event.pop("results")
-    environment = found.measurement.run.environment
+    subject = Subject.of(pk, result_pk)
+    environment = subject.run.environment
+    measured = subject.measured.model_dump(mode="json", by_alias=True, exclude={"results", "kind"})
+    result = subject.result.model_dump(mode="json", by_alias=True) | {"verdict": subject.result.verdict}
     data = {"run": pk, "fingerprint": environment.fingerprint if environment else ""}
-    return JsonResponse(data | {"measurement": event, "result": own | {"verdict": found.verdict}})
+    return JsonResponse(data | {"measurement": measured, "result": result})
 
 
 def _spec(request: HttpRequest, pk: int, result_pk: int, name: str) -> dict[str, Any]:
     theme, narrow = request.GET.get("theme", "light"), "narrow" in request.GET
     if name not in distribution.NAMES or theme not in THEMES:
         raise Http404(f"there is no chart '{name}' in '{theme}'")
-    found = _get(pk, result_pk)
-    arms = distribution.arms_of(found, baseline_of(found))
+    subject = Subject.of(pk, result_pk)
+    arms = distribution.arms_of(subject.result, subject.baseline)
     if not arms:
         raise Http404("nothing was timed here")
-    return distribution.spec_of(arms, name, theme, narrow, is_paired(found.measurement))
+    return distribution.spec_of(arms, name, theme, narrow, is_paired(subject.measured))
 
 
 def chart_json(request: HttpRequest, pk: int, result_pk: int, name: str) -> HttpResponse:

@@ -7,22 +7,20 @@ import shlex
 from typing import Any
 
 import yaml
-from django.conf import settings
 from django.contrib import messages
-from django.db.models import Prefetch
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
-from redis.exceptions import RedisError
 
 from kernels.catalog import operations
 from kernels.report import tables
-from kernels.report.summary import answer
+from kernels.report.summary import summary
 from kernels.workload import ConfigError, load_config
-from runs.broker import Notes
-from runs.charts.run_charts import LEAST_SHOWN, NAMES, THEMES, chart_of, drawn, has_limits, left_out
-from runs.models import Measurement, Result, Run, Share
-from runs.queries.estimates import estimate
+from runs.charts.run_charts import LEAST_SHOWN, NAMES, chart_of, drawn, has_limits, left_out
+from runs.charts.theme import THEMES
+from runs.models import Run, Share
+from runs.queries import measurements
+from runs.queries.live import live_progress
 
 PYTHON = ".venv/bin/python"
 """As `make install` makes it, in the checkout."""
@@ -32,28 +30,17 @@ def get_run(pk: int) -> Run:
     return get_object_or_404(Run.objects.select_related("gpu", "user", "environment", "share", "session"), pk=pk)
 
 
-def measurements(run: Run, raw: bool = False) -> list[Measurement]:
-    """What a run has measured, in the order of its config, without the raw samples unless asked for."""
-    results = Result.objects.select_related("kernel", "version")
-    if not raw:
-        results = results.defer("ticks_ns", "log", "version__source")
-    kept = run.measurements.select_related("workload").prefetch_related(Prefetch("results", results))
-    found = list(kept if raw else kept.defer("aa_ticks_ns"))
-    order = {w.key: number for number, w in enumerate(run.spec.workloads)}
-    return sorted(found, key=lambda m: (order.get(m.workload.key, len(order)), m.pk))
-
-
 def context_of(run: Run) -> dict[str, Any]:
-    found = measurements(run)
-    table = tables.rows([m.as_event() for m in found])
+    found = measurements.of_run(run)
+    table = tables.rows(found)
     return {
         "page": "runs",
         "run": run,
         "measurements": found,
-        "answer": answer(table, run.spec.operation),
-        "checked": any(r.correctness for m in found for r in m.results.all()),
-        "has_times": any(row["p50_ms"] is not None for row in drawn(table)),
-        "has_speedups": any(row["speedup"] is not None for row in drawn(table)),
+        "answer": summary(table, run.spec.operation),
+        "checked": any(arm.correctness for m in found for arm in m.results),
+        "has_times": any(row.p50_ms is not None for row in drawn(table)),
+        "has_speedups": any(row.speedup is not None for row in drawn(table)),
         "has_limits": has_limits(table),
         "plan": [] if found else run.spec.workloads,
         "ahead": running_before(run),
@@ -63,7 +50,7 @@ def context_of(run: Run) -> dict[str, Any]:
         "seen": f"{run.state}-{run.done}",
         "left_out": left_out(table),
         "least_shown": LEAST_SHOWN,
-        "live": shown(run),
+        "live": live_progress(run),
     }
 
 
@@ -78,33 +65,6 @@ def unit_of(run: Run) -> str:
     """The headline unit of a run's operation; an operation that is no longer there counts in TFLOP/s."""
     known = operations().get(run.config.get("operation", ""))
     return known.unit if known else "TFLOP/s"
-
-
-def shown(run: Run) -> dict[str, Any]:
-    """Progress as the agent shows it; empty if the broker has none."""
-    if not run.is_active:
-        return {}
-    try:
-        state = Notes(settings.REDIS_URL).shown(run.pk)
-    except (RedisError, ValueError):
-        return {}
-    if state:
-        state["number"] = min(state["position"] + 1, state["total"])
-        state["remaining_s"] = remaining(run)
-    return state
-
-
-def remaining(run: Run) -> float | None:
-    """Seconds left, by what the workloads measured so far took; before the first is measured, by what such runs took. None where
-    that is over."""
-    if run.elapsed_s is None or run.started_at is None:
-        return None
-    if last := run.measurements.order_by("created_at").last():
-        whole = (last.created_at - run.started_at).total_seconds() / max(1, run.done) * run.total
-    else:
-        whole = estimate(run.spec, run.gpu).seconds
-    left = whole - run.elapsed_s
-    return left if left > 0 else None
 
 
 def reproduce(run: Run) -> str:
@@ -169,13 +129,13 @@ def download(content: str, kind: str, name: str) -> HttpResponse:
 
 
 def table_csv(request: HttpRequest, pk: int) -> HttpResponse:
-    table = tables.rows([m.as_event() for m in measurements(get_run(pk))])
+    table = tables.as_records(tables.rows(measurements.of_run(get_run(pk))))
     return download(tables.as_csv(table), "text/csv; charset=utf-8", f"run-{pk}.csv")
 
 
 def table_md(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_run(pk)
-    table = tables.rows([m.as_event() for m in measurements(found)])
+    table = tables.rows(measurements.of_run(found))
     environment, link = (
         found.environment.body if found.environment else {},
         request.build_absolute_uri(found.get_absolute_url()),
@@ -189,22 +149,9 @@ def table_md(request: HttpRequest, pk: int) -> HttpResponse:
 
 def table_json(request: HttpRequest, pk: int) -> HttpResponse:
     """Everything that was measured, raw samples included: what another site can load."""
-    found = get_run(pk)
-    events = [m.as_event(raw=True) for m in measurements(found, raw=True)]
-    when = found.started_at or found.created_at
-    data = {
-        "format": tables.FORMAT,
-        "title": found.title,
-        "config": found.config,
-        "measured_at": when.isoformat(timespec="seconds"),
-        "environment": found.environment.body if found.environment else {},
-        "fingerprint": found.environment.fingerprint if found.environment else "",
-        "preflight": found.preflight,
-        "state": found.state,
-        "table": tables.rows(events),
-        "measurements": events,
-    }
-    return JsonResponse(data)
+    export = measurements.export_of(get_run(pk))
+    table = tables.as_records(tables.rows(export.measurements))
+    return HttpResponse(export.as_json(table), content_type="application/json")
 
 
 def config_yaml(request: HttpRequest, pk: int) -> HttpResponse:

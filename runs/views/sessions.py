@@ -111,7 +111,7 @@ def session(request: HttpRequest, pk: int) -> HttpResponse:
         "form": form,
         "entries": timeline,
         "run_count": sum(entry.run is not None for entry in timeline),
-        "answer": comparison.answer(table) if table else None,
+        "answer": comparison.summary(table) if table else None,
         **by_kernel(table, pages),
     }
     return render(request, "session.html", context, status=422 if form.errors else 200)
@@ -170,7 +170,7 @@ def session_json(request: HttpRequest, pk: int) -> HttpResponse:
             "begun_at": found.created_at.isoformat(),
             "ended_at": found.ended_at and found.ended_at.isoformat(),
             "timeline": timeline,
-            "progress": [{column: row[column] for column in comparison.COLUMNS} for row in table],
+            "progress": comparison.as_records(table),
         }
     )
 
@@ -181,8 +181,8 @@ def session_md(request: HttpRequest, pk: int) -> HttpResponse:
     table, _ = progress(found)
     lines = [f"# {' '.join(found.title.split())}", "", *([found.objective, ""] if found.objective else [])]
     if table:
-        said = comparison.answer(table)
-        lines += [" ".join([f"**{said['strong']}.**", *said["rest"]]), ""]
+        said = comparison.summary(table)
+        lines += [" ".join([f"**{said.strong}.**", *said.rest]), ""]
         lines += [comparison.as_markdown(table, "First to last result of each kernel"), ""]
     for entry in entries(found):
         lines += _told(request, entry)

@@ -12,9 +12,10 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
-from kernels.analysis.statistics import FASTER
 from kernels.catalog import operations
+from kernels.contract.events import Verdict
 from kernels.report import tables
+from runs.charts import strip
 from runs.models import TierScale
 from runs.models.tier_scale import Tier, parse
 from runs.queries import history, ladder
@@ -75,8 +76,8 @@ class Standing:
         bests = [(one, *one.best) for one in self.ladders if one.best]
         if not bests:
             return {"tone": "same", "strong": "No kernel was compared with a baseline yet", "rest": ""}
-        one, point, ratio = max(bests, key=lambda found: (found[1].verdict == FASTER, found[2].ratio))
-        best = "The best is" if point.verdict == FASTER else "None is surely faster; the highest is"
+        one, point, ratio = max(bests, key=lambda found: (found[1].verdict == Verdict.FASTER, found[2].ratio))
+        best = "The best is" if point.verdict == Verdict.FASTER else "None is surely faster; the highest is"
         rest = f"{best} {ratio.ratio:.3f}x, {point.kernel} on {one.series.workload.label}."
         count = len(self.ladders)
         of = f"{count} workloads" if count > 1 else "1 workload"
@@ -119,7 +120,7 @@ def _one(request: HttpRequest, key: str, mode: str) -> tuple[Standing, Ladder]:
 def workload(request: HttpRequest, key: str, mode: str) -> HttpResponse:
     standing, one = _one(request, key, mode)
     modes = [other.mode for other in standing.ladders]
-    more = {"ladder": one, "modes": modes, "drawn": ladder.drawn(one), "answer": said_of(one)}
+    more = {"ladder": one, "modes": modes, "drawn": strip.drawn(one), "answer": said_of(one)}
     return render(request, "tier_workload.html", standing.context | more)
 
 
@@ -163,7 +164,7 @@ def _best(one: Ladder) -> str:
 def _beyond(one: Ladder) -> str:
     names = [step.tier.label for step in one.beyond]
     which, verb = (names[0], "is") if len(names) == 1 else (f"{names[0]} to {names[-1]}", "are")
-    limit = us(one.base.limit)
+    limit = us(one.base.limit_ms)
     return f"{which} would take less than the {limit} us that the device needs for the work, and {verb} not offered."
 
 

@@ -10,13 +10,13 @@ SIZES = (1_000, 4_099, 32_768, 2**20 + 1)
 
 @pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16, torch.float32, torch.float64), ids=str)
 def test_whatever_is_allocated_inside_holds_poison(dtype):
-    with poison.in_new_memory((10,), dtype, "cpu"):
+    with poison.in_new_memory([((10,), dtype)], "cpu"):
         found = [torch.empty(size, dtype=dtype) for size in SIZES for _ in range(3)]
     assert [poison.count(tensor) for tensor in found] == [tensor.numel() for tensor in found]
 
 
 def test_half_of_it_written():
-    with poison.in_new_memory((8, 4), torch.float32, "cpu"):
+    with poison.in_new_memory([((8, 4), torch.float32)], "cpu"):
         out = torch.empty(8, 4)
         out[:4] = 1.0
     assert poison.count(out) == 16
@@ -25,16 +25,26 @@ def test_half_of_it_written():
 def test_nothing_is_filled_outside_even_after_an_error(monkeypatch):
     fill, asked = poison._fill_what_malloc_gives, []
     monkeypatch.setattr(poison, "_fill_what_malloc_gives", lambda value: asked.append(value) or fill(value))
-    with pytest.raises(ZeroDivisionError), poison.in_new_memory((10,), torch.float32, "cpu"):
+    with pytest.raises(ZeroDivisionError), poison.in_new_memory([((10,), torch.float32)], "cpu"):
         raise ZeroDivisionError
     assert asked == [0x81, 0]
 
 
 def test_without_the_gnu_c_library_the_next_output_holds_poison(monkeypatch):
     monkeypatch.setattr(poison, "_fill_what_malloc_gives", lambda value: False)
-    with poison.in_new_memory((512, 4096), torch.float32, "cpu"):
+    with poison.in_new_memory([((512, 4096), torch.float32)], "cpu"):
         out = torch.empty(512, 4096)
     assert poison.count(out) > 0.99 * out.numel()
+
+
+def test_every_one_of_several_outputs_holds_its_own_poison(monkeypatch):
+    monkeypatch.setattr(poison, "_fill_what_malloc_gives", lambda value: False)
+    likes = [((512, 4096), torch.float16), ((512, 4096), torch.float32), ((), torch.float32)]
+    with poison.in_new_memory(likes, "cpu"):
+        *large, number = [torch.empty(shape, dtype=dtype) for shape, dtype in likes]
+    assert [poison.count(out) > 0.99 * out.numel() for out in large] == [True, True]
+    poison.fill(number)
+    assert poison.count(number) == 1
 
 
 def test_only_floats_hold_it():

@@ -12,14 +12,14 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
 
 from kernels.analysis import correctness  # noqa: E402
-from kernels.analysis.correctness import FROBENIUS_CAP, judge, why_not_judged, why_wrong  # noqa: E402
+from kernels.analysis.correctness import judge, why_not_judged, why_wrong  # noqa: E402
 from kernels.child.bench import Bench  # noqa: E402
-from kernels.child.reference import Reference, measure
+from kernels.child.reference import Reference, measure  # noqa: E402
+from kernels.contract.dtypes import DTYPES  # noqa: E402
 from kernels.operations import attention  # noqa: E402
 from kernels.operations.attention import Attention  # noqa: E402
 from kernels.operations.base import Piece  # noqa: E402
 
-DTYPES = ("float16", "bfloat16", "float32")
 LENGTHS = (1, 63, 65, 127, 129)
 TILE = 64
 SEEDS = (1, 2)
@@ -274,7 +274,7 @@ def test_half_the_allowance_of_honest_kernels_is_left(dtype):
             r = reference(dtype, seq_len, True, seed)
             reading = measure(sdpa(*r.inputs.tensors, **r.inputs.options), r)
             assert reading["frobenius"] < 0.7 * min(
-                correctness.FACTOR[dtype] * reading["yard_frobenius"], FROBENIUS_CAP[dtype]
+                DTYPES[dtype].factor * reading["yard_frobenius"], DTYPES[dtype].frobenius_cap
             )
             assert reading["row"] < 0.7 * correctness.ROW_FACTOR * reading["yard_row"]
 
@@ -377,7 +377,7 @@ def test_a_reference_in_the_outputs_own_dtype_is_left_as_it_is():
 
 
 def test_the_cap_holds_even_where_the_yardstick_is_worse():
-    for dtype, cap in FROBENIUS_CAP.items():
+    for dtype, cap in ((name, row.frobenius_cap) for name, row in DTYPES.items()):
         loose = good_reading(yard_frobenius=1.0, yard_abs=10.0, yard_row=1.0)
         assert judge([loose | {"frobenius": 0.9 * cap}], dtype)["correct"]
         assert not judge([loose | {"frobenius": 1.1 * cap}], dtype)["correct"]

@@ -1,28 +1,26 @@
-"""LayerNorm and the matrix product as the instrument knows them: sizes, work, bytes, and who is right and who is not.
+"""LayerNorm and the matrix product: work and bytes by hand, and kernels of each, right and wrong.
 
 The kernels here are wrong in ways that people's kernels are, or right in ways that differ from PyTorch's: they are the
-test of the rule in kernels/instrument/verify.py, for each dtype.
+test of the rule in kernels/analysis/correctness.py, for each dtype. What holds of every operation is tested in
+test_every_operation.py.
 """
 
 import math
 
 import pytest
-from pydantic import ValidationError
 
 from kernels.analysis.roofline import peak_of, rates, speed_of_light_ms, why_impossible
-from kernels.catalog import get_operation, kernels
-from kernels.report.tables import as_markdown, as_text, rows
-from kernels.workload import check_kernels, configs
+from kernels.catalog import get_operation
 
 torch = pytest.importorskip("torch")
 
-from kernels.analysis.correctness import judge, measure  # noqa: E402
-from kernels.child.reference import Reference
+from kernels.analysis.correctness import judge  # noqa: E402
+from kernels.child.reference import Reference, measure  # noqa: E402
+from kernels.contract.dtypes import DTYPES  # noqa: E402
 from kernels.operations import gemm, layer_norm  # noqa: E402
 from kernels.operations.gemm import Gemm  # noqa: E402
 from kernels.operations.layer_norm import LayerNorm  # noqa: E402
 
-DTYPES = ("float16", "bfloat16", "float32")
 H200 = "NVIDIA H200"
 
 
@@ -210,15 +208,6 @@ def test_wrong_kernels_are_rejected(problem, kernel, dtype):
     assert not said["correct"] and said["why"]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("size", [1, 63, 65, 127, 129])
-def test_pytorch_is_right_at_edge_sizes(size, dtype):
-    for rows_, cols in ((size, 65), (65, size)):
-        assert verdict(LayerNorm(dtype=dtype, rows=rows_, cols=cols), eager_norm)["correct"]
-    for m, n, k in ((size, 63, 65), (63, size, 65), (63, 65, size)):
-        assert verdict(Gemm(dtype=dtype, m=m, n=n, k=k), eager_product)["correct"]
-
-
 def test_one_constant_is_right_where_the_answer_is_one():
     """A row of one column is its own mean: what is left is the bias."""
     said = verdict(LayerNorm(dtype="float32", rows=9, cols=1), eager_norm)
@@ -256,12 +245,6 @@ def test_a_large_layer_norm_is_checked_to_its_last_row(monkeypatch):
     assert not verdict(problem, WRONG_NORMS["last row zero"])["correct"]
 
 
-def test_the_float32_reference_restores_what_a_kernel_asked_of_matmul():
-    before = torch.backends.cuda.matmul.fp32_precision
-    list(product("float32").check(product("float32").inputs("cpu", 1), 1, thorough=True))
-    assert torch.backends.cuda.matmul.fp32_precision == before
-
-
 # --- sizes, work, bytes -----------------------------------------------------------------------------------------------
 
 
@@ -287,50 +270,7 @@ def test_work_and_bytes_of_a_product():
     assert why_impossible(problem, 1.39, peak_of(H200), True, 0) == ""
 
 
-@pytest.mark.parametrize("problem", [norm("float16"), product("float16")], ids=["layer_norm", "gemm"])
-def test_inputs_follow_from_the_seed_and_have_the_bytes_that_are_counted(problem):
-    one, same, other = (problem.inputs("cpu", seed) for seed in (1, 1, 2))
-    assert all(torch.equal(a, b) for a, b in zip(one.tensors, same.tensors, strict=True))
-    assert not any(torch.equal(a, b) for a, b in zip(one.tensors, other.tensors, strict=True))
-    shape, dtype = problem.output_like(one)
-    assert (one.nbytes, math.prod(shape) * dtype.itemsize) == problem.bytes_moved()
-
-
-@pytest.mark.parametrize(
-    "operation, sizes",
-    [("layer_norm", {"rows": 0, "cols": 8}), ("layer_norm", {"rows": 8}), ("gemm", {"m": 8, "n": 8, "k": -1}),
-     ("gemm", {"m": 8, "n": 8, "k": 8, "batch": 2})],
-)  # fmt: skip
-def test_sizes_that_are_none_are_refused(operation, sizes):
-    with pytest.raises(ValidationError):
-        get_operation(operation)(**sizes)
-
-
-def test_every_operation_has_its_kernels_and_configs():
-    for operation in ("layer_norm", "gemm"):
-        found = {info.name: info for info in kernels(operation)}
-        assert next(iter(found)) == "eager" and {"eager", "compiled"} < found.keys()
-        assert not [info.error for info in found.values() if info.error]
-        assert {config.name for config in configs() if config.operation == operation} == {
-            operation.replace("_", "-"), f"smoke-{operation.replace('_', '-')}",
-        }  # fmt: skip
-    for config in configs():
-        check_kernels(config)
-
-
 def test_a_library_is_known_by_its_kernels_names():
     assert Gemm.describe_ran("nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_NNT") == "cuBLAS"
     assert get_operation("attention").describe_ran("cudnn_generated_fort_native_sdpa_sm90") == "cuDNN"
     assert LayerNorm.describe_ran("vectorized_layer_norm_kernel") == ""
-
-
-@pytest.mark.parametrize(
-    "problem, unit, rate", [(norm("float16"), "GB/s", "| 55.5 |"), (product("float16"), "TFLOP/s", "| 77.7 |")]
-)
-def test_tables_show_the_operations_own_unit(problem, unit, rate):
-    sizes = problem.model_dump(exclude={"dtype"})
-    workload = {"operation": problem.name, "dtype": problem.dtype, "sizes": sizes}
-    result = {"kernel": "eager", "status": "ok", "stats": {"p50": 1.0}, "tflops": 77.7, "gb_per_s": 55.5}
-    table = rows([{"workload": workload, "key": "0", "mode": "cpu", "baseline": "eager", "results": [result]}])
-    assert f"| {unit} |" in as_markdown(table) and rate in as_markdown(table)
-    assert unit in as_text(table)

@@ -7,6 +7,7 @@ import pytest
 
 from kernels import catalog
 from kernels.catalog import Needs, UnknownName, get_kernel, kernels, load
+from kernels.kernel_files import Declared
 
 HEAD = "from kernels.catalog import kernel, cuda\n"
 SIMPLE = (
@@ -273,3 +274,46 @@ def my_own_way(q, k, v, *, causal, scale):
 """
     )
     assert load(get_kernel("attention", "my-own-way")).call(1, 2, 3, causal=False, scale=1.0) == "my answer"
+
+
+# --- another kind of file ---------------------------------------------------------------------------------------------
+
+
+class OneLiners:
+    """A reader: each line of a file is a kernel's name, and the kernel returns it."""
+
+    def declared(self, source, path):
+        for line in source.decode().split():
+            yield Declared(line, ("attention",), {"backend": "letters", "needs": Needs("cuda", 9.0)}, "A line.")
+
+    def load(self, source, path, full_name):
+        name = full_name.split("/")[1]
+        return (lambda *_, **__: name) if name.encode() in source.split() else None
+
+
+def test_a_file_is_read_and_loaded_by_the_reader_of_its_extension(folder, monkeypatch):
+    (folder / "mine.txt").write_text("first second\n")
+    with pytest.raises(UnknownName):
+        get_kernel("attention", "first")
+    monkeypatch.setitem(catalog.READERS, ".txt", OneLiners())
+    info = get_kernel("attention", "second")
+    assert (info.backend, info.doc, info.error) == ("letters", "A line.", "")
+    assert info.why_not_on("cpu", None) == "needs a CUDA device"
+    loaded = load(info)
+    assert (loaded.call(), loaded.source, loaded.sha256) == ("second", "first second\n", info.sha256)
+    (folder / "mine.txt").write_text("first\n")
+    with pytest.raises(UnknownName, match=r"mine\.txt no longer declares attention/second"):
+        load(info)
+
+
+def test_what_a_reader_declares_is_checked_like_any_kernel(folder, monkeypatch):
+    monkeypatch.setitem(catalog.READERS, ".txt", OneLiners())
+    (folder / "mine.txt").write_text("a,b\n")
+    assert "mine.txt cannot be read: the name 'a,b' will not do" in get_kernel("attention", "mine").error
+
+
+@pytest.mark.parametrize("extension", catalog.READERS)
+def test_a_file_of_any_kind_that_nobody_can_read_is_one_kernel_with_the_reason(folder, extension):
+    (folder / f"broken{extension}").write_bytes(b"\xff\x00(")
+    info = get_kernel("attention", "broken")
+    assert info.error.startswith(f"broken{extension} cannot be read: ")

@@ -6,12 +6,15 @@ import math
 
 import pytest
 
-from kernels.report.summary import answer
+from kernels.analysis.verdicts import verdict
+from kernels.contract.events import ArmResult, Measured, ProtocolFacts
+from kernels.report.summary import summary
 from kernels.report.tables import (
     COLUMNS,
     against_itself,
     as_csv,
     as_markdown,
+    as_records,
     as_text,
     failures,
     heading,
@@ -19,7 +22,6 @@ from kernels.report.tables import (
     microseconds,
     rows,
     three_digits,
-    verdict,
 )
 from kernels.workload import Workload
 
@@ -30,12 +32,17 @@ def result(kernel, interval=None, p50=0.01, status="ok", **more):
     """A result of a kernel; with an interval of its speedup, unless it is the baseline's."""
     found = {"kernel": kernel, "status": status, "sha256": f"{kernel}-hash", "correctness": {"correct": True}}
     if status == "ok":
-        stats = {"n": 400, "p50": p50, "p50_low": 0.99 * p50, "p50_high": 1.01 * p50, "p90": 1.1 * p50}
-        found |= {"stats": stats, "rounds": 20, "tflops": 50.0, "gb_per_s": 190.0, "limit_share": 0.051}
+        found |= {"n": 400, "p50_ms": p50, "p50_low_ms": 0.99 * p50, "p50_high_ms": 1.01 * p50, "p90_ms": 1.1 * p50}
+        found |= {"rounds": 20, "tflops": 50.0, "gb_per_s": 190.0, "limit_share": 0.051}
     if interval:
         low, high = interval
-        found["speedup"] = {"ratio": math.sqrt(low * high), "low": low, "high": high, "rounds": 20, "paired": True}
-    return found | more
+        found |= {"speedup": math.sqrt(low * high), "speedup_low": low, "speedup_high": high}
+    return ArmResult(**found | more)
+
+
+def checked(kernel, **more):
+    """A result that was not timed."""
+    return ArmResult(kernel=kernel, sha256=f"{kernel}-hash", **{"correctness": {"correct": True}} | more)
 
 
 def event(*results, seq_len=512, operation="attention", **more):
@@ -43,14 +50,13 @@ def event(*results, seq_len=512, operation="attention", **more):
     sizes = {"batch": 1, "heads": 8, "seq_len": seq_len, "head_dim": 64}
     if operation == "layer_norm":
         sizes = {"rows": seq_len, "cols": 64}
-    workload = Workload(operation=operation, sizes=sizes)
-    shared = {"workload": workload.model_dump(), "key": workload.key, "mode": "graph", "margin": 0.01}
-    return shared | {"baseline": "sdpa", "results": list(results)} | more
+    shared = {"mode": "graph", "margin": 0.01, "baseline": "sdpa"}
+    return Measured(workload=Workload(operation=operation, sizes=sizes), results=list(results), **shared | more)
 
 
 def said(*events):
-    found = answer(rows(events), "attention")
-    return found["strong"], " ".join(found["rest"]), found["tone"]
+    found = summary(rows(events), "attention")
+    return found.strong, " ".join(found.rest), found.tone
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -58,35 +64,34 @@ def said(*events):
 
 def test_a_row_for_every_workload_and_kernel_in_the_order_measured():
     table = rows([event(result("sdpa"), result("eager", SLOW)), event(result("sdpa"), seq_len=64)])
-    assert [(row["workload"].split()[4], row["kernel"]) for row in table] == [
+    assert [(row.workload.split()[4], row.kernel) for row in table] == [
         ("S=512", "sdpa"), ("S=512", "eager"), ("S=64", "sdpa"),
     ]  # fmt: skip
-    assert all(set(COLUMNS) <= set(row) for row in table)
+    assert all(set(COLUMNS) <= set(record) for record in as_records(table))
     row = table[1]
-    assert (row["verdict"], row["speedup_low"], row["speedup_high"], row["n"]) == ("SLOWER", 0.49, 0.51, 400)
-    assert (row["p50_ms"], row["baseline"], row["mode"], row["correct"]) == (0.01, "sdpa", "graph", True)
+    assert (row.verdict, row.speedup_low, row.speedup_high, row.n) == ("SLOWER", 0.49, 0.51, 400)
+    assert (row.p50_ms, row.baseline, row.mode, row.correct) == (0.01, "sdpa", "graph", True)
 
 
 def test_a_row_says_how_long_its_device_rested_and_how_many_rounds_tell_as_much():
-    fast = result("eager", FAST)
-    fast["speedup"]["effective_sample_size"] = 7.5
+    fast = result("eager", FAST, effective_sample_size=7.5)
     row = rows([event(result("sdpa"), fast, protocol={"paired": True, "rest": 0.5})])[1]
-    assert (row["rest"], row["effective_sample_size"]) == (0.5, 7.5)
+    assert (row.rest, row.effective_sample_size) == (0.5, 7.5)
 
 
 def test_p90_is_of_single_calls_where_the_samples_are_graph_replays():
     (row,) = rows([event(result("sdpa", p50=0.01))])
-    assert (row["p90_ms"], row["p90_n"]) == (pytest.approx(0.011), 400)
-    cold = {"n": 100, "p50": 0.012, "p90": 0.019, "p95": 0.02, "p99": 0.03}
+    assert (row.p90_ms, row.p90_n) == (pytest.approx(0.011), 400)
+    cold = {"n": 100, "p50_ms": 0.012, "p90_ms": 0.019, "p95_ms": 0.02, "p99_ms": 0.03}
     (row,) = rows([event(result("sdpa", p50=0.01, cold=cold))])
-    assert (row["p50_ms"], row["p90_ms"], row["p90_n"]) == (0.01, 0.019, 100)
+    assert (row.p50_ms, row.p90_ms, row.p90_n) == (0.01, 0.019, 100)
 
 
 def test_what_is_not_known_is_none():
-    bare = {"kernel": "eager", "status": "crashed", "why": "killed by SIGSEGV"}
+    bare = ArmResult(kernel="eager", status="crashed", why="killed by SIGSEGV")
     row = rows([event(bare)])[0]
-    assert (row["p50_ms"], row["speedup"], row["tflops"], row["correct"], row["n"]) == (None,) * 5
-    assert (row["verdict"], row["why"], row["ran"]) == ("crashed", "killed by SIGSEGV", "")
+    assert (row.p50_ms, row.speedup, row.tflops, row.correct, row.n) == (None,) * 5
+    assert (row.verdict, row.why, row.ran) == ("crashed", "killed by SIGSEGV", "")
 
 
 @pytest.mark.parametrize(
@@ -100,13 +105,10 @@ def test_what_is_not_known_is_none():
         (result("eager"), ""),
         (result("eager", status="timed out"), "timed out"),
         (result("sdpa", status="crashed"), "crashed"),
-        (
-            result("eager", speedup={"ratio": 2, "low": 1.9, "high": 2.1, "rounds": 4, "paired": True}),
-            "needs more runs",
-        ),
-        (result("eager", speedup={"ratio": 2, "low": 1.9, "high": 2.1, "rounds": 500, "paired": False}), "unpaired"),
-        (result("eager", stats={}), "correct"),
-        (result("sdpa", stats={}), "correct"),
+        (result("eager", FAST, rounds=4), "needs more runs"),
+        (result("eager", FAST, rounds=500, paired=False), "unpaired"),
+        (checked("eager"), "correct"),
+        (checked("sdpa"), "correct"),
     ],
 )
 def test_one_word_for_a_result(found, expected):
@@ -114,8 +116,8 @@ def test_one_word_for_a_result(found, expected):
 
 
 def test_a_wide_margin_takes_a_word_back():
-    assert rows([event(result("eager", (1.02, 1.03)))])[0]["verdict"] == "FASTER"
-    assert rows([event(result("eager", (1.02, 1.03)), margin=0.05)])[0]["verdict"] == "SAME"
+    assert rows([event(result("eager", (1.02, 1.03)))])[0].verdict == "FASTER"
+    assert rows([event(result("eager", (1.02, 1.03)), margin=0.05)])[0].verdict == "SAME"
 
 
 def test_the_kernel_that_says_most_is_the_innermost_of_the_longest():
@@ -149,7 +151,7 @@ def test_microseconds_are_milliseconds_times_a_thousand():
 
 def test_csv_has_every_column_once_and_reads_back():
     strange = result('a,b\n"c"', status="failed", why='said "no",\nthen nothing')
-    text = as_csv(rows([event(result("sdpa"), strange)]))
+    text = as_csv(as_records(rows([event(result("sdpa"), strange)])))
     read = list(csv.DictReader(io.StringIO(text)))
     assert tuple(read[0]) == COLUMNS
     assert (float(read[0]["p50_ms"]), read[0]["speedup"]) == (0.01, "")
@@ -183,15 +185,17 @@ def test_a_table_says_what_its_baseline_did_against_itself():
     assert against_itself(rows([event(result("sdpa"))])) == against_itself([]) == ""
     apart = event(result("sdpa"), mode="cold", aa=(1.2, 1.1, 1.3), margin=0.6)
     groups = "A/A: sdpa against itself 0.999 to 1.200; margin 1.0% to 60.0%."
-    assert against_itself(rows([one | {"mode": "cold"}, apart])) == groups, "two groups of one workload"
+    assert against_itself(rows([one.model_copy(update={"mode": "cold"}), apart])) == groups, (
+        "two groups of one workload"
+    )
     (row,) = rows([one])
-    assert (row["aa"], row["aa_low"], row["aa_high"]) == AA["aa"]
+    assert (row.aa, row.aa_low, row.aa_high) == AA["aa"]
 
 
 def test_columns_that_nobody_fills_are_left_out():
-    checked = result("sdpa") | {"stats": None, "rounds": None, "tflops": None, "gb_per_s": None, "limit_share": None}
-    assert as_text(rows([event(checked, mode="verify")])).splitlines()[0].split() == ["workload", "kernel", "verdict"]
-    lines = as_markdown(rows([event(checked)])).splitlines()
+    alone = checked("sdpa")
+    assert as_text(rows([event(alone, mode="verify")])).splitlines()[0].split() == ["workload", "kernel", "verdict"]
+    lines = as_markdown(rows([event(alone)])).splitlines()
     assert lines[:2] == ["| workload | kernel | verdict |", "| --- | --- | --- |"]
     assert "speedup" not in as_markdown(rows([event(result("sdpa"))])), "there is no other kernel"
 
@@ -242,7 +246,7 @@ def test_unsupported_is_no_failure_and_everything_else_that_is_not_ok_is():
         "failed",
     )
     table = rows([event(*(result(status, status=status) for status in statuses))])
-    assert [row["status"] for row in failures(table)] == list(statuses[2:])
+    assert [row.status for row in failures(table)] == list(statuses[2:])
 
 
 # --- the answer -------------------------------------------------------------------------------------------------------
@@ -321,10 +325,9 @@ def test_an_incorrect_output_is_never_called_correct():
 
 
 def test_fixed_gives_ratios_and_no_verdict():
-    unpaired = {"ratio": 1.2, "low": 1.19, "high": 1.21, "rounds": 500, "paired": False}
+    how = {"rounds": 500, "paired": False}
     table = [
-        event(result("sdpa"), result("mine", speedup=unpaired), result("eager", speedup=unpaired), seq_len=s)
-        for s in (64, 128)
+        event(result("sdpa"), result("mine", FAST, **how), result("eager", FAST, **how), seq_len=s) for s in (64, 128)
     ]
     strong, rest, tone = said(*table)
     assert (strong, tone) == ("mine was compared with sdpa on 2 workloads, without a verdict", "same")
@@ -333,14 +336,13 @@ def test_fixed_gives_ratios_and_no_verdict():
 
 
 def test_too_few_rounds_give_no_verdict():
-    few = {"ratio": 1.2, "low": 1.19, "high": 1.21, "rounds": 4, "paired": True}
-    strong, rest, _ = said(event(result("sdpa"), result("mine", speedup=few)))
+    strong, rest, _ = said(event(result("sdpa"), result("mine", FAST, rounds=4)))
     assert strong == "mine was compared with sdpa on 1 workload, without a verdict"
     assert "It needs more rounds." in rest
 
 
 def test_a_check_without_times_counts_what_is_correct():
-    right, wrong = result("sdpa", stats=None), result("mine", status="incorrect", correctness={"correct": False})
+    right, wrong = checked("sdpa"), result("mine", status="incorrect", correctness={"correct": False})
     skipped = result("other", status="unsupported", correctness=None)
     assert said(event(right, wrong, skipped, mode="verify"))[0] == "1 of 2 outputs checked are correct"
     assert said(event(wrong, mode="verify"))[0] == "0 of 1 outputs checked are correct"
@@ -355,7 +357,7 @@ def test_the_library_behind_the_baseline_is_named_by_the_kernel_that_ran():
     assert said(event(result("sdpa", **ran), result("mine", FAST)))[1].endswith("sdpa ran cuDNN.")
     unknown = event(result("sdpa", ran=[["unheard_of", 1]]), result("mine", FAST))
     assert "sdpa ran" not in said(unknown)[1]
-    assert answer(rows([event(result("sdpa", **ran))]), "gone")["rest"] == ["Every timed output is correct."]
+    assert summary(rows([event(result("sdpa", **ran))]), "gone").rest == ["Every timed output is correct."]
 
 
 # --- rested and under load --------------------------------------------------------------------------------------------
@@ -366,19 +368,19 @@ def test_times_of_a_rested_device_are_said_to_be():
     table = rows(
         [event(result("sdpa", p50=20.0, **loaded), result("slow", SLOW, p50=40.0, crosscheck=None), mode="cold")]
     )
-    assert [row["under_load"] for row in table] == [pytest.approx(1.19), None]
+    assert [row.under_load for row in table] == [pytest.approx(1.19), None]
     assert "Without rests sdpa takes up to 19% longer, as when a clock falls" in " ".join(
-        answer(table, "attention")["rest"]
+        summary(table, "attention").rest
     )
     many = rows([event(*(result(name, p50=20.0, **loaded) for name in ("sdpa", "one", "two")), mode="cold")])
-    assert "Without rests 3 kernels take up to 19% longer" in " ".join(answer(many, "attention")["rest"])
+    assert "Without rests 3 kernels take up to 19% longer" in " ".join(summary(many, "attention").rest)
 
 
 def test_nothing_is_said_of_rests_that_nobody_had():
     loaded = event(result("sdpa", p50=20.0, crosscheck={"wall_ns": 23.8e6, "host_bound": False}), mode="cold")
     for protocol, factor in (({"rest": 1.0}, pytest.approx(1.19)), ({"rest": 0.0}, None)):
-        (row,) = rows([loaded | {"protocol": protocol}])
-        assert row["under_load"] == factor
+        (row,) = rows([loaded.model_copy(update={"protocol": ProtocolFacts(**protocol)})])
+        assert row.under_load == factor
 
 
 @pytest.mark.parametrize(
@@ -386,8 +388,8 @@ def test_nothing_is_said_of_rests_that_nobody_had():
 )
 def test_nothing_is_said_of_what_holds_or_is_not_known(mode, p50, wall_ns):
     (row,) = rows([event(result("sdpa", p50=p50, crosscheck={"wall_ns": wall_ns}), mode=mode)])
-    assert row["under_load"] is None
-    assert "Without rests" not in " ".join(answer([row], "attention")["rest"])
+    assert row.under_load is None
+    assert "Without rests" not in " ".join(summary([row], "attention").rest)
 
 
 def test_what_is_more_frequent_is_said_first():

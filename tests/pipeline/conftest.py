@@ -22,7 +22,7 @@ from redis.exceptions import RedisError
 from benchsite.queues import make_app
 from kernels.host.device import find_device
 from kernels.workload import Config
-from runs.broker import Notes
+from runs.broker import BrokerKeys
 from runs.hosting.setup import free_port
 from runs.hosting.stack import Stack
 from runs.models import Gpu, RejectedEvent, Run
@@ -221,7 +221,7 @@ class Site:
 
     def live(self, run):
         """What the agent says that it does now."""
-        return Notes(self.url).shown(run.pk)
+        return BrokerKeys(self.url).shown(run.pk)
 
     def wait_for_workloads(self, run, count, within=60):
         """Waits until so many workloads of a run are in the database."""

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from runs.broker import Notes
+from runs.broker import BrokerKeys
 from runs.models import Run
 from runs.pipeline.reaper import reap
 
@@ -49,7 +49,7 @@ def test_a_cancel_survives_a_broker_that_forgets_it(site, monkeypatch):
 def test_a_broker_that_remembers_a_cancel_of_another_database_cancels_nothing_here(site):
     """It was kept, the database begun anew: there will be a run of the same number, but no such attempt."""
     ahead = site.submit("endless")
-    Notes(site.url).ask_cancel(ahead.pk + 1, 1)
+    BrokerKeys(site.url).ask_cancel(ahead.pk + 1, 1)
     mine = site.submit("eager")
     assert mine.pk == ahead.pk + 1
     site.eventually(lambda: site.live(ahead).get("kernel") == "endless", 30, "the endless kernel runs")

@@ -216,7 +216,7 @@ def quiet_broker(monkeypatch):
         def queue_length(self, queue):
             return lengths[queue]
 
-    monkeypatch.setattr(reaper, "Notes", Broker)
+    monkeypatch.setattr(reaper, "BrokerKeys", Broker)
     return lengths
 
 
@@ -233,7 +233,7 @@ def test_a_run_that_its_agent_no_longer_holds_goes_on_with_what_is_missing(runni
 
 
 def test_a_run_that_its_agent_holds_is_left_alone(running, sent):
-    Gpu.objects.update(held=[[running.pk, running.attempt]])
+    Gpu.objects.update(active_attempts=[[running.pk, running.attempt]])
     reaper.reap()
     running.refresh_from_db()
     assert running.attempts == 1
@@ -261,24 +261,24 @@ def test_the_reaper_does_not_judge_before_all_news_are_read(running, quiet_broke
 
 
 def test_a_run_is_given_up_after_three_attempts_without_a_new_workload(running, sent):
-    change(running, fruitless=2)
+    change(running, attempts_without_progress=2)
     reaper.reap()
     running.refresh_from_db()
     assert (running.state, running.attempts) == ("running", 2)
-    change(running, sent_at=ago(60), fruitless=3)
+    change(running, sent_at=ago(60), attempts_without_progress=3)
     reaper.reap()
     running.refresh_from_db()
     assert (running.state, running.attempts) == ("lost", 2)
     assert "3 attempts in a row" in running.message
 
 
-def test_a_started_attempt_is_fruitless_until_it_has_measured_a_workload(running):
+def test_a_started_attempt_makes_no_progress_until_it_has_measured_a_workload(running):
     def say(seq, kind, data):
         recorder.record([{"run": running.pk, "attempt": running.attempt, "seq": seq, "kind": kind, "data": data}])
         running.refresh_from_db()
-        return running.fruitless
+        return running.attempts_without_progress
 
-    change(running, seq=0, fruitless=1)
+    change(running, seq=0, attempts_without_progress=1)
     assert say(1, "started", {"environment": {}, "fingerprint": "f"}) == 2
     workload = CONFIG.workloads[0]
     rest = {"protocol": {}, "aa": None, "margin": 0.01, "telemetry": {}, "notes": [], "took_s": 1, "results": []}
@@ -309,9 +309,9 @@ def test_a_run_of_a_silent_device_can_be_cancelled(running):
     running.refresh_from_db()
     running.cancel()
     assert running.state == "cancelled"
-    assert recorder.superseded(Gpu(held=[[running.pk, running.attempt]])) == [[running.pk, running.attempt]], (
-        "its agent is told when it is back"
-    )
+    assert recorder.superseded(Gpu(active_attempts=[[running.pk, running.attempt]])) == [
+        [running.pk, running.attempt]
+    ], "its agent is told when it is back"
 
 
 def test_one_run_that_cannot_be_sent_does_not_stop_the_others(gpu, sent):

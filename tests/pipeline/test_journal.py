@@ -7,11 +7,13 @@ import threading
 
 import pytest
 
+from kernels.contract.events import Finished, Line, Started
 from runs.agent import journal as journal_module
-from runs.agent.heart import RESEND_FIRST_S, RESEND_MOST_S, Sender
 from runs.agent.journal import Journal
+from runs.agent.threads import RESEND_FIRST_S, RESEND_MOST_S, Sender
 
 pytestmark = pytest.mark.timeout(30)
+STARTED = Started(environment={"device": "a CPU"}, fingerprint="f")
 
 
 @pytest.fixture
@@ -25,18 +27,18 @@ def journal(path):
 
 
 def numbers(journal, run, attempt, after=0):
-    return [line["seq"] for line in journal.lines(run, attempt, after)]
+    return [line.seq for line in journal.lines(run, attempt, after)]
 
 
 def write(journal, run, attempt, count):
-    return [journal.write(run, attempt, "measured", {"number": n}) for n in range(count)]
+    return [journal.write(run, attempt, Finished(state="done", message=str(n))) for n in range(count)]
 
 
 # --- the journal ------------------------------------------------------------------------------------------------------
 
 
 def test_only_its_owner_can_read_it(journal, path):
-    journal.write(1, 1, "started", {})
+    journal.write(1, 1, STARTED)
     modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in path.parent.iterdir()}
     assert path.name in modes
     assert set(modes.values()) == {0o600}
@@ -55,13 +57,9 @@ def test_lines_are_numbered_from_one_for_each_attempt(journal):
     assert write(journal, 1, 2, 1) == [1]
     assert write(journal, 1, 1, 1) == [3]
     line = journal.lines(1, 1, after=2)[0]
-    assert (line["run"], line["attempt"], line["seq"], line["kind"], line["data"]) == (
-        1,
-        1,
-        3,
-        "measured",
-        {"number": 0},
-    )
+    assert line[:3] == (1, 1, 3)
+    told = Line.model_validate_json(line.body)
+    assert (told.run, told.attempt, told.seq, told.event) == (1, 1, 3, Finished(state="done", message="0"))
 
 
 def test_numbers_go_on_after_a_restart_even_if_all_lines_were_confirmed(journal, path):
@@ -83,22 +81,22 @@ def test_confirmed_lines_are_forgotten_and_the_others_stay(journal):
 
 def test_an_attempt_is_held_while_it_runs_or_has_something_to_tell(journal):
     journal.begin(1, 1)
-    assert journal.held() == [(1, 1)]
-    journal.write(1, 1, "finished", {})
+    assert journal.active_attempts() == [(1, 1)]
+    journal.write(1, 1, Finished(state="done"))
     journal.end(1, 1)
-    assert (journal.running(), journal.held()) == ([], [(1, 1)])
+    assert (journal.running(), journal.active_attempts()) == ([], [(1, 1)])
     journal.confirm(1, 1, 1)
-    assert journal.held() == []
+    assert journal.active_attempts() == []
 
 
 def test_after_a_restart_what_ran_runs_no_more_but_is_still_told(journal, path):
     journal.begin(1, 1)
-    journal.write(1, 1, "started", {})
+    journal.write(1, 1, STARTED)
     again = Journal(path)
     again.recover()
-    assert (again.running(), again.held(), again.to_tell()) == ([], [(1, 1)], [(1, 1)])
+    assert (again.running(), again.active_attempts(), again.to_tell()) == ([], [(1, 1)], [(1, 1)])
     again.confirm(1, 1, 1)
-    assert again.held() == []
+    assert again.active_attempts() == []
     assert not again.begin(1, 1), "the site goes on with the next attempt"
 
 
@@ -106,7 +104,7 @@ def test_an_attempt_that_was_interrupted_before_its_first_event_is_begun_again(j
     """The site has heard nothing of it, and sends the same attempt again."""
     journal.begin(1, 1)
     journal.recover()
-    assert journal.held() == []
+    assert journal.active_attempts() == []
     assert journal.begin(1, 1)
     assert journal.running() == [(1, 1)]
     assert journal.why_stop(1, 1) == ""
@@ -118,7 +116,7 @@ def test_a_superseded_attempt_is_stopped_forgotten_and_never_begun_again(journal
     assert journal.why_stop(1, 1) == "superseded"
     journal.end(1, 1, "interrupted")
     assert not journal.begin(1, 1)
-    journal.write(1, 1, "started", {})
+    journal.write(1, 1, STARTED)
     journal.recover()
     assert journal.to_tell() == []
 
@@ -186,7 +184,7 @@ class Wire:
     def publish(self, task, lines):
         if self.broken:
             raise ConnectionError
-        self.messages.append([line["seq"] for line in lines])
+        self.messages.append([line.seq for line in lines])
 
     def at(self, seconds):
         """What is published at this time."""

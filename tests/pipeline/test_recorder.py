@@ -1,17 +1,21 @@
 """The recorder stores each event whole, once and in order; what it cannot store it keeps and confirms. No processes."""
 
 import copy
+import json
 import math
 import re
+from pathlib import Path
 
 import pytest
 from django.db import OperationalError
 
 from kernels.analysis.statistics import describe
+from kernels.contract.events import ArmResult, CrossChecked, Finished, Line, Measured, Started
 from kernels.workload import Config
 from runs.models import Gpu, Measurement, RejectedEvent, Result, Run
 from runs.pipeline import recorder
-from runs.pipeline.recorder import MAX_EVENT_BYTES, record
+from runs.pipeline.recorder import MAX_EVENT_BYTES
+from runs.queries import measurements
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(30)]
 CONFIG = Config(
@@ -20,6 +24,7 @@ CONFIG = Config(
     kernels=["sdpa", "eager"],
     workloads=[{"batch": 1, "heads": 2, "seq_len": [16, 32], "head_dim": 64}],
 )
+AT = "2026-01-01T00:00:00+00:00"
 ENVIRONMENT = {"device": "a CPU", "torch": "2", "commit": "abc"}
 
 
@@ -33,61 +38,46 @@ def run():
     return run
 
 
-def result(kernel, p50):
-    found = {
-        "kernel": kernel,
-        "status": "ok",
-        "why": "",
-        "log": "",
-        "backend": "pytorch",
-        "rounds": 5,
-        "ticks_ns": [[p50]],
+def result(kernel, p50_ms):
+    times = {"n": 1, "rounds": 1, "samples_ns": [[p50_ms * 1e6]], "p50_low_ms": p50_ms, "p50_high_ms": p50_ms}
+    times |= {
+        f"{name}_ms": value for name, value in describe([p50_ms]).items() if name in ("p50", "mean", "min", "max")
     }
-    found |= {"sha256": kernel.ljust(64, "0"), "source": f"def {kernel}(): ...", "correctness": {"correct": True}}
-    found |= {"stats": describe([p50]) | {"p50_low": p50, "p50_high": p50}}
+    more = {"sha256": kernel.ljust(64, "0"), "source": f"def {kernel}(): ...", "backend": "pytorch"}
     if kernel != "sdpa":
-        found["speedup"] = {
-            "ratio": 1 / p50,
-            "low": 1 / p50,
-            "high": 1 / p50,
-            "rounds": 5,
-            "paired": True,
-            "effective_sample_size": 4.5,
-        }
-    return found
+        more |= dict.fromkeys(("speedup", "speedup_low", "speedup_high"), 1 / p50_ms) | {"effective_sample_size": 4.5}
+    return ArmResult(kernel=kernel, correctness={"correct": True}, **times, **more)
 
 
 def measured(workload, **more):
-    shared = {
-        "protocol": {},
-        "aa": [1.0, 0.99, 1.01],
-        "aa_ticks_ns": [[1.0]],
-        "margin": 0.01,
-        "notes": [],
-        "telemetry": {},
-        "took_s": 1.0,
-    }
-    own = {"workload": workload.model_dump(), "key": workload.key, "mode": "cpu", "group": "main", "baseline": "sdpa"}
-    return shared | own | {"results": [result("sdpa", 1.0), result("eager", 2.0)]} | more
+    shared = {"mode": "cpu", "baseline": "sdpa", "margin": 0.01, "aa": (1.0, 0.99, 1.01), "aa_samples_ns": [[1.0]]}
+    results = [result("sdpa", 1.0), result("eager", 2.0)]
+    return Measured(workload=workload, took_s=1.0, **shared | {"results": results} | more)
+
+
+def record(lines):
+    """Through the recorder, as an agent sends them: each line is JSON, made once."""
+    return recorder.record([sent(line) for line in lines])
+
+
+def sent(line):
+    return [line["run"], line["attempt"], line["seq"], json.dumps(line)] if isinstance(line, dict) else line
 
 
 @pytest.fixture
 def events(run):
     """All events of a run of two workloads, as its agent numbers them."""
     first, second = CONFIG.workloads
-    seen = [{"key": w.key, "kernel": k, "ran": [["aten::mm", 5]]} for w in (first, second) for k in ("sdpa", "eager")]
-    kinds = [
-        ("started", {"environment": ENVIRONMENT, "fingerprint": "f", "preflight": {}}),
-        ("measured", measured(first)),
-        ("measured", measured(second)),
-        ("crosschecked", {"seen": seen}),
-        ("finished", {"state": "done", "message": "", "log": "the end"}),
+    seen = [{"key": w.key, "kernel": k, "ran": [("aten::mm", 5)]} for w in (first, second) for k in ("sdpa", "eager")]
+    told = [
+        Started(environment=ENVIRONMENT, fingerprint="f"),
+        measured(first),
+        measured(second),
+        CrossChecked(seen=seen),
+        Finished(state="done", log="the end"),
     ]
-    at = "2026-01-01T00:00:00+00:00"
-    return [
-        {"run": run.pk, "attempt": 1, "seq": seq, "kind": kind, "at": at, "data": data}
-        for seq, (kind, data) in enumerate(kinds, start=1)
-    ]
+    lines = [Line(run=run.pk, attempt=1, seq=seq, at=AT, event=event) for seq, event in enumerate(told, start=1)]
+    return [line.model_dump(mode="json", by_alias=True) for line in lines]
 
 
 def assert_complete(run):
@@ -97,9 +87,9 @@ def assert_complete(run):
     assert Result.objects.count() == 4
     assert all(r.ran == [["aten::mm", 5]] for r in Result.objects.all())
     assert {r.effective_sample_size for r in Result.objects.all()} == {None, 4.5}
-    exported = Measurement.objects.first().as_event(raw=True)
-    assert exported["aa_ticks_ns"] == [[1.0]]
-    assert exported["results"][1]["speedup"]["effective_sample_size"] == 4.5
+    exported = measurements.of_run(run, raw=True)[0]
+    assert exported.aa_samples_ns == [[1.0]]
+    assert exported.arm("eager").effective_sample_size == 4.5
     assert not RejectedEvent.objects.exists()
 
 
@@ -147,23 +137,22 @@ def test_a_second_measurement_of_a_group_changes_nothing(run, events):
     """A child that measured the same group again has other times: the first ones stay, none is mixed with them."""
     record(events[:2])
     again = copy.deepcopy(events[1]) | {"seq": 3}
-    again["data"] |= {
-        "margin": 0.5,
-        "results": [result("sdpa", 7.0), result("eager", 8.0), result("triton-flash", 9.0)],
-    }
+    others = [result("sdpa", 7.0), result("eager", 8.0), result("triton-flash", 9.0)]
+    again["event"] |= {"margin": 0.5, "results": [arm.model_dump(mode="json", by_alias=True) for arm in others]}
     assert record([again]) == {(run.pk, 1): 3}
     measurement = Measurement.objects.get()
     assert measurement.margin == 0.01
-    assert {r.kernel.name: r.p50 for r in measurement.results.all()} == {"sdpa": 1.0, "eager": 2.0}
+    assert {r.kernel.name: r.p50_ms for r in measurement.results.all()} == {"sdpa": 1.0, "eager": 2.0}
     assert not RejectedEvent.objects.exists()
 
 
 def test_arms_of_another_group_are_measured_beside_a_baseline_of_their_own(run, events):
     record(events[:2])
     other = copy.deepcopy(events[1]) | {"seq": 3}
-    other["data"] |= {"group": "eager-launch", "results": [result("sdpa", 4.0), result("eager", 5.0)]}
+    arms = [result("sdpa", 4.0), result("eager", 5.0)]
+    other["event"] |= {"group": "eager-launch", "results": [arm.model_dump(mode="json", by_alias=True) for arm in arms]}
     record([other])
-    times = Result.objects.values_list("measurement__group", "kernel__name", "p50")
+    times = Result.objects.values_list("measurement__group", "kernel__name", "p50_ms")
     assert set(times) == {
         ("main", "sdpa", 1),
         ("main", "eager", 2),
@@ -175,7 +164,7 @@ def test_arms_of_another_group_are_measured_beside_a_baseline_of_their_own(run, 
 
 
 def test_an_event_with_one_bad_result_is_not_stored_by_half(run, events):
-    events[1]["data"]["results"][1].pop("status")
+    events[1]["event"]["results"][1].pop("kernel")
     record(events[:2])
     assert not Measurement.objects.exists()
     assert not Result.objects.exists()
@@ -187,32 +176,36 @@ def test_an_event_with_one_bad_result_is_not_stored_by_half(run, events):
 
 def with_log(text):
     def spoil(event):
-        event["data"]["results"][0]["log"] = text
+        event["event"]["results"][0]["log"] = text
 
     return spoil
 
 
 def with_time(value):
     def spoil(event):
-        event["data"]["results"][0]["ticks_ns"] = [[value]]
+        event["event"]["results"][0]["samples_ns"] = [[value]]
 
     return spoil
 
 
 SPOILT = {
     "a NUL": (with_log("a\x00b"), "NUL"),
-    "a NaN": (with_time(math.nan), "not finite"),
-    "an infinity": (with_time(math.inf), "not finite"),
+    "a NaN": (with_time(math.nan), "finite"),
+    "an infinity": (with_time(math.inf), "finite"),
     "too many bytes": (with_log("x" * MAX_EVENT_BYTES), "bytes"),
     "a number that no column holds": (
-        lambda e: e["data"]["results"][0].update(rounds=10**30),
+        lambda e: e["event"]["results"][0].update(outliers=10**30),
         "OverflowError|DataError",
     ),
-    "no data": (lambda e: e.update(data=None), "TypeError"),
-    "a list for an object": (lambda e: e["data"]["results"][0].update(stats=[1]), "AttributeError"),
-    "an unknown kind": (lambda e: e.update(kind="gossip"), "gossip"),
-    "a workload that is not the one of its key": (lambda e: e["data"].update(key="0" * 16), "key"),
-    "an impossible workload": (lambda e: e["data"]["workload"]["sizes"].update(heads=-1), "heads"),
+    "no event": (lambda e: e.update(event=None), "event"),
+    "a list for an object": (lambda e: e["event"]["results"][0].update(correctness=[1]), "correctness"),
+    "an unknown kind": (lambda e: e["event"].update(kind="gossip"), "gossip"),
+    "a workload that is not the one of its key": (lambda e: e["event"].update(key="0" * 16), "key"),
+    "a speedup without an interval": (lambda e: e["event"]["results"][1].update(speedup_low=None), "interval"),
+    "a speedup of what is wrong": (lambda e: e["event"]["results"][1].update(status="incorrect"), "no speedup"),
+    "a status that there is not": (lambda e: e["event"]["results"][0].update(status="splendid"), "status"),
+    "the version after the next": (lambda e: e.update(version=4), "version"),
+    "an impossible workload": (lambda e: e["event"]["workload"]["sizes"].update(heads=-1), "heads"),
 }
 
 
@@ -230,7 +223,7 @@ def test_what_cannot_be_stored_is_kept_and_confirmed_and_the_run_goes_on(run, ev
 
 
 def test_a_source_that_speaks_of_nul_is_not_a_nul(run, events):
-    events[1]["data"]["results"][0]["source"] = r'separator = "\u0000" # or "\\u0000"'
+    events[1]["event"]["results"][0]["source"] = r'separator = "\u0000" # or "\\u0000"'
     record(events)
     assert_complete(run)
 
@@ -284,3 +277,30 @@ def test_an_ending_comes_once(run, events):
     assert record(events) == {(run.pk, 1): 5}
     run.refresh_from_db()
     assert (run.state, run.message) == ("lost", "given up")
+
+
+# --- the version before -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "as_dicts", [False, True], ids=["from a journal that outlived an upgrade", "from an old agent"]
+)
+def test_a_journal_of_version_1_is_stored(as_dicts):
+    """What an agent wrote before it was upgraded, and what an agent that was not upgraded sends."""
+    lines = [json.loads(line) for line in (Path(__file__).parent / "version-1.jsonl").read_text().splitlines()]
+    workloads = [line["data"]["workload"] for line in lines if line["kind"] == "measured"]
+    config = Config(name="old", operation="layer_norm", kernels=["eager"], workloads=workloads)
+    old = Run.objects.submit(config, gpu=Gpu.objects.create(uuid="CPU-old", kind="cpu", name="a CPU"))
+    Run.objects.filter(pk=old.pk).update(attempt=1, sent_at=old.created_at)
+    lines = [line | {"run": old.pk} for line in lines]
+    assert recorder.record(lines if as_dicts else [sent(line) for line in lines]) == {(old.pk, 1): len(lines)}
+    assert not RejectedEvent.objects.exists()
+    old.refresh_from_db()
+    (stored,) = measurements.of_run(old, raw=True)
+    (told,) = [line["data"] for line in lines if line["kind"] == "measured"]
+    mine, was = stored.arm("eager"), told["results"][0]
+    assert (old.state, old.done, old.log) == ("done", 1, "the end")
+    assert (mine.n, mine.p50_ms, mine.p50_low_ms) == (was["stats"]["n"], was["stats"]["p50"], was["stats"]["p50_low"])
+    assert (mine.samples_ns, mine.std_ms) == (was["ticks_ns"], was["stats"]["std"])
+    assert (stored.aa_samples_ns, list(stored.aa), stored.margin) == (told["aa_ticks_ns"], told["aa"], told["margin"])
+    assert (mine.crosscheck.calls, mine.ran) == (lines[-2]["data"]["seen"][0]["check"]["calls"], [("aten::x", 123)])

@@ -8,6 +8,7 @@ import pytest
 from cast import shortened, signed_in, spec
 from django.test import Client
 from django.utils import timezone
+from shown import shown
 
 from kernels.catalog import declared
 from kernels.contract.environment import fingerprint
@@ -22,6 +23,20 @@ def plain_static_files(settings):
     settings.STORAGES = settings.STORAGES | {
         "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
     }
+
+
+@pytest.fixture(autouse=True)
+def pages_as_shown(monkeypatch):
+    """Tests read a page without the white space that no browser shows: templates have one element a line."""
+    request = Client.request
+
+    def read(self, **environ):
+        response = request(self, **environ)
+        if not response.streaming and response.headers.get("Content-Type", "").startswith("text/html"):
+            response.content = shown(response.content.decode()).encode()
+        return response
+
+    monkeypatch.setattr(Client, "request", read)
 
 
 @pytest.fixture

@@ -114,10 +114,10 @@ def test_files_take_as_many_queries_for_eight_workloads_as_for_one(owner, sample
 
 
 def test_the_samples_that_come_with_the_site_are_loaded_once(db):
-    first = importer.load_samples()
+    first = importer.load_demo_runs()
     assert first
     assert all(run.state == Run.State.DONE for run in first)
-    assert importer.load_samples() == []
+    assert importer.load_demo_runs() == []
     assert Run.objects.count() == len(first)
 
 

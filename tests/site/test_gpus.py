@@ -78,7 +78,7 @@ def test_the_headline_counts_by_state(owner, make_gpu):
     assert headline() == "1 device, idle"
     make_gpu("GPU-3")
     assert headline() == "2 devices, all idle"
-    make_gpu("GPU-4", held=[[1, 1]])
+    make_gpu("GPU-4", active_attempts=[[1, 1]])
     make_gpu("GPU-5", seen_at=None)
     assert headline() == "4 devices: 2 idle, 1 busy, 1 silent"
     assert b"never" in owner.get(LIST).content
@@ -119,7 +119,7 @@ def test_a_device_is_idle_busy_or_silent_on_every_page(owner, h200, gpu, make_ru
     assert states() == ([["idle"]] * 3, "idle")
     run = make_run(gpu=h200, state="running", sent_at=timezone.now())
     assert states()[0] == [["busy"]] * 3, "though its agent has not said so yet"
-    h200.held = [[run.pk, 1]]
+    h200.active_attempts = [[run.pk, 1]]
     h200.save()
     assert states() == ([["busy"]] * 3, "busy")
     h200.seen_at = timezone.now() - timedelta(hours=1)

@@ -28,7 +28,7 @@ def page_of(client, run):
 def live(monkeypatch):
     """What the agent shows, as if a broker had it."""
     shown = {}
-    monkeypatch.setattr(run_view.Notes, "shown", lambda notes, run: dict(shown))
+    monkeypatch.setattr(run_view.BrokerKeys, "shown", lambda notes, run: dict(shown))
     return shown
 
 

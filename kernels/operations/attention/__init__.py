@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import Field, model_validator
 
 from kernels.catalog import operation
-from kernels.operations.base import DTYPE_BYTES, EDGE_SIZES, Distribution, Inputs, Operation, Piece, draw
+from kernels.operations.base import EDGE_SIZES, Distribution, Inputs, Operation, Piece, draw
 
 if TYPE_CHECKING:
     import torch
@@ -74,7 +74,7 @@ class Attention(Operation):
 
     def bytes_moved(self) -> tuple[int, int]:
         """q, k and v in, out out."""
-        head = self.batch * self.seq_len * self.head_dim * DTYPE_BYTES[self.dtype]
+        head = self.batch * self.seq_len * self.head_dim * self.element_bytes
         return head * (self.heads + 2 * self.kv_heads), head * self.heads
 
     def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:

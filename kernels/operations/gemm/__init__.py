@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field
 
 from kernels.catalog import operation
-from kernels.operations.base import DTYPE_BYTES, EDGE_SIZES, Distribution, Inputs, Operation, Piece, draw
+from kernels.operations.base import EDGE_SIZES, Distribution, Inputs, Operation, Piece, draw
 
 if TYPE_CHECKING:
     import torch
@@ -49,7 +49,7 @@ class Gemm(Operation):
 
     def bytes_moved(self) -> tuple[int, int]:
         """A and B in, the product out."""
-        size = DTYPE_BYTES[self.dtype]
+        size = self.element_bytes
         return (self.m + self.n) * self.k * size, self.m * self.n * size
 
     def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field
 
 from kernels.catalog import operation
-from kernels.operations.base import DTYPE_BYTES, EDGE_SIZES, Distribution, Inputs, Operation, Piece, draw
+from kernels.operations.base import EDGE_SIZES, Distribution, Inputs, Operation, Piece, draw
 
 if TYPE_CHECKING:
     import torch
@@ -36,7 +36,7 @@ class LayerNorm(Operation):
 
     def bytes_moved(self) -> tuple[int, int]:
         """x, weight and bias in, out out."""
-        size = DTYPE_BYTES[self.dtype]
+        size = self.element_bytes
         return (self.rows + 2) * self.cols * size, self.rows * self.cols * size
 
     def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:

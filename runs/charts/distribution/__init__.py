@@ -13,7 +13,7 @@ import vl_convert
 from runs.charts.distribution.arms import Arm, arms_of
 from runs.charts.distribution.rounds import MOST_DOTS, Rounds
 from runs.charts.distribution.samples import MOST_LINES, Samples
-from runs.charts.run_charts import THEMES, look
+from runs.charts.theme import THEMES, theme
 
 __all__ = [
     "MOST_DOTS",
@@ -33,10 +33,11 @@ WIDTHS = {"samples": (630, 312), "rounds": (380, 272)}
 """Of the plot, pixels: on a wide page, on a narrow one."""
 
 
-def spec_of(arms: Sequence[Arm], name: str, theme: str, narrow: bool = False, paired: bool = True) -> dict[str, Any]:
+def spec_of(arms: Sequence[Arm], name: str, palette: str, narrow: bool = False, paired: bool = True) -> dict[str, Any]:
     """A Vega-Lite spec of the chart with this name. Not validated here, which would take as long as the rest."""
     chart = Samples(arms) if name == "samples" else Rounds(arms, paired)
-    return look(chart.draw(WIDTHS[name][narrow], THEMES[theme]), THEMES[theme]).to_dict(validate=False)
+    colours = THEMES[palette]
+    return theme(chart.draw(WIDTHS[name][narrow], colours), colours).to_dict(validate=False)
 
 
 def svg_of(spec: dict[str, Any]) -> str:

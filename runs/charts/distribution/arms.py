@@ -10,7 +10,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from runs.models import Result
+from kernels.contract.events import ArmResult
 
 FENCE = 3
 """An axis ends so many interquartile ranges outside the quartiles, as for the outliers of the table, ..."""
@@ -66,19 +66,20 @@ class Arm:
         return min(low, self.low), max(high, self.high)
 
 
-def arms_of(result: Result, baseline: Result | None) -> list[Arm]:
+def arms_of(result: ArmResult, baseline: ArmResult | None) -> list[Arm]:
     """What there is to draw: the baseline first, then the kernel; the baseline alone on its own page; or nothing."""
-    if not any(result.ticks_ns or ()):
+    if not any(result.samples_ns or ()):
         return []
-    pair = [(baseline, "ink"), (result, "accent")] if baseline and baseline.pk != result.pk else [(result, "ink")]
-    return [_arm(one, ink) for one, ink in pair if one and any(one.ticks_ns or ())]
+    alone = baseline is None or baseline.kernel == result.kernel
+    pair = [(result, "ink")] if alone else [(baseline, "ink"), (result, "accent")]
+    return [_arm(one, ink) for one, ink in pair if one and any(one.samples_ns or ())]
 
 
-def _arm(result: Result, ink: str) -> Arm:
-    rounds = [[tick / 1e3 for tick in ticks] for ticks in result.ticks_ns or () if ticks]
+def _arm(result: ArmResult, ink: str) -> Arm:
+    rounds = [[tick / 1e3 for tick in ticks] for ticks in result.samples_ns or () if ticks]
     middle = float(np.median([tick for ticks in rounds for tick in ticks]))
-    low, high = (middle if end is None else end * 1e3 for end in (result.p50_low, result.p50_high))
-    return Arm(result.kernel.name, ink, rounds, low, high)
+    low, high = (middle if end is None else end * 1e3 for end in (result.p50_low_ms, result.p50_high_ms))
+    return Arm(result.kernel, ink, rounds, low, high)
 
 
 def within_fences(values: np.ndarray, least_iqr: float) -> Axis:

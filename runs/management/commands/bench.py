@@ -19,11 +19,12 @@ from django.utils import timezone
 from kernels import catalog
 from kernels.host.device import NoSuchDevice, find_device
 from kernels.report import tables
-from kernels.report.summary import answer
+from kernels.report.summary import summary
 from kernels.workload import Config, ConfigError, check_kernels, load_config
 from runs.hosting import setup
 from runs.models import Gpu, Run
-from runs.views.run import measurements, shown
+from runs.queries import measurements
+from runs.queries.live import live_progress
 
 WAIT_S = 60
 
@@ -115,7 +116,7 @@ class Command(BaseCommand):
     def _progress(self, run: Run) -> None:
         if not sys.stderr.isatty():
             return
-        live = shown(run)
+        live = live_progress(run)
         if live:
             text = f"{live['number']} of {live['total']}, {live['kernel']} on {live['workload']} · {live['step']}"
         else:
@@ -127,10 +128,10 @@ class Command(BaseCommand):
     def show(self, run: Run) -> int:
         if sys.stderr.isatty():
             self.stderr.write("\r\x1b[K", ending="")
-        table = tables.rows([m.as_event() for m in measurements(run)])
+        table = tables.rows(measurements.of_run(run))
         self.stdout.write(tables.as_text(table))
-        said = answer(table, run.spec.operation)
-        if said["strong"]:
-            self.stdout.write(f"\n{said['strong']}. {' '.join(said['rest'])}")
+        said = summary(table, run.spec.operation)
+        if said.strong:
+            self.stdout.write(f"\n{said}")
         self.stdout.write(f"Run {run.pk} is {run.state}. {run.message}")
         return 0 if run.state == Run.State.DONE and not tables.failures(table) else 1

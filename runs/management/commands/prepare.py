@@ -10,7 +10,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
 from runs.models import Config
-from runs.pipeline.importer import load_samples
+from runs.pipeline.importer import load_demo_runs
 
 PASSWORD_BYTES = 9
 
@@ -23,7 +23,7 @@ class Command(BaseCommand):
         call_command("migrate", verbosity=0)
         call_command("build_static", verbosity=0)
         Config.objects.read_files()
-        load_samples()
+        load_demo_runs()
         if not get_user_model().objects.exists():
             password = secrets.token_urlsafe(PASSWORD_BYTES)
             get_user_model().objects.create_superuser("admin", password=password)

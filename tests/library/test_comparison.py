@@ -1,4 +1,4 @@
-"""What changed between two runs: which results are held against each other, what is said of them, and what is not."""
+"""What changed between two runs: which results are compared, what is said of them, and what is not."""
 
 import collections
 import copy
@@ -12,16 +12,18 @@ from pathlib import Path
 import pytest
 
 from kernels.analysis.statistics import change, margin_from, word
+from kernels.contract.events import ArmResult, Measured
 from kernels.report.comparison import (
     COLUMNS,
     GONE,
     NEW,
     NOT_COMPARED,
-    answer,
+    RunResults,
     as_csv,
     as_markdown,
     as_text,
     rows,
+    summary,
     why_not,
     worse,
 )
@@ -35,27 +37,26 @@ def result(kernel, speedup=None, sha="a", status="ok", rounds=40, **more):
     """A result; its speedup with an interval of 0.2% to either side, unless it is the baseline's."""
     found = {"kernel": kernel, "status": status, "sha256": sha}
     if status == "ok":
-        found["stats"] = {"p50": 0.01 / (speedup or 1)}
+        p50_ms = 0.01 / (speedup or 1)
+        found |= {"n": rounds, "rounds": rounds, "p50_ms": p50_ms, "p50_low_ms": p50_ms, "p50_high_ms": p50_ms}
     if speedup:
-        ends = {"ratio": speedup, "low": speedup / 1.002, "high": speedup * 1.002}
-        found["speedup"] = ends | {"rounds": rounds, "paired": True}
-    return found | more
+        found |= {"speedup": speedup, "speedup_low": speedup / 1.002, "speedup_high": speedup * 1.002}
+    return ArmResult(**found | more)
 
 
 def measurement(*results, seq_len=512, **more):
     workload = Workload(operation="attention", sizes={"batch": 1, "heads": 8, "seq_len": seq_len, "head_dim": 64})
-    shared = {"workload": workload.model_dump(), "key": workload.key, "mode": "graph", "group": "main", "margin": 0.01}
-    protocol = {"paired": True, "rest": 1.0}
-    return shared | {"baseline": "sdpa", "protocol": protocol, "results": [result("sdpa"), *results]} | more
+    shared = {"mode": "graph", "margin": 0.01, "baseline": "sdpa", "protocol": {"paired": True, "rest": 1.0}}
+    return Measured(workload=workload, **shared | {"results": [result("sdpa"), *results]} | more)
 
 
 def run(*measurements, **environment):
-    return {"environment": ENVIRONMENT | environment, "measurements": list(measurements)}
+    return RunResults(ENVIRONMENT | environment, list(measurements))
 
 
 def changed(before, after):
     """The row of the one kernel beside the baseline, of runs of one workload."""
-    return next(row for row in rows(run(before), run(after)) if row["kernel"] != "sdpa")
+    return next(row for row in rows(run(before), run(after)) if row.kernel != "sdpa")
 
 
 # --- the estimate -----------------------------------------------------------------------------------------------------
@@ -86,7 +87,7 @@ def test_nothing_is_said_of_fresh_processes_that_measured_the_same_on_a_gpu():
 
 
 def test_three_percent_more_work_is_found_between_processes_on_a_gpu():
-    """A kernel that does 5% more than another, held against one that does 2% more, in other processes."""
+    """A kernel that does 5% more work than another, beside one that does 2% more, in other processes."""
     processes = json.loads((MEASURED / "planted-h200-2026-11-22.json").read_text())["planted"]
     found = [row for process in processes for row in process["workloads"].values()]
     said = collections.Counter(
@@ -126,8 +127,8 @@ def test_another_device_or_version_is_named(environment, said):
 def test_runs_without_a_workload_in_common_or_that_never_began():
     before = run(measurement())
     assert why_not(before, run(measurement(seq_len=64))) == "They have no workload in common."
-    assert why_not(before, {"environment": {}, "measurements": []}) == "The run after has measured nothing."
-    assert why_not({"environment": {}, "measurements": []}, before) == "The run before has measured nothing."
+    assert why_not(before, RunResults({}, [])) == "The run after has measured nothing."
+    assert why_not(RunResults({}, []), before) == "The run before has measured nothing."
 
 
 # --- whether two results can be ---------------------------------------------------------------------------------------
@@ -136,17 +137,17 @@ def test_runs_without_a_workload_in_common_or_that_never_began():
 @pytest.mark.parametrize("now, verdict", [(1.26, "FASTER"), (1.14, "SLOWER"), (1.201, "SAME"), (1.212, "UNDECIDED")])
 def test_a_kernel_over_what_it_was(now, verdict):
     row = changed(measurement(result("mine", 1.2)), measurement(result("mine", now, sha="b")))
-    assert row["verdict"] == verdict
-    assert row["change"] == pytest.approx(now / 1.2)
-    assert (row["speedup_before"], row["speedup_after"]) == (1.2, now)
-    assert row["same_source"] is False
-    assert row["change_low"] < row["change"] < row["change_high"]
+    assert row.verdict == verdict
+    assert row.change == pytest.approx(now / 1.2)
+    assert (row.speedup_before, row.speedup_after) == (1.2, now)
+    assert row.same_source is False
+    assert row.change_low < row.change < row.change_high
 
 
 def test_the_wider_margin_of_the_two_counts():
     after = measurement(result("mine", 1.26, sha="b"))
-    assert changed(measurement(result("mine", 1.2), margin=0.06), after)["verdict"] == "UNDECIDED"
-    assert changed(measurement(result("mine", 1.2), margin=0.03), after)["verdict"] == "FASTER"
+    assert changed(measurement(result("mine", 1.2), margin=0.06), after).verdict == "UNDECIDED"
+    assert changed(measurement(result("mine", 1.2), margin=0.03), after).verdict == "FASTER"
 
 
 @pytest.mark.parametrize(
@@ -180,21 +181,21 @@ def test_the_wider_margin_of_the_two_counts():
     ],
 )
 def test_what_is_not_compared_says_why_and_has_no_figure(before, after, verdict, why):
-    row = changed(measurement(result("mine", 1.2)) | before, measurement(result("mine", 1.2)) | after)
-    assert row["verdict"] == verdict
-    assert why in row["why"]
-    assert row["verdict"] == "needs more runs" or row["change"] is None
+    row = changed(measurement(result("mine", 1.2), **before), measurement(result("mine", 1.2), **after))
+    assert row.verdict == verdict
+    assert why in row.why
+    assert row.verdict == "needs more runs" or row.change is None
 
 
 def test_one_row_for_each_kernel_and_workload_of_either_run():
     before = run(measurement(result("mine", 1.2)), measurement(result("mine", 1.2), seq_len=64))
     after = run(measurement(result("mine", 1.2), result("other", 1.1)), measurement(seq_len=128))
-    found = [(row["workload"].split()[4], row["kernel"], row["verdict"]) for row in rows(before, after)]
+    found = [(row.workload.split()[4], row.kernel, row.verdict) for row in rows(before, after)]
     assert found == [
         ("S=512", "sdpa", "baseline"), ("S=512", "mine", "SAME"), ("S=512", "other", "new"), ("S=128", "sdpa", "new"),
         ("S=64", "sdpa", "gone"), ("S=64", "mine", "gone"),
     ]  # fmt: skip
-    assert rows(run(measurement(mode="cold")), run(measurement()))[0]["verdict"] == NOT_COMPARED
+    assert rows(run(measurement(mode="cold")), run(measurement()))[0].verdict == NOT_COMPARED
     assert len(rows(run(measurement(mode="cold")), run(measurement()))) == 1, "what is in another mode is not gone"
 
 
@@ -205,13 +206,13 @@ def test_where_a_kernel_moved_whose_source_is_the_same_less_than_twice_that_says
     before = measurement(result("mine", 1.2), result("eager", 0.50))
     moved = measurement(result("mine", 1.24, sha="b"), result("eager", 0.52))
     steady = measurement(result("mine", 1.24, sha="b"), result("eager", 0.50))
-    mine, eager = (row for row in rows(run(before), run(moved)) if row["kernel"] != "sdpa")
-    assert (mine["verdict"], eager["verdict"]) == ("UNDECIDED", "UNDECIDED")
-    assert mine["margin"] == pytest.approx(0.08)
-    assert changed(before, steady)["verdict"] == "FASTER"
+    mine, eager = (row for row in rows(run(before), run(moved)) if row.kernel != "sdpa")
+    assert (mine.verdict, eager.verdict) == ("UNDECIDED", "UNDECIDED")
+    assert mine.margin == pytest.approx(0.08)
+    assert changed(before, steady).verdict == "FASTER"
     far = measurement(result("mine", 1.5, sha="b"), result("eager", 0.52))
-    assert changed(before, far)["verdict"] == "FASTER", "it moved further than that"
-    said = " ".join(answer(rows(run(before), run(moved)))["rest"])
+    assert changed(before, far).verdict == "FASTER", "it moved further than that"
+    said = " ".join(summary(rows(run(before), run(moved))).rest)
     assert "1 is undecided, but eager moved on 1 workload, where less than 8% says nothing now." in said
 
 
@@ -226,10 +227,10 @@ def test_what_is_said_first_is_of_the_kernel_that_was_changed():
             for n, now in ((64, 1.3), (128, 1.4), (256, 1.1))
         )
     )
-    said = answer(rows(before, after))
-    assert said["strong"] == "mine is faster than it was on 2 of 3 workloads"
-    assert said["tone"] == "faster"
-    assert said["rest"] == [
+    said = summary(rows(before, after))
+    assert said.strong == "mine is faster than it was on 2 of 3 workloads"
+    assert said.tone == "faster"
+    assert said.rest == [
         "It is slower on 1. Geometric mean of the changes 1.050x.",
         "Of 3 results of kernels whose source is the same, 3 are the same; none is faster or slower.",
     ]
@@ -237,35 +238,35 @@ def test_what_is_said_first_is_of_the_kernel_that_was_changed():
 
 def test_nothing_changed_and_nothing_to_compare():
     before = run(measurement(result("mine", 1.2)))
-    assert answer(rows(before, before))["strong"] == "No source of a kernel that was compared has changed"
-    assert answer(rows(before, run(measurement())))["strong"] == "Nothing here can be compared"
+    assert summary(rows(before, before)).strong == "No source of a kernel that was compared has changed"
+    assert summary(rows(before, run(measurement()))).strong == "Nothing here can be compared"
 
 
 def test_the_range_of_few_rounds_counts_twice_as_wide():
     few, enough = (changed(m, m) for m in (measurement(result("mine", 0.3, rounds=n)) for n in (7, 8)))
-    assert few["change"] == enough["change"] == 1
-    assert math.log(few["change_high"]) == pytest.approx(2 * math.log(enough["change_high"]))
+    assert few.change == enough.change == 1
+    assert math.log(few.change_high) == pytest.approx(2 * math.log(enough.change_high))
 
 
 def test_without_a_control_that_is_said():
     before, after = (run(measurement(result("mine", 1.2, sha=sha))) for sha in "ab")
-    assert "nothing tells how far two runs differ by themselves" in answer(rows(before, after))["rest"][-1]
+    assert "nothing tells how far two runs differ by themselves" in summary(rows(before, after)).rest[-1]
 
 
 def test_what_fails_and_was_not_there_before_is_new():
     table = rows(run(measurement()), run(measurement(result("mine", status="failed"))))
-    assert "1 new result failed (mine)." in answer(table)["rest"]
+    assert "1 new result failed (mine)." in summary(table).rest
 
 
 def test_a_kernel_that_became_wrong_is_said_and_worse():
     before = run(measurement(result("mine", 1.2)))
     after = run(measurement(result("mine", status="incorrect", sha="b", why="largest error 3")))
     table = rows(before, after)
-    assert "1 result is incorrect now (mine)." in answer(table)["rest"]
-    assert [row["kernel"] for row in worse(table)] == ["mine"]
+    assert "1 result is incorrect now (mine)." in summary(table).rest
+    assert [row.kernel for row in worse(table)] == ["mine"]
     out = rows(before, run(measurement(result("mine", status="out of memory"))))
-    assert "1 result ran out of memory now (mine)." in answer(out)["rest"]
-    assert answer(rows(after, after))["rest"] == worse(rows(after, after)) == [], "it was so before"
+    assert "1 result ran out of memory now (mine)." in summary(out).rest
+    assert summary(rows(after, after)).rest == worse(rows(after, after)) == [], "it was so before"
     assert worse(rows(before, before)) == []
 
 

@@ -17,17 +17,19 @@ from celery import Celery
 from kernels.catalog import declared
 from kernels.host.device import Device
 from runs.agent.journal import Journal
-from runs.broker import Notes
+from runs.broker import BrokerKeys
 
 log = logging.getLogger(__name__)
 HELLO_EVERY_S, LISTEN_EVERY_S, SEND_EVERY_S = 5.0, 1.0, 0.1
 RESEND_FIRST_S, RESEND_MOST_S = 10.0, 60.0
 
 
-class Heart:
+class AgentThreads:
+    """Says hello, sends the journal and listens, each in a thread of its own."""
+
     def __init__(self, app: Celery, broker: str, device: Device, journal: Journal) -> None:
         self.app, self.device, self.journal = app, device, journal
-        self.notes = Notes(broker)
+        self.keys = BrokerKeys(broker)
         self.stopping = threading.Event()
         self.sender = Sender(self._publish, journal)
 
@@ -60,16 +62,16 @@ class Heart:
             "device": self.device.as_json(),
             "host": platform.node(),
             "catalogue": declared(self.device.kind, self.device.capability),
-            "held": self.journal.held(),
+            "held": self.journal.active_attempts(),
         }
         self._publish("hello", said, expires=15)
 
     def listen(self) -> None:
         """Cancels, attempts that were superseded, and what the site says it has."""
         for run, attempt in self.journal.running():
-            if self.notes.cancel_asked(run, attempt):
+            if self.keys.cancel_asked(run, attempt):
                 self.journal.stop(run, attempt, "cancelled")
-        answer = self.notes.replied(self.device.uuid)
+        answer = self.keys.replied(self.device.uuid)
         for run, attempt in answer.get("superseded", []):
             self.journal.stop(run, attempt, "superseded")
             if (run, attempt) not in self.journal.running():
@@ -79,7 +81,7 @@ class Heart:
 
     def tell(self) -> None:
         for run, attempt in self.journal.to_tell():
-            if seq := self.notes.confirmed(run, attempt):
+            if seq := self.keys.confirmed(run, attempt):
                 self.journal.confirm(run, attempt, seq)
         self.sender.step()
 
@@ -107,11 +109,11 @@ class Sender:
         if not first:
             return
         seq, when, wait = self.oldest.get(key, (0, self.now(), RESEND_FIRST_S))
-        if first[0]["seq"] != seq:
-            self.oldest[key] = (first[0]["seq"], self.now(), RESEND_FIRST_S)
+        if first[0].seq != seq:
+            self.oldest[key] = (first[0].seq, self.now(), RESEND_FIRST_S)
         elif self.now() - when > wait:
             self.oldest[key] = (seq, self.now(), min(RESEND_MOST_S, 2 * wait))
             self.sent[key] = 0
         while lines := self.journal.lines(*key, after=self.sent.get(key, 0)):
             self.publish("record", lines)
-            self.sent[key] = lines[-1]["seq"]
+            self.sent[key] = lines[-1].seq

@@ -1,0 +1,17 @@
+"""One word for a result: from its status, its interval and the margin of its workload."""
+
+from __future__ import annotations
+
+from kernels.analysis.statistics import word
+from kernels.contract.events import ArmResult, Status, Verdict
+
+
+def verdict(arm: ArmResult, baseline: str, margin: float) -> Verdict | Status:
+    """The status of what is not ok; of what is, baseline, FASTER, SLOWER, SAME, UNDECIDED or why there is no such word."""
+    if arm.status != Status.OK:
+        return arm.status
+    if arm.p50_ms is None:
+        return Verdict.CORRECT if arm.correctness and arm.correctness.correct else Verdict.NONE
+    if arm.kernel == baseline:
+        return Verdict.BASELINE
+    return word(arm.speedup_low, arm.speedup_high, margin, arm.rounds or 0, paired=arm.paired)

@@ -1,0 +1,52 @@
+"""What a call returns: one tensor, or several in a tuple or a list. Used in the measuring child only.
+
+What is no tensor is left alone everywhere here: the reading says of it that it is none (reference.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from kernels.child.poison import bits
+from kernels.operations.base import Inputs, Like, Operation
+
+
+def likes(problem: Operation, inputs: Inputs) -> tuple[Like, ...]:
+    """(shape, dtype) of each output that a kernel must return."""
+    like: Any = problem.output_like(inputs)
+    return (like,) if len(like) == 2 and isinstance(like[1], torch.dtype) else tuple(like)
+
+
+def plain(out: Any) -> Any:
+    """A tuple or a list as it is now, and of what it holds, whatever a class of its own would say; else the output itself."""
+    kind = next((kind for kind in (tuple, list) if issubclass(type(out), kind)), None)
+    return kind(kind.__iter__(out)) if kind else out
+
+
+def as_tuple(out: Any) -> tuple[Any, ...]:
+    """The outputs of a call, be it one or several."""
+    return tuple(out) if type(out) in (tuple, list) else (out,)
+
+
+def clone(out: Any) -> Any:
+    """A copy of an output, or of each of several."""
+    if type(out) in (tuple, list):
+        return type(out)(map(clone, out))
+    return out.clone() if type(out) is torch.Tensor else out
+
+
+def nbytes(out: Any) -> int:
+    return sum(t.numel() * t.element_size() for t in as_tuple(out) if type(t) is torch.Tensor)
+
+
+def equal(some: Any, others: Any) -> bool:
+    """Whether both hold the same values. Raises for what are no tensors, or not as many."""
+    return all(bool(torch.equal(a, b)) for a, b in zip(as_tuple(some), as_tuple(others), strict=True))
+
+
+def changed(early: Any, out: Any) -> list[bool]:
+    """Of each output, whether its bits are others than in a copy that was taken earlier."""
+    pairs = zip(as_tuple(early), as_tuple(out), strict=True)
+    return [type(b) is torch.Tensor and not torch.equal(bits(a), bits(b)) for a, b in pairs]

@@ -1,0 +1,100 @@
+"""Kinds of files that hold kernels: for each a reader, which says what a file declares and loads a kernel from it.
+
+A reader knows nothing of the catalogue, which asks it. What a file declares is read from its bytes and runs nobody's code;
+only the measuring child loads.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One kernel as its file says it: the arguments of its @kernel, not yet checked."""
+
+    function: str
+    """The name that the function has in the file."""
+    arguments: tuple[Any, ...]
+    options: dict[str, Any]
+    doc: str
+    """The first line of its docstring."""
+
+
+class Reader(Protocol):
+    """What the catalogue asks of a kind of file."""
+
+    def declared(self, source: bytes, path: Path) -> Iterator[Declared]:
+        """The kernels of a file, in its order. Raises anything for a file that cannot be read, with the reason."""
+
+    def load(self, source: bytes, path: Path, full_name: str) -> Function | None:
+        """The kernel of this name ("attention/mine"), ready to be called; None if the file does not declare it."""
+
+
+class PythonFiles:
+    """Python files: kernels are functions under @kernel, whose arguments are literals."""
+
+    def __init__(self, calls: Mapping[str, Function]) -> None:
+        """calls: by name, functions that the arguments may call with literals, such as cuda(8.0)."""
+        self.calls = calls
+
+    def declared(self, source: bytes, path: Path) -> Iterator[Declared]:
+        for node in ast.parse(source, str(path)).body:
+            if isinstance(node, ast.FunctionDef):
+                for decorator in node.decorator_list:
+                    if isinstance(decorator, ast.Name) and decorator.id == "kernel":
+                        raise ValueError(f"@kernel of {node.name} needs its arguments: the operation and a backend")
+                    if isinstance(decorator, ast.Call) and _called(decorator) == "kernel":
+                        arguments = tuple(self._literal("the operation", a) for a in decorator.args)
+                        options = {k.arg: self._literal(k.arg, k.value) for k in decorator.keywords if k.arg}
+                        doc = (ast.get_docstring(node) or "").split("\n")[0]
+                        yield Declared(node.name, arguments, options, doc)
+
+    def _literal(self, name: str, node: ast.expr) -> Any:
+        """A literal, or one of `calls` with literal arguments."""
+        try:
+            if isinstance(node, ast.Call) and (called := self.calls.get(_called(node))):
+                options = {k.arg: ast.literal_eval(k.value) for k in node.keywords if k.arg}
+                return called(*map(ast.literal_eval, node.args), **options)
+            return ast.literal_eval(node)
+        except ValueError:
+            raise ValueError(
+                f"line {node.lineno}: {name} must be written out, for the file is read and not run"
+            ) from None
+
+    def load(self, source: bytes, path: Path, full_name: str) -> Function | None:
+        """Runs the file."""
+        module = types.ModuleType(f"benchsite_kernel_{path.stem}_{hashlib.sha256(source).hexdigest()[:12]}")
+        module.__file__ = str(path)
+        sys.modules[module.__name__] = module  # dataclasses, pickling and torch.compile look modules up by name
+        _being_loaded.clear()
+        exec(compile(source, str(path), "exec"), module.__dict__)
+        return _being_loaded.get(full_name) or _wrapped()
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+_being_loaded: dict[str, Function] = {}
+
+
+def register(full_name: str, function: Function) -> None:
+    """For @kernel: a function of the Python file that is being run."""
+    _being_loaded[full_name] = function
+
+
+def _wrapped() -> Function | None:
+    """The only kernel of a file, if it is no plain function: what torch.library.custom_op and torch.jit.script make of one has
+    another name than the source gives it, or none."""
+    only = next(iter(_being_loaded.values())) if len(_being_loaded) == 1 else None
+    return None if isinstance(only, types.FunctionType) else only

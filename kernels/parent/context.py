@@ -1,0 +1,33 @@
+"""What is the same for all workloads of a run, once its process is up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kernels.contract.ceilings import Ceilings
+from kernels.host.device import Device
+from kernels.host.telemetry import Telemetry
+from kernels.parent.progress import Progress
+from kernels.parent.session import ChildSession
+from kernels.workload import RunSpec
+
+
+@dataclass(frozen=True)
+class RunContext:
+    spec: RunSpec
+    device: Device
+    environment: dict[str, Any]
+    ceilings: Ceilings | None
+    """What no time should be above; None if it is not known."""
+    session: ChildSession
+    telemetry: Telemetry
+    progress: Progress
+
+    @property
+    def is_cuda(self) -> bool:
+        return self.device.kind == "cuda"
+
+    @property
+    def l2_bytes(self) -> int:
+        return self.environment.get("l2_bytes", 0)

@@ -1,0 +1,335 @@
+"""The engine of one workload: every arm is checked alone, all are timed together, every arm is checked again.
+
+Runs use it through a measuring child, measure() in the caller's process: the session makes the difference. A crash, a hang or
+a flood belongs to the kernel that was running: it gets that as its result, and the rest goes on without it.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from kernels.analysis import roofline
+from kernels.analysis.blocks import Estimate, by_graph, choose_mode
+from kernels.analysis.suspicion import DOUBTS, why_leaks, why_outside, why_probed
+from kernels.contract.ceilings import Ceilings
+from kernels.contract.events import Status
+from kernels.host.telemetry import Telemetry
+from kernels.operations.base import Distribution, Operation
+from kernels.parent import rounds
+from kernels.parent.arm import Arm
+from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
+from kernels.parent.drive import Drive, kernel_of
+from kernels.parent.estimate import estimate
+from kernels.parent.groups import MAIN, Group, groups, together, uncapturable
+from kernels.parent.session import Session
+from kernels.workload import Protocol
+
+VERIFY_LIMIT_S = 120.0
+PROBED_CALLS = 60
+"""A probe of a kernel that takes long has about half as many."""
+BATCH_NS = 50e6
+"""Length of the batch that is also timed by the parent's own clock."""
+MAX_BATCH = 1000
+SAME_AGAIN = 0.05
+"""A time above a measured ceiling is believed if a second process finds the same multiple of the baseline within this,
+or the same time."""
+NS_PER_MS = 1e6
+
+
+class RetryInNewProcess(Exception):
+    """This process is not fit to time in: a kernel left something running, or a capture failed."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check of an arm before it is timed."""
+
+    seed: int
+    distribution: Distribution = "normal"
+    thorough: bool = True
+
+
+@dataclass
+class Timed:
+    """A group of arms and what was read of it: nothing, if nothing was timed."""
+
+    group: Group
+    arms: list[Arm]
+    reading: rounds.Reading | None = None
+
+    def p50_ns(self, name: str) -> float:
+        assert self.reading is not None
+        return median(tick for block in self.reading.blocks[name] for tick in block)
+
+
+Judge = Callable[[str, list[dict[str, Any]], dict[str, Any]], dict[str, Any]]
+"""(arm, readings of its outputs, flags seen beside them) -> {"correct", "why", ...}"""
+
+
+@dataclass
+class Engine:
+    """One workload on one session."""
+
+    session: Session
+    open: Callable[[bool], None]
+    """Makes the workload the session's current one; True: afresh."""
+    problem: Operation
+    arms: list[Arm]
+    baseline: str
+    plan: Protocol
+    judge: Judge
+    checks: Sequence[Check]
+    rng: random.Random
+    cuda: bool
+    telemetry: Telemetry
+    step: Callable[[str, str], None] = lambda kernel, text: None
+    """Progress: a kernel, or empty, and what it does."""
+    ceilings: Ceilings | None = None
+    l2_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        self.uncaptured: set[str] = set()
+        """Arms that could not be captured as graphs."""
+        self.notes: list[str] = []
+        """What one should know of how all arms were launched."""
+
+    @property
+    def alive(self) -> list[Arm]:
+        return [arm for arm in self.arms if arm.is_ok]
+
+    # --- correct before -------------------------------------------------------------------------------------------
+
+    def verify(self, prepare: Callable[[], dict[str, dict[str, Any]]] = dict) -> None:
+        """Checks each arm alone, so that a crash is surely its own.
+
+        prepare: the commands before an arm's first check, with their arguments.
+        """
+        for arm in self.alive:
+            self._verify(arm, prepare)
+
+    def _verify(self, arm: Arm, prepare: Callable[[], dict[str, dict[str, Any]]]) -> None:
+        self.step(arm.name, "compile")
+        self.open(False)
+        for do, arguments in prepare().items():
+            done = self.session.attempt(arm, do, self.plan.compile_limit_s, **arguments)
+            if done is None:
+                return
+            arm.facts |= done
+        readings: list[dict[str, Any]] = []
+        flags: dict[str, Any] = {"inputs_changed": False, "shared": False, "deterministic": True}
+        for number, check in enumerate(self.checks, 1):
+            self.step(arm.name, f"verify {number} of {len(self.checks)}")
+            asked = {"seed": check.seed, "thorough": check.thorough, "distribution": check.distribution}
+            got = self.session.attempt(arm, "verify", VERIFY_LIMIT_S, **asked)
+            if got is None:
+                return
+            if self._end_what_is_busy(got["busy"]):
+                if arm.is_ok:
+                    self._verify(arm, prepare)
+                return
+            readings.append(got["reading"])
+            flags["inputs_changed"] |= got["inputs_changed"]
+            flags["shared"] |= got["shared"]
+            flags["deterministic"] = flags["deterministic"] and got["deterministic"]
+        arm.judged(self.judge(arm.name, readings, flags))
+
+    def _end_what_is_busy(self, busy: list[list[str]]) -> bool:
+        """Ends what kernels left running, with the process, and says so of them. True: there was something."""
+        busy = [[owner, what] for owner, what in busy if owner]
+        for owner, what in busy:
+            for arm in self.arms:
+                if arm.name == owner and arm.status in (Status.OK, Status.INCORRECT):
+                    arm.fail(Status.SUSPECT, f"left {what} running that is busy while other kernels are measured")
+        if busy:
+            self.session.replace()
+        return bool(busy)
+
+    # --- timing ---------------------------------------------------------------------------------------------------
+
+    def time(self) -> list[Timed]:
+        """Times the arms that are right, together. An arm that fails now leaves, and the rest is measured again.
+
+        So it is, once, in a new process, if a time is above what the device was measured to reach.
+        """
+        before: list[Timed] | None = None
+        while self.alive:
+            self.running = self.alive[0]
+            try:
+                found = self._groups(self.alive)
+            except RetryInNewProcess:
+                continue
+            except (CommandFailed, ChildDied, ChildTimedOut) as error:
+                self.session.blame(self.running, "timing", error)
+                continue
+            if before is not None:
+                self._compare_with(before, found)
+            elif self.session.replaceable and self._above_ceilings(found):
+                before = found
+                self.session.replace()
+                continue
+            return found
+        return [Timed(Group(MAIN, self._mode_without_reading(), ()), [])]
+
+    def _mode_without_reading(self) -> str:
+        if not self.cuda:
+            return "cpu"
+        return "cold" if self.plan.mode == "auto" else self.plan.mode
+
+    def _groups(self, arms: list[Arm]) -> list[Timed]:
+        by_name = {arm.name: arm for arm in arms}
+        self.open(True)
+        drives = Drives(self, by_name)
+        everyone = drives.of(tuple(by_name))
+        if self.plan.name == "fixed":
+            reading = rounds.fixed(everyone, self.cuda)
+            found = [Timed(Group(MAIN, reading.mode, tuple(by_name)), arms, reading)]
+        else:
+            found = self._paired(drives, everyone, by_name)
+        self._recheck(by_name, [timed for timed in found if timed.reading])
+        return found
+
+    def _paired(self, drives: Drives, everyone: Drive, by_name: dict[str, Arm]) -> list[Timed]:
+        estimates = estimate(everyone, self.cuda)
+        if failed := uncapturable(everyone, estimates, self.cuda, self.uncaptured):
+            self.uncaptured |= failed
+            if self.session.replaceable:
+                self.session.replace()
+                raise RetryInNewProcess
+        parts = groups(everyone, estimates, self.cuda, self.uncaptured)
+        if not self.session.replaceable:
+            parts = [together(parts, everyone.arms)]
+            self._note_launches(parts[0], everyone, estimates)
+        found: list[Timed] = []
+        for group in parts:
+            mine = {name: estimates[name] for name in group.arms}
+            paired = rounds.Paired(drives.of(group.arms, len(found)), group.mode, mine, self.cuda, group.graphs)
+            found.append(Timed(group, [by_name[name] for name in group.arms], paired.measure()))
+            self.session.call("release")
+        return found
+
+    def _note_launches(self, group: Group, everyone: Drive, estimates: dict[str, Estimate]) -> None:
+        if by_graph(choose_mode(self.plan, estimates, self.cuda), estimates) and not group.graphs:
+            self.notes.append("not every callable can be captured as a CUDA graph: all were launched call by call")
+        for arm in everyone.arms:
+            if estimates[arm].synchronises:
+                self.notes.append(f"{arm} waits for the device by itself: launch gaps are in its times")
+
+    # --- above what the device was measured to reach --------------------------------------------------------------
+
+    def _above_ceilings(self, found: list[Timed]) -> list[tuple[Timed, Arm, str]]:
+        """(timed, arm, why) of every time above a measured ceiling of this GPU."""
+        if not self.cuda:
+            return []
+        return [
+            (timed, arm, why)
+            for timed in found
+            for arm in timed.arms
+            if arm.is_ok and timed.reading and timed.reading.blocks.get(arm.name)
+            if (why := roofline.why_above(
+                self.problem, timed.p50_ns(arm.name) / NS_PER_MS, self.ceilings, timed.reading.touched_once, self.l2_bytes
+            ))
+        ]  # fmt: skip
+
+    def _compare_with(self, first: list[Timed], found: list[Timed]) -> None:
+        """After the second process: what it confirms stands, with a note; what it does not is suspect.
+
+        The clock may have moved between the two, or the baseline alone: a kernel that took as long again is confirmed, and so is
+        one with the same ratio to the baseline. The baseline itself is compared with its own time only.
+        """
+        before, after = _times_ms(first), _times_ms(found)
+        drift = after[self.baseline] / before[self.baseline] if self.baseline in before.keys() & after.keys() else 1.0
+        for timed, arm, why in self._above_ceilings(found):
+            now, was = after[arm.name], before.get(arm.name)
+            times = f"{now:.4g} ms" if was is None else f"{was:.4g} ms, then {now:.4g} ms"
+            moved = 1.0 if was is None or arm.name == self.baseline else now / was
+            if min(abs(moved - 1), abs(moved / drift - 1)) > SAME_AGAIN:
+                arm.fail(Status.SUSPECT, f"{why}; two processes disagree: {times}")
+            elif timed.reading:
+                timed.reading.notes.append(f"{arm.name}: {why}; a second process agrees ({times})")
+
+    # --- correct after --------------------------------------------------------------------------------------------
+
+    def _recheck(self, by_name: dict[str, Arm], found: list[Timed]) -> None:
+        """Outputs kept from timed calls, and one more check on new inputs, decide whether times stand."""
+        self.step("", "checking timed outputs")
+        got = self.session.call("recheck", VERIFY_LIMIT_S * max(1, len(by_name)))
+        self.session.call("prepare", VERIFY_LIMIT_S, seeds=[self._seed()], rotate=False)
+        for name, arm in by_name.items():
+            mine = [reading for owner, reading in got["readings"] if owner == name]
+            self.running = arm
+            after = self.session.call("verify", VERIFY_LIMIT_S, arm=name, seed=self._seed(), thorough=False)
+            flags = {"inputs_changed": after["inputs_changed"] or name in got["changed_inputs"]}
+            verdict = self.judge(name, [*mine, after["reading"]], flags | {"shared": after["shared"]})
+            arm.correctness["timed_calls_checked"] = len(mine)
+            arm.rechecked = verdict
+            if verdict["correct"] is False:
+                arm.correctness |= {"correct": False, "why": f"in timed calls: {verdict['why']}"}
+                arm.fail(Status.INCORRECT, f"right when checked alone, wrong when timed: {verdict['why']}")
+            elif not verdict.get("word") and (
+                why := self._why_suspect(name, found) or why_leaks(got["grown"].get(name, []))
+            ):
+                arm.fail(Status.SUSPECT, why)
+
+    def _why_suspect(self, name: str, found: list[Timed]) -> str:
+        """Whether an arm's times can be what they seem: an empty string, or why not, said only if it is so again."""
+        if why := self.session.why_suspect(name):
+            return why
+        readings = [timed.reading for timed in found if timed.reading and name in timed.reading.blocks]
+        call_ns = min(min(reading.medians(name)) for reading in readings)
+
+        def probe(**asked: Any) -> dict[str, Any]:
+            limit_s = VERIFY_LIMIT_S + PROBED_CALLS * call_ns / 1e9
+            got = self.session.call("probe", limit_s, arm=name, **asked)
+            if self._end_what_is_busy(got["busy"]):
+                raise RetryInNewProcess
+            return got
+
+        why = why_probed(probe, self._seed, call_ns)
+        return why or (self._why_outside(name, call_ns) if self.session.replaceable else "")
+
+    def _why_outside(self, name: str, call_ns: float) -> str:
+        """By this process's own clock: whether work was done outside the timed calls."""
+        calls = max(2, min(MAX_BATCH, round(BATCH_NS / call_ns)))
+        for _ in range(DOUBTS):
+            begin = time.monotonic_ns()
+            ticks_ns = self.session.call("block", VERIFY_LIMIT_S, arm=name, calls=calls)["ticks_ns"]
+            if not (why := why_outside(sum(ticks_ns), time.monotonic_ns() - begin)):
+                break
+        return why
+
+    def _seed(self) -> int:
+        return self.rng.randrange(2**31)
+
+
+class Drives:
+    """Drives of groups of arms, all from one seed."""
+
+    def __init__(self, engine: Engine, by_name: dict[str, Arm]) -> None:
+        self.engine, self.by_name = engine, by_name
+        self.seed = engine._seed()
+        self.baseline = engine.baseline if engine.baseline in by_name else next(iter(by_name))
+
+    def of(self, names: tuple[str, ...], offset: int = 0) -> Drive:
+        engine = self.engine
+        more = (self._on_step, engine.telemetry.sm_mhz, engine.telemetry.slowed)
+        return Drive(engine.session, list(names), self.baseline, engine.plan, self.seed + offset, *more)
+
+    def _on_step(self, name: str, text: str) -> None:
+        self.engine.running = self.by_name[kernel_of(name)]
+        if text:
+            self.engine.step(kernel_of(name), text)
+
+
+def _times_ms(found: list[Timed]) -> dict[str, float]:
+    """Kernel -> p50, where it was timed; in the group that comes first."""
+    return {
+        arm.name: timed.p50_ns(arm.name) / NS_PER_MS
+        for timed in reversed(found)
+        for arm in timed.arms
+        if timed.reading and timed.reading.blocks.get(arm.name)
+    }

@@ -1,0 +1,45 @@
+"""Progress of a run for whoever looks on: at most a few times a second, and it may be lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kernels.workload import Workload
+
+EVERY_S = 0.3
+LOG_BYTES = 8_000
+IN_TURN = ("round", "warm-up")
+"""Steps in which arms take turns many times a second: another arm is no news."""
+
+
+class Progress:
+    """Says which kernel is at which step of which workload."""
+
+    def __init__(self, live: Callable[[dict[str, Any]], None], total: int) -> None:
+        self.live, self.total = live, total
+        self.position = 0
+        """Of the workload, from 0."""
+        self.log: Callable[[], str] = lambda: ""
+        self.telemetry: Callable[[], dict[str, Any]] = dict
+        self._said: tuple[int, str, str] | None = None
+        self._at = 0.0
+
+    def step(self, workload: Workload, kernel: str, text: str) -> None:
+        word, now = text.split(" ")[0], time.monotonic()
+        said = self.position, "" if word in IN_TURN else kernel, word
+        if said != self._said or now - self._at >= EVERY_S:
+            self._said, self._at = said, now
+            self._tell(workload, kernel, text, self.telemetry())
+
+    def waiting(self, workload: Workload, sentence: str) -> None:
+        """Before anything runs: why it does not."""
+        now = time.monotonic()
+        if now - self._at >= EVERY_S:
+            self._at = now
+            self._tell(workload, "", sentence, {})
+
+    def _tell(self, workload: Workload, kernel: str, text: str, telemetry: dict[str, Any]) -> None:
+        state = {"position": self.position, "total": self.total, "workload": workload.label, "kernel": kernel}
+        self.live(state | {"step": text, "log": self.log()[-LOG_BYTES:], "telemetry": telemetry})

@@ -1,0 +1,45 @@
+"""One look for every chart: the palettes, light and dark, and the quiet axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+THEMES: dict[str, dict[str, str]] = {
+    "light": {
+        "ink": "#1b1d1f", "quiet": "#6b7075", "line": "#e4e4e0", "faster": "#0b7a6b", "slower": "#b8430e",
+        "accent": "#1f5fbf", "band": "#e6e6e2", "other": "#8a8f94", "panel": "#ffffff",
+    },
+    "dark": {
+        "ink": "#e8e9ea", "quiet": "#9aa1a8", "line": "#2c3035", "faster": "#4fc7b3", "slower": "#ff9a66",
+        "accent": "#7fb0ff", "band": "#3a4046", "other": "#757c83", "panel": "#1a1d20",
+    },
+}  # fmt: skip
+"""As in site.css. `other` has a contrast of 3 to 1 against `panel`, on which charts lie."""
+FONT = "DejaVu Sans, system-ui, sans-serif"
+
+
+def theme(chart: Any, colours: dict[str, str]) -> Any:
+    """The chart in the one look: no frame, quiet axes, the page's font."""
+    quiet, ink = colours["quiet"], colours["ink"]
+    font = {"labelFont": FONT, "titleFont": FONT, "labelFontSize": 11, "titleFontSize": 11}
+    axis = {"labelColor": quiet, "titleColor": quiet, "gridColor": colours["line"], "titleFontWeight": "normal"}
+    legend = {
+        "labelColor": quiet,
+        "title": None,
+        "orient": "top",
+        "labelFont": FONT,
+        "labelFontSize": 11,
+        "symbolOpacity": 1,
+    }
+    return chart.configure(
+        background="transparent",
+        padding=4,
+        autosize=alt.AutoSizeParams(type="pad"),
+        view=alt.ViewConfig(stroke=None),
+        axis=alt.AxisConfig(**axis, **font, domain=False, ticks=False, labelLimit=240),
+        text=alt.MarkConfig(font=FONT, fontSize=11, color=ink),
+        legend=alt.LegendConfig(**legend),
+        header=alt.HeaderConfig(labelColor=ink, labelFont=FONT, labelFontSize=11, labelFontWeight=600, title=None),
+    )

@@ -1,0 +1,43 @@
+"""What the site tells its workers and agents, through the broker. It knows no models, so that models may use it."""
+
+from __future__ import annotations
+
+import logging
+
+from celery import Celery
+from django.conf import settings
+from django.db import transaction
+from redis.exceptions import RedisError
+
+from runs.broker import BrokerKeys
+
+log = logging.getLogger(__name__)
+
+
+def celery_app() -> Celery:
+    from benchsite.celery import app
+
+    return app
+
+
+def send(task: str, *args: object, **options: object) -> bool:
+    """Publishes a task. False if the broker does not take it: the row stays and the reaper tries again."""
+    try:
+        celery_app().send_task(task, args=args, retry=False, **options)
+        return True
+    except Exception as error:  # kombu raises what its transport raises; nothing of it may reach a form or a row
+        log.warning("the broker did not take %s: %s", task, error)
+        return False
+
+
+def ask_dispatch() -> None:
+    """Wakes the dispatcher once this transaction is written."""
+    transaction.on_commit(lambda: send("dispatch"))
+
+
+def tell_cancel(run: int, attempt: int) -> None:
+    """Tells the agent that holds this attempt to stop."""
+    try:
+        BrokerKeys(settings.REDIS_URL).ask_cancel(run, attempt)
+    except RedisError as error:
+        log.warning("the broker did not take the cancel of run %s: %s", run, error)

@@ -1,0 +1,60 @@
+"""Stores a Measured event as rows: the recorder and the importer use it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from kernels.analysis.verdicts import verdict
+from kernels.contract.events import ArmResult, Measured
+from runs.models import Kernel, KernelVersion, Measurement, Result, Run, Workload
+from runs.models.measurement import COLUMNS
+
+SHARED = (
+    "baseline", "margin", "aa", "aa_samples_ns", "protocol", "telemetry", "notes", "took_s", "isolated",
+)  # fmt: skip
+"""Fields of a Measured, beside those that tell measurements apart, that have a column of their name."""
+
+
+def json_of(value: Any) -> Any:
+    """A value of an event as a column takes it: models and tuples as JSON."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return [json_of(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def store_measured(run: Run, event: Measured) -> Measurement | None:
+    """The new row with its results; None if the run has it already."""
+    measurement, new = Measurement.objects.get_or_create(
+        run=run,
+        workload=Workload.objects.of(event.workload),
+        mode=event.mode,
+        group=event.group,
+        process=event.process,
+        defaults={name: json_of(getattr(event, name)) for name in SHARED},
+    )
+    if not new:
+        return None
+    commit = (run.environment.body.get("commit") or "")[:50] if run.environment else ""
+    for arm in event.results:
+        _store_arm(measurement, event, arm, commit)
+    return measurement
+
+
+def _store_arm(measurement: Measurement, event: Measured, arm: ArmResult, commit: str) -> None:
+    kernel, _ = Kernel.objects.get_or_create(
+        operation=event.workload.operation, name=arm.kernel, defaults={"backend": arm.backend}
+    )
+    version = None
+    if arm.sha256 and arm.source:
+        version, _ = KernelVersion.objects.get_or_create(
+            kernel=kernel, sha256=arm.sha256, defaults={"source": arm.source, "commit": commit}
+        )
+    Result.objects.create(
+        measurement=measurement,
+        kernel=kernel,
+        version=version,
+        verdict=verdict(arm, event.baseline, event.margin),
+        **{name: json_of(getattr(arm, name)) for name in COLUMNS},
+    )

@@ -1,0 +1,39 @@
+"""A run while it is measured: what its agent shows, and how long it will still take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from redis.exceptions import RedisError
+
+from runs.broker import BrokerKeys
+from runs.models import Run
+from runs.queries.estimates import estimate
+
+
+def live_progress(run: Run) -> dict[str, Any]:
+    """Progress as the agent shows it; empty if the broker has none."""
+    if not run.is_active:
+        return {}
+    try:
+        state = BrokerKeys(settings.REDIS_URL).shown(run.pk)
+    except (RedisError, ValueError):
+        return {}
+    if state:
+        state["number"] = min(state["position"] + 1, state["total"])
+        state["remaining_s"] = remaining(run)
+    return state
+
+
+def remaining(run: Run) -> float | None:
+    """Seconds left, by what the workloads measured so far took; before the first is measured, by what such runs took. None where
+    that is over."""
+    if run.elapsed_s is None or run.started_at is None:
+        return None
+    if last := run.measurements.order_by("created_at").last():
+        whole = (last.created_at - run.started_at).total_seconds() / max(1, run.done) * run.total
+    else:
+        whole = estimate(run.spec, run.gpu).seconds
+    left = whole - run.elapsed_s
+    return left if left > 0 else None

@@ -1,0 +1,84 @@
+"""What pages share: the answer on top, facts, notices, links to the same data as files, tabs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+from django import template
+from django.urls import reverse
+
+register = template.Library()
+
+
+@register.simple_tag
+def asked(**values: Any) -> str:
+    """The query string of an address: `{% asked device=name scale=scale.pk %}`. A value of None is left out."""
+    given = [f"{name}={quote(str(value))}" for name, value in values.items() if value is not None]
+    return f"?{'&'.join(given)}" if given else ""
+
+
+@register.inclusion_tag("parts/answer.html", name="answer")
+def answer_line(strong: str, tone: str, rest: str | Sequence[str] = "") -> dict[str, Any]:
+    """The page's answer: one strong sentence, and what else there is to say."""
+    return {"strong": strong, "tone": tone, "rest": rest if isinstance(rest, str) else " ".join(rest)}
+
+
+@register.inclusion_tag("parts/fact.html")
+def fact(name: str, value: Any) -> dict[str, Any]:
+    """A fact of the line below the answer; nothing where it is not known."""
+    return {"name": name, "value": value}
+
+
+@register.inclusion_tag("parts/downloads.html")
+def downloads(page: str, kinds: str, *args: Any, query: str = "") -> dict[str, Any]:
+    """Links to a page's data: `{% downloads "run" "csv json md" run.pk %}`."""
+    return {"links": [(kind, reverse(f"{page}_{kind}", args=args) + query) for kind in kinds.split()]}
+
+
+@register.inclusion_tag("parts/time.html", name="time")
+def time_tag(at: datetime | None, whole: bool = False) -> dict[str, Any]:
+    """How long ago, with the whole date as its title; `whole`: the date itself."""
+    return {"at": at, "whole": whole}
+
+
+@register.inclusion_tag("parts/device_tabs.html")
+def device_tabs(devices: Sequence[str], device: str, scale: int | None = None) -> dict[str, Any]:
+    return {"devices": devices, "device": device, "scale": scale}
+
+
+@register.inclusion_tag("parts/kernel_link.html")
+def kernel_link(operation: str, name: str) -> dict[str, Any]:
+    """A kernel's name, with a link to its page. What an agent reports may fit no address."""
+    return {"operation": operation, "name": name}
+
+
+@register.inclusion_tag("parts/outcome.html", name="outcome")
+def outcome_tag(outcome: Any) -> dict[str, Any]:
+    """What came of a run, for lists."""
+    return {"outcome": outcome}
+
+
+@register.inclusion_tag("parts/form_notice.html")
+def form_notice(form: Any) -> dict[str, Any]:
+    """Says that a form was not saved, and how many fields are marked."""
+    return {"errors": form.errors}
+
+
+@register.inclusion_tag("parts/doubts.html")
+def doubts_notice(doubts: Sequence[str]) -> dict[str, Any]:
+    return {"doubts": doubts}
+
+
+@register.inclusion_tag("parts/share.html")
+def share_notice(link: str, what: str, unshare: str) -> dict[str, Any]:
+    """A secret link to copy, and the button that ends it."""
+    return {"link": link, "what": what, "unshare": unshare}
+
+
+@register.inclusion_tag("parts/reload.html")
+def reload_notice(what: str) -> dict[str, Any]:
+    """For browsers without JavaScript, where nothing is polled."""
+    return {"what": what}

@@ -1,0 +1,51 @@
+"""Pictures in pages: small SVG in the rows of tables, and the figures that Vega draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django import template
+
+from runs.templatetags.figures import grouped
+
+register = template.Library()
+
+
+@register.inclusion_tag("pictures/forest.html")
+def forest(cell: dict[str, Any], verdict: str) -> dict[str, Any]:
+    """A ratio with its interval beside 1: runs/charts/forest.py."""
+    return {"c": cell, "verdict": verdict}
+
+
+@register.inclusion_tag("pictures/sparkline.html")
+def sparkline(line: dict[str, Any], verdict: str) -> dict[str, Any]:
+    """A speedup from run to run: runs/charts/sparkline.py."""
+    return {"s": line, "verdict": verdict}
+
+
+@register.inclusion_tag("pictures/rung.html")
+def rung(row: Any, drawn: Any) -> dict[str, Any]:
+    """One row of a ladder: a kernel, a tier, the baseline or the speed of light, on the scale of all rows."""
+    return {"row": row, "drawn": drawn}
+
+
+@register.inclusion_tag("pictures/rung_scale.html")
+def rung_scale(drawn: Any) -> dict[str, Any]:
+    return {"drawn": drawn}
+
+
+@register.inclusion_tag("pictures/run_chart.html")
+def run_chart(run: Any, name: str) -> dict[str, Any]:
+    """The chart of a run with this name: runs/charts/run_charts.py."""
+    return {"run": run, "name": name}
+
+
+@register.inclusion_tag("pictures/result_chart.html")
+def result_chart(run_pk: int, result_pk: int, name: str, arms: Sequence[Any]) -> dict[str, Any]:
+    """The chart of a result with this name: runs/charts/distribution/."""
+    if name == "samples":
+        shown = "Samples of " + " and ".join(f"{arm.name}, median {grouped(arm.median)} us" for arm in arms)
+    else:
+        shown = "Median of each round of " + " and ".join(arm.name for arm in arms)
+    return {"run_pk": run_pk, "result_pk": result_pk, "name": name, "alt": f"{shown}; the numbers are in the csv"}

@@ -1,0 +1,34 @@
+"""The table of dtypes: each row is whole, and agrees with PyTorch and with the table of peaks."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernels.analysis.roofline import PEAKS
+from kernels.contract.dtypes import DTYPE_SHORT, DTYPES
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("row", DTYPES.values(), ids=DTYPES)
+def test_a_row_is_whole(row):
+    torch = pytest.importorskip("torch")
+    dtype = getattr(torch, row.name)
+    assert dtype.itemsize == row.bytes
+    assert torch.finfo(dtype).eps / 2 < row.frobenius_cap < 0.1, "a cap under one rounding would reject everything"
+    assert row.factor > 1 and row.unusual >= 1 and row.slack < row.frobenius_cap
+    assert set(row.matmul_size) <= {"cuda", "cpu"}
+    for peak in PEAKS:
+        assert 0 < peak.tflops(row.name) <= peak.bound_tflops(row.name) * 1.01
+
+
+def test_labels_are_one_to_one():
+    assert len(set(DTYPE_SHORT.values())) == len(DTYPES) == len(DTYPE_SHORT)
+
+
+def test_the_table_needs_nothing_but_python():
+    code = "import sys, kernels.contract.dtypes\nprint({'torch', 'pydantic', 'numpy', 'yaml'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=50)
+    assert done.stdout.strip() == "set()", done.stderr
