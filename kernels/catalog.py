@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernels import kernel_files
-from kernels.contract.dtypes import DTYPES
+from kernels.dtypes import DTYPES
 from kernels.kernel_files import Declared, PythonFiles, Reader
 
 if TYPE_CHECKING:

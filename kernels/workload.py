@@ -18,8 +18,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from kernels.catalog import UnknownName, get_kernel, get_operation, kernels
-from kernels.contract.ceilings import Ceilings
-from kernels.contract.dtypes import DTYPE_SHORT
+from kernels.dtypes import DTYPE_SHORT
 from kernels.operations.base import Operation
 
 CONFIGS_DIR = Path(__file__).parent / "configs"
@@ -207,6 +206,27 @@ def sentence(error: ValidationError) -> str:
     where = ".".join(str(part) for part in first["loc"])
     what = first["msg"].removeprefix("Value error, ").replace("Input should be", "must be", 1)
     return f"{where}: {what}" if where else what
+
+
+class Ceilings(BaseModel):
+    """Medians of one calibration."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    copy_gb_per_s: float
+    """Bytes read and bytes written together."""
+    read_gb_per_s: float
+    matmul_tflops: dict[str, float] = {}
+    """By dtype."""
+    empty_us: dict[str, float] = {}
+    """An empty kernel's time, by mode."""
+    n: int | None = None
+    """Calls of each."""
+
+    @property
+    def bandwidth_gb_per_s(self) -> float:
+        """The better of copying and reading."""
+        return max(self.copy_gb_per_s, self.read_gb_per_s)
 
 
 class SourceFile(BaseModel):

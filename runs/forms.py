@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from kernels.catalog import operations
-from kernels.contract.dtypes import DTYPE_SHORT
+from kernels.dtypes import DTYPE_SHORT
 from kernels.workload import Config as ConfigSpec
 from kernels.workload import Protocol, Workload, sentence
 from runs.models import Config, Gpu, Run, Session

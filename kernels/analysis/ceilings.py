@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
-from kernels.contract.ceilings import Ceilings
+from kernels.workload import Ceilings
 
 
 def ceilings(raw: dict[str, Any]) -> Ceilings:

@@ -3,7 +3,7 @@
 The child measures errors (kernels/child/reference.py); `judge` says here what they mean. A fixed
 tolerance would reject right bf16 kernels and pass wrong fp16 ones, so the yardstick is eager PyTorch in the workload's
 own dtype, never the baseline under test: the baseline is judged by the same rule. How far from it a kernel may be stands
-with each dtype (kernels/contract/dtypes.py).
+with each dtype (kernels/dtypes.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 from functools import partial
 from typing import Any
 
-from kernels.contract.dtypes import DTYPES
+from kernels.dtypes import DTYPES
 
 ROW_FACTOR = 4
 """No row (last dimension) may be this many times as wrong as the yardstick's worst row: one wrong row among many right

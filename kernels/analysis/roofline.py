@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.contract.ceilings import Ceilings
-from kernels.contract.dtypes import DTYPES
+from kernels.dtypes import DTYPES
 from kernels.operations.base import Operation
+from kernels.workload import Ceilings
 
 LOW_SHARE = 0.05
 """Under this share of the limit a kernel is probably launch-bound or off the tensor path."""

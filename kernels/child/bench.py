@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from kernels.catalog import LoadedKernel, get_kernel, load
-from kernels.child import calibrate, outputs, poison
+from kernels.child import calibrate, launches, outputs, poison
 from kernels.child.clock import Block, CpuClock, CudaClock, Graph
 from kernels.child.guard import Guard, memory_in_use
 from kernels.child.probe import next_seed, probe
@@ -85,7 +85,8 @@ class Bench:
         return {"sha256": kernel.sha256, "source": kernel.source}
 
     def compile(self, arm: str, seed: int) -> dict[str, Any]:
-        """The first call, timed apart (seconds), and the memory that a call needs beyond its inputs (bytes)."""
+        """The first call, timed apart (seconds); and of a second one the memory that it needs beyond its inputs (bytes), and
+        what Triton reports of the kernels that it launches."""
         inputs = self.problem.inputs(self.device, seed)
         self.clock.synchronize()
         start = perf_counter_ns()
@@ -93,16 +94,17 @@ class Bench:
         self.clock.synchronize()
         compile_s = (perf_counter_ns() - start) / 1e9
         self.guard.claim_processes(arm)
-        return {"compile_s": compile_s, "peak_memory_bytes": self._peak_memory(arm, inputs)}
+        return {"compile_s": compile_s} | self._second_call(arm, inputs)
 
-    def _peak_memory(self, arm: str, inputs: Inputs) -> int | None:
+    def _second_call(self, arm: str, inputs: Inputs) -> dict[str, Any]:
         if self.kind != "cuda":
-            return None
+            return {"peak_memory_bytes": None}
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
-        self._run(arm, inputs)
+        with launches.launched() as handles:
+            self._run(arm, inputs)
         self.clock.synchronize()
-        return torch.cuda.max_memory_allocated() - before
+        return {"peak_memory_bytes": torch.cuda.max_memory_allocated() - before} | launches.facts(handles)
 
     # --- correctness ----------------------------------------------------------------------------------------------
 

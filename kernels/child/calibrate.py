@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kernels.analysis.blocks import Estimate, calls_for, rest_for
-from kernels.contract.dtypes import DTYPES
+from kernels.dtypes import DTYPES
 from kernels.workload import Protocol
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from kernels.child import outputs
-from kernels.contract.dtypes import DTYPES
+from kernels.dtypes import DTYPES
 from kernels.operations.base import Inputs, Like, Operation, Piece
 
 SHORTEST_ROW = 16

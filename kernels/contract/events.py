@@ -15,8 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
-from kernels.contract.ceilings import Ceilings
-from kernels.workload import Workload
+from kernels.workload import Ceilings, Workload
 
 VERSION: Literal[2] = 2
 """Of lines and exports. kernels/contract/upgrade.py reads version 1."""
@@ -185,6 +184,8 @@ class ArmResult(Model):
     """The first call."""
     peak_memory_bytes: int | None = None
     """Of one call, beyond its inputs."""
+    registers: int | None = None
+    """Of a thread, as Triton reports them: of the launched kernel with the most."""
     correctness: Correctness | None = None
 
     n: int | None = None

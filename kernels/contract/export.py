@@ -7,10 +7,9 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, ValidationError
 
-from kernels.contract.ceilings import Ceilings
 from kernels.contract.events import Calibrated, CrossChecked, Event, Finished, Measured, Model, Preflight, Started
 from kernels.contract.upgrade import FORMAT, FORMAT_1, upgrade
-from kernels.workload import Config, sentence
+from kernels.workload import Ceilings, Config, sentence
 
 
 class NotAnExport(ValueError):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from pydantic import ConfigDict
 
-from kernels.contract.dtypes import DTYPES, Dtype
+from kernels.dtypes import DTYPES, Dtype
 from kernels.operations.base import Distribution, Inputs, Operation, Piece
 
 Kernel = Callable[..., Any]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
-from kernels.contract.dtypes import DTYPES, Dtype
+from kernels.dtypes import DTYPES, Dtype
 
 if TYPE_CHECKING:
     import torch

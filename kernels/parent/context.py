@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.contract.ceilings import Ceilings
 from kernels.host.device import Device
 from kernels.host.telemetry import Telemetry
 from kernels.parent.progress import Progress
 from kernels.parent.session import ChildSession
-from kernels.workload import RunSpec
+from kernels.workload import Ceilings, RunSpec
 
 
 @dataclass(frozen=True)

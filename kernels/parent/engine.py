@@ -16,7 +16,6 @@ from typing import Any
 from kernels.analysis import roofline
 from kernels.analysis.blocks import Estimate, by_graph, choose_mode
 from kernels.analysis.suspicion import DOUBTS, why_leaks, why_outside, why_probed
-from kernels.contract.ceilings import Ceilings
 from kernels.contract.events import Status
 from kernels.host.telemetry import Telemetry
 from kernels.operations.base import Distribution, Operation
@@ -27,7 +26,7 @@ from kernels.parent.drive import Drive, kernel_of
 from kernels.parent.estimate import estimate
 from kernels.parent.groups import MAIN, Group, groups, together, uncapturable
 from kernels.parent.session import Session
-from kernels.workload import Protocol
+from kernels.workload import Ceilings, Protocol
 
 VERIFY_LIMIT_S = 120.0
 PROBED_CALLS = 60

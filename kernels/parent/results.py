@@ -9,12 +9,12 @@ from statistics import median
 from typing import Any
 
 from kernels.analysis import roofline, statistics
-from kernels.contract.ceilings import Ceilings
 from kernels.contract.events import ArmResult, ColdCalls, Ratio, Spread, Status
 from kernels.operations.base import Operation
 from kernels.parent.arm import Arm
 from kernels.parent.drive import AA
 from kernels.parent.rounds import Reading
+from kernels.workload import Ceilings
 
 NS_PER_MS = 1e6
 IN_MS = ("mean", "std", "min", "max", *(f"p{p}" for p in statistics.PERCENTILES))

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from kernels.analysis.ceilings import ceilings
-from kernels.contract.ceilings import Ceilings
 from kernels.contract.environment import fingerprint
 from kernels.contract.events import Calibrated, Event, Preflight, Started
 from kernels.host import telemetry
@@ -23,7 +22,7 @@ from kernels.parent.progress import Progress
 from kernels.parent.results import json_safe
 from kernels.parent.session import ChildSession
 from kernels.parent.workload_run import Statuses, WorkloadRun
-from kernels.workload import RunSpec
+from kernels.workload import Ceilings, RunSpec
 
 CALIBRATE_LIMIT_S = 120.0
 

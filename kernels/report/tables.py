@@ -6,7 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from kernels.analysis.verdicts import verdict
@@ -53,6 +53,7 @@ class Row:
     frobenius: float | None
     compile_s: float | None
     peak_memory_bytes: int | None
+    registers: int | None
     baseline: str
     status: Status
     why: str
@@ -106,6 +107,7 @@ def _row(m: Measured, arm: ArmResult) -> Row:
         frobenius=arm.correctness.frobenius if arm.correctness else None,
         compile_s=arm.compile_s,
         peak_memory_bytes=arm.peak_memory_bytes,
+        registers=arm.registers,
         baseline=m.baseline,
         status=arm.status,
         why=arm.why,
@@ -140,7 +142,7 @@ def main_kernel(ran: Sequence[Sequence[Any]]) -> str:
 
 def as_records(table: Iterable[Row]) -> list[dict[str, Any]]:
     """The table as .json has it; a .csv has COLUMNS of it."""
-    return [asdict(row) for row in table]
+    return [{name: getattr(row, name) for name in Row.__dataclass_fields__} for row in table]
 
 
 def as_csv(records: Iterable[Mapping[str, Any]], columns: Sequence[str] = COLUMNS) -> str:

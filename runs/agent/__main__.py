@@ -12,7 +12,7 @@ from pathlib import Path
 from honcho.manager import Manager
 
 from kernels.host.device import NoSuchDevice, devices, find_device
-from runs.hosting.setup import SetupError, check_broker, check_disk
+from runs.hosting.checks import SetupError, check_broker, check_disk
 from runs.hosting.stack import ROOT, agent_processes
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
+
+from runs.queries.ratio import Ratio
 
 WIDTH = 150
 """Of a cell, in pixels."""
@@ -14,15 +16,6 @@ WIDEST = (0.5, 2.0)
 LEAST = 1.03
 """A scale reaches at least from 1 / LEAST to LEAST, so that noise does not look like news."""
 EDGE = 6
-
-
-class Ratio(NamedTuple):
-    """A ratio with its interval, and the margin around 1 in which there is no difference."""
-
-    ratio: float
-    low: float
-    high: float
-    margin: float
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from runs.charts.forest import EDGE, WIDTH, Ratio, Scale
+from runs.charts.forest import EDGE, WIDTH, Scale
 from runs.queries.history import Point
+from runs.queries.ratio import Ratio
 
 HEIGHT = 36
 MOST = 30

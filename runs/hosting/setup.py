@@ -5,11 +5,8 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import shutil
 import socket
-import sysconfig
 from pathlib import Path
-from urllib.parse import urlparse
 
 import redis
 
@@ -17,11 +14,6 @@ from benchsite import env_file
 from benchsite.env_file import ENV_FILE
 
 ROOT = Path(__file__).resolve().parents[2]
-NEEDED_DISK_BYTES = 500 * 2**20
-
-
-class SetupError(Exception):
-    """Something that a person must change; the message says what."""
 
 
 def write_env_file() -> None:
@@ -43,71 +35,6 @@ def remember(name: str, value: str) -> None:
     earlier = re.compile(rf"\s*(export\s+)?{name}=")
     lines = [line for line in ENV_FILE.read_text().splitlines() if not earlier.match(line)]
     ENV_FILE.write_text("\n".join([*lines, f"{name}={value}"]) + "\n")
-
-
-def check_disk(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".writable"
-        probe.write_text("")
-        probe.unlink()
-    except OSError as error:
-        raise SetupError(
-            f"cannot write in {folder}: {error.strerror}; choose another folder with BENCHSITE_VAR"
-        ) from None
-    free = shutil.disk_usage(folder).free
-    if free < NEEDED_DISK_BYTES:
-        raise SetupError(
-            f"the disk of {folder} has {free // 2**20} MiB free; {NEEDED_DISK_BYTES // 2**20} MiB are needed"
-        )
-
-
-def check_port(host: str, port: int) -> None:
-    """Refuses a port that somebody else has."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise SetupError(
-                f"port {port} on {host} cannot be used ({error.strerror}); stop what uses it, or choose another: "
-                f"make up PORT={port + 1}"
-            ) from None
-
-
-def check_compiler() -> str:
-    """torch.compile and Triton need a compiler and Python's headers: a warning, for everything else works without."""
-    missing = []
-    if not any(shutil.which(name) for name in (os.environ.get("CC") or "cc", "gcc", "clang")):
-        missing.append("a C compiler (gcc)")
-    if not any(shutil.which(name) for name in (os.environ.get("CXX") or "c++", "g++", "clang++")):
-        missing.append("a C++ compiler (g++)")
-    if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
-        missing.append("Python's headers (python3-dev)")
-    if not missing:
-        return ""
-    return f"{' and '.join(missing)} not found: the kernel 'compiled' and Triton kernels will fail until installed"
-
-
-def check_broker(url: str) -> None:
-    """Refuses a REDIS_URL at which no broker answers. The password is not repeated."""
-    shown = urlparse(url)._replace(netloc=urlparse(url).netloc.rsplit("@", 1)[-1]).geturl()
-    try:
-        client = redis.Redis.from_url(url, socket_timeout=3, socket_connect_timeout=3)
-        client.ping()
-        policy = client.config_get("maxmemory-policy").get("maxmemory-policy", "noeviction")
-    except ValueError as error:
-        raise SetupError(
-            f"REDIS_URL={shown} is not an address ({error}); write redis://:password@host:6379/0"
-        ) from None
-    except redis.exceptions.AuthenticationError:
-        raise SetupError(f"the broker at {shown} refuses the password in REDIS_URL") from None
-    except redis.exceptions.ResponseError:
-        return  # a managed broker that does not show its configuration
-    except redis.exceptions.RedisError as error:
-        raise SetupError(f"no broker answers at REDIS_URL={shown} ({error}); start it, or unset REDIS_URL") from None
-    if policy != "noeviction":
-        raise SetupError(f"the broker at {shown} evicts keys ({policy}); set maxmemory-policy noeviction")
 
 
 def free_port() -> int:

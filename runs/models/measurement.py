@@ -11,7 +11,7 @@ from runs.models.run import Run
 from runs.models.workload import Workload
 
 CORRELATED, CORRELATED_ROUNDS = 0.4, 20
-"""Independent rounds seem correlated by chance, too: that much in less than one result of twenty; with fewer rounds more often."""
+"""Independent rounds seem this correlated by chance in fewer than one result of twenty; fewer rounds do so more often."""
 NOT_COLUMNS = {"kernel", "backend", "sha256", "source"}
 """Fields of an ArmResult that are stored as a Kernel and a KernelVersion. Every other field has a column of its name."""
 COLUMNS = tuple(name for name in ArmResult.model_fields if name not in NOT_COLUMNS)
@@ -90,6 +90,7 @@ class Result(models.Model):
     hint = models.CharField(max_length=100, blank=True)
     compile_s = models.FloatField(null=True)
     peak_memory_bytes = models.BigIntegerField(null=True)
+    registers = models.IntegerField(null=True)
     correctness = models.JSONField(null=True)
     ran = models.JSONField(default=list)
     samples_ns = models.JSONField(null=True)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import secrets
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -16,9 +17,9 @@ from django.utils import timezone
 
 from kernels.workload import Config as ConfigSpec
 from kernels.workload import RunSpec
+from runs.messages import ask_dispatch, tell_cancel
 from runs.models.gpu import Gpu
 from runs.models.session import Session
-from runs.pipeline.messages import ask_dispatch, tell_cancel
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -175,8 +176,9 @@ class Run(models.Model):
     def get_absolute_url(self) -> str:
         return reverse("run", args=[self.pk])
 
-    @property
+    @cached_property
     def spec(self) -> ConfigSpec:
+        """Its config, parsed once: a run's config never changes."""
         return ConfigSpec(**self.config)
 
     def run_spec(self) -> RunSpec:

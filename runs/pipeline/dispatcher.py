@@ -16,8 +16,8 @@ from pydantic import ValidationError
 
 from benchsite.queues import device_queue
 from kernels.workload import sentence
+from runs.messages import send
 from runs.models import Gpu, Run
-from runs.pipeline.messages import send
 
 log = logging.getLogger(__name__)
 FAIRNESS_WINDOW = timedelta(hours=24)

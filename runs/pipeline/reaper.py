@@ -16,10 +16,10 @@ from redis.exceptions import RedisError
 
 from benchsite.queues import RECORD_QUEUE
 from runs.broker import BrokerKeys
+from runs.messages import tell_cancel
 from runs.models import Gpu, Run
 from runs.models.run import State
 from runs.pipeline.dispatcher import dispatch, execute
-from runs.pipeline.messages import tell_cancel
 
 log = logging.getLogger(__name__)
 UNANSWERED_AFTER = timedelta(seconds=20)

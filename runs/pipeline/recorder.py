@@ -23,9 +23,9 @@ from kernels.contract.events import Calibrated, CrossChecked, Ending, Finished, 
 from kernels.contract.upgrade import upgrade
 from kernels.workload import sentence
 from runs.broker import BrokerKeys
+from runs.messages import ask_dispatch, send
 from runs.models import Calibration, Environment, Gpu, RejectedEvent, Result, Run
 from runs.models.run import FINAL, State
-from runs.pipeline.messages import ask_dispatch, send
 from runs.pipeline.store import json_of, store_measured
 
 log = logging.getLogger(__name__)

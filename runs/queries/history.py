@@ -16,8 +16,8 @@ from django.db.models import Max, OuterRef, QuerySet, Subquery
 from kernels.contract.environment import KEYED
 from kernels.contract.events import ArmResult, Measured, Status
 from kernels.report.comparison import COMPARABILITY_KEYS
-from runs.charts.forest import Ratio
 from runs.models import Environment, Gpu, Kernel, Result, Workload
+from runs.queries.ratio import Ratio
 
 MOST_READ = 2000
 """Results that are read for a page, the newest."""

@@ -15,10 +15,10 @@ from django.db.models import F, Max, Q
 from kernels.catalog import operations
 from kernels.contract.events import Verdict
 from kernels.report.comparison import COMPARABILITY_KEYS
-from runs.charts.forest import Ratio
 from runs.models import Result, Tier, TierScale
 from runs.queries import history
 from runs.queries.history import Point, Series
+from runs.queries.ratio import Ratio
 
 TOLD_APART = (
     "kernel", "measurement__workload", "measurement__mode", "measurement__group", "measurement__baseline",

@@ -14,10 +14,11 @@ from django.urls import reverse
 from kernels.contract.events import Measured
 from kernels.report import comparison, tables
 from kernels.report.comparison import GONE, NEW, RunResults
-from runs.charts.forest import Ratio, Scale
+from runs.charts.forest import Scale
 from runs.models import KernelVersion, Measurement, Run
 from runs.models.run import FINAL
 from runs.queries import measurements
+from runs.queries.ratio import Ratio
 from runs.views.run import download, get_run
 from runs.views.sources import diff
 

@@ -15,7 +15,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
 
 from kernels.analysis.roofline import Peak, peak_of
-from kernels.contract.dtypes import DTYPE_SHORT
+from kernels.dtypes import DTYPE_SHORT
 from runs.models import Calibration, Gpu, Run
 from runs.queries.outcomes import with_outcomes
 from runs.templatetags.figures import grouped, percent

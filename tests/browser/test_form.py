@@ -118,7 +118,7 @@ def test_the_page_follows_the_config(open_page, live_site):
 def test_kernels_appear_once_their_device_reports(open_page, live_site):
     """The agent says hello every five seconds: between two of them its device has no kernels."""
     page = open_page()
-    none = page.get_by_text("No kernels are known until a device has reported")
+    none = page.get_by_text("Kernels appear here when a device has reported")
     for _ in range(10):
         live_site.change("UPDATE runs_gpu SET catalogue = '[]'")
         page.goto(f"{live_site.url}/runs/new/")

@@ -75,15 +75,15 @@ def test_a_session_is_begun_filled_and_told(open_page, live_site):
     page.get_by_role("link", name="New session").click()
     page.get_by_label("Title").fill("Beat cuDNN")
     page.get_by_label("Objective").fill("10% on two shapes.")
-    page.get_by_role("button", name="Begin").click()
+    page.get_by_role("button", name="Start").click()
     page.get_by_label("Note").fill("cuDNN is at 67% of the speed of light.")
     page.get_by_label("Phase").fill("Baselines")
     page.get_by_role("button", name="Add note").click()
     expect(page.locator(".timeline h3")).to_have_text("Baselines")
-    page.get_by_label("A run that was begun outside").fill("1")
+    page.get_by_label("Add existing run").fill("1")
     page.get_by_role("button", name="Add run").click()
     expect(page.locator(".timeline li.ran")).to_contain_text("Six canonical shapes")
-    page.get_by_role("link", name="New run in it").click()
+    page.get_by_role("link", name="New run in session").click()
     expect(page.get_by_label("Session")).to_contain_text("Beat cuDNN")
     assert page.get_by_label("Session").locator("option:checked").inner_text() == "Beat cuDNN"
 

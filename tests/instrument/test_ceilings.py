@@ -8,17 +8,18 @@ from kernels.analysis import roofline
 from kernels.analysis.ceilings import ceilings
 from kernels.child import calibrate
 from kernels.child.clock import CpuClock
+from kernels.parent.arm import Arm
+from kernels.parent.engine import Engine, Timed
 from kernels.parent.groups import MAIN, Group
 from kernels.parent.rounds import Reading
-from kernels.parent.workload_run import Measuring, Timed
-from kernels.workload import Config, RunSpec, Workload
+from kernels.workload import Ceilings, Protocol, Workload
 
-CEILINGS = {
-    "copy_gb_per_s": 4250.0,
-    "read_gb_per_s": 4000.0,
-    "matmul_tflops": {"float16": 761.0},
-    "empty_us": {"cold": 3.4, "graph": 0.9},
-}
+CEILINGS = Ceilings(
+    copy_gb_per_s=4250.0,
+    read_gb_per_s=4000.0,
+    matmul_tflops={"float16": 761.0},
+    empty_us={"cold": 3.4, "graph": 0.9},
+)
 PRODUCT = Workload(operation="gemm", sizes={"m": 8192, "n": 8192, "k": 8192})
 TERAFLOP = PRODUCT.problem.flops() / 1e12
 L2 = 60 * 2**20
@@ -36,17 +37,17 @@ def test_raw_ticks_become_rates():
         "empty": {"graph": [900.0, 1000.0, 800.0]},
     }
     found = ceilings(raw)
-    assert found["copy_gb_per_s"] == pytest.approx(2 * 2**30 / 500_000)
-    assert found["matmul_tflops"] == {"float16": pytest.approx(800)}
-    assert found["empty_us"] == {"graph": 0.9}
-    assert found["n"] == 3
+    assert found.copy_gb_per_s == pytest.approx(2 * 2**30 / 500_000)
+    assert found.matmul_tflops == {"float16": pytest.approx(800)}
+    assert found.empty_us == {"graph": 0.9}
+    assert found.n == 3
 
 
 def test_a_cpu_is_calibrated_for_real():
     found = ceilings(calibrate.probe(CpuClock()))
-    assert 0.1 < found["copy_gb_per_s"] < 2000
-    assert 1e-4 < found["matmul_tflops"]["float32"] < 100
-    assert found["n"] == calibrate.CALLS
+    assert 0.1 < found.copy_gb_per_s < 2000
+    assert 1e-4 < found.matmul_tflops["float32"] < 100
+    assert found.n == calibrate.CALLS
 
 
 def test_without_a_datasheet_the_limit_is_what_was_measured():
@@ -102,57 +103,60 @@ def measured(monkeypatch):
     """
 
     def timed(*rates, kind="cuda"):
-        config = Config(name="t", operation="gemm", kernels=["eager", "mine"], workloads=[PRODUCT])
-        retired = []
-        run = SimpleNamespace(
-            spec=RunSpec.of(config, "GPU-1"),
-            device=SimpleNamespace(kind=kind, capability=9.0),
-            environment={"l2_bytes": L2},
+        replaced = []
+        engine = Engine(
+            session=SimpleNamespace(replaceable=True, replace=lambda: replaced.append(1)),
+            open=lambda afresh: None,
+            problem=PRODUCT.problem,
+            arms=[Arm("eager"), Arm("mine")],
+            baseline="eager",
+            plan=Protocol(),
+            judge=None,
+            checks=[],
+            rng=None,
+            cuda=kind == "cuda",
+            telemetry=None,
             ceilings=CEILINGS,
-            standing={},
-            retire_child=lambda: retired.append(1),
+            l2_bytes=L2,
         )
-        measuring = Measuring(run, PRODUCT)
-        for arm in measuring.arms:
-            arm.status, arm.why = "ok", ""
         asked = iter(rates)
 
-        def groups(arms, baseline):
+        def groups(arms):
             rate = next(asked)
             mine, base = (ms_at(each) * 1e6 for each in (rate if isinstance(rate, tuple) else (rate, 600)))
             reading = Reading("cold", {"eager": [[base]] * 5, "mine": [[mine]] * 5}, sets=8)
             return [Timed(Group(MAIN, "cold", tuple(a.name for a in arms)), arms, reading)]
 
-        monkeypatch.setattr(measuring, "_groups", groups)
-        (found,) = measuring._timed()
-        return {arm.name: arm for arm in measuring.arms}, found.reading, len(retired)
+        monkeypatch.setattr(engine, "_groups", groups)
+        (found,) = engine.time()
+        return {arm.name: arm for arm in engine.arms}, found.reading, len(replaced)
 
     return timed
 
 
 def test_what_a_second_process_confirms_stands_and_says_so(measured):
-    arms, reading, retired = measured(755, 750)
-    assert (arms["mine"].status, retired) == ("ok", 1)
+    arms, reading, replaced = measured(755, 750)
+    assert (arms["mine"].status, replaced) == ("ok", 1)
     assert len(reading.notes) == 1
     assert reading.notes[0].startswith("mine: 750 TFLOP/s is above 95%")
     assert "a second process agrees" in reading.notes[0]
 
 
 def test_what_a_second_process_does_not_confirm_is_suspect(measured):
-    arms, _, retired = measured(900, 750)
-    assert (arms["mine"].status, retired) == ("suspect", 1)
+    arms, _, replaced = measured(900, 750)
+    assert (arms["mine"].status, replaced) == ("suspect", 1)
     assert "two processes disagree: " in arms["mine"].why
     assert arms["eager"].status == "ok"
 
 
 def test_what_was_chance_the_first_time_is_forgotten(measured):
-    arms, reading, retired = measured(760, 700)
-    assert (arms["mine"].status, reading.notes, retired) == ("ok", [], 1)
+    arms, reading, replaced = measured(760, 700)
+    assert (arms["mine"].status, reading.notes, replaced) == ("ok", [], 1)
 
 
 def test_an_honest_time_is_measured_once(measured):
-    arms, reading, retired = measured(700)
-    assert (arms["mine"].status, reading.notes, retired) == ("ok", [], 0)
+    arms, reading, replaced = measured(700)
+    assert (arms["mine"].status, reading.notes, replaced) == ("ok", [], 0)
 
 
 def test_a_cpu_has_no_ceiling_that_holds_against_it(measured):
@@ -161,8 +165,8 @@ def test_a_cpu_has_no_ceiling_that_holds_against_it(measured):
 
 def test_a_clock_that_moved_for_everybody_makes_nobody_suspect(measured):
     """The product is 10% slower in the second process, and so is the baseline; it is above the ceiling in both."""
-    arms, reading, retired = measured((900, 700), (810, 630))
-    assert (arms["mine"].status, arms["eager"].status, retired) == ("ok", "ok", 1)
+    arms, reading, replaced = measured((900, 700), (810, 630))
+    assert (arms["mine"].status, arms["eager"].status, replaced) == ("ok", "ok", 1)
     assert "a second process agrees" in reading.notes[0]
 
 

@@ -13,7 +13,7 @@ from kernels.child import outputs, poison
 from kernels.child.bench import Bench
 from kernels.child.clock import CudaClock
 from kernels.child.reference import Reference, measure, noted
-from kernels.contract.dtypes import DTYPES
+from kernels.dtypes import DTYPES
 from kernels.operations.base import Piece
 
 SEEDS = (1, 2, 3)

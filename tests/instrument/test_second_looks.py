@@ -60,11 +60,10 @@ class Batch:
     [(20_000, True, False, False), (90_000, True, True, False), (90_000, False, True, True)],
 )
 def test_a_batch_knows_whether_its_time_may_be_the_hosts(enqueue_ns, capturable, by_graph, host_bound):
-    run = SimpleNamespace(
-        device=SimpleNamespace(kind="cuda"), telemetry=Telemetry(None, Device("cuda", "GPU-1", "a GPU"))
-    )
     child = Batch(enqueue_ns, capturable)
-    assert _batch(run, child, "mine")["host_bound"] is host_bound
+    telemetry = Telemetry(None, Device("cuda", "GPU-1", "a GPU"))
+    context = SimpleNamespace(device=telemetry.device, is_cuda=True, telemetry=telemetry, session=child)
+    assert _batch(context, "mine")["host_bound"] is host_bound
     assert ("capture" in child.asked) is by_graph
 
 

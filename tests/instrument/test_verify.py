@@ -15,7 +15,7 @@ from kernels.analysis import correctness  # noqa: E402
 from kernels.analysis.correctness import judge, why_not_judged, why_wrong  # noqa: E402
 from kernels.child.bench import Bench  # noqa: E402
 from kernels.child.reference import Reference, measure  # noqa: E402
-from kernels.contract.dtypes import DTYPES  # noqa: E402
+from kernels.dtypes import DTYPES  # noqa: E402
 from kernels.operations import attention  # noqa: E402
 from kernels.operations.attention import Attention  # noqa: E402
 from kernels.operations.base import Piece  # noqa: E402

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from kernels.catalog import LoadedKernel, get_operation, kernels, load, operations
-from kernels.contract.dtypes import DTYPES
+from kernels.dtypes import DTYPES
 from kernels.operations.base import DISTRIBUTIONS, EDGE_SIZES
 from kernels.report.tables import as_markdown, as_text, rows
 from kernels.workload import Workload, check_kernels, configs

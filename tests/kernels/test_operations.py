@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 
 from kernels.analysis.correctness import judge  # noqa: E402
 from kernels.child.reference import Reference, measure  # noqa: E402
-from kernels.contract.dtypes import DTYPES  # noqa: E402
+from kernels.dtypes import DTYPES  # noqa: E402
 from kernels.operations import gemm, layer_norm  # noqa: E402
 from kernels.operations.gemm import Gemm  # noqa: E402
 from kernels.operations.layer_norm import LayerNorm  # noqa: E402

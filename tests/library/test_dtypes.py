@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernels.analysis.roofline import PEAKS
-from kernels.contract.dtypes import DTYPE_SHORT, DTYPES
+from kernels.dtypes import DTYPE_SHORT, DTYPES
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,6 +29,6 @@ def test_labels_are_one_to_one():
 
 
 def test_the_table_needs_nothing_but_python():
-    code = "import sys, kernels.contract.dtypes\nprint({'torch', 'pydantic', 'numpy', 'yaml'} & set(sys.modules))"
+    code = "import sys, kernels.dtypes\nprint({'torch', 'pydantic', 'numpy', 'yaml'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=50)
     assert done.stdout.strip() == "set()", done.stderr

@@ -8,6 +8,7 @@ from django.contrib.auth import get_user_model
 from django.db import connection
 from django.utils import timezone
 
+from kernels.contract.events import Line, Measured, Started
 from kernels.workload import Config
 from runs.agent.journal import Journal
 from runs.models import Environment, Gpu, Measurement, Run, Workload
@@ -273,17 +274,16 @@ def test_a_run_is_given_up_after_three_attempts_without_a_new_workload(running, 
 
 
 def test_a_started_attempt_makes_no_progress_until_it_has_measured_a_workload(running):
-    def say(seq, kind, data):
-        recorder.record([{"run": running.pk, "attempt": running.attempt, "seq": seq, "kind": kind, "data": data}])
+    def say(seq, event):
+        line = Line(run=running.pk, attempt=running.attempt, seq=seq, at=timezone.now(), event=event)
+        recorder.record([[line.run, line.attempt, seq, line.model_dump_json()]])
         running.refresh_from_db()
         return running.attempts_without_progress
 
     change(running, seq=0, attempts_without_progress=1)
-    assert say(1, "started", {"environment": {}, "fingerprint": "f"}) == 2
-    workload = CONFIG.workloads[0]
-    rest = {"protocol": {}, "aa": None, "margin": 0.01, "telemetry": {}, "notes": [], "took_s": 1, "results": []}
-    own = {"workload": workload.model_dump(), "key": workload.key, "mode": "cpu", "group": "main", "baseline": "sdpa"}
-    assert say(2, "measured", rest | own) == 0
+    assert say(1, Started(environment={}, fingerprint="f")) == 2
+    found = Measured(workload=CONFIG.workloads[0], mode="cpu", baseline="sdpa", margin=0.01, results=[])
+    assert say(2, found) == 0
 
 
 def test_a_run_without_an_answer_is_sent_again_as_the_same_attempt(gpu, sent):

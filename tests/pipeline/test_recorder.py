@@ -11,6 +11,7 @@ from django.db import OperationalError
 
 from kernels.analysis.statistics import describe
 from kernels.contract.events import ArmResult, CrossChecked, Finished, Line, Measured, Started
+from kernels.report import tables
 from kernels.workload import Config
 from runs.models import Gpu, Measurement, RejectedEvent, Result, Run
 from runs.pipeline import recorder
@@ -43,7 +44,7 @@ def result(kernel, p50_ms):
     times |= {
         f"{name}_ms": value for name, value in describe([p50_ms]).items() if name in ("p50", "mean", "min", "max")
     }
-    more = {"sha256": kernel.ljust(64, "0"), "source": f"def {kernel}(): ...", "backend": "pytorch"}
+    more = {"sha256": kernel.ljust(64, "0"), "source": f"def {kernel}(): ...", "backend": "pytorch", "registers": 168}
     if kernel != "sdpa":
         more |= dict.fromkeys(("speedup", "speedup_low", "speedup_high"), 1 / p50_ms) | {"effective_sample_size": 4.5}
     return ArmResult(kernel=kernel, correctness={"correct": True}, **times, **more)
@@ -90,6 +91,7 @@ def assert_complete(run):
     exported = measurements.of_run(run, raw=True)[0]
     assert exported.aa_samples_ns == [[1.0]]
     assert exported.arm("eager").effective_sample_size == 4.5
+    assert [row.registers for row in tables.rows([exported])] == [168, 168]
     assert not RejectedEvent.objects.exists()
 
 

@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from runs.hosting import setup
+from runs.hosting import checks, setup
 
 
 @pytest.fixture
@@ -19,25 +19,25 @@ def taken():
 
 
 def test_a_taken_port_names_the_port_and_another(taken):
-    with pytest.raises(setup.SetupError, match=rf"port {taken} .* make up PORT={taken + 1}"):
-        setup.check_port("127.0.0.1", taken)
+    with pytest.raises(checks.SetupError, match=rf"port {taken} .* make up PORT={taken + 1}"):
+        checks.check_port("127.0.0.1", taken)
 
 
 def test_a_free_port_is_fine():
-    setup.check_port("127.0.0.1", setup.free_port())
+    checks.check_port("127.0.0.1", setup.free_port())
 
 
 def test_a_full_disk_says_how_much_is_free(tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=7 * 2**20))
-    with pytest.raises(setup.SetupError, match="has 7 MiB free; 500 MiB are needed"):
-        setup.check_disk(tmp_path)
+    with pytest.raises(checks.SetupError, match="has 7 MiB free; 500 MiB are needed"):
+        checks.check_disk(tmp_path)
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(setup.SetupError, match=r"cannot write in .*file/var.*BENCHSITE_VAR"):
-        setup.check_disk(tmp_path / "file" / "var")
+    with pytest.raises(checks.SetupError, match=r"cannot write in .*file/var.*BENCHSITE_VAR"):
+        checks.check_disk(tmp_path / "file" / "var")
 
 
 @pytest.mark.parametrize(
@@ -48,14 +48,14 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     ],
 )
 def test_a_wrong_redis_url_is_said_without_its_password(url, said):
-    with pytest.raises(setup.SetupError, match=said) as fault:
-        setup.check_broker(url)
+    with pytest.raises(checks.SetupError, match=said) as fault:
+        checks.check_broker(url)
     assert "hush" not in str(fault.value)
 
 
 def test_a_missing_compiler_is_a_note_and_no_fault(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert "C compiler (gcc)" in setup.check_compiler()
+    assert "C compiler (gcc)" in checks.check_compiler()
 
 
 def test_the_secrets_are_for_their_owner_alone_and_stay(tmp_path, monkeypatch):

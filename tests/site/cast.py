@@ -3,9 +3,12 @@
 from django.contrib.auth.models import User
 from django.test import Client
 
+from kernels.contract.export import Export
 from kernels.workload import Config
+from runs.pipeline import importer
 
 SIZES = {"batch": 1, "heads": 8, "seq_len": 512, "head_dim": 64}
+NO_SPEEDUP = dict.fromkeys(("speedup", "speedup_low", "speedup_high"))
 
 
 def signed_in(name):
@@ -27,3 +30,8 @@ def shortened(data, count):
     """The same export with only its first workloads."""
     config = data["config"] | {"workloads": data["config"]["workloads"][:count]}
     return data | {"config": config, "measurements": data["measurements"][:count]}
+
+
+def load(data, source):
+    """An export, as the dict that its file holds, as a run of this site."""
+    return importer.load(Export.model_validate(data), source)

@@ -1,17 +1,17 @@
 """A fixed cast (owner, member of the team, stranger), devices with their catalogues, and runs with real results."""
 
 import copy
-import json
 from datetime import timedelta
 
 import pytest
-from cast import shortened, signed_in, spec
+from cast import load, shortened, signed_in, spec
 from django.test import Client
 from django.utils import timezone
 from shown import shown
 
 from kernels.catalog import declared
 from kernels.contract.environment import fingerprint
+from kernels.contract.export import read_export
 from runs.models import Config, Gpu, Run
 from runs.pipeline import importer
 
@@ -130,13 +130,14 @@ def make_run(owner, gpu):
 
 @pytest.fixture(scope="session")
 def exported():
-    """A run of 8 workloads and 8 kernels as it was measured on an H200 and exported."""
-    return json.loads(next(importer.folder().glob("h200-*.json")).read_text())
+    """A run of 8 workloads and 8 kernels as it was measured on an H200, as this version exports it."""
+    export = read_export(next(importer.folder().glob("h200-*.json")).read_bytes())
+    return export.model_dump(mode="json", by_alias=True)
 
 
 @pytest.fixture
 def sample(exported, db):
-    return importer.load(exported, "h200.json")
+    return load(exported, "h200.json")
 
 
 @pytest.fixture
@@ -158,8 +159,8 @@ def measured(exported, gpu):
                 if factor := (edit or {}).get(result["kernel"]):
                     result["sha256"] = f"{result['kernel']} times {factor}"
                     result["source"] = result["source"].replace("import torch\n", f"import torch\n# now {factor}\n", 1)
-                    result["speedup"] |= {end: factor * result["speedup"][end] for end in ("ratio", "low", "high")}
-        run = importer.load(data, "x.json")
+                    result |= {name: factor * result[name] for name in ("speedup", "speedup_low", "speedup_high")}
+        run = load(data, "x.json")
         Run.objects.filter(pk=run.pk).update(sample="", gpu=on)
         run.refresh_from_db()
         return run

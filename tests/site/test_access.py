@@ -117,7 +117,7 @@ def test_logging_in_leads_back_to_the_page(stranger, sample):
     User.objects.create_user("nina", password="a long secret")
     page = reverse("run", args=[sample.pk])
     wrong = stranger.post(f"{reverse('login')}?next={page}", {"username": "nina", "password": "a guess", "next": page})
-    assert b"do not go together" in wrong.content
+    assert b"Wrong username or password" in wrong.content
     right = stranger.post(reverse("login"), {"username": "nina", "password": "a long secret", "next": page})
     assert right.url == page
     away = stranger.post(reverse("login"), {"username": "nina", "password": "a long secret", "next": "//evil.example"})

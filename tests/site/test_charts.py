@@ -1,27 +1,30 @@
 """Charts: every result with a time is drawn, nothing is drawn of nothing, and each theme has colours of its own."""
 
 import re
+from dataclasses import replace
 
 import altair as alt
 import pytest
-from cast import shortened
+from cast import load, shortened
 from django.db import transaction
 from django.urls import reverse
 
+from kernels.contract.events import Measured
 from kernels.report import tables
 from runs.charts import run_charts
-from runs.charts.run_charts import LEAST_SHOWN, NAMES, THEMES, WIDTHS, _ticks, chart_of, has_limits, left_out
-from runs.models import Chart, Measurement, Result, Run
-from runs.pipeline import importer
+from runs.charts.run_charts import LEAST_SHOWN, NAMES, WIDTHS, _ticks, chart_of, has_limits, left_out
+from runs.charts.theme import THEMES
+from runs.models import Chart, Result, Run
+from runs.queries import measurements
 
 
 @pytest.fixture(scope="module")
 def drawn(django_db_setup, django_db_blocker, exported):
     """(run's table, {(name, theme): chart}) of the sample, drawn once."""
     with django_db_blocker.unblock(), transaction.atomic():
-        run = importer.load(exported, "drawn.json")
+        run = load(exported, "drawn.json")
         found = {(name, theme): chart_of(run, name, theme) for name in NAMES for theme in THEMES}
-        table = tables.rows([m.as_event() for m in run.measurements.all()])
+        table = tables.rows(measurements.of_run(run))
         transaction.set_rollback(True)
     return table, found
 
@@ -55,13 +58,13 @@ def test_each_theme_has_its_own_colours(drawn, name):
 def measured_as(data, *changes):
     """The same export with each measurement changed so; each of `changes` is for one of them."""
     measurements = [m | change for m, change in zip(data["measurements"], changes, strict=True)]
-    return importer.load(data | {"measurements": measurements}, "x.json")
+    return load(data | {"measurements": measurements}, "x.json")
 
 
 @pytest.mark.parametrize("width", ["", "-narrow"])
 def test_the_latency_chart_draws_every_result_that_has_a_time(drawn, width):
     table, found = drawn
-    timed = {(row["workload"], row["kernel"]): row["p50_ms"] for row in table if row["p50_ms"] is not None}
+    timed = {(row.workload, row.kernel): row.p50_ms for row in table if row.p50_ms is not None}
     seen = {
         (workload, kernel): p50_us / 1e3
         for workload, kernel, p50_us in points(found[f"latency{width}", "light"].spec, "workload", "kernel", "p50_us")
@@ -75,9 +78,7 @@ def test_the_speedup_chart_draws_every_speedup_that_is_not_said_to_be_left_out(d
     table, found = drawn
     out = left_out(table)
     wanted = {
-        (row["workload"], row["kernel"]): row["speedup"]
-        for row in table
-        if row["speedup"] is not None and row["kernel"] not in out
+        (row.workload, row.kernel): row.speedup for row in table if row.speedup is not None and row.kernel not in out
     }
     drawn_points = points(found[f"speedup{width}", "light"].spec, "workload", "kernel", "speedup")
     assert {(workload, kernel): speedup for workload, kernel, speedup in drawn_points} == pytest.approx(wanted)
@@ -127,12 +128,10 @@ def test_numbers_stand_off_the_band_and_the_line_at_one(drawn, name):
 
 @pytest.mark.parametrize("status", ["impossible", "suspect", "incorrect"])
 def test_a_result_that_is_not_ok_is_drawn_nowhere_although_it_keeps_its_times(exported, db, status):
-    data = shortened(exported, 2)
-    results = data["measurements"][0]["results"]
-    wrong = [r | ({"status": status} if r["kernel"] == "triton-flash" else {}) for r in results]
-    run = measured_as(data, {"results": wrong}, {})
-    result = Result.objects.get(measurement__run=run, kernel__name="triton-flash", status=status)
-    assert result.p50 and result.speedup
+    run = load(shortened(exported, 2), "x.json")
+    result = Result.objects.get(measurement=run.measurements.first(), kernel__name="triton-flash")
+    assert result.p50_ms and result.speedup
+    Result.objects.filter(pk=result.pk).update(status=status)
     for name, time in (("speedup", "speedup"), ("latency", "p50_us")):
         kernels = points(chart_of(run, name, "light").spec, "workload", "kernel", time)
         assert [workload for workload, kernel, _ in kernels if kernel == "triton-flash"] == [
@@ -141,7 +140,7 @@ def test_a_result_that_is_not_ok_is_drawn_nowhere_although_it_keeps_its_times(ex
     Result.objects.filter(measurement__run=run).update(status=status)
     Chart.objects.all().delete()
     assert [chart_of(run, name, "light") for name in NAMES] == [None] * len(NAMES)
-    table = tables.rows([m.as_event() for m in Measurement.objects.filter(run=run)])
+    table = tables.rows(measurements.of_run(run))
     assert (has_limits(table), left_out(table)) == (False, [])
 
 
@@ -205,14 +204,14 @@ def test_a_run_without_times_has_no_chart_and_its_page_shows_none(owner, no_resu
 def test_failed_results_alone_make_no_chart(exported, db):
     data = shortened(exported, 1)
     failed = [{"kernel": r["kernel"], "status": "crashed"} for r in data["measurements"][0]["results"]]
-    run = importer.load(data | {"measurements": [data["measurements"][0] | {"results": failed}]}, "x.json")
+    run = load(data | {"measurements": [data["measurements"][0] | {"results": failed}]}, "x.json")
     assert [chart_of(run, name, "light") for name in NAMES] == [None] * len(NAMES)
 
 
 def test_the_baseline_alone_has_a_latency_chart_and_no_speedups(owner, exported, db):
     data = shortened(exported, 2)
     data["measurements"] = [m | {"results": m["results"][:1]} for m in data["measurements"]]
-    run = importer.load(data, "x.json")
+    run = load(data, "x.json")
     assert chart_of(run, "speedup", "light") is None
     assert len(points(chart_of(run, "latency", "light").spec, "kernel", "p50_us")) == 2
     page = owner.get(reverse("run", args=[run.pk])).content.decode()
@@ -223,19 +222,19 @@ def test_the_baseline_alone_has_a_latency_chart_and_no_speedups(owner, exported,
 def test_a_device_without_known_peaks_has_no_speed_of_light(exported, db):
     data = shortened(exported, 1)
     results = [r | {"limit_ms": None, "limit_share": None} for r in data["measurements"][0]["results"]]
-    run = importer.load(data | {"measurements": [data["measurements"][0] | {"results": results}]}, "x.json")
+    run = load(data | {"measurements": [data["measurements"][0] | {"results": results}]}, "x.json")
     chart = chart_of(run, "latency", "light")
     assert points(chart.spec, "limit_us") == []
     assert "speed of light" not in chart.svg
     assert "speed of light" not in str(chart.spec)
-    assert not has_limits(tables.rows([m.as_event() for m in run.measurements.all()]))
-    assert len(points(chart.spec, "p50_us")) == sum("stats" in r for r in results)
+    assert not has_limits(tables.rows(measurements.of_run(run)))
+    assert len(points(chart.spec, "p50_us")) == sum(r["p50_ms"] is not None for r in results)
 
 
 def test_one_kernel_beside_the_baseline_has_a_row_for_each_workload(exported, db):
     data = shortened(exported, 3)
     data["measurements"] = [m | {"results": m["results"][:2]} for m in data["measurements"]]
-    chart = chart_of(importer.load(data, "x.json"), "speedup", "light")
+    chart = chart_of(load(data, "x.json"), "speedup", "light")
     assert [row for (row,) in points(chart.spec, "short")] == [
         "B=1 H=8 S=512 D=64",
         "B=1 H=8 S=512 D=64 causal",
@@ -245,27 +244,30 @@ def test_one_kernel_beside_the_baseline_has_a_row_for_each_workload(exported, db
 
 
 def test_kernels_far_behind_are_left_out_unless_all_are(exported, db):
+    data = shortened(exported, 1)
+    baseline, other = tables.rows(map(Measured.model_validate, data["measurements"]))[:2]
+
     def row(kernel, high):
-        return {"kernel": kernel, "speedup": 0.9 * high, "speedup_high": high, "status": "ok"}
+        return replace(other, kernel=kernel, speedup=0.9 * high, speedup_low=0.8 * high, speedup_high=high)
 
     assert left_out([row("near", 0.9), row("far", 0.3), row("far", 0.4)]) == ["far"]
     assert left_out([row("near", 0.9), row("mixed", 0.3), row("mixed", 0.6)]) == []
     assert left_out([row("far", 0.3), row("farther", 0.1)]) == []
-    assert left_out([{"kernel": "sdpa", "speedup": None, "speedup_high": None, "status": "ok"}]) == []
-    data = shortened(exported, 1)
-    far = {"ratio": 0.03, "low": 0.029, "high": 0.031, "rounds": 5, "paired": True}
-    results = [r | ({"speedup": far} if r.get("speedup") else {}) for r in data["measurements"][0]["results"]]
-    run = importer.load(data | {"measurements": [data["measurements"][0] | {"results": results}]}, "x.json")
+    assert (baseline.kernel, baseline.speedup) == ("sdpa", None)
+    assert left_out([baseline]) == []
+    far = {"speedup": 0.03, "speedup_low": 0.029, "speedup_high": 0.031}
+    results = [r | (far if r["speedup"] else {}) for r in data["measurements"][0]["results"]]
+    run = load(data | {"measurements": [data["measurements"][0] | {"results": results}]}, "x.json")
     drawn = points(chart_of(run, "speedup", "light").spec, "kernel", "at", "text")
-    assert len(drawn) == sum(bool(r.get("speedup")) for r in results)
+    assert len(drawn) == sum(bool(r["speedup"]) for r in results)
     assert {(at, text) for _, at, text in drawn} == {(LEAST_SHOWN, "0.030")}
 
 
 def test_two_dtypes_are_told_apart(exported, db):
     data = shortened(exported, 1)
     first = data["measurements"][0]
-    second = first | {"workload": first["workload"] | {"dtype": "bfloat16"}, "key": "other"}
-    run = importer.load(data | {"measurements": [first, second]}, "x.json")
+    second = first | {"workload": first["workload"] | {"dtype": "bfloat16"}, "key": ""}
+    run = load(data | {"measurements": [first, second]}, "x.json")
     short = {row for (row,) in points(chart_of(run, "speedup", "light").spec, "short")}
     assert short == {"fp16 B=1 H=8 S=512 D=64", "bf16 B=1 H=8 S=512 D=64"}
 
@@ -274,7 +276,7 @@ def test_two_dtypes_are_told_apart(exported, db):
 
 
 def test_a_chart_is_drawn_once_and_again_when_the_run_has_gone_on(exported, db, monkeypatch):
-    run = importer.load(shortened(exported, 1), "x.json")
+    run = load(shortened(exported, 1), "x.json")
     first = chart_of(run, "latency", "light")
     monkeypatch.setitem(THEMES["light"], "ink", "#123456")
     assert chart_of(run, "latency", "light").svg == first.svg
@@ -283,14 +285,14 @@ def test_a_chart_is_drawn_once_and_again_when_the_run_has_gone_on(exported, db, 
     again = chart_of(run, "latency", "light")
     assert (again.pk, again.done) == (first.pk, 2)
     assert "#123456" in again.svg
-    monkeypatch.setattr(run_charts, "LOOK", {"look": "new"})
+    monkeypatch.setattr(run_charts, "DRAWING", {"look": "new"})
     monkeypatch.setitem(THEMES["light"], "ink", "#654321")
     assert "#654321" in chart_of(run, "latency", "light").svg
     assert Chart.objects.count() == 1
 
 
 def test_ended_runs_get_all_their_charts(exported, db):
-    run = importer.load(shortened(exported, 1), "x.json")
+    run = load(shortened(exported, 1), "x.json")
     run_charts.draw(run.pk)
     assert set(run.charts.values_list("name", "theme")) == {(name, theme) for name in NAMES for theme in THEMES}
 
@@ -299,7 +301,7 @@ def test_ended_runs_get_all_their_charts(exported, db):
 
 
 def test_a_chart_comes_as_json_and_as_svg_in_the_theme_asked_for(owner, exported, db):
-    run = importer.load(shortened(exported, 1), "x.json")
+    run = load(shortened(exported, 1), "x.json")
     for theme in THEMES:
         as_json = owner.get(reverse("chart_json", args=[run.pk, "speedup"]), {"theme": theme})
         as_svg = owner.get(reverse("chart_svg", args=[run.pk, "speedup"]), {"theme": theme})
@@ -344,7 +346,7 @@ def test_names_in_a_chart_are_text(exported, db):
     evil = '<script>alert("1")</script>'
     results = data["measurements"][0]["results"]
     results = [results[0], results[1] | {"kernel": evil}]
-    run = importer.load(data | {"measurements": [data["measurements"][0] | {"results": results}]}, "x.json")
+    run = load(data | {"measurements": [data["measurements"][0] | {"results": results}]}, "x.json")
     assert Result.objects.filter(kernel__name=evil).exists()
     for name in NAMES:
         assert "<script" not in chart_of(run, name, "light").svg

@@ -31,7 +31,7 @@ def test_an_edited_kernel_is_held_against_what_it_was_and_its_source_is_shown(ow
     for row in rows:
         assert "faster" in row and "<b>1.300x</b>" in row and "<svg" in row
         assert f"/runs/{after.pk}/results/" in row
-    edited, control = page.split("What nobody changed: 7 kernels with the same source")
+    edited, control = page.split("Control: 7 unchanged kernels")
     assert "triton-flash</a></th>" in edited and "sdpa-flash</a></th>" in control
     assert "Source of triton-flash: 1 line added, 0 removed" in page
     assert '<span class="add">+# now 1.3' in page
@@ -41,13 +41,13 @@ def test_two_runs_of_the_same_sources_are_a_control_only(owner, measured):
     page = page_of(owner, measured(), measured())
     assert "No source of a kernel that was compared has changed" in page
     assert page.count('<tr class="group">') == 8
-    assert "What nobody changed" not in page and '<details class="panel"' not in page
+    assert "unchanged kernel" not in page and '<details class="panel"' not in page
 
 
 def test_a_kernel_that_became_wrong_stands_with_what_was_changed(owner, measured, exported):
     before, after = measured(), measured()
     after.measurements.first().results.filter(kernel__name="eager").update(status="incorrect", why="largest <error> 3")
-    edited, _ = page_of(owner, before, after).split("What nobody changed: ")
+    edited, _ = page_of(owner, before, after).split("<summary>Control: ")
     assert "1 result is incorrect now (eager)." in edited
     assert "largest &lt;error&gt; 3" in rows_of(edited, "eager")[0]
 
@@ -55,7 +55,7 @@ def test_a_kernel_that_became_wrong_stands_with_what_was_changed(owner, measured
 def test_nothing_is_compared_across_versions_or_cards_and_the_page_says_why(owner, measured, make_gpu):
     before = measured()
     page = page_of(owner, before, measured(driver="600.1"))
-    assert "They cannot be compared." in page
+    assert "These runs cannot be compared." in page
     assert "driver 580.159.04 before, 600.1 after" in page
     assert "<table" not in page
     assert "They were measured on two cards, GPU-1 and GPU-2" in page_of(
@@ -66,7 +66,7 @@ def test_nothing_is_compared_across_versions_or_cards_and_the_page_says_why(owne
 def test_a_run_and_itself(owner, measured):
     run = measured()
     page = page_of(owner, run, run)
-    assert "They cannot be compared.</strong> It is one and the same run." in page and "<table" not in page
+    assert "These runs cannot be compared.</strong> It is one and the same run." in page and "<table" not in page
 
 
 def test_a_sample_is_of_another_card(owner, sample, measured):
@@ -92,7 +92,7 @@ def test_from_a_run_to_the_comparison_with_the_one_before_it(owner, measured):
 
 def test_a_workload_that_is_gone_makes_no_kernel_a_changed_one(owner, measured):
     page = page_of(owner, measured(count=2), measured(count=1))
-    assert "No source has changed" in page and ">What was changed<" not in page
+    assert "No kernel source changed" in page and ">Edited kernels<" not in page
 
 
 def test_only_runs_that_can_be_compared_are_offered(owner, measured, make_gpu, make_run):
@@ -107,9 +107,9 @@ def test_only_runs_that_can_be_compared_are_offered(owner, measured, make_gpu, m
 def test_where_there_is_nothing_to_compare_with_the_page_says_what_to_do(owner, measured, make_run, no_results):
     alone = measured()
     page = owner.get(reverse("compare_with", args=[alone.pk])).content.decode()
-    assert "There is no other run to compare" in page and f"?again={alone.pk}" in page
-    assert "It has not ended." in owner.get(reverse("compare_with", args=[make_run().pk])).content.decode()
-    assert "It has measured nothing." in owner.get(reverse("compare_with", args=[no_results.pk])).content.decode()
+    assert "No other run to compare" in page and f"?again={alone.pk}" in page
+    assert "It has not finished." in owner.get(reverse("compare_with", args=[make_run().pk])).content.decode()
+    assert "It measured nothing." in owner.get(reverse("compare_with", args=[no_results.pk])).content.decode()
     assert "The run before has measured nothing." in page_of(owner, no_results, alone)
 
 
@@ -157,4 +157,4 @@ def test_eight_by_eight_take_as_many_queries_as_two_by_eight(owner, measured, dj
     with django_assert_max_num_queries(len(seen)):
         page_of(owner, *large)
     assert len(seen) <= 10
-    assert "ticks_ns" not in " ".join(query["sql"] for query in seen)
+    assert "samples_ns" not in " ".join(query["sql"] for query in seen)

@@ -3,9 +3,10 @@
 import altair as alt
 import numpy as np
 import pytest
-from cast import shortened
+from cast import load, shortened
 from django.urls import reverse
 
+from kernels.contract.events import ArmResult
 from runs.charts.distribution import (
     MOST_DOTS,
     MOST_LINES,
@@ -20,9 +21,9 @@ from runs.charts.distribution import (
     svg_of,
 )
 from runs.charts.distribution.arms import within_fences
-from runs.charts.run_charts import THEMES
-from runs.models import Kernel, Result
-from runs.pipeline import importer
+from runs.charts.theme import THEMES
+from runs.models import Result
+from runs.queries import measurements
 
 SPREAD = [10.0, 10.1, 9.9, 10.2, 9.8]
 
@@ -283,25 +284,26 @@ def test_names_in_a_chart_are_text():
 # --- from results -----------------------------------------------------------------------------------------------------
 
 
-def made(pk, name, ticks_ns):
-    return Result(pk=pk, kernel=Kernel(name=name), ticks_ns=ticks_ns, p50_low=0.009, p50_high=0.011)
+def made(name, samples_ns):
+    times = {"n": 1, "rounds": 1, "p50_ms": 0.01, "p50_low_ms": 0.009, "p50_high_ms": 0.011}
+    return ArmResult(kernel=name, samples_ns=samples_ns, **times)
 
 
 def test_arms_are_in_microseconds_the_baseline_first():
-    new, old = made(2, "new", [[10_000.0, 10_500.0]]), made(1, "old", [[12_000.0]])
+    new, old = made("new", [[10_000.0, 10_500.0]]), made("old", [[12_000.0]])
     arms = arms_of(new, old)
     assert [(a.name, a.ink, a.rounds) for a in arms] == [("old", "ink", [[12.0]]), ("new", "accent", [[10.0, 10.5]])]
     assert (arms[1].low, arms[1].high) == (pytest.approx(9), pytest.approx(11))
     assert [a.name for a in arms_of(old, old)] == ["old"]
     assert [a.name for a in arms_of(new, None)] == ["new"]
-    assert [a.name for a in arms_of(new, made(1, "old", None))] == ["new"]
-    assert arms_of(made(2, "new", None), old) == arms_of(made(2, "new", [[]]), old) == []
+    assert [a.name for a in arms_of(new, made("old", None))] == ["new"]
+    assert arms_of(made("new", None), old) == arms_of(made("new", [[]]), old) == []
 
 
 @pytest.fixture
 def first(exported, db):
     """Results of a run with one workload, by kernel."""
-    run = importer.load(shortened(exported, 1), "x.json")
+    run = load(shortened(exported, 1), "x.json")
     return {
         r.kernel.name: r for r in Result.objects.filter(measurement__run=run).select_related("kernel", "measurement")
     }
@@ -314,7 +316,8 @@ def address(result, kind, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_chart_comes_as_json_and_as_svg_in_the_theme_and_width_asked_for(owner, first, name):
     result = first["triton-flash"]
-    arms = arms_of(result, first["sdpa"])
+    _, measured, found = measurements.of_result(result.measurement.run_id, result.pk)
+    arms = arms_of(found, measured.arm("sdpa"))
     for theme in THEMES:
         for narrow in (False, True):
             asked = {"theme": theme} | ({"narrow": ""} if narrow else {})
@@ -340,7 +343,7 @@ def test_charts_that_are_not_there_are_a_404(owner, first, make_run):
         assert owner.get(address(result, kind, "samples"), {"theme": "neon"}).status_code == 404
         other = reverse(f"result_chart_{kind}", args=[make_run().pk, result.pk, "samples"])
         assert owner.get(other).status_code == 404
-    Result.objects.filter(pk=result.pk).update(ticks_ns=None)
+    Result.objects.filter(pk=result.pk).update(samples_ns=None)
     assert b"Nothing was timed here" in owner.get(address(result, "svg", "samples")).content
 
 

@@ -6,12 +6,16 @@ import json
 
 import pytest
 import yaml
+from cast import load
 from django.urls import reverse
 
+from kernels.contract.export import NotAnExport, read_export
+from kernels.contract.upgrade import FORMAT
 from kernels.report import tables
 from kernels.workload import Config, load_config
 from runs.models import Result, Run
 from runs.pipeline import importer
+from runs.queries import measurements
 
 
 def download(client, run, kind):
@@ -21,7 +25,7 @@ def download(client, run, kind):
 
 
 def table_of(run):
-    return tables.rows([m.as_event() for m in run.measurements.all()])
+    return tables.rows(measurements.of_run(run))
 
 
 def test_csv_is_the_table(owner, sample):
@@ -31,7 +35,7 @@ def test_csv_is_the_table(owner, sample):
     rows = list(csv.DictReader(io.StringIO(answer.content.decode())))
     assert tuple(rows[0]) == tables.COLUMNS
     assert [(row["workload"], row["kernel"], row["verdict"]) for row in rows] == [
-        (row["workload"], row["kernel"], row["verdict"]) for row in table_of(sample)
+        (row.workload, row.kernel, row.verdict) for row in table_of(sample)
     ]
     assert len(rows) == 64
     assert sum(bool(row["speedup"]) for row in rows) == Result.objects.filter(speedup__isnull=False).count()
@@ -66,7 +70,7 @@ def test_yaml_of_a_title_with_everything_in_it(owner, make_run, tmp_path):
 
 def test_json_has_everything_that_was_measured(owner, sample, exported):
     data = download(owner, sample, "json").json()
-    assert (data["format"], data["state"], data["title"]) == (importer.FORMAT, "done", exported["title"])
+    assert (data["format"], data["state"], data["title"]) == (FORMAT, "done", exported["title"])
     assert data["environment"] == exported["environment"]
     assert data["fingerprint"] == exported["fingerprint"]
     assert Config(**data["config"]) == Config(**exported["config"])
@@ -75,14 +79,13 @@ def test_json_has_everything_that_was_measured(owner, sample, exported):
         assert ours["protocol"] == theirs["protocol"]
         assert ours["aa"] == theirs["aa"]
         for mine, its in zip(ours["results"], theirs["results"], strict=True):
-            for name in ("kernel", "status", "sha256", "source", "ticks_ns", "stats", "correctness", "ran", "speedup"):
-                assert mine.get(name) == its.get(name), name
+            assert mine == its
 
 
 def test_what_was_exported_loads_again_and_gives_the_same_table(owner, sample):
     before = table_of(sample)
     text = download(owner, sample, "json").content
-    again = importer.load(json.loads(text), "again.json")
+    again = importer.load(read_export(text), "again.json")
     assert again.pk != sample.pk
     assert table_of(again) == before
     twice = download(owner, again, "json").json()
@@ -94,8 +97,8 @@ def test_words_are_made_anew_from_the_margin_that_was_exported(owner, sample):
     data = download(owner, sample, "json").json()
     for measurement in data["measurements"]:
         measurement["margin"] = 1e6
-    run = importer.load(data, "wide.json")
-    words = {row["verdict"] for row in table_of(run) if row["speedup"] is not None}
+    run = load(data, "wide.json")
+    words = {row.verdict for row in table_of(run) if row.speedup is not None}
     assert words == {"UNDECIDED"}, "no difference is seen through so much noise"
 
 
@@ -121,10 +124,22 @@ def test_the_samples_that_come_with_the_site_are_loaded_once(db):
     assert Run.objects.count() == len(first)
 
 
-def test_a_file_that_cannot_be_loaded_leaves_nothing_behind(exported, db):
+def test_a_file_that_cannot_be_loaded_leaves_nothing_behind(exported, db, monkeypatch):
     broken = json.loads(json.dumps(exported))
     broken["measurements"][-1]["results"][-1].pop("kernel")
     for data in (broken, exported | {"measured_at": "yesterday"}):
-        with pytest.raises((KeyError, ValueError)):
-            importer.load(data, "broken.json")
+        with pytest.raises(ValueError):
+            load(data, "broken.json")
+        with pytest.raises(NotAnExport):
+            read_export(json.dumps(data))
+    assert not Run.objects.exists()
+
+    def store(run, event, stored=importer.store_measured):
+        """As on a disk that is full at the end."""
+        assert event.key != exported["measurements"][-1]["key"], "the disk is full"
+        return stored(run, event)
+
+    monkeypatch.setattr(importer, "store_measured", store)
+    with pytest.raises(AssertionError, match="the disk is full"):
+        load(exported, "whole.json")
     assert not Run.objects.exists()

@@ -3,13 +3,12 @@
 import re
 
 import pytest
-from cast import spec
+from cast import load, spec
 from django.utils import timezone
 from form import PAGE, asked
 
 from kernels.workload import Config as ConfigSpec
 from runs.models import Calibration, Run
-from runs.pipeline import importer
 from runs.queries.estimates import estimate, span
 
 QUIET_CPU = {"copy_gb_per_s": 30.0, "matmul_tflops": {"float32": 0.1}}
@@ -49,7 +48,7 @@ def test_it_says_how_much_is_chosen_and_how_long_it_takes(owner, typed):
 def test_what_cannot_run_there_is_counted_apart(owner, typed, cpu):
     said = asked(owner, typed | {"device": cpu.pk, "kernels": ["sdpa", "triton-flash", "sdpa-cudnn"]})
     assert "<strong>2 results</strong>" in said
-    assert "2 kernels cannot run on this device and will be listed so." in said
+    assert '2 kernels cannot run on this device: their results will say "unsupported".' in said
 
 
 def test_graphs_and_rests_take_their_time(gpu, calibrated):
@@ -86,7 +85,7 @@ def test_ticks_are_drawn_anew_only_when_the_device_or_the_config_changed(owner, 
 
 
 def test_what_was_measured_here_before_makes_a_better_estimate(exported, gpu, make_run):
-    run = importer.load(exported, "x.json")
+    run = load(exported, "x.json")
     config = ConfigSpec(**exported["config"])
     assert estimate(config, gpu).known == 0, "measured elsewhere"
     Run.objects.filter(pk=run.pk).update(gpu=gpu)
@@ -101,7 +100,7 @@ def test_what_was_measured_here_before_makes_a_better_estimate(exported, gpu, ma
 
 
 def test_an_estimate_takes_two_queries_for_any_number_of_workloads(exported, gpu, django_assert_max_num_queries):
-    importer.load(exported, "x.json")
+    load(exported, "x.json")
     with django_assert_max_num_queries(2):
         estimate(spec("eager", workloads=100), gpu)
 
@@ -175,7 +174,7 @@ def test_a_guess_is_said_without_seconds(low_s, high_s, said):
 
 
 def test_a_known_time_is_said_as_one(owner, exported, gpu, configs):
-    run = importer.load(exported, "x.json")
+    run = load(exported, "x.json")
     Run.objects.filter(pk=run.pk).update(gpu=gpu)
     page = owner.get(PAGE, {"again": run.pk}).content.decode()
     said = page[page.index('id="estimate"') :]

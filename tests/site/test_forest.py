@@ -2,7 +2,8 @@
 
 import pytest
 
-from runs.charts.forest import EDGE, LEAST, WIDTH, Ratio, Scale
+from runs.charts.forest import EDGE, LEAST, WIDTH, Scale
+from runs.queries.ratio import Ratio
 
 
 def row(ratio, low, high, margin=0.01):

@@ -3,12 +3,11 @@
 import re
 
 import pytest
-from cast import SIZES
+from cast import SIZES, load
 from form import ESTIMATE, PAGE, asked, field_of, refused, submitted
 
 from kernels.workload import Config as ConfigSpec
 from runs.models import Config, Run
-from runs.pipeline import importer
 
 
 def boxes(page):
@@ -42,8 +41,8 @@ def test_run_again_keeps_what_cannot_run_here_and_says_so(owner, cpu, gpu, make_
     page = page_of(owner, again=run.pk)
     assert boxes(page)["triton-flash"] == {"checked"}
     assert boxes(page)["sdpa-cudnn"] == {"disabled"}, "was not in that run"
-    assert f"needs a CUDA device; ticked as in run {run.pk}, and will be listed so" in page
-    assert "1 kernel cannot run on this device and will be listed so." in page
+    assert f'needs a CUDA device; ticked as in run {run.pk}: its results will say "unsupported"' in page
+    assert '1 kernel cannot run on this device: its results will say "unsupported".' in page
 
 
 def test_another_device_takes_ticks_away_and_gives_them_back(owner, typed, gpu, cpu):
@@ -172,7 +171,7 @@ def test_the_estimate_stands_beside_the_button(owner, gpu, configs):
 
 
 def test_a_form_repeating_a_run_stays_one_while_it_is_edited(owner, chosen, exported, gpu, cpu, configs):
-    sample = importer.load(exported, "x.json")
+    sample = load(exported, "x.json")
     sent = chosen | {"again": sample.pk, "device": str(cpu.pk), "kernels": ["sdpa", "triton-flash"]}
     assert "ticked as in run" in asked(owner, sent, changed="device")
     _, page = refused(owner, sent | {"title": "x" * 201})

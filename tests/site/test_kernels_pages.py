@@ -6,14 +6,13 @@ import json
 import re
 
 import pytest
-from cast import shortened
+from cast import load, shortened
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from runs.models import Kernel, Result, Run
-from runs.pipeline import importer
-from runs.queries import history
+from runs.queries import history, measurements
 from runs.views import kernels as kernels_page
 
 FLASH = ["attention", "triton-flash"]
@@ -74,7 +73,7 @@ def test_what_decides_the_ratio_begins_a_new_series(measured, make_gpu, what):
 
 def test_two_samples_are_never_one_series(exported, db):
     for name in ("one.json", "two.json"):
-        importer.load(shortened(exported, 1), name)
+        load(shortened(exported, 1), name)
     assert [len(one.points) for one in series_of()] == [1, 1]
 
 
@@ -83,7 +82,9 @@ def test_what_a_device_cannot_run_and_checks_without_times_are_no_history(measur
     Result.objects.filter(measurement__run=first).update(status="unsupported")
     second.measurements.update(mode="verify")
     assert series_of() == []
-    assert not any(map(history.tells, Result.objects.select_related("measurement")))
+    found = [m for run in (first, second) for m in measurements.of_run(run)]
+    assert len(found) == 2
+    assert not any(history.tells(m, arm) for m in found for arm in m.results)
 
 
 def test_what_is_wrong_or_not_paired_is_listed_and_not_drawn(measured):
@@ -105,7 +106,7 @@ def test_all_kernels_are_listed_measured_or_not_the_baseline_first(owner, gpu, m
     names = [part.split("<", 1)[0] for part in page.split('/">')[1:]]
     assert names.index("sdpa") < names.index("compiled") < names.index("triton-flash") < names.index("triton-gemm")
     assert f'<a href="/runs/{run.pk}/">{run.pk}</a>' in page
-    assert "No device has it now." in page
+    assert "On no device now." in page
     rows = {(row["operation"], row["name"]): row for row in json.loads(page_of(owner, "kernels_json"))["kernels"]}
     assert rows["attention", "triton-flash"]["results"] == 1 and rows["attention", "triton-flash"]["last_run"] == run.pk
     assert rows["gemm", "triton-gemm"] | {"doc": ""} == {
@@ -116,7 +117,7 @@ def test_all_kernels_are_listed_measured_or_not_the_baseline_first(owner, gpu, m
 
 
 def test_without_devices_it_says_how_one_gets_here(owner):
-    assert "start an agent with <code>make agent</code>" in page_of(owner, "kernels")
+    assert "Start an agent: <code>make agent</code>" in page_of(owner, "kernels")
 
 
 def test_a_kernel_stands_by_its_newest_result_on_each_workload(owner, measured):
@@ -194,7 +195,7 @@ def test_a_kernel_that_is_not_there_any_more_keeps_its_page(owner, measured, gpu
     measured(count=1)
     gpu.catalogue = []
     gpu.save()
-    assert "no device has it now" in page_of(owner, "kernel", *FLASH)
+    assert "on no device now" in page_of(owner, "kernel", *FLASH)
 
 
 def test_each_device_has_a_tab(owner, measured, make_gpu):
@@ -213,7 +214,7 @@ def test_a_history_says_what_was_other_in_each_series(owner, measured):
     after = measured(count=1, driver="599.1")
     key = after.measurements.get().workload.key
     page = page_of(owner, "kernel_workload", *FLASH, key)
-    assert "3 results on NVIDIA H200, in 2 series that cannot be held against each other." in page
+    assert "3 results on NVIDIA H200, in 2 series that cannot be compared with each other." in page
     newest, older = page.split('scope="rowgroup">')[1:]
     assert 'class="other"' not in newest and "driver <b>599.1</b>" in newest
     assert '<span class="other">driver <b>580' in older
@@ -233,11 +234,11 @@ def test_a_history_that_is_too_long_for_the_page_says_so_and_is_whole_in_the_fil
     key = runs[0].measurements.get().workload.key
     monkeypatch.setattr(kernels_page, "MOST_SHOWN", 2)
     page = page_of(owner, "kernel_workload", *FLASH, key)
-    assert "4 results on NVIDIA H200. The newest 2 are listed; the files have all." in page
-    monkeypatch.setattr(history, "MOST", 3)
+    assert "4 results on NVIDIA H200. The newest 2 are listed; csv and json have all." in page
+    monkeypatch.setattr(history, "MOST_READ", 3)
     page = page_of(owner, "kernel_workload", *FLASH, key)
-    assert "The newest 3 results on NVIDIA H200. 2 of them are listed; the files have all." in page
-    assert "The newest result on each workload, of the newest 3 results" in page_of(owner, "kernel", *FLASH)
+    assert "The newest 3 results on NVIDIA H200. 2 of them are listed; csv and json have all." in page
+    assert "Newest result on each workload, of the newest 3 results" in page_of(owner, "kernel", *FLASH)
     for name in ("kernel_json", "kernel_workload_json"):
         table = json.loads(page_of(owner, name, *FLASH, *([key] if "workload" in name else [])))["results"]
         assert [row["run"] for row in table] == [run.pk for run in reversed(runs)]

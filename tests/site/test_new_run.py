@@ -4,6 +4,7 @@ import platform
 import re
 
 import pytest
+from cast import load
 from django.utils import timezone
 from form import ESTIMATE, PAGE, again, field_of, refused, submitted
 
@@ -12,7 +13,6 @@ from kernels.workload import Config as ConfigSpec
 from runs.forms import MAX_WORKLOADS, NewRunForm, NumbersField
 from runs.management.commands import up
 from runs.models import Run
-from runs.pipeline import importer
 
 # --- what it makes ----------------------------------------------------------------------------------------------------
 
@@ -117,7 +117,7 @@ def test_a_fresh_form_has_the_first_device_that_is_online(owner, silent, cpu, co
 def test_without_devices_it_says_how_one_gets_here(owner, configs):
     page = owner.get(PAGE).content.decode()
     assert "No device has reported yet" in page
-    assert "No kernels are known until a device has reported." in page
+    assert "Kernels appear here when a device has reported." in page
 
 
 def test_a_page_without_devices_asks_until_one_has_reported(owner, make_gpu, configs):
@@ -293,7 +293,7 @@ def test_any_of_a_name_again_is_any_of_it_even_after_one_took_it(owner, typed, g
 
 
 def test_a_sample_again_is_for_a_device_of_the_same_name(owner, exported, gpu, cpu, configs):
-    sample = importer.load(exported, "x.json")
+    sample = load(exported, "x.json")
     assert again(owner, sample)["device"] == str(gpu.pk)
     form = again(owner, sample)
     assert (form["what"], form["config"]) == ("config", "canonical")
@@ -319,15 +319,15 @@ def test_a_run_again_whose_config_is_gone_measures_the_same_workloads(owner, gpu
 
 
 def test_a_run_of_a_device_that_is_not_here_again_has_none_and_says_so(owner, exported, cpu, configs):
-    sample = importer.load(exported, "x.json")
+    sample = load(exported, "x.json")
     answer = owner.get(PAGE, {"again": sample.pk})
     shown = field_of(answer.content.decode(), "device")
     assert answer.context["form"]["device"].value() == ""
     assert re.findall(r"<option[^>]* selected>([^<]+)", shown) == ["Choose a device"]
-    assert "There is no NVIDIA H200 here; choose a device." in shown
+    assert "There is no NVIDIA H200 here. Choose a device." in shown
     assert "bad" in shown
     _, page = refused(owner, again(owner, sample) | {"again": sample.pk})
-    assert "There is no NVIDIA H200 here; choose a device." in page, "and goes on saying so"
+    assert "There is no NVIDIA H200 here. Choose a device." in page, "and goes on saying so"
 
 
 def test_a_device_that_is_gone_is_not_shown_as_another(owner, typed):

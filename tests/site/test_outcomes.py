@@ -4,11 +4,10 @@ import csv
 import io
 
 import pytest
-from cast import shortened
+from cast import load, shortened
 from django.urls import reverse
 
 from runs.models import Result, Run
-from runs.pipeline import importer
 from runs.queries.outcomes import with_outcomes
 from runs.templatetags.figures import verdict_tag
 
@@ -46,7 +45,7 @@ def strip(html):
 
 @pytest.fixture
 def run(exported, db):
-    return importer.load(shortened(exported, 3), "short.json")
+    return load(shortened(exported, 3), "short.json")
 
 
 def test_the_best_candidate_stands_in_every_list(owner, run):
@@ -94,7 +93,7 @@ def test_its_sign_and_words_are_those_of_its_verdicts(owner, run, verdicts, said
 
 
 def test_of_a_single_workload_no_count_is_said(owner, exported):
-    single = importer.load(shortened(exported, 1), "one.json")
+    single = load(shortened(exported, 1), "one.json")
     judge(single, "FASTER", speedup=1.3)
     assert cell(owner) == "▲ triton-flash 1.30x faster"
 
@@ -127,7 +126,7 @@ def test_csv_and_json_have_it_too(owner, run, make_run):
 
 
 def test_any_number_of_runs_takes_one_query(exported, db, django_assert_num_queries):
-    runs = [importer.load(shortened(exported, 1), f"{number}.json") for number in range(4)]
+    runs = [load(shortened(exported, 1), f"{number}.json") for number in range(4)]
     with django_assert_num_queries(1):
         assert len({outcome.best for _, outcome in with_outcomes(runs)}) == 1
     with django_assert_num_queries(0):
@@ -135,6 +134,6 @@ def test_any_number_of_runs_takes_one_query(exported, db, django_assert_num_quer
 
 
 def test_it_agrees_with_the_page_of_the_run(owner, sample):
-    strong = owner.get(sample.get_absolute_url()).context["answer"]["strong"]
+    strong = owner.get(sample.get_absolute_url()).context["answer"].strong
     found = of(sample)
     assert f"{found.best} is {found.leading} than {found.baseline} on {found.faster} of {found.of} workloads" in strong

@@ -6,11 +6,12 @@ import io
 import re
 
 import pytest
-from cast import shortened
+from cast import load, shortened
 from django.urls import reverse
 
+from kernels.contract.events import Correctness, CrossCheck, ProtocolFacts, Spread, TelemetrySummary
 from runs.models import Measurement, Result, Run
-from runs.pipeline import importer
+from runs.queries import measurements
 from runs.views import correctness
 from runs.views.result import energy, protocol_of, telemetry_of
 
@@ -24,6 +25,12 @@ def page_of(client, result):
 def text_of(page):
     """What a reader sees, in one line."""
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
+
+
+def measured_of(result, **changes):
+    """The measurement of a result as pages have it, with other facts."""
+    _, measured, _ = measurements.of_result(result.measurement.run_id, result.pk)
+    return measured.model_copy(update=changes)
 
 
 def change(result, **fields):
@@ -57,7 +64,7 @@ def test_a_compared_kernel_has_its_word_interval_and_statistics(owner, results):
     [
         (None, "over 100 rounds."),
         (95.0, "over 100 rounds."),
-        (23.6, "over 100 correlated rounds, which count as 24 independent ones."),
+        (23.6, "over 100 correlated rounds, which count as 24 independent rounds."),
     ],
 )
 def test_correlated_rounds_are_said_to_be(owner, results, size, said):
@@ -131,14 +138,14 @@ def test_the_samples_are_drawn_with_scripts_and_without(owner, results):
 
 def test_under_the_picture_stands_what_it_does_not_show(owner, results):
     spread = [10_000.0, 10_100.0, 9_900.0, 10_200.0, 9_800.0]
-    change(results["triton-flash"], ticks_ns=[spread] * 99 + [[10_000.0, 10_100.0, 9_900.0, 10_200.0, 5e6]])
+    change(results["triton-flash"], samples_ns=[spread] * 99 + [[10_000.0, 10_100.0, 9_900.0, 10_200.0, 5e6]])
     page = page_of(owner, results["triton-flash"])
     assert "300 of 500 samples of triton-flash, evenly by rank, and every sample of the other." in page
     assert "1 sample of triton-flash lies beyond the axis, up to 5,000 us." in page
 
 
 def test_without_samples_there_is_no_picture(owner, results):
-    change(results["triton-flash"], ticks_ns=None)
+    change(results["triton-flash"], samples_ns=None)
     page = page_of(owner, results["triton-flash"])
     assert "data-chart" not in page
     assert "csv of all samples" not in page
@@ -147,7 +154,7 @@ def test_without_samples_there_is_no_picture(owner, results):
 
 # --- what else was seen -----------------------------------------------------------------------------------------------
 
-COLD = {"n": 200, "p50": 0.0123, "p90": 0.0145, "p95": 0.0155, "p99": 0.0191}
+COLD = {"n": 200, "p50_ms": 0.0123, "p90_ms": 0.0145, "p95_ms": 0.0155, "p99_ms": 0.0191}
 CLOCK = {"median": 1980, "min": 1905, "max": 1980, "n": 120}
 CHECK = {
     "event_ns": 9_870.0,
@@ -175,7 +182,7 @@ def test_what_was_not_seen_is_not_mentioned(owner, unseen):
     for missing in (
         "cold inputs",
         "SM clock in front",
-        "Another look",
+        "Cross-check in a separate process",
         "repeated because",
         ">inputs</th>",
         ">size</th>",
@@ -192,7 +199,7 @@ def test_single_calls_on_cold_inputs_stand_beside_the_baselines_with_n(owner, un
     )
     assert "The samples above are graph replays, which hide the spread of single launches." in text
     assert "cold inputs" not in page_of(owner, unseen["sdpa"])
-    change(unseen["sdpa"], cold=COLD | {"p50": 0.0111, "n": 100})
+    change(unseen["sdpa"], cold=COLD | {"p50_ms": 0.0111, "n": 100})
     text = text_of(page_of(owner, unseen["triton-flash"]))
     assert "n sdpa 11.1 14.5 15.5 19.1 100 triton-flash 12.3" in text
 
@@ -218,7 +225,7 @@ def test_the_cross_check_stands_beside_the_baselines(owner, results):
     change(results["sdpa"], crosscheck=CHECK)
     change(results["triton-flash"], crosscheck=CHECK | {"event_ns": 6_700.0, "joules": 0.0000021, "agrees": None})
     text = text_of(page_of(owner, results["triton-flash"]))
-    assert "Another look, in a process of its own, per call sdpa triton-flash" in text
+    assert "Cross-check in a separate process, per call sdpa triton-flash" in text
     assert "event time, us 9.87 6.70" in text
     assert "profiler's kernel span, us 9.11 9.11" in text
     assert "event and span agree yes not known" in text
@@ -236,7 +243,7 @@ def test_a_cross_check_that_disagrees_is_a_warning(owner, unseen):
 
 def test_a_time_that_holds_only_after_a_rest_says_so(owner, results):
     result = results["triton-flash"]
-    change(result, p50=20.0, crosscheck=CHECK | {"wall_ns": 23.8e6, "host_bound": False})
+    change(result, p50_ms=20.0, crosscheck=CHECK | {"wall_ns": 23.8e6, "host_bound": False})
     Measurement.objects.filter(pk=result.measurement_id).update(mode="cold")
     assert "Without rests a call takes 19% longer, as when a clock falls" in text_of(page_of(owner, result))
     for mode, wall_ns in (("cold", 20.9e6), ("sustained", 23.8e6)):
@@ -288,15 +295,15 @@ def test_how_it_was_measured_is_told(owner, results):
 
 
 def test_what_is_not_known_of_the_measurement_is_left_out(results):
-    measurement = results["triton-flash"].measurement
-    measurement.protocol, measurement.aa, measurement.took_s, measurement.margin = {}, None, None, 0.01
-    assert protocol_of(measurement) == [("margin", "differences below 1.0% are SAME")]
-    assert telemetry_of({}) == telemetry_of({"samples": 0}) == []
-    assert telemetry_of({"samples": 5, "sm_mhz": {"median": 1980, "min": 1980, "max": 1980}}) == [
+    measured = measured_of(results["triton-flash"], protocol=ProtocolFacts(), aa=None, took_s=None, margin=0.01)
+    assert protocol_of(measured) == [("margin", "differences below 1.0% are SAME")]
+    assert telemetry_of(TelemetrySummary()) == telemetry_of(TelemetrySummary(samples=0)) == []
+    steady = Spread(median=1980, min=1980, max=1980)
+    assert telemetry_of(TelemetrySummary(samples=5, sm_mhz=steady)) == [
         ("SM clock", "1,980 MHz, steady"), ("readings", "5"),
     ]  # fmt: skip
-    measurement.protocol = {"paired": False, "sets": 1, "covered": True, "flushed": True, "rounds": 500, "repeated": 0}
-    assert protocol_of(measurement)[:4] == [
+    how = ProtocolFacts(paired=False, sets=1, covered=True, flushed=True, rounds=500, repeated=0)
+    assert protocol_of(measured.model_copy(update={"protocol": how}))[:4] == [
         ("protocol", "fixed, one kernel after the other"), ("rounds", "500"), ("inputs", "1 set of inputs"),
         ("L2 emptied before calls", "yes, by reading"),
     ]  # fmt: skip
@@ -313,21 +320,20 @@ def test_what_is_not_known_of_the_measurement_is_left_out(results):
     ],
 )
 def test_a_result_says_how_the_device_rested(results, mode, rest, said):
-    measurement = results["triton-flash"].measurement
-    measurement.mode, measurement.protocol = mode, {"paired": True, "rest": rest}
-    assert dict(protocol_of(measurement)).get("rests") == said
+    how = ProtocolFacts(paired=True, rest=rest)
+    assert dict(protocol_of(measured_of(results["triton-flash"], mode=mode, protocol=how))).get("rests") == said
 
 
 def test_a_quiet_measurement_raises_no_doubt(owner, sample):
     quiet = next(m for m in sample.measurements.all() if m.margin == 0.01 and not m.telemetry.get("throttled"))
     for result in quiet.results.all():
-        assert "Read it with care" not in page_of(owner, result)
+        assert "Caveats" not in page_of(owner, result)
     Run.objects.filter(pk=sample.pk).update(contended=True)
     assert "Another process was on the GPU during this run." in page_of(owner, quiet.results.first())
 
 
 def test_a_kernel_that_left_says_when(owner, results):
-    assert "It was far behind and left after round 5." in page_of(owner, results["eager"])
+    assert "It was far behind: its measurement stopped after round 5." in page_of(owner, results["eager"])
     assert "left after round" not in page_of(owner, results["triton-flash"])
 
 
@@ -353,7 +359,7 @@ def test_other_inputs_and_edges_have_tables_of_their_own(owner, results):
 
 def test_csv_has_every_raw_sample(owner, results):
     result = results["triton-flash"]
-    change(result, ticks_ns=[[10.5, 11.0], [12.25]])
+    change(result, samples_ns=[[10.5, 11.0], [12.25]])
     answer = owner.get(reverse("result_csv", args=[result.measurement.run_id, result.pk]))
     assert answer["Content-Type"] == "text/csv; charset=utf-8"
     name = f"run-{result.measurement.run_id}-result-{result.pk}.csv"
@@ -368,35 +374,33 @@ def test_csv_and_statistics_are_of_the_same_samples(owner, results):
     rows = list(csv.DictReader(io.StringIO(answer.content.decode())))
     assert len(rows) == result.n
     assert len({row["round"] for row in rows}) == result.rounds
-    assert max(float(row["ns"]) for row in rows) == pytest.approx(1e6 * result.max, abs=0.1)
+    assert max(float(row["ns"]) for row in rows) == pytest.approx(1e6 * result.max_ms, abs=0.1)
 
 
 def test_csv_of_what_was_not_timed_has_no_rows(owner, results):
-    change(results["eager"], ticks_ns=None)
+    change(results["eager"], samples_ns=None)
     answer = owner.get(reverse("result_csv", args=[results["eager"].measurement.run_id, results["eager"].pk]))
     assert answer.content.decode() == "round,position,ns\n"
 
 
 def test_json_has_everything_of_this_result_and_its_measurement(owner, exported, db):
-    run = importer.load(shortened(exported, 1), "x.json")
+    run = load(shortened(exported, 1), "x.json")
     (theirs,) = shortened(exported, 1)["measurements"]
     result = Result.objects.get(measurement__run=run, kernel__name="triton-flash")
     change(result, cold=COLD, sm_mhz=CLOCK, crosscheck=CHECK)
     data = owner.get(reverse("result_json", args=[run.pk, result.pk])).json()
     assert (data["run"], data["fingerprint"]) == (run.pk, exported["fingerprint"])
     wanted = next(r for r in theirs["results"] if r["kernel"] == "triton-flash")
-    for name in ("status", "source", "ticks_ns", "stats", "correctness", "ran", "speedup"):
-        assert data["result"][name] == wanted[name], name
-    assert (data["result"]["cold"], data["result"]["sm_mhz"], data["result"]["crosscheck"]) == (COLD, CLOCK, CHECK)
-    assert data["result"]["verdict"] == "FASTER"
-    own = {name: value for name, value in theirs.items() if name not in ("results", "workload")}
+    check = CrossCheck.model_validate(CHECK).model_dump()
+    assert data["result"] == wanted | {"cold": COLD, "sm_mhz": CLOCK, "crosscheck": check, "verdict": "FASTER"}
+    own = {name: value for name, value in theirs.items() if name not in ("results", "kind")}
     assert {name: data["measurement"][name] for name in own} == own
     assert "results" not in data["measurement"]
 
 
 def test_a_result_without_times_has_its_json_all_the_same(owner, results):
     result = results["eager"]
-    change(result, status="crashed", verdict="crashed", n=None, ticks_ns=None, speedup=None)
+    change(result, status="crashed", verdict="crashed", n=None, samples_ns=None, speedup=None)
     address = reverse("result_json", args=[result.measurement.run_id, result.pk])
     assert f'href="{address}"' in page_of(owner, result)
     assert owner.get(address).json()["result"]["status"] == "crashed"
@@ -408,14 +412,12 @@ def test_files_are_found_in_their_own_run_only(owner, make_run, results, kind):
 
 
 def test_what_was_found_wrong_stands_apart_from_what_was_found_good():
-    found = dict(
-        correctness.told({"correct": False, "why": "it changed its inputs", "inputs_changed": True, "late": False})
-    )
-    assert found == {
+    wrong = Correctness(correct=False, why="it changed its inputs", inputs_changed=True, late=False)
+    assert dict(correctness.facts(wrong)) == {
         "correct": "no", "why not": "it changed its inputs", "passed": "complete when the call returns",
         "not passed": "it changed its inputs",
     }  # fmt: skip
-    assert correctness.told({}) == []
+    assert correctness.facts(None) == []
 
 
 def test_the_other_kernels_of_the_workload_are_a_click_away(owner, results):

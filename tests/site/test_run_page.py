@@ -1,21 +1,25 @@
 """The page of a run: while it waits, while it is measured, when it is done, when it went wrong; and cancelling."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from cast import shortened, spec
+from cast import NO_SPEEDUP, load, shortened, spec
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from kernels.contract.events import Measured, Verdict
 from kernels.report import tables
-from kernels.report.summary import answer as answer_of
+from kernels.report.summary import summary
 from runs.models import Measurement, Result, Run, Workload
-from runs.pipeline import dispatcher, importer
+from runs.queries import live as live_queries
+from runs.queries import measurements
+from runs.queries.live import remaining
 from runs.templatetags import figures
 from runs.views import run as run_view
-from runs.views.run import remaining, reproduce
+from runs.views.run import reproduce
 
 
 def page_of(client, run):
@@ -28,7 +32,7 @@ def page_of(client, run):
 def live(monkeypatch):
     """What the agent shows, as if a broker had it."""
     shown = {}
-    monkeypatch.setattr(run_view.BrokerKeys, "shown", lambda notes, run: dict(shown))
+    monkeypatch.setattr(live_queries.BrokerKeys, "shown", lambda keys, run: dict(shown))
     return shown
 
 
@@ -37,8 +41,8 @@ def live(monkeypatch):
 
 def test_a_done_run_shows_its_verdict_its_table_and_where_it_was_measured(owner, sample):
     page = page_of(owner, sample)
-    answer = answer_of(tables.rows([m.as_event() for m in sample.measurements.all()]), "attention")
-    assert f'<strong class="{answer["tone"]}">{answer["strong"]}</strong>' in page
+    said = summary(tables.rows(measurements.of_run(sample)), "attention")
+    assert f'<strong class="{said.tone}">{said.strong}</strong>' in page
     assert page.split('id="table-title"')[1].split("</section>")[0].count('<tr class="group">') == 8
     assert page.count(f"/runs/{sample.pk}/results/") == 64
     assert "attention fp16 B=16 H=96 S=4096 D=128" in page
@@ -59,7 +63,7 @@ def test_every_result_stands_in_the_table_with_its_word_and_figures(owner, sampl
 
 def test_workloads_stand_in_the_order_of_the_config(owner, exported):
     backwards = exported | {"measurements": exported["measurements"][::-1]}
-    page = page_of(owner, run := importer.load(backwards, "x.json"))
+    page = page_of(owner, run := load(backwards, "x.json"))
     places = [page.index(f'scope="rowgroup">{w.label} <small>') for w in run.spec.workloads]
     assert places == sorted(places)
 
@@ -69,7 +73,7 @@ def test_a_result_that_failed_says_why_where_its_times_would_be(owner, exported)
     results = [dict(result) for result in data["measurements"][0]["results"]]
     results[1] = {"kernel": results[1]["kernel"], "status": "crashed", "why": "compile: killed by <SIGSEGV>"}
     data["measurements"] = [data["measurements"][0] | {"results": results}]
-    page = page_of(owner, importer.load(data, "x.json"))
+    page = page_of(owner, load(data, "x.json"))
     assert "compile: killed by &lt;SIGSEGV&gt;" in page
     assert "1 result crashed (sdpa-flash)." in page
 
@@ -81,7 +85,7 @@ def test_a_run_in_which_nothing_worked_says_so(owner, exported):
         for result in data["measurements"][0]["results"]
     ]
     data["measurements"] = [data["measurements"][0] | {"results": failed, "aa": None}]
-    page = page_of(owner, importer.load(data, "x.json"))
+    page = page_of(owner, load(data, "x.json"))
     assert "Nothing could be measured" in page
     assert "8 results crashed" in page
     assert "data-chart" not in page
@@ -93,7 +97,7 @@ def test_eight_by_eight_take_as_many_queries_as_one_by_eight(owner, exported, dj
             page_of(owner, run)
         return len(seen)
 
-    small, large = importer.load(shortened(exported, 1), "small.json"), importer.load(exported, "large.json")
+    small, large = load(shortened(exported, 1), "small.json"), load(exported, "large.json")
     with django_assert_max_num_queries(5):  # session, user, run, measurements with workloads, results with kernels
         page_of(owner, large)
     assert queries(small) == queries(large)
@@ -103,7 +107,7 @@ def test_the_page_does_not_load_raw_samples_logs_and_sources(owner, sample):
     with CaptureQueriesContext(connection) as seen:
         page_of(owner, sample)
     text = " ".join(query["sql"] for query in seen)
-    for column in ("ticks_ns", '"runs_result"."log"', '"runs_kernelversion"."source"'):
+    for column in ("samples_ns", '"runs_result"."log"', '"runs_kernelversion"."source"'):
         assert column not in text
 
 
@@ -116,7 +120,7 @@ def test_a_waiting_run_says_for_what_and_which_it_is(owner, make_run, silent):
     assert "number 2 in the queue" in page_of(owner, second)
     assert "Waiting for NVIDIA H200." in page_of(owner, first)
     waits = page_of(owner, make_run(gpu=silent))
-    assert "NVIDIA H200 on gpu-9 is silent since" in waits
+    assert "NVIDIA H200 on gpu-9 has been silent since" in waits
     assert 'hx-trigger="every 2s"' in waits
     assert "No results" not in waits
 
@@ -197,7 +201,7 @@ def test_a_run_that_did_not_end_well_says_why(owner, make_run, state, words):
 def test_what_was_measured_before_it_failed_is_there(owner, sample):
     Run.objects.filter(pk=sample.pk).update(state="failed", message="power cut", done=8, total=9, sample="")
     page = page_of(owner, sample)
-    assert "8 of 9 workloads were measured before; they are below." in page
+    assert "8 of 9 workloads were measured; see below." in page
     assert page.count("/results/") == 64
 
 
@@ -215,9 +219,9 @@ def test_title_note_and_log_are_text_and_not_html(owner, sample):
 
 @pytest.fixture
 def told(monkeypatch):
-    """Runs whose agent was told to stop."""
+    """(run, attempt) of which an agent was told to stop."""
     found = []
-    monkeypatch.setattr(dispatcher, "tell_cancel", found.append)
+    monkeypatch.setattr("runs.models.run.tell_cancel", lambda *attempt: found.append(attempt))
     return found
 
 
@@ -239,7 +243,7 @@ def test_a_waiting_run_is_cancelled_at_once_by_anybody_of_the_team(member, make_
 def test_a_running_one_is_asked_to_stop(owner, make_run, told):
     run = make_run(state="running", sent_at=timezone.now())
     assert cancel(owner, run) == ["Cancelling: the device is free again within seconds."]
-    assert (run.state, run.cancel_requested, told) == ("running", True, [run])
+    assert (run.state, run.cancel_requested, told) == ("running", True, [(run.pk, run.attempt)])
     assert "Cancelling</h2>" in page_of(owner, run)
 
 
@@ -269,10 +273,10 @@ def test_cancelling_works_without_a_broker(owner, make_run):
     ],
 )
 def test_why_nothing_was_decided(exported, margin, said):
-    events = shortened(exported, 1)["measurements"]
-    table = [row | {"margin": margin} for row in tables.rows(events) if row["kernel"] in ("sdpa", "triton-flash")]
-    table[1]["verdict"] = "UNDECIDED"
-    assert said in answer_of(table, "attention")["rest"][0]
+    measured = [Measured.model_validate(m) for m in shortened(exported, 1)["measurements"]]
+    table = [replace(row, margin=margin) for row in tables.rows(measured) if row.kernel in ("sdpa", "triton-flash")]
+    table[1] = replace(table[1], verdict=Verdict.UNDECIDED)
+    assert said in summary(table, "attention").rest[0]
 
 
 # --- how to measure it again ------------------------------------------------------------------------------------------
@@ -313,14 +317,14 @@ def with_result(exported, **changes):
     results = [dict(result) for result in data["measurements"][0]["results"]]
     results[1] |= changes
     data["measurements"] = [data["measurements"][0] | {"results": results}]
-    return importer.load(data, "x.json")
+    return load(data, "x.json")
 
 
 def test_an_impossible_time_is_no_time_and_says_why(owner, exported):
-    run = with_result(exported, status="impossible", why="above the speed of light", speedup=None)
+    run = with_result(exported, status="impossible", why="above the speed of light", **NO_SPEEDUP)
     result = Result.objects.get(measurement__run=run, status="impossible")
     row = page_of(owner, run).split(f"/results/{result.pk}/", 1)[1].split("</tr>", 1)[0]
-    assert "above the speed of light. It read" in row
+    assert "above the speed of light. Its time was" in row
     assert "<b>" not in row
 
 
@@ -334,7 +338,7 @@ def test_an_impossible_time_is_no_time_and_says_why(owner, exported):
     ],
 )
 def test_an_interval_has_two_ends(p50, low, high, shown, interval):
-    result = Result(p50=p50, p50_low=low, p50_high=high)
+    result = Result(p50_ms=p50, p50_low_ms=low, p50_high_ms=high)
     assert (figures.p50_us(result), figures.interval_us(result)) == (shown, interval)
 
 

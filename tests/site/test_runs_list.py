@@ -48,7 +48,7 @@ def test_the_newest_comes_first_with_what_matters(owner, make_run, silent):
 def test_an_empty_list_says_how_to_begin(owner):
     page = owner.get(LIST).content.decode()
     assert "0 runs" in page
-    assert f'No runs here. <a href="{reverse("new_run")}">Start one.</a>' in page
+    assert f'No runs yet. <a href="{reverse("new_run")}">Start one.</a>' in page
 
 
 def test_a_search_without_a_hit_offers_to_clear_the_filters(owner, make_run):

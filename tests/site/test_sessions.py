@@ -1,6 +1,7 @@
 """Sessions: runs of one effort with their notes; what became of each kernel from its first result there to its last."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -36,7 +37,7 @@ def page_of(client, session):
 
 
 def rows_of(session, kernel="triton-flash"):
-    return [row for row in progress(session)[0] if row["kernel"] == kernel]
+    return [row for row in progress(session)[0] if row.kernel == kernel]
 
 
 # --- what became of kernels -------------------------------------------------------------------------------------------
@@ -47,11 +48,11 @@ def test_the_last_result_of_a_kernel_is_held_against_its_first(ran, session):
     ran(count=1, edit={"triton-flash": 1.02})
     last = ran(count=1, edit={"triton-flash": 1.2})
     (row,) = rows_of(session)
-    assert row["change"] == pytest.approx(1.2)
-    assert (row["verdict"], row["same_source"]) == ("FASTER", False)
+    assert row.change == pytest.approx(1.2)
+    assert (row.verdict, row.same_source) == ("FASTER", False)
     (same,) = rows_of(session, "sdpa-flash")
-    assert (same["verdict"], same["same_source"]) == ("SAME", True)
-    page = progress(session)[1][row["workload_key"], "graph", "triton-flash"]
+    assert (same.verdict, same.same_source) == ("SAME", True)
+    page = progress(session)[1][row.workload_key, "graph", "triton-flash"]
     assert page.startswith(f"/runs/{last.pk}/results/")
 
 
@@ -59,7 +60,7 @@ def test_a_kernel_that_ran_in_some_runs_only_has_first_and_last_of_its_own(ran, 
     ran(count=1)
     ran(count=1, edit={"triton-flash": 1.2})
     Result.objects.filter(measurement__run=ran(count=1), kernel__name="triton-flash").delete()
-    assert rows_of(session)[0]["change"] == pytest.approx(1.2)
+    assert rows_of(session)[0].change == pytest.approx(1.2)
 
 
 def test_what_was_measured_once_is_held_against_nothing(ran, session):
@@ -72,7 +73,7 @@ def test_after_another_driver_only_what_came_then_counts(ran, session):
     ran(count=1, driver="599.1")
     ran(count=1, driver="599.1", edit={"triton-flash": 1.1})
     (row,) = rows_of(session)
-    assert row["change"] == pytest.approx(1.1)
+    assert row.change == pytest.approx(1.1)
 
 
 def test_a_kernel_that_is_wrong_now_is_said_to_be(ran, session):
@@ -82,16 +83,16 @@ def test_a_kernel_that_is_wrong_now_is_said_to_be(ran, session):
         status="incorrect", verdict="incorrect"
     )
     (row,) = rows_of(session)
-    assert (row["verdict"], row["change"]) == ("incorrect", None)
+    assert (row.verdict, row.change) == ("incorrect", None)
 
 
 def test_a_run_whose_baseline_failed_hides_no_progress(ran, session):
     ran(count=1)
     ran(count=1, edit={"triton-flash": 1.2})
     last = ran(count=1)
-    Result.objects.filter(measurement__run=last, kernel__name="sdpa").update(status="out of memory", p50=None)
+    Result.objects.filter(measurement__run=last, kernel__name="sdpa").update(status="out of memory", p50_ms=None)
     last.measurements.update(baseline="eager")
-    assert rows_of(session)[0]["change"] == pytest.approx(1.2)
+    assert rows_of(session)[0].change == pytest.approx(1.2)
 
 
 def test_groups_of_a_run_are_compared_each_by_itself(ran, session):
@@ -105,8 +106,8 @@ def test_groups_of_a_run_are_compared_each_by_itself(ran, session):
         base = m.results.get(kernel__name="sdpa")
         base.pk, base.measurement = None, own
         base.save()
-    assert rows_of(session)[0]["change"] == pytest.approx(1.3)
-    assert rows_of(session, "sdpa-flash")[0]["verdict"] == "SAME"
+    assert rows_of(session)[0].change == pytest.approx(1.3)
+    assert rows_of(session, "sdpa-flash")[0].verdict == "SAME"
 
 
 def test_a_session_outlives_an_operation(owner, ran, session):
@@ -178,7 +179,7 @@ def test_kernels_of_several_operations_are_not_taken_for_each_other(ran, session
     ran(count=1)
     ran(count=1, edit={"eager": 1.3})
     (row,) = rows_of(session, "eager")
-    found = by_kernel([row, row | {"workload": "gemm fp16 M=1 N=1 K=1"}], {})["edited"]
+    found = by_kernel([row, replace(row, workload="gemm fp16 M=1 N=1 K=1")], {})["edited"]
     assert [(group["operation"], group["kernel"]) for group in found] == [("attention", "eager"), ("gemm", "eager")]
 
 
@@ -192,11 +193,11 @@ def test_a_session_is_begun_changed_ended_and_gone_on_with(owner):
     owner.post(reverse("edit_session", args=[session.pk]), {"title": "Beat it", "objective": "By 10%."})
     session.refresh_from_db()
     assert (session.title, session.objective, session.user) == ("Beat it", "By 10%.", owner.user)
-    assert "New run in it" in page_of(owner, session)
+    assert "New run in session" in page_of(owner, session)
     owner.post(reverse("end_session", args=[session.pk]))
     session.refresh_from_db()
     assert session.ended_at
-    assert "New run in it" not in page_of(owner, session)
+    assert "New run in session" not in page_of(owner, session)
     owner.post(reverse("end_session", args=[session.pk]))
     session.refresh_from_db()
     assert session.ended_at is None

@@ -37,10 +37,10 @@ def links_of(page):
 def test_the_team_makes_a_link_gives_it_away_and_ends_it(owner, stranger, sample):
     page = owner.get(sample.get_absolute_url()).content.decode()
     assert f'action="{reverse("share_run", args=[sample.pk])}"' in page
-    assert "Whoever has this link" not in page
+    assert "Anyone with this link" not in page
     page = owner.post(reverse("share_run", args=[sample.pk]), follow=True).content.decode()
     link = re.search(r'value="http://testserver([^"]+)" data-link', page)[1]
-    assert "Whoever has this link sees this run with its results, sources and logs, without an account" in page
+    assert "Anyone with this link can see this run with its results, sources and logs without an account" in page
     assert stranger.get(link).status_code == 200
     owner.post(reverse("unshare_run", args=[sample.pk]))
     for address in (link, sample.get_absolute_url()):

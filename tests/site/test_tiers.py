@@ -5,12 +5,12 @@ import io
 import json
 
 import pytest
+from cast import load
 from django.core.exceptions import ValidationError
 from django.urls import reverse
 
 from runs.models import Measurement, Result, Run, Tier, TierScale
 from runs.models.tier_scale import parse
-from runs.pipeline import importer
 from runs.queries import history, ladder
 from runs.queries.ladder import BEYOND, NEXT, OPEN, REACHED
 
@@ -112,7 +112,7 @@ def test_a_stand_in_is_no_baseline_of_a_ladder(measured, scale):
     """Where sdpa failed, eager stood in for it, over which 8x is nothing."""
     measured(count=1)
     later = measured(count=1)
-    Result.objects.filter(measurement__run=later, kernel__name="sdpa").update(status="out of memory", p50=None)
+    Result.objects.filter(measurement__run=later, kernel__name="sdpa").update(status="out of memory", p50_ms=None)
     later.measurements.update(baseline="eager")
     faster(later, 8.0)
     (one,) = ladders_of(scale)
@@ -123,7 +123,7 @@ def test_a_stand_in_is_no_baseline_of_a_ladder(measured, scale):
 def test_a_run_whose_baseline_failed_takes_nobody_from_the_ladder(measured, scale):
     faster(measured(count=1), 3.1)
     later = measured(count=1)
-    Result.objects.filter(measurement__run=later, kernel__name="sdpa").update(status="incorrect", p50=None)
+    Result.objects.filter(measurement__run=later, kernel__name="sdpa").update(status="incorrect", p50_ms=None)
     Result.objects.filter(measurement__run=later).exclude(kernel__name="sdpa").delete()
     (one,) = ladders_of(scale)
     assert one.reached.tier.name == "Very Good"
@@ -139,7 +139,7 @@ def test_another_card_takes_nobody_from_the_ladder(measured, make_gpu, scale):
 
 def test_a_sample_that_came_later_does_not_hide_what_was_measured_here(measured, exported, scale):
     faster(measured(count=1), 3.1)
-    importer.load(exported, "h200.json")
+    load(exported, "h200.json")
     assert ladders_of(scale)[0].reached.tier.name == "Very Good"
 
 
@@ -185,7 +185,7 @@ def test_groups_of_a_run_stand_on_one_ladder(measured, scale):
 
 def test_a_baseline_without_a_time_has_no_ladder(measured, scale):
     run = measured(count=1)
-    Result.objects.filter(measurement__run=run, kernel__name="sdpa").update(status="incorrect", p50=None)
+    Result.objects.filter(measurement__run=run, kernel__name="sdpa").update(status="incorrect", p50_ms=None)
     assert ladders_of(scale) == []
 
 
@@ -209,7 +209,7 @@ def test_the_page_says_how_far_it_is(owner, sample, measured, scale):
     page = page_of(owner, "tiers")
     assert "No tier is reached on any of 8 workloads" in page
     assert "The best is 1.485x, triton-flash on attention fp16 B=1 H=8 S=512 D=64." in page
-    assert "none that the device allows" in page
+    assert "beyond the hardware limit" in page
     faster(measured(), 3.1)
     page = page_of(owner, "tiers")
     assert "A tier is reached on 2 of 8 workloads" in page

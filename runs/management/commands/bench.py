@@ -21,7 +21,7 @@ from kernels.host.device import NoSuchDevice, find_device
 from kernels.report import tables
 from kernels.report.summary import summary
 from kernels.workload import Config, ConfigError, check_kernels, load_config
-from runs.hosting import setup
+from runs.hosting import checks, setup
 from runs.models import Gpu, Run
 from runs.queries import measurements
 from runs.queries.live import live_progress
@@ -45,7 +45,7 @@ class Command(BaseCommand):
             device = find_device(options["device"] or None)
             started = self.start_site(device.uuid)
             run = self.measure(config, self.gpu(device.uuid))
-        except (ConfigError, NoSuchDevice, setup.SetupError, catalog.UnknownName) as error:
+        except (ConfigError, NoSuchDevice, checks.SetupError, catalog.UnknownName) as error:
             self.stderr.write(f"bench: {error}")
             sys.exit(2)
         except KeyboardInterrupt:
@@ -68,7 +68,7 @@ class Command(BaseCommand):
         if setup.is_ours(settings.REDIS_URL) and self._heard(uuid, time.time() - 12):
             return None
         self.stderr.write("starting broker, recorder and agents for the time of this run ...")
-        setup.check_disk(settings.VAR_DIR)
+        checks.check_disk(settings.VAR_DIR)
         log = open(settings.VAR_DIR / "bench.log", "wb")  # noqa: SIM115  (the processes keep it)
         command = [
             sys.executable,
@@ -84,7 +84,7 @@ class Command(BaseCommand):
             if process.poll() is not None or time.time() - begun > WAIT_S:
                 process.terminate()
                 tail = (settings.VAR_DIR / "bench.log").read_text(errors="replace").strip().splitlines()[-3:]
-                raise setup.SetupError("the site did not start: " + " / ".join(tail))
+                raise checks.SetupError("the site did not start: " + " / ".join(tail))
             time.sleep(0.2)
         if not os.environ.get("REDIS_URL"):  # chosen by `up` just now, perhaps
             password, port = setup.env_value("BROKER_PASSWORD"), setup.env_value("BROKER_PORT")

@@ -21,7 +21,7 @@ from honcho.manager import Manager
 from kernels.catalog import declared
 from kernels.host.device import Device, devices
 from kernels.workload import load_config
-from runs.hosting import setup
+from runs.hosting import checks, setup
 from runs.hosting.stack import Stack
 from runs.models import Gpu, Run
 
@@ -47,15 +47,15 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             self.start(options)
-        except setup.SetupError as error:
+        except checks.SetupError as error:
             raise CommandError(str(error)) from None
 
     def start(self, options: dict[str, Any]) -> None:
         host, port, web = options["host"], options["port"], not options["no_web"]
-        setup.check_disk(settings.VAR_DIR)
+        checks.check_disk(settings.VAR_DIR)
         if web:
-            setup.check_port(host, port)
-        if warning := setup.check_compiler():
+            checks.check_port(host, port)
+        if warning := checks.check_compiler():
             self.stderr.write(f"note: {warning}")
         broker, url = self.broker(host)
         settings.REDIS_URL = url
@@ -90,7 +90,7 @@ class Command(BaseCommand):
         """(the embedded broker to start, if any; the address)"""
         given = os.environ.get("REDIS_URL") or ""
         if given:
-            setup.check_broker(given)
+            checks.check_broker(given)
             return None, given
         port = int(setup.env_value("BROKER_PORT") or 0)
         if not port:
@@ -100,7 +100,7 @@ class Command(BaseCommand):
         url = f"redis://:{password}@127.0.0.1:{port}/0"
         if setup.is_ours(url):
             return None, url
-        setup.check_port(host, port)
+        checks.check_port(host, port)
         os.environ["BROKER_PASSWORD"] = password
         return (host, port, settings.VAR_DIR / "broker"), url
 

@@ -2,7 +2,8 @@
 
 from types import SimpleNamespace
 
-from kernels.parent.workload_run import Measuring
+from kernels.contract.events import Status
+from kernels.parent.workload_run import WorkloadRun
 from kernels.workload import Config, RunSpec
 
 
@@ -14,13 +15,12 @@ def test_a_kernel_that_has_hung_is_not_tried_on_later_workloads_of_the_run():
         workloads=[{"m": 8, "n": 8, "k": size} for size in (8, 16)],
     )
     first, second = config.workloads
-    run = SimpleNamespace(
-        spec=RunSpec.of(config, "CPU-1"),
-        device=SimpleNamespace(kind="cpu", capability=None),
-        standing={(first.key, "eager"): "ok", (first.key, "compiled"): "timed out"},
+    context = SimpleNamespace(
+        spec=RunSpec.of(config, "CPU-1"), device=SimpleNamespace(kind="cpu", capability=None), is_cuda=False
     )
-    eager, compiled = Measuring(run, second).arms
+    before = {(first.key, "eager"): Status.OK, (first.key, "compiled"): Status.TIMED_OUT}
+    eager, compiled = WorkloadRun(context, second, before).arms
     assert (eager.status, eager.why) == ("ok", "")
     assert (compiled.status, compiled.why) == ("timed out", "not tried here: it hung on M=8 N=8 K=8")
-    run.standing[first.key, "compiled"] = "crashed"
-    assert Measuring(run, second).arms[1].status == "ok", "a crash costs little, and may be of that workload alone"
+    before[first.key, "compiled"] = Status.CRASHED
+    assert WorkloadRun(context, second, before).arms[1].is_ok, "a crash costs little, and may be of that workload alone"
