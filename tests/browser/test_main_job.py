@@ -72,9 +72,9 @@ def test_the_same_pages_work_without_scripts(open_page, live_site):
         page.get_by_role("link", name="csv").click()
     assert "sdpa-math" in Path(download.value.path()).read_text()
     exported = page.request.get(page.url.rstrip("/") + ".json").json()
-    assert exported["format"] == "benchsite-run/1"
+    assert exported["format"] == "benchsite-run/2"
     assert all(
-        result["ticks_ns"] for m in exported["measurements"] for result in m["results"] if result["status"] == "ok"
+        result["samples_ns"] for m in exported["measurements"] for result in m["results"] if result["status"] == "ok"
     )
 
 

@@ -22,11 +22,11 @@ from redis.exceptions import RedisError
 from benchsite.queues import make_app
 from kernels.host.device import find_device
 from kernels.workload import Config
+from runs import messages
 from runs.broker import BrokerKeys
 from runs.hosting.setup import free_port
 from runs.hosting.stack import Stack
 from runs.models import Gpu, RejectedEvent, Run
-from runs.pipeline import dispatcher
 
 ROOT = Path(__file__).parents[2]
 ZOO = ROOT / "tests" / "zoo"
@@ -250,7 +250,7 @@ def processes(tmp_path_factory, django_db_blocker):
 def site(processes, django_db_blocker, settings, monkeypatch, request):
     """The site, whole, with an idle agent; this test's queries and tasks go to it."""
     settings.REDIS_URL = processes.url
-    monkeypatch.setattr(dispatcher, "celery_app", lambda: processes.app)
+    monkeypatch.setattr(messages, "celery_app", lambda: processes.app)
     with database(processes.database, django_db_blocker):
         processes.make_whole()
         RejectedEvent.objects.all().delete()

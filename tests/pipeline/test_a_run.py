@@ -63,7 +63,7 @@ def test_a_run_ends_with_every_workload_measured(first):
     assert results.count() == 4
     for result in results:
         assert (result.status, result.correctness["correct"]) == ("ok", True)
-        assert result.n and result.p50 and result.ticks_ns
+        assert result.n and result.p50_ms and result.samples_ns
         assert result.ran, "the cross-check says which operators ran"
         assert result.version.source
     assert all(r.speedup for r in results.filter(kernel__name="eager"))
@@ -79,13 +79,14 @@ def test_the_first_run_on_a_device_measures_its_ceilings_and_later_ones_take_the
 
 def test_a_cross_check_stands_beside_every_result_that_is_ok(second):
     found = results_of(second)
+    seen = {name: result.crosscheck for name, result in found.items() if result.status == "ok"}
+    assert set(seen) == {"sdpa", "eager", "talkative"}
     assert found["raises"].crosscheck is None
-    for name in ("sdpa", "eager"):
-        crosscheck = found[name].crosscheck
-        assert found[name].status == "ok"
+    for crosscheck in seen.values():
         assert crosscheck["calls"] >= 1
-        assert 0.1 < crosscheck["wall_ns"] / crosscheck["event_ns"] < 10
-        assert crosscheck["agrees"] is None, "there are no kernels to see on a CPU"
+        assert crosscheck.get("agrees") is None, "there are no kernels to see on a CPU"
+    for name in ("sdpa", "eager"):
+        assert 0.1 < seen[name]["wall_ns"] / seen[name]["event_ns"] < 10
 
 
 def test_the_agent_works_though_its_database_url_leads_nowhere(site, first):
@@ -118,7 +119,7 @@ def test_a_bad_kernel_is_its_own_fault_and_nobody_elses(bad):
         assert found[name].n is None
     for name in ("sdpa", "eager"):
         assert (found[name].status, found[name].why) == ("ok", "")
-        assert found[name].p50
+        assert found[name].p50_ms
     assert bad.log.count("going round") == 1, "what hung once is not run again for the cross-check"
     assert found["eager"].speedup
     assert (bad.done, bad.seq) == (1, 1 + other_events(bad))
@@ -133,7 +134,7 @@ def test_the_log_of_a_crash_names_the_line_of_the_kernel(bad):
 def test_a_flood_of_output_costs_a_kernel_nothing_and_the_site_keeps_its_tail(second):
     found = results_of(second)
     assert found["talkative"].status == "ok"
-    assert found["talkative"].p50
+    assert found["talkative"].p50_ms
     assert "that was all" in second.log
     assert len(second.log) < 2**15
 
