@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import importlib.metadata
 import importlib.util
+import operator
 import os
 import pkgutil
 import re
@@ -53,11 +55,25 @@ class Needs:
     """CUDA compute capability, such as 8.0 or 9.0."""
     packages: tuple[str, ...] = ()
     """Python packages the agent must have."""
+    architecture: float = 0.0
+    """The one compute capability it runs on, where later devices lack what it uses (9.0: wgmma)."""
+    triton: tuple[str, ...] = ()
+    """Versions of Triton, such as (">=3.6", "<3.7"), for a kernel in a language of Triton's that still changes."""
 
 
-def cuda(min_capability: float = 0.0, packages: tuple[str, ...] = ()) -> Needs:
-    """A kernel that runs on CUDA devices of at least this compute capability."""
-    return Needs("cuda", float(min_capability), tuple(packages))
+def cuda(
+    min_capability: float = 0.0,
+    packages: tuple[str, ...] = (),
+    *,
+    architecture: float = 0.0,
+    triton: tuple[str, ...] = (),
+) -> Needs:
+    """A kernel that runs on CUDA devices of at least, or exactly, this compute capability."""
+    return Needs("cuda", float(min_capability), tuple(packages), float(architecture), triton)
+
+
+BOUND = re.compile(r"(>=|<)(\d+(?:\.\d+)*)")
+"""Of a version."""
 
 
 @dataclass(frozen=True)
@@ -96,9 +112,17 @@ class KernelInfo:
             return "needs a CUDA device"
         if self.needs.min_capability and (capability or 0) < self.needs.min_capability:
             return f"needs compute capability {self.needs.min_capability:g}, this device has {capability or 0:g}"
+        if self.needs.architecture and capability != self.needs.architecture:
+            return (
+                f"needs compute capability {self.needs.architecture:.1f} exactly, this device has {capability or 0:.1f}"
+            )
         for package in self.needs.packages:
             if not _is_installed(package):
                 return f"needs the Python package {package}"
+        if self.needs.triton and (version := _version("triton")) is None:
+            return "needs the Python package triton"
+        if self.needs.triton and not _within(version, self.needs.triton):
+            return f"needs Triton {' and '.join(self.needs.triton)}, this host has {version}"
         return ""
 
     def why_not_for(self, dtype: str, sizes: dict[str, Any]) -> str:
@@ -119,6 +143,25 @@ def _is_installed(package: str) -> bool:
         return importlib.util.find_spec(package) is not None
     except (ImportError, ValueError):  # a part of a package that is not there itself
         return False
+
+
+def _version(package: str) -> str | None:
+    """Of an installed package, without importing it."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _within(version: str, bounds: tuple[str, ...]) -> bool:
+    """Whether a version keeps to bounds such as ">=3.6". What follows its numbers (rc1, +cu130) does not count."""
+    compare = {">=": operator.ge, "<": operator.lt}
+    return all(compare[sign](_numbers(version), _numbers(bound)) for b in bounds for sign, bound in BOUND.findall(b))
+
+
+def _numbers(version: str) -> list[int]:
+    leading = re.match(r"\d+(?:\.\d+)*", version)
+    return [int(number) for number in leading[0].split(".")] if leading else []
 
 
 # --- operations -------------------------------------------------------------------------------------------------------
@@ -229,6 +272,8 @@ def declaration(
         raise ValueError(f"dtypes is {dtypes!r}; it must be a tuple of {', '.join(DTYPES)}")
     if not isinstance(needs, Needs | None):
         raise ValueError(f"needs is {needs!r}; it must be cuda(...)")
+    if needs and (isinstance(needs.triton, str) or not all(BOUND.fullmatch(str(bound)) for bound in needs.triton)):
+        raise ValueError(f'triton is {needs.triton!r}; it must be bounds, such as (">=3.6", "<3.7")')
     called = name or _dashed(function_name)
     if not (isinstance(called, str) and NAME.fullmatch(called)):
         raise ValueError(f"the name {called!r} will not do: letters, digits and ._+- only, {LONGEST_NAME} at most")

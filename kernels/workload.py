@@ -67,7 +67,7 @@ class Workload(BaseModel):
         except ValidationError:
             return False
 
-    @property
+    @cached_property
     def label(self) -> str:
         return f"{self.operation} {DTYPE_SHORT[self.dtype]} {self.problem.label()}"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-NOUNS = {"Run": ("run", "pk"), "Gpu": ("device", "pk"), "Result": ("result", "result_pk")}
-"""A model's name, as get_object_or_404 says it: what it is called on pages, and which part of the address numbers it."""
+NOUNS = {"Run": "run", "Gpu": "device"}
+"""A model's name, as get_object_or_404 says it: what it is called on pages."""
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -17,9 +17,7 @@ def _sentence(request: HttpRequest, exception: Exception) -> str:
     said = exception.args[0] if exception.args else ""
     if not request.resolver_match or not isinstance(said, str) or not said:
         return "There is nothing at this address."
-    for model, (noun, part) in NOUNS.items():
+    for model, noun in NOUNS.items():
         if said == f"No {model} matches the given query.":
-            numbers = request.resolver_match.kwargs
-            where = "" if part == "pk" else f" in run {numbers['pk']}"
-            return f"There is no {noun} {numbers[part]}{where}."
+            return f"There is no {noun} {request.resolver_match.kwargs['pk']}."
     return f"{said[:1].upper()}{said[1:200].rstrip('.')}."

@@ -46,7 +46,7 @@ class Subject:
     def of(cls, pk: int, result_pk: int) -> Subject:
         found = measurements.of_result(pk, result_pk)
         if found is None:
-            raise Http404(f"run {pk} has no result {result_pk}")
+            raise Http404(f"there is no result {result_pk} in run {pk}")
         return cls(*found)
 
     @property

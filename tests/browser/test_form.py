@@ -110,7 +110,7 @@ def test_the_page_follows_the_config(open_page, live_site):
     page.select_option("[name=config]", "canonical-s512")
     expect(page.locator("#contents")).to_contain_text("6 workloads:")
     expect(page.locator("#contents li")).to_have_count(6)
-    expect(page.locator("#estimate")).to_contain_text(re.compile("results on 6 workloads, .* (min|h|minute)"))
+    expect(page.locator("#estimate")).to_contain_text(re.compile(r"results\s+on 6 workloads,\s+.*\s(min|h|minute)"))
     page.get_by_label("A workload of my own").check()
     expect(page.locator("[name=seq_len]")).to_have_value("512")
 

@@ -1,6 +1,7 @@
 """The catalogue: kernels are read and not run, and no file can take the others with it."""
 
 import hashlib
+import importlib.metadata
 import sys
 
 import pytest
@@ -187,6 +188,49 @@ def test_why_a_device_will_not_do(folder):
     assert why('cuda(packages=("numpy",))') == ""
     assert why('cuda(packages=("numpy", "not_there"))') == "needs the Python package not_there"
     assert why('cuda(packages=("not_there.inside",))') == "needs the Python package not_there.inside"
+
+
+def test_an_architecture_is_that_one_and_no_later(folder):
+    info = declared(folder, '"attention", backend="x", needs=cuda(architecture=9.0)')
+    assert info.why_not_on("cuda", 9.0) == ""
+    assert info.why_not_on("cuda", 10.0) == "needs compute capability 9.0 exactly, this device has 10.0"
+    assert info.why_not_on("cuda", 8.9) == "needs compute capability 9.0 exactly, this device has 8.9"
+
+
+@pytest.mark.parametrize(
+    "version, will_do",
+    {
+        "3.6": True,
+        "3.6.0": True,
+        "3.6.1+cu130": True,
+        "3.10.0": False,  # not by the alphabet
+        "3.7.0rc1": False,
+        "3.5.1": False,
+        "unknown": False,
+    }.items(),
+)
+def test_which_versions_of_triton_will_do(folder, monkeypatch, version, will_do):
+    monkeypatch.setattr(catalog, "_version", lambda package: version)
+    info = declared(folder, '"attention", backend="x", needs=cuda(triton=(">=3.6", "<3.7"))')
+    why = "" if will_do else f"needs Triton >=3.6 and <3.7, this host has {version}"
+    assert info.why_not_on("cuda", 9.0) == why
+
+
+def test_a_version_is_read_without_importing_the_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pytest", None)  # an import of it would fail
+    assert catalog._version("pytest") == importlib.metadata.version("pytest")
+    assert catalog._version("a-package-that-nobody-has") is None
+
+
+def test_a_host_without_triton_is_told_so(folder, monkeypatch):
+    monkeypatch.setattr(catalog, "_version", lambda package: None)
+    info = declared(folder, '"attention", backend="x", needs=cuda(triton=(">=3.6",))')
+    assert info.why_not_on("cuda", 9.0) == "needs the Python package triton"
+
+
+@pytest.mark.parametrize("bounds", ['">=3.6"', '("3.6",)', '(">=3.6rc1",)', '("==3.6",)', "(3.6,)"])
+def test_bounds_of_a_version_that_cannot_be_read_are_said(folder, bounds):
+    assert "must be bounds" in declared(folder, f'"attention", backend="x", needs=cuda(triton={bounds})').error
 
 
 def test_a_kernel_without_needs_runs_anywhere(folder):

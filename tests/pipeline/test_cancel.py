@@ -40,7 +40,7 @@ def test_a_cancel_survives_a_broker_that_forgets_it(site, monkeypatch):
     run = site.submit("endless")
     site.eventually(lambda: site.live(run).get("kernel") == "endless", 30, "the endless kernel runs")
     with monkeypatch.context() as lossy:
-        lossy.setattr("runs.models.run.tell_cancel", lambda *of: None)
+        lossy.setattr("runs.models.run.tell_cancel", lambda run, attempt: None)
         run.cancel()
     reap()
     site.wait(run, "cancelled", within=30)

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from kernels import HARNESS_VERSION
 from kernels.analysis.roofline import peak_of
+from kernels.contract.ceilings import Ceilings
 from kernels.contract.events import Calibrated
 from runs.models import Calibration, Environment, Run
 from runs.pipeline.recorder import _calibrated
@@ -342,7 +343,7 @@ def test_what_another_harness_measured_is_measured_again(owner, h200):
 def test_the_next_run_is_sent_without_ceilings(owner, h200, make_run):
     calibrate(h200)
     run = make_run(gpu=h200)
-    assert run.run_spec().ceilings == CEILINGS
+    assert run.run_spec().ceilings == Ceilings(**CEILINGS)
     owner.post(address(h200, "recalibrate"))
     assert Run.objects.get(pk=run.pk).run_spec().ceilings is None
 
