@@ -16,6 +16,7 @@ os.environ |= {
     "SECRET_KEY": "only-for-tests",
     "DATABASE_URL": os.environ.get("TEST_DATABASE_URL") or f"sqlite:///{VAR}/site.sqlite3",
     "REDIS_URL": "redis://127.0.0.1:1/0",  # no broker answers there: a test that needs one starts its own
+    "OMP_NUM_THREADS": "1",  # beside other tests, threads that wait for each other take a hundred times as long
 }
 django.setup()
 

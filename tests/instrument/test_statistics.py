@@ -7,13 +7,7 @@ import pytest
 
 from kernels.analysis import statistics
 from kernels.analysis.statistics import (
-    FASTER,
     MARGIN,
-    NEEDS_MORE,
-    SAME,
-    SLOWER,
-    UNDECIDED,
-    UNPAIRED,
     describe,
     geometric_mean,
     half_width,
@@ -24,7 +18,10 @@ from kernels.analysis.statistics import (
     unpaired_speedup,
     word,
 )
+from kernels.contract.events import Verdict
 
+FASTER, SLOWER, SAME, UNDECIDED = Verdict.FASTER, Verdict.SLOWER, Verdict.SAME, Verdict.UNDECIDED
+NEEDS_MORE, UNPAIRED = Verdict.NEEDS_MORE, Verdict.UNPAIRED
 ROUNDS = 20
 DECIDED = (FASTER, SLOWER)
 

@@ -23,11 +23,7 @@ class Interpreter:
     """The child that runs kernels."""
 
     def __init__(self, script):
-        environment = os.environ | {
-            "TRITON_INTERPRET": "1",
-            "PYTHONPATH": f"{ROOT}:{ROOT}/tests",
-            "OMP_NUM_THREADS": "2",
-        }
+        environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": f"{ROOT}:{ROOT}/tests"}
         command = [sys.executable, script]
         self.child = subprocess.Popen(
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

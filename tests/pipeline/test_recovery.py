@@ -15,6 +15,7 @@ from runs.pipeline.reaper import reap
 
 pytestmark = pytest.mark.timeout(150)
 LENGTHS = (16, 24, 32)
+RARER = "rarer deaths in the middle of a run: `make test` has those of the agent and of the broker"
 
 
 @pytest.fixture
@@ -56,6 +57,7 @@ def test_a_run_goes_on_when_its_agent_is(site, slow_run, sign):
     assert site.process("agent-cpu") != agent
 
 
+@pytest.mark.thorough(RARER)
 def test_a_run_goes_on_when_only_the_pool_process_was_killed(site, slow_run):
     already = list(slow_run.measurements.values_list("pk", flat=True))
     agent, pool, below = site.process("agent-cpu"), site.pool_process("agent-cpu"), site.measuring()
@@ -65,6 +67,7 @@ def test_a_run_goes_on_when_only_the_pool_process_was_killed(site, slow_run):
     assert (site.process("agent-cpu"), site.pool_process("agent-cpu") != pool) == (agent, True)
 
 
+@pytest.mark.thorough(RARER)
 def test_a_run_whose_agent_dies_at_the_cross_check_has_only_that_left_to_do(site):
     run = site.submit("slow", lengths=LENGTHS[:1], protocol=site.SLOW)
     site.wait_for_workloads(run, 1)
@@ -116,6 +119,7 @@ def test_a_broker_that_hangs_holds_nobody_up(site):
     assert run.attempts == 1
 
 
+@pytest.mark.thorough(RARER)
 def test_workers_go_on_after_a_broker_that_died_before_it_heard_their_acknowledgement(site):
     """Each worker's main process has handed a message to its pool process, which has not yet said that it has begun."""
     names = ("recorder", "worker", "agent-cpu")

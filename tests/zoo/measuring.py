@@ -2,9 +2,11 @@
 
 import os
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from unittest import mock
 
+from kernels.contract.events import CrossChecked, Measured
 from kernels.host.device import find_device
 from kernels.parent.supervisor import Supervisor
 from kernels.report.tables import failures, rows
@@ -24,21 +26,23 @@ def measure(device, *kernels, sizes, environment=None, ceilings=None, **protocol
         name="zoo", operation="attention", kernels=["sdpa", *kernels], protocol=QUICK | protocol, workloads=[sizes]
     )
 
-    def emit(kind, data):
-        if kind == "measured":
-            measured.append(data)
+    def emit(event):
+        if isinstance(event, Measured):
+            measured.append(event)
 
     found = find_device(device)
-    without = mock.patch("kernels.parent.supervisor.crosscheck", lambda run: {"seen": []})  # it decides nothing
+    without = mock.patch(
+        "kernels.parent.supervisor.crosscheck", lambda *of: CrossChecked(seen=[])
+    )  # it decides nothing
     with mock.patch.dict(os.environ, settings), mock.patch.object(tempfile, "tempdir", folder), without:
         Supervisor(RunSpec.of(config, found.uuid, ceilings=ceilings), found, emit).run()
-    more = {r["kernel"]: {"facts": r["correctness"], "notes": m["notes"]} for m in measured for r in m["results"]}
-    return {row["kernel"]: row | more[row["kernel"]] for row in rows(measured)}
+    more = {arm.kernel: {"facts": arm.correctness, "notes": m.notes} for m in measured for arm in m.results}
+    return {row.kernel: asdict(row) | more[row.kernel] | {"row": row} for row in rows(measured)}
 
 
 def caught(row, status, *reasons):
     """Whether a row has this status, for one of these reasons, no speedup, and counts as a failure of the run."""
     assert (row["status"], row["speedup"]) == (status, None), row
     assert any(why in row["why"] for why in reasons), row["why"]
-    assert failures([row])
+    assert failures([row["row"]])
     return True

@@ -140,7 +140,7 @@ def test_what_a_kernel_left_running_that_then_gave_up_is_not_the_next_ones(accid
 def test_honest(honest_ones, kernel):
     row = honest_ones[kernel]
     assert (row["status"], row["why"]) == ("ok", "")
-    assert kernel != "in-any-order" or not row["facts"]["deterministic"]
+    assert kernel != "in-any-order" or not row["facts"].deterministic
 
 
 @pytest.mark.thorough(WHY)
