@@ -1,4 +1,4 @@
-"""The site's Celery app: `celery -A benchsite.celery`. Agents have one of their own: runs/agent/worker.py."""
+"""The site's Celery app: `celery -A benchsite.celery`. Agents use runs/agent/worker.py."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The file .env: NAME=value lines, as a shell and Docker Compose read them. The only place that reads it.
+"""The file .env: NAME=value lines, as in a shell and Docker Compose. Only this module reads it.
 
-Whoever imports this needs no Django; `read` needs django-environ.
+Needs no Django; `read` needs django-environ.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pathlib import Path
 
 ENV_FILE = Path(os.environ.get("BENCHSITE_ENV") or Path(__file__).resolve().parents[1] / ".env")
 LINE = re.compile(r"""\s*((?:export\s+)?\w+=)\s*("(?:\\.|[^"\\])*"|'[^']*'|.*?)\s*(?:(?<=\s)\#.*)?""")
-"""Name, value as it is written, and perhaps a comment behind it, which django-environ takes for a part of the value."""
+"""Name, value as written, and an optional comment, which django-environ would include in the value."""
 
 
 def read(path: Path = ENV_FILE) -> dict[str, str]:
-    """Name -> value, without quotes; nothing if there is no file that can be read. The last line of a name counts."""
+    """Name -> value, without quotes; empty if the file is missing or unreadable. The last line of a name counts."""
     from environ import Env
 
     class Found(Env):  # type: ignore[misc]
@@ -38,6 +38,6 @@ def _without_comment(line: str) -> str:
 
 
 def into_environment() -> None:
-    """Puts what .env says into the environment, but for names that are set there."""
+    """Copies .env into the environment; does not overwrite."""
     for name, value in read().items():
         os.environ.setdefault(name, value)

@@ -1,9 +1,9 @@
-"""Celery: the transport between the site and its agents. The database is the queue and the truth.
+"""Celery: the transport between site and agents. The database is the queue and the truth.
 
-Early acknowledgement everywhere: the agent's journal is the guarantee, and a late-acked task whose worker was killed
-would stay unacknowledged until the visibility timeout. Prefetch is off, so that a live worker takes the next message at
-once even after the broker was emptied or restarted. Its multiplier is 0 (no limit, where no prefetch is the limit): with
-1, a worker whose acknowledgement was lost with the broker would wait for it for ever, and never connect again.
+Messages are acknowledged early: the agent's journal is the guarantee. A late-acknowledged task of a killed worker would
+stay unacknowledged until the visibility timeout. Prefetch is off, so that a worker takes the next message at once, even
+after the broker was emptied or restarted. Its multiplier is 0 (no limit): with 1, a worker that lost an acknowledgement
+with the broker would wait for it forever, and never reconnect.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ SITE_QUEUE = "site"
 REAPER_EVERY_S = 15.0
 VISIBILITY_TIMEOUT_S = 24 * 3600
 CONNECTION = {"socket_connect_timeout": 2, "socket_timeout": 5, "health_check_interval": 10, "max_retries": 0}
-"""Who publishes gives up at once when the broker is not there, and soon when it hangs: a form must not wait for it.
+"""Publishers give up at once without a broker, and soon if it hangs: a form must not wait.
 
-Workers and beat connect again for ever all the same: broker_connection_max_retries.
+Workers and beat still reconnect forever: broker_connection_max_retries.
 """
 
 
 def device_queue(uuid: str) -> str:
-    """The queue of one device: its agent is the only consumer."""
+    """The queue of one device. Its agent is the only consumer."""
     return f"device.{uuid}"
 
 

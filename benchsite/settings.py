@@ -1,4 +1,4 @@
-"""Settings, from the environment and .env. A value that is not understood is refused with a sentence."""
+"""Settings, from the environment and .env. An invalid value is refused with a sentence."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ TEMPLATES = [
 
 DATABASES = {"default": env.db_url("DATABASE_URL", default=f"sqlite:///{VAR_DIR / 'db.sqlite3'}")}
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
-    # With Django's defaults, a transaction that reads and then writes fails when another writer was in between.
+    # With Django's defaults, a transaction that reads and then writes fails if another writer was in between.
     DATABASES["default"]["OPTIONS"] = {
         "transaction_mode": "IMMEDIATE",
         "timeout": 20,

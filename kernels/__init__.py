@@ -1,6 +1,6 @@
 """The benchmark library: what is measured (operations, kernels) and how (the instrument). It never imports Django.
 
-`from kernels import measure` is for people who bring a callable; torch is imported only then.
+`from kernels import measure` is for callables; only this import needs torch.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 __all__ = ["HARNESS_VERSION", "Measured", "measure"]
 
 HARNESS_VERSION = "5"
-"""Part of every fingerprint: raised whenever a change to the instrument may move a number."""
+"""Part of every fingerprint: increase it if a change to the instrument can change a number."""
 
-if not TYPE_CHECKING:  # a type checker would believe in any name at all
+if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name: str) -> Any:
         if name not in ("Measured", "measure"):

@@ -1,8 +1,7 @@
 """python -m kernels: the library without the site.
 
-Exit codes: 0 every result ok (or unsupported here); 1 a result is not ok; 2 the command could not be done;
-130 interrupted. `judge`: 1 if the time is impossible. `compare`: 1 if something is slower, or not ok; 2 if the runs cannot be
-compared.
+Exit codes: 0: every result ok or unsupported; 1: a result is not ok; 2: the command failed; 130: interrupted. `judge`:
+1 if the time is impossible. `compare`: 1 if a kernel is slower or not ok; 2 if the runs cannot be compared.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from kernels.analysis.ceilings import ceilings
 from kernels.contract.environment import fingerprint
 from kernels.contract.events import Event
 from kernels.contract.export import Export, NotAnExport, read_export
-from kernels.host.device import WAITS, NoSuchDevice, devices, find_device, locked, says_once
+from kernels.host.device import WAITS, NoSuchDevice, devices, find_device, locked, print_changes
 from kernels.host.environment import commit
 from kernels.parent.child_process import Cancelled, Child, ChildDied
 from kernels.parent.supervisor import Supervisor
@@ -33,9 +32,9 @@ from kernels.report.summary import summary
 from kernels.workload import Config, ConfigError, RunSpec, Workload, check_kernels, load_config, sentence
 
 PLANS = ("rest", "warmup", "iters")
-"""Numbers of the protocol that have an option."""
+"""Protocol numbers with a command-line option."""
 BAR = 24
-"""Characters of the progress bar."""
+"""Width of the progress bar in characters."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -58,20 +57,18 @@ def parser() -> argparse.ArgumentParser:
         "something is slower), 2 the command could not be done, 130 interrupted",
     )
     commands = top.add_subparsers(required=True, metavar="list | env | run | check | compare | calibrate | judge")
-    listing = commands.add_parser("list", help="the kernels there are, and which cannot run here, and why")
+    listing = commands.add_parser("list", help="list kernels, and why some cannot run here")
     listing.add_argument("--json", action="store_true", help="as JSON")
     listing.add_argument("--device", help="cuda:0, cpu or a UUID (default: the first GPU, else the CPU)")
     listing.set_defaults(do=do_list)
     env = commands.add_parser("env", help="this host's devices and the environment of one")
     env.add_argument("--device")
     env.set_defaults(do=do_env)
-    ceilings = commands.add_parser(
-        "calibrate", help="what a device reaches at most: copy, matrix products, empty kernel"
-    )
+    ceilings = commands.add_parser("calibrate", help="measure a device's ceilings: copy, matrix products, empty kernel")
     ceilings.add_argument("--device", help="cuda:0, cpu or a UUID (default: the first GPU, else the CPU)")
     ceilings.add_argument("--json", action="store_true", help="as JSON")
     ceilings.set_defaults(do=do_calibrate)
-    judging = commands.add_parser("judge", help="can a time from elsewhere be true?")
+    judging = commands.add_parser("judge", help="is a reported time possible on a GPU?")
     judging.add_argument("operation", help="attention, gemm, ...")
     judging.add_argument(
         "sizes", nargs="+", metavar="SIZE=N", help="such as batch=16 seq_len=4096 causal=true dtype=float16"
@@ -79,9 +76,9 @@ def parser() -> argparse.ArgumentParser:
     judging.add_argument("--ms", type=float, required=True, help="the time of one call in milliseconds")
     judging.add_argument("--gpu", required=True, help="the GPU's name as its driver gives it, such as 'NVIDIA H200'")
     judging.set_defaults(do=do_judge)
-    comparing = commands.add_parser("compare", help="what became of each kernel between two runs on one device")
-    comparing.add_argument("before", type=Path, help="what `run --json`, or the site, wrote")
-    comparing.add_argument("after", type=Path, help="the same of a later run")
+    comparing = commands.add_parser("compare", help="compare two runs on one device")
+    comparing.add_argument("before", type=Path, help="an export of `run --json` or of the site")
+    comparing.add_argument("after", type=Path, help="an export of a later run")
     comparing.add_argument("--csv", metavar="FILE", type=Path, help="write the table to FILE")
     comparing.add_argument("--md", metavar="FILE", type=Path, help="write the table to FILE, as Markdown")
     comparing.set_defaults(do=do_compare)
@@ -99,7 +96,7 @@ def parser() -> argparse.ArgumentParser:
             action="append",
             default=[],
             metavar="SIZE=A,B",
-            help="sizes instead of the config's; several multiply",
+            help="sizes instead of the config's; every combination runs",
         )
         command.add_argument("--json", metavar="FILE", type=Path, help="write everything that was measured to FILE")
         command.add_argument("--csv", metavar="FILE", type=Path, help="write the table to FILE")
@@ -107,13 +104,13 @@ def parser() -> argparse.ArgumentParser:
             "--output-dir", metavar="DIR", type=Path, help="write run.json, table.csv and table.md there"
         )
         command.set_defaults(do=do_run, verify=command is check, protocol=None, mode=None, **dict.fromkeys(PLANS))
-    run.add_argument("--verify", action="store_true", help="the same as check: correctness alone")
+    run.add_argument("--verify", action="store_true", help="check correctness only (same as `check`)")
     run.add_argument("--protocol", choices=("paired", "fixed"), help="instead of the config's")
     run.add_argument(
         "--mode", choices=("auto", "cold", "graph", "warm", "sustained", "e2e"), help="instead of the config's"
     )
     run.add_argument(
-        "--rest", type=float, help="a GPU rests before a block so many times as long as that works (1); 0: never"
+        "--rest", type=float, help="rest before each block, as a multiple of the block's length (default 1; 0: never)"
     )
     run.add_argument("--warmup", type=int, help="untimed calls of the protocol fixed (200)")
     run.add_argument("--iters", type=int, help="timed calls of the protocol fixed (500)")
@@ -151,7 +148,7 @@ def do_env(arguments: argparse.Namespace) -> int:
 
 
 def chosen(arguments: argparse.Namespace) -> Config:
-    """The config asked for, with what the command line changes."""
+    """The requested config with the changes of the command line."""
     config = load_config(arguments.config)
     values = config.model_dump()
     if arguments.kernels:
@@ -168,7 +165,7 @@ def chosen(arguments: argparse.Namespace) -> Config:
     values["protocol"]["verify_only"] = arguments.verify
     if arguments.sweep:
         values["workloads"] = [w.brief_sizes | {"dtype": w.dtype} | swept(arguments.sweep) for w in config.workloads]
-        values["title"] = f"{config.name}, {', '.join(arguments.sweep)}"  # its own title speaks of other sizes
+        values["title"] = f"{config.name}, {', '.join(arguments.sweep)}"  # its own title names other sizes
     try:
         config = Config(**values)
     except ValidationError as error:
@@ -199,7 +196,7 @@ def do_calibrate(arguments: argparse.Namespace) -> int:
     child = Child(device)
     try:
         child.wait_ready()
-        with locked(device, on_wait=says_once()):
+        with locked(device, on_wait=print_changes()):
             found = ceilings(child.call("calibrate"))
     finally:
         child.close()
@@ -218,8 +215,8 @@ def do_calibrate(arguments: argparse.Namespace) -> int:
 
 
 def do_judge(arguments: argparse.Namespace) -> int:
-    """A time as somebody reports it. Above the peak of arithmetic it is impossible; above that of memory it is so on cold
-    inputs, for nobody says what lay in the cache."""
+    """Judges a reported time. Above the compute peak it is impossible; above the memory peak it is impossible only on
+    cold inputs, because cached data is unknown."""
     peak = roofline.peak_of(arguments.gpu)
     if peak is None:
         known = ", ".join(name for p in roofline.PEAKS for name in p.names)
@@ -228,7 +225,7 @@ def do_judge(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"--ms wants a time above 0, not {arguments.ms:g}")
     given = swept(arguments.sizes)
     if several := [name for name, values in given.items() if len(values) > 1]:
-        raise ConfigError(f"{several[0]} has several values; one time is judged for one workload")
+        raise ConfigError(f"{several[0]} has several values; give one workload")
     sizes = {name: values[0] for name, values in given.items()}
     dtype = str(sizes.pop("dtype", "float16"))
     try:
@@ -244,9 +241,7 @@ def do_judge(arguments: argparse.Namespace) -> int:
         print(f"impossible: {why}")
         return 1
     if figures["gb_per_s"] > peak.gb_per_s:
-        print(
-            f"impossible on cold inputs: the memory does {peak.gb_per_s:g} GB/s; only data that stayed in the cache is faster"
-        )
+        print(f"impossible on cold inputs: the memory reaches {peak.gb_per_s:g} GB/s; only cached data is faster")
         return 1
     print(f"plausible: {figures['limit_share']:.1%} of the speed of light ({limit:.4g} ms)")
     return 0
@@ -268,7 +263,7 @@ def do_compare(arguments: argparse.Namespace) -> int:
 
 
 def exported(path: Path) -> Export:
-    """A run that `run --json` or the site wrote."""
+    """Reads an export of `run --json` or of the site."""
     try:
         return read_export(path.read_bytes())
     except NotAnExport as error:
@@ -276,7 +271,7 @@ def exported(path: Path) -> Export:
 
 
 def outputs(arguments: argparse.Namespace) -> dict[str, Path]:
-    """Where to write: {"json" | "csv" | "md": path}. Said to be wrong now, not when everything has been measured."""
+    """Output files: {"json" | "csv" | "md": path}. Raises ConfigError now, not after measuring."""
     paths = {name: path for name in ("json", "csv") if (path := getattr(arguments, name))}
     if folder := arguments.output_dir:
         folder.mkdir(parents=True, exist_ok=True)
@@ -304,7 +299,7 @@ def do_run(arguments: argparse.Namespace) -> int:
 
 
 class Collector:
-    """Takes a supervisor's events and makes an export of them."""
+    """Collects a supervisor's events into an export."""
 
     def __init__(self, config: Config, device_name: str) -> None:
         title = config.title or config.name
@@ -327,7 +322,7 @@ class Collector:
             print(state["step"], file=sys.stderr, flush=True)
 
     def write(self, paths: dict[str, Path], table: list[tables.Row]) -> None:
-        """What has been measured so far: also of a run that was interrupted."""
+        """Writes the results so far, also of an interrupted run."""
         heading = tables.heading(self.export.title, self.export.environment)
         content = {
             "json": lambda: self.export.as_json(table=tables.as_records(table)),

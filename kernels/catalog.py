@@ -1,9 +1,9 @@
-"""What can be measured: the decorators that make an operation or a kernel known, and the readers that find them.
+"""The catalogue of operations and kernels: decorators that declare them, and readers that find them.
 
-Operations are imported (their files need no torch). Kernels are *read*, not imported: the name, backend and needs of a
-kernel are literals in its decorator, so the catalogue comes from the bytes of the file as it is now, costs nothing, and
-runs nobody's code. Only the measuring child loads a kernel, and it hashes the very bytes that it executes. How a kind of
-file is read and loaded, its reader knows (kernels/kernel_files.py).
+Operations are imported (their files need no torch). Kernels are *read*, not imported: a kernel's name, backend and
+needs are literals in its decorator. So the catalogue is always current, cheap, and runs no foreign code. Only the
+measuring child loads a kernel; it hashes the bytes that it executes. Readers (kernels/kernel_files.py) know the file
+types.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ if TYPE_CHECKING:
 OPERATIONS_DIR = Path(__file__).parent / "operations"
 LONGEST_NAME = 80
 NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._+-]{{0,{LONGEST_NAME - 1}}}")
-"""Of a kernel: it stands in lists separated by commas, in addresses and in the names of files."""
+"""Valid names of kernels: they appear in comma-separated lists, addresses and file names."""
 KERNEL_PATH_VARIABLE = "KERNEL_PATH"
-"""Further folders of kernels, separated by ':'; each holds one folder per operation, like kernels/operations/."""
+"""More kernel folders, separated by ':'; each has one folder per operation, like kernels/operations/."""
 
 
 class Unsupported(Exception):
-    """Raised by a kernel that cannot do this workload on this device. The message says why, for a person."""
+    """Raised by a kernel that does not support a workload on this device. The message says why, for users."""
 
 
 class UnknownName(LookupError):
-    """An operation or a kernel that does not exist; the message lists what does."""
+    """An operation or a kernel does not exist. The message lists those that do."""
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What a kernel needs of a device."""
+    """Device requirements of a kernel."""
 
     device: str = "any"
     """"any" or "cuda"."""
     min_capability: float = 0.0
     """CUDA compute capability, such as 8.0 or 9.0."""
     packages: tuple[str, ...] = ()
-    """Python packages the agent must have."""
+    """Python packages that the agent needs."""
     architecture: float = 0.0
-    """The one compute capability it runs on, where later devices lack what it uses (9.0: wgmma)."""
+    """The only compute capability that it runs on, if later devices lack a feature that it uses (9.0: wgmma)."""
     triton: tuple[str, ...] = ()
-    """Versions of Triton, such as (">=3.6", "<3.7"), for a kernel in a language of Triton's that still changes."""
+    """Versions of Triton, such as (">=3.6", "<3.7"), for kernels in a Triton language that still changes."""
 
 
 def cuda(
@@ -68,17 +68,17 @@ def cuda(
     architecture: float = 0.0,
     triton: tuple[str, ...] = (),
 ) -> Needs:
-    """A kernel that runs on CUDA devices of at least, or exactly, this compute capability."""
+    """Requires a CUDA device of at least, or of exactly, this compute capability."""
     return Needs("cuda", float(min_capability), tuple(packages), float(architecture), triton)
 
 
 BOUND = re.compile(r"(>=|<)(\d+(?:\.\d+)*)")
-"""Of a version."""
+"""A bound of a version."""
 
 
 @dataclass(frozen=True)
 class KernelInfo:
-    """One kernel as its file declares it, without running the file."""
+    """One kernel as declared in its file; the file is not run."""
 
     operation: str
     name: str
@@ -86,13 +86,13 @@ class KernelInfo:
     dtypes: tuple[str, ...]
     needs: Needs
     limits: dict[str, tuple[Any, ...]]
-    """Values a size may take, such as {"head_dim": (64, 128)}; sizes not named are free."""
+    """Allowed values of sizes, such as {"head_dim": (64, 128)}; other sizes are free."""
     doc: str
     path: str
     sha256: str
     """Of the whole file."""
     error: str = ""
-    """Why the file could not be read, if so."""
+    """Why the file could not be read; else empty."""
 
     @property
     def full_name(self) -> str:
@@ -100,12 +100,12 @@ class KernelInfo:
 
     @property
     def folder(self) -> str:
-        """The folder of KERNEL_PATH that it is from; empty for one of ours."""
+        """Its folder of KERNEL_PATH; empty for a built-in kernel."""
         root = Path(self.path).parent.parent
         return "" if root == OPERATIONS_DIR else str(root)
 
     def why_not_on(self, kind: str, capability: float | None) -> str:
-        """Why this kernel cannot run on a device at all: an empty string if it can."""
+        """Why this kernel cannot run on a device; empty if it can."""
         if self.error:
             return self.error
         if self.needs.device == "cuda" and kind != "cuda":
@@ -126,7 +126,7 @@ class KernelInfo:
         return ""
 
     def why_not_for(self, dtype: str, sizes: dict[str, Any]) -> str:
-        """Why this kernel does not do a workload: an empty string if it does."""
+        """Why this kernel does not support a workload; empty if it does."""
         if self.dtypes and dtype not in self.dtypes:
             return f"does not do {dtype}"
         for size, allowed in self.limits.items():
@@ -141,7 +141,7 @@ class KernelInfo:
 def _is_installed(package: str) -> bool:
     try:
         return importlib.util.find_spec(package) is not None
-    except (ImportError, ValueError):  # a part of a package that is not there itself
+    except (ImportError, ValueError):  # a submodule of a missing package
         return False
 
 
@@ -154,7 +154,7 @@ def _version(package: str) -> str | None:
 
 
 def _within(version: str, bounds: tuple[str, ...]) -> bool:
-    """Whether a version keeps to bounds such as ">=3.6". What follows its numbers (rc1, +cu130) does not count."""
+    """Whether a version is within bounds such as ">=3.6". Ignores suffixes (rc1, +cu130)."""
     compare = {">=": operator.ge, "<": operator.lt}
     return all(compare[sign](_numbers(version), _numbers(bound)) for b in bounds for sign, bound in BOUND.findall(b))
 
@@ -170,7 +170,7 @@ _operations: dict[str, type[Operation]] = {}
 
 
 def operation(name: str, *, baseline: str, title: str) -> Callable[[type[Operation]], type[Operation]]:
-    """Class decorator: makes an operation known under `name`; `baseline` is the kernel others are compared with."""
+    """Class decorator: registers an operation as `name`. `baseline`: the kernel that others are compared with."""
 
     def register(cls: type[Operation]) -> type[Operation]:
         cls.name, cls.baseline, cls.title = name, baseline, title
@@ -182,7 +182,7 @@ def operation(name: str, *, baseline: str, title: str) -> Callable[[type[Operati
 
 @cache
 def operations() -> dict[str, type[Operation]]:
-    """Every operation by name. Importing an operation never imports torch."""
+    """All operations by name. Importing them does not import torch."""
     for module in pkgutil.iter_modules([str(OPERATIONS_DIR)]):
         if module.ispkg:
             importlib.import_module(f"kernels.operations.{module.name}")
@@ -199,17 +199,17 @@ def get_operation(name: str) -> type[Operation]:
 # --- kernels, read without being run ----------------------------------------------------------------------------------
 
 READERS: dict[str, Reader] = {".py": PythonFiles(calls={"cuda": cuda})}
-"""By a file's extension. Another kind of file that holds kernels, such as .cu, is another row."""
+"""File extension -> reader. For another type of kernel file, such as .cu, add a row."""
 
 
 def kernel_folders(operation: str) -> list[Path]:
-    """The folders that hold kernels of an operation: ours, then those of KERNEL_PATH."""
+    """The kernel folders of an operation: built-in, then those of KERNEL_PATH."""
     extra = [Path(p) for p in os.environ.get(KERNEL_PATH_VARIABLE, "").split(":") if p]
     return [folder for folder in (root / operation for root in (OPERATIONS_DIR, *extra)) if folder.is_dir()]
 
 
 def kernels(operation: str | None = None) -> list[KernelInfo]:
-    """Every kernel there is, as the files stand now, baseline first. Later folders replace kernels of the same name."""
+    """All kernels, read from the files now, baseline first. Later folders replace kernels of the same name."""
     found: dict[str, KernelInfo] = {}
     for op in [operation] if operation else list(operations()):
         for folder in kernel_folders(op):
@@ -220,7 +220,7 @@ def kernels(operation: str | None = None) -> list[KernelInfo]:
 
 
 def declared(kind: str, capability: float | None) -> list[dict[str, Any]]:
-    """What a site is told of a host's kernels, for a device of this kind: as declared, and why it cannot run them."""
+    """The kernels of this host for the site, for a device of this kind: their declarations, and why some cannot run."""
     shown = ("operation", "name", "backend", "dtypes", "limits", "doc", "sha256", "folder")
     return [{name: getattr(k, name) for name in shown} | {"why_not": k.why_not_on(kind, capability)} for k in kernels()]
 
@@ -233,7 +233,7 @@ def get_kernel(operation: str, name: str) -> KernelInfo:
 
 
 def read_kernels(operation: str, path: Path) -> Iterator[KernelInfo]:
-    """The kernels that one file declares for one operation. A file that cannot be read is one kernel with an error."""
+    """The kernels that a file declares for an operation. An unreadable file is one kernel with an error."""
     digest = ""
     try:
         source = path.read_bytes()
@@ -243,7 +243,7 @@ def read_kernels(operation: str, path: Path) -> Iterator[KernelInfo]:
             if info.operation != operation:
                 raise ValueError(f"{said.function} is for {info.operation}, in the folder of {operation}")
             yield info
-    except Exception as error:  # whatever somebody wrote there: one bad file costs itself, not the device
+    except Exception as error:  # any error: one bad file must not disable the device
         reason = f"{path.name} cannot be read: {error}"
         yield KernelInfo(operation, _dashed(path.stem), "unknown", (), Needs(), {}, "", str(path), digest, reason)
 
@@ -267,7 +267,7 @@ def declaration(
     needs: Needs | None = None,
     limits: dict[str, tuple[Any, ...]] | None = None,
 ) -> dict[str, Any]:
-    """The arguments of @kernel with their defaults: shared by the reader and the decorator so that they cannot differ."""
+    """The arguments of @kernel with their defaults. Reader and decorator share it, so they cannot differ."""
     if isinstance(dtypes, str) or not all(dtype in DTYPES for dtype in dtypes):
         raise ValueError(f"dtypes is {dtypes!r}; it must be a tuple of {', '.join(DTYPES)}")
     if not isinstance(needs, Needs | None):
@@ -276,10 +276,10 @@ def declaration(
         raise ValueError(f'triton is {needs.triton!r}; it must be bounds, such as (">=3.6", "<3.7")')
     called = name or _dashed(function_name)
     if not (isinstance(called, str) and NAME.fullmatch(called)):
-        raise ValueError(f"the name {called!r} will not do: letters, digits and ._+- only, {LONGEST_NAME} at most")
+        raise ValueError(f"the name {called!r} is not valid: use letters, digits and ._+-, at most {LONGEST_NAME}")
     sizes = set(get_operation(operation).model_fields) - {"dtype"}
     if not isinstance(limits, dict | None) or not set(limits or ()) <= sizes:
-        raise ValueError(f"limits is {limits!r}; it must give values for some of {', '.join(sorted(sizes))}")
+        raise ValueError(f"limits is {limits!r}; give values for some of {', '.join(sorted(sizes))}")
     return {
         "operation": operation,
         "name": called,
@@ -295,7 +295,7 @@ def declaration(
 
 @dataclass
 class LoadedKernel:
-    """A kernel that can be called, and the exact source it came from."""
+    """A loaded kernel, and the exact source it came from."""
 
     call: Callable[..., Any]
     source: str
@@ -307,12 +307,12 @@ UNNAMED = "unnamed"
 
 
 def kernel(operation: str, *, backend: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Function decorator: makes a kernel known. Arguments must be literals (or `cuda(...)`), for they are also read.
+    """Function decorator: declares a kernel. Arguments must be literals (or `cuda(...)`), because they are also read.
 
     operation: its name, such as "attention".
     backend: "pytorch", "triton", "cuda", "tilelang", "cutedsl", ...
-    name: defaults to the function's name with dashes. dtypes: those it does; none named means all.
-    needs: `cuda(min_capability=8.0)` if it does not run everywhere. limits: values that sizes may take.
+    name: default: the function's name with dashes. dtypes: the supported ones; empty: all.
+    needs: `cuda(min_capability=8.0)` if it does not run everywhere. limits: allowed values of sizes.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -325,7 +325,7 @@ def kernel(operation: str, *, backend: str, **options: Any) -> Callable[[Callabl
 
 
 def load(info: KernelInfo) -> LoadedKernel:
-    """Loads a kernel from its file, which runs the file. The hash is of the bytes that were run."""
+    """Loads a kernel by running its file. The hash is that of the executed bytes."""
     path = Path(info.path)
     source = path.read_bytes()
     digest = hashlib.sha256(source).hexdigest()

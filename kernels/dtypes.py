@@ -1,4 +1,4 @@
-"""The dtypes that can be measured: one row each, with everything that follows from a dtype. Standard library only."""
+"""The dtypes: one row each, with everything that depends on the dtype. Standard library only."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from typing import TYPE_CHECKING, Literal
 class DtypeInfo:
     """One dtype.
 
-    How wrong a right kernel may be is judged by the yardstick: what plain eager PyTorch makes of the same inputs in the
-    same dtype (kernels/analysis/correctness.py).
+    A kernel's error is judged by the yardstick: the error of eager PyTorch on the same inputs in the same dtype
+    (kernels/analysis/correctness.py).
     """
 
     name: str
-    """PyTorch's: "float16"."""
+    """PyTorch's name: "float16"."""
     short: str
-    """As people write it: "fp16"."""
+    """Short name: "fp16"."""
     bytes: int
-    """Of one element."""
+    """Bytes of one element."""
     peak: str
-    """The field of roofline.Peak with its datasheet peak."""
+    """Field of roofline.Peak: its datasheet peak."""
     bound: str
-    """The field of roofline.Peak with the peak of the fastest unit that could do it: no kernel can be faster."""
+    """Field of roofline.Peak: peak of the fastest unit that could compute it. No kernel can be faster."""
     frobenius_cap: float
-    """Largest relative Frobenius error of any right kernel."""
+    """Largest relative Frobenius error allowed."""
     factor: int
-    """A kernel may be this many times as wrong as the yardstick."""
+    """Allowed error, as a multiple of the yardstick's."""
     unusual: int = 1
-    """So many times more on inputs other than N(0, 1)."""
+    """Extra factor on inputs other than N(0, 1)."""
     slack: float = 0.0
-    """Relative error that is allowed beside it."""
+    """Relative error allowed in addition."""
     matmul_size: dict[str, int] = field(default_factory=dict)
-    """Kind of device -> rows of the square matrices whose product tells what it reaches; none where it is not asked."""
+    """Kind of device -> rows of the square matrices of the calibration; empty: not calibrated."""
 
 
 _ROWS = (
@@ -43,13 +43,13 @@ _ROWS = (
     DtypeInfo(
         "bfloat16", "bf16", bytes=2, peak="fp16", bound="fp16", frobenius_cap=1e-2, factor=2, matmul_size={"cuda": 8192}
     ),
-    # factor: both errors are chance, of the order of summing: on an H200 PyTorch's own kernels reach 2.3 times; the next
-    # that is wrong, tf32, is a hundred times further away.
-    # unusual: an error hangs on a few large scores there, and kernels written as plain loops are further from the yardstick
-    # by chance.
-    # slack: one key has a yardstick without error, and products of three tf32 parts, as PyTorch takes for float32, lose the
-    # last bit.
-    # peak: float32 means float32, tf32 is another dtype; bound: but the tensor cores could do it as tf32.
+    # factor: both errors depend on the order of summation. On an H200 PyTorch's own kernels reach 2.3 times; the next
+    # wrong result, tf32, is a hundred times larger.
+    # unusual: a few large scores dominate the error on these inputs; kernels written as plain loops differ more from the
+    # yardstick.
+    # slack: with one key the yardstick has no error, and three tf32 products, as PyTorch uses for float32, lose the last
+    # bit.
+    # peak: float32 means float32; tf32 is another dtype. bound: tensor cores could compute it as tf32.
     DtypeInfo(
         "float32",
         "fp32",

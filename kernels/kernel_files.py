@@ -1,7 +1,6 @@
-"""Kinds of files that hold kernels: for each a reader, which says what a file declares and loads a kernel from it.
+"""Readers by file type: what a file declares (parsed, not run), and how to load a kernel from it.
 
-A reader knows nothing of the catalogue, which asks it. What a file declares is read from its bytes and runs nobody's code;
-only the measuring child loads.
+Readers do not know the catalogue; it calls them. Only the measuring child loads.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Declared:
-    """One kernel as its file says it: the arguments of its @kernel, not yet checked."""
+    """One kernel as declared in its file: the arguments of @kernel, not yet checked."""
 
     function: str
-    """The name that the function has in the file."""
+    """The function's name in the file."""
     arguments: tuple[Any, ...]
     options: dict[str, Any]
     doc: str
@@ -31,20 +30,20 @@ class Declared:
 
 
 class Reader(Protocol):
-    """What the catalogue asks of a kind of file."""
+    """Interface of a file type."""
 
     def declared(self, source: bytes, path: Path) -> Iterator[Declared]:
-        """The kernels of a file, in its order. Raises anything for a file that cannot be read, with the reason."""
+        """The kernels of a file, in file order. Raises any exception, with the reason, if the file cannot be read."""
 
     def load(self, source: bytes, path: Path, full_name: str) -> Function | None:
-        """The kernel of this name ("attention/mine"), ready to be called; None if the file does not declare it."""
+        """The kernel of this name ("attention/mine"), callable; None if the file does not declare it."""
 
 
 class PythonFiles:
     """Python files: kernels are functions under @kernel, whose arguments are literals."""
 
     def __init__(self, calls: Mapping[str, Function]) -> None:
-        """calls: by name, functions that the arguments may call with literals, such as cuda(8.0)."""
+        """calls: name -> function that arguments may call with literals, such as cuda(8.0)."""
         self.calls = calls
 
     def declared(self, source: bytes, path: Path) -> Iterator[Declared]:
@@ -67,9 +66,7 @@ class PythonFiles:
                 return called(*map(ast.literal_eval, node.args), **options)
             return ast.literal_eval(node)
         except ValueError:
-            raise ValueError(
-                f"line {node.lineno}: {name} must be written out, for the file is read and not run"
-            ) from None
+            raise ValueError(f"line {node.lineno}: {name} must be a literal: the file is read, not run") from None
 
     def load(self, source: bytes, path: Path, full_name: str) -> Function | None:
         """Runs the file."""
@@ -89,12 +86,12 @@ _being_loaded: dict[str, Function] = {}
 
 
 def register(full_name: str, function: Function) -> None:
-    """For @kernel: a function of the Python file that is being run."""
+    """For @kernel: registers a function of the Python file that is being run."""
     _being_loaded[full_name] = function
 
 
 def _wrapped() -> Function | None:
-    """The only kernel of a file, if it is no plain function: what torch.library.custom_op and torch.jit.script make of one has
-    another name than the source gives it, or none."""
+    """The file's only kernel if it is not a plain function: torch.library.custom_op and torch.jit.script give objects
+    with another name than in the source, or none."""
     only = next(iter(_being_loaded.values())) if len(_being_loaded) == 1 else None
     return None if isinstance(only, types.FunctionType) else only

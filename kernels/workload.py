@@ -1,7 +1,6 @@
-"""What to measure: workloads, configs, and the spec of a run as an agent gets it.
+"""What to measure: Workload, Config and RunSpec. Results: kernels/contract/events.py.
 
-Plain data that the site, the agent and the instrument validate with the same models. What comes back is in
-kernels/contract/events.py.
+The site, the agent and the instrument validate with the same models.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ MAX_WORKLOADS = 500
 
 
 class Workload(BaseModel):
-    """An operation with a dtype and sizes. Canonical: two ways of writing the same workload have the same key."""
+    """An operation with a dtype and sizes. Canonical: one workload has one key, however it is written."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -57,7 +56,7 @@ class Workload(BaseModel):
 
     @property
     def brief_sizes(self) -> dict[str, Any]:
-        """Sizes without those that would get the same value if they were left out."""
+        """Sizes without those that equal their default."""
         return {name: value for name, value in self.sizes.items() if not self._goes_without_saying(name)}
 
     def _goes_without_saying(self, name: str) -> bool:
@@ -83,8 +82,8 @@ class Protocol(BaseModel):
 
     name: Literal["paired", "fixed"] = "paired"
     mode: Literal["auto", "cold", "graph", "warm", "sustained", "e2e"] = "auto"
-    """auto: graph below 50 us, else cold. sustained: back to back for a second and more. e2e: host time, dispatch
-    included. On a CPU there is only cpu."""
+    """auto: graph below 50 us, else cold. sustained: back to back for at least 1 s. e2e: host time, dispatch included.
+    On a CPU the mode is always cpu."""
     seed: int = Field(42, ge=0, le=2**31)
     min_rounds: int = Field(20, ge=1, le=1000)
     max_rounds: int = Field(120, ge=1, le=1000)
@@ -92,24 +91,24 @@ class Protocol(BaseModel):
     precision: float = Field(0.003, gt=0, le=1)
     """Stop when the half-width of every speedup's interval is at most this."""
     budget_s: float = Field(60.0, gt=0, le=3600)
-    """Rounds of one workload end after this many seconds per pair."""
+    """Time limit of the rounds of one workload, per pair."""
     warmup_s: float = Field(0.5, ge=0, le=60)
     block_ms: float = Field(2.0, gt=0, le=1000)
-    """A block of a round is about this long (at least 4 calls, at most 50)."""
+    """Approximate length of a block (4 to 50 calls)."""
     rest: float = Field(1.0, ge=0, le=10)
-    """Before a block a GPU rests so many times as long as the block works. 0: not at all, as in a benchmark that runs without a
-    pause; then a GPU at its power limit changes its clock, and what an arm finds depends on what ran before it."""
+    """Rest before each block, as a multiple of the block's length. 0: back to back; a GPU at its power limit then
+    changes its clock, and an arm's time depends on what ran before it."""
     verify_only: bool = False
-    """Correctness alone: nothing is timed."""
+    """Check correctness only; time nothing."""
     verify_seeds: int = Field(4, ge=1, le=10)
-    """Each with fresh inputs: normal, uniform, with outlier rows, 30 times as large, and again."""
+    """Number of correctness checks, each on fresh inputs: normal, uniform, outlier rows, x30, then again."""
     compile_limit_s: float = Field(300.0, gt=0, le=3600)
     warmup: int = Field(200, ge=0, le=100_000)
     """fixed: untimed calls."""
     iters: int = Field(500, ge=1, le=100_000)
     """fixed: timed calls."""
     flush_l2: bool = False
-    """fixed: read twice the L2 before every call."""
+    """fixed: evict L2 before every call, by reading twice its size."""
 
     @model_validator(mode="after")
     def rounds_are_ordered(self) -> Protocol:
@@ -119,7 +118,7 @@ class Protocol(BaseModel):
 
 
 class Config(BaseModel):
-    """A named list of workloads, kernels and a protocol: a YAML file in kernels/configs/, or what the form makes."""
+    """A named list of workloads, kernels and a protocol: a YAML file in kernels/configs/, or a form's choices."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -128,21 +127,22 @@ class Config(BaseModel):
     operation: str
     kernels: list[str] = Field(min_length=1)
     baseline: str = ""
-    """Empty: the operation's own."""
+    """Empty: the operation's baseline."""
     protocol: Protocol = Protocol()
     workloads: list[Workload] = Field(min_length=1, max_length=MAX_WORKLOADS)
 
     @model_validator(mode="before")
     @classmethod
     def expand(cls, values: Any) -> Any:
-        """Workloads may be written short: sizes without `operation`, and lists multiply (`batch: [1, 4]`)."""
+        """Expands short workloads: sizes without `operation`, and lists, of which every combination is a workload
+        (`batch: [1, 4]`)."""
         if not isinstance(values, dict) or not isinstance(values.get("workloads"), list):
             return values
         expanded: list[Any] = []
         for item in values["workloads"]:
             if isinstance(item, dict) and "sizes" not in item:
                 if (count := math.prod(len(v) for v in item.values() if isinstance(v, list))) > MAX_WORKLOADS:
-                    raise ValueError(f"that multiplies to {count} workloads; at most {MAX_WORKLOADS} go into a config")
+                    raise ValueError(f"these sizes make {count} workloads; the limit is {MAX_WORKLOADS}")
                 expanded += [_as_workload(values.get("operation"), sizes) for sizes in multiply(item)]
             else:
                 expanded.append(item)
@@ -174,7 +174,7 @@ def multiply(sizes: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class ConfigError(ValueError):
-    """A config that cannot be used; the message says where and why."""
+    """A config is not usable. The message says where and why."""
 
 
 def load_config(name_or_path: str) -> Config:
@@ -201,7 +201,7 @@ def configs() -> list[Config]:
 
 
 def sentence(error: ValidationError) -> str:
-    """The first fault of a validation, as "where: what"."""
+    """The first validation error, as "where: what"."""
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
     what = first["msg"].removeprefix("Value error, ").replace("Input should be", "must be", 1)
@@ -209,12 +209,12 @@ def sentence(error: ValidationError) -> str:
 
 
 class Ceilings(BaseModel):
-    """Medians of one calibration."""
+    """Measured ceilings of a device, as rates: medians of one calibration."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
     copy_gb_per_s: float
-    """Bytes read and bytes written together."""
+    """Counts bytes read and bytes written."""
     read_gb_per_s: float
     matmul_tflops: dict[str, float] = {}
     """By dtype."""
@@ -225,12 +225,12 @@ class Ceilings(BaseModel):
 
     @property
     def bandwidth_gb_per_s(self) -> float:
-        """The better of copying and reading."""
+        """The higher rate: copy or read."""
         return max(self.copy_gb_per_s, self.read_gb_per_s)
 
 
 class SourceFile(BaseModel):
-    """A file of a kernel that travels with a run."""
+    """A kernel's file that is sent with a run."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -240,10 +240,10 @@ class SourceFile(BaseModel):
 
 
 class RunSpec(BaseModel):
-    """One run for one device, as the agent gets it.
+    """One run for one device, as the agent receives it.
 
-    A run of several operations has an empty `operation`: each workload names its own, and kernels are written
-    operation/name. Nothing makes such a run yet, and no kernel travels in `sources` yet.
+    In a run of several operations `operation` is empty: each workload names its own, and kernels are written
+    operation/name. Not in use yet; nor is `sources`.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -258,13 +258,13 @@ class RunSpec(BaseModel):
     protocol: Protocol
     workloads: list[Workload]
     done: list[str] = []
-    """Keys of workloads that an earlier attempt has measured."""
+    """Keys of workloads that earlier attempts have measured."""
     fingerprint: str = ""
-    """Of the earlier attempt: a resumed run must be measured in the same environment. Empty: any."""
+    """Fingerprint of the earlier attempt: a resumed run must find the same environment. Empty: any."""
     ceilings: Ceilings | None = None
-    """What the device was measured to reach. None: measure it first."""
+    """Ceilings of the device. None: calibrate first."""
     sources: dict[str, list[SourceFile]] = {}
-    """operation/name -> the files of a kernel that is not in the agent's folders."""
+    """operation/name -> files of a kernel that the agent does not have."""
 
     @classmethod
     def of(cls, config: Config, device: str, **more: Any) -> RunSpec:
@@ -280,7 +280,7 @@ class RunSpec(BaseModel):
 
 
 def check_kernels(config: Config) -> None:
-    """Raises UnknownName for a kernel that no file here declares."""
+    """Raises UnknownName if no file declares a kernel of the config."""
     known = {info.name for info in kernels(config.operation)}
     for name in config.kernels:
         if name not in known:

@@ -1,4 +1,4 @@
-"""Who may see what: people with an account everything; who has a secret link what it shares, to look at."""
+"""Access: users see everything; a secret link shows only what it shares, read-only."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ OF_A_RUN = frozenset({
     "run", "run_live", "run_csv", "run_json", "run_md", "run_yaml", "chart_json", "chart_svg", "result", "result_csv",
     "result_json", "result_chart_json", "result_chart_svg",
 })  # fmt: skip
-"""Addresses that a link to a run opens, by their names; each has the run's number as `pk`."""
+"""Names of the addresses that a run's link opens; each has the run's number as `pk`."""
 STATUS = "status"
-MOST_REMEMBERED = 50
-"""Links in the session of somebody without an account, the newest."""
+MOST_LINKS = 50
+"""Newest links kept in the session of a visitor without an account."""
 
 
 class LoggedInOrShared(LoginRequiredMiddleware):
-    """A page opened by a link remembers it for its pictures and files, whose addresses do not have it."""
+    """Keeps the link in the session, so that the page's charts and files open, too."""
 
     def process_view(
         self, request: HttpRequest, view_func: Callable[..., Any], view_args: Any, view_kwargs: Any
@@ -30,7 +30,7 @@ class LoggedInOrShared(LoginRequiredMiddleware):
             return None
         refused = super().process_view(request, view_func, view_args, view_kwargs)
         if refused and request.headers.get("HX-Request"):
-            # A poll must not draw the login into its place; and a form that is being filled in must not be lost by a reload.
+            # A poll must not replace the page by the login form; a form in progress must survive a reload.
             match = request.resolver_match
             typing = match is not None and match.url_name == "estimate"
             return HttpResponse(status=204, headers={} if typing else {"HX-Refresh": "true"})
@@ -48,6 +48,6 @@ def _is_shared(request: HttpRequest) -> bool:
     if not by_this and not Share.objects.opens(run, known):
         return False
     if by_this:
-        request.session["shares"] = [asked, *known][:MOST_REMEMBERED]
+        request.session["shares"] = [asked, *known][:MOST_LINKS]
     request.shared = True  # type: ignore[attr-defined]
     return True

@@ -1,4 +1,4 @@
-"""The admin: for looking, mostly."""
+"""The admin: mostly read-only."""
 
 from django.contrib import admin
 

@@ -1,7 +1,4 @@
-"""What the site and its agents leave for each other in the broker beside the queues. All of it may be lost.
-
-Both sides import this; it needs no Django.
-"""
+"""Broker keys shared by site and agents. All may be lost. No Django."""
 
 from __future__ import annotations
 
@@ -18,24 +15,24 @@ LIVE_S = 3600
 
 @cache
 def client(url: str) -> redis.Redis:
-    """A client that gives up within a second: whoever asks can do without."""
+    """A client with a 1 s timeout: its data is optional."""
     return redis.Redis.from_url(url, socket_timeout=1, socket_connect_timeout=1, decode_responses=True)
 
 
 class BrokerKeys:
-    """The keys, by what they say."""
+    """The keys, by content."""
 
     def __init__(self, url: str) -> None:
         self.redis = client(url)
 
-    # recorder -> agent: every event of this attempt up to seq is stored
+    # recorder -> agent: all events of this attempt up to seq are stored
     def confirm(self, run: int, attempt: int, seq: int) -> None:
         self.redis.set(f"{PREFIX}confirmed:{run}:{attempt}", seq, ex=2 * DAY_S)
 
     def confirmed(self, run: int, attempt: int) -> int:
         return int(self.redis.get(f"{PREFIX}confirmed:{run}:{attempt}") or 0)
 
-    # site -> agent: somebody wants this run to stop
+    # site -> agent: stop this run
     def ask_cancel(self, run: int, attempt: int) -> None:
         self.redis.set(f"{PREFIX}cancel:{run}:{attempt}", 1, ex=DAY_S)
 
@@ -49,7 +46,7 @@ class BrokerKeys:
     def replied(self, uuid: str) -> dict[str, Any]:
         return json.loads(self.redis.get(f"{PREFIX}reply:{uuid}") or "{}")
 
-    # agent -> page: progress, as it happens
+    # agent -> page: live progress
     def show(self, run: int, state: dict[str, Any]) -> None:
         self.redis.set(f"{PREFIX}live:{run}", json.dumps(state), ex=LIVE_S)
 

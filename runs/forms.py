@@ -1,4 +1,4 @@
-"""The form of a new run: what is asked, checked field by field; nothing typed is lost."""
+"""The form of a new run, checked field by field; keeps everything typed."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from runs.models import Config, Gpu, Run, Session
 DEFAULT_OPERATION = "attention"
 MAX_WORKLOADS = 200
 TYPED = "typed"
-"""The name of a config that was typed into the form."""
+"""Name of a config typed into the form."""
 MOST_DIGITS = 20
-"""Python refuses to read numbers of thousands of digits."""
+"""Longest number: Python refuses to parse thousands of digits."""
 ANY = "any:"
-"""Prefix of a device choice that means any device of this name."""
+"""Prefix of a choice of any device of a name."""
 SHOWN_WORKLOADS = 8
 
 
 class NumbersField(forms.Field):
-    """One whole number, or several separated by commas, which multiply."""
+    """Whole numbers, separated by commas; every combination runs."""
 
     def to_python(self, value: Any) -> list[int]:
         text = str(value or "").strip()
@@ -37,9 +37,9 @@ class NumbersField(forms.Field):
             return []
         parts = [part for part in re.split(r"[,\s]+", text) if part]
         if any(not part.isdecimal() for part in parts):
-            raise forms.ValidationError(f"“{text}” is not a whole number, or several separated by commas.")
+            raise forms.ValidationError(f"“{text}”: use whole numbers, separated by commas.")
         if any(len(part) > MOST_DIGITS or not 1 <= int(part) <= 2**20 for part in parts):
-            raise forms.ValidationError("Numbers from 1 to 1,048,576, please.")
+            raise forms.ValidationError("Use numbers from 1 to 1,048,576.")
         return [int(part) for part in parts]
 
 
@@ -47,7 +47,7 @@ MASK_CHOICES = [("no", "no"), ("yes", "yes"), ("both", "both")]
 
 
 def size_field(info: FieldInfo) -> forms.Field:
-    """A size of an operation as a form field: numbers that multiply, or no, yes or both."""
+    """A form field for a size of an operation: numbers, or no, yes, both."""
     label, help_text = info.title or "", info.description or ""
     if info.annotation is bool:
         return forms.ChoiceField(label=label, choices=MASK_CHOICES, required=False, initial="no", help_text=help_text)
@@ -61,7 +61,7 @@ def may_be_empty(info: FieldInfo) -> bool:
 
 
 class NewRunForm(forms.Form):
-    """Fields of every run here; the sizes are those of the operation. again: the run that is to be repeated, if any."""
+    """Fields of every run; the sizes depend on the operation. again: the run to repeat, if any."""
 
     operation = forms.CharField(widget=forms.HiddenInput, required=False)
     device = forms.ChoiceField(label="Device", error_messages={"required": "Choose a device."})
@@ -91,19 +91,19 @@ class NewRunForm(forms.Form):
     mode = forms.ChoiceField(
         label="Mode",
         choices=[
-            ("", "as the config says; automatic if it says nothing"),
+            ("", "from the config (default: automatic)"),
             ("auto", "automatic: graph replay below 50 us, else cold"),
             ("cold", "cold: inputs not in the cache, launch gap hidden"),
             ("graph", "graph: CUDA-graph replay over rotated inputs"),
-            ("warm", "warm: one buffer, used again and again"),
-            ("sustained", "sustained: a second and more back to back"),
+            ("warm", "warm: one buffer, always in the cache"),
+            ("sustained", "sustained: back to back for at least 1 s"),
             ("e2e", "e2e: host time, dispatch included"),
         ],
         required=False,
-        help_text="On a CPU there is only one, and the protocol fixed has its own.",
+        help_text="On a CPU the mode is always cpu. The protocol fixed sets its own mode.",
     )
-    session = forms.ChoiceField(label="Session", required=False, help_text="An effort that this run belongs to.")
-    title = forms.CharField(label="Title", required=False, max_length=200, help_text="How the run is listed.")
+    session = forms.ChoiceField(label="Session", required=False, help_text="Group with related runs.")
+    title = forms.CharField(label="Title", required=False, max_length=200, help_text="Name in lists.")
     note = forms.CharField(label="Note", required=False, widget=forms.Textarea(attrs={"rows": 2}), max_length=5000)
 
     def __init__(self, *args: Any, again: Run | None = None, **kwargs: Any) -> None:
@@ -133,7 +133,7 @@ class NewRunForm(forms.Form):
         return self._choice(name).valid_value(value)
 
     def _configs(self) -> list[Config]:
-        """Those that there are, and of a run to be repeated its own, if that is there no more."""
+        """The known configs, and that of a run to repeat if it is no longer known."""
         found = list(Config.objects.all())
         if self.again and self.again.config["name"] not in (TYPED, *(config.name for config in found)):
             name = self.again.config["name"]
@@ -147,7 +147,7 @@ class NewRunForm(forms.Form):
         return [*found, *((f"{ANY}{name}", f"any {name}") for name in several)]
 
     def _catalogue(self) -> list[dict[str, Any]]:
-        """Every kernel that some device has, baseline first, with why the chosen device cannot run it."""
+        """All kernels of all devices, baseline first, with the reason if the chosen device cannot run them."""
         known: dict[str, dict[str, Any]] = {}
         for gpu in self.gpus:
             for kernel in gpu.kernels(self.chosen_operation.name):
@@ -166,16 +166,16 @@ class NewRunForm(forms.Form):
         return sorted(known.values(), key=lambda k: (not k["baseline"], bool(k["why_not"]), k["name"]))
 
     def _wanted(self) -> list[str]:
-        """Kernels that were to be ticked but for a device that cannot run them: another device may."""
+        """Ticked kernels that the chosen device cannot run: another device may."""
         return self.data.getlist("wanted") if isinstance(self.data, QueryDict) else []
 
     def ticked(self) -> list[str]:
-        """What a browser would send of the kernels, with the baseline, whose box is fixed."""
+        """The ticked kernels as a browser sends them, and the baseline, whose box is disabled."""
         return [kernel["name"] for kernel in self.catalogue if kernel["ticked"]]
 
     @property
     def contents(self) -> dict[str, Any]:
-        """What the chosen config measures: {"count", "labels": of the first ones, "more"}."""
+        """Contents of the chosen config: {"count", "labels": the first ones, "more"}."""
         config = self.configs.get(str(self["config"].value()))
         workloads = config.spec.workloads if config else []
         labels = [w.label.removeprefix(f"{w.operation} ") for w in workloads[:SHOWN_WORKLOADS]]
@@ -187,12 +187,12 @@ class NewRunForm(forms.Form):
 
     @property
     def missing_device(self) -> str:
-        """The name of the device that a run to be repeated was for, if there is none of that name here."""
+        """Device name of a run to repeat, if no device here has it."""
         name = self.again.device_name if self.again and not self.again.gpu_id else ""
         return "" if any(gpu.name == name for gpu in self.gpus) else name
 
     def typed_as(self, workloads: list[Workload]) -> dict[str, Any]:
-        """Workloads as one would type them into the sizes and dtypes."""
+        """Workloads as values of the size and dtype fields."""
         typed: dict[str, Any] = {"dtype": list(dict.fromkeys(w.dtype for w in workloads))}
         for name, info in self.sizes.items():
             found = list(dict.fromkeys(w.sizes[name] for w in workloads))
@@ -205,13 +205,13 @@ class NewRunForm(forms.Form):
         return typed
 
     def sizes_of_a_config(self) -> bool:
-        """Whether the sizes are still those that some config filled in, or empty."""
+        """Whether the sizes are empty or still those of a config."""
         now = {name: self[name].value() for name in [*self.sizes, "dtype"]}
         offered = [self.typed_as(config.spec.workloads[:1]) for config in self.configs.values()]
         return now in offered or not any(now[name] for name in self.sizes)
 
     def problem(self) -> str:
-        """The first fault, with the name of its field."""
+        """The first error, with its field's name."""
         name, said = next(((n, str(e[0])) for n, e in self.errors.items() if e), ("", ""))
         if name not in self.fields:
             return said
@@ -219,7 +219,7 @@ class NewRunForm(forms.Form):
 
     @property
     def first_fault(self) -> str:
-        """The field that the cursor goes to after a refusal: the first marked one on the page."""
+        """The field that gets the focus after an error: the first marked one."""
         if not self.is_bound or self.non_field_errors():
             return ""
         own = ["kernels", "protocol", "mode", "session", "title", "note"]
@@ -227,7 +227,7 @@ class NewRunForm(forms.Form):
         return next((name for name in order if name in self.errors), "")
 
     def point_at_fault(self) -> None:
-        """Gives the first marked field the focus; what the templates write themselves, they do themselves."""
+        """Gives the first marked field the focus; templates do it for fields that they draw themselves."""
         if self.first_fault not in ("", "device", "what", "config", "dtype", "kernels"):
             self.fields[self.first_fault].widget.attrs["autofocus"] = True
 
@@ -243,7 +243,7 @@ class NewRunForm(forms.Form):
         return [self[name] for name in self.sizes]
 
     def chosen_gpu(self) -> Gpu | None:
-        """The device chosen so far; the first one on a form that says nothing of it."""
+        """The chosen device; on a fresh form the first one."""
         if self["device"].value() is None:
             return self.gpus[0] if self.gpus else None
         chosen = str(self["device"].value())
@@ -252,7 +252,7 @@ class NewRunForm(forms.Form):
         return next((gpu for gpu in self.gpus if str(gpu.pk) == chosen), None)
 
     def clean_kernels(self) -> list[str]:
-        """In the catalogue's order, the baseline always with them."""
+        """The kernels in catalogue order, always with the baseline."""
         ticked = self.cleaned_data["kernels"]
         kernels = [k["name"] for k in self.catalogue if k["name"] in ticked or k["baseline"]]
         if not kernels:
@@ -262,11 +262,11 @@ class NewRunForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
         for name in ["config"] if cleaned.get("what") == "workload" else [*self.sizes, "dtype"]:
-            self.errors.pop(name, None)  # of the half that is not shown
+            self.errors.pop(name, None)  # of the hidden half of the form
         if cleaned.get("what") == "workload":
             for name, info in self.sizes.items():
                 if not (cleaned.get(name) or name in self.errors or may_be_empty(info)):
-                    self.add_error(name, "Give a number, or several.")
+                    self.add_error(name, "Enter one or more numbers.")
             if not (cleaned.get("dtype") or "dtype" in self.errors):
                 self.add_error("dtype", "Tick at least one dtype.")
         elif not (cleaned.get("config") or "config" in self.errors):
@@ -301,7 +301,7 @@ class NewRunForm(forms.Form):
 
     def _too_many(self, count: int) -> bool:
         if count > MAX_WORKLOADS:
-            self.add_error(None, f"That multiplies to {count:,} workloads; at most {MAX_WORKLOADS} go into a run.")
+            self.add_error(None, f"These sizes make {count:,} workloads; the limit is {MAX_WORKLOADS}.")
         return count > MAX_WORKLOADS
 
     def _sizes(self, cleaned: dict[str, Any]) -> dict[str, Any]:
@@ -310,7 +310,7 @@ class NewRunForm(forms.Form):
         return {"dtype": cleaned["dtype"]} | {n: several[v] if isinstance(v, str) else v for n, v in sizes.items()}
 
     def _place(self, error: ValidationError) -> None:
-        """A fault that the library found, at the field that it is about."""
+        """Assigns an error of the library to its field."""
         message = sentence(error)
         message = message.split(": ", 1)[1] if ": " in message else message
         message = message[:1].upper() + message[1:]

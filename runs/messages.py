@@ -1,4 +1,4 @@
-"""What the site tells its workers and agents, through the broker. It knows no models, so that models may use it."""
+"""Messages from the site to workers and agents, through the broker. Models may use it: it does not import them."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def celery_app() -> Celery:
 
 
 def send(task: str, *args: object, **options: object) -> bool:
-    """Publishes a task. False if the broker does not take it: the row stays and the reaper tries again."""
+    """Publishes a task. False if the broker does not accept it: the row stays, and the reaper retries."""
     try:
         celery_app().send_task(task, args=args, retry=False, **options)
         return True
-    except Exception as error:  # kombu raises what its transport raises; nothing of it may reach a form or a row
+    except Exception as error:  # kombu raises its transport's errors; none may reach a form or a row
         log.warning("the broker did not take %s: %s", task, error)
         return False
 
 
 def ask_dispatch() -> None:
-    """Wakes the dispatcher once this transaction is written."""
+    """Wakes the dispatcher after this transaction commits."""
     transaction.on_commit(lambda: send("dispatch"))
 
 

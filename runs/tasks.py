@@ -1,4 +1,4 @@
-"""Celery's view of the site: each task is one call."""
+"""The Celery tasks of the site: one call each."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from kernels.analysis.blocks import GRAPH_BELOW_NS, Estimate, calls_for, gate_fo
 from kernels.catalog import get_kernel, get_operation, load
 from kernels.child.clock import CudaClock
 from kernels.child.environment import environment
-from kernels.child.profiler import look
+from kernels.child.profiler import profile
 from kernels.child.runtime import CudaRuntime
 from kernels.contract.environment import fingerprint
 from kernels.host.device import find_device
@@ -194,7 +194,7 @@ def main() -> None:
     for case in all_cases:  # after all other clocks, for a profiler stays attached
 
         def span(case: Case = case) -> float:
-            return statistics.median(look(clock, lambda: case.warm(0))["spans_ns"])
+            return statistics.median(profile(clock, lambda: case.warm(0))["spans_ns"])
 
         read("profiler span, one buffer", case, span)
     save()

@@ -1,1 +1,1 @@
-"""What samples mean: pure functions. Any process imports it; it imports no torch and does no I/O."""
+"""Pure functions on samples: statistics, verdicts, limits. No torch, no I/O."""

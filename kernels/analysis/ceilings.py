@@ -1,4 +1,4 @@
-"""What a device reaches at most, as rates, from the raw ticks of kernels/child/calibrate.py."""
+"""Measured ceilings of a device, as rates, from the raw samples of kernels/child/calibrate.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kernels.workload import Ceilings
 
 
 def ceilings(raw: dict[str, Any]) -> Ceilings:
-    """Medians as rates; raw: as `probe` in kernels/child/calibrate.py returns it."""
+    """Medians as rates. raw: the result of `probe` in kernels/child/calibrate.py."""
     return Ceilings(
         copy_gb_per_s=raw["copy"]["bytes"] / median(raw["copy"]["ticks_ns"]),
         read_gb_per_s=raw["read"]["bytes"] / median(raw["read"]["ticks_ns"]),

@@ -1,9 +1,8 @@
-"""Is it right? Measured against an exact reference, judged by the error that plain PyTorch has in the same dtype.
+"""Correctness: an output's error against an exact reference, judged by the error of eager PyTorch in the same dtype.
 
-The child measures errors (kernels/child/reference.py); `judge` says here what they mean. A fixed
-tolerance would reject right bf16 kernels and pass wrong fp16 ones, so the yardstick is eager PyTorch in the workload's
-own dtype, never the baseline under test: the baseline is judged by the same rule. How far from it a kernel may be stands
-with each dtype (kernels/dtypes.py).
+The child measures errors (kernels/child/reference.py); `judge` decides. A fixed tolerance would reject correct bf16
+kernels and accept wrong fp16 ones. So the yardstick is eager PyTorch in the workload's own dtype. It is never the
+baseline, which is judged by the same rule. kernels/dtypes.py holds the allowed factors.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from typing import Any
 from kernels.dtypes import DTYPES
 
 ROW_FACTOR = 4
-"""No row (last dimension) may be this many times as wrong as the yardstick's worst row: one wrong row among many right
-ones shows in no error of the whole. Shorter rows are not judged alone: one small number would make any error large."""
+"""Row limit: worst row error / yardstick's worst row error. One wrong row is invisible in whole-output errors. Shorter
+rows are not judged alone: one small number would make any error large."""
 
 
 INPUTS = {"uniform": "uniform inputs", "outliers": "inputs with outlier rows", "x30": "inputs 30 times as large"}
 
 
 def why_wrong(reading: dict[str, Any], dtype: str) -> str:
-    """Judges one reading of `measure`: an empty string if the output is right, else the reason as a sentence."""
+    """Judges one reading of `measure`: empty if the output is correct, else the reason as a sentence."""
     return _named(reading, _why_wrong(reading, reading.get("dtype", dtype)))
 
 
 def _named(reading: dict[str, Any], why: str) -> str:
-    """With the number of the output, if there are several."""
+    """Adds the number of the output, if there are several."""
     return f"output {reading['output']} of {reading['of']}: {why}" if why and "of" in reading else why
 
 
@@ -36,11 +35,11 @@ def _why_wrong(reading: dict[str, Any], dtype: str) -> str:
     if reading.get("wrong_kind"):
         return reading["wrong_kind"]
     if reading.get("late"):
-        return "the output was not complete when the call had returned: it changed afterwards"
+        return "the output changed after the call returned"
     if reading.get("unwritten"):
         return f"{reading['unwritten']} elements of the output were never written"
     if reading["nonfinite"] and reading.get("fits", True) and not _overflows(reading):
-        return f"{reading['nonfinite']} elements are NaN or Inf where the right answer is finite"
+        return f"{reading['nonfinite']} elements are NaN or Inf; the correct values are finite"
     if why_not_judged(reading, dtype):
         return ""
     more, slack = _more(reading, dtype), DTYPES[dtype].slack
@@ -56,7 +55,7 @@ def _why_wrong(reading: dict[str, Any], dtype: str) -> str:
     if not reading["row"] <= worst:
         return f"relative error of a row {reading['row']:.3g}, allowed {worst:.3g}"
     if reading.get("constant"):
-        return "the output is one constant"
+        return "every element of the output is the same"
     return ""
 
 
@@ -65,21 +64,21 @@ def _more(reading: dict[str, Any], dtype: str) -> int:
 
 
 def _yard(reading: dict[str, Any]) -> tuple[float, float]:
-    """Absolute and relative error of the yardstick. That of a single number may be nothing by chance: it counts as one unit
-    in the last place at least."""
+    """Absolute and relative error of the yardstick. On a single number it may be 0 by chance: it counts as at least one
+    unit in the last place."""
     eps = reading.get("eps", 0.0)
     return max(reading["yard_abs"], eps * reading["largest"]), max(reading["yard_frobenius"], eps)
 
 
 def _overflows(reading: dict[str, Any]) -> bool:
-    """Eager PyTorch itself gives NaN on these unusual inputs: at head dim 128 and more, fp16 scores of x30 overflow."""
+    """Eager PyTorch itself returns NaN on these unusual inputs: from head dim 128, fp16 scores of x30 overflow."""
     return reading.get("distribution", "normal") != "normal" and math.isnan(reading["yard_frobenius"])
 
 
 def why_not_judged(reading: dict[str, Any], dtype: str) -> str:
-    """Why inputs other than normal ones say nothing of a kernel: an empty string if they do.
+    """Why these inputs are not judged; empty if they are.
 
-    Scores of attention at 30 times the size are rounded so much in 16 bits that plain PyTorch is far off, too.
+    Attention scores at 30 times the size lose so much in 16 bits that eager PyTorch is far off, too.
     """
     if reading.get("distribution", "normal") == "normal":
         return ""
@@ -103,18 +102,18 @@ def _said(reading: dict[str, Any], dtype: str) -> str:
 
 
 def _how_far_off(reading: dict[str, Any], dtype: str) -> tuple[float, float]:
-    """The relative error in caps of the output's dtype, and as it is."""
+    """The relative error as a multiple of the dtype's cap, and as measured."""
     error = reading.get("frobenius", math.inf)
     return error / DTYPES[reading.get("dtype", dtype)].frobenius_cap, error
 
 
 def judge(readings: list[dict[str, Any]], dtype: str, flags: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The verdict on a kernel from its readings, one per seed, and the flags seen beside them.
+    """The verdict on a kernel from its readings, one per seed, and its flags.
 
-    Of several outputs each is judged alone, by its own dtype.
+    Each of several outputs is judged alone, by its own dtype.
 
     flags: inputs_changed, shared (calls share one output): booleans.
-    Returns {"correct": bool, "why": str, ...worst reading}; `why` is empty when correct.
+    Returns {"correct": bool, "why": str, ...worst reading}; `why` is empty if correct.
     """
     flags, seeds = flags or {}, len(readings)
     readings = [one for reading in readings for one in reading.get("outputs", [reading])]
@@ -127,9 +126,9 @@ def judge(readings: list[dict[str, Any]], dtype: str, flags: dict[str, Any] | No
         if not said.get(kind, "").startswith("wrong"):
             said[kind] = _said(reading, dtype)
     if not why and flags.get("inputs_changed"):
-        why = "it changed its inputs"
+        why = "the kernel changed its inputs"
     if not why and flags.get("shared"):
-        why = "calls share one output: a later call overwrote an earlier one's, or returned it again"
+        why = "calls share one output: a later call overwrote or returned an earlier one"
     usual = [r for r in readings if r.get("distribution", "normal") == "normal"]
     worst = max(usual or readings, key=partial(_how_far_off, dtype=dtype))
     found = {"correct": not why, "why": why, "seeds": seeds} | flags | worst

@@ -1,7 +1,7 @@
-"""What a device can do at most: datasheet peaks, the speed of light of a workload, and times that cannot be.
+"""Hardware limits: datasheet peaks, the speed of light of a workload, and impossible times.
 
-Peaks are dense. Each agrees with SMs x FLOP/clk/SM x clock (measurement.md lists the sources); some public tables give
-the sparse figure for the H100, which is why they are not used.
+Peaks are dense. Each agrees with SMs x FLOP/clk/SM x clock. Some public tables give the sparse figure of the H100;
+they are not used.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from kernels.operations.base import Operation
 from kernels.workload import Ceilings
 
 LOW_SHARE = 0.05
-"""Under this share of the limit a kernel is probably launch-bound or off the tensor path."""
+"""Below this share of the limit a kernel is probably launch-bound, or does not use tensor cores."""
 MATMUL_SHARE, COPY_SHARE = 0.95, 1.03
-"""Of a measured ceiling: above this a time is measured again in a new process."""
+"""Shares of a measured ceiling: a time above is measured again in a new process."""
 VENDOR = ("NVIDIA", "GeForce", "Tesla")
 
 
 @dataclass(frozen=True)
 class Peak:
-    """One GPU model. tflops: dense, per dtype; gb_per_s: memory; the rest gives the bound that no kernel can beat."""
+    """One GPU model. fp16, tf32, fp32: dense TFLOP/s; gb_per_s: memory; the other fields give the bound that no kernel
+    can beat."""
 
     model: str
     names: tuple[str, ...]
-    """As the driver calls it, without the vendor. Another form of it (NVL, Laptop, MIG, GH200, ...) has other peaks."""
+    """The driver's names, without the vendor. Other forms (NVL, Laptop, MIG, GH200, ...) have other peaks."""
     fp16: float
     tf32: float
     fp32: float
@@ -59,7 +60,7 @@ PEAKS = (
 
 
 def peak_of(device_name: str) -> Peak | None:
-    """The peaks of a device by its name; None where we know none, and then no share of a limit is shown."""
+    """The peaks of a device by its name. None if unknown: then no share of a limit is shown."""
     words = device_name.replace("-", " ").split()
     name = " ".join(word for word in words if word not in VENDOR)
     return next((peak for peak in PEAKS if name in peak.names), None)
@@ -70,7 +71,7 @@ def speed_of_light_ms(
 ) -> float | None:
     """max(FLOPs / peak, bytes / bandwidth, an empty kernel), milliseconds: no exact kernel is faster on cold inputs.
 
-    ceilings: as measured on this device; they stand in for a datasheet that is not known, and know the empty kernel.
+    ceilings: measured on this device. They replace an unknown datasheet and give the time of an empty kernel.
     """
     tflops = peak.tflops(problem.dtype) if peak else ceilings and ceilings.matmul_tflops.get(problem.dtype)
     gb_per_s = peak.gb_per_s if peak else ceilings and ceilings.bandwidth_gb_per_s
@@ -85,9 +86,9 @@ def speed_of_light_ms(
 def why_above(
     problem: Operation, time_ms: float, ceilings: Ceilings | None, touched_once: bool, cache_bytes: int
 ) -> str:
-    """Why a time is above what was measured to be reachable, as a sentence; empty if it is not.
+    """Why a time is above a measured ceiling, as a sentence; empty if it is not.
 
-    It may be true all the same: such a time is measured again in a new process.
+    It may still be true: such a time is measured again in a new process.
     """
     if not ceilings:
         return ""
@@ -103,9 +104,9 @@ def why_above(
 
 
 def why_impossible(problem: Operation, time_ms: float, peak: Peak | None, touched_once: bool, cache_bytes: int) -> str:
-    """Why a time cannot be true, as a sentence; empty if it can.
+    """Why a time is impossible, as a sentence; empty if it is possible.
 
-    touched_once: every input set was read once after eviction, so that the inputs must have come from memory.
+    touched_once: every input set was read once after eviction, so the inputs came from memory.
     """
     if peak is None:
         return ""
@@ -128,7 +129,7 @@ def why_impossible(problem: Operation, time_ms: float, peak: Peak | None, touche
 
 
 def rates(problem: Operation, time_ms: float, limit_ms: float | None) -> dict[str, Any]:
-    """tflops, gb_per_s, limit_ms (speed of light), limit_share (of the limit reached, 0 to 1), hint."""
+    """tflops, gb_per_s, limit_ms (speed of light), limit_share (share of it reached, 0 to 1), hint."""
     share = limit_ms / time_ms if limit_ms else None
     low = share is not None and share < LOW_SHARE
     return {
@@ -136,5 +137,5 @@ def rates(problem: Operation, time_ms: float, limit_ms: float | None) -> dict[st
         "gb_per_s": sum(problem.bytes_moved()) / (time_ms * 1e6),
         "limit_ms": limit_ms,
         "limit_share": share,
-        "hint": "low: launch-bound, or not on the tensor path" if low else "",
+        "hint": "low: launch-bound, or not using tensor cores" if low else "",
     }

@@ -12,23 +12,23 @@ import numpy as np
 from kernels.contract.events import Verdict
 
 CONFIDENCE = 0.99
-"""Nominal."""
+"""Nominal coverage of intervals."""
 RESAMPLES = 2000
-"""Of the bootstrap of what was not measured in pairs."""
+"""Bootstrap resamples for unpaired ratios."""
 MARGIN = 0.01
-"""Below this a difference is called SAME."""
+"""Differences below this are SAME."""
 AA_TOLERANCE = 0.005
-"""A baseline that differs from itself by more than this widens the margin of its whole run."""
+"""A/A further from 1 than this widens the margin of its workload."""
 WIDEST_SAME = 0.05
-"""Where the margin is wider than this the device was too unsteady for anything to be called the same."""
+"""Above this margin nothing is called SAME: the device was too noisy."""
 MIN_ROUNDS = 5
 CERTAIN_ROUNDS = 8
-"""Of fewer, no signed-rank interval is of 99%: the whole range of n holds what it is of in 1 - 2^(1 - n) of all cases."""
+"""Below this n a signed-rank interval cannot reach 99%: use the full range, coverage 1 - 2^(1 - n)."""
 PERCENTILES = (5, 25, 50, 75, 90, 95, 99)
 
 
 def describe(samples: Sequence[float]) -> dict[str, float]:
-    """n, mean, std, min, max, p5 to p99, iqr_over_median, and outliers beyond Q3 + 3 IQR, which are kept."""
+    """n, mean, std, min, max, p5 to p99, iqr_over_median, and outliers (beyond Q3 + 3 IQR; they are kept)."""
     values = np.asarray(samples, dtype=float)
     found: dict[str, float] = {
         "n": len(values),
@@ -58,8 +58,8 @@ def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) ->
 
 
 def p50_interval(p50: float, medians: Sequence[float]) -> tuple[float, float]:
-    """Of a p50 of all samples, from the medians of their rounds: samples of one round are alike, rounds are not. Wide enough to
-    hold the p50, which need not lie where the rounds' medians do."""
+    """Interval of the p50 of all samples, from the medians of rounds: samples of one round are alike, rounds are not.
+    It always includes the p50, which may lie outside the rounds' medians."""
     low, high = median_interval(medians)
     return min(low, p50), max(high, p50)
 
@@ -67,11 +67,10 @@ def p50_interval(p50: float, medians: Sequence[float]) -> tuple[float, float]:
 def paired_speedup(baseline: Sequence[float], arm: Sequence[float]) -> tuple[float, float, float]:
     """(ratio, low, high) of baseline time over arm time, from one number per round and arm, in the order of the rounds.
 
-    The ratio is exp of the Hodges-Lehmann estimate of the log ratios within rounds: the median of the means of all pairs of
-    them. As robust as one needs (a quarter of the rounds may go wrong), and steadier than their median where rounds fall into
-    two heaps, as those of short graphs do. The interval is the one that belongs to it, of Wilcoxon's signed-rank test: no
-    resampling, and no assumption but that the log ratios lie symmetrically. Where rounds hang together it is widened: see
-    `autocorrelation_time`.
+    The ratio is exp of the Hodges-Lehmann estimate of the log-ratios within rounds: the median of all pairwise means.
+    It is robust (a quarter of the rounds may be wrong), and steadier than the median when rounds form two clusters, as
+    those of short graphs do. The interval is that of Wilcoxon's signed-rank test: no resampling; it assumes only that
+    the log-ratios are symmetric. Autocorrelated rounds widen it: see `autocorrelation_time`.
     """
     logs = _log_ratios(baseline, arm)
     first, second = np.triu_indices(len(logs))
@@ -83,7 +82,7 @@ def paired_speedup(baseline: Sequence[float], arm: Sequence[float]) -> tuple[flo
 
 
 def effective_sample_size(baseline: Sequence[float], arm: Sequence[float]) -> float:
-    """How many independent rounds tell as much of the speedup as these."""
+    """Effective sample size of the paired log-ratios."""
     return len(arm) / autocorrelation_time(_log_ratios(baseline, arm))
 
 
@@ -92,18 +91,18 @@ def _log_ratios(baseline: Sequence[float], arm: Sequence[float]) -> np.ndarray:
 
 
 def autocorrelation_time(values: Sequence[float] | np.ndarray) -> float:
-    """How many of these, in the order in which they were measured, tell as much of their mean as one independent value: 1 or
-    more. Where a graph's memory comes to lie goes round in cycles, a clock hops: then neighbours are alike.
+    """Integrated autocorrelation time of values in measured order, at least 1. Neighbours are alike when a graph's
+    memory placement cycles or a clock hops.
 
-    Geyer's initial monotone sequence estimator (Statistical Science 7, 1992), on ranks, so that one value that went wrong
-    does not hide how the others hang together.
+    Geyer's initial monotone sequence estimator (Statistical Science 7, 1992), on ranks, so that one outlier does not
+    hide the correlation.
     """
     ranks = _ranks(np.asarray(values, dtype=float))
     ranks -= ranks.mean()
     n, variance = len(ranks), float(ranks @ ranks)
     if variance == 0:
         return 1.0
-    # Of independent values a correlation is -1/n on average, not 0.
+    # Independent values have a mean correlation of -1/n, not 0.
     correlations = [1.0] + [float(ranks[:-lag] @ ranks[lag:]) / variance + 1 / n for lag in range(1, n // 2)]
     found, smallest = -1.0, math.inf
     for even, odd in zip(correlations[::2], correlations[1::2], strict=False):
@@ -115,21 +114,21 @@ def autocorrelation_time(values: Sequence[float] | np.ndarray) -> float:
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    """0 to n - 1 in ascending order; equal values share the mean of theirs."""
+    """0 to n - 1 in ascending order; ties share their mean rank."""
     _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (counts.cumsum() - (counts + 1) / 2)[which]
 
 
 def signed_rank_skip(n: int, confidence: float = CONFIDENCE) -> int:
-    """How many of the sorted pair means an interval leaves out at either end: by the normal approximation of the signed-rank
-    statistic, which is a little cautious for few rounds. 0 if n is too small: the full range."""
+    """Walsh averages to drop at each end for the interval (normal approximation, slightly conservative). 0: the full
+    range."""
     z = NormalDist().inv_cdf(0.5 + confidence / 2)
     mean, deviation = n * (n + 1) / 4, math.sqrt(n * (n + 1) * (2 * n + 1) / 24)
     return max(0, math.floor(mean - z * deviation - 0.5))
 
 
 def unpaired_speedup(baseline: Sequence[float], arm: Sequence[float], seed: int) -> tuple[float, float, float]:
-    """(ratio, low, high) of medians of two sets measured one after the other; the interval knows nothing of drift."""
+    """(ratio, low, high) of medians of two sets measured one after the other. The interval does not include drift."""
     rng = np.random.default_rng(seed)
     base, new = np.asarray(baseline, dtype=float), np.asarray(arm, dtype=float)
     ratios = _resampled_medians(base, rng) / _resampled_medians(new, rng)
@@ -142,10 +141,10 @@ def _resampled_medians(values: np.ndarray, rng: np.random.Generator) -> np.ndarr
 
 
 def change(before: Sequence[float], after: Sequence[float]) -> tuple[float, float, float]:
-    """(ratio, low, high) of a speedup after over one before, both (ratio, low, high) over the same baseline, each measured in one
-    process with it: no sample of one process meets one of the other.
+    """(ratio, low, high) of the speedup after over the speedup before. Both are (ratio, low, high) over the same
+    baseline, each measured in one process: samples of different processes are never compared.
 
-    Interval: the distances to the limits, of logarithms, added in quadrature (MOVER; Zou and Donner, 2008).
+    Interval: distances to the limits, in logarithms, added in quadrature (MOVER; Zou and Donner, 2008).
     """
     (was, was_low, was_high), (now, now_low, now_high) = np.log(before), np.log(after)
     low, high = math.hypot(now - now_low, was_high - was), math.hypot(now_high - now, was - was_low)
@@ -154,12 +153,12 @@ def change(before: Sequence[float], after: Sequence[float]) -> tuple[float, floa
 
 
 def half_width(low: float, high: float) -> float:
-    """Of a ratio's interval, relative."""
+    """Relative half-width of a ratio's interval."""
     return (math.log(high) - math.log(low)) / 2
 
 
 def margin_from(aa: tuple[float, float, float] | None) -> float:
-    """The margin that an A/A comparison (ratio, low, high) allows: MARGIN, or twice its excursion if it strayed."""
+    """The margin from an A/A comparison (ratio, low, high): MARGIN, or twice its deviation if it is off."""
     if aa is None:
         return MARGIN
     ratio, low, high = aa
@@ -170,7 +169,7 @@ def margin_from(aa: tuple[float, float, float] | None) -> float:
 
 
 def word(low: float | None, high: float | None, margin: float, rounds: int, paired: bool = True) -> Verdict:
-    """FASTER, SLOWER, SAME or UNDECIDED; or why none of them can be said."""
+    """FASTER, SLOWER, SAME or UNDECIDED; or why there is no verdict."""
     if low is None or high is None:
         return Verdict.NONE
     if not paired:
@@ -191,7 +190,7 @@ def geometric_mean(ratios: Sequence[float]) -> float | None:
 
 
 def suite(speedups: Sequence[float | None]) -> dict[str, Any]:
-    """A suite's summary over the workloads that both sides passed: geometric mean, n, left out, minimum."""
+    """Summary over the workloads that both sides passed: geometric mean, n, left out, minimum."""
     passed = [s for s in speedups if s]
     return {
         "geomean": geometric_mean(passed),

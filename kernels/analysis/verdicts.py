@@ -1,4 +1,4 @@
-"""One word for a result: from its status, its interval and the margin of its workload."""
+"""One word for a result: from its status, its interval and its workload's margin."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kernels.contract.events import ArmResult, Status, Verdict
 
 
 def verdict(arm: ArmResult, baseline: str, margin: float) -> Verdict | Status:
-    """The status of what is not ok; of what is, baseline, FASTER, SLOWER, SAME, UNDECIDED or why there is no such word."""
+    """The status if not ok; otherwise BASELINE, FASTER, SLOWER, SAME, UNDECIDED, or why there is no verdict."""
     if arm.status != Status.OK:
         return arm.status
     if arm.p50_ms is None:

@@ -1,1 +1,2 @@
-"""The measuring process: the only one that imports torch and kernels. `python -m kernels.child`, started by kernels/parent."""
+"""The measuring process: the only one that imports torch and kernels. kernels/parent starts it: `python -m
+kernels.child`."""

@@ -1,8 +1,8 @@
-"""The measuring child: the only process that imports torch and kernels. Started by kernels/process.py, never by hand.
+"""The measuring child: the only process that imports torch and kernels. Started by kernels/parent/child_process.py.
 
-It reads commands (JSON lines) on one pipe, does them on the bench, and answers on another; what kernels print goes to
-stdout and stderr, which are the log. It is warm when it says "ready": torch, triton and the device are initialised,
-but no kernel's file has been touched, so that it never measures yesterday's code.
+It reads commands (JSON lines) from one pipe, runs them on the bench, and answers on another. What kernels print goes to
+stdout and stderr, which are the log. "ready" means that torch, triton and the device are initialised, but no kernel's
+file is loaded: so it never measures an old version of a file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ NO_MEMORY = ("out of memory", "defaultcpuallocator: can't allocate")
 
 
 def limit_myself(kind: str) -> None:
-    """Dies with its parent; no core dumps, bounded files; on a CPU bounded memory (CUDA reserves address space)."""
+    """Sets limits: dies with its parent, no core dumps, bounded files; on a CPU bounded memory (CUDA reserves address
+    space)."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE_BYTES, MAX_FILE_BYTES))
@@ -35,13 +36,13 @@ def limit_myself(kind: str) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (bytes_allowed, bytes_allowed))
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
-            file.write("1000")  # if memory runs out, this process is the one to go
+            file.write("1000")  # if memory runs out, end this process first
     except OSError:
         pass
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """An exception as the parent wants it: kind, message, traceback."""
+    """An exception as data for the parent: kind, message, traceback."""
     import torch
 
     from kernels.catalog import Unsupported
@@ -89,20 +90,20 @@ def serve(kind: str, commands: Any, answers: Any) -> None:
             done = getattr(bench, do)(**arguments)
         except Exception as error:
             if "arm" in arguments:
-                bench.guard.claim_processes(arguments["arm"])  # what it began is its own, however it ended
+                bench.guard.claim_processes(arguments["arm"])  # attribute its threads and processes to this arm
             bench.guard.changes()
-            answer(error=describe(error) | {"lasting": bench.guard.lasting})
+            answer(error=describe(error) | {"must_replace": bench.guard.must_replace})
             continue
         if "arm" in arguments and do != "profile" and (changes := bench.guard.changes()):
             message = f"changed global state: {'; '.join(changes)}"[:2000]
-            answer(error={"kind": "suspect", "message": message, "lasting": bench.guard.lasting})
+            answer(error={"kind": "suspect", "message": message, "must_replace": bench.guard.must_replace})
         else:
             answer(ok=done)
 
 
 def main() -> None:
     kind, commands_fd, answers_fd = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    faulthandler.enable()  # a crash says in the log which line of which file it was in
+    faulthandler.enable()  # a crash writes its file and line into the log
     limit_myself(kind)
     if os.getppid() == 1:
         return

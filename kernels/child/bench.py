@@ -1,7 +1,7 @@
-"""The bench: kernels, inputs and a clock, in the measuring child. It does what it is told and reports raw readings.
+"""The bench: kernels, inputs and a clock, in the measuring child. It executes commands and reports raw readings.
 
-It decides nothing: seeds, order, number of calls, statistics and verdicts belong to the parent. Every method takes and
-returns plain data, so the parent can drive it through a pipe, and the simulator can stand in for it.
+It decides nothing: the parent owns seeds, order, number of calls, statistics and verdicts. Every method takes and
+returns plain data, so the parent can drive it through a pipe, and the simulator can replace it.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from kernels.child import calibrate, launches, outputs, poison
 from kernels.child.clock import Block, CpuClock, CudaClock, Graph
 from kernels.child.guard import Guard, memory_in_use
 from kernels.child.probe import next_seed, probe
-from kernels.child.reference import Reference, measure, noted
+from kernels.child.reference import Reference, measure, with_facts
 from kernels.child.runtime import CudaRuntime
 from kernels.operations.base import Distribution, Inputs
 from kernels.workload import Workload
 
 ROTATION = 5
-"""Input sets together cover this many times the cache, so that no call finds its inputs there."""
+"""The input sets together are this many times the cache: no call finds its inputs there."""
 MEMORY_SHARE = 0.25
-"""Of the free memory, at most this much goes to input sets."""
+"""Share of the free memory for input sets, at most,"""
 KEEP_SHARE = 0.05
-"""And at most this much to outputs kept for checking after the rounds."""
+"""and for outputs kept to be checked after the rounds."""
 MAX_SETS = 128
 LATE_S = 0.003
-"""Whoever still writes into an output after its call has returned is given this long to show."""
+"""Time for late writes to show after a call has returned."""
 TRAP_GATE_NS = 4_000_000
-"""Holds the device back so long that a checked call is queued before its inputs arrive."""
+"""Gate length: the checked call is queued before its inputs arrive."""
 
 
 class Bench:
@@ -59,12 +59,12 @@ class Bench:
     # --- one workload ---------------------------------------------------------------------------------------------
 
     def open(self, workload: dict[str, Any]) -> dict[str, Any]:
-        """Makes a workload the current one and forgets the last."""
+        """Makes a workload the current one. Forgets the previous one."""
         self._forget()
         if self.kind == "cuda":
             torch.cuda.empty_cache()
         if "torch._dynamo" in sys.modules:
-            sys.modules["torch._dynamo"].reset()  # else the second shape compiles dynamic and the ninth runs eager
+            sys.modules["torch._dynamo"].reset()  # else the second shape compiles dynamic, the ninth runs eager
         self.workload = Workload(**workload)
         self.problem = self.workload.problem
         return {}
@@ -79,14 +79,14 @@ class Bench:
         return self._kernel(arm).call(*inputs.tensors, **inputs.options)
 
     def load(self, arm: str) -> dict[str, Any]:
-        """Loads a kernel's file. {"sha256", "source"}: of the bytes that were run."""
+        """Loads a kernel's file. Returns {"sha256", "source"} of the executed bytes."""
         kernel = self._kernel(arm)
         self.guard.claim_processes(arm)
         return {"sha256": kernel.sha256, "source": kernel.source}
 
     def compile(self, arm: str, seed: int) -> dict[str, Any]:
-        """The first call, timed apart (seconds); and of a second one the memory that it needs beyond its inputs (bytes), and
-        what Triton reports of the kernels that it launches."""
+        """Times the first call (seconds). Measures on a second call the memory without its inputs (bytes), and reports what
+        Triton says of the launched kernels."""
         inputs = self.problem.inputs(self.device, seed)
         self.clock.synchronize()
         start = perf_counter_ns()
@@ -115,17 +115,17 @@ class Bench:
         return self.references[seed]
 
     def verify(self, arm: str, seed: int, thorough: bool, distribution: Distribution = "normal") -> dict[str, Any]:
-        """Two calls on fresh inputs, the first compared with the reference. Numbers and facts, no judgement.
+        """Two calls on fresh inputs; compares the first with the reference. Facts only, no judgement.
 
         shared: the second call wrote into an output of the first, or returned it again.
-        busy: [[arm, what]] of what goes on working while nobody is called.
+        busy: [[arm, what]]: threads and processes that work while no kernel is called.
         """
         reference = self._reference(seed, thorough, distribution)
         inputs = Inputs(tuple(torch.zeros_like(t) for t in reference.inputs.tensors), reference.inputs.options)
         out, early, flags = self._trapped(arm, inputs, reference.inputs)
         reading = measure(early, reference)
         unwritten = [poison.count(one) for one in outputs.as_tuple(early)]
-        reading = noted(reading, unwritten=unwritten, late=flags.pop("late"))
+        reading = with_facts(reading, unwritten=unwritten, late=flags.pop("late"))
         shared, deterministic = False, None
         if not reading.get("wrong_kind"):
             shared, deterministic = self._called_again(arm, reference.inputs, out, early, unwritten)
@@ -134,7 +134,8 @@ class Bench:
         return {"reading": reading} | flags
 
     def _called_again(self, arm: str, values: Inputs, out: Any, early: Any, unwritten: list[int]) -> tuple[bool, bool]:
-        """(shared, deterministic) of a second call, beside the first one's output and its early copy. Both are poisoned."""
+        """Makes a second call: (shared, deterministic), from the first one's output and its early copy. Poisons all
+        outputs."""
         for one in outputs.as_tuple(out):
             poison.fill(one)
         again = outputs.plain(self._run(arm, Inputs(tuple(t.clone() for t in values.tensors), values.options)))
@@ -143,16 +144,16 @@ class Bench:
         pairs = zip(outputs.as_tuple(again), unwritten, strict=True)
         shared = any(poison.count(one) < one.numel() for one in floating) or any(poison.count(a) > n for a, n in pairs)
         deterministic = outputs.equal(early, again)
-        for right in (out, early, again):  # what is freed here must not pass for the next kernel's work
+        for right in (out, early, again):  # freed memory must not look like the next kernel's work
             for one in outputs.as_tuple(right):
                 poison.fill(one)
         return shared, deterministic
 
     def _trapped(self, arm: str, inputs: Inputs, values: Inputs) -> tuple[Any, Any, dict[str, Any]]:
-        """A call whose inputs get their values just before it, on the current stream, and whose output is copied just
-        after it, there too: who works on another stream, or later, reads old inputs or is too late for the copy.
+        """One call: inputs are written just before it and the output is copied just after it, on the current stream.
+        Work on another stream, or later, is detected.
 
-        Returns the output, the copy, and {"late": of each output, "inputs_changed"}.
+        Returns the output, the copy, and {"late": per output, "inputs_changed"}.
         """
         with poison.in_new_memory(outputs.likes(self.problem, inputs), self.device):
             self.clock.synchronize()
@@ -175,9 +176,9 @@ class Bench:
     # --- timing ---------------------------------------------------------------------------------------------------
 
     def prepare(self, seeds: list[int], rotate: bool) -> dict[str, Any]:
-        """Makes input sets, one per seed, as many as cover the cache ROTATION times; or two where `rotate` is off.
+        """Makes input sets, one per seed: together ROTATION times the cache. With `rotate` off: one.
 
-        {"sets": n, "covered": whether they cover the cache, "input_bytes": of one set}
+        Returns {"sets": n, "covered": whether they exceed the cache, "input_bytes": of one set}.
         """
         self.sets.clear()
         first = self.problem.inputs(self.device, seeds[0])
@@ -187,12 +188,12 @@ class Bench:
         self.sets = [(seeds[0], first)]
         self.sets += [(seed, self.problem.inputs(self.device, seed)) for seed in seeds[1:count]]
         if self.kind == "cuda" and count < wanted and rotate:
-            self.clock.runtime.evict()  # takes its memory now, not behind the first gate
+            self.clock.runtime.evict()  # allocates now, not behind the first gate
         self.clock.synchronize()
         return {"sets": len(self.sets), "covered": count >= wanted or not rotate, "input_bytes": first.nbytes}
 
     def refill(self, index: int, seed: int) -> dict[str, Any]:
-        """Fresh values in one input set, in place (graphs hold its addresses)."""
+        """Writes fresh values into one input set, in place (graphs hold its addresses)."""
         index %= len(self.sets)
         fresh = self.problem.inputs(self.device, seed)
         for old, new in zip(self.sets[index][1].tensors, fresh.tensors, strict=True):
@@ -221,9 +222,9 @@ class Bench:
         rest_ns: int = 0,
         untimed: bool = True,
     ) -> dict[str, Any]:
-        """`calls` timed calls of an arm over rotating input sets, after an `untimed` call, a rest and behind a spin gate.
+        """`calls` timed calls of an arm on rotating input sets, after an `untimed` call, a rest and a spin gate.
 
-        keep: the position of the call whose output is kept for `recheck`.
+        keep: position of the call whose output is kept for `recheck`.
         """
         call = self._call(arm)
         if untimed:
@@ -243,7 +244,7 @@ class Bench:
         return _plain(block)
 
     def _trap(self, arm: str, index: int) -> None:
-        """One more call like the timed ones, on an input set that is refilled in place: kept for `recheck`."""
+        """One more call like the timed ones, on an input set refilled in place; its output is kept for `recheck`."""
         seed, inputs = self.sets[index % len(self.sets)]
         seed = next_seed(seed)
         values = self.problem.inputs(self.device, seed)
@@ -258,7 +259,7 @@ class Bench:
     def e2e(
         self, arm: str, calls: int, keep: int | None = None, rest_ns: int = 0, untimed: bool = True
     ) -> dict[str, Any]:
-        """`calls` calls over rotating input sets, each by the host's clock until the device has finished."""
+        """`calls` calls on rotating input sets, each timed by the host until the device has finished."""
         call = self._call(arm)
         if untimed:
             call(self.cursor)
@@ -273,7 +274,8 @@ class Bench:
         return _plain(block)
 
     def sustained(self, arm: str, calls: int, lead: int, chunks: int, graph: str = "") -> dict[str, Any]:
-        """Back to back: `lead` chunks of about `calls` calls untimed, then `chunks` timed; by its graph if it has one."""
+        """Back to back: `lead` untimed chunks of about `calls` calls, then `chunks` timed ones; by its graph if it has
+        one."""
         captured = self.graphs.get(graph or arm)
         if captured:
             nodes = len(captured.indices)
@@ -283,7 +285,7 @@ class Bench:
         return _plain(block)
 
     def capture(self, arm: str, graph: str = "") -> dict[str, Any]:
-        """Captures an arm on every input set as one CUDA graph, afresh. graph: its name, if not the arm's."""
+        """Captures an arm anew on every input set as one CUDA graph. graph: its name, if it is not the arm's."""
         self.graphs.pop(graph or arm, None)
         self.graphs[graph or arm] = self.clock.capture(self._call(arm), range(len(self.sets)))
         return {"nodes": len(self.sets)}
@@ -302,7 +304,7 @@ class Bench:
         graph: str = "",
         rest_ns: int = 0,
     ) -> dict[str, Any]:
-        """`replays` timed replays of an arm's graph, after a rest and one untimed replay, outputs poisoned before."""
+        """`replays` timed replays of an arm's graph, after poisoning the outputs, a rest and one untimed replay."""
         self.clock.rest(rest_ns)
         captured = self.graphs[graph or arm]
         block = captured.block(replays, gate_ns, flush, keep)
@@ -312,7 +314,7 @@ class Bench:
         return _plain(block)
 
     def _trap_graph(self, arm: str, captured: Graph, keep: int) -> None:
-        """One more replay, on an input set whose values are newer than the capture: work done while it was captured shows."""
+        """One more replay, on an input set with values newer than the capture: reveals work done during the capture."""
         index = keep % len(self.sets)
         seed = next_seed(self.sets[index][0])
         self.refill(index, seed)
@@ -322,7 +324,7 @@ class Bench:
         self._keep(arm, index, captured.outputs[index])
 
     def _keep(self, arm: str, index: int, out: Any) -> None:
-        """Keeps a copy of a timed call's output with the seed of its inputs, if it is small enough."""
+        """Keeps a copy of a timed call's output, with the seed of its inputs, if it is small enough."""
         if self._has_room(out := outputs.plain(out)):
             self.kept.append((arm, self.sets[index % len(self.sets)][0], outputs.clone(out), {}))
 
@@ -330,26 +332,27 @@ class Bench:
         return not (size := outputs.nbytes(out)) or size < KEEP_SHARE * self.clock.free_bytes()
 
     def recheck(self) -> dict[str, Any]:
-        """Compares the outputs kept from timed calls with the reference.
+        """Compares the kept outputs of timed calls with the reference.
 
-        {"readings": [[arm, reading], ...], "changed_inputs": [arm, ...], "grown": {arm: [[bytes, calls] per block]}}
+        Returns {"readings": [[arm, reading], ...], "changed_inputs": [arm, ...], "grown": {arm: [[bytes, calls] per
+        block]}}.
         """
         readings = []
         changed = [arm for arm, _, _, flags in self.kept if flags.get("inputs_changed")]
         for arm, seed, out, flags in self.kept:
             reference = Reference(self.problem, self.problem.inputs(self.device, seed), seed, thorough=False)
             late = flags.get("late", [False] * len(outputs.as_tuple(out)))
-            readings.append([arm, noted(measure(out, reference), late=late)])
+            readings.append([arm, with_facts(measure(out, reference), late=late)])
         self.kept.clear()
         grown, self.grown = self.grown, {}
         return {"readings": readings, "changed_inputs": changed, "grown": grown}
 
     def probe(self, arm: str, seeds: list[int], sights: int) -> dict[str, Any]:
-        """Calls on what an arm has seen and on what it has not: see kernels/instrument/probe.py. They take the first input set.
+        """Calls on known and on new inputs, on the first input set: see kernels/child/probe.py.
 
-        {"seen_ns", "new_ns", "untouched_ns", "written_ns": [...], "busy": as in verify}
+        Returns {"seen_ns", "new_ns", "untouched_ns", "written_ns": [...], "busy": as in verify}.
         """
-        # The prepared set in every probe: new tensors may lie where old ones lay, and have been written as often.
+        # Every probe uses the prepared set: new tensors may reuse the addresses of old ones, written as often.
         inputs = self.sets[0][1]
         call = partial(self._kernel(arm).call, *inputs.tensors, **inputs.options)
 
@@ -372,14 +375,14 @@ class Bench:
     # --- cross-check ----------------------------------------------------------------------------------------------
 
     def profile(self, arm: str, seed: int) -> dict[str, Any]:
-        """What the profiler and events say of the same calls: see profiler.look."""
-        from kernels.child import profiler  # its import takes a while, and it is needed after all timing only
+        """Profiler spans and event times of the same calls: see profiler.profile."""
+        from kernels.child import profiler  # imported late: the import is slow and needed only after all timing
 
         inputs = self.problem.inputs(self.device, seed)
-        return profiler.look(self.clock, lambda: self._run(arm, inputs))
+        return profiler.profile(self.clock, lambda: self._run(arm, inputs))
 
     def calibrate(self) -> dict[str, Any]:
-        """What this device reaches at most, before any kernel is touched: see calibrate.probe."""
+        """Ceilings of this device, before any kernel is loaded: see calibrate.probe."""
         found = calibrate.probe(self.clock)
         if self.kind == "cuda":
             torch.cuda.empty_cache()

@@ -1,7 +1,7 @@
-"""What a device reaches at most, measured: copy and read bandwidth, matrix products, an empty kernel in each mode.
+"""Ceilings, measured: copy and read bandwidth, matrix products, an empty kernel in each mode.
 
-`probe` reports raw ticks; kernels/analysis/ceilings.py makes rates of them. A datasheet's
-peak cannot be reached; these can, so a kernel well above them has something to explain.
+`probe` returns raw samples; kernels/analysis/ceilings.py makes rates of them. A datasheet's peak is out of reach; these
+are not. A kernel clearly above them is suspect.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ GATE_NS = 1_000_000
 
 
 def probe(clock: Any) -> dict[str, Any]:
-    """Raw ticks (ns): {"copy": {"bytes", "ticks_ns"}, "read", "matmul": {dtype: {"flops", "ticks_ns"}}, "empty": {mode}}."""
+    """Raw samples (ns): {"copy": {"bytes", "ticks_ns"}, "read", "matmul": {dtype: {"flops", "ticks_ns"}}, "empty":
+    {mode}}."""
     return _memory(clock) | {"matmul": _matmul(clock), "empty": _empty(clock)}
 
 
 def _timed(clock: Any, call: Callable[[int], Any], calls: int = CALLS) -> list[float]:
-    """In blocks, each after a rest, as kernels are timed that are held against it."""
+    """Times in blocks, each after a rest, as kernels are timed."""
     cuda = clock.kind == "cuda"
     each_ns = max(1.0, min(clock.block(call, range(UNTIMED), 0, False, None).ticks_ns))
     plan = Protocol()
@@ -68,7 +69,7 @@ def _matmul(clock: Any) -> dict[str, Any]:
 
 
 def _empty(clock: Any) -> dict[str, list[float]]:
-    """A kernel of one thread that does nothing, in each mode; on a CPU a function that does nothing."""
+    """An empty kernel of one thread, in each mode; on a CPU an empty function."""
     if clock.kind == "cpu":
         return {"cpu": _timed(clock, lambda _: None, EMPTY_CALLS)}
 

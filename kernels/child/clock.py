@@ -1,7 +1,7 @@
 """Clocks: how long calls take on a device. Used in the measuring child only.
 
-Everything that reads time is bound before any kernel's file runs, here and in runtime.py: a kernel that replaces
-`torch.cuda.Event.elapsed_time` or `time.perf_counter_ns` afterwards changes nothing.
+Every function that reads time is bound before any kernel's file runs, here and in runtime.py. A kernel that later
+replaces `torch.cuda.Event.elapsed_time` or `time.perf_counter_ns` changes nothing.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import torch
 from kernels.child import outputs
 
 Call = Callable[[int], Any]
-"""Runs the arm on input set number i (modulo the number of sets) and returns its output."""
+"""Runs the arm on input set i (modulo the number of sets). Returns its output."""
 
 SPIN_HZ = 2.0e9
-"""Cycles per second assumed for a spin gate: at or above every maximum SM clock, so that a gate is never too short."""
+"""Assumed clock of a spin gate, cycles per second: at or above every maximum SM clock, so that no gate is too short."""
 LEAD_CYCLES = 20_000
-"""The device spins so long while the host starts the gate, whose two events then time the gate and nothing else."""
+"""Spin while the host starts the gate: the gate's two events then time only the gate."""
 READABLE_GATE_NS = 300_000
-"""A gate this long tells the SM clock to 1%: what starting it takes is 3 us."""
+"""A gate of at least this length gives the SM clock to 1%: starting it takes 3 us."""
 
 
 @dataclass
@@ -32,29 +32,29 @@ class Block:
     """The raw reading of one block of calls."""
 
     ticks_ns: list[float]
-    """One duration per call, or per graph replay divided by its nodes."""
+    """One duration per call; for graphs, a replay's time / its calls."""
     enqueue_ns: int = 0
     """Host time to launch the block."""
     gate_ns: float = 0.0
-    """How long the spin gate really held the device back; 0 without one."""
+    """Measured length of the spin gate; 0 without one."""
     gate_cycles: int = 0
-    """SM cycles that the gate spun."""
+    """Length of the gate in SM cycles."""
     kept: Any = None
-    """The output of the call that was to be kept."""
+    """Output of the call to keep."""
 
     @property
     def gated(self) -> bool:
-        """Whether every launch was queued before the first could start."""
+        """Whether every launch was queued before the first one started."""
         return self.gate_ns == 0 or self.enqueue_ns <= self.gate_ns
 
     @property
     def sm_mhz(self) -> float | None:
-        """The SM clock while the gate held, read in the stream itself: cycles spun over the time that passed."""
+        """The SM clock during the gate, read in the stream: cycles / time."""
         return self.gate_cycles / self.gate_ns * 1e3 if self.gate_ns >= READABLE_GATE_NS else None
 
 
 class Clock(Protocol):
-    """What the bench needs to time calls; CUDA and the CPU each have one."""
+    """What the bench needs to time calls: one class for CUDA, one for the CPU."""
 
     kind: str
     cache_bytes: int
@@ -66,7 +66,7 @@ class Clock(Protocol):
 
 
 class Runtime(Protocol):
-    """What a device must be able to do to be timed by its own events: a CUDA device can, and the simulated GPU."""
+    """A device that can be timed by its own events: a CUDA device, or the simulated GPU."""
 
     cache_bytes: int
 
@@ -76,21 +76,22 @@ class Runtime(Protocol):
     def elapsed_ns(self, start: Any, end: Any) -> float: ...
     def synchronize(self) -> Any: ...
     def rest(self, ns: int) -> Any:
-        """The host waits; the device has nothing to do."""
+        """The host waits; the device is idle."""
 
     def spin(self, cycles: int) -> Any:
-        """A kernel of one thread that does nothing for so many SM cycles."""
+        """Launches a one-thread kernel that spins for `cycles` SM cycles."""
 
     def evict(self) -> Any:
-        """Empties L2 by reading: a write would leave dirty lines whose write-back lands in the next kernel's time."""
+        """Evicts L2 by reading: a write would leave dirty lines, and their write-back would fall into the next kernel's
+        time."""
 
     def free_bytes(self) -> int: ...
     def capture(self, call: Call, indices: Sequence[int]) -> tuple[Any, list[Any]]:
-        """(graph with a method `replay`, outputs) of one call for each index."""
+        """(graph with a method `replay`, outputs): one call per index."""
 
 
 def cpu_cache_bytes() -> int:
-    """Size of the last-level cache, 32 MiB where the kernel does not say."""
+    """Size of the last-level cache; 32 MiB if unknown."""
     sizes = [0]
     for index in range(5):
         try:
@@ -103,7 +104,7 @@ def cpu_cache_bytes() -> int:
 
 @dataclass
 class CpuClock:
-    """perf_counter_ns around each call. There is no queue, so no gate and no flush."""
+    """perf_counter_ns around each call. Without a queue there is no gate and no flush."""
 
     kind: str = "cpu"
     cache_bytes: int = field(default_factory=cpu_cache_bytes)
@@ -128,7 +129,7 @@ class CpuClock:
         return Block(ticks, kept=kept)
 
     def sustained(self, launch: Call, calls: int, launches: int, lead: int, chunks: int) -> Block:
-        """As CudaClock.sustained; there is nothing to queue."""
+        """Like CudaClock.sustained, without a queue."""
         ticks, number = [], 0
         for _ in range(lead + chunks):
             start = perf_counter_ns()
@@ -164,9 +165,9 @@ class CudaClock:
         return self._pool[:count]
 
     def gate(self, gate_ns: int) -> int:
-        """Holds the device back for at least this long, so that what follows is queued before it may start.
+        """Holds the device back for at least this long: the following calls are queued before they start.
 
-        Returns the cycles it spins.
+        Returns its SM cycles.
         """
         cycles = int(gate_ns * SPIN_HZ / 1e9)
         if cycles:
@@ -174,7 +175,7 @@ class CudaClock:
         return cycles
 
     def block(self, call: Call, indices: Sequence[int], gate_ns: int, flush: bool, keep: int | None) -> Block:
-        """One timed call per index, all queued behind the gate; a read flush before each if asked."""
+        """One timed call per index, all queued behind the gate; on request a read flush before each."""
         runtime, events, kept = self.runtime, self.events(2 * len(indices) + 2), None
         record = runtime.record
         if gate_ns:
@@ -198,7 +199,7 @@ class CudaClock:
         return Block(ticks, enqueue, elapsed(events[-2], events[-1]) if gate_ns else 0.0, cycles, kept)
 
     def host_block(self, call: Call, indices: Sequence[int], keep: int | None) -> Block:
-        """Host time of each call from its first line until the device has finished it: dispatch included."""
+        """Host time of each call, from its start until the device has finished: dispatch included."""
         runtime, ticks, kept = self.runtime, [], None
         host_ns, synchronize = runtime.host_ns, runtime.synchronize
         for position, index in enumerate(indices):
@@ -212,9 +213,10 @@ class CudaClock:
         return Block(ticks, kept=kept)
 
     def sustained(self, launch: Call, calls: int, launches: int, lead: int, chunks: int) -> Block:
-        """Launches back to back: `lead` chunks untimed, then `chunks` timed, `launches` launches of `calls` calls each.
+        """Launches back to back: `lead` chunks untimed, then `chunks` timed; a chunk has `launches` launches of `calls`
+        calls each.
 
-        A tick is a chunk's time over its calls; nothing stands between chunks but an event.
+        A sample is a chunk's time / its calls. Only an event separates chunks.
         """
         events, number = self.events(chunks + 1), 0
         for chunk in range(lead + chunks):
@@ -233,7 +235,7 @@ class CudaClock:
 
 
 class Graph:
-    """One captured CUDA graph: the arm called once on every input set. Fresh captures remove what one capture fixes."""
+    """One captured CUDA graph: the arm once on every input set. A fresh capture each round randomises placement."""
 
     def __init__(self, clock: CudaClock, call: Call, indices: Sequence[int]) -> None:
         self.clock, self.indices = clock, list(indices)
@@ -241,8 +243,8 @@ class Graph:
         clock.synchronize()
 
     def poison(self) -> None:
-        """Fills the outputs with NaN: what a replay does not write shows."""
-        with torch.inference_mode():  # a kernel may return inference tensors, which nothing else may write
+        """Fills the outputs with poison: elements that a replay does not write show."""
+        with torch.inference_mode():  # a kernel may return inference tensors, which can be written only here
             for tensor in (one for out in self.outputs for one in outputs.as_tuple(outputs.plain(out))):
                 if isinstance(tensor, torch.Tensor) and tensor.is_floating_point():
                     tensor.fill_(float("nan"))
@@ -251,7 +253,7 @@ class Graph:
         self.graph.replay()
 
     def block(self, replays: int, gate_ns: int, flush: bool, keep: int | None) -> Block:
-        """`replays` timed replays; a tick is a replay's time over its nodes."""
+        """`replays` timed replays. A sample is a replay's time / its calls."""
         clock = self.clock
         self.poison()
         self.launch()

@@ -1,4 +1,4 @@
-"""What was measured on, as PyTorch sees it: everything that may move a number."""
+"""The environment as PyTorch sees it: everything that can change a number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernels.host.environment import cpu_name
 
 
 def environment(kind: str) -> dict[str, Any]:
-    """The keys of the fingerprint (kernels/contract/environment.py), and more that is stored."""
+    """The keys of the fingerprint (kernels/contract/environment.py), and further stored facts."""
     try:
         import triton
 

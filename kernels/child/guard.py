@@ -1,7 +1,7 @@
-"""What a kernel must leave as it found it: PyTorch's settings, the functions that others call, a quiet process.
+"""Global state that kernels must not change: PyTorch settings, shared functions, background work.
 
-Used in the measuring child only, between commands and never inside a timed region. A kernel may do what it likes
-during its own call; what it leaves behind would be measured as somebody else's time.
+Used in the measuring child, between commands, never in a timed region. A kernel may do anything during its own call;
+what it leaves behind would be measured as another kernel's time.
 """
 
 from __future__ import annotations
@@ -32,14 +32,13 @@ PROTECTED = (
     "kernels.kernel_files",
     "kernels.parent.",
 )
-"""The instrument's own modules: a kernel that replaces a function of one of these could write its own result."""
+"""The instrument's modules: a kernel that replaces one of their functions could write its own result."""
 BUSY_SHARE = 0.25
-"""A thread or process that takes more than this share of a core while nobody is called is busy; so is one that would like
-to, and does not get it because the host is at work for others."""
+"""CPU share above which an idle-phase thread or process is busy; runnable but starved counts, too."""
 WINDOW_S = 0.02
 PATIENCE_S = {"thread": 10.0, "process": 30.0}
-"""How long spinning pool threads, compilers in a thread, or helpers of a compiler may take to come to rest. torch.compile
-begins a process that imports torch and starts a worker for each core, and goes on so after the first call has returned."""
+"""Time for pool threads, compiler threads and compiler helpers to become idle. torch.compile starts worker processes
+after the first call."""
 
 Load = tuple[int, bool]
 Setting = tuple[str, Callable[[], Any], Callable[[Any], Any]]
@@ -56,7 +55,7 @@ def _attribute(name: str, owner: Any, attribute: str) -> Setting:
 
 
 def _settings(kind: str) -> Iterator[Setting]:
-    """(name, read, write) of what every kernel of the process shares."""
+    """(name, read, write) of the settings that all kernels of the process share."""
     yield "default dtype", torch.get_default_dtype, torch.set_default_dtype
     yield "default device", torch.get_default_device, torch.set_default_device
     yield "number of threads", torch.get_num_threads, torch.set_num_threads
@@ -88,17 +87,17 @@ def _settings(kind: str) -> Iterator[Setting]:
 
 
 def _overridden() -> frozenset[str]:
-    """Operators of PyTorch that Python code has given another implementation on a device where kernels run."""
+    """ATen operators overridden from Python on a device where kernels run."""
     known: Any = getattr(torch.library, "_impls", ())
     return frozenset(name for name in known if name.startswith("aten/") and name.endswith(("/CPU", "/CUDA")))
 
 
 def _leave(before: Any) -> None:
-    """Of what cannot be put back."""
+    """The write function of what cannot be restored."""
 
 
-def _courtesies() -> Iterator[Setting]:
-    """What a kernel may well set at the top of its file, and no other kernel must notice: put back without a word."""
+def _restored_silently() -> Iterator[Setting]:
+    """Settings restored silently: a kernel may set them at import; other kernels must not notice."""
     yield "gradient mode", torch.is_grad_enabled, torch.set_grad_enabled
     yield "warnings as errors", _errors, _forgive
 
@@ -113,7 +112,7 @@ def _forgive(before: list[Any]) -> None:
 
 
 def _namespaces() -> Iterator[tuple[str, Any]]:
-    """What holds the functions that the instrument and other kernels call."""
+    """Modules and classes with the functions that the instrument and other kernels call."""
     yield "time", time
     yield "torch", torch
     yield "torch.nn.functional", torch.nn.functional
@@ -131,7 +130,7 @@ def _namespaces() -> Iterator[tuple[str, Any]]:
 
 
 def protected_modules() -> list[types.ModuleType]:
-    """The loaded modules of PROTECTED, without packages: a package gets a name whenever one of its modules is imported."""
+    """The loaded modules of PROTECTED, without packages: importing a module adds its name to its package."""
     found = [module for name, module in sys.modules.items() if name.startswith(PROTECTED)]
     return [module for module in found if not hasattr(module, "__path__")]
 
@@ -139,13 +138,12 @@ def protected_modules() -> list[types.ModuleType]:
 def _read(read: Callable[[], Any]) -> Any:
     try:
         return read()
-    except RuntimeError as error:  # settings of an old and a new interface were mixed
+    except RuntimeError as error:  # a mix of PyTorch's old and new interface
         return str(error).splitlines()[0]
 
 
 def _inherited(owner: Any) -> set[str]:
-    """Names that a class has from its bases, an object from its class, or a module of the instrument from Python: giving them
-    to itself replaces them."""
+    """Inherited names: setting one on the object itself replaces the function."""
     if isinstance(owner, types.ModuleType):
         return set(vars(builtins)) if owner.__name__.startswith("kernels.") else set()
     bases = owner.__mro__[1:] if isinstance(owner, type) else type(owner).__mro__
@@ -153,13 +151,13 @@ def _inherited(owner: Any) -> set[str]:
 
 
 class Guard:
-    """The process as it was before any kernel's file was touched."""
+    """The state of the process before any kernel's file was loaded."""
 
     def __init__(self, kind: str, the_clock: clock.Clock) -> None:
         self.settings = [(name, _read(read), read, write) for name, read, write in _settings(kind)]
-        self.courtesies = [(_read(read), read, write) for _, read, write in _courtesies()]
-        self.lasting = False
-        """Something has been changed that cannot be put back: this process is of no more use."""
+        self.restored_silently = [(_read(read), read, write) for _, read, write in _restored_silently()]
+        self.must_replace = False
+        """State changed that cannot be restored: replace this process."""
         the_runtime = getattr(the_clock, "runtime", the_clock)
         self.functions = [
             (label, owner, [(n, f) for n, f in vars(owner).items() if _is_function(f)], len(vars(owner)))
@@ -174,15 +172,15 @@ class Guard:
         self.owners = dict.fromkeys(self._others(), "")
 
     def changes(self) -> list[str]:
-        """What differs, as "number of threads: 1 instead of 2". It is put back as it was."""
+        """Differences, as "number of threads: 1 instead of 2". Restores them."""
         found = []
         for name, before, read, write in self.settings:
             if (now := _read(read)) != before:
                 found.append(f"{name}: {_difference(now, before)}")
                 with contextlib.suppress(RuntimeError):
                     write(before)
-                self.lasting |= _read(read) != before
-        for before, read, write in self.courtesies:
+                self.must_replace |= _read(read) != before
+        for before, read, write in self.restored_silently:
             if _read(read) != before:
                 write(before)
         for label, owner, functions, size in self.functions:
@@ -207,17 +205,17 @@ class Guard:
     # --- a quiet process ------------------------------------------------------------------------------------------
 
     def claim(self, arm: str) -> None:
-        """Threads that are new since the last claim are this arm's."""
+        """Attributes threads that are new since the last claim to this arm."""
         for task in os.listdir("/proc/self/task"):
             self.owners.setdefault(("thread", int(task)), arm)
 
     def claim_processes(self, arm: str) -> None:
-        """The same of processes; it takes a few milliseconds."""
+        """The same for processes; it takes a few milliseconds."""
         for key in self._others():
             self.owners.setdefault(key, arm)
 
     def busy(self, arm: str) -> list[list[str]]:
-        """[[arm that began it, what]] of threads and processes that go on working while nobody calls anybody."""
+        """[[arm that started it, what]] of threads and processes that work while no kernel is called."""
         begin = time.monotonic()
         while True:
             before = self._others()
@@ -231,7 +229,7 @@ class Guard:
         return [[self.owners.setdefault(key, arm), f"a {key[0]}"] for key in found]
 
     def _others(self) -> dict[tuple[str, int], Load]:
-        """CPU time in ns, and whether they want more, of the other threads of this process, and of the processes of its
+        """CPU time in ns, and whether it is runnable, of the other threads of this process and of the processes of its
         session."""
         me, found = os.getpid(), {}
         for entry in os.listdir("/proc/self/task"):
@@ -253,7 +251,7 @@ def _is_busy(before: Load, after: Load) -> bool:
 
 
 def _is_runnable(task: str) -> bool:
-    """Whether a thread, by its folder in /proc, runs or waits for a core; False if it is gone."""
+    """Whether a thread (by its folder in /proc) runs or waits for a core; False if it has ended."""
     try:
         with open(f"{task}/stat") as file:
             return file.read().rpartition(")")[2].split()[0] == "R"
@@ -266,13 +264,13 @@ def _is_function(value: Any) -> bool:
 
 
 def _is_wrapped_by_torch(now: Any, before: Any) -> bool:
-    """torch.compile, when it is first used, wraps a few of PyTorch's functions by code of its own."""
+    """On its first use torch.compile wraps a few PyTorch functions."""
     file = getattr(getattr(now, "__code__", None), "co_filename", "")
     return getattr(now, "__wrapped__", None) is before and file.startswith(os.path.dirname(torch.__file__))
 
 
 def _cpu_ns(number: int, thread: bool) -> int:
-    """CPU time by the kernel's clock of a thread or process; 0 where it says nothing."""
+    """CPU time of a thread or process, from the operating system; 0 if unknown."""
     try:
         return time.clock_gettime_ns((~number << 3) | (6 if thread else 2))
     except OSError:
@@ -289,7 +287,7 @@ class _Mallinfo(ctypes.Structure):
 
 
 def memory_in_use(kind: str) -> int | None:
-    """Bytes that have been allocated and not freed, exactly; None where the C library does not say."""
+    """Exact bytes allocated and not freed; None if the C library does not report it."""
     if kind == "cuda":
         return torch.cuda.memory_allocated()
     try:

@@ -1,4 +1,4 @@
-"""What Triton reports of the kernels that a call launches."""
+"""Triton's report on the kernels that a call launches."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 @contextmanager
 def launched() -> Iterator[set[int]]:
-    """Handles of the Triton kernels that are launched inside; none where Triton is not in use.
+    """Handles of the Triton kernels launched inside the block; empty without Triton.
 
-    What torch.compile launches through launchers of its own is not seen.
+    Kernels of torch.compile with its own launchers are missing.
     """
     handles: set[int] = set()
     knobs: Any = getattr(sys.modules.get("triton"), "knobs", None)
@@ -32,7 +32,7 @@ def launched() -> Iterator[set[int]]:
 
 
 def facts(handles: set[int]) -> dict[str, int]:
-    """{"registers": of a thread, "spills": of a thread, in 4 bytes} of the kernel with the most; empty without a kernel."""
+    """{"registers", "spills" (in 4 bytes)} per thread, each the maximum over the kernels; empty without a kernel."""
     if not handles:
         return {}
     from triton.compiler import CompiledKernel

@@ -1,6 +1,6 @@
-"""What a call returns: one tensor, or several in a tuple or a list. Used in the measuring child only.
+"""Outputs of a call: one tensor, or several in a tuple or a list. Used in the measuring child only.
 
-What is no tensor is left alone everywhere here: the reading says of it that it is none (reference.py).
+Non-tensors are ignored here; reference.py reports them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ def likes(problem: Operation, inputs: Inputs) -> tuple[Like, ...]:
 
 
 def plain(out: Any) -> Any:
-    """A tuple or a list as it is now, and of what it holds, whatever a class of its own would say; else the output itself."""
+    """A tuple or list of a subclass as a plain one, whatever its class overrides; any other output unchanged."""
     kind = next((kind for kind in (tuple, list) if issubclass(type(out), kind)), None)
     return kind(kind.__iter__(out)) if kind else out
 
 
 def as_tuple(out: Any) -> tuple[Any, ...]:
-    """The outputs of a call, be it one or several."""
+    """The outputs of a call, one or several."""
     return tuple(out) if type(out) in (tuple, list) else (out,)
 
 
@@ -42,11 +42,11 @@ def nbytes(out: Any) -> int:
 
 
 def equal(some: Any, others: Any) -> bool:
-    """Whether both hold the same values. Raises for what are no tensors, or not as many."""
+    """Whether both hold the same values. Raises if they are not tensors, or differ in number."""
     return all(bool(torch.equal(a, b)) for a, b in zip(as_tuple(some), as_tuple(others), strict=True))
 
 
 def changed(early: Any, out: Any) -> list[bool]:
-    """Of each output, whether its bits are others than in a copy that was taken earlier."""
+    """Per output: whether its bits differ from an earlier copy."""
     pairs = zip(as_tuple(early), as_tuple(out), strict=True)
     return [type(b) is torch.Tensor and not torch.equal(bits(a), bits(b)) for a, b in pairs]

@@ -1,9 +1,9 @@
-"""Poison: what memory holds before a checked call, so that what the call does not write can be seen and counted.
+"""Poison: fills memory before a checked call, so that unwritten elements show and can be counted.
 
-On a GPU it is a NaN with bits that no arithmetic leaves, put where the allocator looks next. On a CPU no place can be
-foreseen, small allocations split it; so the C library itself is asked to fill what it hands out, with one repeated byte.
-That byte cannot be 0xFF, so float32 poison is no NaN there but 8.4e37, as wrong and as easy to see. What is smaller than
-1 KiB may come from the C library's own cache and hold old values.
+On a GPU it is a NaN with bits that no arithmetic produces, placed where the allocator looks next. On a CPU the place is
+unpredictable, because small allocations split it: there the C library fills all new memory with one repeated byte. That
+byte cannot be 0xFF, so float32 poison is 8.4e37 there, not NaN: as wrong and as easy to see. Below 1 KiB, the C
+library's own cache may return old values.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ import torch
 from kernels.operations.base import Like
 
 NAN = {2: 0x7FDA, 4: 0x7FC0BEEF, 8: 0x7FF80000DEADBEEF}
-"""By bytes of an element."""
+"""Bytes of an element -> NaN bits."""
 FILL_BYTE = 0x7E
 REPEATED = {size: int.from_bytes([FILL_BYTE] * size, "big") for size in NAN}
 M_PERTURB = -6
-"""Of mallopt(3): memory handed out is filled with the complement of the low byte, and nothing is where it is 0."""
+"""Option of mallopt(3): fills new memory with the complement of the low byte; 0: does not fill."""
 BUFFERS = ((2**16, 16), (2**28, 4))
-"""Up to so many bytes of output, so many buffers of its size hold poison; one beyond. Small memory has many free places."""
+"""(output bytes at most, buffers of this size that hold poison); larger outputs: one. Small memory has many free
+places."""
 
 
 def bits(tensor: Any) -> Any:
@@ -34,7 +35,7 @@ def bits(tensor: Any) -> Any:
 
 
 def _pattern(tensor: Any) -> int | None:
-    """What poison looks like in this tensor; None in what is no tensor of floats."""
+    """Poison's bits in this tensor; None if it is not a floating-point tensor."""
     if type(tensor) is not torch.Tensor or not tensor.is_floating_point():
         return None
     return (REPEATED if tensor.device.type == "cpu" else NAN).get(tensor.element_size())
@@ -47,16 +48,16 @@ def fill(tensor: Any) -> None:
 
 
 def count(tensor: Any) -> int:
-    """How many elements are poison; 0 of what is no tensor of floats."""
+    """Number of poisoned elements; 0 if it is not a floating-point tensor."""
     pattern = _pattern(tensor)
     return 0 if pattern is None else int((bits(tensor) == pattern).sum())
 
 
 @contextmanager
 def in_new_memory(likes: Sequence[Like], device: str) -> Iterator[None]:
-    """What is allocated inside holds poison: on a CPU with the GNU C library everything, elsewhere outputs like these.
+    """Memory allocated inside holds poison: with the GNU C library on a CPU all of it, elsewhere outputs like these.
 
-    likes: (shape, dtype) of each, in the order in which they will most likely be allocated.
+    likes: (shape, dtype) of each, in the expected order of allocation.
     """
     if device == "cpu" and _fill_what_malloc_gives(FILL_BYTE ^ 0xFF):
         try:
@@ -69,16 +70,16 @@ def in_new_memory(likes: Sequence[Like], device: str) -> Iterator[None]:
 
 
 def _fill_what_malloc_gives(value: int) -> bool:
-    """Whether this C library does it."""
+    """Returns whether the C library supports it."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     return bool(mallopt and mallopt(M_PERTURB, value))
 
 
 def _leave(likes: Sequence[Like], device: str) -> None:
-    """Leaves poison in the memory that the allocator will hand out next."""
+    """Poisons the memory that the allocator will return next."""
     size = max(math.prod(shape) * dtype.itemsize for shape, dtype in likes)
     most = next((number for limit, number in BUFFERS if size <= limit), 1)
-    for number in range(most, 0, -1):  # ends with the very places of the next tensors
+    for number in range(most, 0, -1):  # ends at the places of the next tensors
         buffers = [torch.empty(shape, dtype=dtype, device=device) for _ in range(number) for shape, dtype in likes]
         for buffer in buffers:
             fill(buffer)

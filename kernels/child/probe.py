@@ -1,4 +1,4 @@
-"""Whether a kernel is faster on what it has seen before: single timed calls of four kinds. Child side; suspicion.py judges."""
+"""Caching probe: times single calls on seen, new, untouched and rewritten inputs. Child side; suspicion.py judges."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from kernels.operations.base import Inputs
 
 SCALE = -0.9
-"""Makes new values of old ones, many times in a row and none of them twice, where scaled inputs are inputs, too."""
+"""Scales inputs to new values; repeated scaling never repeats a value."""
 
 
 def probe(
@@ -21,14 +21,14 @@ def probe(
     sights: int,
     scalable: bool,
 ) -> dict[str, list[float]]:
-    """For each seed one time of each kind (ns), in a random order.
+    """For each seed one time of each kind (ns), in random order.
 
-    timed, call: one call on `inputs`, timed and not. fresh: the inputs of a seed. scalable: whether inputs times SCALE are
-    inputs; else every writing is of drawn ones.
+    timed, call: one call on `inputs`, timed or not. fresh: the inputs of a seed. scalable: inputs times SCALE are valid
+    inputs; else new values are drawn.
 
-    seen_ns, new_ns: the second of two calls, on the values of the first, and on values of its own.
-    untouched_ns, written_ns: the last of so many calls (`sights`) on tensors that nobody writes in between, and on tensors
-    that are written before each. In the former others are written, so that writing leaves the same behind.
+    seen_ns, new_ns: the second of two calls, on the first call's values, and on new values.
+    untouched_ns, written_ns: the last of `sights` calls on tensors that are not written in between, and on tensors that
+    are written before each call. For untouched_ns other tensors are written, so that caches end in the same state.
     """
     others, more = fresh(seeds[0]), random.Random(seeds[0])
 
@@ -70,5 +70,4 @@ def probe(
 
 
 def next_seed(seed: int) -> int:
-    """Another seed."""
     return (48_271 * seed + 11) % 2**31

@@ -1,4 +1,4 @@
-"""What the profiler sees of a call, beside what events say of the same call. Used in the measuring child only."""
+"""Profiler spans and event times of the same calls. Used in the measuring child only."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any
 import torch
 
 from kernels.analysis.blocks import rest_for
-from kernels.contract.events import MOST_RAN
+from kernels.contract.events import MOST_KERNELS_RAN
 from kernels.workload import Protocol
 
 CALLS = 7
 GATE_NS = 2_000_000
 SPIN = "spin_kernel"
-"""Part of the name of the kernel that holds a call back until all of it is queued."""
+"""Part of the gate kernel's name."""
 NOT_KERNELS = ("Memset", "Memcpy")
 
 Span = tuple[str, float, float]
 """Name, start, end; ns."""
 
 
-def look(clock: Any, call: Callable[[], Any]) -> dict[str, Any]:
-    """{"kernels": [[name, ns], ...] of one call, in order; on a CPU operators. "spans_ns": from the first kernel's start
-    to the last one's end, of each call; empty on a CPU. "event_ns": the same calls, timed by events}
+def profile(clock: Any, call: Callable[[], Any]) -> dict[str, Any]:
+    """Returns {"kernels": [[name, ns], ...] of one call, in order (on a CPU: operators), "spans_ns": per call, from the
+    first kernel's start to the last one's end (empty on a CPU), "event_ns": the same calls, timed by events}.
 
-    On a GPU each call comes after a rest and behind a gate, for the one and for the other.
+    On a GPU a rest and a gate precede each call, in both measurements.
     """
     gate_ns = GATE_NS if clock.kind == "cuda" else 0
     call()
@@ -41,11 +41,11 @@ def look(clock: Any, call: Callable[[], Any]) -> dict[str, Any]:
     calls = _by_call(seen) if gate_ns else [seen]
     names = [[name[:200], int(end - start)] for name, start, end in calls[0] if not name.startswith(NOT_KERNELS)]
     spans = [max(end for _, _, end in spans) - spans[0][1] for spans in calls if spans] if gate_ns else []
-    return {"kernels": names[:MOST_RAN], "spans_ns": spans, "event_ns": event_ns}
+    return {"kernels": names[:MOST_KERNELS_RAN], "spans_ns": spans, "event_ns": event_ns}
 
 
 def _events(clock: Any, call: Callable[[], Any], gate_ns: int) -> tuple[list[float], int]:
-    """ns of calls that are timed one by one, and the rest before each."""
+    """Times of single calls (ns), and the rest before each."""
     found: list[float] = []
     rest_ns = 0
     for _ in range(1 + CALLS):
@@ -56,7 +56,7 @@ def _events(clock: Any, call: Callable[[], Any], gate_ns: int) -> tuple[list[flo
 
 
 def _profiling(kind: str) -> Any:
-    """The profiler of autograd, which torch.profiler wraps: that one imports the compiler first, which takes seconds."""
+    """Autograd's profiler, without its wrapper torch.profiler: that imports the compiler first, which takes seconds."""
     if kind == "cpu":
         return torch.autograd.profiler.profile()
     return torch.autograd.profiler.profile(use_cpu=False, use_device="cuda", use_kineto=True)
@@ -68,7 +68,7 @@ def _spans(events: Iterable[Any], kind: str) -> list[Span]:
 
 
 def _by_call(seen: list[Span]) -> list[list[Span]]:
-    """Kernels between one gate and the next."""
+    """Splits kernels at the gates: one list per call."""
     calls: list[list[Span]] = []
     for span in seen:
         if SPIN in span[0]:

@@ -1,4 +1,4 @@
-"""The right answer for given inputs, and how far an output is from it: numbers, no judgement."""
+"""The correct values for given inputs, and the errors of an output. Numbers, no judgement."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHORTEST_ROW = 16
 
 
 class Reference:
-    """The right answer for one seed's inputs, in pieces: kept where it is small, made again where it is large."""
+    """The correct values for one seed's inputs, in pieces: kept if small, recomputed if large."""
 
     KEEP_BYTES = 2**28
 
@@ -38,18 +38,18 @@ class Reference:
 
 
 def measure(out: Any, reference: Reference) -> dict[str, Any]:
-    """How far `out` is from the reference, beside how far the yardstick is. Numbers, no judgement.
+    """Errors of `out` and of the yardstick against the reference. Numbers, no judgement.
 
-    max_abs, yard_abs: largest absolute errors; rounding: the error of the dtype itself on the right answer; largest: of
-    the right answer; fits: whether that is far from the dtype's largest number;
-    frobenius, yard_frobenius: relative; row, yard_row: the same of the worst row; nonfinite: elements that are NaN or
-    Inf where the reference is not; constant: every element is the same where the reference's are not.
-    eps: the relative spacing of the dtype, only where the output is a single number (0-d).
-    dtype: of the output, only where it is a dtype of the table other than the workload's.
-    Or wrong_kind alone: why the output is no tensor, or none of the right kind.
+    max_abs, yard_abs: largest absolute errors. rounding: the dtype's own error on the correct values. largest: largest
+    correct value. fits: it is far from the dtype's largest number.
+    frobenius, yard_frobenius: relative errors. row, yard_row: those of the worst row. nonfinite: NaN or Inf elements
+    where the reference is finite. constant: all elements are equal, but not the reference's.
+    eps: relative spacing of the dtype; only if the output is a single number (0-d).
+    dtype: of the output; only if it is in the table and not the workload's.
+    Or wrong_kind alone: why the output is not a tensor of the right kind.
 
-    Of several outputs: the reading of the one that is furthest off, and "outputs": a reading of each, with its number
-    "output", from 1, and how many there are, "of".
+    Several outputs: the reading of the worst one, and "outputs": a reading of each, with its number "output" (from 1)
+    and their count "of".
     """
     likes = outputs.likes(reference.problem, reference.inputs)
     outs = outputs.as_tuple(outputs.plain(out)) if len(likes) > 1 else (out,)
@@ -65,8 +65,8 @@ def measure(out: Any, reference: Reference) -> dict[str, Any]:
     return _together([r | {"output": number, "of": len(readings)} for number, r in enumerate(readings, 1)])
 
 
-def noted(reading: dict[str, Any], **facts: Sequence[Any]) -> dict[str, Any]:
-    """A reading with more facts. Each is given as a list, of each output one."""
+def with_facts(reading: dict[str, Any], **facts: Sequence[Any]) -> dict[str, Any]:
+    """Adds facts to a reading. Each fact is a list: one value per output."""
     if "outputs" not in reading:
         return reading | {name: max(values, default=0) for name, values in facts.items()}
     each = enumerate(reading["outputs"])
@@ -78,7 +78,7 @@ def _together(readings: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 class _Errors:
-    """The errors of one output, piece after piece."""
+    """Accumulates the errors of one output, piece by piece."""
 
     def __init__(self, like: Like) -> None:
         self.shape, self.dtype = like
@@ -94,7 +94,7 @@ class _Errors:
         shaken = ((rounded + 0.3) - 0.3).to(right.dtype) - rounded.to(right.dtype)
         error, yard_error = (got - right).abs(), (yard.to(right.dtype) - right).abs()
         if rounded is not right:
-            rounded.fill_(math.nan)  # freed, it could pass for a kernel's work
+            rounded.fill_(math.nan)  # freed memory must not look like a kernel's work
         self.nonfinite += int((~torch.isfinite(got) & torch.isfinite(right)).sum())
         error = torch.nan_to_num(error, nan=math.inf)
         self._at_least("max_abs", error.max())
@@ -131,7 +131,7 @@ class _Errors:
 
 
 def _worst_row(error: torch.Tensor, right: torch.Tensor) -> float:
-    """The largest relative error of a row; 0 where rows are too short to be judged alone, or the output is one number."""
+    """The largest relative error of a row; 0 for short rows and single numbers."""
     if not right.ndim or right.shape[-1] < SHORTEST_ROW:
         return 0.0
     return float((error.norm(dim=-1) / right.norm(dim=-1).clamp_min(1e-30)).max())
@@ -142,7 +142,7 @@ def _extremes(so_far: tuple[float, float], values: torch.Tensor) -> tuple[float,
 
 
 def _wrong_kinds(outs: Sequence[Any], likes: Sequence[Like], device: torch.device) -> str:
-    """What is wrong with the outputs as objects, the first of them: an empty string if nothing is."""
+    """Why the first faulty output is not of the right kind; empty if all are."""
     if len(outs) != len(likes):
         one = f"one {_kind(outs[0])}" if len(outs) == 1 else f"{len(outs)} outputs"
         return f"returned {one}, not a tuple of {len(likes)} tensors"
@@ -153,7 +153,7 @@ def _wrong_kinds(outs: Sequence[Any], likes: Sequence[Like], device: torch.devic
 
 
 def _wrong_kind(out: Any, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> str:
-    """What is wrong with the output as an object: an empty string if it is a plain tensor of the right kind."""
+    """Why the output is not a plain tensor of the right kind; empty if it is."""
     if type(out) is not torch.Tensor:
         return f"returned a {_kind(out)}, not a torch.Tensor"
     if tuple(out.shape) != shape:

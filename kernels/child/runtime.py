@@ -1,6 +1,6 @@
-"""The CUDA device behind the clock, through PyTorch. Used in the measuring child only.
+"""The clock's CUDA device, through PyTorch. Used in the measuring child only.
 
-What reads time or waits for the device is taken from PyTorch when this is made, which is before any kernel's file runs.
+Functions that read time or wait are bound when this object is made: before any kernel's file runs.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 EVICT_FACTOR = 2
-"""Emptying L2 reads this many times its size."""
+"""An eviction of L2 reads this many times its size."""
 
 
 class CudaRuntime:
-    """The current CUDA device, on whichever stream is current."""
+    """The current CUDA device, on the current stream."""
 
     def __init__(self) -> None:
         self.cache_bytes = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
@@ -47,8 +47,8 @@ class CudaRuntime:
         return free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
 
     def capture(self, call: Callable[[int], Any], indices: Sequence[int]) -> tuple[Any, list[Any]]:
-        """(graph, outputs) of one call for each index, after an uncaptured one on a stream of its own."""
-        self._side = stream = self._side or torch.cuda.Stream()  # one for all: libraries keep a workspace per stream
+        """(graph, outputs): one captured call per index, after an uncaptured one on a separate stream."""
+        self._side = stream = self._side or torch.cuda.Stream()  # shared: libraries keep a workspace per stream
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             call(indices[0])

@@ -1,1 +1,1 @@
-"""What crosses a border between processes: plain data, validated. Any process imports it; it imports no torch and does no I/O."""
+"""Plain, validated data that crosses process borders. Any process may import it: no torch, no I/O."""

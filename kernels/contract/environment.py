@@ -1,4 +1,4 @@
-"""What two results must have in common to be compared: the keyed part of an environment, and its fingerprint."""
+"""When two results are comparable: the keyed part of an environment, and its fingerprint."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """The events of a run: one model each, from the measuring process to the page.
 
-A run emits Started, Calibrated where the device's ceilings are not known, Measured once for each group of each workload,
-CrossChecked, and Finished. The site keys a measurement by (run, workload, mode, group, process).
+A run emits Started; Calibrated, if the device's ceilings are unknown; one Measured for each group of each workload;
+CrossChecked; and Finished. The site keys a measurement by (run, workload, mode, group, process).
 
-Times end in their unit; a ratio has none. A field that is None was not measured. A field that this version does not know is
-dropped, so that a newer agent can report to an older site.
+Names of times end in their unit; ratios have none. None means "not measured". Unknown fields are dropped, so that a
+newer agent can report to an older site.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from kernels.workload import Ceilings, Workload
 
 VERSION: Literal[2] = 2
-"""Of lines and exports. kernels/contract/upgrade.py reads version 1."""
-MOST_RAN = 50
-"""Kernels or operators of one call that are kept, the first."""
+"""The version of lines and exports. kernels/contract/upgrade.py reads version 1."""
+MOST_KERNELS_RAN = 50
+"""Kernels or operators kept of one call: the first ones."""
 
 
 class Status(StrEnum):
-    """How trying an arm ended."""
+    """How an arm ended."""
 
     OK = "ok"
     INCORRECT = "incorrect"
@@ -32,19 +32,19 @@ class Status(StrEnum):
     TIMED_OUT = "timed out"
     CRASHED = "crashed"
     IMPOSSIBLE = "impossible"
-    """Its time is below what the device can do."""
+    """Its time is below the device's limit."""
     SUSPECT = "suspect"
-    """Its time is not to be believed: it keeps results, works outside its call, changes global state, ..."""
+    """Its time is not credible: it caches, works outside its call, or changes global state."""
     FAILED = "failed"
     UNSUPPORTED = "unsupported"
-    """The kernel does not do this workload on this device. No failure."""
+    """The kernel does not support this workload on this device. Not a failure."""
 
 
 FAILURES = tuple(status for status in Status if status not in (Status.OK, Status.UNSUPPORTED))
 
 
 class Verdict(StrEnum):
-    """One word for a result that is ok."""
+    """One word for a result whose status is ok."""
 
     BASELINE = "baseline"
     FASTER = "FASTER"
@@ -53,14 +53,14 @@ class Verdict(StrEnum):
     UNDECIDED = "UNDECIDED"
     NEEDS_MORE = "needs more runs"
     UNPAIRED = "unpaired"
-    """The protocol `fixed` measures one kernel after the other, so drift may be all there is."""
+    """The protocol `fixed` measures one kernel after the other: drift could explain the difference."""
     CORRECT = "correct"
     """Checked, not timed."""
     NONE = ""
 
 
 class Ending(StrEnum):
-    """How a run ended, as its agent says."""
+    """How a run ended, as reported by its agent."""
 
     DONE = "done"
     FAILED = "failed"
@@ -85,7 +85,7 @@ class Ratio(NamedTuple):
 
 
 class Model(BaseModel):
-    """Plain data that does not change once it is validated."""
+    """Immutable, validated data."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False, populate_by_name=True)
 
@@ -94,23 +94,23 @@ class Model(BaseModel):
 
 
 class Correctness(Model):
-    """What the checks of an arm found. The errors are of the worst check on normal inputs, beside those of eager PyTorch in the
-    workload's dtype ("yard")."""
+    """Result of an arm's checks. The errors are those of the worst check on normal inputs. "yard": the error of eager
+    PyTorch in the workload's dtype."""
 
     correct: bool
     why: Text = ""
     seeds: int | None = None
-    """Checks before timing, each on inputs of its own."""
+    """Checks before timing, each on its own inputs."""
     timed_calls_checked: int | None = None
     deterministic: bool | None = None
     inputs_changed: bool | None = None
     shared: bool | None = None
     """Calls share one output."""
     late: bool | None = None
-    """The output changed after the call had returned."""
+    """The output changed after the call returned."""
     constant: bool | None = None
     fits: bool | None = None
-    """The right answer is far from the dtype's largest number."""
+    """The correct values are far from the dtype's largest number."""
     unwritten: int | None = None
     nonfinite: int | None = None
     allclose: bool | None = Field(None, alias="allclose_1e-2")
@@ -127,13 +127,13 @@ class Correctness(Model):
     """Relative error of the worst row."""
     yard_row: float | None = None
     distributions: dict[str, Text] | None = None
-    """Distribution of the inputs -> right, wrong: why, or not judged: why."""
+    """Distribution of the inputs -> "right", "wrong: why" or "not judged: why"."""
     edges: dict[str, Text] | None = None
-    """Size of a small relative -> the same; checked only where nothing is timed."""
+    """Sizes of a small related workload -> the same. Only in runs that check without timing."""
 
 
 class ColdCalls(Model):
-    """Single calls on cold inputs, where the samples are graph replays."""
+    """Single calls on cold inputs, measured beside graph replays."""
 
     n: int
     p50_ms: float
@@ -143,7 +143,7 @@ class ColdCalls(Model):
 
 
 class Spread(Model):
-    """Readings of one figure; the unit is in the name of the field that holds them."""
+    """Readings of one figure. The name of the field that holds them gives the unit."""
 
     median: float
     min: float
@@ -152,47 +152,47 @@ class Spread(Model):
 
 
 class CrossCheck(Model):
-    """A second look in a process of its own, per call."""
+    """Cross-check in a separate process; per call."""
 
     event_ns: float | None = None
     span_ns: float | None = None
-    """From the start of the first kernel to the end of the last, by the profiler."""
+    """Profiler span: from the start of the first kernel to the end of the last."""
     agrees: bool | None = None
     calls: int | None = None
-    """Calls of the batch that `wall_ns` and `joules` are of."""
+    """Calls in the batch of `wall_ns` and `joules`."""
     wall_ns: float | None = None
-    """By the parent's clock."""
+    """Measured by the parent's clock."""
     joules: float | None = None
-    """Of the whole board."""
+    """Energy of the whole board."""
     host_bound: bool | None = None
-    """The host may have launched more slowly than the device runs, so that `wall_ns` may be the host's."""
+    """The host may launch more slowly than the device runs: then `wall_ns` may be host time."""
 
 
 class ArmResult(Model):
-    """One kernel on one workload. Latencies are of one call."""
+    """One kernel on one workload. Latencies are per call."""
 
     kernel: str
     status: Status = Status.OK
     why: Text = ""
-    """Of the status, as a sentence."""
+    """Reason for the status, as a sentence."""
     log: Text = ""
     backend: str = ""
     sha256: str = ""
-    """Of the kernel's file as it was run."""
+    """Of the kernel's file as executed."""
     source: Text = ""
     compile_s: float | None = None
-    """The first call."""
+    """Time of the first call."""
     peak_memory_bytes: int | None = None
-    """Of one call, beyond its inputs."""
+    """Memory of one call, without its inputs."""
     registers: int | None = None
-    """Of a thread, as Triton reports them: of the launched kernel with the most."""
+    """Registers per thread, reported by Triton: the maximum over the launched kernels."""
     correctness: Correctness | None = None
 
     n: int | None = None
     """Timed calls; in mode graph, timed replays."""
     rounds: int | None = None
     left_after_round: int | None = None
-    """It was far behind and left early."""
+    """Round after which it was dropped (far behind)."""
     mean_ms: float | None = None
     std_ms: float | None = None
     min_ms: float | None = None
@@ -210,29 +210,29 @@ class ArmResult(Model):
     outliers: int | None = None
     """Samples above p75 + 3 IQR; they are kept."""
     samples_ns: list[list[float]] | None = None
-    """Round by round."""
+    """One list per round."""
     cold: ColdCalls | None = None
     sm_mhz: Spread | None = None
     """SM clock before each block, read in the stream."""
 
     speedup: float | None = None
-    """Time of the baseline over this arm's."""
+    """Baseline time / this arm's time."""
     speedup_low: float | None = None
     speedup_high: float | None = None
     paired: bool = True
-    """The ratio is of pairs within rounds."""
+    """Whether the ratio comes from pairs within rounds."""
     effective_sample_size: float | None = None
-    """Of the paired log-ratios: fewer than `rounds` where rounds are autocorrelated."""
+    """Effective sample size of the paired log-ratios: below `rounds` if rounds are autocorrelated."""
 
     tflops: float | None = None
     gb_per_s: float | None = None
     limit_ms: float | None = None
-    """The speed of light."""
+    """Speed of light: the least time that the device needs for the work."""
     limit_share: float | None = None
-    """Of the speed of light reached, 0 to 1."""
+    """Share of the speed of light reached, 0 to 1."""
     hint: str = ""
     ran: list[tuple[Text, int]] = []
-    """(name, ns) of the kernels that one call ran, or on a CPU operators; from the cross-check."""
+    """(name, ns) of the kernels (on a CPU: operators) of one call, from the cross-check."""
     crosscheck: CrossCheck | None = None
 
     @model_validator(mode="after")
@@ -267,7 +267,7 @@ class ArmResult(Model):
 
     @property
     def single_calls(self) -> ColdCalls | ArmResult:
-        """What has n and p90_ms of single calls: the cold pass, where the samples are graph replays."""
+        """The source of n and p90_ms of single calls: the cold pass, if the samples are graph replays."""
         return self.cold or self
 
 
@@ -278,7 +278,7 @@ class Preflight(Model):
     """The device before the run."""
 
     others: list[int] = []
-    """Foreign processes on it."""
+    """Ids of foreign processes on the device."""
     start: dict[str, int | float] = {}
     """sm_mhz, power_w, temperature_c, throttle (bits)."""
 
@@ -297,27 +297,27 @@ class Calibrated(Model):
 
 
 class ProtocolFacts(Model):
-    """How the protocol went; None where nothing was timed."""
+    """How the protocol ran. None: nothing was timed."""
 
     paired: bool | None = None
     sets: int | None = None
-    """Input sets that calls rotate over."""
+    """Number of input sets that calls rotate over."""
     covered: bool | None = None
-    """The input sets are larger than the cache together."""
+    """The input sets together exceed the cache."""
     flushed: bool | None = None
-    """The L2 cache was emptied before calls."""
+    """The L2 cache was evicted before each call."""
     rest: float | None = None
-    """Before each block the device rested so many times as long as the block works."""
+    """Rest before each block, as a multiple of the block's length."""
     rounds: int | None = None
     orders: list[list[str]] | None = None
-    """Of the arms, round by round."""
+    """Order of the arms in each round."""
     repeated: int | None = None
-    """Rounds that were measured again because heat slowed the device down."""
+    """Rounds repeated because heat slowed the device down."""
     rounds_s: float | None = None
 
 
 class TelemetrySummary(Model):
-    """What NVML said meanwhile."""
+    """NVML telemetry during the rounds."""
 
     samples: int = 0
     sm_mhz: Spread | None = None
@@ -327,7 +327,7 @@ class TelemetrySummary(Model):
 
 
 class Measured(Model):
-    """One workload, one group of arms that were timed in the same rounds: every ratio is of samples of one process."""
+    """One workload and one group of arms timed in the same rounds. Every ratio uses samples of one process."""
 
     kind: Literal["measured"] = "measured"
     workload: Workload
@@ -337,12 +337,12 @@ class Measured(Model):
     """cpu, cold, graph, warm, sustained, e2e, or verify."""
     group: str = "main"
     process: int = Field(0, ge=0)
-    """Index of the measuring process, where a run measures a workload in several."""
+    """Index of the measuring process, if a run measures a workload in several."""
     isolated: bool = False
-    """Each arm had a process of its own."""
+    """Each arm ran in its own process."""
     baseline: str
     margin: float
-    """A difference below it is SAME."""
+    """Smaller differences are SAME."""
     aa: Ratio | None = None
     """The baseline against itself."""
     aa_samples_ns: list[list[float]] | None = None
@@ -366,7 +366,7 @@ class Measured(Model):
 
     @property
     def place(self) -> tuple[str, str, str, int]:
-        """What tells the measurements of one run apart."""
+        """Key of a measurement within its run."""
         return self.key, self.mode, self.group, self.process
 
     @property
@@ -376,7 +376,7 @@ class Measured(Model):
 
 
 class Seen(Model):
-    """What the cross-check saw of one kernel on one workload."""
+    """Cross-check of one kernel on one workload."""
 
     key: str
     kernel: str
@@ -389,14 +389,14 @@ class CrossChecked(Model):
     seen: list[Seen]
 
     def added_to(self, measurements: list[Measured]) -> Iterator[Measured]:
-        """The measurements, each result with what was seen of it."""
+        """The measurements, with each result's cross-check added."""
         found = {(one.key, one.kernel): one for one in self.seen}
         for measured in measurements:
-            results = [_with_look(arm, found.get((measured.key, arm.kernel))) for arm in measured.results]
+            results = [_with_check(arm, found.get((measured.key, arm.kernel))) for arm in measured.results]
             yield measured.model_copy(update={"results": results})
 
 
-def _with_look(arm: ArmResult, seen: Seen | None) -> ArmResult:
+def _with_check(arm: ArmResult, seen: Seen | None) -> ArmResult:
     return arm.model_copy(update={"ran": seen.ran, "crosscheck": seen.check}) if seen else arm
 
 
@@ -411,7 +411,7 @@ Event = Started | Calibrated | Measured | CrossChecked | Finished
 
 
 class Line(Model):
-    """An event as an agent's journal holds it and sends it."""
+    """An event as the agent's journal stores and sends it."""
 
     version: Literal[2] = VERSION
     run: int
@@ -423,10 +423,10 @@ class Line(Model):
 
 
 class SentLine(NamedTuple):
-    """A line on its way from an agent to the recorder: who it is of, and its JSON as the journal has it."""
+    """A line as sent from an agent to the recorder: its key, and its JSON from the journal."""
 
     run: int
     attempt: int
     seq: int
     body: str
-    """A Line."""
+    """JSON of a Line."""

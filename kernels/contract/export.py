@@ -13,11 +13,12 @@ from kernels.workload import Ceilings, Config, sentence
 
 
 class NotAnExport(ValueError):
-    """This is no exported run; the message says why."""
+    """The file is not an exported run. The message says why."""
 
 
 class Export(Model):
-    """One run with all that it measured. A file has a `table` beside it, which is made of the measurements and not read."""
+    """One run with all its results. The file also has a `table`, derived from the measurements and ignored on
+    reading."""
 
     format: Literal["benchsite-run/2"] = FORMAT
     title: str = ""
@@ -28,13 +29,13 @@ class Export(Model):
     preflight: Preflight = Preflight()
     driver: str = ""
     ceilings: Ceilings | None = None
-    """What the run measured of its device, if it did."""
+    """Measured by this run, if it calibrated its device."""
     state: str = ""
-    """Of the run on its site."""
+    """State of the run on its site."""
     measurements: list[Measured] = []
 
     def with_event(self, event: Event) -> Export:
-        """The export with what an event tells."""
+        """The export with the data of an event added."""
         match event:
             case Started():
                 told = ("environment", "fingerprint", "preflight")
@@ -49,7 +50,7 @@ class Export(Model):
                 return self.model_copy(update={"state": str(event.state)})
 
     def as_json(self, table: list[dict[str, Any]]) -> str:
-        """The file. table: the same as rows, for people who read it with pandas."""
+        """Text of the file. table: the results as rows, for example for pandas."""
         return json.dumps(self.model_dump(mode="json", by_alias=True) | {"table": table})
 
 
@@ -58,11 +59,11 @@ def read_export(text: str | bytes) -> Export:
     try:
         data = json.loads(text)
     except ValueError as error:
-        raise NotAnExport(f"it is not JSON: {error}") from None
+        raise NotAnExport(f"not JSON: {error}") from None
     if not isinstance(data, dict) or data.get("format") not in (FORMAT, FORMAT_1):
-        raise NotAnExport(f"it is not an exported run (of the format {FORMAT} or {FORMAT_1})")
+        raise NotAnExport(f"not an exported run (expected format {FORMAT} or {FORMAT_1})")
     try:
         return Export.model_validate(upgrade(data))
     except (ValidationError, AttributeError, TypeError) as error:
         why = sentence(error) if isinstance(error, ValidationError) else repr(error)
-        raise NotAnExport(f"something is missing in it, or is not what it should be: {why}") from None
+        raise NotAnExport(f"the file is not valid: {why}") from None

@@ -1,15 +1,15 @@
-"""Reads what version 1 wrote: lines of a journal, and exports of a run."""
+"""Reads version 1: journal lines and exported runs."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
 MARGIN_1 = 0.01
-"""A measurement of version 1 that states no margin had this one."""
+"""The margin of a version 1 measurement that has none."""
 STATISTICS_1 = (
     "mean", "std", "min", "max", "p5", "p25", "p50", "p75", "p90", "p95", "p99", "p50_low", "p50_high",
 )  # fmt: skip
-"""Were in milliseconds and did not say so."""
+"""In milliseconds, without the unit in the name."""
 SPEEDUP_1 = {
     "ratio": "speedup",
     "low": "speedup_low",
@@ -20,11 +20,11 @@ SPEEDUP_1 = {
 RENAMED_1 = {"ticks_ns": "samples_ns", "left_after": "left_after_round"}
 FORMAT_1 = "benchsite-run/1"
 FORMAT: Literal["benchsite-run/2"] = "benchsite-run/2"
-"""Of a run as it is exported."""
+"""Format of an exported run."""
 
 
 def upgrade(data: dict[str, Any]) -> dict[str, Any]:
-    """A line or an export of any version, as the present version writes it. What is of the present version stays as it is."""
+    """A line or an export of any version, in the current format. Current data is returned unchanged."""
     if data.get("format") == FORMAT_1:
         measurements = [measured(event) for event in data.get("measurements", [])]
         return data | {"format": FORMAT, "measurements": measurements}
@@ -59,5 +59,5 @@ def arm_result(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def in_ms(figures: dict[str, Any]) -> dict[str, Any]:
-    """Statistics of version 1 by the names that say their unit."""
+    """Renames statistics of version 1: the new names end in their unit."""
     return {f"{name}_ms" if name in STATISTICS_1 else name: value for name, value in figures.items()}

@@ -1,1 +1,1 @@
-"""This host without torch: its devices, their locks and telemetry, its processor, this checkout's commit."""
+"""This host, without torch: devices, locks, telemetry, processor, and the commit of this checkout."""

@@ -1,4 +1,4 @@
-"""Devices of this host as the parent sees them, without torch: CUDA GPUs through NVML, and the CPU."""
+"""Devices of this host, without torch: CUDA GPUs through NVML, and the CPU."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from typing import Any
 from kernels.host.environment import cpu_name
 
 WAITS = "waits"
-"""The first word of what is said while another process measures on a device."""
+"""First word of the message while another process holds the device."""
 PID_DIGITS = 20
 
 
 class NoSuchDevice(LookupError):
-    """The device asked for is not on this host; the message lists what is."""
+    """This host does not have the device. The message lists the devices."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _quietly(query: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _cpu() -> Device:
-    """The CPU's identity is the machine's: clones of one image differ by host name."""
+    """The CPU's id is derived from host name and machine id: clones of one image differ by host name."""
     identity = platform.node()
     with contextlib.suppress(OSError):
         identity += Path("/etc/machine-id").read_text().strip()
@@ -111,7 +111,7 @@ def _cpu() -> Device:
 
 
 def find_device(wanted: str | None) -> Device:
-    """A device by "cuda", "cuda:1", "cpu" or UUID; the first GPU, else the CPU, when nothing is wanted."""
+    """A device by "cuda", "cuda:1", "cpu" or UUID. Without a name: the first GPU, else the CPU."""
     known = devices()
     if not wanted:
         return known[0]
@@ -122,8 +122,8 @@ def find_device(wanted: str | None) -> Device:
     raise NoSuchDevice(f"there is no device '{wanted}' on this host; there are: {names}")
 
 
-def says_once() -> Callable[[str], None]:
-    """An `on_wait` for a terminal: the sentence on standard error, as often as it changes."""
+def print_changes() -> Callable[[str], None]:
+    """An `on_wait` for a terminal: prints the sentence to standard error each time it changes."""
     said = ""
 
     def say(sentence: str) -> None:
@@ -136,7 +136,7 @@ def says_once() -> Callable[[str], None]:
 
 
 def _holder(descriptor: int) -> str:
-    """Who wrote a number into a lock file. Any user of this host may write there, so that nothing else is repeated."""
+    """The process in a lock file. Any user may write there, so only a number is shown."""
     written = os.pread(descriptor, PID_DIGITS, 0).strip()
     return f"process {int(written)}" if written.isdigit() else "another process"
 
@@ -147,9 +147,9 @@ def locked(
     should_stop: Callable[[], bool] = lambda: False,
     on_wait: Callable[[str], None] = lambda sentence: None,
 ) -> Iterator[None]:
-    """Holds the device for one measurement at a time on this host, whoever asks. Waits; ends early on should_stop.
+    """Device lock: one measurement at a time on this host. Raises InterruptedError if should_stop while waiting.
 
-    on_wait: called again and again while somebody else holds it, with a sentence that begins with WAITS.
+    on_wait: called repeatedly with a sentence (prefix WAITS) while another process holds the lock.
     """
     path = Path(tempfile.gettempdir()) / f"benchsite-{device.uuid}.lock"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)

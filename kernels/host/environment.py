@@ -1,4 +1,4 @@
-"""What is known of this host without torch: its processor, and the commit of this checkout."""
+"""The host without torch: its processor, and the commit of this checkout."""
 
 from __future__ import annotations
 
@@ -21,10 +21,7 @@ def cpu_name() -> str:
 
 
 def commit() -> str:
-    """The commit of this checkout, with "+" when files differ from it; empty where nothing says.
-
-    BENCHSITE_COMMIT says it where there is no git, as in an image.
-    """
+    """Commit of this checkout, "+" if dirty; empty if unknown. BENCHSITE_COMMIT overrides it (images without git)."""
     if told := os.environ.get("BENCHSITE_COMMIT"):
         return told
     try:

@@ -1,7 +1,4 @@
-"""What the GPU was doing meanwhile, through NVML, in the parent: clock, power, temperature, throttling, company.
-
-Read only: nothing here changes a setting. Without NVML the fields are empty.
-"""
+"""NVML telemetry: clock, power, temperature, throttling, other processes. Read-only. Empty without NVML."""
 
 from __future__ import annotations
 
@@ -55,14 +52,14 @@ class Telemetry:
         self._stop.set()
 
     def now(self) -> dict[str, Any]:
-        """sm_mhz, power_w, temperature_c at this moment; empty without NVML."""
+        """Current sm_mhz, power_w, temperature_c, throttle; empty without NVML."""
         return self._sample() if self.handle else {}
 
     def sm_mhz(self) -> float | None:
         return self.now().get("sm_mhz")
 
     def slowed(self) -> bool:
-        """Whether heat has slowed the device down since this was last asked."""
+        """Whether heat slowed the device down since the last call."""
         hot, self.hot = self.hot, False
         return hot
 
@@ -70,7 +67,7 @@ class Telemetry:
         return bool(set(self._reasons(sample.get("throttle", 0))) & set(THERMAL))
 
     def energy_j(self) -> float | None:
-        """Joules that the whole board has used since its driver was loaded; None where NVML does not count them."""
+        """Energy of the whole board in joules since its driver was loaded; None if NVML does not count it."""
         if not self.handle:
             return None
         with contextlib.suppress(Exception):
@@ -78,7 +75,7 @@ class Telemetry:
         return None
 
     def others(self) -> list[int]:
-        """Process ids on this GPU that are neither ours nor our children's."""
+        """Ids of foreign processes on this GPU: not this one, nor its descendants."""
         if not self.handle:
             return []
         with contextlib.suppress(Exception):
@@ -106,7 +103,7 @@ class Telemetry:
 
 
 def _descends_from_us(pid: int) -> bool:
-    """Whether a process is this one or below it; a process of another container, which we cannot see, is not."""
+    """Whether a process is this one or a descendant; processes of other containers count as foreign."""
     for _ in range(32):
         if pid == os.getpid():
             return True

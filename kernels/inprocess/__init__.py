@@ -1,1 +1,1 @@
-"""measure(): the instrument in the caller's own process, for callables instead of kernel files. It imports torch."""
+"""measure(): the instrument in the caller's process, for callables instead of kernel files. It imports torch."""

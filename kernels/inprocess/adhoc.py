@@ -1,4 +1,4 @@
-"""Inputs and a problem that a caller of measure() gives, in the shape in which the bench takes an operation."""
+"""Inputs and problem from a caller of measure(), as an operation for the bench."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from kernels.operations.base import Distribution, Inputs, Operation, Piece
 
 Kernel = Callable[..., Any]
 Tensors = tuple[torch.Tensor, ...]
-DRAWN = "the inputs were plain tensors: values are N(0, 1) where they are floating, and as given where they are not"
-CONSTANT = "inputs(seed) gives the same values for every seed: a callable that keeps its results would not be noticed"
+DRAWN = "inputs were plain tensors: floating-point values are drawn from N(0, 1), others are kept"
+CONSTANT = "inputs(seed) ignores the seed: a callable that caches results would not be noticed"
 
 
 # --- inputs -----------------------------------------------------------------------------------------------------------
 
 
 class Source:
-    """Draws inputs: for each seed tensors of its own on one device, laid out in memory like the caller's.
+    """Draws inputs: new tensors for each seed, on one device, with the memory layout of the caller's tensors.
 
-    Nothing ever writes to the caller's tensors. PyTorch's generator is seeded around the caller's function and put back.
+    The caller's tensors are never written. PyTorch's generator is seeded around the caller's function and restored.
     """
 
     def __init__(self, given: Any, device: torch.device | str | None, seed: int) -> None:
@@ -40,12 +40,13 @@ class Source:
         first = self.draw(seed)
         self.device, self.kinds = usable(first[0].device), _kinds(first)
         if not _equal(first, self.draw(seed)):
-            raise ValueError("inputs(seed) gave other values for the same seed: draw them with torch, or from the seed")
+            raise ValueError("inputs(seed) is not deterministic: draw with torch, or from the seed")
         if callable(given) and _equal(first, self.draw(seed + 1)):
             self.notes.append(CONSTANT)
 
     def draw(self, seed: int) -> Tensors:
-        """Raises TypeError or ValueError for what is no tuple of tensors on one device, or changes with the seed."""
+        """Raises TypeError or ValueError if the result is not a tuple of tensors on one device, or its shapes change
+        with the seed."""
         gpus = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
         with torch.random.fork_rng(devices=gpus):
             torch.manual_seed(seed)
@@ -57,7 +58,7 @@ class Source:
 
 
 def usable(device: torch.device | str) -> torch.device:
-    """The device with its number. Raises ValueError if it cannot be measured on, RuntimeError if it is not there."""
+    """The device with its index. Raises ValueError if it cannot be measured, RuntimeError if it is missing."""
     found = torch.device(device)
     if found.type not in ("cpu", "cuda"):
         raise ValueError(f"measure() knows the devices cpu and cuda, not {found.type}")
@@ -91,7 +92,7 @@ def a(kind: type) -> str:
 
 
 def _laid_out_like(tensor: torch.Tensor, values: torch.Tensor, device: torch.device | None) -> torch.Tensor:
-    """Values in new memory with the strides of a tensor."""
+    """Copies values into new memory with the strides of a tensor."""
     where = device or tensor.device
     new = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=where)
     return new.copy_(values.detach())
@@ -116,7 +117,7 @@ def _equal(some: Tensors, others: Tensors) -> bool:
 
 
 class Adhoc(Operation):
-    """What the bench asks of an operation. `truth` gives the right answer, or what stands in for it."""
+    """An operation for the bench. `truth` gives the correct values, or replaces them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
     name: ClassVar[str] = "adhoc"
@@ -125,16 +126,17 @@ class Adhoc(Operation):
     source: Source
     truth: Kernel
     whose: str
-    """reference or baseline; empty if nothing is compared with `truth`."""
+    """"reference" or "baseline"; empty if nothing is compared with `truth`."""
     exact: torch.dtype | None
-    """The dtype in which `truth` is exact enough to judge by; None: it is no reference, only a callable to agree with."""
+    """The dtype in which `truth` is exact enough to judge. None: `truth` is not a reference; outputs only have to agree
+    with it."""
     output: tuple[tuple[int, ...], torch.dtype]
     bounded: bool
-    """Whether the peak of `dtype` is one that no kernel on these inputs can beat."""
+    """Whether the peak of `dtype` bounds every kernel on these inputs."""
     aside: Callable[[], AbstractContextManager[None]]
-    """Within it the caller's functions run that are not measured."""
+    """Context for the caller's functions that are not measured."""
     work: float = 0
-    """FLOPs of one call; 0: not known. So is traffic, in bytes."""
+    """FLOPs of one call; `traffic`: bytes of one call. 0: unknown."""
     traffic: int = 0
 
     def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:
@@ -145,14 +147,12 @@ class Adhoc(Operation):
         return self.output
 
     def check(self, inputs: Inputs, seed: int, thorough: bool) -> Iterator[Piece]:
-        """One piece: all of it. The yardstick is the reference in the inputs' own dtype, never the baseline."""
+        """One piece: the whole output. The yardstick is the reference in the inputs' own dtype, never the baseline."""
         with self.aside():
             plain = self.truth(*in_dtype(inputs.tensors, None)).detach().clone()
             right = plain.double() if self.exact is None else self.truth(*in_dtype(inputs.tensors, self.exact)).detach()
         if self.whose and not torch.isfinite(right).all():
-            raise ValueError(
-                f"the {self.whose}'s output is not finite on these inputs, so it says nothing: draw others"
-            )
+            raise ValueError(f"the {self.whose}'s output is not finite on these inputs: draw other inputs")
         yield Piece(None, right[None], plain[None])
 
     def flops(self) -> int:
@@ -165,12 +165,13 @@ class Adhoc(Operation):
 
 
 def in_dtype(tensors: Tensors, dtype: torch.dtype | None) -> list[torch.Tensor]:
-    """Copies, the floating ones in another dtype."""
+    """Copies; floating-point ones in another dtype."""
     return [t.to(dtype) if dtype and t.is_floating_point() and t.dtype != dtype else t.clone() for t in tensors]
 
 
 def exact_dtype(reference: Kernel, tensors: Tensors, own: torch.dtype) -> torch.dtype:
-    """float64 if the reference takes and keeps it, else float32 if that is more than its own. Raises ValueError."""
+    """float64 if the reference supports it, else float32 if that is more precise than its own dtype. Raises
+    ValueError."""
     if str(own).removeprefix("torch.") not in DTYPES:
         raise ValueError(f"a reference judges outputs of {', '.join(DTYPES)}, not of {own}: leave it out")
     why = ""
@@ -184,13 +185,11 @@ def exact_dtype(reference: Kernel, tensors: Tensors, own: torch.dtype) -> torch.
             if got.itemsize > own.itemsize:
                 return dtype
             why = why or f"it returns {got} for {dtype}"
-    raise ValueError(
-        f"the reference must also take inputs more precise than its output ({own}), weights among them: {why}"
-    )
+    raise ValueError(f"the reference must also accept float64 (or float32) inputs, including weights: {why}")
 
 
 def as_output(name: str, out: Any) -> torch.Tensor:
-    """The output, if it is one floating tensor with elements. Raises TypeError if it is not."""
+    """The output, if it is one non-empty floating-point tensor. Raises TypeError if not."""
     if type(out) is not torch.Tensor:
         raise TypeError(f"{name} returned {a(type(out))}, not one torch.Tensor: wrap it so that it returns one")
     if not out.is_floating_point() or not out.numel():
@@ -199,6 +198,6 @@ def as_output(name: str, out: Any) -> torch.Tensor:
 
 
 def peak_dtype(tensors: Sequence[torch.Tensor]) -> Dtype | None:
-    """The dtype whose peak bounds what works on these; None where no peak is listed (8 bits, float64)."""
+    """The dtype whose peak bounds work on these tensors; None if no peak is listed (8 bits, float64)."""
     narrowest = min(tensor.element_size() for tensor in tensors if tensor.dtype != torch.bool)
     return next((dtype.name for dtype in DTYPES.values() if dtype.bytes == narrowest), None)

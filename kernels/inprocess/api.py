@@ -1,8 +1,8 @@
-"""measure(): the instrument, for people who bring a callable instead of a kernel's file.
+"""measure(): the instrument for callables instead of kernel files.
 
-Everything runs in the caller's process: a crash or a hang of a callable is the caller's own. Settings and functions of
-PyTorch that a callable changes are noticed and put back, and the callable is suspect; what else it leaves behind (threads,
-processes) is not looked for. `python -m kernels run` and the site give kernels a process of their own, with limits.
+Everything runs in the caller's process: a crash or hang of a callable affects the caller. PyTorch settings and
+functions that a callable changes are detected and restored, and the callable is suspect. Threads and processes that it
+leaves are not detected. `python -m kernels run` and the site give kernels a separate process with limits.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from kernels.workload import Protocol
 
 @dataclass(frozen=True)
 class Figures:
-    """p50 of all timed calls, with the interval of the rounds' medians, in microseconds; None where nothing was timed."""
+    """p50 of all timed calls, with the interval from the rounds' medians, in microseconds. None: not timed."""
 
     p50_us: float | None = None
     p50_low_us: float | None = None
     p50_high_us: float | None = None
     n: int = 0
-    """Timed calls; where they were captured, timed replays of graphs."""
+    """Timed calls; with graphs, timed replays."""
     rounds: int = 0
 
     def cells(self, name: str) -> list[str]:
@@ -43,31 +43,31 @@ class Figures:
 
 @dataclass(frozen=True)
 class Measured(Figures):
-    """What was found of one callable. `print` it, or take `as_dict`."""
+    """Result of one callable. `print` it, or use `as_dict`."""
 
     name: str = ""
     word: str = ""
-    """FASTER, SLOWER, SAME, UNDECIDED, "needs more runs", or why there is none: incorrect, suspect, impossible,
+    """FASTER, SLOWER, SAME, UNDECIDED, "needs more runs"; or why there is no verdict: incorrect, suspect, impossible,
     "disagrees with its baseline", "its baseline is ...". Empty without a baseline."""
     speedup: float | None = None
-    """Time of the baseline over this one's, from pairs within rounds; low, high: nominal 99% interval."""
+    """Baseline time / this time, from pairs within rounds. low, high: nominal 99% interval."""
     low: float | None = None
     high: float | None = None
     correct: bool | None = None
-    """By the reference; None if there was none, and False then only for what is wrong without one (never written, ...)."""
+    """Judged by the reference. Without one: None, or False for faults that need no reference (never written, ...)."""
     why: str = ""
-    """Of `correct` or `word`, as a sentence; empty if there is nothing to say."""
+    """Reason for `correct` or `word`, as a sentence; may be empty."""
     baseline: Figures | None = None
     mode: str = ""
     """cpu, cold, graph, ..."""
     margin: float = statistics.MARGIN
-    """Differences below it are called SAME."""
+    """Smaller differences are SAME."""
     aa: tuple[float, float, float] | None = None
-    """(ratio, low, high) of the baseline, or of what stood in for it, against itself."""
+    """(ratio, low, high) of the baseline (without one: the first timed callable) against itself."""
     tflops: float | None = None
     gb_per_s: float | None = None
     limit_share: float | None = None
-    """Of the speed of light of this GPU, by the FLOPs and bytes given; 0 to 1."""
+    """Share of this GPU's speed of light for the given FLOPs and bytes; 0 to 1."""
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
@@ -125,22 +125,23 @@ def measure(
     flops: float | None = None,
     bytes_moved: int | None = None,
 ) -> Any:
-    """Is it right, and is it faster? A Measured; for a mapping of several callables a Measured by name.
+    """Is it correct, and is it faster? Returns a Measured; for a mapping of callables, a Measured by name.
 
-    candidates: called with the inputs as positional arguments; each call returns a new floating tensor and leaves its
-        inputs as they were. Several are timed in the same rounds, against the same baseline.
-    baseline: what they are compared with. Without one there are latencies and no word.
-    inputs: a function of a seed that returns a tuple of tensors, of the same shapes for every seed; random numbers that it
-        draws from torch are seeded. Or a tuple or list of tensors: then floating ones are drawn anew from N(0, 1) in the
-        same shape, dtype and layout, and the others kept. The caller's own tensors are copied, never written to.
-    reference: a plain implementation. In float64 (float32 if it does not take that) it is the right answer; in the inputs'
-        own dtype its error is the yardstick. Without one, `correct` stays None: candidates are only compared with the
-        baseline, at 1e-2, and one that disagrees gets no speedup.
-    device: where the inputs are put; where they are, if not given.
-    flops, bytes_moved: of one call (bytes read and written). They give rates and, on known GPUs, what is impossible.
+    candidates: called with the inputs as positional arguments. Each call returns a new floating-point tensor and does
+    not
+        change its inputs. Several candidates are timed in the same rounds, against the same baseline.
+    baseline: what they are compared with. Without one there are latencies, but no verdict.
+    inputs: a function of a seed that returns a tuple of tensors, with the same shapes for every seed; torch's random
+        numbers are seeded. Or a tuple or list of tensors: floating-point ones are redrawn from N(0, 1) with the same
+        shape, dtype and layout; others are kept. The caller's own tensors are copied, never written.
+    reference: a plain implementation. In float64 (or float32, if float64 is unsupported) it gives the correct values;
+        its error in the inputs' own dtype is the yardstick. Without one, `correct` stays None: candidates are only
+        compared with the baseline, at 1e-2; one that disagrees gets no speedup.
+    device: where to put the inputs. Default: where they are.
+    flops, bytes_moved: of one call (bytes read and written). They give rates and, on known GPUs, impossible times.
 
-    It waits for the device if something else on this host is being measured. Raises TypeError or ValueError for what
-    cannot be measured; what a callable raises goes through.
+    Waits if another process on this host is measuring on the device. Raises TypeError or ValueError for what cannot be
+    measured. Exceptions of callables propagate.
     """
     plan = protocol or Protocol()
     if plan.name != "paired" or plan.verify_only:
@@ -181,21 +182,21 @@ def _result(of: Comparison, name: str) -> Measured:
     latencies = figures(reading, name)
     notes = (*found.notes, *fields["notes"], *_about_inputs(reading))
     if name in reading.left:
-        notes += (f"{name} left after round {reading.left[name]}: less than half as fast as {of.against}",)
+        notes += (f"{name} stopped after round {reading.left[name]}: less than half as fast as {of.against}",)
     how = {"mode": reading.mode, "margin": fields["margin"], "aa": fields["aa"], "notes": notes}
     found = replace(found, **asdict(latencies), **_rates(of, latencies), **how)
     return _compared(found, of, reading)
 
 
 def _word(arm: Arm) -> str:
-    """Why there is no speedup, in a word; empty if there may be one."""
+    """Why there is no speedup, in a word; else empty."""
     if not arm.is_ok:
         return str(arm.status)
     return (arm.rechecked or arm.correctness).get("word", "")
 
 
 def _why(arm: Arm) -> str:
-    """Of its word; else what is not known of its correctness."""
+    """Reason for its word; else what is unknown about its correctness."""
     if arm.status == Status.SUSPECT:
         return arm.why
     before, after = arm.correctness, arm.rechecked
@@ -205,7 +206,7 @@ def _why(arm: Arm) -> str:
 
 
 def _why_impossible(of: Comparison, name: str) -> str:
-    """Why a time cannot be true, as a sentence; empty if it can."""
+    """Why a time is impossible, as a sentence; else empty."""
     assert of.timed is not None and of.timed.reading is not None
     ms, cache_bytes = of.timed.p50_ns(name) / 1e6, of.bench.clock.cache_bytes
     return roofline.why_impossible(of.problem, ms, _peak(of), of.timed.reading.touched_once, cache_bytes)
@@ -242,7 +243,7 @@ def _rates(of: Comparison, latencies: Figures) -> dict[str, Any]:
 
 
 def _compared(found: Measured, of: Comparison, reading: rounds.Reading) -> Measured:
-    """With the baseline's figures and the speedup, where there may be one."""
+    """Adds the baseline's figures, and the speedup if allowed."""
     if not found.word and (why := _why_impossible(of, found.name)):
         found = replace(found, word=str(Status.IMPOSSIBLE), why=why)
     baseline = of.arms.get(BASELINE)

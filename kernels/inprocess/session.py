@@ -1,4 +1,4 @@
-"""A session in the caller's own process: the engine drives the caller's callables as it drives a measuring child."""
+"""A session in the caller's process: the engine drives the caller's callables like a measuring child."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernels.catalog import LoadedKernel
 from kernels.child.bench import Bench
 from kernels.child.guard import Guard
 from kernels.contract.events import Status
-from kernels.host.device import Device, NoSuchDevice, find_device, locked, nvml, says_once
+from kernels.host.device import Device, NoSuchDevice, find_device, locked, nvml, print_changes
 from kernels.host.telemetry import Telemetry
 from kernels.inprocess.adhoc import Adhoc, Kernel, Source, Tensors, as_output, exact_dtype, in_dtype, peak_dtype
 from kernels.parent.arm import Arm
@@ -25,15 +25,15 @@ from kernels.workload import Protocol
 
 BASELINE = "baseline"
 DISAGREES = "disagrees with its baseline"
-"""The word of a result without a speedup, where there is no reference."""
+"""Word of a result that disagrees with the baseline, if there is no reference."""
 NO_ERROR = dict.fromkeys(
     ("nonfinite", "max_abs", "yard_abs", "rounding", "largest", "frobenius", "yard_frobenius", "row", "yard_row"), 0.0
 )
-"""A reading of an output that is compared with nothing: what is wrong all the same (never written, ...) stands beside."""
+"""Reading of an output without a comparison. Faults that need none (never written, ...) are added."""
 
 
 class PermissiveGuard(Guard):
-    """The guard in the caller's process, where other threads and processes are the caller's business."""
+    """The guard in the caller's process: other threads and processes belong to the caller."""
 
     def busy(self, arm: str) -> list[list[str]]:
         return []
@@ -46,7 +46,7 @@ class PermissiveGuard(Guard):
 
 
 class InProcess(Bench):
-    """A bench with the caller's callables, and the session that takes commands for it. What a callable raises goes through."""
+    """Bench over the caller's callables, and its session. Exceptions of callables propagate."""
 
     replaceable = False
 
@@ -56,17 +56,17 @@ class InProcess(Bench):
         self.guard = PermissiveGuard(self.kind, self.clock)
         self.loaded = {f"{Adhoc.name}/{arm}": LoadedKernel(call, "", "") for arm, call in callables.items()}
         self.changed: dict[str, str] = {}
-        """Arm -> the global state that it has changed."""
+        """Arm -> global state that it changed."""
         self.running = ""
 
     def put_back(self, arm: str) -> None:
-        """Global state as it was; a change is held against this arm, if it is one."""
+        """Restores global state. A change is attributed to this arm, if one is given."""
         if (changes := self.guard.changes()) and arm:
             self.changed.setdefault(arm, "; ".join(changes))
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
-        """For what is not measured: it finds global state as it was, and nobody is blamed for what it changes."""
+        """Restores global state around untimed code; changes are not attributed."""
         self.put_back(self.running)
         try:
             yield
@@ -76,14 +76,14 @@ class InProcess(Bench):
     # --- the session ----------------------------------------------------------------------------------------------
 
     def call(self, do: str, limit_s: float = 0.0, **arguments: Any) -> dict[str, Any]:
-        """What a callable raises goes through, but for a capture: that a callable cannot be captured is no error."""
+        """Exceptions of callables propagate, except from a capture: a callable that cannot be captured is no error."""
         self.running = arguments.get("arm", "")
         try:
             return getattr(self, do)(**arguments)
         except Exception as error:
             if do != "capture":
                 raise
-            self.put_back("")  # a capture that fails may leave its stream the current one
+            self.put_back("")  # a failed capture may leave its stream the current one
             raise CommandFailed({"kind": "raised", "message": f"{type(error).__name__}: {error}"}) from error
         finally:
             self.put_back(self.running)
@@ -95,13 +95,14 @@ class InProcess(Bench):
         raise error
 
     def replace(self) -> None:
-        raise RuntimeError("measure() has no other process to go on in")
+        raise RuntimeError("measure() cannot restart the process")
 
     def why_suspect(self, arm: str) -> str:
         return f"changed global state: {self.changed[arm]}" if arm in self.changed else ""
 
     def first(self, arm: str, tensors: Tensors) -> dict[str, Any]:
-        """The first call of an arm. {"out"}: its output. Raises TypeError if that is not one floating tensor."""
+        """The first call of an arm. Returns {"out": its output}. Raises TypeError if that is not one floating-point
+        tensor."""
         out = as_output(arm, self.callables[arm](*tensors))
         self.clock.synchronize()
         return {"out": out}
@@ -112,15 +113,15 @@ class InProcess(Bench):
 
 @contextlib.contextmanager
 def held(device: torch.device) -> Iterator[Telemetry]:
-    """The device, locked against other measurements on this host, without gradients.
+    """Locks the device against other measurements on this host; disables gradients.
 
-    No thread watches it, as a run's does: here it would take the callables' time.
+    No telemetry thread runs, unlike in a run: it would take time from the callables.
     """
     known = _as_listed(device)
     here: AbstractContextManager[Any] = contextlib.nullcontext()
     if device.type == "cuda":
         here = torch.cuda.device(device)
-    with locked(known, on_wait=says_once()), nvml() as lib, here, torch.no_grad():
+    with locked(known, on_wait=print_changes()), nvml() as lib, here, torch.no_grad():
         yield Telemetry(lib, known)
 
 
@@ -131,11 +132,12 @@ def _as_listed(device: torch.device) -> Device:
     uuid = f"GPU-{properties.uuid}"
     with contextlib.suppress(NoSuchDevice):
         return find_device(uuid)
-    return Device("unlisted", uuid, properties.name)  # no NVML: it has a lock, and no telemetry
+    return Device("unlisted", uuid, properties.name)  # without NVML: a lock, but no telemetry
 
 
 def problem_of(bench: InProcess, source: Source, reference: Kernel | None, flops: float, traffic: int) -> Adhoc:
-    """The problem, after the first call of every callable. The baseline is the truth only where there is no reference."""
+    """The problem, after the first call of every callable. The baseline replaces the reference only if there is
+    none."""
     outs = {arm: bench.call("first", arm=arm, tensors=source.draw(source.seed))["out"] for arm in bench.callables}
     arm = BASELINE if BASELINE in outs else next(iter(outs))
     truth, like, exact, tensors = bench.callables[arm], outs[arm], None, source.draw(source.seed)
@@ -146,7 +148,7 @@ def problem_of(bench: InProcess, source: Source, reference: Kernel | None, flops
             exact = exact_dtype(reference, tensors, like.dtype)
         whose, truth = "reference", reference
         if exact != torch.float64:
-            source.notes.append(f"the reference does not take and keep float64: it was computed in {exact}")
+            source.notes.append(f"the reference does not support float64; computed in {exact}")
     peak = peak_dtype([*tensors, like])
     return Adhoc(
         dtype=peak or "float16",
@@ -163,13 +165,13 @@ def problem_of(bench: InProcess, source: Source, reference: Kernel | None, flops
 
 
 class Judged:
-    """Judges outputs by the reference; without one, by what is wrong in itself and by agreement with the baseline."""
+    """Judges outputs by the reference; without one, by faults that need none and by agreement with the baseline."""
 
     def __init__(self, problem: Adhoc, has_baseline: bool) -> None:
         self.problem, self.has_baseline = problem, has_baseline
 
     def __call__(self, arm: str, readings: list[dict[str, Any]], flags: dict[str, Any]) -> dict[str, Any]:
-        """{"correct": None without a reference, "why", "word": why there is no speedup, if so, ...}"""
+        """Returns {"correct": None without a reference, "why", "word": why there is no speedup, if so, ...}."""
         if self.problem.exact is not None:
             return judge(readings, str(self.problem.output[1]).removeprefix("torch."), flags)
         alone = [NO_ERROR | {what: reading.get(what) for what in ("late", "unwritten")} for reading in readings]
@@ -177,7 +179,7 @@ class Judged:
         return found if not found["correct"] else self._agreement(arm, readings)
 
     def _agreement(self, arm: str, readings: list[dict[str, Any]]) -> dict[str, Any]:
-        """Nothing is known to be right, but what is not what the baseline gives is not compared."""
+        """Without a reference: an output that disagrees with the baseline gets no speedup."""
         found: dict[str, Any] = {"correct": None, "why": "not checked against a reference"}
         if arm == BASELINE or not self.has_baseline:
             return found
@@ -223,7 +225,7 @@ class Comparison:
 
     @property
     def against(self) -> str:
-        """What the others are compared with: the baseline, or the first that was timed."""
+        """The arm that others are compared with: the baseline, or the first timed one."""
         assert self.timed is not None
         return BASELINE if BASELINE in self.timed.group.arms else self.timed.group.arms[0]
 

@@ -1,4 +1,4 @@
-"""What every operation says of itself. An operation is a frozen pydantic model of its sizes, with these methods."""
+"""The base of operations: a frozen pydantic model of an operation's sizes, with these methods."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 Distribution = Literal["normal", "uniform", "outliers", "x30"]
 DISTRIBUTIONS: tuple[Distribution, ...] = ("normal", "uniform", "outliers", "x30")
-"""Values that kernels are checked on; times are of normal ones. outliers: every 61st row is 30 times as large."""
+"""Distributions of input values for checks; timing uses normal values. outliers: every 61st row is 30 times as
+large."""
 OUTLIER_EVERY, LARGE = 61, 30
 EDGE_SIZES = (1, 63, 65, 127, 129)
-"""Around the sizes of tiles: what a kernel is most often wrong at."""
+"""Sizes around those of tiles: kernels are most often wrong here."""
 
 
 @dataclass
@@ -39,19 +40,20 @@ Like = tuple[tuple[int, ...], "torch.dtype"]
 
 @dataclass
 class Piece:
-    """A part of an output with what it should be: `output[index]` against `reference`, judged by `yardstick`."""
+    """A part of an output and its correct values: `output[index]` is compared with `reference`, judged by
+    `yardstick`."""
 
     index: Any
     reference: torch.Tensor
     """float64, or float32 where float64 does not fit."""
     yardstick: torch.Tensor
-    """What plain eager PyTorch makes of it in the workload's dtype: the error that a right kernel may have."""
+    """Result of eager PyTorch in the workload's dtype: its error is allowed."""
     output: int = 0
-    """Which output it is of, where a kernel returns several."""
+    """Index of the output, if a kernel returns several."""
 
 
 class Operation(BaseModel):
-    """Sizes of one operation, validated; and what follows from them."""
+    """Validated sizes of one operation, and what depends on them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -61,20 +63,20 @@ class Operation(BaseModel):
     unit: ClassVar[str] = "TFLOP/s"
     """The headline figure: "TFLOP/s" or "GB/s"."""
     libraries: ClassVar[tuple[tuple[str, str], ...]] = ()
-    """Part of a kernel's name, in lower case -> the library it belongs to, for `describe_ran`; the first that fits."""
+    """(part of a kernel's name in lower case, its library), for `describe_ran`; the first match counts."""
 
     scalable: ClassVar[bool] = True
-    """Whether inputs times a number between -1 and 1 are inputs, too."""
+    """Whether inputs scaled by a number between -1 and 1 are valid inputs."""
 
     dtype: Dtype = "float16"
 
     @property
     def element_bytes(self) -> int:
-        """Of one element in the workload's dtype."""
+        """Bytes of one element in the workload's dtype."""
         return DTYPES[self.dtype].bytes
 
     def label(self) -> str:
-        """Sizes as people write them: "B=4 H=16 S=512 D=64 causal"."""
+        """Short text of the sizes: "B=4 H=16 S=512 D=64 causal"."""
         raise NotImplementedError
 
     def flops(self) -> int:
@@ -86,27 +88,28 @@ class Operation(BaseModel):
         raise NotImplementedError
 
     def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:
-        """Fresh inputs on a device, N(0, 1) unless another distribution is asked for, the same for the same seed."""
+        """Fresh inputs on a device from a distribution. The same seed gives the same inputs."""
         raise NotImplementedError
 
     def edges(self) -> list[Self]:
-        """Small relatives of this problem at EDGE_SIZES, where kernels are most often wrong."""
+        """Small problems of this kind at EDGE_SIZES, where kernels are most often wrong."""
         raise NotImplementedError
 
     def check(self, inputs: Inputs, seed: int, thorough: bool) -> Iterator[Piece]:
-        """Pieces of the right answer, some of every output. `thorough` covers all even where only samples fit float64."""
+        """Pieces of the correct values, some of every output. thorough: all of it, even if float64 fits only
+        samples."""
         raise NotImplementedError
 
     def output_like(self, inputs: Inputs) -> Like | tuple[Like, ...]:
-        """(shape, dtype) of the tensor that a kernel must return, or a tuple of these if it must return several.
+        """(shape, dtype) of the tensor that a kernel must return, or a tuple of these for several tensors.
 
-        All are floating. A kernel returns several as a tuple or a list, in this order.
+        All are floating-point. A kernel returns several as a tuple or a list, in this order.
         """
         raise NotImplementedError
 
     @classmethod
     def describe_ran(cls, kernel: str) -> str:
-        """Which library a kernel that ran belongs to, by its name; empty if unknown."""
+        """The library of a kernel that ran, from its name; empty if unknown."""
         return next((library for part, library in cls.libraries if part in kernel.lower()), "")
 
 

@@ -1,1 +1,1 @@
-"""The process beside the measuring one: it owns seeds, order, statistics and verdicts. It never imports torch."""
+"""The parent of the measuring process: it owns seeds, order, statistics and verdicts. It never imports torch."""

@@ -1,4 +1,4 @@
-"""One kernel on one workload while it is measured: what is known of it, and how an error becomes its result."""
+"""State of one kernel on one workload; maps errors to results."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kernels.parent.child_process import ChildTimedOut, CommandFailed, Forged
 from kernels.workload import Workload
 
 OWN_STATUS = {str(status): status for status in (Status.UNSUPPORTED, Status.OUT_OF_MEMORY, Status.SUSPECT)}
-"""Kinds of failed commands that name a status."""
+"""Kinds of failed commands that are a status."""
 
 
 @dataclass
 class Arm:
-    """A kernel and what became of it so far."""
+    """One kernel on one workload: its status and facts so far."""
 
     name: str
     status: Status = Status.OK
@@ -27,9 +27,9 @@ class Arm:
     facts: dict[str, Any] = field(default_factory=dict)
     """Fields of an ArmResult that the child has reported: sha256, source, compile_s, ..."""
     correctness: dict[str, Any] = field(default_factory=dict)
-    """As analysis/correctness.py judges it; empty before the first check."""
+    """Result of analysis/correctness.py; empty before the first check."""
     rechecked: dict[str, Any] = field(default_factory=dict)
-    """The same of its outputs while it was timed, and after; empty before."""
+    """The same for outputs of timed calls, and after them; empty before."""
 
     @property
     def is_ok(self) -> bool:
@@ -39,16 +39,16 @@ class Arm:
         self.status, self.why, self.log = status, why, log
 
     def judged(self, correctness: dict[str, Any]) -> None:
-        """Takes a verdict on its outputs."""
+        """Stores the judgement of its outputs."""
         self.correctness = correctness
         if correctness["correct"] is False:
             self.fail(Status.INCORRECT, correctness["why"])
 
     def blame(self, doing: str, error: Exception, log: str) -> bool:
-        """Makes an error of the child this arm's result. True: the child must be replaced."""
+        """Turns an error of the child into this arm's result. True: the child must be replaced."""
         if isinstance(error, CommandFailed):
             message = str(error)
-            if "CUDA error" in message or "illegal memory access" in message:  # the context is gone
+            if "CUDA error" in message or "illegal memory access" in message:  # the CUDA context is unusable
                 self.fail(Status.CRASHED, message, error.traceback)
                 return True
             status = OWN_STATUS.get(error.kind, Status.FAILED)
@@ -63,14 +63,14 @@ class Arm:
 
 
 def in_short(status: Status, message: str) -> str:
-    """What matters of an exception's message, for a table."""
+    """The essential part of an exception's message, for a table."""
     if status == Status.OUT_OF_MEMORY and (asked := re.search(r"[Tt]ried to allocate [\d.]+ \w+", message)):
         return asked.group().lower().replace("gib", "GiB").replace("mib", "MiB")
     return message.removeprefix("Unsupported: ")
 
 
 def arm_of(device: Device, workload: Workload, name: str) -> Arm:
-    """A kernel before it is tried. What its declaration rules out is said without running it."""
+    """A kernel before its first run. What its declaration rules out fails without running it."""
     arm = Arm(name)
     try:
         info = catalog.get_kernel(workload.operation, name)

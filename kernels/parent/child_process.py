@@ -1,7 +1,7 @@
-"""A measuring child as its parent sees it: started, told what to do, limited, killed.
+"""The measuring child, seen from the parent: start, commands, limits, end.
 
-The child gets an almost empty environment (no broker, no database, no secrets), a process group and a scratch folder
-of its own. A crash, a hang or a flood of output is an exception here and nothing worse.
+The child gets a minimal environment (no broker, no database, no secrets), its own process group and its own scratch
+folder. A crash, a hang or a flood of output only raises an exception here.
 """
 
 from __future__ import annotations
@@ -34,37 +34,39 @@ READY_LIMIT_S = 180.0
 LAST_WORDS_S = 1.0
 LOG_BYTES = 64 * 1024
 LINE_BYTES = 64 * 2**20
-"""An answer longer than this is not an answer."""
+"""Longest answer."""
 
 
 class ChildDied(Exception):
-    """The child ended by itself; the message says how (signal or exit status)."""
+    """The child ended by itself. The message says how (signal or exit status)."""
 
 
 class Forged(ChildDied):
-    """Something in the child other than the bench wrote an answer; the child has been killed."""
+    """Other code than the bench wrote an answer. The child has been killed."""
 
 
 class ChildTimedOut(Exception):
-    """A command took longer than it may; the child has been killed."""
+    """A command exceeded its time limit. The child has been killed."""
 
 
 class CommandFailed(Exception):
-    """The command raised in the child. `kind`: "raised", "unsupported", "out of memory" or "suspect".
-    must_replace: it has changed the child, which must be replaced."""
+    """The command raised in the child.
+
+    kind: "raised", "unsupported", "out of memory" or "suspect". must_replace: the child must be replaced.
+    """
 
     def __init__(self, error: dict[str, Any]) -> None:
         super().__init__(error["message"])
         self.kind, self.traceback = error["kind"], error.get("traceback", "")
-        self.must_replace = bool(error.get("lasting"))
+        self.must_replace = bool(error.get("must_replace"))
 
 
 class Cancelled(Exception):
-    """Somebody asked for the run to stop; the child has been killed."""
+    """The run was cancelled. The child has been killed."""
 
 
 class Log:
-    """The tail of what the child printed, and a count of what it printed in all."""
+    """The tail of the child's output, and its total size."""
 
     def __init__(self) -> None:
         self.chunks: deque[bytes] = deque()
@@ -97,7 +99,7 @@ def child_environment(device: Device, scratch: str) -> dict[str, str]:
         "CUDA_CACHE_PATH": f"{scratch}/cuda",
         "CUDA_VISIBLE_DEVICES": device.uuid if device.kind == "cuda" else "",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "KINETO_LOG_LEVEL": "99",  # the profiler otherwise writes into the log of a kernel when it begins and ends
+        "KINETO_LOG_LEVEL": "99",  # else the profiler writes into a kernel's log
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
@@ -153,7 +155,7 @@ class Child:
         return self.ready
 
     def call(self, do: str, limit_s: float = 120.0, **arguments: Any) -> dict[str, Any]:
-        """Has the bench do something. Raises CommandFailed, ChildDied, ChildTimedOut or Cancelled."""
+        """Runs a command on the bench. Raises CommandFailed, ChildDied, ChildTimedOut or Cancelled."""
         self.wait_ready()
         token = secrets.token_hex(8)
         try:
@@ -163,7 +165,7 @@ class Child:
         answer = self._answer(limit_s)
         if answer.get("token") != token or self._buffer:
             self.kill()
-            raise Forged("something other than the instrument wrote into the channel of answers")
+            raise Forged("other code than the instrument wrote to the answer pipe")
         if "error" in answer:
             raise CommandFailed(answer["error"])
         return answer["ok"]
@@ -181,7 +183,7 @@ class Child:
             if readable:
                 self._read_answer()
             elif not self.alive and not select.select([self._answers], [], [], 0)[0]:
-                raise self._death()  # a process that it has forked may hold the pipe open
+                raise self._death()  # a process forked by the child may hold the pipe open
         line, self._buffer = self._buffer.split(b"\n", 1)
         try:
             answer = json.loads(line)
@@ -189,7 +191,7 @@ class Child:
             answer = None
         if not isinstance(answer, dict):
             self.kill()
-            raise Forged("the measuring process wrote something that is not an answer")
+            raise Forged("the measuring process sent an invalid answer")
         return answer
 
     def _read_answer(self) -> None:
@@ -199,7 +201,7 @@ class Child:
         self._buffer += chunk
         if len(self._buffer) > LINE_BYTES:
             self.kill()
-            raise ChildDied("the measuring process answered without end")
+            raise ChildDied("the measuring process sent an endless answer")
 
     def _death(self) -> ChildDied:
         try:
@@ -215,7 +217,7 @@ class Child:
         return ChildDied(f"exited with status {status}")
 
     def _abort(self) -> None:
-        """Ends a child that hangs; its fault handler writes into the log where it was."""
+        """Ends a hanging child. Its fault handler logs where it was."""
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             self.process.send_signal(signal.SIGABRT)
             self.process.wait(LAST_WORDS_S)
@@ -227,7 +229,7 @@ class Child:
         return self.process.poll() is None
 
     def kill(self) -> None:
-        """Ends the whole process group, at once."""
+        """Kills the whole process group."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""What is the same for all workloads of a run, once its process is up."""
+"""What all workloads of a run share, once its process is up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RunContext:
     device: Device
     environment: dict[str, Any]
     ceilings: Ceilings | None
-    """What no time should be above; None if it is not known."""
+    """Ceilings that no time should exceed; None if unknown."""
     session: ChildSession
     telemetry: Telemetry
     progress: Progress

@@ -1,8 +1,5 @@
-"""A second look at every arm, in a new process, after all timing: profilers disturb launches.
-
-The names of the kernels that really ran, the profiler's span beside the events' time, the parent's own clock around a batch, and
-the energy of that batch.
-"""
+"""Cross-check in a new process after all timing (profilers disturb launches): kernel names, profiler span, host clock,
+energy."""
 
 from __future__ import annotations
 
@@ -26,15 +23,15 @@ BATCH_NS = {"cuda": 300e6, "cpu": 30e6}
 MAX_BATCH = 100_000
 FIRST_GATE_NS = 2_000_000
 PROFILE_LIMIT_S = 300.0
-"""A new process compiles again, and a profiler's first use alone takes seconds."""
+"""A new process compiles again; a profiler's first use alone takes seconds."""
 NOT_AGAIN = (Status.CRASHED, Status.TIMED_OUT, Status.SUSPECT, Status.UNSUPPORTED)
-"""Arms of these statuses are not run again."""
+"""Arms with these statuses are not run again."""
 LEAST_ENERGY_S = 0.2
-"""NVML counts energy in steps of up to 0.1 s: of a shorter batch it says nothing."""
+"""Shortest batch for an energy figure: NVML counts in steps of up to 0.1 s."""
 
 
 def crosscheck(context: RunContext, statuses: Statuses) -> CrossChecked:
-    """What is seen of every arm of a run that can be run again."""
+    """Cross-checks every arm that can run again."""
     context.session.replace()
     seen: list[Seen] = []
     for context.progress.position, workload in enumerate(context.spec.workloads):
@@ -43,11 +40,11 @@ def crosscheck(context: RunContext, statuses: Statuses) -> CrossChecked:
             context.progress.step(workload, name, "cross-check")
             try:
                 context.session.open(workload, afresh)
-                found = _look(context, name, timed=_is_timed(context, statuses.get((workload.key, name))))
+                found = _seen_fields(context, name, timed=_is_timed(context, statuses.get((workload.key, name))))
                 seen.append(Seen(key=workload.key, kernel=name, **json_safe(found)))
                 afresh = False
             except (CommandFailed, ChildDied, ChildTimedOut):
-                afresh = True  # the kernel has its result, or shows as not cross-checked; the next finds a clean bench
+                afresh = True  # no cross-check of this kernel; the next one gets a clean bench
     return CrossChecked(seen=seen)
 
 
@@ -59,12 +56,12 @@ def _can_run(context: RunContext, workload: Workload, name: str, statuses: Statu
     return statuses.get((workload.key, name)) not in NOT_AGAIN and arm_of(context.device, workload, name).is_ok
 
 
-def _look(context: RunContext, name: str, timed: bool) -> dict[str, Any]:
+def _seen_fields(context: RunContext, name: str, timed: bool) -> dict[str, Any]:
     """The fields of a Seen."""
     session = context.session
     if not timed:
         return {"ran": session.call("profile", PROFILE_LIMIT_S, arm=name, seed=1)["kernels"]}
-    batch = _batch(context, name)  # before the profiler: it stays attached
+    batch = _batch(context, name)  # before the profiler, which stays attached
     profile = session.call("profile", PROFILE_LIMIT_S, arm=name, seed=1)
     event_ns = median(profile["event_ns"])
     span_ns = median(profile["spans_ns"]) if profile["spans_ns"] else None
@@ -74,10 +71,10 @@ def _look(context: RunContext, name: str, timed: bool) -> dict[str, Any]:
 
 
 def _batch(context: RunContext, name: str) -> dict[str, Any]:
-    """The fields of a CrossCheck that are of a batch without a pause: host time and board energy per call.
+    """The fields of a CrossCheck from a batch without rests: host time and board energy per call.
 
-    The batch is launched as a graph where the host might not launch single calls as fast as they run. `host_bound`: it might
-    not, and there is no graph, so that `wall_ns` may be the host's own time.
+    The batch is a graph if the host might launch single calls more slowly than they run. `host_bound`: it might, and
+    there is no graph: `wall_ns` may be host time.
     """
     cuda, session, telemetry = context.is_cuda, context.session, context.telemetry
     session.call("prepare", PROFILE_LIMIT_S, seeds=list(range(1, 257)), rotate=cuda)
@@ -85,7 +82,7 @@ def _batch(context: RunContext, name: str) -> dict[str, Any]:
     call_ns, nodes = min(block["ticks_ns"]), 1
     host_bound = cuda and is_host_bound(Estimate(call_ns, block["enqueue_ns"] / 5))
     if host_bound:
-        with suppress(CommandFailed):  # what cannot be captured is called
+        with suppress(CommandFailed):  # if it cannot be captured, call it
             nodes = session.call("capture", VERIFY_LIMIT_S, arm=name)["nodes"]
             host_bound = False
     calls = nodes * max(1, min(MAX_BATCH, round(BATCH_NS[context.device.kind] / call_ns)) // nodes)

@@ -1,4 +1,4 @@
-"""A group of arms on a bench, as a protocol drives it. Parent side."""
+"""A group of arms on a bench, driven by a protocol. Parent side."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ CALL_LIMIT_S = 120.0
 
 
 class Commands(typing.Protocol):
-    """Takes commands of the bench (kernels/child/bench.py) by name: a measuring child, this process, or a simulator."""
+    """Executes commands of the bench (kernels/child/bench.py) by name: a measuring child, this process, or a
+    simulator."""
 
     def call(self, do: str, limit_s: float = ..., **arguments: Any) -> dict[str, Any]:
-        """Does it and returns its reading. Raises CommandFailed, ChildDied or ChildTimedOut."""
+        """Executes a command and returns its reading. Raises CommandFailed, ChildDied or ChildTimedOut."""
         ...
 
 
 @dataclass
 class Drive:
-    """One group of arms on a bench, with what rounds need to know beside it."""
+    """One group of arms on a bench, and the context of its rounds."""
 
     bench: Commands
     arms: list[str]
@@ -33,10 +34,10 @@ class Drive:
     plan: Protocol
     seed: int
     on_step: Callable[[str, str], None] = lambda arm, text: None
-    """Called with the arm about to run (a crash belongs to it) and a word of progress."""
+    """Called with the arm about to run (crashes are attributed to it) and a progress text."""
     sm_mhz: Callable[[], float | None] = lambda: None
     slowed: Callable[[], bool] = lambda: False
-    """Whether heat has slowed the device down since this was last asked."""
+    """Whether heat slowed the device down since the last call."""
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
@@ -54,5 +55,5 @@ def kernel_of(arm: str) -> str:
 
 
 def prepare(drive: Drive, rotate: bool) -> dict[str, Any]:
-    """Input sets on the device, each from a seed of its own."""
+    """Makes input sets on the device, each from its own seed."""
     return drive.bench.call("prepare", CALL_LIMIT_S, seeds=[drive.fresh_seed() for _ in range(256)], rotate=rotate)

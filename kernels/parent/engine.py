@@ -1,7 +1,7 @@
-"""The engine of one workload: every arm is checked alone, all are timed together, every arm is checked again.
+"""The engine of one workload: checks every arm alone, times all together, checks every arm again.
 
-Runs use it through a measuring child, measure() in the caller's process: the session makes the difference. A crash, a hang or
-a flood belongs to the kernel that was running: it gets that as its result, and the rest goes on without it.
+Runs use it on a measuring child, measure() in the caller's process: the session makes the difference. A crash, a hang
+or a flood is the result of the kernel that was running; the others continue.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from kernels.workload import Ceilings, Protocol
 
 VERIFY_LIMIT_S = 120.0
 PROBED_CALLS = 60
-"""A probe of a kernel that takes long has about half as many."""
+"""Upper estimate of the calls of a probe; slow kernels have about half as many."""
 BATCH_NS = 50e6
-"""Length of the batch that is also timed by the parent's own clock."""
+"""Length of the batch that the parent's own clock also times."""
 MAX_BATCH = 1000
 SAME_AGAIN = 0.05
-"""A time above a measured ceiling is believed if a second process finds the same multiple of the baseline within this,
-or the same time."""
+"""A time above a measured ceiling is believed if a second process measures the same time, or the same multiple of the
+baseline, within this."""
 NS_PER_MS = 1e6
 
 
 class RetryInNewProcess(Exception):
-    """This process is not fit to time in: a kernel left something running, or a capture failed."""
+    """Timing needs a new process: a kernel left work running, or a capture failed."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One check of an arm before it is timed."""
+    """One correctness check of an arm before timing."""
 
     seed: int
     distribution: Distribution = "normal"
@@ -55,7 +55,7 @@ class Check:
 
 @dataclass
 class Timed:
-    """A group of arms and what was read of it: nothing, if nothing was timed."""
+    """A group of arms with its reading; no reading if nothing was timed."""
 
     group: Group
     arms: list[Arm]
@@ -72,11 +72,11 @@ Judge = Callable[[str, list[dict[str, Any]], dict[str, Any]], dict[str, Any]]
 
 @dataclass
 class Engine:
-    """One workload on one session."""
+    """Measures one workload on one session."""
 
     session: Session
     open: Callable[[bool], None]
-    """Makes the workload the session's current one; True: afresh."""
+    """Makes the workload the session's current one. True: anew."""
     problem: Operation
     arms: list[Arm]
     baseline: str
@@ -87,7 +87,7 @@ class Engine:
     cuda: bool
     telemetry: Telemetry
     step: Callable[[str, str], None] = lambda kernel, text: None
-    """Progress: a kernel, or empty, and what it does."""
+    """Reports progress: a kernel (or empty) and its step."""
     ceilings: Ceilings | None = None
     l2_bytes: int = 0
 
@@ -95,7 +95,7 @@ class Engine:
         self.uncaptured: set[str] = set()
         """Arms that could not be captured as graphs."""
         self.notes: list[str] = []
-        """What one should know of how all arms were launched."""
+        """Notes on how all arms were launched."""
 
     @property
     def alive(self) -> list[Arm]:
@@ -104,9 +104,9 @@ class Engine:
     # --- correct before -------------------------------------------------------------------------------------------
 
     def verify(self, prepare: Callable[[], dict[str, dict[str, Any]]] = dict) -> None:
-        """Checks each arm alone, so that a crash is surely its own.
+        """Checks each arm alone, so that a crash has one cause.
 
-        prepare: the commands before an arm's first check, with their arguments.
+        prepare: commands before an arm's first check, with their arguments.
         """
         for arm in self.alive:
             self._verify(arm, prepare)
@@ -138,12 +138,12 @@ class Engine:
         arm.judged(self.judge(arm.name, readings, flags))
 
     def _end_what_is_busy(self, busy: list[list[str]]) -> bool:
-        """Ends what kernels left running, with the process, and says so of them. True: there was something."""
+        """Replaces the process if kernels left work running, and fails those kernels. True: there was some."""
         busy = [[owner, what] for owner, what in busy if owner]
         for owner, what in busy:
             for arm in self.arms:
                 if arm.name == owner and arm.status in (Status.OK, Status.INCORRECT):
-                    arm.fail(Status.SUSPECT, f"left {what} running that is busy while other kernels are measured")
+                    arm.fail(Status.SUSPECT, f"left {what} busy while other kernels are measured")
         if busy:
             self.session.replace()
         return bool(busy)
@@ -151,9 +151,9 @@ class Engine:
     # --- timing ---------------------------------------------------------------------------------------------------
 
     def time(self) -> list[Timed]:
-        """Times the arms that are right, together. An arm that fails now leaves, and the rest is measured again.
+        """Times the correct arms together. If an arm fails meanwhile, the others are measured again without it.
 
-        So it is, once, in a new process, if a time is above what the device was measured to reach.
+        If a time is above a measured ceiling, all are measured once more in a new process.
         """
         before: list[Timed] | None = None
         while self.alive:
@@ -216,12 +216,12 @@ class Engine:
             self.notes.append("not every callable can be captured as a CUDA graph: all were launched call by call")
         for arm in everyone.arms:
             if estimates[arm].synchronises:
-                self.notes.append(f"{arm} waits for the device by itself: launch gaps are in its times")
+                self.notes.append(f"{arm} synchronises with the device: its times include launch gaps")
 
     # --- above what the device was measured to reach --------------------------------------------------------------
 
     def _above_ceilings(self, found: list[Timed]) -> list[tuple[Timed, Arm, str]]:
-        """(timed, arm, why) of every time above a measured ceiling of this GPU."""
+        """(timed, arm, why) of every time above a measured ceiling."""
         if not self.cuda:
             return []
         return [
@@ -235,10 +235,10 @@ class Engine:
         ]  # fmt: skip
 
     def _compare_with(self, first: list[Timed], found: list[Timed]) -> None:
-        """After the second process: what it confirms stands, with a note; what it does not is suspect.
+        """Compares with the second process: a confirmed time stays, with a note; any other is suspect.
 
-        The clock may have moved between the two, or the baseline alone: a kernel that took as long again is confirmed, and so is
-        one with the same ratio to the baseline. The baseline itself is compared with its own time only.
+        Confirmed: the same time, or the same ratio to the baseline (the clock may change between processes). The
+        baseline is compared with its own time only.
         """
         before, after = _times_ms(first), _times_ms(found)
         drift = after[self.baseline] / before[self.baseline] if self.baseline in before.keys() & after.keys() else 1.0
@@ -247,14 +247,15 @@ class Engine:
             times = f"{now:.4g} ms" if was is None else f"{was:.4g} ms, then {now:.4g} ms"
             moved = 1.0 if was is None or arm.name == self.baseline else now / was
             if min(abs(moved - 1), abs(moved / drift - 1)) > SAME_AGAIN:
-                arm.fail(Status.SUSPECT, f"{why}; two processes disagree: {times}")
+                arm.fail(Status.SUSPECT, f"{why}; a second process measured another time: {times}")
             elif timed.reading:
                 timed.reading.notes.append(f"{arm.name}: {why}; a second process agrees ({times})")
 
     # --- correct after --------------------------------------------------------------------------------------------
 
     def _recheck(self, by_name: dict[str, Arm], found: list[Timed]) -> None:
-        """Outputs kept from timed calls, and one more check on new inputs, decide whether times stand."""
+        """Checks the outputs kept from timed calls, and one more call on new inputs: they decide whether times
+        stand."""
         self.step("", "checking timed outputs")
         got = self.session.call("recheck", VERIFY_LIMIT_S * max(1, len(by_name)))
         self.session.call("prepare", VERIFY_LIMIT_S, seeds=[self._seed()], rotate=False)
@@ -268,14 +269,14 @@ class Engine:
             arm.rechecked = verdict
             if verdict["correct"] is False:
                 arm.correctness |= {"correct": False, "why": f"in timed calls: {verdict['why']}"}
-                arm.fail(Status.INCORRECT, f"right when checked alone, wrong when timed: {verdict['why']}")
+                arm.fail(Status.INCORRECT, f"correct when checked alone, wrong when timed: {verdict['why']}")
             elif not verdict.get("word") and (
                 why := self._why_suspect(name, found) or why_leaks(got["grown"].get(name, []))
             ):
                 arm.fail(Status.SUSPECT, why)
 
     def _why_suspect(self, name: str, found: list[Timed]) -> str:
-        """Whether an arm's times can be what they seem: an empty string, or why not, said only if it is so again."""
+        """Why an arm's times are not credible, if probes repeat it; empty if they are."""
         if why := self.session.why_suspect(name):
             return why
         readings = [timed.reading for timed in found if timed.reading and name in timed.reading.blocks]
@@ -292,7 +293,7 @@ class Engine:
         return why or (self._why_outside(name, call_ns) if self.session.replaceable else "")
 
     def _why_outside(self, name: str, call_ns: float) -> str:
-        """By this process's own clock: whether work was done outside the timed calls."""
+        """Compares with this process's own clock: detects work outside the timed calls."""
         calls = max(2, min(MAX_BATCH, round(BATCH_NS / call_ns)))
         for _ in range(DOUBTS):
             begin = time.monotonic_ns()
@@ -306,7 +307,7 @@ class Engine:
 
 
 class Drives:
-    """Drives of groups of arms, all from one seed."""
+    """Makes the drives of groups of arms, all from one seed."""
 
     def __init__(self, engine: Engine, by_name: dict[str, Arm]) -> None:
         self.engine, self.by_name = engine, by_name
@@ -325,7 +326,7 @@ class Drives:
 
 
 def _times_ms(found: list[Timed]) -> dict[str, float]:
-    """Kernel -> p50, where it was timed; in the group that comes first."""
+    """Kernel -> p50 of each timed kernel, from its first group."""
     return {
         arm.name: timed.p50_ns(arm.name) / NS_PER_MS
         for timed in reversed(found)

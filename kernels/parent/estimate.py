@@ -1,4 +1,4 @@
-"""A first look at each arm: how long a call takes, what its launch costs the host, whether it waits for the device."""
+"""A first estimate of each arm: call time, host time of a launch, and whether it synchronises with the device."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from kernels.parent.drive import CALL_LIMIT_S, Drive, prepare
 
 
 def estimate(drive: Drive, cuda: bool) -> dict[str, Estimate]:
-    """Five calls of each arm; the minimum counts. On CUDA also what launching costs and whether the arm synchronises.
+    """Five calls of each arm; the minimum counts. On CUDA also the cost of a launch, and whether the arm synchronises.
 
-    In a process that is new, as after a crash, an arm compiles at its first call.
+    In a new process, as after a crash, an arm compiles at its first call.
     """
     found, first_limit = {}, max(CALL_LIMIT_S, drive.plan.compile_limit_s)
     prepare(drive, rotate=False)
@@ -19,7 +19,7 @@ def estimate(drive: Drive, cuda: bool) -> dict[str, Estimate]:
         guess = Estimate(min(block["ticks_ns"]), block["enqueue_ns"] / 5)
         if cuda:
             gate = min(MAX_GATE_NS, int(4 * block["enqueue_ns"]) + 1_000_000)
-            for _ in range(2):  # one hiccup of the host is no synchronisation
+            for _ in range(2):  # a single host delay is not a synchronisation
                 gated = drive.call(arm, "block", calls=5, gate_ns=gate)
                 if gated["gated"]:
                     break

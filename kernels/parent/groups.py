@@ -1,7 +1,7 @@
-"""Which arms of a workload can be measured alike. Parent side.
+"""Groups arms by launch method. Parent side.
 
-All in one group, but for those that cannot be captured, or that wait for the device by themselves so that nothing can be
-queued ahead of it: they get a second group, with a baseline measured as they are.
+All arms form one group. Arms that cannot be captured, or that synchronise (so that nothing can be queued ahead), form a
+second group with its own baseline.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class Group:
     mode: str
     arms: tuple[str, ...]
     graphs: bool = False
-    """They are launched as captured graphs."""
+    """Launched as captured graphs."""
 
 
 def groups(
     drive: Drive, estimates: dict[str, blocks.Estimate], cuda: bool, uncaptured: Collection[str] = ()
 ) -> list[Group]:
-    """The groups of a workload, by what five calls of each arm have shown and by who cannot be captured."""
+    """The groups of a workload, from the arms' estimates and the arms that cannot be captured."""
     mode, everyone = blocks.choose_mode(drive.plan, estimates, cuda), tuple(drive.arms)
     if not cuda:
         return [Group(MAIN, mode, everyone)]
@@ -49,23 +49,23 @@ def groups(
 
 
 def together(found: list[Group], arms: Collection[str]) -> Group:
-    """One group for all arms: if any has to be launched call by call, all are."""
+    """One group for all arms: if one is launched call by call, all are."""
     return Group(MAIN, found[-1].mode, tuple(arms), found[-1].graphs)
 
 
 def uncapturable(
     drive: Drive, estimates: dict[str, blocks.Estimate], cuda: bool, known: Collection[str] = ()
 ) -> set[str]:
-    """Arms whose capture as a graph fails, beside those that are known; none where no graphs are wanted.
+    """Arms whose capture as a graph fails, and those already known; none if no graphs are used.
 
-    PyTorch's allocator goes on as if a capture that failed were still under way: time nothing in this process any more.
+    After a failed capture PyTorch's allocator still behaves as during a capture: time nothing more in this process.
     """
     if not cuda or not blocks.by_graph(blocks.choose_mode(drive.plan, estimates, cuda), estimates):
         return set()
     prepare(drive, rotate=False)
     asked = [arm for arm in drive.arms if arm not in known and not estimates[arm].synchronises]
     failed = {arm for arm in asked if not _captures(drive, arm)}
-    drive.bench.call("drop_graphs")  # they hold input sets that are gone soon
+    drive.bench.call("drop_graphs")  # they hold input sets that are about to be freed
     return failed
 
 

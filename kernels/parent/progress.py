@@ -1,4 +1,4 @@
-"""Progress of a run for whoever looks on: at most a few times a second, and it may be lost."""
+"""Live progress of a run: at most a few times a second; may be lost."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from kernels.workload import Workload
 EVERY_S = 0.3
 LOG_BYTES = 8_000
 IN_TURN = ("round", "warm-up")
-"""Steps in which arms take turns many times a second: another arm is no news."""
+"""Steps in which arms alternate many times a second: a change of arm is not reported."""
 
 
 class Progress:
-    """Says which kernel is at which step of which workload."""
+    """Reports the current workload, kernel and step."""
 
     def __init__(self, live: Callable[[dict[str, Any]], None], total: int) -> None:
         self.live, self.total = live, total
         self.position = 0
-        """Of the workload, from 0."""
+        """Index of the workload, from 0."""
         self.log: Callable[[], str] = lambda: ""
         self.telemetry: Callable[[], dict[str, Any]] = dict
         self._said: tuple[int, str, str] | None = None
@@ -34,7 +34,7 @@ class Progress:
             self._tell(workload, kernel, text, self.telemetry())
 
     def waiting(self, workload: Workload, sentence: str) -> None:
-        """Before anything runs: why it does not."""
+        """Reports why nothing runs yet."""
         now = time.monotonic()
         if now - self._at >= EVERY_S:
             self._at = now

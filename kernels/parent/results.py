@@ -1,4 +1,4 @@
-"""From readings to a Measured event: statistics, speedups, rates. No device."""
+"""Makes a Measured event from readings: statistics, speedups, rates. No device."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ COLD_IN_MS = ("p50", "p90", "p95", "p99")
 
 
 def json_safe(value: Any) -> Any:
-    """The same value without what JSON and databases refuse: NaN and Inf become None, NUL characters go.
+    """The value without what JSON and databases reject: NaN and Inf become None; NUL characters are removed.
 
-    A kernel that returns NaN, or fails with a NUL in its message, must not cost its neighbours their results.
+    A kernel that returns NaN, or raises a message with NUL, must not cost other kernels their results.
     """
     if isinstance(value, float):
         return value if math.isfinite(value) else None
@@ -39,17 +39,17 @@ def json_safe(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a time on a device is compared with."""
+    """Limits that a time is compared with."""
 
     problem: Operation
     device_name: str
     l2_bytes: int = 0
     ceilings: Ceilings | None = None
-    """None on a CPU, whose ceilings bound nothing."""
+    """None on a CPU: its ceilings are no limits."""
 
 
 def reading_fields(reading: Reading | None, baseline: str) -> dict[str, Any]:
-    """The fields of a Measured that belong to all its arms: how it was measured, A/A, and the margin that it allows."""
+    """The fields of a Measured that all arms share: protocol, A/A and margin."""
     if reading is None:
         return {"margin": statistics.MARGIN}
     aa = samples_ns = None
@@ -76,7 +76,7 @@ def reading_fields(reading: Reading | None, baseline: str) -> dict[str, Any]:
 
 
 def arm_result(arm: Arm, reading: Reading | None, baseline: str, limits: Limits, seed: int) -> ArmResult:
-    """One arm: its status, and where it was timed its statistics, speedup over the baseline and rates."""
+    """Result of one arm: its status; if timed, its statistics, speedup over the baseline and rates."""
     facts = {name: value for name, value in arm.facts.items() if name in ArmResult.model_fields}
     if arm.correctness:
         facts["correctness"] = arm.correctness
@@ -103,7 +103,7 @@ def _samples_ns(reading: Reading, arm: str) -> list[list[float]]:
 
 
 def times(name: str, reading: Reading) -> dict[str, Any]:
-    """The fields of an ArmResult that say how long a call took."""
+    """The time fields of an ArmResult."""
     blocks = reading.blocks[name]
     in_ms = [tick / NS_PER_MS for ticks in blocks for tick in ticks]
     stats = statistics.describe(in_ms)
@@ -121,7 +121,7 @@ def times(name: str, reading: Reading) -> dict[str, Any]:
 
 
 def _speedup(base: Sequence[float], arm: Sequence[float], paired: bool, seed: int) -> dict[str, Any]:
-    """The fields of an ArmResult that compare it with the baseline, from one number per round."""
+    """The speedup fields of an ArmResult, from one number per round."""
     found: dict[str, Any] = {"paired": paired}
     if paired:
         base = base[: len(arm)]

@@ -1,7 +1,7 @@
-"""The protocols: who runs when, how often, and when it is enough. Parent side: it drives a bench, real or simulated.
+"""Protocols: order of arms, number of rounds, stop rule. Drives a real or simulated bench. Parent side.
 
-paired: in one round every arm runs one block; order is random and balanced over each pair of rounds; the baseline also
-runs against itself (A/A). fixed: one arm after the other, as older suites do.
+paired: in each round every arm runs one block; the order is random and balanced over pairs of rounds; the baseline also
+runs against itself (A/A). fixed: one arm after the other, like older suites.
 """
 
 from __future__ import annotations
@@ -27,51 +27,51 @@ from kernels.analysis.statistics import half_width, paired_speedup
 from kernels.parent.drive import AA, CALL_LIMIT_S, Drive, kernel_of, prepare
 
 FIRST_GRAPH_GATE_NS = 500_000
-"""Until the host's time to launch an arm's graph is known."""
+"""Gate of the first graph, before its launch time is known."""
 MAX_GATE_REPEATS = 3
 KEEP_EVERY = 5
 DROP_AFTER, DROP_BELOW = 5, 0.5
 LEAST_CAPTURES = 40
-"""Rounds by graphs, at least: what captures do to times hangs together over a dozen of them, which fewer would not show."""
+"""Minimum rounds with graphs: capture bias is autocorrelated over about 12 rounds."""
 WARM_CAP_S, CLOCK_TOLERANCE = 5.0, 0.01
 COLD_CALLS, COLD_BLOCKS = 100, 8
-"""Single calls on cold inputs beside graph replays, for p90 and p99, in at most so many blocks."""
+"""Single calls on cold inputs beside graph replays, for p90 and p99, in at most this many blocks."""
 CHUNK_NS, LEAD_NS, SUSTAINED_NS = 20e6, 250e6, 1e9
-"""Sustained: a block is chunks of about this long, a lead that is not timed, and at least this long timed."""
+"""Sustained: chunk length, untimed lead, and minimum timed length of a block."""
 SUSTAINED_ROUNDS, SUSTAINED_LOOK = (6, 12), 2
 SLOWED = "the device slowed down because of heat"
 
 
 @dataclass
 class Reading:
-    """What a protocol has measured of one group of arms."""
+    """Reading of a protocol on one group of arms."""
 
     mode: str
     blocks: dict[str, list[list[float]]] = field(default_factory=dict)
-    """Arm -> rounds -> ticks in ns. The baseline's A/A arm has a name of its own."""
+    """Arm -> rounds -> samples in ns. The baseline's A/A arm has its own name."""
     calls: dict[str, int] = field(default_factory=dict)
     orders: list[list[str]] = field(default_factory=list)
     left: dict[str, int] = field(default_factory=dict)
-    """Arm -> the round after which it left because it was far behind."""
+    """Arm -> round after which it was dropped (far behind)."""
     notes: list[str] = field(default_factory=list)
     sets: int = 1
     covered: bool = True
     flushed: bool = False
     paired: bool = True
     rest: float = 0.0
-    """Before a block the device rested so many times as long as it worked."""
+    """Rest before each block, as a multiple of the block's length."""
     rounds_s: float = 0.0
     """Wall time of all rounds."""
     repeated: int = 0
-    """Rounds that were measured again because the device was slowed down by heat meanwhile."""
+    """Rounds repeated because heat slowed the device down."""
     cold: dict[str, list[float]] = field(default_factory=dict)
-    """Arm -> ns of single calls on cold inputs, where blocks are graph replays."""
+    """Arm -> times of single calls on cold inputs (ns), if blocks are graph replays."""
     sm_mhz: dict[str, list[float]] = field(default_factory=dict)
-    """Arm -> the SM clock in front of its blocks."""
+    """Arm -> SM clock before each block."""
 
     @property
     def touched_once(self) -> bool:
-        """Every input set had left the cache when it was read."""
+        """Every input set was out of the cache when it was read."""
         return self.mode != "warm" and self.covered and self.sets > 1
 
     def medians(self, arm: str) -> list[float]:
@@ -82,7 +82,7 @@ class Reading:
 
 
 class Paired:
-    """The protocol `paired` on one group of arms: warm up, then rounds until the intervals are narrow enough."""
+    """The protocol `paired` on one group of arms: warm-up, then rounds until the intervals are narrow enough."""
 
     def __init__(
         self, drive: Drive, mode: str, estimates: dict[str, Estimate], cuda: bool, graphs: bool | None = None
@@ -118,7 +118,7 @@ class Paired:
         return reading
 
     def _warm_up(self) -> None:
-        """All arms in turn for warmup_s, and until the SM clock holds still (at most 5 s)."""
+        """Runs all arms in turn for warmup_s and until the SM clock is stable (at most 5 s)."""
         begin, clock = time.monotonic(), None
         self._capture(self.active)
         one = self._block if self.mode not in ("sustained", "e2e") else lambda arm, keep: self._calls(arm, keep)
@@ -135,10 +135,10 @@ class Paired:
         return [arm for arm in self.active if not arm.endswith(AA)]
 
     def _capture(self, order: list[str]) -> None:
-        """A new graph for each arm, in the order of the round, all old ones freed before.
+        """Captures a new graph for each arm, in the order of the round, after freeing all old ones.
 
-        Two captures of the same calls differ by up to 2% below 10 us, steadily: with a capture for each round that is
-        noise between rounds, which the interval knows; kept for several, it would pass for a difference of kernels.
+        Captures of the same calls differ by up to 2% below 10 us. A new capture each round turns this bias into noise
+        that the interval includes.
         """
         if self.graphs:
             self.drive.bench.call("drop_graphs")
@@ -174,18 +174,18 @@ class Paired:
             reading.notes.append(f"{reading.repeated} rounds were measured again: {SLOWED}")
 
     def _in_round(self, arm: str, number: int, keep: bool) -> list[float]:
-        """An arm's block in a round; one of its calls, chosen at random, keeps its output if `keep`."""
+        """One block of an arm in a round. `keep`: keeps the output of a random call."""
         self.drive.on_step(arm, f"round {number + 1}, at most {self.most}")
         return self._block(arm, self.drive.rng.randrange(self.calls[arm]) if keep else None)
 
     def _order(self, number: int) -> list[str]:
-        """A random permutation, then its reverse: every arm comes equally early and late."""
+        """A random permutation, then its reverse: every arm is equally often early and late."""
         if number % 2:
             return [arm for arm in reversed(self.reading.orders[-1]) if arm in self.active]
         return self.drive.rng.sample(self.active, len(self.active))
 
     def _block(self, arm: str, keep: int | None) -> list[float]:
-        """One block, repeated if the host was too slow to queue it behind the gate."""
+        """One block; repeated if the host queued it too slowly."""
         ways = {"graph": self._replays, "e2e": self._host_calls, "sustained": self._back_to_back}
         one = ways.get(self.mode, self._calls)
         for _ in range(MAX_GATE_REPEATS):
@@ -193,9 +193,7 @@ class Paired:
             if got["gated"]:
                 break
         else:
-            self._note(
-                f"{kernel_of(arm)}: the host could not queue a block ahead of the device; launch gaps may be in its times"
-            )
+            self._note(f"{kernel_of(arm)}: the host queued blocks too slowly; times may include launch gaps")
         if clock := got.get("sm_mhz"):
             self.reading.sm_mhz.setdefault(arm, []).append(clock)
         return got["ticks_ns"]
@@ -236,7 +234,7 @@ class Paired:
         return self.drive.call(arm, "e2e", calls=calls, keep=keep, **asked)
 
     def _back_to_back(self, arm: str, keep: int | None) -> dict[str, Any]:
-        """A second or more without a pause, after a lead; a call whose output is kept is one more, before it."""
+        """At least 1 s back to back, after a lead. A call whose output is kept is an extra one, before it."""
         each_ns = self.estimates[arm].call_ns
         calls = max(1, round(CHUNK_NS / each_ns))
         lead, chunks = (math.ceil(ns / (calls * each_ns)) for ns in (LEAD_NS, SUSTAINED_NS))
@@ -245,7 +243,7 @@ class Paired:
         return self.drive.call(arm, "sustained", calls=calls, lead=lead, chunks=chunks, graph=arm)
 
     def _cold_pass(self) -> None:
-        """Single calls on cold inputs: a replay's time over its nodes hides how much single launches differ."""
+        """Single calls on cold inputs: graph replays average out the spread of single launches."""
         order = [arm for arm in self._each_kernel() if not self.estimates[arm].synchronises]
         for arm in self.drive.rng.sample(order, len(order)):
             self.drive.on_step(arm, "single calls")
@@ -257,7 +255,7 @@ class Paired:
                 self.reading.cold[arm] = ticks
 
     def _drop_the_hopeless(self) -> None:
-        """A kernel 837 times slower must not cost an hour: below 0.5x in each of five rounds it leaves, with its n."""
+        """Drops a kernel that is below 0.5x in each of five rounds; keeps its n."""
         base = self.reading.medians(self.drive.baseline)
         for arm in [a for a in self.active if kernel_of(a) != self.drive.baseline]:
             if max(b / a for b, a in zip(base, self.reading.medians(arm), strict=True)) < DROP_BELOW:
@@ -265,7 +263,7 @@ class Paired:
                 self.reading.left[arm] = DROP_AFTER
 
     def widest(self) -> tuple[float, str]:
-        """Half-width of the widest interval of an arm still running, and which."""
+        """Half-width of the widest interval of the running arms, and its arm."""
         base = self.reading.medians(self.drive.baseline)
         widths = [(0.0, "")]
         for arm in self.active:
@@ -287,21 +285,19 @@ class Paired:
         width, arm = self.widest()
         if width > (wanted := self.drive.plan.precision):
             who = f"{kernel_of(arm)} against itself" if arm.endswith(AA) else kernel_of(arm)
-            self.reading.notes.append(f"precision not reached: half-width {width:.2%} of {who}, wanted {wanted:.2%}")
+            self.reading.notes.append(f"precision not reached: half-width {width:.2%} of {who}; goal {wanted:.2%}")
 
 
 # --- fixed ------------------------------------------------------------------------------------------------------------
 
 
 def fixed(drive: Drive, cuda: bool) -> Reading:
-    """W warm-up calls, then N timed calls of one arm after the other, on one buffer, an event pair each."""
+    """W warm-up calls, then N timed calls, one arm after the other, on one buffer, with an event pair per call."""
     plan = drive.plan
     mode = "cpu" if not cuda else "cold" if plan.flush_l2 else "warm"
     drive.bench.call("prepare", CALL_LIMIT_S, seeds=[plan.seed], rotate=False)
     reading = Reading(mode, paired=False, flushed=plan.flush_l2 and cuda)
-    reading.notes.append(
-        "protocol fixed: one kernel after the other, so drift of the device is not separated from a difference"
-    )
+    reading.notes.append("protocol fixed: one kernel after the other; drift and difference cannot be separated")
     for arm in drive.arms:
         drive.on_step(arm, "warm-up")
         limit = CALL_LIMIT_S + 0.5 * (plan.warmup + plan.iters)

@@ -1,4 +1,4 @@
-"""Where the arms of a workload run: in a measuring child, or (kernels/inprocess) in the caller's own process."""
+"""Where arms run: in a measuring child, or (kernels/inprocess) in the caller's process."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from kernels.parent.drive import Commands
 from kernels.workload import Workload
 
 LOG_TAIL, ERROR_TAIL = 16_000, 4_000
-"""Bytes kept of what a run, and a kernel that failed, printed."""
+"""Bytes of output kept: of a run, and of a failed kernel."""
 
 
 class Session(Commands, typing.Protocol):
-    """Commands, and a process to take them that can be another one after a crash."""
+    """Executes commands in a process that can be replaced after a crash."""
 
     @property
     def replaceable(self) -> bool:
-        """Whether `replace` can give a new process. If not, errors of an arm go through to the caller."""
+        """Whether `replace` can start a new process. If not, errors of an arm propagate to the caller."""
         ...
 
     def attempt(self, arm: Arm, do: str, limit_s: float, **arguments: Any) -> dict[str, Any] | None:
-        """A command that belongs to one arm. What goes wrong becomes the arm's result, and None comes back."""
+        """A command for one arm. An error becomes the arm's result; then returns None."""
         ...
 
     def blame(self, arm: Arm, doing: str, error: Exception) -> None:
-        """Makes an error the arm's result, and replaces the process if it is of no more use."""
+        """Turns an error into the arm's result; replaces an unusable process."""
         ...
 
     def replace(self) -> None:
-        """Ends the process; the next command goes to a new one."""
+        """Ends the process. The next command starts a new one."""
         ...
 
     def why_suspect(self, arm: str) -> str:
-        """What the session itself has against an arm that was timed, as a sentence; empty if nothing."""
+        """Session's objection to an arm (global state changed), as a sentence; empty if none."""
         ...
 
 
 class ChildSession:
-    """A measuring child at a time: the warm one first, a new one whenever that has ended."""
+    """One measuring child at a time: the warm one first, then a new one after each end."""
 
     replaceable = True
 
@@ -50,7 +50,7 @@ class ChildSession:
         self.device, self.should_stop, self._warm = device, should_stop, warm
         self._child: Child | None = None
         self._opened: tuple[Child, str] | None = None
-        """A child and the key of the workload that it has open."""
+        """(child, key of its open workload)."""
         self._logs: list[str] = []
 
     @property
@@ -66,7 +66,7 @@ class ChildSession:
         return self.child.wait_ready()
 
     def call(self, do: str, limit_s: float = 120.0, **arguments: Any) -> dict[str, Any]:
-        """To the child that the last commands went to, even if it has died: a new one knows nothing of them."""
+        """Sends to the child of the previous commands, even if it has died: a new one lacks their state."""
         return (self._child or self.child).call(do, limit_s, **arguments)
 
     def open(self, workload: Workload, afresh: bool = False) -> None:

@@ -1,7 +1,7 @@
 """The supervisor: measures a RunSpec on one device, one workload at a time, and emits its events.
 
-It owns the device's lock, the order of things and the events. What a workload goes through is in engine.py and
-workload_run.py, what follows after all timing in crosscheck.py.
+It owns the device's lock, the order and the events. engine.py and workload_run.py measure a workload; crosscheck.py
+follows after all timing.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ CALIBRATE_LIMIT_S = 120.0
 
 
 class WrongEnvironment(Exception):
-    """A resumed run found another driver, torch, ... than its first results: they may not be mixed."""
+    """A resumed run found a changed environment (driver, torch, ...): results must not be mixed."""
 
 
 Emit = Callable[[Event], None]
-"""Takes Started, Calibrated, Measured and CrossChecked."""
+"""Receives Started, Calibrated, Measured and CrossChecked."""
 
 
 class Supervisor:
-    """One run. `emit` gets what must not be lost; `live` gets progress, which may be."""
+    """One run. `emit` receives events, which must not be lost; `live` receives progress, which may be lost."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Supervisor:
         self.progress.log = self.session.log_tail
 
     def run(self) -> None:
-        """Measures what is not done yet. Raises Cancelled; anything that belongs to a kernel becomes its result."""
+        """Measures the remaining workloads. Raises Cancelled; an error of a kernel becomes its result."""
         first = self.spec.workloads[0]
         try:
             with (
@@ -77,17 +77,14 @@ class Supervisor:
         environment["commit"] = commit()
         print_ = fingerprint(environment)
         if self.spec.fingerprint and self.spec.fingerprint != print_:
-            raise WrongEnvironment(
-                "the environment of this device has changed since this run began (driver, torch, ...): "
-                "run it again as a new run"
-            )
+            raise WrongEnvironment("the environment changed during this run (driver, torch, ...): start a new run")
         preflight = Preflight(others=watch.others(), start=watch.now())
         self.emit(Started(environment=json_safe(environment), fingerprint=print_, preflight=preflight))
         known = self.spec.ceilings or self._calibrate()
         return RunContext(self.spec, device, environment, known, self.session, watch, self.progress)
 
     def _calibrate(self) -> Ceilings | None:
-        """What the device reaches at most; None if that could not be measured, and then no time is compared with it."""
+        """Measures the device's ceilings. None if that fails: then times are not compared with them."""
         if self.spec.protocol.verify_only:
             return None
         self.progress.step(self.spec.workloads[0], "", "calibrate")
@@ -100,7 +97,7 @@ class Supervisor:
         return found
 
     def _measure(self, context: RunContext) -> Statuses:
-        """What became of each kernel on each workload that this attempt has measured."""
+        """The status of each kernel on each workload measured in this attempt."""
         statuses: Statuses = {}
         for self.progress.position, workload in enumerate(self.spec.workloads):
             if workload.key not in self.spec.done:

@@ -1,4 +1,4 @@
-"""One workload of a run: the engine on a measuring child, and the events that come of it."""
+"""One workload of a run: the engine on a measuring child, and its events."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from kernels.parent.results import Limits, arm_result, json_safe, reading_fields
 from kernels.workload import Workload
 
 Statuses = dict[tuple[str, str], Status]
-"""(workload's key, kernel) -> what became of it in this attempt."""
+"""(workload key, kernel) -> status in this attempt."""
 
 
 class WorkloadRun:
-    """`measure` does it; `arms` then say what became of each kernel."""
+    """Measures one workload. `arms` then hold each kernel's status."""
 
     def __init__(self, context: RunContext, workload: Workload, before: Statuses) -> None:
         self.context, self.workload, self.plan = context, workload, context.spec.protocol
@@ -30,16 +30,16 @@ class WorkloadRun:
         self.began = time.monotonic()
 
     def _arm(self, name: str, before: Statuses) -> Arm:
-        """A kernel that has hung in this run would hang again, for minutes on every workload."""
+        """Skips a kernel that hung in this run: it would hang again, for minutes on every workload."""
         arm = arm_of(self.context.device, self.workload, name)
         hung = next((key for (key, who), s in before.items() if who == name and s == Status.TIMED_OUT), "")
         if arm.is_ok and hung:
             where = next(w for w in self.context.spec.workloads if w.key == hung)
-            arm.fail(Status.TIMED_OUT, f"not tried here: it hung on {where.problem.label()}")
+            arm.fail(Status.TIMED_OUT, f"skipped: it hung on {where.problem.label()}")
         return arm
 
     def measure(self) -> list[Measured]:
-        """One event for each group of arms that were timed in the same rounds."""
+        """One event per group of arms timed in the same rounds."""
         engine = self._engine()
         engine.verify(lambda: {"load": {}, "compile": {"seed": self.rng.randrange(2**31)}})
         found = self._check_edges() if self.plan.verify_only else engine.time()
@@ -69,7 +69,7 @@ class WorkloadRun:
         )
 
     def _checks(self) -> list[Check]:
-        """The same for every arm, so that references can be shared."""
+        """The same checks for every arm, so that references can be shared."""
         seeds = random.Random(f"verify/{self.plan.seed}/{self.workload.key}")
         return [
             Check(seeds.randrange(2**31), DISTRIBUTIONS[number % len(DISTRIBUTIONS)], thorough=number == 0)
@@ -79,7 +79,7 @@ class WorkloadRun:
     # --- correctness alone ----------------------------------------------------------------------------------------
 
     def _check_edges(self) -> list[Timed]:
-        """Correctness alone is also checked on small relatives of odd sizes."""
+        """Without timing, correctness is also checked on small workloads of odd sizes."""
         alive = [arm for arm in self.arms if arm.is_ok]
         for edge in self.workload.problem.edges():
             sizes = edge.model_dump(exclude={"dtype"})
@@ -89,7 +89,7 @@ class WorkloadRun:
         return [Timed(Group(MAIN, "verify", ()), alive)]
 
     def _check_edge(self, arm: Arm, relative: Workload) -> None:
-        """One arm on one relative: right, wrong, or not supported there, which is no fault."""
+        """Checks one arm on one small workload. "Unsupported" there is not a failure."""
         label, session = relative.problem.label(), self.context.session
         self.context.progress.step(self.workload, arm.name, f"verify {label}")
         trial = arm_of(self.context.device, relative, arm.name)
@@ -110,9 +110,7 @@ class WorkloadRun:
         reading, baseline = timed.reading, self.context.spec.baseline
         if reading is not None and baseline not in reading.blocks:
             baseline = members[0].name
-            reading.notes.append(
-                f"the baseline {self.context.spec.baseline} has no time here: {baseline} stands in for it"
-            )
+            reading.notes.append(f"the baseline {self.context.spec.baseline} has no time here; {baseline} replaces it")
         limits = Limits(
             self.workload.problem,
             self.context.environment["device"],

@@ -1,7 +1,7 @@
-"""What changed between two runs: each kernel's speedup over its baseline, after over before.
+"""Comparison of two runs: each kernel's speedup over its baseline, after / before.
 
-No sample of one run is compared with a sample of the other: each speedup is of pairs in one process, and a change is the ratio of
-two speedups, with the intervals of both (statistics.change).
+Samples of different runs are never compared. Each speedup comes from pairs in one process. A change is the ratio of two
+speedups, with the intervals of both (statistics.change).
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from kernels.report.tables import listed, markdown, microseconds, text
 
 NOT_COMPARED, NEW, GONE = "not compared", "new", "gone"
 WIDEN_FEW_ROUNDS = 2.0
-"""The range of five normal values holds their mean in 94% of all cases; Student's interval of 99% is 1.8 times as wide."""
+"""The range of five normal values contains their mean in 94% of all cases; Student's 99% interval is 1.8 times as
+wide."""
 COMPARABILITY_KEYS = {"paired": "in pairs", "rest": "rests"}
-"""What of a protocol decides which ratio is measured."""
+"""Protocol fields that must agree for a comparison, with their names in sentences."""
 
 
 class Results(typing.Protocol):
-    """What is compared: an export has it, or a run read from the database."""
+    """Results to compare: an export, or a run read from the database."""
 
     @property
     def environment(self) -> dict[str, Any]: ...
@@ -44,19 +45,19 @@ class RunResults:
 
 @dataclass(frozen=True)
 class Row:
-    """What became of one kernel on one workload. None: not known."""
+    """The change of one kernel on one workload. None: unknown."""
 
     workload: str
     mode: str
     kernel: str
     verdict: str
-    """A word of WORDS or a Verdict, a Status, or NOT_COMPARED, NEW, GONE."""
+    """A Verdict of WORDS, another Verdict, a Status, or NOT_COMPARED, NEW, GONE."""
     change: float | None
-    """Above 1 where the kernel is faster than it was."""
+    """Above 1: the kernel became faster."""
     change_low: float | None
     change_high: float | None
     margin: float | None
-    """The wider of both runs'; where a kernel moved whose source is the same, twice as far as it did, for the whole workload."""
+    """The wider margin of both runs. If an unchanged kernel moved: twice its change, for the whole workload."""
     speedup_before: float | None
     speedup_after: float | None
     p50_before_ms: float | None
@@ -69,11 +70,11 @@ class Row:
     workload_key: str
     status_before: Status | None
     strayed: bool = False
-    """Faster or slower, though its source is the same."""
+    """Faster or slower, although its source is unchanged."""
 
     @property
     def is_broken(self) -> bool:
-        """Whether a result is not ok, which before was ok or not there."""
+        """Whether a result is not ok that was ok, or missing, before."""
         return self.verdict in FAILURES and self.verdict != self.status_before
 
 
@@ -82,28 +83,28 @@ COLUMNS = tuple(name for name in Row.__dataclass_fields__ if name not in NOT_IN_
 
 
 def why_not(before: Results, after: Results) -> str:
-    """Why two runs cannot be compared at all, as a sentence; empty if they can be."""
+    """Why two runs cannot be compared, as a sentence; empty if they can."""
     was, now = before.environment, after.environment
     if not was or not now:
-        return f"The run {'before' if not was else 'after'} has measured nothing."
+        return f"The run {'before' if not was else 'after'} has no results."
     differ = [
         f"{key} {was.get(key) or 'none'} before, {now.get(key) or 'none'} after"
         for key in KEYED
         if str(was.get(key, "")) != str(now.get(key, ""))
     ]
     if differ:
-        return f"They were not measured on the same: {'; '.join(differ)}."
+        return f"The two runs differ in: {'; '.join(differ)}."
     if not was.get("uuid") or not now.get("uuid"):
-        return "It is not known whether both were measured on the same card, and cards of one model differ."
+        return "Unknown whether both runs used the same card; cards of one model differ."
     if was["uuid"] != now["uuid"]:
-        return f"They were measured on two cards, {was['uuid']} and {now['uuid']}, and cards of one model differ."
+        return f"The runs used two cards, {was['uuid']} and {now['uuid']}; cards of one model differ."
     if not {m.key for m in before.measurements} & {m.key for m in after.measurements}:
         return "They have no workload in common."
     return ""
 
 
 def rows(before: Results, after: Results) -> list[Row]:
-    """One row per workload and kernel of either run, those of `after` first."""
+    """One row per workload and kernel of either run; rows of `after` come first."""
     earlier = {m.place: m for m in before.measurements}
     found: list[Row] = []
     for m in after.measurements:
@@ -117,7 +118,7 @@ def rows(before: Results, after: Results) -> list[Row]:
 
 
 def _widened_where_controls_moved(table: list[Row]) -> list[Row]:
-    """Judges a workload again where a kernel has moved that nobody changed: between two runs it is what A/A is within one."""
+    """Judges a workload again if an unchanged kernel moved: between runs this control is what A/A is within a run."""
     margins: dict[tuple[str, str], float] = {}
     for number, row in enumerate(table):
         if row.same_source and row.verdict in (Verdict.FASTER, Verdict.SLOWER) and row.change is not None:
@@ -135,7 +136,7 @@ def _judged_again(row: Row, margin: float) -> Row:
 
 @dataclass(frozen=True)
 class _Pair:
-    """A kernel on one workload in two runs; None where it is in one only."""
+    """A kernel on one workload in two runs; None where it is missing."""
 
     was: ArmResult | None
     now: ArmResult | None
@@ -196,7 +197,8 @@ def _row(at: Measured, pair: _Pair) -> Row:
 
 
 def _widened(arm: ArmResult) -> Ratio:
-    """Its speedup with its interval. Of few rounds that is their range, which holds too little: it counts twice as wide."""
+    """The speedup with its interval. With few rounds the interval is their range, which is too narrow: it is
+    doubled."""
     found = arm.ratio
     assert found is not None
     wider = 1.0 if (arm.rounds or 0) >= CERTAIN_ROUNDS else WIDEN_FEW_ROUNDS
@@ -205,7 +207,7 @@ def _widened(arm: ArmResult) -> Ratio:
 
 
 def _why_not_compared(pair: _Pair) -> tuple[str, str]:
-    """(verdict, why) of a kernel that cannot be compared with what it was; an empty verdict if it can."""
+    """(verdict, why) if the kernel cannot be compared with before; an empty verdict if it can."""
     was, now, earlier, later = pair.was, pair.now, pair.earlier, pair.later
     if now is None:
         return GONE, ""
@@ -225,11 +227,11 @@ def _why_not_compared(pair: _Pair) -> tuple[str, str]:
         if old != new:
             return NOT_COMPARED, f"another protocol: {what} {old} before, {new} after"
     if _baseline_hash(earlier) != _baseline_hash(later):
-        return NOT_COMPARED, f"the source of {later.baseline}, over which it is measured, is another"
+        return NOT_COMPARED, f"the source of the baseline {later.baseline} changed"
     if was.speedup is None or now.speedup is None:
         return NOT_COMPARED, f"without a speedup {'before' if was.speedup is None else 'after'}"
     if not now.paired:
-        return NOT_COMPARED, "not measured in pairs: drift may be all there is"
+        return NOT_COMPARED, "not paired: drift could explain the difference"
     return "", ""
 
 
@@ -241,10 +243,7 @@ def _baseline_hash(m: Measured) -> str:
 
 
 def summary(table: Sequence[Row]) -> Summary:
-    """What is said first of two runs.
-
-    Kernels whose source is the same in both are a control: nothing should have become of them.
-    """
+    """The sentences about two runs. Kernels with the same source in both are the control: they should not change."""
     compared = [row for row in table if row.change is not None]
     edited = list(dict.fromkeys(row.kernel for row in compared if not row.same_source))
     control = [row for row in compared if row.same_source]
@@ -258,9 +257,9 @@ def summary(table: Sequence[Row]) -> Summary:
             also, more, _ = _about(compared, kernel)
             sentences.append(f"{also}. {more}".strip())
     elif control:
-        strong = "No source of a kernel that was compared has changed"
+        strong = "No kernel source changed"
     else:
-        strong = "Nothing here can be compared"
+        strong = "No result can be compared"
     sentences += (_of_the_control(control) if compared else []) + _of_statuses(table)
     return Summary(strong, sentences, tone)
 
@@ -270,9 +269,9 @@ def _about(compared: Sequence[Row], kernel: str) -> tuple[str, str, str]:
     counts = {w.lower(): sum(row.verdict == w for row in mine) for w in WORDS}
     first, of = leading(counts), len(mine)
     if not first:
-        return f"{kernel} needs more rounds to be compared with what it was", "", "same"
-    phrase = {"same": "as fast as it was", "undecided": "neither clearly faster nor slower than it was"}.get(
-        first, f"{first} than it was"
+        return f"{kernel} needs more rounds for a comparison", "", "same"
+    phrase = {"same": "as fast as before", "undecided": "not clearly faster or slower than before"}.get(
+        first, f"{first} than before"
     )
     where = f" on {counts[first]} of {of} workloads" if of > 1 else ""
     others = [f"{w} on {counts[w]}" for w in counts if counts[w] and w != first]
@@ -286,23 +285,21 @@ def _about(compared: Sequence[Row], kernel: str) -> tuple[str, str, str]:
 
 
 def _of_the_control(control: Sequence[Row]) -> list[str]:
-    """What became of kernels that nobody changed."""
+    """The sentence about unchanged kernels."""
     if not control:
-        return [
-            "No other kernel whose source is the same was compared, so nothing tells how far two runs differ by themselves."
-        ]
+        return ["No unchanged kernel was compared: there is no control for the difference between the two runs."]
     strayed = [row for row in control if row.strayed]
     counts = [(word, sum(row.verdict == word for row in control)) for word in (Verdict.SAME, Verdict.UNDECIDED)]
     phrases = {Verdict.SAME: "the same", Verdict.UNDECIDED: "undecided"}
     found = listed([f"{count} {'is' if count == 1 else 'are'} {phrases[word]}" for word, count in counts if count])
     count = len(control)
-    said = f"Of {count} result{'s' * (count != 1)} of kernels whose source is the same{', ' * bool(found)}{found}"
+    said = f"Of {count} result{'s' * (count != 1)} of unchanged kernels{', ' * bool(found)}{found}"
     if not strayed:
         return [f"{said}; none is faster or slower."]
     kernels = listed(list(dict.fromkeys(row.kernel for row in strayed)))
     workloads, widest = {row.workload for row in strayed}, max(row.margin or 0.0 for row in strayed)
     where = f"on {len(workloads)} workload{'s' * (len(workloads) != 1)}"
-    return [f"{said}, but {kernels} moved {where}, where less than {widest:.0%} says nothing now."]
+    return [f"{said}, but {kernels} moved {where}: changes below {widest:.0%} do not count there."]
 
 
 def _of_statuses(table: Sequence[Row]) -> list[str]:
@@ -319,7 +316,7 @@ def _of_statuses(table: Sequence[Row]) -> list[str]:
 
 
 def worse(table: Sequence[Row]) -> list[Row]:
-    """Rows that a change should not have: slower than before, or not ok any more."""
+    """Regressions: slower than before, or no longer ok."""
     return [row for row in table if row.verdict == Verdict.SLOWER or row.is_broken]
 
 
@@ -327,7 +324,7 @@ def worse(table: Sequence[Row]) -> list[Row]:
 
 
 def as_records(table: Iterable[Row]) -> list[dict[str, Any]]:
-    """The table as files have it."""
+    """The table for files."""
     return [{column: getattr(row, column) for column in COLUMNS} for row in table]
 
 

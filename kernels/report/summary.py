@@ -1,4 +1,4 @@
-"""The verdict of a run in sentences: what is said first of a table, and what else one should know of it."""
+"""Summary of a run in sentences: the verdict first."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from kernels.report.tables import Row, listed
 WORDS = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME, Verdict.UNDECIDED)
 HOPELESS_MARGIN = 0.5
 """Beyond this margin no verdict is meaningful."""
-MOST_NAMED = 2
-"""Kernels; more are counted."""
+MOST_KERNELS_NAMED = 2
+"""Kernels named in a sentence; if there are more, only their number."""
 VERBS = {
     Status.OUT_OF_MEMORY: "ran out of memory",
     Status.TIMED_OUT: "timed out",
     Status.CRASHED: "crashed",
     Status.FAILED: "failed",
 }
-"""The statuses that something did; the others are what something is."""
+"""Statuses with their own verb; the others follow "is"."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What is said first of a table."""
+    """The sentences above a table."""
 
     strong: str
     """The verdict, as a sentence without its full stop; empty if there is none."""
     rest: list[str]
-    """More sentences."""
+    """Further sentences."""
     tone: str
     """faster, slower or same: the colour of the verdict."""
 
@@ -40,7 +40,7 @@ class Summary:
 
 
 def summary(table: Sequence[Row], operation: str) -> Summary:
-    """The verdict of a run, for people."""
+    """The sentences about a run."""
     compared = list(dict.fromkeys(r.kernel for r in table if r.speedup is not None))
     sentences: list[str] = []
     strong, tone = "", "same"
@@ -50,15 +50,15 @@ def summary(table: Sequence[Row], operation: str) -> Summary:
         sentences += [rest] if rest else []
         others = [k for k in compared if k != best and any(_is(r, k, Verdict.FASTER) for r in table)]
         if len(compared) > 1 and any(row.verdict in WORDS for row in table):
-            also = "are" if len(others) > 1 else "is"
-            faster = f"{listed(others)} {also} faster somewhere, too."
-            sentences.append(faster if others else "No other kernel is faster anywhere.")
+            verb = "are" if len(others) > 1 else "is"
+            faster = f"{listed(others)} {verb} also faster on some workloads."
+            sentences.append(faster if others else "No other kernel is faster on any workload.")
     elif any(row.p50_ms is not None for row in table):
-        strong = "Measured without a comparison"
+        strong = "Measured; no comparison"
     elif checked := [row.correct for row in table if row.mode == "verify" and row.correct is not None]:
         strong = f"{sum(checked)} of {len(checked)} outputs checked are correct"
     elif table:
-        strong = "Nothing could be measured"
+        strong = "No kernel could be measured"
     sentences += _faults(table)
     sentences += _loaded(table)
     sentences += _what_ran(table, operation)
@@ -76,15 +76,15 @@ def _wins_and_mean(table: Sequence[Row], kernel: str) -> tuple[int, float]:
 
 
 def leading(counts: Mapping[str, int]) -> str:
-    """What is said first of a kernel that has so many of each word: faster or slower if there is a difference anywhere,
-    whichever is more frequent; then same, then undecided; else nothing."""
+    """Leading word of a kernel from its counts: faster or slower, whichever is more frequent; else same; else
+    undecided; else empty."""
     if counts["faster"] or counts["slower"]:
         return "faster" if counts["faster"] >= counts["slower"] else "slower"
     return next((w for w in ("same", "undecided") if counts[w]), "")
 
 
 def _about(table: Sequence[Row], kernel: str) -> tuple[str, str, str]:
-    """(strong part, rest, tone) of what is said of the kernel that stands best."""
+    """(strong part, rest, tone) about the best kernel."""
     mine = [row for row in table if row.kernel == kernel]
     baseline, of = mine[0].baseline, len(mine)
     counts = {w: sum(row.verdict == w.upper() for row in mine) for w in ("faster", "slower", "same", "undecided")}
@@ -98,18 +98,18 @@ def _about(table: Sequence[Row], kernel: str) -> tuple[str, str, str]:
         mean = f"{row.speedup:.3f}x, interval {row.speedup_low:.3f} to {row.speedup_high:.3f}."
     said_first = leading(counts)
     if said_first == "undecided" and said["n"] > 1:
-        mean = ""  # of noise
+        mean = ""  # it would be a mean of noise
     if not said_first:
         unpaired = any(row.verdict == Verdict.UNPAIRED for row in mine)
         why = (
-            "The kernels ran one after the other, so drift may be all there is."
+            "The kernels ran one after the other: drift could explain the difference."
             if unpaired
-            else "It needs more rounds."
+            else "More rounds are needed for a verdict."
         )
         strong = f"{kernel} was compared with {baseline} on {of} workload{'s' * (of != 1)}, without a verdict"
         return strong, f"{mean} {why}".strip(), "same"
     others = [f"{w} on {counts[w]}" for w in counts if counts[w] and w != said_first]
-    word = {"same": f"as fast as {baseline}", "undecided": f"neither clearly faster nor slower than {baseline}"}.get(
+    word = {"same": f"as fast as {baseline}", "undecided": f"not clearly different from {baseline}"}.get(
         said_first, f"{said_first} than {baseline}"
     )
     where = f" on {counts[said_first]} of {of} workloads" if of > 1 else ""
@@ -119,17 +119,18 @@ def _about(table: Sequence[Row], kernel: str) -> tuple[str, str, str]:
 
 
 def _noise(mine: Sequence[Row], said_first: str) -> str:
-    """Why nothing could be decided, where the baseline itself was unsteady."""
+    """Why the result is undecided, if the baseline was unsteady."""
     margin, who = max(row.margin for row in mine), mine[0].baseline
     if said_first != "undecided" or margin <= 1.01 * MARGIN:
         return ""
     if margin > HOPELESS_MARGIN:
-        return f"{who} differed from itself by more than {HOPELESS_MARGIN / 2:.0%}: the device was too busy to compare anything."
-    return f"{who} differed from itself by up to {margin / 2:.0%}, so less than {margin:.0%} says nothing."
+        off = f"more than {HOPELESS_MARGIN / 2:.0%}"
+        return f"A/A of {who} was off by {off}: the device was too busy for a comparison."
+    return f"A/A of {who} was off by up to {margin / 2:.0%}: differences below {margin:.0%} do not count."
 
 
 def _faults(table: Sequence[Row]) -> list[str]:
-    """What is not ok, and whether what was timed is right."""
+    """Results that are not ok, and whether the timed ones are correct."""
     found = []
     for status in FAILURES:
         kernels = list(dict.fromkeys(row.kernel for row in table if row.status == status))
@@ -139,12 +140,12 @@ def _faults(table: Sequence[Row]) -> list[str]:
             found.append(f"{count} result{'s' * (count != 1)} {verb} ({', '.join(kernels)}).")
     timed = [row for row in table if row.p50_ms is not None]
     if timed and all(row.correct for row in timed):
-        found.append("Every timed output is correct.")
+        found.append("All checked outputs of timed kernels are correct.")
     return found
 
 
 def _loaded(table: Sequence[Row]) -> list[str]:
-    """That these are times of a rested device, where another holds under continuous work."""
+    """Says if kernels run slower back to back than on a rested device."""
     factors: dict[str, float] = {}
     for row in table:
         if row.under_load is not None:
@@ -152,15 +153,15 @@ def _loaded(table: Sequence[Row]) -> list[str]:
     if not factors:
         return []
     most = max(factors.values()) - 1
-    who = listed(list(factors)) if len(factors) <= MOST_NAMED else f"{len(factors)} kernels"
+    who = listed(list(factors)) if len(factors) <= MOST_KERNELS_NAMED else f"{len(factors)} kernels"
     return [
-        f"Without rests {who} take{'s' * (len(factors) == 1)} up to {most:.0%} longer, as when a clock falls "
-        "under continuous work; the mode sustained compares kernels so."
+        f"Back to back, {who} run{'s' * (len(factors) == 1)} up to {most:.0%} slower (the clock falls under continuous "
+        "load). Use `sustained` to compare under load."
     ]
 
 
 def _what_ran(table: Sequence[Row], operation: str) -> list[str]:
-    """ "sdpa ran cuDNN": the backend behind the baseline, by the names of the kernels that ran."""
+    """ "sdpa ran cuDNN": the backend behind the baseline, from the names of the kernels that ran."""
     try:
         describe = get_operation(operation).describe_ran
     except UnknownName:

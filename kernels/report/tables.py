@@ -1,4 +1,4 @@
-"""Results as rows: the one table behind the terminal, the page, .csv, .json and .md."""
+"""Results as rows: one table for the terminal, the page, .csv, .json and .md."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from kernels.catalog import operations
 from kernels.contract.events import FAILURES, ArmResult, CrossCheck, Measured, Status, Verdict
 
 RESTED = ("cold", "graph")
-"""Modes in which a device rests between blocks, and reads inputs as the cross-check's batch does: warm ones lie in the cache."""
+"""Modes with rests, whose inputs are as cold as in the cross-check's batch; in warm mode they are in the cache."""
 LOADED, LOADED_MS = 1.05, 0.05
-"""What counts as longer without a rest; ignored for calls shorter than these milliseconds."""
+"""Slow-down that counts as longer; ignored below these milliseconds."""
 LEFT_COLUMNS = 3
-"""Columns of a table that are words: aligned to the left, never left out."""
+"""Text columns of a table: aligned left, never left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One kernel on one workload. None: not known."""
+    """One kernel on one workload. None: unknown."""
 
     workload: str
     mode: str
@@ -33,7 +33,7 @@ class Row:
     p50_low_ms: float | None
     p50_high_ms: float | None
     p90_ms: float | None
-    """Of single calls: where the samples are graph replays, of the `p90_n` calls of the cold pass."""
+    """p90 of single calls; with graph replays, of the `p90_n` calls of the cold pass."""
     p90_n: int | None
     n: int | None
     rounds: int | None
@@ -58,7 +58,7 @@ class Row:
     status: Status
     why: str
     ran: str
-    """The kernel that says most of what one call ran."""
+    """Main kernel of one call."""
     sha256: str
     workload_key: str
     unit: str
@@ -120,8 +120,8 @@ def _row(m: Measured, arm: ArmResult) -> Row:
 
 
 def under_load(m: Measured, p50_ms: float | None, crosscheck: CrossCheck | None) -> float | None:
-    """How many times as long a call takes in the cross-check's batch, which has no rests, where that is clearly longer, as when
-    a clock falls under continuous work. None where it is not, or not known, or where the protocol did not rest either."""
+    """Slow-down without rests: cross-check batch time / rested p50. None if small, unknown, or the protocol did not
+    rest."""
     how = m.protocol
     rested = m.mode in RESTED and how.paired is not False and (1.0 if how.rest is None else how.rest) > 0
     if not rested or crosscheck is None or crosscheck.host_bound is not False or not crosscheck.wall_ns:
@@ -133,7 +133,7 @@ def under_load(m: Measured, p50_ms: float | None, crosscheck: CrossCheck | None)
 
 
 def main_kernel(ran: Sequence[Sequence[Any]]) -> str:
-    """The kernel of one call that says most: on a GPU the one that took longest, on a CPU the innermost that did."""
+    """The main kernel of one call: on a GPU the longest; on a CPU the innermost of the longest."""
     if not ran:
         return ""
     longest = max(ns for _, ns in ran)
@@ -141,12 +141,12 @@ def main_kernel(ran: Sequence[Sequence[Any]]) -> str:
 
 
 def as_records(table: Iterable[Row]) -> list[dict[str, Any]]:
-    """The table as .json has it; a .csv has COLUMNS of it."""
+    """The table for .json; .csv has only COLUMNS."""
     return [{name: getattr(row, name) for name in Row.__dataclass_fields__} for row in table]
 
 
 def as_csv(records: Iterable[Mapping[str, Any]], columns: Sequence[str] = COLUMNS) -> str:
-    """The one writer of .csv files: a line of headings, then a line for each record."""
+    """Writes .csv: a line of headings, then one line per record."""
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
@@ -155,7 +155,7 @@ def as_csv(records: Iterable[Mapping[str, Any]], columns: Sequence[str] = COLUMN
 
 
 def three_digits(value: float | None) -> str:
-    """Three significant digits (9.90, 50.0, 321, 14800), no exponent for everyday sizes."""
+    """Three significant digits (9.90, 50.0, 321, 14800); an exponent only for very small or large values."""
     if value is None:
         return ""
     if value == 0:
@@ -183,8 +183,7 @@ def _cells(row: Row) -> list[str]:
 
 
 def _lines(table: Sequence[Row]) -> list[list[str]]:
-    """Headings, then the cells of every row, without the columns of figures that nobody has. A table is of one operation, so
-    of one unit."""
+    """Headings, then the cells of every row, without empty figure columns. A table has one operation, so one unit."""
     unit = table[0].unit if table else "TFLOP/s"
     figures = ["p50 us", "p90 us", unit, "of limit", "speedup (interval)", "n in rounds"]
     rows = [_cells(row) for row in table]
@@ -198,7 +197,7 @@ def as_markdown(table: Sequence[Row], heading: str = "") -> str:
 
 
 def markdown(lines: list[list[str]], heading: str = "", below: str = "") -> str:
-    """A table of cells, the first line its headings; LEFT_COLUMNS columns to the left, figures to the right."""
+    """A table of cells; the first line holds the headings. LEFT_COLUMNS columns are aligned left, figures right."""
     first, *rest = [[cell.replace("|", "\\|") for cell in line] for line in lines]
     under = [" --- " if number < LEFT_COLUMNS else " ---: " for number in range(len(first))]
     drawn = [f"| {' | '.join(first)} |", f"|{'|'.join(under)}|", *(f"| {' | '.join(line)} |" for line in rest)]
@@ -207,12 +206,12 @@ def markdown(lines: list[list[str]], heading: str = "", below: str = "") -> str:
 
 
 def as_text(table: Sequence[Row]) -> str:
-    """For a terminal: columns aligned, why-lines under what is not ok."""
+    """For a terminal: aligned columns; the reason below each row that is not ok."""
     return text(_lines(table), [row.why for row in table], against_itself(table))
 
 
 def text(cells: list[list[str]], whys: list[str], below: str = "") -> str:
-    """The same for a terminal; whys: for each line but the first what stands under it."""
+    """The same for a terminal. whys: text below each line except the first."""
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []
     for number, line in enumerate(cells):
@@ -226,7 +225,7 @@ def text(cells: list[list[str]], whys: list[str], below: str = "") -> str:
 
 
 def against_itself(table: Sequence[Row]) -> str:
-    """The A/A of all workloads in a sentence; nothing where there is none."""
+    """The A/A of all workloads in a sentence; empty if there is none."""
     found = [row for row in table if row.aa is not None]
     if not found:
         return ""
@@ -246,7 +245,7 @@ def _reach(values: list[float], spec: str) -> str:
 
 
 def heading(title: str, environment: dict[str, Any], link: str = "") -> str:
-    """What was measured, on what and by what, in a line of Markdown above its table."""
+    """The Markdown line above a table: what was measured, on which device and versions."""
     named = (("driver", "driver"), ("CUDA", "cuda"), ("torch", "torch"), ("Triton", "triton"), ("harness", "harness"))
     parts = [
         environment.get("device", ""),

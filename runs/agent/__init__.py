@@ -1,1 +1,1 @@
-"""The agent: one Celery worker per device. It has the broker and a journal; it has no database and no Django."""
+"""The agent: one Celery worker per device. It has a broker and a journal, but no database and no Django."""

@@ -1,6 +1,6 @@
-"""python -m runs.agent: an agent for each device of this host, under honcho. Needs BROKER; nothing of the site.
+"""python -m runs.agent: an agent for each device of this host, under honcho. Needs only BROKER.
 
-This is all that a GPU host runs: no database, no settings, no web server.
+A GPU host runs nothing else: no database, no settings, no web server.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One run on this agent: the supervisor's events go to the journal, its progress to the broker."""
+"""One run on this agent: events go to the journal, progress to the broker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOOK_EVERY_S = 0.5
 
 
 class Execution:
-    """Takes a spec as it came; whatever happens, the run gets an ending or stays resumable."""
+    """Executes a received spec. In every case the run ends, or stays resumable."""
 
     def __init__(
         self, spec: dict[str, Any], device: Device, journal: Journal, keys: BrokerKeys, warm: Child | None
@@ -49,7 +49,7 @@ class Execution:
         self.journal.end(self.run_id, self.attempt)
 
     def _measure(self) -> tuple[Ending | None, str]:
-        """(how it ended, why); None: it was interrupted, and the site goes on with it."""
+        """(ending, why). None: interrupted; the site resumes it."""
         try:
             spec = RunSpec(**self.raw)
             self.supervisor = Supervisor(spec, self.device, self._emit, self._live, self._should_stop, self.warm)
@@ -61,7 +61,7 @@ class Execution:
             return Ending.FAILED, str(error)
         except Exception as error:
             log.exception("run %s failed", self.run_id)
-            why = f"The agent could not go on: {type(error).__name__}: {error}\n{traceback.format_exc()[-3000:]}"
+            why = f"The agent failed: {type(error).__name__}: {error}\n{traceback.format_exc()[-3000:]}"
             return Ending.FAILED, why
 
     def _emit(self, event: Event) -> None:

@@ -1,6 +1,6 @@
-"""The journal: what an agent did and must still tell. Written before it is sent, forgotten only once it is confirmed.
+"""The journal: events of an agent, written before they are sent, deleted when confirmed.
 
-SQLite in one file of mode 0600 that both the worker's processes use: the pool process writes events, the main process
+One SQLite file of mode 0600, used by both of the worker's processes: the pool process writes events, the main process
 sends them.
 """
 
@@ -28,14 +28,14 @@ CREATE TABLE IF NOT EXISTS lines (
 """
 
 _using_sqlite = threading.Lock()
-"""Held over each use and over a fork: a pool process forked in the midst of one would inherit SQLite's idea of its locks."""
+"""Held during each use and each fork: a pool process forked in between would inherit the state of SQLite's locks."""
 os.register_at_fork(
     before=_using_sqlite.acquire, after_in_parent=_using_sqlite.release, after_in_child=_using_sqlite.release
 )
 
 
 class Journal:
-    """Attempts are running, ended or interrupted; lines are their events, numbered from 1."""
+    """Attempts are running, ended or interrupted. Lines are their events, numbered from 1."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -47,7 +47,7 @@ class Journal:
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """A connection for one transaction: the file is used from several processes and threads."""
+        """A connection for one transaction: several processes and threads use the file."""
         with _using_sqlite, closing(sqlite3.connect(self.path, timeout=20, isolation_level=None)) as db:
             db.execute("PRAGMA synchronous=FULL")
             yield db
@@ -55,9 +55,10 @@ class Journal:
     # --- the pool process -----------------------------------------------------------------------------------------
 
     def begin(self, run: int, attempt: int) -> bool:
-        """Takes an attempt on. False if this agent knows it already: a message that came twice.
+        """Starts an attempt. False if the agent knows it already (a duplicate message).
 
-        One that was interrupted before its first event is taken on again: the site knows nothing of it and sends it again.
+        An attempt that was interrupted before its first event starts again: the site does not know of it and resends
+        it.
         """
         with self._open() as db:
             found = db.execute(
@@ -70,7 +71,7 @@ class Journal:
             return found.rowcount == 1
 
     def write(self, run: int, attempt: int, event: Event) -> int:
-        """Writes an event down; waits while too much is unconfirmed. Returns its number."""
+        """Writes an event; waits while too many are unconfirmed. Returns its number."""
         while self.unconfirmed() >= MAX_UNCONFIRMED and not self.why_stop(run, attempt):
             time.sleep(1)
         at = datetime.now(UTC)
@@ -91,7 +92,7 @@ class Journal:
             db.execute("UPDATE attempts SET state=? WHERE run=? AND attempt=?", (state, run, attempt))
 
     def why_stop(self, run: int, attempt: int) -> str:
-        """ "cancelled", "superseded", "shutdown" if the attempt should stop; else empty."""
+        """ "cancelled", "superseded" or "shutdown" if the attempt should stop; else empty."""
         with self._open() as db:
             row = db.execute("SELECT stop FROM attempts WHERE run=? AND attempt=?", (run, attempt)).fetchone()
         return row[0] if row else ""
@@ -99,7 +100,7 @@ class Journal:
     # --- the main process -----------------------------------------------------------------------------------------
 
     def recover(self) -> None:
-        """At start: nothing runs yet, so what the file calls running was interrupted. Old attempts are forgotten."""
+        """At start: attempts still marked running were interrupted. Deletes old attempts."""
         with self._open() as db:
             db.execute("UPDATE attempts SET state='interrupted' WHERE state='running'")
             db.execute(
@@ -112,7 +113,7 @@ class Journal:
             )
 
     def stop(self, run: int, attempt: int | None, why: str) -> None:
-        """Asks a running attempt (or, without a number, all attempts of a run) to stop."""
+        """Asks a running attempt (without a number: all attempts of a run) to stop."""
         with self._open() as db:
             db.execute(
                 "UPDATE attempts SET stop=? WHERE run=? AND (? IS NULL OR attempt=?) AND state='running' AND stop=''",
@@ -128,7 +129,7 @@ class Journal:
             return db.execute("SELECT run, attempt FROM attempts WHERE state='running'").fetchall()
 
     def active_attempts(self) -> list[tuple[int, int]]:
-        """Attempts that are running or have something still to tell."""
+        """Attempts that are running or have unconfirmed lines."""
         with self._open() as db:
             return db.execute(
                 "SELECT run, attempt FROM attempts WHERE state='running' OR EXISTS"
@@ -136,12 +137,12 @@ class Journal:
             ).fetchall()
 
     def to_tell(self) -> list[tuple[int, int]]:
-        """Attempts with lines that are not confirmed."""
+        """Attempts with unconfirmed lines."""
         with self._open() as db:
             return db.execute("SELECT DISTINCT run, attempt FROM lines ORDER BY run, attempt").fetchall()
 
     def lines(self, run: int, attempt: int, after: int, most: int = 50) -> list[SentLine]:
-        """The next lines after a number, as they are sent: what they say is not read here."""
+        """The next lines after a number, as they are sent; not parsed."""
         with self._open() as db:
             found = db.execute(
                 "SELECT run, attempt, seq, body FROM lines WHERE run=? AND attempt=? AND seq>? ORDER BY seq LIMIT ?",
@@ -150,7 +151,7 @@ class Journal:
         return [SentLine(*line) for line in found]
 
     def confirm(self, run: int, attempt: int, seq: int) -> None:
-        """The site has everything up to `seq`: those lines are forgotten."""
+        """The site has stored everything up to `seq`: deletes those lines."""
         with self._open() as db:
             db.execute("BEGIN IMMEDIATE")
             db.execute("DELETE FROM lines WHERE run=? AND attempt=? AND seq<=?", (run, attempt, seq))
@@ -158,7 +159,7 @@ class Journal:
             db.execute("COMMIT")
 
     def drop(self, run: int, attempt: int) -> None:
-        """A superseded attempt has nothing to tell any more."""
+        """Deletes the lines of a superseded attempt."""
         with self._open() as db:
             db.execute("DELETE FROM lines WHERE run=? AND attempt=?", (run, attempt))
 

@@ -1,7 +1,4 @@
-"""The agent's main process besides Celery: says hello every 5 s, sends the journal, hears cancels.
-
-Three loops in threads, none of which may end: whatever the broker does, they try again.
-"""
+"""Heartbeat, journal delivery, cancellation: three threads that retry forever."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ RESEND_FIRST_S, RESEND_MOST_S = 10.0, 60.0
 
 
 class AgentThreads:
-    """Says hello, sends the journal and listens, each in a thread of its own."""
+    """Sends hellos, delivers the journal and listens, each in its own thread."""
 
     def __init__(self, app: Celery, broker: str, device: Device, journal: Journal) -> None:
         self.app, self.device, self.journal = app, device, journal
@@ -57,7 +54,8 @@ class AgentThreads:
         self.app.send_task(task, args=arguments, retry=False, **options)
 
     def hello(self) -> None:
-        """Device, catalogue and what this agent holds, read before the message is sent, so that it is never too new."""
+        """Sends device, catalogue and active attempts. They are read before sending, so the hello may be old, never too
+        new."""
         said = {
             "device": self.device.as_json(),
             "host": platform.node(),
@@ -67,7 +65,7 @@ class AgentThreads:
         self._publish("hello", said, expires=15)
 
     def listen(self) -> None:
-        """Cancels, attempts that were superseded, and what the site says it has."""
+        """Receives cancels, superseded attempts, and confirmations."""
         for run, attempt in self.journal.running():
             if self.keys.cancel_asked(run, attempt):
                 self.journal.stop(run, attempt, "cancelled")
@@ -87,7 +85,7 @@ class AgentThreads:
 
 
 class Sender:
-    """Sends lines in order; what is not confirmed within 10 s goes again from the first unconfirmed, then 20, 40, 60."""
+    """Sends lines in order; resends from the first unconfirmed one after 10 s, then 20, 40, 60."""
 
     def __init__(
         self, publish: Callable[..., None], journal: Journal, now: Callable[[], float] = time.monotonic
@@ -95,7 +93,7 @@ class Sender:
         self.publish, self.journal, self.now = publish, journal, now
         self.sent: dict[tuple[int, int], int] = {}
         self.oldest: dict[tuple[int, int], tuple[int, float, float]] = {}
-        """(first unconfirmed, when it was sent, how long to wait)"""
+        """(first unconfirmed, time sent, time to wait)"""
 
     def step(self) -> None:
         waiting = self.journal.to_tell()

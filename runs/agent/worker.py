@@ -1,8 +1,8 @@
 """The agent's Celery worker: `celery -A runs.agent.worker worker`, one per device, started by `make agent`.
 
-Environment: BROKER (or REDIS_URL), the broker's address, taken from the environment so that it is in nobody's process
-list; DEVICE, such as cuda:0 or cpu; BENCHSITE_VAR, where the journal lives. The main process says hello, sends the
-journal and listens for cancels; the one pool process measures, through a child that alone imports torch.
+Environment: BROKER (or REDIS_URL), the broker's address (as an argument it would show in the process list); DEVICE,
+such as cuda:0 or cpu; BENCHSITE_VAR, the folder of the journal. The main process sends hellos and the journal, and
+listens for cancels. The single pool process measures, through a child that alone imports torch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-os.environ.pop("DJANGO_SETTINGS_MODULE", None)  # no settings, so no database can be opened here
+os.environ.pop("DJANGO_SETTINGS_MODULE", None)  # without settings no database can be opened here
 
 from celery.signals import worker_init, worker_process_init, worker_ready, worker_shutting_down
 
@@ -44,16 +44,16 @@ _lock = -1
 
 
 def _hide() -> None:
-    """Other processes of this user, the measuring child among them, cannot read this one's memory or environment."""
+    """Hides this process's memory and environment from other processes of this user, also from the measuring child."""
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 @worker_init.connect
 def be_the_only_one(**_: Any) -> None:
-    """One agent per device and journal; then, what the journal calls running is of an earlier life."""
+    """Ensures one agent per device and journal. Then running attempts in the journal belong to an earlier process."""
     global _lock
     _lock = os.open(var / "agent" / f"{device.uuid}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    for _attempt in range(25):  # the last agent's pool process may need a moment to follow it
+    for _attempt in range(25):  # the previous agent's pool process may need a moment to end
         try:
             fcntl.flock(_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
@@ -79,7 +79,8 @@ def leave(**_: Any) -> None:
 
 @worker_process_init.connect
 def prepare_pool_process(**_: Any) -> None:
-    """Dies with the main process; has a warm child ready. If it replaces one that died, that one's run was interrupted."""
+    """Ends with the main process; keeps a warm child. If it replaces a process that died, that one's run was
+    interrupted."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     _hide()
     journal.recover()

@@ -1,1 +1,1 @@
-"""Pictures: Vega-Lite specs by Altair, and small SVG drawn by hand."""
+"""Charts: Vega-Lite specs by Altair, and small handwritten SVG."""

@@ -1,4 +1,4 @@
-"""A forest plot in the rows of a table: where an interval of a ratio lies beside 1, on one scale for all rows."""
+"""A forest plot in table rows: a ratio's interval beside 1, on one scale for all rows."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 from runs.queries.ratio import Ratio
 
 WIDTH = 150
-"""Of a cell, in pixels."""
+"""Width of a cell in pixels."""
 WIDEST = (0.5, 2.0)
-"""What lies beyond is drawn at the edge."""
+"""Widest scale; what is beyond is drawn at the edge."""
 LEAST = 1.03
-"""A scale reaches at least from 1 / LEAST to LEAST, so that noise does not look like news."""
+"""The scale spans at least 1 / LEAST to LEAST, so that noise looks small."""
 EDGE = 6
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Logarithmic, from low to high."""
+    """A logarithmic scale from low to high."""
 
     low: float
     high: float
@@ -36,7 +36,7 @@ class Scale:
 
     @classmethod
     def around(cls, rows: Iterable[Ratio]) -> Scale:
-        """As wide as the rows' intervals, wherever they are; not narrower than LEAST to both sides."""
+        """Fits the rows' intervals; spans at least LEAST on both sides."""
         ends = [end for row in rows for end in (row.low, row.high)]
         middle, half = math.sqrt(min(ends) * max(ends)), max(LEAST, math.sqrt(max(ends) / min(ends)))
         return cls(middle / half, middle * half)
@@ -46,11 +46,11 @@ class Scale:
         return round(EDGE + self.share(ratio) * (WIDTH - 2 * EDGE), 1)
 
     def share(self, ratio: float) -> float:
-        """How far along the scale, from 0 to 1."""
+        """Position on the scale, from 0 to 1."""
         return math.log(min(max(ratio, self.low), self.high) / self.low) / math.log(self.high / self.low)
 
     def cell(self, row: Ratio | None) -> dict[str, Any] | None:
-        """Positions of what is drawn in a row: interval, estimate, 1, and the margin in which there is no difference."""
+        """Positions in a row: interval, estimate, 1, and the margin of SAME."""
         if row is None:
             return None
         low, high = self.x(row.low), self.x(row.high)

@@ -1,8 +1,8 @@
-"""Charts of a run, drawn once when it has ended: speedup as a forest plot, latency against the speed of light.
+"""Charts of a run, drawn once when it ends: speedup as a forest plot, latency against the speed of light.
 
-Altair makes Vega-Lite specs; vl-convert makes the same SVG for pages without scripts. One per theme: in the dark a
-chart is drawn anew, not inverted. One per width: on a phone too, text is as large as it says. Rows are placed by the
-pixel, so that a heading has a line of its own and nothing stands on a name.
+Altair makes Vega-Lite specs; vl-convert makes the same SVG for pages without scripts. One per theme: dark charts are
+redrawn, not inverted. One per width: text keeps its size on phones. Rows are placed by pixel, so that headings have
+their own line and nothing covers a name.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from runs.queries import measurements
 NARROW = "-narrow"
 NAMES = ("speedup", "latency", f"speedup{NARROW}", f"latency{NARROW}")
 WIDTHS = {"speedup": (640, 318), "latency": (430, 318)}
-"""In all, without the padding, pixels: on a wide page, on a narrow one. A wide one fits its column at 1440."""
+"""Total widths without padding, in pixels: (wide page, narrow page). A wide chart fits its column at 1440."""
 LEAST_SHOWN = 0.5
-"""Speedups below this are drawn at the edge, with their number: a chart of 0.03x shows nothing else."""
+"""Speedups below this are drawn at the edge with their number, so that the rest stays readable."""
 WORDS = ("FASTER", "SLOWER", "SAME", "UNDECIDED", "unpaired", "needs more runs")
 HEADING, ROW, GAP = 20, 19, 6
-"""Heights: of a workload's heading, of a row of marks, of the room below a workload."""
+"""Heights: heading of a workload, row of marks, gap below a workload."""
 KERNELS = (150, 96)
-"""Widths of the column of kernels, on a wide page and on a narrow one; longer names lose their middle."""
+"""Widths of the kernel column: (wide page, narrow page). Longer names lose their middle."""
 FIGURE, EDGE = 52, 16
-"""Room for a number beside its mark; for a mark alone."""
+"""Room for a number beside its mark, and for a mark alone."""
 LIGHT = "speed of light"
 OTHERS = "other kernels"
 UPRIGHT = "M-0.2,-1.5L0.2,-1.5L0.2,1.5L-0.2,1.5Z"
 DRAWING = {"look": 4}
-"""Raise when the drawing changes: charts drawn before are then drawn again."""
+"""Increase it if the drawing changes: stored charts are then redrawn."""
 
 
 def draw(pk: int) -> None:
@@ -49,7 +49,7 @@ def draw(pk: int) -> None:
 
 
 def chart_of(run: Run, name: str, palette: str) -> Chart | None:
-    """A chart as stored, or drawn now if the run has gone on since. None if there is nothing to draw."""
+    """The stored chart, or a new one if the run has continued since. None if there is nothing to draw."""
     found = Chart.objects.filter(run=run, name=name, theme=palette).first()
     if found and found.done == run.done and found.spec.get("usermeta") == DRAWING:
         return found
@@ -63,7 +63,7 @@ def chart_of(run: Run, name: str, palette: str) -> Chart | None:
 
 
 def frame(run: Run) -> pd.DataFrame:
-    """What is drawn of the run's table, with short workload names and microseconds."""
+    """The run's table as drawn: short workload names, microseconds."""
     found = measurements.of_run(run)
     table = pd.DataFrame(tables.as_records(tables.rows(found)), columns=list(tables.COLUMNS))
     both = [(m, arm) for m in found for arm in m.results]
@@ -78,7 +78,7 @@ def frame(run: Run) -> pd.DataFrame:
 
 
 def drawn(table: Iterable[tables.Row]) -> list[tables.Row]:
-    """The rows whose times count: one that is impossible, suspect, ... keeps its time in the table, not in a chart."""
+    """The rows whose times count. An impossible or suspect row keeps its time in the table, not in charts."""
     return [row for row in table if row.status == "ok"]
 
 
@@ -88,9 +88,9 @@ def has_limits(table: Iterable[tables.Row]) -> bool:
 
 
 def _places(data: pd.DataFrame, lines: bool) -> tuple[pd.DataFrame, float]:
-    """Gives rows their `y` in pixels, each a line of its own or one for all of a workload.
+    """Adds `y` in pixels to rows: one line per row, or one per workload.
 
-    And the workloads, with the `y` of their headings, with `top` and `bottom` of their rows; and the height.
+    Returns also the workloads, with the `y` of their headings and the `top` and `bottom` of their rows; and the height.
     """
     groups, top, data["y"] = [], 0.0, 0.0
     for _, rows in data.groupby("measurement", sort=False):
@@ -104,13 +104,13 @@ def _places(data: pd.DataFrame, lines: bool) -> tuple[pd.DataFrame, float]:
 
 
 def _down(height: float) -> Any:
-    """Makes channels of places in pixels, from the top."""
+    """Makes channels of pixel positions, from the top."""
     scale = alt.Scale(domain=[0, height], range=[0, height], nice=False)
     return lambda field: alt.Y(field, scale=scale, axis=None)
 
 
 def _written(base: Any, colours: dict[str, str], **mark: Any) -> Any:
-    """Text, on a halo in the panel's colour that keeps lines behind it out of its letters."""
+    """Text on a halo in the panel's colour, which hides lines behind it."""
     halo = {"color": colours["panel"], "stroke": colours["panel"], "strokeWidth": 5, "strokeJoin": "round"}
     return base.mark_text(**mark | halo, aria=False) + base.mark_text(**mark)
 
@@ -121,7 +121,7 @@ def _headings(groups: pd.DataFrame, y: Any, left: float, width: float, colours: 
 
 
 def speedup(table: pd.DataFrame, colours: dict[str, str], narrow: bool = False) -> Any:
-    """A forest plot: point and interval per kernel, grouped by workload; each workload's margin of SAME as a band."""
+    """A forest plot: point and interval per kernel, grouped by workload; the margin of SAME as a band."""
     data = _near(table[table.speedup.notna()].copy())
     if data.empty:
         return None
@@ -157,9 +157,9 @@ def speedup(table: pd.DataFrame, colours: dict[str, str], narrow: bool = False) 
 
 
 def _numbered(data: pd.DataFrame, low: float, room: float) -> pd.DataFrame:
-    """With places on an axis that begins at `low`, and a number beside each, away from 1 if there is `room`.
+    """Adds positions on an axis from `low`, and a number beside each mark, away from 1 if there is `room`.
 
-    So the band and the line at 1 stay whole; a number within its band stands outside.
+    The band and the line at 1 stay free: a number inside its band moves outside.
     """
     data["at"] = data.speedup.clip(lower=low)
     data["from"], data["to"] = data.speedup_low.clip(lower=low), data.speedup_high.clip(lower=low)
@@ -173,7 +173,7 @@ def _numbered(data: pd.DataFrame, low: float, room: float) -> pd.DataFrame:
 
 
 def _speedups(data: pd.DataFrame, x: Any, y: Any, colours: dict[str, str]) -> list[Any]:
-    """Interval, point and number of each row; a triangle at the left edge for what lies beyond it."""
+    """Interval, point and number of each row; a triangle at the left edge for values beyond it."""
     words = alt.Scale(domain=list(WORDS), range=[colours["faster"], colours["slower"], *[colours["quiet"]] * 4])
     colour = alt.Color("word:N", legend=None, scale=words)
     shapes = alt.Scale(domain=["", "left"], range=["circle", "triangle-left"])
@@ -196,20 +196,20 @@ def _speedups(data: pd.DataFrame, x: Any, y: Any, colours: dict[str, str]) -> li
 
 
 def _cut(name: str, width: int) -> str:
-    """A name that fits: what tells two long ones apart is mostly at their ends."""
+    """Shortens a name in the middle: long names usually differ at their ends."""
     most = (width - 6) * 10 // 64
     half = (most - 2) // 2
     return name if len(name) <= most else f"{name[:half]}…{name[-half:]}"
 
 
 def _near(data: pd.DataFrame) -> pd.DataFrame:
-    """Without kernels that are far behind everywhere: a chart that reaches down to 0.03x shows nothing else."""
+    """Removes kernels far behind on all workloads, so that the rest stays readable."""
     best = data.groupby("kernel").speedup_high.transform("max")
     return data[best >= LEAST_SHOWN].copy() if (best >= LEAST_SHOWN).any() else data
 
 
 def left_out(table: Iterable[tables.Row]) -> list[str]:
-    """Kernels that the speedup chart does not draw, because they are below LEAST_SHOWN on every workload."""
+    """Kernels missing in the speedup chart: below LEAST_SHOWN on every workload."""
     best: dict[str, float] = {}
     for row in drawn(table):
         if row.speedup_high is not None:
@@ -219,7 +219,7 @@ def left_out(table: Iterable[tables.Row]) -> list[str]:
 
 
 def latency(table: pd.DataFrame, colours: dict[str, str], narrow: bool = False) -> Any:
-    """Where each kernel stands: p50 with its interval on a log axis, and the speed of light where it is known."""
+    """p50 of each kernel with its interval on a log axis, and the speed of light if known."""
     data = table[table.p50_us.notna()].copy()
     if data.empty:
         return None
@@ -253,7 +253,7 @@ def latency(table: pd.DataFrame, colours: dict[str, str], narrow: bool = False) 
 
 
 def _latencies(data: pd.DataFrame, limits: pd.DataFrame, x: Any, y: Any, kinds: dict[str, Any]) -> list[Any]:
-    """Interval and mark of each time, the other kernels lowest; and the limits."""
+    """Interval and mark of each time, other kernels at the back; and the limits."""
     name = alt.Tooltip("workload:N")
     time = [alt.Tooltip("kernel:N"), alt.Tooltip("p50_us:Q", format=",.4~g", title="p50 us"), alt.Tooltip("n:Q")]
     columns = ["y", "workload", "kernel", "who", "p50_us", "p50_low_us", "p50_high_us", "n"]
@@ -286,13 +286,13 @@ def _kinds(kinds: list[tuple[str, str, str, str]], width: float) -> dict[str, An
 
 
 def _reach(low: float, high: float) -> tuple[float, float]:
-    """Of the latency axis: at least half as far again as where it begins."""
+    """(from, to) of the latency axis: `to` is at least 1.5 times `from`."""
     room = max(1.0, math.sqrt(1.5 * low / high))
     return low / room, high * room
 
 
 def _ticks(low: float, high: float, most: int) -> list[float]:
-    """Round numbers on a log axis, at least three: 1, 2, 5, 10, ..., decades if those are too many, even steps if too few."""
+    """Ticks on a log axis, at least three: 1, 2, 5, 10, ...; decades if too many; even steps if too few."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for leads, every in (((1, 2, 5), 1), ((1,), 1), ((1,), 2), ((1,), 3)):
         found = [lead * 10.0**decade for decade in decades if decade % every == 0 for lead in leads]
@@ -305,7 +305,7 @@ def _ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def _fastest(data: pd.DataFrame, baseline: str) -> str | None:
-    """The candidate with the best geometric mean over the most workloads: the one to look at."""
+    """Highlighted kernel: best geometric mean over the most workloads."""
     others = data[(data.kernel != baseline) & data.speedup.notna()]
     if others.empty:
         return None

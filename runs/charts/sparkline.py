@@ -1,4 +1,4 @@
-"""A series in the row of a table: the speedup of each run with its interval, oldest first, on a scale of its own."""
+"""A sparkline in a table row: the speedup of each run with its interval, oldest first, on its own scale."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from runs.queries.history import Point
 from runs.queries.ratio import Ratio
 
 HEIGHT = 36
-MOST = 30
-"""Runs that are drawn, the newest."""
+MOST_POINTS = 30
+"""Number of newest runs drawn."""
 
 
 def sparkline(series: list[tuple[Point, Ratio]]) -> dict[str, Any] | None:
-    """Positions of the line, of each run's interval, and of 1 if it is within reach; None where nothing was compared.
+    """Positions of the line, of each run's interval, and of 1 if it is in range; None without a speedup.
 
-    A run is marked where the source is another than in the run before.
+    A run is marked if its source differs from the run before.
     """
-    drawn = series[-MOST:]
+    drawn = series[-MOST_POINTS:]
     if not drawn:
         return None
     scale = Scale.around(ratio for _, ratio in drawn)

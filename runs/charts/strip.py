@@ -1,4 +1,4 @@
-"""How a ladder is drawn: its rows on one logarithmic scale of speedups, in pixels."""
+"""The drawing of a ladder: rows on one logarithmic scale of speedups, in pixels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from runs.queries.ladder import Ladder
 WIDTH, EDGE = 420, 10
 TICKS = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000)
 LEAST = 0.5
-"""Kernels that are further behind stand at the edge."""
+"""Slower kernels are drawn at the edge."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Strip:
 
 
 def drawn(ladder: Ladder) -> dict[str, Any]:
-    """The ladder's rows from slow to fast, each with its place: {"width", "ticks", "one", "light", "rows": [...]}."""
+    """The ladder's rows from slow to fast, with positions: {"width", "ticks", "one", "light", "rows": [...]}."""
     strip = Strip.of(ladder)
     rows: list[tuple[float, int, dict[str, Any]]] = [
         (1.0, 1, {"kind": "baseline", "point": ladder.base, "x": strip.x(1.0)})

@@ -1,4 +1,4 @@
-"""One look for every chart: the palettes, light and dark, and the quiet axes."""
+"""The theme of all charts: light and dark palettes, quiet axes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ THEMES: dict[str, dict[str, str]] = {
         "accent": "#7fb0ff", "band": "#3a4046", "other": "#757c83", "panel": "#1a1d20",
     },
 }  # fmt: skip
-"""As in site.css. `other` has a contrast of 3 to 1 against `panel`, on which charts lie."""
+"""As in site.css. `other` has a contrast of 3:1 against `panel`, the background of charts."""
 FONT = "DejaVu Sans, system-ui, sans-serif"
 
 
 def theme(chart: Any, colours: dict[str, str]) -> Any:
-    """The chart in the one look: no frame, quiet axes, the page's font."""
+    """Applies the site's chart theme: no frame, quiet axes, the page's font."""
     quiet, ink = colours["quiet"], colours["ink"]
     font = {"labelFont": FONT, "titleFont": FONT, "labelFontSize": 11, "titleFontSize": 11}
     axis = {"labelColor": quiet, "titleColor": quiet, "gridColor": colours["line"], "titleFontWeight": "normal"}

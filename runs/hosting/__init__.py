@@ -1,1 +1,1 @@
-"""How `make up` prepares and starts the site's processes. The embedded broker needs no Django."""
+"""Preparation and processes of `make up`. The embedded broker needs no Django."""

@@ -1,6 +1,6 @@
-"""What must be so before anything starts: room on the disk, a free port, a compiler, a broker. Each fault is one sentence.
+"""Checks before start: disk space, a free port, a compiler, a broker. Each error is one sentence.
 
-The agent imports this, too: it needs neither Django nor .env.
+The agent imports this, too: no Django, no .env.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NEEDED_DISK_BYTES = 500 * 2**20
 
 
 class SetupError(Exception):
-    """Something that a person must change; the message says what."""
+    """A setup error that a person must fix. The message says what."""
 
 
 def check_disk(folder: Path) -> None:
@@ -39,7 +39,7 @@ def check_disk(folder: Path) -> None:
 
 
 def check_port(host: str, port: int) -> None:
-    """Refuses a port that somebody else has."""
+    """Raises SetupError if the port is in use."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -52,7 +52,7 @@ def check_port(host: str, port: int) -> None:
 
 
 def check_compiler() -> str:
-    """torch.compile and Triton need a compiler and Python's headers: a warning, for everything else works without."""
+    """A warning if a compiler or Python's headers are missing: only torch.compile and Triton need them."""
     missing = []
     if not any(shutil.which(name) for name in (os.environ.get("CC") or "cc", "gcc", "clang")):
         missing.append("a C compiler (gcc)")
@@ -66,7 +66,7 @@ def check_compiler() -> str:
 
 
 def check_broker(url: str) -> None:
-    """Refuses a REDIS_URL at which no broker answers. The password is not repeated."""
+    """Raises SetupError if no broker answers at REDIS_URL. Does not show the password."""
     shown = urlparse(url)._replace(netloc=urlparse(url).netloc.rsplit("@", 1)[-1]).geturl()
     try:
         client = redis.Redis.from_url(url, socket_timeout=3, socket_connect_timeout=3)
@@ -77,9 +77,9 @@ def check_broker(url: str) -> None:
             f"REDIS_URL={shown} is not an address ({error}); write redis://:password@host:6379/0"
         ) from None
     except redis.exceptions.AuthenticationError:
-        raise SetupError(f"the broker at {shown} refuses the password in REDIS_URL") from None
+        raise SetupError(f"the broker at {shown} rejects the password in REDIS_URL") from None
     except redis.exceptions.ResponseError:
-        return  # a managed broker that does not show its configuration
+        return  # a managed broker may hide its configuration
     except redis.exceptions.RedisError as error:
         raise SetupError(f"no broker answers at REDIS_URL={shown} ({error}); start it, or unset REDIS_URL") from None
     if policy != "noeviction":

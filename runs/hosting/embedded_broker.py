@@ -1,6 +1,6 @@
-"""The broker that `make up` starts when no REDIS_URL is given: Valkey from a wheel, data in var/broker.
+"""The broker of `make up` without REDIS_URL: Valkey from a wheel, data in var/broker.
 
-Its port and password are in .env, so that they stay the same; its log is on the terminal.
+Port and password are stored in .env; the log goes to the terminal.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `make up` does before anything starts: settings, secrets, checks, data. Each fault is one sentence."""
+"""Setup before `make up` starts processes: settings, secrets, checks, data. Each error is one sentence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def write_env_file() -> None:
-    """Makes .env with a secret key once; readable by its owner alone."""
+    """Creates .env with a secret key once, readable only by its owner."""
     if ENV_FILE.exists():
         return
     descriptor = os.open(ENV_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -31,7 +31,7 @@ def env_value(name: str) -> str:
 
 
 def remember(name: str, value: str) -> None:
-    """Puts a value into .env, replacing an earlier one."""
+    """Writes a value into .env; replaces an earlier one."""
     earlier = re.compile(rf"\s*(export\s+)?{name}=")
     lines = [line for line in ENV_FILE.read_text().splitlines() if not earlier.match(line)]
     ENV_FILE.write_text("\n".join([*lines, f"{name}={value}"]) + "\n")
@@ -44,7 +44,7 @@ def free_port() -> int:
 
 
 def is_ours(url: str) -> bool:
-    """Whether a broker with our password answers there already."""
+    """Whether a broker with our password already answers."""
     try:
         return bool(redis.Redis.from_url(url, socket_timeout=1, socket_connect_timeout=1).ping())
     except redis.exceptions.RedisError:

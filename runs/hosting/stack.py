@@ -16,14 +16,14 @@ WORKER_OPTIONS = "--without-gossip --without-mingle --without-heartbeat --loglev
 
 @dataclass
 class Stack:
-    """What to start, as shell commands by name."""
+    """The processes to start: name -> shell command."""
 
     env: dict[str, str]
     devices: list[Device]
     host: str = "127.0.0.1"
     port: int = 8000
     broker: tuple[str, int, Path] | None = None
-    """Host, port and folder of the embedded broker; None for a broker of somebody else's."""
+    """Host, port and folder of the embedded broker; None: an external broker."""
     web: bool = True
 
     def commands(self) -> dict[str, str]:
@@ -55,12 +55,12 @@ def agent_processes(devices: list[Device]) -> dict[str, str]:
 
 
 def agent_command(device: Device) -> str:
-    """The agent of one device. The broker comes from the environment, so that it is in nobody's process list."""
+    """The agent of one device. The broker comes from the environment: an argument would show in the process list."""
     python = shlex.quote(sys.executable)
     worker = f"{python} -m celery -q -A runs.agent.worker worker -c 1 {WORKER_OPTIONS}"
     return f"DEVICE={device.uuid} {worker} -Q {device_queue(device.uuid)} -n agent-{device.uuid}@%h"
 
 
 def _again(command: str) -> str:
-    """Starts a command again when it ends: honcho ends everything when one process ends, and any of them may die."""
+    """Restarts a command when it ends: honcho stops all processes when one ends."""
     return f"while :; do {command}; echo 'ended; starting again' >&2; sleep 1; done"

@@ -1,4 +1,4 @@
-"""What the site remembers, one noun a file."""
+"""The database: one model a file."""
 
 from runs.models.config import Config
 from runs.models.gpu import Calibration, Gpu

@@ -1,4 +1,4 @@
-"""Named configs that the form offers: the files in kernels/configs/, read at start."""
+"""Named configs of the form: the files in kernels/configs/, read at start."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernels.workload import configs
 
 class ConfigManager(models.Manager["Config"]):
     def read_files(self) -> None:
-        """Brings the table in step with the files."""
+        """Updates the table from the files."""
         found = configs()
         for config in found:
             body = config.model_dump(mode="json")

@@ -1,4 +1,4 @@
-"""GPUs (and CPUs) as their agents report them."""
+"""GPUs (and CPUs) as reported by their agents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class GpuQuerySet(models.QuerySet["Gpu"]):
         return self.order_by(models.Case(models.When(kind="cuda", then=0), default=1), "host", "index", "id")
 
     def with_runs(self) -> GpuQuerySet:
-        """Each with the number of its runs, and of those that are there now."""
+        """Adds the number of runs, and of runs in progress."""
         there = Q(runs__state__in=("queued", "running"), runs__sent_at__isnull=False)
         return self.annotate(run_count=Count("runs"), at_work=Count("runs", filter=there))
 
@@ -41,9 +41,9 @@ class Gpu(models.Model):
     memory_bytes = models.BigIntegerField(null=True, blank=True)
     driver = models.CharField(max_length=100, blank=True)
     catalogue = models.JSONField(default=list, blank=True)
-    """Kernels that its agent has: [{"operation", "name", "backend", "doc", "why_not", ...}]."""
+    """Kernels of its agent: [{"operation", "name", "backend", "doc", "why_not", ...}]."""
     active_attempts = models.JSONField(default=list, blank=True)
-    """[run, attempt] pairs that its agent said it holds, at its last hello."""
+    """[run, attempt] pairs that its agent held at its last hello."""
     seen_at = models.DateTimeField(null=True, blank=True)
 
     objects = GpuQuerySet.as_manager()
@@ -56,7 +56,7 @@ class Gpu(models.Model):
 
     @property
     def place(self) -> str:
-        """Host and index, as in "gpu-3 / 0"; the host alone for a CPU."""
+        """Host and index, as in "gpu-3 / 0"; only the host for a CPU."""
         return f"{self.host} / {self.index}" if self.kind == "cuda" else self.host
 
     @property
@@ -65,7 +65,7 @@ class Gpu(models.Model):
 
     @property
     def state(self) -> str:
-        """idle, busy or silent; what `with_runs` counted is known sooner than the device's own word"""
+        """ "idle", "busy" or "silent". Counts of `with_runs` are newer than the device's own report."""
         if not self.is_online:
             return "silent"
         return "busy" if self.active_attempts or getattr(self, "at_work", 0) else "idle"
@@ -75,24 +75,24 @@ class Gpu(models.Model):
 
     @property
     def ceilings(self) -> dict[str, Any] | None:
-        """What this device was measured to reach with its present driver; None if the next run is to measure it."""
+        """Ceilings with the present driver; None if the next run must measure them."""
         found = self.calibrations.filter(driver=self.driver).select_related("environment").first()
         return found.ceilings if found and not found.again else None
 
 
 class Calibration(models.Model):
-    """What a device reaches at most, measured once for each driver: the first run there does it, unasked."""
+    """Measured ceilings of a device, one row per driver. The first run on the device measures them."""
 
     gpu = models.ForeignKey(Gpu, models.CASCADE, related_name="calibrations")
     driver = models.CharField(max_length=100, blank=True)
     ceilings = models.JSONField()
-    """As kernels/instrument/calibrate.py makes them."""
+    """As kernels/analysis/ceilings.py computes them."""
     environment = models.ForeignKey("runs.Environment", models.PROTECT, null=True, related_name="+")
     run = models.ForeignKey("runs.Run", models.SET_NULL, null=True, related_name="+")
     """The run that measured them."""
     measured_at = models.DateTimeField()
     again_of = models.DateTimeField(null=True)
-    """When the figures were measured that somebody wants measured again: newer ones leave this behind."""
+    """measured_at of ceilings to be replaced; newer ones clear the request."""
 
     class Meta:
         ordering = ["-measured_at"]
@@ -103,7 +103,7 @@ class Calibration(models.Model):
 
     @property
     def again(self) -> bool:
-        """The next run on its device measures it again, as asked or because the harness is another; until then its figures
-        stand."""
+        """Whether the next run measures it again: on request, or because the harness changed. Until then its figures
+        stay valid."""
         harness = self.environment.body.get("harness") if self.environment else HARNESS_VERSION
         return self.again_of == self.measured_at or harness != HARNESS_VERSION

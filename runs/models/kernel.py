@@ -1,4 +1,4 @@
-"""Kernels and the exact sources that were measured."""
+"""Kernels, and their sources as measured."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from django.db import models
 
 
 class Kernel(models.Model):
-    """One way to compute an operation."""
+    """A kernel: one implementation of an operation."""
 
     operation = models.CharField(max_length=50)
     name = models.CharField(max_length=100)
@@ -20,7 +20,7 @@ class Kernel(models.Model):
 
 
 class KernelVersion(models.Model):
-    """The bytes of a kernel's file as the measuring process ran them."""
+    """The source of a kernel as executed."""
 
     kernel = models.ForeignKey(Kernel, models.CASCADE, related_name="versions")
     sha256 = models.CharField(max_length=64)

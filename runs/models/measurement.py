@@ -1,4 +1,4 @@
-"""Results: what one run found on one workload, all arms that shared a measuring process together."""
+"""Results of one run on one workload: all arms measured together."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from runs.models.run import Run
 from runs.models.workload import Workload
 
 CORRELATED, CORRELATED_ROUNDS = 0.4, 20
-"""Independent rounds seem this correlated by chance in fewer than one result of twenty; fewer rounds do so more often."""
+"""Threshold for "correlated": fewer than 1 in 20 results of independent rounds cross it by chance; more below
+CORRELATED_ROUNDS."""
 NOT_COLUMNS = {"kernel", "backend", "sha256", "source"}
-"""Fields of an ArmResult that are stored as a Kernel and a KernelVersion. Every other field has a column of its name."""
+"""Fields of an ArmResult stored in Kernel and KernelVersion. Every other field has a column of its name."""
 COLUMNS = tuple(name for name in ArmResult.model_fields if name not in NOT_COLUMNS)
 
 
 class Measurement(models.Model):
-    """One Measured event (kernels/contract/events.py), stored whole or not at all."""
+    """One Measured event (kernels/contract/events.py), stored completely or not at all."""
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="measurements")
     workload = models.ForeignKey(Workload, models.PROTECT, related_name="measurements")
@@ -47,14 +48,14 @@ class Measurement(models.Model):
 
 
 class Result(models.Model):
-    """One ArmResult (kernels/contract/events.py says what each column holds)."""
+    """One ArmResult (kernels/contract/events.py describes the columns)."""
 
     measurement = models.ForeignKey(Measurement, models.CASCADE, related_name="results")
     kernel = models.ForeignKey(Kernel, models.PROTECT, related_name="results")
     version = models.ForeignKey(KernelVersion, models.PROTECT, null=True, related_name="results")
     status = models.CharField(max_length=20)
     verdict = models.CharField(max_length=20, blank=True)
-    """As kernels/analysis/verdicts.py gives it, for queries."""
+    """From kernels/analysis/verdicts.py, for queries."""
     why = models.TextField(blank=True)
     log = models.TextField(blank=True)
 
@@ -107,7 +108,7 @@ class Result(models.Model):
 
 
 class Chart(models.Model):
-    """A chart of a run, drawn when the run ended: a Vega-Lite spec and the same as SVG."""
+    """A chart of a run, drawn when it ended: a Vega-Lite spec, and the same as SVG."""
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="charts")
     name = models.CharField(max_length=30)
@@ -115,7 +116,7 @@ class Chart(models.Model):
     spec = models.JSONField()
     svg = models.TextField()
     done = models.IntegerField()
-    """How many workloads it shows."""
+    """Number of workloads shown."""
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "name", "theme"], name="one_chart")]

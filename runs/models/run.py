@@ -1,4 +1,4 @@
-"""Runs: a config executed on one device. The row is the queue and the truth; state moves only forward."""
+"""Runs: a config executed on a device. The row is the queue and the truth; the state only moves forward."""
 
 from __future__ import annotations
 
@@ -37,12 +37,11 @@ class State(models.TextChoices):
 ACTIVE = (State.QUEUED, State.RUNNING)
 FINAL = (State.DONE, State.FAILED, State.CANCELLED, State.LOST)
 ATTEMPTS = 1024
-"""A run's attempts are numbered from a multiple of this, drawn by chance. Agents and the broker know an attempt by its run and
-its number; they may remember run 1 of another database, which this one's run 1 must not be taken for."""
+"""Attempts count from a random multiple of this, so (run, attempt) stays unique across recreated databases."""
 
 
 class Environment(models.Model):
-    """Everything that may move a number. Results are comparable only with the same fingerprint."""
+    """Everything that can change a number. Results are comparable only with the same fingerprint."""
 
     digest = models.CharField(max_length=64, unique=True)
     fingerprint = models.CharField(max_length=12, db_index=True)
@@ -62,7 +61,7 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self.filter(state__in=ACTIVE)
 
     def sent(self) -> RunQuerySet:
-        """On a device, as far as the site knows."""
+        """Runs on a device, as far as the site knows."""
         return self.active().filter(sent_at__isnull=False)
 
     def waiting(self) -> RunQuerySet:
@@ -87,9 +86,9 @@ class RunManager(models.Manager["Run"]):
         session: Session | None = None,
         wake: bool = True,
     ) -> Run:
-        """Writes a queued run down. It waits in the database until the dispatcher gives it a device.
+        """Stores a queued run. It waits in the database for the dispatcher.
 
-        wake: tell the dispatcher now; without, it finds the run at an agent's next hello.
+        wake: also notify the dispatcher; otherwise it is found at the next hello.
         """
         run = self.create(
             config=config.model_dump(mode="json"),
@@ -121,9 +120,9 @@ class Run(models.Model):
     config_name = models.CharField(max_length=80, blank=True)
     config = models.JSONField()
     gpu = models.ForeignKey(Gpu, models.PROTECT, null=True, blank=True, related_name="runs")
-    """The device asked for, or the one that took it."""
+    """The chosen device, or the one that took the run."""
     device_name = models.CharField(max_length=200, blank=True)
-    """If no device was named: any device of this name."""
+    """If no device was chosen: any device of this name."""
     priority = models.IntegerField(default=0)
     repeats = models.ForeignKey("self", models.SET_NULL, null=True, blank=True, related_name="repeated_by")
     session = models.ForeignKey(Session, models.SET_NULL, null=True, blank=True, related_name="runs")
@@ -132,22 +131,22 @@ class Run(models.Model):
 
     state = models.CharField(max_length=10, choices=State.choices, default=State.QUEUED)
     message = models.TextField(blank=True)
-    """Why it failed, was lost, ...: a sentence."""
+    """Why it failed, was lost, ..., as a sentence."""
     cancel_requested = models.BooleanField(default=False)
     attempt = models.IntegerField(default=0)
-    """The number of the attempt that was sent last; of a new run a multiple of ATTEMPTS, drawn by chance."""
+    """Number of the last attempt sent; starts at a random multiple of ATTEMPTS."""
     seq = models.IntegerField(default=0)
     """Highest contiguous event of the current attempt that is stored."""
     attempts_without_progress = models.IntegerField(default=0)
-    """Attempts in a row that started and measured no workload."""
+    """Attempts in a row that started but measured no workload."""
     total = models.IntegerField(default=0)
     done = models.IntegerField(default=0)
-    """Workloads measured."""
+    """Number of workloads measured."""
 
     environment = models.ForeignKey(Environment, models.PROTECT, null=True, blank=True, related_name="runs")
     preflight = models.JSONField(default=dict, blank=True)
     contended = models.BooleanField(default=False)
-    """Another process was on the GPU."""
+    """Another process used the GPU."""
     log = models.TextField(blank=True)
 
     created_at = models.DateTimeField(default=timezone.now)
@@ -155,7 +154,7 @@ class Run(models.Model):
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
     progress_at = models.DateTimeField(null=True, blank=True)
-    """When the last event came."""
+    """Time of the last event."""
 
     objects = RunManager.from_queryset(RunQuerySet)()
 
@@ -182,7 +181,7 @@ class Run(models.Model):
         return ConfigSpec(**self.config)
 
     def run_spec(self) -> RunSpec:
-        """What the agent gets: the config, and what earlier attempts have measured already."""
+        """The agent's job: the config, and the workloads already measured."""
         done = list(self.measurements.values_list("workload__key", flat=True).distinct())
         fingerprint = self.environment.fingerprint if self.environment and done else ""
         assert self.gpu is not None
@@ -198,7 +197,7 @@ class Run(models.Model):
 
     @property
     def attempts(self) -> int:
-        """How many times it was sent to be begun, or gone on with."""
+        """Number of attempts sent."""
         return self.attempt % ATTEMPTS
 
     @property
@@ -212,14 +211,14 @@ class Run(models.Model):
         return ((self.finished_at or timezone.now()) - self.started_at).total_seconds()
 
     def place_in_queue(self) -> int | None:
-        """1 for the next; None if it is not waiting. An estimate: fairness may reorder."""
+        """1 for the next run; None if it is not waiting. An estimate: fairness may reorder."""
         if self.state != State.QUEUED or self.sent_at:
             return None
         ahead = Run.objects.waiting().filter(Q(gpu=self.gpu) | Q(gpu=None))
         return ahead.filter(Q(priority__gt=self.priority) | Q(priority=self.priority, pk__lt=self.pk)).count() + 1
 
     def advance(self, state: str, *, message: str = "", at: datetime | None = None, **more: Any) -> bool:
-        """Moves an active run to `state`, once. False if somebody else has moved it on already."""
+        """Moves an active run to `state`, once. False if another process has moved it already."""
         changes: dict[str, Any] = {"state": state} | more
         if message:
             changes["message"] = message
@@ -231,7 +230,7 @@ class Run(models.Model):
         return bool(moved)
 
     def cancel(self) -> str:
-        """Asks for the run to stop; returns what happened, for a person."""
+        """Requests the run to stop. Returns a sentence about the outcome."""
         if Run.objects.waiting().filter(pk=self.pk).update(state=State.CANCELLED, finished_at=timezone.now()):
             return "Cancelled before it was sent to a device."
         self.refresh_from_db()
@@ -239,14 +238,14 @@ class Run(models.Model):
             return f"This run is {self.state} already."
         Run.objects.active().filter(pk=self.pk).update(cancel_requested=True)
         if self.gpu and not self.gpu.is_online:
-            self.advance(State.CANCELLED, message="Cancelled while its device was silent.")
-            return "Cancelled; its device is silent and will be told when it is back."
+            self.advance(State.CANCELLED, message="Cancelled; its device did not answer.")
+            return "Cancelled. Its device is silent and gets the cancel when it returns."
         tell_cancel(self.pk, self.attempt)
-        return "Cancelling: the device is free again within seconds."
+        return "Cancelling. The device is free within seconds."
 
 
 class RejectedEvent(models.Model):
-    """An event that could not be stored, kept for a person to look at; it was confirmed to its agent all the same."""
+    """An event that could not be stored, kept for inspection. It is confirmed to its agent."""
 
     run = models.BigIntegerField(null=True)
     attempt = models.IntegerField(null=True)

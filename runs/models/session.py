@@ -1,4 +1,4 @@
-"""Sessions: runs of one effort, with an objective, and notes of what was thought and found meanwhile."""
+"""Sessions: runs of one effort, with a goal and dated notes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.utils import timezone
 
 
 class Session(models.Model):
-    """An effort. Runs join it from the form, or later; its page is the report."""
+    """A session. Runs join it from the form, or later. Its page is the report."""
 
     title = models.CharField(max_length=200)
     objective = models.TextField(blank=True, max_length=5000)
@@ -28,7 +28,7 @@ class Session(models.Model):
 
 
 class Note(models.Model):
-    """Something said in a session, at its time between the runs. One with a phase begins that."""
+    """A note, placed between runs by its time. A note with a phase starts that phase."""
 
     session = models.ForeignKey(Session, models.CASCADE, related_name="notes")
     phase = models.CharField(max_length=100, blank=True)

@@ -1,4 +1,4 @@
-"""Shares: secret links by which people without an account see one run, or the status page, and nothing else."""
+"""Shares: a secret link shows one run, or the status page, to visitors without an account."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def new_token() -> str:
 
 class ShareManager(models.Manager["Share"]):
     def opens(self, run: int | None, tokens: Iterable[str]) -> bool:
-        """Whether one of these tokens is of this run, or of the status page."""
+        """Whether one of these tokens opens this run, or the status page."""
         known = [token for token in tokens if TOKEN.fullmatch(token)]
         if not known or (run is not None and run > LARGEST_ID):
             return False
@@ -31,7 +31,7 @@ class ShareManager(models.Manager["Share"]):
 
 
 class Share(models.Model):
-    """One link. Whoever has it may look; to end it is to delete it."""
+    """One link; anyone with it may view. Delete it to end it."""
 
     token = models.CharField(max_length=32, unique=True, default=new_token, editable=False)
     run = models.OneToOneField(Run, models.CASCADE, null=True, blank=True, related_name="share")

@@ -1,4 +1,4 @@
-"""Tier scales: how many times as fast as the baseline is good, very good, ..., with a grade for each."""
+"""Tier scales: named factors over the baseline, with grades."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LARGEST_FACTOR = 10_000
 
 
 class Tier(NamedTuple):
-    """One step of a scale: it is reached by who is `factor` times as fast as the baseline."""
+    """One tier: a kernel reaches it at `factor` times the baseline's speed."""
 
     name: str
     grade: str
@@ -25,7 +25,7 @@ class Tier(NamedTuple):
 
 
 def parse(text: str) -> list[Tier]:
-    """Tiers from lines such as "Good, B, 2", the lowest first. Raises ValidationError with a sentence for each wrong line."""
+    """Tiers from lines such as "Good, B, 2", lowest first. Raises ValidationError with a sentence per wrong line."""
     errors, found = [], []
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
@@ -68,7 +68,7 @@ def _tier(line: str) -> Tier:
 
 
 class TierScale(models.Model):
-    """Names, grades and factors over the baseline, the lowest first."""
+    """Names, grades and factors over the baseline, lowest first."""
 
     FIVE = (
         ("Good", "B", 2.0),
@@ -77,11 +77,11 @@ class TierScale(models.Model):
         ("Outstanding", "A+", 13.0),
         ("Breakthrough", "A++", 64.0),
     )
-    """The scale that a site begins with."""
+    """The first scale of a new site."""
 
     name = models.CharField(max_length=60, unique=True)
     body = models.JSONField()
-    """[[name, grade, factor], ...], the lowest first."""
+    """[[name, grade, factor], ...], lowest first."""
 
     class Meta:
         ordering = ["id"]
@@ -95,5 +95,5 @@ class TierScale(models.Model):
 
     @property
     def text(self) -> str:
-        """As `parse` reads it."""
+        """The tiers as text, in the format of `parse`."""
         return "\n".join(f"{tier.name}, {tier.grade}, {repr(tier.factor).removesuffix('.0')}" for tier in self.tiers)

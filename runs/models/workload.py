@@ -1,4 +1,4 @@
-"""Workloads that have been measured or asked for."""
+"""Workloads: measured or requested."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class WorkloadManager(models.Manager["Workload"]):
 
 
 class Workload(models.Model):
-    """An operation with a dtype and sizes: canonical, so that the same question has the same row."""
+    """An operation with a dtype and sizes. Canonical: one workload has one row."""
 
     key = models.CharField(max_length=16, unique=True)
     operation = models.CharField(max_length=50)

@@ -1,1 +1,1 @@
-"""What moves runs along: dispatcher, recorder, reaper, importer. Celery tasks and commands call it."""
+"""The pipeline: dispatcher, recorder, reaper, importer. Celery tasks and commands call it."""

@@ -1,7 +1,7 @@
 """The dispatcher: gives each idle device exactly one run, chosen in the database.
 
-Priority first, then the person who had the least device time lately, then age. Everything it sends may be lost: the
-row says what was sent and the reaper sends it again.
+Order: priority; then the person with the least recent device time; then age. Any message may be lost: the row records
+it, and the reaper resends it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FAIRNESS_WINDOW = timedelta(hours=24)
 
 
 def dispatch() -> list[Run]:
-    """Sends one run to every idle device that has one waiting. Returns what was sent."""
+    """Sends a waiting run to every idle device. Returns the runs sent."""
     busy = Run.objects.sent().values("gpu")
     sent = []
     for gpu in Gpu.objects.online().exclude(pk__in=busy).in_order():
@@ -45,14 +45,14 @@ def next_for(gpu: Gpu) -> Run | None:
 
 
 def device_seconds_lately() -> dict[int | None, float]:
-    """Seconds of device time per person over the last day."""
+    """Seconds of device time per person in the last day."""
     ended = Run.objects.filter(started_at__gte=timezone.now() - FAIRNESS_WINDOW, finished_at__isnull=False)
     sums = ended.values("user").annotate(spent=Sum(F("finished_at") - F("started_at")))
     return {row["user"]: row["spent"].total_seconds() for row in sums if row["spent"]}
 
 
 def claim(run: Run, gpu: Gpu) -> bool:
-    """Compare-and-set: this run to this device. False if the run was taken or the device already has one."""
+    """Compare-and-set: assigns this run to this device. False if the run was taken, or the device has one."""
     try:
         with transaction.atomic():
             claimed = Run.objects.waiting().filter(pk=run.pk)
@@ -65,11 +65,11 @@ def claim(run: Run, gpu: Gpu) -> bool:
 
 
 def execute(run: Run) -> None:
-    """Sends the run's current attempt to its device; an agent ignores an attempt that it knows."""
+    """Sends the run's current attempt to its device. An agent ignores an attempt that it knows."""
     assert run.gpu is not None
     try:
         spec = run.run_spec()
-    except ValidationError as error:  # it was written by an earlier version of the site
-        run.advance(Run.State.FAILED, message=f"Its config is not understood any more: {sentence(error)}")
+    except ValidationError as error:  # written by an earlier version of the site
+        run.advance(Run.State.FAILED, message=f"This version cannot read its config: {sentence(error)}")
         return
     send("execute", spec.model_dump(mode="json"), queue=device_queue(run.gpu.uuid))

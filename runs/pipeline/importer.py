@@ -1,4 +1,4 @@
-"""The importer: exported runs as runs of this site, the demo run that comes with it among them."""
+"""The importer: turns exported runs, such as the demo runs, into runs of this site."""
 
 from __future__ import annotations
 
@@ -17,21 +17,20 @@ def folder() -> Path:
 
 
 def load_demo_runs() -> list[Run]:
-    """Loads the exported runs docs/measurements/h200-*.json that are not there yet. Their charts are drawn when first asked
-    for."""
+    """Loads missing runs from docs/measurements/h200-*.json. Their charts are drawn on first request."""
     loaded = []
     for path in sorted(folder().glob("h200-*.json")):
         if not Run.objects.filter(sample__contains=path.name).exists():
             try:
                 loaded.append(load(read_export(path.read_bytes()), path.name))
-            except NotAnExport:  # a study's own data
+            except NotAnExport:  # data of a study, not a run
                 continue
     return loaded
 
 
 @transaction.atomic
 def load(export: Export, source: str) -> Run:
-    """One exported run, as a run that is done and says where it came from."""
+    """Stores an exported run as a finished run with its origin."""
     when, config = export.measured_at, export.config
     device = export.environment["device"]
     run = Run.objects.create(

@@ -1,6 +1,6 @@
-"""The reaper: every 15 s, what was lost on the way is sent again, and what an agent no longer has is resumed.
+"""The reaper: every 15 s it resends lost messages and resumes runs that their agent no longer holds.
 
-It acts only when the record queue is empty, so that it never judges by news that it has not read yet.
+It acts only if the record queue is empty: its view is then complete.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from runs.pipeline.dispatcher import dispatch, execute
 log = logging.getLogger(__name__)
 UNANSWERED_AFTER = timedelta(seconds=20)
 SETTLE = timedelta(seconds=6)
-"""More than one hello: a hello this soon after the last event or dispatch may have been composed before it."""
+"""Ignore hellos within this time of the last event or dispatch: they may predate it. Longer than the interval of
+hellos."""
 MAX_WITHOUT_PROGRESS = 3
 
 
@@ -44,7 +45,7 @@ def reap() -> None:
 
 
 def send_again() -> None:
-    """What was sent and has not begun: the message may have been lost. Same attempt, so a second copy is harmless."""
+    """Sent but not started: sends the same attempt again; agents ignore duplicates."""
     late = Run.objects.sent().filter(state=State.QUEUED, sent_at__lt=timezone.now() - UNANSWERED_AFTER)
     for run in late.select_related("gpu", "environment"):
         if run.gpu and run.gpu.is_online and [run.pk, run.attempt] not in run.gpu.active_attempts:
@@ -53,7 +54,7 @@ def send_again() -> None:
 
 
 def resume_denied(gpu: Gpu) -> None:
-    """Runs that this device began and, says its agent, no longer holds: the next attempt measures what is missing."""
+    """Runs that the agent no longer holds: starts the next attempt for the missing workloads."""
     if gpu.seen_at is None:
         return
     quiet = Run.objects.sent().filter(gpu=gpu, sent_at__lt=gpu.seen_at - SETTLE)
@@ -69,7 +70,7 @@ def _resume(run: Run) -> None:
         run.advance(State.CANCELLED)
         return
     if run.attempts_without_progress >= MAX_WITHOUT_PROGRESS:
-        text = f"Given up after {run.attempts_without_progress} attempts in a row that ended without measuring another workload."
+        text = f"Gave up: {run.attempts_without_progress} attempts in a row measured no new workload."
         run.advance(State.LOST, message=text)
         return
     moved = (

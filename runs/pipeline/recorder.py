@@ -1,8 +1,8 @@
-"""The recorder: writes down what agents report. The only writer of results.
+"""The recorder: stores the agents' events. The only writer of results.
 
-An event is stored whole or not at all; the first one wins; a repeated one changes nothing; one that comes before its
-predecessor waits until the agent sends both. What cannot be stored is kept as rejected and confirmed all the same,
-otherwise its agent would send it for ever.
+An event is stored completely or not at all. The first one wins; a repeated one changes nothing. An event before its
+predecessor waits until the agent sends both. An event that cannot be stored is kept as rejected and still confirmed;
+otherwise its agent would resend it forever.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ ENDINGS = {Ending.DONE: State.DONE, Ending.FAILED: State.FAILED, Ending.CANCELLE
 
 
 class Rejected(Exception):
-    """This event cannot be stored; the message says why."""
+    """The event cannot be stored. The message says why."""
 
 
 def record(lines: Sequence[Any]) -> dict[tuple[int, int], int]:
-    """Stores lines, in the order of their numbers. Returns what is now confirmed: (run, attempt) -> seq.
+    """Stores lines in the order of their numbers. Returns what is confirmed: (run, attempt) -> seq.
 
-    lines: SentLines, as lists; or, from an agent of the version before, events as dicts.
+    lines: SentLines as lists; or events as dicts, from an agent of the previous version.
     """
     confirmed: dict[tuple[int, int], int] = {}
     with transaction.atomic():
@@ -53,7 +53,7 @@ def record(lines: Sequence[Any]) -> dict[tuple[int, int], int]:
 
 
 def _sent(line: Any) -> SentLine:
-    """What came, as a SentLine; what has no numbers gets 0, and belongs to no run."""
+    """A received line as a SentLine. Missing numbers become 0, which is no run."""
     if isinstance(line, list | tuple) and len(line) == len(SentLine._fields):
         run, attempt, seq, body = line
     else:
@@ -65,20 +65,20 @@ def _sent(line: Any) -> SentLine:
 
 
 def take(line: SentLine) -> tuple[tuple[int, int], int]:
-    """Stores one event if it is the next one. Returns ((run, attempt), highest seq confirmed)."""
+    """Stores an event if it is the next one. Returns ((run, attempt), highest seq confirmed)."""
     run_id, attempt, seq = line[:3]
     run = Run.objects.select_for_update(of=("self",)).filter(pk=run_id).first()
     if run is None:
         return _reject(line, "there is no such run")
     if attempt != run.attempt:
         return _reject(line, f"attempt {attempt} of this run was superseded by attempt {run.attempt}")
-    if seq <= run.seq or seq > run.seq + 1:  # seen already, or a predecessor is missing
+    if seq <= run.seq or seq > run.seq + 1:  # a duplicate, or a predecessor is missing
         return (run_id, attempt), run.seq
     answer = (run_id, attempt), seq
     try:
         with transaction.atomic():
             _apply(run, read_line(line.body))
-    except (OperationalError, InterfaceError):  # the database is busy or gone: the agent sends it again
+    except (OperationalError, InterfaceError):  # the database is busy or gone: the agent resends
         raise
     except Exception as error:
         answer = _reject(line, f"{type(error).__name__}: {error}")
@@ -87,7 +87,7 @@ def take(line: SentLine) -> tuple[tuple[int, int], int]:
 
 
 def read_line(body: str) -> Line:
-    """A line of this version or the one before. Raises Rejected."""
+    """Parses a line of this version or the previous one. Raises Rejected."""
     if len(body) > MAX_EVENT_BYTES:
         raise Rejected(f"it has {len(body)} bytes; at most {MAX_EVENT_BYTES} are stored")
     try:
@@ -157,7 +157,7 @@ def _finished(run: Run, event: Finished, at: datetime) -> None:
 
 
 def _confirm(confirmed: dict[tuple[int, int], int]) -> None:
-    """After the commit: tells agents what they need not send again. If this is lost, they send it again."""
+    """After commit: confirms to agents. If lost, they resend."""
 
     def tell() -> None:
         try:
@@ -174,7 +174,8 @@ def _confirm(confirmed: dict[tuple[int, int], int]) -> None:
 
 
 def hello(said: dict[str, Any]) -> dict[str, Any]:
-    """An agent's sign of life: updates its device, resumes what it denies, answers what it should stop."""
+    """Handles an agent's hello: updates its device, resumes runs that it does not hold, answers with attempts to
+    stop."""
     from runs.pipeline.reaper import resume_denied
 
     device = said["device"]
@@ -197,7 +198,7 @@ def hello(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def superseded(gpu: Gpu) -> list[list[int]]:
-    """Of the attempts that an agent holds, those that should not go on."""
+    """Superseded attempts among those that the agent holds."""
     runs = Run.objects.in_bulk([run for run, _ in gpu.active_attempts])
 
     def over(run_id: int, attempt: int) -> bool:
@@ -208,6 +209,6 @@ def superseded(gpu: Gpu) -> list[list[int]]:
 
 
 def _confirmed(gpu: Gpu) -> list[list[int]]:
-    """[run, attempt, seq] of what an agent holds: tells it what is stored even if the broker has forgotten."""
+    """[run, attempt, seq] of the agent's attempts: confirms what is stored, even if the broker lost it."""
     runs = Run.objects.in_bulk([run for run, _ in gpu.active_attempts])
     return [[r, a, runs[r].seq] for r, a in gpu.active_attempts if r in runs and runs[r].attempt == a]

@@ -1,4 +1,4 @@
-"""Stores a Measured event as rows: the recorder and the importer use it."""
+"""Stores a Measured event as rows, for recorder and importer."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from runs.models.measurement import COLUMNS
 SHARED = (
     "baseline", "margin", "aa", "aa_samples_ns", "protocol", "telemetry", "notes", "took_s", "isolated",
 )  # fmt: skip
-"""Fields of a Measured, beside those that tell measurements apart, that have a column of their name."""
+"""Fields of a Measured with a column of the same name, beside its key."""
 
 
 def json_of(value: Any) -> Any:
-    """A value of an event as a column takes it: models and tuples as JSON."""
+    """A value of an event for a column: models and tuples as JSON."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", by_alias=True, exclude_none=True)
     return [json_of(item) for item in value] if isinstance(value, list | tuple) else value

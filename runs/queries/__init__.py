@@ -1,1 +1,1 @@
-"""What pages ask of the database: one question a file."""
+"""Database queries of pages: one question a file."""

@@ -1,4 +1,4 @@
-"""How long a run will take, about: from what similar measurements took on the same device, else from its work."""
+"""Estimated time of a run: from similar measurements on the same device, else from its work."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ from kernels.workload import Protocol, Workload
 from runs.models import Gpu, Measurement
 
 START_S = {"cuda": 8.0, "cpu": 3.0}
-"""A process, its libraries, the first compilation; and another one for the cross-check."""
+"""Start of a process, its libraries, the first compilation; and of another one for the cross-check."""
 RESULT_S = {"cuda": 0.5, "cpu": 0.7}
-"""What a result takes however small its workload is."""
+"""Least time of a result, on any workload."""
 COMPILE_S = {"cuda": 1.0, "cpu": 15.0}
-"""torch.compile, for each workload anew."""
+"""torch.compile, anew for each workload."""
 SLOWER = {"cuda": 1.5, "cpu": 2.0}
-"""A kernel's call beside the same work at the device's ceilings. Those far behind leave after five rounds."""
+"""Typical slow-down of a kernel against the ceilings. Kernels far behind stop after five rounds."""
 CHECK_CALLS = {
     "cuda": {"float16": 10, "bfloat16": 10, "float32": 10},
     "cpu": {"float16": 140, "bfloat16": 60, "float32": 60},
 }
-"""A check against the reference, in calls at the ceilings: in float64, term after term, and fp16 that a CPU imitates."""
+"""A correctness check, in calls at the ceilings: float64, summed term by term; a CPU emulates fp16."""
 CHECK_MOVES = {"cuda": 30, "cpu": 300}
-"""The same where memory is the limit: several float64 copies of everything, and new inputs besides."""
+"""The same if memory is the limit: several float64 copies of all tensors, and new inputs."""
 TYPICAL = 2
-"""A GPU is usually steady enough by this many times the least rounds; a CPU is hardly ever before the most."""
+"""A GPU usually needs this many times the minimum rounds; a CPU usually needs the maximum."""
 CAPTURE_S = 0.01
-"""Of a graph, anew for each arm in each round."""
+"""Capture of a graph, anew for each arm in each round."""
 TFLOPS, GB_PER_S = {"cuda": 30.0, "cpu": 0.05}, {"cuda": 300.0, "cpu": 8.0}
-"""Of a device that was not calibrated: a small one."""
+"""Rates of a device without calibration: a small one."""
 SUSTAINED_S_PER_RESULT = 15.0
-"""Six to twelve rounds of a second and a quarter, and the baseline twice."""
+"""Six to twelve rounds of 1.25 s; the baseline twice."""
 OFF_BY = 2.0
-"""What a guess is given as a range by: half as long, or twice. It is often outside where compilers or hopeless kernels are."""
+"""An estimate is shown as a range: half to double. Compilers and very slow kernels are often outside."""
 
 
 @dataclass
 class Estimate:
     results: int
-    """Results that the run will have: kernels that can run here times workloads."""
+    """Expected results: workloads times kernels that can run here."""
     unsupported: int
-    """Kernels that this device cannot run."""
+    """Number of kernels that this device cannot run."""
     seconds: float
     known: int
-    """Workloads whose time comes from earlier measurements here."""
+    """Number of workloads with a time from earlier measurements here."""
     workloads: int
     guessed_s: float = 0.0
-    """What of the seconds is a guess."""
+    """Estimated part of the seconds."""
 
     @property
     def is_guess(self) -> bool:
@@ -62,14 +62,14 @@ class Estimate:
 
     @property
     def span(self) -> str:
-        """From when to when it may be done, for a guess: without seconds, for nobody knows them."""
+        """(low, high) time of an estimate, without seconds."""
         rest = self.seconds - self.guessed_s
         return span(rest + self.guessed_s / OFF_BY, rest + self.guessed_s * OFF_BY)
 
     @property
     def source(self) -> str:
         if not self.known:
-            return "a guess: nothing like it was measured on this device yet"
+            return "an estimate: no similar measurement on this device yet"
         if self.known == self.workloads:
             return "from earlier measurements on this device"
         return f"{self.known} of {self.workloads} workloads were measured here before"
@@ -94,11 +94,11 @@ def estimate(config: ConfigSpec, gpu: Gpu | None) -> Estimate:
 
 
 def guess(workload: Workload, kernels: list[str], plan: Protocol, kind: str, ceilings: dict[str, Any]) -> float:
-    """Seconds of a workload that was not measured yet: its work, as often as the protocol does and checks it."""
+    """Estimated seconds of a workload without measurements: from its work and the protocol."""
     compute_s, memory_s = at_ceilings(workload, kind, ceilings)
     ideal_s = max(compute_s, memory_s)
     check_s = max(CHECK_CALLS[kind][workload.dtype] * compute_s, CHECK_MOVES[kind] * memory_s)
-    if check_s > VERIFY_LIMIT_S:  # every kernel is given up at its first check
+    if check_s > VERIFY_LIMIT_S:  # every kernel stops at its first check
         return VERIFY_LIMIT_S * len(kernels)
     call_s = SLOWER[kind] * ideal_s
     graphs = kind == "cuda" and (plan.mode == "graph" or (plan.mode == "auto" and call_s * 1e9 < GRAPH_BELOW_NS))
@@ -122,7 +122,8 @@ def guess(workload: Workload, kernels: list[str], plan: Protocol, kind: str, cei
 
 
 def at_ceilings(workload: Workload, kind: str, ceilings: dict[str, Any]) -> tuple[float, float]:
-    """Seconds that one call computes and moves, as fast as this device was measured to, else as a small one does."""
+    """(compute, memory) seconds of a call at the device's ceilings; without a calibration, at those of a small
+    device."""
     products = ceilings.get("matmul_tflops") or {}
     tflops = products.get(workload.dtype) or min(products.values(), default=TFLOPS[kind])
     gb_per_s = ceilings.get("copy_gb_per_s") or GB_PER_S[kind]
@@ -131,7 +132,7 @@ def at_ceilings(workload: Workload, kind: str, ceilings: dict[str, Any]) -> tupl
 
 
 def span(low_s: float, high_s: float) -> str:
-    """Two times as people say them: under a minute, up to 3 min, 2 to 8 min, 40 min to 3 h, 2 to 7 h."""
+    """A range of times in words: under a minute, up to 3 min, 2 to 8 min, 40 min to 3 h, 2 to 7 h."""
     low, high = round(low_s / 60), math.ceil(high_s / 60)
     if high <= 1:
         return "under a minute"
@@ -145,7 +146,7 @@ def span(low_s: float, high_s: float) -> str:
 
 
 def _pace(gpu: Gpu | None, keys: list[str]) -> dict[str, float]:
-    """Seconds per result that was timed, by workload, on this device."""
+    """Seconds per timed result on this device, by workload."""
     if gpu is None:
         return {}
     timed = Count("results", filter=Q(results__status="ok"))

@@ -1,7 +1,6 @@
-"""What was measured of a kernel from run to run, as series: results that are comparable.
+"""A kernel's results from run to run, as series of comparable results.
 
-A speedup tells of a kernel only where all else is the same: workload, card, environment, mode, protocol, baseline and its
-source. Where one of them changes a series ends and another begins; none is ever drawn through.
+A series ends where workload, card, environment, mode, protocol, baseline or its source changes; series are never mixed.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from kernels.report.comparison import COMPARABILITY_KEYS
 from runs.models import Environment, Gpu, Kernel, Result, Workload
 from runs.queries.ratio import Ratio
 
-MOST_READ = 2000
-"""Results that are read for a page, the newest."""
+MOST_RESULTS = 2000
+"""Number of newest results read for a page."""
 FIELDS = (
     "workload", "workload_key", "mode", "kernel", "series", "run", "result", "measured_at", "status", "verdict", "speedup",
     "speedup_low", "speedup_high", "margin", "rounds", "p50_ms", "p50_low_ms", "p50_high_ms", "baseline",
@@ -38,17 +37,17 @@ READ = {
     "started_at": "measurement__run__started_at", "environment": "measurement__run__environment",
     "sample": "measurement__run__sample", "contended": "measurement__run__contended",
 }  # fmt: skip
-"""Of each result, by its name in Point."""
+"""Fields of each result, by their name in Point."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One result, with what a history needs to know of it: thousands are read at a time, and rows of models are slow."""
+    """One result of a history. Not a model row: thousands are read at a time."""
 
     pk: int
     kernel: str
     limit_ms: float | None
-    """Least time, ms, that the device would need for the work."""
+    """Speed of light: least time in ms that the device needs for the work."""
     status: str
     verdict: str
     why: str
@@ -78,11 +77,11 @@ class Point:
     base_sha256: str | None
     base_p50_ms: float | None
     how: tuple[Any, ...]
-    """What of the protocol decides which ratio is measured: values of kernels.report.comparison.COMPARABILITY_KEYS."""
+    """Protocol values that must agree: kernels.report.comparison.COMPARABILITY_KEYS."""
 
     @property
     def ratio(self) -> Ratio | None:
-        """Its speedup as measured in pairs; None of what has none."""
+        """Its paired speedup; None without one."""
         if self.status != "ok" or not self.paired:
             return None
         if self.speedup is None or self.speedup_low is None or self.speedup_high is None:
@@ -91,7 +90,7 @@ class Point:
 
 
 class Terms(NamedTuple):
-    """What has to agree."""
+    """What must agree within a series."""
 
     workload: int
     mode: str
@@ -105,7 +104,7 @@ class Terms(NamedTuple):
 
 @dataclass
 class Series:
-    """Results on one workload that agree in their terms, newest first."""
+    """Results on one workload with the same terms, newest first."""
 
     terms: Terms
     workload: Workload
@@ -113,7 +112,7 @@ class Series:
     gpu: Gpu | None
     points: list[Point] = field(default_factory=list)
     number: int = 1
-    """1 for the newest on its workload."""
+    """1 for the newest series on its workload."""
 
     @property
     def newest(self) -> Point:
@@ -121,12 +120,12 @@ class Series:
 
     @property
     def drawn(self) -> list[tuple[Point, Ratio]]:
-        """What has a speedup, oldest first."""
+        """Points with a speedup, oldest first."""
         return [(point, ratio) for point in reversed(self.points) if (ratio := point.ratio) is not None]
 
     @property
     def facts(self) -> dict[str, str]:
-        """The terms as people name them, but for the workload and the name of the device."""
+        """The terms in words, without workload and device name."""
         known = {NAMES.get(key, key): str(self.environment.get(key) or "") for key in KEYED if key != "device"}
         how = dict(zip(COMPARABILITY_KEYS, self.terms.how, strict=True))
         known |= {"mode": self.terms.mode, "in pairs": "no" if how["paired"] is False else ""}
@@ -136,18 +135,18 @@ class Series:
 
 
 def measured(kernel: Kernel | None = None) -> QuerySet[Result]:
-    """Its results, or all, but those of devices that cannot run it, and of checks without times."""
+    """Results of a kernel, or all; without unsupported ones, and without checks that have no times."""
     found = Result.objects.all() if kernel is None else Result.objects.filter(kernel=kernel)
     return found.exclude(status="unsupported").exclude(measurement__mode="verify")
 
 
 def tells(measured: Measured, arm: ArmResult) -> bool:
-    """Whether a result is part of a history."""
+    """Whether a result belongs to a history."""
     return arm.status != Status.UNSUPPORTED and measured.mode != "verify"
 
 
 def devices(kernel: Kernel | None = None) -> dict[str, list[int]]:
-    """Names of the devices it, or anything, was measured on, the latest first, with their environments."""
+    """Device names with results (of the kernel, or all), latest first, with their environments."""
     where = measured(kernel).order_by().values_list("measurement__run__environment")
     last = {pk: run for pk, run in where.annotate(last=Max("measurement__run")) if pk is not None}
     known = Environment.objects.in_bulk(last)
@@ -158,9 +157,9 @@ def devices(kernel: Kernel | None = None) -> dict[str, list[int]]:
 
 
 def series(kernel: Kernel, environments: Iterable[int], key: str = "", most: int | None = None) -> list[Series]:
-    """Series of a kernel in these environments, by workload from small to large, on each the newest first.
+    """Series of a kernel in these environments, by workload from small to large; newest first within a workload.
 
-    most: so many results only, the newest.
+    most: number of newest results read.
     """
     found = measured(kernel).filter(measurement__run__environment__in=environments)
     if key:
@@ -169,7 +168,7 @@ def series(kernel: Kernel, environments: Iterable[int], key: str = "", most: int
 
 
 def grouped(found: QuerySet[Result], most: int | None = None) -> list[Series]:
-    """Results as series, in the order in which they come."""
+    """Groups results into series, in their order."""
     baseline = Result.objects.filter(
         measurement=OuterRef("measurement"), kernel__name=OuterRef("measurement__baseline")
     )
@@ -193,14 +192,14 @@ def grouped(found: QuerySet[Result], most: int | None = None) -> list[Series]:
 
 
 def _terms(point: Point, fingerprint: str, gpu: Gpu | None) -> Terms:
-    """A sample says nothing of its card: it is a series of its own."""
+    """The terms of a result. The card of a demo run is unknown: each demo run is its own series."""
     card = gpu.uuid if gpu and not point.sample else f"of run {point.run}"
     sha256 = point.base_sha256 or ""
     return Terms(point.workload, point.mode, point.group, point.baseline, sha256, card, fingerprint, point.how)
 
 
 def _size(one: Series) -> tuple[Any, ...]:
-    """By dtype and sizes; on one workload the newest first."""
+    """Sort key: dtype and sizes; newest first within a workload."""
     workload = one.workload
     sizes = [(str(type(value)), value) for value in workload.sizes.values() if isinstance(value, int | float)]
     return workload.dtype, sizes, workload.label, -one.newest.run
@@ -214,7 +213,7 @@ def _numbered(found: list[Series]) -> list[Series]:
 
 
 def rows(found: Iterable[Series], kernel: str) -> list[dict[str, Any]]:
-    """A row of FIELDS for each result; None where something is not known."""
+    """One row of FIELDS per result. None: unknown."""
     return [_row(one, point) | {"kernel": kernel} for one in found for point in one.points]
 
 

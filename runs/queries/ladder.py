@@ -1,7 +1,7 @@
-"""Where kernels stand between a baseline and what the device can do, on one workload: the steps are the tiers of a scale.
+"""The ladder of a workload: kernels between the baseline and the device's limit; the steps are the tiers of a scale.
 
-A kernel stands at its speedup, measured in pairs in one run. Kernels of several runs stand on one ladder only if all but the
-kernel was the same there (history.Terms): card, environment, mode, protocol, baseline and its source.
+A kernel's position is its paired speedup in one run. Kernels of several runs share a ladder only if their terms agree
+(history.Terms): card, environment, mode, protocol, baseline and its source.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TOLD_APART = (
     "measurement__run__environment", "measurement__run__gpu", "measurement__run__sample",
     *(f"measurement__protocol__{key}" for key in COMPARABILITY_KEYS),
 )  # fmt: skip
-"""Of these the newest result each is read: a newer one on other terms takes nobody from a ladder."""
+"""Only the newest result for each of these: newer results on other terms do not hide older ones."""
 REACHED, NEXT, OPEN, BEYOND = "reached", "next", "open", "beyond"
 FIELDS = (
     "workload", "workload_key", "mode", "device", "scale", "tier", "grade", "factor", "state", "target_ms", "baseline",
@@ -36,30 +36,30 @@ FIELDS = (
 
 @dataclass(frozen=True)
 class Step:
-    """A tier on a workload."""
+    """One tier on a workload."""
 
     tier: Tier
     target_ms: float
     """The baseline's p50 over the factor."""
     state: str
-    """reached: the low end of the best kernel's interval is there. next: the first that is not. open: later ones. beyond: less
-    time than the device needs for the work."""
+    """reached: the low end of the best kernel's interval reaches it. next: the first tier that is not reached. open:
+    later tiers. beyond: less time than the device needs."""
 
 
 @dataclass
 class Ladder:
-    """One workload in one mode."""
+    """The ladder of one workload in one mode."""
 
     series: Series
     base: Point
-    """The newest result of the baseline."""
+    """The baseline's newest result."""
     scale: TierScale
     kernels: list[tuple[Point, Ratio]] = field(default_factory=list)
-    """The newest result of each kernel on these terms, the fastest first."""
+    """The newest result of each kernel on these terms, fastest first."""
     failed: list[Point] = field(default_factory=list)
-    """Those whose newest result has no speedup."""
+    """Results without a speedup."""
     elsewhere: int = 0
-    """Kernels that were measured on other terms only."""
+    """Kernels measured only on other terms."""
 
     @property
     def mode(self) -> str:
@@ -72,14 +72,13 @@ class Ladder:
 
     @property
     def best(self) -> tuple[Point, Ratio] | None:
-        """Who is surely the fastest: by the low ends of intervals, among those that are FASTER and had the device for themselves;
-        if there is none, whoever has the highest ratio."""
+        """Highest lower bound among uncontended FASTER kernels; else the highest ratio."""
         sure = [found for found in self.kernels if _counts(found[0])]
         return max(sure, key=lambda found: found[1].low) if sure else next(iter(self.kernels), None)
 
     @property
     def most(self) -> float | None:
-        """The speedup that the device allows at most, where its speed of light is known; inputs in the cache know another."""
+        """Largest speedup that the speed of light allows; unknown for cached inputs."""
         return self.base_ms / self.base.limit_ms if self.base.limit_ms and self.mode != "warm" else None
 
     @property
@@ -101,7 +100,7 @@ class Ladder:
 
     @property
     def reached(self) -> Step | None:
-        """The highest."""
+        """The highest tier reached."""
         return next(reversed(self._at(REACHED)), None)
 
     @property
@@ -114,19 +113,19 @@ class Ladder:
 
 
 def _counts(point: Point) -> bool:
-    """Whether a tier can be reached by this result."""
+    """Whether this result can reach a tier."""
     return point.verdict == Verdict.FASTER and not point.contended
 
 
 def ladders(environments: Iterable[int], scale: TierScale, key: str = "") -> list[Ladder]:
-    """One for each workload and mode in which the baseline has a time, from small workloads to large ones.
+    """One ladder per workload and mode with a time of the baseline, from small workloads to large ones.
 
     key: of one workload only.
     """
     found = history.measured().filter(measurement__run__environment__in=environments)
     if key:
         found = found.filter(measurement__workload__key=key)
-    found = found.exclude(~Q(status="ok"), kernel__name=F("measurement__baseline"))  # targets are of its newest time
+    found = found.exclude(~Q(status="ok"), kernel__name=F("measurement__baseline"))  # targets use its newest time
     newest = found.order_by().values(*TOLD_APART).annotate(newest=Max("pk")).values("newest")
     series = history.grouped(Result.objects.filter(pk__in=newest).order_by("-measurement__run", "pk"))
     places: dict[tuple[int, str], list[Series]] = {}
@@ -136,7 +135,7 @@ def ladders(environments: Iterable[int], scale: TierScale, key: str = "") -> lis
 
 
 def _ladder(place: list[Series], scale: TierScale) -> Ladder | None:
-    """Of the terms on which the operation's baseline was measured last, on a device of this site if it was there."""
+    """The ladder on the terms of the baseline's latest measurement; a device of this site precedes a demo run."""
     known = operations().get(place[0].workload.operation)
     bases = [
         (not point.sample, point.run, one, point)
@@ -168,7 +167,7 @@ def _ladder(place: list[Series], scale: TierScale) -> Ladder | None:
 
 
 def rows(found: Iterable[Ladder], device: str) -> list[dict[str, Any]]:
-    """A row of FIELDS for each tier."""
+    """One row of FIELDS per tier."""
     return [_row(ladder, step) | {"device": device} for ladder in found for step in ladder.steps]
 
 

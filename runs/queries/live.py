@@ -1,4 +1,4 @@
-"""A run while it is measured: what its agent shows, and how long it will still take."""
+"""A running run: live progress and remaining time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runs.queries.estimates import estimate
 
 
 def live_progress(run: Run) -> dict[str, Any]:
-    """Progress as the agent shows it; empty if the broker has none."""
+    """The agent's live progress; empty if the broker has none."""
     if not run.is_active:
         return {}
     try:
@@ -27,8 +27,7 @@ def live_progress(run: Run) -> dict[str, Any]:
 
 
 def remaining(run: Run) -> float | None:
-    """Seconds left, by what the workloads measured so far took; before the first is measured, by what such runs took. None where
-    that is over."""
+    """Seconds left, from workloads measured so far, or from earlier runs. None once the estimate has run out."""
     if run.elapsed_s is None or run.started_at is None:
         return None
     if last := run.measurements.order_by("created_at").last():

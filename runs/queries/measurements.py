@@ -1,6 +1,6 @@
-"""The one read: rows as the events that they came from, for pages, charts, exports and commands.
+"""Reads rows as the events that they came from, for pages, charts, exports and commands.
 
-What was validated when it was recorded is not validated again here: a page reads hundreds of results.
+The recorder has validated them; they are not validated again, because a page reads hundreds of results.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ from runs.models import Measurement, Result, Run
 from runs.models.measurement import COLUMNS, CORRELATED, CORRELATED_ROUNDS
 
 RAW = ("samples_ns", "log")
-"""Large columns of a result; a kernel's source is another. They are read only when asked for."""
+"""Large columns of a result, read only on request. A kernel's source is another."""
 NESTED: dict[str, Any] = {"correctness": Correctness, "cold": ColdCalls, "sm_mhz": Spread, "crosscheck": CrossCheck}
 
 
 class StoredArm(ArmResult):
-    """An ArmResult of this site."""
+    """An ArmResult read from rows, with row ids."""
 
     pk: int = Field(exclude=True)
     verdict: Verdict | Status = Field(exclude=True)
 
     @property
     def is_correlated(self) -> bool:
-        """Whether its rounds count for clearly fewer than they are."""
+        """Whether autocorrelation clearly reduces its number of rounds."""
         rounds, size = self.rounds or 0, self.effective_sample_size
         return size is not None and rounds >= CORRELATED_ROUNDS and size < CORRELATED * rounds
 
 
 class StoredMeasured(Measured):
-    """A Measured of this site."""
+    """A Measured read from rows, with row ids."""
 
     pk: int = Field(exclude=True)
     label: str = Field(exclude=True)
-    """Of the workload, as it was when it was first measured: its operation may be gone."""
+    """Label of the workload as first stored: its operation may no longer exist."""
     results: list[StoredArm]  # type: ignore[assignment]
 
     def arm(self, kernel: str) -> StoredArm | None:
@@ -61,7 +61,7 @@ class StoredMeasured(Measured):
 
 
 def of_run(run: Run, raw: bool = False) -> list[StoredMeasured]:
-    """What a run has measured, in the order of its config.
+    """Measurements of a run, in the order of its config.
 
     raw: with samples, logs and sources.
     """
@@ -71,7 +71,7 @@ def of_run(run: Run, raw: bool = False) -> list[StoredMeasured]:
 
 
 def of_result(run: int, result: int) -> tuple[Run, StoredMeasured, StoredArm] | None:
-    """A result with everything raw, its measurement with the baseline's result beside it, and its run; None if there is none."""
+    """(run, measurement with the baseline's result, result), with raw data; None if the result does not exist."""
     rows = Result.objects.select_related("kernel", "version")
     row = rows.select_related("measurement__workload", "measurement__run__gpu", "measurement__run__environment")
     found = row.filter(pk=result, measurement__run=run).first()
@@ -84,7 +84,7 @@ def of_result(run: int, result: int) -> tuple[Run, StoredMeasured, StoredArm] | 
 
 
 def of_results(pks: Iterable[int]) -> dict[int, tuple[StoredMeasured, StoredArm]]:
-    """Single results with what belongs to their measurements, by number."""
+    """Single results with their measurements, by row id."""
     rows = Result.objects.filter(pk__in=list(pks)).select_related("kernel", "version", "measurement__workload")
     rows = rows.defer(*RAW, "version__source", "measurement__aa_samples_ns")
     found = {}
@@ -95,7 +95,7 @@ def of_results(pks: Iterable[int]) -> dict[int, tuple[StoredMeasured, StoredArm]
 
 
 def export_of(run: Run) -> Export:
-    """Everything that a run has measured, raw samples included: what another site can load."""
+    """All data of a run, including raw samples: another site can load it."""
     environment = run.environment
     return Export(
         title=run.title,

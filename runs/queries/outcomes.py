@@ -1,4 +1,4 @@
-"""What runs found, in a line each: the best candidate of each, for lists. One query for any number of runs."""
+"""One line a run for lists: the best candidate and failures. One query for any number of runs."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from runs.templatetags.figures import MARKS
 
 @dataclass(frozen=True)
 class Outcome:
-    """The candidate of a run that is faster than the baseline most often, and how many results of the run failed."""
+    """The best candidate of a run (most often faster than the baseline), and the failed results."""
 
     best: str = ""
     baseline: str = ""
     speedup: float | None = None
-    """Geometric mean of the workloads compared."""
+    """Geometric mean over the workloads compared."""
     faster: int = 0
     slower: int = 0
     same: int = 0
     undecided: int = 0
     compared: int = 0
-    """Workloads with a speedup."""
+    """Number of workloads with a speedup."""
     of: int = 0
-    """Workloads tried."""
+    """Number of workloads tried."""
     faults: dict[str, int] = field(default_factory=dict)
-    """How many results of any kernel failed, by status."""
+    """Status -> number of failed results, of all kernels."""
 
     @property
     def leading(self) -> str:
@@ -50,7 +50,7 @@ class Outcome:
 
     @property
     def where(self) -> str:
-        """faster on 6 of 8, slower on 1"""
+        """ "faster on 6 of 8, slower on 1"."""
         if self.leading not in ("faster", "slower"):
             return {"same": f"as fast as {self.baseline}", "undecided": "undecided"}.get(self.leading, "no verdict")
         if self.of == 1:
@@ -64,7 +64,7 @@ class Outcome:
         return sum(self.faults.values())
 
     def row(self) -> dict[str, Any]:
-        """Its columns in the files of the list; empty where nothing was compared."""
+        """Its columns in the list's files; empty if nothing was compared."""
         speedup = "" if self.speedup is None else round(self.speedup, 4)
         found = {"best": self.best, "speedup": speedup, "faster": self.faster, "compared": self.compared}
         return (found if self.best else dict.fromkeys(found, "")) | {"faulty": self.faulty}
@@ -72,7 +72,7 @@ class Outcome:
 
 @dataclass
 class Tally:
-    """One kernel in one run."""
+    """Counts of one kernel in one run."""
 
     baseline: str
     verdicts: Counter[str] = field(default_factory=Counter)
@@ -86,7 +86,7 @@ class Tally:
 
 
 def with_outcomes(runs: Iterable[Run]) -> list[tuple[Run, Outcome]]:
-    """Each run with what it has found so far."""
+    """Each run with its outcome so far."""
     listed = list(runs)
     kernels: dict[int, dict[str, Tally]] = {run.pk: {} for run in listed}
     faults: dict[int, Counter[str]] = {run.pk: Counter() for run in listed}
@@ -101,7 +101,7 @@ def with_outcomes(runs: Iterable[Run]) -> list[tuple[Run, Outcome]]:
 
 
 def _counts(runs: list[int]) -> Iterable[Any]:
-    """How often each kernel of each run got each verdict, and the logarithms of the speedups there."""
+    """Verdict counts and log-speedups of each kernel in each run."""
     if not runs:
         return []
     what = ("measurement__run", "kernel__name", "measurement__baseline", "verdict", "status")

@@ -1,7 +1,7 @@
-"""What became of each kernel in a session: its last result there held against its first.
+"""Session progress: each kernel's last result compared with its first, on equal terms.
 
-Both are of one series (history.Terms), and each speedup is of pairs in one process; the two are compared as those of two runs are
-(kernels/change.py), with what nobody changed as the control.
+Both are of one series (history.Terms), and each speedup comes from pairs in one process. They are compared like two
+runs (kernels/report/comparison.py), with unchanged kernels as the control.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Ends = dict[str, tuple[Point, Point]]
 
 
 def progress(session: Session) -> tuple[list[comparison.Row], Pages]:
-    """(what became of each kernel, pages of the last results by workload, mode and kernel) of what was measured more than once.
+    """(rows, pages of the last results by workload, mode and kernel) of kernels measured more than once.
 
-    On each workload and mode the newest series in which something was.
+    On each workload and mode: the newest series with such a kernel.
     """
     found = history.measured().filter(measurement__run__session=session)
     places: dict[tuple[int, str, str], tuple[Series, Ends]] = {}
@@ -44,7 +44,7 @@ def progress(session: Session) -> tuple[list[comparison.Row], Pages]:
 
 
 def _ends(one: Series) -> Ends:
-    """Kernel -> its first and its last result, of the baseline and of those that were measured more than once."""
+    """Kernel -> its first and last result; of the baseline, and of kernels measured more than once."""
     points: dict[str, list[Point]] = {}
     for point in one.points:
         points.setdefault(point.kernel, []).append(point)
@@ -54,7 +54,7 @@ def _ends(one: Series) -> Ends:
 
 
 def _together(found: list[tuple[StoredMeasured, StoredArm]]) -> Measured:
-    """Results of several measurements of one series as one: its margin is the widest of theirs."""
+    """Joins results of several measurements of a series into one, with their widest margin."""
     newest = max((measured for measured, _ in found), key=lambda measured: measured.pk)
     margin = max(measured.margin for measured, _ in found)
     return newest.model_copy(update={"margin": margin, "results": [arm for _, arm in found]})

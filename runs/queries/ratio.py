@@ -1,4 +1,4 @@
-"""A ratio as tables and pictures show it."""
+"""A ratio for tables and charts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Ratio(NamedTuple):
-    """A ratio with its interval, and the margin around 1 in which there is no difference."""
+    """A ratio with its interval, and the margin of SAME around 1."""
 
     ratio: float
     low: float

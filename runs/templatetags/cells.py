@@ -1,6 +1,6 @@
-"""Cells of tables: one inclusion tag a cell, or a pair of cells that stand side by side.
+"""Table cells: one inclusion tag per cell, or per pair of adjacent cells.
 
-Each tag takes the result (or the row) and names the fields that it shows, so that no template does.
+Each tag takes the result (or row) and picks the fields, so that templates do not.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from runs.templatetags.figures import interval_us, p50_us, us, us_like
 register = template.Library()
 
 SHOWN_MARGIN = 0.0101
-"""A margin of 1% is the usual one and is not shown; a wider one is."""
+"""The usual margin of 1% is not shown; wider ones are."""
 
 
 def wide(margin: float | None) -> float | None:
@@ -23,7 +23,7 @@ def wide(margin: float | None) -> float | None:
 
 
 def is_timed(result: Any) -> bool:
-    """Whether the result has times to show; otherwise its row says why not."""
+    """Whether the result has times; if not, its row shows why."""
     return result.status == "ok" and result.n is not None
 
 
@@ -33,7 +33,7 @@ register.filter("is_timed", is_timed)
 
 @register.inclusion_tag("cells/ratio.html")
 def speedup_cells(result: Any, margin: bool = False) -> dict[str, Any]:
-    """Speedup and its interval; `margin`: with the margin where it is wider than usual."""
+    """Speedup and its interval. margin: also the margin if it is wider than usual."""
     return {
         "ratio": result.speedup,
         "low": result.speedup_low,
@@ -46,20 +46,20 @@ def speedup_cells(result: Any, margin: bool = False) -> dict[str, Any]:
 def ratio_cells(
     ratio: float | None, low: float | None, high: float | None, margin: float | None = None
 ) -> dict[str, Any]:
-    """The same of a ratio that is not a result's own: a change, or the best speedup of a workload."""
+    """The same for a derived ratio: a change, or a workload's best speedup."""
     return {"ratio": ratio, "low": low, "high": high, "margin": wide(margin)}
 
 
 @register.inclusion_tag("cells/before_after.html")
 def p50_cell(result: Any, base: Any = None) -> dict[str, str]:
-    """The p50 after the baseline's, in microseconds; alone where there is no baseline or the result is the baseline."""
+    """The baseline's p50 and the result's, in microseconds; one value without a baseline, or for the baseline."""
     before = p50_us(base) if base and result.verdict != "baseline" else ""
     return {"before": before, "after": p50_us(result)}
 
 
 @register.inclusion_tag("cells/before_after.html")
 def point_p50_cell(point: Any) -> dict[str, str]:
-    """The same of a point of a history, which carries its baseline's p50 with it."""
+    """The same for a point of a history, which has its baseline's p50."""
     if point.status != "ok" or not point.p50_ms:
         return {}
     before = us_like(point.base_p50_ms, point) if point.base_p50_ms and point.verdict != "baseline" else ""
@@ -73,13 +73,13 @@ def p50_interval_cell(result: Any) -> dict[str, str]:
 
 @register.inclusion_tag("cells/p90.html")
 def p90_cell(result: Any) -> dict[str, Any]:
-    """p90 of single calls: of the cold pass where there was one."""
+    """p90 of single calls: of the cold pass, if there was one."""
     return {"p90": us(result.single_calls.p90_ms), "cold": result.cold}
 
 
 @register.inclusion_tag("cells/correct.html")
 def correct_cell(result: Any, error: bool = True) -> dict[str, Any]:
-    """Whether the outputs are correct, and their error in the Frobenius norm."""
+    """Whether the outputs are correct, and their relative Frobenius error."""
     return {"correctness": result.correctness, "error": error}
 
 
@@ -90,19 +90,19 @@ def rate_cell(result: Any, unit: str) -> dict[str, Any]:
 
 @register.inclusion_tag("cells/counts.html")
 def counts_cells(result: Any) -> dict[str, Any]:
-    """Timed samples, and rounds."""
+    """Timed samples and rounds."""
     return {"n": result.n, "rounds": result.rounds}
 
 
 @register.inclusion_tag("cells/why.html")
 def why_cell(why: str, span: int, longest: int = 90) -> dict[str, Any]:
-    """Why there is nothing to show, across `span` columns."""
+    """The reason for missing data, across `span` columns."""
     return {"why": why, "span": span, "longest": longest}
 
 
 @register.inclusion_tag("cells/untimed.html")
 def untimed_cell(result: Any, span: int) -> dict[str, Any]:
-    """Why a result has no time that counts, and the time that it has."""
+    """Why a result has no valid time, and its measured time."""
     return {
         "why": result.why,
         "span": span,
@@ -113,5 +113,5 @@ def untimed_cell(result: Any, span: int) -> dict[str, Any]:
 
 @register.inclusion_tag("cells/sha.html")
 def source_cell(point: Any, edited: bool) -> dict[str, Any]:
-    """The first digits of the source's sha256, marked where the source is another than in the run before."""
+    """The first digits of the source's sha256; marked if the source differs from the run before."""
     return {"sha256": point.sha256, "edited": edited}

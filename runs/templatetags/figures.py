@@ -1,4 +1,4 @@
-"""How figures are written on pages: three significant digits, tabular, the unit in the header."""
+"""Number formats of pages: three significant digits, tabular, the unit in the header."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DASH = "\N{EN DASH}"
 
 @register.filter
 def us(ms: float | None) -> str:
-    """Milliseconds, written in microseconds: 29,300 or 7.48."""
+    """Milliseconds, shown in microseconds: 29,300 or 7.48."""
     return DASH if ms is None else grouped(ms * 1e3)
 
 
@@ -28,7 +28,7 @@ def us_of_ns(ns: float | None) -> str:
 
 @register.filter
 def p50_us(result: Any) -> str:
-    """A result's p50 in microseconds, to the digit at which its interval ends."""
+    """A result's p50 in microseconds, with the digits that its interval needs."""
     return _us_to(result.p50_ms, result)
 
 
@@ -39,12 +39,12 @@ def interval_us(result: Any) -> str:
 
 @register.filter
 def us_like(ms: float | None, result: Any) -> str:
-    """Another time of the same result, to the same digit."""
+    """Another time of the same result, with the same digits."""
     return _us_to(ms, result)
 
 
 def _us_to(ms: float | None, result: Any) -> str:
-    """Three significant digits, or as many more as the interval needs to have two ends; at most to the nanosecond."""
+    """Three significant digits, or more until the interval's ends differ; at most to the nanosecond."""
     if ms is None or not ms or result.p50_low_ms is None or result.p50_high_ms is None:
         return us(ms)
     width = 1e3 * (result.p50_high_ms - result.p50_low_ms)
@@ -55,7 +55,7 @@ def _us_to(ms: float | None, result: Any) -> str:
 
 @register.filter
 def grouped(value: float | None) -> str:
-    """Three significant digits with thousands separated."""
+    """Three significant digits, with separators between thousands."""
     if value is None:
         return DASH
     text = three_digits(value)
@@ -64,7 +64,7 @@ def grouped(value: float | None) -> str:
 
 @register.filter
 def ratio(value: float | None) -> str:
-    """A speedup: two digits near and above 1, more where it is small."""
+    """A speedup: two decimals near and above 1; more if it is small."""
     if value is None:
         return DASH
     return f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
@@ -110,7 +110,7 @@ def duration(seconds: float | None) -> str:
 
 @register.filter
 def ago(when: datetime | None) -> str:
-    """In one unit; the whole date stands in the title of its <time>."""
+    """Age in one unit; the title of <time> has the full date."""
     if when is None:
         return "never"
     seconds = (timezone.now() - when).total_seconds()
@@ -126,7 +126,7 @@ def ago(when: datetime | None) -> str:
 
 @register.filter
 def short(label: str) -> str:
-    """A workload's label without its operation, for pages that are of one."""
+    """A workload's label without its operation, for pages about one operation."""
     return label.split(" ", 1)[-1]
 
 
@@ -146,7 +146,7 @@ def verdict_tag(result: Any) -> dict[str, str]:
 
 @register.inclusion_tag("cells/tag.html")
 def word_tag(verdict: str) -> dict[str, str]:
-    """A verdict with its sign and its word; colour never stands alone."""
+    """A verdict with its sign and word; never only a colour."""
     word = verdict.lower()
     known = word if word in ("faster", "slower", "same", "baseline") else ""
     quiet = word in QUIET

@@ -1,4 +1,4 @@
-"""What pages share: the answer on top, facts, notices, links to the same data as files, tabs."""
+"""Shared parts of pages: headline, facts, notices, downloads, tabs."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ register = template.Library()
 
 @register.simple_tag
 def asked(**values: Any) -> str:
-    """The query string of an address: `{% asked device=name scale=scale.pk %}`. A value of None is left out."""
+    """The query string of an address: `{% asked device=name scale=scale.pk %}`. Leaves out None."""
     given = [f"{name}={quote(str(value))}" for name, value in values.items() if value is not None]
     return f"?{'&'.join(given)}" if given else ""
 
 
 @register.inclusion_tag("parts/answer.html", name="answer")
 def answer_line(strong: str, tone: str, rest: str | Sequence[str] = "") -> dict[str, Any]:
-    """The page's answer: one strong sentence, and what else there is to say."""
+    """The page's headline: one strong sentence, and further sentences."""
     return {"strong": strong, "tone": tone, "rest": rest if isinstance(rest, str) else " ".join(rest)}
 
 
 @register.inclusion_tag("parts/fact.html")
 def fact(name: str, value: Any) -> dict[str, Any]:
-    """A fact of the line below the answer; nothing where it is not known."""
+    """A fact in the line below the headline; empty if unknown."""
     return {"name": name, "value": value}
 
 
@@ -40,7 +40,7 @@ def downloads(page: str, kinds: str, *args: Any, query: str = "") -> dict[str, A
 
 @register.inclusion_tag("parts/time.html", name="time")
 def time_tag(at: datetime | None, whole: bool = False) -> dict[str, Any]:
-    """How long ago, with the whole date as its title; `whole`: the date itself."""
+    """Age, with the full date as its title. whole: the full date itself."""
     return {"at": at, "whole": whole}
 
 
@@ -51,19 +51,19 @@ def device_tabs(devices: Sequence[str], device: str, scale: int | None = None) -
 
 @register.inclusion_tag("parts/kernel_link.html")
 def kernel_link(operation: str, name: str) -> dict[str, Any]:
-    """A kernel's name, with a link to its page. What an agent reports may fit no address."""
+    """A kernel's name with a link to its page; without one if the name fits no address."""
     return {"operation": operation, "name": name}
 
 
 @register.inclusion_tag("parts/outcome.html", name="outcome")
 def outcome_tag(outcome: Any) -> dict[str, Any]:
-    """What came of a run, for lists."""
+    """The outcome of a run, for lists."""
     return {"outcome": outcome}
 
 
 @register.inclusion_tag("parts/form_notice.html")
 def form_notice(form: Any) -> dict[str, Any]:
-    """Says that a form was not saved, and how many fields are marked."""
+    """A notice that a form was not saved, with the number of marked fields."""
     return {"errors": form.errors}
 
 
@@ -74,11 +74,11 @@ def doubts_notice(doubts: Sequence[str]) -> dict[str, Any]:
 
 @register.inclusion_tag("parts/share.html")
 def share_notice(link: str, what: str, unshare: str) -> dict[str, Any]:
-    """A secret link to copy, and the button that ends it."""
+    """A secret link to copy, and the button to end it."""
     return {"link": link, "what": what, "unshare": unshare}
 
 
 @register.inclusion_tag("parts/reload.html")
 def reload_notice(what: str) -> dict[str, Any]:
-    """For browsers without JavaScript, where nothing is polled."""
+    """A notice for browsers without JavaScript, which do not poll."""
     return {"what": what}

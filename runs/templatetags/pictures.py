@@ -1,4 +1,4 @@
-"""Pictures in pages: small SVG in the rows of tables, and the figures that Vega draws."""
+"""Charts in pages: small SVG in table rows, and figures drawn by Vega."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ register = template.Library()
 
 @register.inclusion_tag("pictures/forest.html")
 def forest(cell: dict[str, Any], verdict: str) -> dict[str, Any]:
-    """A ratio with its interval beside 1: runs/charts/forest.py."""
+    """A ratio's interval beside 1: runs/charts/forest.py."""
     return {"c": cell, "verdict": verdict}
 
 
@@ -26,7 +26,7 @@ def sparkline(line: dict[str, Any], verdict: str) -> dict[str, Any]:
 
 @register.inclusion_tag("pictures/rung.html")
 def rung(row: Any, drawn: Any) -> dict[str, Any]:
-    """One row of a ladder: a kernel, a tier, the baseline or the speed of light, on the scale of all rows."""
+    """One row of a ladder: a kernel, a tier, the baseline or the speed of light, on the common scale."""
     return {"row": row, "drawn": drawn}
 
 
@@ -37,13 +37,13 @@ def rung_scale(drawn: Any) -> dict[str, Any]:
 
 @register.inclusion_tag("pictures/run_chart.html")
 def run_chart(run: Any, name: str) -> dict[str, Any]:
-    """The chart of a run with this name: runs/charts/run_charts.py."""
+    """A chart of a run: runs/charts/run_charts.py."""
     return {"run": run, "name": name}
 
 
 @register.inclusion_tag("pictures/result_chart.html")
 def result_chart(run_pk: int, result_pk: int, name: str, arms: Sequence[Any]) -> dict[str, Any]:
-    """The chart of a result with this name: runs/charts/distribution/."""
+    """A chart of a result: runs/charts/distribution/."""
     if name == "samples":
         shown = "Samples of " + " and ".join(f"{arm.name}, median {grouped(arm.median)} us" for arm in arms)
     else:

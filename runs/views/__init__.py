@@ -1,9 +1,9 @@
-"""One file per page."""
+"""Views: one file per page."""
 
 from __future__ import annotations
 
 
 def number(text: str | None) -> int | None:
-    """A row's number out of an address; None of what is none, or fits no column."""
+    """Integer from an address; None if it is not one or does not fit the column."""
     text = text or ""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None

@@ -1,4 +1,4 @@
-"""The page of two runs: what became of each kernel from one to the other, and how its source was changed."""
+"""The comparison page of two runs: changes of kernels and of their sources."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from runs.views.run import download, get_run
 from runs.views.sources import diff
 
 OFFERED = 25
-"""So many runs to compare with are offered, the newest first."""
+"""Number of newest runs offered for a comparison."""
 
 
 def alike(run: Run) -> QuerySet[Run]:
-    """Finished runs that measured a workload of this one on the same card in the same environment, newest first."""
+    """Finished runs that share a workload, card and environment with this one, newest first."""
     if run.sample or run.environment is None:
         return Run.objects.none()
     measured = Measurement.objects.filter(workload__in=run.measurements.values("workload")).exclude(run=run)
@@ -36,8 +36,8 @@ def alike(run: Run) -> QuerySet[Run]:
 
 
 def compare_with(request: HttpRequest, pk: int) -> HttpResponse:
-    """To the comparison with the run that was asked for, else with the one before; of the first, with the next one, which is then
-    what came after. Or why there is none."""
+    """Redirects to the comparison with the asked run, else with the previous one (for the first run: the next).
+    Otherwise says why there is none."""
     run, asked = _run(pk), request.GET.get("before", "")
     before = _run(int(asked[:18])) if asked.isdecimal() else alike(run).filter(pk__lt=pk).first()
     if before:
@@ -49,7 +49,7 @@ def compare_with(request: HttpRequest, pk: int) -> HttpResponse:
 
 @dataclass
 class Pair:
-    """Two runs, why they cannot be compared if so, and the table."""
+    """Two runs with their comparison table, or the reason why there is none."""
 
     before: Run
     after: Run
@@ -66,14 +66,14 @@ class Pair:
             (m.key, m.mode, arm.kernel): reverse("result", args=[now.pk, arm.pk]) for m in found for arm in m.results
         }
         runs = _results(was, measurements.of_run(was)), _results(now, found)
-        why = "It is one and the same run." if before == after else comparison.why_not(*runs)
+        why = "It is the same run." if before == after else comparison.why_not(*runs)
         return cls(was, now, why, [] if why else comparison.rows(*runs), pages)
 
 
 def by_kernel(table: list[comparison.Row], pages: dict[tuple[str, str, str], str]) -> dict[str, list[dict[str, Any]]]:
-    """Rows by kernel: those that somebody changed, and those of which nothing should have become.
+    """Rows by kernel: edited ones, and unchanged ones (control).
 
-    pages: workload, mode and kernel -> the page of its result in the later run.
+    pages: workload, mode and kernel -> page of the later result.
     """
     scale = Scale.of(map(_changed, table))
     found: dict[tuple[str, str], dict[str, Any]] = {}
@@ -133,7 +133,7 @@ def compare(request: HttpRequest, before: int, after: int) -> HttpResponse:
 
 
 def _diffs(table: list[comparison.Row], operation: str) -> Iterator[dict[str, Any]]:
-    """How the source of each kernel was changed: {"kernel", "lines": [(style, text), ...], "added", "removed"}."""
+    """Source changes per kernel: {"kernel", "lines": [(style, text), ...], "added", "removed"}."""
     pairs = {row.kernel: (row.sha256_before or "", row.sha256_after or "") for row in table if row.same_source is False}
     hashes = [sha for pair in pairs.values() for sha in pair]
     versions = KernelVersion.objects.filter(kernel__operation=operation, sha256__in=hashes).select_related("kernel")

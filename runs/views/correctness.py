@@ -1,4 +1,4 @@
-"""What is said of a result's correctness: its errors beside eager PyTorch's, what else was looked at, other inputs and sizes."""
+"""Correctness facts of a result: its errors beside eager PyTorch's, other checks, other inputs and sizes."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ ERRORS = (
     ("frobenius", "yard_frobenius", "relative Frobenius error"),
     ("row", "yard_row", "relative error of the worst row"),
 )
-"""An error, the same of eager PyTorch in the workload's dtype, and what it is called."""
+"""(error, eager PyTorch's error in the workload's dtype, name)."""
 LOOKED_AT = (
-    ("deterministic", True, "the same again for the same inputs", "not the same again for the same inputs"),
-    ("inputs_changed", False, "inputs left as they were", "it changed its inputs"),
-    ("shared", False, "an output of its own for each call", "calls share one output"),
+    ("deterministic", True, "deterministic", "not deterministic"),
+    ("inputs_changed", False, "inputs unchanged", "the kernel changed its inputs"),
+    ("shared", False, "a new output for each call", "calls share one output"),
     ("late", False, "complete when the call returns", "not complete when the call returns"),
     ("unwritten", 0, "every element written", "elements never written"),
-    ("nonfinite", 0, "no NaN or Inf where there should be none", "NaN or Inf where there should be none"),
-    ("constant", False, "not one constant", "one constant"),
+    ("nonfinite", 0, "no unexpected NaN or Inf", "unexpected NaN or Inf"),
+    ("constant", False, "not constant", "constant"),
     ("allclose", True, "allclose at 1e-2", "not allclose at 1e-2"),
 )
-"""A fact, its good value, and the words for good and for bad."""
+"""(fact, good value, words if good, words if bad)."""
 COUNTS = (("seeds", "seeds checked before timing"), ("timed_calls_checked", "outputs of timed calls checked"))
 TABLES = {"distributions": "inputs", "edges": "size"}
-"""What has a table of its own, and the heading of its first column."""
+"""Facts shown as a table -> heading of its first column."""
 NO_FAULT = ("right", "not judged", "unsupported")
-"""How answers in those tables begin that do not speak against the kernel."""
+"""Prefixes of entries that do not count against the kernel."""
 
 
 def facts(correctness: Correctness | None) -> list[tuple[str, str]]:
-    """What was found, as pairs of a name and words."""
+    """The facts as (name, text) pairs."""
     if correctness is None:
         return []
     found = [("correct", "yes" if correctness.correct else "no"), ("why not", correctness.why)]
@@ -55,7 +55,7 @@ def facts(correctness: Correctness | None) -> list[tuple[str, str]]:
 
 
 def tables(correctness: Correctness | None) -> list[dict[str, Any]]:
-    """The small tables: right or wrong on other inputs, and on sizes at the edges."""
+    """The small tables: right or wrong on other inputs, and on edge sizes."""
     return [
         {
             "heading": heading,
@@ -71,7 +71,7 @@ def is_fault(said: str) -> bool:
 
 
 def _order(row: tuple[str, str]) -> tuple[int, list[tuple[int, str]]]:
-    """Inputs as the library lists them; S=63 before S=127."""
+    """Sort key: inputs in the library's order; S=63 before S=127."""
     what = row[0]
     parts = [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", what)]
     return _place(what, DISTRIBUTIONS), parts

@@ -1,4 +1,4 @@
-"""Devices: all of them in a table, and each with what it was measured to reach."""
+"""Devices: the table of all, and a page of each with its ceilings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FIELDS = (
 
 @dataclass(frozen=True)
 class Ceiling:
-    """One figure that a device reached, beside its datasheet's."""
+    """One measured ceiling beside its datasheet value."""
 
     what: str
     unit: str
@@ -60,7 +60,7 @@ class Ceiling:
 
 
 def ceilings_of(found: dict[str, Any], peak: Peak | None = None) -> list[Ceiling]:
-    """A calibration's figures, always in the same order; those that it has not are left out."""
+    """A calibration's figures in a fixed order, without missing ones."""
     products, empty = found.get("matmul_tflops") or {}, found.get("empty_us") or {}
     bandwidth = peak.gb_per_s if peak else None
     figures = [
@@ -80,13 +80,13 @@ def _peak(dtype: str, peak: Peak | None) -> float | None:
 
 
 def _in_usual_order(names: Iterable[str]) -> list[str]:
-    """The usual dtypes and modes in their usual order, then others: databases do not keep the order of keys."""
+    """Known dtypes and modes in their usual order, then others: databases do not keep the order of keys."""
     usual = (*DTYPE_SHORT, *MODES)
     return sorted(names, key=lambda name: (usual.index(name) if name in usual else len(usual), name))
 
 
-def answer(ceilings: list[Ceiling]) -> tuple[str, str]:
-    """The best bandwidth and the best product with what they are of, and their shares of the datasheet, in words."""
+def ceilings_headline(ceilings: list[Ceiling]) -> tuple[str, str]:
+    """The best bandwidth and matrix product, and their shares of the datasheet, in words."""
     units = ("GB/s", "TFLOP/s")
     best = [max(same, key=lambda c: c.measured) for unit in units if (same := [c for c in ceilings if c.unit == unit])]
     figures = " and ".join(f"{grouped(c.measured)} {c.unit} ({c.what.split(maxsplit=1)[-1]})" for c in best)
@@ -95,12 +95,12 @@ def answer(ceilings: list[Ceiling]) -> tuple[str, str]:
 
 
 def present(gpu: Gpu) -> Calibration | None:
-    """The calibration of a device's present driver, out of those that are loaded."""
+    """The loaded calibration of a device's present driver."""
     return next((c for c in gpu.calibrations.all() if c.driver == gpu.driver), None)
 
 
 def by_driver(calibrations: list[Calibration]) -> dict[str, Any]:
-    """Calibrations as a table: {"columns": figures that any of them has, "rows": (calibration, values)}."""
+    """Calibrations as a table: {"columns": all their figures, "rows": (calibration, values)}."""
     found = [(c, {(f.what, f.unit): f.measured for f in ceilings_of(c.ceilings)}) for c in calibrations]
     columns = list(dict.fromkeys(column for _, figures in found for column in figures))
     return {"columns": columns, "rows": [(c, [figures.get(column) for column in columns]) for c, figures in found]}
@@ -114,7 +114,7 @@ def devices() -> list[Gpu]:
 
 
 def row_of(gpu: Gpu) -> dict[str, Any]:
-    """A device as a row of FIELDS; None where something is not known."""
+    """A device as a row of FIELDS. None: unknown."""
     calibration = present(gpu)
     found = calibration.ceilings if calibration else {}
     products = found.get("matmul_tflops") or {}
@@ -149,7 +149,7 @@ def gib(gpu: Gpu) -> float | None:
 
 
 def headline(found: list[Gpu]) -> str:
-    """How many devices there are, in which states."""
+    """The number of devices and their states."""
     if not found:
         return "No device has reported yet"
     if len(found) == 1:
@@ -181,7 +181,7 @@ def _get(pk: int) -> Gpu:
 
 
 def cannot_run(gpu: Gpu) -> list[dict[str, Any]]:
-    """Kernels of its catalogue that cannot run on a device, each with its reason."""
+    """Kernels of the catalogue that cannot run on a device, with reasons."""
     return [kernel for kernel in gpu.catalogue if kernel.get("why_not")]
 
 
@@ -199,7 +199,7 @@ def gpu(request: HttpRequest, pk: int) -> HttpResponse:
         "peak": peak,
         "calibration": calibration,
         "ceilings": ceilings,
-        "answer": answer(ceilings),
+        "answer": ceilings_headline(ceilings),
         "history": by_driver(calibrations) if any(c != calibration for c in calibrations) else None,
         "cannot_run": cannot_run(found),
     }
@@ -212,7 +212,7 @@ def datasheet(peak: Peak) -> dict[str, Any]:
 
 
 def gpu_json(request: HttpRequest, pk: int) -> HttpResponse:
-    """A device with everything that was measured of it."""
+    """A device with all its calibrations."""
     found = _get(pk)
     peak = peak_of(found.name)
     run = Run.objects.sent().filter(gpu=found).values_list("pk", flat=True).first()
@@ -236,7 +236,8 @@ def gpu_json(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_POST
 def recalibrate(request: HttpRequest, pk: int) -> HttpResponse:
-    """Has the next run on a device measure what it reaches with its present driver; until then the old figures stand."""
+    """Requests that the next run measures the device's ceilings with its present driver. Until then the old figures
+    stay valid."""
     found = get_object_or_404(Gpu.objects.defer("catalogue"), pk=pk)
     found.calibrations.filter(driver=found.driver).update(again_of=F("measured_at"))
     messages.info(request, "The next run on this device measures its ceilings.")

@@ -1,4 +1,4 @@
-"""Kernels: all of them, each with where it stands, and its history on one workload."""
+"""Kernels: the list with each kernel's standing, and a kernel's history on one workload."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from runs.queries.history import Point, Series
 from runs.views.run import download
 from runs.views.sources import diff
 
-MOST_SHOWN = 200
-"""Rows of a history on the page; the files have them all."""
+MOST_ROWS_SHOWN = 200
+"""Rows of a history shown on the page; the files have all."""
 VERSIONS = 12
-"""Sources of a kernel that are listed, the newest."""
+"""Number of newest sources listed."""
 COLUMNS = ("operation", "name", "backend", "doc", "results", "versions", "last_run", "last_measured")
 
 
@@ -34,7 +34,7 @@ COLUMNS = ("operation", "name", "backend", "doc", "results", "versions", "last_r
 
 
 def _known() -> list[dict[str, Any]]:
-    """Kernels that were measured, and those that some device says it has; baselines first within their operation."""
+    """Kernels that were measured or that a device reports; baselines first within their operation."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for gpu in Gpu.objects.in_order().only("catalogue"):
         for kernel in gpu.catalogue:
@@ -55,7 +55,7 @@ def _row(operation: str, name: str, backend: str, doc: str) -> dict[str, Any]:
 
 
 def _counted() -> Iterator[tuple[Kernel, dict[str, Any]]]:
-    """What there is of each kernel that was measured."""
+    """Counts and dates of each measured kernel."""
     tells = ~Q(results__status="unsupported")
     found = list(Kernel.objects.annotate(count=Count("results", filter=tells), last=Max("results", filter=tells)))
     runs = Run.objects.filter(measurements__results__in=[kernel.last for kernel in found if kernel.last])
@@ -99,18 +99,18 @@ def kernels_json(request: HttpRequest) -> HttpResponse:
 
 @dataclass
 class Subject:
-    """One kernel on devices of one name, on one workload or on all."""
+    """One kernel on devices of one name, on one workload or all."""
 
     kernel: Kernel
     said: dict[str, dict[str, Any]]
-    """What devices say of it, by their names."""
+    """Device name -> what the device reports about it."""
     devices: list[str]
-    """Names of those on which it was measured, the latest first."""
+    """Names of devices with its results, latest first."""
     device: str = ""
-    """The one chosen."""
+    """The chosen device name."""
     series: list[Series] = field(default_factory=list)
     cut: int = 0
-    """So many results were read, the newest, where there may be more."""
+    """Number of newest results read, if there may be more; else 0."""
 
     @classmethod
     def of(cls, request: HttpRequest, operation: str, name: str, key: str = "", most: int | None = None) -> Subject:
@@ -133,7 +133,7 @@ class Subject:
 
     @property
     def newest(self) -> list[Series]:
-        """Of each workload."""
+        """The newest series of each workload."""
         return [one for one in self.series if one.number == 1]
 
     @property
@@ -149,14 +149,15 @@ class Subject:
             "cut": self.cut,
         }
 
-    def answer(self) -> dict[str, str]:
-        """Where it stands, by its newest result on each workload: {"tone", "strong", "rest"}. No mean: the runs differ."""
+    def headline(self) -> dict[str, str]:
+        """Its standing, from its newest result on each workload: {"tone", "strong", "rest"}. No mean: the runs
+        differ."""
         points = [one.newest for one in self.newest]
         counts = Counter(p.verdict.lower() if p.status == "ok" else p.status for p in points)
         of = f" on {{}} of {len(points)} workloads" if len(points) > 1 else ""
         words = {word: counts.pop(word, 0) for word in ("faster", "slower", "same", "undecided")}
         first, over = leading(words), points[0].baseline if points else ""
-        phrases = {"same": f"As fast as {over}", "undecided": f"Neither clearly faster nor slower than {over}"}
+        phrases = {"same": f"As fast as {over}", "undecided": f"Not clearly different from {over}"}
         if first:
             strong = phrases.get(first, f"{first.capitalize()} than {over}") + of.format(words[first])
         elif counts.pop("baseline", 0):
@@ -177,27 +178,27 @@ class Subject:
         return {"tone": tone, "strong": strong, "rest": f"{', '.join(others).capitalize()}." if others else ""}
 
     def _why_unsupported(self) -> str:
-        """What a run that tried it was told."""
+        """Why the last run could not measure it."""
         tried = (
             self.kernel.results.filter(status="unsupported").exclude(why="")
             if self.kernel.pk
             else Result.objects.none()
         )
         last = tried.order_by("-pk").first()
-        return f"Run {last.measurement.run_id} could not: {last.why}." if last else ""
+        return f"Run {last.measurement.run_id} failed: {last.why}." if last else ""
 
 
 def kernel(request: HttpRequest, operation: str, name: str) -> HttpResponse:
-    subject = Subject.of(request, operation, name, most=history.MOST_READ)
+    subject = Subject.of(request, operation, name, most=history.MOST_RESULTS)
     counts = Counter(one.terms.workload for one in subject.series for _ in one.points)
     rows = [{"series": one, "line": sparkline(one.drawn), "all": counts[one.terms.workload]} for one in subject.newest]
     compared = any(one.newest.verdict != "baseline" for one in subject.newest)
-    more = {"answer": subject.answer(), "rows": rows, "compared": compared, "versions": versions(subject.kernel)}
+    more = {"answer": subject.headline(), "rows": rows, "compared": compared, "versions": versions(subject.kernel)}
     return render(request, "kernel.html", subject.context | more)
 
 
 def versions(kernel: Kernel) -> list[dict[str, Any]]:
-    """Its sources as they were measured, the newest first, each with what was changed since the one before."""
+    """Its measured sources, newest first, each with its changes since the one before."""
     if kernel.pk is None:
         return []
     first = Min("results__measurement__run__created_at", filter=~Q(results__status="unsupported"))
@@ -211,10 +212,10 @@ def versions(kernel: Kernel) -> list[dict[str, Any]]:
 
 
 def workload(request: HttpRequest, operation: str, name: str, key: str) -> HttpResponse:
-    """The history of a kernel on one workload, each series by itself."""
-    subject = Subject.of(request, operation, name, key, most=history.MOST_READ)
+    """The history of a kernel on one workload, series by series."""
+    subject = Subject.of(request, operation, name, key, most=history.MOST_RESULTS)
     scale = Scale.of(ratio for one in subject.series for _, ratio in one.drawn)
-    left, groups, now = MOST_SHOWN, [], subject.series[0].facts
+    left, groups, now = MOST_ROWS_SHOWN, [], subject.series[0].facts
     for one in subject.series:
         facts = [(fact, value, value != now.get(fact)) for fact, value in one.facts.items() if value]
         rows = [
@@ -226,7 +227,7 @@ def workload(request: HttpRequest, operation: str, name: str, key: str) -> HttpR
         left -= len(rows)
     total = sum(len(one.points) for one in subject.series)
     newest = subject.series[0]
-    shown = {"workload": newest.workload, "groups": groups, "total": total, "shown": min(total, MOST_SHOWN)}
+    shown = {"workload": newest.workload, "groups": groups, "total": total, "shown": min(total, MOST_ROWS_SHOWN)}
     shown["tiers_mode"] = newest.terms.mode if newest.newest.base_p50_ms else ""
     return render(request, "kernel_workload.html", subject.context | shown)
 

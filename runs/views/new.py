@@ -1,4 +1,4 @@
-"""The form of a new run, and what it says of itself before Run is pressed."""
+"""The form of a new run, and its live estimate."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from runs.queries.estimates import estimate as estimate_run
 from runs.views import number
 
 KEPT = ("device", "what", "protocol", "mode", "session", "title", "note")
-"""What fits another operation as well."""
+"""Fields that are valid for every operation."""
 
 
 def new_run(request: HttpRequest) -> HttpResponse:
-    """The form; sent by one of its tabs, the form of another operation with what fits of it."""
+    """Shows or submits the form. A tab of another operation keeps what fits."""
     if request.method != "POST":
         values = initial(request)
         return _page(request, NewRunForm(initial=values, again=_again(request.GET)))
@@ -57,14 +57,14 @@ def submit(form: NewRunForm, request: HttpRequest) -> Run:
 
 
 def _again(sent: QueryDict) -> Run | None:
-    """The run that is to be repeated."""
+    """The run to repeat."""
     again = number(sent.get("again"))
     return Run.objects.filter(pk=again).first() if again is not None else None
 
 
 def initial(request: HttpRequest) -> dict[str, Any]:
-    """What a fresh form holds: an earlier run's values (?again=), or a config by name, else the smallest one;
-    with what ?kernel= and ?session= name."""
+    """Initial values: from an earlier run (?again=) or a named config, else the smallest config; with ?kernel= and
+    ?session=."""
     if run := _again(request.GET):
         return from_run(run)
     values = fresh(request.GET.get("operation", ""), request.GET.get("config", ""))
@@ -76,7 +76,7 @@ def initial(request: HttpRequest) -> dict[str, Any]:
 
 
 def fresh(operation: str, name: str = "") -> dict[str, Any]:
-    """The first device that is online, a config (the smallest, if not by name), and its first workload as sizes."""
+    """The first online device, a config (default: the smallest), and its first workload as sizes."""
     gpu = next((g for g in Gpu.objects.in_order() if g.is_online), Gpu.objects.in_order().first())
     values: dict[str, Any] = {"device": str(gpu.pk) if gpu else "", "what": "config", "operation": operation}
     form = NewRunForm(initial=values)
@@ -89,12 +89,12 @@ def fresh(operation: str, name: str = "") -> dict[str, Any]:
 
 
 def _work(config: Config) -> int:
-    """FLOPs of a call of each workload."""
+    """Sum of the FLOPs of one call per workload."""
     return sum(workload.problem.flops() for workload in config.spec.workloads)
 
 
 def of_another_operation(sent: QueryDict) -> dict[str, Any]:
-    """A fresh form of the operation whose tab was pressed, with what was chosen and typed so far and fits."""
+    """A fresh form of the chosen operation, with the earlier choices that fit."""
     values = fresh(sent.get("tab", "")) | {name: sent[name] for name in KEPT if name in sent}
     if values["what"] == "workload" and sent.getlist("dtype"):
         values["dtype"] = sent.getlist("dtype")
@@ -119,10 +119,8 @@ def from_run(run: Run) -> dict[str, Any]:
 
 
 def _device_of(run: Run, form: NewRunForm) -> str:
-    """The device choice that was made for a run: any of a name, or one; by its name if it was measured elsewhere.
-
-    Empty if there is none such here: another device is for a person to choose.
-    """
+    """Device choice of an earlier run: any of a name, or one; by its name if it was measured elsewhere. Empty if that
+    device is not here."""
     if any(gpu.name == run.device_name for gpu in form.gpus):
         wanted = f"{ANY}{run.device_name}"
         alone = next(str(gpu.pk) for gpu in form.gpus if gpu.name == run.device_name)
@@ -131,7 +129,7 @@ def _device_of(run: Run, form: NewRunForm) -> str:
 
 
 def _estimate(form: NewRunForm, as_drawn: bool = True) -> dict[str, Any]:
-    """{"estimate", "problem"}: of a form as a browser would send it, boxes as they are drawn."""
+    """{"estimate", "problem"} of a form as a browser sends it, with its boxes as drawn."""
     if as_drawn:
         sent = form.data if isinstance(form.data, QueryDict) else MultiValueDict(_lists(form.initial))
         data = sent.copy()
@@ -146,11 +144,8 @@ def _lists(values: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def estimate(request: HttpRequest) -> HttpResponse:
-    """How much work is chosen so far, asked as the form changes; with more of it anew if another device or config was,
-    or if devices have reported since the page was drawn without any.
-
-    Ticks are drawn anew only then: an answer must not undo what was ticked while it was on its way.
-    """
+    """Estimate fragment, refreshed as the form changes. Ticks are redrawn only if device or config changes (or the
+    first devices report), so that a slow reply cannot undo them."""
     data, changed, again = request.GET.copy(), request.GET.get("changed", ""), _again(request.GET)
     form = NewRunForm(data, again=again)
     more = {"kernels_too": bool(changed), "contents_too": changed == "config", "device_too": changed == "devices"}

@@ -1,4 +1,4 @@
-"""Addresses that lead nowhere: which thing is not there, in a sentence, and a way on."""
+"""404 pages: say what does not exist, and link on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 NOUNS = {"Run": "run", "Gpu": "device"}
-"""A model's name, as get_object_or_404 says it: what it is called on pages."""
+"""Model name in get_object_or_404's message -> name on pages."""
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:

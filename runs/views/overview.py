@@ -1,4 +1,4 @@
-"""The first page: what the devices are doing, what ran last."""
+"""The first page: devices and the latest runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RECENT = 12
 
 
 def at_work(gpus: list[Gpu]) -> list[Gpu]:
-    """Each with the run that it is busy with, or None."""
+    """Adds each device's current run, or None."""
     running = {run.gpu_id: run for run in Run.objects.sent().select_related("gpu").defer("config", "log")}
     for gpu in gpus:
         gpu.run = running.get(gpu.pk)  # type: ignore[attr-defined]

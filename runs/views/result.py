@@ -1,4 +1,4 @@
-"""The page of one result: a number, and everything by which to trust it or not."""
+"""The page of one result: the number, and the evidence for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.shortcuts import render
 
 from kernels.analysis.agreement import AGREE_NS, AGREE_NS_PER_KERNEL, AGREE_SHARE
 from kernels.analysis.statistics import MARGIN, WIDEST_SAME
-from kernels.contract.events import MOST_RAN, ArmResult, CrossCheck, Measured, TelemetrySummary
+from kernels.contract.events import MOST_KERNELS_RAN, ArmResult, CrossCheck, Measured, TelemetrySummary
 from kernels.report.tables import as_csv, under_load
 from runs.charts import distribution
 from runs.charts.theme import THEMES
@@ -23,7 +23,7 @@ from runs.views import correctness
 from runs.views.run import download
 
 CLOCKS_ALIKE = 0.02
-"""Two arms whose median SM clocks differ by more than this did not run on the same machine, so to speak."""
+"""Two arms whose median SM clocks differ by more than this ran at different clock speeds."""
 THROTTLING = {
     "SwThermalSlowdown": "thermal slow-down by the driver",
     "HwThermalSlowdown": "thermal slow-down by the hardware",
@@ -35,11 +35,11 @@ THROTTLING = {
 
 @dataclass(frozen=True)
 class Subject:
-    """A result with what belongs to it."""
+    """A result with its run and measurement."""
 
     run: Run
     measured: StoredMeasured
-    """With this result, and the baseline's if that is another."""
+    """Includes this result, and the baseline's if it is another."""
     result: StoredArm
 
     @classmethod
@@ -51,23 +51,23 @@ class Subject:
 
     @property
     def baseline(self) -> StoredArm | None:
-        """The baseline's result in the same measurement, which may be this one."""
+        """The baseline's result in the same measurement; may be this one."""
         return self.measured.arm(self.measured.baseline)
 
     @property
     def both(self) -> list[StoredArm]:
-        """The baseline, and this result if it is another."""
+        """The baseline, and this result if it is another one."""
         return self.measured.results
 
 
 def siblings_of(subject: Subject) -> list[Result]:
-    """The other kernels on the same workload of the same run."""
+    """The other kernels on the same workload in the same run."""
     found = Result.objects.filter(measurement__run=subject.run, measurement__workload__key=subject.measured.key)
     return list(found.exclude(pk=subject.result.pk).select_related("kernel").only("pk", "kernel__name").order_by("pk"))
 
 
 def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
-    """One kernel on one workload: its verdict, how its samples are spread, what else was seen of it, its source and log."""
+    """One kernel on one workload: verdict, samples, cross-check, source and log."""
     subject = Subject.of(pk, result_pk)
     measured, found, baseline = subject.measured, subject.result, subject.baseline
     arms = distribution.arms_of(found, baseline)
@@ -79,10 +79,10 @@ def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
         "baseline": baseline,
         "siblings": siblings_of(subject),
         "has_history": history.tells(measured, found),
-        "ran_more": len(found.ran) >= MOST_RAN,
+        "ran_more": len(found.ran) >= MOST_KERNELS_RAN,
         "doubts": doubts(subject),
         "arms": arms,
-        "said": distribution.said(arms, is_paired(measured)) if arms else {},
+        "said": distribution.captions(arms, is_paired(measured)) if arms else {},
         "cold": [one for one in subject.both if one.cold] if found.cold else [],
         "clocks": [one for one in subject.both if one.sm_mhz] if found.sm_mhz else [],
         "crosscheck": crosscheck_of(subject.both) if found.crosscheck else {},
@@ -102,7 +102,7 @@ def is_paired(measured: Measured) -> bool:
 
 
 def doubts(subject: Subject) -> list[str]:
-    """Sentences for an expert who asks whether to believe the number."""
+    """Caveats: sentences on what may distort the number."""
     measured, result, baseline = subject.measured, subject.result, subject.baseline
     found = []
     if subject.run.contended:
@@ -110,23 +110,23 @@ def doubts(subject: Subject) -> list[str]:
     if baseline and baseline.pk != result.pk:
         found += _clocks_differ(result, baseline)
     if result.crosscheck and result.crosscheck.agrees is False:
-        found.append(_looks_differ(result.crosscheck))
+        found.append(_clocks_disagree(result.crosscheck))
     if factor := under_load(measured, result.p50_ms, result.crosscheck):
         found.append(
-            f"Without rests a call takes {factor - 1:.0%} longer, as when a clock falls under continuous work; the mode "
-            "sustained compares kernels so."
+            f"Back to back, a call takes {factor - 1:.0%} longer (the clock falls under continuous load). "
+            "Use `sustained` to compare under load."
         )
     if result.n is not None and measured.aa and measured.margin > MARGIN * 1.01:
-        found.append(f"{measured.baseline} differed from itself here, so differences {_below(measured.margin)}.")
+        found.append(f"A/A of {measured.baseline} was off here: differences {_below(measured.margin)}.")
     if result.n is not None and measured.telemetry.throttled:
         named = " and ".join(THROTTLING.get(reason, reason) for reason in measured.telemetry.throttled)
-        found.append(f"The GPU was held back by {named} while this was measured.")
+        found.append(f"The GPU was held back by {named} during this measurement.")
     return found
 
 
 def _below(margin: float) -> str:
-    """What a margin does to differences that are smaller."""
-    return f"below {margin:.1%} " + ("are SAME" if margin <= WIDEST_SAME else "say nothing")
+    """Text: the effect of a margin on smaller differences."""
+    return f"below {margin:.1%} " + ("are SAME" if margin <= WIDEST_SAME else "do not count")
 
 
 def _clocks_differ(result: ArmResult, baseline: ArmResult) -> list[str]:
@@ -138,17 +138,17 @@ def _clocks_differ(result: ArmResult, baseline: ArmResult) -> list[str]:
         return []
     return [
         f"The SM clock was {own:,.0f} MHz for {result.kernel} and {its:,.0f} MHz for {baseline.kernel}, "
-        f"{apart:.1%} apart: part of the difference between the two may be the clock's."
+        f"{apart:.1%} apart: it may explain part of the difference."
     ]
 
 
-def _looks_differ(check: CrossCheck) -> str:
+def _clocks_disagree(check: CrossCheck) -> str:
     if check.event_ns is None or check.span_ns is None:
-        return "In the cross-check the event time and the profiler's kernel span do not agree."
+        return "Cross-check: event time and profiler span differ by more than the limit."
     return (
-        f"In the cross-check the event time was {grouped(check.event_ns / 1e3)} us and the profiler's kernel span "
-        f"{grouped(check.span_ns / 1e3)} us, which do not agree: allowed is {AGREE_SHARE:.0%} or {AGREE_NS / 1e3:g} us, "
-        f"whichever is larger, and {AGREE_NS_PER_KERNEL / 1e3:g} us for each kernel after the first."
+        f"Cross-check: event time {grouped(check.event_ns / 1e3)} us and profiler span {grouped(check.span_ns / 1e3)} us "
+        f"differ by more than the limit (the larger of {AGREE_SHARE:.0%} and {AGREE_NS / 1e3:g} us, plus "
+        f"{AGREE_NS_PER_KERNEL / 1e3:g} us for each further kernel)."
     )
 
 
@@ -156,7 +156,7 @@ def _looks_differ(check: CrossCheck) -> str:
 
 
 def crosscheck_of(results: Sequence[ArmResult]) -> dict[str, Any]:
-    """A table with a column for each result: {"kernels", "rows": [(heading, cells)]}, without rows that nobody has."""
+    """A table with a column per result: {"kernels", "rows": [(heading, cells)]}, without empty rows."""
     seen = [(one.kernel, one.crosscheck) for one in results if one.crosscheck]
     rows = [
         ("event time, us", [us_of_ns(check.event_ns) for _, check in seen]),
@@ -191,7 +191,7 @@ def energy(joules: float | None) -> str:
 
 
 def protocol_of(measured: Measured) -> list[tuple[str, str]]:
-    """How the measurement was made, as pairs of a word and its value."""
+    """The protocol as (name, value) pairs."""
     how, found = measured.protocol, []
     if how.paired is not None:
         text = "every kernel in every round, in random order" if how.paired else "fixed, one kernel after the other"
@@ -217,12 +217,12 @@ def protocol_of(measured: Measured) -> list[tuple[str, str]]:
 
 def _rests(rest: float) -> str:
     if not rest:
-        return "none: the GPU worked without a pause"
-    return f"before each block about {'' if rest == 1 else f'{rest:g} times '}as long as it works, at most 250 ms"
+        return "none (back to back)"
+    return f"before each block, {'' if rest == 1 else f'{rest:g} times '}the block's length, at most 250 ms"
 
 
 def telemetry_of(seen: TelemetrySummary) -> list[tuple[str, str]]:
-    """What the device did meanwhile: median, and from where to where."""
+    """Telemetry as (name, "median, range") pairs."""
     found = []
     for value, name, unit in (
         (seen.sm_mhz, "SM clock", "MHz"),
@@ -244,7 +244,7 @@ def telemetry_of(seen: TelemetrySummary) -> list[tuple[str, str]]:
 
 
 def samples_csv(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
-    """Every raw sample. Rounds and places in them count from 1."""
+    """All raw samples. Rounds, and positions in them, count from 1."""
     samples_ns = Subject.of(pk, result_pk).result.samples_ns or []
     records = (
         {"round": number, "position": position, "ns": ns}
@@ -256,7 +256,7 @@ def samples_csv(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
 
 
 def result_json(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
-    """Everything of this result, raw samples included, with what belongs to its measurement."""
+    """All data of this result, including raw samples, and of its measurement."""
     subject = Subject.of(pk, result_pk)
     environment = subject.run.environment
     measured = subject.measured.model_dump(mode="json", by_alias=True, exclude={"results", "kind"})
@@ -272,7 +272,7 @@ def _spec(request: HttpRequest, pk: int, result_pk: int, name: str) -> dict[str,
     subject = Subject.of(pk, result_pk)
     arms = distribution.arms_of(subject.result, subject.baseline)
     if not arms:
-        raise Http404("nothing was timed here")
+        raise Http404("not timed")
     return distribution.spec_of(arms, name, theme, narrow, is_paired(subject.measured))
 
 

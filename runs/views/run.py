@@ -1,4 +1,4 @@
-"""The page of one run: while it is measured, its verdict, its table in every form, its charts."""
+"""The page of one run: live progress, verdict, tables and charts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from runs.queries import measurements
 from runs.queries.live import live_progress
 
 PYTHON = ".venv/bin/python"
-"""As `make install` makes it, in the checkout."""
+"""The interpreter that `make install` creates in the checkout."""
 
 
 def get_run(pk: int) -> Run:
@@ -55,25 +55,25 @@ def context_of(run: Run) -> dict[str, Any]:
 
 
 def running_before(run: Run) -> Run | None:
-    """What its device is busy with while it waits."""
+    """The run that keeps its device busy while it waits."""
     if run.state != Run.State.QUEUED or run.sent_at or run.gpu is None:
         return None
     return Run.objects.sent().filter(gpu=run.gpu).exclude(pk=run.pk).first()
 
 
 def unit_of(run: Run) -> str:
-    """The headline unit of a run's operation; an operation that is no longer there counts in TFLOP/s."""
+    """The headline unit of a run's operation; TFLOP/s if the operation no longer exists."""
     known = operations().get(run.config.get("operation", ""))
     return known.unit if known else "TFLOP/s"
 
 
 def reproduce(run: Run) -> str:
-    """The command line that measures the same again, without the site."""
+    """The command line that repeats the measurement without the site."""
     spec = run.spec
     device = "cpu" if run.gpu and run.gpu.kind == "cpu" else f"cuda:{run.gpu.index if run.gpu else 0}"
     lines = []
     commit = (run.environment.body.get("commit") or "") if run.environment else ""
-    if commit and not run.sample:  # a sample's may be in no repository but that of who measured it
+    if commit and not run.sample:  # a demo run's commit may exist only in its author's repository
         lines.append(
             f"git checkout {commit.rstrip('+')[:12]}{'   # there were local changes' if commit.endswith('+') else ''}"
         )
@@ -91,7 +91,7 @@ def reproduce(run: Run) -> str:
 
 
 def _folders(run: Run) -> str:
-    """What sets KERNEL_PATH, if a kernel is from another folder, as its device says now."""
+    """The KERNEL_PATH assignment, if a kernel comes from another folder of its device."""
     known = run.gpu.kernels(run.spec.operation) if run.gpu else []
     folders = {k["folder"]: None for k in known if k.get("folder") and k["name"] in run.spec.kernels}
     return f"KERNEL_PATH={shlex.quote(':'.join(folders))} " if folders else ""
@@ -103,12 +103,12 @@ def run(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def link_by(request: HttpRequest, share: Share | None) -> str:
-    """The whole address of a secret link, for those of the team to give away; empty if there is none."""
+    """The full address of a secret link, for users to share; empty if there is none."""
     return request.build_absolute_uri(share.get_absolute_url()) if share and request.user.is_authenticated else ""
 
 
 def live(request: HttpRequest, pk: int) -> HttpResponse:
-    """What changes: progress always; the results beside it when the page has not seen them yet."""
+    """The polled part: progress always; results if the page does not have them yet."""
     context = context_of(get_run(pk))
     context["changed"] = request.GET.get("seen") != context["seen"]
     return render(request, "_live.html", context)
@@ -148,7 +148,7 @@ def table_md(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def table_json(request: HttpRequest, pk: int) -> HttpResponse:
-    """Everything that was measured, raw samples included: what another site can load."""
+    """All data of the run, including raw samples: another site can load it."""
     export = measurements.export_of(get_run(pk))
     table = tables.as_records(tables.rows(export.measurements))
     return HttpResponse(export.as_json(table), content_type="application/json")
@@ -170,7 +170,7 @@ def _chart(request: HttpRequest, pk: int, name: str) -> Any:
         raise Http404(f"there is no chart '{name}' in '{theme}'")
     chart = chart_of(get_run(pk), name, theme)
     if chart is None:
-        raise Http404("nothing to draw yet")
+        raise Http404("no data yet")
     return chart
 
 

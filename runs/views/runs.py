@@ -1,4 +1,4 @@
-"""The list of runs, filtered by address, with its .csv and .json."""
+"""The list of runs with filters, .csv and .json."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from runs.views import number
 
 PER_PAGE = 50
 MOST_ROWS = 10_000
-MOST_ASKED = 1000
-"""Characters of a search; databases refuse patterns without end."""
+LONGEST_SEARCH = 1000
+"""Longest search text."""
 FIELDS = (
     "id",
     "title",
@@ -39,7 +39,7 @@ FIELDS = (
 
 
 def chosen(request: HttpRequest) -> QuerySet[Run]:
-    """The runs that the address asks for: ?state=, ?device=, ?by=, ?q=. None for a state or a device that there is not."""
+    """Runs that match ?state=, ?device=, ?by= and ?q=. None for an unknown state or device."""
     found = Run.objects.for_list()
     asked = request.GET
     if asked.get("state"):
@@ -49,7 +49,7 @@ def chosen(request: HttpRequest) -> QuerySet[Run]:
         found = found.filter(gpu=device) if device is not None else found.none()
     if asked.get("by") == "me":
         found = found.filter(user=request.user.pk)
-    if text := asked.get("q", "").replace("\x00", "").strip()[:MOST_ASKED]:
+    if text := asked.get("q", "").replace("\x00", "").strip()[:LONGEST_SEARCH]:
         found = found.filter(Q(title__icontains=text) | Q(config_name__icontains=text) | Q(note__icontains=text))
     return found
 

@@ -1,4 +1,4 @@
-"""Sessions: all of them, and the report of one: what was wanted, what became of each kernel, what was done in which order."""
+"""Sessions: the list, and the report of one: goal, each kernel's change, runs and notes in order."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class SessionForm(forms.ModelForm):  # type: ignore[type-arg]
         model = Session
         fields = ("title", "objective")
         widgets = {"objective": forms.Textarea(attrs={"rows": 4})}
-        help_texts = {"objective": "What is wanted, and how one will know that it is there."}
+        help_texts = {"objective": "Goal, and how to tell that it is met."}
 
 
 def edit(request: HttpRequest, pk: int | None = None) -> HttpResponse:
-    """Begins a session, or changes what it says of itself."""
+    """Creates or edits a session."""
     known = get_object_or_404(Session, pk=pk) if pk is not None else None
     form = SessionForm(request.POST or None, instance=known, label_suffix="")
     if request.method == "POST" and form.is_valid():
@@ -60,7 +60,7 @@ def edit(request: HttpRequest, pk: int | None = None) -> HttpResponse:
 
 @dataclass(frozen=True)
 class Entry:
-    """A run or a note, at its time."""
+    """A run or a note with its time."""
 
     at: datetime
     run: Run | None = None
@@ -73,7 +73,7 @@ class NoteForm(forms.ModelForm):  # type: ignore[type-arg]
         model = Note
         fields = ("phase", "text")
         labels = {"phase": "Phase", "text": "Note"}
-        help_texts = {"phase": "If one begins here, its name; else leave it empty."}
+        help_texts = {"phase": "Optional: start a phase."}
         widgets = {"text": forms.Textarea(attrs={"rows": 3})}
 
     def clean(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class NoteForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 def entries(session: Session) -> list[Entry]:
-    """Runs and notes in the order of their times."""
+    """Runs and notes by time."""
     runs = with_outcomes(Run.objects.for_list().filter(session=session).order_by("pk"))
     found = [Entry(run.created_at, run=run, outcome=outcome) for run, outcome in runs]
     found += [Entry(note.created_at, note=note) for note in session.notes.select_related("user")]
@@ -96,7 +96,7 @@ def _session(pk: int) -> Session:
 
 
 def session(request: HttpRequest, pk: int) -> HttpResponse:
-    """The report; sent by its form, a note more."""
+    """Shows the report; POST adds a note."""
     found = _session(pk)
     form = NoteForm(request.POST or None, label_suffix="")
     if request.method == "POST" and form.is_valid():
@@ -119,15 +119,15 @@ def session(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_POST
 def add_run(request: HttpRequest, pk: int) -> HttpResponse:
-    """A run that was begun outside joins."""
+    """Adds an existing run to the session."""
     found, asked = _session(pk), request.POST.get("run", "").strip()
     run = number(asked)
     joining = Run.objects.select_related("session").filter(pk=run).first() if run is not None else None
     if joining:
         was = joining.session if joining.session != found else None
         Run.objects.filter(pk=joining.pk).update(session=found)
-        left = f" It was in {was.title} before." if was else ""
-        messages.success(request, f"Run {run} belongs to this session now.{left}")
+        left = f' It was in "{was.title}" before.' if was else ""
+        messages.success(request, f"Run {run} is now in this session.{left}")
     else:
         messages.error(request, f"There is no run {asked[:20]}." if asked else "Which run? Give its number.")
     return redirect(found)
@@ -137,13 +137,13 @@ def add_run(request: HttpRequest, pk: int) -> HttpResponse:
 def remove_run(request: HttpRequest, pk: int, run: int) -> HttpResponse:
     found = _session(pk)
     Run.objects.filter(pk=run, session=found).update(session=None)
-    messages.success(request, f"Run {run} does not belong to this session any more.")
+    messages.success(request, f"Run {run} was removed from this session.")
     return redirect(found)
 
 
 @require_POST
 def end(request: HttpRequest, pk: int) -> HttpResponse:
-    """Ends a session, or goes on with one that was ended."""
+    """Ends or reopens a session."""
     found = _session(pk)
     found.ended_at = None if found.ended_at else timezone.now()
     found.save(update_fields=["ended_at"])
@@ -176,21 +176,21 @@ def session_json(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def session_md(request: HttpRequest, pk: int) -> HttpResponse:
-    """The report to be pasted where people read Markdown."""
+    """The report as Markdown."""
     found = _session(pk)
     table, _ = progress(found)
     lines = [f"# {' '.join(found.title.split())}", "", *([found.objective, ""] if found.objective else [])]
     if table:
         said = comparison.summary(table)
         lines += [" ".join([f"**{said.strong}.**", *said.rest]), ""]
-        lines += [comparison.as_markdown(table, "First to last result of each kernel"), ""]
+        lines += [comparison.as_markdown(table, "Each kernel: first result to last"), ""]
     for entry in entries(found):
-        lines += _told(request, entry)
+        lines += _entry_lines(request, entry)
     text = "\n".join(lines).rstrip() + "\n"
     return download(text, "text/markdown; charset=utf-8", f"session-{pk}.md")
 
 
-def _told(request: HttpRequest, entry: Entry) -> list[str]:
+def _entry_lines(request: HttpRequest, entry: Entry) -> list[str]:
     when = f"{entry.at:%Y-%m-%d %H:%M} UTC"
     if entry.run:
         link = request.build_absolute_uri(entry.run.get_absolute_url())

@@ -1,4 +1,4 @@
-"""Links by which people without an account see a run, or the status page: made, and ended."""
+"""Creates and ends secret links to a run or to the status page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runs.views.run import get_run
 
 @require_POST
 def share(request: HttpRequest, pk: int | None = None) -> HttpResponse:
-    """Makes the link of a run, or of the status page, if there is none yet."""
+    """Creates the link of a run, or of the status page, if it has none."""
     run = get_run(pk) if pk is not None else None
     if not Share.objects.filter(run=run).exists():
         by = request.user if request.user.is_authenticated else None

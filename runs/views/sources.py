@@ -1,4 +1,4 @@
-"""How a source was changed, line by line."""
+"""Line diffs of sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The status page: what devices do, what the newest run of each config found, which tiers are reached. Made to be shared."""
+"""The status page, for sharing: devices, the newest run of each config, tiers reached."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from runs.views.overview import at_work
 from runs.views.run import link_by
 from runs.views.tiers import Standing
 
-MOST = 24
-"""Newest runs of a config on a device that are listed."""
+MOST_RUNS = 24
+"""Number of newest runs listed."""
 
 
 def newest_runs() -> list[Any]:
-    """The newest finished run of each config on each device, with what it found."""
+    """The newest finished run of each config on each device, with its outcome."""
     done = Run.objects.filter(state=Run.State.DONE, done__gt=0).exclude(config_name__in=("", TYPED))
-    newest = done.values("config_name", "gpu", "sample").annotate(newest=Max("pk")).order_by("-newest")[:MOST]
+    newest = done.values("config_name", "gpu", "sample").annotate(newest=Max("pk")).order_by("-newest")[:MOST_RUNS]
     return with_outcomes(Run.objects.for_list().filter(pk__in=[one["newest"] for one in newest]))
 
 
 def standings() -> list[dict[str, Any]]:
-    """Of each device by name: how far its kernels are, by the first scale."""
+    """Per device name: the standing of its kernels on the first scale."""
     scale = TierScale.objects.first()
     if scale is None:
         return []
     places = history.devices()
     return [
-        {"device": device} | Standing(scale, [], device, [], found).answer()
+        {"device": device} | Standing(scale, [], device, [], found).headline()
         for device, environments in places.items()
         if (found := ladders(environments, scale))
     ]

@@ -1,4 +1,4 @@
-"""Tiers: how far kernels are on each workload, the ladder of one workload, and the scales that they are measured by."""
+"""Tiers: the standing on each workload, the ladder of one workload, and the scales."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ EXAMPLE = "Good, B, 2\nVery Good, B+, 3\nExcellent, A, 5"
 
 @dataclass
 class Standing:
-    """Ladders on devices of one name, by one scale."""
+    """Ladders on devices of one name, on one scale."""
 
     scale: TierScale
     scales: list[TierScale]
     device: str
-    """The one chosen."""
+    """The chosen device name."""
     devices: list[str]
     ladders: list[Ladder] = field(default_factory=list)
 
@@ -63,7 +63,7 @@ class Standing:
 
     @property
     def groups(self) -> dict[str, list[Ladder]]:
-        """By operation, as people name it."""
+        """Ladders by operation title."""
         known = operations()
         found: dict[str, list[Ladder]] = {}
         for one in self.ladders:
@@ -71,27 +71,31 @@ class Standing:
             found.setdefault(known[name].title if name in known else name, []).append(one)
         return found
 
-    def answer(self) -> dict[str, str]:
-        """{"tone", "strong", "rest"} of all ladders."""
+    def headline(self) -> dict[str, str]:
+        """Headline of all ladders: {"tone", "strong", "rest"}."""
         bests = [(one, *one.best) for one in self.ladders if one.best]
         if not bests:
             return {"tone": "same", "strong": "No kernel was compared with a baseline yet", "rest": ""}
         one, point, ratio = max(bests, key=lambda found: (found[1].verdict == Verdict.FASTER, found[2].ratio))
-        best = "The best is" if point.verdict == Verdict.FASTER else "None is surely faster; the highest is"
+        best = "Best:" if point.verdict == Verdict.FASTER else "No kernel is confirmed faster. Highest ratio:"
         rest = f"{best} {ratio.ratio:.3f}x, {point.kernel} on {one.series.workload.label}."
         count = len(self.ladders)
         of = f"{count} workloads" if count > 1 else "1 workload"
         reached = [step.tier for one in self.ladders if (step := one.reached)]
         if not reached:
-            return {"tone": "same", "strong": f"No tier is reached on {'any of ' * (count > 1)}{of}", "rest": rest}
+            return {
+                "tone": "same",
+                "strong": f"No kernel reaches a tier on {'any of ' * (count > 1)}{of}",
+                "rest": rest,
+            }
         highest = max(reached, key=lambda tier: tier.factor)
-        strong = f"A tier is reached on {len(reached)} of {of}"
-        return {"tone": "faster", "strong": strong, "rest": f"The highest is {highest.label}. {rest}"}
+        strong = f"Kernels reach a tier on {len(reached)} of {of}"
+        return {"tone": "faster", "strong": strong, "rest": f"Highest tier: {highest.label}. {rest}"}
 
 
 def tiers(request: HttpRequest) -> HttpResponse:
     standing = Standing.of(request)
-    more = {"answer": standing.answer(), "groups": standing.groups}
+    more = {"answer": standing.headline(), "groups": standing.groups}
     return render(request, "tiers.html", standing.context | more)
 
 
@@ -120,7 +124,7 @@ def _one(request: HttpRequest, key: str, mode: str) -> tuple[Standing, Ladder]:
 def workload(request: HttpRequest, key: str, mode: str) -> HttpResponse:
     standing, one = _one(request, key, mode)
     modes = [other.mode for other in standing.ladders]
-    more = {"ladder": one, "modes": modes, "drawn": strip.drawn(one), "answer": said_of(one)}
+    more = {"ladder": one, "modes": modes, "drawn": strip.drawn(one), "answer": ladder_headline(one)}
     return render(request, "tier_workload.html", standing.context | more)
 
 
@@ -135,8 +139,8 @@ def workload_json(request: HttpRequest, key: str, mode: str) -> HttpResponse:
     return JsonResponse({"scale": standing.scale.name, "tiers": ladder.rows([one], standing.device)})
 
 
-def said_of(one: Ladder) -> dict[str, str]:
-    """{"tone", "strong", "rest"}: what is reached, what comes next, what the device does not allow."""
+def ladder_headline(one: Ladder) -> dict[str, str]:
+    """Headline of one ladder: {"tone", "strong", "rest"}: tier reached, next tier, tiers beyond the hardware limit."""
     if one.reached:
         tone, strong = "faster", f"{one.reached.tier.label} is reached"
     else:
@@ -147,7 +151,7 @@ def said_of(one: Ladder) -> dict[str, str]:
         after = "next" if one.reached else "first"
         rest.append(f"The {after} is {one.next.tier.label} at {one.next.tier.factor:g}x: {target}.")
         if one.best and one.best[1].ratio >= one.next.tier.factor:
-            rest.append("The best kernel is that fast, but its interval is not all there.")
+            rest.append("The best kernel is fast enough, but its interval does not confirm it.")
     if one.beyond:
         rest.append(_beyond(one))
     return {"tone": tone, "strong": strong, "rest": " ".join(rest)}
@@ -158,27 +162,27 @@ def _best(one: Ladder) -> str:
     if one.best is None:
         return f"No kernel was compared with {over}."
     point, ratio = one.best
-    return f"The best kernel, {point.kernel}, is {ratio.ratio:.3f}x as fast as {over} ({ratio.low:.3f} to {ratio.high:.3f})."
+    return f"{point.kernel} is best: {ratio.ratio:.3f}x the speed of {over} ({ratio.low:.3f} to {ratio.high:.3f})."
 
 
 def _beyond(one: Ladder) -> str:
     names = [step.tier.label for step in one.beyond]
-    which, verb = (names[0], "is") if len(names) == 1 else (f"{names[0]} to {names[-1]}", "are")
+    which = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
     limit = us(one.base.limit_ms)
-    return f"{which} would take less than the {limit} us that the device needs for the work, and {verb} not offered."
+    return f"{which} would need less than the {limit} us that the hardware allows: not offered."
 
 
 # --- scales -----------------------------------------------------------------------------------------------------------
 
 
 class ScaleForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A scale, a tier in each line."""
+    """The form of a scale, one tier a line."""
 
     tiers = forms.CharField(
         label="Tiers",
         widget=forms.Textarea(attrs={"rows": 8, "placeholder": EXAMPLE, "spellcheck": "false"}),
         max_length=4000,
-        help_text="One in each line: name, grade, and how many times as fast as the baseline. A grade may be left out: Good,, 2",
+        help_text="One tier a line: name, grade, factor over the baseline. The grade is optional: Good,, 2",
     )
 
     class Meta:
@@ -200,7 +204,7 @@ class ScaleForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 def scale(request: HttpRequest, pk: int | None = None) -> HttpResponse:
-    """Makes a scale, or changes one."""
+    """Creates or edits a scale."""
     known = get_object_or_404(TierScale, pk=pk) if pk is not None else None
     form = ScaleForm(request.POST or None, instance=known)
     if request.method == "POST" and form.is_valid():
@@ -213,11 +217,11 @@ def scale(request: HttpRequest, pk: int | None = None) -> HttpResponse:
 
 @require_POST
 def delete_scale(request: HttpRequest, pk: int) -> HttpResponse:
-    """The last one stays: without a scale there is no page of tiers."""
+    """Deletes a scale, except the last one: the tiers page needs one."""
     known = get_object_or_404(TierScale, pk=pk)
     if TierScale.objects.exclude(pk=pk).exists():
         known.delete()
         messages.success(request, f"The scale {known.name} is deleted.")
     else:
-        messages.error(request, f"{known.name} is the only scale, so it stays.")
+        messages.error(request, f"{known.name} is the only scale and cannot be deleted.")
     return redirect("tiers")

@@ -145,7 +145,7 @@ def test_what_a_second_process_confirms_stands_and_says_so(measured):
 def test_what_a_second_process_does_not_confirm_is_suspect(measured):
     arms, _, replaced = measured(900, 750)
     assert (arms["mine"].status, replaced) == ("suspect", 1)
-    assert "two processes disagree: " in arms["mine"].why
+    assert "a second process measured another time: " in arms["mine"].why
     assert arms["eager"].status == "ok"
 
 

@@ -12,7 +12,7 @@ from kernels.analysis.correctness import judge
 from kernels.child import outputs, poison
 from kernels.child.bench import Bench
 from kernels.child.clock import CudaClock
-from kernels.child.reference import Reference, measure, noted
+from kernels.child.reference import Reference, measure, with_facts
 from kernels.dtypes import DTYPES
 from kernels.operations.base import Piece
 
@@ -164,10 +164,10 @@ def test_facts_stand_beside_the_output_that_they_are_of():
     problem = Centred(dtype="float32")
     inputs = problem.inputs("cpu", 1)
     reading = measure(centred(*inputs.tensors), Reference(problem, inputs, 1, True))
-    unwritten = noted(reading, unwritten=[0, 3], late=[False, False])
+    unwritten = with_facts(reading, unwritten=[0, 3], late=[False, False])
     assert judge([unwritten], "float32")["why"] == "output 2 of 2: 3 elements of the output were never written"
-    assert judge([noted(unwritten, late=[True, False])], "float32")["why"].startswith(
-        "output 1 of 2: the output was not"
+    assert judge([with_facts(unwritten, late=[True, False])], "float32")["why"].startswith(
+        "output 1 of 2: the output changed"
     )
 
 
@@ -212,7 +212,7 @@ BENCHED = {
         "out, m = centred(x); means = torch.zeros_like(m); later(lambda: means.copy_(m)); return out, means",
         "output 2 of 2: ",
     ),
-    "second changes the inputs": (Centred, "out = centred(x); x.mul_(2); return out", "it changed its inputs"),
+    "second changes the inputs": (Centred, "out = centred(x); x.mul_(2); return out", "the kernel changed its inputs"),
 }
 LATER = "def later(do):\n    threading.Thread(target=lambda: (time.sleep(0.001), do())).start()\n\n"
 

@@ -186,7 +186,7 @@ def test_a_host_that_is_always_too_slow_is_said_so(measure):
     too_slow = SimulatedKernel(10 * MS, stalls=dict.fromkeys(range(3, 9999), 20 * MS))
     bench = bench_of(base_ns=15 * MS, other=too_slow)
     reading = measure(bench, **STEADY)
-    assert [n for n in reading.notes if n.startswith("other: the host could not queue a block")] == reading.notes
+    assert [n for n in reading.notes if n.startswith("other: the host queued blocks too slowly")] == reading.notes
     assert len(reading.notes) == 1
     assert len(reading.blocks["other"]) == 20
     tries = len([asked for asked in bench.asked("block") if asked["arm"] == "other"])
@@ -268,7 +268,7 @@ def test_it_looks_at_rounds_20_30_and_so_on_only(measure, monkeypatch):
     seen = looks(monkeypatch, lambda _: 1.0)
     reading = measure(bench_of(other=150 * US))
     assert (seen[:5], len(reading.orders)) == ([20, 30, 40, 50, 60], 120)
-    assert reading.notes == [f"precision not reached: half-width 100.00% of {BASE} against itself, wanted 0.30%"]
+    assert reading.notes == [f"precision not reached: half-width 100.00% of {BASE} against itself; goal 0.30%"]
 
 
 @pytest.mark.parametrize("narrow_from, stops_at", [(1, 20), (20, 20), (21, 30), (31, 40), (115, 120)])
@@ -423,7 +423,7 @@ def test_fixed_measures_one_kernel_after_the_other_as_often_as_asked(flush, cuda
     assert [asked["calls"] for asked in blocks[:7]] == [50, 50, 20, 50, 50, 50, 20]
     assert [asked.get("flush", False) for asked in blocks[:7]] == [False] * 3 + [flush and cuda] * 4
     assert bench.asked("prepare") == [{"seeds": [42], "rotate": False}]
-    assert "drift of the device is not separated" in reading.notes[0]
+    assert "drift and difference cannot be separated" in reading.notes[0]
 
 
 def test_fixed_without_warm_up_warms_nothing_up():

@@ -29,7 +29,7 @@ def test_on_a_cpu_the_profiler_names_operators_and_has_no_span():
     import torch
 
     a = torch.ones(8, 8)
-    found = profiler.look(CpuClock(), lambda: a @ a)
+    found = profiler.profile(CpuClock(), lambda: a @ a)
     assert next(name for name, _ in found["kernels"]) == "aten::matmul"
     assert found["spans_ns"] == []
     assert len(found["event_ns"]) == profiler.CALLS

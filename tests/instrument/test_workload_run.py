@@ -21,6 +21,6 @@ def test_a_kernel_that_has_hung_is_not_tried_on_later_workloads_of_the_run():
     before = {(first.key, "eager"): Status.OK, (first.key, "compiled"): Status.TIMED_OUT}
     eager, compiled = WorkloadRun(context, second, before).arms
     assert (eager.status, eager.why) == ("ok", "")
-    assert (compiled.status, compiled.why) == ("timed out", "not tried here: it hung on M=8 N=8 K=8")
+    assert (compiled.status, compiled.why) == ("timed out", "skipped: it hung on M=8 N=8 K=8")
     before[first.key, "compiled"] = Status.CRASHED
     assert WorkloadRun(context, second, before).arms[1].is_ok, "a crash costs little, and may be of that workload alone"

@@ -339,7 +339,7 @@ def test_the_bench_accepts_what_is_right(name, dtype):
         (lambda tensors, outs: tuple(map(torch.empty_like, outs)), ""),
         (half_written, ""),
         (late, ""),
-        (changes_an_input, "it changed its inputs"),
+        (changes_an_input, "the kernel changed its inputs"),
         (None, "calls share one output"),
     ],
     ids=["never written", "half written", "late", "changes an input", "shares one output"],

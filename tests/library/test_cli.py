@@ -132,7 +132,7 @@ def test_a_run_is_measured_printed_and_written(tiny_run, folder):
     lines = tiny_run.stdout.splitlines()
     assert lines[0].startswith("workload ")
     assert [line.split()[6] for line in lines[1:4]] == MEASURED
-    assert "Every timed output is correct." in lines[-1]
+    assert "All checked outputs of timed kernels are correct." in lines[-1]
     data = json.loads((folder / "out.json").read_text())
     assert (data["format"], data["title"], len(data["measurements"])) == ("benchsite-run/2", "Tiny", 1)
     assert Config(**data["config"]).kernels == MEASURED
@@ -216,7 +216,7 @@ def test_the_published_h100_time_is_impossible_and_declared_causal_plausible(cap
 def test_more_bytes_than_the_memory_gives_are_impossible_on_cold_inputs(capsys):
     judged = ("judge", "layer_norm", "rows=4096", "cols=4096", "dtype=float32", "--gpu", "NVIDIA H200")
     assert main([*judged, "--ms", "0.001"]) == 1
-    assert "impossible on cold inputs: the memory does 4800 GB/s" in capsys.readouterr().out
+    assert "impossible on cold inputs: the memory reaches 4800 GB/s" in capsys.readouterr().out
     assert main([*judged, "--ms", "0.05"]) == 0
 
 
@@ -303,12 +303,12 @@ def test_a_sweep_of_heads_takes_key_and_value_heads_along(tmp_path):
 
 
 def test_two_files_of_runs_are_compared(tiny_run, folder, capsys, tmp_path):
-    """The run before is one that was measured; in the one after its kernel is 30% slower than it was."""
+    """The run before is one that was measured; in the one after its kernel is 30% slower than before."""
     measured = folder / "out.json"
     data = json.loads(measured.read_text())
     assert data["environment"]["uuid"].startswith("CPU-")
     assert main(["compare", str(measured), str(measured)]) == 0
-    assert "No source of a kernel that was compared has changed" in capsys.readouterr().out
+    assert "No kernel source changed" in capsys.readouterr().out
     for result in data["measurements"][0]["results"]:
         result["sha256"] = "edited" if result["kernel"] == "eager" else result["sha256"]
         if result["kernel"] == "eager":
@@ -317,7 +317,7 @@ def test_two_files_of_runs_are_compared(tiny_run, folder, capsys, tmp_path):
     slower.write_text(json.dumps(data))
     out = tmp_path / "out.md"
     assert main(["compare", str(measured), str(slower), "--md", str(out), "--csv", str(tmp_path / "out.csv")]) == 1
-    assert "eager is slower than it was." in capsys.readouterr().out
+    assert "eager is slower than before." in capsys.readouterr().out
     assert out.read_text().startswith("out.json to slower.json, ")
     table = csv.DictReader((tmp_path / "out.csv").read_text().splitlines())
     assert [float(row["change"]) for row in table if row["kernel"] == "eager"] == [pytest.approx(0.05)]
@@ -327,16 +327,16 @@ def test_runs_that_cannot_be_compared_are_exit_2(capsys, tmp_path):
     sample = str(ROOT / "docs" / "measurements" / "h200-2026-11-22.json")
     other = tmp_path / "other.json"
     other.write_text(json.dumps(json.loads(Path(sample).read_text()) | {"environment": {"device": "NVIDIA L4"}}))
-    assert "these runs cannot be compared. They were not measured on the same: device " in refused(
+    assert "these runs cannot be compared. The two runs differ in: device " in refused(
         capsys, "compare", sample, str(other)
     )
     other.write_text("{")
-    assert "is not JSON" in refused(capsys, "compare", sample, str(other))
+    assert "not JSON: " in refused(capsys, "compare", sample, str(other))
     other.write_text("[]")
-    assert "is not an exported run" in refused(capsys, "compare", sample, str(other))
+    assert "not an exported run" in refused(capsys, "compare", sample, str(other))
     for broken in ({}, {"environment": {"device": "x"}, "measurements": [{"key": 1}]}):
         other.write_text(json.dumps({"format": "benchsite-run/1"} | broken))
-        assert "is not an exported run" in (said := refused(capsys, "compare", sample, str(other))) or "missing" in said
+        assert "not an exported run" in (said := refused(capsys, "compare", sample, str(other))) or "not valid" in said
     assert "No such file" in refused(capsys, "compare", sample, str(tmp_path / "nothing.json"))
 
 

@@ -114,8 +114,8 @@ def word_of(before, after, kernel, later_kernel):
     [
         ({"driver": "590", "torch": "2.12"}, "driver 580 before, 590 after; torch 2.11 before, 2.12 after"),
         ({"harness": "6"}, "harness 5 before, 6 after"),
-        ({"uuid": "GPU-2"}, "two cards, GPU-1 and GPU-2, and cards of one model differ"),
-        ({"uuid": None}, "not known whether both were measured on the same card"),
+        ({"uuid": "GPU-2"}, "two cards, GPU-1 and GPU-2; cards of one model differ"),
+        ({"uuid": None}, "Unknown whether both runs used the same card"),
     ],
 )
 def test_another_device_or_version_is_named(environment, said):
@@ -127,8 +127,8 @@ def test_another_device_or_version_is_named(environment, said):
 def test_runs_without_a_workload_in_common_or_that_never_began():
     before = run(measurement())
     assert why_not(before, run(measurement(seq_len=64))) == "They have no workload in common."
-    assert why_not(before, RunResults({}, [])) == "The run after has measured nothing."
-    assert why_not(RunResults({}, []), before) == "The run before has measured nothing."
+    assert why_not(before, RunResults({}, [])) == "The run after has no results."
+    assert why_not(RunResults({}, []), before) == "The run before has no results."
 
 
 # --- whether two results can be ---------------------------------------------------------------------------------------
@@ -166,7 +166,12 @@ def test_the_wider_margin_of_the_two_counts():
             NOT_COMPARED,
             "over eager before, over sdpa after",
         ),
-        ({"results": [result("sdpa", sha="b"), result("mine", 1.2)]}, {}, NOT_COMPARED, "the source of sdpa"),
+        (
+            {"results": [result("sdpa", sha="b"), result("mine", 1.2)]},
+            {},
+            NOT_COMPARED,
+            "the source of the baseline sdpa",
+        ),
         ({"results": [result("sdpa"), result("mine")]}, {}, NOT_COMPARED, "without a speedup before"),
         ({"results": [result("sdpa"), result("mine", status="incorrect")]}, {}, "ok", "incorrect before"),
         ({"results": [result("sdpa")]}, {}, NEW, ""),
@@ -213,7 +218,7 @@ def test_where_a_kernel_moved_whose_source_is_the_same_less_than_twice_that_says
     far = measurement(result("mine", 1.5, sha="b"), result("eager", 0.52))
     assert changed(before, far).verdict == "FASTER", "it moved further than that"
     said = " ".join(summary(rows(run(before), run(moved))).rest)
-    assert "1 is undecided, but eager moved on 1 workload, where less than 8% says nothing now." in said
+    assert "1 is undecided, but eager moved on 1 workload: changes below 8% do not count there." in said
 
 
 # --- in words and other forms -----------------------------------------------------------------------------------------
@@ -228,18 +233,18 @@ def test_what_is_said_first_is_of_the_kernel_that_was_changed():
         )
     )
     said = summary(rows(before, after))
-    assert said.strong == "mine is faster than it was on 2 of 3 workloads"
+    assert said.strong == "mine is faster than before on 2 of 3 workloads"
     assert said.tone == "faster"
     assert said.rest == [
         "It is slower on 1. Geometric mean of the changes 1.050x.",
-        "Of 3 results of kernels whose source is the same, 3 are the same; none is faster or slower.",
+        "Of 3 results of unchanged kernels, 3 are the same; none is faster or slower.",
     ]
 
 
 def test_nothing_changed_and_nothing_to_compare():
     before = run(measurement(result("mine", 1.2)))
-    assert summary(rows(before, before)).strong == "No source of a kernel that was compared has changed"
-    assert summary(rows(before, run(measurement()))).strong == "Nothing here can be compared"
+    assert summary(rows(before, before)).strong == "No kernel source changed"
+    assert summary(rows(before, run(measurement()))).strong == "No result can be compared"
 
 
 def test_the_range_of_few_rounds_counts_twice_as_wide():
@@ -250,7 +255,7 @@ def test_the_range_of_few_rounds_counts_twice_as_wide():
 
 def test_without_a_control_that_is_said():
     before, after = (run(measurement(result("mine", 1.2, sha=sha))) for sha in "ab")
-    assert "nothing tells how far two runs differ by themselves" in summary(rows(before, after)).rest[-1]
+    assert "no control for the difference between the two runs" in summary(rows(before, after)).rest[-1]
 
 
 def test_what_fails_and_was_not_there_before_is_new():

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from kernels.host.device import WAITS, find_device, locked, says_once
+from kernels.host.device import WAITS, find_device, locked, print_changes
 
 HOLDER = """
 import sys, time
@@ -26,7 +26,7 @@ def test_who_waits_hears_which_process_holds_the_device(tmp_path, monkeypatch, c
     )
     assert holder.stdout.readline() == b"held\n"
     begin = time.monotonic()
-    with locked(find_device("cpu"), on_wait=says_once()):
+    with locked(find_device("cpu"), on_wait=print_changes()):
         waited = time.monotonic() - begin
     holder.wait()
     assert waited > 0.5

@@ -256,7 +256,7 @@ def test_all_faster():
     both = [event(result("sdpa"), result("mine", FAST), seq_len=s) for s in (64, 128)]
     strong, rest, tone = said(*both)
     assert (strong, tone) == ("mine is faster than sdpa on 2 of 2 workloads", "faster")
-    assert rest == "Geometric mean 1.20x over 2. Every timed output is correct."
+    assert rest == "Geometric mean 1.20x over 2. All checked outputs of timed kernels are correct."
 
 
 def test_mixed():
@@ -268,7 +268,9 @@ def test_mixed():
     ]
     strong, rest, tone = said(*table)
     assert (strong, tone) == ("mine is faster than sdpa on 2 of 4 workloads", "faster")
-    assert rest.startswith("It is slower on 1, same on 1. Geometric mean 0.92x over 4. eager is faster somewhere, too.")
+    assert rest.startswith(
+        "It is slower on 1, same on 1. Geometric mean 0.92x over 4. eager is also faster on some workloads."
+    )
     assert "1 result timed out (eager)." in rest
 
 
@@ -283,12 +285,10 @@ def test_what_a_mean_leaves_out_is_said():
 def test_a_single_workload_has_its_interval_and_no_mean():
     strong, rest, tone = said(event(result("sdpa"), result("mine", FAST)))
     assert (strong, tone) == ("mine is faster than sdpa", "faster")
-    assert rest == "1.200x, interval 1.190 to 1.210. Every timed output is correct."
+    assert rest == "1.200x, interval 1.190 to 1.210. All checked outputs of timed kernels are correct."
 
 
-@pytest.mark.parametrize(
-    "interval, words", [(SAME, "as fast as sdpa"), (OPEN, "neither clearly faster nor slower than sdpa")]
-)
+@pytest.mark.parametrize("interval, words", [(SAME, "as fast as sdpa"), (OPEN, "not clearly different from sdpa")])
 def test_neither_faster_nor_slower(interval, words):
     strong, _, tone = said(event(result("sdpa"), result("mine", interval)))
     assert (strong, tone) == (f"mine is {words}", "same")
@@ -303,25 +303,27 @@ def test_the_kernel_that_wins_most_is_spoken_of_and_then_the_one_with_the_better
 
 def test_others_are_named_only_if_they_win_somewhere():
     base = result("sdpa")
-    assert "No other kernel is faster anywhere." in said(event(base, result("one", FAST), result("two", SLOW)))[1]
+    assert (
+        "No other kernel is faster on any workload." in said(event(base, result("one", FAST), result("two", SLOW)))[1]
+    )
     three = event(base, result("one", (1.5, 1.6)), result("two", FAST), result("three", FAST))
-    assert "two and three are faster somewhere, too." in said(three)[1]
+    assert "two and three are also faster on some workloads." in said(three)[1]
 
 
 def test_all_failed():
     table = event(result("sdpa", status="crashed"), result("mine", status="incorrect"))
     strong, rest, tone = said(table)
-    assert (strong, tone) == ("Nothing could be measured", "same")
+    assert (strong, tone) == ("No kernel could be measured", "same")
     assert rest == "1 result is incorrect (mine). 1 result crashed (sdpa)."
 
 
 def test_an_incorrect_output_is_never_called_correct():
     wrong = result("mine", status="incorrect", correctness={"correct": False})
     strong, rest, _ = said(event(result("sdpa"), wrong))
-    assert strong == "Measured without a comparison"
-    assert rest == "1 result is incorrect (mine). Every timed output is correct."
+    assert strong == "Measured; no comparison"
+    assert rest == "1 result is incorrect (mine). All checked outputs of timed kernels are correct."
     timed_and_wrong = result("mine", FAST, correctness={"correct": False})
-    assert "Every timed output" not in said(event(result("sdpa"), timed_and_wrong))[1]
+    assert "outputs of timed kernels" not in said(event(result("sdpa"), timed_and_wrong))[1]
 
 
 def test_fixed_gives_ratios_and_no_verdict():
@@ -331,14 +333,14 @@ def test_fixed_gives_ratios_and_no_verdict():
     ]
     strong, rest, tone = said(*table)
     assert (strong, tone) == ("mine was compared with sdpa on 2 workloads, without a verdict", "same")
-    assert rest.startswith("Geometric mean 1.20x over 2. The kernels ran one after the other, so drift may be all ")
+    assert rest.startswith("Geometric mean 1.20x over 2. The kernels ran one after the other: drift could explain ")
     assert "faster" not in strong + rest
 
 
 def test_too_few_rounds_give_no_verdict():
     strong, rest, _ = said(event(result("sdpa"), result("mine", FAST, rounds=4)))
     assert strong == "mine was compared with sdpa on 1 workload, without a verdict"
-    assert "It needs more rounds." in rest
+    assert "More rounds are needed for a verdict." in rest
 
 
 def test_a_check_without_times_counts_what_is_correct():
@@ -357,7 +359,9 @@ def test_the_library_behind_the_baseline_is_named_by_the_kernel_that_ran():
     assert said(event(result("sdpa", **ran), result("mine", FAST)))[1].endswith("sdpa ran cuDNN.")
     unknown = event(result("sdpa", ran=[["unheard_of", 1]]), result("mine", FAST))
     assert "sdpa ran" not in said(unknown)[1]
-    assert summary(rows([event(result("sdpa", **ran))]), "gone").rest == ["Every timed output is correct."]
+    assert summary(rows([event(result("sdpa", **ran))]), "gone").rest == [
+        "All checked outputs of timed kernels are correct."
+    ]
 
 
 # --- rested and under load --------------------------------------------------------------------------------------------
@@ -369,11 +373,9 @@ def test_times_of_a_rested_device_are_said_to_be():
         [event(result("sdpa", p50=20.0, **loaded), result("slow", SLOW, p50=40.0, crosscheck=None), mode="cold")]
     )
     assert [row.under_load for row in table] == [pytest.approx(1.19), None]
-    assert "Without rests sdpa takes up to 19% longer, as when a clock falls" in " ".join(
-        summary(table, "attention").rest
-    )
+    assert "Back to back, sdpa runs up to 19% slower (the clock falls" in " ".join(summary(table, "attention").rest)
     many = rows([event(*(result(name, p50=20.0, **loaded) for name in ("sdpa", "one", "two")), mode="cold")])
-    assert "Without rests 3 kernels take up to 19% longer" in " ".join(summary(many, "attention").rest)
+    assert "Back to back, 3 kernels run up to 19% slower" in " ".join(summary(many, "attention").rest)
 
 
 def test_nothing_is_said_of_rests_that_nobody_had():
@@ -389,7 +391,7 @@ def test_nothing_is_said_of_rests_that_nobody_had():
 def test_nothing_is_said_of_what_holds_or_is_not_known(mode, p50, wall_ns):
     (row,) = rows([event(result("sdpa", p50=p50, crosscheck={"wall_ns": wall_ns}), mode=mode)])
     assert row.under_load is None
-    assert "Without rests" not in " ".join(summary([row], "attention").rest)
+    assert "Back to back" not in " ".join(summary([row], "attention").rest)
 
 
 def test_what_is_more_frequent_is_said_first():

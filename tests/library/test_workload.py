@@ -99,7 +99,7 @@ def test_too_many_workloads_are_refused_before_they_are_made():
     many = list(range(1, 1001))
     with pytest.raises(ValidationError) as error:
         config(workloads=[SIZES | {"batch": many, "seq_len": many, "head_dim": many}])
-    assert sentence(error.value) == "that multiplies to 1000000000 workloads; at most 500 go into a config"
+    assert sentence(error.value) == "these sizes make 1000000000 workloads; the limit is 500"
     assert MAX_WORKLOADS == 500
 
 

@@ -144,5 +144,5 @@ def test_a_run_whose_config_is_not_understood_fails_and_holds_nobody_up(site):
     config = {"name": "old", "operation": "attention", "kernels": ["sdpa"], "workloads": []}
     run = Run.objects.create(title="old", config=config, gpu=site.gpu())
     site.wait(run, "failed")
-    assert "not understood any more: workloads: " in run.message
+    assert "This version cannot read its config: workloads: " in run.message
     site.wait(site.submit("eager"), "done")

@@ -322,7 +322,7 @@ def test_one_run_that_cannot_be_sent_does_not_stop_the_others(gpu, sent):
     assert sent == [(good.pk, 1, [])]
     broken.refresh_from_db()
     assert broken.state == "failed"
-    assert "not understood any more" in broken.message
+    assert "This version cannot read its config" in broken.message
 
 
 # --- hello ------------------------------------------------------------------------------------------------------------

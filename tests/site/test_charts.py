@@ -196,7 +196,7 @@ def test_a_run_without_times_has_no_chart_and_its_page_shows_none(owner, no_resu
             for view in ("chart_json", "chart_svg"):
                 answer = owner.get(reverse(view, args=[run.pk, name]))
                 assert answer.status_code == 404
-                assert b"nothing to draw yet" in answer.content.lower()
+                assert b"no data yet" in answer.content.lower()
         assert b"data-chart" not in owner.get(reverse("run", args=[run.pk])).content
     assert not Chart.objects.exists()
 

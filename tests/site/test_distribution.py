@@ -16,7 +16,7 @@ from runs.charts.distribution import (
     Rounds,
     Samples,
     arms_of,
-    said,
+    captions,
     spec_of,
     svg_of,
 )
@@ -75,7 +75,7 @@ def test_every_sample_is_a_line_and_is_counted_in_a_bar():
         for start, end, count in bars(spec, one.name):
             assert count == sum(start <= us < end for us in one.values)
         assert sum(count for _, _, count in bars(spec, one.name)) == 4
-    assert said(arms)["samples"][0] == "Bars count every sample; lines are every sample."
+    assert captions(arms)["samples"][0] == "Bars count every sample; lines are every sample."
 
 
 def test_the_median_stands_where_it_is_with_its_interval():
@@ -106,8 +106,8 @@ def test_arms_far_apart_are_in_percent_of_their_own_medians_and_that_is_said():
     places = {(name, us): at for name, us, at in rows(spec, "kernel", "us", "at")}
     assert places["base", 101.0] == pytest.approx(1)
     assert places["new", 1.02] == pytest.approx(2)
-    assert "in percent of its own median" in " ".join(said(arms)["samples"])
-    assert "percent" not in " ".join(said([arms[0], base([[101.0, 102.0]])])["samples"])
+    assert "in percent of its own median" in " ".join(captions(arms)["samples"])
+    assert "percent" not in " ".join(captions([arms[0], base([[101.0, 102.0]])])["samples"])
 
 
 def test_an_extreme_sample_stands_at_the_edge_with_a_count_and_does_not_squash_the_axis():
@@ -116,7 +116,7 @@ def test_an_extreme_sample_stands_at_the_edge_with_a_count_and_does_not_squash_t
     assert axis_of(spec)[1][1] < 12
     assert rows(spec, "kernel", "beyond", "text", "side") == [("new", 2, "2 beyond, up to 1,000 us", "right")]
     assert "2 beyond, up to 1,000 us" in svg_of(spec)
-    assert "2 samples of new lie beyond the axis, up to 1,000 us." in said(arms)["samples"]
+    assert "2 samples of new lie beyond the axis, up to 1,000 us." in captions(arms)["samples"]
     assert len(lines(spec, "new")) == 98
     assert sum(count for _, _, count in bars(spec, "new")) == 98
 
@@ -127,7 +127,7 @@ def test_a_sample_far_too_short_stands_at_the_other_edge():
         "left",
         "1 beyond, down to 0.500 us",
     )
-    assert "1 sample of new lies beyond the axis, down to 0.500 us." in said(arms)["samples"]
+    assert "1 sample of new lies beyond the axis, down to 0.500 us." in captions(arms)["samples"]
 
 
 def test_a_second_mode_is_no_outlier():
@@ -154,8 +154,8 @@ def test_many_samples_are_thinned_evenly_by_rank_and_that_is_said():
     assert np.median(shown) == pytest.approx(np.median(many), abs=1e-3)
     assert sum(count for _, _, count in bars(spec, "new")) == 3000
     assert len(lines(spec, "base")) == 15
-    text = said(arms)["samples"][0]
-    assert "lines are 300 of 3,000 samples of new, evenly by rank, and every sample of the other." in text
+    text = captions(arms)["samples"][0]
+    assert "lines are 300 of 3,000 samples of new, evenly spaced by rank, and every sample of the other." in text
 
 
 def test_no_result_sends_more_than_about_2000_points():
@@ -180,9 +180,9 @@ def test_each_round_is_drawn_by_its_median_in_percent_off_the_arms_own():
         ("base", 1): 0, ("base", 2): pytest.approx(1), ("base", 3): pytest.approx(-1),
         ("new", 1): 0, ("new", 2): pytest.approx(3), ("new", 3): 0,
     }  # fmt: skip
-    assert said(arms)["rounds"] == [
+    assert captions(arms)["rounds"] == [
         "Each dot is the median of a round.",
-        "What moves both alike is the device, and cancels in the speedup.",
+        "Movement in both is the device; it cancels in the speedup.",
     ]
 
 
@@ -195,7 +195,7 @@ def test_a_throttled_stretch_is_within_the_axis_and_a_lone_spike_at_its_edge():
     assert [where for where, (_, edge) in found.items() if edge] == [("new", 60)]
     assert found["new", 60][1] == "up"
     assert Rounds([arm(spike)], True).axis[1] < 2
-    assert "1 round of new lies beyond the axis, as far as +399%." in said([arm(spike)])["rounds"]
+    assert "1 round of new lies beyond the axis, as far as +399%." in captions([arm(spike)])["rounds"]
 
 
 def test_quiet_rounds_look_quiet():
@@ -207,8 +207,8 @@ def test_calls_one_after_the_other_are_called_so():
     spec = spec_of(arms, "rounds", "light", paired=False)
     assert axis_of(spec)[0] == "call"
     assert axis_of(spec_of(arms, "rounds", "light"))[0] == "round"
-    text = " ".join(said(arms, paired=False)["rounds"])
-    assert text == "Each dot is a call. The kernels ran one after the other: the same number is not the same moment."
+    text = " ".join(captions(arms, paired=False)["rounds"])
+    assert text == "Each dot is a call. The kernels ran one after the other: equal round numbers are different times."
 
 
 def test_neighbours_share_a_dot_where_there_are_too_many_and_the_spike_among_them_is_told():
@@ -219,10 +219,10 @@ def test_neighbours_share_a_dot_where_there_are_too_many_and_the_spike_among_the
     dots = rows(spec, "round", "from", "to")
     assert len(dots) == 400 <= MOST_DOTS
     assert dots[:2] == [(2.0, pytest.approx(-0.990, abs=1e-3), pytest.approx(0.990, abs=1e-3)), (5.0, *dots[0][1:])]
-    assert said(arms, paired=False)["rounds"][0] == (
+    assert captions(arms, paired=False)["rounds"][0] == (
         "Each dot is the median of 3 calls, and the line through it spans them."
     )
-    assert "1 call of new lies beyond the axis, as far as +692%." in said(arms, paired=False)["rounds"]
+    assert "1 call of new lies beyond the axis, as far as +692%." in captions(arms, paired=False)["rounds"]
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_whatever_was_measured_makes_a_valid_chart(shape, name):
     low, high = axis_of(spec)[1]
     assert np.isfinite([low, high]).all() and low < high
     assert svg_of(spec).startswith("<svg")
-    assert all(text.endswith(".") for text in said(SHAPES[shape])[name])
+    assert all(text.endswith(".") for text in captions(SHAPES[shape])[name])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -344,7 +344,7 @@ def test_charts_that_are_not_there_are_a_404(owner, first, make_run):
         other = reverse(f"result_chart_{kind}", args=[make_run().pk, result.pk, "samples"])
         assert owner.get(other).status_code == 404
     Result.objects.filter(pk=result.pk).update(samples_ns=None)
-    assert b"Nothing was timed here" in owner.get(address(result, "svg", "samples")).content
+    assert b"Not timed" in owner.get(address(result, "svg", "samples")).content
 
 
 def test_a_chart_takes_four_queries(owner, first, django_assert_max_num_queries):

@@ -35,12 +35,12 @@ def test_a_fresh_page_says_how_much_it_is(owner, gpu, configs):
     found = owner.get(PAGE).context["estimate"]
     kernels = len(configs["smoke"].spec.kernels)
     assert (found.workloads, found.results, found.unsupported) == (2, 2 * kernels, 0)
-    assert found.source == "a guess: nothing like it was measured on this device yet"
+    assert found.source == "an estimate: no similar measurement on this device yet"
 
 
 def test_it_says_how_much_is_chosen_and_how_long_it_takes(owner, typed):
     said = asked(owner, typed | {"batch": "1, 2, 4"})
-    assert "<strong>6 results</strong> on 3 workloads, <strong>under a minute</strong>; a guess" in said
+    assert "<strong>6 results</strong> on 3 workloads, <strong>under a minute</strong>; an estimate" in said
     one = asked(owner, typed | {"batch": "1", "kernels": ["sdpa"]})
     assert "<strong>1 result</strong> on 1 workload, <strong>" in one
 
@@ -68,9 +68,9 @@ def test_graphs_and_rests_take_their_time(gpu, calibrated):
 
 
 def test_a_fault_stands_where_the_estimate_would_be(owner, typed):
-    assert "Batch (B): “x” is not a whole number" in asked(owner, typed | {"batch": "x"})
-    assert "Sequence length (S): give a number, or several." in asked(owner, typed | {"seq_len": ""})
-    assert "That multiplies to" in asked(owner, typed | {"seq_len": ",".join(map(str, range(1, 999)))})
+    assert "Batch (B): “x”: use whole numbers" in asked(owner, typed | {"batch": "x"})
+    assert "Sequence length (S): enter one or more numbers." in asked(owner, typed | {"seq_len": ""})
+    assert "These sizes make" in asked(owner, typed | {"seq_len": ",".join(map(str, range(1, 999)))})
     assert "Device: choose a device." in asked(owner, {})
 
 

@@ -162,7 +162,7 @@ def test_a_kernel_that_no_device_could_run_says_why(owner, measured):
     of = Result.objects.filter(measurement__run=run, kernel__name="triton-flash")
     of.update(status="unsupported", why="only on the moon", version=None)
     page = page_of(owner, "kernel", *FLASH)
-    assert f"Not measured yet</strong>. Run {run.pk} could not: only on the moon." in page
+    assert f"Not measured yet</strong>. Run {run.pk} failed: only on the moon." in page
     assert "Sources" not in page
 
 
@@ -232,10 +232,10 @@ def test_a_history_says_what_was_other_in_each_series(owner, measured):
 def test_a_history_that_is_too_long_for_the_page_says_so_and_is_whole_in_the_files(owner, measured, monkeypatch):
     runs = [measured(count=1) for _ in range(4)]
     key = runs[0].measurements.get().workload.key
-    monkeypatch.setattr(kernels_page, "MOST_SHOWN", 2)
+    monkeypatch.setattr(kernels_page, "MOST_ROWS_SHOWN", 2)
     page = page_of(owner, "kernel_workload", *FLASH, key)
     assert "4 results on NVIDIA H200. The newest 2 are listed; csv and json have all." in page
-    monkeypatch.setattr(history, "MOST_READ", 3)
+    monkeypatch.setattr(history, "MOST_RESULTS", 3)
     page = page_of(owner, "kernel_workload", *FLASH, key)
     assert "The newest 3 results on NVIDIA H200. 2 of them are listed; csv and json have all." in page
     assert "Newest result on each workload, of the newest 3 results" in page_of(owner, "kernel", *FLASH)

@@ -162,15 +162,15 @@ WRONG = {
     "no device": ({"device": ""}, "device", "Choose a device."),
     "a device that is gone": ({"device": "999"}, "device", "Select a valid choice."),
     "any of a name that one has": ({"device": "any:NVIDIA H200"}, "device", "Select a valid choice."),
-    "words for a number": ({"batch": "four"}, "batch", "“four” is not a whole number, or several separated by commas."),
-    "a fraction": ({"batch": "1.5"}, "batch", "“1.5” is not a whole number"),
-    "a negative number": ({"seq_len": "512, -1"}, "seq_len", "“512, -1” is not a whole number"),
-    "a superscript": ({"heads": "²"}, "heads", "“²” is not a whole number"),
-    "zero": ({"heads": "0"}, "heads", "Numbers from 1 to 1,048,576, please."),
-    "too large a number": ({"seq_len": "1048577"}, "seq_len", "Numbers from 1 to 1,048,576, please."),
-    "a number of 5,000 digits": ({"seq_len": "9" * 5000}, "seq_len", "Numbers from 1 to 1,048,576, please."),
+    "words for a number": ({"batch": "four"}, "batch", "“four”: use whole numbers, separated by commas."),
+    "a fraction": ({"batch": "1.5"}, "batch", "“1.5”: use whole numbers"),
+    "a negative number": ({"seq_len": "512, -1"}, "seq_len", "“512, -1”: use whole numbers"),
+    "a superscript": ({"heads": "²"}, "heads", "“²”: use whole numbers"),
+    "zero": ({"heads": "0"}, "heads", "Use numbers from 1 to 1,048,576."),
+    "too large a number": ({"seq_len": "1048577"}, "seq_len", "Use numbers from 1 to 1,048,576."),
+    "a number of 5,000 digits": ({"seq_len": "9" * 5000}, "seq_len", "Use numbers from 1 to 1,048,576."),
     "larger than this size may be": ({"head_dim": "64, 1025"}, "head_dim", "less than or equal to 1024."),
-    "a size that is missing": ({"seq_len": " , "}, "seq_len", "Give a number, or several."),
+    "a size that is missing": ({"seq_len": " , "}, "seq_len", "Enter one or more numbers."),
     "heads that do not divide": ({"kv_heads": "3"}, "kv_heads", "Heads (8) must be a multiple of KV heads (3)."),
     "no dtype": ({"dtype": []}, "dtype", "Tick at least one dtype."),
     "an unknown dtype": ({"dtype": ["float8"]}, "dtype", "Select a valid choice. float8"),
@@ -217,8 +217,8 @@ def test_every_fault_is_said_at_once(owner, typed):
 def test_too_many_workloads_are_counted_and_refused(owner, typed, many):
     numbers = ",".join(map(str, range(1, many + 1)))
     form, page = refused(owner, typed | {"batch": "1", "seq_len": numbers})
-    assert form.non_field_errors() == [f"That multiplies to {many:,} workloads; at most {MAX_WORKLOADS} go into a run."]
-    assert f"Not started yet: That multiplies to {many:,} workloads" in page
+    assert form.non_field_errors() == [f"These sizes make {many:,} workloads; the limit is {MAX_WORKLOADS}."]
+    assert f"Not started yet: These sizes make {many:,} workloads" in page
     five_lists = dict.fromkeys(("batch", "heads", "seq_len", "head_dim"), numbers)
     form, _ = refused(owner, typed | five_lists)
     assert f"{many**4:,} workloads" in form.non_field_errors()[0], "counted without making them"

@@ -56,7 +56,7 @@ def test_a_compared_kernel_has_its_word_interval_and_statistics(owner, results):
     assert "Speed of light" in page
     assert "flash_fwd" in page, "what one call ran"
     assert "<dt>relative Frobenius error</dt><dd>2.7e-4; eager PyTorch 5.5e-4</dd>" in page
-    assert "inputs left as they were; an output of its own for each call; complete when the call returns" in page
+    assert "inputs unchanged; a new output for each call; complete when the call returns" in page
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_under_the_picture_stands_what_it_does_not_show(owner, results):
     spread = [10_000.0, 10_100.0, 9_900.0, 10_200.0, 9_800.0]
     change(results["triton-flash"], samples_ns=[spread] * 99 + [[10_000.0, 10_100.0, 9_900.0, 10_200.0, 5e6]])
     page = page_of(owner, results["triton-flash"])
-    assert "300 of 500 samples of triton-flash, evenly by rank, and every sample of the other." in page
+    assert "300 of 500 samples of triton-flash, evenly spaced by rank, and every sample of the other." in page
     assert "1 sample of triton-flash lies beyond the axis, up to 5,000 us." in page
 
 
@@ -211,7 +211,7 @@ def test_clocks_that_differ_are_a_warning(owner, results):
     assert "median min max n sdpa 1,980 1,905 1,980 120 triton-flash 1,935 1,905 1,980 60" in text
     assert (
         "The SM clock was 1,935 MHz for triton-flash and 1,980 MHz for sdpa, 2.3% apart: "
-        "part of the difference between the two may be the clock's."
+        "it may explain part of the difference."
     ) in text
     assert "The SM clock was" not in text_of(page_of(owner, results["sdpa"])), "the baseline is compared with nothing"
     for alike in (1942, 1980, 2019):
@@ -231,13 +231,13 @@ def test_the_cross_check_stands_beside_the_baselines(owner, results):
     assert "event and span agree yes not known" in text
     assert "back to back, us 10.4 10.4 calls in its batch 28,846 28,846" in text
     assert "board energy 3.12 mJ 2.10 uJ" in text
-    assert "do not agree" not in text
+    assert "differ by more than the limit" not in text
 
 
 def test_a_cross_check_that_disagrees_is_a_warning(owner, unseen):
     change(unseen["triton-flash"], crosscheck=CHECK | {"event_ns": 40_000.0, "span_ns": 20_000.0, "agrees": False})
     text = text_of(page_of(owner, unseen["triton-flash"]))
-    assert "event time was 40.0 us and the profiler's kernel span 20.0 us, which do not agree" in text
+    assert "event time 40.0 us and profiler span 20.0 us differ by more than the limit" in text
     assert "event and span agree no" in text
 
 
@@ -245,11 +245,13 @@ def test_a_time_that_holds_only_after_a_rest_says_so(owner, results):
     result = results["triton-flash"]
     change(result, p50_ms=20.0, crosscheck=CHECK | {"wall_ns": 23.8e6, "host_bound": False})
     Measurement.objects.filter(pk=result.measurement_id).update(mode="cold")
-    assert "Without rests a call takes 19% longer, as when a clock falls" in text_of(page_of(owner, result))
+    assert "Back to back, a call takes 19% longer (the clock falls under continuous load)" in text_of(
+        page_of(owner, result)
+    )
     for mode, wall_ns in (("cold", 20.9e6), ("sustained", 23.8e6)):
         change(result, crosscheck=CHECK | {"wall_ns": wall_ns, "host_bound": False})
         Measurement.objects.filter(pk=result.measurement_id).update(mode=mode)
-        assert "Without rests" not in text_of(page_of(owner, result))
+        assert "Back to back" not in text_of(page_of(owner, result))
 
 
 def test_a_cross_check_shows_what_it_has(owner, unseen):
@@ -277,7 +279,7 @@ def test_how_it_was_measured_is_told(owner, results):
     measurement.protocol["repeated"] = 3
     measurement.telemetry["throttled"] = ["SwThermalSlowdown"]
     measurement.margin = 0.023
-    measurement.notes = ["precision not reached: half-width 0.92%, wanted 0.50%"]
+    measurement.notes = ["precision not reached: half-width 0.92%; goal 0.50%"]
     measurement.save()
     text = text_of(page_of(owner, results["triton-flash"]))
     for said in (
@@ -287,9 +289,9 @@ def test_how_it_was_measured_is_told(owner, results):
         "margin differences below 2.3% are SAME",
         "SM clock 1,980 MHz, from 345 to 1,980 power 127 W, from 79 to 171 temperature 37 C, from 35 to 41",
         "held back by thermal slow-down by the driver readings 1,913",
-        "precision not reached: half-width 0.92%, wanted 0.50%",
-        "sdpa differed from itself here, so differences below 2.3% are SAME.",
-        "The GPU was held back by thermal slow-down by the driver while this was measured.",
+        "precision not reached: half-width 0.92%; goal 0.50%",
+        "A/A of sdpa was off here: differences below 2.3% are SAME.",
+        "The GPU was held back by thermal slow-down by the driver during this measurement.",
     ):
         assert said in text, said
 
@@ -312,9 +314,9 @@ def test_what_is_not_known_of_the_measurement_is_left_out(results):
 @pytest.mark.parametrize(
     "mode, rest, said",
     [
-        ("cold", 1.0, "before each block about as long as it works, at most 250 ms"),
-        ("graph", 0.5, "before each block about 0.5 times as long as it works, at most 250 ms"),
-        ("cold", 0.0, "none: the GPU worked without a pause"),
+        ("cold", 1.0, "before each block, the block's length, at most 250 ms"),
+        ("graph", 0.5, "before each block, 0.5 times the block's length, at most 250 ms"),
+        ("cold", 0.0, "none (back to back)"),
         ("sustained", 0.0, None),
         ("cpu", 0.0, None),
     ],
@@ -412,10 +414,10 @@ def test_files_are_found_in_their_own_run_only(owner, make_run, results, kind):
 
 
 def test_what_was_found_wrong_stands_apart_from_what_was_found_good():
-    wrong = Correctness(correct=False, why="it changed its inputs", inputs_changed=True, late=False)
+    wrong = Correctness(correct=False, why="the kernel changed its inputs", inputs_changed=True, late=False)
     assert dict(correctness.facts(wrong)) == {
-        "correct": "no", "why not": "it changed its inputs", "passed": "complete when the call returns",
-        "not passed": "it changed its inputs",
+        "correct": "no", "why not": "the kernel changed its inputs", "passed": "complete when the call returns",
+        "not passed": "the kernel changed its inputs",
     }  # fmt: skip
     assert correctness.facts(None) == []
 
@@ -432,4 +434,4 @@ def test_a_margin_so_wide_that_nothing_is_the_same_says_so(owner, results):
     measurement.margin = 2.26
     measurement.save()
     text = text_of(page_of(owner, results["sdpa-flash"]))
-    assert "sdpa differed from itself here, so differences below 226.0% say nothing." in text
+    assert "A/A of sdpa was off here: differences below 226.0% do not count." in text

@@ -86,7 +86,7 @@ def test_a_run_in_which_nothing_worked_says_so(owner, exported):
     ]
     data["measurements"] = [data["measurements"][0] | {"results": failed, "aa": None}]
     page = page_of(owner, load(data, "x.json"))
-    assert "Nothing could be measured" in page
+    assert "No kernel could be measured" in page
     assert "8 results crashed" in page
     assert "data-chart" not in page
 
@@ -242,14 +242,14 @@ def test_a_waiting_run_is_cancelled_at_once_by_anybody_of_the_team(member, make_
 
 def test_a_running_one_is_asked_to_stop(owner, make_run, told):
     run = make_run(state="running", sent_at=timezone.now())
-    assert cancel(owner, run) == ["Cancelling: the device is free again within seconds."]
+    assert cancel(owner, run) == ["Cancelling. The device is free within seconds."]
     assert (run.state, run.cancel_requested, told) == ("running", True, [(run.pk, run.attempt)])
     assert "Cancelling</h2>" in page_of(owner, run)
 
 
 def test_on_a_silent_device_it_ends_here_and_now(owner, make_run, silent, told):
     run = make_run(gpu=silent, state="running", sent_at=timezone.now())
-    assert cancel(owner, run) == ["Cancelled; its device is silent and will be told when it is back."]
+    assert cancel(owner, run) == ["Cancelled. Its device is silent and gets the cancel when it returns."]
     assert run.state == "cancelled"
 
 
@@ -261,15 +261,15 @@ def test_what_has_ended_stays_as_it_ended(owner, make_run, told):
 
 def test_cancelling_works_without_a_broker(owner, make_run):
     run = make_run(state="running", sent_at=timezone.now())
-    assert cancel(owner, run) == ["Cancelling: the device is free again within seconds."]
+    assert cancel(owner, run) == ["Cancelling. The device is free within seconds."]
 
 
 @pytest.mark.parametrize(
     "margin, said",
     [
-        (0.012, "sdpa differed from itself by up to 1%, so less than 1% says nothing."),
-        (0.4, "sdpa differed from itself by up to 20%, so less than 40% says nothing."),
-        (11.3, "sdpa differed from itself by more than 25%: the device was too busy to compare anything."),
+        (0.012, "A/A of sdpa was off by up to 1%: differences below 1% do not count."),
+        (0.4, "A/A of sdpa was off by up to 20%: differences below 40% do not count."),
+        (11.3, "A/A of sdpa was off by more than 25%: the device was too busy for a comparison."),
     ],
 )
 def test_why_nothing_was_decided(exported, margin, said):

@@ -170,7 +170,7 @@ def test_the_status_page_has_devices_newest_runs_and_tiers(owner, sample, measur
     assert f'href="{newer.get_absolute_url()}"' in page
     assert f'href="{older.get_absolute_url()}"' not in page, "of a config and a device only the newest"
     assert f'href="{sample.get_absolute_url()}"' in page
-    assert "No tier is reached on any of 8 workloads</strong> on NVIDIA H200." in page
+    assert "No kernel reaches a tier on any of 8 workloads</strong> on NVIDIA H200." in page
     assert "triton-flash 1.48x" in page
 
 

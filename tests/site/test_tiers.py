@@ -207,20 +207,20 @@ def page_of(client, name, *args, **asked):
 
 def test_the_page_says_how_far_it_is(owner, sample, measured, scale):
     page = page_of(owner, "tiers")
-    assert "No tier is reached on any of 8 workloads" in page
-    assert "The best is 1.485x, triton-flash on attention fp16 B=1 H=8 S=512 D=64." in page
+    assert "No kernel reaches a tier on any of 8 workloads" in page
+    assert "Best: 1.485x, triton-flash on attention fp16 B=1 H=8 S=512 D=64." in page
     assert "beyond the hardware limit" in page
     faster(measured(), 3.1)
     page = page_of(owner, "tiers")
-    assert "A tier is reached on 2 of 8 workloads" in page
-    assert "The highest is Very Good (B+)." in page
+    assert "Kernels reach a tier on 2 of 8 workloads" in page
+    assert "Highest tier: Very Good (B+)." in page
     assert '<span class="tag faster">Very Good (B+)</span>' in page
 
 
 def test_what_is_undecided_is_not_called_the_best(owner, measured, scale):
     measured(count=1)
     Result.objects.filter(verdict="FASTER").update(verdict="UNDECIDED")
-    assert "None is surely faster; the highest is 1.485x, triton-flash" in page_of(owner, "tiers")
+    assert "No kernel is confirmed faster. Highest ratio: 1.485x, triton-flash" in page_of(owner, "tiers")
 
 
 def test_a_ladder_has_kernels_and_tiers_in_one_order(owner, sample, scale):
@@ -230,7 +230,7 @@ def test_a_ladder_has_kernels_and_tiers_in_one_order(owner, sample, scale):
     assert places == sorted(places)
     assert page.index("speed of light<") < page.index("Breakthrough (A++)</b>")
     assert "No tier is reached yet" in page
-    assert "Breakthrough (A++) would take less than the 0.595 us that the device needs for the work" in page
+    assert "Breakthrough (A++) would need less than the 0.595 us that the hardware allows" in page
     assert page.count('<td class="text"><b>') == 5
 
 
@@ -301,7 +301,7 @@ def test_a_scale_is_made_changed_and_deleted(owner, sample, scale):
     made = TierScale.objects.get(name="Small steps")
     assert answer.headers["location"] == f"{reverse('tiers')}?scale={made.pk}"
     page = page_of(owner, "tiers", scale=made.pk)
-    assert "A tier is reached on 5 of 8 workloads" in page
+    assert "Kernels reach a tier on 5 of 8 workloads" in page
     assert f"?device=NVIDIA%20H200&amp;scale={scale.pk}" in page, "the way to the other scale"
     owner.post(reverse("tier_scale", args=[made.pk]), {"name": "Small steps", "tiers": "A little, , 1.2"})
     assert TierScale.objects.get(pk=made.pk).tiers == [Tier("A little", "", 1.2)]
@@ -321,7 +321,7 @@ def test_what_is_wrong_is_said_and_nothing_typed_is_lost(owner, scale):
 def test_the_last_scale_stays(owner, scale):
     assert "Delete" not in page_of(owner, "tier_scale", scale.pk)
     answer = owner.post(reverse("delete_tier_scale", args=[scale.pk]), follow=True)
-    assert "is the only scale, so it stays" in answer.content.decode()
+    assert "is the only scale and cannot be deleted" in answer.content.decode()
     assert TierScale.objects.exists()
 
 

@@ -13,19 +13,19 @@ HONEST = (
     "eager", "sdpa-math", "workspace", "says-a-line", "talkative", "compiles-late", "in-any-order", "strided",
     "in-inference-mode", "starts-a-helper", "without-gradients", "warns", "compiles-in-a-thread",
 )  # fmt: skip
-LATE_CHECK = "right when checked alone, wrong when timed: largest error"
+LATE_CHECK = "correct when checked alone, wrong when timed: largest error"
 SO_LATE = "calls share one output"  # on a busy host it still writes while the next call is checked
 CHANGED = "changed global state: "
 
 WRONG = {
-    "finished-by-a-thread": ("was not complete when the call had returned", SO_LATE),
+    "finished-by-a-thread": ("the output changed after the call returned", SO_LATE),
     "lazy": "not a torch.Tensor",
     "cached-by-pointer": "largest error",
     "cached-by-id": LATE_CHECK,
     "returned-again": "calls share one output",
     "never-written": "32768 elements of the output were never written",
     "half-written": "16384 elements of the output were never written",
-    "changes-its-input": "it changed its inputs",
+    "changes-its-input": "the kernel changed its inputs",
     "one-buffer": "calls share one output",
     "cheaper-later": LATE_CHECK,
     "knows-the-check": LATE_CHECK,
@@ -34,9 +34,9 @@ WRONG = {
     "half-precision": "largest error",
 }
 SUSPECT = {
-    "cached-by-content": "it keeps results",
-    "cached-by-version": "it keeps results",
-    "cached-at-eighth-sight": "it keeps results",
+    "cached-by-content": "the kernel caches results",
+    "cached-by-version": "the kernel caches results",
+    "cached-at-eighth-sight": "the kernel caches results",
     "patches-the-clock": CHANGED + "time.perf_counter_ns: replaced",
     "patches-the-baseline": CHANGED + "torch.nn.functional.scaled_dot_product_attention: replaced",
     "patches-an-operator": CHANGED + "torch.Tensor.__matmul__: replaced",
@@ -57,7 +57,7 @@ DEADLY = {
     "segfault": ("crashed", "killed by SIGSEGV"),
     "forks-and-segfaults": ("crashed", "killed by SIGSEGV"),
     "leaves": ("crashed", "exited with status 1"),
-    "forges-answers": ("suspect", "something other than the instrument wrote into the channel of answers"),
+    "forges-answers": ("suspect", "other code than the instrument wrote to the answer pipe"),
     "fails-in-call-7": ("failed", "call 7"),
 }
 
@@ -151,7 +151,9 @@ def test_torch_compile_is_honest():
 
 
 def test_who_remembers():
-    assert why_remembers([100.0, 101.0, 99.0], [200.0, 210.0, 190.0]).startswith("it keeps results: 2.0 times faster")
+    assert why_remembers([100.0, 101.0, 99.0], [200.0, 210.0, 190.0]).startswith(
+        "the kernel caches results: 2.0 times faster"
+    )
     assert not why_remembers([190.0, 205.0, 900.0], [200.0, 210.0, 190.0])
     assert not why_remembers([100.0, 101.0, 99.0], [118.0, 119.0, 117.0]), "not by much"
 
@@ -164,7 +166,7 @@ def test_a_busy_host_is_busy_for_calls_of_either_kind():
 def test_who_keeps_results_and_takes_long_to_find_them_is_caught():
     """Extremes and median of seven on an H200: 1.3 times faster than the baseline by what it had kept."""
     seen, new = [88.7, 239.0, 257.0], [310.2, 426.2, 520.5]
-    assert why_remembers(seen, new).startswith("it keeps results: 1.8 times faster")
+    assert why_remembers(seen, new).startswith("the kernel caches results: 1.8 times faster")
 
 
 def test_calls_on_tensors_that_nobody_has_written_may_be_a_little_faster():
@@ -182,7 +184,9 @@ def test_what_comes_up_once_is_asked_again_and_judged_with_all_that_was_found():
     assert why_probed(lambda seeds, sights: answers.pop(0), lambda: 1, call_ns=100.0) == ""
     assert not answers
     guilty = innocent | {"seen_ns": 7 * [50.0]}
-    assert why_probed(lambda seeds, sights: guilty, lambda: 1, call_ns=100.0).startswith("it keeps results: 2.0 times")
+    assert why_probed(lambda seeds, sights: guilty, lambda: 1, call_ns=100.0).startswith(
+        "the kernel caches results: 2.0 times"
+    )
 
 
 @pytest.mark.parametrize(("call_ns", "calls", "sights"), [(10e3, 7, 10), (5e6, 7, 4), (50e6, 3, 3)])

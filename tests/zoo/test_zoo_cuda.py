@@ -25,27 +25,27 @@ HONEST = (
     "eager", "sdpa-math", "sdpa-flash", "workspace", "says-a-line", "compiles-late", "in-any-order", "strided",
     "in-inference-mode", "side-stream-joined", "starts-a-helper",
 )  # fmt: skip
-LATE = "was not complete when the call had returned"
+LATE = "the output changed after the call returned"
 CHANGED = "changed global state: "
 
 CHEATS = {
     "side-stream": ("incorrect", LATE),
     "side-stream-unordered": ("incorrect", ""),
-    "side-stream-when-timed": ("incorrect", "right when checked alone, wrong when timed: the output was not complete"),
+    "side-stream-when-timed": ("incorrect", "correct when checked alone, wrong when timed: the output changed after"),
     "finished-by-a-thread": ("incorrect", LATE, "were never written"),  # so late that nothing is there yet
     "lazy": ("incorrect", "not a torch.Tensor"),
     "cached-by-pointer": ("incorrect", "largest error"),
-    "cached-by-id": ("incorrect", "right when checked alone, wrong when timed"),
-    "cached-by-content": ("suspect", "it keeps results"),
-    "cached-by-version": ("suspect", "it keeps results"),
-    "cached-at-eighth-sight": ("suspect", "it keeps results"),
+    "cached-by-id": ("incorrect", "correct when checked alone, wrong when timed"),
+    "cached-by-content": ("suspect", "the kernel caches results"),
+    "cached-by-version": ("suspect", "the kernel caches results"),
+    "cached-at-eighth-sight": ("suspect", "the kernel caches results"),
     "returned-again": ("incorrect", "calls share one output"),
     "never-written": ("incorrect", "elements of the output were never written"),
     "half-written": ("incorrect", "elements of the output were never written"),
-    "changes-its-input": ("incorrect", "it changed its inputs"),
+    "changes-its-input": ("incorrect", "the kernel changed its inputs"),
     "one-buffer": ("incorrect", "calls share one output"),
-    "cheaper-later": ("incorrect", "right when checked alone, wrong when timed"),
-    "knows-the-check": ("incorrect", "right when checked alone, wrong when timed"),
+    "cheaper-later": ("incorrect", "correct when checked alone, wrong when timed"),
+    "knows-the-check": ("incorrect", "correct when checked alone, wrong when timed"),
     "patches-the-event": ("suspect", CHANGED + "torch.cuda.Event.elapsed_time: replaced"),
     "patches-synchronize": ("suspect", CHANGED + "torch.cuda.synchronize: replaced"),
     "patches-the-baseline": ("suspect", CHANGED + "torch.nn.functional.scaled_dot_product_attention: replaced"),
@@ -75,7 +75,7 @@ def test_the_honest_are_measured_beside_them(cheats):
 def test_work_in_pauses_is_no_work_on_the_inputs_of_the_call():
     """Apart from the others, whose process its thread would share. Before a block there is a rest to work in."""
     found = measure("cuda", "eager", "works-in-pauses", sizes=SIZES, mode="cold")
-    assert caught(found["works-in-pauses"], "incorrect", "right when checked alone, wrong when timed: largest error")
+    assert caught(found["works-in-pauses"], "incorrect", "correct when checked alone, wrong when timed: largest error")
     assert found["eager"]["status"] == "ok"
 
 

@@ -14,14 +14,15 @@ if TYPE_CHECKING:
     import torch
 
 FLOAT64_SCORES = 2**26
-"""Largest score matrix (elements, all heads) whose float64 reference is computed whole: 0.5 GiB."""
+"""Largest score matrix (elements, all heads) with a complete float64 reference: 0.5 GiB."""
 SAMPLED_HEADS, SAMPLED_ROWS = 8, 256
-"""Above that, this many (batch, head) pairs and this many query rows of each are checked in float64."""
+"""Above that, float64 checks this many (batch, head) pairs, and this many query rows of each."""
 
 
 @operation("attention", baseline="sdpa", title="Attention, forward")
 class Attention(Operation):
-    """q: (B, H, S, D); k, v: (B, Hkv, S, D); out: (B, H, S, D). scale = 1 / sqrt(D). Self-attention: one length."""
+    """q: (B, H, S, D); k, v: (B, Hkv, S, D); out: (B, H, S, D). scale = 1 / sqrt(D). Self-attention: one sequence
+    length."""
 
     libraries: ClassVar[tuple[tuple[str, str], ...]] = (
         ("cudnn", "cuDNN"),
@@ -73,7 +74,7 @@ class Attention(Operation):
         return 2 * nnz * 2 * self.head_dim * self.batch * self.heads
 
     def bytes_moved(self) -> tuple[int, int]:
-        """q, k and v in, out out."""
+        """Reads q, k and v; writes out."""
         head = self.batch * self.seq_len * self.head_dim * self.element_bytes
         return head * (self.heads + 2 * self.kv_heads), head * self.heads
 
@@ -88,7 +89,7 @@ class Attention(Operation):
         return Inputs(tuple(drawn), {"causal": self.causal, "scale": self.scale})
 
     def edges(self) -> list[Attention]:
-        """Odd sequence lengths, with two KV heads at most and as many query heads to each as here."""
+        """Odd sequence lengths; at most two KV heads, with the same group size."""
         kv_heads = min(2, self.kv_heads)
         heads = kv_heads * (self.heads // self.kv_heads)
         fixed = {"dtype": self.dtype, "batch": 2, "heads": heads, "kv_heads": kv_heads}
@@ -114,13 +115,13 @@ class Attention(Operation):
             rows = torch.randperm(self.seq_len, generator=rng)[:SAMPLED_ROWS].sort().values.to(q.device)
             yield self._piece(inputs, index, rows, torch.float64)
         if thorough:
-            # float32 tells 16-bit results apart; float32 results need better.
+            # float32 is exact enough for 16-bit results; float32 results need float64.
             exact_dtype = torch.float64 if q.dtype == torch.float32 else torch.float32
             for index in range(flat):
                 yield self._piece(inputs, index, None, exact_dtype)
 
     def _piece(self, inputs: Inputs, index: int, rows: torch.Tensor | None, exact_dtype: torch.dtype) -> Piece:
-        """One (batch, head), some query rows of it or all."""
+        """One (batch, head): all query rows, or some."""
         b, h = divmod(index, self.heads)
         q, k, v = inputs.tensors
         q1, kv = q[b, h], h // (self.heads // self.kv_heads)
@@ -150,9 +151,8 @@ class Attention(Operation):
 
 
 def _product(a: Any, b: Any) -> Any:
-    """a @ b of the yardstick: 16 bits as PyTorch does it; float32 term after term, the longest chain of roundings that a
-    kernel may have. What a library's order of summing adds differs by more than twice from one shape to the next.
-    """
+    """a @ b of the yardstick. 16 bits: as PyTorch computes it. float32: term by term, the longest chain of roundings
+    that a kernel may have; the effect of a library's summation order varies more than twofold between shapes."""
     import torch
 
     if a.dtype != torch.float32:

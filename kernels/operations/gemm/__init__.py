@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     import torch
 
 FLOAT64_PRODUCTS = 2**30
-"""Most multiply-adds of a product that is checked whole in float64."""
+"""Most multiply-adds of a product that float64 checks completely."""
 SAMPLED_ROWS = 256
-"""Above that, this many rows are checked in float64."""
+"""Above that, float64 checks this many rows."""
 CHUNK = 2**24
-"""Elements of a chunk of rows where the whole product is checked: 64 MiB in float32."""
+"""Elements of a chunk of rows in a complete check: 64 MiB in float32."""
 SLICE = 256
-"""Terms of a sum that the yardstick takes at once for 16-bit inputs."""
+"""Terms per slice of the yardstick's sum for 16-bit inputs."""
 
 
 @operation("gemm", baseline="eager", title="Matrix product (GEMM)")
@@ -48,7 +48,7 @@ class Gemm(Operation):
         return 2 * self.m * self.n * self.k
 
     def bytes_moved(self) -> tuple[int, int]:
-        """A and B in, the product out."""
+        """Reads A and B; writes the product."""
         size = self.element_bytes
         return (self.m + self.n) * self.k * size, self.m * self.n * size
 
@@ -60,7 +60,7 @@ class Gemm(Operation):
         return Inputs(tuple(draw(shape, self.dtype, device, generator, distribution) for shape in shapes), {})
 
     def edges(self) -> list[Gemm]:
-        """Each size at an edge, beside others that are not."""
+        """Each size at an edge, combined with others that are not."""
         one_each = [{name: size} for name in ("m", "n", "k") for size in EDGE_SIZES]
         return [Gemm(dtype=self.dtype, **{"m": 64, "n": 64, "k": 64} | changed) for changed in one_each]
 
@@ -79,7 +79,7 @@ class Gemm(Operation):
         rows = torch.randperm(self.m, generator=rng)[:SAMPLED_ROWS].sort().values.to(a.device)
         yield _piece(rows, a, b, torch.float64)
         if thorough:
-            # float32 tells 16-bit results apart; float32 results need better.
+            # float32 is exact enough for 16-bit results; float32 results need float64.
             exact_dtype = torch.float64 if a.dtype == torch.float32 else torch.float32
             step = max(1, CHUNK // self.n)
             for first in range(0, self.m, step):
@@ -94,9 +94,9 @@ def _piece(
 
 
 def _yardstick(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Sums in float32, slice of K after slice, rounded at the end. No library sums like this, so none is its own judge.
+    """Sums in float32, slice by slice of K, rounded at the end. No library sums like this, so none judges itself.
 
-    float32: term after term, the longest chain of roundings that a kernel may have. 16 bits: the last rounding is all.
+    float32: term by term, the longest chain of roundings that a kernel may have. 16 bits: the last rounding dominates.
     """
     import torch
 
@@ -109,7 +109,7 @@ def _yardstick(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 @contextlib.contextmanager
 def _without_tf32() -> Iterator[None]:
-    """float32 means float32, whatever a kernel of this process has asked for."""
+    """Disables tf32, whatever a kernel of this process has set."""
     import torch
 
     matmul = torch.backends.cuda.matmul

@@ -1,8 +1,8 @@
-"""Matrix product in Triton: a program makes a tile of the product, slices of A and B streamed past it.
+"""Matrix product in Triton: a program computes a tile of the product and streams slices of A and B past it.
 
-Programs go in groups of rows of tiles, so that those in flight share A and B in L2. Sums are in float32. Whatever ends
-within a tile is masked, or filled with zeros by the tensor memory accelerator. Tile shapes come from `tiles`, whose
-numbers scripts/tune_triton.py found on an H200: nothing is tuned while a kernel runs.
+Programs run in groups of rows of tiles, so that those in flight share A and B in L2. Sums are in float32. Partial tiles
+are masked, or filled with zeros by the tensor memory accelerator. Tile shapes come from `tiles`; scripts/tune_triton.py
+found them on an H200: nothing is tuned while a kernel runs.
 """
 
 from functools import cache
@@ -16,11 +16,11 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from kernels.catalog import Unsupported, cuda, kernel
 
 GROUP = 8
-"""Rows of tiles that programs in flight share."""
+"""Rows of tiles shared by programs in flight."""
 
 
 class Tile(NamedTuple):
-    """How a launch is cut up."""
+    """The tile shape and settings of a launch."""
 
     block_m: int
     block_n: int
@@ -29,9 +29,9 @@ class Tile(NamedTuple):
     stages: int
     """Slices of A and of B in shared memory at a time."""
     tma: bool = False
-    """Slices come, and tiles go, by the tensor memory accelerator (Hopper and later) where alignment lets them."""
+    """Loads slices and stores tiles by the tensor memory accelerator (Hopper and later), if alignment permits."""
     persistent: bool = False
-    """A program per processor makes tile after tile, and loads for the next while it stores the last."""
+    """One program per processor computes tile after tile, and loads the next one while it stores the last."""
 
 
 class Device(NamedTuple):
@@ -39,17 +39,16 @@ class Device(NamedTuple):
 
     processors: int
     shared_bytes: int
-    """Shared memory that one program may have."""
+    """Shared memory available to one program."""
     tma: bool
 
 
 def tiles(m, n, device):
-    """The tile for a product of m x n: the largest that still gives every processor one. Measured where `deep`; the others
-    are guesses.
-    """
+    """The tile for an m x n product: the largest that still gives every processor one. Measured where `deep`; the
+    others are guesses."""
     small = device.shared_bytes < 160 * 1024  # compute capability 8.6, 8.9 and 12.x: 99 KiB
     deep = device.tma and not small
-    if min(m, n) <= 16:  # a vector or a few: B (or A) is read once, as fast as memory gives it
+    if min(m, n) <= 16:  # one or a few vectors: B (or A) is read once, at memory speed
         if m > n:
             return Tile(64, 16, 128, 4, 4)
         return Tile(16, 64, 256, 4, 4, True) if deep else Tile(16, 64, 128, 4, 4)
@@ -58,7 +57,7 @@ def tiles(m, n, device):
     largest = _count(m, n, 128, 256)
     if largest >= 2 * device.processors:
         return Tile(128, 256, 64, 8, 3, device.tma, device.tma)
-    if 0.9 * device.processors <= largest <= device.processors:  # nearly everyone has one, and nobody two
+    if 0.9 * device.processors <= largest <= device.processors:  # almost every processor has one tile, none has two
         return Tile(128, 256, 64, 8, 3, device.tma)
     if _count(m, n, 128, 128) >= device.processors:
         return Tile(128, 128, 64, 8, 4, device.tma)
@@ -88,7 +87,7 @@ def launch(a, b, tile):
     out = torch.empty((m, n), dtype=a.dtype, device=a.device)
     tma = tile.tma and all(_fits_descriptor(x) for x in (a, b, out))
     count = _count(m, n, tile.block_m, tile.block_n)
-    with torch.cuda.device_of(a):  # Triton launches on the current device, which need not be the tensors'
+    with torch.cuda.device_of(a):  # Triton launches on the current device, which may not be the tensors'
         _gemm[(min(count, _device(a.device).processors) if tile.persistent else count,)](
             TensorDescriptor.from_tensor(a, [tile.block_m, tile.block_k]) if tma else a,
             TensorDescriptor.from_tensor(b, [tile.block_k, tile.block_n]) if tma else b,
@@ -103,7 +102,7 @@ def launch(a, b, tile):
 
 @cache
 def _device(device):
-    if device.type != "cuda":  # Triton's interpreter works on the CPU, where any tile will do
+    if device.type != "cuda":  # Triton's interpreter works on the CPU, where any tile works
         return Device(processors=132, shared_bytes=227 * 1024, tma=True)
     properties = torch.cuda.get_device_properties(device)
     return Device(properties.multi_processor_count, properties.shared_memory_per_block_optin, properties.major >= 9)
@@ -120,7 +119,7 @@ def _gemm(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
     EVEN: tl.constexpr, EVEN_K: tl.constexpr, TMA: tl.constexpr, PERSISTENT: tl.constexpr,
 ):  # fmt: skip
-    """One tile, or all that fall to this program. EVEN: no tile reaches past M or N. EVEN_K: no slice past K."""
+    """One tile, or all tiles of this program. EVEN: no tile reaches past M or N. EVEN_K: no slice reaches past K."""
     if PERSISTENT:
         count = tl.cdiv(m, BLOCK_M) * tl.cdiv(n, BLOCK_N)
         for tile in tl.range(tl.program_id(0), count, tl.num_programs(0), flatten=True):

@@ -1,4 +1,4 @@
-"""LayerNorm, forward: each row less its mean, over its standard deviation, times a weight, plus a bias."""
+"""LayerNorm, forward: (row - mean) / standard deviation * weight + bias."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 EPS = 1e-5
 CHUNK = 2**24
-"""Elements of a chunk of rows that is checked at once: 128 MiB in float64."""
+"""Elements of a chunk of rows checked at once: 128 MiB in float64."""
 
 
 @operation("layer_norm", baseline="eager", title="LayerNorm, forward")
 class LayerNorm(Operation):
-    """x: (rows, cols); weight, bias: (cols,); out: (rows, cols). The variance is the biased one; eps = 1e-5."""
+    """x: (rows, cols); weight, bias: (cols,); out: (rows, cols). Biased variance; eps = 1e-5."""
 
     unit: ClassVar[str] = "GB/s"
 
@@ -31,11 +31,11 @@ class LayerNorm(Operation):
         return f"{self.rows} x {self.cols}"
 
     def flops(self) -> int:
-        """8 an element (measurement.md, section 6): informative only, for memory is the limit."""
+        """8 per element: informative only; memory is the limit."""
         return 8 * self.rows * self.cols
 
     def bytes_moved(self) -> tuple[int, int]:
-        """x, weight and bias in, out out."""
+        """Reads x, weight and bias; writes out."""
         size = self.element_bytes
         return (self.rows + 2) * self.cols * size, self.rows * self.cols * size
 
@@ -73,7 +73,7 @@ class LayerNorm(Operation):
 def _normalised(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, dtype: torch.dtype, mean: Callable[..., torch.Tensor]
 ) -> torch.Tensor:
-    """The definition, one operator after the other, in a given dtype."""
+    """The definition, operator by operator, in a given dtype."""
     x = x.to(dtype)
     centred = x - mean(x)
     variance = mean(centred.square())
@@ -85,7 +85,7 @@ def _mean(x: torch.Tensor) -> torch.Tensor:
 
 
 def _mean_in_turn(x: torch.Tensor) -> torch.Tensor:
-    """Term after term, the longest chain of roundings that a kernel may have; PyTorch adds halves to halves."""
+    """Sums term by term, the longest chain of roundings that a kernel may have; PyTorch sums pairwise."""
     columns = x.mT.contiguous()
     total = columns[0].clone()
     for column in columns[1:]:

@@ -16,16 +16,16 @@ import triton.language as tl
 from kernels.catalog import Unsupported, cuda, kernel
 
 LONGEST_HELD = 16_384
-"""Columns of the longest row that is held in registers: with 16 warps, 32 float32 a thread."""
+"""Columns of the longest row held in registers: with 16 warps, 32 float32 a thread."""
 BLOCK = 8_192
 """Columns of a block of a longer row."""
 MANY_ROWS = 512
-"""Two of the longest rows that are held go to a program where there are so many: every processor still has a program."""
+"""From this many rows a program takes two of the longest held rows: every processor still has a program."""
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
 class Tile(NamedTuple):
-    """How a launch is cut up."""
+    """The tile shape of a launch."""
 
     rows: int
     """Rows of a program: a power of two; 1 where rows are read in blocks."""
@@ -33,7 +33,7 @@ class Tile(NamedTuple):
 
 
 def tiles(rows, cols):
-    """The tile for a problem: 32 or 64 elements a thread, in few warps, which then have little to wait for each other."""
+    """The tile for a problem: 32 or 64 elements a thread, in few warps, which then rarely wait for each other."""
     width = triton.next_power_of_2(cols)
     if width > LONGEST_HELD // 2:
         return Tile(2 if rows >= MANY_ROWS and cols <= LONGEST_HELD else 1, 16)

@@ -1,6 +1,6 @@
-"""Charts of one result, drawn when asked for: how its samples are spread, and how its rounds went, beside the baseline's.
+"""Charts of one result, drawn on request: its samples and its rounds, beside the baseline's.
 
-Bars count every sample. What is thinned, or lies beyond an axis, is said in the picture or under it.
+Bars count every sample. The chart, or the text below it, says what is thinned or beyond an axis.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ __all__ = [
     "Rounds",
     "Samples",
     "arms_of",
-    "said",
+    "captions",
     "spec_of",
     "svg_of",
 ]
 NAMES = ("samples", "rounds")
 WIDTHS = {"samples": (630, 312), "rounds": (380, 272)}
-"""Of the plot, pixels: on a wide page, on a narrow one."""
+"""Plot sizes in pixels: (wide page, narrow page)."""
 
 
 def spec_of(arms: Sequence[Arm], name: str, palette: str, narrow: bool = False, paired: bool = True) -> dict[str, Any]:
-    """A Vega-Lite spec of the chart with this name. Not validated here, which would take as long as the rest."""
+    """The Vega-Lite spec of a chart. Not validated here: that would double its time."""
     chart = Samples(arms) if name == "samples" else Rounds(arms, paired)
     colours = THEMES[palette]
     return theme(chart.draw(WIDTHS[name][narrow], colours), colours).to_dict(validate=False)
@@ -44,6 +44,6 @@ def svg_of(spec: dict[str, Any]) -> str:
     return vl_convert.vegalite_to_svg(spec)
 
 
-def said(arms: Sequence[Arm], paired: bool = True) -> dict[str, list[str]]:
-    """Sentences under each chart: how much of the data it shows, how to read it, what lies beyond."""
-    return {"samples": Samples(arms).said(), "rounds": Rounds(arms, paired).said()}
+def captions(arms: Sequence[Arm], paired: bool = True) -> dict[str, list[str]]:
+    """Sentences below each chart: share of the data shown, how to read it, what is beyond the axis."""
+    return {"samples": Samples(arms).captions(), "rounds": Rounds(arms, paired).captions()}

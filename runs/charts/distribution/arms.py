@@ -1,4 +1,4 @@
-"""The arms of a result's charts, the baseline and the kernel, and what both charts ask of them."""
+"""The arms of a result's charts: the baseline and the kernel."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import numpy as np
 from kernels.contract.events import ArmResult
 
 FENCE = 3
-"""An axis ends so many interquartile ranges outside the quartiles, as for the outliers of the table, ..."""
+"""An axis ends this many interquartile ranges beyond the quartiles, as for the table's outliers, ..."""
 KEPT = 5
-"""... but no more than so many percent of an arm's values lie beyond either end."""
+"""... but at most this percentage of an arm's values is beyond either end."""
 LEAST_IQR = 0.002
-"""Of the median: values that are all alike still need an axis."""
+"""Least range, as a share of the median: equal values still need an axis."""
 SIGNED = "datum.value ? format(datum.value, '+~g') : '0'"
 
 Axis = tuple[float, float]
@@ -30,11 +30,11 @@ class Arm:
 
     name: str
     ink: str
-    """Its colour's name in THEMES."""
+    """Name of its colour in THEMES."""
     rounds: list[list[float]]
     low: float
     high: float
-    """The interval of its median."""
+    """Interval of its median: low, high."""
 
     @cached_property
     def values(self) -> np.ndarray:
@@ -51,23 +51,23 @@ class Arm:
 
     @cached_property
     def medians(self) -> np.ndarray:
-        """Of each round."""
+        """Median of each round."""
         return np.asarray([np.median(ticks) for ticks in self.rounds])
 
     @cached_property
     def off(self) -> np.ndarray:
-        """Each round's median in percent off the median of all rounds."""
+        """Each round's median, in percent off the median of all rounds."""
         return percent_off(self.medians, float(np.median(self.medians)))
 
     @cached_property
     def reach(self) -> Axis:
-        """The axis that shows this arm, its median's interval included."""
+        """The axis for this arm, including its median's interval."""
         low, high = within_fences(self.values, LEAST_IQR * self.median)
         return min(low, self.low), max(high, self.high)
 
 
 def arms_of(result: ArmResult, baseline: ArmResult | None) -> list[Arm]:
-    """What there is to draw: the baseline first, then the kernel; the baseline alone on its own page; or nothing."""
+    """The arms to draw: baseline, then kernel; on the baseline's page only the baseline; or none."""
     if not any(result.samples_ns or ()):
         return []
     alone = baseline is None or baseline.kernel == result.kernel
@@ -83,7 +83,7 @@ def _arm(result: ArmResult, ink: str) -> Arm:
 
 
 def within_fences(values: np.ndarray, least_iqr: float) -> Axis:
-    """From and to, without values that are few, far outside the quartiles, and would lengthen the axis by half."""
+    """(from, to) without values that are few, far outside the quartiles, and would lengthen the axis by half."""
     q1, q3 = np.percentile(values, (25, 75))
     reach = FENCE * max(float(q3 - q1), least_iqr)
     least, most = float(values.min()), float(values.max())

@@ -1,4 +1,4 @@
-"""How the rounds went: each one's median, so that drift, steps and single bad rounds are seen."""
+"""The median of each round: shows drift, steps and single bad rounds."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ import pandas as pd
 from runs.charts.distribution.arms import LEAST_IQR, SIGNED, Arm, Axis, Rows, beyond, colour_of, numbers, within_fences
 
 MOST_DOTS = 500
-"""Rounds of one arm that are drawn one by one; of more, neighbours share a dot."""
-MOST_JOINED = 120
-"""Dots of more rounds are small and not joined by lines."""
+"""Most dots of one arm; with more rounds, neighbours share a dot."""
+MOST_JOINED_DOTS = 120
+"""With more rounds, dots are small and not joined."""
 STEADY = 0.5
-"""Percent: the axis of the rounds reaches at least so far, so that quiet rounds look quiet."""
+"""Least extent of the axis in percent, so that quiet rounds look quiet."""
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """Each round's median in percent off the arm's own: what moves both arms alike is the device, not the kernel."""
+    """Each round's median, in percent off the arm's own: movement in both arms is the device."""
 
     arms: Sequence[Arm]
     paired: bool
-    """False: one arm after the other, and each round is a single call."""
+    """False: one arm after the other; each round is a single call."""
 
     @cached_property
     def count(self) -> int:
@@ -36,23 +36,23 @@ class Rounds:
 
     @cached_property
     def group(self) -> int:
-        """How many neighbouring rounds share a dot."""
+        """Neighbouring rounds per dot."""
         return math.ceil(self.count / MOST_DOTS)
 
     @cached_property
     def axis(self) -> Axis:
-        """From and to, in percent."""
+        """(from, to) in percent."""
         ends = [within_fences(arm.off, 100 * LEAST_IQR) for arm in self.arms]
         return min(-STEADY, *(low for low, _ in ends)), max(STEADY, *(high for _, high in ends))
 
     def ticks(self) -> list[int]:
-        """At most six numbers of rounds: every one, every second, fifth, tenth, ..."""
+        """At most six round numbers: every one, every second, fifth, tenth, ..."""
         steps = (lead * 10**zeros for zeros in range(9) for lead in (1, 2, 5))
         step = next(step for step in steps if self.count <= 6 * step)
         return list(range(step, self.count + 1, step))
 
     def dots(self, arm: Arm) -> Rows:
-        """{"round", "us", "off", "least", "most"}: a round's median and how far it, or its group, strays."""
+        """{"round", "us", "off", "least", "most"}: a round's median, and the range of its group."""
         found = []
         for first in range(0, len(arm.off), self.group):
             part = arm.off[first : first + self.group]
@@ -64,7 +64,7 @@ class Rounds:
         return found
 
     def frame(self) -> pd.DataFrame:
-        """All dots, with their places on the axis."""
+        """All dots, with their positions on the axis."""
         low, high = self.axis
         data = pd.DataFrame([dot for arm in self.arms for dot in self.dots(arm)])
         data["at"], data["from"], data["to"] = (data[name].clip(low, high) for name in ("off", "least", "most"))
@@ -80,7 +80,7 @@ class Rounds:
         x = alt.X("round:Q", scale=across, title="round" if self.paired else "call", axis=axis)
         y = alt.Y("at:Q", scale=scale, title=title, axis=alt.Axis(labelExpr=SIGNED, tickCount=6))
         places = {"x": x, "color": colour_of(self.arms, colours)}
-        many = self.count > MOST_JOINED
+        many = self.count > MOST_JOINED_DOTS
         base, zero = alt.Chart(self.frame()), alt.Chart(pd.DataFrame([{"zero": 0}]))
         layers = [
             zero.mark_rule(color=colours["quiet"], strokeWidth=1).encode(y=alt.Y("zero:Q", scale=scale, title=title))
@@ -102,15 +102,15 @@ class Rounds:
             tooltip=[*tooltip, alt.Tooltip("off:Q", format="+.2f", title="off, %")],
         )
 
-    def said(self) -> list[str]:
+    def captions(self) -> list[str]:
         what = "round" if self.paired else "call"
         one = "Each dot is the median of a round." if self.paired else "Each dot is a call."
         many = f"Each dot is the median of {self.group} {what}s, and the line through it spans them."
         sentences = [many if self.group > 1 else one]
         if not self.paired:
-            sentences.append("The kernels ran one after the other: the same number is not the same moment.")
+            sentences.append("The kernels ran one after the other: equal round numbers are different times.")
         elif len(self.arms) > 1:
-            sentences.append("What moves both alike is the device, and cancels in the speedup.")
+            sentences.append("Movement in both is the device; it cancels in the speedup.")
         low, high = self.axis
         for arm in self.arms:
             if count := int(((arm.off < low) | (arm.off > high)).sum()):

@@ -1,4 +1,4 @@
-"""How the samples are spread: bars that count every sample, a line for each, the median with its interval."""
+"""The distribution of samples: bars that count every sample, a line per sample, the median with its interval."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from runs.charts.distribution.arms import LEAST_IQR, SIGNED, Arm, Axis, Rows, be
 from runs.templatetags.figures import grouped
 
 MOST_LINES = 300
-"""Samples of one arm that are drawn one by one; of more, so many, evenly by rank, the smallest and largest among them."""
+"""Most lines of one arm. Of more samples this many are drawn, evenly spaced by rank, with the smallest and largest."""
 LEAST_SHARE = 0.05
-"""Of the axis: where an arm would take less of one in microseconds, the axis is in percent."""
+"""Least share of an axis in microseconds; if an arm takes less, the axis is in percent."""
 FEWEST_BINS, MOST_BINS = 12, 60
 DETAIL, BARS, LINES, MIDDLE, GAP, ROW = 16, (80, 34), (83, 93), 102, 18, 128
-"""Heights within a row of the samples: what is written under the name, bars, lines, median, room below, all."""
+"""Heights in a row: detail text, bars, lines, median, gap, total."""
 
 
 @dataclass(frozen=True)
 class Samples:
-    """A row for each arm: bars that count all samples, a line for each of them, the median with its interval."""
+    """A row per arm: bars that count all samples, a line per sample, the median with its interval."""
 
     arms: Sequence[Arm]
 
     @cached_property
     def apart(self) -> bool:
-        """Whether on an axis in microseconds one arm would be a mere spike: then it is in percent."""
+        """Whether an axis in microseconds would squeeze one arm into a spike: then percent."""
         span = max(arm.reach[1] for arm in self.arms) - min(arm.reach[0] for arm in self.arms)
         return any(arm.reach[1] - arm.reach[0] < LEAST_SHARE * span for arm in self.arms)
 
     def place(self, arm: Arm, values: Any) -> Any:
-        """Where values stand on the axis."""
+        """Positions of values on the axis."""
         return percent_off(values, arm.median) if self.apart else values
 
     @cached_property
     def axis(self) -> Axis:
-        """From and to, in the axis' unit, with some room."""
+        """(from, to) in the axis' unit, with some room."""
         ends = [[self.place(arm, end) for end in arm.reach] for arm in self.arms]
         low, high = min(low for low, _ in ends), max(high for _, high in ends)
         room = 0.02 * (high - low) or LEAST_IQR * max(abs(high), 1)
@@ -49,7 +49,8 @@ class Samples:
 
     @cached_property
     def bins(self) -> int:
-        """How many bars over the axis: half as wide as Freedman and Diaconis advise, for the lines below show the noise."""
+        """Number of bars over the axis: half as wide as Freedman and Diaconis advise, because the lines below show the
+        noise."""
         span = self.axis[1] - self.axis[0]
         widths = []
         for arm in self.arms:
@@ -58,7 +59,7 @@ class Samples:
         return max(FEWEST_BINS, min(MOST_BINS, round(span / min(widths))))
 
     def bars(self, arm: Arm) -> Rows:
-        """{"from", "to", "samples"} of each bar; the tallest of an arm is as high as its row allows."""
+        """{"from", "to", "samples"} of each bar; an arm's tallest bar fills its row."""
         counts, edges = np.histogram(self.place(arm, arm.values), bins=self.bins, range=self.axis)
         bottom, top = BARS
         scale = (bottom - top) / max(1, counts.max())
@@ -69,7 +70,7 @@ class Samples:
         return [bar | {"bottom": bottom} for bar in found if bar["samples"]]
 
     def lines(self, arm: Arm) -> Rows:
-        """{"us", "round", "at"} of the samples that are drawn one by one."""
+        """{"us", "round", "at"} of the samples drawn as lines."""
         where = np.repeat(np.arange(1, len(arm.rounds) + 1), [len(ticks) for ticks in arm.rounds])
         order = np.argsort(arm.values, kind="stable")
         if len(order) > MOST_LINES:
@@ -89,7 +90,7 @@ class Samples:
         return [{"low": low, "high": high, "median": median, "top": BARS[1], "middle": MIDDLE} | own]
 
     def edges(self, arm: Arm) -> Rows:
-        """What lies beyond the axis: {"at", "text", "side", "beyond", "farthest"}, at most one of each side."""
+        """Samples beyond the axis: {"at", "text", "side", "beyond", "farthest"}, at most one per side."""
         at, (low, high) = self.place(arm, arm.values), self.axis
         found = []
         for values, end, side in ((arm.values[at < low], low, "left"), (arm.values[at > high], high, "right")):
@@ -102,13 +103,13 @@ class Samples:
         return found
 
     def words(self, arm: Arm) -> Rows:
-        """Over an arm's row, under its name."""
+        """The text over an arm's row, under its name."""
         n, of = len(arm.values), len(arm.rounds)
         count = f"{n:,} samples" if n == of else f"{n:,} samples in {of:,} rounds"
         return [{"text": f"median {grouped(arm.median)} us, {count}", "top": 0, "bottom": DETAIL}]
 
     def rows(self, of: Callable[[Arm], Rows]) -> Rows:
-        """The same of every arm, each in its own row of the picture."""
+        """Rows of every arm, each with its position in the chart."""
         found = []
         for number, arm in enumerate(self.arms):
             for row in of(arm):
@@ -167,7 +168,7 @@ class Samples:
         ]
 
     def _edges(self, x: Any, y: Any, colours: dict[str, str]) -> list[Any]:
-        """A triangle and a number at the edge for samples beyond the axis."""
+        """A triangle and a number at the edge for samples beyond it."""
         layers = []
         rows = self.rows(self.edges)
         for side, dx in (("left", 8), ("right", -8)):
@@ -181,22 +182,24 @@ class Samples:
                 ]
         return layers
 
-    def said(self) -> list[str]:
+    def captions(self) -> list[str]:
         sentences = [
-            f"Bars count every sample; lines are {self._said_of_lines()}.",
+            f"Bars count every sample; lines are {self._lines_shown()}.",
             "The point is the median, the pale bar its interval.",
         ]
         if self.apart:
             sentences.append(
-                "The two are too far apart for one axis in microseconds: each is in percent of its own median."
+                "The two differ too much for one axis in microseconds: each is in percent of its own median."
             )
         for arm in self.arms:
             sentences += [beyond(edge["beyond"], "sample", arm.name, edge["farthest"]) for edge in self.edges(arm)]
         return sentences
 
-    def _said_of_lines(self) -> str:
+    def _lines_shown(self) -> str:
         thinned = [arm for arm in self.arms if len(arm.values) > MOST_LINES]
         if not thinned:
             return "every sample"
         some = " and ".join(f"{MOST_LINES:,} of {len(arm.values):,} samples of {arm.name}" for arm in thinned)
-        return f"{some}, evenly by rank" + (", and every sample of the other" if len(thinned) < len(self.arms) else "")
+        return f"{some}, evenly spaced by rank" + (
+            ", and every sample of the other" if len(thinned) < len(self.arms) else ""
+        )

@@ -1,6 +1,6 @@
-"""make bench: the main job without a browser. Starts what is not running, submits a config, prints the table.
+"""make bench: runs a config without a browser. Starts missing processes, submits the config, prints the table.
 
-Exit status: 0 every result ok (or unsupported here); 1 a result is not ok, or the run failed; 2 it could not be begun.
+Exit status: 0: every result ok or unsupported; 1: a result is not ok, or the run failed; 2: the run could not start.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ class Command(BaseCommand):
         return config
 
     def start_site(self, uuid: str) -> subprocess.Popen[bytes] | None:
-        """Everything but the web server, unless this device's agent is heard from already."""
+        """Starts everything except the web server, unless this device's agent already reports."""
         if setup.is_ours(settings.REDIS_URL) and self._heard(uuid, time.time() - 12):
             return None
-        self.stderr.write("starting broker, recorder and agents for the time of this run ...")
+        self.stderr.write("starting broker, recorder and agents for this run ...")
         checks.check_disk(settings.VAR_DIR)
         log = open(settings.VAR_DIR / "bench.log", "wb")  # noqa: SIM115  (the processes keep it)
         command = [
@@ -86,7 +86,7 @@ class Command(BaseCommand):
                 tail = (settings.VAR_DIR / "bench.log").read_text(errors="replace").strip().splitlines()[-3:]
                 raise checks.SetupError("the site did not start: " + " / ".join(tail))
             time.sleep(0.2)
-        if not os.environ.get("REDIS_URL"):  # chosen by `up` just now, perhaps
+        if not os.environ.get("REDIS_URL"):  # `up` may just have chosen it
             password, port = setup.env_value("BROKER_PASSWORD"), setup.env_value("BROKER_PORT")
             settings.REDIS_URL = f"redis://:{password}@127.0.0.1:{port}/0"
         return process

@@ -1,4 +1,4 @@
-"""Builds what the pages need beside our own files: the Vega bundle (from vl-convert), then collects static files."""
+"""Builds static files: the Vega bundle (from vl-convert); then collects all static files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Command(BaseCommand):
         stamp.write_text(wanted)
 
     def signature(self) -> str:
-        """Of our files and of the packages that others come from."""
+        """Signature of our files and of the packages that provide the others."""
         digest = hashlib.sha256()
         for package in ("Django", "vl-convert-python", "django-htmx", "whitenoise"):
             digest.update(version(package).encode())

@@ -1,4 +1,4 @@
-"""make up: prepares the site and starts all of it on this machine; Ctrl-C stops all of it."""
+"""make up: prepares and starts the site on this machine; Ctrl-C stops it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from runs.hosting.stack import Stack
 from runs.models import Gpu, Run
 
 QUIET = {"PYTHONWARNINGS": "ignore:You're running the worker with superuser"}
-"""Celery's warning for root: in a container there is nobody else, and `make up` needs no root."""
+"""Hides Celery's warning for root: containers have only root, and `make up` does not need it."""
 
 
 ANSWERS_S = 60
-"""A web server that takes longer has most likely met an error."""
+"""Time after which the web server has probably failed."""
 
 
 class Command(BaseCommand):
@@ -75,11 +75,11 @@ class Command(BaseCommand):
         sys.exit(run(stack))
 
     def say_when_it_answers(self, host: str, port: int) -> None:
-        """The address, once a click on it leads somewhere."""
+        """Prints the address when the web server answers."""
         deadline = time.monotonic() + ANSWERS_S
         while not _answers(host, port):
             if time.monotonic() > deadline:
-                self.stderr.write(f"The web server has not answered for {ANSWERS_S} s; what it says stands above.")
+                self.stderr.write(f"The web server has not answered for {ANSWERS_S} s. See its output above.")
                 deadline = math.inf
             time.sleep(0.1)
         address = f"http://{_shown(host)}:{port}/"
@@ -87,7 +87,7 @@ class Command(BaseCommand):
         self.stdout.flush()
 
     def broker(self, host: str) -> tuple[tuple[str, int, Path] | None, str]:
-        """(the embedded broker to start, if any; the address)"""
+        """(embedded broker to start, or None; its address)"""
         given = os.environ.get("REDIS_URL") or ""
         if given:
             checks.check_broker(given)
@@ -105,7 +105,7 @@ class Command(BaseCommand):
         return (host, port, settings.VAR_DIR / "broker"), url
 
     def first_run(self, device: Device) -> None:
-        """A first small run, so that the first page has real numbers of this machine."""
+        """Queues a small first run, so that the first page shows numbers of this machine."""
         if Run.objects.filter(sample="").exists():
             return
         known = {
@@ -129,7 +129,7 @@ def _shown(host: str) -> str:
 
 
 def run(stack: Stack) -> int:
-    """Runs the processes under honcho until one ends for good or Ctrl-C comes."""
+    """Runs the processes under honcho until one ends for good, or Ctrl-C."""
     manager = Manager()
     for name, command in stack.commands().items():
         manager.add_process(name, command, env=stack.env, cwd=str(setup.ROOT))
