@@ -10,7 +10,6 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
-from kernels.contract.ceilings import Ceilings
 
 from kernels import HARNESS_VERSION
 from kernels.analysis.roofline import peak_of
