@@ -119,9 +119,12 @@ class KernelInfo:
         for package in self.needs.packages:
             if not _is_installed(package):
                 return f"needs the Python package {package}"
-        if self.needs.triton and (version := _version("triton")) is None:
+        return self._why_not_with_triton(_version("triton")) if self.needs.triton else ""
+
+    def _why_not_with_triton(self, version: str | None) -> str:
+        if version is None:
             return "needs the Python package triton"
-        if self.needs.triton and not _within(version, self.needs.triton):
+        if not _within(version, self.needs.triton):
             return f"needs Triton {' and '.join(self.needs.triton)}, this host has {version}"
         return ""
 

@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from kernels.catalog import LoadedKernel, get_operation, kernels, load, operations
+from kernels.contract.events import ArmResult, Measured
 from kernels.dtypes import DTYPES
 from kernels.operations.base import DISTRIBUTIONS, EDGE_SIZES
 from kernels.report.tables import as_markdown, as_text, rows
@@ -139,10 +140,11 @@ def test_it_has_kernels_and_configs(name):
 @for_every_operation
 def test_tables_show_its_own_unit(name):
     problem = small(name)
-    workload = {"operation": name, "dtype": problem.dtype, "sizes": problem.model_dump(exclude={"dtype"})}
+    workload = Workload(operation=name, dtype=problem.dtype, sizes=problem.model_dump(exclude={"dtype"}))
     rates = {"tflops": 77.7, "gb_per_s": 55.5}
-    result = {"kernel": "eager", "status": "ok", "stats": {"p50": 1.0}} | rates
-    table = rows([{"workload": workload, "key": "0", "mode": "cpu", "baseline": "eager", "results": [result]}])
+    times = {"n": 5, "rounds": 5, "p50_ms": 1.0, "p50_low_ms": 1.0, "p50_high_ms": 1.0}
+    result = ArmResult(kernel="eager", **times, **rates)
+    table = rows([Measured(workload=workload, mode="cpu", baseline="eager", margin=0.01, results=[result])])
     assert f"| {problem.unit} |" in as_markdown(table)
     assert f"| {rates[UNITS[problem.unit]]} |" in as_markdown(table)
     assert problem.unit in as_text(table)

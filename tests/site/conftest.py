@@ -9,6 +9,7 @@ from django.test import Client
 from django.utils import timezone
 from shown import shown
 
+from kernels import catalog
 from kernels.catalog import declared
 from kernels.contract.environment import fingerprint
 from kernels.contract.export import read_export
@@ -57,8 +58,14 @@ def stranger(db):
     return Client()
 
 
+HOST_TRITON = "3.6.0"
+"""Of the hosts that report devices here, whatever is installed where the tests run: their kernels depend on it."""
+
+
 @pytest.fixture
-def make_gpu(db):
+def make_gpu(db, monkeypatch):
+    monkeypatch.setattr(catalog, "_version", lambda package: HOST_TRITON if package == "triton" else None)
+
     def make(uuid="GPU-1", kind="cuda", name="NVIDIA H200", host="gpu-1", **more):
         capability = {"cuda": 9.0, "cpu": None}[kind]
         fields = {"capability": capability, "catalogue": declared(kind, capability), "seen_at": timezone.now()}

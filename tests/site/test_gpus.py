@@ -10,11 +10,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
-from kernels.contract.ceilings import Ceilings
 
 from kernels import HARNESS_VERSION
 from kernels.analysis.roofline import peak_of
 from kernels.contract.events import Calibrated
+from kernels.workload import Ceilings
 from runs.models import Calibration, Environment, Run
 from runs.pipeline.recorder import _calibrated
 from runs.views.gpus import FIELDS, ceilings_of
