@@ -70,12 +70,12 @@ class Site:
 
     def use(self) -> None:
         """Makes this process a client of the site's database and broker."""
-        for line in (self.log.parent / "env").read_text().splitlines():
-            name, value = line.split("=", 1)
-            os.environ[name] = value
+        sys.path.insert(0, str(self.root))
+        from benchsite.env_file import read
+
+        os.environ |= read(self.log.parent / "env")
         os.environ |= {name: self.env[name] for name in ("BENCHSITE_VAR", "BENCHSITE_ENV")}
         os.environ["DJANGO_SETTINGS_MODULE"] = "benchsite.settings"
-        sys.path.insert(0, str(self.root))
         import django
 
         django.setup()
@@ -171,8 +171,10 @@ def time_clean_clone(folder: Path) -> None:
     (folder / "site").mkdir()
     site = Site(folder / "site", str(clone / ".venv/bin/python"), clone)
     site.start()
-    command = "from runs.models import *; print('first:', Result.objects.filter(measurement__run__sample='', p50__gt=0).exists())"
-    env = site.env | dict(line.split("=", 1) for line in (folder / "site/env").read_text().splitlines())
+    command = "from runs.models import *; print('first:', Result.objects.filter(measurement__run__sample='', p50_ms__gt=0).exists())"
+    from benchsite.env_file import read
+
+    env = site.env | read(folder / "site/env")
     ask = [str(clone / ".venv/bin/python"), "manage.py", "shell", "-c", command]
 
     def is_there() -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels.contract.events import Verdict
+from kernels.contract.arm_result import Verdict
 
 CONFIDENCE = 0.99
 """Nominal coverage of intervals."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernels.analysis.statistics import word
-from kernels.contract.events import ArmResult, Status, Verdict
+from kernels.contract.arm_result import ArmResult, Status, Verdict
 
 
 def verdict(arm: ArmResult, baseline: str, margin: float) -> Verdict | Status:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from kernels.analysis.blocks import rest_for
-from kernels.contract.events import MOST_KERNELS_RAN
+from kernels.contract.arm_result import MOST_KERNELS_RAN
 from kernels.workload import Protocol
 
 CALLS = 7

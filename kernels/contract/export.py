@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, ValidationError
 
-from kernels.contract.events import Calibrated, CrossChecked, Event, Finished, Measured, Model, Preflight, Started
+from kernels.contract.arm_result import Model
+from kernels.contract.events import Calibrated, CrossChecked, Event, Finished, Measured, Preflight, Started
 from kernels.contract.upgrade import FORMAT, FORMAT_1, upgrade
 from kernels.workload import Ceilings, Config, sentence
 

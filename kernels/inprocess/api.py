@@ -14,7 +14,7 @@ from typing import Any, Required, TypedDict, Unpack, overload
 import torch
 
 from kernels.analysis import roofline, statistics
-from kernels.contract.events import Status
+from kernels.contract.arm_result import Status
 from kernels.inprocess.adhoc import Kernel, Source
 from kernels.inprocess.session import BASELINE, Comparison, InProcess, held, problem_of
 from kernels.parent import rounds

@@ -14,7 +14,7 @@ from kernels.analysis.correctness import judge
 from kernels.catalog import LoadedKernel
 from kernels.child.bench import Bench
 from kernels.child.guard import Guard
-from kernels.contract.events import Status
+from kernels.contract.arm_result import Status
 from kernels.host.device import Device, NoSuchDevice, find_device, locked, nvml, print_changes
 from kernels.host.telemetry import Telemetry
 from kernels.inprocess.adhoc import Adhoc, Kernel, Source, Tensors, as_output, exact_dtype, in_dtype, peak_dtype

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernels import catalog
-from kernels.contract.events import Status
+from kernels.contract.arm_result import Status
 from kernels.host.device import Device
 from kernels.parent.child_process import ChildTimedOut, CommandFailed, Forged
 from kernels.workload import Workload

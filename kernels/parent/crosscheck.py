@@ -10,7 +10,8 @@ from typing import Any
 
 from kernels.analysis.agreement import agrees
 from kernels.analysis.blocks import Estimate, is_host_bound
-from kernels.contract.events import CrossCheck, CrossChecked, Seen, Status
+from kernels.contract.arm_result import CrossCheck, Status
+from kernels.contract.events import CrossChecked, Seen
 from kernels.parent.arm import arm_of
 from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.context import RunContext

@@ -16,7 +16,7 @@ from typing import Any
 from kernels.analysis import roofline
 from kernels.analysis.blocks import Estimate, by_graph, choose_mode
 from kernels.analysis.suspicion import DOUBTS, why_leaks, why_outside, why_probed
-from kernels.contract.events import Status
+from kernels.contract.arm_result import Status
 from kernels.host.telemetry import Telemetry
 from kernels.operations.base import Distribution, Operation
 from kernels.parent import rounds

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from kernels.analysis import roofline, statistics
-from kernels.contract.events import ArmResult, ColdCalls, Ratio, Spread, Status
+from kernels.contract.arm_result import ArmResult, ColdCalls, Ratio, Spread, Status
 from kernels.operations.base import Operation
 from kernels.parent.arm import Arm
 from kernels.parent.drive import AA

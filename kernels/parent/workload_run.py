@@ -7,7 +7,8 @@ import time
 from typing import Any
 
 from kernels.analysis.correctness import judge
-from kernels.contract.events import Measured, Status
+from kernels.contract.arm_result import Status
+from kernels.contract.events import Measured
 from kernels.operations.base import DISTRIBUTIONS
 from kernels.parent.arm import Arm, arm_of
 from kernels.parent.context import RunContext

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kernels.analysis.statistics import CERTAIN_ROUNDS, MIN_ROUNDS, change, geometric_mean, word
+from kernels.contract.arm_result import FAILURES, ArmResult, Ratio, Status, Verdict
 from kernels.contract.environment import KEYED
-from kernels.contract.events import FAILURES, ArmResult, Measured, Ratio, Status, Verdict
+from kernels.contract.events import Measured
 from kernels.report.summary import VERBS, WORDS, Summary, leading
 from kernels.report.tables import as_csv as records_as_csv
 from kernels.report.tables import listed, markdown, microseconds, text

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kernels.analysis.statistics import MARGIN, suite
 from kernels.catalog import UnknownName, get_operation
-from kernels.contract.events import FAILURES, Status, Verdict
+from kernels.contract.arm_result import FAILURES, Status, Verdict
 from kernels.report.tables import Row, listed
 
 WORDS = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME, Verdict.UNDECIDED)

@@ -11,7 +11,8 @@ from typing import Any
 
 from kernels.analysis.verdicts import verdict
 from kernels.catalog import operations
-from kernels.contract.events import FAILURES, ArmResult, CrossCheck, Measured, Status, Verdict
+from kernels.contract.arm_result import FAILURES, ArmResult, CrossCheck, Status, Verdict
+from kernels.contract.events import Measured
 
 RESTED = ("cold", "graph")
 """Modes with rests, whose inputs are as cold as in the cross-check's batch; in warm mode they are in the cache."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 
 from kernels.analysis.statistics import MARGIN
-from kernels.contract.events import ArmResult
+from kernels.contract.arm_result import ArmResult
 from runs.models.kernel import Kernel, KernelVersion
 from runs.models.run import Run
 from runs.models.workload import Workload
@@ -48,7 +48,7 @@ class Measurement(models.Model):
 
 
 class Result(models.Model):
-    """One ArmResult (kernels/contract/events.py describes the columns)."""
+    """One ArmResult (kernels/contract/arm_result.py describes the columns)."""
 
     measurement = models.ForeignKey(Measurement, models.CASCADE, related_name="results")
     kernel = models.ForeignKey(Kernel, models.PROTECT, related_name="results")

@@ -7,7 +7,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from kernels.analysis.verdicts import verdict
-from kernels.contract.events import ArmResult, Measured
+from kernels.contract.arm_result import ArmResult
+from kernels.contract.events import Measured
 from runs.models import Kernel, KernelVersion, Measurement, Result, Run, Workload
 from runs.models.measurement import COLUMNS
 

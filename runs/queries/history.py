@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 from django.db.models import Max, OuterRef, QuerySet, Subquery
 
+from kernels.contract.arm_result import ArmResult, Status
 from kernels.contract.environment import KEYED
-from kernels.contract.events import ArmResult, Measured, Status
+from kernels.contract.events import Measured
 from kernels.report.comparison import COMPARABILITY_KEYS
 from runs.models import Environment, Gpu, Kernel, Result, Workload
 from runs.queries.ratio import Ratio

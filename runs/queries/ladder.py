@@ -13,7 +13,7 @@ from typing import Any
 from django.db.models import F, Max, Q
 
 from kernels.catalog import operations
-from kernels.contract.events import Verdict
+from kernels.contract.arm_result import Verdict
 from kernels.report.comparison import COMPARABILITY_KEYS
 from runs.models import Result, Tier, TierScale
 from runs.queries import history

@@ -12,19 +12,8 @@ from django.db.models import Prefetch, QuerySet
 from pydantic import Field
 
 from kernels.analysis.verdicts import verdict
-from kernels.contract.events import (
-    ArmResult,
-    ColdCalls,
-    Correctness,
-    CrossCheck,
-    Measured,
-    ProtocolFacts,
-    Ratio,
-    Spread,
-    Status,
-    TelemetrySummary,
-    Verdict,
-)
+from kernels.contract.arm_result import ArmResult, ColdCalls, Correctness, CrossCheck, Ratio, Spread, Status, Verdict
+from kernels.contract.events import Measured, ProtocolFacts, TelemetrySummary
 from kernels.contract.export import Export
 from kernels.workload import Workload as WorkloadSpec
 from runs.models import Measurement, Result, Run

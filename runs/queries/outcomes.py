@@ -11,7 +11,7 @@ from typing import Any
 from django.db.models import Count, Q, Sum
 from django.db.models.functions import Ln
 
-from kernels.contract.events import FAILURES
+from kernels.contract.arm_result import FAILURES
 from kernels.report.summary import leading
 from runs.models import Result, Run
 from runs.templatetags.figures import MARKS

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from kernels.contract.events import Correctness
+from kernels.contract.arm_result import Correctness
 from kernels.operations.base import DISTRIBUTIONS
 from runs.templatetags.figures import error
 

@@ -12,7 +12,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
 from kernels.catalog import operations
-from kernels.contract.events import FAILURES
+from kernels.contract.arm_result import FAILURES
 from kernels.report import tables
 from kernels.report.summary import leading
 from runs.charts.forest import Scale

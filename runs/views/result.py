@@ -11,7 +11,8 @@ from django.shortcuts import render
 
 from kernels.analysis.agreement import AGREE_NS, AGREE_NS_PER_KERNEL, AGREE_SHARE
 from kernels.analysis.statistics import MARGIN, WIDEST_SAME
-from kernels.contract.events import MOST_KERNELS_RAN, ArmResult, CrossCheck, Measured, TelemetrySummary
+from kernels.contract.arm_result import MOST_KERNELS_RAN, ArmResult, CrossCheck
+from kernels.contract.events import Measured, TelemetrySummary
 from kernels.report.tables import as_csv, under_load
 from runs.charts import distribution
 from runs.charts.theme import THEMES

@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from kernels.catalog import operations
-from kernels.contract.events import Verdict
+from kernels.contract.arm_result import Verdict
 from kernels.report import tables
 from runs.charts import strip
 from runs.models import TierScale

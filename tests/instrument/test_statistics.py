@@ -18,7 +18,7 @@ from kernels.analysis.statistics import (
     unpaired_speedup,
     word,
 )
-from kernels.contract.events import Verdict
+from kernels.contract.arm_result import Verdict
 
 FASTER, SLOWER, SAME, UNDECIDED = Verdict.FASTER, Verdict.SLOWER, Verdict.SAME, Verdict.UNDECIDED
 NEEDS_MORE, UNPAIRED = Verdict.NEEDS_MORE, Verdict.UNPAIRED

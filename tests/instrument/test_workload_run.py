@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from kernels.contract.events import Status
+from kernels.contract.arm_result import Status
 from kernels.parent.workload_run import WorkloadRun
 from kernels.workload import Config, RunSpec
 

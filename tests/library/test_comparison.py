@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from kernels.analysis.statistics import change, margin_from, word
-from kernels.contract.events import ArmResult, Measured
+from kernels.contract.arm_result import ArmResult
+from kernels.contract.events import Measured
 from kernels.report.comparison import (
     COLUMNS,
     GONE,

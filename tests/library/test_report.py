@@ -7,7 +7,8 @@ import math
 import pytest
 
 from kernels.analysis.verdicts import verdict
-from kernels.contract.events import ArmResult, Measured, ProtocolFacts
+from kernels.contract.arm_result import ArmResult
+from kernels.contract.events import Measured, ProtocolFacts
 from kernels.report.summary import summary
 from kernels.report.tables import (
     COLUMNS,

@@ -10,7 +10,8 @@ import pytest
 from django.db import OperationalError
 
 from kernels.analysis.statistics import describe
-from kernels.contract.events import ArmResult, CrossChecked, Finished, Line, Measured, Started
+from kernels.contract.arm_result import ArmResult
+from kernels.contract.events import CrossChecked, Finished, Line, Measured, Started
 from kernels.report import tables
 from kernels.workload import Config
 from runs.models import Gpu, Measurement, RejectedEvent, Result, Run

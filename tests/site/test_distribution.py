@@ -6,7 +6,7 @@ import pytest
 from cast import load, shortened
 from django.urls import reverse
 
-from kernels.contract.events import ArmResult
+from kernels.contract.arm_result import ArmResult
 from runs.charts.distribution import (
     MOST_DOTS,
     MOST_LINES,

@@ -9,7 +9,8 @@ import pytest
 from cast import load, shortened
 from django.urls import reverse
 
-from kernels.contract.events import Correctness, CrossCheck, ProtocolFacts, Spread, TelemetrySummary
+from kernels.contract.arm_result import Correctness, CrossCheck, Spread
+from kernels.contract.events import ProtocolFacts, TelemetrySummary
 from runs.models import Measurement, Result, Run
 from runs.queries import measurements
 from runs.views import correctness

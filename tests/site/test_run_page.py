@@ -10,7 +10,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from kernels.contract.events import Measured, Verdict
+from kernels.contract.arm_result import Verdict
+from kernels.contract.events import Measured
 from kernels.report import tables
 from kernels.report.summary import summary
 from runs.models import Measurement, Result, Run, Workload

@@ -52,7 +52,7 @@ CHEATS = {
     "changes-the-stream": ("suspect", CHANGED + "current stream"),
     "changes-a-backend-flag": ("suspect", CHANGED),
     "changes-determinism": ("suspect", CHANGED + "deterministic mode"),
-    "busy-thread": ("suspect", "left a thread running"),
+    "busy-thread": ("suspect", "left a thread busy"),
     "leaks-device-memory": ("suspect", "memory leak: every call keeps"),
 }
 

@@ -10,7 +10,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from kernels.contract.events import ArmResult
+from kernels.contract.arm_result import ArmResult
 
 FENCE = 3
 """An axis ends this many interquartile ranges beyond the quartiles, as for the table's outliers, ..."""

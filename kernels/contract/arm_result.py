@@ -1,0 +1,251 @@
+"""The result of one arm: one kernel on one workload. Times end in their unit; a ratio has none.
+
+A field that is None was not measured.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, NamedTuple
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+MOST_KERNELS_RAN = 50
+"""Kernels or operators kept of one call: the first ones."""
+
+
+class Status(StrEnum):
+    """How an arm ended."""
+
+    OK = "ok"
+    INCORRECT = "incorrect"
+    OUT_OF_MEMORY = "out of memory"
+    TIMED_OUT = "timed out"
+    CRASHED = "crashed"
+    IMPOSSIBLE = "impossible"
+    """Its time is below the device's limit."""
+    SUSPECT = "suspect"
+    """Its time is not credible: it caches, works outside its call, or changes global state."""
+    FAILED = "failed"
+    UNSUPPORTED = "unsupported"
+    """The kernel does not support this workload on this device. Not a failure."""
+
+
+FAILURES = tuple(status for status in Status if status not in (Status.OK, Status.UNSUPPORTED))
+
+
+class Verdict(StrEnum):
+    """One word for a result whose status is ok."""
+
+    BASELINE = "baseline"
+    FASTER = "FASTER"
+    SLOWER = "SLOWER"
+    SAME = "SAME"
+    UNDECIDED = "UNDECIDED"
+    NEEDS_MORE = "needs more runs"
+    UNPAIRED = "unpaired"
+    """The protocol `fixed` measures one kernel after the other: drift could explain the difference."""
+    CORRECT = "correct"
+    """Checked, not timed."""
+    NONE = ""
+
+
+def _without_nul(text: str) -> str:
+    if "\x00" in text:
+        raise ValueError("it has a NUL character")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_without_nul)]
+
+
+class Ratio(NamedTuple):
+    """A ratio with its interval."""
+
+    ratio: float
+    low: float
+    high: float
+
+
+class Model(BaseModel):
+    """Immutable, validated data."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False, populate_by_name=True)
+
+
+class Correctness(Model):
+    """Result of an arm's checks. The errors are those of the worst check on normal inputs. "yard": the error of eager
+    PyTorch in the workload's dtype."""
+
+    correct: bool
+    why: Text = ""
+    seeds: int | None = None
+    """Checks before timing, each on its own inputs."""
+    timed_calls_checked: int | None = None
+    deterministic: bool | None = None
+    inputs_changed: bool | None = None
+    shared: bool | None = None
+    """Calls share one output."""
+    late: bool | None = None
+    """The output changed after the call returned."""
+    constant: bool | None = None
+    fits: bool | None = None
+    """The correct values are far from the dtype's largest number."""
+    unwritten: int | None = None
+    nonfinite: int | None = None
+    allclose: bool | None = Field(None, alias="allclose_1e-2")
+    wrong_kind: Text | None = None
+    distribution: str | None = None
+    max_abs: float | None = None
+    yard_abs: float | None = None
+    rounding: float | None = None
+    largest: float | None = None
+    max_rel: float | None = None
+    frobenius: float | None = None
+    yard_frobenius: float | None = None
+    row: float | None = None
+    """Relative error of the worst row."""
+    yard_row: float | None = None
+    distributions: dict[str, Text] | None = None
+    """Distribution of the inputs -> "right", "wrong: why" or "not judged: why"."""
+    edges: dict[str, Text] | None = None
+    """Sizes of a small related workload -> the same. Only in runs that check without timing."""
+
+
+class ColdCalls(Model):
+    """Single calls on cold inputs, measured beside graph replays."""
+
+    n: int
+    p50_ms: float
+    p90_ms: float
+    p95_ms: float
+    p99_ms: float
+
+
+class Spread(Model):
+    """Readings of one figure. The name of the field that holds them gives the unit."""
+
+    median: float
+    min: float
+    max: float
+    n: int | None = None
+
+
+class CrossCheck(Model):
+    """Cross-check in a separate process; per call."""
+
+    event_ns: float | None = None
+    span_ns: float | None = None
+    """Profiler span: from the start of the first kernel to the end of the last."""
+    agrees: bool | None = None
+    calls: int | None = None
+    """Calls in the batch of `wall_ns` and `joules`."""
+    wall_ns: float | None = None
+    """Measured by the parent's clock."""
+    joules: float | None = None
+    """Energy of the whole board."""
+    host_bound: bool | None = None
+    """The host may launch more slowly than the device runs: then `wall_ns` may be host time."""
+
+
+class ArmResult(Model):
+    """One kernel on one workload. Latencies are per call."""
+
+    kernel: str
+    status: Status = Status.OK
+    why: Text = ""
+    """Reason for the status, as a sentence."""
+    log: Text = ""
+    backend: str = ""
+    sha256: str = ""
+    """Of the kernel's file as executed."""
+    source: Text = ""
+    compile_s: float | None = None
+    """Time of the first call."""
+    peak_memory_bytes: int | None = None
+    """Memory of one call, without its inputs."""
+    registers: int | None = None
+    """Registers per thread, reported by Triton: the maximum over the launched kernels."""
+    correctness: Correctness | None = None
+
+    n: int | None = None
+    """Timed calls; in mode graph, timed replays."""
+    rounds: int | None = None
+    left_after_round: int | None = None
+    """Round after which it was dropped (far behind)."""
+    mean_ms: float | None = None
+    std_ms: float | None = None
+    min_ms: float | None = None
+    max_ms: float | None = None
+    p5_ms: float | None = None
+    p25_ms: float | None = None
+    p50_ms: float | None = None
+    p75_ms: float | None = None
+    p90_ms: float | None = None
+    p95_ms: float | None = None
+    p99_ms: float | None = None
+    p50_low_ms: float | None = None
+    p50_high_ms: float | None = None
+    iqr_over_median: float | None = None
+    outliers: int | None = None
+    """Samples above p75 + 3 IQR; they are kept."""
+    samples_ns: list[list[float]] | None = None
+    """One list per round."""
+    cold: ColdCalls | None = None
+    sm_mhz: Spread | None = None
+    """SM clock before each block, read in the stream."""
+
+    speedup: float | None = None
+    """Baseline time / this arm's time."""
+    speedup_low: float | None = None
+    speedup_high: float | None = None
+    paired: bool = True
+    """Whether the ratio comes from pairs within rounds."""
+    effective_sample_size: float | None = None
+    """Effective sample size of the paired log-ratios: below `rounds` if rounds are autocorrelated."""
+
+    tflops: float | None = None
+    gb_per_s: float | None = None
+    limit_ms: float | None = None
+    """Speed of light: the least time that the device needs for the work."""
+    limit_share: float | None = None
+    """Share of the speed of light reached, 0 to 1."""
+    hint: str = ""
+    ran: list[tuple[Text, int]] = []
+    """(name, ns) of the kernels (on a CPU: operators) of one call, from the cross-check."""
+    crosscheck: CrossCheck | None = None
+
+    @model_validator(mode="after")
+    def figures_belong_together(self) -> ArmResult:
+        times = (self.n, self.rounds, self.p50_ms, self.p50_low_ms, self.p50_high_ms)
+        if any(value is None for value in times) and any(value is not None for value in times):
+            raise ValueError(f"{self.kernel}: n, rounds, p50_ms and its interval come together or not at all")
+        if self.samples_ns is not None and len(self.samples_ns) != self.rounds:
+            raise ValueError(f"{self.kernel} has {self.rounds} rounds, and samples of {len(self.samples_ns)}")
+        ends = (self.speedup_low, self.speedup_high)
+        if (self.speedup is None) != (None in ends) or (self.speedup is None and ends != (None, None)):
+            raise ValueError(f"{self.kernel}: a speedup and its interval come together or not at all")
+        if self.speedup is not None:
+            self._speedup_is_possible(*ends)
+        return self
+
+    def _speedup_is_possible(self, low: float | None, high: float | None) -> None:
+        assert self.speedup is not None and low is not None and high is not None
+        if self.status != Status.OK:
+            raise ValueError(f"{self.kernel} is {self.status}, so it has no speedup")
+        if self.p50_ms is None:
+            raise ValueError(f"{self.kernel} has a speedup, but no time")
+        if not 0 < low <= self.speedup <= high:
+            raise ValueError(f"{self.kernel}: the speedup {self.speedup:g} is not in its interval, {low:g} to {high:g}")
+
+    @property
+    def ratio(self) -> Ratio | None:
+        """The speedup with its interval."""
+        if self.speedup is None or self.speedup_low is None or self.speedup_high is None:
+            return None
+        return Ratio(self.speedup, self.speedup_low, self.speedup_high)
+
+    @property
+    def single_calls(self) -> ColdCalls | ArmResult:
+        """The source of n and p90_ms of single calls: the cold pass, if the samples are graph replays."""
+        return self.cold or self
