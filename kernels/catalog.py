@@ -18,7 +18,7 @@ import pkgutil
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -241,7 +241,7 @@ def read_kernels(operation: str, path: Path) -> Iterator[KernelInfo]:
     try:
         source = path.read_bytes()
         digest = hashlib.sha256(source).hexdigest()
-        for said in READERS[path.suffix].declared(source, path):
+        for said in _declared(path, source):
             info = _info(said, path, digest)
             if info.operation != operation:
                 raise ValueError(f"{said.function} is for {info.operation}, in the folder of {operation}")
@@ -249,6 +249,12 @@ def read_kernels(operation: str, path: Path) -> Iterator[KernelInfo]:
     except Exception as error:  # any error: one bad file must not disable the device
         reason = f"{path.name} cannot be read: {error}"
         yield KernelInfo(operation, _dashed(path.stem), "unknown", (), Needs(), {}, "", str(path), digest, reason)
+
+
+@lru_cache(maxsize=1024)
+def _declared(path: Path, source: bytes) -> tuple[Declared, ...]:
+    """What a file declares, parsed once for each content: every agent reads all kernels every few seconds."""
+    return tuple(READERS[path.suffix].declared(source, path))
 
 
 def _info(said: Declared, path: Path, digest: str) -> KernelInfo:

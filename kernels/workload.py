@@ -9,7 +9,7 @@ import hashlib
 import itertools
 import json
 import math
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,6 +42,7 @@ class Workload(BaseModel):
         except UnknownName as error:
             raise ValueError(str(error)) from None
         self.__dict__["sizes"] = problem.model_dump(exclude={"dtype"})
+        self.__dict__["problem"] = problem  # the cached property
         return self
 
     @cached_property
@@ -177,6 +178,12 @@ class ConfigError(ValueError):
     """A config is not usable. The message says where and why."""
 
 
+@lru_cache(maxsize=128)
+def _yaml(text: str) -> Any:
+    """The values of a file, parsed once for each content."""
+    return yaml.safe_load(text)
+
+
 def load_config(name_or_path: str) -> Config:
     """A config by name (kernels/configs/NAME.yaml) or by path."""
     path = Path(name_or_path)
@@ -186,7 +193,7 @@ def load_config(name_or_path: str) -> Config:
         known = ", ".join(sorted(p.stem for p in CONFIGS_DIR.glob("*.yaml")))
         raise ConfigError(f"there is no config '{name_or_path}'; there are: {known}; or give the path of a .yaml file")
     try:
-        values = yaml.safe_load(path.read_text())
+        values = _yaml(path.read_text())
         if not isinstance(values, dict):
             raise ConfigError(f"{path.name} is not a mapping of name, operation, kernels, workloads")
         return Config(**{"name": path.stem} | values)

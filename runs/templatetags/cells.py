@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from django import template
+from django.template.defaultfilters import yesno
 
-from runs.templatetags.figures import interval_us, p50_us, us, us_like
+from runs.templatetags.figures import error, grouped, interval_us, p50_us, percent, us, us_like
 
 register = template.Library()
 
@@ -50,11 +51,27 @@ def ratio_cells(
     return {"ratio": ratio, "low": low, "high": high, "margin": wide(margin)}
 
 
-@register.inclusion_tag("cells/before_after.html")
-def p50_cell(result: Any, base: Any = None) -> dict[str, str]:
-    """The baseline's p50 and the result's, in microseconds; one value without a baseline, or for the baseline."""
-    before = p50_us(base) if base and result.verdict != "baseline" else ""
-    return {"before": before, "after": p50_us(result)}
+@register.inclusion_tag("cells/timed.html")
+def timed_cells(result: Any, base: Any, unit: str, has_limits: bool) -> dict[str, Any]:
+    """The figures of a timed result after its speedup: one tag for all, because a page has hundreds of such rows.
+
+    The p50 comes after the baseline's, unless the result is the baseline. p90 is of single calls.
+    """
+    correctness = result.correctness
+    return {
+        "before": p50_us(base) if base and result.verdict != "baseline" else "",
+        "after": p50_us(result),
+        "interval": interval_us(result),
+        "p90": us(result.single_calls.p90_ms),
+        "cold": result.cold,
+        "correct": yesno(correctness.correct, "yes,no") if correctness else "",
+        "error": error(correctness.frobenius) if correctness else "",
+        "rate": grouped(result.gb_per_s if unit == "GB/s" else result.tflops),
+        "share": percent(result.limit_share) if has_limits else "",
+        "has_limits": has_limits,
+        "n": result.n,
+        "rounds": result.rounds,
+    }
 
 
 @register.inclusion_tag("cells/before_after.html")
@@ -64,34 +81,6 @@ def point_p50_cell(point: Any) -> dict[str, str]:
         return {}
     before = us_like(point.base_p50_ms, point) if point.base_p50_ms and point.verdict != "baseline" else ""
     return {"before": before, "after": p50_us(point)}
-
-
-@register.inclusion_tag("cells/p50_interval.html")
-def p50_interval_cell(result: Any) -> dict[str, str]:
-    return {"interval": interval_us(result)}
-
-
-@register.inclusion_tag("cells/p90.html")
-def p90_cell(result: Any) -> dict[str, Any]:
-    """p90 of single calls: of the cold pass, if there was one."""
-    return {"p90": us(result.single_calls.p90_ms), "cold": result.cold}
-
-
-@register.inclusion_tag("cells/correct.html")
-def correct_cell(result: Any, error: bool = True) -> dict[str, Any]:
-    """Whether the outputs are correct, and their relative Frobenius error."""
-    return {"correctness": result.correctness, "error": error}
-
-
-@register.inclusion_tag("cells/number.html")
-def rate_cell(result: Any, unit: str) -> dict[str, Any]:
-    return {"value": result.gb_per_s if unit == "GB/s" else result.tflops}
-
-
-@register.inclusion_tag("cells/counts.html")
-def counts_cells(result: Any) -> dict[str, Any]:
-    """Timed samples and rounds."""
-    return {"n": result.n, "rounds": result.rounds}
 
 
 @register.inclusion_tag("cells/why.html")
