@@ -171,7 +171,8 @@ def time_clean_clone(folder: Path) -> None:
     (folder / "site").mkdir()
     site = Site(folder / "site", str(clone / ".venv/bin/python"), clone)
     site.start()
-    command = "from runs.models import *; print('first:', Result.objects.filter(measurement__run__sample='', p50_ms__gt=0).exists())"
+    asked = "measurement__run__sample='', p50_ms__gt=0"
+    command = f"from runs.models import *; print('first:', Result.objects.filter({asked}).exists())"
     from benchsite.env_file import read
 
     env = site.env | read(folder / "site/env")
