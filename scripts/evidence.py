@@ -24,9 +24,10 @@ sys.path.insert(0, str(ROOT))
 from kernels.analysis.blocks import is_long, rest_for
 from kernels.analysis.statistics import margin_from, word
 from kernels.catalog import KERNEL_PATH_VARIABLE
+from kernels.contract.events import Calibrated, CrossChecked, Event, Measured, Started
 from kernels.host.device import find_device
 from kernels.parent import supervisor as supervising
-from kernels.workload import Config, Protocol, RunSpec, Workload
+from kernels.workload import Ceilings, Config, Protocol, RunSpec
 
 WORKLOADS = [  # batch, heads, seq_len, head_dim: 5 us to 2 ms on an H200
     (1, 1, 128, 64), (8, 4, 128, 64), (1, 8, 512, 64), (4, 16, 512, 64), (8, 16, 512, 64), (8, 16, 896, 64),
@@ -54,7 +55,7 @@ class Site:
 
     def __init__(self, device: str) -> None:
         self.device = find_device(device)
-        self.ceilings: dict[str, Any] | None = None
+        self.ceilings: Ceilings | None = None
         self.environment: dict[str, Any] = {}
         self.cuda = self.device.kind == "cuda"
 
@@ -67,37 +68,43 @@ class Site:
         )  # fmt: skip
         spec, events = RunSpec.of(config, self.device.uuid, ceilings=self.ceilings), []
 
-        def emit(kind: str, data: dict[str, Any]) -> None:
-            events.append((kind, time.monotonic(), data))
+        def emit(event: Event) -> None:
+            events.append((time.monotonic(), event))
 
         supervising.Supervisor(spec, self.device, emit).run()
         before, found = 0.0, {}
-        for kind, at, data in events:
-            if kind == "started":
-                self.environment = data
-            elif kind == "calibrated":
-                self.ceilings = data["ceilings"]
-            elif kind == "measured":
-                compiling_s = sum(r.get("compile_s") or 0 for r in data["results"])
-                found[data["key"]] = summary(data) | {"wall_s": at - before - compiling_s}
+        for at, event in events:
+            match event:
+                case Started():
+                    self.environment = event.model_dump(mode="json", exclude={"kind"})
+                case Calibrated():
+                    self.ceilings = event.ceilings
+                case Measured():
+                    compiling_s = sum(arm.compile_s or 0 for arm in event.results)
+                    found[event.key] = summary(event) | {"wall_s": at - before - compiling_s}
             before = at
         return {"seed": seed, "workloads": found}
 
 
-def summary(data: dict[str, Any]) -> dict[str, Any]:
-    results = {r["kernel"]: r for r in data["results"] if r.get("stats")}
-    nodes = data["protocol"]["sets"] if data["mode"] == "graph" else 1
+def summary(of: Measured) -> dict[str, Any]:
+    results = {arm.kernel: arm for arm in of.results if arm.p50_ms is not None}
+    nodes = of.protocol.sets if of.mode == "graph" and of.protocol.sets else 1
     arms = [*results.values(), results["sdpa"]]  # it runs twice
+    blocks = [block for arm in arms for block in arm.samples_ns or []]
     return {
-        "label": Workload(**data["workload"]).label,
-        "mode": data["mode"],
-        "rounds": data["protocol"]["rounds"],
-        "aa": data["aa"],
-        "p50_us": {name: r["stats"]["p50"] * 1e3 for name, r in results.items()},
-        "speedup": {name: r["speedup"] for name, r in results.items() if r.get("speedup")},
-        "rounds_s": data["protocol"]["rounds_s"],
-        "busy_s": sum(busy_ns(block, nodes) for r in arms for block in r["ticks_ns"]) / 1e9,
-        "rest_s": sum(rest_ns(block, nodes, data) for r in arms for block in r["ticks_ns"]) / 1e9,
+        "label": of.workload.label,
+        "mode": of.mode,
+        "rounds": of.protocol.rounds,
+        "aa": of.aa,
+        "p50_us": {name: arm.p50_ms * 1e3 for name, arm in results.items() if arm.p50_ms},
+        "speedup": {
+            name: dict(zip(("ratio", "low", "high"), arm.ratio, strict=True)) | {"rounds": arm.rounds}
+            for name, arm in results.items()
+            if arm.ratio
+        },
+        "rounds_s": of.protocol.rounds_s,
+        "busy_s": sum(busy_ns(block, nodes) for block in blocks) / 1e9,
+        "rest_s": sum(rest_ns(block, nodes, of.protocol.rest or 0.0) for block in blocks) / 1e9,
     }
 
 
@@ -107,9 +114,8 @@ def busy_ns(block: list[float], nodes: int) -> float:
     return (sum(block) + untimed) * nodes
 
 
-def rest_ns(block: list[float], nodes: int, data: dict[str, Any]) -> int:
-    plan = Protocol(rest=data["protocol"]["rest"])
-    return rest_for(plan, len(block) * nodes, statistics.median(block))
+def rest_ns(block: list[float], nodes: int, rest: float) -> int:
+    return rest_for(Protocol(rest=rest), len(block) * nodes, statistics.median(block))
 
 
 def relative_spread(values: list[float]) -> float:
@@ -217,7 +223,7 @@ def main() -> None:
     options.add_argument("--seconds", type=float, default=550)
     chosen = options.parse_args()
     os.environ[KERNEL_PATH_VARIABLE] = str(ROOT / "scripts" / "planted")
-    supervising.crosscheck = lambda run: {"seen": []}  # type: ignore[assignment]  # not a part of what is shown here
+    supervising.crosscheck = lambda context, statuses: CrossChecked(seen=[])  # not a part of what is shown here
     site, begun = Site(chosen.device), time.monotonic()
     evidence = Evidence(site, chosen.json, chosen.seconds)
     found, other = evidence.found, "triton-flash" if site.cuda else "eager"

@@ -156,7 +156,7 @@ def _loaded(table: Sequence[Row]) -> list[str]:
     who = listed(list(factors)) if len(factors) <= MOST_KERNELS_NAMED else f"{len(factors)} kernels"
     return [
         f"Back to back, {who} run{'s' * (len(factors) == 1)} up to {most:.0%} slower (the clock falls under continuous "
-        "load). Use `sustained` to compare under load."
+        "load). Use the mode sustained to compare under load."
     ]
 
 

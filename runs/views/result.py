@@ -115,7 +115,7 @@ def doubts(subject: Subject) -> list[str]:
     if factor := under_load(measured, result.p50_ms, result.crosscheck):
         found.append(
             f"Back to back, a call takes {factor - 1:.0%} longer (the clock falls under continuous load). "
-            "Use `sustained` to compare under load."
+            "Use the mode sustained to compare under load."
         )
     if result.n is not None and measured.aa and measured.margin > MARGIN * 1.01:
         found.append(f"A/A of {measured.baseline} was off here: differences {_below(measured.margin)}.")

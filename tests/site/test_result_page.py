@@ -436,3 +436,10 @@ def test_a_margin_so_wide_that_nothing_is_the_same_says_so(owner, results):
     measurement.save()
     text = text_of(page_of(owner, results["sdpa-flash"]))
     assert "A/A of sdpa was off here: differences below 226.0% do not count." in text
+
+
+def test_the_registers_that_triton_reports_are_shown(owner, sample):
+    flash = Result.objects.filter(kernel__name="triton-flash", n__isnull=False).first()
+    assert "Registers of a thread" not in page_of(owner, flash)
+    Result.objects.filter(pk=flash.pk).update(registers=220)
+    assert "Registers of a thread: 220." in page_of(owner, flash)
