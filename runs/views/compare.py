@@ -19,7 +19,8 @@ from runs.models import KernelVersion, Measurement, Run
 from runs.models.run import FINAL
 from runs.queries import measurements
 from runs.queries.ratio import Ratio
-from runs.views.run import download, get_run
+from runs.views.downloads import csv_file, download
+from runs.views.run import get_run
 from runs.views.sources import diff
 
 OFFERED = 25
@@ -151,7 +152,7 @@ def _name(before: int, after: int, kind: str) -> str:
 
 def compare_csv(request: HttpRequest, before: int, after: int) -> HttpResponse:
     table = Pair.of(before, after).table
-    return download(comparison.as_csv(table), "text/csv; charset=utf-8", _name(before, after, "csv"))
+    return csv_file(comparison.as_records(table), comparison.COLUMNS, _name(before, after, "csv"))
 
 
 def compare_json(request: HttpRequest, before: int, after: int) -> HttpResponse:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from kernels.dtypes import DTYPE_SHORT
 from runs.models import Calibration, Gpu, Run
 from runs.queries.outcomes import with_outcomes
 from runs.templatetags.figures import grouped, percent
+from runs.views.downloads import csv_file
 
 RECENT = 10
 MODES = ("cold", "graph", "e2e", "cpu")
@@ -162,11 +162,7 @@ def headline(found: list[Gpu]) -> str:
 
 
 def gpus_csv(request: HttpRequest) -> HttpResponse:
-    response = HttpResponse(content_type="text/csv", headers={"Content-Disposition": 'attachment; filename="gpus.csv"'})
-    writer = csv.DictWriter(response, FIELDS)
-    writer.writeheader()
-    writer.writerows(row_of(gpu) for gpu in devices())
-    return response
+    return csv_file([row_of(gpu) for gpu in devices()], FIELDS, "gpus.csv")
 
 
 def gpus_json(request: HttpRequest) -> HttpResponse:

@@ -13,14 +13,13 @@ from django.shortcuts import render
 
 from kernels.catalog import operations
 from kernels.contract.arm_result import FAILURES
-from kernels.report import tables
 from kernels.report.summary import leading
 from runs.charts.forest import Scale
 from runs.charts.sparkline import sparkline
 from runs.models import Gpu, Kernel, Result, Run
 from runs.queries import history
 from runs.queries.history import Point, Series
-from runs.views.run import download
+from runs.views.downloads import csv_file
 from runs.views.sources import diff
 
 MOST_ROWS_SHOWN = 200
@@ -87,7 +86,7 @@ def _table() -> list[dict[str, Any]]:
 
 
 def kernels_csv(request: HttpRequest) -> HttpResponse:
-    return download(tables.as_csv(_table(), COLUMNS), "text/csv; charset=utf-8", "kernels.csv")
+    return csv_file(_table(), COLUMNS, "kernels.csv")
 
 
 def kernels_json(request: HttpRequest) -> HttpResponse:
@@ -241,8 +240,7 @@ def _history(request: HttpRequest, operation: str, name: str, key: str) -> list[
 
 
 def history_csv(request: HttpRequest, operation: str, name: str, key: str = "") -> HttpResponse:
-    table = tables.as_csv(_history(request, operation, name, key), history.FIELDS)
-    return download(table, "text/csv; charset=utf-8", f"{operation}-{name}.csv")
+    return csv_file(_history(request, operation, name, key), history.FIELDS, f"{operation}-{name}.csv")
 
 
 def history_json(request: HttpRequest, operation: str, name: str, key: str = "") -> HttpResponse:

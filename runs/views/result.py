@@ -13,7 +13,7 @@ from kernels.analysis.agreement import AGREE_NS, AGREE_NS_PER_KERNEL, AGREE_SHAR
 from kernels.analysis.statistics import MARGIN, WIDEST_SAME
 from kernels.contract.arm_result import MOST_KERNELS_RAN, ArmResult, CrossCheck
 from kernels.contract.events import Measured, TelemetrySummary
-from kernels.report.tables import as_csv, under_load
+from kernels.report.tables import under_load
 from runs.charts import distribution
 from runs.charts.theme import THEMES
 from runs.models import Result, Run
@@ -21,7 +21,7 @@ from runs.queries import history, measurements
 from runs.queries.measurements import StoredArm, StoredMeasured
 from runs.templatetags.figures import duration, grouped, ratio3, us
 from runs.views import correctness
-from runs.views.run import download
+from runs.views.downloads import csv_file
 
 CLOCKS_ALIKE = 0.02
 """Two arms whose median SM clocks differ by more than this ran at different clock speeds."""
@@ -252,8 +252,7 @@ def samples_csv(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
         for number, round_ns in enumerate(samples_ns, 1)
         for position, ns in enumerate(round_ns, 1)
     )
-    table = as_csv(records, ("round", "position", "ns"))
-    return download(table, "text/csv; charset=utf-8", f"run-{pk}-result-{result_pk}.csv")
+    return csv_file(records, ("round", "position", "ns"), f"run-{pk}-result-{result_pk}.csv")
 
 
 def result_json(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:

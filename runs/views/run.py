@@ -21,6 +21,7 @@ from runs.charts.theme import THEMES
 from runs.models import Run, Share
 from runs.queries import measurements
 from runs.queries.live import live_progress
+from runs.views.downloads import csv_file, download
 
 PYTHON = ".venv/bin/python"
 """The interpreter that `make install` creates in the checkout."""
@@ -124,13 +125,9 @@ def cancel(request: HttpRequest, pk: int) -> HttpResponse:
 # --- the table in other forms -----------------------------------------------------------------------------------------
 
 
-def download(content: str, kind: str, name: str) -> HttpResponse:
-    return HttpResponse(content, content_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})
-
-
 def table_csv(request: HttpRequest, pk: int) -> HttpResponse:
     table = tables.as_records(tables.rows(measurements.of_run(get_run(pk))))
-    return download(tables.as_csv(table), "text/csv; charset=utf-8", f"run-{pk}.csv")
+    return csv_file(table, tables.COLUMNS, f"run-{pk}.csv")
 
 
 def table_md(request: HttpRequest, pk: int) -> HttpResponse:

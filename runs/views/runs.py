@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from typing import Any
 
 from django.core.paginator import Paginator
@@ -13,6 +12,7 @@ from django.shortcuts import render
 from runs.models import Gpu, Run
 from runs.queries.outcomes import with_outcomes
 from runs.views import number
+from runs.views.downloads import csv_file
 
 PER_PAGE = 50
 MOST_ROWS = 10_000
@@ -92,11 +92,7 @@ def _rows(request: HttpRequest) -> list[dict[str, Any]]:
 
 
 def runs_csv(request: HttpRequest) -> HttpResponse:
-    response = HttpResponse(content_type="text/csv", headers={"Content-Disposition": 'attachment; filename="runs.csv"'})
-    writer = csv.DictWriter(response, FIELDS)
-    writer.writeheader()
-    writer.writerows(_rows(request))
-    return response
+    return csv_file(_rows(request), FIELDS, "runs.csv")
 
 
 def runs_json(request: HttpRequest) -> HttpResponse:

@@ -21,7 +21,7 @@ from runs.queries.outcomes import Outcome, with_outcomes
 from runs.queries.progress import progress
 from runs.views import number
 from runs.views.compare import by_kernel
-from runs.views.run import download
+from runs.views.downloads import download
 
 PER_PAGE = 50
 

@@ -14,14 +14,13 @@ from django.views.decorators.http import require_POST
 
 from kernels.catalog import operations
 from kernels.contract.arm_result import Verdict
-from kernels.report import tables
 from runs.charts import strip
 from runs.models import TierScale
 from runs.models.tier_scale import Tier, parse
 from runs.queries import history, ladder
 from runs.queries.ladder import Ladder
 from runs.templatetags.figures import us
-from runs.views.run import download
+from runs.views.downloads import csv_file
 
 EXAMPLE = "Good, B, 2\nVery Good, B+, 3\nExcellent, A, 5"
 
@@ -102,7 +101,7 @@ def tiers(request: HttpRequest) -> HttpResponse:
 def tiers_csv(request: HttpRequest) -> HttpResponse:
     standing = Standing.of(request)
     table = ladder.rows(standing.ladders, standing.device)
-    return download(tables.as_csv(table, ladder.FIELDS), "text/csv; charset=utf-8", "tiers.csv")
+    return csv_file(table, ladder.FIELDS, "tiers.csv")
 
 
 def tiers_json(request: HttpRequest) -> HttpResponse:
@@ -130,8 +129,7 @@ def workload(request: HttpRequest, key: str, mode: str) -> HttpResponse:
 
 def workload_csv(request: HttpRequest, key: str, mode: str) -> HttpResponse:
     standing, one = _one(request, key, mode)
-    table = tables.as_csv(ladder.rows([one], standing.device), ladder.FIELDS)
-    return download(table, "text/csv; charset=utf-8", f"tiers-{key}-{mode}.csv")
+    return csv_file(ladder.rows([one], standing.device), ladder.FIELDS, f"tiers-{key}-{mode}.csv")
 
 
 def workload_json(request: HttpRequest, key: str, mode: str) -> HttpResponse:

@@ -96,7 +96,10 @@ def test_csv_and_json_have_a_row_for_each_device(owner, h200, cpu):
     calibrate(h200)
     answer = owner.get(reverse("gpus_csv"))
     rows = list(csv.DictReader(io.StringIO(answer.content.decode())))
-    assert (answer["Content-Type"], answer["Content-Disposition"]) == ("text/csv", 'attachment; filename="gpus.csv"')
+    assert (answer["Content-Type"], answer["Content-Disposition"]) == (
+        "text/csv; charset=utf-8",
+        'attachment; filename="gpus.csv"',
+    )
     assert tuple(rows[0]) == FIELDS
     listed = owner.get(reverse("gpus_json")).json()["gpus"]
     assert [{key: "" if value is None else str(value) for key, value in row.items()} for row in listed] == rows

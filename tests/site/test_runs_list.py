@@ -146,7 +146,10 @@ def test_csv_and_json_have_a_row_for_each_run_that_was_asked_for(owner, make_run
     make_run(title="another", gpu=silent, user=None)
     answer = owner.get(reverse("runs_csv"))
     rows = list(csv.DictReader(io.StringIO(answer.content.decode())))
-    assert (answer["Content-Type"], answer["Content-Disposition"]) == ("text/csv", 'attachment; filename="runs.csv"')
+    assert (answer["Content-Type"], answer["Content-Disposition"]) == (
+        "text/csv; charset=utf-8",
+        'attachment; filename="runs.csv"',
+    )
     assert tuple(rows[0]) == FIELDS
     assert [row["title"] for row in rows] == ["another", 'a "quoted", title']
     listed = owner.get(reverse("runs_json")).json()["runs"]

@@ -1,0 +1,19 @@
+"""Pages as files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from django.http import HttpResponse
+
+from kernels.report.tables import as_csv
+
+
+def download(content: str, kind: str, name: str) -> HttpResponse:
+    """A file that the browser saves. kind: its media type."""
+    return HttpResponse(content, content_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+
+
+def csv_file(records: Iterable[Mapping[str, Any]], columns: Sequence[str], name: str) -> HttpResponse:
+    return download(as_csv(records, columns), "text/csv; charset=utf-8", name)
