@@ -1,6 +1,6 @@
 """A GPU that is only arithmetic, behind the same interface as CUDA's: streams, events, L2, clock, launches that take time.
 
-kernels/instrument/clock.py times it as it times a real one, so what the clock does about launch gaps, a warm L2, dirty
+kernels/child/clock.py times it as it times a real one, so what the clock does about launch gaps, a warm L2, dirty
 lines and a clock that moves can be tested without hardware. Times are in ns, sizes in bytes.
 """
 

@@ -1,4 +1,4 @@
-"""A bench that answers as kernels/instrument/bench.py does, on a GPU that is only arithmetic.
+"""A bench that answers as kernels/child/bench.py does, on a GPU that is only arithmetic.
 
 Time passes only in it: a measurement of minutes takes milliseconds. Its GPU has what makes real ones hard to measure: drift,
 noise with a memory, a clock that hops between steps, launch gaps, a host that stalls, graphs with a bias of their own.
