@@ -31,7 +31,8 @@ def env_value(name: str) -> str:
 
 
 def remember(name: str, value: str) -> None:
-    """Writes a value into .env; replaces an earlier one."""
+    """Writes a value into .env, which is made if it is missing; replaces an earlier value."""
+    os.close(os.open(ENV_FILE, os.O_WRONLY | os.O_CREAT, 0o600))
     earlier = re.compile(rf"\s*(export\s+)?{name}=")
     lines = [line for line in ENV_FILE.read_text().splitlines() if not earlier.match(line)]
     ENV_FILE.write_text("\n".join([*lines, f"{name}={value}"]) + "\n")

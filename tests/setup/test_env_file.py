@@ -1,6 +1,7 @@
 """.env is read in one way by the settings and by what starts the site: quotes, export and comments are understood."""
 
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +59,14 @@ def test_what_is_remembered_replaces_what_was_exported(file):
     setup.remember("BROKER_PORT", "3")
     assert file.read_text() == "BROKER_PORT_RANGE=5\n# BROKER_PORT=2\nBROKER_PORT=3\n"
     assert setup.env_value("BROKER_PORT") == "3"
+
+
+def test_what_is_remembered_makes_the_file_if_it_is_missing(file):
+    """SECRET_KEY may be in the environment, and then nothing has made the file."""
+    file.unlink(missing_ok=True)
+    setup.remember("BROKER_PORT", "3")
+    assert setup.env_value("BROKER_PORT") == "3"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 def test_the_settings_read_what_the_setup_reads(file):
