@@ -133,7 +133,8 @@ def unpaired_speedup(baseline: Sequence[float], arm: Sequence[float], seed: int)
     base, new = np.asarray(baseline, dtype=float), np.asarray(arm, dtype=float)
     ratios = _resampled_medians(base, rng) / _resampled_medians(new, rng)
     low, high = np.percentile(ratios, [50 * (1 - CONFIDENCE), 100 - 50 * (1 - CONFIDENCE)])
-    return float(np.median(base) / np.median(new)), float(low), float(high)
+    ratio = float(np.median(base) / np.median(new))
+    return ratio, min(ratio, float(low)), max(ratio, float(high))
 
 
 def _resampled_medians(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -77,7 +77,7 @@ def take(line: SentLine) -> tuple[tuple[int, int], int]:
     answer = (run_id, attempt), seq
     try:
         with transaction.atomic():
-            _apply(run, read_line(line.body))
+            _apply(run, read_line(line))
     except (OperationalError, InterfaceError):  # the database is busy or gone: the agent resends
         raise
     except Exception as error:
@@ -86,14 +86,17 @@ def take(line: SentLine) -> tuple[tuple[int, int], int]:
     return answer
 
 
-def read_line(body: str) -> Line:
+def read_line(sent: SentLine) -> Line:
     """Parses a line of this version or the previous one. Raises Rejected."""
-    if len(body) > MAX_EVENT_BYTES:
-        raise Rejected(f"it has {len(body)} bytes; at most {MAX_EVENT_BYTES} are stored")
+    if len(sent.body) > MAX_EVENT_BYTES:
+        raise Rejected(f"it has {len(sent.body)} bytes; at most {MAX_EVENT_BYTES} are stored")
     try:
-        return Line.model_validate(upgrade(json.loads(body)))
+        line = Line.model_validate(upgrade(json.loads(sent.body)))
     except ValidationError as error:
         raise Rejected(sentence(error)) from None
+    if (line.run, line.attempt, line.seq) != sent[:3]:
+        raise Rejected(f"it is event {line.seq} of run {line.run}, attempt {line.attempt}, and was sent as another")
+    return line
 
 
 def _reject(line: SentLine, reason: str) -> tuple[tuple[int, int], int]:

@@ -40,3 +40,15 @@ def test_the_hook_is_gone_after_a_call_that_raised():
     with pytest.raises(RuntimeError), launched():
         raise RuntimeError
     assert triton.knobs.runtime.launch_enter_hook.calls == before
+
+
+def test_a_kernel_is_not_blamed_for_a_launch_that_cannot_be_noted():
+    def fails(*arguments):
+        raise RuntimeError("the kernel's own launch_metadata")
+
+    metadata = LazyDict({"name": "k", "function": 14, "stream": 0})
+    metadata.add(fails, ())
+    with launched() as handles:
+        triton.knobs.runtime.launch_enter_hook(metadata)
+        triton.knobs.runtime.launch_enter_hook(None)
+    assert handles == {14}

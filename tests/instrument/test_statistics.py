@@ -330,3 +330,10 @@ def test_a_suite_is_a_geometric_mean_over_what_both_sides_passed():
 
 def test_the_figures_are_those_that_the_pages_name():
     assert (statistics.CONFIDENCE, statistics.RESAMPLES, statistics.MIN_ROUNDS) == (0.99, 2000, 5)
+
+
+def test_an_unpaired_ratio_lies_in_its_interval_whatever_the_samples(monkeypatch):
+    """The contract refuses any other, and a run would end by it."""
+    monkeypatch.setattr(statistics, "_resampled_medians", lambda values, rng: np.full(10, values.max()))
+    ratio, low, high = statistics.unpaired_speedup([1.0, 1.0, 8.0], [1.0, 1.0, 1.0], seed=1)
+    assert low <= ratio <= high

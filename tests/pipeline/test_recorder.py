@@ -249,6 +249,14 @@ def test_events_of_an_unknown_run_are_kept_and_confirmed(run, events, number):
     assert run.state == "done"
 
 
+def test_an_event_that_was_sent_as_another_is_rejected(run, events):
+    """Else the second workload could be stored in the place of the first."""
+    first, second = sent(events[0]), sent(events[2])
+    recorder.record([first, [*second[:2], 2, second[3]]])
+    assert not Measurement.objects.exists()
+    assert "it is event 3 of run" in RejectedEvent.objects.get().reason
+
+
 def test_what_is_not_even_an_event_is_kept(run, events):
     record(["hello", None, *events])
     assert RejectedEvent.objects.count() == 2
