@@ -103,12 +103,20 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--output-dir", metavar="DIR", type=Path, help="write run.json, table.csv and table.md there"
         )
-        command.set_defaults(do=do_run, verify=command is check, protocol=None, mode=None, **dict.fromkeys(PLANS))
+        command.set_defaults(
+            do=do_run, verify=command is check, protocol=None, mode=None, isolated=False, **dict.fromkeys(PLANS)
+        )
     run.add_argument("--verify", action="store_true", help="check correctness only (same as `check`)")
     run.add_argument("--protocol", choices=("paired", "fixed"), help="instead of the config's")
     run.add_argument(
         "--mode", choices=("auto", "cold", "graph", "warm", "sustained", "e2e"), help="instead of the config's"
     )
+    for command in (run, check):
+        command.add_argument(
+            "--isolated",
+            action="store_true",
+            help="each kernel in a process of its own: for kernels that nobody has read",
+        )
     run.add_argument(
         "--rest", type=float, help="rest before each block, as a multiple of the block's length (default 1; 0: never)"
     )
@@ -163,6 +171,7 @@ def chosen(arguments: argparse.Namespace) -> Config:
     changes = {"name": arguments.protocol, "mode": arguments.mode} | {name: getattr(arguments, name) for name in PLANS}
     values["protocol"] |= {name: value for name, value in changes.items() if value is not None}
     values["protocol"]["verify_only"] = arguments.verify
+    values["protocol"]["isolated"] |= arguments.isolated
     if arguments.sweep:
         values["workloads"] = [w.brief_sizes | {"dtype": w.dtype} | swept(arguments.sweep) for w in config.workloads]
         values["title"] = f"{config.name}, {', '.join(arguments.sweep)}"  # its own title names other sizes

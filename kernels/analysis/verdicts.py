@@ -14,4 +14,6 @@ def verdict(arm: ArmResult, baseline: str, margin: float) -> Verdict | Status:
         return Verdict.CORRECT if arm.correctness and arm.correctness.correct else Verdict.NONE
     if arm.kernel == baseline:
         return Verdict.BASELINE
+    if arm.speedup is None and arm.why.startswith(Verdict.TOO_SHORT):
+        return Verdict.TOO_SHORT
     return word(arm.speedup_low, arm.speedup_high, margin, arm.rounds or 0, paired=arm.paired)

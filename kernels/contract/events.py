@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AwareDatetime, Field, model_validator
 
 from kernels.contract.arm_result import ArmResult, CrossCheck, Model, Ratio, Spread, Text
+from kernels.contract.isolation import Isolation
 from kernels.workload import Ceilings, Workload
 
 VERSION: Literal[2] = 2
@@ -86,7 +87,7 @@ class TelemetrySummary(Model):
 
 
 class Measured(Model):
-    """One workload and one group of arms timed in the same rounds. Every ratio uses samples of one process."""
+    """One workload and one group of arms timed in the same rounds. Every ratio uses samples of these rounds."""
 
     kind: Literal["measured"] = "measured"
     workload: Workload
@@ -99,6 +100,8 @@ class Measured(Model):
     """Index of the measuring process, if a run measures a workload in several."""
     isolated: bool = False
     """Each arm ran in its own process."""
+    isolation: Isolation | None = None
+    """How they were kept apart, if so."""
     baseline: str
     margin: float
     """Smaller differences are SAME."""

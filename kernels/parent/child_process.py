@@ -19,13 +19,13 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
-from kernels.contract.replies import REPLIES, Answer, Fault
+from kernels.contract.replies import REPLIES, Answer, Fault, Reply
 from kernels.host.device import Device
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,6 +107,9 @@ def child_environment(device: Device, scratch: str) -> dict[str, str]:
 class Child:
     """One measuring process. `call` sends a command and waits for the answer."""
 
+    replies: ClassVar[Mapping[str, type[Reply]]] = REPLIES
+    """Its commands, and what each replies."""
+
     def __init__(self, device: Device, should_stop: Callable[[], bool] = lambda: False) -> None:
         self.device, self.should_stop = device, should_stop
         self.scratch = tempfile.mkdtemp(prefix="benchsite-")
@@ -118,16 +121,15 @@ class Child:
     def _start(self) -> None:
         commands_read, commands_write = os.pipe()
         answers_read, answers_write = os.pipe()
-        command = [sys.executable, "-m", "kernels.child", self.device.kind, str(commands_read), str(answers_write)]
         environment = child_environment(self.device, self.scratch)
         self.process = subprocess.Popen(
-            command,
+            self._command([self.device.kind, str(commands_read), str(answers_write)]),
             env=environment | {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH")]))},
             cwd=self.scratch,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            pass_fds=(commands_read, answers_write),
+            pass_fds=(commands_read, answers_write, *self._more_fds()),
             start_new_session=True,
         )
         os.close(commands_read)
@@ -137,6 +139,14 @@ class Child:
         os.set_blocking(answers_read, False)
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()
+
+    def _command(self, arguments: list[str]) -> list[str]:
+        """The command line of the process. Arguments: kind of device, the pipes of commands and of answers."""
+        return [sys.executable, "-m", "kernels.child", *arguments]
+
+    def _more_fds(self) -> list[int]:
+        """Files that stay open in the process, beside its pipes."""
+        return []
 
     def _read_log(self) -> None:
         assert self.process.stdout is not None
@@ -172,7 +182,7 @@ class Child:
         if answer.error is not None:
             raise CommandFailed(answer.error)
         try:
-            return REPLIES[do].model_validate(answer.ok)
+            return self.replies[do].model_validate(answer.ok)
         except ValidationError:
             raise self._forged() from None
 

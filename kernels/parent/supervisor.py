@@ -18,6 +18,7 @@ from kernels.host.environment import commit
 from kernels.parent.child_process import Cancelled, Child, ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.context import RunContext
 from kernels.parent.crosscheck import crosscheck
+from kernels.parent.isolated_run import IsolatedRun
 from kernels.parent.progress import Progress
 from kernels.parent.results import json_safe
 from kernels.parent.session import ChildSession
@@ -62,7 +63,9 @@ class Supervisor:
             ):
                 self.progress.telemetry = watch.now
                 context = self._start(watch)
-                self.emit(crosscheck(context, self._measure(context)))
+                statuses = self._measure(context)
+                if not self.spec.protocol.isolated:  # it would run kernels in a process that is not isolated
+                    self.emit(crosscheck(context, statuses))
         except InterruptedError:
             raise Cancelled from None
         finally:
@@ -101,7 +104,8 @@ class Supervisor:
         statuses: Statuses = {}
         for self.progress.position, workload in enumerate(self.spec.workloads):
             if workload.key not in self.spec.done:
-                one = WorkloadRun(context, workload, statuses)
+                kind = IsolatedRun if self.spec.protocol.isolated else WorkloadRun
+                one = kind(context, workload, statuses)
                 for event in one.measure():
                     self.emit(event)
                 statuses |= {(workload.key, arm.name): arm.status for arm in one.arms}
