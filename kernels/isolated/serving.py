@@ -18,24 +18,26 @@ class Pipes:
     """Commands from the parent, and answers to it."""
 
     def __init__(self, commands_fd: int, answers_fd: int) -> None:
-        self.commands, self._answers = os.fdopen(commands_fd, "rb", 0), os.fdopen(answers_fd, "wb", 0)
-        self._token = ""
+        self.commands, self.answers = os.fdopen(commands_fd, "rb"), os.fdopen(answers_fd, "wb", 0)
+        self.token = ""
+        """Of the command that is answered."""
 
     def answer(self, **message: Any) -> None:
-        line = Answer(token=self._token, **message).model_dump_json(exclude_unset=True)
-        self._answers.write(line.encode() + b"\n")
+        line = Answer(token=self.token, **message).model_dump_json(exclude_unset=True)
+        self.answers.write(line.encode() + b"\n")
 
     def serve(self, worker: Any) -> None:
         """Executes commands as methods of the worker until the pipe closes."""
         while line := self.commands.readline():
             command = json.loads(line)
-            self._token = command["token"]
+            self.token = command["token"]
             try:
                 reply = getattr(worker, command["do"])(**command["with"])
             except Exception as error:
                 self.answer(error=fault(error, must_replace=False))
             else:
-                self.answer(ok=reply.model_dump())
+                if reply is not None:  # else it has answered
+                    self.answer(ok=reply.model_dump())
 
 
 def main(make: Callable[[str, Pipes], Any]) -> None:

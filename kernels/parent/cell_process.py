@@ -106,10 +106,11 @@ class Cell(Child):
         begin = time.monotonic_ns()
         _signal(known[::-1], signal.SIGCONT)
         try:
-            answer = self._answer(limit_s)
+            line = self._line(limit_s)
             end = time.monotonic_ns()
         finally:
             _signal(known, signal.SIGSTOP)
+        answer = self._parsed(line)
         if answer.error is not None:
             raise CommandFailed(answer.error)
         try:

@@ -191,6 +191,10 @@ class Child:
         return Forged("other code than the instrument wrote to the answer pipe")
 
     def _answer(self, limit_s: float) -> Answer:
+        return self._parsed(self._line(limit_s))
+
+    def _line(self, limit_s: float) -> bytes:
+        """The next line of the process."""
         deadline = time.monotonic() + limit_s
         while b"\n" not in self._buffer:
             if self.should_stop():
@@ -205,6 +209,9 @@ class Child:
             elif not self.alive and not select.select([self._answers], [], [], 0)[0]:
                 raise self._death()  # a process forked by the child may hold the pipe open
         line, self._buffer = self._buffer.split(b"\n", 1)
+        return line
+
+    def _parsed(self, line: bytes) -> Answer:
         try:
             return Answer.model_validate_json(line)
         except ValidationError:

@@ -31,6 +31,10 @@ MEMORY_SHARE = {"cpu": 0.05, "cuda": 0.08}
 BATCH_NS = 20e6
 LEAST_CALLS = {"cpu": 4, "cuda": 1}
 """On a GPU, a batch of long calls is as short as a block of the shared process: more calls in a row lose clock."""
+REST_S = 0.1
+"""Rest of a GPU between the writing of inputs and a batch: in less, it does not find back to its clock."""
+CAPTURE_EVERY = 4
+"""Batches from one capture."""
 VERIFY_CALLS = 2
 LIMIT_S = 120.0
 PACE_FACTOR, PACE_TRIES, PACE_SAMPLES = 1.5, 4, 5
@@ -60,6 +64,9 @@ class Slot:
     delays_ns: list[int] = field(default_factory=list)
     memory: int | None = None
     """The file of its input sets, on a CPU."""
+    captured: int = 0
+    """Calls in its graph."""
+    replayed: int = 0
 
     def clear(self) -> None:
         """Forgets what was seen of timed calls."""
@@ -192,13 +199,11 @@ class IsolatedSession:
         """One batch on fresh inputs: its length (ns). One of its outputs is chosen afterwards, copied and checked."""
         mine, seed = self.slots[slot], self.rng.randrange(2**31)
         if self.graphs:
-            mine.cell.call("capture", limit_s, calls=calls)
-            self._reach(slot)
+            self._capture(slot, calls, limit_s)
 
         def between(armed: Armed) -> None:
             self.trusted.call("write", limit_s, cell=slot, seed=seed, calls=calls)
-            if self.rest and mine.walls_ns:
-                time.sleep(min(0.25, self.rest * mine.walls_ns[-1] / 1e9))
+            time.sleep(self.rest * REST_S)
 
         done, wall_ns, ended = mine.cell.batch(calls, limit_s, between)
         if len(done.addresses) != calls * len(mine.layout):
@@ -220,9 +225,18 @@ class IsolatedSession:
         self._must_be_idle()
         return wall_ns
 
+    def _capture(self, slot: str, calls: int, limit_s: float) -> None:
+        """Captures a batch as a graph, anew for every CAPTURE_EVERY batches."""
+        mine = self.slots[slot]
+        if mine.captured != calls or mine.replayed >= CAPTURE_EVERY:
+            mine.cell.call("capture", limit_s, calls=calls)
+            self._reach(slot)
+            mine.captured, mine.replayed = calls, 0
+        mine.replayed += 1
+
     def empty_batches(self, slot: str, count: int) -> list[int]:
         """Lengths of batches without calls (ns): what the host adds to every batch."""
-        cell = self.slots[slot].cell
+        cell, self.slots[slot].captured = self.slots[slot].cell, 0
         cell.call("forget")
         return [cell.batch(0, LIMIT_S, lambda armed: None)[1] for _ in range(count)]
 
