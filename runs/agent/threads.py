@@ -8,6 +8,7 @@ import platform
 import sqlite3
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
@@ -154,5 +155,5 @@ class Sender:
 
 def _few(lines: list[SentLine]) -> list[SentLine]:
     """The first lines that together are no longer than the longest one may be; at least one."""
-    sizes = accumulate(len(line.body) for line in lines)
-    return [line for number, (line, size) in enumerate(zip(lines, sizes, strict=True)) if not number or size <= MAX_EVENT_BYTES]
+    sizes = list(accumulate(len(line.body) for line in lines))
+    return lines[: max(1, bisect_right(sizes, MAX_EVENT_BYTES))]
