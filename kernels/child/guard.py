@@ -214,8 +214,8 @@ class Guard:
         for key in self._others():
             self.owners.setdefault(key, arm)
 
-    def busy(self, arm: str) -> list[list[str]]:
-        """[[arm that started it, what]] of threads and processes that work while no kernel is called."""
+    def busy(self, arm: str) -> list[tuple[str, str]]:
+        """[(arm that started it, what)] of threads and processes that work while no kernel is called."""
         begin = time.monotonic()
         while True:
             before = self._others()
@@ -226,7 +226,7 @@ class Guard:
             if not found or waited > max(PATIENCE_S[what] for what, _ in found):
                 break
             time.sleep(WINDOW_S)
-        return [[self.owners.setdefault(key, arm), f"a {key[0]}"] for key in found]
+        return [(self.owners.setdefault(key, arm), f"a {key[0]}") for key in found]
 
     def _others(self) -> dict[tuple[str, int], Load]:
         """CPU time in ns, and whether it is runnable, of the other threads of this process and of the processes of its

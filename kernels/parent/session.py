@@ -24,8 +24,8 @@ class Session(Commands, typing.Protocol):
         """Whether `replace` can start a new process. If not, errors of an arm propagate to the caller."""
         ...
 
-    def attempt(self, arm: Arm, do: str, limit_s: float, **arguments: Any) -> dict[str, Any] | None:
-        """A command for one arm. An error becomes the arm's result; then returns None."""
+    def attempt(self, arm: Arm, do: str, limit_s: float, **arguments: Any) -> Any | None:
+        """A command for one arm, and its reply. An error becomes the arm's result; then returns None."""
         ...
 
     def blame(self, arm: Arm, doing: str, error: Exception) -> None:
@@ -65,7 +65,7 @@ class ChildSession:
         """The child's environment, once torch and the device are up."""
         return self.child.wait_ready()
 
-    def call(self, do: str, limit_s: float = 120.0, **arguments: Any) -> dict[str, Any]:
+    def call(self, do: str, limit_s: float = 120.0, **arguments: Any) -> Any:
         """Sends to the child of the previous commands, even if it has died: a new one lacks their state."""
         return (self._child or self.child).call(do, limit_s, **arguments)
 
@@ -75,7 +75,7 @@ class ChildSession:
             child.call("open", workload=workload.model_dump())
             self._opened = child, workload.key
 
-    def attempt(self, arm: Arm, do: str, limit_s: float, **arguments: Any) -> dict[str, Any] | None:
+    def attempt(self, arm: Arm, do: str, limit_s: float, **arguments: Any) -> Any | None:
         try:
             return self.child.call(do, limit_s, arm=arm.name, **arguments)
         except (CommandFailed, ChildDied, ChildTimedOut) as error:

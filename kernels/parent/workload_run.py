@@ -9,6 +9,7 @@ from typing import Any
 from kernels.analysis.correctness import judge
 from kernels.contract.arm_result import Status
 from kernels.contract.events import Measured
+from kernels.contract.replies import Verified
 from kernels.operations.base import DISTRIBUTIONS
 from kernels.parent.arm import Arm, arm_of
 from kernels.parent.context import RunContext
@@ -96,9 +97,11 @@ class WorkloadRun:
         trial = arm_of(self.context.device, relative, arm.name)
         session.open(relative)
         if trial.is_ok:
-            got = session.attempt(trial, "verify", self.plan.compile_limit_s, seed=self.plan.seed, thorough=True)
+            got: Verified | None = session.attempt(
+                trial, "verify", self.plan.compile_limit_s, seed=self.plan.seed, thorough=True
+            )
             if got is not None:
-                trial.judged(judge([got["reading"]], relative.dtype))
+                trial.judged(judge([got.reading], relative.dtype))
         edges = arm.correctness.setdefault("edges", {})
         edges[label] = "right" if trial.is_ok else f"{trial.status}: {trial.why}"
         if trial.status not in (Status.OK, Status.UNSUPPORTED) and arm.is_ok:
