@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from kernels.contract.events import Ending, Event, Finished
 from kernels.contract.fitting import fitted
 from kernels.host.device import WAITS, Device
-from kernels.parent.child_process import Cancelled, Child, ChildDied
+from kernels.parent.child_process import Cancelled, Child, ChildDied, ChildTimedOut
 from kernels.parent.results import json_safe
 from kernels.parent.supervisor import Supervisor, WrongEnvironment
 from kernels.workload import RunSpec
@@ -77,7 +77,7 @@ class Execution:
         except Cancelled:
             why = self.current.why_stop()
             return (Ending.CANCELLED, "") if why == "cancelled" else (None, why)
-        except (ValidationError, WrongEnvironment, ChildDied) as error:
+        except (ValidationError, WrongEnvironment, ChildDied, ChildTimedOut) as error:
             return Ending.FAILED, str(error)
         except Exception as error:
             log.exception("run %s failed", self.run_id)
