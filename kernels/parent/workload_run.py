@@ -12,6 +12,7 @@ from kernels.contract.events import Measured
 from kernels.contract.replies import Verified
 from kernels.operations.base import DISTRIBUTIONS
 from kernels.parent.arm import Arm, arm_of
+from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.context import RunContext
 from kernels.parent.engine import Check, Engine, Timed
 from kernels.parent.groups import MAIN, Group
@@ -95,7 +96,10 @@ class WorkloadRun:
         label, session = relative.problem.label(), self.context.session
         self.context.progress.step(self.workload, arm.name, f"verify {label}")
         trial = arm_of(self.context.device, relative, arm.name)
-        session.open(relative)
+        try:
+            session.open(relative)
+        except (CommandFailed, ChildDied, ChildTimedOut) as error:
+            session.blame(trial, "making inputs", error)
         if trial.is_ok:
             got: Verified | None = session.attempt(
                 trial, "verify", self.plan.compile_limit_s, seed=self.plan.seed, thorough=True

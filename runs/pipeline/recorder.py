@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from redis.exceptions import RedisError
 
 from kernels.contract.events import Calibrated, CrossChecked, Ending, Finished, Line, Measured, SentLine, Started
+from kernels.contract.fitting import MAX_EVENT_BYTES
 from kernels.contract.upgrade import upgrade
 from kernels.workload import sentence
 from runs.broker import BrokerKeys
@@ -29,7 +30,6 @@ from runs.models.run import FINAL, State
 from runs.pipeline.store import json_of, store_measured
 
 log = logging.getLogger(__name__)
-MAX_EVENT_BYTES = 16 * 2**20
 KEPT_OF_REJECTED = 64 * 1024
 ENDINGS = {Ending.DONE: State.DONE, Ending.FAILED: State.FAILED, Ending.CANCELLED: State.CANCELLED}
 
@@ -154,9 +154,21 @@ def _crosschecked(run: Run, event: CrossChecked) -> None:
 
 
 def _finished(run: Run, event: Finished, at: datetime) -> None:
-    run.advance(ENDINGS[event.state], message=event.message, at=at, log=event.log)
+    state, message = ENDINGS[event.state], event.message
+    if state == State.DONE and (lost := _what_was_lost(run)):
+        state, message = State.FAILED if run.done < run.total else state, lost
+    run.advance(state, message=message, at=at, log=event.log)
     transaction.on_commit(lambda: send("draw_charts", run.pk))
     ask_dispatch()
+
+
+def _what_was_lost(run: Run) -> str:
+    """A sentence on the events of this attempt that could not be stored; empty if all were."""
+    rejected = RejectedEvent.objects.filter(run=run.pk, attempt=run.attempt)
+    if not (first := rejected.order_by("pk").first()):
+        return ""
+    count = rejected.count()
+    return f"{count} event{'s' * (count > 1)} could not be stored; the first: {first.reason}"
 
 
 def _confirm(confirmed: dict[tuple[int, int], int]) -> None:
