@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kernels.analysis.blocks import (
     GATE_FACTOR,
@@ -74,8 +74,39 @@ class Reading:
         """Every input set was out of the cache when it was read."""
         return self.mode != "warm" and self.covered and self.sets > 1
 
+    processes: list[Reading] = field(default_factory=list)
+    """The readings of which this one consists, if several processes measured; empty for one."""
+
     def medians(self, arm: str) -> list[float]:
         return [statistics.median(ticks) for ticks in self.blocks[arm]]
+
+    @property
+    def by_process(self) -> list[Reading]:
+        return self.processes or [self]
+
+
+def joined(readings: list[Reading]) -> Reading:
+    """The readings of several processes, one after the other, as one."""
+    first = readings[0]
+    if len(readings) == 1:
+        return first
+    notes = [note for reading in readings for note in reading.notes]
+    whole = replace(
+        first,
+        orders=[order for reading in readings for order in reading.orders],
+        notes=list(dict.fromkeys(notes)),
+        rounds_s=sum(reading.rounds_s for reading in readings),
+        repeated=sum(reading.repeated for reading in readings),
+        covered=all(reading.covered for reading in readings),
+        processes=readings,
+    )
+    for name in ("blocks", "cold", "sm_mhz"):
+        setattr(
+            whole,
+            name,
+            {arm: [v for r in readings for v in getattr(r, name).get(arm, [])] for arm in getattr(first, name)},
+        )
+    return whole
 
 
 # --- paired -----------------------------------------------------------------------------------------------------------

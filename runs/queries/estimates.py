@@ -81,14 +81,14 @@ def estimate(config: ConfigSpec, gpu: Gpu | None) -> Estimate:
     sustained = config.protocol.mode == "sustained" and kind == "cuda"
     pace = {} if sustained else _pace(gpu, [w.key for w in config.workloads])
     ceilings = gpu.ceilings if gpu and len(pace) < len(config.workloads) else None
-    known_s, guessed_s = 0.0, 0.0
+    known_s, guessed_s, processes = 0.0, 0.0, config.protocol.processes
     for workload in config.workloads:
         if workload.key in pace:
-            known_s += pace[workload.key] * len(able)
+            known_s += pace[workload.key] * len(able) * processes
         else:
-            guessed_s += guess(workload, able, config.protocol, kind, ceilings or {})
+            guessed_s += guess(workload, able, config.protocol, kind, ceilings or {}) * processes
     count = len(config.workloads)
-    seconds = START_S[kind] + known_s + guessed_s
+    seconds = START_S[kind] * (1 + count * (processes - 1)) + known_s + guessed_s
     return Estimate(len(able) * count, len(config.kernels) - len(able), seconds, len(pace), count, guessed_s)
 
 
