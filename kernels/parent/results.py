@@ -134,7 +134,7 @@ def speedup(reading: Reading, baseline: str, name: str, device: str) -> dict[str
     name."""
     ratios = _ratios(reading, baseline, name)
     whole = pooled(ratios, spread_of(device, reading.mode))
-    sizes = [statistics.effective_sample_size(*_pairs(part, baseline, name)) for part in reading.by_process]
+    sizes = [statistics.effective_sample_size(*part.pairs(baseline, name)) for part in reading.by_process]
     return {
         "speedup": whole.ratio.ratio,
         "speedup_low": whole.ratio.low,
@@ -148,13 +148,7 @@ def speedup(reading: Reading, baseline: str, name: str, device: str) -> dict[str
 
 def _ratios(reading: Reading, baseline: str, name: str) -> list[Ratio]:
     """The ratio of each process, with its interval from rounds."""
-    return [Ratio(*statistics.paired_speedup(*_pairs(part, baseline, name))) for part in reading.by_process]
-
-
-def _pairs(reading: Reading, baseline: str, name: str) -> tuple[list[float], list[float]]:
-    """The medians of both arms in the rounds that they share."""
-    arm = reading.medians(name)
-    return reading.medians(baseline)[: len(arm)], arm
+    return [Ratio(*statistics.paired_speedup(*part.pairs(baseline, name))) for part in reading.by_process]
 
 
 def _unpaired(reading: Reading, baseline: str, name: str, seed: int) -> dict[str, Any]:
