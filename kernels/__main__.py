@@ -1,7 +1,8 @@
 """python -m kernels: the library without the site.
 
-Exit codes: 0: every result ok or unsupported; 1: a result is not ok; 2: the command failed; 130: interrupted. `judge`:
-1 if the time is impossible. `compare`: 1 if a kernel is slower or not ok; 2 if the runs cannot be compared.
+Exit codes: 0: every result ok or unsupported; 1: a result is not ok; 2: the command failed; 130: interrupted.
+`judge`: 1 unless the claim is plausible. `calibrate`: 1 if the device was busy. `compare`: 1 if a kernel is slower or
+not ok; 2 if the runs cannot be compared.
 """
 
 from __future__ import annotations
@@ -18,18 +19,20 @@ from typing import Any
 from pydantic import ValidationError
 
 from kernels import catalog
-from kernels.analysis import roofline
-from kernels.analysis.ceilings import ceilings
+from kernels.analysis import claims
+from kernels.analysis.peaks import PEAKS, peak_of
 from kernels.contract.environment import fingerprint
 from kernels.contract.events import Event
 from kernels.contract.export import Export, NotAnExport, read_export
+from kernels.host import telemetry
 from kernels.host.device import WAITS, NoSuchDevice, devices, find_device, locked, print_changes
 from kernels.host.environment import commit
+from kernels.parent.calibration import calibrate
 from kernels.parent.child_process import Cancelled, Child, ChildDied
 from kernels.parent.supervisor import Supervisor
 from kernels.report import comparison, tables
 from kernels.report.summary import summary
-from kernels.workload import Config, ConfigError, RunSpec, Workload, check_kernels, load_config, sentence
+from kernels.workload import Ceilings, Config, ConfigError, RunSpec, Workload, check_kernels, load_config, sentence
 
 PLANS = ("rest", "warmup", "iters")
 """Protocol numbers with a command-line option."""
@@ -53,8 +56,8 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="python -m kernels",
         description="Measure GPU kernels, without the site.",
-        epilog="exit codes: 0 every result ok or unsupported here, 1 a result is not ok (judge: the time is impossible; compare: "
-        "something is slower), 2 the command could not be done, 130 interrupted",
+        epilog="exit codes: 0 every result ok or unsupported here, 1 a result is not ok (judge: the claim is not plausible; "
+        "calibrate: the device was busy; compare: something is slower), 2 the command could not be done, 130 interrupted",
     )
     commands = top.add_subparsers(required=True, metavar="list | env | run | check | compare | calibrate | judge")
     listing = commands.add_parser("list", help="list kernels, and why some cannot run here")
@@ -64,16 +67,19 @@ def parser() -> argparse.ArgumentParser:
     env = commands.add_parser("env", help="this host's devices and the environment of one")
     env.add_argument("--device")
     env.set_defaults(do=do_env)
-    ceilings = commands.add_parser("calibrate", help="measure a device's ceilings: copy, matrix products, empty kernel")
-    ceilings.add_argument("--device", help="cuda:0, cpu or a UUID (default: the first GPU, else the CPU)")
-    ceilings.add_argument("--json", action="store_true", help="as JSON")
-    ceilings.set_defaults(do=do_calibrate)
-    judging = commands.add_parser("judge", help="is a reported time possible on a GPU?")
+    calibrating = commands.add_parser(
+        "calibrate", help="measure a device's ceilings: copy, matrix products, empty kernel"
+    )
+    calibrating.add_argument("--device", help="cuda:0, cpu or a UUID (default: the first GPU, else the CPU)")
+    calibrating.add_argument("--json", action="store_true", help="as JSON")
+    calibrating.set_defaults(do=do_calibrate)
+    judging = commands.add_parser("judge", help="is a claimed time or rate possible on a GPU?")
     judging.add_argument("operation", help="attention, gemm, ...")
     judging.add_argument(
         "sizes", nargs="+", metavar="SIZE=N", help="such as batch=16 seq_len=4096 causal=true dtype=float16"
     )
-    judging.add_argument("--ms", type=float, required=True, help="the time of one call in milliseconds")
+    judging.add_argument("--ms", type=float, help="the time of one call in milliseconds")
+    judging.add_argument("--tflops", type=float, help="the rate, instead of the time or beside it")
     judging.add_argument("--gpu", required=True, help="the GPU's name as its driver gives it, such as 'NVIDIA H200'")
     judging.set_defaults(do=do_judge)
     comparing = commands.add_parser("compare", help="compare two runs on one device")
@@ -192,37 +198,69 @@ def swept(sweeps: list[str]) -> dict[str, list[Any]]:
 
 
 def do_calibrate(arguments: argparse.Namespace) -> int:
+    """Measures a device's ceilings and prints them with their intervals; 1 if the device was busy."""
     device = find_device(arguments.device)
     child = Child(device)
     try:
         child.wait_ready()
-        with locked(device, on_wait=print_changes()):
-            found = ceilings(child.call("calibrate"))
+        with locked(device, on_wait=print_changes()), telemetry.watching(device) as watch:
+            event = calibrate(child, device, watch)
     finally:
         child.close()
+    found = event.ceilings
     if arguments.json:
-        known = {"device": device.name, "uuid": device.uuid, "driver": device.driver}
-        print(json.dumps(known | {"ceilings": found.model_dump()}, indent=1))
-        return 0
-    print(f"{device.name}, medians of {found.n} calls")
-    print(f"  copy    {found.copy_gb_per_s:10.4g} GB/s, read and written bytes together")
-    print(f"  read    {found.read_gb_per_s:10.4g} GB/s")
-    for dtype, tflops in found.matmul_tflops.items():
-        print(f"  matmul  {tflops:10.4g} TFLOP/s {dtype}")
-    for mode, us in found.empty_us.items():
-        print(f"  empty   {us:10.4g} us {mode}")
-    return 0
+        known = {"device": device.name, "uuid": device.uuid, "driver": device.driver, "refused": event.refused}
+        print(json.dumps(known | {"ceilings": found.model_dump() if found else None}, indent=1))
+    elif found is None:
+        print(f"{device.name}: refused, {event.refused}; try again when it is quiet")
+    else:
+        print(f"{device.name}, medians with 99% intervals")
+        print("\n".join(f"  {line}" for line in aligned(ceilings_table(found))))
+    return 0 if found else 1
+
+
+def ceilings_table(found: Ceilings) -> list[list[str]]:
+    figures = [
+        ("copy", found.copy_gb_per_s, "copy_gb_per_s", "GB/s", "read and written bytes together"),
+        ("read", found.read_gb_per_s, "read_gb_per_s", "GB/s", ""),
+        *(("matmul", rate, dtype, "TFLOP/s", dtype) for dtype, rate in found.matmul_tflops.items()),
+        *(("empty", us, mode, "us", mode) for mode, us in found.empty_us.items()),
+    ]
+    return [
+        [what, f"{value:.4g} {unit}", "{:.4g} to {:.4g}".format(*found.intervals[key]), more]
+        for what, value, key, unit, more in figures
+    ]
 
 
 def do_judge(arguments: argparse.Namespace) -> int:
-    """Judges a reported time. Above the compute peak it is impossible; above the memory peak it is impossible only on
-    cold inputs, because cached data is unknown."""
-    peak = roofline.peak_of(arguments.gpu)
+    """Judges a claimed time or rate, and prints the arithmetic."""
+    claim = claimed(arguments)
+    found = claims.judge(claim)
+    print(f"{claim.workload.label} on {claim.peak.model}: {found.word}")
+    print(f"{found.why}\n")
+    for line in aligned([[step.what, step.result, step.arithmetic, step.source] for step in found.steps]):
+        print(f"  {line}")
+    for note in found.notes:
+        print(f"  {note}")
+    return 0 if found.stands else 1
+
+
+def aligned(table: list[list[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+
+
+def claimed(arguments: argparse.Namespace) -> claims.Claim:
+    """The claim of the command line. Raises ConfigError."""
+    peak = peak_of(arguments.gpu)
     if peak is None:
-        known = ", ".join(name for p in roofline.PEAKS for name in p.names)
+        known = ", ".join(name for p in PEAKS for name in p.names)
         raise ConfigError(f"no peak is known for a GPU named '{arguments.gpu}'; there are: {known}")
-    if not 0 < arguments.ms < math.inf:
-        raise ConfigError(f"--ms wants a time above 0, not {arguments.ms:g}")
+    if arguments.ms is None and arguments.tflops is None:
+        raise ConfigError("judge wants --ms or --tflops")
+    for option, value in (("--ms", arguments.ms), ("--tflops", arguments.tflops)):
+        if value is not None and not 0 < value < math.inf:
+            raise ConfigError(f"{option} wants a number above 0, not {value:g}")
     given = swept(arguments.sizes)
     if several := [name for name, values in given.items() if len(values) > 1]:
         raise ConfigError(f"{several[0]} has several values; give one workload")
@@ -232,19 +270,7 @@ def do_judge(arguments: argparse.Namespace) -> int:
         workload = Workload(operation=arguments.operation, dtype=dtype, sizes=sizes)
     except ValidationError as error:
         raise ConfigError(sentence(error)) from None
-    problem, limit = workload.problem, roofline.speed_of_light_ms(workload.problem, peak)
-    figures = roofline.rates(problem, arguments.ms, limit)
-    rates = f"{figures['tflops']:.4g} TFLOP/s, {figures['gb_per_s']:.4g} GB/s"
-    print(f"{workload.label} in {arguments.ms:g} ms on {peak.model}: {rates}")
-    why = roofline.why_impossible(problem, arguments.ms, peak, touched_once=False, cache_bytes=0)
-    if why:
-        print(f"impossible: {why}")
-        return 1
-    if figures["gb_per_s"] > peak.gb_per_s:
-        print(f"impossible on cold inputs: the memory reaches {peak.gb_per_s:g} GB/s; only cached data is faster")
-        return 1
-    print(f"plausible: {figures['limit_share']:.1%} of the speed of light ({limit:.4g} ms)")
-    return 0
+    return claims.Claim(workload, peak, arguments.ms, arguments.tflops)
 
 
 def do_compare(arguments: argparse.Namespace) -> int:

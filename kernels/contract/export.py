@@ -42,7 +42,7 @@ class Export(Model):
                 told = ("environment", "fingerprint", "preflight")
                 return self.model_copy(update={name: getattr(event, name) for name in told})
             case Calibrated():
-                return self.model_copy(update={"driver": event.driver, "ceilings": event.ceilings})
+                return self.model_copy(update={"driver": event.driver, "ceilings": event.ceilings or self.ceilings})
             case Measured():
                 return self.model_copy(update={"measurements": [*self.measurements, event]})
             case CrossChecked():

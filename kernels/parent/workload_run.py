@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from kernels.analysis.correctness import judge
+from kernels.analysis.peaks import peak_of
 from kernels.contract.arm_result import Status
 from kernels.contract.events import Measured
 from kernels.operations.base import DISTRIBUTIONS
@@ -114,7 +115,7 @@ class WorkloadRun:
             reading.notes.append(f"the baseline {self.context.spec.baseline} has no time here; {baseline} replaces it")
         limits = Limits(
             self.workload.problem,
-            self.context.environment["device"],
+            peak_of(self.context.environment["device"], self.context.device.max_sm_mhz),
             self.context.l2_bytes,
             self.context.ceilings if self.context.is_cuda else None,
         )

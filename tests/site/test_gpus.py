@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from kernels import HARNESS_VERSION
-from kernels.analysis.roofline import peak_of
+from kernels.analysis.peaks import peak_of
 from kernels.contract.events import Calibrated
 from kernels.workload import Ceilings
 from runs.models import Calibration, Environment, Run
