@@ -198,7 +198,9 @@ def test_without_a_datasheet_the_limit_is_what_was_measured():
     measured = roofline.speed_of_light_ms(PRODUCT.problem, None, CEILINGS, "cold")
     assert measured == pytest.approx(ms_at(761))
     peak = peak_of("NVIDIA H200")
-    assert roofline.speed_of_light_ms(PRODUCT.problem, peak, CEILINGS, "cold") == pytest.approx(ms_at(1070.53), rel=1e-5)
+    assert roofline.speed_of_light_ms(PRODUCT.problem, peak, CEILINGS, "cold") == pytest.approx(
+        ms_at(1070.53), rel=1e-5
+    )
     assert roofline.speed_of_light_ms(PRODUCT.problem, None, None) is None
     bf16 = Workload(operation="gemm", dtype="bfloat16", sizes={"m": 64, "n": 64, "k": 64})
     assert roofline.speed_of_light_ms(bf16.problem, None, CEILINGS) is None, "that was not measured"
