@@ -46,6 +46,7 @@ class Step:
     arithmetic: str
     result: str
     source: str = ""
+    link: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,9 @@ class Judgement:
     """The reason, as a sentence."""
     steps: list[Step] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    bars: list[tuple[str, float]] = field(default_factory=list)
+    """(name, rate) of the claim and its limits, to be drawn: TFLOP/s, or GB/s of an operation that moves bytes."""
+    unit: str = "TFLOP/s"
 
     @property
     def stands(self) -> bool:
@@ -94,7 +98,7 @@ class _Case:
 
     def judgement(self) -> Judgement:
         word, why = self._verdict()
-        return Judgement(word, why, self._steps(), self._notes())
+        return Judgement(word, why, self._steps(), self._notes(), self._bars(), self.problem.unit)
 
     def _verdict(self) -> tuple[Word, str]:
         model, light = self.peak.model, self.light
@@ -159,9 +163,19 @@ class _Case:
         steps.append(Step("speed of light", light.arithmetic, f"{light.tflops:.4g} TFLOP/s", self.peak.clock_source))
         steps.append(Step("datasheet", self.peak.model, f"{sheet:g} TFLOP/s"))
         if self.reached:
-            highest_ = f"{self.reached.rate:.4g} TFLOP/s"
-            steps.append(Step("highest measured so far", f"on {_a(self.peak.model)}", highest_, self.reached.source))
+            where, most = f"on {_a(self.peak.model)}", f"{self.reached.rate:.4g} TFLOP/s"
+            steps.append(Step("highest measured so far", where, most, self.reached.source, self.reached.link))
         return [*steps, *self._memory()]
+
+    def _bars(self) -> list[tuple[str, float]]:
+        if self.problem.unit == "GB/s":
+            claimed, reached, sheet, light = self.moved, self.read, self.peak.gb_per_s, None
+        else:
+            claimed, reached = self.rate, self.reached
+            sheet, light = self.peak.tflops(self.problem.dtype), self.light.tflops
+        rows = [("this claim", claimed), ("highest measured", reached and reached.rate)]
+        rows += [("datasheet", sheet), ("speed of light", light)]
+        return [(name, rate) for name, rate in rows if rate]
 
     def _memory(self) -> list[Step]:
         read, written = self.problem.bytes_moved()
@@ -172,7 +186,9 @@ class _Case:
             Step("memory of the datasheet", self.peak.model, f"{self.peak.gb_per_s:g} GB/s"),
         ]
         if self.read:
-            steps.append(Step("highest read so far", "", f"{self.read.rate:.4g} GB/s", self.read.source))
+            steps.append(
+                Step("highest read so far", "", f"{self.read.rate:.4g} GB/s", self.read.source, self.read.link)
+            )
         least = (
             f"the longer of {flop(self.flops)} / {self.light.tflops:.4g} TFLOP/s and "
             f"{size(read + written)} / {self.peak.gb_per_s:g} GB/s"

@@ -20,6 +20,8 @@ class Reached:
     rate: float
     """TFLOP/s of a unit, or GB/s of the memory."""
     source: str
+    link: str = ""
+    """Address of the source on this site, if it is there."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Peak:
         rates = {unit: self.reached[unit].rate / products[unit] for unit in products if unit in self.reached}
         unit = max(rates, key=rates.__getitem__)
         over = f", / {products[unit]}" if products[unit] > 1 else ""
-        return Reached(rates[unit], self.reached[unit].source + over)
+        return Reached(rates[unit], self.reached[unit].source + over, self.reached[unit].link)
 
 
 @dataclass(frozen=True)
