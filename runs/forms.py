@@ -135,17 +135,17 @@ class NewRunForm(forms.Form):
 
     def _configs(self) -> list[Config]:
         """The known configs, and that of a run to repeat if it is no longer known."""
-        found = list(Config.objects.all())
-        if self.again and self.again.config["name"] not in (TYPED, *(config.name for config in found)):
+        configs = list(Config.objects.all())
+        if self.again and self.again.config["name"] not in (TYPED, *(config.name for config in configs)):
             name = self.again.config["name"]
-            found.append(Config(name=name, title=f"as in run {self.again.pk}", body=self.again.config))
-        return found
+            configs.append(Config(name=name, title=f"as in run {self.again.pk}", body=self.again.config))
+        return configs
 
     def _devices(self) -> list[tuple[str, str]]:
-        found = [(str(gpu.pk), f"{gpu.name} · {gpu.place} · {gpu.state}") for gpu in self.gpus]
+        choices = [(str(gpu.pk), f"{gpu.name} · {gpu.place} · {gpu.state}") for gpu in self.gpus]
         names = [gpu.name for gpu in self.gpus]
         several = sorted({name for name in names if names.count(name) > 1})
-        return [*found, *((f"{ANY}{name}", f"any {name}") for name in several)]
+        return [*choices, *((f"{ANY}{name}", f"any {name}") for name in several)]
 
     def _catalogue(self) -> list[dict[str, Any]]:
         """All kernels of all devices, baseline first, with the reason if the chosen device cannot run them."""
@@ -196,13 +196,13 @@ class NewRunForm(forms.Form):
         """Workloads as values of the size and dtype fields."""
         typed: dict[str, Any] = {"dtype": list(dict.fromkeys(w.dtype for w in workloads))}
         for name, info in self.sizes.items():
-            found = list(dict.fromkeys(w.sizes[name] for w in workloads))
+            values = list(dict.fromkeys(w.sizes[name] for w in workloads))
             if may_be_empty(info) and not any(name in w.brief_sizes for w in workloads):
                 typed[name] = ""
-            elif all(isinstance(value, bool) for value in found):
-                typed[name] = "both" if len(found) > 1 else "yes" if found == [True] else "no"
+            elif all(isinstance(value, bool) for value in values):
+                typed[name] = "both" if len(values) > 1 else "yes" if values == [True] else "no"
             else:
-                typed[name] = ", ".join(map(str, found))
+                typed[name] = ", ".join(map(str, values))
         return typed
 
     def sizes_of_a_config(self) -> bool:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
-from typing import Any
 
 from kernels.analysis.statistics import WIDEST_SAME, margin_from, median_interval, paired_speedup
+from kernels.contract.replies import CeilingFigure, CeilingSamples
 from kernels.workload import Ceilings
 
 NAMES = {"copy_gb_per_s": "the device copy", "read_gb_per_s": "the device read"}
 
 
-def ceilings(raw: dict[str, Any]) -> Ceilings:
-    """Medians of all calls, with intervals from the medians of the blocks. raw: the result of `probe` in
-    kernels/child/calibrate.py."""
+def ceilings(raw: CeilingSamples) -> Ceilings:
+    """Medians of all calls, with intervals from the medians of the blocks."""
     values: dict[str, float] = {}
     intervals: dict[str, tuple[float, float]] = {}
-    for figure in raw["figures"]:
-        name, blocks = figure["name"], figure["blocks_ns"]
+    for figure in raw.figures:
+        name, blocks = figure.name, figure.blocks_ns
         middle = median(tick for block in blocks for tick in block)
         first, last = median_interval([median(block) for block in blocks])
         values[name] = _value(figure, middle)
@@ -27,30 +26,26 @@ def ceilings(raw: dict[str, Any]) -> Ceilings:
     return Ceilings(
         copy_gb_per_s=values["copy_gb_per_s"],
         read_gb_per_s=values["read_gb_per_s"],
-        matmul_tflops={f["name"]: values[f["name"]] for f in raw["figures"] if "flops" in f},
-        empty_us={f["name"]: values[f["name"]] for f in raw["figures"] if _is_empty(f)},
+        matmul_tflops={f.name: values[f.name] for f in raw.figures if f.flops},
+        empty_us={f.name: values[f.name] for f in raw.figures if f.is_empty},
         intervals=intervals,
-        n=sum(len(block) for f in raw["figures"] if f["name"] == "copy_gb_per_s" for block in f["blocks_ns"]),
+        n=sum(len(block) for f in raw.figures if f.name == "copy_gb_per_s" for block in f.blocks_ns),
     )
 
 
-def _value(figure: dict[str, Any], ns: float) -> float:
+def _value(figure: CeilingFigure, ns: float) -> float:
     """GB/s, TFLOP/s, or microseconds of an empty kernel."""
-    if _is_empty(figure):
-        return ns / 1e3
-    return figure["bytes"] / ns if "bytes" in figure else figure["flops"] / ns / 1e3
+    if figure.bytes:
+        return figure.bytes / ns
+    return figure.flops / ns / 1e3 if figure.flops else ns / 1e3
 
 
-def _is_empty(figure: dict[str, Any]) -> bool:
-    return "bytes" not in figure and "flops" not in figure
-
-
-def why_noisy(raw: dict[str, Any]) -> str:
+def why_noisy(raw: CeilingSamples) -> str:
     """Why the device was too busy for its ceilings, as a sentence; empty if it was not.
 
     In each round every figure is timed twice. This A/A gives a margin, as a workload's does. Empty kernels do not count.
     """
-    margins = {f["name"]: _margin(f["blocks_ns"]) for f in raw["figures"] if not _is_empty(f)}
+    margins = {f.name: _margin(f.blocks_ns) for f in raw.figures if not f.is_empty}
     worst = max(margins, key=margins.__getitem__)
     if margins[worst] <= WIDEST_SAME:
         return ""

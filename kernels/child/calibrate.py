@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kernels.analysis.blocks import Estimate, calls_for, rest_for
+from kernels.contract.replies import CeilingFigure, CeilingSamples
 from kernels.dtypes import DTYPES
 from kernels.workload import Protocol
 
@@ -34,21 +35,20 @@ class Figure:
     """One figure that is measured."""
 
     name: str
-    """copy_gb_per_s, read_gb_per_s, a dtype (a matrix product) or a mode (an empty kernel)."""
+    """As in CeilingFigure."""
     time: Timer
     work: dict[str, int]
     """{"bytes"} or {"flops"} of a call; empty for an empty kernel."""
     blocks_ns: list[list[float]] = field(default_factory=list)
-    """Times of the calls of each block. Blocks 2i and 2i + 1 are of round i."""
 
 
-def probe(clock: Any) -> dict[str, Any]:
-    """Raw samples: {"figures": [{"name", "bytes" or "flops" or neither, "blocks_ns"}]}."""
+def probe(clock: Any) -> CeilingSamples:
+    """Raw samples on this device."""
     figures = [*_memory(clock), *_matmul(clock), *_empty(clock)]
     for number in range(ROUNDS):
         for figure in figures if number % 2 == 0 else reversed(figures):
             figure.blocks_ns += [figure.time(), figure.time()]
-    return {"figures": [{"name": f.name, **f.work, "blocks_ns": f.blocks_ns} for f in figures]}
+    return CeilingSamples(figures=[CeilingFigure(name=f.name, blocks_ns=f.blocks_ns, **f.work) for f in figures])
 
 
 def _timer(clock: Any, call: Callable[[int], Any], calls: int = 0) -> Timer:
@@ -83,14 +83,14 @@ def _matmul(clock: Any) -> list[Figure]:
     def operand(size: int, dtype: torch.dtype) -> torch.Tensor:
         return torch.randn(size, size, device=clock.kind, dtype=dtype)
 
-    found = []
+    products = []
     sizes = {name: dtype.matmul_size[clock.kind] for name, dtype in DTYPES.items() if clock.kind in dtype.matmul_size}
     for name, size in sizes.items():
         a, b = operand(size, getattr(torch, name)), operand(size, getattr(torch, name))
         out = torch.empty_like(a)
         timer = _timer(clock, lambda _, a=a, b=b, out=out: torch.mm(a, b, out=out))  # type: ignore[misc]
-        found.append(Figure(name, timer, {"flops": 2 * size**3}))
-    return found
+        products.append(Figure(name, timer, {"flops": 2 * size**3}))
+    return products
 
 
 def _empty(clock: Any) -> list[Figure]:

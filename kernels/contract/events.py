@@ -159,9 +159,9 @@ class CrossChecked(Model):
 
     def added_to(self, measurements: list[Measured]) -> Iterator[Measured]:
         """The measurements, with each result's cross-check added."""
-        found = {(one.key, one.kernel): one for one in self.seen}
+        seen = {(one.key, one.kernel): one for one in self.seen}
         for measured in measurements:
-            results = [_with_check(arm, found.get((measured.key, arm.kernel))) for arm in measured.results]
+            results = [_with_check(arm, seen.get((measured.key, arm.kernel))) for arm in measured.results]
             yield measured.model_copy(update={"results": results})
 
 

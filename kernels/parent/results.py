@@ -82,22 +82,22 @@ def arm_result(arm: Arm, reading: Reading | None, baseline: str, limits: Limits,
     facts = {name: value for name, value in arm.facts.items() if name in ArmResult.model_fields}
     if arm.correctness:
         facts["correctness"] = arm.correctness
-    found = json_safe(facts | {"kernel": arm.name, "status": arm.status, "why": arm.why, "log": arm.log})
+    fields = json_safe(facts | {"kernel": arm.name, "status": arm.status, "why": arm.why, "log": arm.log})
     if arm.is_ok and reading is not None and reading.blocks.get(arm.name):
-        found |= _timed(arm.name, reading, baseline, limits, seed)
-    return ArmResult.model_validate(found)
+        fields |= _timed(arm.name, reading, baseline, limits, seed)
+    return ArmResult.model_validate(fields)
 
 
 def _timed(name: str, reading: Reading, baseline: str, limits: Limits, seed: int) -> dict[str, Any]:
-    found = times(name, reading)
-    problem, p50_ms = limits.problem, found["p50_ms"]
+    fields = times(name, reading)
+    problem, p50_ms = limits.problem, fields["p50_ms"]
     peak = limits.peak
-    found |= roofline.rates(problem, p50_ms, roofline.speed_of_light_ms(problem, peak, limits.ceilings, reading.mode))
+    fields |= roofline.rates(problem, p50_ms, roofline.speed_of_light_ms(problem, peak, limits.ceilings, reading.mode))
     if why := roofline.why_impossible(problem, p50_ms, peak, reading.touched_once, limits.l2_bytes):
-        return found | {"status": Status.IMPOSSIBLE, "why": why}
+        return fields | {"status": Status.IMPOSSIBLE, "why": why}
     if name != baseline:
-        found |= _speedup(reading.medians(baseline), reading.medians(name), reading.paired, seed)
-    return found
+        fields |= _speedup(reading.medians(baseline), reading.medians(name), reading.paired, seed)
+    return fields
 
 
 def _samples_ns(reading: Reading, arm: str) -> list[list[float]]:
@@ -110,25 +110,25 @@ def times(name: str, reading: Reading) -> dict[str, Any]:
     in_ms = [tick / NS_PER_MS for ticks in blocks for tick in ticks]
     stats = statistics.describe(in_ms)
     low, high = statistics.p50_interval(stats["p50"], [m / NS_PER_MS for m in reading.medians(name)])
-    found: dict[str, Any] = {f"{figure}_ms": stats[figure] for figure in IN_MS}
-    found |= {figure: stats[figure] for figure in ("n", "iqr_over_median", "outliers")}
-    found |= {"p50_low_ms": low, "p50_high_ms": high, "rounds": len(blocks)}
-    found |= {"left_after_round": reading.left.get(name), "samples_ns": _samples_ns(reading, name)}
+    fields: dict[str, Any] = {f"{figure}_ms": stats[figure] for figure in IN_MS}
+    fields |= {figure: stats[figure] for figure in ("n", "iqr_over_median", "outliers")}
+    fields |= {"p50_low_ms": low, "p50_high_ms": high, "rounds": len(blocks)}
+    fields |= {"left_after_round": reading.left.get(name), "samples_ns": _samples_ns(reading, name)}
     if name in reading.cold:
         cold = statistics.describe([tick / NS_PER_MS for tick in reading.cold[name]])
-        found["cold"] = ColdCalls(n=int(cold["n"]), **{f"{figure}_ms": cold[figure] for figure in COLD_IN_MS})
+        fields["cold"] = ColdCalls(n=int(cold["n"]), **{f"{figure}_ms": cold[figure] for figure in COLD_IN_MS})
     if clocks := reading.sm_mhz.get(name):
-        found["sm_mhz"] = Spread(median=median(clocks), min=min(clocks), max=max(clocks), n=len(clocks))
-    return found
+        fields["sm_mhz"] = Spread(median=median(clocks), min=min(clocks), max=max(clocks), n=len(clocks))
+    return fields
 
 
 def _speedup(base: Sequence[float], arm: Sequence[float], paired: bool, seed: int) -> dict[str, Any]:
     """The speedup fields of an ArmResult, from one number per round."""
-    found: dict[str, Any] = {"paired": paired}
+    fields: dict[str, Any] = {"paired": paired}
     if paired:
         base = base[: len(arm)]
         ratio = Ratio(*statistics.paired_speedup(base, arm))
-        found["effective_sample_size"] = statistics.effective_sample_size(base, arm)
+        fields["effective_sample_size"] = statistics.effective_sample_size(base, arm)
     else:
         ratio = Ratio(*statistics.unpaired_speedup(base, arm, seed))
-    return found | {"speedup": ratio.ratio, "speedup_low": ratio.low, "speedup_high": ratio.high}
+    return fields | {"speedup": ratio.ratio, "speedup_low": ratio.low, "speedup_high": ratio.high}

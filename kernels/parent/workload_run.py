@@ -10,8 +10,10 @@ from kernels.analysis.correctness import judge
 from kernels.analysis.peaks import peak_of
 from kernels.contract.arm_result import Status
 from kernels.contract.events import Measured
+from kernels.contract.replies import Verified
 from kernels.operations.base import DISTRIBUTIONS
 from kernels.parent.arm import Arm, arm_of
+from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.context import RunContext
 from kernels.parent.engine import Check, Engine, Timed
 from kernels.parent.groups import MAIN, Group
@@ -95,11 +97,16 @@ class WorkloadRun:
         label, session = relative.problem.label(), self.context.session
         self.context.progress.step(self.workload, arm.name, f"verify {label}")
         trial = arm_of(self.context.device, relative, arm.name)
-        session.open(relative)
+        try:
+            session.open(relative)
+        except (CommandFailed, ChildDied, ChildTimedOut) as error:
+            session.blame(trial, "making inputs", error)
         if trial.is_ok:
-            got = session.attempt(trial, "verify", self.plan.compile_limit_s, seed=self.plan.seed, thorough=True)
+            got: Verified | None = session.attempt(
+                trial, "verify", self.plan.compile_limit_s, seed=self.plan.seed, thorough=True
+            )
             if got is not None:
-                trial.judged(judge([got["reading"]], relative.dtype))
+                trial.judged(judge([got.reading], relative.dtype))
         edges = arm.correctness.setdefault("edges", {})
         edges[label] = "right" if trial.is_ok else f"{trial.status}: {trial.why}"
         if trial.status not in (Status.OK, Status.UNSUPPORTED) and arm.is_ok:

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from django.db.models import Count, Q
-
 from kernels.analysis.blocks import GRAPH_BELOW_NS, MIN_CALLS, least_calls
 from kernels.parent.engine import VERIFY_LIMIT_S
 from kernels.parent.rounds import KEEP_EVERY, LEAST_CAPTURES
 from kernels.workload import Config as ConfigSpec
 from kernels.workload import Protocol, Workload
-from runs.models import Gpu, Measurement
+from runs.models import Gpu
+from runs.queries.measurements import seconds_per_result
 
 START_S = {"cuda": 8.0, "cpu": 3.0}
 """Start of a process, its libraries, the first compilation; and of another one for the cross-check."""
@@ -159,13 +158,5 @@ def span(low_s: float, high_s: float) -> str:
 
 def _pace(gpu: Gpu | None, keys: list[str]) -> dict[str, float]:
     """Seconds per timed result on this device, by workload."""
-    if gpu is None:
-        return {}
-    timed = Count("results", filter=Q(results__status="ok"))
-    mine = Measurement.objects.filter(run__gpu=gpu, workload__key__in=keys, took_s__isnull=False)
-    mine = mine.exclude(mode="sustained")
-    paces: dict[str, list[float]] = {}
-    for key, took_s, count in mine.annotate(timed=timed).values_list("workload__key", "took_s", "timed"):
-        if count and took_s:
-            paces.setdefault(key, []).append(took_s / count)
+    paces = seconds_per_result(gpu, keys) if gpu else {}
     return {key: median(values) for key, values in paces.items()}

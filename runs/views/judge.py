@@ -122,7 +122,8 @@ class ClaimForm(forms.Form):
             workload = Workload(operation=self.operation_name, dtype=cleaned["dtype"], sizes=sizes)
         except ValidationError as error:
             said = sentence(error).rpartition(": ")[2]
-            where = next((name for name in self.sizes if name in error.errors()[0]["loc"]), None)
+            where = next((name for name, info in self.sizes.items() if info.title and f"{info.title} (" in said), None)
+            where = next((name for name in self.sizes if name in error.errors()[0]["loc"]), where)
             self.add_error(where, f"{said[:1].upper()}{said[1:]}.")
             return
         peak = peak_of(cleaned["gpu"])

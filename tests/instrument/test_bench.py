@@ -98,10 +98,10 @@ def test_outputs_kept_in_any_mode_are_right(bench, mode):
     measured(bench, mode)
     bench.release()
     got = bench.recheck()
-    assert {arm for arm, _ in got["readings"]} == set(TIMES)
-    assert judge([reading for _, reading in got["readings"]], "float32")["correct"]
-    assert got["changed_inputs"] == []
-    assert bench.recheck()["readings"] == []
+    assert {arm for arm, _ in got.readings} == set(TIMES)
+    assert judge([reading for _, reading in got.readings], "float32")["correct"]
+    assert got.changed_inputs == []
+    assert bench.recheck().readings == []
 
 
 def test_work_that_was_done_while_a_graph_was_captured_shows(bench, monkeypatch):
@@ -123,7 +123,7 @@ def test_work_that_was_done_while_a_graph_was_captured_shows(bench, monkeypatch)
     monkeypatch.setattr(SimulatedGraph, "replay", replay)
     measured(bench, "graph")
     bench.release()
-    readings = bench.recheck()["readings"]
+    readings = bench.recheck().readings
     right = [judge([reading], "float32")["correct"] for _, reading in readings]
     assert right.count(False) == right.count(True) > 0, "kept outputs are right, those on newer values are not"
 
@@ -142,7 +142,7 @@ def test_a_graph_is_replayed_over_every_input_set_and_poisoned_before(bench):
 def test_the_ceilings_of_a_device_are_timed_in_every_mode_that_has_an_empty_kernel(bench, monkeypatch):
     monkeypatch.setattr(calibrate, "_memory", lambda clock: [])
     monkeypatch.setattr(calibrate, "_matmul", lambda clock: [])
-    empty = {figure["name"]: figure["blocks_ns"] for figure in calibrate.probe(bench.clock)["figures"]}
+    empty = {figure.name: figure.blocks_ns for figure in calibrate.probe(bench.clock).figures}
     blocks = 2 * calibrate.ROUNDS
     assert {mode: [len(b) for b in found] for mode, found in empty.items()} == {
         "cold": [50] * blocks, "graph": [5] * blocks, "e2e": [50] * blocks,
@@ -161,9 +161,9 @@ def test_each_round_times_every_ceiling_twice_and_every_second_round_backwards(b
     monkeypatch.setattr(calibrate, "_memory", lambda clock: [figure("copy"), figure("read")])
     monkeypatch.setattr(calibrate, "_matmul", lambda clock: [])
     monkeypatch.setattr(calibrate, "_empty", lambda clock: [])
-    found = calibrate.probe(bench.clock)["figures"]
+    figures = calibrate.probe(bench.clock).figures
     assert ran[:8] == ["copy", "copy", "read", "read", "read", "read", "copy", "copy"]
-    assert [len(f["blocks_ns"]) for f in found] == [2 * calibrate.ROUNDS] * 2
+    assert [len(f.blocks_ns) for f in figures] == [2 * calibrate.ROUNDS] * 2
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from kernels.analysis.peaks import peak_of
 from kernels.child import calibrate
 from kernels.child.clock import CpuClock
 from kernels.contract.events import Calibrated
+from kernels.contract.replies import CeilingFigure, CeilingSamples
 from kernels.host.device import Device
 from kernels.parent import calibration, supervisor
 from kernels.parent.arm import Arm
@@ -42,14 +43,14 @@ def raw(copy_ns=(500_000.0,) * 24, matmul_ns=(1_250_000.0,) * 24):
     def blocks(ns):
         return [[each, each] for each in ns]
 
-    return {
-        "figures": [
-            {"name": "copy_gb_per_s", "bytes": 2 * 2**30, "blocks_ns": blocks(copy_ns)},
-            {"name": "read_gb_per_s", "bytes": 2**30, "blocks_ns": blocks([250_000.0] * 24)},
-            {"name": "float16", "flops": 10**12, "blocks_ns": blocks(matmul_ns)},
-            {"name": "graph", "blocks_ns": [[900.0, 1000.0, 800.0], [950.0]] * 12},
+    return CeilingSamples(
+        figures=[
+            CeilingFigure(name="copy_gb_per_s", bytes=2 * 2**30, blocks_ns=blocks(copy_ns)),
+            CeilingFigure(name="read_gb_per_s", bytes=2**30, blocks_ns=blocks([250_000.0] * 24)),
+            CeilingFigure(name="float16", flops=10**12, blocks_ns=blocks(matmul_ns)),
+            CeilingFigure(name="graph", blocks_ns=[[900.0, 1000.0, 800.0], [950.0]] * 12),
         ]
-    }
+    )
 
 
 def test_raw_ticks_become_rates_with_intervals():

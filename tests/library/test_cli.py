@@ -11,8 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernels.__main__ import chosen, main, parser
 from kernels.catalog import kernels
+from kernels.cli.choice import chosen
+from kernels.cli.main import main, parser
 from kernels.contract.events import Calibrated
 from kernels.report.tables import COLUMNS
 from kernels.workload import Ceilings, Config
@@ -202,9 +203,9 @@ def test_ceilings_are_printed_with_their_intervals_or_refused(capsys, monkeypatc
         intervals={"copy_gb_per_s": (29, 31), "read_gb_per_s": (19, 21), "float32": (0.09, 0.11), "cpu": (0.1, 0.3)},
     )  # fmt: skip
     child = SimpleNamespace(wait_ready=dict, close=lambda: None)
-    monkeypatch.setattr("kernels.__main__.Child", lambda device: child)
+    monkeypatch.setattr("kernels.cli.describe.Child", lambda device, stop: child)
     event = Calibrated(refused=refused, ceilings=None if refused else found)
-    monkeypatch.setattr("kernels.__main__.calibrate", lambda *_: event)
+    monkeypatch.setattr("kernels.cli.describe.calibrate", lambda *_: event)
     assert main(["calibrate", "--device", "cpu"]) == bool(refused)
     said = capsys.readouterr().out
     assert refused in said

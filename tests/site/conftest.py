@@ -143,7 +143,7 @@ def exported():
 
 
 @pytest.fixture
-def sample(exported, db):
+def demo(exported, db):
     return load(exported, "h200.json")
 
 
@@ -168,7 +168,7 @@ def measured(exported, gpu):
                     result["source"] = result["source"].replace("import torch\n", f"import torch\n# now {factor}\n", 1)
                     result |= {name: factor * result[name] for name in ("speedup", "speedup_low", "speedup_high")}
         run = load(data, "x.json")
-        Run.objects.filter(pk=run.pk).update(sample="", gpu=on)
+        Run.objects.filter(pk=run.pk).update(demo="", gpu=on)
         run.refresh_from_db()
         return run
 
