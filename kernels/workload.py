@@ -232,7 +232,7 @@ def sentence(error: ValidationError) -> str:
 
 
 class Ceilings(BaseModel):
-    """Measured ceilings of a device, as rates: medians of one calibration."""
+    """Measured ceilings of a device, as rates: medians of one calibration on a quiet device."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
@@ -243,8 +243,11 @@ class Ceilings(BaseModel):
     """By dtype."""
     empty_us: dict[str, float] = {}
     """An empty kernel's time, by mode."""
+    intervals: dict[str, tuple[float, float]] = {}
+    """99% interval of each figure: by its field (copy_gb_per_s, read_gb_per_s), dtype or mode. Empty in calibrations of
+    harness 5 and before."""
     n: int | None = None
-    """Calls of each."""
+    """Timed copies."""
 
     @property
     def bandwidth_gb_per_s(self) -> float:

@@ -1,7 +1,8 @@
 """The events of a run: one model each, from the measuring process to the page.
 
-A run emits Started; Calibrated, if the device's ceilings are unknown; one Measured for each group of each workload;
-CrossChecked; and Finished. The site keys a measurement by (run, workload, mode, group).
+A run emits Started; Calibrated, if the device's ceilings are unknown, and once more at its end if they are refused or
+doubtful; one Measured for each group of each workload; CrossChecked; and Finished. The site keys a measurement by (run,
+workload, mode, group).
 
 Names of times end in their unit; ratios have none. None means "not measured". Unknown fields are dropped, so that a
 newer agent can report to an older site.
@@ -50,9 +51,18 @@ class Started(Model):
 
 
 class Calibrated(Model):
+    """The device's ceilings, or why they are refused: the device was busy."""
+
     kind: Literal["calibrated"] = "calibrated"
     driver: str = ""
-    ceilings: Ceilings
+    ceilings: Ceilings | None = None
+    refused: Text = ""
+
+    @model_validator(mode="after")
+    def is_measured_or_refused(self) -> Calibrated:
+        if (self.ceilings is None) != bool(self.refused):
+            raise ValueError("ceilings are measured or refused")
+        return self
 
 
 class ProtocolFacts(Model):

@@ -14,9 +14,10 @@ from typing import Any, Required, TypedDict, Unpack, overload
 import torch
 
 from kernels.analysis import roofline, statistics
+from kernels.analysis.peaks import Peak, peak_of
 from kernels.contract.arm_result import Status
 from kernels.inprocess.adhoc import Kernel, Source
-from kernels.inprocess.session import BASELINE, Comparison, InProcess, held, problem_of
+from kernels.inprocess.session import BASELINE, Comparison, InProcess, held, listed, problem_of
 from kernels.parent import rounds
 from kernels.parent.arm import Arm
 from kernels.parent.drive import AA
@@ -213,11 +214,12 @@ def _why_impossible(of: Comparison, name: str) -> str:
     return roofline.why_impossible(of.problem, ms, _peak(of), of.timed.reading.touched_once, cache_bytes)
 
 
-def _peak(of: Comparison) -> roofline.Peak | None:
+def _peak(of: Comparison) -> Peak | None:
     device = of.problem.source.device
     if of.bench.kind != "cuda" or not of.problem.bounded or device is None:
         return None
-    return roofline.peak_of(torch.cuda.get_device_name(device))
+    found = listed(device)
+    return peak_of(found.name, found.max_sm_mhz)
 
 
 def figures(reading: rounds.Reading, arm: str) -> Figures:

@@ -119,7 +119,7 @@ def held(device: torch.device) -> Iterator[Telemetry]:
 
     No telemetry thread runs, unlike in a run: it would take time from the callables.
     """
-    known = _as_listed(device)
+    known = listed(device)
     here: AbstractContextManager[Any] = contextlib.nullcontext()
     if device.type == "cuda":
         here = torch.cuda.device(device)
@@ -127,7 +127,7 @@ def held(device: torch.device) -> Iterator[Telemetry]:
         yield Telemetry(lib, known)
 
 
-def _as_listed(device: torch.device) -> Device:
+def listed(device: torch.device) -> Device:
     if device.type == "cpu":
         return find_device("cpu")
     properties = torch.cuda.get_device_properties(device)
@@ -154,7 +154,7 @@ def problem_of(bench: InProcess, source: Source, reference: Kernel | None, flops
     peak = peak_dtype([*tensors, like])
     return Adhoc(
         dtype=peak or "float16",
-        bounded=peak is not None,
+        bounded=peak is not None and (exact is not None or peak != "float32"),
         source=source,
         truth=truth,
         whose=whose,

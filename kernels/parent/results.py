@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 from kernels.analysis import roofline, statistics
+from kernels.analysis.peaks import Peak
 from kernels.analysis.processes import ProcessSpread, pooled, spread_of
 from kernels.contract.arm_result import ArmResult, ColdCalls, Ratio, Spread, Status
 from kernels.operations.base import Operation
@@ -39,10 +40,12 @@ def json_safe(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits that a time is compared with."""
+    """What a time is compared with."""
 
     problem: Operation
     device_name: str
+    peak: Peak | None = None
+    """Of the device's model, at its own maximum clock."""
     l2_bytes: int = 0
     ceilings: Ceilings | None = None
     """None on a CPU: its ceilings are no limits."""
@@ -95,7 +98,7 @@ def arm_result(arm: Arm, reading: Reading | None, baseline: str, limits: Limits,
 def _timed(name: str, reading: Reading, baseline: str, limits: Limits, seed: int) -> dict[str, Any]:
     fields = times(name, reading)
     problem, p50_ms = limits.problem, fields["p50_ms"]
-    peak = roofline.peak_of(limits.device_name)
+    peak = limits.peak
     fields |= roofline.rates(problem, p50_ms, roofline.speed_of_light_ms(problem, peak, limits.ceilings, reading.mode))
     if why := roofline.why_impossible(problem, p50_ms, peak, reading.touched_once, limits.l2_bytes):
         return fields | {"status": Status.IMPOSSIBLE, "why": why}

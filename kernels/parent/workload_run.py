@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from kernels.analysis.correctness import judge
+from kernels.analysis.peaks import peak_of
 from kernels.contract.arm_result import Status
 from kernels.contract.events import Measured
 from kernels.contract.replies import Verified
@@ -153,13 +154,15 @@ class WorkloadRun:
         if reading is not None and baseline not in reading.blocks:
             baseline = members[0].name
             reading.notes.append(f"the baseline {self.context.spec.baseline} has no time here; {baseline} replaces it")
+        device = self.context.environment["device"]
         limits = Limits(
             self.workload.problem,
-            self.context.environment["device"],
+            device,
+            peak_of(device, self.context.device.max_sm_mhz),
             self.context.l2_bytes,
             self.context.ceilings if self.context.is_cuda else None,
         )
-        shared: dict[str, Any] = json_safe(reading_fields(reading, baseline, limits.device_name))
+        shared: dict[str, Any] = json_safe(reading_fields(reading, baseline, device))
         return Measured(
             workload=self.workload,
             mode=timed.group.mode,
