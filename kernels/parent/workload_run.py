@@ -9,7 +9,6 @@ from typing import Any
 from kernels.analysis.correctness import judge
 from kernels.contract.arm_result import Status
 from kernels.contract.events import Measured
-from kernels.operations.base import DISTRIBUTIONS
 from kernels.parent.arm import Arm, arm_of
 from kernels.parent.context import RunContext
 from kernels.parent.engine import Check, Engine, Timed
@@ -72,8 +71,9 @@ class WorkloadRun:
     def _checks(self) -> list[Check]:
         """The same checks for every arm, so that references can be shared."""
         seeds = random.Random(f"verify/{self.plan.seed}/{self.workload.key}")
+        kinds = self.workload.problem.distributions
         return [
-            Check(seeds.randrange(2**31), DISTRIBUTIONS[number % len(DISTRIBUTIONS)], thorough=number == 0)
+            Check(seeds.randrange(2**31), kinds[number % len(kinds)], thorough=number == 0)
             for number in range(self.plan.verify_seeds)
         ]
 
