@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from kernels.analysis.blocks import (
     GATE_FACTOR,
@@ -24,6 +23,7 @@ from kernels.analysis.blocks import (
     rest_for,
 )
 from kernels.analysis.statistics import half_width, paired_speedup
+from kernels.contract.replies import TimedBlock
 from kernels.parent.drive import AA, CALL_LIMIT_S, Drive, kernel_of, prepare
 
 FIRST_GRAPH_GATE_NS = 500_000
@@ -74,8 +74,39 @@ class Reading:
         """Every input set was out of the cache when it was read."""
         return self.mode != "warm" and self.covered and self.sets > 1
 
+    processes: list[Reading] = field(default_factory=list)
+    """The readings of which this one consists, if several processes measured; empty for one."""
+
     def medians(self, arm: str) -> list[float]:
         return [statistics.median(ticks) for ticks in self.blocks[arm]]
+
+    @property
+    def by_process(self) -> list[Reading]:
+        return self.processes or [self]
+
+
+def joined(readings: list[Reading]) -> Reading:
+    """The readings of several processes, one after the other, as one."""
+    first = readings[0]
+    if len(readings) == 1:
+        return first
+    notes = [note for reading in readings for note in reading.notes]
+    whole = replace(
+        first,
+        orders=[order for reading in readings for order in reading.orders],
+        notes=list(dict.fromkeys(notes)),
+        rounds_s=sum(reading.rounds_s for reading in readings),
+        repeated=sum(reading.repeated for reading in readings),
+        covered=all(reading.covered for reading in readings),
+        processes=readings,
+    )
+    for name in ("blocks", "cold", "sm_mhz"):
+        setattr(
+            whole,
+            name,
+            {arm: [v for r in readings for v in getattr(r, name).get(arm, [])] for arm in getattr(first, name)},
+        )
+    return whole
 
 
 # --- paired -----------------------------------------------------------------------------------------------------------
@@ -104,7 +135,7 @@ class Paired:
     def measure(self) -> Reading:
         reading = self.reading
         prepared = prepare(self.drive, rotate=self.mode != "warm")
-        reading.sets, reading.covered = prepared["sets"], prepared["covered"]
+        reading.sets, reading.covered = prepared.sets, prepared.covered
         self.flush = self.cuda and self.mode in ("cold", "graph") and not reading.covered
         reading.flushed = self.flush
         reading.rest = self.drive.plan.rest if self.cuda and self.mode != "sustained" else 0.0
@@ -190,13 +221,13 @@ class Paired:
         one = ways.get(self.mode, self._calls)
         for _ in range(MAX_GATE_REPEATS):
             got = one(arm, keep)
-            if got["gated"]:
+            if got.gated:
                 break
         else:
             self._note(f"{kernel_of(arm)}: the host queued blocks too slowly; times may include launch gaps")
-        if clock := got.get("sm_mhz"):
+        if clock := got.sm_mhz:
             self.reading.sm_mhz.setdefault(arm, []).append(clock)
-        return got["ticks_ns"]
+        return got.ticks_ns
 
     def _note(self, note: str) -> None:
         if note not in self.reading.notes:
@@ -208,32 +239,34 @@ class Paired:
     def _untimed(self, arm: str) -> bool:
         return not (self.cuda and is_long(self.estimates[arm].call_ns))
 
-    def _replays(self, arm: str, keep: int | None) -> dict[str, Any]:
+    def _replays(self, arm: str, keep: int | None) -> TimedBlock:
         replays = max(1, round(self.calls[arm] / self.reading.sets))
         asked = {"gate_ns": self.graph_gate[arm], "rest_ns": self._rest_ns(arm, replays * self.reading.sets)}
-        got = self.drive.call(arm, "replay", graph=arm, replays=replays, flush=self.flush, keep=keep, **asked)
-        if not got["gated"]:
-            self.graph_gate[arm] = min(MAX_GATE_NS, int(GATE_FACTOR * got["enqueue_ns"]))
+        got: TimedBlock = self.drive.call(
+            arm, "replay", graph=arm, replays=replays, flush=self.flush, keep=keep, **asked
+        )
+        if not got.gated:
+            self.graph_gate[arm] = min(MAX_GATE_NS, int(GATE_FACTOR * got.enqueue_ns))
         return got
 
-    def _calls(self, arm: str, keep: int | None) -> dict[str, Any]:
+    def _calls(self, arm: str, keep: int | None) -> TimedBlock:
         calls, guess = self.calls[arm], self.estimates[arm]
         gate = gate_for(calls, guess.enqueue_ns) if self.cuda and not guess.synchronises else 0
         keep = None if keep is None else min(keep, calls - 1)
         asked = {"gate_ns": gate, "rest_ns": self._rest_ns(arm, calls), "untimed": self._untimed(arm)}
-        got = self.drive.call(arm, "block", calls=calls, flush=self.flush, keep=keep, **asked)
-        if not got["gated"]:
-            slower = max(guess.enqueue_ns * 1.5, got["enqueue_ns"] / calls)
+        got: TimedBlock = self.drive.call(arm, "block", calls=calls, flush=self.flush, keep=keep, **asked)
+        if not got.gated:
+            slower = max(guess.enqueue_ns * 1.5, got.enqueue_ns / calls)
             self.estimates[arm] = Estimate(guess.call_ns, slower)
             self.calls[arm] = min(calls, calls_for(self.drive.plan, self.estimates[arm], self.cuda))
         return got
 
-    def _host_calls(self, arm: str, keep: int | None) -> dict[str, Any]:
+    def _host_calls(self, arm: str, keep: int | None) -> TimedBlock:
         calls = self.calls[arm]
         asked = {"rest_ns": self._rest_ns(arm, calls), "untimed": self._untimed(arm)}
         return self.drive.call(arm, "e2e", calls=calls, keep=keep, **asked)
 
-    def _back_to_back(self, arm: str, keep: int | None) -> dict[str, Any]:
+    def _back_to_back(self, arm: str, keep: int | None) -> TimedBlock:
         """At least 1 s back to back, after a lead. A call whose output is kept is an extra one, before it."""
         each_ns = self.estimates[arm].call_ns
         calls = max(1, round(CHUNK_NS / each_ns))
@@ -249,8 +282,8 @@ class Paired:
             self.drive.on_step(arm, "single calls")
             ticks: list[float] = []
             for _ in range(COLD_BLOCKS):
-                if len(ticks) < COLD_CALLS and (got := self._calls(arm, None))["gated"]:
-                    ticks += got["ticks_ns"]
+                if len(ticks) < COLD_CALLS and (got := self._calls(arm, None)).gated:
+                    ticks += got.ticks_ns
             if ticks:
                 self.reading.cold[arm] = ticks
 
@@ -308,7 +341,7 @@ def fixed(drive: Drive, cuda: bool) -> Reading:
         for first in range(0, plan.iters, MAX_CALLS):
             calls = min(MAX_CALLS, plan.iters - first)
             keep = 0 if first == 0 else None
-            ticks += drive.call(arm, "block", limit, calls=calls, flush=reading.flushed, keep=keep)["ticks_ns"]
+            ticks += drive.call(arm, "block", limit, calls=calls, flush=reading.flushed, keep=keep).ticks_ns
         reading.blocks[arm] = [[tick] for tick in ticks]
         reading.calls[arm] = 1
     return reading

@@ -136,7 +136,7 @@ def test_a_block_has_up_to_50_calls_and_its_gate_at_most_10_ms(measure, call_us,
         assert 0 < asked["gate_ns"] <= 10 * MS
         if asked["arm"] == BASE:
             assert asked["gate_ns"] >= 1.49 * asked["calls"] * enqueue_us * US
-    assert all(got["gated"] for what, _, got in bench.log if what == "block")
+    assert all(got.gated for what, _, got in bench.log if what == "block")
     length_ms = reading.calls["other"] * 1.2 * call_us * US / MS
     assert reading.calls["other"] in (4, 50) or call_us == 80_000 or 1.7 < length_ms < 2.3, "about 2 ms"
 
@@ -163,10 +163,10 @@ def test_a_block_that_the_host_queued_too_slowly_is_repeated(measure):
     bench = SimulatedBench({BASE: SimulatedKernel(10 * US), "other": slow_once}, noise=0)
     reading = measure(bench, mode="cold", warmup_s=0, **STEADY)
     of_other = [(asked, got) for what, asked, got in bench.log if what == "block" and asked["arm"] == "other"]
-    missed = [number for number, (_, got) in enumerate(of_other) if not got["gated"]]
+    missed = [number for number, (_, got) in enumerate(of_other) if not got.gated]
     assert len(missed) == 1
     (before, spoilt), (after, _) = of_other[missed[0]], of_other[missed[0] + 1]
-    assert min(spoilt["ticks_ns"]) == 30 * US
+    assert min(spoilt.ticks_ns) == 30 * US
     assert after["gate_ns"] > 5 * before["gate_ns"], "the next gate is as long as was needed"
     assert reading.blocks["other"] == [[10 * US] * 50] * 20, "no gap is in what is kept"
     assert reading.notes == []

@@ -26,7 +26,7 @@ def judged(device: str, kernels: list[str], problem: Operation, seed: int = 1, c
             asked = {"seed": 100 * seed + number, "thorough": number == 0, "distribution": kinds[number % len(kinds)]}
             for kernel in kernels:
                 try:
-                    readings[kernel].append(bench.verify(kernel, **asked)["reading"])
+                    readings[kernel].append(bench.verify(kernel, **asked).reading)
                 except Unsupported:
                     continue
             bench.forget_references()
