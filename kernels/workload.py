@@ -104,8 +104,9 @@ class Protocol(BaseModel):
     changes its clock, and an arm's time depends on what ran before it."""
     verify_only: bool = False
     """Check correctness only; time nothing."""
-    verify_seeds: int = Field(4, ge=1, le=10)
-    """Number of correctness checks, each on fresh inputs: normal, uniform, outlier rows, x30, then again."""
+    verify_seeds: int = Field(6, ge=1, le=10)
+    """Number of correctness checks, each on fresh inputs: N(0, 1), then the operation's other distributions, then
+    again."""
     compile_limit_s: float = Field(300.0, gt=0, le=3600)
     warmup: int = Field(200, ge=0, le=100_000)
     """fixed: untimed calls."""

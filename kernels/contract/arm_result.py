@@ -106,6 +106,15 @@ class Correctness(Model):
     row: float | None = None
     """Relative error of the worst row."""
     yard_row: float | None = None
+    slope: float | None = None
+    """Systematic relative error: the output is this much too large on average."""
+    slope_error: float | None = None
+    """Its standard error."""
+    yard_slope: float | None = None
+    slope_allowed: float | None = None
+    """What rounding an input times a constant, or sums, may cost; standard errors are allowed in addition."""
+    precision: Text | None = None
+    """Of float32: what kind of products its error shows."""
     distributions: dict[str, Text] | None = None
     """Distribution of the inputs -> "right", "wrong: why" or "not judged: why"."""
     edges: dict[str, Text] | None = None

@@ -160,6 +160,7 @@ def problem_of(bench: InProcess, source: Source, reference: Kernel | None, flops
         whose=whose,
         exact=exact,
         output=(tuple(like.shape), like.dtype),
+        terms=max(max(tensor.shape, default=1) for tensor in tensors),
         aside=bench.aside,
         work=flops,
         traffic=traffic,

@@ -11,7 +11,6 @@ from kernels.analysis.peaks import peak_of
 from kernels.contract.arm_result import Status
 from kernels.contract.events import Measured
 from kernels.contract.replies import Verified
-from kernels.operations.base import DISTRIBUTIONS
 from kernels.parent import rounds
 from kernels.parent.arm import Arm, arm_of
 from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
@@ -109,8 +108,9 @@ class WorkloadRun:
     def _checks(self) -> list[Check]:
         """The same checks for every arm, so that references can be shared."""
         seeds = random.Random(f"verify/{self.plan.seed}/{self.workload.key}")
+        kinds = self.workload.problem.distributions
         return [
-            Check(seeds.randrange(2**31), DISTRIBUTIONS[number % len(DISTRIBUTIONS)], thorough=number == 0)
+            Check(seeds.randrange(2**31), kinds[number % len(kinds)], thorough=number == 0)
             for number in range(self.plan.verify_seeds)
         ]
 
