@@ -27,7 +27,7 @@ sys.exit(Keeper({
     "family": part(f"{sys.executable} -c 'from kernels.host.processes import become; become()' $$ sleep 300 & wait"),
     "ends": part("sleep 0.3; exit 3"),
     "last": Part(["sh", "-c", "exec sleep 300"], last=True),
-    "stubborn": part("trap '' TERM; while :; do sleep 1; done") if len(sys.argv) > 2 else part("exec sleep 300"),
+    "stubborn": part(f"trap '' TERM; touch {var}/deaf; while :; do sleep 1; done") if len(sys.argv) > 2 else part("exec sleep 300"),
 }, dict(os.environ), var).run())
 """
 
@@ -85,8 +85,9 @@ def test_nothing_outlives_a_keeper(kept, number):
     assert one.process.wait(10) == (-9 if number == "SIGKILL" else 0)
 
 
-def test_a_part_that_does_not_listen_is_killed_and_the_second_ctrl_c_waits_for_nobody(kept):
+def test_a_part_that_does_not_listen_is_killed_and_the_second_ctrl_c_waits_for_nobody(kept, tmp_path):
     one = kept("stubborn")
+    wait_until((tmp_path / "deaf").exists, "it does not listen")
     one.process.send_signal(signal.SIGINT)
     time.sleep(0.5)
     assert one.process.poll() is None
@@ -167,6 +168,16 @@ def note(var, parts, boot=None):
 # --- a whole site -----------------------------------------------------------------------------------------------------
 
 
+def is_free(port):
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
 @pytest.mark.pipeline
 @pytest.mark.timeout(120)
 def test_make_up_dies_with_make_and_leaves_the_port_free(tmp_path):
@@ -198,13 +209,7 @@ def test_make_up_dies_with_make_and_leaves_the_port_free(tmp_path):
         make.kill()
         make.wait()
         wait_until(lambda: not any(map(processes.is_alive, below)), "all has ended", 25)
-        print(
-            subprocess.run(["ss", "-ltnp"], capture_output=True, text=True).stdout,
-            subprocess.run(["ps", "axf"], capture_output=True, text=True).stdout,
-        )
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
+        wait_until(lambda: is_free(port), "the port is free", 5)  # the last threads of what ended may still end
         assert down(tmp_path / "var") == []
     finally:
         make.kill()
