@@ -65,5 +65,10 @@ class BrokerKeys:
         found = self.redis.get(f"{PREFIX}pulse:{name}")
         return None if found is None else str(found)
 
+    def now(self) -> float:
+        """The broker's clock, in s: the one that site and agents share."""
+        seconds, microseconds = self.redis.time()
+        return seconds + microseconds / 1e6
+
     def queue_length(self, queue: str) -> int:
         return int(self.redis.llen(queue))

@@ -19,7 +19,7 @@ def record(events: list[dict[str, Any]]) -> None:
     recorder.record(events)
 
 
-@shared_task(name="hello", expires=15)
+@shared_task(name="hello")
 def hello(said: dict[str, Any]) -> None:
     recorder.hello(said)
 

@@ -83,8 +83,10 @@ class AgentThreads:
             "host": platform.node(),
             "catalogue": declared(self.device.kind, self.device.capability),
             "held": self.held(),
+            "at": time.time(),
+            "sent": self.keys.now(),
         }
-        self._publish("hello", said, expires=15)
+        self._publish("hello", said)
 
     def held(self) -> list[tuple[int, int]]:
         """The attempt that is executed, and those with lines that the site has not confirmed."""

@@ -157,7 +157,7 @@ def headline(found: list[Gpu]) -> str:
     states = Counter(gpu.state for gpu in found)
     if len(states) == 1:
         return f"{len(found)} devices, all {found[0].state}"
-    counted = [f"{states[state]} {state}" for state in ("idle", "busy", "silent") if states[state]]
+    counted = [f"{states[state]} {state}" for state in ("idle", "busy", "silent", "unheard") if states[state]]
     return f"{len(found)} devices: {', '.join(counted)}"
 
 

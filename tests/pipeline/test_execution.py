@@ -61,6 +61,9 @@ class Keys:
     def pulse(self, name):
         self.pulses.append(name)
 
+    def now(self):
+        return 1e9
+
     def cancel_asked(self, run, attempt):
         return (run, attempt) in self.cancels
 

@@ -21,13 +21,14 @@ import os, sys
 from pathlib import Path
 from runs.hosting.keeper import Keeper, Part
 var = Path(sys.argv[1])
+DEAF = f"trap '' TERM; touch {var}/deaf; while :; do sleep 1; done"
 part = lambda code: Part(["sh", "-c", code])
 sys.exit(Keeper({
-    "plain": part("echo begun; exec sleep 300"),
+    "plain": part(f"echo begun; touch {var}/begun-$$; exec sleep 300"),
     "family": part(f"{sys.executable} -c 'from kernels.host.processes import become; become()' $$ sleep 300 & wait"),
     "ends": part("sleep 0.3; exit 3"),
     "last": Part(["sh", "-c", "exec sleep 300"], last=True),
-    "stubborn": part(f"trap '' TERM; touch {var}/deaf; while :; do sleep 1; done") if len(sys.argv) > 2 else part("exec sleep 300"),
+    "perhaps deaf": part(DEAF if len(sys.argv) > 2 else "exec sleep 300"),
 }, dict(os.environ), var).run())
 """
 
@@ -86,7 +87,7 @@ def test_nothing_outlives_a_keeper(kept, number):
 
 
 def test_a_part_that_does_not_listen_is_killed_and_the_second_ctrl_c_waits_for_nobody(kept, tmp_path):
-    one = kept("stubborn")
+    one = kept("deaf")
     wait_until((tmp_path / "deaf").exists, "it does not listen")
     one.process.send_signal(signal.SIGINT)
     time.sleep(0.5)
@@ -105,9 +106,9 @@ def test_nohup_is_respected(kept):
 
 def test_what_ends_starts_again_and_its_output_is_shown(kept, tmp_path):
     one = kept()
-    plain = parts_of(tmp_path)["plain"]
-    os.kill(plain[0], signal.SIGKILL)
-    wait_until(lambda: parts_of(tmp_path)["plain"] != plain, "it has started again")
+    wait_until(lambda: len(list(tmp_path.glob("begun-*"))) == 1, "it has begun")
+    os.kill(parts_of(tmp_path)["plain"][0], signal.SIGKILL)
+    wait_until(lambda: len(list(tmp_path.glob("begun-*"))) == 2, "it has started again")
     one.process.send_signal(signal.SIGTERM)
     said = one.process.communicate(timeout=20)[0]
     assert said.count("| begun") == 2
