@@ -17,8 +17,12 @@ class NotAnExport(ValueError):
     """The file is not an exported run. The message says why."""
 
 
+COMPLETE = ("", "done")
+"""States of a run that has ended by itself. Files that name no state come from complete runs."""
+
+
 class Export(Model):
-    """One run with all its results. The file also has a `table`, derived from the measurements and ignored on
+    """One run with all its results. The file also has a `table` and `partial`, derived from the others and ignored on
     reading."""
 
     format: Literal["benchsite-run/2"] = FORMAT
@@ -32,8 +36,22 @@ class Export(Model):
     ceilings: Ceilings | None = None
     """Measured by this run, if it calibrated its device."""
     state: str = ""
-    """State of the run on its site."""
+    """State of the run on its site, or in its terminal: running, done, interrupted, failed, ..."""
     measurements: list[Measured] = []
+
+    @property
+    def progress(self) -> str:
+        """ "3 of 8 measured": workloads."""
+        keys = {workload.key for workload in self.config.workloads}
+        return f"{len(keys & {m.key for m in self.measurements})} of {len(keys)} measured"
+
+    @property
+    def partial(self) -> str:
+        """What the run lacks, as a sentence without its full stop; empty if it is complete."""
+        missing = {workload.key for workload in self.config.workloads} - {m.key for m in self.measurements}
+        if missing:
+            return self.progress
+        return "" if self.state in COMPLETE else "all measured, not cross-checked"
 
     def with_event(self, event: Event) -> Export:
         """The export with the data of an event added."""
@@ -52,7 +70,8 @@ class Export(Model):
 
     def as_json(self, table: list[dict[str, Any]]) -> str:
         """Text of the file. table: the results as rows, for example for pandas."""
-        return json.dumps(self.model_dump(mode="json", by_alias=True) | {"table": table})
+        body = self.model_dump_json(by_alias=True)
+        return f'{body[:-1]},"partial":{json.dumps(self.partial)},"table":{json.dumps(table)}}}'
 
 
 def read_export(text: str | bytes) -> Export:

@@ -174,19 +174,19 @@ class Engine:
         while self.alive:
             self.running = self.alive[0]
             try:
-                found = self._groups(self.alive)
+                timed_groups = self._groups(self.alive)
             except RetryInNewProcess:
                 continue
             except (CommandFailed, ChildDied, ChildTimedOut) as error:
                 self.session.blame(self.running, "timing", error)
                 continue
             if before is not None:
-                self._compare_with(before, found)
-            elif self.session.replaceable and self._above_ceilings(found):
-                before = found
+                self._compare_with(before, timed_groups)
+            elif self.session.replaceable and self._above_ceilings(timed_groups):
+                before = timed_groups
                 self.session.replace()
                 continue
-            return found
+            return timed_groups
         return [Timed(Group(MAIN, self._mode_without_reading(), ()), [])]
 
     def _mode_without_reading(self) -> str:
@@ -202,11 +202,11 @@ class Engine:
         everyone = drives.of(tuple(by_name))
         if self.plan.name == "fixed":
             reading = rounds.fixed(everyone, self.cuda)
-            found = [Timed(Group(MAIN, reading.mode, tuple(by_name)), arms, reading)]
+            timed_groups = [Timed(Group(MAIN, reading.mode, tuple(by_name)), arms, reading)]
         else:
-            found = self._paired(drives, everyone, by_name)
-        self._recheck(by_name, [timed for timed in found if timed.reading])
-        return found
+            timed_groups = self._paired(drives, everyone, by_name)
+        self._recheck(by_name, [timed for timed in timed_groups if timed.reading])
+        return timed_groups
 
     def _paired(self, drives: Drives, everyone: Drive, by_name: dict[str, Arm]) -> list[Timed]:
         estimates = estimate(everyone, self.cuda)
@@ -219,13 +219,13 @@ class Engine:
         if not self.session.replaceable:
             parts = [together(parts, everyone.arms)]
             self._note_launches(parts[0], everyone, estimates)
-        found: list[Timed] = []
+        timed_groups: list[Timed] = []
         for group in parts:
             mine = {name: estimates[name] for name in group.arms}
-            paired = rounds.Paired(drives.of(group.arms, len(found)), group.mode, mine, self.cuda, group.graphs)
-            found.append(Timed(group, [by_name[name] for name in group.arms], paired.measure()))
+            paired = rounds.Paired(drives.of(group.arms, len(timed_groups)), group.mode, mine, self.cuda, group.graphs)
+            timed_groups.append(Timed(group, [by_name[name] for name in group.arms], paired.measure()))
             self.session.call("release")
-        return found
+        return timed_groups
 
     def _note_launches(self, group: Group, everyone: Drive, estimates: dict[str, Estimate]) -> None:
         if by_graph(choose_mode(self.plan, estimates, self.cuda), estimates) and not group.graphs:
@@ -236,13 +236,13 @@ class Engine:
 
     # --- above what the device was measured to reach --------------------------------------------------------------
 
-    def _above_ceilings(self, found: list[Timed]) -> list[tuple[Timed, Arm, str]]:
+    def _above_ceilings(self, timed_groups: list[Timed]) -> list[tuple[Timed, Arm, str]]:
         """(timed, arm, why) of every time above a measured ceiling."""
         if not self.cuda:
             return []
         return [
             (timed, arm, why)
-            for timed in found
+            for timed in timed_groups
             for arm in timed.arms
             if arm.is_ok and timed.reading and timed.reading.blocks.get(arm.name)
             if (why := roofline.why_above(
@@ -250,15 +250,15 @@ class Engine:
             ))
         ]  # fmt: skip
 
-    def _compare_with(self, first: list[Timed], found: list[Timed]) -> None:
+    def _compare_with(self, first: list[Timed], second: list[Timed]) -> None:
         """Compares with the second process: a confirmed time stays, with a note; any other is suspect.
 
         Confirmed: the same time, or the same ratio to the baseline (the clock may change between processes). The
         baseline is compared with its own time only.
         """
-        before, after = _times_ms(first), _times_ms(found)
+        before, after = _times_ms(first), _times_ms(second)
         drift = after[self.baseline] / before[self.baseline] if self.baseline in before.keys() & after.keys() else 1.0
-        for timed, arm, why in self._above_ceilings(found):
+        for timed, arm, why in self._above_ceilings(second):
             now, was = after[arm.name], before.get(arm.name)
             times = f"{now:.4g} ms" if was is None else f"{was:.4g} ms, then {now:.4g} ms"
             moved = 1.0 if was is None or arm.name == self.baseline else now / was
@@ -269,7 +269,7 @@ class Engine:
 
     # --- correct after --------------------------------------------------------------------------------------------
 
-    def _recheck(self, by_name: dict[str, Arm], found: list[Timed]) -> None:
+    def _recheck(self, by_name: dict[str, Arm], timed_groups: list[Timed]) -> None:
         """Checks the outputs kept from timed calls, and one more call on new inputs: they decide whether times
         stand."""
         self.step("", "checking timed outputs")
@@ -287,15 +287,15 @@ class Engine:
                 arm.correctness |= {"correct": False, "why": f"in timed calls: {verdict['why']}"}
                 arm.fail(Status.INCORRECT, f"correct when checked alone, wrong when timed: {verdict['why']}")
             elif not verdict.get("word") and (
-                why := self._why_suspect(name, found) or why_leaks(got.grown.get(name, []))
+                why := self._why_suspect(name, timed_groups) or why_leaks(got.grown.get(name, []))
             ):
                 arm.fail(Status.SUSPECT, why)
 
-    def _why_suspect(self, name: str, found: list[Timed]) -> str:
+    def _why_suspect(self, name: str, timed_groups: list[Timed]) -> str:
         """Why an arm's times are not credible, if probes repeat it; empty if they are."""
         if why := self.session.why_suspect(name):
             return why
-        readings = [timed.reading for timed in found if timed.reading and name in timed.reading.blocks]
+        readings = [timed.reading for timed in timed_groups if timed.reading and name in timed.reading.blocks]
         call_ns = min(min(reading.medians(name)) for reading in readings)
 
         def probe(**asked: Any) -> Probed:
@@ -341,11 +341,11 @@ class Drives:
             self.engine.step(kernel_of(name), text)
 
 
-def _times_ms(found: list[Timed]) -> dict[str, float]:
+def _times_ms(timed_groups: list[Timed]) -> dict[str, float]:
     """Kernel -> p50 of each timed kernel, from its first group."""
     return {
         arm.name: timed.p50_ns(arm.name) / NS_PER_MS
-        for timed in reversed(found)
+        for timed in reversed(timed_groups)
         for arm in timed.arms
         if timed.reading and timed.reading.blocks.get(arm.name)
     }

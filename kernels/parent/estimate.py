@@ -12,7 +12,7 @@ def estimate(drive: Drive, cuda: bool) -> dict[str, Estimate]:
 
     In a new process, as after a crash, an arm compiles at its first call.
     """
-    found, first_limit = {}, max(CALL_LIMIT_S, drive.plan.compile_limit_s)
+    estimates, first_limit = {}, max(CALL_LIMIT_S, drive.plan.compile_limit_s)
     prepare(drive, rotate=False)
     for arm in drive.arms:
         drive.on_step(arm, "estimate")
@@ -25,5 +25,5 @@ def estimate(drive: Drive, cuda: bool) -> dict[str, Estimate]:
                 if block.gated:
                     break
             guess = Estimate(min(block.ticks_ns), block.enqueue_ns / 5, synchronises=not block.gated)
-        found[arm] = guess
-    return found
+        estimates[arm] = guess
+    return estimates

@@ -30,6 +30,10 @@ CALIBRATE_LIMIT_S = 120.0
 class WrongEnvironment(Exception):
     """A resumed run found a changed environment (driver, torch, ...): results must not be mixed."""
 
+    def __init__(self, found: dict[str, Any]) -> None:
+        super().__init__("the environment changed during this run (driver, torch, ...): start a new run")
+        self.found = found
+
 
 Emit = Callable[[Event], None]
 """Receives Started, Calibrated, Measured and CrossChecked."""
@@ -46,7 +50,10 @@ class Supervisor:
         live: Callable[[dict[str, Any]], None] = lambda state: None,
         should_stop: Callable[[], bool] = lambda: False,
         warm_child: Child | None = None,
+        before: Statuses | None = None,
     ) -> None:
+        """before: how the kernels ended on workloads that earlier attempts measured, where that is known."""
+        self.before = before or {}
         self.spec, self.device, self.emit, self.should_stop = spec, device, emit, should_stop
         self.session = ChildSession(device, should_stop, warm_child)
         self.progress = Progress(live, len(spec.workloads))
@@ -77,7 +84,7 @@ class Supervisor:
         environment["commit"] = commit()
         print_ = fingerprint(environment)
         if self.spec.fingerprint and self.spec.fingerprint != print_:
-            raise WrongEnvironment("the environment changed during this run (driver, torch, ...): start a new run")
+            raise WrongEnvironment(environment)
         preflight = Preflight(others=watch.others(), start=watch.now())
         self.emit(Started(environment=json_safe(environment), fingerprint=print_, preflight=preflight))
         known = self.spec.ceilings or self._calibrate()
@@ -97,8 +104,8 @@ class Supervisor:
         return found
 
     def _measure(self, context: RunContext) -> Statuses:
-        """The status of each kernel on each workload measured in this attempt."""
-        statuses: Statuses = {}
+        """The status of each kernel on each workload measured in this attempt, and before."""
+        statuses: Statuses = dict(self.before)
         for self.progress.position, workload in enumerate(self.spec.workloads):
             if workload.key not in self.spec.done:
                 one = WorkloadRun(context, workload, statuses)

@@ -84,14 +84,14 @@ class Journal:
         it.
         """
         with self._open() as db:
-            found = db.execute(
+            row = db.execute(
                 "INSERT INTO attempts (run, attempt, state, at) VALUES (?, ?, 'begun', ?)"
                 " ON CONFLICT DO UPDATE SET state='begun', at=excluded.at"
                 " WHERE state!='ended' AND confirmed=0 AND NOT EXISTS"
                 " (SELECT 1 FROM lines WHERE lines.run=attempts.run AND lines.attempt=attempts.attempt)",
                 (run, attempt, time.time()),
             )
-            return found.rowcount == 1
+            return row.rowcount == 1
 
     def write(self, run: int, attempt: int, event: Event) -> int:
         """Writes an event. Returns its number."""
@@ -133,11 +133,11 @@ class Journal:
     def lines(self, run: int, attempt: int, after: int, most: int = 50) -> list[SentLine]:
         """The next lines after a number, as they are sent; not parsed."""
         with self._open() as db:
-            found = db.execute(
+            rows = db.execute(
                 "SELECT run, attempt, seq, body FROM lines WHERE run=? AND attempt=? AND seq>? ORDER BY seq LIMIT ?",
                 (run, attempt, after, most),
             ).fetchall()
-        return [SentLine(*line) for line in found]
+        return [SentLine(*line) for line in rows]
 
     def confirm(self, run: int, attempt: int, seq: int) -> None:
         """The site has stored everything up to `seq`: deletes those lines."""

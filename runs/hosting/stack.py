@@ -27,28 +27,19 @@ class Stack:
     """Addresses and port of the embedded broker; None: an external broker."""
 
     def parts(self) -> dict[str, Part]:
-        found: dict[str, Part] = {}
+        parts: dict[str, Part] = {}
         if self.broker:
             addresses, port = self.broker
             folder = str(self.var / "broker")
             command = [sys.executable, "-m", "runs.hosting.embedded_broker", folder, str(port), *addresses]
-            found["broker"] = Part(command, last=True)
+            parts["broker"] = Part(command, last=True)
         if self.web:
-            found["web"] = Part([sys.executable, "-m", "runs.hosting.web"], sockets=self.web)
-        found["recorder"] = _worker("benchsite.celery", RECORD_QUEUE, "recorder")
-        found["worker"] = _worker("benchsite.celery", SITE_QUEUE, "worker")
-        beat = [
-            *CELERY,
-            "benchsite.celery",
-            "beat",
-            "--loglevel",
-            "WARNING",
-            "-s",
-            str(self.var / "beat"),
-            "--pidfile=",
-        ]
-        found["beat"] = Part(beat)
-        return found | agent_parts(self.devices)
+            parts["web"] = Part([sys.executable, "-m", "runs.hosting.web"], sockets=self.web)
+        parts["recorder"] = _worker("benchsite.celery", RECORD_QUEUE, "recorder")
+        parts["worker"] = _worker("benchsite.celery", SITE_QUEUE, "worker")
+        schedule = ["--loglevel", "WARNING", "-s", str(self.var / "beat"), "--pidfile="]
+        parts["beat"] = Part([*CELERY, "benchsite.celery", "beat", *schedule])
+        return parts | agent_parts(self.devices)
 
 
 def agent_parts(devices: list[Device]) -> dict[str, Part]:

@@ -9,6 +9,7 @@ from django.db import transaction
 
 from kernels.contract.export import Export, NotAnExport, read_export
 from runs.models import Environment, Run
+from runs.models.run import FINAL
 from runs.pipeline.store import store_measured
 
 
@@ -20,12 +21,19 @@ def load_demo_runs() -> list[Run]:
     """Loads missing runs from docs/measurements/h200-*.json. Their charts are drawn on first request."""
     loaded = []
     for path in sorted(folder().glob("h200-*.json")):
-        if not Run.objects.filter(sample__contains=path.name).exists():
+        if not Run.objects.filter(demo__contains=path.name).exists():
             try:
                 loaded.append(load(read_export(path.read_bytes()), path.name))
             except NotAnExport:  # data of a study, not a run
                 continue
     return loaded
+
+
+def ended_as(export: Export) -> str:
+    """The state of an imported run: its own; cancelled if it was still running or was interrupted."""
+    if export.state in FINAL:
+        return export.state
+    return Run.State.CANCELLED if export.partial else Run.State.DONE
 
 
 @transaction.atomic
@@ -38,8 +46,9 @@ def load(export: Export, source: str) -> Run:
         config=config.model_dump(mode="json"),
         config_name=config.name,
         device_name=device,
-        sample=f"measured on {device} on {when:%Y-%m-%d} ({source})",
-        state=Run.State.DONE,
+        demo=f"measured on {device} on {when:%Y-%m-%d} ({source})",
+        state=ended_as(export),
+        message=export.partial,
         environment=Environment.of(export.environment, export.fingerprint),
         preflight=export.preflight.model_dump(mode="json"),
         created_at=when,

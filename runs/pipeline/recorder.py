@@ -76,16 +76,16 @@ def take(line: SentLine) -> tuple[tuple[int, int], int]:
         return _reject(line, f"attempt {attempt} of this run was superseded by attempt {run.attempt}")
     if seq <= run.seq or seq > run.seq + 1:  # a duplicate, or a predecessor is missing
         return (run_id, attempt), run.seq
-    answer = (run_id, attempt), seq
+    confirmed = (run_id, attempt), seq
     try:
         with transaction.atomic():
             _apply(run, read_line(line))
     except (OperationalError, InterfaceError):  # the database is busy or gone: the agent resends
         raise
     except Exception as error:
-        answer = _reject(line, f"{type(error).__name__}: {error}")
+        confirmed = _reject(line, f"{type(error).__name__}: {error}")
     Run.objects.filter(pk=run_id).update(seq=seq, progress_at=timezone.now())
-    return answer
+    return confirmed
 
 
 def read_line(sent: SentLine) -> Line:
@@ -144,8 +144,8 @@ def _started(run: Run, event: Started, at: datetime) -> None:
 
 
 def _calibrated(run: Run, event: Calibrated, at: datetime) -> None:
-    found = {"ceilings": event.ceilings.model_dump(), "environment": run.environment, "run": run, "measured_at": at}
-    Calibration.objects.update_or_create(gpu=run.gpu, driver=event.driver, defaults=found)
+    fields = {"ceilings": event.ceilings.model_dump(), "environment": run.environment, "run": run, "measured_at": at}
+    Calibration.objects.update_or_create(gpu=run.gpu, driver=event.driver, defaults=fields)
 
 
 def _measured(run: Run, event: Measured) -> None:
@@ -215,14 +215,14 @@ def hello(said: dict[str, Any]) -> dict[str, Any]:
             uuid=device["uuid"], defaults=fields | {"catalogue": said["catalogue"], "seen_at": timezone.now()}
         )
         resume_denied(gpu)
-        answer = {"superseded": superseded(gpu), "confirmed": _confirmed(gpu)}
+        reply = {"superseded": superseded(gpu), "confirmed": _confirmed(gpu)}
     try:
-        BrokerKeys(settings.REDIS_URL).reply(gpu.uuid, answer)
+        BrokerKeys(settings.REDIS_URL).reply(gpu.uuid, reply)
     except RedisError as error:
         log.warning("could not answer the hello of %s: %s", gpu, error)
     if new or not Run.objects.sent().filter(gpu=gpu).exists():
         ask_dispatch()
-    return answer
+    return reply
 
 
 def _age_s(said: dict[str, Any]) -> float:

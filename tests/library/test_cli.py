@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kernels.__main__ import chosen, main, parser
 from kernels.catalog import kernels
+from kernels.cli.choice import chosen
+from kernels.cli.main import main, parser
 from kernels.report.tables import COLUMNS
 from kernels.workload import Config
 
