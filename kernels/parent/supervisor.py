@@ -86,7 +86,7 @@ class Supervisor:
     def _start(self, watch: telemetry.Telemetry) -> RunContext:
         environment, device = self.session.wait_ready(), self.device
         environment |= {"driver": device.driver, "uuid": device.uuid, "max_sm_mhz": device.max_sm_mhz}
-        environment["commit"] = commit()
+        environment |= {"commit": commit(), "board": watch.board()}
         print_ = fingerprint(environment)
         if self.spec.fingerprint and self.spec.fingerprint != print_:
             raise WrongEnvironment(environment)
