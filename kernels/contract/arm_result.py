@@ -106,6 +106,15 @@ class Correctness(Model):
     row: float | None = None
     """Relative error of the worst row."""
     yard_row: float | None = None
+    slope: float | None = None
+    """Systematic relative error: the output is this much too large on average."""
+    slope_error: float | None = None
+    """Its standard error."""
+    yard_slope: float | None = None
+    slope_allowed: float | None = None
+    """What rounding an input times a constant, or sums, may cost; standard errors are allowed in addition."""
+    precision: Text | None = None
+    """Of float32: what kind of products its error shows."""
     distributions: dict[str, Text] | None = None
     """Distribution of the inputs -> "right", "wrong: why" or "not judged: why"."""
     edges: dict[str, Text] | None = None
@@ -199,6 +208,13 @@ class ArmResult(Model):
     """Baseline time / this arm's time."""
     speedup_low: float | None = None
     speedup_high: float | None = None
+    rounds_half_width: float | None = None
+    """Half-width of the interval from the rounds alone, on the log scale."""
+    process_half_width: float | None = None
+    """The same from the process alone; both in quadrature give the interval. None: the interval leaves the process out
+    (older results, and the protocol `fixed`)."""
+    by_process: list[Ratio] | None = None
+    """The ratio of each process with its interval from rounds, if there are several."""
     paired: bool = True
     """Whether the ratio comes from pairs within rounds."""
     effective_sample_size: float | None = None

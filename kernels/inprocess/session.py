@@ -17,6 +17,7 @@ from kernels.child.guard import Guard
 from kernels.contract.arm_result import Status
 from kernels.contract.replies import Fault
 from kernels.host.device import Device, NoSuchDevice, find_device, locked, nvml, print_changes
+from kernels.host.environment import cpu_name
 from kernels.host.telemetry import Telemetry
 from kernels.inprocess.adhoc import Adhoc, Kernel, Source, Tensors, as_output, exact_dtype, in_dtype, peak_dtype
 from kernels.parent.arm import Arm
@@ -159,6 +160,7 @@ def problem_of(bench: InProcess, source: Source, reference: Kernel | None, flops
         whose=whose,
         exact=exact,
         output=(tuple(like.shape), like.dtype),
+        terms=max(max(tensor.shape, default=1) for tensor in tensors),
         aside=bench.aside,
         work=flops,
         traffic=traffic,
@@ -229,6 +231,10 @@ class Comparison:
         """The arm that others are compared with: the baseline, or the first timed one."""
         assert self.timed is not None
         return BASELINE if BASELINE in self.timed.group.arms else self.timed.group.arms[0]
+
+    @property
+    def device_name(self) -> str:
+        return torch.cuda.get_device_name(self.bench.device) if self.bench.kind == "cuda" else cpu_name()
 
     def is_ok(self, name: str) -> bool:
         return self.arms[name].status == Status.OK

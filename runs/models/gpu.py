@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import cached_property
 from typing import Any
 
 from django.db import models
@@ -10,9 +11,11 @@ from django.db.models import Count, Q
 from django.utils import timezone
 
 from kernels import HARNESS_VERSION
+from runs.messages import agent_pulses
 
 SILENT_AFTER = timedelta(seconds=15)
 """Three missed hellos."""
+CLOCK_IS_RIGHT_S = 30.0
 
 
 class GpuQuerySet(models.QuerySet["Gpu"]):
@@ -47,6 +50,8 @@ class Gpu(models.Model):
     active_attempts = models.JSONField(default=list, blank=True)
     """[run, attempt] pairs that its agent held at its last hello."""
     seen_at = models.DateTimeField(null=True, blank=True)
+    clock_ahead_s = models.FloatField(default=0.0)
+    """Its agent's clock, compared with the site's, at its last hello."""
 
     objects = GpuQuerySet.as_manager()
 
@@ -65,12 +70,22 @@ class Gpu(models.Model):
     def is_online(self) -> bool:
         return self.seen_at is not None and self.seen_at >= timezone.now() - SILENT_AFTER
 
+    @cached_property
+    def is_unheard(self) -> bool:
+        """Its agent works, and the site does not hear it: the recorder does not store what it says."""
+        return not self.is_online and agent_pulses(self.uuid)
+
     @property
     def state(self) -> str:
-        """ "idle", "busy" or "silent". Counts of `with_runs` are newer than the device's own report."""
+        """ "idle", "busy", "silent" or "unheard". Counts of `with_runs` are newer than the device's own report."""
         if not self.is_online:
-            return "silent"
+            return "unheard" if self.is_unheard else "silent"
         return "busy" if self.active_attempts or getattr(self, "at_work", 0) else "idle"
+
+    @property
+    def clock_error_s(self) -> float:
+        """Seconds to take off its agent's times; 0 for a clock that is about right."""
+        return self.clock_ahead_s if abs(self.clock_ahead_s) > CLOCK_IS_RIGHT_S else 0.0
 
     def kernels(self, operation: str) -> list[dict[str, Any]]:
         return [k for k in self.catalogue if k["operation"] == operation]

@@ -86,16 +86,16 @@ def estimate(config: ConfigSpec, gpu: Gpu | None) -> Estimate:
     pace = {} if sustained else _pace(gpu, [w.key for w in config.workloads])
     calibration = gpu.calibration if gpu and len(pace) < len(config.workloads) else None
     ceilings = calibration.ceilings if calibration else {}
-    known_s, guessed_s, stopped = 0.0, 0.0, 0
+    known_s, guessed_s, stopped, processes = 0.0, 0.0, 0, config.protocol.processes
     for workload in config.workloads:
         if workload.key in pace:
-            known_s += pace[workload.key] * len(able)
+            known_s += pace[workload.key] * len(able) * processes
         else:
             timed, seconds = guess(workload, able, config.protocol, kind, ceilings)
-            guessed_s += seconds
+            guessed_s += seconds * processes
             stopped += not timed
     count = len(config.workloads)
-    seconds = START_S[kind] + known_s + guessed_s
+    seconds = START_S[kind] * (1 + count * (processes - 1)) + known_s + guessed_s
     return Estimate(len(able) * count, len(config.kernels) - len(able), seconds, len(pace), count, guessed_s, stopped)
 
 

@@ -189,7 +189,7 @@ def headline(gpus: list[Gpu]) -> str:
     states = Counter(gpu.state for gpu in gpus)
     if len(states) == 1:
         return f"{len(gpus)} devices, all {gpus[0].state}"
-    counted = [f"{states[state]} {state}" for state in ("idle", "busy", "silent") if states[state]]
+    counted = [f"{states[state]} {state}" for state in ("idle", "busy", "silent", "unheard") if states[state]]
     return f"{len(gpus)} devices: {', '.join(counted)}"
 
 

@@ -13,7 +13,7 @@ from kernels.analysis.agreement import AGREE_NS, AGREE_NS_PER_KERNEL, AGREE_SHAR
 from kernels.analysis.memory import size
 from kernels.analysis.statistics import MARGIN, WIDEST_SAME
 from kernels.contract.arm_result import MOST_KERNELS_RAN, ArmResult, CrossCheck
-from kernels.contract.events import Measured, TelemetrySummary
+from kernels.contract.events import Measured, ProtocolFacts, TelemetrySummary
 from kernels.report.tables import under_load
 from runs.charts import distribution
 from runs.charts.theme import THEMES
@@ -85,6 +85,7 @@ def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
         "clocks": [one for one in subject.both if one.sm_mhz] if arm.sm_mhz else [],
         "crosscheck": crosscheck_of(subject.both) if arm.crosscheck else {},
         "protocol": protocol_of(measured),
+        "interval": parts_of_interval(arm),
         "telemetry": telemetry_of(measured.telemetry),
         "correctness": correctness.facts(arm.correctness),
         "checks": correctness.tables(arm.correctness),
@@ -212,6 +213,8 @@ def protocol_of(measured: Measured) -> list[tuple[str, str]]:
     if how.rounds:
         again = f"; {how.repeated} more were repeated because of thermal slow-down" if how.repeated else ""
         facts.append(("rounds", f"{how.rounds}{again}"))
+    if how.process_sd is not None:
+        facts += _processes(how)
     if how.sets is not None:
         sets = f"{how.sets} set{'s' * (how.sets != 1)} of inputs"
         facts.append(("inputs", sets + (", more than the cache holds" if how.covered and how.sets > 1 else "")))
@@ -225,6 +228,22 @@ def protocol_of(measured: Measured) -> list[tuple[str, str]]:
     facts.append(("margin", f"differences {_below(measured.margin)}"))
     if measured.took_s is not None:
         facts.append(("took", duration(measured.took_s)))
+    return facts
+
+
+def _processes(how: ProtocolFacts) -> list[tuple[str, str]]:
+    assumed = f"{how.process_sd:.2%} (standard deviation), from {how.process_sd_source}"
+    return [("processes", f"{how.processes}, each fresh"), ("spread between processes, assumed", assumed)]
+
+
+def parts_of_interval(result: ArmResult) -> list[tuple[str, str]]:
+    """The parts of a speedup's interval as (name, value) pairs; empty without them."""
+    if result.rounds_half_width is None or result.process_half_width is None:
+        return []
+    parts = [("from rounds", result.rounds_half_width), ("from the process", result.process_half_width)]
+    facts = [(name, f"±{part:.2%}") for name, part in parts]
+    for number, (ratio, low, high) in enumerate(result.by_process or [], 1):
+        facts.append((f"process {number}", f"{ratio3(ratio)}x, rounds alone {ratio3(low)} to {ratio3(high)}"))
     return facts
 
 

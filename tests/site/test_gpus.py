@@ -10,11 +10,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
+from redis.exceptions import RedisError
 
 from kernels import HARNESS_VERSION
 from kernels.analysis.peaks import peak_of
 from kernels.contract.events import Calibrated
 from kernels.workload import Ceilings
+from runs import messages
 from runs.models import Calibration, Environment, Run
 from runs.pipeline.recorder import _calibrated
 from runs.views.gpus import FIELDS, ceilings_of
@@ -134,6 +136,41 @@ def test_a_device_is_idle_busy_or_silent_on_every_page(owner, h200, gpu, make_ru
     h200.seen_at = timezone.now() - timedelta(hours=1)
     h200.save()
     assert states() == ([["silent"]] * 3, "silent")
+
+
+def test_a_device_that_works_while_the_recorder_hangs_is_not_called_silent(owner, h200, gpu, make_run, monkeypatch):
+    """Its agent still reaches the broker: the page names the recorder."""
+    gpu.delete()
+    h200.seen_at = timezone.now() - timedelta(minutes=2)
+    h200.save()
+    monkeypatch.setattr("runs.models.gpu.agent_pulses", lambda uuid: uuid == h200.uuid)
+    run = make_run(gpu=h200, state="running", sent_at=timezone.now())
+    for path in (reverse("overview"), LIST, address(h200), run.get_absolute_url()):
+        page = owner.get(path).content.decode()
+        assert "silent" not in page.casefold(), path
+        assert "unheard" in page or path == run.get_absolute_url()
+        assert "recorder" in page or path == LIST
+    assert owner.get(LIST).context["headline"] == "1 device, unheard"
+
+
+def test_pages_do_not_ask_a_broker_that_does_not_answer_for_each_device(monkeypatch):
+    asked = []
+
+    def pulse_of(keys, name):
+        asked.append(name)
+        raise RedisError
+
+    monkeypatch.setattr(messages, "_failed_at", -messages.NOT_AGAIN_S)
+    monkeypatch.setattr(messages.BrokerKeys, "pulse_of", pulse_of)
+    assert not any(messages.agent_pulses(uuid) for uuid in ("GPU-1", "GPU-2", "GPU-3"))
+    assert asked == ["agent:GPU-1"]
+
+
+def test_a_device_whose_clock_is_wrong_says_so(owner, h200):
+    assert "its clock is" not in page_of(owner, h200)
+    h200.clock_ahead_s = 86_400.0
+    h200.save()
+    assert "its clock is <b>86400 s</b> ahead" in page_of(owner, h200)
 
 
 def test_files_without_devices_have_no_rows(owner):
