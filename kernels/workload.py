@@ -67,6 +67,21 @@ class Workload(BaseModel):
         except ValidationError:
             return False
 
+    @property
+    def known_problem(self) -> Operation | None:
+        """The problem; None if its operation, or such sizes of it, no longer exist: stored results outlive them."""
+        try:
+            return self.problem
+        except (UnknownName, ValidationError):
+            return None
+
+    @property
+    def dense_factor(self) -> float | None:
+        """Work with masked elements counted, over the unmasked work; None if nothing is masked, or it is unknown."""
+        problem = self.known_problem
+        factor = problem.dense_flops() / problem.flops() if problem else 1.0
+        return factor if factor > 1 else None
+
     @cached_property
     def label(self) -> str:
         return f"{self.operation} {DTYPE_SHORT[self.dtype]} {self.problem.label()}"

@@ -45,7 +45,7 @@ def why_noisy(raw: CeilingSamples) -> str:
 
     In each round every figure is timed twice. This A/A gives a margin, as a workload's does. Empty kernels do not count.
     """
-    margins = {f.name: _margin(f.blocks_ns) for f in raw.figures if not f.is_empty}
+    margins = {f.name: margin(f.blocks_ns) for f in raw.figures if not f.is_empty}
     worst = max(margins, key=margins.__getitem__)
     if margins[worst] <= WIDEST_SAME:
         return ""
@@ -53,6 +53,7 @@ def why_noisy(raw: CeilingSamples) -> str:
     return f"A/A of {what} gives a margin of {margins[worst]:.1%}, above {WIDEST_SAME:.0%}"
 
 
-def _margin(blocks_ns: Sequence[Sequence[float]]) -> float:
+def margin(blocks_ns: Sequence[Sequence[float]]) -> float:
+    """The margin that the A/A of one figure needs."""
     middles = [median(block) for block in blocks_ns]
     return margin_from(paired_speedup(middles[::2], middles[1::2]))

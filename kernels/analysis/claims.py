@@ -59,6 +59,7 @@ class Judgement:
     bars: list[tuple[str, float]] = field(default_factory=list)
     """(name, rate) of the claim and its limits, to be drawn: TFLOP/s, or GB/s of an operation that moves bytes."""
     unit: str = "TFLOP/s"
+    """Unit of the bars, and what they count."""
 
     @property
     def stands(self) -> bool:
@@ -98,7 +99,7 @@ class _Case:
 
     def judgement(self) -> Judgement:
         word, why = self._verdict()
-        return Judgement(word, why, self._steps(), self._notes(), self._bars(), self.problem.unit)
+        return Judgement(word, why, self._steps(), self._notes(), self._bars(), self._unit())
 
     def _verdict(self) -> tuple[Word, str]:
         model, light = self.peak.model, self.light
@@ -117,7 +118,7 @@ class _Case:
         if self.reached and self.rate > self.reached.rate:
             return Word.ABOVE, (
                 f"{self.rate:.4g} TFLOP/s is above everything measured on {_a(model)} so far: {self.reached.rate:.4g} "
-                f"TFLOP/s ({self.reached.source})"
+                "TFLOP/s"
             )
         if self.moved > self.peak.gb_per_s:
             return Word.CACHED, (
@@ -127,7 +128,7 @@ class _Case:
         if self.read and self.moved > self.read.rate:
             return Word.ABOVE, (
                 f"{self.moved:.4g} GB/s is above everything measured on the memory of {_a(model)} so far: "
-                f"{self.read.rate:.4g} GB/s ({self.read.source})"
+                f"{self.read.rate:.4g} GB/s"
             )
         return Word.PLAUSIBLE, f"{self._share():.1%} of the speed of light ({self._limit_ms():.4g} ms)"
 
@@ -167,6 +168,10 @@ class _Case:
             steps.append(Step("highest measured so far", where, most, self.reached.source, self.reached.link))
         return [*steps, *self._memory()]
 
+    def _unit(self) -> str:
+        unit = self.problem.unit
+        return f"{unit} of unmasked work" if self.masked and unit == "TFLOP/s" else unit
+
     def _bars(self) -> list[tuple[str, float]]:
         if self.problem.unit == "GB/s":
             claimed, reached, sheet, light = self.moved, self.read, self.peak.gb_per_s, None
@@ -183,7 +188,7 @@ class _Case:
         steps = [
             Step("bytes, each once", both, size(read + written)),
             Step("bandwidth", f"{size(read + written)} / {self.ms:.4g} ms", f"{self.moved:.4g} GB/s"),
-            Step("memory of the datasheet", self.peak.model, f"{self.peak.gb_per_s:g} GB/s"),
+            Step("bandwidth of the datasheet", self.peak.model, f"{self.peak.gb_per_s:g} GB/s"),
         ]
         if self.read:
             steps.append(

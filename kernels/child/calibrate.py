@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kernels.analysis.blocks import Estimate, calls_for, rest_for
+from kernels.analysis.ceilings import margin
 from kernels.contract.replies import CeilingFigure, CeilingSamples
 from kernels.dtypes import DTYPES
 from kernels.workload import Protocol
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
     import torch
 
 COPY_BYTES = {"cuda": 2**30, "cpu": 2**26}
-ROUNDS = 12
+ROUNDS = {"cuda": 12, "cpu": 24}
 """In each round every figure is timed in two blocks, so that a busy device shows in the differences."""
-CPU_CALLS = 2
+CPU_CALLS = 1
 """Calls of a block on a CPU, where calls are long."""
+LOOK, HOPELESS = 6, 0.25
+"""After so many rounds a device whose A/A needs such a margin is given up."""
 UNTIMED, EMPTY_CALLS, REPLAYS = 5, 50, 5
 GATE_NS = 1_000_000
 
@@ -45,9 +48,11 @@ class Figure:
 def probe(clock: Any) -> CeilingSamples:
     """Raw samples on this device."""
     figures = [*_memory(clock), *_matmul(clock), *_empty(clock)]
-    for number in range(ROUNDS):
+    for number in range(ROUNDS[clock.kind]):
         for figure in figures if number % 2 == 0 else reversed(figures):
             figure.blocks_ns += [figure.time(), figure.time()]
+        if number + 1 == LOOK and any(f.work and margin(f.blocks_ns) > HOPELESS for f in figures):
+            break
     return CeilingSamples(figures=[CeilingFigure(name=f.name, blocks_ns=f.blocks_ns, **f.work) for f in figures])
 
 

@@ -58,9 +58,31 @@ class Ceiling:
     interval: tuple[float, float] | None = None
 
     @property
+    def shown(self) -> str:
+        return digits(self.measured)
+
+    @property
+    def between(self) -> str:
+        """The interval in words; empty if there is none."""
+        return f"{digits(self.interval[0])} to {digits(self.interval[1])}" if self.interval else ""
+
+    @property
     def share(self) -> float | None:
         """Share of the speed of light reached."""
         return self.measured / self.light if self.light else None
+
+
+def digits(value: float) -> str:
+    """Four significant digits: three hide an interval."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def lights_of(peak: Peak) -> list[tuple[str, str]]:
+    """(dtypes, arithmetic of their speed of light); dtypes of one light are together."""
+    by_arithmetic: dict[str, list[str]] = {}
+    for dtype, short in DTYPE_SHORT.items():
+        by_arithmetic.setdefault(peak.light(dtype).arithmetic, []).append(short)
+    return [(", ".join(names), arithmetic) for arithmetic, names in by_arithmetic.items()]
 
 
 def ceilings_of(ceilings: dict[str, Any], peak: Peak | None = None) -> list[Ceiling]:
@@ -205,7 +227,7 @@ def gpu(request: HttpRequest, pk: int) -> HttpResponse:
         "peak": peak,
         "calibration": calibration,
         "ceilings": ceilings,
-        "lights": [(DTYPE_SHORT[dtype], peak.light(dtype)) for dtype in DTYPE_SHORT] if peak else [],
+        "lights": lights_of(peak) if peak else [],
         "headline": ceilings_headline(ceilings),
         "history": by_driver(calibrations) if any(c != calibration for c in calibrations) else None,
         "cannot_run": cannot_run(device),

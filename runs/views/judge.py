@@ -186,11 +186,11 @@ def tab(form: ClaimForm, operation: str) -> str:
 
 
 def bars(found: Judgement) -> list[dict[str, Any]]:
-    """The claim and its limits as bars: {"name", "rate", "percent" of the longest, "kind"}."""
+    """The claim and its limits as bars: {"name", "shown", "percent" of the longest, "kind"}."""
     longest = max(rate for _, rate in found.bars)
     kinds = {"this claim": "claim", "speed of light": "light"}
     return [
-        {"name": name, "rate": rate, "percent": round(100 * rate / longest, 2), "kind": kinds.get(name, "")}
+        {"name": name, "shown": f"{rate:.4g}", "percent": round(100 * rate / longest, 2), "kind": kinds.get(name, "")}
         for name, rate in found.bars
     ]
 

@@ -10,6 +10,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
 from kernels.analysis.agreement import AGREE_NS, AGREE_NS_PER_KERNEL, AGREE_SHARE
+from kernels.analysis.memory import size
 from kernels.analysis.statistics import MARGIN, WIDEST_SAME
 from kernels.contract.arm_result import MOST_KERNELS_RAN, ArmResult, CrossCheck
 from kernels.contract.events import Measured, ProtocolFacts, TelemetrySummary
@@ -74,6 +75,8 @@ def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
         "baseline": baseline,
         "siblings": measurements.beside(measured, subject.run, arm),
         "has_history": measurements.tells(measured, arm),
+        "dense_tflops": arm.tflops * factor if arm.tflops and (factor := measured.workload.dense_factor) else None,
+        "memory": memory_of(measured, arm),
         "ran_more": len(arm.ran) >= MOST_KERNELS_RAN,
         "doubts": doubts(subject),
         "arms": arms,
@@ -181,6 +184,21 @@ def energy(joules: float | None) -> str:
         if joules * factor >= 1:
             return f"{grouped(joules * factor)} {unit}"
     return f"{grouped(joules * 1e6)} uJ"
+
+
+def memory_of(measured: Measured, arm: ArmResult) -> str:
+    """The memory of a call, and what it counts, in words; empty if unknown."""
+    problem, peak = measured.workload.known_problem, arm.peak_memory_bytes
+    if problem is None:
+        return "" if peak is None else f"Memory: {size(peak)} during a call, above its inputs."
+    read, written = problem.bytes_moved()
+    tensors = f"Memory: inputs {size(read)}, output {size(written)}"
+    if peak is None:
+        return f"{tensors}."
+    return (
+        f"{tensors}. During a call its peak is {size(peak)} above the inputs (output and workspace): "
+        f"{size(read + peak)} together."
+    )
 
 
 # --- how it was measured ----------------------------------------------------------------------------------------------

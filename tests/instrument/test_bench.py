@@ -143,7 +143,7 @@ def test_the_ceilings_of_a_device_are_timed_in_every_mode_that_has_an_empty_kern
     monkeypatch.setattr(calibrate, "_memory", lambda clock: [])
     monkeypatch.setattr(calibrate, "_matmul", lambda clock: [])
     empty = {figure.name: figure.blocks_ns for figure in calibrate.probe(bench.clock).figures}
-    blocks = 2 * calibrate.ROUNDS
+    blocks = 2 * calibrate.ROUNDS["cuda"]
     assert {mode: [len(b) for b in found] for mode, found in empty.items()} == {
         "cold": [50] * blocks, "graph": [5] * blocks, "e2e": [50] * blocks,
     }  # fmt: skip
@@ -163,7 +163,16 @@ def test_each_round_times_every_ceiling_twice_and_every_second_round_backwards(b
     monkeypatch.setattr(calibrate, "_empty", lambda clock: [])
     figures = calibrate.probe(bench.clock).figures
     assert ran[:8] == ["copy", "copy", "read", "read", "read", "read", "copy", "copy"]
-    assert [len(f.blocks_ns) for f in figures] == [2 * calibrate.ROUNDS] * 2
+    assert [len(f.blocks_ns) for f in figures] == [2 * calibrate.ROUNDS["cuda"]] * 2
+
+
+def test_a_device_that_is_clearly_busy_is_given_up_early(bench, monkeypatch):
+    ticks = iter([1.0, 2.0, 2.0, 1.0] * 100)
+    monkeypatch.setattr(calibrate, "_memory", lambda _: [calibrate.Figure("copy", lambda: [next(ticks)], {"bytes": 1})])
+    monkeypatch.setattr(calibrate, "_matmul", lambda clock: [])
+    monkeypatch.setattr(calibrate, "_empty", lambda clock: [])
+    (copy,) = calibrate.probe(bench.clock).figures
+    assert len(copy.blocks_ns) == 2 * calibrate.LOOK < 2 * calibrate.ROUNDS["cuda"]
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def test_a_cpu_is_calibrated_for_real():
     found = ceilings(calibrate.probe(CpuClock()))
     assert 0.1 < found.copy_gb_per_s < 2000
     assert 1e-4 < found.matmul_tflops["float32"] < 100
-    assert found.n == 2 * calibrate.ROUNDS * calibrate.CPU_CALLS
+    assert found.n in (2 * calibrate.ROUNDS["cpu"], 2 * calibrate.LOOK), "the latter on a busy machine"
 
 
 # --- refused from a busy device ---------------------------------------------------------------------------------------

@@ -37,6 +37,8 @@ CLAIMS = (
      "(2.147 GFLOP with masked work): 0.543 ms would be 1.981 TFLOP/s"),
     (attention(L4_SHAPE), "NVIDIA L4", 0.136, 63.07, Word.PLAUSIBLE, "82.2% of the speed of light"),
     (attention(L4_SHAPE, causal=True), "NVIDIA L4", 0.127, 67.65, Word.PLAUSIBLE, "88.1% of the speed of light"),
+    (Workload(operation="gemm", dtype="bfloat16", sizes={"m": 8192, "n": 8192, "k": 8192}), "NVIDIA GeForce RTX 5090",
+     None, 240, Word.PLAUSIBLE, "of the speed of light"),
     (attention({"batch": 8, "heads": 16, "seq_len": 512, "head_dim": 64}), "NVIDIA L4", 113.798, 0.08, Word.PLAUSIBLE, ""),
 )  # fmt: skip
 
@@ -89,7 +91,8 @@ def test_what_was_measured_here_counts_too():
     here = Reached(900.0, "run 7")
     assert judged(workload, H100, 7.37, measured=[here]).word == Word.PLAUSIBLE
     found = judged(workload, H100, 7.0, measured=[here, Reached(700.0, "run 3")])
-    assert (found.word, "900 TFLOP/s (run 7)" in found.why) == (Word.ABOVE, True)
+    assert (found.word, "so far: 900 TFLOP/s" in found.why) == (Word.ABOVE, True)
+    assert {"run 7"} == {step.source for step in found.steps if step.what == "highest measured so far"}
 
 
 def test_the_memory_has_limits_too():

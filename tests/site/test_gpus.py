@@ -426,7 +426,8 @@ def test_ceilings_without_an_interval_are_measured_again(owner, h200, make_run):
 def test_a_ceiling_has_its_interval_and_date(owner, h200):
     calibrate(h200)
     page = page_of(owner, h200)
-    assert "<small>757 to 764</small>" in page
+    assert '<b>761</b></td><td class="text"><small>757 to 764</small>' in page
+    assert '<b>4,250</b></td><td class="text"><small>4,240 to 4,262</small>' in page
     assert f"{timezone.now():%Y-%m-%d}" in page.split("Measured")[1].split("</p>")[0]
 
 
@@ -434,7 +435,7 @@ def test_the_light_is_at_the_clock_that_the_driver_reports(owner, make_gpu):
     gpu = make_gpu("GPU-3", host="gpu-3", driver="580.1", max_sm_mhz=1755.0)
     calibrate(gpu)
     page = page_of(owner, gpu)
-    assert "Speed of light at 1755 MHz (its driver): fp16 132 SMs x 4096 FLOP/clk x 1.755 GHz" in page
+    assert "Speed of light at 1755 MHz (its driver): fp16, bf16 132 SMs x 4096 FLOP/clk x 1.755 GHz" in page
     data = owner.get(address(gpu, "gpu_json")).json()["datasheet"]
     assert (data["max_sm_mhz"], data["light_tflops"]["float16"]) == (1755.0, pytest.approx(948.9, abs=0.1))
 
