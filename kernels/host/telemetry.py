@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from kernels.host.cpu_load import CpuLoad
 from kernels.host.device import Device, nvml
 
 EVERY_S = 0.02
@@ -25,6 +26,7 @@ class Telemetry:
         self.handle = lib.nvmlDeviceGetHandleByUUID(device.uuid) if lib and device.kind == "cuda" else None
         self.samples: list[dict[str, Any]] = []
         self.hot = False
+        self.load = CpuLoad()
         self._stop = threading.Event()
 
     def _sample(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from kernels.catalog import LoadedKernel
 from kernels.child.bench import Bench
 from kernels.child.guard import Guard
 from kernels.contract.arm_result import Status
+from kernels.contract.events import HostLoad
 from kernels.host.device import Device, NoSuchDevice, find_device, locked, nvml, print_changes
 from kernels.host.telemetry import Telemetry
 from kernels.inprocess.adhoc import Adhoc, Kernel, Source, Tensors, as_output, exact_dtype, in_dtype, peak_dtype
@@ -222,6 +223,9 @@ class Comparison:
         self.notes += engine.notes
         if others := self.telemetry.others():
             self.notes.append(f"contended: {len(others)} other processes are on this GPU")
+        host = self.timed.reading.host if self.timed and self.timed.reading else None
+        if self.bench.kind == "cpu" and host and (load := HostLoad.model_validate(host)).is_busy:
+            self.notes.append(f"contended: others took {load.foreign:.0%} of the core time")
 
     @property
     def against(self) -> str:
