@@ -75,10 +75,14 @@ def is_noisy(margin: float) -> bool:
 
 def why_undecided(measured: Measured) -> str:
     """Why nothing is decided on a workload, as a sentence without its full stop; empty if something may be."""
-    if not is_noisy(measured.margin):
+    known = measured.mode == "cpu" and measured.telemetry.host is not None
+    return why_noisy(measured.aa, measured.margin, measured.is_contended if known else None)
+
+
+def why_noisy(aa: Ratio | tuple[float, float, float] | None, margin: float, is_busy: bool | None) -> str:
+    """The same from A/A and margin. is_busy: whether others were seen to use the machine; None: unknown."""
+    if not is_noisy(margin):
         return ""
-    host, aa = measured.telemetry.host, measured.aa
-    known = measured.mode == "cpu" and host is not None
-    what = "busy" if known and measured.is_contended else "unsteady" if known else "busy or unsteady"
-    seen = f"A/A from {aa.low:.2f} to {aa.high:.2f}" if aa else f"its margin is {measured.margin:.0%}"
+    what = "busy or unsteady" if is_busy is None else "busy" if is_busy else "unsteady"
+    seen = "A/A from {1:.2f} to {2:.2f}".format(*aa) if aa else f"its margin is {margin:.0%}"
     return f"this machine was {what}: {seen}"

@@ -124,7 +124,7 @@ class Measured(Model):
     """Each arm ran in its own process."""
     baseline: str
     margin: float
-    """Smaller differences are SAME."""
+    """FASTER and SLOWER need more than this difference."""
     aa: Ratio | None = None
     """The baseline against itself."""
     aa_samples_ns: list[list[float]] | None = None

@@ -14,7 +14,8 @@ from typing import Any, Required, TypedDict, Unpack, overload
 import torch
 
 from kernels.analysis import roofline, statistics
-from kernels.contract.arm_result import Status
+from kernels.analysis.verdicts import why_noisy
+from kernels.contract.arm_result import Status, Verdict
 from kernels.inprocess.adhoc import Kernel, Source
 from kernels.inprocess.session import BASELINE, Comparison, InProcess, held, problem_of
 from kernels.parent import rounds
@@ -61,7 +62,7 @@ class Measured(Figures):
     mode: str = ""
     """cpu, cold, graph, ..."""
     margin: float = statistics.MARGIN
-    """Smaller differences are SAME."""
+    """FASTER and SLOWER need more than this difference. Above 5% the word is UNDECIDED, and `why` says so."""
     aa: tuple[float, float, float] | None = None
     """(ratio, low, high) of the baseline (without one: the first timed callable) against itself."""
     tflops: float | None = None
@@ -259,4 +260,5 @@ def _compared(found: Measured, of: Comparison, reading: rounds.Reading) -> Measu
     mine = reading.medians(found.name)
     ratio, low, high = statistics.paired_speedup(reading.medians(BASELINE)[: len(mine)], mine)
     word = statistics.word(low, high, found.margin, len(mine))
-    return replace(found, word=str(word), speedup=ratio, low=low, high=high)
+    why = why_noisy(found.aa, found.margin, of.is_busy) if word == Verdict.UNDECIDED else ""
+    return replace(found, word=str(word), why=why or found.why, speedup=ratio, low=low, high=high)

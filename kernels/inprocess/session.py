@@ -223,9 +223,18 @@ class Comparison:
         self.notes += engine.notes
         if others := self.telemetry.others():
             self.notes.append(f"contended: {len(others)} other processes are on this GPU")
+        if self.load and self.load.is_busy:
+            self.notes.append(f"contended: others took {self.load.foreign:.0%} of the core time")
+
+    @property
+    def load(self) -> HostLoad | None:
+        """What others took of the CPU that was measured; None on a GPU, or unknown."""
         host = self.timed.reading.host if self.timed and self.timed.reading else None
-        if self.bench.kind == "cpu" and host and (load := HostLoad.model_validate(host)).is_busy:
-            self.notes.append(f"contended: others took {load.foreign:.0%} of the core time")
+        return HostLoad.model_validate(host) if host and self.bench.kind == "cpu" else None
+
+    @property
+    def is_busy(self) -> bool | None:
+        return self.load.is_busy if self.load else None
 
     @property
     def against(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernels.analysis.standing import Ranking, Standing, in_digits, ranking
+from kernels.analysis.statistics import MARGIN
 from kernels.analysis.verdicts import is_noisy
 from kernels.catalog import UnknownName, get_operation
 from kernels.contract.arm_result import FAILURES, Status, Verdict
@@ -117,12 +118,20 @@ def _noise(table: Sequence[Row]) -> list[str]:
     """Where nothing is decided, and why."""
     whys = {row.workload_key: row.why for row in table if row.speedup is not None and is_noisy(row.margin)}
     if not whys:
-        return []
+        return _widened(table)
     of = len({row.workload_key for row in table})
     where = f" on {len(whys)} of {of} workloads" if of > 1 else ""
     reasons = list(dict.fromkeys(whys.values()))
     more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
     return [f"Nothing is decided{where}: {reasons[0]}{more}."]
+
+
+def _widened(table: Sequence[Row]) -> list[str]:
+    """Where A/A was off, and something is undecided."""
+    margins = [row.margin for row in table if row.verdict == Verdict.UNDECIDED and row.margin > 1.01 * MARGIN]
+    if not margins:
+        return []
+    return [f"A/A of {table[0].baseline} was off: FASTER and SLOWER need a difference of up to {max(margins):.1%}."]
 
 
 def _faults(table: Sequence[Row]) -> list[str]:

@@ -239,7 +239,7 @@ def markdown(lines: list[list[str]], heading: str = "", below: str = "") -> str:
 
 def as_text(table: Sequence[Row]) -> str:
     """For a terminal: aligned columns; the reason below each row that is not ok."""
-    return text(_lines(table), [row.why for row in table], against_itself(table))
+    return text(_lines(table), [row.why if row.status != Status.OK else "" for row in table], against_itself(table))
 
 
 def text(cells: list[list[str]], whys: list[str], below: str = "") -> str:
