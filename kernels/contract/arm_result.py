@@ -157,6 +157,10 @@ class CrossCheck(Model):
     """The host may launch more slowly than the device runs: then `wall_ns` may be host time."""
 
 
+NO_SPEEDUP = dict.fromkeys(("speedup", "speedup_low", "speedup_high", "effective_sample_size"))
+"""Fields of an ArmResult without a speedup."""
+
+
 class ArmResult(Model):
     """One kernel on one workload. Latencies are per call."""
 

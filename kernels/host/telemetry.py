@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kernels.host.board import board_facts
+from kernels.host.cpu_load import CpuLoad
 from kernels.host.device import Device, nvml
 
 EVERY_S = 0.02
@@ -26,6 +27,7 @@ class Telemetry:
         self.handle = lib.nvmlDeviceGetHandleByUUID(device.uuid) if lib and device.kind == "cuda" else None
         self.samples: list[dict[str, Any]] = []
         self.hot = False
+        self.load = CpuLoad()
         self._stop = threading.Event()
 
     def _sample(self) -> dict[str, Any]:

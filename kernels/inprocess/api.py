@@ -15,7 +15,8 @@ import torch
 
 from kernels.analysis import roofline, statistics
 from kernels.analysis.peaks import Peak, peak_of
-from kernels.contract.arm_result import Status
+from kernels.analysis.verdicts import why_noisy
+from kernels.contract.arm_result import Status, Verdict
 from kernels.inprocess.adhoc import Kernel, Source
 from kernels.inprocess.session import BASELINE, Comparison, InProcess, held, listed, problem_of
 from kernels.parent import rounds
@@ -63,7 +64,7 @@ class Measured(Figures):
     mode: str = ""
     """cpu, cold, graph, ..."""
     margin: float = statistics.MARGIN
-    """Smaller differences are SAME."""
+    """FASTER and SLOWER need more than this difference. Above 5% the word is UNDECIDED, and `why` says so."""
     aa: tuple[float, float, float] | None = None
     """(ratio, low, high) of the baseline (without one: the first timed callable) against itself."""
     tflops: float | None = None
@@ -262,4 +263,5 @@ def _compared(found: Measured, of: Comparison, reading: rounds.Reading) -> Measu
     fields = speedup(reading, BASELINE, found.name, of.device_name)
     low, high = fields["speedup_low"], fields["speedup_high"]
     word = statistics.word(low, high, found.margin, len(reading.blocks[found.name]))
-    return replace(found, word=str(word), speedup=fields["speedup"], low=low, high=high)
+    why = why_noisy(found.aa, found.margin, of.is_busy) if word == Verdict.UNDECIDED else ""
+    return replace(found, word=str(word), why=why or found.why, speedup=fields["speedup"], low=low, high=high)

@@ -15,6 +15,7 @@ from kernels.catalog import LoadedKernel
 from kernels.child.bench import Bench
 from kernels.child.guard import Guard
 from kernels.contract.arm_result import Status
+from kernels.contract.events import HostLoad
 from kernels.contract.replies import Fault
 from kernels.host.device import Device, NoSuchDevice, find_device, locked, nvml, print_changes
 from kernels.host.environment import cpu_name
@@ -225,6 +226,18 @@ class Comparison:
         self.notes += engine.notes
         if others := self.telemetry.others():
             self.notes.append(f"contended: {len(others)} other processes are on this GPU")
+        if self.load and self.load.is_busy:
+            self.notes.append(f"contended: others took {self.load.foreign:.0%} of the core time")
+
+    @property
+    def load(self) -> HostLoad | None:
+        """What others took of the CPU that was measured; None on a GPU, or unknown."""
+        host = self.timed.reading.host if self.timed and self.timed.reading else None
+        return HostLoad.model_validate(host) if host and self.bench.kind == "cpu" else None
+
+    @property
+    def is_busy(self) -> bool | None:
+        return self.load.is_busy if self.load else None
 
     @property
     def against(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -11,6 +12,7 @@ from kernels.analysis import roofline, statistics
 from kernels.analysis.peaks import Peak
 from kernels.analysis.processes import ProcessSpread, pooled, spread_of
 from kernels.contract.arm_result import ArmResult, ColdCalls, Ratio, Spread, Status
+from kernels.contract.events import without_false_ratios
 from kernels.operations.base import Operation
 from kernels.parent.arm import Arm
 from kernels.parent.drive import AA
@@ -84,8 +86,21 @@ def reading_fields(reading: Reading | None, baseline: str, device: str) -> dict[
     }
 
 
-def arm_result(arm: Arm, reading: Reading | None, baseline: str, limits: Limits, seed: int) -> ArmResult:
-    """Result of one arm: its status; if timed, its statistics, speedup over the baseline and rates."""
+def arm_results(
+    arms: Sequence[Arm], reading: Reading | None, baseline: str, limits: Limits, seed: int
+) -> list[ArmResult]:
+    """Result of each arm: its status; if timed, its statistics, speedup over the baseline and rates.
+
+    Without speedups if the baseline is not ok; the reading's notes say so.
+    """
+    results = [_arm_result(arm, reading, baseline, limits, seed) for arm in arms]
+    base = next((one for one in results if one.kernel == baseline), None)
+    if reading and base and base.status != Status.OK and any(one.speedup for one in results):
+        reading.notes.append(f"the baseline {baseline} is {base.status}: nothing is compared with it")
+    return without_false_ratios(results, baseline)
+
+
+def _arm_result(arm: Arm, reading: Reading | None, baseline: str, limits: Limits, seed: int) -> ArmResult:
     facts = {name: value for name, value in arm.facts.items() if name in ArmResult.model_fields}
     if arm.correctness:
         facts["correctness"] = arm.correctness

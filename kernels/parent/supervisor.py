@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kernels.analysis.statistics import WIDEST_SAME
+from kernels.analysis.statistics import WIDEST_MARGIN
 from kernels.contract.environment import fingerprint
 from kernels.contract.events import Event, Preflight, Started
 from kernels.host import telemetry
@@ -117,6 +117,6 @@ class Supervisor:
                 one = WorkloadRun(context, workload, statuses)
                 for event in one.measure():
                     self.emit(event)
-                    self.doubtful |= self.spec.ceilings is None and event.margin > WIDEST_SAME
+                    self.doubtful |= self.spec.ceilings is None and event.margin > WIDEST_MARGIN
                 statuses |= {(workload.key, arm.name): arm.status for arm in one.arms}
         return statuses

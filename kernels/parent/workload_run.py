@@ -17,7 +17,7 @@ from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.context import RunContext
 from kernels.parent.engine import Check, Engine, Timed
 from kernels.parent.groups import MAIN, Group
-from kernels.parent.results import Limits, arm_result, json_safe, reading_fields
+from kernels.parent.results import Limits, arm_results, json_safe, reading_fields
 from kernels.workload import Protocol, Workload
 
 Statuses = dict[tuple[str, str], Status]
@@ -162,6 +162,8 @@ class WorkloadRun:
             self.context.l2_bytes,
             self.context.ceilings if self.context.is_cuda else None,
         )
+        mine = [arm for arm in self.arms if arm in members]
+        results = arm_results(mine, reading, baseline, limits, self.plan.seed)
         shared: dict[str, Any] = json_safe(reading_fields(reading, baseline, device))
         return Measured(
             workload=self.workload,
@@ -169,7 +171,7 @@ class WorkloadRun:
             group=timed.group.name,
             baseline=baseline,
             took_s=round(time.monotonic() - self.began, 3),
-            telemetry=self.context.telemetry.summary(),
-            results=[arm_result(arm, reading, baseline, limits, self.plan.seed) for arm in self.arms if arm in members],
+            telemetry=self.context.telemetry.summary() | {"host": reading.host if reading else None},
+            results=results,
             **shared,
         )

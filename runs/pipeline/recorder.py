@@ -158,7 +158,8 @@ def _calibrated(run: Run, event: Calibrated, at: datetime) -> None:
 def _measured(run: Run, event: Measured) -> None:
     if store_measured(run, event):
         done = run.measurements.values("workload").distinct().count()
-        Run.objects.filter(pk=run.pk).update(done=done, attempts_without_progress=0)
+        contended = {"contended": True} if event.is_contended else {}
+        Run.objects.filter(pk=run.pk).update(done=done, attempts_without_progress=0, **contended)
 
 
 def _crosschecked(run: Run, event: CrossChecked) -> None:

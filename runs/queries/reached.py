@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from django.urls import reverse
 
 from kernels.analysis.peaks import Peak, Reached, peak_of
-from kernels.analysis.statistics import WIDEST_SAME
+from kernels.analysis.statistics import WIDEST_MARGIN
 from kernels.workload import Ceilings
 from runs.models import Environment, Gpu, Result
 
@@ -33,7 +33,7 @@ def _fastest(peak: Peak, dtype: str) -> list[Reached]:
         tflops__isnull=False,
         measurement__run__environment__in=environments,
         measurement__run__contended=False,
-        measurement__margin__lte=WIDEST_SAME,
+        measurement__margin__lte=WIDEST_MARGIN,
         measurement__workload__dtype=dtype,
     )
     columns = ("pk", "tflops", "kernel__name", "measurement__run_id", "measurement__workload__label")

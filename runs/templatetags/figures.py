@@ -131,7 +131,7 @@ def get(mapping: dict[Any, Any], key: Any) -> Any:
 
 
 QUIET = ("unsupported", "undecided", "needs more runs", "unpaired", "not compared", "new", "gone", "ok")
-MARKS = {"faster": "▲", "slower": "▼", "same": "=", "undecided": "?"}
+MARKS = {"faster": "▲", "slower": "▼", "same": "=", "undecided": "?", "mixed": "±"}
 
 
 @register.inclusion_tag("cells/tag.html")

@@ -136,7 +136,7 @@ def test_a_run_is_measured_printed_and_written(tiny_run, folder):
     lines = tiny_run.stdout.splitlines()
     assert lines[0].startswith("workload ")
     assert [line.split()[6] for line in lines[1:4]] == MEASURED
-    assert "All checked outputs of timed kernels are correct." in lines[-1]
+    assert re.search(r"\d+ outputs of [\d,]+ timed calls were checked: all are correct\.", lines[-1])
     data = json.loads((folder / "out.json").read_text())
     assert (data["format"], data["title"], len(data["measurements"])) == ("benchsite-run/2", "Tiny", 1)
     assert Config(**data["config"]).kernels == MEASURED
@@ -354,6 +354,9 @@ def test_two_files_of_runs_are_compared(tiny_run, folder, capsys, tmp_path):
     """The run before is one that was measured; in the one after its kernel is 30% slower than before."""
     measured = folder / "out.json"
     data = json.loads(measured.read_text())
+    data["measurements"][0]["margin"] = 0.01  # this machine may be busy
+    measured = tmp_path / "out.json"
+    measured.write_text(json.dumps(data))
     assert data["environment"]["uuid"].startswith("CPU-")
     assert main(["compare", str(measured), str(measured)]) == 0
     assert "No kernel source changed" in capsys.readouterr().out
