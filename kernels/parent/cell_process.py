@@ -19,6 +19,7 @@ from typing import Any
 
 from kernels import catalog
 from kernels.contract.isolation import CELL_REPLIES, TRUSTED_REPLIES, Armed, Batch
+from kernels.host import processes
 from kernels.host.airlock import Facts, Spec
 from kernels.host.device import Device
 from kernels.parent.child_process import ROOT, Child, ChildDied, CommandFailed
@@ -104,12 +105,12 @@ class Cell(Child):
         except BrokenPipeError:
             raise self._death() from None
         begin = time.monotonic_ns()
-        _signal(known[::-1], signal.SIGCONT)
+        processes.end(known[::-1], signal.SIGCONT)
         try:
             line = self._line(limit_s)
             end = time.monotonic_ns()
         finally:
-            _signal(known, signal.SIGSTOP)
+            processes.end(known, signal.SIGSTOP)
         answer = self._parsed(line)
         if answer.error is not None:
             raise CommandFailed(answer.error)
@@ -120,22 +121,26 @@ class Cell(Child):
 
     def freeze(self) -> None:
         """Stops all processes of this cell, and waits until they are stopped."""
-        _signal([self.pid], signal.SIGSTOP)
+        processes.end([self.pid], signal.SIGSTOP)
         deadline = time.monotonic() + STOP_LIMIT_S
         while running := [pid for pid in self.processes() if _state(pid) not in "TtZX"]:
-            _signal(running, signal.SIGSTOP)
+            processes.end(running, signal.SIGSTOP)
             if time.monotonic() > deadline:
                 self.kill()
                 raise ChildDied("its processes could not be stopped")
 
     def thaw(self) -> None:
-        _signal(self.processes()[::-1], signal.SIGCONT)
+        processes.end(self.processes()[::-1], signal.SIGCONT)
 
     def processes(self) -> list[int]:
         """The processes of this cell without the airlock, the one with the kernel first."""
         if self.facts.own_pids:  # none can leave the tree
-            return _tree(self.pid)
-        found = [*_tree(self.process.pid), *(_owned_by(self.uid) if self.uid is not None else [])]
+            return [self.pid, *processes.descendants(self.pid)]
+        found = [
+            self.process.pid,
+            *processes.descendants(self.process.pid),
+            *(_owned_by(self.uid) if self.uid is not None else []),
+        ]
         return sorted(set(found), key=lambda pid: pid != self.pid)
 
     def kill(self) -> None:
@@ -143,26 +148,10 @@ class Cell(Child):
         left = self.processes()
         super().kill()
         for _ in range(10):
-            _signal(left, signal.SIGKILL)
+            processes.end(left, signal.SIGKILL)
             if not (left := [pid for pid in self.processes() if _state(pid) not in "ZX"]):
                 break
             time.sleep(0.01)
-
-
-def _signal(pids: list[int], number: int) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
-
-
-def _tree(pid: int) -> list[int]:
-    """A process and its descendants."""
-    found = [pid]
-    for one in found:
-        with contextlib.suppress(OSError):
-            for task in os.listdir(f"/proc/{one}/task"):
-                found += [int(child) for child in Path(f"/proc/{one}/task/{task}/children").read_text().split()]
-    return found
 
 
 def _owned_by(uid: int) -> list[int]:

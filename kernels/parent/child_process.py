@@ -11,11 +11,9 @@ import json
 import os
 import secrets
 import select
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import deque
@@ -26,7 +24,9 @@ from typing import Any, ClassVar
 from pydantic import ValidationError
 
 from kernels.contract.replies import REPLIES, Answer, Fault, Reply
+from kernels.host import processes
 from kernels.host.device import Device
+from kernels.host.scratch import Scratch
 
 ROOT = Path(__file__).resolve().parents[2]
 PASSED_ON = (
@@ -42,6 +42,10 @@ LINE_BYTES = 64 * 2**20
 
 class ChildDied(Exception):
     """The child ended by itself. The message says how (signal or exit status)."""
+
+
+class CannotStart(ChildDied):
+    """The child said why it cannot measure: another one could not either."""
 
 
 class Forged(ChildDied):
@@ -112,7 +116,8 @@ class Child:
 
     def __init__(self, device: Device, should_stop: Callable[[], bool] = lambda: False) -> None:
         self.device, self.should_stop = device, should_stop
-        self.scratch = tempfile.mkdtemp(prefix="benchsite-")
+        self._folder = Scratch()
+        self.scratch = self._folder.path
         self.log = Log()
         self.ready: dict[str, Any] | None = None
         self._buffer, self._closed = b"", False
@@ -159,7 +164,7 @@ class Child:
             answer = self._answer(READY_LIMIT_S)
             if answer.failed is not None:
                 hint = "; `make install` makes .venv/bin/python, which has it" if "'torch'" in answer.failed else ""
-                raise ChildDied(f"the measuring process could not start: {answer.failed}{hint}")
+                raise CannotStart(f"the measuring process could not start: {answer.failed}{hint}")
             if answer.ready is None:
                 raise self._forged()
             self.ready = answer.ready
@@ -252,11 +257,13 @@ class Child:
         return self.process.poll() is None
 
     def kill(self) -> None:
-        """Kills the whole process group."""
+        """Kills the process, its group, and what is below it in other groups."""
+        below = processes.descendants(self.process.pid)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(10)
+        processes.end(below)
 
     def close(self) -> None:
         """Ends the child and removes its scratch folder."""
@@ -267,4 +274,4 @@ class Child:
         with contextlib.suppress(OSError):
             self._commands.close()
             os.close(self._answers)
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        self._folder.remove()

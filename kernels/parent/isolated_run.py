@@ -10,7 +10,7 @@ from kernels.analysis.blocks import Estimate
 from kernels.analysis.correctness import judge
 from kernels.analysis.isolation import is_slower_beside, why_too_short
 from kernels.analysis.statistics import unpaired_speedup
-from kernels.contract.arm_result import ArmResult, Ratio, Status
+from kernels.contract.arm_result import NO_SPEEDUP, ArmResult, Ratio, Status
 from kernels.contract.events import Measured
 from kernels.contract.isolation import Batches, Isolation
 from kernels.host.airlock import Facts
@@ -259,7 +259,7 @@ class IsolatedRun(WorkloadRun):
             batch_ns = self.batches[arm.kernel].ms * 1e6
             why = why_too_short(arm.p50_ms * 1e6, batch_ns, host_ns, self.context.is_cuda, self.session.graphs)
             if why and arm.speedup is not None:
-                changes |= {"why": why, "speedup": None, "speedup_low": None, "speedup_high": None}
+                changes |= {"why": why} | NO_SPEEDUP
         return arm.model_copy(update=changes)
 
 

@@ -49,6 +49,7 @@ SUSPECT = {
     "replaces-an-implementation": CHANGED + "implementations of aten operators: aten/_softmax/CPU",
     "busy-thread": "left a thread busy",
     "busy-process": "left a process busy",
+    "busy-daemon": "left a process busy",
     "tampers-with-the-clock": CHANGED + "the clock.block: replaced",
     "rewrites-the-clock": CHANGED + "CpuClock.block: rewritten",
     "leaks": "memory leak: every call keeps",
@@ -69,7 +70,7 @@ wrong = telling(
     "wrong-dtype", why=WHY,
 )  # fmt: skip
 suspect = telling(
-    SUSPECT, "cached-by-content", "patches-the-clock", "changes-determinism", "replaces-an-implementation", "busy-thread",
+    SUSPECT, "cached-by-content", "patches-the-clock", "changes-determinism", "replaces-an-implementation", "busy-daemon",
     "tampers-with-the-clock", "leaks", why=WHY,
 )  # fmt: skip
 deadly = telling(DEADLY, "forks-and-segfaults", "forges-answers", "fails-in-call-7", why=WHY)  # more: a run of the site
