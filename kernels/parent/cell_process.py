@@ -136,12 +136,9 @@ class Cell(Child):
         """The processes of this cell without the airlock, the one with the kernel first."""
         if self.facts.own_pids:  # none can leave the tree
             return [self.pid, *processes.descendants(self.pid)]
-        found = [
-            self.process.pid,
-            *processes.descendants(self.process.pid),
-            *(_owned_by(self.uid) if self.uid is not None else []),
-        ]
-        return sorted(set(found), key=lambda pid: pid != self.pid)
+        theirs = _owned_by(self.uid) if self.uid is not None else []
+        found = {self.process.pid, *processes.descendants(self.process.pid), *theirs}
+        return sorted(found, key=lambda pid: pid != self.pid)
 
     def kill(self) -> None:
         """Kills all processes of this cell, also those that left its group."""

@@ -67,6 +67,7 @@ class IsolatedRun(WorkloadRun):
         for arm in self.arms:
             if arm.is_ok and arm.name != self.baseline:
                 self._begin(arm)
+        readings: list[rounds.Reading] = []
         while (alive := self._alive()) and not self.plan.verify_only:
             try:
                 reading = self._rounds(alive)
@@ -75,11 +76,15 @@ class IsolatedRun(WorkloadRun):
             except (CommandFailed, ChildDied, ChildTimedOut) as error:
                 self._blame(by_name[kernel_of(self.session.turn)], "timing", error)
                 continue
-            if not disturbing:
-                return reading
             for arm in disturbing:
                 arm.fail(Status.SUSPECT, "the baseline is slower while this kernel has a process")
-        return None
+            if not disturbing:
+                readings.append(reading)
+                if len(readings) == self.plan.processes:
+                    break
+                for name in list(self.session.slots):  # the next readings come from new processes
+                    self.session.stop(name)
+        return rounds.joined(readings) if readings else None
 
     # --- one arm: start, check, estimate --------------------------------------------------------------------------------
 
@@ -87,7 +92,7 @@ class IsolatedRun(WorkloadRun):
         """Starts the cell of an arm, checks it, and estimates its time. The baseline is also timed alone."""
         try:
             slot = self._start(arm.name)
-            self._verify(arm, slot)
+            self._check(arm, slot)
             if not arm.is_ok or self.plan.verify_only:
                 self.session.stop(arm.name)
                 return
@@ -105,7 +110,7 @@ class IsolatedRun(WorkloadRun):
         self.facts = slot.cell.facts
         return slot
 
-    def _verify(self, arm: Arm, slot: Slot) -> None:
+    def _check(self, arm: Arm, slot: Slot) -> None:
         self._step(arm, "compile")
         info = catalog.get_kernel(self.workload.operation, arm.name)
         with open(info.path, "rb") as file:  # what the cell says of its source is not believed
@@ -165,7 +170,7 @@ class IsolatedRun(WorkloadRun):
         self.session.verify(name, self.plan.compile_limit_s, self.session.rng.randrange(2**31))
 
     def _rounds(self, alive: list[Arm]) -> rounds.Reading:
-        session = self.session
+        session, telemetry = self.session, self.context.telemetry
         names = [arm.name for arm in alive]
         base = self.baseline if self.baseline in names else names[0]
         for name in [*names, base + AA]:
@@ -174,12 +179,14 @@ class IsolatedRun(WorkloadRun):
             session.slots[name].clear()
         drive = Drive(
             session, names, base, self.plan, session.rng.randrange(2**31), self._on_step,
-            self.context.telemetry.sm_mhz, self.context.telemetry.slowed,
+            telemetry.sm_mhz, telemetry.slowed, telemetry.load.look,
         )  # fmt: skip
         estimates = {name: Estimate(self.call_ns[name], 0.0) for name in names}
         paired = rounds.Paired(drive, MODE, estimates, cuda=False)
         paired.calls = {name: session.calls_for(self.call_ns[kernel_of(name)]) for name in paired.calls}
+        telemetry.load.begin()
         reading = paired.measure()
+        reading.host = telemetry.load.end()
         reading.rest, reading.sets = session.rest, max(paired.calls.values())
         return reading
 
