@@ -96,7 +96,10 @@ class Reader:
         """(start in the cell, bytes, start here) of device memory."""
 
     def open(self, segments: Sequence[tuple[int, str]]) -> None:
-        """Opens allocations of the cell: (its start there, its handle in hex)."""
+        """Opens allocations of the cell: (its start there, its handle in hex). On a CPU: raises OSError if the memory of the
+        cell may not be read."""
+        if self.kind == "cpu":
+            os.close(os.open(f"/proc/{self.pid}/mem", os.O_RDONLY))
         for start, handle in segments:
             here = device_memory.open_handle(bytes.fromhex(handle))
             self.segments.append((start, device_memory.allocation(here)[1], here))

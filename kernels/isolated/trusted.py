@@ -81,7 +81,7 @@ class Trusted:
         reader.close()
         try:
             reader.open(segments)
-        except (ValueError, device_memory.DriverError) as error:
+        except (ValueError, OSError, device_memory.DriverError) as error:
             return Taken(refused=str(error))
         return Taken()
 

@@ -96,6 +96,8 @@ class IsolatedSession:
         self.slots: dict[str, Slot] = {}
         self.turn = ""
         self.graphs = False
+        self.why_same_user = ""
+        """Why cells cannot have users of their own."""
         self.trusted = Trusted(device, should_stop)
         sizes: Opened = self.trusted.call("open", workload=workload.model_dump())
         room = MEMORY_SHARE[device.kind] * sizes.free_bytes
@@ -114,10 +116,16 @@ class IsolatedSession:
             memory = os.memfd_create("input-sets")
             os.ftruncate(memory, self.room * self.set_bytes)
             path = f"/proc/{os.getpid()}/fd/{memory}"
-        cell = Cell(self.device, self.should_stop, memory)
+        cell = Cell(self.device, self.should_stop, memory, not self.why_same_user)
         self.slots[slot] = found = Slot(cell, memory=memory)
         cell.wait_ready()
         attached: Attached = self.trusted.call("attach", cell=slot, sets=self.room, pid=cell.pid, path=path)
+        reached: Taken = self.trusted.call("reach", cell=slot, segments=[])
+        if reached.refused and cell.facts.own_user:  # before any kernel is loaded
+            self.why_same_user = f"own user: its memory cannot be read ({reached.refused})"
+            return self.start(slot)
+        if self.why_same_user:
+            cell.facts.missing.append(self.why_same_user)
         there = attached.handle or f"/proc/self/fd/{memory}"
         opening = {"workload": self.workload.model_dump(), "arm": kernel_of(slot), "memory": there, "sets": self.room}
         cell.call("open", LIMIT_S, **opening)
@@ -202,6 +210,7 @@ class IsolatedSession:
             self._capture(slot, calls, limit_s)
 
         def between(armed: Armed) -> None:
+            self._must_be_idle()
             self.trusted.call("write", limit_s, cell=slot, seed=seed, calls=calls)
             time.sleep(self.rest * REST_S)
 
