@@ -122,7 +122,9 @@ def _percent(share: float) -> str:
 
 
 def _why_alone(reading: dict[str, Any], dtype: str) -> str:
-    """Parts that are too small to show in the whole."""
+    """Parts that are too small to show in the whole. Not where a few terms decide them: their error is chance."""
+    if reading.get("dominated"):
+        return ""
     info = DTYPES[dtype]
     for part, (error, yard) in reading.get("alone", {}).items():
         allowed = _more(reading, dtype) * info.factor * yard + info.slack + info.unit

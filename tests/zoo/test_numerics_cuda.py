@@ -26,12 +26,12 @@ pytestmark = [
 
 DTYPES = ("float16", "bfloat16", "float32")
 FULL = Attention(batch=4, heads=16, seq_len=512, head_dim=64)
-CAUSAL = Attention(batch=4, heads=16, seq_len=2048, head_dim=128, causal=True)
+CAUSAL = Attention(batch=1, heads=20, seq_len=2048, head_dim=128, causal=True)
 GROUPED = Attention(batch=1, heads=8, kv_heads=2, seq_len=512, head_dim=128)
 NORM = LayerNorm(rows=8192, cols=4096)
 PRODUCT = Gemm(m=4096, n=4096, k=4096)
 SHAPES = {"attention": FULL, "causal": CAUSAL, "grouped": GROUPED, "layer norm": NORM, "gemm": PRODUCT}
-COMPILED_ON = (FULL, NORM, PRODUCT)
+COMPILED = (("attention", "float16"),)
 """`compiled` takes seconds for each shape and dtype."""
 FLASHES = ["plain-flash", "folded-scale", "folded-scale-in-base-2", "folded-into-both"]
 FLAWED = ["scale-off-by-a-thousandth", "scale-off-by-three-thousandths", "last-key-dropped", "rescaling-skipped"]
@@ -41,6 +41,10 @@ FLAWED_NORMS = ["without-eps", "eps-a-tenth", "unbiased-variance", "last-column-
 
 def in_dtype(problem, dtype):
     return problem.model_copy(update={"dtype": dtype})
+
+
+def wrongly(found, of):
+    return {name: found[name]["why"] for name in of if not found[name]["correct"]}
 
 
 def runnable(problem):
@@ -58,22 +62,23 @@ def runnable(problem):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_catalogue_is_not_accused(shape, dtype):
     problem = in_dtype(SHAPES[shape], dtype)
-    kernels = [name for name in runnable(problem) if name != "compiled" or SHAPES[shape] in COMPILED_ON]
+    kernels = [name for name in runnable(problem) if name != "compiled" or (shape, dtype) in COMPILED]
     found = judged("cuda", kernels, problem)
     for name, said in found.items():
         slope = said.get("slope")
         print(f"{shape} {dtype} {name}: {said['frobenius']:.2e} of {said['yard_frobenius']:.2e}", end="")
         print(f", slope {slope:+.1e}, {said.get('precision', '')}" if slope is not None else "")
-    assert {name: said["why"] for name, said in found.items() if not said["correct"]} == {}
+    assert wrongly(found, found) == {}
     assert len(found) >= 2
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_attention_that_is_almost_right_is_caught_and_honest_variants_are_not(dtype):
     of_dtype = ["scores-in-half"] if dtype == "float16" else []
-    for problem, flawed in ((FULL, FLAWED + of_dtype), (CAUSAL, FLAWED)):
+    causal = [(CAUSAL, FLAWED)] if dtype != "float32" else []  # its exact reference takes seconds
+    for problem, flawed in [(FULL, FLAWED + of_dtype), *causal]:
         found = judged("cuda", FLASHES + flawed, in_dtype(problem, dtype))
-        assert {name: found[name]["why"] for name in FLASHES if not found[name]["correct"]} == {}
+        assert wrongly(found, FLASHES) == {}
         assert [name for name in flawed if found[name]["correct"]] == []
 
 
@@ -81,7 +86,7 @@ def test_attention_that_is_almost_right_is_caught_and_honest_variants_are_not(dt
 def test_layer_norm_that_is_almost_right_is_caught_and_honest_variants_are_not(dtype):
     right = NORMS if dtype != "float32" else NORMS[:1]
     found = judged("cuda", right + FLAWED_NORMS, in_dtype(NORM, dtype))
-    assert {name: found[name]["why"] for name in right if not found[name]["correct"]} == {}
+    assert wrongly(found, right) == {}
     assert [name for name in FLAWED_NORMS if found[name]["correct"]] == []
 
 
