@@ -7,6 +7,7 @@ from typing import Any
 
 from celery import shared_task
 from django.conf import settings
+from django.core.management import call_command
 from django.db import close_old_connections
 from redis.exceptions import RedisError
 
@@ -48,3 +49,9 @@ def draw_charts(run: int) -> None:
     from runs.charts.run_charts import draw
 
     draw(run)
+
+
+@shared_task(name="purge_logins")
+def purge_logins() -> None:
+    """Deletes the rows of logins that have expired."""
+    call_command("clearsessions")
