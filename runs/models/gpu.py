@@ -43,6 +43,8 @@ class Gpu(models.Model):
     capability = models.FloatField(null=True, blank=True)
     memory_bytes = models.BigIntegerField(null=True, blank=True)
     driver = models.CharField(max_length=100, blank=True)
+    max_sm_mhz = models.FloatField(null=True, blank=True)
+    """Maximum SM clock as its driver reports it."""
     catalogue = models.JSONField(default=list, blank=True)
     """Kernels of its agent: [{"operation", "name", "backend", "doc", "why_not", ...}]."""
     active_attempts = models.JSONField(default=list, blank=True)
@@ -89,25 +91,33 @@ class Gpu(models.Model):
         return [k for k in self.catalogue if k["operation"] == operation]
 
     @property
+    def calibration(self) -> Calibration | None:
+        """Its ceilings with the present driver, also those that the next run measures again."""
+        return self.calibrations.filter(driver=self.driver).select_related("environment").first()
+
+    @property
     def ceilings(self) -> dict[str, Any] | None:
         """Ceilings with the present driver; None if the next run must measure them."""
-        calibration = self.calibrations.filter(driver=self.driver).select_related("environment").first()
+        calibration = self.calibration
         return calibration.ceilings if calibration and not calibration.again else None
 
 
 class Calibration(models.Model):
-    """Measured ceilings of a device, one row per driver. The first run on the device measures them."""
+    """Measured ceilings of a device, one row per driver. Runs on the device measure them until it was quiet once."""
 
     gpu = models.ForeignKey(Gpu, models.CASCADE, related_name="calibrations")
     driver = models.CharField(max_length=100, blank=True)
     ceilings = models.JSONField()
-    """As kernels/analysis/ceilings.py computes them."""
+    """As kernels/analysis/ceilings.py computes them; empty if it was never quiet."""
     environment = models.ForeignKey("runs.Environment", models.PROTECT, null=True, related_name="+")
     run = models.ForeignKey("runs.Run", models.SET_NULL, null=True, related_name="+")
     """The run that measured them."""
     measured_at = models.DateTimeField()
     again_of = models.DateTimeField(null=True)
     """measured_at of ceilings to be replaced; newer ones clear the request."""
+    refused = models.TextField(blank=True)
+    """Why the last attempt was refused, as a sentence; empty if it was not."""
+    refused_at = models.DateTimeField(null=True)
 
     class Meta:
         ordering = ["-measured_at"]
@@ -118,7 +128,8 @@ class Calibration(models.Model):
 
     @property
     def again(self) -> bool:
-        """Whether the next run measures it again: on request, or because the harness changed. Until then its figures
-        stay valid."""
+        """Whether the next run measures it again: on request, because the device was busy, because it has no intervals, or
+        because the harness changed. Until then its figures are shown, and nothing is held against them."""
         harness = self.environment.body.get("harness") if self.environment else HARNESS_VERSION
-        return self.again_of == self.measured_at or harness != HARNESS_VERSION
+        doubtful = bool(self.refused) or not self.ceilings.get("intervals")
+        return doubtful or self.again_of == self.measured_at or harness != HARNESS_VERSION

@@ -147,7 +147,7 @@ class Run(models.Model):
     environment = models.ForeignKey(Environment, models.PROTECT, null=True, blank=True, related_name="runs")
     preflight = models.JSONField(default=dict, blank=True)
     contended = models.BooleanField(default=False)
-    """Another process used the GPU."""
+    """Others used the device: another process was on the GPU, or took core time of the CPU."""
     log = models.TextField(blank=True)
 
     created_at = models.DateTimeField(default=timezone.now)

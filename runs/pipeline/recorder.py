@@ -144,14 +144,22 @@ def _started(run: Run, event: Started, at: datetime) -> None:
 
 
 def _calibrated(run: Run, event: Calibrated, at: datetime) -> None:
-    fields = {"ceilings": event.ceilings.model_dump(), "environment": run.environment, "run": run, "measured_at": at}
-    Calibration.objects.update_or_create(gpu=run.gpu, driver=event.driver, defaults=fields)
+    """Stores ceilings. If they are refused, older ones stay, and the next run measures them again."""
+    known: dict[str, Any] = {"gpu": run.gpu, "driver": event.driver}
+    fresh = {"environment": run.environment, "run": run, "measured_at": at, "refused": "", "refused_at": None}
+    if event.ceilings is not None:
+        found = fresh | {"ceilings": event.ceilings.model_dump(mode="json")}
+        Calibration.objects.update_or_create(**known, defaults=found)
+        return
+    refused = {"refused": event.refused, "refused_at": at}
+    Calibration.objects.update_or_create(**known, defaults=refused, create_defaults=fresh | refused | {"ceilings": {}})
 
 
 def _measured(run: Run, event: Measured) -> None:
     if store_measured(run, event):
         done = run.measurements.values("workload").distinct().count()
-        Run.objects.filter(pk=run.pk).update(done=done, attempts_without_progress=0)
+        contended = {"contended": True} if event.is_contended else {}
+        Run.objects.filter(pk=run.pk).update(done=done, attempts_without_progress=0, **contended)
 
 
 def _crosschecked(run: Run, event: CrossChecked) -> None:
@@ -205,7 +213,7 @@ def hello(said: dict[str, Any]) -> dict[str, Any]:
     if age_s > HELLO_OLD_S:  # it waited in the queue: what it says of runs is old
         return {}
     device = said["device"]
-    fields = {name: device.get(name) for name in ("kind", "name", "index", "capability", "memory_bytes")}
+    fields = {name: device.get(name) for name in ("kind", "name", "index", "capability", "memory_bytes", "max_sm_mhz")}
     fields |= {"driver": device.get("driver") or "", "host": said.get("host") or ""}
     fields |= {"active_attempts": said.get("held") or []}
     if "at" in said:
