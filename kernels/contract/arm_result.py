@@ -106,6 +106,15 @@ class Correctness(Model):
     row: float | None = None
     """Relative error of the worst row."""
     yard_row: float | None = None
+    slope: float | None = None
+    """Systematic relative error: the output is this much too large on average."""
+    slope_error: float | None = None
+    """Its standard error."""
+    yard_slope: float | None = None
+    slope_allowed: float | None = None
+    """What rounding an input times a constant, or sums, may cost; standard errors are allowed in addition."""
+    precision: Text | None = None
+    """Of float32: what kind of products its error shows."""
     distributions: dict[str, Text] | None = None
     """Distribution of the inputs -> "right", "wrong: why" or "not judged: why"."""
     edges: dict[str, Text] | None = None
@@ -167,7 +176,7 @@ class ArmResult(Model):
     compile_s: float | None = None
     """Time of the first call."""
     peak_memory_bytes: int | None = None
-    """Memory of one call, without its inputs."""
+    """Peak during one call, above its inputs: its outputs, and what it allocates itself."""
     registers: int | None = None
     """Registers per thread, reported by Triton: the maximum over the launched kernels."""
     correctness: Correctness | None = None
@@ -203,12 +212,20 @@ class ArmResult(Model):
     """Baseline time / this arm's time."""
     speedup_low: float | None = None
     speedup_high: float | None = None
+    rounds_half_width: float | None = None
+    """Half-width of the interval from the rounds alone, on the log scale."""
+    process_half_width: float | None = None
+    """The same from the process alone; both in quadrature give the interval. None: the interval leaves the process out
+    (older results, and the protocol `fixed`)."""
+    by_process: list[Ratio] | None = None
+    """The ratio of each process with its interval from rounds, if there are several."""
     paired: bool = True
     """Whether the ratio comes from pairs within rounds."""
     effective_sample_size: float | None = None
     """Effective sample size of the paired log-ratios: below `rounds` if rounds are autocorrelated."""
 
     tflops: float | None = None
+    """Counts unmasked work only."""
     gb_per_s: float | None = None
     limit_ms: float | None = None
     """Speed of light: the least time that the device needs for the work."""

@@ -1,7 +1,8 @@
 """The events of a run: one model each, from the measuring process to the page.
 
-A run emits Started; Calibrated, if the device's ceilings are unknown; one Measured for each group of each workload;
-CrossChecked; and Finished. The site keys a measurement by (run, workload, mode, group, process).
+A run emits Started; Calibrated, if the device's ceilings are unknown, and once more at its end if they are refused or
+doubtful; one Measured for each group of each workload; CrossChecked; and Finished. The site keys a measurement by (run,
+workload, mode, group).
 
 Names of times end in their unit; ratios have none. None means "not measured". Unknown fields are dropped, so that a
 newer agent can report to an older site.
@@ -50,9 +51,18 @@ class Started(Model):
 
 
 class Calibrated(Model):
+    """The device's ceilings, or why they are refused: the device was busy."""
+
     kind: Literal["calibrated"] = "calibrated"
     driver: str = ""
-    ceilings: Ceilings
+    ceilings: Ceilings | None = None
+    refused: Text = ""
+
+    @model_validator(mode="after")
+    def is_measured_or_refused(self) -> Calibrated:
+        if (self.ceilings is None) != bool(self.refused):
+            raise ValueError("ceilings are measured or refused")
+        return self
 
 
 class ProtocolFacts(Model):
@@ -73,6 +83,12 @@ class ProtocolFacts(Model):
     repeated: int | None = None
     """Rounds repeated because heat slowed the device down."""
     rounds_s: float | None = None
+    processes: int = 1
+    """Fresh processes that measured the workload, one after the other."""
+    process_sd: float | None = None
+    """SD of a ratio between processes that the intervals assume, on the log scale."""
+    process_sd_source: Text = ""
+    """Where that was measured, as a phrase."""
 
 
 BUSY_SHARE = 0.05
@@ -109,7 +125,8 @@ class TelemetrySummary(Model):
 
 
 class Measured(Model):
-    """One workload and one group of arms timed in the same rounds. Every ratio uses samples of one process."""
+    """One workload and one group of arms timed in the same rounds. Every ratio uses samples of one process; ratios of
+    several processes are pooled."""
 
     kind: Literal["measured"] = "measured"
     workload: Workload
@@ -118,8 +135,6 @@ class Measured(Model):
     mode: str
     """cpu, cold, graph, warm, sustained, e2e, or verify."""
     group: str = "main"
-    process: int = Field(0, ge=0)
-    """Index of the measuring process, if a run measures a workload in several."""
     isolated: bool = False
     """Each arm ran in its own process."""
     baseline: str
@@ -153,9 +168,9 @@ class Measured(Model):
         return self.mode == "cpu" and self.telemetry.host is not None and self.telemetry.host.is_busy
 
     @property
-    def place(self) -> tuple[str, str, str, int]:
+    def place(self) -> tuple[str, str, str]:
         """Key of a measurement within its run."""
-        return self.key, self.mode, self.group, self.process
+        return self.key, self.mode, self.group
 
     @property
     def base(self) -> ArmResult | None:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from kernels.host.board import board_facts
 from kernels.host.cpu_load import CpuLoad
 from kernels.host.device import Device, nvml
 
@@ -84,6 +85,10 @@ class Telemetry:
             running = self.lib.nvmlDeviceGetComputeRunningProcesses(self.handle)
             return [p.pid for p in running if not _descends_from_us(p.pid)]
         return []
+
+    def board(self) -> dict[str, Any]:
+        """Facts about the board that do not change: kernels/host/board.py. Empty without NVML."""
+        return board_facts(self.lib, self.device.uuid) if self.handle else {}
 
     def summary(self) -> dict[str, Any]:
         """Medians and extremes since the last summary."""

@@ -14,14 +14,15 @@ from typing import Any, Required, TypedDict, Unpack, overload
 import torch
 
 from kernels.analysis import roofline, statistics
+from kernels.analysis.peaks import Peak, peak_of
 from kernels.analysis.verdicts import why_noisy
 from kernels.contract.arm_result import Status, Verdict
 from kernels.inprocess.adhoc import Kernel, Source
-from kernels.inprocess.session import BASELINE, Comparison, InProcess, held, problem_of
+from kernels.inprocess.session import BASELINE, Comparison, InProcess, held, listed, problem_of
 from kernels.parent import rounds
 from kernels.parent.arm import Arm
 from kernels.parent.drive import AA
-from kernels.parent.results import reading_fields, times
+from kernels.parent.results import reading_fields, speedup, times
 from kernels.report.tables import three_digits
 from kernels.workload import Protocol
 
@@ -51,7 +52,8 @@ class Measured(Figures):
     """FASTER, SLOWER, SAME, UNDECIDED, "needs more runs"; or why there is no verdict: incorrect, suspect, impossible,
     "disagrees with its baseline", "its baseline is ...". Empty without a baseline."""
     speedup: float | None = None
-    """Baseline time / this time, from pairs within rounds. low, high: nominal 99% interval."""
+    """Baseline time / this time, from pairs within rounds. low, high: nominal 99% interval. It includes the spread between
+    processes that was measured on this device."""
     low: float | None = None
     high: float | None = None
     correct: bool | None = None
@@ -179,7 +181,7 @@ def _result(of: Comparison, name: str) -> Measured:
     found = replace(found, word=_word(arm))
     if timed is None or timed.reading is None or name not in timed.reading.blocks or not arm.is_ok:
         return found
-    reading, fields = timed.reading, reading_fields(timed.reading, of.against)
+    reading, fields = timed.reading, reading_fields(timed.reading, of.against, of.device_name)
     latencies = figures(reading, name)
     notes = (*found.notes, *fields["notes"], *_about_inputs(reading))
     if name in reading.left:
@@ -213,11 +215,12 @@ def _why_impossible(of: Comparison, name: str) -> str:
     return roofline.why_impossible(of.problem, ms, _peak(of), of.timed.reading.touched_once, cache_bytes)
 
 
-def _peak(of: Comparison) -> roofline.Peak | None:
+def _peak(of: Comparison) -> Peak | None:
     device = of.problem.source.device
     if of.bench.kind != "cuda" or not of.problem.bounded or device is None:
         return None
-    return roofline.peak_of(torch.cuda.get_device_name(device))
+    found = listed(device)
+    return peak_of(found.name, found.max_sm_mhz)
 
 
 def figures(reading: rounds.Reading, arm: str) -> Figures:
@@ -257,8 +260,8 @@ def _compared(found: Measured, of: Comparison, reading: rounds.Reading) -> Measu
     if word := _word(baseline) or (Status.IMPOSSIBLE if _why_impossible(of, BASELINE) else ""):
         why = _why(baseline) if word != Status.IMPOSSIBLE else _why_impossible(of, BASELINE)
         return replace(found, word=f"its baseline is {word}", why=f"the baseline: {why}")
-    mine = reading.medians(found.name)
-    ratio, low, high = statistics.paired_speedup(reading.medians(BASELINE)[: len(mine)], mine)
-    word = statistics.word(low, high, found.margin, len(mine))
+    fields = speedup(reading, BASELINE, found.name, of.device_name)
+    low, high = fields["speedup_low"], fields["speedup_high"]
+    word = statistics.word(low, high, found.margin, len(reading.blocks[found.name]))
     why = why_noisy(found.aa, found.margin, of.is_busy) if word == Verdict.UNDECIDED else ""
-    return replace(found, word=str(word), why=why or found.why, speedup=ratio, low=low, high=high)
+    return replace(found, word=str(word), why=why or found.why, speedup=fields["speedup"], low=low, high=high)

@@ -16,7 +16,9 @@ from kernels.child.bench import Bench
 from kernels.child.guard import Guard
 from kernels.contract.arm_result import Status
 from kernels.contract.events import HostLoad
+from kernels.contract.replies import Fault
 from kernels.host.device import Device, NoSuchDevice, find_device, locked, nvml, print_changes
+from kernels.host.environment import cpu_name
 from kernels.host.telemetry import Telemetry
 from kernels.inprocess.adhoc import Adhoc, Kernel, Source, Tensors, as_output, exact_dtype, in_dtype, peak_dtype
 from kernels.parent.arm import Arm
@@ -36,7 +38,7 @@ NO_ERROR = dict.fromkeys(
 class PermissiveGuard(Guard):
     """The guard in the caller's process: other threads and processes belong to the caller."""
 
-    def busy(self, arm: str) -> list[list[str]]:
+    def busy(self, arm: str) -> list[tuple[str, str]]:
         return []
 
     def claim(self, arm: str) -> None:
@@ -76,7 +78,7 @@ class InProcess(Bench):
 
     # --- the session ----------------------------------------------------------------------------------------------
 
-    def call(self, do: str, limit_s: float = 0.0, **arguments: Any) -> dict[str, Any]:
+    def call(self, do: str, limit_s: float = 0.0, **arguments: Any) -> Any:
         """Exceptions of callables propagate, except from a capture: a callable that cannot be captured is no error."""
         self.running = arguments.get("arm", "")
         try:
@@ -85,11 +87,11 @@ class InProcess(Bench):
             if do != "capture":
                 raise
             self.put_back("")  # a failed capture may leave its stream the current one
-            raise CommandFailed({"kind": "raised", "message": f"{type(error).__name__}: {error}"}) from error
+            raise CommandFailed(Fault(kind="raised", message=f"{type(error).__name__}: {error}")) from error
         finally:
             self.put_back(self.running)
 
-    def attempt(self, arm: Arm, do: str, limit_s: float, **arguments: Any) -> dict[str, Any]:
+    def attempt(self, arm: Arm, do: str, limit_s: float, **arguments: Any) -> Any:
         return self.call(do, limit_s, arm=arm.name, **arguments)
 
     def blame(self, arm: Arm, doing: str, error: Exception) -> None:
@@ -101,12 +103,12 @@ class InProcess(Bench):
     def why_suspect(self, arm: str) -> str:
         return f"changed global state: {self.changed[arm]}" if arm in self.changed else ""
 
-    def first(self, arm: str, tensors: Tensors) -> dict[str, Any]:
-        """The first call of an arm. Returns {"out": its output}. Raises TypeError if that is not one floating-point
+    def first(self, arm: str, tensors: Tensors) -> torch.Tensor:
+        """Output of the first call of an arm. Raises TypeError if that is not one floating-point
         tensor."""
         out = as_output(arm, self.callables[arm](*tensors))
         self.clock.synchronize()
-        return {"out": out}
+        return out
 
 
 # --- one call of measure() --------------------------------------------------------------------------------------------
@@ -118,7 +120,7 @@ def held(device: torch.device) -> Iterator[Telemetry]:
 
     No telemetry thread runs, unlike in a run: it would take time from the callables.
     """
-    known = _as_listed(device)
+    known = listed(device)
     here: AbstractContextManager[Any] = contextlib.nullcontext()
     if device.type == "cuda":
         here = torch.cuda.device(device)
@@ -126,7 +128,7 @@ def held(device: torch.device) -> Iterator[Telemetry]:
         yield Telemetry(lib, known)
 
 
-def _as_listed(device: torch.device) -> Device:
+def listed(device: torch.device) -> Device:
     if device.type == "cpu":
         return find_device("cpu")
     properties = torch.cuda.get_device_properties(device)
@@ -139,7 +141,7 @@ def _as_listed(device: torch.device) -> Device:
 def problem_of(bench: InProcess, source: Source, reference: Kernel | None, flops: float, traffic: int) -> Adhoc:
     """The problem, after the first call of every callable. The baseline replaces the reference only if there is
     none."""
-    outs = {arm: bench.call("first", arm=arm, tensors=source.draw(source.seed))["out"] for arm in bench.callables}
+    outs = {arm: bench.call("first", arm=arm, tensors=source.draw(source.seed)) for arm in bench.callables}
     arm = BASELINE if BASELINE in outs else next(iter(outs))
     truth, like, exact, tensors = bench.callables[arm], outs[arm], None, source.draw(source.seed)
     whose = BASELINE if arm == BASELINE else ""
@@ -153,12 +155,13 @@ def problem_of(bench: InProcess, source: Source, reference: Kernel | None, flops
     peak = peak_dtype([*tensors, like])
     return Adhoc(
         dtype=peak or "float16",
-        bounded=peak is not None,
+        bounded=peak is not None and (exact is not None or peak != "float32"),
         source=source,
         truth=truth,
         whose=whose,
         exact=exact,
         output=(tuple(like.shape), like.dtype),
+        terms=max(max(tensor.shape, default=1) for tensor in tensors),
         aside=bench.aside,
         work=flops,
         traffic=traffic,
@@ -241,6 +244,10 @@ class Comparison:
         """The arm that others are compared with: the baseline, or the first timed one."""
         assert self.timed is not None
         return BASELINE if BASELINE in self.timed.group.arms else self.timed.group.arms[0]
+
+    @property
+    def device_name(self) -> str:
+        return torch.cuda.get_device_name(self.bench.device) if self.bench.kind == "cuda" else cpu_name()
 
     def is_ok(self, name: str) -> bool:
         return self.arms[name].status == Status.OK

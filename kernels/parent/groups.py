@@ -74,6 +74,6 @@ def _captures(drive: Drive, arm: str) -> bool:
         drive.call(arm, "capture")
         return True
     except CommandFailed as error:
-        if error.kind == "suspect":
+        if error.fault.kind == "suspect":
             raise
         return False

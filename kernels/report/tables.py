@@ -51,12 +51,18 @@ class Row:
     aa_low: float | None
     aa_high: float | None
     tflops: float | None
+    """Counts unmasked work only."""
+    dense_tflops: float | None
+    """The same with masked work counted; None if nothing is masked."""
     gb_per_s: float | None
     limit_share: float | None
     correct: bool | None
     frobenius: float | None
     compile_s: float | None
     peak_memory_bytes: int | None
+    """Peak during one call, above its inputs: its outputs, and what it allocates itself."""
+    input_bytes: int | None
+    output_bytes: int | None
     registers: int | None
     baseline: str
     status: Status
@@ -88,7 +94,8 @@ def rows(measurements: Iterable[Measured]) -> list[Row]:
 
 def _row(m: Measured, arm: ArmResult) -> Row:
     operation = operations().get(m.workload.operation)
-    calls = arm.single_calls
+    calls, dense, problem = arm.single_calls, m.workload.dense_factor, m.workload.known_problem
+    tensors = problem.bytes_moved() if problem else (None, None)
     return Row(
         workload=m.workload.label,
         mode=m.mode,
@@ -112,12 +119,15 @@ def _row(m: Measured, arm: ArmResult) -> Row:
         aa_low=m.aa.low if m.aa else None,
         aa_high=m.aa.high if m.aa else None,
         tflops=arm.tflops,
+        dense_tflops=arm.tflops * dense if arm.tflops and dense else None,
         gb_per_s=arm.gb_per_s,
         limit_share=arm.limit_share,
         correct=arm.correctness.correct if arm.correctness else None,
         frobenius=arm.correctness.frobenius if arm.correctness else None,
         compile_s=arm.compile_s,
         peak_memory_bytes=arm.peak_memory_bytes,
+        input_bytes=tensors[0],
+        output_bytes=tensors[1],
         registers=arm.registers,
         baseline=m.baseline,
         status=arm.status,
@@ -211,13 +221,19 @@ def _cells(row: Row) -> list[str]:
     n = "" if row.n is None else f"{row.n} in {row.rounds}"
     cells = [row.workload, row.kernel, row.verdict, microseconds(row.p50_ms), microseconds(row.p90_ms)]
     rate = row.gb_per_s if row.unit == "GB/s" else row.tflops
-    return [*cells, three_digits(rate), share, speedup, n]
+    return [*cells, three_digits(rate), three_digits(_dense(row)), share, speedup, n]
+
+
+def _dense(row: Row) -> float | None:
+    """The dense-equivalent, where TFLOP/s are the headline figure."""
+    return row.dense_tflops if row.unit == "TFLOP/s" else None
 
 
 def _lines(table: Sequence[Row]) -> list[list[str]]:
     """Headings, then the cells of every row, without empty figure columns. A table has one operation, so one unit."""
     unit = table[0].unit if table else "TFLOP/s"
-    figures = ["p50 us", "p90 us", unit, "of limit", "speedup (interval)", "n in rounds"]
+    unmasked = " unmasked" if any(_dense(row) for row in table) else ""
+    figures = ["p50 us", "p90 us", unit + unmasked, "dense-equivalent", "of limit", "speedup (interval)", "n in rounds"]
     rows = [_cells(row) for row in table]
     lines = [["workload", "kernel", "verdict", *figures], *rows]
     kept = [number for number in range(len(lines[0])) if number < LEFT_COLUMNS or any(row[number] for row in rows)]

@@ -5,7 +5,7 @@ class Migration(migrations.Migration):
     """A word depends on rules that change; kernels/analysis/verdicts.py makes it from the figures."""
 
     dependencies = [
-        ("runs", "0040_a_run_that_came_with_the_site_is_a_demo"),
+        ("runs", "0042_intervals_of_stored_results_include_the_process"),
     ]
 
     operations = [

@@ -118,13 +118,14 @@ def last_unsupported(kernel: Kernel) -> tuple[int, str] | None:
 
 
 def seconds_per_result(gpu: Gpu, keys: list[str]) -> dict[str, list[float]]:
-    """Workload -> seconds of each measurement on this device / its timed results. Without sustained ones."""
+    """Workload -> seconds of each measurement on this device / its timed results and processes. Without sustained ones."""
     timed = Count("results", filter=Q(results__status=Status.OK))
     rows = Measurement.objects.filter(run__gpu=gpu, workload__key__in=keys, took_s__gt=0).exclude(mode="sustained")
     paces: dict[str, list[float]] = {}
-    for key, took_s, count in rows.annotate(timed=timed).values_list("workload__key", "took_s", "timed"):
+    figures = ("workload__key", "took_s", "timed", "protocol__processes")
+    for key, took_s, count, processes in rows.annotate(timed=timed).values_list(*figures):
         if took_s and count:
-            paces.setdefault(key, []).append(took_s / count)
+            paces.setdefault(key, []).append(took_s / count / (processes or 1))
     return paces
 
 
@@ -355,7 +356,6 @@ def _measured(row: Measurement, arms: Iterable[Result], raw: bool) -> StoredMeas
         key=row.workload.key,
         mode=row.mode,
         group=row.group,
-        process=row.process,
         isolated=row.isolated,
         baseline=row.baseline,
         margin=row.margin,

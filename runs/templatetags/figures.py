@@ -90,11 +90,6 @@ def error(value: float | None) -> str:
 
 
 @register.filter
-def mib(value: int | None) -> str:
-    return DASH if value is None else f"{value / 2**20:,.1f}"
-
-
-@register.filter
 def duration(seconds: float | None) -> str:
     """48 s, 2 min 5 s, 3 h 10 min."""
     if seconds is None:

@@ -15,7 +15,7 @@ from runs.models import Config, Gpu, Run, Session
 from runs.queries.estimates import estimate as estimate_run
 from runs.views import number
 
-KEPT = ("device", "what", "protocol", "mode", "session", "title", "note")
+KEPT = ("device", "what", "protocol", "effort", "mode", "session", "title", "note")
 """Fields that are valid for every operation."""
 
 

@@ -10,10 +10,11 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
 from kernels.analysis.agreement import AGREE_NS, AGREE_NS_PER_KERNEL, AGREE_SHARE
+from kernels.analysis.memory import size
 from kernels.analysis.statistics import MARGIN, WIDEST_MARGIN
 from kernels.analysis.verdicts import is_noisy
 from kernels.contract.arm_result import MOST_KERNELS_RAN, ArmResult, CrossCheck
-from kernels.contract.events import HostLoad, Measured, TelemetrySummary
+from kernels.contract.events import HostLoad, Measured, ProtocolFacts, TelemetrySummary
 from kernels.report.tables import under_load
 from runs.charts import distribution
 from runs.charts.theme import THEMES
@@ -75,6 +76,8 @@ def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
         "baseline": baseline,
         "siblings": measurements.beside(measured, subject.run, arm),
         "has_history": measurements.tells(measured, arm),
+        "dense_tflops": arm.tflops * factor if arm.tflops and (factor := measured.workload.dense_factor) else None,
+        "memory": memory_of(measured, arm),
         "ran_more": len(arm.ran) >= MOST_KERNELS_RAN,
         "doubts": doubts(subject),
         "arms": arms,
@@ -83,6 +86,7 @@ def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
         "clocks": [one for one in subject.both if one.sm_mhz] if arm.sm_mhz else [],
         "crosscheck": crosscheck_of(subject.both) if arm.crosscheck else {},
         "protocol": protocol_of(measured),
+        "interval": parts_of_interval(arm),
         "telemetry": telemetry_of(measured.telemetry),
         "correctness": correctness.facts(arm.correctness),
         "checks": correctness.tables(arm.correctness),
@@ -194,6 +198,21 @@ def energy(joules: float | None) -> str:
     return f"{grouped(joules * 1e6)} uJ"
 
 
+def memory_of(measured: Measured, arm: ArmResult) -> str:
+    """The memory of a call, and what it counts, in words; empty if unknown."""
+    problem, peak = measured.workload.known_problem, arm.peak_memory_bytes
+    if problem is None:
+        return "" if peak is None else f"Memory: {size(peak)} during a call, above its inputs."
+    read, written = problem.bytes_moved()
+    tensors = f"Memory: inputs {size(read)}, output {size(written)}"
+    if peak is None:
+        return f"{tensors}."
+    return (
+        f"{tensors}. During a call its peak is {size(peak)} above the inputs (output and workspace): "
+        f"{size(read + peak)} together."
+    )
+
+
 # --- how it was measured ----------------------------------------------------------------------------------------------
 
 
@@ -206,6 +225,8 @@ def protocol_of(measured: Measured) -> list[tuple[str, str]]:
     if how.rounds:
         again = f"; {how.repeated} more were repeated because of thermal slow-down" if how.repeated else ""
         facts.append(("rounds", f"{how.rounds}{again}"))
+    if how.process_sd is not None:
+        facts += _processes(how)
     if how.sets is not None:
         sets = f"{how.sets} set{'s' * (how.sets != 1)} of inputs"
         facts.append(("inputs", sets + (", more than the cache holds" if how.covered and how.sets > 1 else "")))
@@ -219,6 +240,22 @@ def protocol_of(measured: Measured) -> list[tuple[str, str]]:
     facts.append(("margin", _needed(measured.margin)))
     if measured.took_s is not None:
         facts.append(("took", duration(measured.took_s)))
+    return facts
+
+
+def _processes(how: ProtocolFacts) -> list[tuple[str, str]]:
+    assumed = f"{how.process_sd:.2%} (standard deviation), from {how.process_sd_source}"
+    return [("processes", f"{how.processes}, each fresh"), ("spread between processes, assumed", assumed)]
+
+
+def parts_of_interval(result: ArmResult) -> list[tuple[str, str]]:
+    """The parts of a speedup's interval as (name, value) pairs; empty without them."""
+    if result.rounds_half_width is None or result.process_half_width is None:
+        return []
+    parts = [("from rounds", result.rounds_half_width), ("from the process", result.process_half_width)]
+    facts = [(name, f"±{part:.2%}") for name, part in parts]
+    for number, (ratio, low, high) in enumerate(result.by_process or [], 1):
+        facts.append((f"process {number}", f"{ratio3(ratio)}x, rounds alone {ratio3(low)} to {ratio3(high)}"))
     return facts
 
 

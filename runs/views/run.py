@@ -137,11 +137,17 @@ def table_md(request: HttpRequest, pk: int) -> HttpResponse:
         run.environment.body if run.environment else {},
         request.build_absolute_uri(run.get_absolute_url()),
     )
+    title = ", ".join(filter(None, [run.title or f"Run {pk}", partial_of(run)]))
     return download(
-        tables.as_markdown(table, tables.heading(run.title or f"Run {pk}", environment, link)),
+        tables.as_markdown(table, tables.heading(title, environment, link)),
         "text/markdown; charset=utf-8",
         f"run-{pk}.md",
     )
+
+
+def partial_of(run: Run) -> str:
+    """ "3 of 8 measured" of a run that has not measured everything; else empty."""
+    return f"{run.done} of {run.total} measured" if run.done < run.total else ""
 
 
 def table_json(request: HttpRequest, pk: int) -> HttpResponse:

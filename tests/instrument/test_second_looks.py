@@ -10,6 +10,7 @@ from simulated_gpu import SimulatedGpu, Work
 
 from kernels.child import guard, profiler
 from kernels.child.clock import CpuClock, CudaClock
+from kernels.contract.replies import Captured, Fault, TimedBlock
 from kernels.host.device import Device
 from kernels.host.telemetry import Telemetry
 from kernels.parent.child_process import CommandFailed
@@ -30,9 +31,9 @@ def test_on_a_cpu_the_profiler_names_operators_and_has_no_span():
 
     a = torch.ones(8, 8)
     found = profiler.profile(CpuClock(), lambda: a @ a)
-    assert next(name for name, _ in found["kernels"]) == "aten::matmul"
-    assert found["spans_ns"] == []
-    assert len(found["event_ns"]) == profiler.CALLS
+    assert next(name for name, _ in found.kernels) == "aten::matmul"
+    assert found.spans_ns == []
+    assert len(found.event_ns) == profiler.CALLS
 
 
 def test_a_second_look_rests_as_the_first_did():
@@ -51,8 +52,10 @@ class Batch:
     def call(self, do, limit_s=0.0, **arguments):
         self.asked.append(do)
         if do == "capture" and not self.capturable:
-            raise CommandFailed({"kind": "raised", "message": "not now"})
-        return {"ticks_ns": [100_000.0] * 5, "enqueue_ns": 5 * self.enqueue_ns, "nodes": 40}
+            raise CommandFailed(Fault(kind="raised", message="not now"))
+        if do == "capture":
+            return Captured(nodes=40)
+        return TimedBlock(ticks_ns=[100_000.0] * 5, enqueue_ns=5 * self.enqueue_ns)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +109,19 @@ class Nvml:
 
     def nvmlDeviceGetTotalEnergyConsumption(self, handle):
         return self.energy_mj
+
+
+def test_what_the_driver_does_not_tell_of_a_board_is_left_out():
+    driver = Nvml()
+    driver.nvmlDeviceGetCount = lambda: 2
+    driver.nvmlDeviceGetEccMode = lambda handle: [1, 1]
+    driver.nvmlDeviceGetEnforcedPowerLimit = lambda handle: 700_000
+    driver.NVML_NVLINK_MAX_LINKS, driver.NVMLError = 3, ValueError
+    driver.nvmlDeviceGetNvLinkState = lambda handle, link: {0: 1, 1: 1}[link] if link < 2 else int("no link")
+    facts = Telemetry(driver, Device("cuda", "GPU-1", "a GPU")).board()
+    facts.pop("cpu_governor", None)
+    assert facts == {"gpus_of_host": 2, "ecc": True, "power_limit_w": 700.0, "nvlinks": 2}
+    assert Telemetry(None, Device("cpu", "CPU-1", "a CPU")).board() == {}
 
 
 @pytest.fixture

@@ -66,6 +66,32 @@ def said(*events):
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
+def test_causal_rates_count_unmasked_work_and_have_their_dense_equivalent_beside():
+    """The L4 report counts all S^2 scores of causal attention: 67.65 TFLOP/s, where half are computed."""
+    sizes = {"batch": 8, "heads": 16, "seq_len": 512, "head_dim": 64}
+    events = [
+        event(result("sdpa", tflops=33.88)).model_copy(
+            update={"workload": Workload(operation="attention", sizes=sizes | {"causal": causal})}
+        )
+        for causal in (True, False)
+    ]
+    causal, dense = rows(events)
+    assert (causal.tflops, causal.dense_tflops) == (33.88, pytest.approx(67.63, abs=0.01))
+    assert dense.dense_tflops is None
+    lines = as_markdown([causal, dense]).splitlines()
+    assert "| TFLOP/s unmasked | dense-equivalent |" in lines[0]
+    assert "| 33.9 | 67.6 |" in lines[2]
+    assert "| 33.9 |  |" in lines[3]
+    assert "| TFLOP/s |" in as_markdown([dense]).splitlines()[0], "where nothing is masked, nothing is said"
+    assert "dense_tflops" in COLUMNS
+
+
+def test_memory_stands_beside_the_inputs_and_outputs_that_it_leaves_out():
+    row = rows([event(result("sdpa", peak_memory_bytes=7))])[0]
+    tensor = 8 * 512 * 64 * 2
+    assert (row.input_bytes, row.output_bytes, row.peak_memory_bytes) == (3 * tensor, tensor, 7)
+
+
 def test_a_row_for_every_workload_and_kernel_in_the_order_measured():
     table = rows([event(result("sdpa"), result("eager", SLOW)), event(result("sdpa"), seq_len=64)])
     assert [(row.workload.split()[4], row.kernel) for row in table] == [

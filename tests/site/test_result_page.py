@@ -13,6 +13,7 @@ from kernels.contract.arm_result import Correctness, CrossCheck, Spread
 from kernels.contract.events import ProtocolFacts, TelemetrySummary
 from runs.models import Measurement, Result, Run
 from runs.queries import measurements
+from runs.templatetags.figures import grouped
 from runs.views import correctness
 from runs.views.result import energy, protocol_of, telemetry_of
 
@@ -445,3 +446,37 @@ def test_the_registers_that_triton_reports_are_shown(owner, demo):
     assert "Registers of a thread" not in page_of(owner, flash)
     Result.objects.filter(pk=flash.pk).update(registers=220)
     assert "Registers of a thread: 220." in page_of(owner, flash)
+
+
+# --- what a rate and a memory count -----------------------------------------------------------------------------------
+
+
+def arms_on(run, **sizes):
+    found = Result.objects.filter(measurement__run=run, kernel__name="sdpa").select_related("measurement__workload")
+    return next(r for r in found if sizes.items() <= r.measurement.workload.sizes.items())
+
+
+def test_a_causal_rate_says_that_only_unmasked_work_is_counted(owner, demo):
+    result = arms_on(demo, causal=True, batch=8)
+    page = text_of(page_of(owner, result))
+    factor = 2 * 512 / 513
+    assert (
+        f"{grouped(result.tflops)} TFLOP/s of unmasked work (dense-equivalent {grouped(result.tflops * factor)})"
+        in page
+    )
+    whole = arms_on(demo, causal=False, seq_len=4096)
+    assert "unmasked" not in text_of(page_of(owner, whole))
+    table = text_of(owner.get(reverse("run", args=[demo.pk])).content.decode())
+    assert f"{grouped(result.tflops)} dense {grouped(result.tflops * factor)}" in table
+
+
+def test_memory_says_what_it_counts(owner, demo):
+    """A report gives 6.00 GB for this workload: inputs, too."""
+    result = arms_on(demo, seq_len=4096, head_dim=128)
+    Result.objects.filter(pk=result.pk).update(peak_memory_bytes=3 * 2**29)
+    assert (
+        "Memory: inputs 4.5 GiB, output 1.5 GiB. During a call its peak is 1.5 GiB above the inputs (output and "
+        "workspace): 6 GiB together."
+    ) in text_of(page_of(owner, result))
+    Result.objects.filter(pk=result.pk).update(peak_memory_bytes=None)
+    assert "Memory: inputs 4.5 GiB, output 1.5 GiB. " in text_of(page_of(owner, result))
