@@ -80,10 +80,10 @@ class Ladder:
 
     @property
     def steps(self) -> list[Step]:
-        surely = self.best[1].low if self.best else 0.0
+        confirmed = self.best[1].low if self.best else 0.0
         steps, is_next = [], True
         for tier in self.scale.tiers:
-            if tier.factor <= surely:
+            if tier.factor <= confirmed:
                 state = REACHED
             elif self.most is not None and tier.factor > self.most:
                 state = BEYOND

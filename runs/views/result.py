@@ -116,9 +116,7 @@ def doubts(subject: Subject) -> list[str]:
             f"Back to back, a call takes {factor - 1:.0%} longer (the clock falls under continuous load). "
             "Use the mode sustained to compare under load."
         )
-    if result.n is not None and measured.why_undecided:
-        sentences.append(f"Nothing is decided on this workload: {measured.why_undecided}.")
-    elif result.n is not None and measured.aa and measured.margin > MARGIN * 1.01:
+    if result.n is not None and measured.aa and MARGIN * 1.01 < measured.margin <= WIDEST_MARGIN:
         sentences.append(f"A/A of {measured.baseline} was off here: {_needed(measured.margin)}.")
     if result.n is not None and measured.telemetry.throttled:
         named = " and ".join(THROTTLING.get(reason, reason) for reason in measured.telemetry.throttled)
