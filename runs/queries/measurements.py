@@ -28,6 +28,7 @@ from kernels.contract.arm_result import (
 )
 from kernels.contract.events import Measured, ProtocolFacts, TelemetrySummary, without_false_ratios
 from kernels.contract.export import Export
+from kernels.contract.isolation import Isolation
 from kernels.report.comparison import COMPARABILITY_KEYS
 from kernels.workload import Workload as WorkloadSpec
 from runs.models import Gpu, Kernel, Measurement, Result, Run, Session
@@ -357,6 +358,7 @@ def _measured(row: Measurement, arms: Iterable[Result], raw: bool) -> StoredMeas
         mode=row.mode,
         group=row.group,
         isolated=row.isolated,
+        isolation=Isolation.model_validate(row.isolation) if row.isolation else None,
         baseline=row.baseline,
         margin=row.margin,
         aa=Ratio(*row.aa) if row.aa else None,
