@@ -10,7 +10,7 @@ import torch
 from pydantic import ConfigDict
 
 from kernels.dtypes import DTYPES, Dtype
-from kernels.operations.base import SYSTEMATIC, Allowance, Distribution, Inputs, Operation, Piece
+from kernels.operations.base import CUT_OFF, SYSTEMATIC, Allowance, Distribution, Inputs, Operation, Piece
 
 Kernel = Callable[..., Any]
 Tensors = tuple[torch.Tensor, ...]
@@ -151,7 +151,7 @@ class Adhoc(Operation):
         plain loop adds the terms of the longest dimension in turn."""
         name = str(self.output[1]).removeprefix("torch.")
         folded = DTYPES[name].folded if name in DTYPES else 0.0
-        return Allowance(ROUNDINGS * folded + SYSTEMATIC, ROUNDINGS, self.terms)
+        return Allowance(ROUNDINGS * folded + SYSTEMATIC + CUT_OFF * self.terms, ROUNDINGS, self.terms)
 
     def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:
         with self.aside():

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from django.db.models import Count, F, Max, OuterRef, Prefetch, Q, QuerySet, Subquery
 from pydantic import Field
 
+from kernels.analysis.processes import is_confirmed
 from kernels.analysis.standing import Compared
 from kernels.analysis.verdicts import certain_ratio, verdict, verdict_of, why_undecided
 from kernels.contract.arm_result import (
@@ -158,7 +159,7 @@ READ = {
     "margin": "measurement__margin", "workload": "measurement__workload",
     "run": "measurement__run", "created_at": "measurement__run__created_at", "gpu": "measurement__run__gpu",
     "started_at": "measurement__run__started_at", "environment": "measurement__run__environment",
-    "demo": "measurement__run__demo", "contended": "measurement__run__contended",
+    "demo": "measurement__run__demo", "processes": "measurement__protocol__processes", "contended": "measurement__run__contended",
 }  # fmt: skip
 """Fields of each result, by their name in Point."""
 
@@ -204,6 +205,7 @@ class Point:
     started_at: datetime | None
     environment: int
     demo: str
+    processes: int | None
     contended: bool
     base_sha256: str | None
     base_p50_ms: float | None
@@ -213,6 +215,10 @@ class Point:
     @property
     def verdict(self) -> Verdict | Status:
         return verdict_of(self, self.baseline, self.margin)
+
+    @property
+    def is_confirmed(self) -> bool:
+        return is_confirmed(self.processes)
 
     @property
     def ratio(self) -> SpeedupRatio | None:

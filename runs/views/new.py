@@ -63,10 +63,10 @@ def _again(sent: QueryDict) -> Run | None:
 
 
 def initial(request: HttpRequest) -> dict[str, Any]:
-    """Initial values: from an earlier run (?again=) or a named config, else the smallest config; with ?kernel= and
-    ?session=."""
+    """Initial values: from an earlier run (?again=) or a named config, else the smallest config; with ?kernel=, ?session=
+    and, for an earlier run, ?effort=."""
     if run := _again(request.GET):
-        return from_run(run)
+        return from_run(run) | {"effort": request.GET.get("effort", "")}
     values = fresh(request.GET.get("operation", ""), request.GET.get("config", ""))
     if asked := number(request.GET.get("session")):
         values["session"] = str(asked) if Session.objects.filter(ended_at=None, pk=asked).exists() else ""

@@ -11,6 +11,7 @@ from django.shortcuts import render
 
 from kernels.analysis.agreement import AGREE_NS, AGREE_NS_PER_KERNEL, AGREE_SHARE
 from kernels.analysis.memory import size
+from kernels.analysis.processes import is_confirmed
 from kernels.analysis.statistics import MARGIN, WIDEST_MARGIN
 from kernels.analysis.verdicts import is_noisy
 from kernels.contract.arm_result import MOST_KERNELS_RAN, ArmResult, CrossCheck
@@ -89,6 +90,7 @@ def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
         "protocol": protocol_of(measured),
         "isolation": isolation_of(measured.isolation, arm.kernel) if measured.isolation else [],
         "interval": parts_of_interval(arm),
+        "confirmed": is_confirmed(measured.protocol.processes),
         "telemetry": telemetry_of(measured.telemetry),
         "correctness": correctness.facts(arm.correctness),
         "checks": correctness.tables(arm.correctness),
@@ -118,9 +120,7 @@ def doubts(subject: Subject) -> list[str]:
             f"Back to back, a call takes {factor - 1:.0%} longer (the clock falls under continuous load). "
             "Use the mode sustained to compare under load."
         )
-    if result.n is not None and measured.why_undecided:
-        sentences.append(f"Nothing is decided on this workload: {measured.why_undecided}.")
-    elif result.n is not None and measured.aa and measured.margin > MARGIN * 1.01:
+    if result.n is not None and measured.aa and MARGIN * 1.01 < measured.margin <= WIDEST_MARGIN:
         sentences.append(f"A/A of {measured.baseline} was off here: {_needed(measured.margin)}.")
     if result.n is not None and measured.telemetry.throttled:
         named = " and ".join(THROTTLING.get(reason, reason) for reason in measured.telemetry.throttled)
