@@ -27,8 +27,9 @@ from kernels.workload import Workload
 
 MOST_CALLS = 4096
 """Calls of a batch."""
-MEMORY_SHARE = {"cpu": 0.05, "cuda": 0.08}
-"""Share of the free memory for the input sets, and again for the outputs, of one cell."""
+MEMORY_SHARE, MOST_SHARE = 0.4, 0.08
+"""Share of the free memory for input sets and outputs of all cells together; and for one cell's input sets, or its
+outputs, at most."""
 BATCH_NS = {"cpu": 50e6, "cuda": 20e6}
 """On a GPU not longer: continuous work lowers the clock."""
 LEAST_CALLS = {"cpu": 4, "cuda": 1}
@@ -92,7 +93,10 @@ class Slot:
 class IsolatedSession:
     """One workload. `turn` names the arm whose block comes next."""
 
-    def __init__(self, device: Device, workload: Workload, should_stop: Callable[[], bool], rest: float) -> None:
+    def __init__(
+        self, device: Device, workload: Workload, should_stop: Callable[[], bool], rest: float, cells: int
+    ) -> None:
+        """cells: how many there will be at once."""
         self.device, self.workload, self.should_stop = device, workload, should_stop
         self.rest = rest if device.kind == "cuda" else 0.0
         self.seed = secrets.randbits(48)
@@ -104,7 +108,7 @@ class IsolatedSession:
         """Why cells cannot have users of their own."""
         self.trusted = Trusted(device, should_stop)
         sizes: Opened = self.trusted.call("open", workload=workload.model_dump())
-        room = MEMORY_SHARE[device.kind] * sizes.free_bytes
+        room = min(MOST_SHARE, MEMORY_SHARE / (2 * cells)) * sizes.free_bytes
         self.room = int(min(MOST_CALLS, room / max(1, sizes.set_bytes), room / max(1, sizes.output_bytes)))
         self.room = max(VERIFY_CALLS, self.room)
         self.set_bytes = sizes.set_bytes
@@ -156,7 +160,8 @@ class IsolatedSession:
         self, slot: str, limit_s: float, seed: int, distribution: Distribution = "normal", thorough: bool = False
     ) -> tuple[dict[str, Any], float]:
         """Two calls on fresh inputs: the reading of one of them, and the time of both (s)."""
-        mine, asked = self.slots[slot], {"cell": slot, "seed": seed, "distribution": distribution}
+        mine = self.slots[slot]
+        mine.captured, asked = 0, {"cell": slot, "seed": seed, "distribution": distribution}
         self.trusted.call("write", LIMIT_S, calls=VERIFY_CALLS, **asked)
         begin = time.monotonic()
         called: Called = mine.cell.call("run", limit_s, calls=VERIFY_CALLS)

@@ -26,7 +26,7 @@ LAYOUT = [Output(address=0, shape=[2, 4], strides=[4, 1], dtype="float32", devic
 
 @pytest.fixture(scope="module")
 def session():
-    made = IsolatedSession(find_device("cpu"), SMALL, lambda: False, 1.0)
+    made = IsolatedSession(find_device("cpu"), SMALL, lambda: False, 1.0, cells=2)
     made.start("eager")
     yield made
     made.close()
