@@ -11,7 +11,11 @@ def verdict(arm: ArmResult, baseline: str, margin: float) -> Verdict | Status:
     if arm.status != Status.OK:
         return arm.status
     if arm.p50_ms is None:
-        return Verdict.CORRECT if arm.correctness and arm.correctness.correct else Verdict.NONE
+        if arm.is_checked:
+            return Verdict.CORRECT
+        return Verdict.UNKNOWN if arm.correctness else Verdict.NONE
     if arm.kernel == baseline:
         return Verdict.BASELINE
+    if not arm.is_checked and arm.speedup is not None:
+        return Verdict.UNKNOWN
     return word(arm.speedup_low, arm.speedup_high, margin, arm.rounds or 0, paired=arm.paired)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from kernels.child import outputs
+from kernels.child.exact import ExactErrors
 from kernels.dtypes import DTYPES
 from kernels.operations.base import Inputs, Like, Operation, Piece
 
@@ -47,6 +48,8 @@ def measure(out: Any, reference: Reference) -> dict[str, Any]:
     eps: relative spacing of the dtype; only if the output is a single number (0-d).
     dtype: of the output; only if it is in the table and not the workload's.
     Or wrong_kind alone: why the output is not a tensor of the right kind.
+    unchecked: the operation has no correct values for this output; all errors are then 0.
+    Outputs of whole numbers or truth values: see exact.py.
 
     Several outputs: the reading of the worst one, and "outputs": a reading of each, with its number "output" (from 1)
     and their count "of".
@@ -56,10 +59,12 @@ def measure(out: Any, reference: Reference) -> dict[str, Any]:
     device = reference.inputs.tensors[0].device
     if why := _wrong_kinds(outs, likes, device):
         return {"wrong_kind": why}
-    errors = [_Errors(like) for like in likes]
+    errors = [_errors(like, reference) for like in likes]
+    unchecked = set(range(len(likes)))
     for piece in reference.pieces():
         errors[piece.output].add(piece, outs[piece.output])
-    readings = [each.reading(reference) for each in errors]
+        unchecked.discard(piece.output)
+    readings = [one.reading() | ({"unchecked": True} if n in unchecked else {}) for n, one in enumerate(errors)]
     if len(readings) == 1:
         return readings[0]
     return _together([r | {"output": number, "of": len(readings)} for number, r in enumerate(readings, 1)])
@@ -77,11 +82,16 @@ def _together(readings: list[dict[str, Any]]) -> dict[str, Any]:
     return max(readings, key=lambda reading: reading["frobenius"]) | {"outputs": readings}
 
 
+def _errors(like: Like, reference: Reference) -> _Errors | ExactErrors:
+    return _Errors(like, reference) if like[1].is_floating_point else ExactErrors(like, reference.distribution)
+
+
 class _Errors:
     """Accumulates the errors of one output, piece by piece."""
 
-    def __init__(self, like: Like) -> None:
+    def __init__(self, like: Like, of: Reference) -> None:
         self.shape, self.dtype = like
+        self.of = of
         names = ("max_abs", "yard_abs", "rounding", "largest", "max_rel", "row", "yard_row")
         self.totals = dict.fromkeys(names, 0.0)
         self.squares = dict.fromkeys(("error", "yard", "reference"), 0.0)
@@ -112,10 +122,10 @@ class _Errors:
     def _at_least(self, name: str, value: Any) -> None:
         self.totals[name] = max(self.totals[name], float(value))
 
-    def reading(self, reference: Reference) -> dict[str, Any]:
+    def reading(self) -> dict[str, Any]:
         scale = math.sqrt(self.squares["reference"]) or 1.0
         found = self.totals | {
-            "distribution": reference.distribution,
+            "distribution": self.of.distribution,
             "fits": self.totals["largest"] < torch.finfo(self.dtype).max / 2,
             "frobenius": math.sqrt(self.squares["error"]) / scale,
             "yard_frobenius": math.sqrt(self.squares["yard"]) / scale,
@@ -125,7 +135,7 @@ class _Errors:
         }
         if self.shape == ():
             found["eps"] = torch.finfo(self.dtype).eps
-        if (name := str(self.dtype).removeprefix("torch.")) in DTYPES and name != reference.problem.dtype:
+        if (name := str(self.dtype).removeprefix("torch.")) in DTYPES and name != self.of.problem.dtype:
             found["dtype"] = name
         return found
 

@@ -41,7 +41,7 @@ class Summary:
 
 def summary(table: Sequence[Row], operation: str) -> Summary:
     """The sentences about a run."""
-    compared = list(dict.fromkeys(r.kernel for r in table if r.speedup is not None))
+    compared = list(dict.fromkeys(r.kernel for r in table if r.speedup is not None and r.verdict != Verdict.UNKNOWN))
     sentences: list[str] = []
     strong, tone = "", "same"
     if compared:
@@ -53,6 +53,8 @@ def summary(table: Sequence[Row], operation: str) -> Summary:
             verb = "are" if len(others) > 1 else "is"
             faster = f"{listed(others)} {verb} also faster on some workloads."
             sentences.append(faster if others else "No other kernel is faster on any workload.")
+    elif any(row.verdict == Verdict.UNKNOWN for row in table):
+        strong = "Measured; the correctness is unknown, because there is no reference"
     elif any(row.p50_ms is not None for row in table):
         strong = "Measured; no comparison"
     elif checked := [row.correct for row in table if row.mode == "verify" and row.correct is not None]:

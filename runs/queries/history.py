@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from django.db.models import Max, OuterRef, QuerySet, Subquery
 
-from kernels.contract.arm_result import ArmResult, Status
+from kernels.contract.arm_result import ArmResult, Status, Verdict
 from kernels.contract.environment import KEYED
 from kernels.contract.events import Measured
 from kernels.report.comparison import COMPARABILITY_KEYS
@@ -82,8 +82,8 @@ class Point:
 
     @property
     def ratio(self) -> Ratio | None:
-        """Its paired speedup; None without one."""
-        if self.status != "ok" or not self.paired:
+        """Its paired speedup; None without one, or if its correctness is unknown."""
+        if self.status != "ok" or not self.paired or self.verdict == Verdict.UNKNOWN:
             return None
         if self.speedup is None or self.speedup_low is None or self.speedup_high is None:
             return None

@@ -11,7 +11,7 @@ from typing import Any
 from django.db.models import Count, Q, Sum
 from django.db.models.functions import Ln
 
-from kernels.contract.arm_result import FAILURES
+from kernels.contract.arm_result import FAILURES, Verdict
 from kernels.report.summary import leading
 from runs.models import Result, Run
 from runs.templatetags.figures import MARKS
@@ -105,7 +105,7 @@ def _counts(runs: list[int]) -> Iterable[Any]:
     if not runs:
         return []
     what = ("measurement__run", "kernel__name", "measurement__baseline", "verdict", "status")
-    known = Q(speedup__gt=0)
+    known = Q(speedup__gt=0) & ~Q(verdict=Verdict.UNKNOWN)
     found = Result.objects.filter(measurement__run__in=runs).order_by().values_list(*what)
     return found.annotate(n=Count("id"), compared=Count("id", filter=known), logs=Sum(Ln("speedup"), filter=known))
 

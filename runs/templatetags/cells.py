@@ -64,7 +64,7 @@ def timed_cells(result: Any, base: Any, unit: str, has_limits: bool) -> dict[str
         "interval": interval_us(result),
         "p90": us(result.single_calls.p90_ms),
         "cold": result.cold,
-        "correct": yesno(correctness.correct, "yes,no") if correctness else "",
+        "correct": yesno(correctness.correct, "yes,no,unknown") if correctness else "",
         "error": error(correctness.frobenius) if correctness else "",
         "rate": grouped(result.gb_per_s if unit == "GB/s" else result.tflops),
         "share": percent(result.limit_share) if has_limits else "",
