@@ -7,11 +7,13 @@ follows after all timing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from kernels.analysis.ceilings import ceilings
 from kernels.contract.environment import fingerprint
-from kernels.contract.events import Calibrated, Event, Preflight, Started
+from kernels.contract.events import Calibrated, Event, Phase, Preflight, Started
 from kernels.host import telemetry
 from kernels.host.device import Device, locked
 from kernels.host.environment import commit
@@ -21,6 +23,7 @@ from kernels.parent.crosscheck import crosscheck
 from kernels.parent.progress import Progress
 from kernels.parent.results import json_safe
 from kernels.parent.session import ChildSession
+from kernels.parent.stopwatch import Stopwatch, added
 from kernels.parent.workload_run import Statuses, WorkloadRun
 from kernels.workload import Ceilings, RunSpec
 
@@ -55,21 +58,27 @@ class Supervisor:
         """before: how the kernels ended on workloads that earlier attempts measured, where that is known."""
         self.before = before or {}
         self.spec, self.device, self.emit, self.should_stop = spec, device, emit, should_stop
-        self.session = ChildSession(device, should_stop, warm_child)
-        self.progress = Progress(live, len(spec.workloads))
+        self.stopwatch = Stopwatch()
+        self.outside: dict[Phase, float] = {}
+        """Seconds by phase outside the workloads."""
+        self.session = ChildSession(device, should_stop, warm_child, self.stopwatch)
+        self.progress = Progress(live, len(spec.workloads), self.stopwatch)
         self.progress.log = self.session.log_tail
 
     def run(self) -> None:
         """Measures the remaining workloads. Raises Cancelled; an error of a kernel becomes its result."""
         first = self.spec.workloads[0]
         try:
-            with (
-                locked(self.device, self.should_stop, lambda sentence: self.progress.waiting(first, sentence)),
-                telemetry.watching(self.device) as watch,
-            ):
+            with ExitStack() as held:
+                with self.stopwatch.during("wait"):
+                    waiting = partial(self.progress.waiting, first)
+                    held.enter_context(locked(self.device, self.should_stop, waiting))
+                watch = held.enter_context(telemetry.watching(self.device))
                 self.progress.telemetry = watch.now
                 context = self._start(watch)
-                self.emit(crosscheck(context, self._measure(context)))
+                checked = crosscheck(context, self._measure(context))
+                self._take_outside()
+                self.emit(checked.model_copy(update={"timing": self.outside}))
         except InterruptedError:
             raise Cancelled from None
         finally:
@@ -90,13 +99,16 @@ class Supervisor:
         known = self.spec.ceilings or self._calibrate()
         return RunContext(self.spec, device, environment, known, self.session, watch, self.progress)
 
+    def _take_outside(self) -> None:
+        self.outside = added(self.outside, self.stopwatch.take())
+
     def _calibrate(self) -> Ceilings | None:
         """Measures the device's ceilings. None if that fails: then times are not compared with them."""
         if self.spec.protocol.verify_only:
             return None
         self.progress.step(self.spec.workloads[0], "", "calibrate")
         try:
-            found = ceilings(self.session.child.call("calibrate", CALIBRATE_LIMIT_S))
+            found = ceilings(self.session.call("calibrate", CALIBRATE_LIMIT_S))
         except (CommandFailed, ChildDied, ChildTimedOut):
             self.session.replace()
             return None
@@ -108,6 +120,7 @@ class Supervisor:
         statuses: Statuses = dict(self.before)
         for self.progress.position, workload in enumerate(self.spec.workloads):
             if workload.key not in self.spec.done:
+                self._take_outside()
                 one = WorkloadRun(context, workload, statuses)
                 for event in one.measure():
                     self.emit(event)

@@ -125,6 +125,7 @@ class WorkloadRun:
             group=timed.group.name,
             baseline=baseline,
             took_s=round(time.monotonic() - self.began, 3),
+            timing=self.context.session.stopwatch.take(),
             telemetry=self.context.telemetry.summary(),
             results=[arm_result(arm, reading, baseline, limits, self.plan.seed) for arm in self.arms if arm in members],
             **shared,
