@@ -213,13 +213,13 @@ def kernel_folders(operation: str) -> list[Path]:
 
 def kernels(operation: str | None = None) -> list[KernelInfo]:
     """All kernels, read from the files now, baseline first. Later folders replace kernels of the same name."""
-    found: dict[str, KernelInfo] = {}
+    infos: dict[str, KernelInfo] = {}
     for op in [operation] if operation else list(operations()):
         for folder in kernel_folders(op):
             for path in sorted(folder.glob("*")):
                 if path.suffix in READERS and path.name != "__init__.py":
-                    found.update({info.full_name: info for info in read_kernels(op, path)})
-    return sorted(found.values(), key=lambda k: (k.operation, k.name != get_operation(k.operation).baseline, k.name))
+                    infos.update({info.full_name: info for info in read_kernels(op, path)})
+    return sorted(infos.values(), key=lambda k: (k.operation, k.name != get_operation(k.operation).baseline, k.name))
 
 
 def declared(kind: str, capability: float | None) -> list[dict[str, Any]]:
@@ -338,9 +338,9 @@ def load(info: KernelInfo) -> LoadedKernel:
     path = Path(info.path)
     source = path.read_bytes()
     digest = hashlib.sha256(source).hexdigest()
-    found = READERS[path.suffix].load(source, path, info.full_name)
+    loaded = READERS[path.suffix].load(source, path, info.full_name)
     if path.read_bytes() != source:
         raise RuntimeError(f"{path.name} was changed while it was being loaded; run it again")
-    if found is None:
+    if loaded is None:
         raise UnknownName(f"{path.name} no longer declares {info.full_name}")
-    return LoadedKernel(found, source.decode("utf-8", "replace"), digest)
+    return LoadedKernel(loaded, source.decode("utf-8", "replace"), digest)

@@ -93,6 +93,9 @@ class Protocol(BaseModel):
     """Stop when the half-width of every speedup's interval is at most this."""
     budget_s: float = Field(60.0, gt=0, le=3600)
     """Time limit of the rounds of one workload, per pair."""
+    processes: int = Field(1, ge=1, le=20)
+    """Fresh processes that measure each workload, one after the other. With one, every interval includes the spread
+    between processes that was measured before (kernels/analysis/processes.py); with several, also what they show."""
     warmup_s: float = Field(0.5, ge=0, le=60)
     block_ms: float = Field(2.0, gt=0, le=1000)
     """Approximate length of a block (4 to 50 calls)."""
@@ -116,6 +119,19 @@ class Protocol(BaseModel):
         if self.max_rounds < self.min_rounds:
             raise ValueError(f"max_rounds ({self.max_rounds}) is below min_rounds ({self.min_rounds})")
         return self
+
+
+NORMAL: dict[str, Any] = {
+    name: Protocol.model_fields[name].default
+    for name in ("min_rounds", "max_rounds", "precision", "budget_s", "warmup_s", "processes")
+}
+EFFORTS: dict[str, dict[str, Any]] = {
+    "quick": NORMAL | {"min_rounds": 10, "max_rounds": 20, "precision": 0.01, "budget_s": 3.0, "warmup_s": 0.2},
+    "normal": NORMAL,
+    "thorough": NORMAL | {"processes": 5},
+}
+"""Named settings of the protocol `paired`. quick: a few seconds a workload, wide intervals. thorough: five processes,
+whose results count as confirmed."""
 
 
 class Config(BaseModel):

@@ -13,8 +13,8 @@ from pydantic.fields import FieldInfo
 
 from kernels.catalog import operations
 from kernels.dtypes import DTYPE_SHORT
+from kernels.workload import EFFORTS, Protocol, Workload, sentence
 from kernels.workload import Config as ConfigSpec
-from kernels.workload import Protocol, Workload, sentence
 from runs.models import Config, Gpu, Run, Session
 
 DEFAULT_OPERATION = "attention"
@@ -102,6 +102,17 @@ class NewRunForm(forms.Form):
         required=False,
         help_text="On a CPU the mode is always cpu. The protocol fixed sets its own mode.",
     )
+    effort = forms.ChoiceField(
+        label="Effort",
+        choices=[
+            ("", "from the config (default: normal)"),
+            ("quick", "quick: a few seconds a workload, wide intervals"),
+            ("normal", "normal: until the intervals are narrow"),
+            ("thorough", "thorough: five fresh processes, results are confirmed"),
+        ],
+        required=False,
+        help_text="For the protocol paired.",
+    )
     session = forms.ChoiceField(label="Session", required=False, help_text="Group with related runs.")
     title = forms.CharField(label="Title", required=False, max_length=200, help_text="Name in lists.")
     note = forms.CharField(label="Note", required=False, widget=forms.Textarea(attrs={"rows": 2}), max_length=5000)
@@ -134,17 +145,17 @@ class NewRunForm(forms.Form):
 
     def _configs(self) -> list[Config]:
         """The known configs, and that of a run to repeat if it is no longer known."""
-        found = list(Config.objects.all())
-        if self.again and self.again.config["name"] not in (TYPED, *(config.name for config in found)):
+        configs = list(Config.objects.all())
+        if self.again and self.again.config["name"] not in (TYPED, *(config.name for config in configs)):
             name = self.again.config["name"]
-            found.append(Config(name=name, title=f"as in run {self.again.pk}", body=self.again.config))
-        return found
+            configs.append(Config(name=name, title=f"as in run {self.again.pk}", body=self.again.config))
+        return configs
 
     def _devices(self) -> list[tuple[str, str]]:
-        found = [(str(gpu.pk), f"{gpu.name} · {gpu.place} · {gpu.state}") for gpu in self.gpus]
+        choices = [(str(gpu.pk), f"{gpu.name} · {gpu.place} · {gpu.state}") for gpu in self.gpus]
         names = [gpu.name for gpu in self.gpus]
         several = sorted({name for name in names if names.count(name) > 1})
-        return [*found, *((f"{ANY}{name}", f"any {name}") for name in several)]
+        return [*choices, *((f"{ANY}{name}", f"any {name}") for name in several)]
 
     def _catalogue(self) -> list[dict[str, Any]]:
         """All kernels of all devices, baseline first, with the reason if the chosen device cannot run them."""
@@ -195,13 +206,13 @@ class NewRunForm(forms.Form):
         """Workloads as values of the size and dtype fields."""
         typed: dict[str, Any] = {"dtype": list(dict.fromkeys(w.dtype for w in workloads))}
         for name, info in self.sizes.items():
-            found = list(dict.fromkeys(w.sizes[name] for w in workloads))
+            values = list(dict.fromkeys(w.sizes[name] for w in workloads))
             if may_be_empty(info) and not any(name in w.brief_sizes for w in workloads):
                 typed[name] = ""
-            elif all(isinstance(value, bool) for value in found):
-                typed[name] = "both" if len(found) > 1 else "yes" if found == [True] else "no"
+            elif all(isinstance(value, bool) for value in values):
+                typed[name] = "both" if len(values) > 1 else "yes" if values == [True] else "no"
             else:
-                typed[name] = ", ".join(map(str, found))
+                typed[name] = ", ".join(map(str, values))
         return typed
 
     def sizes_of_a_config(self) -> bool:
@@ -222,7 +233,7 @@ class NewRunForm(forms.Form):
         """The field that gets the focus after an error: the first marked one."""
         if not self.is_bound or self.non_field_errors():
             return ""
-        own = ["kernels", "protocol", "mode", "session", "title", "note"]
+        own = ["kernels", "protocol", "effort", "mode", "session", "title", "note"]
         order = ["device", "what", "config", *self.sizes, "dtype", *own]
         return next((name for name in order if name in self.errors), "")
 
@@ -285,7 +296,8 @@ class NewRunForm(forms.Form):
             if self._too_many(math.prod(len(value) for value in sizes.values())):
                 return
             body = {"name": TYPED, "operation": self.chosen_operation.name, "workloads": [sizes]}
-        changes = {"name": cleaned["protocol"]} | ({"mode": cleaned["mode"]} if cleaned["mode"] else {})
+        mode = {"mode": cleaned["mode"]} if cleaned["mode"] else {}
+        changes = EFFORTS.get(cleaned["effort"], {}) | {"name": cleaned["protocol"]} | mode
         protocol = Protocol(**body.get("protocol", {}) | changes)
         body |= {"kernels": cleaned["kernels"], "protocol": protocol.model_dump()}
         try:

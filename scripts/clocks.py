@@ -194,7 +194,7 @@ def main() -> None:
     for case in all_cases:  # after all other clocks, for a profiler stays attached
 
         def span(case: Case = case) -> float:
-            return statistics.median(profile(clock, lambda: case.warm(0))["spans_ns"])
+            return statistics.median(profile(clock, lambda: case.warm(0)).spans_ns)
 
         read("profiler span, one buffer", case, span)
     save()

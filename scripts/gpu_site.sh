@@ -16,7 +16,7 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 from runs.models import RejectedEvent, Run
 client = Client(); client.force_login(get_user_model().objects.first())
-for run in Run.objects.filter(sample=''):
+for run in Run.objects.filter(demo=''):
     pathlib.Path('$out', f'run-{run.pk}-{run.config_name}.json').write_bytes(client.get(f'/runs/{run.pk}.json').content)
     page = client.get(run.get_absolute_url())
     print('run', run.pk, run.config_name, run.state, 'attempts', run.attempts, 'seq', run.seq, 'page', page.status_code, 'took', run.elapsed_s, 'wait', (run.started_at - run.created_at).total_seconds())

@@ -171,7 +171,7 @@ def time_clean_clone(folder: Path) -> None:
     (folder / "site").mkdir()
     site = Site(folder / "site", str(clone / ".venv/bin/python"), clone)
     site.start()
-    asked = "measurement__run__sample='', p50_ms__gt=0"
+    asked = "measurement__run__demo='', p50_ms__gt=0"
     command = f"from runs.models import *; print('first:', Result.objects.filter({asked}).exists())"
     from benchsite.env_file import read
 

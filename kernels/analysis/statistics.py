@@ -30,18 +30,18 @@ PERCENTILES = (5, 25, 50, 75, 90, 95, 99)
 def describe(samples: Sequence[float]) -> dict[str, float]:
     """n, mean, std, min, max, p5 to p99, iqr_over_median, and outliers (beyond Q3 + 3 IQR; they are kept)."""
     values = np.asarray(samples, dtype=float)
-    found: dict[str, float] = {
+    stats: dict[str, float] = {
         "n": len(values),
         "mean": float(values.mean()),
         "std": float(values.std(ddof=1)) if len(values) > 1 else 0.0,
         "min": float(values.min()),
         "max": float(values.max()),
     }
-    found |= {f"p{p}": float(v) for p, v in zip(PERCENTILES, np.percentile(values, PERCENTILES), strict=True)}
-    iqr = found["p75"] - found["p25"]
-    found["iqr_over_median"] = iqr / found["p50"] if found["p50"] else 0.0
-    found["outliers"] = int((values > found["p75"] + 3 * iqr).sum())
-    return found
+    stats |= {f"p{p}": float(v) for p, v in zip(PERCENTILES, np.percentile(values, PERCENTILES), strict=True)}
+    iqr = stats["p75"] - stats["p25"]
+    stats["iqr_over_median"] = iqr / stats["p50"] if stats["p50"] else 0.0
+    stats["outliers"] = int((values > stats["p75"] + 3 * iqr).sum())
+    return stats
 
 
 def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float]:
@@ -104,13 +104,13 @@ def autocorrelation_time(values: Sequence[float] | np.ndarray) -> float:
         return 1.0
     # Independent values have a mean correlation of -1/n, not 0.
     correlations = [1.0] + [float(ranks[:-lag] @ ranks[lag:]) / variance + 1 / n for lag in range(1, n // 2)]
-    found, smallest = -1.0, math.inf
+    total, smallest = -1.0, math.inf
     for even, odd in zip(correlations[::2], correlations[1::2], strict=False):
         smallest = min(smallest, even + odd)
         if smallest <= 0:
             break
-        found += 2 * smallest
-    return max(1.0, found)
+        total += 2 * smallest
+    return max(1.0, total)
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:

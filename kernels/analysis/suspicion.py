@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import Any
+
+from kernels.contract.replies import Probed
 
 PROBES, FEW_PROBES = 7, 3
 """Calls of each kind in a probe; fewer for slow kernels."""
@@ -68,7 +69,7 @@ def why_outside(ticks_ns: float, wall_ns: float) -> str:
     return ""
 
 
-def why_probed(probe: Callable[..., dict[str, Any]], seed: Callable[[], int], call_ns: float) -> str:
+def why_probed(probe: Callable[..., Probed], seed: Callable[[], int], call_ns: float) -> str:
     """Why an arm is suspect of caching; empty if it is not. Probes again until a probe finds nothing.
 
     probe(seeds=[...], sights=n): Bench.probe. The readings of all probes are judged together.
@@ -79,7 +80,7 @@ def why_probed(probe: Callable[..., dict[str, Any]], seed: Callable[[], int], ca
     for _ in range(DOUBTS):
         got = probe(seeds=[seed() for _ in range(calls)], sights=sights)
         for key in ("seen_ns", "new_ns", "untouched_ns", "written_ns"):
-            known.setdefault(key, []).extend(got[key])
+            known.setdefault(key, []).extend(getattr(got, key))
         of_values = why_remembers(known["seen_ns"], known["new_ns"])
         if not (why := of_values or why_recognises(known["untouched_ns"], known["written_ns"])):
             break

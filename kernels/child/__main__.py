@@ -8,26 +8,27 @@ file is loaded: so it never measures an old version of a file.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import json
 import os
 import resource
-import signal
 import sys
 import traceback
 from typing import Any
 
-PR_SET_PDEATHSIG = 1
+from kernels.contract.replies import Answer, Fault, Reply
+from kernels.host import processes
+
 MAX_FILE_BYTES = 4 * 2**30
 CPU_MEMORY_SHARE = 0.8
 NO_MEMORY = ("out of memory", "defaultcpuallocator: can't allocate")
 
 
 def limit_myself(kind: str) -> None:
-    """Sets limits: dies with its parent, no core dumps, bounded files; on a CPU bounded memory (CUDA reserves address
-    space)."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    """Sets limits: dies with its parent, keeps what kernels start below it, no core dumps, bounded files; on a CPU
+    bounded memory (CUDA reserves address space)."""
+    processes.die_with_parent()
+    processes.adopt_orphans()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE_BYTES, MAX_FILE_BYTES))
     if kind == "cpu":
@@ -41,19 +42,21 @@ def limit_myself(kind: str) -> None:
         pass
 
 
-def describe(error: BaseException) -> dict[str, Any]:
-    """An exception as data for the parent: kind, message, traceback."""
+def fault(error: BaseException, must_replace: bool) -> Fault:
+    """An exception as data for the parent."""
     import torch
 
     from kernels.catalog import Unsupported
 
-    kind, said = "raised", str(error).lower()
+    said, kind = str(error).lower(), "raised"
     if isinstance(error, Unsupported):
         kind = "unsupported"
     elif isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(sign in said for sign in NO_MEMORY):
         kind = "out of memory"
-    text = "".join(traceback.format_exception(error))
-    return {"kind": kind, "message": f"{type(error).__name__}: {error}"[:2000], "traceback": text[-8000:]}
+    message, text = f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
+    return Fault.model_validate(
+        {"kind": kind, "message": message[:2000], "traceback": text[-8000:], "must_replace": must_replace}
+    )
 
 
 def serve(kind: str, commands: Any, answers: Any) -> None:
@@ -64,7 +67,7 @@ def serve(kind: str, commands: Any, answers: Any) -> None:
     token = ""
 
     def answer(**message: Any) -> None:
-        answers.write(json.dumps({"token": token} | message) + "\n")
+        answers.write(Answer(token=token, **message).model_dump_json(exclude_unset=True) + "\n")
         answers.flush()
 
     try:
@@ -80,25 +83,26 @@ def serve(kind: str, commands: Any, answers: Any) -> None:
         bench = Bench(kind)
         answer(ready=environment(kind))
     except BaseException as error:
-        answer(failed=f"{type(error).__name__}: {error}", traceback=traceback.format_exc()[-8000:])
+        traceback.print_exc()  # into the log
+        answer(failed=f"{type(error).__name__}: {error}")
         return
 
     for line in commands:
         command = json.loads(line)
         token, do, arguments = command["token"], command["do"], command["with"]
         try:
-            done = getattr(bench, do)(**arguments)
+            reply: Reply = getattr(bench, do)(**arguments)
         except Exception as error:
             if "arm" in arguments:
                 bench.guard.claim_processes(arguments["arm"])  # attribute its threads and processes to this arm
             bench.guard.changes()
-            answer(error=describe(error) | {"must_replace": bench.guard.must_replace})
+            answer(error=fault(error, bench.guard.must_replace))
             continue
         if "arm" in arguments and do != "profile" and (changes := bench.guard.changes()):
             message = f"changed global state: {'; '.join(changes)}"[:2000]
-            answer(error={"kind": "suspect", "message": message, "must_replace": bench.guard.must_replace})
+            answer(error=Fault(kind="suspect", message=message, must_replace=bench.guard.must_replace))
         else:
-            answer(ok=done)
+            answer(ok=reply.model_dump())
 
 
 def main() -> None:

@@ -1,7 +1,8 @@
 """The bench: kernels, inputs and a clock, in the measuring child. It executes commands and reports raw readings.
 
-It decides nothing: the parent owns seeds, order, number of calls, statistics and verdicts. Every method takes and
-returns plain data, so the parent can drive it through a pipe, and the simulator can replace it.
+It decides nothing: the parent owns seeds, order, number of calls, statistics and verdicts. Every command takes plain
+data and returns its model in kernels/contract/replies.py, so the parent can drive it through a pipe, and the simulator
+can replace it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,19 @@ from kernels.child.probe import next_seed, probe
 from kernels.child.reference import Reference, measure, with_facts
 from kernels.child.rewrite import rewrite
 from kernels.child.runtime import CudaRuntime
+from kernels.contract.replies import (
+    Captured,
+    CeilingSamples,
+    Compiled,
+    Loaded,
+    Nothing,
+    Prepared,
+    Probed,
+    Profiled,
+    Rechecked,
+    TimedBlock,
+    Verified,
+)
 from kernels.operations.base import Distribution, Inputs, Like
 from kernels.workload import Workload
 
@@ -60,7 +74,7 @@ class Bench:
 
     # --- one workload ---------------------------------------------------------------------------------------------
 
-    def open(self, workload: dict[str, Any]) -> dict[str, Any]:
+    def open(self, workload: dict[str, Any]) -> Nothing:
         """Makes a workload the current one. Forgets the previous one."""
         self._forget()
         if self.kind == "cuda":
@@ -69,7 +83,7 @@ class Bench:
             sys.modules["torch._dynamo"].reset()  # else the second shape compiles dynamic, the ninth runs eager
         self.workload = Workload(**workload)
         self.problem = self.workload.problem
-        return {}
+        return Nothing()
 
     def _kernel(self, arm: str) -> LoadedKernel:
         name = f"{self.problem.name}/{arm}"
@@ -90,13 +104,13 @@ class Bench:
     def _run(self, arm: str, inputs: Inputs) -> Any:
         return self._kernel(arm).call(*inputs.tensors, **inputs.options)
 
-    def load(self, arm: str) -> dict[str, Any]:
-        """Loads a kernel's file. Returns {"sha256", "source"} of the executed bytes."""
+    def load(self, arm: str) -> Loaded:
+        """Loads a kernel's file."""
         kernel = self._kernel(arm)
         self.guard.claim_processes(arm)
-        return {"sha256": kernel.sha256, "source": kernel.source}
+        return Loaded(sha256=kernel.sha256, source=kernel.source)
 
-    def compile(self, arm: str, seed: int) -> dict[str, Any]:
+    def compile(self, arm: str, seed: int) -> Compiled:
         """Times the first call (seconds). Measures on a second call the memory without its inputs (bytes), and reports what
         Triton says of the launched kernels."""
         inputs = self.problem.inputs(self.device, seed)
@@ -106,7 +120,7 @@ class Bench:
         self.clock.synchronize()
         compile_s = (perf_counter_ns() - start) / 1e9
         self.guard.claim_processes(arm)
-        return {"compile_s": compile_s} | self._second_call(arm, inputs)
+        return Compiled(compile_s=compile_s, **self._second_call(arm, inputs))
 
     def _second_call(self, arm: str, inputs: Inputs) -> dict[str, Any]:
         if self.kind != "cuda":
@@ -126,12 +140,8 @@ class Bench:
             self.references[seed] = Reference(self.problem, inputs, seed, thorough, distribution)
         return self.references[seed]
 
-    def verify(self, arm: str, seed: int, thorough: bool, distribution: Distribution = "normal") -> dict[str, Any]:
-        """Two calls on fresh inputs; compares the first with the reference. Facts only, no judgement.
-
-        shared: the second call wrote into an output of the first, or returned it again.
-        busy: [[arm, what]]: threads and processes that work while no kernel is called.
-        """
+    def verify(self, arm: str, seed: int, thorough: bool, distribution: Distribution = "normal") -> Verified:
+        """Two calls on fresh inputs; compares the first with the reference."""
         reference = self._reference(seed, thorough, distribution)
         inputs = Inputs(tuple(torch.zeros_like(t) for t in reference.inputs.tensors), reference.inputs.options)
         out, early, flags = self._trapped(arm, inputs, reference.inputs)
@@ -142,8 +152,8 @@ class Bench:
         if not reading.get("wrong_kind"):
             shared, deterministic = self._called_again(arm, reference.inputs, out, early, unwritten)
         self.guard.claim_processes(arm)
-        flags |= {"shared": shared, "deterministic": deterministic, "busy": self.guard.busy(arm)}
-        return {"reading": reading} | flags
+        busy = self.guard.busy(arm)
+        return Verified(reading=reading, shared=shared, deterministic=deterministic, busy=busy, **flags)
 
     def _called_again(self, arm: str, values: Inputs, out: Any, early: Any, unwritten: list[int]) -> tuple[bool, bool]:
         """Makes a second call: (shared, deterministic), from the first one's output and its early copy. Poisons all
@@ -181,17 +191,14 @@ class Bench:
         changed = not all(torch.equal(a, b) for a, b in zip(inputs.tensors, values.tensors, strict=True))
         return out, early, {"late": late, "inputs_changed": changed}
 
-    def forget_references(self) -> dict[str, Any]:
+    def forget_references(self) -> Nothing:
         self.references.clear()
-        return {}
+        return Nothing()
 
     # --- timing ---------------------------------------------------------------------------------------------------
 
-    def prepare(self, seeds: list[int], rotate: bool) -> dict[str, Any]:
-        """Makes input sets, one per seed: together ROTATION times the cache. With `rotate` off: one.
-
-        Returns {"sets": n, "covered": whether they exceed the cache, "input_bytes": of one set}.
-        """
+    def prepare(self, seeds: list[int], rotate: bool) -> Prepared:
+        """Makes input sets, one per seed: together ROTATION times the cache. With `rotate` off: one."""
         self.sets.clear()
         first = self.problem.inputs(self.device, seeds[0])
         wanted = 1 + math.ceil(ROTATION * self.clock.cache_bytes / first.nbytes)
@@ -202,16 +209,16 @@ class Bench:
         if self.kind == "cuda" and count < wanted and rotate:
             self.clock.runtime.evict()  # allocates now, not behind the first gate
         self.clock.synchronize()
-        return {"sets": len(self.sets), "covered": count >= wanted or not rotate, "input_bytes": first.nbytes}
+        return Prepared(sets=len(self.sets), covered=count >= wanted or not rotate, input_bytes=first.nbytes)
 
-    def refill(self, index: int, seed: int) -> dict[str, Any]:
+    def refill(self, index: int, seed: int) -> Nothing:
         """Writes fresh values into one input set, in place (graphs hold its addresses)."""
         index %= len(self.sets)
         fresh = self.problem.inputs(self.device, seed)
         rewrite(self.sets[index][1], fresh)
         self.sets[index] = (seed, self.sets[index][1])
         self.clock.synchronize()
-        return {}
+        return Nothing()
 
     def _call(self, arm: str) -> Any:
         call, sets = self._kernel(arm).call, self.sets
@@ -232,7 +239,7 @@ class Bench:
         keep: int | None = None,
         rest_ns: int = 0,
         untimed: bool = True,
-    ) -> dict[str, Any]:
+    ) -> TimedBlock:
         """`calls` timed calls of an arm on rotating input sets, after an `untimed` call, a rest and a spin gate.
 
         keep: position of the call whose output is kept for `recheck`.
@@ -252,7 +259,7 @@ class Bench:
         elif before is not None:
             self.grown.setdefault(arm, []).append(((memory_in_use(self.kind) or 0) - before, calls))
         self.guard.claim(arm)
-        return _plain(block)
+        return _timed(block)
 
     def _trap(self, arm: str) -> None:
         """One more call like the timed ones, on the next input set, refilled in place; its output is kept for
@@ -268,9 +275,7 @@ class Bench:
         if self._has_room(early):
             self.kept.append((arm, seed, early, flags))
 
-    def e2e(
-        self, arm: str, calls: int, keep: int | None = None, rest_ns: int = 0, untimed: bool = True
-    ) -> dict[str, Any]:
+    def e2e(self, arm: str, calls: int, keep: int | None = None, rest_ns: int = 0, untimed: bool = True) -> TimedBlock:
         """`calls` calls on rotating input sets, each timed by the host until the device has finished."""
         call = self._call(arm)
         if untimed:
@@ -283,9 +288,9 @@ class Bench:
         if keep is not None:
             self._keep(arm, indices[keep], block.kept)
             self._trap(arm)
-        return _plain(block)
+        return _timed(block)
 
-    def sustained(self, arm: str, calls: int, lead: int, chunks: int, graph: str = "") -> dict[str, Any]:
+    def sustained(self, arm: str, calls: int, lead: int, chunks: int, graph: str = "") -> TimedBlock:
         """Back to back: `lead` untimed chunks of about `calls` calls, then `chunks` timed ones; by its graph if it has
         one."""
         captured = self.graphs.get(graph or arm)
@@ -294,17 +299,17 @@ class Bench:
             block = self.clock.sustained(captured.launch, nodes, max(1, round(calls / nodes)), lead, chunks)
         else:
             block = self.clock.sustained(self._call(arm), 1, calls, lead, chunks)
-        return _plain(block)
+        return _timed(block)
 
-    def capture(self, arm: str, graph: str = "") -> dict[str, Any]:
+    def capture(self, arm: str, graph: str = "") -> Captured:
         """Captures an arm anew on every input set as one CUDA graph. graph: its name, if it is not the arm's."""
         self.graphs.pop(graph or arm, None)
         self.graphs[graph or arm] = self.clock.capture(self._call(arm), range(len(self.sets)))
-        return {"nodes": len(self.sets)}
+        return Captured(nodes=len(self.sets))
 
-    def drop_graphs(self) -> dict[str, Any]:
+    def drop_graphs(self) -> Nothing:
         self.graphs.clear()
-        return {}
+        return Nothing()
 
     def replay(
         self,
@@ -315,7 +320,7 @@ class Bench:
         keep: int | None = None,
         graph: str = "",
         rest_ns: int = 0,
-    ) -> dict[str, Any]:
+    ) -> TimedBlock:
         """`replays` timed replays of an arm's graph, after poisoning the outputs, a rest and one untimed replay."""
         self.clock.rest(rest_ns)
         captured = self.graphs[graph or arm]
@@ -323,7 +328,7 @@ class Bench:
         if keep is not None:
             self._keep(arm, keep, block.kept)
             self._trap_graph(arm, captured, keep)
-        return _plain(block)
+        return _timed(block)
 
     def _trap_graph(self, arm: str, captured: Graph, keep: int) -> None:
         """One more replay, on an input set with values newer than the capture: reveals work done during the capture."""
@@ -343,27 +348,20 @@ class Bench:
     def _has_room(self, out: Any) -> bool:
         return not (size := outputs.nbytes(out)) or size < KEEP_SHARE * self.clock.free_bytes()
 
-    def recheck(self) -> dict[str, Any]:
-        """Compares the kept outputs of timed calls with the reference.
-
-        Returns {"readings": [[arm, reading], ...], "changed_inputs": [arm, ...], "grown": {arm: [[bytes, calls] per
-        block]}}.
-        """
+    def recheck(self) -> Rechecked:
+        """Compares the kept outputs of timed calls with the reference."""
         readings = []
         changed = [arm for arm, _, _, flags in self.kept if flags.get("inputs_changed")]
         for arm, seed, out, flags in self.kept:
             reference = Reference(self.problem, self.problem.inputs(self.device, seed), seed, thorough=False)
             late = flags.get("late", [False] * len(outputs.as_tuple(out)))
-            readings.append([arm, with_facts(measure(out, reference), late=late)])
+            readings.append((arm, with_facts(measure(out, reference), late=late)))
         self.kept.clear()
         grown, self.grown = self.grown, {}
-        return {"readings": readings, "changed_inputs": changed, "grown": grown}
+        return Rechecked(readings=readings, changed_inputs=changed, grown=grown)
 
-    def probe(self, arm: str, seeds: list[int], sights: int) -> dict[str, Any]:
-        """Calls on known and on new inputs, on the first input set: see kernels/child/probe.py.
-
-        Returns {"seen_ns", "new_ns", "untouched_ns", "written_ns": [...], "busy": as in verify}.
-        """
+    def probe(self, arm: str, seeds: list[int], sights: int) -> Probed:
+        """Calls on known and on new inputs, on the first input set: see kernels/child/probe.py."""
         # Every probe uses the prepared set: new tensors may reuse the addresses of old ones, written as often.
         inputs = self.sets[0][1]
         call = partial(self._kernel(arm).call, *inputs.tensors, **inputs.options)
@@ -376,24 +374,24 @@ class Bench:
         fresh = partial(self.problem.inputs, self.device)
         times = probe(timed, call, inputs, fresh, seeds, sights, self.problem.scalable)
         self.guard.claim_processes(arm)
-        return times | {"busy": self.guard.busy(arm)}
+        return Probed(busy=self.guard.busy(arm), **times)
 
-    def release(self) -> dict[str, Any]:
+    def release(self) -> Nothing:
         """Frees graphs and input sets."""
         self.graphs.clear()
         self.sets.clear()
-        return {}
+        return Nothing()
 
     # --- cross-check ----------------------------------------------------------------------------------------------
 
-    def profile(self, arm: str, seed: int) -> dict[str, Any]:
+    def profile(self, arm: str, seed: int) -> Profiled:
         """Profiler spans and event times of the same calls: see profiler.profile."""
         from kernels.child import profiler  # imported late: the import is slow and needed only after all timing
 
         inputs = self.problem.inputs(self.device, seed)
         return profiler.profile(self.clock, lambda: self._run(arm, inputs))
 
-    def calibrate(self) -> dict[str, Any]:
+    def calibrate(self) -> CeilingSamples:
         """Ceilings of this device, before any kernel is loaded: see calibrate.probe."""
         found = calibrate.probe(self.clock)
         if self.kind == "cuda":
@@ -401,11 +399,11 @@ class Bench:
         return found
 
 
-def _plain(block: Block) -> dict[str, Any]:
-    return {
-        "ticks_ns": block.ticks_ns,
-        "enqueue_ns": block.enqueue_ns,
-        "gate_ns": block.gate_ns,
-        "gated": block.gated,
-        "sm_mhz": block.sm_mhz,
-    }
+def _timed(block: Block) -> TimedBlock:
+    return TimedBlock(
+        ticks_ns=block.ticks_ns,
+        enqueue_ns=block.enqueue_ns,
+        gate_ns=block.gate_ns,
+        gated=block.gated,
+        sm_mhz=block.sm_mhz,
+    )

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kernels.analysis.blocks import Estimate, calls_for, rest_for
+from kernels.contract.replies import CeilingSamples, Moved, Multiplied
 from kernels.dtypes import DTYPES
 from kernels.workload import Protocol
 
@@ -21,10 +22,9 @@ CALLS, UNTIMED, EMPTY_CALLS = 20, 5, 50
 GATE_NS = 1_000_000
 
 
-def probe(clock: Any) -> dict[str, Any]:
-    """Raw samples (ns): {"copy": {"bytes", "ticks_ns"}, "read", "matmul": {dtype: {"flops", "ticks_ns"}}, "empty":
-    {mode}}."""
-    return _memory(clock) | {"matmul": _matmul(clock), "empty": _empty(clock)}
+def probe(clock: Any) -> CeilingSamples:
+    """Raw samples on this device."""
+    return CeilingSamples(matmul=_matmul(clock), empty=_empty(clock), **_memory(clock))
 
 
 def _timed(clock: Any, call: Callable[[int], Any], calls: int = CALLS) -> list[float]:
@@ -40,32 +40,32 @@ def _timed(clock: Any, call: Callable[[int], Any], calls: int = CALLS) -> list[f
     return ticks[:calls]
 
 
-def _memory(clock: Any) -> dict[str, Any]:
+def _memory(clock: Any) -> dict[str, Moved]:
     import torch
 
     size = COPY_BYTES[clock.kind]
     source = torch.ones(size // 4, dtype=torch.float32, device=clock.kind)
     target = torch.empty_like(source)
     return {
-        "copy": {"bytes": 2 * size, "ticks_ns": _timed(clock, lambda _: target.copy_(source))},
-        "read": {"bytes": size, "ticks_ns": _timed(clock, lambda _: source.sum())},
+        "copied": Moved(bytes=2 * size, ticks_ns=_timed(clock, lambda _: target.copy_(source))),
+        "read": Moved(bytes=size, ticks_ns=_timed(clock, lambda _: source.sum())),
     }
 
 
-def _matmul(clock: Any) -> dict[str, Any]:
+def _matmul(clock: Any) -> dict[str, Multiplied]:
     import torch
 
     def operand(size: int, dtype: torch.dtype) -> torch.Tensor:
         return torch.randn(size, size, device=clock.kind, dtype=dtype)
 
-    found = {}
+    multiplied = {}
     sizes = {name: dtype.matmul_size[clock.kind] for name, dtype in DTYPES.items() if clock.kind in dtype.matmul_size}
     for name, size in sizes.items():
         a, b = operand(size, getattr(torch, name)), operand(size, getattr(torch, name))
         out = torch.empty_like(a)
         ticks = _timed(clock, lambda _, a=a, b=b, out=out: torch.mm(a, b, out=out))  # type: ignore[misc]
-        found[name] = {"flops": 2 * size**3, "ticks_ns": ticks}
-    return found
+        multiplied[name] = Multiplied(flops=2 * size**3, ticks_ns=ticks)
+    return multiplied
 
 
 def _empty(clock: Any) -> dict[str, list[float]]:

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from kernels.child import clock
+from kernels.host import processes
 
 PROTECTED = (
     "kernels.analysis.",
@@ -214,8 +215,8 @@ class Guard:
         for key in self._others():
             self.owners.setdefault(key, arm)
 
-    def busy(self, arm: str) -> list[list[str]]:
-        """[[arm that started it, what]] of threads and processes that work while no kernel is called."""
+    def busy(self, arm: str) -> list[tuple[str, str]]:
+        """[(arm that started it, what)] of threads and processes that work while no kernel is called."""
         begin = time.monotonic()
         while True:
             before = self._others()
@@ -226,22 +227,19 @@ class Guard:
             if not found or waited > max(PATIENCE_S[what] for what, _ in found):
                 break
             time.sleep(WINDOW_S)
-        return [[self.owners.setdefault(key, arm), f"a {key[0]}"] for key in found]
+        return [(self.owners.setdefault(key, arm), f"a {key[0]}") for key in found]
 
     def _others(self) -> dict[tuple[str, int], Load]:
-        """CPU time in ns, and whether it is runnable, of the other threads of this process and of the processes of its
-        session."""
+        """CPU time in ns, and whether it is runnable, of the other threads of this process and of the processes below
+        it, which stay there when the process that started them ends."""
         me, found = os.getpid(), {}
         for entry in os.listdir("/proc/self/task"):
             if int(entry) != me:
                 found["thread", int(entry)] = _cpu_ns(int(entry), thread=True), _is_runnable(f"/proc/self/task/{entry}")
-        session = os.getsid(0)
-        for entry in os.listdir("/proc"):
-            if entry.isdigit() and int(entry) != me:
-                with contextlib.suppress(OSError):
-                    if os.getsid(int(entry)) == session:
-                        tasks = [f"/proc/{entry}/task/{task}" for task in os.listdir(f"/proc/{entry}/task")]
-                        found["process", int(entry)] = _cpu_ns(int(entry), thread=False), any(map(_is_runnable, tasks))
+        for pid in processes.descendants(me):
+            with contextlib.suppress(OSError):
+                tasks = [f"/proc/{pid}/task/{task}" for task in os.listdir(f"/proc/{pid}/task")]
+                found["process", pid] = _cpu_ns(pid, thread=False), any(map(_is_runnable, tasks))
         return found
 
 

@@ -9,6 +9,7 @@ import torch
 
 from kernels.analysis.blocks import rest_for
 from kernels.contract.arm_result import MOST_KERNELS_RAN
+from kernels.contract.replies import Profiled
 from kernels.workload import Protocol
 
 CALLS = 7
@@ -21,9 +22,8 @@ Span = tuple[str, float, float]
 """Name, start, end; ns."""
 
 
-def profile(clock: Any, call: Callable[[], Any]) -> dict[str, Any]:
-    """Returns {"kernels": [[name, ns], ...] of one call, in order (on a CPU: operators), "spans_ns": per call, from the
-    first kernel's start to the last one's end (empty on a CPU), "event_ns": the same calls, timed by events}.
+def profile(clock: Any, call: Callable[[], Any]) -> Profiled:
+    """Profiler spans and event times of CALLS calls.
 
     On a GPU a rest and a gate precede each call, in both measurements.
     """
@@ -39,9 +39,9 @@ def profile(clock: Any, call: Callable[[], Any]) -> dict[str, Any]:
             clock.synchronize()
     seen = sorted(_spans(profiler.function_events, clock.kind), key=lambda span: span[1])
     calls = _by_call(seen) if gate_ns else [seen]
-    names = [[name[:200], int(end - start)] for name, start, end in calls[0] if not name.startswith(NOT_KERNELS)]
+    names = [(name[:200], int(end - start)) for name, start, end in calls[0] if not name.startswith(NOT_KERNELS)]
     spans = [max(end for _, _, end in spans) - spans[0][1] for spans in calls if spans] if gate_ns else []
-    return {"kernels": names[:MOST_KERNELS_RAN], "spans_ns": spans, "event_ns": event_ns}
+    return Profiled(kernels=names[:MOST_KERNELS_RAN], spans_ns=spans, event_ns=event_ns)
 
 
 def _events(clock: Any, call: Callable[[], Any], gate_ns: int) -> tuple[list[float], int]:

@@ -9,10 +9,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from kernels import catalog
+from kernels.analysis.processes import with_process
 from kernels.contract.export import Export, NotAnExport, read_export
-from kernels.workload import Config, ConfigError, check_kernels, load_config, sentence
+from kernels.workload import EFFORTS, Config, ConfigError, check_kernels, load_config, sentence
 
-PLANS = ("rest", "warmup", "iters")
+PLANS = ("processes", "rest", "warmup", "iters")
 """Protocol numbers with a command-line option."""
 
 
@@ -30,6 +31,7 @@ def chosen(arguments: argparse.Namespace, resumed: Config | None = None) -> Conf
             raise ConfigError(f"no kernel of {config.operation} has the backend '{unknown[0]}'; there are: {known}")
         values["kernels"] = [name for name in values["kernels"] if backends.get(name) in split(arguments.backends)]
         values["kernels"] = values["kernels"] or [config.baseline]
+    values["protocol"] |= EFFORTS.get(arguments.effort, {})
     changes = {"name": arguments.protocol, "mode": arguments.mode} | {name: getattr(arguments, name) for name in PLANS}
     values["protocol"] |= {name: value for name, value in changes.items() if value is not None}
     values["protocol"]["verify_only"] = arguments.verify or (config is resumed and config.protocol.verify_only)
@@ -81,8 +83,10 @@ def outputs(arguments: argparse.Namespace) -> dict[str, Path]:
 
 
 def exported(path: Path) -> Export:
-    """Reads an export of `run --json` or of the site."""
+    """Reads an export of `run --json` or of the site. Intervals of older ones get the spread between processes."""
     try:
-        return read_export(path.read_bytes())
+        export = read_export(path.read_bytes())
     except NotAnExport as error:
         raise ConfigError(f"{path}: {error}") from None
+    device = export.environment.get("device", "")
+    return export.model_copy(update={"measurements": [with_process(m, device) for m in export.measurements]})

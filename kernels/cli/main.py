@@ -14,7 +14,7 @@ from kernels.cli.run import do_run
 from kernels.cli.stop import Stop
 from kernels.host.device import NoSuchDevice
 from kernels.parent.child_process import Cancelled, ChildDied
-from kernels.workload import ConfigError
+from kernels.workload import EFFORTS, ConfigError
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -111,12 +111,20 @@ def parser() -> argparse.ArgumentParser:
             help="measure what is missing in FILE (of --json), and write it there; needs the same fingerprint and sources",
         )
         command.add_argument("--timing", action="store_true", help="also say where the seconds went")
-        command.set_defaults(do=do_run, verify=command is check, protocol=None, mode=None, **dict.fromkeys(PLANS))
+        command.set_defaults(
+            do=do_run, verify=command is check, protocol=None, mode=None, effort=None, **dict.fromkeys(PLANS)
+        )
     run.add_argument("--verify", action="store_true", help="check correctness only (same as `check`)")
     run.add_argument("--protocol", choices=("paired", "fixed"), help="instead of the config's")
     run.add_argument(
         "--mode", choices=("auto", "cold", "graph", "warm", "sustained", "e2e"), help="instead of the config's"
     )
+    run.add_argument(
+        "--effort",
+        choices=EFFORTS,
+        help="quick: a few seconds a workload, wide intervals; thorough: five fresh processes, results are confirmed",
+    )
+    run.add_argument("--processes", type=int, help="fresh processes that measure each workload (default 1)")
     run.add_argument(
         "--rest", type=float, help="rest before each block, as a multiple of the block's length (default 1; 0: never)"
     )

@@ -207,6 +207,13 @@ class ArmResult(Model):
     """Baseline time / this arm's time."""
     speedup_low: float | None = None
     speedup_high: float | None = None
+    rounds_half_width: float | None = None
+    """Half-width of the interval from the rounds alone, on the log scale."""
+    process_half_width: float | None = None
+    """The same from the process alone; both in quadrature give the interval. None: the interval leaves the process out
+    (older results, and the protocol `fixed`)."""
+    by_process: list[Ratio] | None = None
+    """The ratio of each process with its interval from rounds, if there are several."""
     paired: bool = True
     """Whether the ratio comes from pairs within rounds."""
     effective_sample_size: float | None = None

@@ -10,7 +10,7 @@ KEYED = ("device", "driver", "cuda", "cudnn", "torch", "triton", "harness")
 """Two results are comparable only if these agree."""
 
 
-def fingerprint(found: dict[str, Any]) -> str:
+def fingerprint(environment: dict[str, Any]) -> str:
     """12 hex digits over the KEYED part of an environment."""
-    keyed = {key: str(found.get(key, "")) for key in KEYED}
+    keyed = {key: str(environment.get(key, "")) for key in KEYED}
     return hashlib.sha256(json.dumps(keyed, sort_keys=True).encode()).hexdigest()[:12]

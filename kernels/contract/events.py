@@ -1,7 +1,7 @@
 """The events of a run: one model each, from the measuring process to the page.
 
 A run emits Started; Calibrated, if the device's ceilings are unknown; one Measured for each group of each workload;
-CrossChecked; and Finished. The site keys a measurement by (run, workload, mode, group, process).
+CrossChecked; and Finished. The site keys a measurement by (run, workload, mode, group).
 
 Names of times end in their unit; ratios have none. None means "not measured". Unknown fields are dropped, so that a
 newer agent can report to an older site.
@@ -84,6 +84,12 @@ class ProtocolFacts(Model):
     repeated: int | None = None
     """Rounds repeated because heat slowed the device down."""
     rounds_s: float | None = None
+    processes: int = 1
+    """Fresh processes that measured the workload, one after the other."""
+    process_sd: float | None = None
+    """SD of a ratio between processes that the intervals assume, on the log scale."""
+    process_sd_source: Text = ""
+    """Where that was measured, as a phrase."""
 
 
 class TelemetrySummary(Model):
@@ -97,7 +103,8 @@ class TelemetrySummary(Model):
 
 
 class Measured(Model):
-    """One workload and one group of arms timed in the same rounds. Every ratio uses samples of one process."""
+    """One workload and one group of arms timed in the same rounds. Every ratio uses samples of one process; ratios of
+    several processes are pooled."""
 
     kind: Literal["measured"] = "measured"
     workload: Workload
@@ -106,8 +113,6 @@ class Measured(Model):
     mode: str
     """cpu, cold, graph, warm, sustained, e2e, or verify."""
     group: str = "main"
-    process: int = Field(0, ge=0)
-    """Index of the measuring process, if a run measures a workload in several."""
     isolated: bool = False
     """Each arm ran in its own process."""
     baseline: str
@@ -137,9 +142,9 @@ class Measured(Model):
         return self
 
     @property
-    def place(self) -> tuple[str, str, str, int]:
+    def place(self) -> tuple[str, str, str]:
         """Key of a measurement within its run."""
-        return self.key, self.mode, self.group, self.process
+        return self.key, self.mode, self.group
 
     @property
     def base(self) -> ArmResult | None:
@@ -164,9 +169,9 @@ class CrossChecked(Model):
 
     def added_to(self, measurements: list[Measured]) -> Iterator[Measured]:
         """The measurements, with each result's cross-check added."""
-        found = {(one.key, one.kernel): one for one in self.seen}
+        seen = {(one.key, one.kernel): one for one in self.seen}
         for measured in measurements:
-            results = [_with_check(arm, found.get((measured.key, arm.kernel))) for arm in measured.results]
+            results = [_with_check(arm, seen.get((measured.key, arm.kernel))) for arm in measured.results]
             yield measured.model_copy(update={"results": results})
 
 

@@ -38,24 +38,24 @@ def upgrade(data: dict[str, Any]) -> dict[str, Any]:
 
 def measured(event: dict[str, Any]) -> dict[str, Any]:
     """A measurement of version 1."""
-    found = {name: value for name, value in event.items() if name not in ("aa_ticks_ns", "results", "label")}
-    found["aa_samples_ns"] = event.get("aa_ticks_ns")
-    found["margin"] = event.get("margin") or MARGIN_1
-    found["results"] = [arm_result(result) for result in event.get("results", [])]
-    return found
+    fields = {name: value for name, value in event.items() if name not in ("aa_ticks_ns", "results", "label")}
+    fields["aa_samples_ns"] = event.get("aa_ticks_ns")
+    fields["margin"] = event.get("margin") or MARGIN_1
+    fields["results"] = [arm_result(result) for result in event.get("results", [])]
+    return fields
 
 
 def arm_result(result: dict[str, Any]) -> dict[str, Any]:
     """A result of version 1."""
     nested = ("stats", "speedup", "cold", "verdict", *RENAMED_1)
-    found = {name: value for name, value in result.items() if name not in nested and value is not None}
-    found |= {new: result[old] for old, new in RENAMED_1.items() if result.get(old) is not None}
-    found |= in_ms(result.get("stats") or {})
+    fields = {name: value for name, value in result.items() if name not in nested and value is not None}
+    fields |= {new: result[old] for old, new in RENAMED_1.items() if result.get(old) is not None}
+    fields |= in_ms(result.get("stats") or {})
     speedup = result.get("speedup") or {}
-    found |= {SPEEDUP_1[old]: value for old, value in speedup.items() if old in SPEEDUP_1}
+    fields |= {SPEEDUP_1[old]: value for old, value in speedup.items() if old in SPEEDUP_1}
     if cold := result.get("cold"):
-        found["cold"] = in_ms(cold)
-    return found
+        fields["cold"] = in_ms(cold)
+    return fields
 
 
 def in_ms(figures: dict[str, Any]) -> dict[str, Any]:

@@ -35,11 +35,11 @@ class Telemetry:
             "temperature_c": lambda: lib.nvmlDeviceGetTemperature(handle, lib.NVML_TEMPERATURE_GPU),
             "throttle": lambda: lib.nvmlDeviceGetCurrentClocksEventReasons(handle),
         }
-        found = {}
+        sample = {}
         for name, read in readers.items():
             with contextlib.suppress(Exception):
-                found[name] = read()
-        return found
+                sample[name] = read()
+        return sample
 
     def loop(self) -> None:
         while not self._stop.wait(EVERY_S):
@@ -86,13 +86,13 @@ class Telemetry:
     def summary(self) -> dict[str, Any]:
         """Medians and extremes since the last summary."""
         samples, self.samples = self.samples, []
-        found: dict[str, Any] = {"samples": len(samples)}
+        summary: dict[str, Any] = {"samples": len(samples)}
         for name in ("sm_mhz", "power_w", "temperature_c"):
             values = [s[name] for s in samples if name in s]
             if values:
-                found[name] = {"median": statistics.median(values), "min": min(values), "max": max(values)}
+                summary[name] = {"median": statistics.median(values), "min": min(values), "max": max(values)}
         reasons = {name for s in samples for name in self._reasons(s.get("throttle", 0))}
-        return found | ({"throttled": sorted(reasons)} if reasons else {})
+        return summary | ({"throttled": sorted(reasons)} if reasons else {})
 
     def _reasons(self, bits: int) -> list[str]:
         if not bits:

@@ -23,7 +23,7 @@ from kernels.inprocess.writes import give_outputs
 from kernels.parent import rounds
 from kernels.parent.arm import Arm
 from kernels.parent.drive import AA
-from kernels.parent.results import reading_fields, times
+from kernels.parent.results import reading_fields, speedup, times
 from kernels.report.tables import three_digits
 from kernels.workload import Protocol
 
@@ -54,8 +54,8 @@ class Measured(Figures):
     "disagrees with its baseline", "its baseline is ...", "correctness unknown" (no reference). Empty without a
     baseline."""
     speedup: float | None = None
-    """Baseline time / this time, from pairs within rounds. low, high: nominal 99% interval. It counts for nothing while
-    `correct` is not True."""
+    """Baseline time / this time, from pairs within rounds. low, high: nominal 99% interval. It includes the spread between
+    processes that was measured on this device. It counts for nothing while `correct` is not True."""
     low: float | None = None
     high: float | None = None
     correct: bool | None = None
@@ -209,7 +209,7 @@ def _result(of: Comparison, name: str) -> Measured:
     found = replace(found, word=_word(arm))
     if timed is None or timed.reading is None or name not in timed.reading.blocks or not arm.is_ok:
         return found
-    reading, fields = timed.reading, reading_fields(timed.reading, of.against)
+    reading, fields = timed.reading, reading_fields(timed.reading, of.against, of.device_name)
     latencies = figures(reading, name)
     notes = (*found.notes, *fields["notes"], *_about_inputs(reading))
     if name in reading.left:
@@ -287,7 +287,9 @@ def _compared(found: Measured, of: Comparison, reading: rounds.Reading) -> Measu
     if word := _word(baseline) or (Status.IMPOSSIBLE if _why_impossible(of, BASELINE) else ""):
         why = _why(baseline) if word != Status.IMPOSSIBLE else _why_impossible(of, BASELINE)
         return replace(found, word=f"its baseline is {word}", why=f"the baseline: {why}")
-    mine = reading.medians(found.name)
-    ratio, low, high = statistics.paired_speedup(reading.medians(BASELINE)[: len(mine)], mine)
-    word = UNKNOWN if found.correct is None else statistics.word(low, high, found.margin, len(mine))
-    return replace(found, word=str(word), speedup=ratio, low=low, high=high)
+    fields = speedup(reading, BASELINE, found.name, of.device_name)
+    low, high = fields["speedup_low"], fields["speedup_high"]
+    word = (
+        UNKNOWN if found.correct is None else statistics.word(low, high, found.margin, len(reading.blocks[found.name]))
+    )
+    return replace(found, word=str(word), speedup=fields["speedup"], low=low, high=high)

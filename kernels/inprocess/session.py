@@ -14,7 +14,9 @@ from kernels.catalog import LoadedKernel
 from kernels.child.bench import Bench
 from kernels.child.guard import Guard
 from kernels.contract.arm_result import Status
+from kernels.contract.replies import Fault
 from kernels.host.device import Device, NoSuchDevice, find_device, locked, nvml, print_changes
+from kernels.host.environment import cpu_name
 from kernels.host.telemetry import Telemetry
 from kernels.inprocess.adhoc import Adhoc, Kernel, Source, Tensors, as_outputs, exact_dtype, in_dtype, like, peak_dtype
 from kernels.inprocess.judged import BASELINE, Judged
@@ -27,7 +29,7 @@ from kernels.workload import Protocol
 class PermissiveGuard(Guard):
     """The guard in the caller's process: other threads and processes belong to the caller."""
 
-    def busy(self, arm: str) -> list[list[str]]:
+    def busy(self, arm: str) -> list[tuple[str, str]]:
         return []
 
     def claim(self, arm: str) -> None:
@@ -74,7 +76,7 @@ class InProcess(Bench):
 
     # --- the session ----------------------------------------------------------------------------------------------
 
-    def call(self, do: str, limit_s: float = 0.0, **arguments: Any) -> dict[str, Any]:
+    def call(self, do: str, limit_s: float = 0.0, **arguments: Any) -> Any:
         """Exceptions of callables propagate, except from a capture: a callable that cannot be captured is no error."""
         self.running = arguments.get("arm", "")
         try:
@@ -83,11 +85,11 @@ class InProcess(Bench):
             if do != "capture":
                 raise
             self.put_back("")  # a failed capture may leave its stream the current one
-            raise CommandFailed({"kind": "raised", "message": f"{type(error).__name__}: {error}"}) from error
+            raise CommandFailed(Fault(kind="raised", message=f"{type(error).__name__}: {error}")) from error
         finally:
             self.put_back(self.running)
 
-    def attempt(self, arm: Arm, do: str, limit_s: float, **arguments: Any) -> dict[str, Any]:
+    def attempt(self, arm: Arm, do: str, limit_s: float, **arguments: Any) -> Any:
         return self.call(do, limit_s, arm=arm.name, **arguments)
 
     def blame(self, arm: Arm, doing: str, error: Exception) -> None:
@@ -99,11 +101,11 @@ class InProcess(Bench):
     def why_suspect(self, arm: str) -> str:
         return f"changed global state: {self.changed[arm]}" if arm in self.changed else ""
 
-    def first(self, arm: str, tensors: Tensors) -> dict[str, Any]:
-        """The first call of an arm. Returns {"outs": its outputs}. Raises TypeError if they cannot be measured."""
+    def first(self, arm: str, tensors: Tensors) -> tuple[torch.Tensor, ...]:
+        """Outputs of the first call of an arm. Raises TypeError if they cannot be measured."""
         outs = as_outputs(arm, self.callables[arm](*tensors))
         self.clock.synchronize()
-        return {"outs": outs}
+        return outs
 
 
 # --- one call of measure() --------------------------------------------------------------------------------------------
@@ -136,7 +138,7 @@ def _as_listed(device: torch.device) -> Device:
 def problem_of(bench: InProcess, source: Source, reference: Kernel | None, flops: float, traffic: int) -> Adhoc:
     """The problem, after the first call of every callable. The baseline replaces the reference only if there is
     none."""
-    outs = {arm: bench.call("first", arm=arm, tensors=source.draw(source.seed))["outs"] for arm in bench.callables}
+    outs = {arm: bench.call("first", arm=arm, tensors=source.draw(source.seed)) for arm in bench.callables}
     arm = BASELINE if BASELINE in outs else next(iter(outs))
     truth, right, exact, tensors = bench.callables[arm], outs[arm], None, source.draw(source.seed)
     whose = BASELINE if arm == BASELINE else ""
@@ -200,6 +202,10 @@ class Comparison:
         """The arm that others are compared with: the baseline, or the first timed one."""
         assert self.timed is not None
         return BASELINE if BASELINE in self.timed.group.arms else self.timed.group.arms[0]
+
+    @property
+    def device_name(self) -> str:
+        return torch.cuda.get_device_name(self.bench.device) if self.bench.kind == "cuda" else cpu_name()
 
     def is_ok(self, name: str) -> bool:
         return self.arms[name].status == Status.OK

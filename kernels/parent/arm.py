@@ -49,11 +49,11 @@ class Arm:
         if isinstance(error, CommandFailed):
             message = str(error)
             if "CUDA error" in message or "illegal memory access" in message:  # the CUDA context is unusable
-                self.fail(Status.CRASHED, message, error.traceback)
+                self.fail(Status.CRASHED, message, error.fault.traceback)
                 return True
-            status = OWN_STATUS.get(error.kind, Status.FAILED)
-            self.fail(status, in_short(status, message), error.traceback if status == Status.FAILED else "")
-            return error.must_replace
+            status = OWN_STATUS.get(error.fault.kind, Status.FAILED)
+            self.fail(status, in_short(status, message), error.fault.traceback if status == Status.FAILED else "")
+            return error.fault.must_replace
         if isinstance(error, ChildTimedOut):
             status = Status.TIMED_OUT
         else:

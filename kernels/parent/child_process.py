@@ -11,11 +11,9 @@ import json
 import os
 import secrets
 import select
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import deque
@@ -23,7 +21,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
+from kernels.contract.replies import REPLIES, Answer, Fault
+from kernels.host import processes
 from kernels.host.device import Device
+from kernels.host.scratch import Scratch
 
 ROOT = Path(__file__).resolve().parents[2]
 PASSED_ON = (
@@ -41,6 +44,10 @@ class ChildDied(Exception):
     """The child ended by itself. The message says how (signal or exit status)."""
 
 
+class CannotStart(ChildDied):
+    """The child said why it cannot measure: another one could not either."""
+
+
 class Forged(ChildDied):
     """Other code than the bench wrote an answer. The child has been killed."""
 
@@ -50,15 +57,11 @@ class ChildTimedOut(Exception):
 
 
 class CommandFailed(Exception):
-    """The command raised in the child.
+    """The command raised in the child."""
 
-    kind: "raised", "unsupported", "out of memory" or "suspect". must_replace: the child must be replaced.
-    """
-
-    def __init__(self, error: dict[str, Any]) -> None:
-        super().__init__(error["message"])
-        self.kind, self.traceback = error["kind"], error.get("traceback", "")
-        self.must_replace = bool(error.get("must_replace"))
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
 
 
 class Cancelled(Exception):
@@ -110,7 +113,8 @@ class Child:
 
     def __init__(self, device: Device, should_stop: Callable[[], bool] = lambda: False) -> None:
         self.device, self.should_stop = device, should_stop
-        self.scratch = tempfile.mkdtemp(prefix="benchsite-")
+        self._folder = Scratch()
+        self.scratch = self._folder.path
         self.log = Log()
         self.ready: dict[str, Any] | None = None
         self._buffer, self._closed = b"", False
@@ -148,14 +152,19 @@ class Child:
         """The child's environment, once torch and the device are up."""
         if self.ready is None:
             answer = self._answer(READY_LIMIT_S)
-            if "failed" in answer:
-                hint = "; `make install` makes .venv/bin/python, which has it" if "'torch'" in answer["failed"] else ""
-                raise ChildDied(f"the measuring process could not start: {answer['failed']}{hint}")
-            self.ready = answer["ready"]
+            if answer.failed is not None:
+                hint = "; `make install` makes .venv/bin/python, which has it" if "'torch'" in answer.failed else ""
+                raise CannotStart(f"the measuring process could not start: {answer.failed}{hint}")
+            if answer.ready is None:
+                raise self._forged()
+            self.ready = answer.ready
         return self.ready
 
-    def call(self, do: str, limit_s: float = 120.0, **arguments: Any) -> dict[str, Any]:
-        """Runs a command on the bench. Raises CommandFailed, ChildDied, ChildTimedOut or Cancelled."""
+    def call(self, do: str, limit_s: float = 120.0, **arguments: Any) -> Any:
+        """Runs a command on the bench; returns its model in REPLIES.
+
+        Raises CommandFailed, ChildDied, ChildTimedOut or Cancelled.
+        """
         self.wait_ready()
         token = secrets.token_hex(8)
         try:
@@ -163,14 +172,20 @@ class Child:
         except BrokenPipeError:
             raise self._death() from None
         answer = self._answer(limit_s)
-        if answer.get("token") != token or self._buffer:
-            self.kill()
-            raise Forged("other code than the instrument wrote to the answer pipe")
-        if "error" in answer:
-            raise CommandFailed(answer["error"])
-        return answer["ok"]
+        if answer.token != token or self._buffer:
+            raise self._forged()
+        if answer.error is not None:
+            raise CommandFailed(answer.error)
+        try:
+            return REPLIES[do].model_validate(answer.ok)
+        except ValidationError:
+            raise self._forged() from None
 
-    def _answer(self, limit_s: float) -> dict[str, Any]:
+    def _forged(self) -> Forged:
+        self.kill()
+        return Forged("other code than the instrument wrote to the answer pipe")
+
+    def _answer(self, limit_s: float) -> Answer:
         deadline = time.monotonic() + limit_s
         while b"\n" not in self._buffer:
             if self.should_stop():
@@ -186,13 +201,9 @@ class Child:
                 raise self._death()  # a process forked by the child may hold the pipe open
         line, self._buffer = self._buffer.split(b"\n", 1)
         try:
-            answer = json.loads(line)
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
-            self.kill()
-            raise Forged("the measuring process sent an invalid answer")
-        return answer
+            return Answer.model_validate_json(line)
+        except ValidationError:
+            raise self._forged() from None
 
     def _read_answer(self) -> None:
         chunk = os.read(self._answers, 1 << 20)
@@ -229,11 +240,13 @@ class Child:
         return self.process.poll() is None
 
     def kill(self) -> None:
-        """Kills the whole process group."""
+        """Kills the process, its group, and what is below it in other groups."""
+        below = processes.descendants(self.process.pid)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(10)
+        processes.end(below)
 
     def close(self) -> None:
         """Ends the child and removes its scratch folder."""
@@ -244,4 +257,4 @@ class Child:
         with contextlib.suppress(OSError):
             self._commands.close()
             os.close(self._answers)
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        self._folder.remove()

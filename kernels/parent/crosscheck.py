@@ -12,6 +12,7 @@ from kernels.analysis.agreement import agrees
 from kernels.analysis.blocks import Estimate, is_host_bound
 from kernels.contract.arm_result import CrossCheck, Status
 from kernels.contract.events import CrossChecked, Seen
+from kernels.contract.replies import Profiled, TimedBlock
 from kernels.parent.arm import arm_of
 from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.context import RunContext
@@ -59,16 +60,20 @@ def _can_run(context: RunContext, workload: Workload, name: str, statuses: Statu
 
 def _seen_fields(context: RunContext, name: str, timed: bool) -> dict[str, Any]:
     """The fields of a Seen."""
-    session = context.session
     if not timed:
-        return {"ran": session.call("profile", PROFILE_LIMIT_S, arm=name, seed=1)["kernels"]}
+        return {"ran": _profile(context, name).kernels}
     batch = _batch(context, name)  # before the profiler, which stays attached
-    profile = session.call("profile", PROFILE_LIMIT_S, arm=name, seed=1)
-    event_ns = median(profile["event_ns"])
-    span_ns = median(profile["spans_ns"]) if profile["spans_ns"] else None
-    agree = agrees(event_ns, span_ns, len(profile["kernels"]))
+    profile = _profile(context, name)
+    event_ns = median(profile.event_ns)
+    span_ns = median(profile.spans_ns) if profile.spans_ns else None
+    agree = agrees(event_ns, span_ns, len(profile.kernels))
     check = CrossCheck(event_ns=event_ns, span_ns=span_ns, agrees=agree, **batch)
-    return {"ran": profile["kernels"], "check": check}
+    return {"ran": profile.kernels, "check": check}
+
+
+def _profile(context: RunContext, name: str) -> Profiled:
+    profiled: Profiled = context.session.call("profile", PROFILE_LIMIT_S, arm=name, seed=1)
+    return profiled
 
 
 def _batch(context: RunContext, name: str) -> dict[str, Any]:
@@ -79,12 +84,12 @@ def _batch(context: RunContext, name: str) -> dict[str, Any]:
     """
     cuda, session, telemetry = context.is_cuda, context.session, context.telemetry
     session.call("prepare", PROFILE_LIMIT_S, seeds=list(range(1, 257)), rotate=cuda)
-    block = session.call("block", PROFILE_LIMIT_S, arm=name, calls=5, gate_ns=FIRST_GATE_NS if cuda else 0)
-    call_ns, nodes = min(block["ticks_ns"]), 1
-    host_bound = cuda and is_host_bound(Estimate(call_ns, block["enqueue_ns"] / 5))
+    block: TimedBlock = session.call("block", PROFILE_LIMIT_S, arm=name, calls=5, gate_ns=FIRST_GATE_NS if cuda else 0)
+    call_ns, nodes = min(block.ticks_ns), 1
+    host_bound = cuda and is_host_bound(Estimate(call_ns, block.enqueue_ns / 5))
     if host_bound:
         with suppress(CommandFailed):  # if it cannot be captured, call it
-            nodes = session.call("capture", VERIFY_LIMIT_S, arm=name)["nodes"]
+            nodes = session.call("capture", VERIFY_LIMIT_S, arm=name).nodes
             host_bound = False
     calls = nodes * max(1, min(MAX_BATCH, round(BATCH_NS[context.device.kind] / call_ns)) // nodes)
     energy, begin = telemetry.energy_j(), time.monotonic_ns()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from kernels.contract.replies import Prepared
 from kernels.workload import Protocol
 
 AA = " (A/A)"
@@ -19,8 +20,11 @@ class Commands(typing.Protocol):
     """Executes commands of the bench (kernels/child/bench.py) by name: a measuring child, this process, or a
     simulator."""
 
-    def call(self, do: str, limit_s: float = ..., **arguments: Any) -> dict[str, Any]:
-        """Executes a command and returns its reading. Raises CommandFailed, ChildDied or ChildTimedOut."""
+    def call(self, do: str, limit_s: float = ..., **arguments: Any) -> Any:
+        """Executes a command; returns its model in kernels/contract/replies.py.
+
+        Raises CommandFailed, ChildDied or ChildTimedOut.
+        """
         ...
 
 
@@ -42,7 +46,7 @@ class Drive:
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
 
-    def call(self, arm: str, do: str, limit_s: float = CALL_LIMIT_S, **arguments: Any) -> dict[str, Any]:
+    def call(self, arm: str, do: str, limit_s: float = CALL_LIMIT_S, **arguments: Any) -> Any:
         self.on_step(arm, "")
         return self.bench.call(do, limit_s, arm=kernel_of(arm), **arguments)
 
@@ -54,6 +58,9 @@ def kernel_of(arm: str) -> str:
     return arm.removesuffix(AA)
 
 
-def prepare(drive: Drive, rotate: bool) -> dict[str, Any]:
+def prepare(drive: Drive, rotate: bool) -> Prepared:
     """Makes input sets on the device, each from its own seed."""
-    return drive.bench.call("prepare", CALL_LIMIT_S, seeds=[drive.fresh_seed() for _ in range(256)], rotate=rotate)
+    prepared: Prepared = drive.bench.call(
+        "prepare", CALL_LIMIT_S, seeds=[drive.fresh_seed() for _ in range(256)], rotate=rotate
+    )
+    return prepared

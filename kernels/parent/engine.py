@@ -17,6 +17,7 @@ from kernels.analysis import roofline
 from kernels.analysis.blocks import Estimate, by_graph, choose_mode
 from kernels.analysis.suspicion import DOUBTS, why_leaks, why_outside, why_probed
 from kernels.contract.arm_result import Status
+from kernels.contract.replies import Probed, Rechecked, Verified
 from kernels.host.telemetry import Telemetry
 from kernels.operations.base import Distribution, Operation
 from kernels.parent import rounds
@@ -41,7 +42,7 @@ NS_PER_MS = 1e6
 
 
 class RetryInNewProcess(Exception):
-    """Timing needs a new process: a kernel left work running, or a capture failed."""
+    """Timing needs a new process: a kernel left work running, a capture failed, or no process could begin."""
 
 
 @dataclass(frozen=True)
@@ -108,38 +109,52 @@ class Engine:
 
         prepare: commands before an arm's first check, with their arguments.
         """
-        for arm in self.alive:
-            self._verify(arm, prepare)
+        for arm in self.arms:
+            if arm.is_ok:
+                self._verify(arm, prepare)
 
     def _verify(self, arm: Arm, prepare: Callable[[], dict[str, dict[str, Any]]]) -> None:
         self.step(arm.name, "compile")
-        self.open(False)
+        if not self._opened(False):
+            return
         for do, arguments in prepare().items():
             done = self.session.attempt(arm, do, self.plan.compile_limit_s, **arguments)
             if done is None:
                 return
-            arm.facts |= done
+            arm.facts |= done.model_dump(exclude_unset=True)
         readings: list[dict[str, Any]] = []
         flags: dict[str, Any] = {"inputs_changed": False, "shared": False, "deterministic": True}
         for number, check in enumerate(self.checks, 1):
             self.step(arm.name, f"verify {number} of {len(self.checks)}")
             asked = {"seed": check.seed, "thorough": check.thorough, "distribution": check.distribution}
-            got = self.session.attempt(arm, "verify", VERIFY_LIMIT_S, **asked)
+            got: Verified | None = self.session.attempt(arm, "verify", VERIFY_LIMIT_S, **asked)
             if got is None:
                 return
-            if self._end_what_is_busy(got["busy"]):
+            if self._end_what_is_busy(got.busy):
                 if arm.is_ok:
                     self._verify(arm, prepare)
                 return
-            readings.append(got["reading"])
-            flags["inputs_changed"] |= got["inputs_changed"]
-            flags["shared"] |= got["shared"]
-            flags["deterministic"] = flags["deterministic"] and got["deterministic"]
+            readings.append(got.reading)
+            flags["inputs_changed"] |= got.inputs_changed
+            flags["shared"] |= got.shared
+            flags["deterministic"] = flags["deterministic"] and got.deterministic
         arm.judged(self.judge(arm.name, readings, flags))
 
-    def _end_what_is_busy(self, busy: list[list[str]]) -> bool:
+    def _opened(self, afresh: bool) -> bool:
+        """Makes the workload the current one. False: no process could, so every arm has failed."""
+        try:
+            self.open(afresh)
+        except (CommandFailed, ChildDied, ChildTimedOut) as error:
+            if not self.session.replaceable:
+                raise
+            for arm in self.alive:
+                self.session.blame(arm, "making inputs", error)
+            return False
+        return True
+
+    def _end_what_is_busy(self, busy: list[tuple[str, str]]) -> bool:
         """Replaces the process if kernels left work running, and fails those kernels. True: there was some."""
-        busy = [[owner, what] for owner, what in busy if owner]
+        busy = [(owner, what) for owner, what in busy if owner]
         for owner, what in busy:
             for arm in self.arms:
                 if arm.name == owner and arm.status in (Status.OK, Status.INCORRECT):
@@ -159,19 +174,19 @@ class Engine:
         while self.alive:
             self.running = self.alive[0]
             try:
-                found = self._groups(self.alive)
+                timed_groups = self._groups(self.alive)
             except RetryInNewProcess:
                 continue
             except (CommandFailed, ChildDied, ChildTimedOut) as error:
                 self.session.blame(self.running, "timing", error)
                 continue
             if before is not None:
-                self._compare_with(before, found)
-            elif self.session.replaceable and self._above_ceilings(found):
-                before = found
+                self._compare_with(before, timed_groups)
+            elif self.session.replaceable and self._above_ceilings(timed_groups):
+                before = timed_groups
                 self.session.replace()
                 continue
-            return found
+            return timed_groups
         return [Timed(Group(MAIN, self._mode_without_reading(), ()), [])]
 
     def _mode_without_reading(self) -> str:
@@ -181,16 +196,17 @@ class Engine:
 
     def _groups(self, arms: list[Arm]) -> list[Timed]:
         by_name = {arm.name: arm for arm in arms}
-        self.open(True)
+        if not self._opened(True):
+            raise RetryInNewProcess
         drives = Drives(self, by_name)
         everyone = drives.of(tuple(by_name))
         if self.plan.name == "fixed":
             reading = rounds.fixed(everyone, self.cuda)
-            found = [Timed(Group(MAIN, reading.mode, tuple(by_name)), arms, reading)]
+            timed_groups = [Timed(Group(MAIN, reading.mode, tuple(by_name)), arms, reading)]
         else:
-            found = self._paired(drives, everyone, by_name)
-        self._recheck(by_name, [timed for timed in found if timed.reading])
-        return found
+            timed_groups = self._paired(drives, everyone, by_name)
+        self._recheck(by_name, [timed for timed in timed_groups if timed.reading])
+        return timed_groups
 
     def _paired(self, drives: Drives, everyone: Drive, by_name: dict[str, Arm]) -> list[Timed]:
         estimates = estimate(everyone, self.cuda)
@@ -203,13 +219,13 @@ class Engine:
         if not self.session.replaceable:
             parts = [together(parts, everyone.arms)]
             self._note_launches(parts[0], everyone, estimates)
-        found: list[Timed] = []
+        timed_groups: list[Timed] = []
         for group in parts:
             mine = {name: estimates[name] for name in group.arms}
-            paired = rounds.Paired(drives.of(group.arms, len(found)), group.mode, mine, self.cuda, group.graphs)
-            found.append(Timed(group, [by_name[name] for name in group.arms], paired.measure()))
+            paired = rounds.Paired(drives.of(group.arms, len(timed_groups)), group.mode, mine, self.cuda, group.graphs)
+            timed_groups.append(Timed(group, [by_name[name] for name in group.arms], paired.measure()))
             self.session.call("release")
-        return found
+        return timed_groups
 
     def _note_launches(self, group: Group, everyone: Drive, estimates: dict[str, Estimate]) -> None:
         if by_graph(choose_mode(self.plan, estimates, self.cuda), estimates) and not group.graphs:
@@ -220,13 +236,13 @@ class Engine:
 
     # --- above what the device was measured to reach --------------------------------------------------------------
 
-    def _above_ceilings(self, found: list[Timed]) -> list[tuple[Timed, Arm, str]]:
+    def _above_ceilings(self, timed_groups: list[Timed]) -> list[tuple[Timed, Arm, str]]:
         """(timed, arm, why) of every time above a measured ceiling."""
         if not self.cuda:
             return []
         return [
             (timed, arm, why)
-            for timed in found
+            for timed in timed_groups
             for arm in timed.arms
             if arm.is_ok and timed.reading and timed.reading.blocks.get(arm.name)
             if (why := roofline.why_above(
@@ -234,15 +250,15 @@ class Engine:
             ))
         ]  # fmt: skip
 
-    def _compare_with(self, first: list[Timed], found: list[Timed]) -> None:
+    def _compare_with(self, first: list[Timed], second: list[Timed]) -> None:
         """Compares with the second process: a confirmed time stays, with a note; any other is suspect.
 
         Confirmed: the same time, or the same ratio to the baseline (the clock may change between processes). The
         baseline is compared with its own time only.
         """
-        before, after = _times_ms(first), _times_ms(found)
+        before, after = _times_ms(first), _times_ms(second)
         drift = after[self.baseline] / before[self.baseline] if self.baseline in before.keys() & after.keys() else 1.0
-        for timed, arm, why in self._above_ceilings(found):
+        for timed, arm, why in self._above_ceilings(second):
             now, was = after[arm.name], before.get(arm.name)
             times = f"{now:.4g} ms" if was is None else f"{was:.4g} ms, then {now:.4g} ms"
             moved = 1.0 if was is None or arm.name == self.baseline else now / was
@@ -253,39 +269,39 @@ class Engine:
 
     # --- correct after --------------------------------------------------------------------------------------------
 
-    def _recheck(self, by_name: dict[str, Arm], found: list[Timed]) -> None:
+    def _recheck(self, by_name: dict[str, Arm], timed_groups: list[Timed]) -> None:
         """Checks the outputs kept from timed calls, and one more call on new inputs: they decide whether times
         stand."""
         self.step("", "checking timed outputs")
-        got = self.session.call("recheck", VERIFY_LIMIT_S * max(1, len(by_name)))
+        got: Rechecked = self.session.call("recheck", VERIFY_LIMIT_S * max(1, len(by_name)))
         self.session.call("prepare", VERIFY_LIMIT_S, seeds=[self._seed()], rotate=False)
         for name, arm in by_name.items():
-            mine = [reading for owner, reading in got["readings"] if owner == name]
+            mine = [reading for owner, reading in got.readings if owner == name]
             self.running = arm
-            after = self.session.call("verify", VERIFY_LIMIT_S, arm=name, seed=self._seed(), thorough=False)
-            flags = {"inputs_changed": after["inputs_changed"] or name in got["changed_inputs"]}
-            verdict = self.judge(name, [*mine, after["reading"]], flags | {"shared": after["shared"]})
+            after: Verified = self.session.call("verify", VERIFY_LIMIT_S, arm=name, seed=self._seed(), thorough=False)
+            flags = {"inputs_changed": after.inputs_changed or name in got.changed_inputs}
+            verdict = self.judge(name, [*mine, after.reading], flags | {"shared": after.shared})
             arm.correctness["timed_calls_checked"] = len(mine)
             arm.rechecked = verdict
             if verdict["correct"] is False:
                 arm.correctness |= {"correct": False, "why": f"in timed calls: {verdict['why']}"}
                 arm.fail(Status.INCORRECT, f"correct when checked alone, wrong when timed: {verdict['why']}")
             elif not verdict.get("word") and (
-                why := self._why_suspect(name, found) or why_leaks(got["grown"].get(name, []))
+                why := self._why_suspect(name, timed_groups) or why_leaks(got.grown.get(name, []))
             ):
                 arm.fail(Status.SUSPECT, why)
 
-    def _why_suspect(self, name: str, found: list[Timed]) -> str:
+    def _why_suspect(self, name: str, timed_groups: list[Timed]) -> str:
         """Why an arm's times are not credible, if probes repeat it; empty if they are."""
         if why := self.session.why_suspect(name):
             return why
-        readings = [timed.reading for timed in found if timed.reading and name in timed.reading.blocks]
+        readings = [timed.reading for timed in timed_groups if timed.reading and name in timed.reading.blocks]
         call_ns = min(min(reading.medians(name)) for reading in readings)
 
-        def probe(**asked: Any) -> dict[str, Any]:
+        def probe(**asked: Any) -> Probed:
             limit_s = VERIFY_LIMIT_S + PROBED_CALLS * call_ns / 1e9
-            got = self.session.call("probe", limit_s, arm=name, **asked)
-            if self._end_what_is_busy(got["busy"]):
+            got: Probed = self.session.call("probe", limit_s, arm=name, **asked)
+            if self._end_what_is_busy(got.busy):
                 raise RetryInNewProcess
             return got
 
@@ -297,7 +313,7 @@ class Engine:
         calls = max(2, min(MAX_BATCH, round(BATCH_NS / call_ns)))
         for _ in range(DOUBTS):
             begin = time.monotonic_ns()
-            ticks_ns = self.session.call("block", VERIFY_LIMIT_S, arm=name, calls=calls)["ticks_ns"]
+            ticks_ns = self.session.call("block", VERIFY_LIMIT_S, arm=name, calls=calls).ticks_ns
             if not (why := why_outside(sum(ticks_ns), time.monotonic_ns() - begin)):
                 break
         return why
@@ -325,11 +341,11 @@ class Drives:
             self.engine.step(kernel_of(name), text)
 
 
-def _times_ms(found: list[Timed]) -> dict[str, float]:
+def _times_ms(timed_groups: list[Timed]) -> dict[str, float]:
     """Kernel -> p50 of each timed kernel, from its first group."""
     return {
         arm.name: timed.p50_ns(arm.name) / NS_PER_MS
-        for timed in reversed(found)
+        for timed in reversed(timed_groups)
         for arm in timed.arms
         if timed.reading and timed.reading.blocks.get(arm.name)
     }

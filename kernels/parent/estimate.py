@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kernels.analysis.blocks import MAX_GATE_NS, Estimate
+from kernels.contract.replies import TimedBlock
 from kernels.parent.drive import CALL_LIMIT_S, Drive, prepare
 
 
@@ -11,18 +12,18 @@ def estimate(drive: Drive, cuda: bool) -> dict[str, Estimate]:
 
     In a new process, as after a crash, an arm compiles at its first call.
     """
-    found, first_limit = {}, max(CALL_LIMIT_S, drive.plan.compile_limit_s)
+    estimates, first_limit = {}, max(CALL_LIMIT_S, drive.plan.compile_limit_s)
     prepare(drive, rotate=False)
     for arm in drive.arms:
         drive.on_step(arm, "estimate")
-        block = drive.call(arm, "block", first_limit, calls=5)
-        guess = Estimate(min(block["ticks_ns"]), block["enqueue_ns"] / 5)
+        block: TimedBlock = drive.call(arm, "block", first_limit, calls=5)
+        guess = Estimate(min(block.ticks_ns), block.enqueue_ns / 5)
         if cuda:
-            gate = min(MAX_GATE_NS, int(4 * block["enqueue_ns"]) + 1_000_000)
+            gate = min(MAX_GATE_NS, int(4 * block.enqueue_ns) + 1_000_000)
             for _ in range(2):  # a single host delay is not a synchronisation
-                gated = drive.call(arm, "block", calls=5, gate_ns=gate)
-                if gated["gated"]:
+                block = drive.call(arm, "block", calls=5, gate_ns=gate)
+                if block.gated:
                     break
-            guess = Estimate(min(gated["ticks_ns"]), gated["enqueue_ns"] / 5, synchronises=not gated["gated"])
-        found[arm] = guess
-    return found
+            guess = Estimate(min(block.ticks_ns), block.enqueue_ns / 5, synchronises=not block.gated)
+        estimates[arm] = guess
+    return estimates

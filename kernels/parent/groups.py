@@ -44,13 +44,13 @@ def groups(
     if not odd:
         return [Group(MAIN, mode, everyone, graphs)]
     alike = tuple(arm for arm in drive.arms if arm not in odd)
-    found = [Group(MAIN, mode, alike, graphs)] if len(alike) > 1 else []
-    return [*found, Group(APART, otherwise, (drive.baseline, *odd))]
+    parts = [Group(MAIN, mode, alike, graphs)] if len(alike) > 1 else []
+    return [*parts, Group(APART, otherwise, (drive.baseline, *odd))]
 
 
-def together(found: list[Group], arms: Collection[str]) -> Group:
+def together(parts: list[Group], arms: Collection[str]) -> Group:
     """One group for all arms: if one is launched call by call, all are."""
-    return Group(MAIN, found[-1].mode, tuple(arms), found[-1].graphs)
+    return Group(MAIN, parts[-1].mode, tuple(arms), parts[-1].graphs)
 
 
 def uncapturable(
@@ -74,6 +74,6 @@ def _captures(drive: Drive, arm: str) -> bool:
         drive.call(arm, "capture")
         return True
     except CommandFailed as error:
-        if error.kind == "suspect":
+        if error.fault.kind == "suspect":
             raise
         return False

@@ -30,7 +30,7 @@ class Progress:
 
     def step(self, workload: Workload, kernel: str, text: str) -> None:
         word, now = text.split(" ")[0], time.monotonic()
-        self.stopwatch.step = word
+        self.stopwatch.step = text.rpartition(": ")[2].split(" ")[0]
         said = self.position, "" if word in IN_TURN else kernel, word
         if said != self._said or now - self._at >= EVERY_S:
             self._said, self._at = said, now

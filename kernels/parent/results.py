@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from kernels.analysis import roofline, statistics
+from kernels.analysis.processes import ProcessSpread, pooled, spread_of
 from kernels.contract.arm_result import ArmResult, ColdCalls, Ratio, Spread, Status
 from kernels.operations.base import Operation
 from kernels.parent.arm import Arm
@@ -48,14 +48,17 @@ class Limits:
     """None on a CPU: its ceilings are no limits."""
 
 
-def reading_fields(reading: Reading | None, baseline: str) -> dict[str, Any]:
-    """The fields of a Measured that all arms share: protocol, A/A and margin."""
+def reading_fields(reading: Reading | None, baseline: str, device: str) -> dict[str, Any]:
+    """The fields of a Measured that all arms share: protocol, A/A and margin. device: its name."""
     if reading is None:
         return {"margin": statistics.MARGIN}
-    aa = samples_ns = None
+    aa, samples_ns, margin = None, None, statistics.MARGIN
     if baseline + AA in reading.blocks:
         samples_ns = _samples_ns(reading, baseline + AA)
-        aa = statistics.paired_speedup(reading.medians(baseline), reading.medians(baseline + AA))
+        each = _ratios(reading, baseline, baseline + AA)
+        aa = each[0] if len(each) == 1 else pooled(each, ProcessSpread(0.0, len(each), "")).ratio
+        margin = max(map(statistics.margin_from, each))
+    spread = spread_of(device, reading.mode)
     return {
         "protocol": {
             "paired": reading.paired,
@@ -67,10 +70,13 @@ def reading_fields(reading: Reading | None, baseline: str) -> dict[str, Any]:
             "orders": reading.orders,
             "repeated": reading.repeated,
             "rounds_s": round(reading.rounds_s, 3),
+            "processes": len(reading.by_process),
+            "process_sd": spread.sd if reading.paired else None,
+            "process_sd_source": spread.source if reading.paired else "",
         },
         "aa": aa,
         "aa_samples_ns": samples_ns,
-        "margin": statistics.margin_from(aa),
+        "margin": margin,
         "notes": reading.notes,
     }
 
@@ -80,22 +86,25 @@ def arm_result(arm: Arm, reading: Reading | None, baseline: str, limits: Limits,
     facts = {name: value for name, value in arm.facts.items() if name in ArmResult.model_fields}
     if arm.correctness:
         facts["correctness"] = arm.correctness
-    found = json_safe(facts | {"kernel": arm.name, "status": arm.status, "why": arm.why, "log": arm.log})
+    fields = json_safe(facts | {"kernel": arm.name, "status": arm.status, "why": arm.why, "log": arm.log})
     if arm.is_ok and reading is not None and reading.blocks.get(arm.name):
-        found |= _timed(arm.name, reading, baseline, limits, seed)
-    return ArmResult.model_validate(found)
+        fields |= _timed(arm.name, reading, baseline, limits, seed)
+    return ArmResult.model_validate(fields)
 
 
 def _timed(name: str, reading: Reading, baseline: str, limits: Limits, seed: int) -> dict[str, Any]:
-    found = times(name, reading)
-    problem, p50_ms = limits.problem, found["p50_ms"]
+    fields = times(name, reading)
+    problem, p50_ms = limits.problem, fields["p50_ms"]
     peak = roofline.peak_of(limits.device_name)
-    found |= roofline.rates(problem, p50_ms, roofline.speed_of_light_ms(problem, peak, limits.ceilings, reading.mode))
+    fields |= roofline.rates(problem, p50_ms, roofline.speed_of_light_ms(problem, peak, limits.ceilings, reading.mode))
     if why := roofline.why_impossible(problem, p50_ms, peak, reading.touched_once, limits.l2_bytes):
-        return found | {"status": Status.IMPOSSIBLE, "why": why}
+        return fields | {"status": Status.IMPOSSIBLE, "why": why}
     if name != baseline:
-        found |= _speedup(reading.medians(baseline), reading.medians(name), reading.paired, seed)
-    return found
+        paired = reading.paired
+        fields |= (
+            speedup(reading, baseline, name, limits.device_name) if paired else _unpaired(reading, baseline, name, seed)
+        )
+    return fields
 
 
 def _samples_ns(reading: Reading, arm: str) -> list[list[float]]:
@@ -108,25 +117,40 @@ def times(name: str, reading: Reading) -> dict[str, Any]:
     in_ms = [tick / NS_PER_MS for ticks in blocks for tick in ticks]
     stats = statistics.describe(in_ms)
     low, high = statistics.p50_interval(stats["p50"], [m / NS_PER_MS for m in reading.medians(name)])
-    found: dict[str, Any] = {f"{figure}_ms": stats[figure] for figure in IN_MS}
-    found |= {figure: stats[figure] for figure in ("n", "iqr_over_median", "outliers")}
-    found |= {"p50_low_ms": low, "p50_high_ms": high, "rounds": len(blocks)}
-    found |= {"left_after_round": reading.left.get(name), "samples_ns": _samples_ns(reading, name)}
+    fields: dict[str, Any] = {f"{figure}_ms": stats[figure] for figure in IN_MS}
+    fields |= {figure: stats[figure] for figure in ("n", "iqr_over_median", "outliers")}
+    fields |= {"p50_low_ms": low, "p50_high_ms": high, "rounds": len(blocks)}
+    fields |= {"left_after_round": reading.left.get(name), "samples_ns": _samples_ns(reading, name)}
     if name in reading.cold:
         cold = statistics.describe([tick / NS_PER_MS for tick in reading.cold[name]])
-        found["cold"] = ColdCalls(n=int(cold["n"]), **{f"{figure}_ms": cold[figure] for figure in COLD_IN_MS})
+        fields["cold"] = ColdCalls(n=int(cold["n"]), **{f"{figure}_ms": cold[figure] for figure in COLD_IN_MS})
     if clocks := reading.sm_mhz.get(name):
-        found["sm_mhz"] = Spread(median=median(clocks), min=min(clocks), max=max(clocks), n=len(clocks))
-    return found
+        fields["sm_mhz"] = Spread(median=median(clocks), min=min(clocks), max=max(clocks), n=len(clocks))
+    return fields
 
 
-def _speedup(base: Sequence[float], arm: Sequence[float], paired: bool, seed: int) -> dict[str, Any]:
-    """The speedup fields of an ArmResult, from one number per round."""
-    found: dict[str, Any] = {"paired": paired}
-    if paired:
-        base = base[: len(arm)]
-        ratio = Ratio(*statistics.paired_speedup(base, arm))
-        found["effective_sample_size"] = statistics.effective_sample_size(base, arm)
-    else:
-        ratio = Ratio(*statistics.unpaired_speedup(base, arm, seed))
-    return found | {"speedup": ratio.ratio, "speedup_low": ratio.low, "speedup_high": ratio.high}
+def speedup(reading: Reading, baseline: str, name: str, device: str) -> dict[str, Any]:
+    """The speedup fields of an ArmResult, from pairs within rounds, and with the spread between processes. device: its
+    name."""
+    ratios = _ratios(reading, baseline, name)
+    whole = pooled(ratios, spread_of(device, reading.mode))
+    sizes = [statistics.effective_sample_size(*part.pairs(baseline, name)) for part in reading.by_process]
+    return {
+        "speedup": whole.ratio.ratio,
+        "speedup_low": whole.ratio.low,
+        "speedup_high": whole.ratio.high,
+        "rounds_half_width": whole.rounds_half_width,
+        "process_half_width": whole.process_half_width,
+        "by_process": ratios if len(ratios) > 1 else None,
+        "effective_sample_size": sum(sizes),
+    }
+
+
+def _ratios(reading: Reading, baseline: str, name: str) -> list[Ratio]:
+    """The ratio of each process, with its interval from rounds."""
+    return [Ratio(*statistics.paired_speedup(*part.pairs(baseline, name))) for part in reading.by_process]
+
+
+def _unpaired(reading: Reading, baseline: str, name: str, seed: int) -> dict[str, Any]:
+    ratio = Ratio(*statistics.unpaired_speedup(reading.medians(baseline), reading.medians(name), seed))
+    return {"paired": False, "speedup": ratio.ratio, "speedup_low": ratio.low, "speedup_high": ratio.high}

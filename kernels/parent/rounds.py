@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from kernels.analysis.blocks import (
     GATE_FACTOR,
@@ -24,6 +23,7 @@ from kernels.analysis.blocks import (
     rest_for,
 )
 from kernels.analysis.statistics import half_width, paired_speedup
+from kernels.contract.replies import TimedBlock
 from kernels.parent.drive import AA, CALL_LIMIT_S, Drive, kernel_of, prepare
 
 FIRST_GRAPH_GATE_NS = 500_000
@@ -40,6 +40,8 @@ COLD_CALLS, COLD_BLOCKS = 100, 8
 CHUNK_NS, LEAD_NS, SUSTAINED_NS = 20e6, 250e6, 1e9
 """Sustained: chunk length, untimed lead, and minimum timed length of a block."""
 SUSTAINED_ROUNDS, SUSTAINED_LOOK = (6, 12), 2
+AA_PRECISION = 2
+"""The baseline against itself may be this many times less precise than the others: it decides the margin only."""
 SLOWED = "the device slowed down because of heat"
 
 
@@ -75,8 +77,47 @@ class Reading:
         """Every input set was out of the cache when it was read."""
         return self.mode != "warm" and self.covered and self.sets > 1
 
+    processes: list[Reading] = field(default_factory=list)
+    """The readings of which this one consists, if several processes measured; empty for one."""
+
     def medians(self, arm: str) -> list[float]:
         return [statistics.median(ticks) for ticks in self.blocks[arm]]
+
+    def pairs(self, baseline: str, arm: str) -> tuple[list[float], list[float]]:
+        """(baseline, arm): one time per round that both ran. The baseline's is the geometric mean of its two arms, unless
+        this is one of them."""
+        base, medians = self.medians(baseline), self.medians(arm)
+        if arm != baseline + AA and baseline + AA in self.blocks:
+            base = [math.sqrt(a * b) for a, b in zip(base, self.medians(baseline + AA), strict=True)]
+        return base[: len(medians)], medians
+
+    @property
+    def by_process(self) -> list[Reading]:
+        return self.processes or [self]
+
+
+def joined(readings: list[Reading]) -> Reading:
+    """The readings of several processes, one after the other, as one."""
+    first = readings[0]
+    if len(readings) == 1:
+        return first
+    notes = [note for reading in readings for note in reading.notes]
+    whole = replace(
+        first,
+        orders=[order for reading in readings for order in reading.orders],
+        notes=list(dict.fromkeys(notes)),
+        rounds_s=sum(reading.rounds_s for reading in readings),
+        repeated=sum(reading.repeated for reading in readings),
+        covered=all(reading.covered for reading in readings),
+        processes=readings,
+    )
+    for name in ("blocks", "cold", "sm_mhz"):
+        setattr(
+            whole,
+            name,
+            {arm: [v for r in readings for v in getattr(r, name).get(arm, [])] for arm in getattr(first, name)},
+        )
+    return whole
 
 
 # --- paired -----------------------------------------------------------------------------------------------------------
@@ -105,7 +146,7 @@ class Paired:
     def measure(self) -> Reading:
         reading = self.reading
         prepared = prepare(self.drive, rotate=self.mode != "warm")
-        reading.sets, reading.covered = prepared["sets"], prepared["covered"]
+        reading.sets, reading.covered = prepared.sets, prepared.covered
         self.flush = self.cuda and self.mode in ("cold", "graph") and not reading.covered
         reading.flushed = self.flush
         reading.rest = self.drive.plan.rest if self.cuda and self.mode != "sustained" else 0.0
@@ -191,13 +232,13 @@ class Paired:
         one = ways.get(self.mode, self._calls)
         for _ in range(MAX_GATE_REPEATS):
             got = one(arm, keep)
-            if got["gated"]:
+            if got.gated:
                 break
         else:
             self._note(f"{kernel_of(arm)}: the host queued blocks too slowly; times may include launch gaps")
-        if clock := got.get("sm_mhz"):
+        if clock := got.sm_mhz:
             self.reading.sm_mhz.setdefault(arm, []).append(clock)
-        return got["ticks_ns"]
+        return got.ticks_ns
 
     def _note(self, note: str) -> None:
         if note not in self.reading.notes:
@@ -209,32 +250,34 @@ class Paired:
     def _untimed(self, arm: str) -> bool:
         return not (self.cuda and is_long(self.estimates[arm].call_ns))
 
-    def _replays(self, arm: str, keep: int | None) -> dict[str, Any]:
+    def _replays(self, arm: str, keep: int | None) -> TimedBlock:
         replays = max(1, round(self.calls[arm] / self.reading.sets))
         asked = {"gate_ns": self.graph_gate[arm], "rest_ns": self._rest_ns(arm, replays * self.reading.sets)}
-        got = self.drive.call(arm, "replay", graph=arm, replays=replays, flush=self.flush, keep=keep, **asked)
-        if not got["gated"]:
-            self.graph_gate[arm] = min(MAX_GATE_NS, int(GATE_FACTOR * got["enqueue_ns"]))
+        got: TimedBlock = self.drive.call(
+            arm, "replay", graph=arm, replays=replays, flush=self.flush, keep=keep, **asked
+        )
+        if not got.gated:
+            self.graph_gate[arm] = min(MAX_GATE_NS, int(GATE_FACTOR * got.enqueue_ns))
         return got
 
-    def _calls(self, arm: str, keep: int | None) -> dict[str, Any]:
+    def _calls(self, arm: str, keep: int | None) -> TimedBlock:
         calls, guess = self.calls[arm], self.estimates[arm]
         gate = gate_for(calls, guess.enqueue_ns) if self.cuda and not guess.synchronises else 0
         keep = None if keep is None else min(keep, calls - 1)
         asked = {"gate_ns": gate, "rest_ns": self._rest_ns(arm, calls), "untimed": self._untimed(arm)}
-        got = self.drive.call(arm, "block", calls=calls, flush=self.flush, keep=keep, **asked)
-        if not got["gated"]:
-            slower = max(guess.enqueue_ns * 1.5, got["enqueue_ns"] / calls)
+        got: TimedBlock = self.drive.call(arm, "block", calls=calls, flush=self.flush, keep=keep, **asked)
+        if not got.gated:
+            slower = max(guess.enqueue_ns * 1.5, got.enqueue_ns / calls)
             self.estimates[arm] = Estimate(guess.call_ns, slower)
             self.calls[arm] = min(calls, calls_for(self.drive.plan, self.estimates[arm], self.cuda))
         return got
 
-    def _host_calls(self, arm: str, keep: int | None) -> dict[str, Any]:
+    def _host_calls(self, arm: str, keep: int | None) -> TimedBlock:
         calls = self.calls[arm]
         asked = {"rest_ns": self._rest_ns(arm, calls), "untimed": self._untimed(arm)}
         return self.drive.call(arm, "e2e", calls=calls, keep=keep, **asked)
 
-    def _back_to_back(self, arm: str, keep: int | None) -> dict[str, Any]:
+    def _back_to_back(self, arm: str, keep: int | None) -> TimedBlock:
         """At least 1 s back to back, after a lead. A call whose output is kept is an extra one, before it."""
         each_ns = self.estimates[arm].call_ns
         calls = max(1, round(CHUNK_NS / each_ns))
@@ -250,8 +293,8 @@ class Paired:
             self.drive.on_step(arm, "single calls")
             ticks: list[float] = []
             for _ in range(COLD_BLOCKS):
-                if len(ticks) < COLD_CALLS and (got := self._calls(arm, None))["gated"]:
-                    ticks += got["ticks_ns"]
+                if len(ticks) < COLD_CALLS and (got := self._calls(arm, None)).gated:
+                    ticks += got.ticks_ns
             if ticks:
                 self.reading.cold[arm] = ticks
 
@@ -263,15 +306,24 @@ class Paired:
                 self.active.remove(arm)
                 self.reading.left[arm] = DROP_AFTER
 
+    def _candidates(self) -> list[str]:
+        return [arm for arm in self.active if kernel_of(arm) != self.drive.baseline]
+
+    def width(self, arm: str) -> float:
+        """Half-width of the interval of an arm's ratio to the baseline."""
+        _, low, high = paired_speedup(*self.reading.pairs(self.drive.baseline, arm))
+        return half_width(low, high)
+
     def widest(self) -> tuple[float, str]:
-        """Half-width of the widest interval of the running arms, and its arm."""
-        base = self.reading.medians(self.drive.baseline)
-        widths = [(0.0, "")]
-        for arm in self.active:
-            if arm != self.drive.baseline:
-                _, low, high = paired_speedup(base, self.reading.medians(arm))
-                widths.append((half_width(low, high), arm))
-        return max(widths)
+        """Half-width of the widest interval of the running arms, and its arm. Without another arm: of the baseline
+        against itself."""
+        return max((self.width(arm), arm) for arm in self._candidates() or [self.drive.baseline + AA])
+
+    def _let_the_precise_go(self) -> None:
+        """Arms whose interval is narrow enough leave: the others need their time."""
+        for arm in self._candidates():
+            if self.width(arm) <= self.drive.plan.precision:
+                self.active.remove(arm)
 
     def _enough(self, rounds: int, deadline: float) -> bool:
         plan = self.drive.plan
@@ -279,8 +331,12 @@ class Paired:
             self.reading.notes.append(f"stopped at its time budget after {rounds} rounds")
             self._note_precision()
             return True
-        looking = rounds >= self.least and (rounds - self.least) % self.look_every == 0
-        return looking and self.widest()[0] <= plan.precision
+        if rounds < self.least or (rounds - self.least) % self.look_every:
+            return False
+        if self.widest()[0] <= plan.precision:
+            return self.width(self.drive.baseline + AA) <= AA_PRECISION * plan.precision
+        self._let_the_precise_go()
+        return False
 
     def _note_precision(self) -> None:
         width, arm = self.widest()
@@ -313,7 +369,7 @@ def fixed(drive: Drive, cuda: bool) -> Reading:
                 left = math.ceil((plan.iters - first) / MAX_CALLS)
                 keep_in = number + drive.rng.randrange(min(FIXED_KEEP_EVERY, left))
             keep = drive.rng.randrange(calls) if number == keep_in else None
-            ticks += drive.call(arm, "block", limit, calls=calls, flush=reading.flushed, keep=keep)["ticks_ns"]
+            ticks += drive.call(arm, "block", limit, calls=calls, flush=reading.flushed, keep=keep).ticks_ns
         reading.blocks[arm] = [[tick] for tick in ticks]
         reading.calls[arm] = 1
     return reading

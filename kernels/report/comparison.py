@@ -107,15 +107,15 @@ def why_not(before: Results, after: Results) -> str:
 def rows(before: Results, after: Results) -> list[Row]:
     """One row per workload and kernel of either run; rows of `after` come first."""
     earlier = {m.place: m for m in before.measurements}
-    found: list[Row] = []
+    table: list[Row] = []
     for m in after.measurements:
-        found += _of_one(earlier.pop(m.place, None), m, before.measurements)
-    found = _widened_where_controls_moved(found)
-    told = {(row.workload_key, row.kernel) for row in found}
+        table += _of_one(earlier.pop(m.place, None), m, before.measurements)
+    table = _widened_where_controls_moved(table)
+    told = {(row.workload_key, row.kernel) for row in table}
     for m in earlier.values():
         left = [arm for arm in m.results if (m.key, arm.kernel) not in told]
-        found += [_row(m, _Pair(arm, None, m, None)) for arm in left]
-    return found
+        table += [_row(m, _Pair(arm, None, m, None)) for arm in left]
+    return table
 
 
 def _widened_where_controls_moved(table: list[Row]) -> list[Row]:
@@ -200,11 +200,11 @@ def _row(at: Measured, pair: _Pair) -> Row:
 def _widened(arm: ArmResult) -> Ratio:
     """The speedup with its interval. With few rounds the interval is their range, which is too narrow: it is
     doubled."""
-    found = arm.ratio
-    assert found is not None
+    speedup = arm.ratio
+    assert speedup is not None
     wider = 1.0 if (arm.rounds or 0) >= CERTAIN_ROUNDS else WIDEN_FEW_ROUNDS
-    low, high = (found.ratio * (end / found.ratio) ** wider for end in (found.low, found.high))
-    return Ratio(found.ratio, low, high)
+    low, high = (speedup.ratio * (end / speedup.ratio) ** wider for end in (speedup.low, speedup.high))
+    return Ratio(speedup.ratio, low, high)
 
 
 def _why_not_compared(pair: _Pair) -> tuple[str, str]:
@@ -294,9 +294,9 @@ def _of_the_control(control: Sequence[Row]) -> list[str]:
     strayed = [row for row in control if row.strayed]
     counts = [(word, sum(row.verdict == word for row in control)) for word in (Verdict.SAME, Verdict.UNDECIDED)]
     phrases = {Verdict.SAME: "the same", Verdict.UNDECIDED: "undecided"}
-    found = listed([f"{count} {'is' if count == 1 else 'are'} {phrases[word]}" for word, count in counts if count])
+    counted = listed([f"{count} {'is' if count == 1 else 'are'} {phrases[word]}" for word, count in counts if count])
     count = len(control)
-    said = f"Of {count} result{'s' * (count != 1)} of unchanged kernels{', ' * bool(found)}{found}"
+    said = f"Of {count} result{'s' * (count != 1)} of unchanged kernels{', ' * bool(counted)}{counted}"
     if not strayed:
         return [f"{said}; none is faster or slower."]
     kernels = listed(list(dict.fromkeys(row.kernel for row in strayed)))
@@ -306,7 +306,7 @@ def _of_the_control(control: Sequence[Row]) -> list[str]:
 
 
 def _of_statuses(table: Sequence[Row]) -> list[str]:
-    found = []
+    sentences = []
     for status in FAILURES:
         for new in (False, True):
             rows = [r for r in table if r.verdict == status and r.is_broken and (r.status_before is None) == new]
@@ -314,8 +314,8 @@ def _of_statuses(table: Sequence[Row]) -> list[str]:
                 count = len(rows)
                 verb = VERBS.get(status) or f"{'are' if count > 1 else 'is'} {status}"
                 who = listed(list(dict.fromkeys(row.kernel for row in rows)))
-                found.append(f"{count} {'new ' * new}result{'s' * (count > 1)} {verb}{' now' * (not new)} ({who}).")
-    return found
+                sentences.append(f"{count} {'new ' * new}result{'s' * (count > 1)} {verb}{' now' * (not new)} ({who}).")
+    return sentences
 
 
 def worse(table: Sequence[Row]) -> list[Row]:

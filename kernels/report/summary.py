@@ -133,17 +133,17 @@ def _noise(mine: Sequence[Row], said_first: str) -> str:
 
 def _faults(table: Sequence[Row]) -> list[str]:
     """Results that are not ok, and whether the timed ones are correct."""
-    found = []
+    sentences = []
     for status in FAILURES:
         kernels = list(dict.fromkeys(row.kernel for row in table if row.status == status))
         if kernels:
             count = sum(row.status == status for row in table)
             verb = VERBS.get(status) or f"{'are' if count != 1 else 'is'} {status}"
-            found.append(f"{count} result{'s' * (count != 1)} {verb} ({', '.join(kernels)}).")
+            sentences.append(f"{count} result{'s' * (count != 1)} {verb} ({', '.join(kernels)}).")
     timed = [row for row in table if row.p50_ms is not None]
     if timed and all(row.correct for row in timed):
-        found.append("All checked outputs of timed kernels are correct.")
-    return found
+        sentences.append("All checked outputs of timed kernels are correct.")
+    return sentences
 
 
 def _loaded(table: Sequence[Row]) -> list[str]:

@@ -227,15 +227,15 @@ def text(cells: list[list[str]], whys: list[str], below: str = "") -> str:
 
 def against_itself(table: Sequence[Row]) -> str:
     """The A/A of all workloads in a sentence; empty if there is none."""
-    found = [row for row in table if row.aa is not None]
-    if not found:
+    with_aa = [row for row in table if row.aa is not None]
+    if not with_aa:
         return ""
-    count = len({row.workload_key for row in found})
+    count = len({row.workload_key for row in with_aa})
     over = f" over {count} workloads" if count > 1 else ""
-    baselines = listed(list(dict.fromkeys(row.baseline for row in found)))
+    baselines = listed(list(dict.fromkeys(row.baseline for row in with_aa)))
     ratios, margins = (
-        _reach([row.aa for row in found if row.aa is not None], ".3f"),
-        _reach([row.margin for row in found], ".1%"),
+        _reach([row.aa for row in with_aa if row.aa is not None], ".3f"),
+        _reach([row.margin for row in with_aa], ".1%"),
     )
     return f"A/A: {baselines} against itself {ratios}{over}; margin {margins}."
 

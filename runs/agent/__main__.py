@@ -27,9 +27,9 @@ def main() -> int:
     try:
         check_disk(var)
         check_broker(broker)
-        found = devices()
+        known = devices()
         wanted = os.environ.get("DEVICE")
-        chosen = [find_device(wanted)] if wanted else [d for d in found if d.kind == "cuda"] or found
+        chosen = [find_device(wanted)] if wanted else [d for d in known if d.kind == "cuda"] or known
     except (SetupError, NoSuchDevice) as error:
         print(f"agent: {error}", file=sys.stderr)
         return 2

@@ -51,9 +51,9 @@ def draw(pk: int) -> None:
 
 def chart_of(run: Run, name: str, palette: str) -> Chart | None:
     """The stored chart, or a new one if the run has continued since. None if there is nothing to draw."""
-    found = Chart.objects.filter(run=run, name=name, theme=palette).first()
-    if found and found.done == run.done and found.spec.get("usermeta") == DRAWING:
-        return found
+    stored = Chart.objects.filter(run=run, name=name, theme=palette).first()
+    if stored and stored.done == run.done and stored.spec.get("usermeta") == DRAWING:
+        return stored
     of = {"speedup": speedup, "latency": latency}[name.removesuffix(NARROW)]
     chart = of(frame(run), THEMES[palette], narrow=name.endswith(NARROW))
     if chart is None:
@@ -65,9 +65,9 @@ def chart_of(run: Run, name: str, palette: str) -> Chart | None:
 
 def frame(run: Run) -> pd.DataFrame:
     """The run's table as drawn: short workload names, microseconds."""
-    found = measurements.of_run(run)
-    table = pd.DataFrame(tables.as_records(tables.rows(found)), columns=list(tables.COLUMNS))
-    both = [(m, arm) for m in found for arm in m.results]
+    measured = measurements.of_run(run)
+    table = pd.DataFrame(tables.as_records(tables.rows(measured)), columns=list(tables.COLUMNS))
+    both = [(m, arm) for m in measured for arm in m.results]
     table["measurement"] = [m.pk for m, _ in both]
     table["limit_us"] = [1e3 * (arm.limit_ms or math.nan) for _, arm in both]
     for column in ("p50", "p50_low", "p50_high"):
@@ -297,13 +297,13 @@ def _ticks(low: float, high: float, most: int) -> list[float]:
     """Ticks on a log axis, at least three: 1, 2, 5, 10, ...; decades if too many; even steps if too few."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for leads, every in (((1, 2, 5), 1), ((1,), 1), ((1,), 2), ((1,), 3)):
-        found = [lead * 10.0**decade for decade in decades if decade % every == 0 for lead in leads]
-        found = [tick for tick in found if low <= tick <= high]
-        if 3 <= len(found) <= most:
-            return found
+        ticks = [lead * 10.0**decade for decade in decades if decade % every == 0 for lead in leads]
+        ticks = [tick for tick in ticks if low <= tick <= high]
+        if 3 <= len(ticks) <= most:
+            return ticks
     steps = (lead * 10.0**decade for decade in range(decades[-1], decades[0] - 3, -1) for lead in (5, 2, 1))
     evens = ([step * n for n in range(math.ceil(low / step), math.floor(high / step) + 1)] for step in steps)
-    return next(found for found in evens if len(found) >= 4)
+    return next(ticks for ticks in evens if len(ticks) >= 4)
 
 
 def _fastest(data: pd.DataFrame, baseline: str) -> str | None:

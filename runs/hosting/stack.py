@@ -29,24 +29,24 @@ class Stack:
     def commands(self) -> dict[str, str]:
         python = shlex.quote(sys.executable)
         worker = f"{python} -m celery -q -A benchsite.celery worker -c 1 {WORKER_OPTIONS}"
-        found: dict[str, str] = {}
+        commands: dict[str, str] = {}
         if self.broker:
             host, port, folder = self.broker
-            found["broker"] = _again(
+            commands["broker"] = _again(
                 f"{python} -m runs.hosting.embedded_broker {host} {port} {shlex.quote(str(folder))}"
             )
         if self.web:
             bind = f"{self.host}:{self.port}"
-            found["web"] = _again(
+            commands["web"] = _again(
                 f"{python} -m gunicorn benchsite.wsgi -b {bind} -w 2 --threads 4 --preload --log-level warning"
             )
-        found["recorder"] = _again(f"{worker} -Q record -n recorder@%h")
-        found["worker"] = _again(f"{worker} -Q site -n worker@%h")
+        commands["recorder"] = _again(f"{worker} -Q record -n recorder@%h")
+        commands["worker"] = _again(f"{worker} -Q site -n worker@%h")
         var = shlex.quote(self.env["BENCHSITE_VAR"])
-        found["beat"] = _again(
+        commands["beat"] = _again(
             f"{python} -m celery -q -A benchsite.celery beat --loglevel WARNING -s {var}/beat --pidfile="
         )
-        return found | agent_processes(self.devices)
+        return commands | agent_processes(self.devices)
 
 
 def agent_processes(devices: list[Device]) -> dict[str, str]:

@@ -11,11 +11,11 @@ from kernels.workload import configs
 class ConfigManager(models.Manager["Config"]):
     def read_files(self) -> None:
         """Updates the table from the files."""
-        found = configs()
-        for config in found:
+        files = configs()
+        for config in files:
             body = config.model_dump(mode="json")
             self.update_or_create(name=config.name, defaults={"title": config.title, "body": body})
-        self.exclude(name__in=[c.name for c in found]).delete()
+        self.exclude(name__in=[c.name for c in files]).delete()
 
 
 class Config(models.Model):

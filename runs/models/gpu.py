@@ -76,8 +76,8 @@ class Gpu(models.Model):
     @property
     def ceilings(self) -> dict[str, Any] | None:
         """Ceilings with the present driver; None if the next run must measure them."""
-        found = self.calibrations.filter(driver=self.driver).select_related("environment").first()
-        return found.ceilings if found and not found.again else None
+        calibration = self.calibrations.filter(driver=self.driver).select_related("environment").first()
+        return calibration.ceilings if calibration and not calibration.again else None
 
 
 class Calibration(models.Model):

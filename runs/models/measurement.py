@@ -25,7 +25,6 @@ class Measurement(models.Model):
     workload = models.ForeignKey(Workload, models.PROTECT, related_name="measurements")
     mode = models.CharField(max_length=20)
     group = models.CharField(max_length=30, default="main")
-    process = models.PositiveSmallIntegerField(default=0)
     isolated = models.BooleanField(default=False)
     baseline = models.CharField(max_length=100)
     margin = models.FloatField(default=MARGIN)
@@ -39,9 +38,7 @@ class Measurement(models.Model):
 
     class Meta:
         ordering = ["id"]
-        constraints = [
-            models.UniqueConstraint(fields=["run", "workload", "mode", "group", "process"], name="measured_once")
-        ]
+        constraints = [models.UniqueConstraint(fields=["run", "workload", "mode", "group"], name="measured_once")]
 
     def __str__(self) -> str:
         return f"{self.workload} in run {self.run_id}"
@@ -80,6 +77,9 @@ class Result(models.Model):
     speedup = models.FloatField(null=True)
     speedup_low = models.FloatField(null=True)
     speedup_high = models.FloatField(null=True)
+    rounds_half_width = models.FloatField(null=True)
+    process_half_width = models.FloatField(null=True)
+    by_process = models.JSONField(null=True)
     paired = models.BooleanField(default=True)
     effective_sample_size = models.FloatField(null=True)
     left_after_round = models.IntegerField(null=True)

@@ -126,7 +126,7 @@ class Run(models.Model):
     priority = models.IntegerField(default=0)
     repeats = models.ForeignKey("self", models.SET_NULL, null=True, blank=True, related_name="repeated_by")
     session = models.ForeignKey(Session, models.SET_NULL, null=True, blank=True, related_name="runs")
-    sample = models.CharField(max_length=200, blank=True)
+    demo = models.CharField(max_length=200, blank=True)
     """For a run that came with the site: where and when it was measured."""
 
     state = models.CharField(max_length=10, choices=State.choices, default=State.QUEUED)

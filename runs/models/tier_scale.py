@@ -26,27 +26,27 @@ class Tier(NamedTuple):
 
 def parse(text: str) -> list[Tier]:
     """Tiers from lines such as "Good, B, 2", lowest first. Raises ValidationError with a sentence per wrong line."""
-    errors, found = [], []
+    errors, tiers = [], []
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             try:
-                found.append(_tier(line))
+                tiers.append(_tier(line))
             except ValueError as error:
                 errors.append(f"Line {number}: {error}")
-    found.sort(key=lambda tier: tier.factor)
+    tiers.sort(key=lambda tier: tier.factor)
     for what, said in (
-        ("name", [t.name for t in found]),
-        ("factor", [repr(t.factor).removesuffix(".0") for t in found]),
+        ("name", [t.name for t in tiers]),
+        ("factor", [repr(t.factor).removesuffix(".0") for t in tiers]),
     ):
         if twice := sorted({one for one in said if said.count(one) > 1}):
             errors.append(f"Two tiers have the {what} {twice[0]}.")
-    if not found and not errors:
+    if not tiers and not errors:
         errors.append("A scale needs at least one tier.")
-    if len(found) > MOST_TIERS:
-        errors.append(f"At most {MOST_TIERS} tiers, not {len(found)}.")
+    if len(tiers) > MOST_TIERS:
+        errors.append(f"At most {MOST_TIERS} tiers, not {len(tiers)}.")
     if errors:
         raise ValidationError(errors)
-    return found
+    return tiers
 
 
 def _tier(line: str) -> Tier:

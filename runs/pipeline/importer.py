@@ -21,7 +21,7 @@ def load_demo_runs() -> list[Run]:
     """Loads missing runs from docs/measurements/h200-*.json. Their charts are drawn on first request."""
     loaded = []
     for path in sorted(folder().glob("h200-*.json")):
-        if not Run.objects.filter(sample__contains=path.name).exists():
+        if not Run.objects.filter(demo__contains=path.name).exists():
             try:
                 loaded.append(load(read_export(path.read_bytes()), path.name))
             except NotAnExport:  # data of a study, not a run
@@ -46,7 +46,7 @@ def load(export: Export, source: str) -> Run:
         config=config.model_dump(mode="json"),
         config_name=config.name,
         device_name=device,
-        sample=f"measured on {device} on {when:%Y-%m-%d} ({source})",
+        demo=f"measured on {device} on {when:%Y-%m-%d} ({source})",
         state=ended_as(export),
         message=export.partial,
         environment=Environment.of(export.environment, export.fingerprint),

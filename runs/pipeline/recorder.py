@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from redis.exceptions import RedisError
 
 from kernels.contract.events import Calibrated, CrossChecked, Ending, Finished, Line, Measured, SentLine, Started
+from kernels.contract.fitting import MAX_EVENT_BYTES
 from kernels.contract.upgrade import upgrade
 from kernels.workload import sentence
 from runs.broker import BrokerKeys
@@ -29,7 +30,6 @@ from runs.models.run import FINAL, State
 from runs.pipeline.store import json_of, store_measured
 
 log = logging.getLogger(__name__)
-MAX_EVENT_BYTES = 16 * 2**20
 KEPT_OF_REJECTED = 64 * 1024
 ENDINGS = {Ending.DONE: State.DONE, Ending.FAILED: State.FAILED, Ending.CANCELLED: State.CANCELLED}
 
@@ -74,16 +74,16 @@ def take(line: SentLine) -> tuple[tuple[int, int], int]:
         return _reject(line, f"attempt {attempt} of this run was superseded by attempt {run.attempt}")
     if seq <= run.seq or seq > run.seq + 1:  # a duplicate, or a predecessor is missing
         return (run_id, attempt), run.seq
-    answer = (run_id, attempt), seq
+    confirmed = (run_id, attempt), seq
     try:
         with transaction.atomic():
             _apply(run, read_line(line))
     except (OperationalError, InterfaceError):  # the database is busy or gone: the agent resends
         raise
     except Exception as error:
-        answer = _reject(line, f"{type(error).__name__}: {error}")
+        confirmed = _reject(line, f"{type(error).__name__}: {error}")
     Run.objects.filter(pk=run_id).update(seq=seq, progress_at=timezone.now())
-    return answer
+    return confirmed
 
 
 def read_line(sent: SentLine) -> Line:
@@ -136,8 +136,8 @@ def _started(run: Run, event: Started, at: datetime) -> None:
 
 
 def _calibrated(run: Run, event: Calibrated, at: datetime) -> None:
-    found = {"ceilings": event.ceilings.model_dump(), "environment": run.environment, "run": run, "measured_at": at}
-    Calibration.objects.update_or_create(gpu=run.gpu, driver=event.driver, defaults=found)
+    fields = {"ceilings": event.ceilings.model_dump(), "environment": run.environment, "run": run, "measured_at": at}
+    Calibration.objects.update_or_create(gpu=run.gpu, driver=event.driver, defaults=fields)
 
 
 def _measured(run: Run, event: Measured) -> None:
@@ -154,9 +154,21 @@ def _crosschecked(run: Run, event: CrossChecked) -> None:
 
 
 def _finished(run: Run, event: Finished, at: datetime) -> None:
-    run.advance(ENDINGS[event.state], message=event.message, at=at, log=event.log)
+    state, message = ENDINGS[event.state], event.message
+    if state == State.DONE and (lost := _what_was_lost(run)):
+        state, message = State.FAILED if run.done < run.total else state, lost
+    run.advance(state, message=message, at=at, log=event.log)
     transaction.on_commit(lambda: send("draw_charts", run.pk))
     ask_dispatch()
+
+
+def _what_was_lost(run: Run) -> str:
+    """A sentence on the events of this attempt that could not be stored; empty if all were."""
+    rejected = RejectedEvent.objects.filter(run=run.pk, attempt=run.attempt)
+    if not (first := rejected.order_by("pk").first()):
+        return ""
+    count = rejected.count()
+    return f"{count} event{'s' * (count > 1)} could not be stored; the first: {first.reason}"
 
 
 def _confirm(confirmed: dict[tuple[int, int], int]) -> None:
@@ -190,14 +202,14 @@ def hello(said: dict[str, Any]) -> dict[str, Any]:
             uuid=device["uuid"], defaults=fields | {"catalogue": said["catalogue"], "seen_at": timezone.now()}
         )
         resume_denied(gpu)
-        answer = {"superseded": superseded(gpu), "confirmed": _confirmed(gpu)}
+        reply = {"superseded": superseded(gpu), "confirmed": _confirmed(gpu)}
     try:
-        BrokerKeys(settings.REDIS_URL).reply(gpu.uuid, answer)
+        BrokerKeys(settings.REDIS_URL).reply(gpu.uuid, reply)
     except RedisError as error:
         log.warning("could not answer the hello of %s: %s", gpu, error)
     if new or not Run.objects.sent().filter(gpu=gpu).exists():
         ask_dispatch()
-    return answer
+    return reply
 
 
 def superseded(gpu: Gpu) -> list[list[int]]:

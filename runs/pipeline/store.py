@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from kernels.analysis.processes import with_process
 from kernels.analysis.verdicts import verdict
 from kernels.contract.arm_result import ArmResult
 from kernels.contract.events import Measured
@@ -27,17 +28,18 @@ def json_of(value: Any) -> Any:
 
 def store_measured(run: Run, event: Measured) -> Measurement | None:
     """The new row with its results; None if the run has it already."""
+    environment = run.environment.body if run.environment else {}
+    event = with_process(event, environment.get("device", ""))
     measurement, new = Measurement.objects.get_or_create(
         run=run,
         workload=Workload.objects.of(event.workload),
         mode=event.mode,
         group=event.group,
-        process=event.process,
         defaults={name: json_of(getattr(event, name)) for name in SHARED},
     )
     if not new:
         return None
-    commit = (run.environment.body.get("commit") or "")[:50] if run.environment else ""
+    commit = (environment.get("commit") or "")[:50]
     for arm in event.results:
         _store_arm(measurement, event, arm, commit)
     return measurement

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from django.db.models import Count, Q
-
 from kernels.analysis.blocks import GRAPH_BELOW_NS, MIN_CALLS, least_calls
 from kernels.parent.engine import VERIFY_LIMIT_S
 from kernels.parent.rounds import KEEP_EVERY, LEAST_CAPTURES
 from kernels.workload import Config as ConfigSpec
 from kernels.workload import Protocol, Workload
-from runs.models import Gpu, Measurement
+from runs.models import Gpu
+from runs.queries.measurements import seconds_per_result
 
 START_S = {"cuda": 8.0, "cpu": 3.0}
 """Start of a process, its libraries, the first compilation; and of another one for the cross-check."""
@@ -82,14 +81,14 @@ def estimate(config: ConfigSpec, gpu: Gpu | None) -> Estimate:
     sustained = config.protocol.mode == "sustained" and kind == "cuda"
     pace = {} if sustained else _pace(gpu, [w.key for w in config.workloads])
     ceilings = gpu.ceilings if gpu and len(pace) < len(config.workloads) else None
-    known_s, guessed_s = 0.0, 0.0
+    known_s, guessed_s, processes = 0.0, 0.0, config.protocol.processes
     for workload in config.workloads:
         if workload.key in pace:
-            known_s += pace[workload.key] * len(able)
+            known_s += pace[workload.key] * len(able) * processes
         else:
-            guessed_s += guess(workload, able, config.protocol, kind, ceilings or {})
+            guessed_s += guess(workload, able, config.protocol, kind, ceilings or {}) * processes
     count = len(config.workloads)
-    seconds = START_S[kind] + known_s + guessed_s
+    seconds = START_S[kind] * (1 + count * (processes - 1)) + known_s + guessed_s
     return Estimate(len(able) * count, len(config.kernels) - len(able), seconds, len(pace), count, guessed_s)
 
 
@@ -147,13 +146,5 @@ def span(low_s: float, high_s: float) -> str:
 
 def _pace(gpu: Gpu | None, keys: list[str]) -> dict[str, float]:
     """Seconds per timed result on this device, by workload."""
-    if gpu is None:
-        return {}
-    timed = Count("results", filter=Q(results__status="ok"))
-    mine = Measurement.objects.filter(run__gpu=gpu, workload__key__in=keys, took_s__isnull=False)
-    mine = mine.exclude(mode="sustained")
-    paces: dict[str, list[float]] = {}
-    for key, took_s, count in mine.annotate(timed=timed).values_list("workload__key", "took_s", "timed"):
-        if count and took_s:
-            paces.setdefault(key, []).append(took_s / count)
+    paces = seconds_per_result(gpu, keys) if gpu else {}
     return {key: median(values) for key, values in paces.items()}

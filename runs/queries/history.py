@@ -5,18 +5,15 @@ A series ends where workload, card, environment, mode, protocol, baseline or its
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db.models import Max, OuterRef, QuerySet, Subquery
-
-from kernels.contract.arm_result import ArmResult, Status, Verdict
 from kernels.contract.environment import KEYED
-from kernels.contract.events import Measured
 from kernels.report.comparison import COMPARABILITY_KEYS
-from runs.models import Environment, Gpu, Kernel, Result, Workload
+from runs.models import Environment, Gpu, Kernel, Workload
+from runs.queries import measurements
+from runs.queries.measurements import Point
 from runs.queries.ratio import Ratio
 
 MOST_RESULTS = 2000
@@ -24,70 +21,9 @@ MOST_RESULTS = 2000
 FIELDS = (
     "workload", "workload_key", "mode", "kernel", "series", "run", "result", "measured_at", "status", "verdict", "speedup",
     "speedup_low", "speedup_high", "margin", "rounds", "p50_ms", "p50_low_ms", "p50_high_ms", "baseline",
-    "baseline_p50_ms", "sha256", "baseline_sha256", "card", *KEYED, "fingerprint", "sample",
+    "baseline_p50_ms", "sha256", "baseline_sha256", "card", *KEYED, "fingerprint", "demo",
 )  # fmt: skip
 NAMES = {"cuda": "CUDA", "cudnn": "cuDNN", "triton": "Triton"}
-READ = {
-    "pk": "pk", "kernel": "kernel__name", "limit_ms": "limit_ms",
-    "status": "status", "verdict": "verdict", "why": "why", "n": "n", "rounds": "rounds", "p50_ms": "p50_ms",
-    "p50_low_ms": "p50_low_ms", "p50_high_ms": "p50_high_ms", "speedup": "speedup", "speedup_low": "speedup_low",
-    "speedup_high": "speedup_high", "paired": "paired", "version": "version", "sha256": "version__sha256",
-    "mode": "measurement__mode", "group": "measurement__group", "baseline": "measurement__baseline",
-    "margin": "measurement__margin", "workload": "measurement__workload",
-    "run": "measurement__run", "created_at": "measurement__run__created_at", "gpu": "measurement__run__gpu",
-    "started_at": "measurement__run__started_at", "environment": "measurement__run__environment",
-    "sample": "measurement__run__sample", "contended": "measurement__run__contended",
-}  # fmt: skip
-"""Fields of each result, by their name in Point."""
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One result of a history. Not a model row: thousands are read at a time."""
-
-    pk: int
-    kernel: str
-    limit_ms: float | None
-    """Speed of light: least time in ms that the device needs for the work."""
-    status: str
-    verdict: str
-    why: str
-    n: int | None
-    rounds: int | None
-    p50_ms: float | None
-    p50_low_ms: float | None
-    p50_high_ms: float | None
-    speedup: float | None
-    speedup_low: float | None
-    speedup_high: float | None
-    paired: bool
-    version: int | None
-    sha256: str | None
-    mode: str
-    group: str
-    baseline: str
-    margin: float
-    workload: int
-    run: int
-    created_at: datetime
-    gpu: int | None
-    started_at: datetime | None
-    environment: int
-    sample: str
-    contended: bool
-    base_sha256: str | None
-    base_p50_ms: float | None
-    how: tuple[Any, ...]
-    """Protocol values that must agree: kernels.report.comparison.COMPARABILITY_KEYS."""
-
-    @property
-    def ratio(self) -> Ratio | None:
-        """Its paired speedup; None without one, or if its correctness is unknown."""
-        if self.status != "ok" or not self.paired or self.verdict == Verdict.UNKNOWN:
-            return None
-        if self.speedup is None or self.speedup_low is None or self.speedup_high is None:
-            return None
-        return Ratio(self.speedup, self.speedup_low, self.speedup_high, self.margin)
 
 
 class Terms(NamedTuple):
@@ -135,26 +71,14 @@ class Series:
         return {"card": self.gpu.place if self.gpu else "unknown"} | known | {"over": over}
 
 
-def measured(kernel: Kernel | None = None) -> QuerySet[Result]:
-    """Results of a kernel, or all; without unsupported ones, and without checks that have no times."""
-    found = Result.objects.all() if kernel is None else Result.objects.filter(kernel=kernel)
-    return found.exclude(status="unsupported").exclude(measurement__mode="verify")
-
-
-def tells(measured: Measured, arm: ArmResult) -> bool:
-    """Whether a result belongs to a history."""
-    return arm.status != Status.UNSUPPORTED and measured.mode != "verify"
-
-
 def devices(kernel: Kernel | None = None) -> dict[str, list[int]]:
     """Device names with results (of the kernel, or all), latest first, with their environments."""
-    where = measured(kernel).order_by().values_list("measurement__run__environment")
-    last = {pk: run for pk, run in where.annotate(last=Max("measurement__run")) if pk is not None}
+    last = measurements.last_runs(measurements.tried(kernel))
     known = Environment.objects.in_bulk(last)
-    found: dict[str, list[int]] = {}
+    names: dict[str, list[int]] = {}
     for pk in sorted(last, key=lambda pk: -last[pk]):
-        found.setdefault(known[pk].body.get("device") or "", []).append(pk)
-    return found
+        names.setdefault(known[pk].body.get("device") or "", []).append(pk)
+    return names
 
 
 def series(kernel: Kernel, environments: Iterable[int], key: str = "", most: int | None = None) -> list[Series]:
@@ -162,24 +86,11 @@ def series(kernel: Kernel, environments: Iterable[int], key: str = "", most: int
 
     most: number of newest results read.
     """
-    found = measured(kernel).filter(measurement__run__environment__in=environments)
-    if key:
-        found = found.filter(measurement__workload__key=key)
-    return grouped(found.order_by("-measurement__run", "pk"), most)
+    return grouped(measurements.points(measurements.tried(kernel, environments=environments, key=key), most))
 
 
-def grouped(found: QuerySet[Result], most: int | None = None) -> list[Series]:
+def grouped(points: Sequence[Point]) -> list[Series]:
     """Groups results into series, in their order."""
-    baseline = Result.objects.filter(
-        measurement=OuterRef("measurement"), kernel__name=OuterRef("measurement__baseline")
-    )
-    more = {
-        "base_sha256": Subquery(baseline.values("version__sha256")[:1]),
-        "base_p50_ms": Subquery(baseline.values("p50_ms")[:1]),
-    }
-    names, how = [*READ, *more], [f"measurement__protocol__{key}" for key in COMPARABILITY_KEYS]
-    read = found.annotate(**more).values_list(*READ.values(), *more, *how)[:most]
-    points = [Point(**dict(zip(names, values, strict=False)), how=values[len(names) :]) for values in read]
     known = Environment.objects.in_bulk({point.environment for point in points})
     workloads = Workload.objects.in_bulk({point.workload for point in points})
     gpus = Gpu.objects.defer("catalogue").in_bulk({point.gpu for point in points if point.gpu})
@@ -194,7 +105,7 @@ def grouped(found: QuerySet[Result], most: int | None = None) -> list[Series]:
 
 def _terms(point: Point, fingerprint: str, gpu: Gpu | None) -> Terms:
     """The terms of a result. The card of a demo run is unknown: each demo run is its own series."""
-    card = gpu.uuid if gpu and not point.sample else f"of run {point.run}"
+    card = gpu.uuid if gpu and not point.demo else f"of run {point.run}"
     sha256 = point.base_sha256 or ""
     return Terms(point.workload, point.mode, point.group, point.baseline, sha256, card, fingerprint, point.how)
 
@@ -206,16 +117,16 @@ def _size(one: Series) -> tuple[Any, ...]:
     return workload.dtype, sizes, workload.label, -one.newest.run
 
 
-def _numbered(found: list[Series]) -> list[Series]:
+def _numbered(series: list[Series]) -> list[Series]:
     counts: dict[int, int] = {}
-    for one in found:
+    for one in series:
         counts[one.terms.workload] = one.number = counts.get(one.terms.workload, 0) + 1
-    return found
+    return series
 
 
-def rows(found: Iterable[Series], kernel: str) -> list[dict[str, Any]]:
+def rows(series: Iterable[Series], kernel: str) -> list[dict[str, Any]]:
     """One row of FIELDS per result. None: unknown."""
-    return [_row(one, point) | {"kernel": kernel} for one in found for point in one.points]
+    return [_row(one, point) | {"kernel": kernel} for one in series for point in one.points]
 
 
 def _row(one: Series, point: Point) -> dict[str, Any]:
@@ -244,5 +155,5 @@ def _row(one: Series, point: Point) -> dict[str, Any]:
         "card": one.gpu.uuid if one.gpu else None,
         **{key: one.environment.get(key) for key in KEYED},
         "fingerprint": one.terms.fingerprint,
-        "sample": bool(point.sample),
+        "demo": bool(point.demo),
     }

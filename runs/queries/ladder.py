@@ -10,22 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import F, Max, Q
-
 from kernels.catalog import operations
 from kernels.contract.arm_result import Verdict
-from kernels.report.comparison import COMPARABILITY_KEYS
-from runs.models import Result, Tier, TierScale
-from runs.queries import history
-from runs.queries.history import Point, Series
+from runs.models import Tier, TierScale
+from runs.queries import history, measurements
+from runs.queries.history import Series
+from runs.queries.measurements import Point
 from runs.queries.ratio import Ratio
 
-TOLD_APART = (
-    "kernel", "measurement__workload", "measurement__mode", "measurement__group", "measurement__baseline",
-    "measurement__run__environment", "measurement__run__gpu", "measurement__run__sample",
-    *(f"measurement__protocol__{key}" for key in COMPARABILITY_KEYS),
-)  # fmt: skip
-"""Only the newest result for each of these: newer results on other terms do not hide older ones."""
 REACHED, NEXT, OPEN, BEYOND = "reached", "next", "open", "beyond"
 FIELDS = (
     "workload", "workload_key", "mode", "device", "scale", "tier", "grade", "factor", "state", "target_ms", "baseline",
@@ -73,8 +65,8 @@ class Ladder:
     @property
     def best(self) -> tuple[Point, Ratio] | None:
         """Highest lower bound among uncontended FASTER kernels; else the highest ratio."""
-        sure = [found for found in self.kernels if _counts(found[0])]
-        return max(sure, key=lambda found: found[1].low) if sure else next(iter(self.kernels), None)
+        sure = [placed for placed in self.kernels if _counts(placed[0])]
+        return max(sure, key=lambda placed: placed[1].low) if sure else next(iter(self.kernels), None)
 
     @property
     def most(self) -> float | None:
@@ -84,7 +76,7 @@ class Ladder:
     @property
     def steps(self) -> list[Step]:
         surely = self.best[1].low if self.best and _counts(self.best[0]) else 0.0
-        found, is_next = [], True
+        steps, is_next = [], True
         for tier in self.scale.tiers:
             if tier.factor <= surely:
                 state = REACHED
@@ -92,8 +84,8 @@ class Ladder:
                 state = BEYOND
             else:
                 state, is_next = (NEXT if is_next else OPEN), False
-            found.append(Step(tier, self.base_ms / tier.factor, state))
-        return found
+            steps.append(Step(tier, self.base_ms / tier.factor, state))
+        return steps
 
     def _at(self, state: str) -> list[Step]:
         return [step for step in self.steps if step.state == state]
@@ -122,12 +114,8 @@ def ladders(environments: Iterable[int], scale: TierScale, key: str = "") -> lis
 
     key: of one workload only.
     """
-    found = history.measured().filter(measurement__run__environment__in=environments)
-    if key:
-        found = found.filter(measurement__workload__key=key)
-    found = found.exclude(~Q(status="ok"), kernel__name=F("measurement__baseline"))  # targets use its newest time
-    newest = found.order_by().values(*TOLD_APART).annotate(newest=Max("pk")).values("newest")
-    series = history.grouped(Result.objects.filter(pk__in=newest).order_by("-measurement__run", "pk"))
+    newest = measurements.newest_on_each_terms(measurements.tried(environments=environments, key=key))
+    series = history.grouped(measurements.points(newest))
     places: dict[tuple[int, str], list[Series]] = {}
     for one in series:
         places.setdefault((one.terms.workload, one.terms.mode), []).append(one)
@@ -138,7 +126,7 @@ def _ladder(place: list[Series], scale: TierScale) -> Ladder | None:
     """The ladder on the terms of the baseline's latest measurement; a device of this site precedes a demo run."""
     known = operations().get(place[0].workload.operation)
     bases = [
-        (not point.sample, point.run, one, point)
+        (not point.demo, point.run, one, point)
         for one in place
         for point in one.points
         if point.kernel == one.terms.baseline and point.status == "ok" and point.p50_ms
@@ -146,7 +134,7 @@ def _ladder(place: list[Series], scale: TierScale) -> Ladder | None:
     ]
     if not bases:
         return None
-    *_, current, base = max(bases, key=lambda found: found[:2])
+    *_, current, base = max(bases, key=lambda candidate: candidate[:2])
     ladder = Ladder(current, base, scale)
     newest: dict[str, Point] = {}
     terms = current.terms._replace(group="")  # each group of a run has the baseline, too
@@ -160,15 +148,15 @@ def _ladder(place: list[Series], scale: TierScale) -> Ladder | None:
             ladder.kernels.append((point, point.ratio))
         elif kernel != current.terms.baseline:
             ladder.failed.append(point)
-    ladder.kernels.sort(key=lambda found: -found[1].ratio)
+    ladder.kernels.sort(key=lambda candidate: -candidate[1].ratio)
     ladder.failed.sort(key=lambda point: point.kernel)
     ladder.elsewhere = len({point.kernel for one in place for point in one.points} - set(newest))
     return ladder
 
 
-def rows(found: Iterable[Ladder], device: str) -> list[dict[str, Any]]:
+def rows(ladders: Iterable[Ladder], device: str) -> list[dict[str, Any]]:
     """One row of FIELDS per tier."""
-    return [_row(ladder, step) | {"device": device} for ladder in found for step in ladder.steps]
+    return [_row(ladder, step) | {"device": device} for ladder in ladders for step in ladder.steps]
 
 
 def _row(ladder: Ladder, step: Step) -> dict[str, Any]:

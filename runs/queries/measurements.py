@@ -6,18 +6,23 @@ The recorder has validated them; they are not validated again, because a page re
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import Count, F, Max, OuterRef, Prefetch, Q, QuerySet, Subquery, Sum
+from django.db.models.functions import Ln
 from pydantic import Field
 
 from kernels.analysis.verdicts import verdict
 from kernels.contract.arm_result import ArmResult, ColdCalls, Correctness, CrossCheck, Ratio, Spread, Status, Verdict
 from kernels.contract.events import Measured, ProtocolFacts, TelemetrySummary
 from kernels.contract.export import Export
+from kernels.report.comparison import COMPARABILITY_KEYS
 from kernels.workload import Workload as WorkloadSpec
-from runs.models import Measurement, Result, Run
+from runs.models import Gpu, Kernel, Measurement, Result, Run, Session
 from runs.models.measurement import COLUMNS, CORRELATED, CORRELATED_ROUNDS
+from runs.queries.ratio import Ratio as SpeedupRatio
 
 RAW = ("samples_ns", "log")
 """Large columns of a result, read only on request. A kernel's source is another."""
@@ -55,20 +60,20 @@ def of_run(run: Run, raw: bool = False) -> list[StoredMeasured]:
     raw: with samples, logs and sources.
     """
     order = {workload.key: number for number, workload in enumerate(run.spec.workloads)}
-    found = _read(Measurement.objects.filter(run=run), Result.objects.all(), raw)
-    return sorted(found, key=lambda m: (order.get(m.key, len(order)), m.pk))
+    measured = _read(Measurement.objects.filter(run=run), Result.objects.all(), raw)
+    return sorted(measured, key=lambda m: (order.get(m.key, len(order)), m.pk))
 
 
 def of_result(run: int, result: int) -> tuple[Run, StoredMeasured, StoredArm] | None:
     """(run, measurement with the baseline's result, result), with raw data; None if the result does not exist."""
     rows = Result.objects.select_related("kernel", "version")
     row = rows.select_related("measurement__workload", "measurement__run__gpu", "measurement__run__environment")
-    found = row.filter(pk=result, measurement__run=run).first()
-    if found is None:
+    result_row = row.filter(pk=result, measurement__run=run).first()
+    if result_row is None:
         return None
-    measurement = found.measurement
+    measurement = result_row.measurement
     beside = rows.filter(measurement=measurement, kernel__name=measurement.baseline).exclude(pk=result).defer("log")
-    measured = _measured(measurement, [*beside, found], raw=True)
+    measured = _measured(measurement, [*beside, result_row], raw=True)
     return measurement.run, measured, measured.results[-1]
 
 
@@ -76,11 +81,35 @@ def of_results(pks: Iterable[int]) -> dict[int, tuple[StoredMeasured, StoredArm]
     """Single results with their measurements, by row id."""
     rows = Result.objects.filter(pk__in=list(pks)).select_related("kernel", "version", "measurement__workload")
     rows = rows.defer(*RAW, "version__source", "measurement__aa_samples_ns")
-    found = {}
+    results = {}
     for row in rows:
         measured = _measured(row.measurement, [row], raw=False)
-        found[row.pk] = measured, measured.results[0]
-    return found
+        results[row.pk] = measured, measured.results[0]
+    return results
+
+
+def beside(measured: StoredMeasured, run: Run, arm: StoredArm) -> list[tuple[int, str]]:
+    """(row id, kernel) of the other results on the same workload in the same run."""
+    rows = Result.objects.filter(measurement__run=run, measurement__workload__key=measured.key)
+    return list(rows.exclude(pk=arm.pk).order_by("pk").values_list("pk", "kernel__name"))
+
+
+def last_unsupported(kernel: Kernel) -> tuple[int, str] | None:
+    """(run, reason) of the newest result that says why the kernel is not supported."""
+    rows = Result.objects.filter(kernel=kernel, status=Status.UNSUPPORTED).exclude(why="")
+    return rows.order_by("-pk").values_list("measurement__run", "why").first()
+
+
+def seconds_per_result(gpu: Gpu, keys: list[str]) -> dict[str, list[float]]:
+    """Workload -> seconds of each measurement on this device / its timed results and processes. Without sustained ones."""
+    timed = Count("results", filter=Q(results__status=Status.OK))
+    rows = Measurement.objects.filter(run__gpu=gpu, workload__key__in=keys, took_s__gt=0).exclude(mode="sustained")
+    paces: dict[str, list[float]] = {}
+    figures = ("workload__key", "took_s", "timed", "protocol__processes")
+    for key, took_s, count, processes in rows.annotate(timed=timed).values_list(*figures):
+        if took_s and count:
+            paces.setdefault(key, []).append(took_s / count / (processes or 1))
+    return paces
 
 
 def export_of(run: Run) -> Export:
@@ -96,6 +125,155 @@ def export_of(run: Run) -> Export:
         state=run.state,
         measurements=list(of_run(run, raw=True)),
     )
+
+
+# --- results of many runs ---------------------------------------------------------------------------------------------
+
+READ = {
+    "pk": "pk", "kernel": "kernel__name", "limit_ms": "limit_ms",
+    "status": "status", "verdict": "verdict", "why": "why", "n": "n", "rounds": "rounds", "p50_ms": "p50_ms",
+    "p50_low_ms": "p50_low_ms", "p50_high_ms": "p50_high_ms", "speedup": "speedup", "speedup_low": "speedup_low",
+    "speedup_high": "speedup_high", "paired": "paired", "version": "version", "sha256": "version__sha256",
+    "mode": "measurement__mode", "group": "measurement__group", "baseline": "measurement__baseline",
+    "margin": "measurement__margin", "workload": "measurement__workload",
+    "run": "measurement__run", "created_at": "measurement__run__created_at", "gpu": "measurement__run__gpu",
+    "started_at": "measurement__run__started_at", "environment": "measurement__run__environment",
+    "demo": "measurement__run__demo", "contended": "measurement__run__contended",
+}  # fmt: skip
+"""Fields of each result, by their name in Point."""
+
+TOLD_APART = (
+    "kernel", "measurement__workload", "measurement__mode", "measurement__group", "measurement__baseline",
+    "measurement__run__environment", "measurement__run__gpu", "measurement__run__demo",
+    *(f"measurement__protocol__{key}" for key in COMPARABILITY_KEYS),
+)  # fmt: skip
+"""Only the newest result for each of these: newer results on other terms do not hide older ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One result of a series. Not a StoredArm: thousands are read at a time."""
+
+    pk: int
+    kernel: str
+    limit_ms: float | None
+    """Speed of light: least time in ms that the device needs for the work."""
+    status: str
+    verdict: str
+    why: str
+    n: int | None
+    rounds: int | None
+    p50_ms: float | None
+    p50_low_ms: float | None
+    p50_high_ms: float | None
+    speedup: float | None
+    speedup_low: float | None
+    speedup_high: float | None
+    paired: bool
+    version: int | None
+    sha256: str | None
+    mode: str
+    group: str
+    baseline: str
+    margin: float
+    workload: int
+    run: int
+    created_at: datetime
+    gpu: int | None
+    started_at: datetime | None
+    environment: int
+    demo: str
+    contended: bool
+    base_sha256: str | None
+    base_p50_ms: float | None
+    how: tuple[Any, ...]
+    """Protocol values that must agree: kernels.report.comparison.COMPARABILITY_KEYS."""
+
+    @property
+    def ratio(self) -> SpeedupRatio | None:
+        """Its paired speedup; None without one, or if its correctness is unknown."""
+        if self.status != "ok" or not self.paired or self.verdict == Verdict.UNKNOWN:
+            return None
+        if self.speedup is None or self.speedup_low is None or self.speedup_high is None:
+            return None
+        return SpeedupRatio(self.speedup, self.speedup_low, self.speedup_high, self.margin)
+
+
+def tells(measured: Measured, arm: ArmResult) -> bool:
+    """Whether a result belongs to a history: `tried` reads the same from rows."""
+    return arm.status != Status.UNSUPPORTED and measured.mode != "verify"
+
+
+def tried(
+    kernel: Kernel | None = None,
+    *,
+    environments: Iterable[int] | None = None,
+    session: Session | None = None,
+    key: str = "",
+) -> QuerySet[Result]:
+    """Results of a kernel, in these environments, in a session, on a workload; or all. Without unsupported ones, and
+    without checks that have no times."""
+    rows = Result.objects.exclude(status=Status.UNSUPPORTED).exclude(measurement__mode="verify")
+    if kernel is not None:
+        rows = rows.filter(kernel=kernel)
+    if environments is not None:
+        rows = rows.filter(measurement__run__environment__in=environments)
+    if session is not None:
+        rows = rows.filter(measurement__run__session=session)
+    return rows.filter(measurement__workload__key=key) if key else rows
+
+
+def newest_on_each_terms(rows: QuerySet[Result]) -> QuerySet[Result]:
+    """The newest result of each kernel on each terms; of a baseline, the newest with a time."""
+    rows = rows.exclude(~Q(status=Status.OK), kernel__name=F("measurement__baseline"))
+    newest = rows.order_by().values(*TOLD_APART).annotate(newest=Max("pk")).values("newest")
+    return Result.objects.filter(pk__in=newest)
+
+
+def last_runs(rows: QuerySet[Result]) -> dict[int, int]:
+    """Environment -> the last run in it that has one of these results."""
+    places = rows.order_by().values_list("measurement__run__environment").annotate(last=Max("measurement__run"))
+    return {environment: run for environment, run in places if environment is not None}
+
+
+def points(rows: QuerySet[Result], most: int | None = None) -> list[Point]:
+    """The results, those of the newest run first. most: number of newest results read."""
+    baseline = Result.objects.filter(
+        measurement=OuterRef("measurement"), kernel__name=OuterRef("measurement__baseline")
+    )
+    more = {
+        "base_sha256": Subquery(baseline.values("version__sha256")[:1]),
+        "base_p50_ms": Subquery(baseline.values("p50_ms")[:1]),
+    }
+    names, how = [*READ, *more], [f"measurement__protocol__{key}" for key in COMPARABILITY_KEYS]
+    read = rows.order_by("-measurement__run", "pk").annotate(**more).values_list(*READ.values(), *more, *how)[:most]
+    return [Point(**dict(zip(names, values, strict=False)), how=values[len(names) :]) for values in read]
+
+
+class Verdicts(NamedTuple):
+    """How often a kernel of a run got a verdict and a status."""
+
+    run: int
+    kernel: str
+    baseline: str
+    verdict: str
+    status: str
+    results: int
+    compared: int
+    """Results with a speedup, but for those whose correctness is unknown."""
+    logs: float | None
+    """Sum of the logarithms of their speedups."""
+
+
+def verdicts(runs: list[int]) -> list[Verdicts]:
+    """The verdicts of each kernel in each run, in one query."""
+    if not runs:
+        return []
+    what = ("measurement__run", "kernel__name", "measurement__baseline", "verdict", "status")
+    known = Q(speedup__gt=0) & ~Q(verdict=Verdict.UNKNOWN)
+    rows = Result.objects.filter(measurement__run__in=runs).order_by().values_list(*what)
+    counts = {"n": Count("id"), "compared": Count("id", filter=known), "logs": Sum(Ln("speedup"), filter=known)}
+    return [Verdicts(*row) for row in rows.annotate(**counts)]
 
 
 # --- from rows to events ----------------------------------------------------------------------------------------------
@@ -119,7 +297,6 @@ def _measured(row: Measurement, arms: Iterable[Result], raw: bool) -> StoredMeas
         key=row.workload.key,
         mode=row.mode,
         group=row.group,
-        process=row.process,
         isolated=row.isolated,
         baseline=row.baseline,
         margin=row.margin,
@@ -147,6 +324,6 @@ def _arm(row: Measurement, arm: Result, raw: bool) -> StoredArm:
     fields["ran"] = [(name, ns) for name, ns in arm.ran]
     if arm.version:
         fields |= {"sha256": arm.version.sha256, "source": arm.version.source if raw else ""}
-    found = BLANK.model_copy(update=fields)
-    found.__dict__["verdict"] = verdict(found, row.baseline, row.margin)
-    return found
+    stored = BLANK.model_copy(update=fields)
+    stored.__dict__["verdict"] = verdict(stored, row.baseline, row.margin)
+    return stored

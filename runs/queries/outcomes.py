@@ -8,12 +8,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from django.db.models import Count, Q, Sum
-from django.db.models.functions import Ln
-
-from kernels.contract.arm_result import FAILURES, Verdict
+from kernels.contract.arm_result import FAILURES
 from kernels.report.summary import leading
-from runs.models import Result, Run
+from runs.models import Run
+from runs.queries import measurements
 from runs.templatetags.figures import MARKS
 
 
@@ -66,8 +64,8 @@ class Outcome:
     def row(self) -> dict[str, Any]:
         """Its columns in the list's files; empty if nothing was compared."""
         speedup = "" if self.speedup is None else round(self.speedup, 4)
-        found = {"best": self.best, "speedup": speedup, "faster": self.faster, "compared": self.compared}
-        return (found if self.best else dict.fromkeys(found, "")) | {"faulty": self.faulty}
+        columns = {"best": self.best, "speedup": speedup, "faster": self.faster, "compared": self.compared}
+        return (columns if self.best else dict.fromkeys(columns, "")) | {"faulty": self.faulty}
 
 
 @dataclass
@@ -90,24 +88,14 @@ def with_outcomes(runs: Iterable[Run]) -> list[tuple[Run, Outcome]]:
     listed = list(runs)
     kernels: dict[int, dict[str, Tally]] = {run.pk: {} for run in listed}
     faults: dict[int, Counter[str]] = {run.pk: Counter() for run in listed}
-    for pk, name, baseline, verdict, status, count, compared, logs in _counts([run.pk for run in listed if run.done]):
-        tally = kernels[pk].setdefault(name, Tally(baseline))
-        tally.verdicts[verdict] += count
-        tally.compared += compared
-        tally.logs += logs or 0.0
-        if status in FAILURES:
-            faults[pk][status] += count
+    for one in measurements.verdicts([run.pk for run in listed if run.done]):
+        tally = kernels[one.run].setdefault(one.kernel, Tally(one.baseline))
+        tally.verdicts[one.verdict] += one.results
+        tally.compared += one.compared
+        tally.logs += one.logs or 0.0
+        if one.status in FAILURES:
+            faults[one.run][one.status] += one.results
     return [(run, _outcome(kernels[run.pk], faults[run.pk])) for run in listed]
-
-
-def _counts(runs: list[int]) -> Iterable[Any]:
-    """Verdict counts and log-speedups of each kernel in each run."""
-    if not runs:
-        return []
-    what = ("measurement__run", "kernel__name", "measurement__baseline", "verdict", "status")
-    known = Q(speedup__gt=0) & ~Q(verdict=Verdict.UNKNOWN)
-    found = Result.objects.filter(measurement__run__in=runs).order_by().values_list(*what)
-    return found.annotate(n=Count("id"), compared=Count("id", filter=known), logs=Sum(Ln("speedup"), filter=known))
 
 
 def _outcome(kernels: dict[str, Tally], failed: Counter[str]) -> Outcome:

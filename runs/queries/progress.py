@@ -13,8 +13,8 @@ from kernels.report import comparison
 from kernels.report.comparison import RunResults
 from runs.models import Session
 from runs.queries import history, measurements
-from runs.queries.history import Point, Series
-from runs.queries.measurements import StoredArm, StoredMeasured
+from runs.queries.history import Series
+from runs.queries.measurements import Point, StoredArm, StoredMeasured
 
 Pages = dict[tuple[str, str, str], str]
 Ends = dict[str, tuple[Point, Point]]
@@ -25,9 +25,8 @@ def progress(session: Session) -> tuple[list[comparison.Row], Pages]:
 
     On each workload and mode: the newest series with such a kernel.
     """
-    found = history.measured().filter(measurement__run__session=session)
     places: dict[tuple[int, str, str], tuple[Series, Ends]] = {}
-    for one in history.grouped(found.order_by("-measurement__run", "pk")):
+    for one in history.grouped(measurements.points(measurements.tried(session=session))):
         if len(pairs := _ends(one)) > 1:
             places.setdefault((one.terms.workload, one.terms.mode, one.terms.group), (one, pairs))
     ends = list(places.values())
@@ -53,8 +52,8 @@ def _ends(one: Series) -> Ends:
     return several if base in points else {}
 
 
-def _together(found: list[tuple[StoredMeasured, StoredArm]]) -> Measured:
+def _together(results: list[tuple[StoredMeasured, StoredArm]]) -> Measured:
     """Joins results of several measurements of a series into one, with their widest margin."""
-    newest = max((measured for measured, _ in found), key=lambda measured: measured.pk)
-    margin = max(measured.margin for measured, _ in found)
-    return newest.model_copy(update={"margin": margin, "results": [arm for _, arm in found]})
+    newest = max((measured for measured, _ in results), key=lambda measured: measured.pk)
+    margin = max(measured.margin for measured, _ in results)
+    return newest.model_copy(update={"margin": margin, "results": [arm for _, arm in results]})

@@ -20,8 +20,8 @@ def asked(**values: Any) -> str:
     return f"?{'&'.join(given)}" if given else ""
 
 
-@register.inclusion_tag("parts/answer.html", name="answer")
-def answer_line(strong: str, tone: str, rest: str | Sequence[str] = "") -> dict[str, Any]:
+@register.inclusion_tag("parts/headline.html", name="headline")
+def headline_line(strong: str, tone: str, rest: str | Sequence[str] = "") -> dict[str, Any]:
     """The page's headline: one strong sentence, and further sentences."""
     return {"strong": strong, "tone": tone, "rest": rest if isinstance(rest, str) else " ".join(rest)}
 

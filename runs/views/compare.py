@@ -15,7 +15,7 @@ from kernels.contract.events import Measured
 from kernels.report import comparison, tables
 from kernels.report.comparison import GONE, NEW, RunResults
 from runs.charts.forest import Scale
-from runs.models import KernelVersion, Measurement, Run
+from runs.models import KernelVersion, Run
 from runs.models.run import FINAL
 from runs.queries import measurements
 from runs.queries.ratio import Ratio
@@ -29,11 +29,12 @@ OFFERED = 25
 
 def alike(run: Run) -> QuerySet[Run]:
     """Finished runs that share a workload, card and environment with this one, newest first."""
-    if run.sample or run.environment is None:
+    if run.demo or run.environment is None:
         return Run.objects.none()
-    measured = Measurement.objects.filter(workload__in=run.measurements.values("workload")).exclude(run=run)
-    found = Run.objects.filter(gpu=run.gpu_id, sample="", environment__fingerprint=run.environment.fingerprint)
-    return found.filter(pk__in=measured.values("run"), state__in=FINAL).order_by("-pk")
+    workloads = run.measurements.values("workload")
+    runs = Run.objects.filter(gpu=run.gpu_id, demo="", environment__fingerprint=run.environment.fingerprint)
+    runs = runs.filter(measurements__workload__in=workloads, state__in=FINAL).exclude(pk=run.pk)
+    return runs.distinct().order_by("-pk")
 
 
 def compare_with(request: HttpRequest, pk: int) -> HttpResponse:
@@ -62,11 +63,11 @@ class Pair:
     @classmethod
     def of(cls, before: int, after: int) -> Pair:
         was, now = _run(before), _run(after)
-        found = measurements.of_run(now)
+        measured = measurements.of_run(now)
         pages = {
-            (m.key, m.mode, arm.kernel): reverse("result", args=[now.pk, arm.pk]) for m in found for arm in m.results
+            (m.key, m.mode, arm.kernel): reverse("result", args=[now.pk, arm.pk]) for m in measured for arm in m.results
         }
-        runs = _results(was, measurements.of_run(was)), _results(now, found)
+        runs = _results(was, measurements.of_run(was)), _results(now, measured)
         why = "It is the same run." if before == after else comparison.why_not(*runs)
         return cls(was, now, why, [] if why else comparison.rows(*runs), pages)
 
@@ -77,14 +78,14 @@ def by_kernel(table: list[comparison.Row], pages: dict[tuple[str, str, str], str
     pages: workload, mode and kernel -> page of the later result.
     """
     scale = Scale.of(map(_changed, table))
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    by_place: dict[tuple[str, str], dict[str, Any]] = {}
     for row in table:
         place = row.workload.split(" ", 1)[0], row.kernel
-        group = found.setdefault(place, {"operation": place[0], "kernel": place[1], "edited": False, "rows": []})
+        group = by_place.setdefault(place, {"operation": place[0], "kernel": place[1], "edited": False, "rows": []})
         page = pages.get((row.workload_key, row.mode, row.kernel), "")
         group["rows"].append({"row": row, "page": page, "cell": scale.cell(_changed(row))})
         group["edited"] |= row.same_source is False or row.is_broken
-    groups = list(found.values())
+    groups = list(by_place.values())
     for group in groups:
         group["edited"] |= all(one["row"].verdict in (NEW, GONE) for one in group["rows"])
     return {"edited": [g for g in groups if g["edited"]], "control": [g for g in groups if not g["edited"]]}
@@ -103,11 +104,11 @@ def _run(pk: int) -> Run:
         raise Http404(f"there is no run {pk}") from None
 
 
-def _results(run: Run, found: Sequence[Measured]) -> RunResults:
+def _results(run: Run, measured: Sequence[Measured]) -> RunResults:
     environment = dict(run.environment.body) if run.environment else {}
-    if environment and run.gpu and not run.sample:
+    if environment and run.gpu and not run.demo:
         environment["uuid"] = run.gpu.uuid
-    return RunResults(environment, found)
+    return RunResults(environment, measured)
 
 
 def compare(request: HttpRequest, before: int, after: int) -> HttpResponse:
@@ -121,7 +122,7 @@ def compare(request: HttpRequest, before: int, after: int) -> HttpResponse:
         "before": pair.before,
         "after": pair.after,
         "why": pair.why,
-        "answer": comparison.summary(pair.table),
+        "headline": comparison.summary(pair.table),
         **by_kernel(pair.table, pair.pages),
         "baselines": tables.listed(list(dict.fromkeys(row.baseline for row in pair.table))),
         "diffs": list(_diffs(pair.table, pair.after.spec.operation)),

@@ -38,20 +38,20 @@ def facts(correctness: Correctness | None) -> list[tuple[str, str]]:
     """The facts as (name, text) pairs."""
     if correctness is None:
         return []
-    found = [("correct", "yes" if correctness.correct else "no"), ("why not", correctness.why)]
+    pairs = [("correct", "yes" if correctness.correct else "no"), ("why not", correctness.why)]
     for own, yard, name in ERRORS:
         if (mine := getattr(correctness, own)) is not None:
             its = getattr(correctness, yard)
-            found.append((name, error(mine) + (f"; eager PyTorch {error(its)}" if its is not None else "")))
-    found += [(name, str(count)) for key, name in COUNTS if (count := getattr(correctness, key)) is not None]
+            pairs.append((name, error(mine) + (f"; eager PyTorch {error(its)}" if its is not None else "")))
+    pairs += [(name, str(count)) for key, name in COUNTS if (count := getattr(correctness, key)) is not None]
     known = [
         (value == good, words, fault)
         for key, good, words, fault in LOOKED_AT
         if (value := getattr(correctness, key)) is not None
     ]
-    found.append(("passed", "; ".join(words for passed, words, _ in known if passed)))
-    found.append(("not passed", "; ".join(fault for passed, _, fault in known if not passed)))
-    return [(name, words) for name, words in found if words]
+    pairs.append(("passed", "; ".join(words for passed, words, _ in known if passed)))
+    pairs.append(("not passed", "; ".join(fault for passed, _, fault in known if not passed)))
+    return [(name, words) for name, words in pairs if words]
 
 
 def tables(correctness: Correctness | None) -> list[dict[str, Any]]:

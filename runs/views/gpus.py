@@ -59,13 +59,13 @@ class Ceiling:
         return self.measured / self.datasheet if self.datasheet else None
 
 
-def ceilings_of(found: dict[str, Any], peak: Peak | None = None) -> list[Ceiling]:
+def ceilings_of(ceilings: dict[str, Any], peak: Peak | None = None) -> list[Ceiling]:
     """A calibration's figures in a fixed order, without missing ones."""
-    products, empty = found.get("matmul_tflops") or {}, found.get("empty_us") or {}
+    products, empty = ceilings.get("matmul_tflops") or {}, ceilings.get("empty_us") or {}
     bandwidth = peak.gb_per_s if peak else None
     figures = [
-        ("device copy", "GB/s", found.get("copy_gb_per_s"), bandwidth),
-        ("device read", "GB/s", found.get("read_gb_per_s"), bandwidth),
+        ("device copy", "GB/s", ceilings.get("copy_gb_per_s"), bandwidth),
+        ("device read", "GB/s", ceilings.get("read_gb_per_s"), bandwidth),
         *(
             (f"matmul {DTYPE_SHORT.get(d, d)}", "TFLOP/s", products[d], _peak(d, peak))
             for d in _in_usual_order(products)
@@ -101,9 +101,9 @@ def present(gpu: Gpu) -> Calibration | None:
 
 def by_driver(calibrations: list[Calibration]) -> dict[str, Any]:
     """Calibrations as a table: {"columns": all their figures, "rows": (calibration, values)}."""
-    found = [(c, {(f.what, f.unit): f.measured for f in ceilings_of(c.ceilings)}) for c in calibrations]
-    columns = list(dict.fromkeys(column for _, figures in found for column in figures))
-    return {"columns": columns, "rows": [(c, [figures.get(column) for column in columns]) for c, figures in found]}
+    figures_of = [(c, {(f.what, f.unit): f.measured for f in ceilings_of(c.ceilings)}) for c in calibrations]
+    columns = list(dict.fromkeys(column for _, figures in figures_of for column in figures))
+    return {"columns": columns, "rows": [(c, [figures.get(column) for column in columns]) for c, figures in figures_of]}
 
 
 # --- all devices ------------------------------------------------------------------------------------------------------
@@ -116,8 +116,8 @@ def devices() -> list[Gpu]:
 def row_of(gpu: Gpu) -> dict[str, Any]:
     """A device as a row of FIELDS. None: unknown."""
     calibration = present(gpu)
-    found = calibration.ceilings if calibration else {}
-    products = found.get("matmul_tflops") or {}
+    ceilings = calibration.ceilings if calibration else {}
+    products = ceilings.get("matmul_tflops") or {}
     return {
         "id": gpu.pk,
         "uuid": gpu.uuid,
@@ -129,7 +129,7 @@ def row_of(gpu: Gpu) -> dict[str, Any]:
         "driver": gpu.driver,
         "capability": gpu.capability,
         "memory_bytes": gpu.memory_bytes,
-        "copy_gb_per_s": found.get("copy_gb_per_s"),
+        "copy_gb_per_s": ceilings.get("copy_gb_per_s"),
         "fp16_tflops": products.get("float16"),
         "bf16_tflops": products.get("bfloat16"),
         "fp32_tflops": products.get("float32"),
@@ -139,26 +139,26 @@ def row_of(gpu: Gpu) -> dict[str, Any]:
 
 
 def gpus(request: HttpRequest) -> HttpResponse:
-    found = devices()
-    rows = [(gpu, row_of(gpu), gib(gpu)) for gpu in found]
-    return render(request, "gpus.html", {"page": "gpus", "rows": rows, "headline": headline(found)})
+    known = devices()
+    rows = [(gpu, row_of(gpu), gib(gpu)) for gpu in known]
+    return render(request, "gpus.html", {"page": "gpus", "rows": rows, "headline": headline(known)})
 
 
 def gib(gpu: Gpu) -> float | None:
     return gpu.memory_bytes / 2**30 if gpu.memory_bytes else None
 
 
-def headline(found: list[Gpu]) -> str:
+def headline(gpus: list[Gpu]) -> str:
     """The number of devices and their states."""
-    if not found:
+    if not gpus:
         return "No device has reported yet"
-    if len(found) == 1:
-        return f"1 device, {found[0].state}"
-    states = Counter(gpu.state for gpu in found)
+    if len(gpus) == 1:
+        return f"1 device, {gpus[0].state}"
+    states = Counter(gpu.state for gpu in gpus)
     if len(states) == 1:
-        return f"{len(found)} devices, all {found[0].state}"
+        return f"{len(gpus)} devices, all {gpus[0].state}"
     counted = [f"{states[state]} {state}" for state in ("idle", "busy", "silent") if states[state]]
-    return f"{len(found)} devices: {', '.join(counted)}"
+    return f"{len(gpus)} devices: {', '.join(counted)}"
 
 
 def gpus_csv(request: HttpRequest) -> HttpResponse:
@@ -182,22 +182,22 @@ def cannot_run(gpu: Gpu) -> list[dict[str, Any]]:
 
 
 def gpu(request: HttpRequest, pk: int) -> HttpResponse:
-    found = _get(pk)
-    calibration, peak = present(found), peak_of(found.name)
+    device = _get(pk)
+    calibration, peak = present(device), peak_of(device.name)
     ceilings = ceilings_of(calibration.ceilings, peak) if calibration else []
-    calibrations = list(found.calibrations.all())
+    calibrations = list(device.calibrations.all())
     context = {
         "page": "gpus",
-        "gpu": found,
-        "gib": gib(found),
-        "run": Run.objects.for_list().sent().filter(gpu=found).first(),
-        "runs": with_outcomes(Run.objects.for_list().filter(gpu=found)[:RECENT]),
+        "gpu": device,
+        "gib": gib(device),
+        "run": Run.objects.for_list().sent().filter(gpu=device).first(),
+        "runs": with_outcomes(Run.objects.for_list().filter(gpu=device)[:RECENT]),
         "peak": peak,
         "calibration": calibration,
         "ceilings": ceilings,
-        "answer": ceilings_headline(ceilings),
+        "headline": ceilings_headline(ceilings),
         "history": by_driver(calibrations) if any(c != calibration for c in calibrations) else None,
-        "cannot_run": cannot_run(found),
+        "cannot_run": cannot_run(device),
     }
     return render(request, "gpu.html", context)
 
@@ -209,10 +209,10 @@ def datasheet(peak: Peak) -> dict[str, Any]:
 
 def gpu_json(request: HttpRequest, pk: int) -> HttpResponse:
     """A device with all its calibrations."""
-    found = _get(pk)
-    peak = peak_of(found.name)
-    run = Run.objects.sent().filter(gpu=found).values_list("pk", flat=True).first()
-    data = row_of(found) | {
+    device = _get(pk)
+    peak = peak_of(device.name)
+    run = Run.objects.sent().filter(gpu=device).values_list("pk", flat=True).first()
+    data = row_of(device) | {
         "run": run,
         "datasheet": datasheet(peak) if peak else None,
         "calibrations": [
@@ -223,9 +223,9 @@ def gpu_json(request: HttpRequest, pk: int) -> HttpResponse:
                 "again": c.again,
                 "ceilings": c.ceilings,
             }
-            for c in found.calibrations.all()
+            for c in device.calibrations.all()
         ],
-        "cannot_run": [{name: k.get(name) for name in ("operation", "name", "why_not")} for k in cannot_run(found)],
+        "cannot_run": [{name: k.get(name) for name in ("operation", "name", "why_not")} for k in cannot_run(device)],
     }
     return JsonResponse(data)
 
@@ -234,7 +234,7 @@ def gpu_json(request: HttpRequest, pk: int) -> HttpResponse:
 def recalibrate(request: HttpRequest, pk: int) -> HttpResponse:
     """Requests that the next run measures the device's ceilings with its present driver. Until then the old figures
     stay valid."""
-    found = get_object_or_404(Gpu.objects.defer("catalogue"), pk=pk)
-    found.calibrations.filter(driver=found.driver).update(again_of=F("measured_at"))
+    device = get_object_or_404(Gpu.objects.defer("catalogue"), pk=pk)
+    device.calibrations.filter(driver=device.driver).update(again_of=F("measured_at"))
     messages.info(request, "The next run on this device measures its ceilings.")
     return redirect("gpu", pk)

@@ -16,9 +16,10 @@ from kernels.contract.arm_result import FAILURES
 from kernels.report.summary import leading
 from runs.charts.forest import Scale
 from runs.charts.sparkline import sparkline
-from runs.models import Gpu, Kernel, Result, Run
-from runs.queries import history
-from runs.queries.history import Point, Series
+from runs.models import Gpu, Kernel, Run
+from runs.queries import history, measurements
+from runs.queries.history import Series
+from runs.queries.measurements import Point
 from runs.views.downloads import csv_file
 from runs.views.sources import diff
 
@@ -34,18 +35,18 @@ COLUMNS = ("operation", "name", "backend", "doc", "results", "versions", "last_r
 
 def _known() -> list[dict[str, Any]]:
     """Kernels that were measured or that a device reports; baselines first within their operation."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
     for gpu in Gpu.objects.in_order().only("catalogue"):
         for kernel in gpu.catalogue:
             place = (kernel["operation"], kernel["name"])
-            found.setdefault(place, _row(*place, kernel["backend"], kernel.get("doc") or kernel.get("why_not", "")))
+            rows.setdefault(place, _row(*place, kernel["backend"], kernel.get("doc") or kernel.get("why_not", "")))
     for known, counted in _counted():
         place = (known.operation, known.name)
-        found[place] = found.get(place, _row(*place, known.backend, "")) | counted
+        rows[place] = rows.get(place, _row(*place, known.backend, "")) | counted
     baselines = {name: operation.baseline for name, operation in operations().items()}
-    for row in found.values():
+    for row in rows.values():
         row["baseline"] = row["name"] == baselines.get(row["operation"])
-    return sorted(found.values(), key=lambda row: (row["operation"], not row["baseline"], row["name"]))
+    return sorted(rows.values(), key=lambda row: (row["operation"], not row["baseline"], row["name"]))
 
 
 def _row(operation: str, name: str, backend: str, doc: str) -> dict[str, Any]:
@@ -56,11 +57,11 @@ def _row(operation: str, name: str, backend: str, doc: str) -> dict[str, Any]:
 def _counted() -> Iterator[tuple[Kernel, dict[str, Any]]]:
     """Counts and dates of each measured kernel."""
     tells = ~Q(results__status="unsupported")
-    found = list(Kernel.objects.annotate(count=Count("results", filter=tells), last=Max("results", filter=tells)))
-    runs = Run.objects.filter(measurements__results__in=[kernel.last for kernel in found if kernel.last])
+    kernels = list(Kernel.objects.annotate(count=Count("results", filter=tells), last=Max("results", filter=tells)))
+    runs = Run.objects.filter(measurements__results__in=[kernel.last for kernel in kernels if kernel.last])
     last = {pk: more for pk, *more in runs.values_list("measurements__results", "pk", "created_at")}
     versions = dict(Kernel.objects.annotate(count=Count("versions")).values_list("pk", "count"))
-    for kernel in found:
+    for kernel in kernels:
         if kernel.last in last:
             run, at = last[kernel.last]
             counts = {"results": kernel.count, "versions": versions[kernel.pk]}
@@ -70,12 +71,12 @@ def _counted() -> Iterator[tuple[Kernel, dict[str, Any]]]:
 
 
 def kernels(request: HttpRequest) -> HttpResponse:
-    found = _known()
+    known = _known()
     groups: dict[str, list[dict[str, Any]]] = {}
     titles = {name: operation.title for name, operation in operations().items()}
-    for row in found:
+    for row in known:
         groups.setdefault(titles.get(row["operation"], row["operation"]), []).append(row)
-    return render(request, "kernels.html", {"page": "kernels", "groups": groups, "count": len(found)})
+    return render(request, "kernels.html", {"page": "kernels", "groups": groups, "count": len(known)})
 
 
 def _table() -> list[dict[str, Any]]:
@@ -124,11 +125,11 @@ class Subject:
         device = request.GET.get("device") or next(iter(places), "")
         if device not in ("", *places):
             raise Http404(f"there is no result of {name} on {device}")
-        found = history.series(kernel, places[device], key, most) if places else []
-        if key and not found:
+        series = history.series(kernel, places[device], key, most) if places else []
+        if key and not series:
             raise Http404(f"there is no result of {name} on a workload {key}{f' on {device}' if device else ''}")
-        read = sum(len(one.points) for one in found)
-        return cls(kernel, said, list(places), device, found, cut=read if read == most else 0)
+        read = sum(len(one.points) for one in series)
+        return cls(kernel, said, list(places), device, series, cut=read if read == most else 0)
 
     @property
     def newest(self) -> list[Series]:
@@ -178,13 +179,8 @@ class Subject:
 
     def _why_unsupported(self) -> str:
         """Why the last run could not measure it."""
-        tried = (
-            self.kernel.results.filter(status="unsupported").exclude(why="")
-            if self.kernel.pk
-            else Result.objects.none()
-        )
-        last = tried.order_by("-pk").first()
-        return f"Run {last.measurement.run_id} failed: {last.why}." if last else ""
+        last = measurements.last_unsupported(self.kernel) if self.kernel.pk else None
+        return "Run {} failed: {}.".format(*last) if last else ""
 
 
 def kernel(request: HttpRequest, operation: str, name: str) -> HttpResponse:
@@ -192,7 +188,7 @@ def kernel(request: HttpRequest, operation: str, name: str) -> HttpResponse:
     counts = Counter(one.terms.workload for one in subject.series for _ in one.points)
     rows = [{"series": one, "line": sparkline(one.drawn), "all": counts[one.terms.workload]} for one in subject.newest]
     compared = any(one.newest.verdict != "baseline" for one in subject.newest)
-    more = {"answer": subject.headline(), "rows": rows, "compared": compared, "versions": versions(subject.kernel)}
+    more = {"headline": subject.headline(), "rows": rows, "compared": compared, "versions": versions(subject.kernel)}
     return render(request, "kernel.html", subject.context | more)
 
 
@@ -202,10 +198,10 @@ def versions(kernel: Kernel) -> list[dict[str, Any]]:
         return []
     first = Min("results__measurement__run__created_at", filter=~Q(results__status="unsupported"))
     known = kernel.versions.annotate(first=first).filter(first__isnull=False).order_by("-first", "-pk")
-    found = list(known[: VERSIONS + 1])
+    newest = list(known[: VERSIONS + 1])
     listed = [
         {"version": now, "before": was, "diff": diff(was.source, now.source) if was else None}
-        for now, was in zip(found, [*found[1:], None], strict=False)
+        for now, was in zip(newest, [*newest[1:], None], strict=False)
     ]
     return listed[:VERSIONS]
 

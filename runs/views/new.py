@@ -15,7 +15,7 @@ from runs.models import Config, Gpu, Run, Session
 from runs.queries.estimates import estimate as estimate_run
 from runs.views import number
 
-KEPT = ("device", "what", "protocol", "mode", "session", "title", "note")
+KEPT = ("device", "what", "protocol", "effort", "mode", "session", "title", "note")
 """Fields that are valid for every operation."""
 
 
@@ -135,8 +135,8 @@ def _estimate(form: NewRunForm, as_drawn: bool = True) -> dict[str, Any]:
         data = sent.copy()
         data.setlist("kernels", form.ticked())
         form = NewRunForm(data, again=form.again)
-    found = estimate_run(form.spec, form.chosen_gpu()) if form.is_valid() else None
-    return {"estimate": found, "problem": "" if found else form.problem()}
+    estimated = estimate_run(form.spec, form.chosen_gpu()) if form.is_valid() else None
+    return {"estimate": estimated, "problem": "" if estimated else form.problem()}
 
 
 def _lists(values: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -12,12 +12,12 @@ from django.shortcuts import render
 from kernels.analysis.agreement import AGREE_NS, AGREE_NS_PER_KERNEL, AGREE_SHARE
 from kernels.analysis.statistics import MARGIN, WIDEST_SAME
 from kernels.contract.arm_result import MOST_KERNELS_RAN, ArmResult, CrossCheck
-from kernels.contract.events import Measured, TelemetrySummary
+from kernels.contract.events import Measured, ProtocolFacts, TelemetrySummary
 from kernels.report.tables import under_load
 from runs.charts import distribution
 from runs.charts.theme import THEMES
-from runs.models import Result, Run
-from runs.queries import history, measurements
+from runs.models import Run
+from runs.queries import measurements
 from runs.queries.measurements import StoredArm, StoredMeasured
 from runs.templatetags.figures import duration, grouped, ratio3, us
 from runs.views import correctness
@@ -45,10 +45,10 @@ class Subject:
 
     @classmethod
     def of(cls, pk: int, result_pk: int) -> Subject:
-        found = measurements.of_result(pk, result_pk)
-        if found is None:
+        stored = measurements.of_result(pk, result_pk)
+        if stored is None:
             raise Http404(f"there is no result {result_pk} in run {pk}")
-        return cls(*found)
+        return cls(*stored)
 
     @property
     def baseline(self) -> StoredArm | None:
@@ -61,36 +61,31 @@ class Subject:
         return self.measured.results
 
 
-def siblings_of(subject: Subject) -> list[Result]:
-    """The other kernels on the same workload in the same run."""
-    found = Result.objects.filter(measurement__run=subject.run, measurement__workload__key=subject.measured.key)
-    return list(found.exclude(pk=subject.result.pk).select_related("kernel").only("pk", "kernel__name").order_by("pk"))
-
-
 def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
     """One kernel on one workload: verdict, samples, cross-check, source and log."""
     subject = Subject.of(pk, result_pk)
-    measured, found, baseline = subject.measured, subject.result, subject.baseline
-    arms = distribution.arms_of(found, baseline)
+    measured, arm, baseline = subject.measured, subject.result, subject.baseline
+    arms = distribution.arms_of(arm, baseline)
     context = {
         "page": "runs",
-        "result": found,
+        "result": arm,
         "measurement": measured,
         "run": subject.run,
         "baseline": baseline,
-        "siblings": siblings_of(subject),
-        "has_history": history.tells(measured, found),
-        "ran_more": len(found.ran) >= MOST_KERNELS_RAN,
+        "siblings": measurements.beside(measured, subject.run, arm),
+        "has_history": measurements.tells(measured, arm),
+        "ran_more": len(arm.ran) >= MOST_KERNELS_RAN,
         "doubts": doubts(subject),
         "arms": arms,
         "said": distribution.captions(arms, is_paired(measured)) if arms else {},
-        "cold": [one for one in subject.both if one.cold] if found.cold else [],
-        "clocks": [one for one in subject.both if one.sm_mhz] if found.sm_mhz else [],
-        "crosscheck": crosscheck_of(subject.both) if found.crosscheck else {},
+        "cold": [one for one in subject.both if one.cold] if arm.cold else [],
+        "clocks": [one for one in subject.both if one.sm_mhz] if arm.sm_mhz else [],
+        "crosscheck": crosscheck_of(subject.both) if arm.crosscheck else {},
         "protocol": protocol_of(measured),
+        "interval": parts_of_interval(arm),
         "telemetry": telemetry_of(measured.telemetry),
-        "correctness": correctness.facts(found.correctness),
-        "checks": correctness.tables(found.correctness),
+        "correctness": correctness.facts(arm.correctness),
+        "checks": correctness.tables(arm.correctness),
     }
     return render(request, "result.html", context)
 
@@ -105,24 +100,24 @@ def is_paired(measured: Measured) -> bool:
 def doubts(subject: Subject) -> list[str]:
     """Caveats: sentences on what may distort the number."""
     measured, result, baseline = subject.measured, subject.result, subject.baseline
-    found = []
+    sentences = []
     if subject.run.contended:
-        found.append("Another process was on the GPU during this run.")
+        sentences.append("Another process was on the GPU during this run.")
     if baseline and baseline.pk != result.pk:
-        found += _clocks_differ(result, baseline)
+        sentences += _clocks_differ(result, baseline)
     if result.crosscheck and result.crosscheck.agrees is False:
-        found.append(_clocks_disagree(result.crosscheck))
+        sentences.append(_clocks_disagree(result.crosscheck))
     if factor := under_load(measured, result.p50_ms, result.crosscheck):
-        found.append(
+        sentences.append(
             f"Back to back, a call takes {factor - 1:.0%} longer (the clock falls under continuous load). "
             "Use the mode sustained to compare under load."
         )
     if result.n is not None and measured.aa and measured.margin > MARGIN * 1.01:
-        found.append(f"A/A of {measured.baseline} was off here: differences {_below(measured.margin)}.")
+        sentences.append(f"A/A of {measured.baseline} was off here: differences {_below(measured.margin)}.")
     if result.n is not None and measured.telemetry.throttled:
         named = " and ".join(THROTTLING.get(reason, reason) for reason in measured.telemetry.throttled)
-        found.append(f"The GPU was held back by {named} during this measurement.")
-    return found
+        sentences.append(f"The GPU was held back by {named} during this measurement.")
+    return sentences
 
 
 def _below(margin: float) -> str:
@@ -193,27 +188,45 @@ def energy(joules: float | None) -> str:
 
 def protocol_of(measured: Measured) -> list[tuple[str, str]]:
     """The protocol as (name, value) pairs."""
-    how, found = measured.protocol, []
+    how, facts = measured.protocol, []
     if how.paired is not None:
         text = "every kernel in every round, in random order" if how.paired else "fixed, one kernel after the other"
-        found.append(("protocol", text))
+        facts.append(("protocol", text))
     if how.rounds:
         again = f"; {how.repeated} more were repeated because of thermal slow-down" if how.repeated else ""
-        found.append(("rounds", f"{how.rounds}{again}"))
+        facts.append(("rounds", f"{how.rounds}{again}"))
+    if how.process_sd is not None:
+        facts += _processes(how)
     if how.sets is not None:
         sets = f"{how.sets} set{'s' * (how.sets != 1)} of inputs"
-        found.append(("inputs", sets + (", more than the cache holds" if how.covered and how.sets > 1 else "")))
+        facts.append(("inputs", sets + (", more than the cache holds" if how.covered and how.sets > 1 else "")))
     if how.flushed is not None:
-        found.append(("L2 emptied before calls", "yes, by reading" if how.flushed else "no"))
+        facts.append(("L2 emptied before calls", "yes, by reading" if how.flushed else "no"))
     if how.paired and how.rest is not None and measured.mode not in ("cpu", "sustained"):
-        found.append(("rests", _rests(how.rest)))
+        facts.append(("rests", _rests(how.rest)))
     if measured.aa:
         ratio, low, high = map(ratio3, measured.aa)
-        found.append(("A/A", f"{ratio}, interval {low} to {high}: {measured.baseline} against itself"))
-    found.append(("margin", f"differences {_below(measured.margin)}"))
+        facts.append(("A/A", f"{ratio}, interval {low} to {high}: {measured.baseline} against itself"))
+    facts.append(("margin", f"differences {_below(measured.margin)}"))
     if measured.took_s is not None:
-        found.append(("took", duration(measured.took_s)))
-    return found
+        facts.append(("took", duration(measured.took_s)))
+    return facts
+
+
+def _processes(how: ProtocolFacts) -> list[tuple[str, str]]:
+    assumed = f"{how.process_sd:.2%} (standard deviation), from {how.process_sd_source}"
+    return [("processes", f"{how.processes}, each fresh"), ("spread between processes, assumed", assumed)]
+
+
+def parts_of_interval(result: ArmResult) -> list[tuple[str, str]]:
+    """The parts of a speedup's interval as (name, value) pairs; empty without them."""
+    if result.rounds_half_width is None or result.process_half_width is None:
+        return []
+    parts = [("from rounds", result.rounds_half_width), ("from the process", result.process_half_width)]
+    facts = [(name, f"±{part:.2%}") for name, part in parts]
+    for number, (ratio, low, high) in enumerate(result.by_process or [], 1):
+        facts.append((f"process {number}", f"{ratio3(ratio)}x, rounds alone {ratio3(low)} to {ratio3(high)}"))
+    return facts
 
 
 def _rests(rest: float) -> str:
@@ -224,7 +237,7 @@ def _rests(rest: float) -> str:
 
 def telemetry_of(seen: TelemetrySummary) -> list[tuple[str, str]]:
     """Telemetry as (name, "median, range") pairs."""
-    found = []
+    facts = []
     for value, name, unit in (
         (seen.sm_mhz, "SM clock", "MHz"),
         (seen.power_w, "power", "W"),
@@ -233,12 +246,12 @@ def telemetry_of(seen: TelemetrySummary) -> list[tuple[str, str]]:
         if value:
             least, most = f"{value.min:,.0f}", f"{value.max:,.0f}"
             extent = f", from {least} to {most}" if least != most else ", steady"
-            found.append((name, f"{value.median:,.0f} {unit}{extent}"))
+            facts.append((name, f"{value.median:,.0f} {unit}{extent}"))
     if seen.throttled:
-        found.append(("held back by", ", ".join(THROTTLING.get(reason, reason) for reason in seen.throttled)))
-    if found and seen.samples:
-        found.append(("readings", f"{seen.samples:,}"))
-    return found
+        facts.append(("held back by", ", ".join(THROTTLING.get(reason, reason) for reason in seen.throttled)))
+    if facts and seen.samples:
+        facts.append(("readings", f"{seen.samples:,}"))
+    return facts
 
 
 # --- the same in other forms ------------------------------------------------------------------------------------------

@@ -32,18 +32,18 @@ def get_run(pk: int) -> Run:
 
 
 def context_of(run: Run) -> dict[str, Any]:
-    found = measurements.of_run(run)
-    table = tables.rows(found)
+    measured = measurements.of_run(run)
+    table = tables.rows(measured)
     return {
         "page": "runs",
         "run": run,
-        "measurements": found,
-        "answer": summary(table, run.spec.operation),
-        "checked": any(arm.correctness for m in found for arm in m.results),
+        "measurements": measured,
+        "headline": summary(table, run.spec.operation),
+        "checked": any(arm.correctness for m in measured for arm in m.results),
         "has_times": any(row.p50_ms is not None for row in drawn(table)),
         "has_speedups": any(row.speedup is not None for row in drawn(table)),
         "has_limits": has_limits(table),
-        "plan": [] if found else run.spec.workloads,
+        "plan": [] if measured else run.spec.workloads,
         "ahead": running_before(run),
         "command": reproduce(run),
         "unit": unit_of(run),
@@ -74,7 +74,7 @@ def reproduce(run: Run) -> str:
     device = "cpu" if run.gpu and run.gpu.kind == "cpu" else f"cuda:{run.gpu.index if run.gpu else 0}"
     lines = []
     commit = (run.environment.body.get("commit") or "") if run.environment else ""
-    if commit and not run.sample:  # a demo run's commit may exist only in its author's repository
+    if commit and not run.demo:  # a demo run's commit may exist only in its author's repository
         lines.append(
             f"git checkout {commit.rstrip('+')[:12]}{'   # there were local changes' if commit.endswith('+') else ''}"
         )
@@ -99,8 +99,8 @@ def _folders(run: Run) -> str:
 
 
 def run(request: HttpRequest, pk: int) -> HttpResponse:
-    found = get_run(pk)
-    return render(request, "run.html", context_of(found) | {"link": link_by(request, getattr(found, "share", None))})
+    shown = get_run(pk)
+    return render(request, "run.html", context_of(shown) | {"link": link_by(request, getattr(shown, "share", None))})
 
 
 def link_by(request: HttpRequest, share: Share | None) -> str:
@@ -131,13 +131,13 @@ def table_csv(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def table_md(request: HttpRequest, pk: int) -> HttpResponse:
-    found = get_run(pk)
-    table = tables.rows(measurements.of_run(found))
+    run = get_run(pk)
+    table = tables.rows(measurements.of_run(run))
     environment, link = (
-        found.environment.body if found.environment else {},
-        request.build_absolute_uri(found.get_absolute_url()),
+        run.environment.body if run.environment else {},
+        request.build_absolute_uri(run.get_absolute_url()),
     )
-    title = ", ".join(filter(None, [found.title or f"Run {pk}", partial_of(found)]))
+    title = ", ".join(filter(None, [run.title or f"Run {pk}", partial_of(run)]))
     return download(
         tables.as_markdown(table, tables.heading(title, environment, link)),
         "text/markdown; charset=utf-8",

@@ -40,18 +40,18 @@ FIELDS = (
 
 def chosen(request: HttpRequest) -> QuerySet[Run]:
     """Runs that match ?state=, ?device=, ?by= and ?q=. None for an unknown state or device."""
-    found = Run.objects.for_list()
+    runs = Run.objects.for_list()
     asked = request.GET
     if asked.get("state"):
-        found = found.filter(state=asked["state"].replace("\x00", ""))
+        runs = runs.filter(state=asked["state"].replace("\x00", ""))
     if asked.get("device"):
         device = number(asked["device"])
-        found = found.filter(gpu=device) if device is not None else found.none()
+        runs = runs.filter(gpu=device) if device is not None else runs.none()
     if asked.get("by") == "me":
-        found = found.filter(user=request.user.pk)
+        runs = runs.filter(user=request.user.pk)
     if text := asked.get("q", "").replace("\x00", "").strip()[:LONGEST_SEARCH]:
-        found = found.filter(Q(title__icontains=text) | Q(config_name__icontains=text) | Q(note__icontains=text))
-    return found
+        runs = runs.filter(Q(title__icontains=text) | Q(config_name__icontains=text) | Q(note__icontains=text))
+    return runs
 
 
 def runs(request: HttpRequest) -> HttpResponse:

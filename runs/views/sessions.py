@@ -30,9 +30,9 @@ PER_PAGE = 50
 
 
 def sessions(request: HttpRequest) -> HttpResponse:
-    found = Session.objects.select_related("user").annotate(count=Count("runs"), last=Max("runs__created_at"))
-    found = found.order_by("-id")
-    page = Paginator(found, PER_PAGE).get_page(request.GET.get("page"))
+    listed = Session.objects.select_related("user").annotate(count=Count("runs"), last=Max("runs__created_at"))
+    listed = listed.order_by("-id")
+    page = Paginator(listed, PER_PAGE).get_page(request.GET.get("page"))
     return render(request, "sessions.html", {"page": "sessions", "pages": page})
 
 
@@ -86,9 +86,9 @@ class NoteForm(forms.ModelForm):  # type: ignore[type-arg]
 def entries(session: Session) -> list[Entry]:
     """Runs and notes by time."""
     runs = with_outcomes(Run.objects.for_list().filter(session=session).order_by("pk"))
-    found = [Entry(run.created_at, run=run, outcome=outcome) for run, outcome in runs]
-    found += [Entry(note.created_at, note=note) for note in session.notes.select_related("user")]
-    return sorted(found, key=lambda entry: entry.at)
+    timeline = [Entry(run.created_at, run=run, outcome=outcome) for run, outcome in runs]
+    timeline += [Entry(note.created_at, note=note) for note in session.notes.select_related("user")]
+    return sorted(timeline, key=lambda entry: entry.at)
 
 
 def _session(pk: int) -> Session:
@@ -97,21 +97,21 @@ def _session(pk: int) -> Session:
 
 def session(request: HttpRequest, pk: int) -> HttpResponse:
     """Shows the report; POST adds a note."""
-    found = _session(pk)
+    session = _session(pk)
     form = NoteForm(request.POST or None, label_suffix="")
     if request.method == "POST" and form.is_valid():
-        form.instance.session, form.instance.user = found, request.user
+        form.instance.session, form.instance.user = session, request.user
         form.save()
-        return redirect(found)
-    table, pages = progress(found)
-    timeline = entries(found)
+        return redirect(session)
+    table, pages = progress(session)
+    timeline = entries(session)
     context = {
         "page": "sessions",
-        "session": found,
+        "session": session,
         "form": form,
         "entries": timeline,
         "run_count": sum(entry.run is not None for entry in timeline),
-        "answer": comparison.summary(table) if table else None,
+        "headline": comparison.summary(table) if table else None,
         **by_kernel(table, pages),
     }
     return render(request, "session.html", context, status=422 if form.errors else 200)
@@ -120,55 +120,55 @@ def session(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 def add_run(request: HttpRequest, pk: int) -> HttpResponse:
     """Adds an existing run to the session."""
-    found, asked = _session(pk), request.POST.get("run", "").strip()
+    session, asked = _session(pk), request.POST.get("run", "").strip()
     run = number(asked)
     joining = Run.objects.select_related("session").filter(pk=run).first() if run is not None else None
     if joining:
-        was = joining.session if joining.session != found else None
-        Run.objects.filter(pk=joining.pk).update(session=found)
+        was = joining.session if joining.session != session else None
+        Run.objects.filter(pk=joining.pk).update(session=session)
         left = f' It was in "{was.title}" before.' if was else ""
         messages.success(request, f"Run {run} is now in this session.{left}")
     else:
         messages.error(request, f"There is no run {asked[:20]}." if asked else "Which run? Give its number.")
-    return redirect(found)
+    return redirect(session)
 
 
 @require_POST
 def remove_run(request: HttpRequest, pk: int, run: int) -> HttpResponse:
-    found = _session(pk)
-    Run.objects.filter(pk=run, session=found).update(session=None)
+    session = _session(pk)
+    Run.objects.filter(pk=run, session=session).update(session=None)
     messages.success(request, f"Run {run} was removed from this session.")
-    return redirect(found)
+    return redirect(session)
 
 
 @require_POST
 def end(request: HttpRequest, pk: int) -> HttpResponse:
     """Ends or reopens a session."""
-    found = _session(pk)
-    found.ended_at = None if found.ended_at else timezone.now()
-    found.save(update_fields=["ended_at"])
-    return redirect(found)
+    session = _session(pk)
+    session.ended_at = None if session.ended_at else timezone.now()
+    session.save(update_fields=["ended_at"])
+    return redirect(session)
 
 
 # --- the report in other forms ----------------------------------------------------------------------------------------
 
 
 def session_json(request: HttpRequest, pk: int) -> HttpResponse:
-    found = _session(pk)
-    table, _ = progress(found)
+    session = _session(pk)
+    table, _ = progress(session)
     timeline = [
         {"at": entry.at.isoformat()}
         | ({"run": entry.run.pk, "title": entry.run.title, "state": entry.run.state} if entry.run else {})
         | (entry.outcome.row() if entry.outcome else {})
         | ({"phase": entry.note.phase, "note": entry.note.text} if entry.note else {})
-        for entry in entries(found)
+        for entry in entries(session)
     ]
     return JsonResponse(
         {
-            "title": found.title,
-            "objective": found.objective,
-            "begun_at": found.created_at.isoformat(),
-            "ended_at": found.ended_at and found.ended_at.isoformat(),
+            "title": session.title,
+            "objective": session.objective,
+            "begun_at": session.created_at.isoformat(),
+            "ended_at": session.ended_at and session.ended_at.isoformat(),
             "timeline": timeline,
             "progress": comparison.as_records(table),
         }
@@ -177,14 +177,14 @@ def session_json(request: HttpRequest, pk: int) -> HttpResponse:
 
 def session_md(request: HttpRequest, pk: int) -> HttpResponse:
     """The report as Markdown."""
-    found = _session(pk)
-    table, _ = progress(found)
-    lines = [f"# {' '.join(found.title.split())}", "", *([found.objective, ""] if found.objective else [])]
+    session = _session(pk)
+    table, _ = progress(session)
+    lines = [f"# {' '.join(session.title.split())}", "", *([session.objective, ""] if session.objective else [])]
     if table:
         said = comparison.summary(table)
         lines += [" ".join([f"**{said.strong}.**", *said.rest]), ""]
         lines += [comparison.as_markdown(table, "Each kernel: first result to last"), ""]
-    for entry in entries(found):
+    for entry in entries(session):
         lines += _entry_lines(request, entry)
     text = "\n".join(lines).rstrip() + "\n"
     return download(text, "text/markdown; charset=utf-8", f"session-{pk}.md")

@@ -25,7 +25,7 @@ MOST_RUNS = 24
 def newest_runs() -> list[Any]:
     """The newest finished run of each config on each device, with its outcome."""
     done = Run.objects.filter(state=Run.State.DONE, done__gt=0).exclude(config_name__in=("", TYPED))
-    newest = done.values("config_name", "gpu", "sample").annotate(newest=Max("pk")).order_by("-newest")[:MOST_RUNS]
+    newest = done.values("config_name", "gpu", "demo").annotate(newest=Max("pk")).order_by("-newest")[:MOST_RUNS]
     return with_outcomes(Run.objects.for_list().filter(pk__in=[one["newest"] for one in newest]))
 
 
@@ -36,9 +36,9 @@ def standings() -> list[dict[str, Any]]:
         return []
     places = history.devices()
     return [
-        {"device": device} | Standing(scale, [], device, [], found).headline()
+        {"device": device} | Standing(scale, [], device, [], there).headline()
         for device, environments in places.items()
-        if (found := ladders(environments, scale))
+        if (there := ladders(environments, scale))
     ]
 
 

@@ -47,8 +47,8 @@ class Standing:
         device = request.GET.get("device") or next(iter(places), "")
         if device not in ("", *places):
             raise Http404(f"there is no result on {device}")
-        found = ladder.ladders(places[device], scale, key) if places else []
-        return cls(scale, scales, device, list(places), found)
+        ladders = ladder.ladders(places[device], scale, key) if places else []
+        return cls(scale, scales, device, list(places), ladders)
 
     @property
     def context(self) -> dict[str, Any]:
@@ -64,18 +64,18 @@ class Standing:
     def groups(self) -> dict[str, list[Ladder]]:
         """Ladders by operation title."""
         known = operations()
-        found: dict[str, list[Ladder]] = {}
+        groups: dict[str, list[Ladder]] = {}
         for one in self.ladders:
             name = one.series.workload.operation
-            found.setdefault(known[name].title if name in known else name, []).append(one)
-        return found
+            groups.setdefault(known[name].title if name in known else name, []).append(one)
+        return groups
 
     def headline(self) -> dict[str, str]:
         """Headline of all ladders: {"tone", "strong", "rest"}."""
         bests = [(one, *one.best) for one in self.ladders if one.best]
         if not bests:
             return {"tone": "same", "strong": "No kernel was compared with a baseline yet", "rest": ""}
-        one, point, ratio = max(bests, key=lambda found: (found[1].verdict == Verdict.FASTER, found[2].ratio))
+        one, point, ratio = max(bests, key=lambda item: (item[1].verdict == Verdict.FASTER, item[2].ratio))
         best = "Best:" if point.verdict == Verdict.FASTER else "No kernel is confirmed faster. Highest ratio:"
         rest = f"{best} {ratio.ratio:.3f}x, {point.kernel} on {one.series.workload.label}."
         count = len(self.ladders)
@@ -94,7 +94,7 @@ class Standing:
 
 def tiers(request: HttpRequest) -> HttpResponse:
     standing = Standing.of(request)
-    more = {"answer": standing.headline(), "groups": standing.groups}
+    more = {"headline": standing.headline(), "groups": standing.groups}
     return render(request, "tiers.html", standing.context | more)
 
 
@@ -123,7 +123,7 @@ def _one(request: HttpRequest, key: str, mode: str) -> tuple[Standing, Ladder]:
 def workload(request: HttpRequest, key: str, mode: str) -> HttpResponse:
     standing, one = _one(request, key, mode)
     modes = [other.mode for other in standing.ladders]
-    more = {"ladder": one, "modes": modes, "drawn": strip.drawn(one), "answer": ladder_headline(one)}
+    more = {"ladder": one, "modes": modes, "drawn": strip.drawn(one), "headline": ladder_headline(one)}
     return render(request, "tier_workload.html", standing.context | more)
 
 

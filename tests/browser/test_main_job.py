@@ -138,12 +138,12 @@ def test_a_run_can_be_cancelled_from_its_page(open_page, live_site):
     expect(page.locator("#progress")).to_contain_text("Cancelled", timeout=15_000)
 
 
-def test_a_newcomer_sees_a_real_gpu_run_marked_as_a_sample(open_page, live_site):
+def test_a_newcomer_sees_a_real_gpu_run_marked_as_a_demo(open_page, live_site):
     page = open_page()
     page.goto(f"{live_site.url}/runs/")
-    sample = page.locator("tr", has_text="NVIDIA H200").first
-    expect(sample).to_contain_text("sample")
-    sample.get_by_role("link").first.click()
+    demo = page.locator("tr", has_text="NVIDIA H200").first
+    expect(demo).to_contain_text("demo")
+    demo.get_by_role("link").first.click()
     expect(page.locator(".facts")).to_contain_text("measured on NVIDIA H200 on 20")
     expect(page.locator("figure.chart svg")).to_have_count(2, timeout=15_000)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from kernels.contract.replies import Captured, Fault, Nothing, Prepared, Reply, TimedBlock
 from kernels.parent.child_process import CommandFailed
 
 
@@ -50,7 +51,7 @@ class SimulatedBench:
         self.slow_noise, self.hopped = 0.0, False
         self.bias: dict[str, float] = {}
         self.blocks_of = dict.fromkeys(kernels, 0)
-        self.log: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
+        self.log: list[tuple[str, dict[str, Any], Reply]] = []
 
     # --- what the parent sees -------------------------------------------------------------------------------------
 
@@ -59,7 +60,7 @@ class SimulatedBench:
         """In place of the module `time`."""
         return SimpleNamespace(monotonic=lambda: self.now_ns / 1e9)
 
-    def call(self, do: str, limit_s: float = 120.0, **arguments: Any) -> dict[str, Any]:
+    def call(self, do: str, limit_s: float = 120.0, **arguments: Any) -> Reply:
         reply = getattr(self, f"_{do}")(**arguments)
         self.log.append((do, arguments, reply))
         return reply
@@ -69,27 +70,27 @@ class SimulatedBench:
 
     # --- commands -------------------------------------------------------------------------------------------------
 
-    def _prepare(self, seeds: list[int], rotate: bool) -> dict[str, Any]:
+    def _prepare(self, seeds: list[int], rotate: bool) -> Prepared:
         self.sets = min(self.wanted_sets, len(seeds)) if rotate else 1
-        return {"sets": self.sets, "covered": self.covered or not rotate, "input_bytes": 2**20}
+        return Prepared(sets=self.sets, covered=self.covered or not rotate, input_bytes=2**20)
 
-    def _refill(self, index: int, seed: int) -> dict[str, Any]:
-        return {}
+    def _refill(self, index: int, seed: int) -> Nothing:
+        return Nothing()
 
-    def _release(self) -> dict[str, Any]:
+    def _release(self) -> Nothing:
         self.bias.clear()
-        return {}
+        return Nothing()
 
-    def _capture(self, arm: str, graph: str = "") -> dict[str, Any]:
+    def _capture(self, arm: str, graph: str = "") -> Captured:
         if not self.kernels[arm].capturable:
-            raise CommandFailed({"kind": "raised", "message": "operation not permitted when stream is capturing"})
+            raise CommandFailed(Fault(kind="raised", message="operation not permitted when stream is capturing"))
         self.bias[graph or arm] = 1 + self.capture_bias * self.rng.standard_normal()
         self.now_ns += 1e6
-        return {"nodes": self.sets}
+        return Captured(nodes=self.sets)
 
-    def _drop_graphs(self) -> dict[str, Any]:
+    def _drop_graphs(self) -> Nothing:
         self.bias.clear()
-        return {}
+        return Nothing()
 
     def _block(
         self,
@@ -100,7 +101,7 @@ class SimulatedBench:
         keep: int | None = None,
         rest_ns: int = 0,
         untimed: bool = True,
-    ) -> dict[str, Any]:
+    ) -> TimedBlock:
         assert keep is None or 0 <= keep < calls
         self.now_ns += rest_ns
         return self._timed(arm, calls, 1, self.kernels[arm].true_ns, gate_ns)
@@ -114,22 +115,20 @@ class SimulatedBench:
         keep: int | None = None,
         graph: str = "",
         rest_ns: int = 0,
-    ) -> dict[str, Any]:
+    ) -> TimedBlock:
         self.now_ns += rest_ns
         return self._timed(arm, replays, self.sets, self.kernels[arm].true_ns * self.bias[graph or arm], gate_ns)
 
-    def _e2e(
-        self, arm: str, calls: int, keep: int | None = None, rest_ns: int = 0, untimed: bool = True
-    ) -> dict[str, Any]:
+    def _e2e(self, arm: str, calls: int, keep: int | None = None, rest_ns: int = 0, untimed: bool = True) -> TimedBlock:
         self.now_ns += rest_ns
         kernel = self.kernels[arm]
         reply = self._timed(arm, calls, 1, kernel.true_ns, 0)
-        return reply | {"ticks_ns": [tick + kernel.enqueue_ns for tick in reply["ticks_ns"]]}
+        return reply.model_copy(update={"ticks_ns": [tick + kernel.enqueue_ns for tick in reply.ticks_ns]})
 
-    def _sustained(self, arm: str, calls: int, lead: int, chunks: int, graph: str = "") -> dict[str, Any]:
+    def _sustained(self, arm: str, calls: int, lead: int, chunks: int, graph: str = "") -> TimedBlock:
         each_ns = self.kernels[arm].true_ns * self.bias.get(graph or arm, 1.0)
         reply = self._timed(arm, lead + chunks, calls, each_ns, 0)
-        return reply | {"ticks_ns": reply["ticks_ns"][lead:]}
+        return reply.model_copy(update={"ticks_ns": reply.ticks_ns[lead:]})
 
     # --- the GPU --------------------------------------------------------------------------------------------------
 
@@ -148,12 +147,9 @@ class SimulatedBench:
             ticks = np.maximum(ticks, one_launch_ns)
         self.now_ns += gate_ns + float(ticks.sum()) + 50_000
         gated = gate_ns == 0 or enqueue <= gate_ns
-        return {
-            "ticks_ns": (ticks / nodes).tolist(),
-            "enqueue_ns": int(enqueue),
-            "gate_ns": float(gate_ns),
-            "gated": gated,
-        }
+        return TimedBlock(
+            ticks_ns=(ticks / nodes).tolist(), enqueue_ns=int(enqueue), gate_ns=float(gate_ns), gated=gated
+        )
 
     def _weather(self, count: int, each_ns: float) -> np.ndarray:
         """How much slower than its best the GPU is, launch after launch."""

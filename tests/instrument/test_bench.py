@@ -14,6 +14,7 @@ from kernels.child import bench as benches
 from kernels.child import calibrate
 from kernels.child.clock import CudaClock
 from kernels.child.guard import Guard
+from kernels.contract.replies import Moved
 from kernels.parent import rounds
 from kernels.parent.drive import AA, Drive
 from kernels.parent.estimate import estimate
@@ -98,10 +99,10 @@ def test_outputs_kept_in_any_mode_are_right(bench, mode):
     measured(bench, mode)
     bench.release()
     got = bench.recheck()
-    assert {arm for arm, _ in got["readings"]} == set(TIMES)
-    assert judge([reading for _, reading in got["readings"]], "float32")["correct"]
-    assert got["changed_inputs"] == []
-    assert bench.recheck()["readings"] == []
+    assert {arm for arm, _ in got.readings} == set(TIMES)
+    assert judge([reading for _, reading in got.readings], "float32")["correct"]
+    assert got.changed_inputs == []
+    assert bench.recheck().readings == []
 
 
 def test_work_that_was_done_while_a_graph_was_captured_shows(bench, monkeypatch):
@@ -123,7 +124,7 @@ def test_work_that_was_done_while_a_graph_was_captured_shows(bench, monkeypatch)
     monkeypatch.setattr(SimulatedGraph, "replay", replay)
     measured(bench, "graph")
     bench.release()
-    readings = bench.recheck()["readings"]
+    readings = bench.recheck().readings
     right = [judge([reading], "float32")["correct"] for _, reading in readings]
     assert right.count(False) == right.count(True) > 0, "kept outputs are right, those on newer values are not"
 
@@ -140,9 +141,10 @@ def test_a_graph_is_replayed_over_every_input_set_and_poisoned_before(bench):
 
 
 def test_the_ceilings_of_a_device_are_timed_in_every_mode_that_has_an_empty_kernel(bench, monkeypatch):
-    monkeypatch.setattr(calibrate, "_memory", lambda clock: {})
+    moved = Moved(bytes=1, ticks_ns=[1.0])
+    monkeypatch.setattr(calibrate, "_memory", lambda clock: {"copied": moved, "read": moved})
     monkeypatch.setattr(calibrate, "_matmul", lambda clock: {})
-    empty = calibrate.probe(bench.clock)["empty"]
+    empty = calibrate.probe(bench.clock).empty
     assert {mode: len(ticks) for mode, ticks in empty.items()} == {"cold": 50, "graph": 20, "e2e": 50}
     assert empty["e2e"] == pytest.approx([4 * US] * 50)
     assert max(empty["graph"]) == 0

@@ -8,6 +8,7 @@ from kernels.analysis import roofline
 from kernels.analysis.ceilings import ceilings
 from kernels.child import calibrate
 from kernels.child.clock import CpuClock
+from kernels.contract.replies import CeilingSamples, Moved, Multiplied
 from kernels.parent.arm import Arm
 from kernels.parent.engine import Engine, Timed
 from kernels.parent.groups import MAIN, Group
@@ -30,12 +31,12 @@ def ms_at(tflops):
 
 
 def test_raw_ticks_become_rates():
-    raw = {
-        "copy": {"bytes": 2 * 2**30, "ticks_ns": [500_000.0, 400_000.0, 900_000.0]},
-        "read": {"bytes": 2**30, "ticks_ns": [250_000.0] * 3},
-        "matmul": {"float16": {"flops": 10**12, "ticks_ns": [1_250_000.0] * 3}},
-        "empty": {"graph": [900.0, 1000.0, 800.0]},
-    }
+    raw = CeilingSamples(
+        copied=Moved(bytes=2 * 2**30, ticks_ns=[500_000.0, 400_000.0, 900_000.0]),
+        read=Moved(bytes=2**30, ticks_ns=[250_000.0] * 3),
+        matmul={"float16": Multiplied(flops=10**12, ticks_ns=[1_250_000.0] * 3)},
+        empty={"graph": [900.0, 1000.0, 800.0]},
+    )
     found = ceilings(raw)
     assert found.copy_gb_per_s == pytest.approx(2 * 2**30 / 500_000)
     assert found.matmul_tflops == {"float16": pytest.approx(800)}

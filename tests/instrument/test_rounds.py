@@ -1,8 +1,10 @@
 """The protocols on a simulated GPU: who runs when and how often, when it is enough, and that the words come out true."""
 
+import math
 from collections import Counter
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from simulations import BASE, MS, NEVER, STEADY, US, bench_of, word_of
 from simulator import SimulatedBench, SimulatedKernel
@@ -136,7 +138,7 @@ def test_a_block_has_up_to_50_calls_and_its_gate_at_most_10_ms(measure, call_us,
         assert 0 < asked["gate_ns"] <= 10 * MS
         if asked["arm"] == BASE:
             assert asked["gate_ns"] >= 1.49 * asked["calls"] * enqueue_us * US
-    assert all(got["gated"] for what, _, got in bench.log if what == "block")
+    assert all(got.gated for what, _, got in bench.log if what == "block")
     length_ms = reading.calls["other"] * 1.2 * call_us * US / MS
     assert reading.calls["other"] in (4, 50) or call_us == 80_000 or 1.7 < length_ms < 2.3, "about 2 ms"
 
@@ -163,10 +165,10 @@ def test_a_block_that_the_host_queued_too_slowly_is_repeated(measure):
     bench = SimulatedBench({BASE: SimulatedKernel(10 * US), "other": slow_once}, noise=0)
     reading = measure(bench, mode="cold", warmup_s=0, **STEADY)
     of_other = [(asked, got) for what, asked, got in bench.log if what == "block" and asked["arm"] == "other"]
-    missed = [number for number, (_, got) in enumerate(of_other) if not got["gated"]]
+    missed = [number for number, (_, got) in enumerate(of_other) if not got.gated]
     assert len(missed) == 1
     (before, spoilt), (after, _) = of_other[missed[0]], of_other[missed[0] + 1]
-    assert min(spoilt["ticks_ns"]) == 30 * US
+    assert min(spoilt.ticks_ns) == 30 * US
     assert after["gate_ns"] > 5 * before["gate_ns"], "the next gate is as long as was needed"
     assert reading.blocks["other"] == [[10 * US] * 50] * 20, "no gap is in what is kept"
     assert reading.notes == []
@@ -292,12 +294,43 @@ def test_the_widest_interval_decides_and_that_of_an_arm_which_left_does_not(meas
     original = Paired.widest
     monkeypatch.setattr(Paired, "widest", lambda paired: widths.append(original(paired)) or widths[-1])
     reading = measure(bench)
-    by_arm = {}
-    for arm in ("other", BASE + AA):
-        _, low, high = paired_speedup(reading.medians(BASE), reading.medians(arm))
-        by_arm[arm] = rounds.half_width(low, high)
-    assert widths == [max((width, arm) for arm, width in by_arm.items())]
+    _, low, high = paired_speedup(*reading.pairs(BASE, "other"))
+    assert widths == [(rounds.half_width(low, high), "other")]
     assert reading.left == {"gone": 5}
+
+
+def test_an_arm_that_is_known_well_enough_leaves_and_the_others_go_on(measure):
+    bench = bench_of(base_ns=150 * US, steady=150 * US, restless=150 * US, weather={"noise": 0.0005})
+    timed = bench._timed
+
+    def restless(arm, *asked):
+        block = timed(arm, *asked)
+        factor = 1 + 0.02 * bench.rng.standard_normal() * (arm == "restless")
+        return block.model_copy(update={"ticks_ns": [factor * tick for tick in block.ticks_ns]})
+
+    bench._timed = restless
+    reading = measure(bench)
+    counts = {arm: len(blocks) for arm, blocks in reading.blocks.items()}
+    assert counts["steady"] == 20 < counts["restless"] == counts[BASE] == counts[BASE + AA]
+    assert [len(side) for side in reading.pairs(BASE, "steady")] == [20, 20]
+    assert reading.left == {}, "that is for arms that are far behind"
+
+
+def test_both_arms_of_the_baseline_count():
+    """The geometric mean of two arms varies less than one."""
+    rng = np.random.default_rng(1)
+    times = {
+        arm: [[float(t)] for t in 1000 * np.exp(0.01 * rng.standard_normal(4000))] for arm in (BASE, BASE + AA, "other")
+    }
+    reading = rounds.Reading("cold", times)
+    one, both = (
+        np.std(np.log(base) - np.log(other))
+        for base, other in [(reading.medians(BASE), reading.medians("other")), reading.pairs(BASE, "other")]
+    )
+    assert both / one == pytest.approx(math.sqrt(3 / 4), abs=0.02)
+    assert reading.pairs(BASE, BASE + AA) == (reading.medians(BASE), reading.medians(BASE + AA)), "not against itself"
+    alone = rounds.Reading("cold", {arm: blocks for arm, blocks in times.items() if not arm.endswith(AA)})
+    assert alone.pairs(BASE, "other")[0] == reading.medians(BASE)
 
 
 def test_the_time_budget_ends_it_between_looks_with_a_note(measure):

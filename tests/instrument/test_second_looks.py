@@ -10,6 +10,7 @@ from simulated_gpu import SimulatedGpu, Work
 
 from kernels.child import guard, profiler
 from kernels.child.clock import CpuClock, CudaClock
+from kernels.contract.replies import Captured, Fault, TimedBlock
 from kernels.host.device import Device
 from kernels.host.telemetry import Telemetry
 from kernels.parent.child_process import CommandFailed
@@ -30,9 +31,9 @@ def test_on_a_cpu_the_profiler_names_operators_and_has_no_span():
 
     a = torch.ones(8, 8)
     found = profiler.profile(CpuClock(), lambda: a @ a)
-    assert next(name for name, _ in found["kernels"]) == "aten::matmul"
-    assert found["spans_ns"] == []
-    assert len(found["event_ns"]) == profiler.CALLS
+    assert next(name for name, _ in found.kernels) == "aten::matmul"
+    assert found.spans_ns == []
+    assert len(found.event_ns) == profiler.CALLS
 
 
 def test_a_second_look_rests_as_the_first_did():
@@ -51,8 +52,10 @@ class Batch:
     def call(self, do, limit_s=0.0, **arguments):
         self.asked.append(do)
         if do == "capture" and not self.capturable:
-            raise CommandFailed({"kind": "raised", "message": "not now"})
-        return {"ticks_ns": [100_000.0] * 5, "enqueue_ns": 5 * self.enqueue_ns, "nodes": 40}
+            raise CommandFailed(Fault(kind="raised", message="not now"))
+        if do == "capture":
+            return Captured(nodes=40)
+        return TimedBlock(ticks_ns=[100_000.0] * 5, enqueue_ns=5 * self.enqueue_ns)
 
 
 @pytest.mark.parametrize(

@@ -463,7 +463,7 @@ def bench_verdict(tmp_path, monkeypatch):
         bench.load("planted")
         bench.compile("planted", seed=5)
         got = bench.verify("planted", seed=6, thorough=True)
-        return judge([got["reading"]], dtype, {name: got[name] for name in ("inputs_changed", "deterministic")})
+        return judge([got.reading], dtype, {name: getattr(got, name) for name in ("inputs_changed", "deterministic")})
 
     return check
 
@@ -508,7 +508,7 @@ def test_small_memory_that_holds_another_kernels_answer_does_not_pass_for_work(b
             bench.open({"operation": "attention", "dtype": "float32", "sizes": sizes})
             for honest in ("sdpa", "eager"):
                 bench.verify(honest, seed, thorough=True)
-            reading = bench.verify("planted", seed, thorough=True)["reading"]
+            reading = bench.verify("planted", seed, thorough=True).reading
             passed += [seq_len] * judge([reading], "float32")["correct"]
     assert not passed
 
@@ -527,7 +527,7 @@ def test_kernels_of_two_operations_with_one_name_are_two_kernels():
     bench.open({"operation": "attention", "dtype": "float32", "sizes": SIZES})
     first = bench.load("eager")
     bench.open({"operation": "gemm", "dtype": "float32", "sizes": {"m": 4, "n": 4, "k": 4}})
-    assert bench.load("eager")["sha256"] != first["sha256"]
+    assert bench.load("eager").sha256 != first.sha256
 
 
 def test_nan_is_excused_only_where_eager_pytorch_gives_nan_on_unusual_inputs():

@@ -288,7 +288,7 @@ def benched(problem, kernel):
     bench.open({"operation": problem.name, "dtype": problem.dtype, "sizes": problem.model_dump(exclude={"dtype"})})
     bench.loaded[f"{problem.name}/{PLANTED}"] = LoadedKernel(call, "", "")
     got = bench.verify(PLANTED, seed=6, thorough=True)
-    return judge([got["reading"]], problem.dtype, {name: got[name] for name in ("inputs_changed", "shared")})
+    return judge([got.reading], problem.dtype, {name: getattr(got, name) for name in ("inputs_changed", "shared")})
 
 
 def changes_an_input(tensors, outs):

@@ -1,6 +1,7 @@
 """What may import what: seen from a fresh Python, in sys.modules. No processes of the site."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -93,3 +94,16 @@ def test_the_agent_asks_for_a_broker_in_a_sentence(tmp_path):
     assert done.returncode != 0
     assert "set BROKER" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_only_one_file_of_the_site_reads_results_from_rows():
+    """What pages, charts, exports and commands show comes from runs/queries/measurements.py. The recorder writes."""
+    rows = re.compile(r"^from runs\.models(\.measurement)? import .*\b(Result|Measurement)\b", re.MULTILINE)
+    readers = {str(path.relative_to(ROOT)) for path in ROOT.glob("runs/**/*.py") if rows.search(path.read_text())}
+    assert readers == {
+        "runs/queries/measurements.py",
+        "runs/pipeline/store.py",
+        "runs/pipeline/recorder.py",
+        "runs/models/__init__.py",
+        "runs/admin.py",
+    }

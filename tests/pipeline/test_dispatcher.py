@@ -357,5 +357,6 @@ def test_an_agent_does_not_take_a_run_for_one_of_another_database(gpu, tmp_path,
         run.refresh_from_db()
         assert run.attempts == 1
         assert journal.begin(1, run.attempt)
+        journal.end(1, run.attempt)
         assert not journal.begin(1, run.attempt)
         change(run, state="done")

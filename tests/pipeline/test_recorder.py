@@ -12,11 +12,11 @@ from django.db import OperationalError
 from kernels.analysis.statistics import describe
 from kernels.contract.arm_result import ArmResult
 from kernels.contract.events import CrossChecked, Finished, Line, Measured, Started
+from kernels.contract.fitting import MAX_EVENT_BYTES
 from kernels.report import tables
 from kernels.workload import Config
 from runs.models import Gpu, Measurement, RejectedEvent, Result, Run
 from runs.pipeline import recorder
-from runs.pipeline.recorder import MAX_EVENT_BYTES
 from runs.queries import measurements
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(30)]
@@ -222,7 +222,17 @@ def test_what_cannot_be_stored_is_kept_and_confirmed_and_the_run_goes_on(run, ev
     assert rejected.body
     assert "\x00" not in rejected.reason + rejected.body
     run.refresh_from_db()
-    assert (run.state, run.done) == ("done", 1)
+    assert (run.state, run.done, run.seq) == ("failed", 1, 5), "a run that lost a workload is not done"
+    assert run.message.startswith("1 event could not be stored; the first: ")
+    assert re.search(reason, run.message)
+
+
+def test_a_run_that_lost_only_its_cross_check_is_done_and_says_so(run, events):
+    events[3]["event"]["seen"][0].pop("kernel")
+    record(events)
+    run.refresh_from_db()
+    assert (run.state, run.done) == ("done", 2)
+    assert "1 event could not be stored; the first: " in run.message
 
 
 def test_a_source_that_speaks_of_nul_is_not_a_nul(run, events):

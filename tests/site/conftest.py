@@ -10,6 +10,7 @@ from django.utils import timezone
 from shown import shown
 
 from kernels import catalog
+from kernels.analysis.processes import with_process
 from kernels.catalog import declared
 from kernels.contract.environment import fingerprint
 from kernels.contract.export import read_export
@@ -139,11 +140,12 @@ def make_run(owner, gpu):
 def exported():
     """A run of 8 workloads and 8 kernels as it was measured on an H200, as this version exports it."""
     export = read_export(next(importer.folder().glob("h200-*.json")).read_bytes())
-    return export.model_dump(mode="json", by_alias=True)
+    measurements = [with_process(measured, export.environment["device"]) for measured in export.measurements]
+    return export.model_copy(update={"measurements": measurements}).model_dump(mode="json", by_alias=True)
 
 
 @pytest.fixture
-def sample(exported, db):
+def demo(exported, db):
     return load(exported, "h200.json")
 
 
@@ -168,7 +170,7 @@ def measured(exported, gpu):
                     result["source"] = result["source"].replace("import torch\n", f"import torch\n# now {factor}\n", 1)
                     result |= {name: factor * result[name] for name in ("speedup", "speedup_low", "speedup_high")}
         run = load(data, "x.json")
-        Run.objects.filter(pk=run.pk).update(sample="", gpu=on)
+        Run.objects.filter(pk=run.pk).update(demo="", gpu=on)
         run.refresh_from_db()
         return run
 

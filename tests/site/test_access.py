@@ -17,20 +17,20 @@ POSTED = (
 
 
 @pytest.fixture
-def addresses(sample, gpu):
+def addresses(demo, gpu):
     """Every page of the site, by its name in runs/urls.py."""
-    result = sample.measurements.first().results.first()
+    result = demo.measurements.first().results.first()
     mine = {
         **{name: [] for name in ("overview", "runs", "runs_csv", "runs_json", "new_run", "estimate")},
-        **{name: [sample.pk] for name in ("run", "run_live", "run_csv", "run_json", "run_md", "run_yaml")},
-        **{name: [sample.pk, sample.pk] for name in ("compare", "compare_csv", "compare_json", "compare_md")},
-        "compare_with": [sample.pk],
-        "cancel_run": [sample.pk],
-        "chart_json": [sample.pk, "speedup"],
-        "chart_svg": [sample.pk, "latency"],
-        **{name: [sample.pk, result.pk] for name in ("result", "result_csv", "result_json")},
-        "result_chart_json": [sample.pk, result.pk, "samples"],
-        "result_chart_svg": [sample.pk, result.pk, "rounds"],
+        **{name: [demo.pk] for name in ("run", "run_live", "run_csv", "run_json", "run_md", "run_yaml")},
+        **{name: [demo.pk, demo.pk] for name in ("compare", "compare_csv", "compare_json", "compare_md")},
+        "compare_with": [demo.pk],
+        "cancel_run": [demo.pk],
+        "chart_json": [demo.pk, "speedup"],
+        "chart_svg": [demo.pk, "latency"],
+        **{name: [demo.pk, result.pk] for name in ("result", "result_csv", "result_json")},
+        "result_chart_json": [demo.pk, result.pk, "samples"],
+        "result_chart_svg": [demo.pk, result.pk, "rounds"],
         **{name: [] for name in ("kernels", "kernels_csv", "kernels_json")},
         **{name: ["attention", "sdpa"] for name in ("kernel", "kernel_csv", "kernel_json")},
         **{
@@ -43,14 +43,14 @@ def addresses(sample, gpu):
             for kind in ("", "_csv", "_json")
         },
         **{name: [TierScale.objects.get().pk] for name in ("tier_scale", "delete_tier_scale")},
-        **{name: [sample.pk] for name in ("share_run", "unshare_run")},
+        **{name: [demo.pk] for name in ("share_run", "unshare_run")},
         **{name: [] for name in ("status", "share_status", "unshare_status")},
         **{name: [] for name in ("sessions", "new_session")},
         **{
             name: [Session.objects.create(title="An effort").pk]
             for name in ("session", "session_json", "session_md", "edit_session", "end_session", "add_to_session")
         },
-        "remove_from_session": [Session.objects.first().pk, sample.pk],
+        "remove_from_session": [Session.objects.first().pk, demo.pk],
         **{name: [] for name in ("gpus", "gpus_csv", "gpus_json")},
         **{name: [gpu.pk] for name in ("gpu", "gpu_json", "recalibrate")},
     }
@@ -113,9 +113,9 @@ def test_the_stranger_changed_nothing(stranger, make_run, gpu):
     assert (run.state, Run.objects.count()) == ("queued", 1)
 
 
-def test_logging_in_leads_back_to_the_page(stranger, sample):
+def test_logging_in_leads_back_to_the_page(stranger, demo):
     User.objects.create_user("nina", password="a long secret")
-    page = reverse("run", args=[sample.pk])
+    page = reverse("run", args=[demo.pk])
     wrong = stranger.post(f"{reverse('login')}?next={page}", {"username": "nina", "password": "a guess", "next": page})
     assert b"Wrong username or password" in wrong.content
     right = stranger.post(reverse("login"), {"username": "nina", "password": "a long secret", "next": page})
@@ -173,16 +173,16 @@ def test_what_does_not_exist_is_a_404_with_a_way_on(owner, address):
     assert reverse("runs").encode() in answer.content
 
 
-def test_a_404_says_what_is_not_there(owner, sample, gpu):
+def test_a_404_says_what_is_not_there(owner, demo, gpu):
     sentences = {
         "/runs/999/": "There is no run 999.",
         "/gpus/999/": "There is no device 999.",
-        f"/runs/{sample.pk}/results/999999/": f"There is no result 999999 in run {sample.pk}.",
+        f"/runs/{demo.pk}/results/999999/": f"There is no result 999999 in run {demo.pk}.",
         "/no/such/page/": "There is nothing at this address.",
     }
     for path, sentence in sentences.items():
         assert f"<h1>{sentence}</h1>" in owner.get(path).content.decode(), path
-    (wrong_chart,) = re.findall(rb"<h1>(.+)</h1>", owner.get(f"/runs/{sample.pk}/charts/nonsense.svg").content)
+    (wrong_chart,) = re.findall(rb"<h1>(.+)</h1>", owner.get(f"/runs/{demo.pk}/charts/nonsense.svg").content)
     assert wrong_chart.startswith(b"There is no chart")
 
 

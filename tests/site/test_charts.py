@@ -20,7 +20,7 @@ from runs.queries import measurements
 
 @pytest.fixture(scope="module")
 def drawn(django_db_setup, django_db_blocker, exported):
-    """(run's table, {(name, theme): chart}) of the sample, drawn once."""
+    """(run's table, {(name, theme): chart}) of the demo, drawn once."""
     with django_db_blocker.unblock(), transaction.atomic():
         run = load(exported, "drawn.json")
         found = {(name, theme): chart_of(run, name, theme) for name in NAMES for theme in THEMES}
@@ -313,15 +313,15 @@ def test_a_chart_comes_as_json_and_as_svg_in_the_theme_asked_for(owner, exported
 
 
 @pytest.mark.parametrize("name", WIDTHS)
-def test_a_narrow_page_gets_a_chart_of_its_own_with_and_without_scripts(owner, sample, name):
-    page = owner.get(reverse("run", args=[sample.pk])).content.decode()
-    narrow = reverse("chart_svg", args=[sample.pk, f"{name}-narrow"])
-    as_json = reverse("chart_json", args=[sample.pk, f"{name}-narrow"])
+def test_a_narrow_page_gets_a_chart_of_its_own_with_and_without_scripts(owner, demo, name):
+    page = owner.get(reverse("run", args=[demo.pk])).content.decode()
+    narrow = reverse("chart_svg", args=[demo.pk, f"{name}-narrow"])
+    as_json = reverse("chart_json", args=[demo.pk, f"{name}-narrow"])
     assert f'data-narrow="{as_json}"' in page
     for theme in THEMES:
         assert f'srcset="{narrow}?theme={theme}" media="' in page
         answer = owner.get(narrow, {"theme": theme})
-        chart = Chart.objects.get(run=sample, name=f"{name}-narrow", theme=theme)
+        chart = Chart.objects.get(run=demo, name=f"{name}-narrow", theme=theme)
         assert (answer.status_code, answer.content.decode()) == (200, chart.svg)
         assert owner.get(as_json, {"theme": theme}).json() == chart.spec
 
@@ -336,9 +336,9 @@ def test_charts_fit_their_column_unscaled_and_their_text_is_as_large_on_a_phone(
 
 
 @pytest.mark.parametrize("name, theme", [("pie", "light"), ("speedup", "neon")])
-def test_a_chart_that_does_not_exist_is_a_404(owner, sample, name, theme):
+def test_a_chart_that_does_not_exist_is_a_404(owner, demo, name, theme):
     for view in ("chart_json", "chart_svg"):
-        assert owner.get(reverse(view, args=[sample.pk, name]), {"theme": theme}).status_code == 404
+        assert owner.get(reverse(view, args=[demo.pk, name]), {"theme": theme}).status_code == 404
 
 
 def test_names_in_a_chart_are_text(exported, db):

@@ -69,9 +69,9 @@ def test_a_run_and_itself(owner, measured):
     assert "These runs cannot be compared.</strong> It is the same run." in page and "<table" not in page
 
 
-def test_a_sample_is_of_another_card(owner, sample, measured):
-    assert "The runs used two cards, GPU-4587f291" in page_of(owner, sample, measured())
-    assert "Compare</a>" not in owner.get(sample.get_absolute_url()).content.decode()
+def test_a_demo_is_of_another_card(owner, demo, measured):
+    assert "The runs used two cards, GPU-4587f291" in page_of(owner, demo, measured())
+    assert "Compare</a>" not in owner.get(demo.get_absolute_url()).content.decode()
 
 
 def test_from_a_run_to_the_comparison_with_the_one_before_it(owner, measured):

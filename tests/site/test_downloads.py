@@ -28,35 +28,35 @@ def table_of(run):
     return tables.rows(measurements.of_run(run))
 
 
-def test_csv_is_the_table(owner, sample):
-    answer = download(owner, sample, "csv")
+def test_csv_is_the_table(owner, demo):
+    answer = download(owner, demo, "csv")
     assert answer["Content-Type"] == "text/csv; charset=utf-8"
-    assert answer["Content-Disposition"] == f'attachment; filename="run-{sample.pk}.csv"'
+    assert answer["Content-Disposition"] == f'attachment; filename="run-{demo.pk}.csv"'
     rows = list(csv.DictReader(io.StringIO(answer.content.decode())))
     assert tuple(rows[0]) == tables.COLUMNS
     assert [(row["workload"], row["kernel"], row["verdict"]) for row in rows] == [
-        (row.workload, row.kernel, row.verdict) for row in table_of(sample)
+        (row.workload, row.kernel, row.verdict) for row in table_of(demo)
     ]
     assert len(rows) == 64
     assert sum(bool(row["speedup"]) for row in rows) == Result.objects.filter(speedup__isnull=False).count()
 
 
-def test_md_is_the_table(owner, sample):
-    answer = download(owner, sample, "md")
+def test_md_is_the_table(owner, demo):
+    answer = download(owner, demo, "md")
     assert answer["Content-Type"] == "text/markdown; charset=utf-8"
     heading, table = answer.content.decode().split("\n\n", 1)
-    assert heading.startswith(f"[{sample.title}](http://testserver/runs/{sample.pk}/), NVIDIA H200, driver ")
-    assert table == tables.as_markdown(table_of(sample))
+    assert heading.startswith(f"[{demo.title}](http://testserver/runs/{demo.pk}/), NVIDIA H200, driver ")
+    assert table == tables.as_markdown(table_of(demo))
     assert table.count("\n| ") == 65
     assert "A/A: sdpa against itself 0." in table
 
 
-def test_yaml_is_a_config_that_measures_the_same(owner, sample, tmp_path):
-    answer = download(owner, sample, "yaml")
-    assert answer["Content-Disposition"] == f'attachment; filename="run-{sample.pk}.yaml"'
-    path = tmp_path / f"run-{sample.pk}.yaml"
+def test_yaml_is_a_config_that_measures_the_same(owner, demo, tmp_path):
+    answer = download(owner, demo, "yaml")
+    assert answer["Content-Disposition"] == f'attachment; filename="run-{demo.pk}.yaml"'
+    path = tmp_path / f"run-{demo.pk}.yaml"
     path.write_bytes(answer.content)
-    assert load_config(str(path)) == sample.spec
+    assert load_config(str(path)) == demo.spec
 
 
 def test_yaml_of_a_title_with_everything_in_it(owner, make_run, tmp_path):
@@ -68,8 +68,8 @@ def test_yaml_of_a_title_with_everything_in_it(owner, make_run, tmp_path):
     assert load_config(str(tmp_path / "x.yaml")).title == "a: [b]\n# \x85 \u2028 ü \U0001f600"
 
 
-def test_json_has_everything_that_was_measured(owner, sample, exported):
-    data = download(owner, sample, "json").json()
+def test_json_has_everything_that_was_measured(owner, demo, exported):
+    data = download(owner, demo, "json").json()
     assert (data["format"], data["state"], data["title"]) == (FORMAT, "done", exported["title"])
     assert data["environment"] == exported["environment"]
     assert data["fingerprint"] == exported["fingerprint"]
@@ -82,15 +82,15 @@ def test_json_has_everything_that_was_measured(owner, sample, exported):
             assert mine == its
 
 
-def test_what_was_exported_loads_again_and_gives_the_same_table(owner, sample):
-    before = table_of(sample)
-    text = download(owner, sample, "json").content
+def test_what_was_exported_loads_again_and_gives_the_same_table(owner, demo):
+    before = table_of(demo)
+    text = download(owner, demo, "json").content
     again = importer.load(read_export(text), "again.json")
-    assert again.pk != sample.pk
+    assert again.pk != demo.pk
     assert table_of(again) == before
     twice = download(owner, again, "json").json()
     assert twice == json.loads(text)
-    assert again.sample.startswith("measured on NVIDIA H200 on 20")
+    assert again.demo.startswith("measured on NVIDIA H200 on 20")
 
 
 def test_a_partial_export_says_so_and_is_loaded_as_a_run_that_ended_early(owner, exported):
@@ -109,8 +109,8 @@ def test_a_partial_export_says_so_and_is_loaded_as_a_run_that_ended_early(owner,
     assert load(exported | {"state": "interrupted"}, "all.json").message == "all measured, not cross-checked"
 
 
-def test_words_are_made_anew_from_the_margin_that_was_exported(owner, sample):
-    data = download(owner, sample, "json").json()
+def test_words_are_made_anew_from_the_margin_that_was_exported(owner, demo):
+    data = download(owner, demo, "json").json()
     for measurement in data["measurements"]:
         measurement["margin"] = 1e6
     run = load(data, "wide.json")
@@ -127,9 +127,9 @@ def test_a_run_without_results_has_files_without_rows(owner, no_results):
 
 
 @pytest.mark.parametrize("kind", ("csv", "json", "md"))
-def test_files_take_as_many_queries_for_eight_workloads_as_for_one(owner, sample, kind, django_assert_max_num_queries):
+def test_files_take_as_many_queries_for_eight_workloads_as_for_one(owner, demo, kind, django_assert_max_num_queries):
     with django_assert_max_num_queries(5):
-        download(owner, sample, kind)
+        download(owner, demo, kind)
 
 
 def test_the_samples_that_come_with_the_site_are_loaded_once(db):

@@ -171,8 +171,8 @@ def test_the_estimate_stands_beside_the_button(owner, gpu, configs):
 
 
 def test_a_form_repeating_a_run_stays_one_while_it_is_edited(owner, chosen, exported, gpu, cpu, configs):
-    sample = load(exported, "x.json")
-    sent = chosen | {"again": sample.pk, "device": str(cpu.pk), "kernels": ["sdpa", "triton-flash"]}
+    demo = load(exported, "x.json")
+    sent = chosen | {"again": demo.pk, "device": str(cpu.pk), "kernels": ["sdpa", "triton-flash"]}
     assert "ticked as in run" in asked(owner, sent, changed="device")
     _, page = refused(owner, sent | {"title": "x" * 201})
     assert boxes(page)["triton-flash"] == {"checked"}

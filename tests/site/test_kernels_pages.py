@@ -42,7 +42,7 @@ def test_runs_of_the_same_terms_are_one_series_newest_first(measured):
 
 
 @pytest.mark.parametrize(
-    "what", ("driver", "card", "baseline source", "baseline", "mode", "rest", "pairs", "a sample"), ids=str
+    "what", ("driver", "card", "baseline source", "baseline", "mode", "rest", "pairs", "a demo"), ids=str
 )
 def test_what_decides_the_ratio_begins_a_new_series(measured, make_gpu, what):
     """Whatever decides which ratio is measured begins a new series."""
@@ -51,8 +51,8 @@ def test_what_decides_the_ratio_begins_a_new_series(measured, make_gpu, what):
     m = after.measurements.get()
     if what == "card":
         Run.objects.filter(pk=after.pk).update(gpu=make_gpu("GPU-2", host="gpu-2"))
-    elif what == "a sample":
-        Run.objects.filter(pk=after.pk).update(gpu=None, sample="measured elsewhere")
+    elif what == "a demo":
+        Run.objects.filter(pk=after.pk).update(gpu=None, demo="measured elsewhere")
     elif what == "baseline source":
         base = m.results.get(kernel__name="sdpa")
         base.version = base.kernel.versions.create(sha256="f" * 64)
@@ -84,7 +84,7 @@ def test_what_a_device_cannot_run_and_checks_without_times_are_no_history(measur
     assert series_of() == []
     found = [m for run in (first, second) for m in measurements.of_run(run)]
     assert len(found) == 2
-    assert not any(history.tells(m, arm) for m in found for arm in m.results)
+    assert not any(measurements.tells(m, arm) for m in found for arm in m.results)
 
 
 def test_what_is_wrong_or_not_paired_is_listed_and_not_drawn(measured):

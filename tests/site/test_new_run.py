@@ -292,10 +292,10 @@ def test_any_of_a_name_again_is_any_of_it_even_after_one_took_it(owner, typed, g
     assert again(owner, run)["device"] == str(second.pk), "the only one left"
 
 
-def test_a_sample_again_is_for_a_device_of_the_same_name(owner, exported, gpu, cpu, configs):
-    sample = load(exported, "x.json")
-    assert again(owner, sample)["device"] == str(gpu.pk)
-    form = again(owner, sample)
+def test_a_demo_again_is_for_a_device_of_the_same_name(owner, exported, gpu, cpu, configs):
+    demo = load(exported, "x.json")
+    assert again(owner, demo)["device"] == str(gpu.pk)
+    form = again(owner, demo)
     assert (form["what"], form["config"]) == ("config", "canonical")
 
 
@@ -319,14 +319,14 @@ def test_a_run_again_whose_config_is_gone_measures_the_same_workloads(owner, gpu
 
 
 def test_a_run_of_a_device_that_is_not_here_again_has_none_and_says_so(owner, exported, cpu, configs):
-    sample = load(exported, "x.json")
-    answer = owner.get(PAGE, {"again": sample.pk})
+    demo = load(exported, "x.json")
+    answer = owner.get(PAGE, {"again": demo.pk})
     shown = field_of(answer.content.decode(), "device")
     assert answer.context["form"]["device"].value() == ""
     assert re.findall(r"<option[^>]* selected>([^<]+)", shown) == ["Choose a device"]
     assert "There is no NVIDIA H200 here. Choose a device." in shown
     assert "bad" in shown
-    _, page = refused(owner, again(owner, sample) | {"again": sample.pk})
+    _, page = refused(owner, again(owner, demo) | {"again": demo.pk})
     assert "There is no NVIDIA H200 here. Choose a device." in page, "and goes on saying so"
 
 

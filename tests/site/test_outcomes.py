@@ -133,7 +133,7 @@ def test_any_number_of_runs_takes_one_query(exported, db, django_assert_num_quer
         assert with_outcomes([]) == []
 
 
-def test_it_agrees_with_the_page_of_the_run(owner, sample):
-    strong = owner.get(sample.get_absolute_url()).context["answer"].strong
-    found = of(sample)
+def test_it_agrees_with_the_page_of_the_run(owner, demo):
+    strong = owner.get(demo.get_absolute_url()).context["headline"].strong
+    found = of(demo)
     assert f"{found.best} is {found.leading} than {found.baseline} on {found.faster} of {found.of} workloads" in strong

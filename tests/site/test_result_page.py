@@ -39,9 +39,9 @@ def change(result, **fields):
 
 
 @pytest.fixture
-def results(sample):
+def results(demo):
     """Of the first workload, by kernel."""
-    found = Result.objects.filter(measurement=sample.measurements.first()).select_related("kernel", "measurement")
+    found = Result.objects.filter(measurement=demo.measurements.first()).select_related("kernel", "measurement")
     return {result.kernel.name: result for result in found}
 
 
@@ -103,15 +103,15 @@ def test_a_result_that_failed_says_why_and_shows_its_log(owner, results):
         assert missing not in page
 
 
-def test_every_result_of_the_sample_has_a_page(owner, sample):
-    for result in Result.objects.filter(measurement__run=sample):
+def test_every_result_of_the_sample_has_a_page(owner, demo):
+    for result in Result.objects.filter(measurement__run=demo):
         page_of(owner, result)
 
 
-def test_a_result_is_found_in_its_own_run_only(owner, sample, make_run, results):
+def test_a_result_is_found_in_its_own_run_only(owner, demo, make_run, results):
     other = make_run()
     assert owner.get(reverse("result", args=[other.pk, results["eager"].pk])).status_code == 404
-    assert owner.get(reverse("result", args=[sample.pk, 10**9])).status_code == 404
+    assert owner.get(reverse("result", args=[demo.pk, 10**9])).status_code == 404
 
 
 def test_it_takes_five_queries(owner, results, django_assert_max_num_queries):
@@ -327,11 +327,11 @@ def test_a_result_says_how_the_device_rested(results, mode, rest, said):
     assert dict(protocol_of(measured_of(results["triton-flash"], mode=mode, protocol=how))).get("rests") == said
 
 
-def test_a_quiet_measurement_raises_no_doubt(owner, sample):
-    quiet = next(m for m in sample.measurements.all() if m.margin == 0.01 and not m.telemetry.get("throttled"))
+def test_a_quiet_measurement_raises_no_doubt(owner, demo):
+    quiet = next(m for m in demo.measurements.all() if m.margin == 0.01 and not m.telemetry.get("throttled"))
     for result in quiet.results.all():
         assert "Caveats" not in page_of(owner, result)
-    Run.objects.filter(pk=sample.pk).update(contended=True)
+    Run.objects.filter(pk=demo.pk).update(contended=True)
     assert "Another process was on the GPU during this run." in page_of(owner, quiet.results.first())
 
 
@@ -438,7 +438,7 @@ def test_a_margin_so_wide_that_nothing_is_the_same_says_so(owner, results):
     assert "A/A of sdpa was off here: differences below 226.0% do not count." in text
 
 
-def test_the_registers_that_triton_reports_are_shown(owner, sample):
+def test_the_registers_that_triton_reports_are_shown(owner, demo):
     flash = Result.objects.filter(kernel__name="triton-flash", n__isnull=False).first()
     assert "Registers of a thread" not in page_of(owner, flash)
     Result.objects.filter(pk=flash.pk).update(registers=220)

@@ -40,22 +40,22 @@ def live(monkeypatch):
 # --- a run with results -----------------------------------------------------------------------------------------------
 
 
-def test_a_done_run_shows_its_verdict_its_table_and_where_it_was_measured(owner, sample):
-    page = page_of(owner, sample)
-    said = summary(tables.rows(measurements.of_run(sample)), "attention")
+def test_a_done_run_shows_its_verdict_its_table_and_where_it_was_measured(owner, demo):
+    page = page_of(owner, demo)
+    said = summary(tables.rows(measurements.of_run(demo)), "attention")
     assert f'<strong class="{said.tone}">{said.strong}</strong>' in page
     assert page.split('id="table-title"')[1].split("</section>")[0].count('<tr class="group">') == 8
-    assert page.count(f"/runs/{sample.pk}/results/") == 64
+    assert page.count(f"/runs/{demo.pk}/results/") == 64
     assert "attention fp16 B=16 H=96 S=4096 D=128" in page
-    for fact in ("NVIDIA H200", "sample", "driver <b>", "torch <b>", "protocol <b>paired</b>", "A/A 1.000"):
+    for fact in ("NVIDIA H200", "demo", "driver <b>", "torch <b>", "protocol <b>paired</b>", "A/A 1.000"):
         assert fact in page, fact
     assert 'hx-trigger="every 2s"' not in page, "nothing changes any more"
     assert "chart" in page
 
 
-def test_every_result_stands_in_the_table_with_its_word_and_figures(owner, sample):
-    page = page_of(owner, sample)
-    for result in Result.objects.filter(measurement__run=sample).select_related("kernel"):
+def test_every_result_stands_in_the_table_with_its_word_and_figures(owner, demo):
+    page = page_of(owner, demo)
+    for result in Result.objects.filter(measurement__run=demo).select_related("kernel"):
         row = page.split(f"/results/{result.pk}/", 1)[1].split("</tr>", 1)[0]
         assert result.verdict.lower() in row
         if result.speedup is not None:
@@ -104,9 +104,9 @@ def test_eight_by_eight_take_as_many_queries_as_one_by_eight(owner, exported, dj
     assert queries(small) == queries(large)
 
 
-def test_the_page_does_not_load_raw_samples_logs_and_sources(owner, sample):
+def test_the_page_does_not_load_raw_samples_logs_and_sources(owner, demo):
     with CaptureQueriesContext(connection) as seen:
-        page_of(owner, sample)
+        page_of(owner, demo)
     text = " ".join(query["sql"] for query in seen)
     for column in ("samples_ns", '"runs_result"."log"', '"runs_kernelversion"."source"'):
         assert column not in text
@@ -178,9 +178,9 @@ def test_how_long_it_takes_still(make_run):
     assert remaining(make_run(spec(workloads=1), started_at=timezone.now() - timedelta(hours=9))) is None
 
 
-def test_polling_sends_results_only_when_they_changed(owner, sample, exported):
+def test_polling_sends_results_only_when_they_changed(owner, demo, exported):
     def polled(seen):
-        return owner.get(reverse("run_live", args=[sample.pk]), {"seen": seen}).content.decode()
+        return owner.get(reverse("run_live", args=[demo.pk]), {"seen": seen}).content.decode()
 
     assert 'id="results"' not in polled("done-8")
     assert 'id="progress"' in polled("done-8")
@@ -199,17 +199,17 @@ def test_a_run_that_did_not_end_well_says_why(owner, make_run, state, words):
     assert 'hx-trigger="every 2s"' not in page
 
 
-def test_what_was_measured_before_it_failed_is_there(owner, sample):
-    Run.objects.filter(pk=sample.pk).update(state="failed", message="power cut", done=8, total=9, sample="")
-    page = page_of(owner, sample)
+def test_what_was_measured_before_it_failed_is_there(owner, demo):
+    Run.objects.filter(pk=demo.pk).update(state="failed", message="power cut", done=8, total=9, demo="")
+    page = page_of(owner, demo)
     assert "8 of 9 workloads were measured; see below." in page
     assert page.count("/results/") == 64
 
 
-def test_title_note_and_log_are_text_and_not_html(owner, sample):
+def test_title_note_and_log_are_text_and_not_html(owner, demo):
     evil = "<img src=x onerror=alert(1)>"
-    Run.objects.filter(pk=sample.pk).update(title=evil, note=f"{evil}\nsecond line", log=evil)
-    page = page_of(owner, sample)
+    Run.objects.filter(pk=demo.pk).update(title=evil, note=f"{evil}\nsecond line", log=evil)
+    page = page_of(owner, demo)
     assert evil not in page
     assert page.count("&lt;img src=x onerror=alert(1)&gt;") >= 4
     assert "&gt;<br>second line" in page
@@ -283,12 +283,12 @@ def test_why_nothing_was_decided(exported, margin, said):
 # --- how to measure it again ------------------------------------------------------------------------------------------
 
 
-def test_the_command_line_that_measures_the_same(sample, make_run, configs, cpu):
-    # A sample's without its commit, which may be in no repository here.
-    assert reproduce(sample) == ".venv/bin/python -m kernels run canonical --device cuda:0"
-    older = Run.objects.get(pk=sample.pk)
+def test_the_command_line_that_measures_the_same(demo, make_run, configs, cpu):
+    # A demo's without its commit, which may be in no repository here.
+    assert reproduce(demo) == ".venv/bin/python -m kernels run canonical --device cuda:0"
+    older = Run.objects.get(pk=demo.pk)
     older.config["protocol"]["precision"] = 0.004
-    assert reproduce(older) == f".venv/bin/python -m kernels run run-{sample.pk}.yaml --device cuda:0", (
+    assert reproduce(older) == f".venv/bin/python -m kernels run run-{demo.pk}.yaml --device cuda:0", (
         "defaults have changed since"
     )
     as_it_is = make_run(configs["canonical"].spec)

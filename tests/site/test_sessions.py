@@ -274,10 +274,10 @@ def test_runs_are_added_and_taken_out_by_hand(owner, session, make_run):
         assert said in page
 
 
-def test_a_shared_run_does_not_name_its_session(stranger, owner, session, sample):
+def test_a_shared_run_does_not_name_its_session(stranger, owner, session, demo):
     Run.objects.update(session=session)
-    owner.post(reverse("share_run", args=[sample.pk]))
-    sample.refresh_from_db()
-    page = stranger.get(sample.share.get_absolute_url()).content.decode()
+    owner.post(reverse("share_run", args=[demo.pk]))
+    demo.refresh_from_db()
+    page = stranger.get(demo.share.get_absolute_url()).content.decode()
     assert "Beat cuDNN" not in page
     assert stranger.get(session.get_absolute_url()).status_code == 302

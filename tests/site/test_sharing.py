@@ -11,9 +11,9 @@ from runs.models import Run, Share
 
 
 @pytest.fixture
-def shared(owner, sample):
-    """The address of the sample, as its link says it."""
-    owner.post(reverse("share_run", args=[sample.pk]))
+def shared(owner, demo):
+    """The address of the demo, as its link says it."""
+    owner.post(reverse("share_run", args=[demo.pk]))
     return Share.objects.get().get_absolute_url()
 
 
@@ -34,45 +34,45 @@ def links_of(page):
 # --- a run ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_team_makes_a_link_gives_it_away_and_ends_it(owner, stranger, sample):
-    page = owner.get(sample.get_absolute_url()).content.decode()
-    assert f'action="{reverse("share_run", args=[sample.pk])}"' in page
+def test_the_team_makes_a_link_gives_it_away_and_ends_it(owner, stranger, demo):
+    page = owner.get(demo.get_absolute_url()).content.decode()
+    assert f'action="{reverse("share_run", args=[demo.pk])}"' in page
     assert "Anyone with this link" not in page
-    page = owner.post(reverse("share_run", args=[sample.pk]), follow=True).content.decode()
+    page = owner.post(reverse("share_run", args=[demo.pk]), follow=True).content.decode()
     link = re.search(r'value="http://testserver([^"]+)" data-link', page)[1]
     assert "Anyone with this link can see this run with its results, sources and logs without an account" in page
     assert stranger.get(link).status_code == 200
-    owner.post(reverse("unshare_run", args=[sample.pk]))
-    for address in (link, sample.get_absolute_url()):
+    owner.post(reverse("unshare_run", args=[demo.pk]))
+    for address in (link, demo.get_absolute_url()):
         assert stranger.get(address).status_code == 302, "a link that was ended opens nothing, to nobody"
 
 
-def test_asking_twice_gives_the_same_link(owner, sample):
+def test_asking_twice_gives_the_same_link(owner, demo):
     links = set()
     for _ in range(2):
-        owner.post(reverse("share_run", args=[sample.pk]))
+        owner.post(reverse("share_run", args=[demo.pk]))
         links.add(Share.objects.get().get_absolute_url())
     assert len(links) == 1
 
 
-def test_a_link_opens_every_page_of_its_run_and_remembers_it(stranger, sample, shared):
-    for name, address in addresses_of(sample).items():
+def test_a_link_opens_every_page_of_its_run_and_remembers_it(stranger, demo, shared):
+    for name, address in addresses_of(demo).items():
         assert stranger.get(address).status_code == 302, name
     assert stranger.get(shared).status_code == 200
-    for name, address in addresses_of(sample).items():
+    for name, address in addresses_of(demo).items():
         assert stranger.get(address).status_code == 200, name
 
 
-def test_files_open_by_the_link_alone_for_programs_without_cookies(sample, shared):
+def test_files_open_by_the_link_alone_for_programs_without_cookies(demo, shared):
     token = shared.split("=")[1]
-    for name, address in addresses_of(sample).items():
+    for name, address in addresses_of(demo).items():
         assert Client().get(address, {"share": token}).status_code == 200, name
 
 
-def test_every_click_on_a_shared_page_does_something(stranger, sample, shared):
+def test_every_click_on_a_shared_page_does_something(stranger, demo, shared):
     """No link of a shared run or result leads to the login, but the one that says so."""
     page = stranger.get(shared).content.decode()
-    result = stranger.get(addresses_of(sample)["result"]).content.decode()
+    result = stranger.get(addresses_of(demo)["result"]).content.decode()
     for address in sorted(links_of(page) | links_of(result)):
         answer = stranger.get(address)
         home = address in ("/", reverse("login"))
@@ -81,13 +81,13 @@ def test_every_click_on_a_shared_page_does_something(stranger, sample, shared):
     assert "<form" not in page
 
 
-def test_a_link_opens_nothing_else(stranger, sample, shared, measured, gpu):
+def test_a_link_opens_nothing_else(stranger, demo, shared, measured, gpu):
     other = measured(count=1)
     stranger.get(shared)
     token = shared.split("=")[1]
     for name, args in (
         ("run", [other.pk]), ("run_json", [other.pk]), ("overview", []), ("runs", []), ("status", []), ("gpu", [gpu.pk]),
-        ("compare", [sample.pk, other.pk]), ("kernels", []), ("tiers", []), ("new_run", []),
+        ("compare", [demo.pk, other.pk]), ("kernels", []), ("tiers", []), ("new_run", []),
     ):  # fmt: skip
         assert stranger.get(reverse(name, args=args), {"share": token}).status_code == 302, name
 
@@ -106,8 +106,8 @@ def test_a_link_changes_nothing(stranger, owner, make_run):
 
 
 @pytest.mark.parametrize("token", ["", "x", "%00", "A" * 32, "A" * 10_000, "\N{SNOWMAN}" * 32])
-def test_a_guess_opens_nothing(stranger, shared, sample, token):
-    assert stranger.get(sample.get_absolute_url(), {"share": token}).status_code == 302
+def test_a_guess_opens_nothing(stranger, shared, demo, token):
+    assert stranger.get(demo.get_absolute_url(), {"share": token}).status_code == 302
 
 
 def test_a_session_remembers_the_newest_links_only(stranger, owner, make_run):
@@ -118,10 +118,10 @@ def test_a_session_remembers_the_newest_links_only(stranger, owner, make_run):
     assert len(stranger.session["shares"]) == 50
 
 
-def test_only_what_opens_a_page_is_remembered(stranger, sample, shared):
+def test_only_what_opens_a_page_is_remembered(stranger, demo, shared):
     stranger.get(shared)
     for junk in ("x" * 3000, "\x00", "A" * 32):
-        assert stranger.get(sample.get_absolute_url(), {"share": junk}).status_code == 200
+        assert stranger.get(demo.get_absolute_url(), {"share": junk}).status_code == 200
     assert stranger.session["shares"] == [shared.split("=")[1]]
 
 
@@ -133,11 +133,11 @@ def test_numbers_that_no_run_can_have(owner, stranger, pk):
         assert owner.post(reverse(name, args=[pk])).status_code == 404
 
 
-def test_a_poll_after_the_end_of_a_link_leads_to_the_login(owner, stranger, sample, shared):
+def test_a_poll_after_the_end_of_a_link_leads_to_the_login(owner, stranger, demo, shared):
     """And does not draw the login page into the place of what was polled."""
     stranger.get(shared)
-    owner.post(reverse("unshare_run", args=[sample.pk]))
-    answer = stranger.get(reverse("run_live", args=[sample.pk]), headers={"HX-Request": "true"})
+    owner.post(reverse("unshare_run", args=[demo.pk]))
+    answer = stranger.get(reverse("run_live", args=[demo.pk]), headers={"HX-Request": "true"})
     assert (answer.status_code, answer.headers["HX-Refresh"], answer.content) == (204, "true", b"")
 
 
@@ -163,13 +163,13 @@ def test_tokens_cannot_be_guessed(shared, owner, make_run):
 # --- the status page --------------------------------------------------------------------------------------------------
 
 
-def test_the_status_page_has_devices_newest_runs_and_tiers(owner, sample, measured, gpu, silent):
+def test_the_status_page_has_devices_newest_runs_and_tiers(owner, demo, measured, gpu, silent):
     older, newer = measured(count=1), measured(count=1)
     page = owner.get(reverse("status")).content.decode()
     assert "2 devices: 1 idle, 1 silent" in page
     assert f'href="{newer.get_absolute_url()}"' in page
     assert f'href="{older.get_absolute_url()}"' not in page, "of a config and a device only the newest"
-    assert f'href="{sample.get_absolute_url()}"' in page
+    assert f'href="{demo.get_absolute_url()}"' in page
     assert "No kernel reaches a tier on any of 8 workloads</strong> on NVIDIA H200." in page
     assert "triton-flash 1.48x" in page
 
@@ -180,20 +180,20 @@ def test_a_site_without_anything_has_a_status(owner):
     assert "No run has finished yet." in page
 
 
-def test_the_status_page_is_shared_by_a_link_of_its_own(owner, stranger, sample, gpu):
+def test_the_status_page_is_shared_by_a_link_of_its_own(owner, stranger, demo, gpu):
     page = owner.post(reverse("share_status"), follow=True).content.decode()
     link = re.search(r'value="http://testserver([^"]+)" data-link', page)[1]
     page = stranger.get(link).content.decode()
     assert "1 device, idle" in page
     assert stranger.get(reverse("status"), headers={"HX-Request": "true"}).status_code == 200, "as it is polled"
     assert links_of(page) == {"/", reverse("login"), reverse("status")}
-    for name, args in (("overview", []), ("run", [sample.pk])):
+    for name, args in (("overview", []), ("run", [demo.pk])):
         assert stranger.get(reverse(name, args=args)).status_code == 302
     owner.post(reverse("unshare_status"))
     assert stranger.get(link).status_code == 302
 
 
-def test_a_poll_of_the_status_page_is_a_fragment(owner, sample):
+def test_a_poll_of_the_status_page_is_a_fragment(owner, demo):
     page = owner.get(reverse("status"), headers={"HX-Request": "true"}).content.decode()
     assert page.count('<div id="status"') == 1
     assert "<html" not in page

@@ -48,8 +48,8 @@ def test_a_site_begins_with_the_five_tiers(scale):
     assert parse(odd.text) == odd.tiers, "saved again it is the same"
 
 
-def test_targets_are_the_baselines_time_over_the_factor_and_end_at_the_speed_of_light(sample, scale):
-    """The sample: triton-flash is 1.485x over sdpa at 9.92 us, and the device needs 0.595 us."""
+def test_targets_are_the_baselines_time_over_the_factor_and_end_at_the_speed_of_light(demo, scale):
+    """The demo: triton-flash is 1.485x over sdpa at 9.92 us, and the device needs 0.595 us."""
     first = ladders_of(scale)[0]
     best, ratio = first.best
     assert (best.kernel, round(ratio.ratio, 3)) == ("triton-flash", 1.485)
@@ -59,7 +59,7 @@ def test_targets_are_the_baselines_time_over_the_factor_and_end_at_the_speed_of_
     assert first.next.tier.name == "Good"
 
 
-def test_where_the_device_allows_no_tier_none_is_next(sample, scale):
+def test_where_the_device_allows_no_tier_none_is_next(demo, scale):
     """cuDNN's attention at 20 ms is within 1.5x of the speed of light: 5x faster, as people once wanted it, cannot be."""
     longest = ladders_of(scale)[-1]
     assert longest.most == pytest.approx(1.48, abs=0.01)
@@ -137,7 +137,7 @@ def test_another_card_takes_nobody_from_the_ladder(measured, make_gpu, scale):
     assert one.reached.tier.name == "Very Good"
 
 
-def test_a_sample_that_came_later_does_not_hide_what_was_measured_here(measured, exported, scale):
+def test_a_demo_that_came_later_does_not_hide_what_was_measured_here(measured, exported, scale):
     faster(measured(count=1), 3.1)
     load(exported, "h200.json")
     assert ladders_of(scale)[0].reached.tier.name == "Very Good"
@@ -205,7 +205,7 @@ def page_of(client, name, *args, **asked):
     return answer.content.decode()
 
 
-def test_the_page_says_how_far_it_is(owner, sample, measured, scale):
+def test_the_page_says_how_far_it_is(owner, demo, measured, scale):
     page = page_of(owner, "tiers")
     assert "No kernel reaches a tier on any of 8 workloads" in page
     assert "Best: 1.485x, triton-flash on attention fp16 B=1 H=8 S=512 D=64." in page
@@ -223,7 +223,7 @@ def test_what_is_undecided_is_not_called_the_best(owner, measured, scale):
     assert "No kernel is confirmed faster. Highest ratio: 1.485x, triton-flash" in page_of(owner, "tiers")
 
 
-def test_a_ladder_has_kernels_and_tiers_in_one_order(owner, sample, scale):
+def test_a_ladder_has_kernels_and_tiers_in_one_order(owner, demo, scale):
     first = ladders_of(scale)[0]
     page = page_of(owner, "tier_workload", first.series.workload.key, "graph")
     places = [page.index(f">{name}<") for name in ("sdpa-math", "compiled", "sdpa", "triton-flash", "Good (B)")]
@@ -234,7 +234,7 @@ def test_a_ladder_has_kernels_and_tiers_in_one_order(owner, sample, scale):
     assert page.count('<td class="text"><b>') == 5
 
 
-def test_tables_have_twins(owner, sample, scale):
+def test_tables_have_twins(owner, demo, scale):
     table = list(csv.DictReader(io.StringIO(page_of(owner, "tiers_csv"))))
     assert len(table) == 8 * 5
     assert (table[0]["tier"], table[0]["state"], table[0]["best"]) == ("Good", "next", "triton-flash")
@@ -251,10 +251,10 @@ def test_a_site_without_results_says_so(owner, scale):
     assert "Nothing has been measured yet" in page_of(owner, "tiers")
 
 
-def test_what_there_is_not_is_not_found(owner, sample, scale):
+def test_what_there_is_not_is_not_found(owner, demo, scale):
     for asked in ({"scale": "99"}, {"scale": "x"}, {"device": "NVIDIA B200"}):
         assert owner.get(reverse("tiers"), asked).status_code == 404, asked
-    for place in (("0" * 16, "graph"), (sample.measurements.first().workload.key, "warm")):
+    for place in (("0" * 16, "graph"), (demo.measurements.first().workload.key, "warm")):
         assert owner.get(reverse("tier_workload", args=place)).status_code == 404
 
 
@@ -296,7 +296,7 @@ def test_a_line_that_is_no_tier_gets_a_sentence(text, said):
     assert said in " ".join(error.value.messages)
 
 
-def test_a_scale_is_made_changed_and_deleted(owner, sample, scale):
+def test_a_scale_is_made_changed_and_deleted(owner, demo, scale):
     answer = owner.post(reverse("new_tier_scale"), {"name": "Small steps", "tiers": "A little, , 1.05\nMore, B, 1.4"})
     made = TierScale.objects.get(name="Small steps")
     assert answer.headers["location"] == f"{reverse('tiers')}?scale={made.pk}"

@@ -5,6 +5,7 @@ from measuring import caught, measure
 from selection import asked_for, telling
 
 from kernels.analysis.suspicion import why_leaks, why_outside, why_probed, why_recognises, why_remembers
+from kernels.contract.replies import Probed
 
 SIZES = {"batch": 1, "heads": 2, "seq_len": 256, "head_dim": 64, "dtype": "float32"}
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
@@ -48,6 +49,7 @@ SUSPECT = {
     "replaces-an-implementation": CHANGED + "implementations of aten operators: aten/_softmax/CPU",
     "busy-thread": "left a thread busy",
     "busy-process": "left a process busy",
+    "busy-daemon": "left a process busy",
     "tampers-with-the-clock": CHANGED + "the clock.block: replaced",
     "rewrites-the-clock": CHANGED + "CpuClock.block: rewritten",
     "leaks": "memory leak: every call keeps",
@@ -68,7 +70,7 @@ wrong = telling(
     "wrong-dtype", why=WHY,
 )  # fmt: skip
 suspect = telling(
-    SUSPECT, "cached-by-content", "patches-the-clock", "changes-determinism", "replaces-an-implementation", "busy-thread",
+    SUSPECT, "cached-by-content", "patches-the-clock", "changes-determinism", "replaces-an-implementation", "busy-daemon",
     "tampers-with-the-clock", "leaks", why=WHY,
 )  # fmt: skip
 deadly = telling(DEADLY, "forks-and-segfaults", "forges-answers", "fails-in-call-7", why=WHY)  # more: a run of the site
@@ -185,12 +187,16 @@ def test_calls_on_tensors_that_nobody_has_written_may_be_a_little_faster():
     )
 
 
+def probed(count=7, **times):
+    kinds = ("seen_ns", "new_ns", "untouched_ns", "written_ns")
+    return Probed(busy=[], **{kind: count * [100.0] for kind in kinds} | times)
+
+
 def test_what_comes_up_once_is_asked_again_and_judged_with_all_that_was_found():
-    innocent = {key: 7 * [100.0] for key in ("seen_ns", "new_ns", "untouched_ns", "written_ns")}
-    answers = [innocent | {"seen_ns": 7 * [50.0]}, innocent]
+    answers = [probed(seen_ns=7 * [50.0]), probed()]
     assert why_probed(lambda seeds, sights: answers.pop(0), lambda: 1, call_ns=100.0) == ""
     assert not answers
-    guilty = innocent | {"seen_ns": 7 * [50.0]}
+    guilty = probed(seen_ns=7 * [50.0])
     assert why_probed(lambda seeds, sights: guilty, lambda: 1, call_ns=100.0).startswith(
         "the kernel caches results: 2.0 times"
     )
@@ -202,7 +208,7 @@ def test_a_kernel_that_takes_long_is_asked_less(call_ns, calls, sights):
 
     def probe(seeds, sights):
         asked.append((len(seeds), sights))
-        return {key: len(seeds) * [100.0] for key in ("seen_ns", "new_ns", "untouched_ns", "written_ns")}
+        return probed(len(seeds))
 
     assert why_probed(probe, lambda: 1, call_ns) == ""
     assert asked == [(calls, sights)]

@@ -53,15 +53,15 @@ class Rounds:
 
     def dots(self, arm: Arm) -> Rows:
         """{"round", "us", "off", "least", "most"}: a round's median, and the range of its group."""
-        found = []
+        dots = []
         for first in range(0, len(arm.off), self.group):
             part = arm.off[first : first + self.group]
             us, number = float(np.median(arm.medians[first : first + self.group])), first + (len(part) + 1) / 2
             off, least, most = float(np.median(part)), float(part.min()), float(part.max())
-            found.append(
+            dots.append(
                 {"kernel": arm.name, "round": number, "us": round(us, 4), "off": off, "least": least, "most": most}
             )
-        return found
+        return dots
 
     def frame(self) -> pd.DataFrame:
         """All dots, with their positions on the axis."""

@@ -64,10 +64,10 @@ class Samples:
         bottom, top = BARS
         scale = (bottom - top) / max(1, counts.max())
         ends = zip(edges[:-1].tolist(), edges[1:].tolist(), counts.tolist(), strict=True)
-        found = [
+        bars = [
             {"from": left, "to": right, "samples": count, "top": bottom - scale * count} for left, right, count in ends
         ]
-        return [bar | {"bottom": bottom} for bar in found if bar["samples"]]
+        return [bar | {"bottom": bottom} for bar in bars if bar["samples"]]
 
     def lines(self, arm: Arm) -> Rows:
         """{"us", "round", "at"} of the samples drawn as lines."""
@@ -75,11 +75,11 @@ class Samples:
         order = np.argsort(arm.values, kind="stable")
         if len(order) > MOST_LINES:
             order = order[np.linspace(0, len(order) - 1, MOST_LINES).round().astype(int)]
-        found = zip(arm.values[order], where[order], self.place(arm, arm.values[order]), strict=True)
+        lines = zip(arm.values[order], where[order], self.place(arm, arm.values[order]), strict=True)
         top, bottom = LINES
         return [
             {"us": round(float(us), 4), "at": round(float(at), 4), "round": int(number), "top": top, "bottom": bottom}
-            for us, number, at in found
+            for us, number, at in lines
             if self.axis[0] <= at <= self.axis[1]
         ]
 
@@ -92,15 +92,15 @@ class Samples:
     def edges(self, arm: Arm) -> Rows:
         """Samples beyond the axis: {"at", "text", "side", "beyond", "farthest"}, at most one per side."""
         at, (low, high) = self.place(arm, arm.values), self.axis
-        found = []
+        edges = []
         for values, end, side in ((arm.values[at < low], low, "left"), (arm.values[at > high], high, "right")):
             if len(values):
                 word, farthest = ("down", values.min()) if side == "left" else ("up", values.max())
                 how_far = f"{word} to {grouped(float(farthest))} us"
                 text = f"{len(values):,} beyond, {how_far}"
                 row = {"at": end, "text": text, "side": side, "beyond": len(values), "farthest": how_far}
-                found.append(row | {"middle": MIDDLE})
-        return found
+                edges.append(row | {"middle": MIDDLE})
+        return edges
 
     def words(self, arm: Arm) -> Rows:
         """The text over an arm's row, under its name."""
@@ -110,12 +110,12 @@ class Samples:
 
     def rows(self, of: Callable[[Arm], Rows]) -> Rows:
         """Rows of every arm, each with its position in the chart."""
-        found = []
+        rows = []
         for number, arm in enumerate(self.arms):
             for row in of(arm):
                 moved = {key: row[key] + number * ROW for key in ("top", "bottom", "middle") if key in row}
-                found.append(row | moved | {"kernel": arm.name})
-        return found
+                rows.append(row | moved | {"kernel": arm.name})
+        return rows
 
     def draw(self, width: int, colours: dict[str, str]) -> Any:
         height = ROW * len(self.arms) - GAP

@@ -1,4 +1,4 @@
-"""Updates a site before its processes start: tables, static files, configs, sample runs, a first user."""
+"""Updates a site before its processes start: tables, static files, configs, demo runs, a first user."""
 
 from __future__ import annotations
 

@@ -60,8 +60,8 @@ class Command(BaseCommand):
         broker, url = self.broker(host)
         settings.REDIS_URL = url
         call_command("prepare", stdout=self.stdout)
-        found = devices()
-        chosen = found if options["all_devices"] else [d for d in found if d.kind == "cuda"] or found
+        known = devices()
+        chosen = known if options["all_devices"] else [d for d in known if d.kind == "cuda"] or known
         env = os.environ | {"REDIS_URL": url, "BENCHSITE_VAR": str(settings.VAR_DIR), "PYTHONUNBUFFERED": "1"} | QUIET
         stack = Stack(env, chosen, host, port, broker, web)
         if not options["no_first_run"]:
@@ -106,7 +106,7 @@ class Command(BaseCommand):
 
     def first_run(self, device: Device) -> None:
         """Queues a small first run, so that the first page shows numbers of this machine."""
-        if Run.objects.filter(sample="").exists():
+        if Run.objects.filter(demo="").exists():
             return
         known = {
             name: getattr(device, name) for name in ("kind", "name", "index", "capability", "memory_bytes", "driver")

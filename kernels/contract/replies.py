@@ -1,0 +1,195 @@
+"""What the measuring process replies to each command: one model each. The bench makes them, the parent reads them.
+
+A line on the pipe is an `Answer`. What does not validate was not written by the bench. Times are in ns, unless a name
+says otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+
+def _as_utf8(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+Text = Annotated[str, BeforeValidator(_as_utf8)]
+"""What a kernel says may hold half characters, which JSON refuses."""
+OutputReading = dict[str, Any]
+"""Errors of one output: see `measure` in kernels/child/reference.py."""
+
+
+class Reply(BaseModel):
+    """Immutable, and nothing but its fields. Errors of outputs may be infinite or NaN."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+
+
+class Nothing(Reply):
+    """Done; there is nothing to say."""
+
+
+class Loaded(Reply):
+    """A kernel's file, as executed."""
+
+    sha256: str
+    source: str
+
+
+class Compiled(Reply):
+    """The first call of a kernel, and its second one."""
+
+    compile_s: float
+    """Time of the first call."""
+    peak_memory_bytes: int | None = None
+    """Memory of the second call, without its inputs; None on a CPU."""
+    registers: int | None = None
+    """Per thread, as Triton reports them: the maximum over the launched kernels. None without Triton."""
+    spills: int | None = None
+    """Per thread, in units of 4 bytes, likewise."""
+
+
+class Verified(Reply):
+    """Two calls on fresh inputs. Facts only, no judgement."""
+
+    reading: OutputReading
+    inputs_changed: bool
+    shared: bool
+    """The second call wrote into an output of the first, or returned it again."""
+    deterministic: bool | None
+    """None: the output is of the wrong kind."""
+    busy: list[tuple[str, Text]]
+    """(arm, what): threads and processes that work while no kernel is called."""
+
+
+class Prepared(Reply):
+    """The input sets that timed calls rotate over."""
+
+    sets: int
+    covered: bool
+    """Together they exceed the cache."""
+    input_bytes: int
+    """Of one set."""
+
+
+class TimedBlock(Reply):
+    """The raw reading of one block of calls."""
+
+    ticks_ns: list[float]
+    """One duration per call; for graphs, a replay's time / its calls."""
+    enqueue_ns: int = 0
+    """Host time to launch the block."""
+    gate_ns: float = 0.0
+    """Measured length of the spin gate; 0 without one."""
+    gated: bool = True
+    """Every launch was queued before the first one started."""
+    sm_mhz: float | None = None
+    """SM clock during the gate; None without a long gate."""
+
+
+class Captured(Reply):
+    """A CUDA graph of an arm."""
+
+    nodes: int
+    """Calls in the graph."""
+
+
+class Rechecked(Reply):
+    """The outputs kept from timed calls, compared with the reference."""
+
+    readings: list[tuple[str, OutputReading]]
+    changed_inputs: list[str]
+    """Arms that changed their inputs."""
+    grown: dict[str, list[tuple[int, int]]]
+    """Arm -> (bytes, calls) of each block: growth of the memory in use."""
+
+
+class Probed(Reply):
+    """Times of single calls on known and on new inputs: see kernels/child/probe.py."""
+
+    seen_ns: list[float]
+    new_ns: list[float]
+    untouched_ns: list[float]
+    written_ns: list[float]
+    busy: list[tuple[str, Text]]
+    """As in Verified."""
+
+
+class Profiled(Reply):
+    """Profiler spans and event times of the same calls."""
+
+    kernels: list[tuple[Text, int]]
+    """(name, ns) of the kernels of one call, in order; on a CPU, of the operators."""
+    spans_ns: list[float]
+    """Per call, from the first kernel's start to the last one's end; empty on a CPU."""
+    event_ns: list[float]
+
+
+class Moved(Reply):
+    bytes: int
+    ticks_ns: list[float]
+
+
+class Multiplied(Reply):
+    flops: int
+    ticks_ns: list[float]
+
+
+class CeilingSamples(Reply):
+    """Raw samples of a device's ceilings: kernels/analysis/ceilings.py makes rates of them."""
+
+    copied: Moved
+    read: Moved
+    matmul: dict[str, Multiplied]
+    """By dtype."""
+    empty: dict[str, list[float]]
+    """Mode -> times of an empty kernel (ns)."""
+
+
+REPLIES: dict[str, type[Reply]] = {
+    "open": Nothing,
+    "load": Loaded,
+    "compile": Compiled,
+    "verify": Verified,
+    "forget_references": Nothing,
+    "prepare": Prepared,
+    "refill": Nothing,
+    "block": TimedBlock,
+    "e2e": TimedBlock,
+    "sustained": TimedBlock,
+    "replay": TimedBlock,
+    "capture": Captured,
+    "drop_graphs": Nothing,
+    "recheck": Rechecked,
+    "probe": Probed,
+    "release": Nothing,
+    "profile": Profiled,
+    "calibrate": CeilingSamples,
+}
+"""The commands of the bench, and what each replies."""
+
+
+class Fault(Reply):
+    """A command that raised."""
+
+    kind: Literal["raised", "unsupported", "out of memory", "suspect"]
+    message: Text
+    traceback: Text = ""
+    must_replace: bool = False
+    """The process must be replaced."""
+
+
+class Answer(Reply):
+    """One line from the measuring process. Exactly one of `ready`, `failed`, `ok` and `error` is set."""
+
+    token: str = ""
+    """Of the command that it answers."""
+    ready: dict[str, Any] | None = None
+    """The environment, once torch and the device are up."""
+    failed: Text | None = None
+    """Why the process could not start."""
+    ok: dict[str, Any] | None = None
+    """The reply: the command's model in REPLIES."""
+    error: Fault | None = None
