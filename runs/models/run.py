@@ -147,6 +147,8 @@ class Run(models.Model):
     preflight = models.JSONField(default=dict, blank=True)
     contended = models.BooleanField(default=False)
     """Another process used the GPU."""
+    timing = models.JSONField(default=dict, blank=True)
+    """Seconds by phase outside its measurements: kernels/contract/events.py."""
     log = models.TextField(blank=True)
 
     created_at = models.DateTimeField(default=timezone.now)

@@ -123,6 +123,7 @@ def export_of(run: Run) -> Export:
         fingerprint=environment.fingerprint if environment else "",
         preflight=run.preflight or {},
         state=run.state,
+        timing=run.timing,
         measurements=list(of_run(run, raw=True)),
     )
 
@@ -306,6 +307,7 @@ def _measured(row: Measurement, arms: Iterable[Result], raw: bool) -> StoredMeas
         telemetry=TelemetrySummary.model_validate(row.telemetry),
         notes=row.notes,
         took_s=row.took_s,
+        timing=row.timing,
         results=[_arm(row, arm, raw) for arm in arms],
     )
 

@@ -1,5 +1,6 @@
 """The page of a run: while it waits, while it is measured, when it is done, when it went wrong; and cancelling."""
 
+import re
 from dataclasses import replace
 from datetime import timedelta
 
@@ -19,6 +20,7 @@ from runs.queries import live as live_queries
 from runs.queries import measurements
 from runs.queries.live import remaining
 from runs.templatetags import figures
+from runs.templatetags.figures import DASH
 from runs.views import run as run_view
 from runs.views.run import reproduce
 
@@ -60,6 +62,19 @@ def test_every_result_stands_in_the_table_with_its_word_and_figures(owner, demo)
         assert result.verdict.lower() in row
         if result.speedup is not None:
             assert f"<b>{result.speedup:.3f}x</b>" in row
+
+
+def test_the_page_says_where_the_seconds_went_if_the_run_does(owner, demo, exported):
+    assert "Where the time went" not in page_of(owner, demo)
+    measured = [m | {"timing": {"rounds": 2.0, "rests": 1.0}} for m in exported["measurements"]]
+    run = load(exported | {"measurements": measured, "timing": {"start": 6.0, "rests": 2.0}}, "timed.json")
+    part = page_of(owner, run).split('id="timing"')[1].split("</details>")[0]
+    rows = [re.findall(r">([^<>]+)</td>", row) for row in part.split("<tr>")[2:]]
+    assert rows == [
+        ["start of processes: Python, torch, the device", DASH, "6.00", "19%"],
+        ["rounds: blocks of timed calls", "16.00", "16.00", "50%"],
+        ["rests before blocks", "8.00", "10.00", "31%"],
+    ]
 
 
 def test_workloads_stand_in_the_order_of_the_config(owner, exported):
