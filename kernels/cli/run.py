@@ -46,7 +46,7 @@ def do_run(arguments: argparse.Namespace, stop: Stop) -> int:
     except WrongEnvironment as error:
         raise ConfigError(resume.why_another(before, error)) from None
     finally:
-        collected.finish(state)
+        collected.finish(state, supervisor.outside)
         if state == INTERRUPTED:
             progress.say(_ended(collected, stop))
         if collected.has_news:

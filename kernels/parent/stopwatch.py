@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from kernels.contract.events import Phase
+from kernels.contract.events import Phase, Timing
 
 OF_COMMAND: Mapping[str, Phase] = {
     "open": "inputs",
@@ -80,13 +80,13 @@ class Stopwatch:
         self._spent[self._phase] = self._spent.get(self._phase, 0.0) + now - self._since
         self._phase, self._since = phase, now
 
-    def take(self) -> dict[Phase, float]:
+    def take(self) -> Timing:
         """Seconds by phase since the last take."""
         self._enter(self._phase)
         spent, self._spent = self._spent, {}
         return {phase: round(seconds, 4) for phase, seconds in spent.items() if seconds > 0}
 
 
-def added(some: Mapping[Phase, float], others: Mapping[Phase, float]) -> dict[Phase, float]:
+def added(some: Mapping[str, float], others: Mapping[str, float]) -> Timing:
     """Both together, by phase."""
     return {phase: round(some.get(phase, 0.0) + others.get(phase, 0.0), 4) for phase in [*some, *others]}

@@ -13,7 +13,7 @@ from typing import Any
 
 from kernels.analysis.ceilings import ceilings
 from kernels.contract.environment import fingerprint
-from kernels.contract.events import Calibrated, Event, Phase, Preflight, Started
+from kernels.contract.events import Calibrated, Event, Preflight, Started, Timing
 from kernels.host import telemetry
 from kernels.host.device import Device, locked
 from kernels.host.environment import commit
@@ -59,7 +59,7 @@ class Supervisor:
         self.before = before or {}
         self.spec, self.device, self.emit, self.should_stop = spec, device, emit, should_stop
         self.stopwatch = Stopwatch()
-        self.outside: dict[Phase, float] = {}
+        self.outside: Timing = {}
         """Seconds by phase outside the workloads."""
         self.session = ChildSession(device, should_stop, warm_child, self.stopwatch)
         self.progress = Progress(live, len(spec.workloads), self.stopwatch)
@@ -83,6 +83,7 @@ class Supervisor:
             raise Cancelled from None
         finally:
             self.session.close()
+            self._take_outside()
 
     def log_tail(self) -> str:
         return self.session.log_tail()
