@@ -79,7 +79,7 @@ class Correctness(Model):
     """Result of an arm's checks. The errors are those of the worst check on normal inputs. "yard": the error of eager
     PyTorch in the workload's dtype."""
 
-    correct: bool | None
+    correct: bool | None = None
     """None: there is no reference."""
     why: Text = ""
     seeds: int | None = None

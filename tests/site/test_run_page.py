@@ -1,5 +1,6 @@
 """The page of a run: while it waits, while it is measured, when it is done, when it went wrong; and cancelling."""
 
+import json
 import re
 from dataclasses import replace
 from datetime import timedelta
@@ -13,12 +14,15 @@ from django.utils import timezone
 
 from kernels.contract.arm_result import Verdict
 from kernels.contract.events import Measured
-from kernels.report import tables
+from kernels.report import comparison, tables
 from kernels.report.summary import summary
+from runs.charts.run_charts import frame
 from runs.models import Measurement, Result, Run, Workload
 from runs.queries import live as live_queries
 from runs.queries import measurements
 from runs.queries.live import remaining
+from runs.queries.measurements import export_of
+from runs.queries.outcomes import with_outcomes
 from runs.templatetags import figures
 from runs.templatetags.figures import DASH
 from runs.views import run as run_view
@@ -62,6 +66,30 @@ def test_every_result_stands_in_the_table_with_its_word_and_figures(owner, demo)
         assert result.verdict.lower() in row
         if result.speedup is not None:
             assert f"<b>{result.speedup:.3f}x</b>" in row
+
+
+def test_a_ratio_without_a_reference_is_marked_and_counts_nowhere(owner, exported):
+    data = json.loads(json.dumps(exported))
+    for measured in data["measurements"]:
+        for result in measured["results"]:
+            if result["kernel"] != measured["baseline"]:
+                result["correctness"] = {"correct": None}
+    run = load(data, "unknown.json")
+    page = page_of(owner, run)
+    (results,) = [part.split("</section>")[0] for part in page.split('id="table-title"')[1:]]
+    with_ratio = Result.objects.filter(measurement__run=run, speedup__isnull=False)
+    assert results.count("correctness unknown") == with_ratio.count() > 8
+    assert {result.verdict for result in with_ratio} == {"correctness unknown"}
+    assert "Measured; the correctness is unknown, because there is no reference" in page
+    assert not {"FASTER", "SLOWER"} & {row.verdict for row in tables.rows(measurements.of_run(run))}
+    ((_, outcome),) = with_outcomes([run])
+    assert (outcome.best, outcome.speedup, outcome.compared) == ("", None, 0)
+    assert set(frame(run).kernel) == {"sdpa"}
+    detail = owner.get(f"/runs/{run.pk}/results/{with_ratio[0].pk}/").content.decode()
+    assert "correctness unknown" in detail
+    assert comparison.rows(export_of(run), export_of(run))
+    moved = {row.verdict for row in comparison.rows(export_of(run), export_of(run)) if row.speedup_after}
+    assert moved == {comparison.NOT_COMPARED}
 
 
 def test_the_page_says_where_the_seconds_went_if_the_run_does(owner, demo, exported):
