@@ -180,18 +180,18 @@ RIGHT = "torch.max(x, -1, out=out[:2]); torch.gt(x, 0, out=out[2])"
 def test_a_kernel_that_writes_into_its_argument_is_checked_like_any_other(bench, arguments, body, why):
     found = bench(arguments, body)
     got = found.verify("planted", seed=6, thorough=True)
-    said = judge([got["reading"]], "float32", {name: got[name] for name in ("inputs_changed", "shared")})
+    said = judge([got.reading], "float32", {"inputs_changed": got.inputs_changed, "shared": got.shared})
     assert (said["correct"], said["why"][: len(why)]) == (not why, why), said["why"]
     found.prepare([1, 2], rotate=True)
     found.block("planted", calls=3, keep=1)
-    readings = [reading for _, reading in found.recheck()["readings"]]
+    readings = [reading for _, reading in found.recheck().readings]
     assert len(readings) == 2
     assert judge(readings, "float32")["correct"] is (not why)
 
 
 def test_an_operation_without_correct_values_gives_no_word(bench):
     got = bench("x", "return x.amax(-1), x.argmax(-1), x > 0", Unknown).verify("planted", seed=6, thorough=True)
-    found = judge([got["reading"]], "float32")
+    found = judge([got.reading], "float32")
     assert (found["correct"], found["why"]) == (None, "")
     figures = {"n": 9, "rounds": 9, "p50_ms": 1.0, "p50_low_ms": 1.0, "p50_high_ms": 1.0}
     ratio = {"speedup": 2.0, "speedup_low": 1.9, "speedup_high": 2.1}
@@ -204,5 +204,5 @@ def test_an_operation_without_correct_values_gives_no_word(bench):
 
 def test_what_is_wrong_by_itself_is_wrong_without_correct_values(bench):
     got = bench("x, out", "out[0].copy_(x.amax(-1))", Unknown).verify("planted", seed=6, thorough=True)
-    found = judge([got["reading"]], "float32")
+    found = judge([got.reading], "float32")
     assert (found["correct"], "never written" in found["why"]) == (False, True), found
