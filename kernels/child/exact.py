@@ -34,7 +34,7 @@ class ExactErrors:
         self.seen = min(self.seen[0], float(got.min())), max(self.seen[1], float(got.max()))
         self.wanted = min(self.wanted[0], float(right.min())), max(self.wanted[1], float(right.max()))
 
-    def reading(self) -> dict[str, Any]:
+    def reading(self, reference: Any, number: int) -> dict[str, Any]:
         """mismatches, yard_mismatches: elements that differ, of the output and of the yardstick. levels: the distance of
         two numbers counts, too. Other names: as for floating-point outputs; frobenius is the share that differs."""
         count = max(1, self.elements)

@@ -114,6 +114,15 @@ class Correctness(Model):
     row: float | None = None
     """Relative error of the worst row."""
     yard_row: float | None = None
+    slope: float | None = None
+    """Systematic relative error: the output is this much too large on average."""
+    slope_error: float | None = None
+    """Its standard error."""
+    yard_slope: float | None = None
+    slope_allowed: float | None = None
+    """What rounding an input times a constant, or sums, may cost; standard errors are allowed in addition."""
+    precision: Text | None = None
+    """Of float32: what kind of products its error shows."""
     distributions: dict[str, Text] | None = None
     """Distribution of the inputs -> "right", "wrong: why" or "not judged: why"."""
     edges: dict[str, Text] | None = None
@@ -156,6 +165,10 @@ class CrossCheck(Model):
     """The host may launch more slowly than the device runs: then `wall_ns` may be host time."""
 
 
+NO_SPEEDUP = dict.fromkeys(("speedup", "speedup_low", "speedup_high", "effective_sample_size"))
+"""Fields of an ArmResult without a speedup."""
+
+
 class ArmResult(Model):
     """One kernel on one workload. Latencies are per call."""
 
@@ -171,7 +184,7 @@ class ArmResult(Model):
     compile_s: float | None = None
     """Time of the first call."""
     peak_memory_bytes: int | None = None
-    """Memory of one call, without its inputs."""
+    """Peak during one call, above its inputs: its outputs, and what it allocates itself."""
     registers: int | None = None
     """Registers per thread, reported by Triton: the maximum over the launched kernels."""
     correctness: Correctness | None = None
@@ -220,6 +233,7 @@ class ArmResult(Model):
     """Effective sample size of the paired log-ratios: below `rounds` if rounds are autocorrelated."""
 
     tflops: float | None = None
+    """Counts unmasked work only."""
     gb_per_s: float | None = None
     limit_ms: float | None = None
     """Speed of light: the least time that the device needs for the work."""

@@ -11,11 +11,13 @@ from pydantic import ConfigDict
 
 from kernels.child.outputs import as_tuple
 from kernels.dtypes import DTYPES, Dtype
-from kernels.operations.base import Distribution, Inputs, Like, Operation, Piece
+from kernels.operations.base import SYSTEMATIC, Allowance, Distribution, Inputs, Like, Operation, Piece
 
 Kernel = Callable[..., Any]
 Tensors = tuple[torch.Tensor, ...]
 DRAWN = "inputs were plain tensors: floating-point values are drawn from N(0, 1), others are kept"
+ROUNDINGS = 3
+"""Results that an honest kernel may round on the way to its output."""
 CONSTANT = "inputs(seed) ignores the seed: a callable that caches results would not be noticed"
 
 
@@ -134,12 +136,24 @@ class Adhoc(Operation):
     outputs: tuple[Like, ...]
     """(shape, dtype) of each output."""
     bounded: bool
+    """Whether the peak of `dtype` bounds every kernel on these inputs. Not in float32 without a reference: tf32 is
+    faster, and agrees with the baseline."""
     """Whether the peak of `dtype` bounds every kernel on these inputs."""
+    terms: int
+    """Size of the longest dimension of an input."""
     aside: Callable[[], AbstractContextManager[None]]
     """Context for the caller's functions that are not measured."""
     work: float = 0
     """FLOPs of one call; `traffic`: bytes of one call. 0: unknown."""
     traffic: int = 0
+
+    @property
+    def allowance(self) -> Allowance:
+        """The reference may be one of PyTorch's kernels: a kernel of plain operators rounds after each of them, and a
+        plain loop adds the terms of the longest dimension in turn."""
+        name = next((str(dtype).removeprefix("torch.") for _, dtype in self.outputs if dtype.is_floating_point), "")
+        folded = DTYPES[name].folded if name in DTYPES else 0.0
+        return Allowance(ROUNDINGS * folded + SYSTEMATIC, ROUNDINGS, self.terms)
 
     def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:
         with self.aside():

@@ -15,10 +15,12 @@ from typing import Any, Literal, Required, TypedDict, Unpack, overload
 import torch
 
 from kernels.analysis import roofline, statistics
-from kernels.contract.arm_result import Status
+from kernels.analysis.peaks import Peak, peak_of
+from kernels.analysis.verdicts import why_noisy
+from kernels.contract.arm_result import Status, Verdict
 from kernels.inprocess.adhoc import Kernel, Source
 from kernels.inprocess.judged import ASK, BASELINE, UNKNOWN
-from kernels.inprocess.session import Comparison, InProcess, held, problem_of
+from kernels.inprocess.session import Comparison, InProcess, held, listed, problem_of
 from kernels.inprocess.writes import give_outputs
 from kernels.parent import rounds
 from kernels.parent.arm import Arm
@@ -68,7 +70,7 @@ class Measured(Figures):
     seed: int | None = None
     """Of the inputs: Protocol(seed=...) repeats them. Drawn for each call of measure(), unless the protocol names one."""
     margin: float = statistics.MARGIN
-    """Smaller differences are SAME."""
+    """FASTER and SLOWER need more than this difference. Above 5% the word is UNDECIDED, and `why` says so."""
     aa: tuple[float, float, float] | None = None
     """(ratio, low, high) of the baseline (without one: the first timed callable) against itself."""
     tflops: float | None = None
@@ -243,11 +245,12 @@ def _why_impossible(of: Comparison, name: str) -> str:
     return roofline.why_impossible(of.problem, ms, _peak(of), of.timed.reading.touched_once, cache_bytes)
 
 
-def _peak(of: Comparison) -> roofline.Peak | None:
+def _peak(of: Comparison) -> Peak | None:
     device = of.problem.source.device
     if of.bench.kind != "cuda" or not of.problem.bounded or device is None:
         return None
-    return roofline.peak_of(torch.cuda.get_device_name(device))
+    found = listed(device)
+    return peak_of(found.name, found.max_sm_mhz)
 
 
 def figures(reading: rounds.Reading, arm: str) -> Figures:
@@ -289,7 +292,13 @@ def _compared(found: Measured, of: Comparison, reading: rounds.Reading) -> Measu
         return replace(found, word=f"its baseline is {word}", why=f"the baseline: {why}")
     fields = speedup(reading, BASELINE, found.name, of.device_name)
     low, high = fields["speedup_low"], fields["speedup_high"]
-    word = (
-        UNKNOWN if found.correct is None else statistics.word(low, high, found.margin, len(reading.blocks[found.name]))
+    said = statistics.word(low, high, found.margin, len(reading.blocks[found.name]))
+    why = why_noisy(found.aa, found.margin, of.is_busy) if said == Verdict.UNDECIDED else ""
+    return replace(
+        found,
+        word=UNKNOWN if found.correct is None else str(said),
+        why=why or found.why,
+        speedup=fields["speedup"],
+        low=low,
+        high=high,
     )
-    return replace(found, word=str(word), speedup=fields["speedup"], low=low, high=high)

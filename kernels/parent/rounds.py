@@ -10,6 +10,7 @@ import math
 import statistics
 import time
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from kernels.analysis.blocks import (
     GATE_FACTOR,
@@ -22,7 +23,7 @@ from kernels.analysis.blocks import (
     is_long,
     rest_for,
 )
-from kernels.analysis.statistics import half_width, paired_speedup
+from kernels.analysis.statistics import MIN_ROUNDS, half_width, paired_speedup
 from kernels.contract.replies import TimedBlock
 from kernels.parent.drive import AA, CALL_LIMIT_S, Drive, kernel_of, prepare
 
@@ -31,7 +32,7 @@ FIRST_GRAPH_GATE_NS = 500_000
 MAX_GATE_REPEATS = 3
 KEEP_EVERY, FIXED_KEEP_EVERY = 5, 2
 """An output is kept in one block of so many, in the protocols paired and fixed. A block of fixed has most calls."""
-DROP_AFTER, DROP_BELOW = 5, 0.5
+DROP_AFTER, DROP_BELOW = MIN_ROUNDS, 0.5
 LEAST_CAPTURES = 40
 """Minimum rounds with graphs: capture bias is autocorrelated over about 12 rounds."""
 WARM_CAP_S, CLOCK_TOLERANCE = 5.0, 0.01
@@ -39,7 +40,7 @@ COLD_CALLS, COLD_BLOCKS = 100, 8
 """Single calls on cold inputs beside graph replays, for p90 and p99, in at most this many blocks."""
 CHUNK_NS, LEAD_NS, SUSTAINED_NS = 20e6, 250e6, 1e9
 """Sustained: chunk length, untimed lead, and minimum timed length of a block."""
-SUSTAINED_ROUNDS, SUSTAINED_LOOK = (6, 12), 2
+SUSTAINED_ROUNDS, SUSTAINED_LOOK = (MIN_ROUNDS, 12), 2
 AA_PRECISION = 2
 """The baseline against itself may be this many times less precise than the others: it decides the margin only."""
 SLOWED = "the device slowed down because of heat"
@@ -71,6 +72,8 @@ class Reading:
     """Arm -> times of single calls on cold inputs (ns), if blocks are graph replays."""
     sm_mhz: dict[str, list[float]] = field(default_factory=dict)
     """Arm -> SM clock before each block."""
+    host: dict[str, Any] | None = None
+    """What others took of the host's CPU meanwhile: the fields of a HostLoad. None: unknown."""
 
     @property
     def touched_once(self) -> bool:
@@ -198,6 +201,7 @@ class Paired:
                 keep_in = number + drive.rng.randrange(min(KEEP_EVERY, self.most))
             self._capture(order)
             ticks = {arm: self._in_round(arm, number, keep=number == keep_in) for arm in order}
+            drive.look()
             drive.bench.call("refill", CALL_LIMIT_S, index=number, seed=drive.fresh_seed())
             if drive.slowed() and reading.repeated < self.most and time.monotonic() < deadline:
                 reading.repeated += 1
@@ -288,7 +292,8 @@ class Paired:
 
     def _cold_pass(self) -> None:
         """Single calls on cold inputs: graph replays average out the spread of single launches."""
-        order = [arm for arm in self._each_kernel() if not self.estimates[arm].synchronises]
+        timed = [arm for arm in self.drive.arms if arm not in self.reading.left]
+        order = [arm for arm in timed if not self.estimates[arm].synchronises]
         for arm in self.drive.rng.sample(order, len(order)):
             self.drive.on_step(arm, "single calls")
             ticks: list[float] = []
@@ -299,7 +304,7 @@ class Paired:
                 self.reading.cold[arm] = ticks
 
     def _drop_the_hopeless(self) -> None:
-        """Drops a kernel that is below 0.5x in each of five rounds; keeps its n."""
+        """Drops a kernel that is below 0.5x in each of DROP_AFTER rounds; keeps its n."""
         base = self.reading.medians(self.drive.baseline)
         for arm in [a for a in self.active if kernel_of(a) != self.drive.baseline]:
             if max(b / a for b, a in zip(base, self.reading.medians(arm), strict=True)) < DROP_BELOW:

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('runs', '0042_intervals_of_stored_results_include_the_process'),
+        ('runs', '0060_gpu_clock_ahead_s'),
     ]
 
     operations = [

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 from kernels import catalog  # noqa: E402
 from kernels.analysis.correctness import judge, why_wrong  # noqa: E402
-from kernels.analysis.verdicts import verdict  # noqa: E402
+from kernels.analysis.verdicts import verdict_of  # noqa: E402
 from kernels.child import poison  # noqa: E402
 from kernels.child.bench import Bench  # noqa: E402
 from kernels.child.reference import Reference, measure  # noqa: E402
@@ -196,10 +196,10 @@ def test_an_operation_without_correct_values_gives_no_word(bench):
     figures = {"n": 9, "rounds": 9, "p50_ms": 1.0, "p50_low_ms": 1.0, "p50_high_ms": 1.0}
     ratio = {"speedup": 2.0, "speedup_low": 1.9, "speedup_high": 2.1}
     arm = ArmResult(kernel="planted", correctness=Correctness.model_validate(found), **figures, **ratio)
-    assert verdict(arm, "sdpa", 0.01) == Verdict.UNKNOWN
-    assert verdict(arm.model_copy(update={"correctness": None}), "sdpa", 0.01) == Verdict.UNKNOWN
+    assert verdict_of(arm, "sdpa", 0.01) == Verdict.UNKNOWN
+    assert verdict_of(arm.model_copy(update={"correctness": None}), "sdpa", 0.01) == Verdict.UNKNOWN
     right = arm.correctness.model_copy(update={"correct": True})
-    assert verdict(arm.model_copy(update={"correctness": right}), "sdpa", 0.01) == Verdict.FASTER
+    assert verdict_of(arm.model_copy(update={"correctness": right}), "sdpa", 0.01) == Verdict.FASTER
 
 
 def test_what_is_wrong_by_itself_is_wrong_without_correct_values(bench):
