@@ -1,8 +1,8 @@
 """python -m kernels: the library without the site.
 
 Exit status: 0: every result ok or unsupported; 1: a result is not ok; 2: the command failed; 128 + N: ended by signal N
-(130: SIGINT, 143: SIGTERM). `judge`: 1 if the time is impossible. `compare`: 1 if a kernel is slower or not ok; 2 if the
-runs cannot be compared.
+(130: SIGINT, 143: SIGTERM). `judge`: 1 unless the claim is plausible. `calibrate`: 1 if the device was busy. `compare`:
+1 if a kernel is slower or not ok; 2 if the runs cannot be compared.
 """
 
 from __future__ import annotations

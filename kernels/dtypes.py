@@ -21,9 +21,9 @@ class DtypeInfo:
     bytes: int
     """Bytes of one element."""
     peak: str
-    """Field of roofline.Peak: its datasheet peak."""
-    bound: str
-    """Field of roofline.Peak: peak of the fastest unit that could compute it. No kernel can be faster."""
+    """Unit of the datasheet's figure (kernels/analysis/peaks.py)."""
+    ways: dict[str, int]
+    """Unit that can compute it -> its products that make one product of this dtype."""
     mantissa: int
     """Stored bits of the significand."""
     frobenius_cap: float
@@ -56,7 +56,7 @@ _ROWS = (
         "fp16",
         bytes=2,
         peak="fp16",
-        bound="fp16",
+        ways={"fp16": 1, "fp16_sums": 1},
         mantissa=10,
         frobenius_cap=2e-3,
         factor=2,
@@ -67,7 +67,7 @@ _ROWS = (
         "bf16",
         bytes=2,
         peak="fp16",
-        bound="fp16",
+        ways={"fp16": 1},
         mantissa=7,
         frobenius_cap=1e-2,
         factor=2,
@@ -78,13 +78,13 @@ _ROWS = (
     # unusual: kernels written as plain loops differ more from the yardstick on these inputs.
     # slack: with one key the yardstick has no error, and three tf32 products, as PyTorch uses for float32, lose the last
     # bit.
-    # peak: float32 means float32; tf32 is another dtype. bound: tensor cores could compute it as tf32.
+    # ways: a float32 product is as exact as three of tf32 or of scaled fp16, and passes the checks; one is not.
     DtypeInfo(
         "float32",
         "fp32",
         bytes=4,
         peak="fp32",
-        bound="tf32",
+        ways={"fp32": 1, "tf32": 3, "fp16": 3},
         mantissa=23,
         frobenius_cap=1e-5,
         factor=4,

@@ -67,6 +67,21 @@ class Workload(BaseModel):
         except ValidationError:
             return False
 
+    @property
+    def known_problem(self) -> Operation | None:
+        """The problem; None if its operation, or such sizes of it, no longer exist: stored results outlive them."""
+        try:
+            return self.problem
+        except (UnknownName, ValidationError):
+            return None
+
+    @property
+    def dense_factor(self) -> float | None:
+        """Work with masked elements counted, over the unmasked work; None if nothing is masked, or it is unknown."""
+        problem = self.known_problem
+        factor = problem.dense_flops() / problem.flops() if problem else 1.0
+        return factor if factor > 1 else None
+
     @cached_property
     def label(self) -> str:
         return f"{self.operation} {DTYPE_SHORT[self.dtype]} {self.problem.label()}"
@@ -233,7 +248,7 @@ def sentence(error: ValidationError) -> str:
 
 
 class Ceilings(BaseModel):
-    """Measured ceilings of a device, as rates: medians of one calibration."""
+    """Measured ceilings of a device, as rates: medians of one calibration on a quiet device."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
@@ -244,8 +259,11 @@ class Ceilings(BaseModel):
     """By dtype."""
     empty_us: dict[str, float] = {}
     """An empty kernel's time, by mode."""
+    intervals: dict[str, tuple[float, float]] = {}
+    """99% interval of each figure: by its field (copy_gb_per_s, read_gb_per_s), dtype or mode. Empty in calibrations of
+    harness 5 and before."""
     n: int | None = None
-    """Calls of each."""
+    """Timed copies."""
 
     @property
     def bandwidth_gb_per_s(self) -> float:

@@ -11,6 +11,7 @@ from django.http import QueryDict
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from kernels.analysis.memory import why_too_large
 from kernels.catalog import operations
 from kernels.dtypes import DTYPE_SHORT
 from kernels.workload import EFFORTS, Protocol, Workload, sentence
@@ -305,7 +306,7 @@ class NewRunForm(forms.Form):
         except ValidationError as error:
             self._place(error)
             return
-        if self._too_many(len(spec.workloads)):
+        if self._too_many(len(spec.workloads)) or self._too_large(spec.workloads):
             return
         if spec.name == TYPED:
             spec.title = spec.workloads[0].label if len(spec.workloads) == 1 else f"{len(spec.workloads)} workloads"
@@ -315,6 +316,14 @@ class NewRunForm(forms.Form):
         if count > MAX_WORKLOADS:
             self.add_error(None, f"These sizes make {count:,} workloads; the limit is {MAX_WORKLOADS}.")
         return count > MAX_WORKLOADS
+
+    def _too_large(self, workloads: list[Workload]) -> bool:
+        """Refuses what cannot fit the memory of the chosen device."""
+        gpu = self.chosen_gpu()
+        why = why_too_large(workloads, gpu.memory_bytes if gpu else None)
+        if why:
+            self.add_error(None, f"{why[:1].upper()}{why[1:]}")
+        return bool(why)
 
     def _sizes(self, cleaned: dict[str, Any]) -> dict[str, Any]:
         several = {"no": [False], "yes": [True], "both": [False, True]}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from celery import shared_task
+from django.conf import settings
 from django.db import close_old_connections
+from redis.exceptions import RedisError
 
+from runs.broker import BrokerKeys
 from runs.pipeline import dispatcher, reaper, recorder
 
 
@@ -15,7 +19,7 @@ def record(events: list[dict[str, Any]]) -> None:
     recorder.record(events)
 
 
-@shared_task(name="hello", expires=15)
+@shared_task(name="hello")
 def hello(said: dict[str, Any]) -> None:
     recorder.hello(said)
 
@@ -28,7 +32,15 @@ def dispatch() -> None:
 @shared_task(name="reap")
 def reap() -> None:
     close_old_connections()
+    pulse("beat")
     reaper.reap()
+
+
+@shared_task(name="pulse")
+def pulse(name: str) -> None:
+    """Says that this part works: for the watchdog."""
+    with suppress(RedisError):
+        BrokerKeys(settings.REDIS_URL).pulse(name)
 
 
 @shared_task(name="draw_charts")

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from runs.views import compare, gpus, kernels, new, overview, result, run, runs, sessions, share, status, tiers
+from runs.views import compare, gpus, judge, kernels, new, overview, result, run, runs, sessions, share, status, tiers
 
 KERNEL = "kernels/<slug:operation>/<path:name>"
 WORKLOAD = f"{KERNEL}/on/<slug:key>"
@@ -63,6 +63,8 @@ urlpatterns = [
     path("tiers/<slug:key>/<slug:mode>/", tiers.workload, name="tier_workload"),
     path("tiers/<slug:key>/<slug:mode>.csv", tiers.workload_csv, name="tier_workload_csv"),
     path("tiers/<slug:key>/<slug:mode>.json", tiers.workload_json, name="tier_workload_json"),
+    path("judge/", judge.judge, name="judge"),
+    path("judge.json", judge.judge_json, name="judge_json"),
     path("gpus/", gpus.gpus, name="gpus"),
     path("gpus.csv", gpus.gpus_csv, name="gpus_csv"),
     path("gpus.json", gpus.gpus_json, name="gpus_json"),

@@ -6,12 +6,15 @@ import argparse
 import json
 
 from kernels import catalog
-from kernels.analysis.ceilings import ceilings
 from kernels.cli.stop import Stop
+from kernels.cli.table import aligned
 from kernels.contract.environment import fingerprint
+from kernels.host import telemetry
 from kernels.host.device import devices, find_device, locked, print_changes
 from kernels.host.environment import commit
+from kernels.parent.calibration import calibrate
 from kernels.parent.child_process import Child
+from kernels.workload import Ceilings
 
 
 def do_list(arguments: argparse.Namespace) -> int:
@@ -45,23 +48,35 @@ def do_env(arguments: argparse.Namespace, stop: Stop) -> int:
 
 
 def do_calibrate(arguments: argparse.Namespace, stop: Stop) -> int:
+    """Measures a device's ceilings and prints them with their intervals; 1 if the device was busy."""
     device = find_device(arguments.device)
     child = Child(device, stop)
     try:
         child.wait_ready()
-        with locked(device, stop, print_changes()):
-            found = ceilings(child.call("calibrate"))
+        with locked(device, stop, print_changes()), telemetry.watching(device) as watch:
+            event = calibrate(child, device, watch)
     finally:
         child.close()
+    ceilings = event.ceilings
     if arguments.json:
-        known = {"device": device.name, "uuid": device.uuid, "driver": device.driver}
-        print(json.dumps(known | {"ceilings": found.model_dump()}, indent=1))
-        return 0
-    print(f"{device.name}, medians of {found.n} calls")
-    print(f"  copy    {found.copy_gb_per_s:10.4g} GB/s, read and written bytes together")
-    print(f"  read    {found.read_gb_per_s:10.4g} GB/s")
-    for dtype, tflops in found.matmul_tflops.items():
-        print(f"  matmul  {tflops:10.4g} TFLOP/s {dtype}")
-    for mode, us in found.empty_us.items():
-        print(f"  empty   {us:10.4g} us {mode}")
-    return 0
+        known = {"device": device.name, "uuid": device.uuid, "driver": device.driver, "refused": event.refused}
+        print(json.dumps(known | {"ceilings": ceilings.model_dump() if ceilings else None}, indent=1))
+    elif ceilings is None:
+        print(f"{device.name}: refused, {event.refused}; try again when it is quiet")
+    else:
+        print(f"{device.name}, medians with 99% intervals")
+        print("\n".join(f"  {line}" for line in aligned(ceilings_table(ceilings))))
+    return 0 if ceilings else 1
+
+
+def ceilings_table(ceilings: Ceilings) -> list[list[str]]:
+    figures = [
+        ("copy", ceilings.copy_gb_per_s, "copy_gb_per_s", "GB/s", "read and written bytes together"),
+        ("read", ceilings.read_gb_per_s, "read_gb_per_s", "GB/s", ""),
+        *(("matmul", rate, dtype, "TFLOP/s", dtype) for dtype, rate in ceilings.matmul_tflops.items()),
+        *(("empty", us, mode, "us", mode) for mode, us in ceilings.empty_us.items()),
+    ]
+    return [
+        [what, f"{value:.4g} {unit}", "{:.4g} to {:.4g}".format(*ceilings.intervals[key]), more]
+        for what, value, key, unit, more in figures
+    ]

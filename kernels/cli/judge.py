@@ -7,21 +7,38 @@ import math
 
 from pydantic import ValidationError
 
-from kernels.analysis import roofline
+from kernels.analysis import claims
+from kernels.analysis.peaks import PEAKS, peak_of
 from kernels.cli.choice import exported, swept
+from kernels.cli.table import aligned
 from kernels.report import comparison, tables
 from kernels.workload import ConfigError, Workload, sentence
 
 
 def do_judge(arguments: argparse.Namespace) -> int:
-    """Judges a reported time. Above the compute peak it is impossible; above the memory peak it is impossible only on
-    cold inputs, because cached data is unknown."""
-    peak = roofline.peak_of(arguments.gpu)
+    """Judges a claimed time or rate, and prints the arithmetic."""
+    claim = claimed(arguments)
+    judgement = claims.judge(claim)
+    print(f"{claim.workload.label} on {claim.peak.model}: {judgement.word}")
+    print(f"{judgement.why}\n")
+    for line in aligned([[step.what, step.result, step.arithmetic, step.source] for step in judgement.steps]):
+        print(f"  {line}")
+    for note in judgement.notes:
+        print(f"  {note}")
+    return 0 if judgement.stands else 1
+
+
+def claimed(arguments: argparse.Namespace) -> claims.Claim:
+    """The claim of the command line. Raises ConfigError."""
+    peak = peak_of(arguments.gpu)
     if peak is None:
-        known = ", ".join(name for p in roofline.PEAKS for name in p.names)
+        known = ", ".join(name for p in PEAKS for name in p.names)
         raise ConfigError(f"no peak is known for a GPU named '{arguments.gpu}'; there are: {known}")
-    if not 0 < arguments.ms < math.inf:
-        raise ConfigError(f"--ms wants a time above 0, not {arguments.ms:g}")
+    if arguments.ms is None and arguments.tflops is None:
+        raise ConfigError("judge wants --ms or --tflops")
+    for option, value in (("--ms", arguments.ms), ("--tflops", arguments.tflops)):
+        if value is not None and not 0 < value < math.inf:
+            raise ConfigError(f"{option} wants a number above 0, not {value:g}")
     given = swept(arguments.sizes)
     if several := [name for name, values in given.items() if len(values) > 1]:
         raise ConfigError(f"{several[0]} has several values; give one workload")
@@ -31,19 +48,7 @@ def do_judge(arguments: argparse.Namespace) -> int:
         workload = Workload(operation=arguments.operation, dtype=dtype, sizes=sizes)
     except ValidationError as error:
         raise ConfigError(sentence(error)) from None
-    problem, limit = workload.problem, roofline.speed_of_light_ms(workload.problem, peak)
-    figures = roofline.rates(problem, arguments.ms, limit)
-    rates = f"{figures['tflops']:.4g} TFLOP/s, {figures['gb_per_s']:.4g} GB/s"
-    print(f"{workload.label} in {arguments.ms:g} ms on {peak.model}: {rates}")
-    why = roofline.why_impossible(problem, arguments.ms, peak, touched_once=False, cache_bytes=0)
-    if why:
-        print(f"impossible: {why}")
-        return 1
-    if figures["gb_per_s"] > peak.gb_per_s:
-        print(f"impossible on cold inputs: the memory reaches {peak.gb_per_s:g} GB/s; only cached data is faster")
-        return 1
-    print(f"plausible: {figures['limit_share']:.1%} of the speed of light ({limit:.4g} ms)")
-    return 0
+    return claims.Claim(workload, peak, arguments.ms, arguments.tflops)
 
 
 def do_compare(arguments: argparse.Namespace) -> int:

@@ -50,8 +50,9 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="python -m kernels",
         description="Measure GPU kernels, without the site.",
-        epilog="exit codes: 0 every result ok or unsupported here, 1 a result is not ok (judge: the time is impossible; compare: "
-        "something is slower), 2 the command could not be done, 128 + N ended by signal N (130 SIGINT, 143 SIGTERM)",
+        epilog="exit codes: 0 every result ok or unsupported here, 1 a result is not ok (judge: the claim is not plausible; "
+        "calibrate: the device was busy; compare: something is slower), 2 the command could not be done, "
+        "128 + N ended by signal N (130 SIGINT, 143 SIGTERM)",
     )
     commands = top.add_subparsers(required=True, metavar="list | env | run | check | compare | calibrate | judge")
     listing = commands.add_parser("list", help="list kernels, and why some cannot run here")
@@ -65,12 +66,13 @@ def parser() -> argparse.ArgumentParser:
     ceilings.add_argument("--device", help="cuda:0, cpu or a UUID (default: the first GPU, else the CPU)")
     ceilings.add_argument("--json", action="store_true", help="as JSON")
     ceilings.set_defaults(do=do_calibrate)
-    judging = commands.add_parser("judge", help="is a reported time possible on a GPU?")
+    judging = commands.add_parser("judge", help="is a claimed time or rate possible on a GPU?")
     judging.add_argument("operation", help="attention, gemm, ...")
     judging.add_argument(
         "sizes", nargs="+", metavar="SIZE=N", help="such as batch=16 seq_len=4096 causal=true dtype=float16"
     )
-    judging.add_argument("--ms", type=float, required=True, help="the time of one call in milliseconds")
+    judging.add_argument("--ms", type=float, help="the time of one call in milliseconds")
+    judging.add_argument("--tflops", type=float, help="the rate, instead of the time or beside it")
     judging.add_argument("--gpu", required=True, help="the GPU's name as its driver gives it, such as 'NVIDIA H200'")
     judging.set_defaults(do=do_judge)
     comparing = commands.add_parser("compare", help="compare two runs on one device")

@@ -157,6 +157,10 @@ class CrossCheck(Model):
     """The host may launch more slowly than the device runs: then `wall_ns` may be host time."""
 
 
+NO_SPEEDUP = dict.fromkeys(("speedup", "speedup_low", "speedup_high", "effective_sample_size"))
+"""Fields of an ArmResult without a speedup."""
+
+
 class ArmResult(Model):
     """One kernel on one workload. Latencies are per call."""
 
@@ -172,7 +176,7 @@ class ArmResult(Model):
     compile_s: float | None = None
     """Time of the first call."""
     peak_memory_bytes: int | None = None
-    """Memory of one call, without its inputs."""
+    """Peak during one call, above its inputs: its outputs, and what it allocates itself."""
     registers: int | None = None
     """Registers per thread, reported by Triton: the maximum over the launched kernels."""
     correctness: Correctness | None = None
@@ -221,6 +225,7 @@ class ArmResult(Model):
     """Effective sample size of the paired log-ratios: below `rounds` if rounds are autocorrelated."""
 
     tflops: float | None = None
+    """Counts unmasked work only."""
     gb_per_s: float | None = None
     limit_ms: float | None = None
     """Speed of light: the least time that the device needs for the work."""

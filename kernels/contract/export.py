@@ -35,6 +35,8 @@ class Export(Model):
     driver: str = ""
     ceilings: Ceilings | None = None
     """Measured by this run, if it calibrated its device."""
+    ceilings_refused: str = ""
+    """Why its last calibration was refused, if it was."""
     state: str = ""
     """State of the run on its site, or in its terminal: running, done, interrupted, failed, ..."""
     measurements: list[Measured] = []
@@ -60,7 +62,8 @@ class Export(Model):
                 told = ("environment", "fingerprint", "preflight")
                 return self.model_copy(update={name: getattr(event, name) for name in told})
             case Calibrated():
-                return self.model_copy(update={"driver": event.driver, "ceilings": event.ceilings})
+                found = {"ceilings": event.ceilings or self.ceilings, "ceilings_refused": event.refused}
+                return self.model_copy(update={"driver": event.driver} | found)
             case Measured():
                 return self.model_copy(update={"measurements": [*self.measurements, event]})
             case CrossChecked():

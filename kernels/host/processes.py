@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -92,3 +93,30 @@ def _stat(pid: int) -> list[str]:
             return file.read().rpartition(")")[2].split()
     except OSError:
         return []
+
+
+def boot() -> str:
+    """Identifies this start of the host: numbers and starts of processes are its own."""
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()
+
+
+def group(number: int) -> list[int]:
+    """Numbers of the processes of a process group; not those that have ended."""
+    return [pid for pid in _numbers() if (f := _stat(pid)) and f[0] not in "ZX" and int(f[2]) == number]
+
+
+def end_group(number: int) -> None:
+    """Kills a process group, and what is below it in other groups."""
+    below = descendants(*group(number))
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(number, signal.SIGKILL)
+    end(below)
+
+
+def become() -> None:
+    """python -c "...become()" PARENT COMMAND...: becomes the command, which is killed when its parent dies."""
+    die_with_parent()
+    if os.getppid() != int(sys.argv[1]):
+        sys.exit(1)
+    os.execvp(sys.argv[2], sys.argv[2:])

@@ -14,9 +14,11 @@ from typing import Any, Required, TypedDict, Unpack, overload
 import torch
 
 from kernels.analysis import roofline, statistics
-from kernels.contract.arm_result import Status
+from kernels.analysis.peaks import Peak, peak_of
+from kernels.analysis.verdicts import why_noisy
+from kernels.contract.arm_result import Status, Verdict
 from kernels.inprocess.adhoc import Kernel, Source
-from kernels.inprocess.session import BASELINE, Comparison, InProcess, held, problem_of
+from kernels.inprocess.session import BASELINE, Comparison, InProcess, held, listed, problem_of
 from kernels.parent import rounds
 from kernels.parent.arm import Arm
 from kernels.parent.drive import AA
@@ -62,7 +64,7 @@ class Measured(Figures):
     mode: str = ""
     """cpu, cold, graph, ..."""
     margin: float = statistics.MARGIN
-    """Smaller differences are SAME."""
+    """FASTER and SLOWER need more than this difference. Above 5% the word is UNDECIDED, and `why` says so."""
     aa: tuple[float, float, float] | None = None
     """(ratio, low, high) of the baseline (without one: the first timed callable) against itself."""
     tflops: float | None = None
@@ -213,11 +215,12 @@ def _why_impossible(of: Comparison, name: str) -> str:
     return roofline.why_impossible(of.problem, ms, _peak(of), of.timed.reading.touched_once, cache_bytes)
 
 
-def _peak(of: Comparison) -> roofline.Peak | None:
+def _peak(of: Comparison) -> Peak | None:
     device = of.problem.source.device
     if of.bench.kind != "cuda" or not of.problem.bounded or device is None:
         return None
-    return roofline.peak_of(torch.cuda.get_device_name(device))
+    found = listed(device)
+    return peak_of(found.name, found.max_sm_mhz)
 
 
 def figures(reading: rounds.Reading, arm: str) -> Figures:
@@ -260,4 +263,5 @@ def _compared(found: Measured, of: Comparison, reading: rounds.Reading) -> Measu
     fields = speedup(reading, BASELINE, found.name, of.device_name)
     low, high = fields["speedup_low"], fields["speedup_high"]
     word = statistics.word(low, high, found.margin, len(reading.blocks[found.name]))
-    return replace(found, word=str(word), speedup=fields["speedup"], low=low, high=high)
+    why = why_noisy(found.aa, found.margin, of.is_busy) if word == Verdict.UNDECIDED else ""
+    return replace(found, word=str(word), why=why or found.why, speedup=fields["speedup"], low=low, high=high)

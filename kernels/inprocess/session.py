@@ -15,6 +15,7 @@ from kernels.catalog import LoadedKernel
 from kernels.child.bench import Bench
 from kernels.child.guard import Guard
 from kernels.contract.arm_result import Status
+from kernels.contract.events import HostLoad
 from kernels.contract.replies import Fault
 from kernels.host.device import Device, NoSuchDevice, find_device, locked, nvml, print_changes
 from kernels.host.environment import cpu_name
@@ -119,7 +120,7 @@ def held(device: torch.device) -> Iterator[Telemetry]:
 
     No telemetry thread runs, unlike in a run: it would take time from the callables.
     """
-    known = _as_listed(device)
+    known = listed(device)
     here: AbstractContextManager[Any] = contextlib.nullcontext()
     if device.type == "cuda":
         here = torch.cuda.device(device)
@@ -127,7 +128,7 @@ def held(device: torch.device) -> Iterator[Telemetry]:
         yield Telemetry(lib, known)
 
 
-def _as_listed(device: torch.device) -> Device:
+def listed(device: torch.device) -> Device:
     if device.type == "cpu":
         return find_device("cpu")
     properties = torch.cuda.get_device_properties(device)
@@ -154,7 +155,7 @@ def problem_of(bench: InProcess, source: Source, reference: Kernel | None, flops
     peak = peak_dtype([*tensors, like])
     return Adhoc(
         dtype=peak or "float16",
-        bounded=peak is not None,
+        bounded=peak is not None and (exact is not None or peak != "float32"),
         source=source,
         truth=truth,
         whose=whose,
@@ -225,6 +226,18 @@ class Comparison:
         self.notes += engine.notes
         if others := self.telemetry.others():
             self.notes.append(f"contended: {len(others)} other processes are on this GPU")
+        if self.load and self.load.is_busy:
+            self.notes.append(f"contended: others took {self.load.foreign:.0%} of the core time")
+
+    @property
+    def load(self) -> HostLoad | None:
+        """What others took of the CPU that was measured; None on a GPU, or unknown."""
+        host = self.timed.reading.host if self.timed and self.timed.reading else None
+        return HostLoad.model_validate(host) if host and self.bench.kind == "cpu" else None
+
+    @property
+    def is_busy(self) -> bool | None:
+        return self.load.is_busy if self.load else None
 
     @property
     def against(self) -> str:

@@ -129,9 +129,22 @@ class Operation(BaseModel):
         """Floating-point operations of one call, a multiply-add counted as 2; unmasked elements only."""
         raise NotImplementedError
 
+    def dense_flops(self) -> int:
+        """FLOPs of one call if masked elements counted, as some reports count them."""
+        return self.flops()
+
+    def flops_formula(self) -> tuple[str, str]:
+        """`flops` as a formula: in symbols, and with this problem's sizes."""
+        return "FLOPs of one call", f"{self.flops():,}"
+
     def bytes_moved(self) -> tuple[int, int]:
         """(input bytes, output bytes) of one call: each distinct input once, each output once, in the storage dtype."""
         raise NotImplementedError
+
+    @property
+    def tensor_bytes(self) -> int:
+        """Bytes of all inputs and outputs: the least memory that one call needs."""
+        return sum(self.bytes_moved())
 
     def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:
         """Fresh inputs on a device from a distribution. The same seed gives the same inputs."""

@@ -201,7 +201,7 @@ class Engine:
         drives = Drives(self, by_name)
         everyone = drives.of(tuple(by_name))
         if self.plan.name == "fixed":
-            reading = rounds.fixed(everyone, self.cuda)
+            reading = self._watched(lambda: rounds.fixed(everyone, self.cuda))
             timed_groups = [Timed(Group(MAIN, reading.mode, tuple(by_name)), arms, reading)]
         else:
             timed_groups = self._paired(drives, everyone, by_name)
@@ -223,9 +223,16 @@ class Engine:
         for group in parts:
             mine = {name: estimates[name] for name in group.arms}
             paired = rounds.Paired(drives.of(group.arms, len(timed_groups)), group.mode, mine, self.cuda, group.graphs)
-            timed_groups.append(Timed(group, [by_name[name] for name in group.arms], paired.measure()))
+            timed_groups.append(Timed(group, [by_name[name] for name in group.arms], self._watched(paired.measure)))
             self.session.call("release")
         return timed_groups
+
+    def _watched(self, measure: Callable[[], rounds.Reading]) -> rounds.Reading:
+        """A reading with the load of the host by others meanwhile."""
+        self.telemetry.load.begin()
+        reading = measure()
+        reading.host = self.telemetry.load.end()
+        return reading
 
     def _note_launches(self, group: Group, everyone: Drive, estimates: dict[str, Estimate]) -> None:
         if by_graph(choose_mode(self.plan, estimates, self.cuda), estimates) and not group.graphs:
@@ -332,7 +339,8 @@ class Drives:
 
     def of(self, names: tuple[str, ...], offset: int = 0) -> Drive:
         engine = self.engine
-        more = (self._on_step, engine.telemetry.sm_mhz, engine.telemetry.slowed)
+        telemetry = engine.telemetry
+        more = (self._on_step, telemetry.sm_mhz, telemetry.slowed, telemetry.load.look)
         return Drive(engine.session, list(names), self.baseline, engine.plan, self.seed + offset, *more)
 
     def _on_step(self, name: str, text: str) -> None:

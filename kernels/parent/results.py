@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from kernels.analysis import roofline, statistics
+from kernels.analysis.peaks import Peak
 from kernels.analysis.processes import ProcessSpread, pooled, spread_of
 from kernels.contract.arm_result import ArmResult, ColdCalls, Ratio, Spread, Status
+from kernels.contract.events import without_false_ratios
 from kernels.operations.base import Operation
 from kernels.parent.arm import Arm
 from kernels.parent.drive import AA
@@ -39,10 +42,12 @@ def json_safe(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits that a time is compared with."""
+    """What a time is compared with."""
 
     problem: Operation
     device_name: str
+    peak: Peak | None = None
+    """Of the device's model, at its own maximum clock."""
     l2_bytes: int = 0
     ceilings: Ceilings | None = None
     """None on a CPU: its ceilings are no limits."""
@@ -81,8 +86,21 @@ def reading_fields(reading: Reading | None, baseline: str, device: str) -> dict[
     }
 
 
-def arm_result(arm: Arm, reading: Reading | None, baseline: str, limits: Limits, seed: int) -> ArmResult:
-    """Result of one arm: its status; if timed, its statistics, speedup over the baseline and rates."""
+def arm_results(
+    arms: Sequence[Arm], reading: Reading | None, baseline: str, limits: Limits, seed: int
+) -> list[ArmResult]:
+    """Result of each arm: its status; if timed, its statistics, speedup over the baseline and rates.
+
+    Without speedups if the baseline is not ok; the reading's notes say so.
+    """
+    results = [_arm_result(arm, reading, baseline, limits, seed) for arm in arms]
+    base = next((one for one in results if one.kernel == baseline), None)
+    if reading and base and base.status != Status.OK and any(one.speedup for one in results):
+        reading.notes.append(f"the baseline {baseline} is {base.status}: nothing is compared with it")
+    return without_false_ratios(results, baseline)
+
+
+def _arm_result(arm: Arm, reading: Reading | None, baseline: str, limits: Limits, seed: int) -> ArmResult:
     facts = {name: value for name, value in arm.facts.items() if name in ArmResult.model_fields}
     if arm.correctness:
         facts["correctness"] = arm.correctness
@@ -95,7 +113,7 @@ def arm_result(arm: Arm, reading: Reading | None, baseline: str, limits: Limits,
 def _timed(name: str, reading: Reading, baseline: str, limits: Limits, seed: int) -> dict[str, Any]:
     fields = times(name, reading)
     problem, p50_ms = limits.problem, fields["p50_ms"]
-    peak = roofline.peak_of(limits.device_name)
+    peak = limits.peak
     fields |= roofline.rates(problem, p50_ms, roofline.speed_of_light_ms(problem, peak, limits.ceilings, reading.mode))
     if why := roofline.why_impossible(problem, p50_ms, peak, reading.touched_once, limits.l2_bytes):
         return fields | {"status": Status.IMPOSSIBLE, "why": why}
@@ -134,7 +152,7 @@ def speedup(reading: Reading, baseline: str, name: str, device: str) -> dict[str
     name."""
     ratios = _ratios(reading, baseline, name)
     whole = pooled(ratios, spread_of(device, reading.mode))
-    sizes = [statistics.effective_sample_size(*_pairs(part, baseline, name)) for part in reading.by_process]
+    sizes = [statistics.effective_sample_size(*part.pairs(baseline, name)) for part in reading.by_process]
     return {
         "speedup": whole.ratio.ratio,
         "speedup_low": whole.ratio.low,
@@ -148,13 +166,7 @@ def speedup(reading: Reading, baseline: str, name: str, device: str) -> dict[str
 
 def _ratios(reading: Reading, baseline: str, name: str) -> list[Ratio]:
     """The ratio of each process, with its interval from rounds."""
-    return [Ratio(*statistics.paired_speedup(*_pairs(part, baseline, name))) for part in reading.by_process]
-
-
-def _pairs(reading: Reading, baseline: str, name: str) -> tuple[list[float], list[float]]:
-    """The medians of both arms in the rounds that they share."""
-    arm = reading.medians(name)
-    return reading.medians(baseline)[: len(arm)], arm
+    return [Ratio(*statistics.paired_speedup(*part.pairs(baseline, name))) for part in reading.by_process]
 
 
 def _unpaired(reading: Reading, baseline: str, name: str, seed: int) -> dict[str, Any]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kernels.analysis.ceilings import ceilings
+from kernels.analysis.statistics import WIDEST_MARGIN
 from kernels.contract.environment import fingerprint
-from kernels.contract.events import Calibrated, Event, Preflight, Started
+from kernels.contract.events import Event, Preflight, Started
 from kernels.host import telemetry
 from kernels.host.device import Device, locked
 from kernels.host.environment import commit
+from kernels.parent.calibration import calibrate
 from kernels.parent.child_process import Cancelled, Child, ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.context import RunContext
 from kernels.parent.crosscheck import crosscheck
@@ -23,8 +24,6 @@ from kernels.parent.results import json_safe
 from kernels.parent.session import ChildSession
 from kernels.parent.workload_run import Statuses, WorkloadRun
 from kernels.workload import Ceilings, RunSpec
-
-CALIBRATE_LIMIT_S = 120.0
 
 
 class WrongEnvironment(Exception):
@@ -58,6 +57,8 @@ class Supervisor:
         self.session = ChildSession(device, should_stop, warm_child)
         self.progress = Progress(live, len(spec.workloads))
         self.progress.log = self.session.log_tail
+        self.doubtful = False
+        """Whether this run's ceilings are to be measured again at its end: the device was busy."""
 
     def run(self) -> None:
         """Measures the remaining workloads. Raises Cancelled; an error of a kernel becomes its result."""
@@ -69,7 +70,11 @@ class Supervisor:
             ):
                 self.progress.telemetry = watch.now
                 context = self._start(watch)
-                self.emit(crosscheck(context, self._measure(context)))
+                statuses = self._measure(context)
+                self.session.replace()
+                if self.doubtful:
+                    self._calibrate(watch)
+                self.emit(crosscheck(context, statuses))
         except InterruptedError:
             raise Cancelled from None
         finally:
@@ -81,27 +86,28 @@ class Supervisor:
     def _start(self, watch: telemetry.Telemetry) -> RunContext:
         environment, device = self.session.wait_ready(), self.device
         environment |= {"driver": device.driver, "uuid": device.uuid, "max_sm_mhz": device.max_sm_mhz}
-        environment["commit"] = commit()
+        environment |= {"commit": commit(), "board": watch.board()}
         print_ = fingerprint(environment)
         if self.spec.fingerprint and self.spec.fingerprint != print_:
             raise WrongEnvironment(environment)
         preflight = Preflight(others=watch.others(), start=watch.now())
         self.emit(Started(environment=json_safe(environment), fingerprint=print_, preflight=preflight))
-        known = self.spec.ceilings or self._calibrate()
+        known = self.spec.ceilings or self._calibrate(watch)
         return RunContext(self.spec, device, environment, known, self.session, watch, self.progress)
 
-    def _calibrate(self) -> Ceilings | None:
-        """Measures the device's ceilings. None if that fails: then times are not compared with them."""
+    def _calibrate(self, watch: telemetry.Telemetry) -> Ceilings | None:
+        """Measures the device's ceilings. None if that fails or is refused: then times are not compared with them."""
         if self.spec.protocol.verify_only:
             return None
         self.progress.step(self.spec.workloads[0], "", "calibrate")
         try:
-            found = ceilings(self.session.child.call("calibrate", CALIBRATE_LIMIT_S))
+            event = calibrate(self.session.child, self.device, watch)
         except (CommandFailed, ChildDied, ChildTimedOut):
             self.session.replace()
             return None
-        self.emit(Calibrated(driver=self.device.driver, ceilings=found))
-        return found
+        self.emit(event)
+        self.doubtful = event.ceilings is None
+        return event.ceilings
 
     def _measure(self, context: RunContext) -> Statuses:
         """The status of each kernel on each workload measured in this attempt, and before."""
@@ -111,5 +117,6 @@ class Supervisor:
                 one = WorkloadRun(context, workload, statuses)
                 for event in one.measure():
                     self.emit(event)
+                    self.doubtful |= self.spec.ceilings is None and event.margin > WIDEST_MARGIN
                 statuses |= {(workload.key, arm.name): arm.status for arm in one.arms}
         return statuses

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from kernels.analysis.correctness import judge
+from kernels.analysis.peaks import peak_of
 from kernels.contract.arm_result import Status
 from kernels.contract.events import Measured
 from kernels.contract.replies import Verified
@@ -16,7 +17,7 @@ from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.context import RunContext
 from kernels.parent.engine import Check, Engine, Timed
 from kernels.parent.groups import MAIN, Group
-from kernels.parent.results import Limits, arm_result, json_safe, reading_fields
+from kernels.parent.results import Limits, arm_results, json_safe, reading_fields
 from kernels.workload import Protocol, Workload
 
 Statuses = dict[tuple[str, str], Status]
@@ -153,20 +154,24 @@ class WorkloadRun:
         if reading is not None and baseline not in reading.blocks:
             baseline = members[0].name
             reading.notes.append(f"the baseline {self.context.spec.baseline} has no time here; {baseline} replaces it")
+        device = self.context.environment["device"]
         limits = Limits(
             self.workload.problem,
-            self.context.environment["device"],
+            device,
+            peak_of(device, self.context.device.max_sm_mhz),
             self.context.l2_bytes,
             self.context.ceilings if self.context.is_cuda else None,
         )
-        shared: dict[str, Any] = json_safe(reading_fields(reading, baseline, limits.device_name))
+        mine = [arm for arm in self.arms if arm in members]
+        results = arm_results(mine, reading, baseline, limits, self.plan.seed)
+        shared: dict[str, Any] = json_safe(reading_fields(reading, baseline, device))
         return Measured(
             workload=self.workload,
             mode=timed.group.mode,
             group=timed.group.name,
             baseline=baseline,
             took_s=round(time.monotonic() - self.began, 3),
-            telemetry=self.context.telemetry.summary(),
-            results=[arm_result(arm, reading, baseline, limits, self.plan.seed) for arm in self.arms if arm in members],
+            telemetry=self.context.telemetry.summary() | {"host": reading.host if reading else None},
+            results=results,
             **shared,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import platform
@@ -38,6 +39,7 @@ class AgentThreads:
         self.keys = BrokerKeys(broker)
         self.stopping = threading.Event()
         self.sender = Sender(self._publish, journal)
+        self.last_lines: dict[tuple[int, int], int] = {}
         self.confirmed: dict[tuple[int, int], int] = {}
         """What the site has stored, of attempts whose lines the journal still has."""
 
@@ -75,18 +77,23 @@ class AgentThreads:
         new."""
         if self.current.silent_s > HANGS_AFTER_S:
             start_again(f"the pool process has not answered for {HANGS_AFTER_S:g} s")
+        self.keys.pulse(f"agent:{self.device.uuid}")
         said = {
             "device": self.device.as_json(),
             "host": platform.node(),
             "catalogue": declared(self.device.kind, self.device.capability),
             "held": self.held(),
+            "at": time.time(),
+            "sent": self.keys.now(),
         }
-        self._publish("hello", said, expires=15)
+        self._publish("hello", said)
 
     def held(self) -> list[tuple[int, int]]:
         """The attempt that is executed, and those with lines that the site has not confirmed."""
         current = self.current.attempt
-        untold = [key for key, last in self.journal.last_lines().items() if last > self.confirmed.get(key, 0)]
+        with contextlib.suppress(sqlite3.OperationalError):  # else what it knew last
+            self.last_lines = self.journal.last_lines()
+        untold = [key for key, last in self.last_lines.items() if last > self.confirmed.get(key, 0)]
         return untold if current is None or current in untold else [current, *untold]
 
     def listen(self) -> None:

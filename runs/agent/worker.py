@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
-import signal
 import sys
 import time
 from pathlib import Path
@@ -22,13 +21,14 @@ from celery.signals import worker_init, worker_process_init, worker_ready, worke
 
 from benchsite.queues import device_queue, make_app
 from kernels.host.device import find_device
+from kernels.host.processes import die_with_parent
 from kernels.parent.child_process import Child
 from runs.agent.current import Current
 from runs.agent.execution import Execution
 from runs.agent.journal import Journal
 from runs.agent.threads import AgentThreads
 
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
+PR_SET_DUMPABLE = 4
 
 broker = os.environ.get("BROKER") or os.environ.get("REDIS_URL") or ""
 if not broker.startswith(("redis://", "rediss://")):
@@ -82,7 +82,7 @@ def leave(**_: Any) -> None:
 @worker_process_init.connect
 def prepare_pool_process(**_: Any) -> None:
     """Ends with the main process; keeps a warm child. If it replaces a process that died, nothing is executed now."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    die_with_parent()
     _hide()
     current.end()
     warm_up()

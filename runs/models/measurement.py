@@ -51,8 +51,6 @@ class Result(models.Model):
     kernel = models.ForeignKey(Kernel, models.PROTECT, related_name="results")
     version = models.ForeignKey(KernelVersion, models.PROTECT, null=True, related_name="results")
     status = models.CharField(max_length=20)
-    verdict = models.CharField(max_length=20, blank=True)
-    """From kernels/analysis/verdicts.py, for queries."""
     why = models.TextField(blank=True)
     log = models.TextField(blank=True)
 

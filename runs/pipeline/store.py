@@ -7,7 +7,6 @@ from typing import Any
 from pydantic import BaseModel
 
 from kernels.analysis.processes import with_process
-from kernels.analysis.verdicts import verdict
 from kernels.contract.arm_result import ArmResult
 from kernels.contract.events import Measured
 from runs.models import Kernel, KernelVersion, Measurement, Result, Run, Workload
@@ -58,6 +57,5 @@ def _store_arm(measurement: Measurement, event: Measured, arm: ArmResult, commit
         measurement=measurement,
         kernel=kernel,
         version=version,
-        verdict=verdict(arm, event.baseline, event.margin),
         **{name: json_of(getattr(arm, name)) for name in COLUMNS},
     )

@@ -10,13 +10,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db.models import Count, F, Max, OuterRef, Prefetch, Q, QuerySet, Subquery, Sum
-from django.db.models.functions import Ln
+from django.db.models import Count, F, Max, OuterRef, Prefetch, Q, QuerySet, Subquery
 from pydantic import Field
 
-from kernels.analysis.verdicts import verdict
-from kernels.contract.arm_result import ArmResult, ColdCalls, Correctness, CrossCheck, Ratio, Spread, Status, Verdict
-from kernels.contract.events import Measured, ProtocolFacts, TelemetrySummary
+from kernels.analysis.standing import Compared
+from kernels.analysis.verdicts import certain_ratio, verdict, verdict_of, why_undecided
+from kernels.contract.arm_result import (
+    NO_SPEEDUP,
+    ArmResult,
+    ColdCalls,
+    Correctness,
+    CrossCheck,
+    Ratio,
+    Spread,
+    Status,
+    Verdict,
+)
+from kernels.contract.events import Measured, ProtocolFacts, TelemetrySummary, without_false_ratios
 from kernels.contract.export import Export
 from kernels.report.comparison import COMPARABILITY_KEYS
 from kernels.workload import Workload as WorkloadSpec
@@ -50,6 +60,11 @@ class StoredMeasured(Measured):
     """Label of the workload as first stored: its operation may no longer exist."""
     results: list[StoredArm]  # type: ignore[assignment]
 
+    @property
+    def why_undecided(self) -> str:
+        """Why nothing is decided here; empty if something may be."""
+        return why_undecided(self)
+
     def arm(self, kernel: str) -> StoredArm | None:
         return next((arm for arm in self.results if arm.kernel == kernel), None)
 
@@ -82,8 +97,10 @@ def of_results(pks: Iterable[int]) -> dict[int, tuple[StoredMeasured, StoredArm]
     rows = Result.objects.filter(pk__in=list(pks)).select_related("kernel", "version", "measurement__workload")
     rows = rows.defer(*RAW, "version__source", "measurement__aa_samples_ns")
     results = {}
-    for row in rows:
+    for row in rows.annotate(base_status=Subquery(_baselines().values("status")[:1])):
         measured = _measured(row.measurement, [row], raw=False)
+        if row.base_status not in (None, Status.OK):
+            measured.__dict__["results"] = [measured.results[0].model_copy(update=NO_SPEEDUP)]
         results[row.pk] = measured, measured.results[0]
     return results
 
@@ -131,9 +148,11 @@ def export_of(run: Run) -> Export:
 
 READ = {
     "pk": "pk", "kernel": "kernel__name", "limit_ms": "limit_ms",
-    "status": "status", "verdict": "verdict", "why": "why", "n": "n", "rounds": "rounds", "p50_ms": "p50_ms",
+    "status": "status", "why": "why", "n": "n", "rounds": "rounds", "p50_ms": "p50_ms",
     "p50_low_ms": "p50_low_ms", "p50_high_ms": "p50_high_ms", "speedup": "speedup", "speedup_low": "speedup_low",
-    "speedup_high": "speedup_high", "paired": "paired", "version": "version", "sha256": "version__sha256",
+    "speedup_high": "speedup_high", "paired": "paired",
+    "left_after_round": "left_after_round", "effective_sample_size": "effective_sample_size",
+    "version": "version", "sha256": "version__sha256",
     "mode": "measurement__mode", "group": "measurement__group", "baseline": "measurement__baseline",
     "margin": "measurement__margin", "workload": "measurement__workload",
     "run": "measurement__run", "created_at": "measurement__run__created_at", "gpu": "measurement__run__gpu",
@@ -159,7 +178,6 @@ class Point:
     limit_ms: float | None
     """Speed of light: least time in ms that the device needs for the work."""
     status: str
-    verdict: str
     why: str
     n: int | None
     rounds: int | None
@@ -170,6 +188,8 @@ class Point:
     speedup_low: float | None
     speedup_high: float | None
     paired: bool
+    left_after_round: int | None
+    effective_sample_size: float | None
     version: int | None
     sha256: str | None
     mode: str
@@ -190,13 +210,27 @@ class Point:
     """Protocol values that must agree: kernels.report.comparison.COMPARABILITY_KEYS."""
 
     @property
+    def verdict(self) -> Verdict | Status:
+        return verdict_of(self, self.baseline, self.margin)
+
+    @property
     def ratio(self) -> SpeedupRatio | None:
         """Its paired speedup; None without one."""
-        if self.status != "ok" or not self.paired:
+        if self.status != Status.OK or not self.paired:
             return None
         if self.speedup is None or self.speedup_low is None or self.speedup_high is None:
             return None
         return SpeedupRatio(self.speedup, self.speedup_low, self.speedup_high, self.margin)
+
+    @property
+    def independent_rounds(self) -> float:
+        """The rounds that count for its interval."""
+        return self.effective_sample_size or self.rounds or 0
+
+    @property
+    def compared(self) -> Compared:
+        place, rounds = f"{self.workload} {self.mode}", self.independent_rounds
+        return Compared(place, self.kernel, self.baseline, self.verdict, certain_ratio(self), self.margin, rounds)
 
 
 def tells(measured: Measured, arm: ArmResult) -> bool:
@@ -238,42 +272,67 @@ def last_runs(rows: QuerySet[Result]) -> dict[int, int]:
 
 def points(rows: QuerySet[Result], most: int | None = None) -> list[Point]:
     """The results, those of the newest run first. most: number of newest results read."""
-    baseline = Result.objects.filter(
-        measurement=OuterRef("measurement"), kernel__name=OuterRef("measurement__baseline")
-    )
+    baseline = _baselines()
     more = {
         "base_sha256": Subquery(baseline.values("version__sha256")[:1]),
         "base_p50_ms": Subquery(baseline.values("p50_ms")[:1]),
+        "base_status": Subquery(baseline.values("status")[:1]),
     }
     names, how = [*READ, *more], [f"measurement__protocol__{key}" for key in COMPARABILITY_KEYS]
     read = rows.order_by("-measurement__run", "pk").annotate(**more).values_list(*READ.values(), *more, *how)[:most]
-    return [Point(**dict(zip(names, values, strict=False)), how=values[len(names) :]) for values in read]
+    return [_point(dict(zip(names, values, strict=False)), values[len(names) :]) for values in read]
 
 
-class Verdicts(NamedTuple):
-    """How often a kernel of a run got a verdict and a status."""
+def _point(fields: dict[str, Any], how: tuple[Any, ...]) -> Point:
+    """Without a speedup if its baseline is not ok: no ratio stands over it."""
+    if fields.pop("base_status") not in (None, Status.OK):
+        fields |= NO_SPEEDUP
+    return Point(**fields, how=how)
+
+
+def _baselines() -> QuerySet[Result]:
+    """The baseline's result beside a result, for subqueries."""
+    return Result.objects.filter(measurement=OuterRef("measurement"), kernel__name=OuterRef("measurement__baseline"))
+
+
+class RunResult(NamedTuple):
+    """What the list of runs needs of a result: thousands are read at a time."""
 
     run: int
+    measurement: int
+    workload: int
     kernel: str
     baseline: str
-    verdict: str
+    margin: float
     status: str
-    results: int
-    compared: int
-    """Results with a speedup."""
-    logs: float | None
-    """Sum of the logarithms of their speedups."""
+    p50_ms: float | None
+    speedup: float | None
+    speedup_low: float | None
+    speedup_high: float | None
+    paired: bool
+    rounds: int | None
+    left_after_round: int | None
+    effective_sample_size: float | None
+
+    @property
+    def compared(self) -> Compared:
+        word = verdict_of(self, self.baseline, self.margin)
+        rounds = self.effective_sample_size or self.rounds or 0
+        return Compared(str(self.workload), self.kernel, self.baseline, word, certain_ratio(self), self.margin, rounds)
 
 
-def verdicts(runs: list[int]) -> list[Verdicts]:
-    """The verdicts of each kernel in each run, in one query."""
+def run_results(runs: list[int]) -> list[RunResult]:
+    """Results of these runs, in one query; without speedups over a baseline that is not ok."""
     if not runs:
         return []
-    what = ("measurement__run", "kernel__name", "measurement__baseline", "verdict", "status")
-    known = Q(speedup__gt=0)
-    rows = Result.objects.filter(measurement__run__in=runs).order_by().values_list(*what)
-    counts = {"n": Count("id"), "compared": Count("id", filter=known), "logs": Sum(Ln("speedup"), filter=known)}
-    return [Verdicts(*row) for row in rows.annotate(**counts)]
+    columns = (
+        "measurement__run", "measurement", "measurement__workload", "kernel__name", "measurement__baseline",
+        "measurement__margin", *RunResult._fields[6:],
+    )  # fmt: skip
+    rows = Result.objects.filter(measurement__run__in=runs).exclude(measurement__mode="verify").order_by("pk")
+    results = [RunResult(*row) for row in rows.values_list(*columns)]
+    failed = {one.measurement for one in results if one.kernel == one.baseline and one.status != Status.OK}
+    return [one._replace(**NO_SPEEDUP) if one.measurement in failed else one for one in results]  # type: ignore[arg-type]
 
 
 # --- from rows to events ----------------------------------------------------------------------------------------------
@@ -290,7 +349,7 @@ def _read(measurements: QuerySet[Measurement], results: QuerySet[Result], raw: b
 def _measured(row: Measurement, arms: Iterable[Result], raw: bool) -> StoredMeasured:
     spec = WorkloadSpec.model_construct(**row.workload.as_json())
     spec.__dict__ |= {"key": row.workload.key, "label": row.workload.label}
-    return StoredMeasured.model_construct(
+    measured = StoredMeasured.model_construct(
         pk=row.pk,
         label=row.workload.label,
         workload=spec,
@@ -306,15 +365,20 @@ def _measured(row: Measurement, arms: Iterable[Result], raw: bool) -> StoredMeas
         telemetry=TelemetrySummary.model_validate(row.telemetry),
         notes=row.notes,
         took_s=row.took_s,
-        results=[_arm(row, arm, raw) for arm in arms],
+        results=[],
     )
+    found = without_false_ratios([_arm(arm, raw) for arm in arms], row.baseline)
+    for arm in found:
+        arm.__dict__["verdict"] = verdict(arm, measured)
+    measured.__dict__["results"] = found
+    return measured
 
 
 BLANK = StoredArm.model_construct(kernel="", pk=0, verdict=Verdict.NONE)
 """Copied for each row, which takes a tenth of the time that a model needs to be made."""
 
 
-def _arm(row: Measurement, arm: Result, raw: bool) -> StoredArm:
+def _arm(arm: Result, raw: bool) -> StoredArm:
     columns = arm.__dict__  # what was read: the rest is deferred
     fields = {name: columns[name] for name in COLUMNS if name in columns}
     for name, model in NESTED.items():
@@ -324,6 +388,4 @@ def _arm(row: Measurement, arm: Result, raw: bool) -> StoredArm:
     fields["ran"] = [(name, ns) for name, ns in arm.ran]
     if arm.version:
         fields |= {"sha256": arm.version.sha256, "source": arm.version.source if raw else ""}
-    stored = BLANK.model_copy(update=fields)
-    stored.__dict__["verdict"] = verdict(stored, row.baseline, row.margin)
-    return stored
+    return BLANK.model_copy(update=fields)

@@ -52,10 +52,13 @@ def ratio_cells(
 
 
 @register.inclusion_tag("cells/timed.html")
-def timed_cells(result: Any, base: Any, unit: str, has_limits: bool) -> dict[str, Any]:
+def timed_cells(
+    result: Any, base: Any, unit: str, has_limits: bool, dense_factor: float | None = None
+) -> dict[str, Any]:
     """The figures of a timed result after its speedup: one tag for all, because a page has hundreds of such rows.
 
-    The p50 comes after the baseline's, unless the result is the baseline. p90 is of single calls.
+    dense_factor: of the workload, if part of its work is masked. The p50 comes after the baseline's, unless the result
+    is the baseline. p90 is of single calls.
     """
     correctness = result.correctness
     return {
@@ -67,6 +70,7 @@ def timed_cells(result: Any, base: Any, unit: str, has_limits: bool) -> dict[str
         "correct": yesno(correctness.correct, "yes,no") if correctness else "",
         "error": error(correctness.frobenius) if correctness else "",
         "rate": grouped(result.gb_per_s if unit == "GB/s" else result.tflops),
+        "dense": grouped(result.tflops * dense_factor) if dense_factor and unit != "GB/s" and result.tflops else "",
         "share": percent(result.limit_share) if has_limits else "",
         "has_limits": has_limits,
         "n": result.n,

@@ -89,11 +89,6 @@ def error(value: float | None) -> str:
 
 
 @register.filter
-def mib(value: int | None) -> str:
-    return DASH if value is None else f"{value / 2**20:,.1f}"
-
-
-@register.filter
 def duration(seconds: float | None) -> str:
     """48 s, 2 min 5 s, 3 h 10 min."""
     if seconds is None:
@@ -136,7 +131,7 @@ def get(mapping: dict[Any, Any], key: Any) -> Any:
 
 
 QUIET = ("unsupported", "undecided", "needs more runs", "unpaired", "not compared", "new", "gone", "ok")
-MARKS = {"faster": "▲", "slower": "▼", "same": "=", "undecided": "?"}
+MARKS = {"faster": "▲", "slower": "▼", "same": "=", "undecided": "?", "mixed": "±"}
 
 
 @register.inclusion_tag("cells/tag.html")

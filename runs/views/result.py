@@ -10,9 +10,11 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
 from kernels.analysis.agreement import AGREE_NS, AGREE_NS_PER_KERNEL, AGREE_SHARE
-from kernels.analysis.statistics import MARGIN, WIDEST_SAME
+from kernels.analysis.memory import size
+from kernels.analysis.statistics import MARGIN, WIDEST_MARGIN
+from kernels.analysis.verdicts import is_noisy
 from kernels.contract.arm_result import MOST_KERNELS_RAN, ArmResult, CrossCheck
-from kernels.contract.events import Measured, ProtocolFacts, TelemetrySummary
+from kernels.contract.events import HostLoad, Measured, ProtocolFacts, TelemetrySummary
 from kernels.report.tables import under_load
 from runs.charts import distribution
 from runs.charts.theme import THEMES
@@ -74,6 +76,8 @@ def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
         "baseline": baseline,
         "siblings": measurements.beside(measured, subject.run, arm),
         "has_history": measurements.tells(measured, arm),
+        "dense_tflops": arm.tflops * factor if arm.tflops and (factor := measured.workload.dense_factor) else None,
+        "memory": memory_of(measured, arm),
         "ran_more": len(arm.ran) >= MOST_KERNELS_RAN,
         "doubts": doubts(subject),
         "arms": arms,
@@ -102,7 +106,7 @@ def doubts(subject: Subject) -> list[str]:
     measured, result, baseline = subject.measured, subject.result, subject.baseline
     sentences = []
     if subject.run.contended:
-        sentences.append("Another process was on the GPU during this run.")
+        sentences.append(_contended(measured))
     if baseline and baseline.pk != result.pk:
         sentences += _clocks_differ(result, baseline)
     if result.crosscheck and result.crosscheck.agrees is False:
@@ -112,17 +116,30 @@ def doubts(subject: Subject) -> list[str]:
             f"Back to back, a call takes {factor - 1:.0%} longer (the clock falls under continuous load). "
             "Use the mode sustained to compare under load."
         )
-    if result.n is not None and measured.aa and measured.margin > MARGIN * 1.01:
-        sentences.append(f"A/A of {measured.baseline} was off here: differences {_below(measured.margin)}.")
+    if result.n is not None and measured.why_undecided:
+        sentences.append(f"Nothing is decided on this workload: {measured.why_undecided}.")
+    elif result.n is not None and measured.aa and measured.margin > MARGIN * 1.01:
+        sentences.append(f"A/A of {measured.baseline} was off here: {_needed(measured.margin)}.")
     if result.n is not None and measured.telemetry.throttled:
         named = " and ".join(THROTTLING.get(reason, reason) for reason in measured.telemetry.throttled)
         sentences.append(f"The GPU was held back by {named} during this measurement.")
     return sentences
 
 
-def _below(margin: float) -> str:
-    """Text: the effect of a margin on smaller differences."""
-    return f"below {margin:.1%} " + ("are SAME" if margin <= WIDEST_SAME else "do not count")
+def _contended(measured: Measured) -> str:
+    """What others did on the device during the run."""
+    if measured.mode != "cpu":
+        return "Another process was on the GPU during this run."
+    if measured.is_contended and measured.telemetry.host:
+        return f"Others took {measured.telemetry.host.foreign:.0%} of this machine's core time during these rounds."
+    return "Others used this machine during this run."
+
+
+def _needed(margin: float) -> str:
+    """What a margin means for words."""
+    if is_noisy(margin):
+        return f"{margin:.1%}: nothing is decided above {WIDEST_MARGIN:.0%}"
+    return f"FASTER and SLOWER need a difference above {margin:.1%}, SAME is within {MARGIN:.0%}"
 
 
 def _clocks_differ(result: ArmResult, baseline: ArmResult) -> list[str]:
@@ -183,6 +200,21 @@ def energy(joules: float | None) -> str:
     return f"{grouped(joules * 1e6)} uJ"
 
 
+def memory_of(measured: Measured, arm: ArmResult) -> str:
+    """The memory of a call, and what it counts, in words; empty if unknown."""
+    problem, peak = measured.workload.known_problem, arm.peak_memory_bytes
+    if problem is None:
+        return "" if peak is None else f"Memory: {size(peak)} during a call, above its inputs."
+    read, written = problem.bytes_moved()
+    tensors = f"Memory: inputs {size(read)}, output {size(written)}"
+    if peak is None:
+        return f"{tensors}."
+    return (
+        f"{tensors}. During a call its peak is {size(peak)} above the inputs (output and workspace): "
+        f"{size(read + peak)} together."
+    )
+
+
 # --- how it was measured ----------------------------------------------------------------------------------------------
 
 
@@ -207,7 +239,7 @@ def protocol_of(measured: Measured) -> list[tuple[str, str]]:
     if measured.aa:
         ratio, low, high = map(ratio3, measured.aa)
         facts.append(("A/A", f"{ratio}, interval {low} to {high}: {measured.baseline} against itself"))
-    facts.append(("margin", f"differences {_below(measured.margin)}"))
+    facts.append(("margin", _needed(measured.margin)))
     if measured.took_s is not None:
         facts.append(("took", duration(measured.took_s)))
     return facts
@@ -249,8 +281,21 @@ def telemetry_of(seen: TelemetrySummary) -> list[tuple[str, str]]:
             facts.append((name, f"{value.median:,.0f} {unit}{extent}"))
     if seen.throttled:
         facts.append(("held back by", ", ".join(THROTTLING.get(reason, reason) for reason in seen.throttled)))
+    if seen.host:
+        facts += _host(seen.host)
     if facts and seen.samples:
         facts.append(("readings", f"{seen.samples:,}"))
+    return facts
+
+
+def _host(load: HostLoad) -> list[tuple[str, str]]:
+    """What others took of the CPU."""
+    stolen = f", of which the hypervisor {load.steal:.1%}" if load.steal > 0 else ""
+    facts = [("core time of others", f"{load.foreign:.1%}{stolen}")]
+    if load.run_queue is not None:
+        facts.append(("other tasks in the run queue", f"{load.run_queue:.1f}"))
+    if load.preempted is not None:
+        facts.append(("involuntary context switches", f"{load.preempted:,}"))
     return facts
 
 

@@ -38,7 +38,7 @@ def context_of(run: Run) -> dict[str, Any]:
         "page": "runs",
         "run": run,
         "measurements": measured,
-        "headline": summary(table, run.spec.operation),
+        "headline": summary(table, run.spec.operation, run.contended),
         "checked": any(arm.correctness for m in measured for arm in m.results),
         "has_times": any(row.p50_ms is not None for row in drawn(table)),
         "has_speedups": any(row.speedup is not None for row in drawn(table)),

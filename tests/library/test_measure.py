@@ -5,12 +5,14 @@ import json
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from kernels import Measured, measure  # noqa: E402
+from kernels.analysis.statistics import WIDEST_MARGIN  # noqa: E402
 from kernels.inprocess.adhoc import CONSTANT, DRAWN  # noqa: E402
 from kernels.workload import Protocol  # noqa: E402
 
@@ -58,12 +60,19 @@ def quick(candidates, baseline=None, inputs=inputs, **how):
 
 
 def when_quiet(*args, **how):
-    """Measured again, a few times, while the machine is so busy that a callable differs from itself by a sixth."""
+    """Measured again, a few times, while the machine is so busy that nothing is decided."""
     for _ in range(5):
         found = quick(*args, **how)
-        if max(one.margin for one in (found.values() if isinstance(found, dict) else [found])) < 1 / 3:
+        if max(one.margin for one in (found.values() if isinstance(found, dict) else [found])) <= WIDEST_MARGIN:
             break
     return found
+
+
+def word_is(found, word):
+    """Its word; on a machine that stays busy it is UNDECIDED, with the reason."""
+    if found.margin <= WIDEST_MARGIN:
+        return found.word == word
+    return found.word == "UNDECIDED" and found.why.startswith("this machine was ") and ": A/A from " in found.why
 
 
 def has_no_speedup(found, word):
@@ -77,14 +86,15 @@ def has_no_speedup(found, word):
 def test_a_slower_callable_is_slower_and_says_how_it_was_measured():
     found = when_quiet(four_times, softmax, reference=softmax)
     assert isinstance(found, Measured)
-    assert (found.name, found.word, found.correct, found.why) == ("four_times", "SLOWER", True, "")
+    assert word_is(found, "SLOWER")
+    assert (found.name, found.correct) == ("four_times", True)
     assert 0.1 < found.low <= found.speedup <= found.high < 0.6
     assert found.p50_low_us <= found.p50_us <= found.p50_high_us
     assert found.p50_us > 1.5 * found.baseline.p50_us > 0
-    assert (found.rounds, found.baseline.rounds) == (5, 8)
-    assert found.n >= 4 * 5 and found.baseline.n >= 4 * 8
+    assert (found.rounds, found.baseline.rounds) == (8, 8)
+    assert found.n >= 4 * 8 and found.baseline.n >= 4 * 8
     assert (found.mode, found.margin >= 0.01, len(found.aa)) == ("cpu", True, 3)
-    assert "four_times stopped after round 5: less than half as fast as baseline" in found.notes
+    assert "four_times stopped after round 8: less than half as fast as baseline" in found.notes
 
 
 def test_a_callable_against_itself_is_not_faster():
@@ -96,17 +106,18 @@ def test_a_callable_against_itself_is_not_faster():
 def test_several_are_timed_in_the_same_rounds():
     found = when_quiet({"once": softmax, "wrong": lambda x: softmax(x) + 1e-3}, four_times, reference=softmax)
     assert list(found) == ["once", "wrong"]
-    assert (found["once"].word, found["once"].speedup > 2) == ("FASTER", True)
+    assert word_is(found["once"], "FASTER")
+    assert found["once"].speedup > 2
     assert has_no_speedup(found["wrong"], "incorrect")
     both = quick({"one": softmax, "two": softmax}, softmax)
     assert both["one"].baseline == both["two"].baseline
     assert both["one"].aa == both["two"].aa
 
 
-def test_fewer_than_five_rounds_need_more():
-    few = Protocol(min_rounds=3, max_rounds=3, warmup_s=0, block_ms=0.1, verify_seeds=1)
+def test_fewer_than_eight_rounds_need_more():
+    few = Protocol(min_rounds=7, max_rounds=7, warmup_s=0, block_ms=0.1, verify_seeds=1)
     found = quick(softmax, softmax, protocol=few)
-    assert (found.word, found.rounds) == ("needs more runs", 3)
+    assert (found.word, found.rounds) == ("needs more runs", 7)
     assert found.low <= found.speedup <= found.high
 
 
@@ -348,12 +359,13 @@ def test_modules_are_measured_without_gradients():
 
 
 def test_it_is_printed_with_n_and_interval():
-    text = str(quick(four_times, softmax, reference=softmax, name="mine"))
+    found = when_quiet(four_times, softmax, reference=softmax, name="mine")
+    text = str(replace(found, why=""))
     head, columns, mine, base, correct, mode, *notes = text.splitlines()
-    assert head.startswith("mine: SLOWER, 0.") and " to 0." in head
+    assert head.startswith(f"mine: {found.word}, 0.") and " to 0." in head and word_is(found, "SLOWER")
     assert columns.split() == ["p50", "us", "interval", "n", "rounds"]
-    assert (mine.split()[0], mine.split()[-1], base.split()[0], base.split()[-1]) == ("mine", "5", "baseline", "8")
-    assert mine.index(" to ") > 0 and columns.index("rounds") == mine.rindex("5") == base.rindex("8")
+    assert (mine.split()[0], mine.split()[-1], base.split()[0], base.split()[-1]) == ("mine", "8", "baseline", "8")
+    assert mine.index(" to ") > 0 and columns.index("rounds") == mine.rindex("8") == base.rindex("8")
     assert (correct, mode.startswith("  mode: cpu, margin ")) == ("  correct: yes", True)
     assert all(note.startswith("  note: ") for note in notes)
 

@@ -53,10 +53,16 @@ class Keys:
     """What the agent shows, and what the site asks."""
 
     def __init__(self):
-        self.steps, self.cancels, self.stored, self.answer = [], set(), {}, {}
+        self.steps, self.cancels, self.stored, self.answer, self.pulses = [], set(), {}, {}, []
 
     def show(self, run, state):
         self.steps.append(state["step"])
+
+    def pulse(self, name):
+        self.pulses.append(name)
+
+    def now(self):
+        return 1e9
 
     def cancel_asked(self, run, attempt):
         return (run, attempt) in self.cancels
@@ -204,6 +210,19 @@ def test_a_device_is_free_though_the_last_lines_cannot_be_deleted(journal, path,
         assert agent.held() == []
     agent.tell()
     assert journal.last_lines() == {}
+
+
+def test_an_agent_whose_journal_cannot_be_opened_still_says_hello(agent, keys, execute, monkeypatch):
+    execute(emit_started).join(10)
+    agent.hello()
+
+    def unreadable():
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(agent.journal, "last_lines", unreadable)
+    agent.hello()
+    assert [options["args"][0]["held"] for task, options in agent.app.sent] == [[(1, 7)], [(1, 7)]]
+    assert keys.pulses == [f"agent:{agent.device.uuid}"] * 2
 
 
 def test_an_ending_that_could_not_be_marked_is_not_begun_again(journal, execute, current, monkeypatch):

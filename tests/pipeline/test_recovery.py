@@ -9,7 +9,9 @@ import pytest
 from django.utils import timezone
 
 from benchsite.queues import device_queue
+from runs.hosting import watchdog
 from runs.models import RejectedEvent, Result, Run
+from runs.models import gpu as gpu_module
 from runs.pipeline import dispatcher
 from runs.pipeline.reaper import reap
 
@@ -117,6 +119,25 @@ def test_a_broker_that_hangs_holds_nobody_up(site):
         os.kill(broker, signal.SIGCONT)
     site.wait(run, "done")
     assert run.attempts == 1
+
+
+def test_a_recorder_that_hangs_is_named_and_its_device_is_not_blamed(site, monkeypatch):
+    """The watchdog asks it and hears nothing; the agent goes on to reach the broker."""
+    monkeypatch.setattr(watchdog, "HANGS_AFTER_S", watchdog.HANGS_AFTER_S | {"recorder": 4.0})
+    monkeypatch.setattr(watchdog, "ASK_EVERY_S", 0.5)
+    monkeypatch.setattr(gpu_module, "SILENT_AFTER", timedelta(seconds=8))
+    dog = watchdog.Watchdog(site.url, [site.device], None)
+    site.eventually(lambda: not dog.look() and dog.watched["recorder"].sign, 10, "the recorder answers")
+    pool = site.pool_process("recorder")
+    os.kill(pool, signal.SIGSTOP)
+    try:
+        hanging = site.eventually(dog.look, 20, "the watchdog names what hangs")
+        assert [name for name, why in hanging] == ["recorder"]
+        site.eventually(lambda: not site.gpu().is_online, 20, "the site does not hear the device")
+        assert site.gpu().state == "unheard"
+    finally:
+        os.kill(pool, signal.SIGCONT)
+    site.eventually(lambda: site.gpu().state == "idle", 20, "the site hears the device again")
 
 
 @pytest.mark.thorough(RARER)

@@ -2,29 +2,11 @@
 
 import os
 import shutil
-import socket
 import stat
 
 import pytest
 
 from runs.hosting import checks, setup
-
-
-@pytest.fixture
-def taken():
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        holder.listen()
-        yield holder.getsockname()[1]
-
-
-def test_a_taken_port_names_the_port_and_another(taken):
-    with pytest.raises(checks.SetupError, match=rf"port {taken} .* make up PORT={taken + 1}"):
-        checks.check_port("127.0.0.1", taken)
-
-
-def test_a_free_port_is_fine():
-    checks.check_port("127.0.0.1", setup.free_port())
 
 
 def test_a_full_disk_says_how_much_is_free(tmp_path, monkeypatch):

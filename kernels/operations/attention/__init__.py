@@ -98,6 +98,15 @@ class Attention(Operation):
         nnz = s * (s + 1) // 2 if self.causal else s * s
         return 2 * nnz * 2 * self.head_dim * self.batch * self.heads
 
+    def dense_flops(self) -> int:
+        """4 x S^2 x D x B x H: the masked half of a causal problem counted, too."""
+        return 4 * self.seq_len**2 * self.head_dim * self.batch * self.heads
+
+    def flops_formula(self) -> tuple[str, str]:
+        s = self.seq_len
+        pairs, numbers = ("(S (S + 1) / 2)", f"({s} x {s + 1} / 2)") if self.causal else ("S^2", f"{s}^2")
+        return f"4 x {pairs} x D x B x H", f"4 x {numbers} x {self.head_dim} x {self.batch} x {self.heads}"
+
     def bytes_moved(self) -> tuple[int, int]:
         """Reads q, k and v; writes out."""
         head = self.batch * self.seq_len * self.head_dim * self.element_bytes

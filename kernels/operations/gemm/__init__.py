@@ -70,6 +70,9 @@ class Gemm(Operation):
         """2MNK"""
         return 2 * self.m * self.n * self.k
 
+    def flops_formula(self) -> tuple[str, str]:
+        return "2 x M x N x K", f"2 x {self.m} x {self.n} x {self.k}"
+
     def bytes_moved(self) -> tuple[int, int]:
         """Reads A and B; writes the product."""
         size = self.element_bytes

@@ -39,6 +39,9 @@ class LayerNorm(Operation):
         """8 per element: informative only; memory is the limit."""
         return 8 * self.rows * self.cols
 
+    def flops_formula(self) -> tuple[str, str]:
+        return "8 x rows x columns", f"8 x {self.rows} x {self.cols}"
+
     def bytes_moved(self) -> tuple[int, int]:
         """Reads x, weight and bias; writes out."""
         size = self.element_bytes
