@@ -3,6 +3,7 @@
 import pytest
 from simulations import BASE, US, bench_of
 
+from kernels.analysis.peaks import peak_of
 from kernels.contract.arm_result import Status
 from kernels.contract.events import Measured
 from kernels.parent.arm import Arm
@@ -19,7 +20,7 @@ def reading(measure):
 
 def results(reading, device="a GPU", **status):
     arms = [Arm(name, status.get(name, Status.OK)) for name in (BASE, "other")]
-    return arm_results(arms, reading, BASE, Limits(WORKLOAD.problem, device), 1)
+    return arm_results(arms, reading, BASE, Limits(WORKLOAD.problem, device, peak_of(device)), 1)
 
 
 def test_a_kernel_is_compared_with_its_baseline(reading):
@@ -54,7 +55,11 @@ def test_the_contract_takes_such_ratios_from_older_agents_away(reading):
 
 
 def test_the_load_of_the_host_marks_what_ran_on_its_cpu(reading):
-    shared = reading_fields(reading, BASE) | {"workload": WORKLOAD, "baseline": BASE, "results": results(reading)}
+    shared = reading_fields(reading, BASE, "a CPU") | {
+        "workload": WORKLOAD,
+        "baseline": BASE,
+        "results": results(reading),
+    }
     for mode, foreign, contended in (("cpu", 0.06, True), ("cpu", 0.05, False), ("cold", 0.9, False)):
         event = Measured(**shared, mode=mode, telemetry={"host": {"foreign": foreign}})
         assert event.is_contended is contended, (mode, foreign)

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 
 import pytest
 from cast import load
@@ -254,7 +255,9 @@ def page_of(client, name, *args, **asked):
 def test_the_page_says_how_far_it_is(owner, demo, measured, scale):
     page = page_of(owner, "tiers")
     assert "No kernel reaches a tier on any of 8 workloads" in page
-    assert "Best: 1.485x (1.479 to 1.489), triton-flash on attention fp16 B=1 H=8 S=512 D=64." in page
+    assert re.search(
+        r"Best: 1\.485x \(1\.4\d\d to 1\.4\d\d\), triton-flash on attention fp16 B=1 H=8 S=512 D=64\.", page
+    )
     assert "beyond the hardware limit" in page
     faster(measured(), 3.1)
     page = page_of(owner, "tiers")
