@@ -8,6 +8,7 @@ from kernels.contract.arm_result import Status
 from kernels.contract.events import Measured
 from kernels.parent.arm import Arm
 from kernels.parent.results import Limits, arm_results, reading_fields
+from kernels.parent.rounds import joined
 from kernels.workload import Workload
 
 WORKLOAD = Workload(operation="gemm", sizes={"m": 256, "n": 256, "k": 256})
@@ -52,6 +53,14 @@ def test_the_contract_takes_such_ratios_from_older_agents_away(reading):
     assert event.results[1].speedup is None
     assert event.results[1].p50_ms == other.p50_ms
     assert event.base is None, "nor is its time shown as one to compare with"
+
+
+def test_of_several_processes_the_busiest_counts(measure):
+    readings = [measure(bench_of(other=150 * US), mode="cold", precision=1.0) for _ in range(3)]
+    for reading, host in zip(readings, (None, {"foreign": 0.4}, {"foreign": 0.01}), strict=True):
+        reading.host = host
+    assert joined(readings).host == {"foreign": 0.4}
+    assert joined(readings[:1]).host is None
 
 
 def test_the_load_of_the_host_marks_what_ran_on_its_cpu(reading):
