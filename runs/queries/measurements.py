@@ -142,6 +142,7 @@ def export_of(run: Run) -> Export:
         fingerprint=environment.fingerprint if environment else "",
         preflight=run.preflight or {},
         state=run.state,
+        timing=run.timing,
         measurements=list(of_run(run, raw=True)),
     )
 
@@ -154,7 +155,7 @@ READ = {
     "p50_low_ms": "p50_low_ms", "p50_high_ms": "p50_high_ms", "speedup": "speedup", "speedup_low": "speedup_low",
     "speedup_high": "speedup_high", "paired": "paired",
     "left_after_round": "left_after_round", "effective_sample_size": "effective_sample_size",
-    "version": "version", "sha256": "version__sha256",
+    "correct": "correctness__correct", "version": "version", "sha256": "version__sha256",
     "mode": "measurement__mode", "group": "measurement__group", "baseline": "measurement__baseline",
     "margin": "measurement__margin", "workload": "measurement__workload",
     "run": "measurement__run", "created_at": "measurement__run__created_at", "gpu": "measurement__run__gpu",
@@ -192,6 +193,7 @@ class Point:
     paired: bool
     left_after_round: int | None
     effective_sample_size: float | None
+    correct: bool | None
     version: int | None
     sha256: str | None
     mode: str
@@ -213,6 +215,11 @@ class Point:
     """Protocol values that must agree: kernels.report.comparison.COMPARABILITY_KEYS."""
 
     @property
+    def is_checked(self) -> bool:
+        """Whether a reference found it correct."""
+        return self.correct is True
+
+    @property
     def verdict(self) -> Verdict | Status:
         return verdict_of(self, self.baseline, self.margin)
 
@@ -222,8 +229,8 @@ class Point:
 
     @property
     def ratio(self) -> SpeedupRatio | None:
-        """Its paired speedup; None without one."""
-        if self.status != Status.OK or not self.paired:
+        """Its paired speedup; None without one, or if its correctness is unknown."""
+        if self.status != Status.OK or not self.paired or not self.is_checked:
             return None
         if self.speedup is None or self.speedup_low is None or self.speedup_high is None:
             return None
@@ -320,6 +327,11 @@ class RunResult(NamedTuple):
     rounds: int | None
     left_after_round: int | None
     effective_sample_size: float | None
+    correctness__correct: bool | None
+
+    @property
+    def is_checked(self) -> bool:
+        return self.correctness__correct is True
 
     @property
     def compared(self) -> Compared:
@@ -373,6 +385,7 @@ def _measured(row: Measurement, arms: Iterable[Result], raw: bool) -> StoredMeas
         telemetry=TelemetrySummary.model_validate(row.telemetry),
         notes=row.notes,
         took_s=row.took_s,
+        timing=row.timing,
         results=[],
     )
     found = without_false_ratios([_arm(arm, raw) for arm in arms], row.baseline)
