@@ -88,7 +88,7 @@ class Taken(Reply):
 class Judged(Reply):
     """Outputs compared with the reference, and the inputs with what they were."""
 
-    reading: OutputReading
+    readings: list[OutputReading]
     inputs_changed: bool
 
 
@@ -119,7 +119,7 @@ class Batches(Model):
     ms: float
     """Median length."""
     delay_us: float
-    """Median time from the end of a batch until an output was copied: what working on after "done" could win."""
+    """Median time from the end of a batch until outputs were copied: what working on after "done" could win."""
     own_clock: float | None = None
     """Median of the cell's own time of a batch over the parent's. It is shown, and not used."""
     checked: int = 0

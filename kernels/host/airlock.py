@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import signal
 import struct
@@ -72,7 +73,7 @@ def main() -> None:
         _try(facts, "own /proc", lambda: _mount(b"proc", b"/proc", b"proc", 0))
     elif facts.read_only:
         _try(facts, "own /proc", lambda: _set_read_only("/proc", False, 0))  # CUDA writes there
-    facts.own_user = spec.uid is not None and _try(facts, "own user", lambda: _become(spec.uid or 0))
+    facts.own_user = spec.uid is not None and _try(facts, "own user", lambda: _become(spec, facts.read_only))
     libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user has cleared it
     os.write(spec.facts_fd, facts.model_dump_json().encode() + b"\n")
@@ -148,7 +149,10 @@ def _set_read_only(path: str, read_only: bool, flags: int) -> None:
     _check(libc.syscall(MOUNT_SETATTR, AT_FDCWD, path.encode(), flags, attributes, len(attributes)))
 
 
-def _become(uid: int) -> None:
+def _become(spec: Spec, folders_are_open: bool) -> None:
+    uid = spec.uid or 0
+    if not folders_are_open and (closed := closed_folders([*spec.readable, spec.scratch])):
+        raise OSError(errno.EACCES, f"other users cannot enter {next(iter(closed))}")
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)

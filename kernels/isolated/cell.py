@@ -62,6 +62,7 @@ class Cell:
 
     def run(self, calls: int) -> Called:
         """One call on each of the first input sets."""
+        self.forget()
         self.outs = [self._run(index) for index in range(calls)]
         self.synchronize()
         found = [outputs_of(out) for out in self.outs]

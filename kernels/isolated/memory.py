@@ -90,13 +90,16 @@ def dtype_of(output: Output) -> torch.dtype:
 class Reader:
     """Copies outputs out of a cell's memory. Every address is a claim of the cell: reads fail, nothing else."""
 
-    def __init__(self, kind: str, pid: int) -> None:
-        self.kind, self.pid = kind, pid
+    def __init__(self, kind: str, pid: int, most_bytes: int) -> None:
+        self.kind, self.pid, self.most_bytes = kind, pid, most_bytes
         self.segments: list[tuple[int, int, int]] = []
         """(start in the cell, bytes, start here) of device memory."""
 
     def open(self, segments: Sequence[tuple[int, str]]) -> None:
-        """Opens allocations of the cell: (its start there, its handle in hex)."""
+        """Opens allocations of the cell: (its start there, its handle in hex). On a CPU: raises OSError if the memory of the
+        cell may not be read."""
+        if self.kind == "cpu":
+            os.close(os.open(f"/proc/{self.pid}/mem", os.O_RDONLY))
         for start, handle in segments:
             here = device_memory.open_handle(bytes.fromhex(handle))
             self.segments.append((start, device_memory.allocation(here)[1], here))
@@ -111,6 +114,8 @@ class Reader:
         nbytes, dtype = span(output), dtype_of(output)
         if min(output.strides, default=0) < 0 or min(output.shape, default=0) < 0:
             raise ValueError("a size is negative")
+        if max(nbytes, math.prod(output.shape) * dtype.itemsize) > self.most_bytes:
+            raise ValueError("an output is too large")
         flat = self._bytes(output.address, nbytes).view(dtype)
         return flat.as_strided(output.shape, output.strides).contiguous()
 

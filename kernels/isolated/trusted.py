@@ -19,6 +19,8 @@ from kernels.isolated.serving import Pipes, main
 from kernels.operations.base import Distribution, Inputs
 from kernels.workload import Workload
 
+LARGEST = 64
+"""An output may span this many times the bytes that are expected."""
 PACE_BYTES, PACE_COPIES = 2**28, 40
 """Work on the device of about 5 ms on an H200: longer than a time slice of another process."""
 
@@ -33,14 +35,16 @@ class Trusted:
         self.sets: dict[str, list[Inputs]] = {}
         self.owned: dict[str, int] = {}
         self.readers: dict[str, Reader] = {}
-        self.taken: Any = None
+        self.taken: list[Any] = []
 
     def open(self, workload: dict[str, Any]) -> Opened:
         self.problem = Workload(**workload).problem
         self.layout = Layout(self.problem, self.device)
         likes = outputs.likes(self.problem, self.problem.inputs(self.device, 0))
-        output_bytes = sum(torch.Size(shape).numel() * dtype.itemsize for shape, dtype in likes)
-        return Opened(set_bytes=self.layout.nbytes, output_bytes=output_bytes, free_bytes=int(self.clock.free_bytes()))
+        self.output_bytes = sum(torch.Size(shape).numel() * dtype.itemsize for shape, dtype in likes)
+        return Opened(
+            set_bytes=self.layout.nbytes, output_bytes=self.output_bytes, free_bytes=int(self.clock.free_bytes())
+        )
 
     def attach(self, cell: str, sets: int, pid: int, path: str = "") -> Attached:
         """Memory for a cell's input sets: the file, or new device memory."""
@@ -51,7 +55,7 @@ class Trusted:
         else:
             memory = mapped(path, nbytes)
         self.sets[cell] = self.layout.sets(memory, sets)
-        self.readers[cell] = Reader(self.kind, pid)
+        self.readers[cell] = Reader(self.kind, pid, most_bytes=LARGEST * self.output_bytes)
         return Attached(handle=device_memory.handle_of(self.owned[cell]).hex() if self.kind == "cuda" else "")
 
     def detach(self, cell: str) -> Nothing:
@@ -81,30 +85,32 @@ class Trusted:
         reader.close()
         try:
             reader.open(segments)
-        except (ValueError, device_memory.DriverError) as error:
+        except (ValueError, OSError, device_memory.DriverError) as error:
             return Taken(refused=str(error))
         return Taken()
 
-    def take(self, cell: str, claims: list[dict[str, Any]]) -> Taken:
-        """Copies the outputs of one call out of the cell's memory."""
-        self.taken = None
+    def take(self, cell: str, calls: list[list[dict[str, Any]]]) -> Taken:
+        """Copies the outputs of some calls out of the cell's memory."""
+        self.taken = []
         try:
-            copies = [self.readers[cell].copy(Output.model_validate(claim)) for claim in claims]
+            copies = [[self.readers[cell].copy(Output.model_validate(one)) for one in claims] for claims in calls]
         except (ValueError, OSError, RuntimeError) as error:
             return Taken(refused=f"{type(error).__name__}: {error}")
         self.clock.synchronize()
-        self.taken = copies[0] if len(copies) == 1 else tuple(copies)
+        self.taken = [one[0] if len(one) == 1 else tuple(one) for one in copies]
         return Taken()
 
     def judge(
-        self, cell: str, seed: int, index: int, thorough: bool = False, distribution: Distribution = "normal"
+        self, cell: str, seed: int, indices: list[int], thorough: bool = False, distribution: Distribution = "normal"
     ) -> Judged:
-        """Compares the taken outputs with the reference of the call's inputs."""
-        values = self._values(seed, index, distribution)
-        reference = Reference(self.problem, values, seed, thorough, distribution)
-        now = self.sets[cell][index].tensors
-        changed = not all(torch.equal(a, b) for a, b in zip(now, values.tensors, strict=True))
-        return Judged(reading=measure(self.taken, reference), inputs_changed=changed)
+        """Compares the taken outputs with the references of the calls' inputs. indices: of these calls."""
+        readings, changed = [], False
+        for index, out in zip(indices, self.taken, strict=True):
+            values = self._values(seed, index, distribution)
+            readings.append(measure(out, Reference(self.problem, values, seed, thorough, distribution)))
+            now = self.sets[cell][index].tensors
+            changed |= not all(torch.equal(a, b) for a, b in zip(now, values.tensors, strict=True))
+        return Judged(readings=readings, inputs_changed=changed)
 
     def pace(self) -> Paced:
         """Times a fixed piece of work: it takes longer if another process has work on the device."""

@@ -44,9 +44,11 @@ class Cell(Child):
 
     replies = CELL_REPLIES
 
-    def __init__(self, device: Device, should_stop: Callable[[], bool], memory: int | None = None) -> None:
+    def __init__(
+        self, device: Device, should_stop: Callable[[], bool], memory: int | None = None, own_user: bool = True
+    ) -> None:
         self.memory = memory
-        self.uid = _free_uid() if os.geteuid() == 0 else None
+        self.uid = _free_uid() if own_user and os.geteuid() == 0 else None
         self.facts = Facts()
         self._facts_read, self._facts_write = os.pipe()
         super().__init__(device, should_stop)

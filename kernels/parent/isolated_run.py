@@ -39,7 +39,8 @@ class IsolatedRun(WorkloadRun):
         """One event: all arms take turns in the same rounds."""
         context = self.context
         context.session.replace()  # it holds memory of the device
-        self.session = IsolatedSession(context.device, self.workload, context.session.should_stop, self.plan.rest)
+        stop, cells = context.session.should_stop, len(self._alive()) + 1
+        self.session = IsolatedSession(context.device, self.workload, stop, self.plan.rest, cells)
         self.call_ns: dict[str, float] = {}
         self.facts = Facts()
         self.before: list[int] = []

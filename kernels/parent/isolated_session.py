@@ -5,6 +5,7 @@ It answers the commands of rounds.Paired: a block is one batch of the arm's cell
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import secrets
@@ -26,15 +27,19 @@ from kernels.workload import Workload
 
 MOST_CALLS = 4096
 """Calls of a batch."""
-MEMORY_SHARE = {"cpu": 0.05, "cuda": 0.08}
-"""Share of the free memory for the input sets, and again for the outputs, of one cell."""
-BATCH_NS = 20e6
+MEMORY_SHARE, MOST_SHARE = 0.4, 0.08
+"""Share of the free memory for input sets and outputs of all cells together; and for one cell's input sets, or its
+outputs, at most."""
+BATCH_NS = {"cpu": 50e6, "cuda": 20e6}
+"""On a GPU not longer: continuous work lowers the clock."""
 LEAST_CALLS = {"cpu": 4, "cuda": 1}
 """On a GPU, a batch of long calls is as short as a block of the shared process: more calls in a row lose clock."""
 REST_S = 0.1
 """Rest of a GPU between the writing of inputs and a batch: in less, it does not find back to its clock."""
 CAPTURE_EVERY = 4
 """Batches from one capture."""
+CHOSEN = 2
+"""Calls of a batch whose outputs are checked, beside the last one: work that goes on after the answer shows there."""
 VERIFY_CALLS = 2
 LIMIT_S = 120.0
 PACE_FACTOR, PACE_TRIES, PACE_SAMPLES = 1.5, 4, 5
@@ -88,7 +93,10 @@ class Slot:
 class IsolatedSession:
     """One workload. `turn` names the arm whose block comes next."""
 
-    def __init__(self, device: Device, workload: Workload, should_stop: Callable[[], bool], rest: float) -> None:
+    def __init__(
+        self, device: Device, workload: Workload, should_stop: Callable[[], bool], rest: float, cells: int
+    ) -> None:
+        """cells: how many there will be at once."""
         self.device, self.workload, self.should_stop = device, workload, should_stop
         self.rest = rest if device.kind == "cuda" else 0.0
         self.seed = secrets.randbits(48)
@@ -96,9 +104,11 @@ class IsolatedSession:
         self.slots: dict[str, Slot] = {}
         self.turn = ""
         self.graphs = False
+        self.why_same_user = ""
+        """Why cells cannot have users of their own."""
         self.trusted = Trusted(device, should_stop)
         sizes: Opened = self.trusted.call("open", workload=workload.model_dump())
-        room = MEMORY_SHARE[device.kind] * sizes.free_bytes
+        room = min(MOST_SHARE, MEMORY_SHARE / (2 * cells)) * sizes.free_bytes
         self.room = int(min(MOST_CALLS, room / max(1, sizes.set_bytes), room / max(1, sizes.output_bytes)))
         self.room = max(VERIFY_CALLS, self.room)
         self.set_bytes = sizes.set_bytes
@@ -111,13 +121,20 @@ class IsolatedSession:
         self.stop(slot)
         memory, path = None, ""
         if self.device.kind == "cpu":
-            memory = os.memfd_create("input-sets")
+            memory = os.memfd_create("input-sets", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
             os.ftruncate(memory, self.room * self.set_bytes)
+            fcntl.fcntl(memory, fcntl.F_ADD_SEALS, SEALS)
             path = f"/proc/{os.getpid()}/fd/{memory}"
-        cell = Cell(self.device, self.should_stop, memory)
+        cell = Cell(self.device, self.should_stop, memory, not self.why_same_user)
         self.slots[slot] = found = Slot(cell, memory=memory)
         cell.wait_ready()
         attached: Attached = self.trusted.call("attach", cell=slot, sets=self.room, pid=cell.pid, path=path)
+        reached: Taken = self.trusted.call("reach", cell=slot, segments=[])
+        if reached.refused and cell.facts.own_user:  # before any kernel is loaded
+            self.why_same_user = f"own user: its memory cannot be read ({reached.refused})"
+            return self.start(slot)
+        if self.why_same_user:
+            cell.facts.missing.append(self.why_same_user)
         there = attached.handle or f"/proc/self/fd/{memory}"
         opening = {"workload": self.workload.model_dump(), "arm": kernel_of(slot), "memory": there, "sets": self.room}
         cell.call("open", LIMIT_S, **opening)
@@ -143,7 +160,8 @@ class IsolatedSession:
         self, slot: str, limit_s: float, seed: int, distribution: Distribution = "normal", thorough: bool = False
     ) -> tuple[dict[str, Any], float]:
         """Two calls on fresh inputs: the reading of one of them, and the time of both (s)."""
-        mine, asked = self.slots[slot], {"cell": slot, "seed": seed, "distribution": distribution}
+        mine = self.slots[slot]
+        mine.captured, asked = 0, {"cell": slot, "seed": seed, "distribution": distribution}
         self.trusted.call("write", LIMIT_S, calls=VERIFY_CALLS, **asked)
         begin = time.monotonic()
         called: Called = mine.cell.call("run", limit_s, calls=VERIFY_CALLS)
@@ -155,10 +173,10 @@ class IsolatedSession:
         mine.layout = called.outputs[chosen]
         addresses = [one.address for outputs in called.outputs for one in outputs]
         mine.shared |= _overlap(addresses, mine.layout)
-        self._take(slot, mine.layout)
-        judged: Judged = self.trusted.call("judge", LIMIT_S, index=chosen, thorough=thorough, **asked)
+        self._take(slot, [mine.layout])
+        judged: Judged = self.trusted.call("judge", LIMIT_S, indices=[chosen], thorough=thorough, **asked)
         mine.inputs_changed |= judged.inputs_changed
-        return judged.reading, took_s
+        return judged.readings[0], took_s
 
     def _wrong_device(self, called: Called) -> str:
         for one in (one for outputs in called.outputs for one in outputs):
@@ -174,8 +192,9 @@ class IsolatedSession:
             if opened.refused:
                 raise Suspect(f"its outputs cannot be read: {opened.refused}")
 
-    def _take(self, slot: str, claims: list[Output]) -> None:
-        taken: Taken = self.trusted.call("take", LIMIT_S, cell=slot, claims=[one.model_dump() for one in claims])
+    def _take(self, slot: str, calls: list[list[Output]]) -> None:
+        claims = [[one.model_dump() for one in outputs] for outputs in calls]
+        taken: Taken = self.trusted.call("take", LIMIT_S, cell=slot, calls=claims)
         if taken.refused:
             raise Suspect(f"its outputs cannot be read: {taken.refused}")
 
@@ -183,7 +202,7 @@ class IsolatedSession:
 
     def calls_for(self, call_ns: float) -> int:
         """Calls of a batch: about BATCH_NS, each with inputs and outputs of its own."""
-        return min(self.room, max(LEAST_CALLS[self.device.kind], round(BATCH_NS / call_ns)))
+        return min(self.room, max(LEAST_CALLS[self.device.kind], round(BATCH_NS[self.device.kind] / call_ns)))
 
     def estimate(self, slot: str, limit_s: float) -> float:
         """Time of a call (ns), from batches that grow until they are long enough."""
@@ -196,12 +215,14 @@ class IsolatedSession:
         return call_ns
 
     def batch(self, slot: str, calls: int, limit_s: float = LIMIT_S) -> int:
-        """One batch on fresh inputs: its length (ns). One of its outputs is chosen afterwards, copied and checked."""
+        """One batch on fresh inputs: its length (ns). The outputs of its last call, and of others that are chosen
+        afterwards, are copied and checked."""
         mine, seed = self.slots[slot], self.rng.randrange(2**31)
         if self.graphs:
             self._capture(slot, calls, limit_s)
 
         def between(armed: Armed) -> None:
+            self._must_be_idle()
             self.trusted.call("write", limit_s, cell=slot, seed=seed, calls=calls)
             time.sleep(self.rest * REST_S)
 
@@ -210,15 +231,13 @@ class IsolatedSession:
             raise Suspect(f"{len(done.addresses)} outputs after {calls} calls")
         if not self.graphs:
             self._reach(slot)
-        chosen, count = self.rng.randrange(calls), len(mine.layout)
-        where = done.addresses[chosen * count : (chosen + 1) * count]
-        claims = [one.model_copy(update={"address": at}) for one, at in zip(mine.layout, where, strict=True)]
-        self._take(slot, claims)
-        mine.delays_ns.append(time.monotonic_ns() - ended)
+        chosen = [calls - 1, *self.rng.sample(range(calls - 1), min(CHOSEN, calls - 1))]
         mine.cell.freeze()
+        self._take(slot, [_outputs_of(mine.layout, done.addresses, index) for index in chosen])
+        mine.delays_ns.append(time.monotonic_ns() - ended)
         mine.shared |= _overlap(done.addresses, mine.layout)
-        judged: Judged = self.trusted.call("judge", limit_s, cell=slot, seed=seed, index=chosen)
-        mine.readings.append(judged.reading)
+        judged: Judged = self.trusted.call("judge", limit_s, cell=slot, seed=seed, indices=chosen)
+        mine.readings += judged.readings
         mine.inputs_changed |= judged.inputs_changed
         mine.walls_ns.append(wall_ns)
         mine.own_ns.append(done.own_ns)
@@ -263,6 +282,12 @@ class IsolatedSession:
         return {"refill": Nothing()}[do]  # every batch has fresh inputs
 
 
+def _outputs_of(layout: list[Output], addresses: list[int], call: int) -> list[Output]:
+    """Where the outputs of a call lie."""
+    first = call * len(layout)
+    return [one.model_copy(update={"address": addresses[first + number]}) for number, one in enumerate(layout)]
+
+
 def _overlap(addresses: list[int], layout: list[Output]) -> bool:
     """Whether outputs share memory."""
     if not layout or any(0 in one.shape for one in layout):
@@ -271,6 +296,8 @@ def _overlap(addresses: list[int], layout: list[Output]) -> bool:
     return any(second[0] < first[0] + _span(first[1]) for first, second in pairwise(items))
 
 
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+"""A cell cannot take the memory away while others use it."""
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 
 

@@ -119,10 +119,12 @@ def last_unsupported(kernel: Kernel) -> tuple[int, str] | None:
     return rows.order_by("-pk").values_list("measurement__run", "why").first()
 
 
-def seconds_per_result(gpu: Gpu, keys: list[str]) -> dict[str, list[float]]:
-    """Workload -> seconds of each measurement on this device / its timed results and processes. Without sustained ones."""
+def seconds_per_result(gpu: Gpu, keys: list[str], isolated: bool = False) -> dict[str, list[float]]:
+    """Workload -> seconds of each measurement on this device / its timed results and processes. Without sustained ones.
+    isolated: of isolated ones, or of the others."""
     timed = Count("results", filter=Q(results__status=Status.OK))
-    rows = Measurement.objects.filter(run__gpu=gpu, workload__key__in=keys, took_s__gt=0).exclude(mode="sustained")
+    rows = Measurement.objects.filter(run__gpu=gpu, workload__key__in=keys, took_s__gt=0, isolated=isolated)
+    rows = rows.exclude(mode="sustained")
     paces: dict[str, list[float]] = {}
     figures = ("workload__key", "took_s", "timed", "protocol__processes")
     for key, took_s, count, processes in rows.annotate(timed=timed).values_list(*figures):

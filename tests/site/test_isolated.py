@@ -4,7 +4,7 @@ import pytest
 from cast import load, spec
 from django.contrib.auth.models import AnonymousUser, Permission
 from django.urls import reverse
-from form import again, refused, submitted
+from form import ESTIMATE, again, refused, submitted
 
 from kernels.analysis.verdicts import verdict
 from kernels.contract.arm_result import NO_SPEEDUP, Verdict
@@ -39,6 +39,14 @@ def test_the_choice_makes_an_isolated_run_and_is_kept_when_it_is_repeated(owner,
 def test_isolated_has_no_other_mode(owner, chosen):
     form, _ = refused(owner, chosen | {"config": "smoke", "protocol": "isolated", "mode": "sustained"})
     assert form.errors["mode"] == ["Isolated measures batches: choose the automatic mode."]
+
+
+def test_the_estimate_is_longer_than_that_of_the_shared_process(owner, gpu, chosen, isolated):
+    shared, apart = (
+        owner.get(ESTIMATE, chosen | {"config": "smoke", "protocol": name}).context["estimate"].seconds
+        for name in ("paired", "isolated")
+    )
+    assert apart > 2 * shared
 
 
 def test_rows_keep_how_the_processes_were_kept_apart(isolated):

@@ -19,7 +19,7 @@ CAUGHT = {
     # the kernels of the other zoo that remember, share or work late
     "cached-by-id": ("incorrect", "largest error"),
     "cached-by-pointer": ("incorrect", "largest error"),
-    "one-buffer": ("incorrect", "calls share one output"),
+    "one-buffer": ("incorrect", "calls share one output", "largest error"),
     "cheaper-later": ("incorrect", "largest error"),
     "half-written": ("incorrect", "largest error", "NaN or Inf"),
     "changes-its-input": ("incorrect", "the kernel changed its inputs"),
@@ -33,7 +33,7 @@ POWERLESS = (
 )  # fmt: skip
 
 WHY = "all of the zoo in processes of their own: `make test` measures one attack of each kind"
-attacks = telling(CAUGHT, "takes-over-the-loop", "reads-frames", why=WHY)
+attacks = telling(CAUGHT, "takes-over-the-loop", "finished-by-a-thread", why=WHY)
 without_effect = telling(POWERLESS, "patches-the-timer", "writes-into-the-product", "keeps-a-daemon", why=WHY)
 pytestmark = pytest.mark.timeout(900)  # every kernel starts a process
 
@@ -67,7 +67,7 @@ def test_caught(found, kernel):
 def test_without_effect(found, kernel):
     row = found[kernel]
     assert row["verdict"] != Verdict.FASTER, (row["speedup_low"], row["aa_low"], row["aa_high"])
-    if row["speedup"] is None:
+    if row["speedup"] is None and row["verdict"] != Verdict.TOO_SHORT:
         assert row["status"] in ("incorrect", "suspect", "failed"), row
 
 
