@@ -37,6 +37,8 @@ def verdict(arm: ArmResult, measured: Measured) -> Verdict | Status:
     """The status if not ok; otherwise BASELINE, FASTER, SLOWER, SAME, UNDECIDED, or why there is no verdict."""
     if arm.status == Status.OK and arm.p50_ms is None:
         return Verdict.CORRECT if arm.correctness and arm.correctness.correct else Verdict.NONE
+    if measured.isolated and arm.status == Status.OK and arm.why.startswith(Verdict.TOO_SHORT):
+        return Verdict.TOO_SHORT
     return verdict_of(arm, measured.baseline, measured.margin)
 
 

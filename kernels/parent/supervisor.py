@@ -19,6 +19,7 @@ from kernels.parent.calibration import calibrate
 from kernels.parent.child_process import Cancelled, Child, ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.context import RunContext
 from kernels.parent.crosscheck import crosscheck
+from kernels.parent.isolated_run import IsolatedRun
 from kernels.parent.progress import Progress
 from kernels.parent.results import json_safe
 from kernels.parent.session import ChildSession
@@ -74,7 +75,8 @@ class Supervisor:
                 self.session.replace()
                 if self.doubtful:
                     self._calibrate(watch)
-                self.emit(crosscheck(context, statuses))
+                if not self.spec.protocol.isolated:  # it would run kernels in a process that is not isolated
+                    self.emit(crosscheck(context, statuses))
         except InterruptedError:
             raise Cancelled from None
         finally:
@@ -114,7 +116,8 @@ class Supervisor:
         statuses: Statuses = dict(self.before)
         for self.progress.position, workload in enumerate(self.spec.workloads):
             if workload.key not in self.spec.done:
-                one = WorkloadRun(context, workload, statuses)
+                kind = IsolatedRun if self.spec.protocol.isolated else WorkloadRun
+                one = kind(context, workload, statuses)
                 for event in one.measure():
                     self.emit(event)
                     self.doubtful |= self.spec.ceilings is None and event.margin > WIDEST_MARGIN

@@ -22,7 +22,7 @@ RESULT_S = {"cuda": 0.5, "cpu": 0.7}
 COMPILE_S = {"cuda": 1.0, "cpu": 15.0}
 """torch.compile, anew for each workload."""
 SLOWER = {"cuda": 1.5, "cpu": 2.0}
-"""Typical slow-down of a kernel against the ceilings. Kernels far behind stop after five rounds."""
+"""Typical slow-down of a kernel against the ceilings. Kernels far behind stop after eight rounds."""
 CHECK_CALLS = {
     "cuda": {"float16": 10, "bfloat16": 10, "float32": 10},
     "cpu": {"float16": 140, "bfloat16": 60, "float32": 60},
@@ -39,7 +39,7 @@ TFLOPS, GB_PER_S = {"cuda": 30.0, "cpu": 0.05}, {"cuda": 300.0, "cpu": 8.0}
 FIRST_CALLS = 14
 """Calls of an arm before its first round: compilation, memory, the estimate of its time."""
 SUSTAINED_S_PER_RESULT = 15.0
-"""Six to twelve rounds of 1.25 s; the baseline twice."""
+"""Eight to twelve rounds of 1.25 s; the baseline twice."""
 OFF_BY = 2.0
 """An estimate is shown as a range: half to double. Compilers and very slow kernels are often outside."""
 

@@ -35,7 +35,7 @@ TINY = """
 title: Tiny
 operation: attention
 kernels: [eager, even-only]
-protocol: {warmup_s: 0.01, min_rounds: 5, max_rounds: 5, verify_seeds: 3, block_ms: 0.2}
+protocol: {warmup_s: 0.01, min_rounds: 8, max_rounds: 8, verify_seeds: 3, block_ms: 0.2}
 workloads: [{batch: 1, heads: 2, seq_len: 32, head_dim: 16, dtype: float32}]
 """
 WRONG = """
@@ -186,7 +186,7 @@ def test_a_device_is_calibrated(command):
     found = json.loads(done.stdout)
     if done.returncode:  # other programs use this machine's cores
         assert found["ceilings"] is None
-        assert "the device was busy: A/A of " in found["refused"]
+        assert "A/A of " in found["refused"] or "of the core time" in found["refused"]
         return
     ceilings = found["ceilings"]
     assert ceilings["matmul_tflops"]["float32"] > 0.001

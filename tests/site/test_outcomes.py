@@ -183,7 +183,7 @@ def test_page_list_kernel_session_and_files_say_the_same_sentence(owner, demo):
     assert headline.strong == "triton-flash is mixed against sdpa"
     assert headline.rest[0] == f"{said[0].upper()}{said[1:]}."
     assert headline.rest[1].startswith(
-        "It is the best of 7: 1.213x over 6 workloads that all of them passed, at least 1.21"
+        "It is the best of 7 on the 6 workloads that all of them passed: 1.213x, at least 1.21"
     )
     kernel = owner.get(reverse("kernel", args=["attention", "triton-flash"])).context["headline"]
     assert (kernel["strong"], kernel["rest"]) == (headline.strong, headline.rest[0])

@@ -57,7 +57,8 @@ def test_every_result_stands_in_the_table_with_its_word_and_figures(owner, demo)
         _, _, arm = measurements.of_result(demo.pk, result.pk)
         assert arm.verdict.lower() in row
         if result.speedup is not None:
-            assert f"<b>{result.speedup:.3f}x</b>" in row
+            assert f"{result.speedup:.3f}x" in row
+            assert (f"<b>{result.speedup:.3f}x</b>" in row) == (arm.verdict in ("FASTER", "SLOWER", "SAME"))
 
 
 def test_workloads_stand_in_the_order_of_the_config(owner, exported):
