@@ -171,7 +171,7 @@ class Ranking:
 
     @property
     def best(self) -> Standing | None:
-        """The best kernel: the first that is FASTER somewhere and whose mean is surely above 1. None: the baseline."""
+        """The best kernel: the first that is FASTER somewhere and whose mean has its low end above 1. None: the baseline."""
         faster = (one for one in self.standings if one.counts["faster"] and one.kernel in self.means)
         return next((one for one in faster if self.means[one.kernel].low > 1), None)
 

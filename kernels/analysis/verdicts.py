@@ -41,6 +41,8 @@ def verdict(arm: ArmResult, measured: Measured) -> Verdict | Status:
         if arm.is_checked:
             return Verdict.CORRECT
         return Verdict.UNKNOWN if arm.correctness else Verdict.NONE
+    if measured.isolated and arm.status == Status.OK and arm.why.startswith(Verdict.TOO_SHORT):
+        return Verdict.TOO_SHORT
     return verdict_of(arm, measured.baseline, measured.margin)
 
 

@@ -47,6 +47,8 @@ class Verdict(StrEnum):
     """There is no reference: it has a ratio, which counts nowhere."""
     UNPAIRED = "unpaired"
     """The protocol `fixed` measures one kernel after the other: drift could explain the difference."""
+    TOO_SHORT = "too short to tell apart here"
+    """An isolated measurement, whose batches are too short for the parent's clock."""
     CORRECT = "correct"
     """Checked, not timed."""
     NONE = ""
@@ -190,7 +192,7 @@ class ArmResult(Model):
     correctness: Correctness | None = None
 
     n: int | None = None
-    """Timed calls; in mode graph, timed replays."""
+    """Timed calls; in mode graph, timed replays; in mode batch, batches."""
     rounds: int | None = None
     left_after_round: int | None = None
     """Round after which it was dropped (far behind)."""

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from pydantic import AwareDatetime, Field, model_validator
 
 from kernels.contract.arm_result import NO_SPEEDUP, ArmResult, CrossCheck, Model, Ratio, Spread, Status, Text
+from kernels.contract.isolation import Isolation
 from kernels.workload import Ceilings, Workload
 
 VERSION: Literal[2] = 2
@@ -136,7 +137,7 @@ class TelemetrySummary(Model):
 
 
 class Measured(Model):
-    """One workload and one group of arms timed in the same rounds. Every ratio uses samples of one process; ratios of
+    """One workload and one group of arms timed in the same rounds. Every ratio uses samples of these rounds; ratios of
     several processes are pooled."""
 
     kind: Literal["measured"] = "measured"
@@ -148,6 +149,8 @@ class Measured(Model):
     group: str = "main"
     isolated: bool = False
     """Each arm ran in its own process."""
+    isolation: Isolation | None = None
+    """How they were kept apart, if so."""
     baseline: str
     margin: float
     """FASTER and SLOWER need more than this difference."""

@@ -11,7 +11,7 @@ from pydantic import ConfigDict
 
 from kernels.child.outputs import as_tuple
 from kernels.dtypes import DTYPES, Dtype
-from kernels.operations.base import SYSTEMATIC, Allowance, Distribution, Inputs, Like, Operation, Piece
+from kernels.operations.base import CUT_OFF, SYSTEMATIC, Allowance, Distribution, Inputs, Like, Operation, Piece
 
 Kernel = Callable[..., Any]
 Tensors = tuple[torch.Tensor, ...]
@@ -153,7 +153,7 @@ class Adhoc(Operation):
         plain loop adds the terms of the longest dimension in turn."""
         name = next((str(dtype).removeprefix("torch.") for _, dtype in self.outputs if dtype.is_floating_point), "")
         folded = DTYPES[name].folded if name in DTYPES else 0.0
-        return Allowance(ROUNDINGS * folded + SYSTEMATIC, ROUNDINGS, self.terms)
+        return Allowance(ROUNDINGS * folded + SYSTEMATIC + CUT_OFF * self.terms, ROUNDINGS, self.terms)
 
     def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:
         with self.aside():

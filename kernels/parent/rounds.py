@@ -112,6 +112,7 @@ def joined(readings: list[Reading]) -> Reading:
         rounds_s=sum(reading.rounds_s for reading in readings),
         repeated=sum(reading.repeated for reading in readings),
         covered=all(reading.covered for reading in readings),
+        host=max((r.host for r in readings if r.host), key=lambda load: load["foreign"], default=None),
         processes=readings,
     )
     for name in ("blocks", "cold", "sm_mhz"):

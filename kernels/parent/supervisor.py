@@ -13,7 +13,7 @@ from typing import Any
 
 from kernels.analysis.statistics import WIDEST_MARGIN
 from kernels.contract.environment import fingerprint
-from kernels.contract.events import Event, Preflight, Started, Timing
+from kernels.contract.events import CrossChecked, Event, Preflight, Started, Timing
 from kernels.host import telemetry
 from kernels.host.device import Device, locked
 from kernels.host.environment import commit
@@ -21,6 +21,7 @@ from kernels.parent.calibration import calibrate
 from kernels.parent.child_process import Cancelled, Child, ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.context import RunContext
 from kernels.parent.crosscheck import crosscheck
+from kernels.parent.isolated_run import IsolatedRun
 from kernels.parent.progress import Progress
 from kernels.parent.results import json_safe
 from kernels.parent.session import ChildSession
@@ -81,7 +82,10 @@ class Supervisor:
                 self.session.replace()
                 if self.doubtful:
                     self._calibrate(watch)
-                checked = crosscheck(context, statuses)
+                isolated = (
+                    self.spec.protocol.isolated
+                )  # a cross-check would run kernels in a process that is not isolated
+                checked = CrossChecked(seen=[]) if isolated else crosscheck(context, statuses)
                 self._take_outside()
                 self.emit(checked.model_copy(update={"timing": self.outside}))
         except InterruptedError:
@@ -131,7 +135,8 @@ class Supervisor:
         for self.progress.position, workload in enumerate(self.spec.workloads):
             if workload.key not in self.spec.done:
                 self._take_outside()
-                one = WorkloadRun(context, workload, statuses)
+                kind = IsolatedRun if self.spec.protocol.isolated else WorkloadRun
+                one = kind(context, workload, statuses)
                 for event in one.measure():
                     self.emit(event)
                     self.doubtful |= self.spec.ceilings is None and event.margin > WIDEST_MARGIN

@@ -48,7 +48,7 @@ def summary(table: Sequence[Row], operation: str, contended: bool = False) -> Su
     sentences: list[str] = []
     strong, tone = "", "same"
     if first := ranked.first:
-        strong, tone = headline(first)
+        strong, tone = headline(first, contended or busy > BUSY_SHARE)
         sentences += _about(first, table)
         sentences += _others(ranked, first)
     elif any(row.verdict == Verdict.UNKNOWN for row in table):
@@ -69,10 +69,11 @@ def summary(table: Sequence[Row], operation: str, contended: bool = False) -> Su
     return Summary(strong, sentences, tone)
 
 
-def headline(one: Standing) -> tuple[str, str]:
+def headline(one: Standing, contended: bool = False) -> tuple[str, str]:
     """(strong part, tone) about a kernel."""
     if one.word:
-        return f"{one.kernel} is {one.phrase}", one.word if one.word in ("faster", "slower") else "same"
+        decided = one.word in ("faster", "slower") and not contended
+        return f"{one.kernel} is {one.phrase}", one.word if decided else "same"
     where = f" on {one.of} workloads" if one.of > 1 else ""
     return f"{one.kernel} was compared with {one.baseline}{where}, without a verdict", "same"
 
@@ -101,9 +102,9 @@ def _others(ranked: Ranking, first: Standing) -> list[str]:
     said = []
     if ranked.best is first:
         ratio, low, _ = in_digits(*ranked.means[first.kernel])
-        many = "s" * (ranked.common != 1)
-        over = f" over {ranked.common} workload{many} that all of them passed" if first.of > 1 else ""
-        said.append(f"It is the best of {count}: {ratio}x{over}, at least {low}x for {count} comparisons at once.")
+        common = "the workload" if ranked.common == 1 else f"the {ranked.common} workloads"
+        on = f" on {common} that all of them passed" if first.of > 1 else ""
+        said.append(f"It is the best of {count}{on}: {ratio}x, at least {low}x for {count} comparisons at once.")
     others = [one.kernel for one in ranked.standings if one is not first and one.counts["faster"]]
     if others:
         verb = "are" if len(others) > 1 else "is"

@@ -26,6 +26,8 @@ class Measurement(models.Model):
     mode = models.CharField(max_length=20)
     group = models.CharField(max_length=30, default="main")
     isolated = models.BooleanField(default=False)
+    isolation = models.JSONField(null=True)
+    """How its processes were kept apart: kernels/contract/isolation.py."""
     baseline = models.CharField(max_length=100)
     margin = models.FloatField(default=MARGIN)
     aa = models.JSONField(null=True)

@@ -14,6 +14,7 @@ from runs.models.measurement import COLUMNS
 
 SHARED = (
     "baseline", "margin", "aa", "aa_samples_ns", "protocol", "telemetry", "notes", "took_s", "timing", "isolated",
+    "isolation",
 )  # fmt: skip
 """Fields of a Measured with a column of the same name, beside its key."""
 

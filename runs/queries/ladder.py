@@ -23,7 +23,7 @@ from runs.queries.ratio import Ratio
 REACHED, NEXT, OPEN, BEYOND = "reached", "next", "open", "beyond"
 FIELDS = (
     "workload", "workload_key", "mode", "device", "scale", "tier", "grade", "factor", "state", "target_ms", "baseline",
-    "baseline_p50_ms", "limit_ms", "best", "speedup", "speedup_low", "speedup_high", "comparisons", "best_p50_ms",
+    "baseline_p50_ms", "limit_ms", "best", "speedup", "speedup_low", "speedup_high", "confirmed", "comparisons", "best_p50_ms",
     "run", "result", "fingerprint",
 )  # fmt: skip
 
@@ -80,10 +80,10 @@ class Ladder:
 
     @property
     def steps(self) -> list[Step]:
-        surely = self.best[1].low if self.best else 0.0
+        confirmed = self.best[1].low if self.best else 0.0
         steps, is_next = [], True
         for tier in self.scale.tiers:
-            if tier.factor <= surely:
+            if tier.factor <= confirmed:
                 state = REACHED
             elif self.most is not None and tier.factor > self.most:
                 state = BEYOND
@@ -196,6 +196,7 @@ def _row(ladder: Ladder, step: Step) -> dict[str, Any]:
         "speedup": ratio and ratio.ratio,
         "speedup_low": ratio and ratio.low,
         "speedup_high": ratio and ratio.high,
+        "confirmed": best and best.is_confirmed,
         "comparisons": ladder.comparisons,
         "best_p50_ms": best and best.p50_ms,
         "run": best and best.run,

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from django.db.models import Count, F, Max, OuterRef, Prefetch, Q, QuerySet, Subquery
 from pydantic import Field
 
+from kernels.analysis.processes import is_confirmed
 from kernels.analysis.standing import Compared
 from kernels.analysis.verdicts import certain_ratio, verdict, verdict_of, why_undecided
 from kernels.contract.arm_result import (
@@ -28,6 +29,7 @@ from kernels.contract.arm_result import (
 )
 from kernels.contract.events import Measured, ProtocolFacts, TelemetrySummary, without_false_ratios
 from kernels.contract.export import Export
+from kernels.contract.isolation import Isolation
 from kernels.report.comparison import COMPARABILITY_KEYS
 from kernels.workload import Workload as WorkloadSpec
 from runs.models import Gpu, Kernel, Measurement, Result, Run, Session
@@ -117,10 +119,12 @@ def last_unsupported(kernel: Kernel) -> tuple[int, str] | None:
     return rows.order_by("-pk").values_list("measurement__run", "why").first()
 
 
-def seconds_per_result(gpu: Gpu, keys: list[str]) -> dict[str, list[float]]:
-    """Workload -> seconds of each measurement on this device / its timed results and processes. Without sustained ones."""
+def seconds_per_result(gpu: Gpu, keys: list[str], isolated: bool = False) -> dict[str, list[float]]:
+    """Workload -> seconds of each measurement on this device / its timed results and processes. Without sustained ones.
+    isolated: of isolated ones, or of the others."""
     timed = Count("results", filter=Q(results__status=Status.OK))
-    rows = Measurement.objects.filter(run__gpu=gpu, workload__key__in=keys, took_s__gt=0).exclude(mode="sustained")
+    rows = Measurement.objects.filter(run__gpu=gpu, workload__key__in=keys, took_s__gt=0, isolated=isolated)
+    rows = rows.exclude(mode="sustained")
     paces: dict[str, list[float]] = {}
     figures = ("workload__key", "took_s", "timed", "protocol__processes")
     for key, took_s, count, processes in rows.annotate(timed=timed).values_list(*figures):
@@ -158,7 +162,7 @@ READ = {
     "margin": "measurement__margin", "workload": "measurement__workload",
     "run": "measurement__run", "created_at": "measurement__run__created_at", "gpu": "measurement__run__gpu",
     "started_at": "measurement__run__started_at", "environment": "measurement__run__environment",
-    "demo": "measurement__run__demo", "contended": "measurement__run__contended",
+    "demo": "measurement__run__demo", "processes": "measurement__protocol__processes", "contended": "measurement__run__contended",
 }  # fmt: skip
 """Fields of each result, by their name in Point."""
 
@@ -205,6 +209,7 @@ class Point:
     started_at: datetime | None
     environment: int
     demo: str
+    processes: int | None
     contended: bool
     base_sha256: str | None
     base_p50_ms: float | None
@@ -219,6 +224,10 @@ class Point:
     @property
     def verdict(self) -> Verdict | Status:
         return verdict_of(self, self.baseline, self.margin)
+
+    @property
+    def is_confirmed(self) -> bool:
+        return is_confirmed(self.processes)
 
     @property
     def ratio(self) -> SpeedupRatio | None:
@@ -369,6 +378,7 @@ def _measured(row: Measurement, arms: Iterable[Result], raw: bool) -> StoredMeas
         mode=row.mode,
         group=row.group,
         isolated=row.isolated,
+        isolation=Isolation.model_validate(row.isolation) if row.isolation else None,
         baseline=row.baseline,
         margin=row.margin,
         aa=Ratio(*row.aa) if row.aa else None,

@@ -9,6 +9,7 @@ from typing import Any
 from django import template
 from django.utils import timezone
 
+from kernels.contract.arm_result import Verdict
 from kernels.report.tables import three_digits
 
 register = template.Library()
@@ -128,6 +129,12 @@ def short(label: str) -> str:
 @register.filter
 def get(mapping: dict[Any, Any], key: Any) -> Any:
     return mapping.get(key)
+
+
+@register.filter
+def is_decided(verdict: str) -> bool:
+    """Whether a ratio is bold: nothing undecided is."""
+    return verdict in (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
 
 
 QUIET = ("unsupported", "undecided", "needs more runs", "unpaired", "not compared", "new", "gone", "ok")

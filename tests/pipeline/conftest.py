@@ -31,7 +31,7 @@ from runs.models import Gpu, RejectedEvent, Run
 
 ROOT = Path(__file__).parents[2]
 ZOO = ROOT / "tests" / "zoo"
-QUICK = {"warmup_s": 0.02, "min_rounds": 5, "max_rounds": 5, "verify_seeds": 1, "block_ms": 0.5}
+QUICK = {"warmup_s": 0.02, "min_rounds": 8, "max_rounds": 8, "verify_seeds": 1, "block_ms": 0.5}
 
 
 def pytest_collection_modifyitems(items):

@@ -48,7 +48,7 @@ def second(site, ended, first):
 def bad(site, ended):
     """A run of every kernel that has an accident."""
     if "bad" not in ended:
-        protocol = {"warmup_s": 0.02, "min_rounds": 5, "max_rounds": 5, "compile_limit_s": 4}
+        protocol = {"warmup_s": 0.02, "min_rounds": 8, "max_rounds": 8, "compile_limit_s": 4}
         run = site.submit(*BAD, "eager", protocol=protocol)
         ended["bad"] = site.wait(run, "done", within=100)
         assert not RejectedEvent.objects.exists()

@@ -137,7 +137,7 @@ def test_the_whole_journal_sent_again_after_the_end_changes_nothing(run, events)
     assert_complete(run)
 
 
-# --- no ratio joins two children --------------------------------------------------------------------------------------
+# --- no ratio joins two measurements ----------------------------------------------------------------------------------
 
 
 def test_a_second_measurement_of_a_group_changes_nothing(run, events):

@@ -358,6 +358,15 @@ def test_other_inputs_and_edges_have_tables_of_their_own(owner, results):
     assert "<dt>relative Frobenius error</dt>" in page
 
 
+def test_a_systematic_error_and_the_kind_of_products_are_said(owner, results):
+    result = results["triton-flash"]
+    more = {"slope": -1.2e-5, "slope_error": 9e-6, "precision": "as float32"}
+    change(result, correctness=result.correctness | more)
+    text = text_of(page_of(owner, result))
+    assert "systematic error 0.0012% too small, standard error 0.0009%" in text
+    assert "products as float32" in text
+
+
 # --- the same in other forms ------------------------------------------------------------------------------------------
 
 
@@ -436,9 +445,9 @@ def test_a_margin_so_wide_that_nothing_is_the_same_says_so(owner, results):
     measurement.margin = 2.26
     measurement.save()
     text = text_of(page_of(owner, results["sdpa-flash"]))
-    assert "Nothing is decided on this workload: this machine was busy or unsteady: A/A from 0.99 to 1.00." in text
+    assert "Nothing is decided: this machine was busy or unsteady: A/A from 0.99 to 1.00." in text
     assert "margin 226.0%: nothing is decided above 5%" in text
-    assert "undecided" in text and "faster" not in text.split("Caveats")[0].lower()
+    assert "undecided" in text and "faster" not in text.split("Time per call")[0].lower()
 
 
 def test_the_registers_that_triton_reports_are_shown(owner, demo):
