@@ -264,4 +264,5 @@ def _compared(found: Measured, of: Comparison, reading: rounds.Reading) -> Measu
     low, high = fields["speedup_low"], fields["speedup_high"]
     word = statistics.word(low, high, found.margin, len(reading.blocks[found.name]))
     why = why_noisy(found.aa, found.margin, of.is_busy) if word == Verdict.UNDECIDED else ""
-    return replace(found, word=str(word), why=why or found.why, speedup=fields["speedup"], low=low, high=high)
+    why = "; ".join(filter(None, [found.why, why]))
+    return replace(found, word=str(word), why=why, speedup=fields["speedup"], low=low, high=high)

@@ -14,6 +14,7 @@ from django.db.models import Count, F, Max, OuterRef, Prefetch, Q, QuerySet, Sub
 from pydantic import Field
 
 from kernels.analysis.standing import Compared
+from kernels.analysis.statistics import WIDEST_MARGIN
 from kernels.analysis.verdicts import certain_ratio, verdict, verdict_of, why_undecided
 from kernels.contract.arm_result import (
     NO_SPEEDUP,
@@ -70,10 +71,7 @@ class StoredMeasured(Measured):
 
 
 def of_run(run: Run, raw: bool = False) -> list[StoredMeasured]:
-    """Measurements of a run, in the order of its config.
-
-    raw: with samples, logs and sources.
-    """
+    """Measurements of a run, in the order of its config. raw: with samples, logs and sources."""
     order = {workload.key: number for number, workload in enumerate(run.spec.workloads)}
     measured = _read(Measurement.objects.filter(run=run), Result.objects.all(), raw)
     return sorted(measured, key=lambda m: (order.get(m.key, len(order)), m.pk))
@@ -127,6 +125,22 @@ def seconds_per_result(gpu: Gpu, keys: list[str]) -> dict[str, list[float]]:
         if took_s and count:
             paces.setdefault(key, []).append(took_s / count / (processes or 1))
     return paces
+
+
+def fastest(environments: Iterable[int], dtype: str) -> tuple[int, float | None, str, int, str] | None:
+    """(row id, TFLOP/s, kernel, run, workload) of the highest rate of a result that is ok, from an uncontended run."""
+    rows = (
+        tried(environments=environments)
+        .filter(
+            status=Status.OK,
+            tflops__isnull=False,
+            measurement__run__contended=False,
+            measurement__margin__lte=WIDEST_MARGIN,
+            measurement__workload__dtype=dtype,
+        )
+        .order_by("-tflops")
+    )
+    return rows.values_list("pk", "tflops", "kernel__name", "measurement__run", "measurement__workload__label").first()
 
 
 def export_of(run: Run) -> Export:
@@ -216,21 +230,14 @@ class Point:
     @property
     def ratio(self) -> SpeedupRatio | None:
         """Its paired speedup; None without one."""
-        if self.status != Status.OK or not self.paired:
+        if self.status != Status.OK or not self.paired or None in (self.speedup, self.speedup_low, self.speedup_high):
             return None
-        if self.speedup is None or self.speedup_low is None or self.speedup_high is None:
-            return None
+        assert self.speedup and self.speedup_low and self.speedup_high
         return SpeedupRatio(self.speedup, self.speedup_low, self.speedup_high, self.margin)
 
     @property
-    def independent_rounds(self) -> float:
-        """The rounds that count for its interval."""
-        return self.effective_sample_size or self.rounds or 0
-
-    @property
     def compared(self) -> Compared:
-        place, rounds = f"{self.workload} {self.mode}", self.independent_rounds
-        return Compared(place, self.kernel, self.baseline, self.verdict, certain_ratio(self), self.margin, rounds)
+        return _compared(self, f"{self.workload} {self.mode}")
 
 
 def tells(measured: Measured, arm: ArmResult) -> bool:
@@ -245,8 +252,7 @@ def tried(
     session: Session | None = None,
     key: str = "",
 ) -> QuerySet[Result]:
-    """Results of a kernel, in these environments, in a session, on a workload; or all. Without unsupported ones, and
-    without checks that have no times."""
+    """Results of a kernel, in environments, in a session, on a workload; without unsupported ones and mere checks."""
     rows = Result.objects.exclude(status=Status.UNSUPPORTED).exclude(measurement__mode="verify")
     if kernel is not None:
         rows = rows.filter(kernel=kernel)
@@ -316,9 +322,12 @@ class RunResult(NamedTuple):
 
     @property
     def compared(self) -> Compared:
-        word = verdict_of(self, self.baseline, self.margin)
-        rounds = self.effective_sample_size or self.rounds or 0
-        return Compared(str(self.workload), self.kernel, self.baseline, word, certain_ratio(self), self.margin, rounds)
+        return _compared(self, str(self.workload))
+
+
+def _compared(one: Point | RunResult, place: str) -> Compared:
+    word, rounds = verdict_of(one, one.baseline, one.margin), one.effective_sample_size or one.rounds or 0
+    return Compared(place, one.kernel, one.baseline, word, certain_ratio(one), one.margin, rounds)
 
 
 def run_results(runs: list[int]) -> list[RunResult]:

@@ -72,7 +72,7 @@ def word_is(found, word):
     """Its word; on a machine that stays busy it is UNDECIDED, with the reason."""
     if found.margin <= WIDEST_MARGIN:
         return found.word == word
-    return found.word == "UNDECIDED" and found.why.startswith("this machine was ") and ": A/A from " in found.why
+    return found.word == "UNDECIDED" and "this machine was " in found.why and ": A/A from " in found.why
 
 
 def has_no_speedup(found, word):
@@ -166,7 +166,7 @@ def test_what_is_wrong_by_itself_is_incorrect_with_and_without_a_reference(refer
 def test_without_a_reference_nothing_is_called_correct():
     found = quick(softmax, softmax)
     assert (found.correct, found.speedup is not None) == (None, True)
-    assert found.why == "not checked against a reference; agrees with the baseline at 1e-2"
+    assert found.why.startswith("not checked against a reference; agrees with the baseline at 1e-2")
 
 
 @pytest.mark.parametrize(
