@@ -119,6 +119,8 @@ class Protocol(BaseModel):
     changes its clock, and an arm's time depends on what ran before it."""
     verify_only: bool = False
     """Check correctness only; time nothing."""
+    isolated: bool = False
+    """Each kernel in a process of its own, which sees neither clock nor reference: docs/instrument.md#isolated."""
     verify_seeds: int = Field(6, ge=1, le=10)
     """Number of correctness checks, each on fresh inputs: N(0, 1), then the operation's other distributions, then
     again."""
@@ -134,6 +136,12 @@ class Protocol(BaseModel):
     def rounds_are_ordered(self) -> Protocol:
         if self.max_rounds < self.min_rounds:
             raise ValueError(f"max_rounds ({self.max_rounds}) is below min_rounds ({self.min_rounds})")
+        return self
+
+    @model_validator(mode="after")
+    def isolated_measures_batches(self) -> Protocol:
+        if self.isolated and (self.name != "paired" or self.mode != "auto"):
+            raise ValueError("isolated measures batches in pairs: it has no other protocol or mode")
         return self
 
 

@@ -44,6 +44,22 @@ class NumbersField(forms.Field):
         return [int(part) for part in parts]
 
 
+ISOLATED = "isolated"
+"""The choice of the protocol paired with each kernel in a process of its own."""
+
+
+def protocol_choice(protocol: Protocol) -> str:
+    """The choice that means a protocol."""
+    return ISOLATED if protocol.isolated else protocol.name
+
+
+def _named(choice: str) -> dict[str, Any]:
+    """The values of a Protocol that a choice means."""
+    if choice == ISOLATED:
+        return {"name": "paired", "isolated": True, "mode": "auto"}
+    return {"name": choice, "isolated": False}
+
+
 MASK_CHOICES = [("no", "no"), ("yes", "yes"), ("both", "both")]
 
 
@@ -85,6 +101,7 @@ class NewRunForm(forms.Form):
         label="Protocol",
         choices=[
             ("paired", "paired: all kernels in every round, compared within rounds"),
+            ("isolated", "isolated: paired, each kernel in a process of its own; for kernels that nobody has read"),
             ("fixed", "fixed: 200 warm-up and 500 timed calls, one kernel after the other"),
         ],
         initial="paired",
@@ -101,7 +118,7 @@ class NewRunForm(forms.Form):
             ("e2e", "e2e: host time, dispatch included"),
         ],
         required=False,
-        help_text="On a CPU the mode is always cpu. The protocol fixed sets its own mode.",
+        help_text="On a CPU the mode is always cpu. The protocol fixed sets its own mode; isolated measures batches.",
     )
     effort = forms.ChoiceField(
         label="Effort",
@@ -112,7 +129,7 @@ class NewRunForm(forms.Form):
             ("thorough", "thorough: five fresh processes, results are confirmed"),
         ],
         required=False,
-        help_text="For the protocol paired.",
+        help_text="For the protocols paired and isolated.",
     )
     session = forms.ChoiceField(label="Session", required=False, help_text="Group with related runs.")
     title = forms.CharField(label="Title", required=False, max_length=200, help_text="Name in lists.")
@@ -298,7 +315,10 @@ class NewRunForm(forms.Form):
                 return
             body = {"name": TYPED, "operation": self.chosen_operation.name, "workloads": [sizes]}
         mode = {"mode": cleaned["mode"]} if cleaned["mode"] else {}
-        changes = EFFORTS.get(cleaned["effort"], {}) | {"name": cleaned["protocol"]} | mode
+        changes = EFFORTS.get(cleaned["effort"], {}) | mode | _named(cleaned["protocol"])
+        if cleaned["protocol"] == ISOLATED and cleaned["mode"] not in ("", "auto"):
+            self.add_error("mode", "Isolated measures batches: choose the automatic mode.")
+            return
         protocol = Protocol(**body.get("protocol", {}) | changes)
         body |= {"kernels": cleaned["kernels"], "protocol": protocol.model_dump()}
         try:

@@ -40,8 +40,8 @@ def _value(figure: CeilingFigure, ns: float) -> float:
     return figure.flops / ns / 1e3 if figure.flops else ns / 1e3
 
 
-def why_noisy(raw: CeilingSamples) -> str:
-    """Why the device was too busy for its ceilings, as a sentence; empty if it was not.
+def why_unsteady(raw: CeilingSamples) -> str:
+    """Why the device was too unsteady for its ceilings, as a sentence; empty if it was not.
 
     In each round every figure is timed twice. This A/A gives a margin, as a workload's does. Empty kernels do not count.
     """

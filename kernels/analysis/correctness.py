@@ -16,6 +16,8 @@ from kernels.dtypes import DTYPES
 ROW_FACTOR = 4
 """Row limit: worst row error / yardstick's worst row error. One wrong row is invisible in whole-output errors. Shorter
 rows are not judged alone: one small number would make any error large."""
+EXACT_FACTOR = 2
+"""The same for outputs of whole numbers: elements that differ, and how far they are off."""
 SIGMAS = 5
 """Standard errors that a systematic error may be away from what is allowed."""
 DOMINATED = 4
@@ -59,6 +61,10 @@ def _why_wrong(reading: dict[str, Any], dtype: str) -> str:
         return "the output changed after the call returned"
     if reading.get("unwritten"):
         return f"{reading['unwritten']} elements of the output were never written"
+    if reading.get("unchecked"):
+        return ""
+    if "mismatches" in reading:
+        return _why_differs(reading)
     if reading["nonfinite"] and reading.get("fits", True) and not _overflows(reading):
         return f"{reading['nonfinite']} elements are NaN or Inf; the correct values are finite"
     if why_not_judged(reading, dtype):
@@ -70,13 +76,26 @@ def _why_wrong(reading: dict[str, Any], dtype: str) -> str:
     return ""
 
 
+def _why_differs(reading: dict[str, Any]) -> str:
+    """Whole numbers and truth values must be those of the reference, but for as many as eager PyTorch has wrong."""
+    allowed, count = EXACT_FACTOR * reading["yard_mismatches"], reading["mismatches"]
+    if count > allowed:
+        than = f", allowed {allowed} (from eager PyTorch's own)" if allowed else ""
+        return f"{count} of {reading['elements']} elements differ{than}"
+    if reading["levels"] and reading["max_abs"] > (bound := EXACT_FACTOR * reading["yard_abs"]):
+        return f"largest difference {reading['max_abs']:g}, allowed {bound:g} (from eager PyTorch's own error)"
+    return "every element of the output is the same" if reading["constant"] else ""
+
+
 def _why_too_wrong(reading: dict[str, Any], dtype: str) -> str:
-    """Errors of elements, of the whole and of rows."""
+    """Errors of elements, of the whole and of rows. The whole only, where a few terms decide an output and 16 bits leave
+    those terms to chance."""
     more, info = _more(reading, dtype), DTYPES[dtype]
     slack = info.slack + _of_terms(reading, dtype)
+    by_chance = reading.get("dominated") and not info.slack
     yard_abs = max(reading["yard_abs"], reading.get("eps", 0.0) * reading["largest"])
     bound = more * info.factor * yard_abs + 2 * (reading["rounding"] + slack * reading["largest"])
-    if not reading["max_abs"] <= bound:
+    if not reading["max_abs"] <= bound and not by_chance:
         return f"largest error {reading['max_abs']:.3g}, allowed {bound:.3g} (from eager PyTorch's own error)"
     if "pooled" in reading:
         return ""  # relative to one small number, any error may be large
@@ -84,7 +103,7 @@ def _why_too_wrong(reading: dict[str, Any], dtype: str) -> str:
     if not reading["frobenius"] <= allowed:
         return f"relative Frobenius error {reading['frobenius']:.3g}, allowed {allowed:.3g}"
     worst = more * ROW_FACTOR * (reading["yard_row"] + slack)
-    if not reading["row"] <= worst and not (reading.get("dominated") and not info.slack):
+    if not reading["row"] <= worst and not by_chance:
         return f"relative error of a row {reading['row']:.3g}, allowed {worst:.3g}"
     return ""
 
@@ -120,7 +139,9 @@ def _percent(share: float) -> str:
 
 
 def _why_alone(reading: dict[str, Any], dtype: str) -> str:
-    """Parts that are too small to show in the whole."""
+    """Parts that are too small to show in the whole. Not where a few terms decide them: their error is chance."""
+    if reading.get("dominated"):
+        return ""
     info = DTYPES[dtype]
     for part, (error, yard) in reading.get("alone", {}).items():
         allowed = _more(reading, dtype) * info.factor * yard + info.slack + info.unit
@@ -153,7 +174,9 @@ def _overflows(reading: dict[str, Any]) -> bool:
 
 def why_not_judged(reading: dict[str, Any], dtype: str) -> str:
     """Why errors on these inputs are not judged; empty if they are. NaN and unwritten elements always are."""
-    return "" if _is_normal(reading) else _named(reading, _why_not_judged(reading, reading.get("dtype", dtype)))
+    if _is_normal(reading) or "mismatches" in reading:
+        return ""
+    return _named(reading, _why_not_judged(reading, reading.get("dtype", dtype)))
 
 
 def _why_not_judged(reading: dict[str, Any], dtype: str) -> str:
@@ -168,7 +191,8 @@ def _why_not_judged(reading: dict[str, Any], dtype: str) -> str:
 
 def precision(readings: list[dict[str, Any]], dtype: str) -> str:
     """What kind of products a float32 kernel makes, from its error on tails; empty if that was not measured."""
-    tails = [r for r in readings if r.get("distribution") == "tails" and not why_wrong(r, dtype)]
+    tails = [r for r in readings if r.get("distribution") == "tails" and "mismatches" not in r]
+    tails = [r for r in tails if not why_wrong(r, dtype)]
     if not tails:
         return ""
     one_rounding = ROUNDING * 2 * DTYPES[dtype].unit
@@ -196,7 +220,7 @@ def judge(readings: list[dict[str, Any]], dtype: str, flags: dict[str, Any] | No
     Each of several outputs is judged alone, by its own dtype.
 
     flags: inputs_changed, shared (calls share one output): booleans.
-    Returns {"correct": bool, "why": str, ...worst reading}; `why` is empty if correct.
+    Returns {"correct": bool, or None if there are no correct values, "why": str, ...worst reading}; `why` is empty if correct.
     """
     flags, seeds = flags or {}, len(readings)
     readings = [one for reading in readings for one in reading.get("outputs", [reading])]
@@ -214,7 +238,9 @@ def judge(readings: list[dict[str, Any]], dtype: str, flags: dict[str, Any] | No
         why = "calls share one output: a later call overwrote or returned an earlier one"
     usual = [r for r in readings if r.get("distribution", "normal") == "normal"]
     worst = max(usual or readings, key=partial(_how_far_off, dtype=dtype))
-    found = {"correct": not why, "why": why, "seeds": seeds} | flags | worst
-    if not why and (kind := precision(readings, dtype)):
+    unknown = any(reading.get("unchecked") for reading in readings)
+    correct = False if why else None if unknown else True
+    found = {"correct": correct, "why": why, "seeds": seeds} | flags | worst
+    if correct and (kind := precision(readings, dtype)):
         found["precision"] = kind
     return found | ({"distributions": said} if len(said) > 1 else {})

@@ -22,6 +22,11 @@ THOROUGH = 5
 """A ratio from at least this many processes counts as confirmed."""
 
 
+def is_confirmed(processes: int | None) -> bool:
+    """Whether a ratio is confirmed: by enough fresh processes. Others are called unconfirmed."""
+    return (processes or 1) >= THOROUGH
+
+
 @dataclass(frozen=True)
 class ProcessSpread:
     """How much a ratio differs between processes, beyond what its rounds explain."""

@@ -35,6 +35,7 @@ def chosen(arguments: argparse.Namespace, resumed: Config | None = None) -> Conf
     changes = {"name": arguments.protocol, "mode": arguments.mode} | {name: getattr(arguments, name) for name in PLANS}
     values["protocol"] |= {name: value for name, value in changes.items() if value is not None}
     values["protocol"]["verify_only"] = arguments.verify or (config is resumed and config.protocol.verify_only)
+    values["protocol"]["isolated"] |= arguments.isolated
     if arguments.sweep:
         values["workloads"] = [w.brief_sizes | {"dtype": w.dtype} | swept(arguments.sweep) for w in config.workloads]
         values["title"] = f"{config.name}, {', '.join(arguments.sweep)}"  # its own title names other sizes

@@ -112,8 +112,15 @@ def parser() -> argparse.ArgumentParser:
             type=Path,
             help="measure what is missing in FILE (of --json), and write it there; needs the same fingerprint and sources",
         )
+        command.add_argument("--timing", action="store_true", help="also say where the seconds went")
         command.set_defaults(
-            do=do_run, verify=command is check, protocol=None, mode=None, effort=None, **dict.fromkeys(PLANS)
+            do=do_run,
+            verify=command is check,
+            protocol=None,
+            mode=None,
+            effort=None,
+            isolated=False,
+            **dict.fromkeys(PLANS),
         )
     run.add_argument("--verify", action="store_true", help="check correctness only (same as `check`)")
     run.add_argument("--protocol", choices=("paired", "fixed"), help="instead of the config's")
@@ -126,6 +133,12 @@ def parser() -> argparse.ArgumentParser:
         help="quick: a few seconds a workload, wide intervals; thorough: five fresh processes, results are confirmed",
     )
     run.add_argument("--processes", type=int, help="fresh processes that measure each workload (default 1)")
+    for command in (run, check):
+        command.add_argument(
+            "--isolated",
+            action="store_true",
+            help="each kernel in a process of its own, which it cannot leave: for kernels that nobody has read",
+        )
     run.add_argument(
         "--rest", type=float, help="rest before each block, as a multiple of the block's length (default 1; 0: never)"
     )

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from pydantic import AwareDatetime, Field, model_validator
 
 from kernels.contract.arm_result import NO_SPEEDUP, ArmResult, CrossCheck, Model, Ratio, Spread, Status, Text
+from kernels.contract.isolation import Isolation
 from kernels.workload import Ceilings, Workload
 
 VERSION: Literal[2] = 2
@@ -63,6 +64,17 @@ class Calibrated(Model):
         if (self.ceilings is None) != bool(self.refused):
             raise ValueError("ceilings are measured or refused")
         return self
+
+
+Phase = Literal[
+    "wait", "start", "calibrate", "load", "first call", "check", "inputs", "captures", "estimate", "warm-up", "rounds",
+    "rounds with a check", "rests", "fresh inputs", "single calls", "check after", "probes", "cross-check", "host",
+]  # fmt: skip
+"""What a run spends time on, in its order. wait: for the device's lock. start: of processes, with imports and the device.
+first call: with compilation. rounds with a check: blocks of which an output is kept, with the checked call after them. rests:
+as asked for. host: the parent itself."""
+Timing = dict[str, float]
+"""Phase -> seconds, by the parent's clock. Later versions may know other phases."""
 
 
 class ProtocolFacts(Model):
@@ -125,7 +137,7 @@ class TelemetrySummary(Model):
 
 
 class Measured(Model):
-    """One workload and one group of arms timed in the same rounds. Every ratio uses samples of one process; ratios of
+    """One workload and one group of arms timed in the same rounds. Every ratio uses samples of these rounds; ratios of
     several processes are pooled."""
 
     kind: Literal["measured"] = "measured"
@@ -137,6 +149,8 @@ class Measured(Model):
     group: str = "main"
     isolated: bool = False
     """Each arm ran in its own process."""
+    isolation: Isolation | None = None
+    """How they were kept apart, if so."""
     baseline: str
     margin: float
     """FASTER and SLOWER need more than this difference."""
@@ -147,6 +161,8 @@ class Measured(Model):
     telemetry: TelemetrySummary = TelemetrySummary()
     notes: list[Text] = []
     took_s: float | None = None
+    timing: Timing = {}
+    """Where the seconds of this workload went."""
     results: list[ArmResult]
 
     @model_validator(mode="after")
@@ -201,6 +217,8 @@ class Seen(Model):
 class CrossChecked(Model):
     kind: Literal["crosschecked"] = "crosschecked"
     seen: list[Seen]
+    timing: Timing = {}
+    """Where the run's seconds outside its workloads went, the cross-check included."""
 
     def added_to(self, measurements: list[Measured]) -> Iterator[Measured]:
         """The measurements, with each result's cross-check added."""

@@ -62,6 +62,7 @@ def with_environment(line: str) -> list[int]:
 
 
 def end(pids: Iterable[int], signal_number: int = signal.SIGKILL) -> None:
+    """Sends a signal to processes, where they still exist."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal_number)

@@ -21,6 +21,8 @@ LOADED, LOADED_MS = 1.05, 0.05
 """Slow-down that counts as longer; ignored below these milliseconds."""
 LEFT_COLUMNS = 3
 """Text columns of a table: aligned left, never left out."""
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""Signs that begin a formula in a spreadsheet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,12 +190,17 @@ def as_records(table: Iterable[Row]) -> list[dict[str, Any]]:
 
 
 def as_csv(records: Iterable[Mapping[str, Any]], columns: Sequence[str] = COLUMNS) -> str:
-    """Writes .csv: a line of headings, then one line per record."""
+    """Writes .csv: a line of headings, then one line per record. A spreadsheet computes none of its texts."""
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(records)
+    writer.writerows({name: _not_computed(value) for name, value in record.items()} for record in records)
     return out.getvalue()
+
+
+def _not_computed(value: Any) -> Any:
+    """A text that a spreadsheet would take for a formula, behind an apostrophe."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def three_digits(value: float | None) -> str:
@@ -299,8 +306,13 @@ def heading(title: str, environment: dict[str, Any], link: str = "") -> str:
         environment.get("device", ""),
         *(f"{name} {environment[key]}" for name, key in named if environment.get(key)),
     ]
-    shown = "".join(f"\\{sign}" if sign in "[]*_`<>|\\" else sign for sign in title)
+    shown = escaped(title)
     return ", ".join(filter(None, [f"[{shown}]({link})" if link else shown, *parts]))
+
+
+def escaped(text: str, signs: str = "[]*_`<>|\\") -> str:
+    """A person's text in Markdown, where it is no link, no markup and no HTML."""
+    return "".join(f"\\{sign}" if sign in signs else sign for sign in text)
 
 
 def listed(names: Sequence[str]) -> str:

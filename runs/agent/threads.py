@@ -26,6 +26,8 @@ from runs.broker import BrokerKeys
 
 log = logging.getLogger(__name__)
 HELLO_EVERY_S, LISTEN_EVERY_S, SEND_EVERY_S = 5.0, 1.0, 0.1
+AFTER_A_FAILURE_S = 2.0
+"""Else a thread that cannot write to the journal would keep hello from reading it."""
 RESEND_FIRST_S, RESEND_MOST_S = 10.0, 60.0
 HANGS_AFTER_S = 300.0
 """The pool process looks for a reason to stop several times a second while it measures."""
@@ -66,7 +68,7 @@ class AgentThreads:
                 if not failed:
                     log.warning("%s: %s; trying again", step.__name__, error)
                 failed = True
-            if self.stopping.wait(every):
+            if self.stopping.wait(max(every, AFTER_A_FAILURE_S) if failed else every):
                 return
 
     def _publish(self, task: str, *arguments: Any, **options: Any) -> None:

@@ -106,12 +106,15 @@ class Keeper:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self._asked_to_stop)
+        on_terminal = signal.getsignal(signal.SIGHUP) != signal.SIG_IGN and os.isatty(0)
         if watch:
             threading.Thread(target=watch, args=(self,), daemon=True).start()
         try:
             while not self._stop:
                 self._step()
                 time.sleep(LOOK_EVERY_S)
+                if on_terminal and not os.isatty(0):  # it was closed, and the signal went to make alone
+                    break
         finally:
             self._end()
         return 0

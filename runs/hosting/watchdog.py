@@ -1,6 +1,6 @@
 """The watchdog: starts again what runs but does not answer. It runs beside the keeper, in a thread.
 
-It sends a task to each worker's queue and looks for what the task leaves in the broker; it asks the web server for a
+It sends a task to each worker's queue and looks for what tasks leave in the broker; it asks the web server for a
 page, the broker for an answer, and the broker when an agent's hello was last sent. No Django.
 """
 

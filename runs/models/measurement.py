@@ -26,6 +26,8 @@ class Measurement(models.Model):
     mode = models.CharField(max_length=20)
     group = models.CharField(max_length=30, default="main")
     isolated = models.BooleanField(default=False)
+    isolation = models.JSONField(null=True)
+    """How its processes were kept apart: kernels/contract/isolation.py."""
     baseline = models.CharField(max_length=100)
     margin = models.FloatField(default=MARGIN)
     aa = models.JSONField(null=True)
@@ -34,6 +36,7 @@ class Measurement(models.Model):
     telemetry = models.JSONField(default=dict)
     notes = models.JSONField(default=list)
     took_s = models.FloatField(null=True)
+    timing = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -20,6 +20,7 @@ from kernels.workload import RunSpec
 from runs.messages import ask_dispatch, tell_cancel
 from runs.models.gpu import Gpu
 from runs.models.session import Session
+from runs.models.trust import RUN_TRUSTED
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -148,6 +149,8 @@ class Run(models.Model):
     preflight = models.JSONField(default=dict, blank=True)
     contended = models.BooleanField(default=False)
     """Others used the device: another process was on the GPU, or took core time of the CPU."""
+    timing = models.JSONField(default=dict, blank=True)
+    """Seconds by phase outside its measurements: kernels/contract/events.py."""
     log = models.TextField(blank=True)
 
     created_at = models.DateTimeField(default=timezone.now)
@@ -160,6 +163,7 @@ class Run(models.Model):
     objects = RunManager.from_queryset(RunQuerySet)()
 
     class Meta:
+        permissions = [(RUN_TRUSTED, "Can measure code of one's own in the shared process")]
         constraints = [
             models.UniqueConstraint(
                 fields=["gpu"], condition=Q(state__in=ACTIVE, sent_at__isnull=False), name="one_run_per_device"

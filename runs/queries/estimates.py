@@ -40,6 +40,8 @@ FIRST_CALLS = 14
 """Calls of an arm before its first round: compilation, memory, the estimate of its time."""
 SUSTAINED_S_PER_RESULT = 15.0
 """Eight to twelve rounds of 1.25 s; the baseline twice."""
+CELL_S, BATCH_S = 4.0, 0.3
+"""Isolated: start of a process, and a batch with its fresh inputs, its rest and its check."""
 OFF_BY = 2.0
 """An estimate is shown as a range: half to double. Compilers and very slow kernels are often outside."""
 
@@ -83,7 +85,7 @@ def estimate(config: ConfigSpec, gpu: Gpu | None) -> Estimate:
     able = [name for name in config.kernels if not why_not.get(name)]
     kind = gpu.kind if gpu else "cpu"
     sustained = config.protocol.mode == "sustained" and kind == "cuda"
-    pace = {} if sustained else _pace(gpu, [w.key for w in config.workloads])
+    pace = {} if sustained else _pace(gpu, [w.key for w in config.workloads], config.protocol.isolated)
     calibration = gpu.calibration if gpu and len(pace) < len(config.workloads) else None
     ceilings = calibration.ceilings if calibration else {}
     known_s, guessed_s, stopped, processes = 0.0, 0.0, 0, config.protocol.processes
@@ -125,6 +127,9 @@ def guess(
         round_s = block_s * (len(kernels) + 1)  # the baseline runs twice
         budget_s = max(plan.budget_s * max(1, len(kernels) - 1), round_s)
         timed_s = min(rounds * round_s, budget_s) + max(plan.warmup_s, round_s)
+    if plan.isolated:
+        round_s = max(BATCH_S, call_s) * (len(kernels) + 1)
+        timed_s = min(rounds * round_s, plan.budget_s * max(1, len(kernels) - 1)) + CELL_S * (len(kernels) + 2)
     if plan.mode == "sustained" and kind == "cuda":
         timed_s = max(timed_s, SUSTAINED_S_PER_RESULT * len(kernels))
     checks = plan.verify_seeds + rounds / KEEP_EVERY + 1
@@ -156,7 +161,7 @@ def span(low_s: float, high_s: float) -> str:
     return f"{round(low / 60)} to {math.ceil(high / 60)} h"
 
 
-def _pace(gpu: Gpu | None, keys: list[str]) -> dict[str, float]:
+def _pace(gpu: Gpu | None, keys: list[str], isolated: bool) -> dict[str, float]:
     """Seconds per timed result on this device, by workload."""
-    paces = seconds_per_result(gpu, keys) if gpu else {}
+    paces = seconds_per_result(gpu, keys, isolated) if gpu else {}
     return {key: median(values) for key, values in paces.items()}

@@ -17,13 +17,13 @@ from kernels.contract.arm_result import Verdict
 from runs.models import Tier, TierScale
 from runs.queries import history, measurements
 from runs.queries.history import Series
-from runs.queries.measurements import Point
+from runs.queries.points import Point
 from runs.queries.ratio import Ratio
 
 REACHED, NEXT, OPEN, BEYOND = "reached", "next", "open", "beyond"
 FIELDS = (
     "workload", "workload_key", "mode", "device", "scale", "tier", "grade", "factor", "state", "target_ms", "baseline",
-    "baseline_p50_ms", "limit_ms", "best", "speedup", "speedup_low", "speedup_high", "comparisons", "best_p50_ms",
+    "baseline_p50_ms", "limit_ms", "best", "speedup", "speedup_low", "speedup_high", "confirmed", "comparisons", "best_p50_ms",
     "run", "result", "fingerprint",
 )  # fmt: skip
 
@@ -196,6 +196,7 @@ def _row(ladder: Ladder, step: Step) -> dict[str, Any]:
         "speedup": ratio and ratio.ratio,
         "speedup_low": ratio and ratio.low,
         "speedup_high": ratio and ratio.high,
+        "confirmed": best and best.is_confirmed,
         "comparisons": ladder.comparisons,
         "best_p50_ms": best and best.p50_ms,
         "run": best and best.run,

@@ -6,16 +6,13 @@ The recorder has validated them; they are not validated again, because a page re
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.db.models import Count, F, Max, OuterRef, Prefetch, Q, QuerySet, Subquery
 from pydantic import Field
 
-from kernels.analysis.standing import Compared
 from kernels.analysis.statistics import WIDEST_MARGIN
-from kernels.analysis.verdicts import certain_ratio, verdict, verdict_of, why_undecided
+from kernels.analysis.verdicts import verdict, why_undecided
 from kernels.contract.arm_result import (
     NO_SPEEDUP,
     ArmResult,
@@ -29,11 +26,12 @@ from kernels.contract.arm_result import (
 )
 from kernels.contract.events import Measured, ProtocolFacts, TelemetrySummary, without_false_ratios
 from kernels.contract.export import Export
+from kernels.contract.isolation import Isolation
 from kernels.report.comparison import COMPARABILITY_KEYS
 from kernels.workload import Workload as WorkloadSpec
 from runs.models import Gpu, Kernel, Measurement, Result, Run, Session
 from runs.models.measurement import COLUMNS, CORRELATED, CORRELATED_ROUNDS
-from runs.queries.ratio import Ratio as SpeedupRatio
+from runs.queries.points import Point, RunResult
 
 RAW = ("samples_ns", "log")
 """Large columns of a result, read only on request. A kernel's source is another."""
@@ -115,10 +113,12 @@ def last_unsupported(kernel: Kernel) -> tuple[int, str] | None:
     return rows.order_by("-pk").values_list("measurement__run", "why").first()
 
 
-def seconds_per_result(gpu: Gpu, keys: list[str]) -> dict[str, list[float]]:
-    """Workload -> seconds of each measurement on this device / its timed results and processes. Without sustained ones."""
+def seconds_per_result(gpu: Gpu, keys: list[str], isolated: bool = False) -> dict[str, list[float]]:
+    """Workload -> seconds of each measurement on this device / its timed results and processes. Without sustained ones.
+    isolated: of isolated ones, or of the others."""
     timed = Count("results", filter=Q(results__status=Status.OK))
-    rows = Measurement.objects.filter(run__gpu=gpu, workload__key__in=keys, took_s__gt=0).exclude(mode="sustained")
+    rows = Measurement.objects.filter(run__gpu=gpu, workload__key__in=keys, took_s__gt=0, isolated=isolated)
+    rows = rows.exclude(mode="sustained")
     paces: dict[str, list[float]] = {}
     figures = ("workload__key", "took_s", "timed", "protocol__processes")
     for key, took_s, count, processes in rows.annotate(timed=timed).values_list(*figures):
@@ -154,6 +154,7 @@ def export_of(run: Run) -> Export:
         fingerprint=environment.fingerprint if environment else "",
         preflight=run.preflight or {},
         state=run.state,
+        timing=run.timing,
         measurements=list(of_run(run, raw=True)),
     )
 
@@ -166,12 +167,12 @@ READ = {
     "p50_low_ms": "p50_low_ms", "p50_high_ms": "p50_high_ms", "speedup": "speedup", "speedup_low": "speedup_low",
     "speedup_high": "speedup_high", "paired": "paired",
     "left_after_round": "left_after_round", "effective_sample_size": "effective_sample_size",
-    "version": "version", "sha256": "version__sha256",
+    "correct": "correctness__correct", "version": "version", "sha256": "version__sha256",
     "mode": "measurement__mode", "group": "measurement__group", "baseline": "measurement__baseline",
     "margin": "measurement__margin", "workload": "measurement__workload",
     "run": "measurement__run", "created_at": "measurement__run__created_at", "gpu": "measurement__run__gpu",
     "started_at": "measurement__run__started_at", "environment": "measurement__run__environment",
-    "demo": "measurement__run__demo", "contended": "measurement__run__contended",
+    "demo": "measurement__run__demo", "processes": "measurement__protocol__processes", "contended": "measurement__run__contended",
 }  # fmt: skip
 """Fields of each result, by their name in Point."""
 
@@ -181,63 +182,6 @@ TOLD_APART = (
     *(f"measurement__protocol__{key}" for key in COMPARABILITY_KEYS),
 )  # fmt: skip
 """Only the newest result for each of these: newer results on other terms do not hide older ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One result of a series. Not a StoredArm: thousands are read at a time."""
-
-    pk: int
-    kernel: str
-    limit_ms: float | None
-    """Speed of light: least time in ms that the device needs for the work."""
-    status: str
-    why: str
-    n: int | None
-    rounds: int | None
-    p50_ms: float | None
-    p50_low_ms: float | None
-    p50_high_ms: float | None
-    speedup: float | None
-    speedup_low: float | None
-    speedup_high: float | None
-    paired: bool
-    left_after_round: int | None
-    effective_sample_size: float | None
-    version: int | None
-    sha256: str | None
-    mode: str
-    group: str
-    baseline: str
-    margin: float
-    workload: int
-    run: int
-    created_at: datetime
-    gpu: int | None
-    started_at: datetime | None
-    environment: int
-    demo: str
-    contended: bool
-    base_sha256: str | None
-    base_p50_ms: float | None
-    how: tuple[Any, ...]
-    """Protocol values that must agree: kernels.report.comparison.COMPARABILITY_KEYS."""
-
-    @property
-    def verdict(self) -> Verdict | Status:
-        return verdict_of(self, self.baseline, self.margin)
-
-    @property
-    def ratio(self) -> SpeedupRatio | None:
-        """Its paired speedup; None without one."""
-        if self.status != Status.OK or not self.paired or None in (self.speedup, self.speedup_low, self.speedup_high):
-            return None
-        assert self.speedup and self.speedup_low and self.speedup_high
-        return SpeedupRatio(self.speedup, self.speedup_low, self.speedup_high, self.margin)
-
-    @property
-    def compared(self) -> Compared:
-        return _compared(self, f"{self.workload} {self.mode}")
 
 
 def tells(measured: Measured, arm: ArmResult) -> bool:
@@ -301,35 +245,6 @@ def _baselines() -> QuerySet[Result]:
     return Result.objects.filter(measurement=OuterRef("measurement"), kernel__name=OuterRef("measurement__baseline"))
 
 
-class RunResult(NamedTuple):
-    """What the list of runs needs of a result: thousands are read at a time."""
-
-    run: int
-    measurement: int
-    workload: int
-    kernel: str
-    baseline: str
-    margin: float
-    status: str
-    p50_ms: float | None
-    speedup: float | None
-    speedup_low: float | None
-    speedup_high: float | None
-    paired: bool
-    rounds: int | None
-    left_after_round: int | None
-    effective_sample_size: float | None
-
-    @property
-    def compared(self) -> Compared:
-        return _compared(self, str(self.workload))
-
-
-def _compared(one: Point | RunResult, place: str) -> Compared:
-    word, rounds = verdict_of(one, one.baseline, one.margin), one.effective_sample_size or one.rounds or 0
-    return Compared(place, one.kernel, one.baseline, word, certain_ratio(one), one.margin, rounds)
-
-
 def run_results(runs: list[int]) -> list[RunResult]:
     """Results of these runs, in one query; without speedups over a baseline that is not ok."""
     if not runs:
@@ -366,6 +281,7 @@ def _measured(row: Measurement, arms: Iterable[Result], raw: bool) -> StoredMeas
         mode=row.mode,
         group=row.group,
         isolated=row.isolated,
+        isolation=Isolation.model_validate(row.isolation) if row.isolation else None,
         baseline=row.baseline,
         margin=row.margin,
         aa=Ratio(*row.aa) if row.aa else None,
@@ -374,6 +290,7 @@ def _measured(row: Measurement, arms: Iterable[Result], raw: bool) -> StoredMeas
         telemetry=TelemetrySummary.model_validate(row.telemetry),
         notes=row.notes,
         took_s=row.took_s,
+        timing=row.timing,
         results=[],
     )
     found = without_false_ratios([_arm(arm, raw) for arm in arms], row.baseline)

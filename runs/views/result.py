@@ -11,10 +11,12 @@ from django.shortcuts import render
 
 from kernels.analysis.agreement import AGREE_NS, AGREE_NS_PER_KERNEL, AGREE_SHARE
 from kernels.analysis.memory import size
+from kernels.analysis.processes import is_confirmed
 from kernels.analysis.statistics import MARGIN, WIDEST_MARGIN
 from kernels.analysis.verdicts import is_noisy
 from kernels.contract.arm_result import MOST_KERNELS_RAN, ArmResult, CrossCheck
 from kernels.contract.events import HostLoad, Measured, ProtocolFacts, TelemetrySummary
+from kernels.contract.isolation import Isolation
 from kernels.report.tables import under_load
 from runs.charts import distribution
 from runs.charts.theme import THEMES
@@ -86,7 +88,9 @@ def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
         "clocks": [one for one in subject.both if one.sm_mhz] if arm.sm_mhz else [],
         "crosscheck": crosscheck_of(subject.both) if arm.crosscheck else {},
         "protocol": protocol_of(measured),
+        "isolation": isolation_of(measured.isolation, arm.kernel) if measured.isolation else [],
         "interval": parts_of_interval(arm),
+        "confirmed": is_confirmed(measured.protocol.processes),
         "telemetry": telemetry_of(measured.telemetry),
         "correctness": correctness.facts(arm.correctness),
         "checks": correctness.tables(arm.correctness),
@@ -229,10 +233,13 @@ def protocol_of(measured: Measured) -> list[tuple[str, str]]:
         facts += _processes(how)
     if how.sets is not None:
         sets = f"{how.sets} set{'s' * (how.sets != 1)} of inputs"
-        facts.append(("inputs", sets + (", more than the cache holds" if how.covered and how.sets > 1 else "")))
+        if measured.isolated:
+            facts.append(("inputs", "of its own for each call of a batch"))
+        else:
+            facts.append(("inputs", sets + (", more than the cache holds" if how.covered and how.sets > 1 else "")))
     if how.flushed is not None:
         facts.append(("L2 emptied before calls", "yes, by reading" if how.flushed else "no"))
-    if how.paired and how.rest is not None and measured.mode not in ("cpu", "sustained"):
+    if how.paired and how.rest is not None and measured.mode not in ("cpu", "sustained", "batch"):
         facts.append(("rests", _rests(how.rest)))
     if measured.aa:
         ratio, low, high = map(ratio3, measured.aa)
@@ -256,6 +263,29 @@ def parts_of_interval(result: ArmResult) -> list[tuple[str, str]]:
     facts = [(name, f"±{part:.2%}") for name, part in parts]
     for number, (ratio, low, high) in enumerate(result.by_process or [], 1):
         facts.append((f"process {number}", f"{ratio3(ratio)}x, rounds alone {ratio3(low)} to {ratio3(high)}"))
+    return facts
+
+
+def isolation_of(how: Isolation, kernel: str) -> list[tuple[str, str]]:
+    """How the kernel's process was kept apart, as (name, value) pairs."""
+    said = {True: "yes", False: "no: this host does not allow it"}
+    facts = [
+        ("a user of its own", said[how.own_user]),
+        ("no network", said[how.no_network]),
+        ("sees no other process", said[how.own_pids]),
+        ("files are read-only", said[how.read_only]),
+    ]
+    if batches := how.batches.get(kernel):
+        facts += [
+            ("batch", f"{batches.calls} calls, {batches.ms:.3g} ms" + (", one graph" if how.graphs else "")),
+            ("outputs checked", f"{batches.checked}, chosen after their batch"),
+            ("copied after", f"{batches.delay_us / batches.ms / 1e3:.1%} of the batch's length"),
+        ]
+    if how.host_us is not None:
+        facts.append(("empty batch", f"{how.host_us:.0f} us"))
+    if how.beside:
+        ratio, low, high = map(ratio3, how.beside)
+        facts.append(("baseline beside the others", f"{ratio} of its time alone, interval {low} to {high}"))
     return facts
 
 

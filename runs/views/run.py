@@ -13,7 +13,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
 
 from kernels.catalog import operations
-from kernels.report import tables
+from kernels.report import tables, timing
 from kernels.report.summary import summary
 from kernels.workload import ConfigError, load_config
 from runs.charts.run_charts import LEAST_SHOWN, NAMES, chart_of, drawn, has_limits, left_out
@@ -52,6 +52,7 @@ def context_of(run: Run) -> dict[str, Any]:
         "left_out": left_out(table),
         "least_shown": LEAST_SHOWN,
         "live": live_progress(run),
+        "timing": timing.spent(measured, run.timing),
     }
 
 

@@ -16,7 +16,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from kernels.contract.arm_result import Verdict
-from kernels.report import comparison
+from kernels.report import comparison, tables
 from kernels.report.summary import Summary, headline, sentence
 from runs.models import Note, Run, Session
 from runs.queries.outcomes import Outcome, with_outcomes
@@ -191,11 +191,17 @@ def session_json(request: HttpRequest, pk: int) -> HttpResponse:
     )
 
 
+def without_html(text: str) -> str:
+    """A person's Markdown: its markup stays, HTML shows as it was typed."""
+    return tables.escaped(text, "<&")
+
+
 def session_md(request: HttpRequest, pk: int) -> HttpResponse:
     """The report as Markdown."""
     session = _session(pk)
     table, _ = progress(session)
-    lines = [f"# {' '.join(session.title.split())}", "", *([session.objective, ""] if session.objective else [])]
+    objective = [without_html(session.objective), ""] if session.objective else []
+    lines = [f"# {tables.escaped(' '.join(session.title.split()))}", "", *objective]
     timeline = entries(session)
     if said := report_headline(table, timeline):
         lines += [" ".join([f"**{said.strong}.**", *said.rest]), ""]
@@ -211,10 +217,11 @@ def _entry_lines(request: HttpRequest, entry: Entry) -> list[str]:
     when = f"{entry.at:%Y-%m-%d %H:%M} UTC"
     if entry.run:
         link = request.build_absolute_uri(entry.run.get_absolute_url())
+        title = tables.escaped(" ".join(entry.run.title.split()))
         first = entry.outcome.first if entry.outcome else None
         best = f": {first.kernel} {first.sentence}" if first else ""
-        return [f"- {when}: [run {entry.run.pk}]({link}), {' '.join(entry.run.title.split())}, {entry.run.state}{best}"]
+        return [f"- {when}: [run {entry.run.pk}]({link}), {title}, {entry.run.state}{best}"]
     assert entry.note is not None
-    heading = ["", f"## {entry.note.phase}", ""] if entry.note.phase else []
-    text = " ".join(entry.note.text.split())
+    heading = ["", f"## {tables.escaped(entry.note.phase)}", ""] if entry.note.phase else []
+    text = without_html(" ".join(entry.note.text.split()))
     return heading + ([f"- {when}: {text}"] if text else [])

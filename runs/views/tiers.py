@@ -12,12 +12,14 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
+from kernels.analysis.processes import THOROUGH
 from kernels.catalog import operations
 from runs.charts import strip
 from runs.models import TierScale
 from runs.models.tier_scale import Tier, parse
 from runs.queries import history, ladder
 from runs.queries.ladder import Ladder
+from runs.queries.points import Point
 from runs.templatetags.figures import us
 from runs.views.downloads import csv_file
 
@@ -78,7 +80,7 @@ class Standing:
         if bests:
             one, point, ratio = max(bests, key=lambda item: item[2].low)
             figures = f"{ratio.ratio:.3f}x ({ratio.low:.3f} to {ratio.high:.3f})"
-            rest = f"Best: {figures}, {point.kernel} on {one.series.workload.label}."
+            rest = f"Best: {figures}, {point.kernel} on {one.series.workload.label}.{unconfirmed(point)}"
         count = len(self.ladders)
         of = f"{count} workloads" if count > 1 else "1 workload"
         reached = [step.tier for one in self.ladders if (step := one.reached)]
@@ -163,7 +165,15 @@ def _best(one: Ladder) -> str:
     if one.best is None:
         return f"No kernel is confirmed faster than {over}."
     point, ratio = one.best
-    return f"{point.kernel} is best: {ratio.ratio:.3f}x the speed of {over} ({ratio.low:.3f} to {ratio.high:.3f})."
+    figures = f"{ratio.ratio:.3f}x the speed of {over} ({ratio.low:.3f} to {ratio.high:.3f})"
+    return f"{point.kernel} is best: {figures}.{unconfirmed(point)}"
+
+
+def unconfirmed(point: Point) -> str:
+    """A sentence after a space on what is missing to confirm a result; empty if nothing is."""
+    if point.is_confirmed:
+        return ""
+    return f" Unconfirmed: measured in {point.processes or 1} process{'es' * ((point.processes or 1) > 1)}, not in {THOROUGH}."
 
 
 def _beyond(one: Ladder) -> str:

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from kernels.analysis import roofline
-from kernels.analysis.ceilings import ceilings, why_noisy
+from kernels.analysis.ceilings import ceilings, why_unsteady
 from kernels.analysis.peaks import peak_of
 from kernels.child import calibrate
 from kernels.child.clock import CpuClock
@@ -90,39 +90,43 @@ def test_a_cpu_is_calibrated_for_real():
 def test_a_quiet_device_is_not_noisy():
     rng = random.Random(2)
     for _ in range(50):
-        assert why_noisy(raw(matmul_ns=[1_250_000 * rng.gauss(1, 0.004) for _ in range(24)])) == ""
+        assert why_unsteady(raw(matmul_ns=[1_250_000 * rng.gauss(1, 0.004) for _ in range(24)])) == ""
 
 
 def test_a_device_that_differs_from_itself_is_too_busy_for_its_ceilings():
     rng = random.Random(3)
     busy = [500_000 * rng.choice((1.0, 1.6)) for _ in range(24)]
-    assert why_noisy(raw(copy_ns=busy)).startswith("A/A of the device copy gives a margin of ")
-    assert why_noisy(raw(matmul_ns=busy)).startswith("A/A of the matrix product in float16 gives a margin of ")
+    assert why_unsteady(raw(copy_ns=busy)).startswith("A/A of the device copy gives a margin of ")
+    assert why_unsteady(raw(matmul_ns=busy)).startswith("A/A of the matrix product in float16 gives a margin of ")
 
 
 class Watch:
-    """Telemetry that sees these processes, at each look."""
+    """Telemetry that sees these processes, at each look, and this share of the cores taken by others."""
 
-    def __init__(self, *looks):
+    def __init__(self, looks, foreign):
         self.looks = list(looks)
+        self.load = SimpleNamespace(begin=lambda: None, end=lambda: {"foreign": foreign})
 
     def others(self):
         return self.looks.pop(0)
 
 
 @pytest.mark.parametrize(
-    "looks, noisy, said",
+    "kind, looks, foreign, noisy, said",
     [
-        (([], []), False, ""),
-        (([4711], []), False, "another program used the device (process 4711)"),
-        (([], [4711, 4712]), False, "another program used the device (2 processes)"),
-        (([], []), True, "the device was busy: A/A of the device copy gives a margin of"),
+        ("cuda", ([], []), 0.0, False, ""),
+        ("cuda", ([4711], []), 0.0, False, "another program used the device (process 4711)"),
+        ("cuda", ([], [4711, 4712]), 0.0, False, "another program used the device (2 processes)"),
+        ("cuda", ([], []), 0.0, True, "the device was busy or unsteady: A/A of the device copy gives a margin of"),
+        ("cuda", ([], []), 0.6, False, ""),
+        ("cpu", ([], []), 0.04, False, ""),
+        ("cpu", ([], []), 0.43, False, "others took 43% of the core time"),
     ],
 )
-def test_ceilings_are_refused_from_a_busy_device(looks, noisy, said):
+def test_ceilings_are_refused_from_a_busy_device(kind, looks, foreign, noisy, said):
     ticks = [500_000.0, 900_000.0, 500_000.0, 500_000.0] * 6 if noisy else [500_000.0] * 24
     child = SimpleNamespace(call=lambda do, limit_s: raw(copy_ns=ticks))
-    event = calibration.calibrate(child, Device("cuda", "GPU-1", "NVIDIA H200", driver="580"), Watch(*looks))
+    event = calibration.calibrate(child, Device(kind, "GPU-1", "NVIDIA H200", driver="580"), Watch(looks, foreign))
     assert event.driver == "580"
     assert event.refused.startswith(said) if said else event.refused == ""
     assert (event.ceilings is None) == bool(said)

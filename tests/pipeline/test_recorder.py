@@ -54,7 +54,9 @@ def result(kernel, p50_ms):
 def measured(workload, **more):
     shared = {"mode": "cpu", "baseline": "sdpa", "margin": 0.01, "aa": (1.0, 0.99, 1.01), "aa_samples_ns": [[1.0]]}
     results = [result("sdpa", 1.0), result("eager", 2.0)]
-    return Measured(workload=workload, took_s=1.0, **shared | {"results": results} | more)
+    return Measured(
+        workload=workload, took_s=1.0, timing={"rounds": 0.5, "check": 0.5}, **shared | {"results": results} | more
+    )
 
 
 def record(lines):
@@ -88,7 +90,7 @@ def events(run):
         Started(environment=ENVIRONMENT, fingerprint="f"),
         measured(first),
         measured(second),
-        CrossChecked(seen=seen),
+        CrossChecked(seen=seen, timing={"start": 2.0, "cross-check": 3.0}),
         Finished(state="done", log="the end"),
     ]
     lines = [Line(run=run.pk, attempt=1, seq=seq, at=AT, event=event) for seq, event in enumerate(told, start=1)]
@@ -104,6 +106,8 @@ def assert_complete(run):
     assert {r.effective_sample_size for r in Result.objects.all()} == {None, 4.5}
     exported = measurements.of_run(run, raw=True)[0]
     assert exported.aa_samples_ns == [[1.0]]
+    assert (exported.timing, run.timing) == ({"rounds": 0.5, "check": 0.5}, {"start": 2.0, "cross-check": 3.0})
+    assert measurements.export_of(run).timing == run.timing
     assert exported.arm("eager").effective_sample_size == 4.5
     assert [row.registers for row in tables.rows([exported])] == [168, 168]
     assert not RejectedEvent.objects.exists()
@@ -146,7 +150,7 @@ def test_the_whole_journal_sent_again_after_the_end_changes_nothing(run, events)
     assert_complete(run)
 
 
-# --- no ratio joins two children --------------------------------------------------------------------------------------
+# --- no ratio joins two measurements ----------------------------------------------------------------------------------
 
 
 def test_a_second_measurement_of_a_group_changes_nothing(run, events):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import signal
 import socket
 import subprocess
@@ -84,6 +85,24 @@ def test_nothing_outlives_a_keeper(kept, number):
     one.process.send_signal(getattr(signal, number))
     wait_until(lambda: not one.left(), f"all has ended after {number}")
     assert one.process.wait(10) == (-9 if number == "SIGKILL" else 0)
+
+
+def test_a_keeper_ends_with_its_terminal_though_the_signal_goes_to_another(tmp_path):
+    """The kernel sends SIGHUP to the leader of the session alone, which is make where nobody typed the command."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        if os.fork():
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            os.wait()
+            os._exit(0)
+        env = os.environ | {"PYTHONPATH": str(ROOT)}
+        os.execve(sys.executable, [sys.executable, "-c", KEEPER, str(tmp_path)], env)
+    wait_until(lambda: len(processes.descendants(pid)) >= 6, "the parts run")
+    wait_until(lambda: len(list(tmp_path.glob("begun-*"))) == 1, "they have begun")
+    below = [one for p in processes.descendants(pid) if (one := processes.identify(p))]
+    os.close(terminal)
+    wait_until(lambda: not any(map(processes.is_alive, below)), "all has ended")
+    os.waitpid(pid, 0)
 
 
 def test_a_part_that_does_not_listen_is_killed_and_the_second_ctrl_c_waits_for_nobody(kept, tmp_path):

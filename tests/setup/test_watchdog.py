@@ -1,11 +1,14 @@
 """The watchdog names what hangs, and nothing else."""
 
+import time
 from types import SimpleNamespace
 
 import pytest
+from celery.signals import task_postrun
 from redis.exceptions import RedisError
 
 from kernels.host.device import find_device
+from runs import tasks
 from runs.hosting import watchdog as module
 from runs.hosting.watchdog import Watchdog
 
@@ -88,3 +91,16 @@ def test_nobody_is_blamed_after_the_host_slept(site):
 def test_on_a_gpu_host_it_looks_after_agents_alone():
     dog = Watchdog("redis://127.0.0.1:1", [find_device("cpu")], None, site=False)
     assert set(dog.watched) == {"agent-cpu"}
+
+
+def test_a_part_with_a_long_queue_shows_life_with_each_task(monkeypatch):
+    """What the watchdog sends would wait, and expire."""
+    shown = []
+    monkeypatch.setattr(tasks.BrokerKeys, "pulse", lambda keys, name: shown.append(name))
+    for name in ("record", "hello", "draw_charts", "pulse"):
+        monkeypatch.setattr(tasks, "_shown_at", -10.0)
+        task_postrun.send(sender=None, task=SimpleNamespace(name=name))
+    assert shown == ["recorder", "recorder", "worker"]
+    monkeypatch.setattr(tasks, "_shown_at", time.monotonic())
+    task_postrun.send(sender=None, task=SimpleNamespace(name="record"))
+    assert len(shown) == 3, "once a second is enough"

@@ -179,6 +179,18 @@ def test_a_title_of_two_lines_is_one_heading(owner, session):
     assert owner.get(reverse("session_md", args=[session.pk])).content.decode() == "# Beat # cuDNN\n"
 
 
+def test_a_persons_text_is_no_html_in_the_report(owner, ran, session):
+    """The page escapes it; a viewer of Markdown would run it."""
+    script = "<script>alert(1)</script>"
+    run = ran(count=1)
+    Run.objects.filter(pk=run.pk).update(title=script)
+    Session.objects.update(title=script, objective=f"*fast* {script}")
+    owner.post(session.get_absolute_url(), {"phase": script, "text": f"`code` {script}"})
+    text = owner.get(reverse("session_md", args=[session.pk])).content.decode()
+    assert text.count("\\<script") == text.count("<script") == 5
+    assert "*fast*" in text and "`code`" in text
+
+
 def test_an_empty_session_has_a_page_and_files(owner, session):
     assert "Nothing yet." in page_of(owner, session)
     assert (

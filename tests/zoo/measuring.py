@@ -36,7 +36,11 @@ def measure(device, *kernels, sizes, environment=None, ceilings=None, **protocol
     )  # it decides nothing
     with mock.patch.dict(os.environ, settings), mock.patch.object(tempfile, "tempdir", folder), without:
         Supervisor(RunSpec.of(config, found.uuid, ceilings=ceilings), found, emit).run()
-    more = {arm.kernel: {"facts": arm.correctness, "notes": m.notes} for m in measured for arm in m.results}
+    more = {
+        arm.kernel: {"facts": arm.correctness, "notes": m.notes, "isolation": m.isolation}
+        for m in measured
+        for arm in m.results
+    }
     return {row.kernel: asdict(row) | more[row.kernel] | {"row": row} for row in rows(measured)}
 
 

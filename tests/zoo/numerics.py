@@ -34,3 +34,17 @@ def judged(device: str, kernels: list[str], problem: Operation, seed: int = 1, c
             if of:
                 found[kernel] = judge(of, problem.dtype)
     return found
+
+
+def adhoc(candidate, reference, inputs, seed: int, device: str = "cpu") -> dict:
+    """What measure() says of a callable from four seeds of its inputs."""
+    import torch
+
+    from kernels.inprocess.adhoc import Source
+    from kernels.inprocess.session import InProcess, Judged, problem_of
+
+    with torch.no_grad():
+        bench = InProcess(torch.device(device), {"candidate": candidate})
+        bench.problem = problem_of(bench, Source(inputs, None, seed), reference, 0, 0)
+        readings = [bench.verify("candidate", 1000 * seed + number, thorough=True).reading for number in range(4)]
+        return Judged(bench.problem, has_baseline=False)("candidate", readings, {})

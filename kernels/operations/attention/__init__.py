@@ -9,7 +9,17 @@ from pydantic import Field, model_validator
 
 from kernels.catalog import operation
 from kernels.dtypes import DTYPES
-from kernels.operations.base import EDGE_SIZES, SYSTEMATIC, Allowance, Distribution, Inputs, Operation, Piece, draw
+from kernels.operations.base import (
+    CUT_OFF,
+    EDGE_SIZES,
+    SYSTEMATIC,
+    Allowance,
+    Distribution,
+    Inputs,
+    Operation,
+    Piece,
+    draw,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -23,6 +33,8 @@ DRIFT = 1.5
 """drift: mean of q; of k in the first half of the head dimension, with the other sign in the second half."""
 NEAR, RAMP = 2.0**-8, 3e-4
 """near_constant: standard deviation of k; scores rise by RAMP from key to key, up to the middle, then fall."""
+LAST = 8.0
+"""near_constant: the last value is this many times as large, so that an output without it is visibly another."""
 ALONE = {0: "the first row", -1: "the last row"}
 """Rows of a causal output that are judged on their own: they see one key, and all."""
 
@@ -118,6 +130,7 @@ class Attention(Operation):
             ramp = torch.arange(self.seq_len, device=device)
             ramp = torch.minimum(ramp, self.seq_len - 1 - ramp) * (RAMP / (DRIFT * self.head_dim * self.scale))
             k.mul_(NEAR).add_(ramp.to(k.dtype)[:, None])
+            v[..., -1, :] *= LAST
         return Inputs((q, k, v), {"causal": self.causal, "scale": self.scale})
 
     def edges(self) -> list[Attention]:
@@ -135,7 +148,7 @@ class Attention(Operation):
     @property
     def allowance(self) -> Allowance:
         """Kernels may fold the scale into q: they round q times a constant."""
-        return Allowance(slope=max(SYSTEMATIC, DTYPES[self.dtype].folded))
+        return Allowance(slope=max(SYSTEMATIC, DTYPES[self.dtype].folded) + CUT_OFF * self.seq_len)
 
     def check(self, inputs: Inputs, seed: int, thorough: bool) -> Iterator[Piece]:
         import torch

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field
 
 from kernels.catalog import operation
-from kernels.operations.base import EDGE_SIZES, Distribution, Inputs, Operation, Piece, draw
+from kernels.operations.base import (
+    CUT_OFF,
+    EDGE_SIZES,
+    SYSTEMATIC,
+    Allowance,
+    Distribution,
+    Inputs,
+    Operation,
+    Piece,
+    draw,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -48,6 +58,10 @@ class Gemm(Operation):
     def distributions(self) -> tuple[Distribution, ...]:
         """In float32, tails too: they tell products of split numbers from float32's."""
         return ("normal", "tails", *self.checked_with[1:]) if self.dtype == "float32" else self.checked_with
+
+    @property
+    def allowance(self) -> Allowance:
+        return Allowance(slope=SYSTEMATIC + CUT_OFF * self.k)
 
     def label(self) -> str:
         return f"M={self.m} N={self.n} K={self.k}"

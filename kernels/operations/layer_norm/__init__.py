@@ -26,6 +26,7 @@ class LayerNorm(Operation):
     checked_with: ClassVar[tuple[Distribution, ...]] = (
         "normal", "tiny", "outliers", "near_constant", "large_mean", "x30",
     )  # fmt: skip
+    dominated: ClassVar[tuple[Distribution, ...]] = ("outliers",)
     normalises_rows: ClassVar[bool] = True
 
     rows: int = Field(ge=1, le=16_777_216, title="Rows")
