@@ -297,7 +297,7 @@ def _compared(found: Measured, of: Comparison, reading: rounds.Reading) -> Measu
     return replace(
         found,
         word=UNKNOWN if found.correct is None else str(said),
-        why=why or found.why,
+        why="; ".join(filter(None, [found.why, why])),
         speedup=fields["speedup"],
         low=low,
         high=high,

@@ -37,7 +37,7 @@ FIGURE, EDGE = 52, 16
 LIGHT = "speed of light"
 OTHERS = "other kernels"
 UPRIGHT = "M-0.2,-1.5L0.2,-1.5L0.2,1.5L-0.2,1.5Z"
-DRAWING = {"look": 4}
+DRAWING = {"look": 5}
 """Increase it if the drawing changes: stored charts are then redrawn."""
 
 
@@ -123,7 +123,7 @@ def _headings(groups: pd.DataFrame, y: Any, left: float, width: float, colours: 
 
 
 def speedup(table: pd.DataFrame, colours: dict[str, str], narrow: bool = False) -> Any:
-    """A forest plot: point and interval per kernel, grouped by workload; the margin of SAME as a band."""
+    """A forest plot: point and interval per kernel, grouped by workload; the margin around 1 as a band."""
     data = _near(table[table.speedup.notna()].copy())
     if data.empty:
         return None

@@ -139,8 +139,9 @@ def table_md(request: HttpRequest, pk: int) -> HttpResponse:
         request.build_absolute_uri(run.get_absolute_url()),
     )
     title = ", ".join(filter(None, [run.title or f"Run {pk}", partial_of(run)]))
+    said = summary(table, run.spec.operation, run.contended)
     return download(
-        tables.as_markdown(table, tables.heading(title, environment, link)),
+        tables.as_markdown(table, tables.heading(title, environment, link)) + (f"\n{said}\n" if table else ""),
         "text/markdown; charset=utf-8",
         f"run-{pk}.md",
     )

@@ -16,7 +16,7 @@ from kernels.contract.fitting import MAX_EVENT_BYTES
 from kernels.report import tables
 from kernels.workload import Config
 from runs.models import Gpu, Measurement, RejectedEvent, Result, Run
-from runs.pipeline import recorder
+from runs.pipeline import importer, recorder
 from runs.queries import measurements
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(30)]
@@ -66,6 +66,19 @@ def record(lines):
 
 def sent(line):
     return [line["run"], line["attempt"], line["seq"], json.dumps(line)] if isinstance(line, dict) else line
+
+
+@pytest.mark.parametrize("foreign, contended", [(0.2, True), (0.04, False), (None, False)])
+def test_others_on_the_cpu_during_the_rounds_mark_the_run_contended(run, foreign, contended):
+    telemetry = {"host": {"foreign": foreign}} if foreign is not None else {}
+    told = [Started(environment=ENVIRONMENT, fingerprint="f"), measured(CONFIG.workloads[0], telemetry=telemetry)]
+    for seq, event in enumerate(told, 1):
+        line = {"version": 2, "run": run.pk, "attempt": 1, "seq": seq, "at": AT}
+        record([line | {"event": event.model_dump(mode="json", by_alias=True)}])
+    run.refresh_from_db()
+    assert (run.done, run.contended) == (1, contended)
+    again = importer.load(measurements.export_of(run), "x.json")
+    assert again.contended is contended, "nor is it forgotten in a file"
 
 
 @pytest.fixture
