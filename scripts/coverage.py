@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT))
 
 from kernels.analysis.statistics import half_width, margin_from, paired_speedup, word
 from kernels.contract.arm_result import Verdict
+from kernels.parent.rounds import LEAST_CAPTURES
 from kernels.workload import Protocol
 
 Rounds = Callable[[np.random.Generator, int, float], np.ndarray]
@@ -78,6 +79,11 @@ def interval(logs: np.ndarray) -> tuple[float, float, float]:
     return paired_speedup(np.exp(logs), np.ones(len(logs)))
 
 
+def plan_of(noise: Rounds) -> Protocol:
+    """Graphs, whose rounds fall into sticky heaps, have more rounds at least."""
+    return Protocol(min_rounds=LEAST_CAPTURES) if noise is sticky_heaps else Protocol()
+
+
 def stopped(logs: np.ndarray, plan: Protocol) -> int:
     """The round at which the stop rule is content."""
     for rounds in range(plan.min_rounds, plan.max_rounds, plan.look_every):
@@ -89,7 +95,7 @@ def stopped(logs: np.ndarray, plan: Protocol) -> int:
 
 def coverage(noise: Rounds, rounds: int | None, runs: int, seed: int = 1) -> float:
     """Share of intervals that hold the truth. rounds: None for the stop rule of the protocol."""
-    rng, plan, held = np.random.default_rng(seed), Protocol(), 0
+    rng, plan, held = np.random.default_rng(seed), plan_of(noise), 0
     for _ in range(runs):
         logs = noise(rng, rounds or plan.max_rounds, SPREAD)
         _, low, high = interval(logs[: rounds or stopped(logs, plan)])
@@ -99,7 +105,7 @@ def coverage(noise: Rounds, rounds: int | None, runs: int, seed: int = 1) -> flo
 
 def words(noise: Rounds, spread: float, ratio: float, runs: int, seed: int = 2) -> dict[str, float]:
     """Share of each word for a kernel of this true ratio, over the stop rule; A/A has the same noise."""
-    rng, plan = np.random.default_rng(seed), Protocol()
+    rng, plan = np.random.default_rng(seed), plan_of(noise)
     counts = dict.fromkeys((Verdict.FASTER, Verdict.SLOWER, Verdict.SAME, Verdict.UNDECIDED), 0)
     for _ in range(runs):
         logs, aa = (noise(rng, plan.max_rounds, spread) for _ in range(2))
@@ -131,6 +137,7 @@ def report(runs: int) -> Iterator[str]:
     yield from table(["rounds", *kinds], cells)
     yield ""
     yield "The estimate is a pseudo-median: where rounds fall into uneven heaps it is not their mean."
+    yield f"Sticky heaps are as rounds of graphs: their stop rule begins at {LEAST_CAPTURES} rounds."
     yield ""
     yield "## Words, %, by the stop rule, with an A/A of the same noise"
     yield ""

@@ -16,6 +16,8 @@ from kernels.dtypes import DTYPES
 ROW_FACTOR = 4
 """Row limit: worst row error / yardstick's worst row error. One wrong row is invisible in whole-output errors. Shorter
 rows are not judged alone: one small number would make any error large."""
+EXACT_FACTOR = 2
+"""The same for outputs of whole numbers: elements that differ, and how far they are off."""
 SIGMAS = 5
 """Standard errors that a systematic error may be away from what is allowed."""
 DOMINATED = 4
@@ -59,6 +61,10 @@ def _why_wrong(reading: dict[str, Any], dtype: str) -> str:
         return "the output changed after the call returned"
     if reading.get("unwritten"):
         return f"{reading['unwritten']} elements of the output were never written"
+    if reading.get("unchecked"):
+        return ""
+    if "mismatches" in reading:
+        return _why_differs(reading)
     if reading["nonfinite"] and reading.get("fits", True) and not _overflows(reading):
         return f"{reading['nonfinite']} elements are NaN or Inf; the correct values are finite"
     if why_not_judged(reading, dtype):
@@ -68,6 +74,17 @@ def _why_wrong(reading: dict[str, Any], dtype: str) -> str:
     if reading.get("constant"):
         return "every element of the output is the same"
     return ""
+
+
+def _why_differs(reading: dict[str, Any]) -> str:
+    """Whole numbers and truth values must be those of the reference, but for as many as eager PyTorch has wrong."""
+    allowed, count = EXACT_FACTOR * reading["yard_mismatches"], reading["mismatches"]
+    if count > allowed:
+        than = f", allowed {allowed} (from eager PyTorch's own)" if allowed else ""
+        return f"{count} of {reading['elements']} elements differ{than}"
+    if reading["levels"] and reading["max_abs"] > (bound := EXACT_FACTOR * reading["yard_abs"]):
+        return f"largest difference {reading['max_abs']:g}, allowed {bound:g} (from eager PyTorch's own error)"
+    return "every element of the output is the same" if reading["constant"] else ""
 
 
 def _why_too_wrong(reading: dict[str, Any], dtype: str) -> str:
@@ -157,7 +174,9 @@ def _overflows(reading: dict[str, Any]) -> bool:
 
 def why_not_judged(reading: dict[str, Any], dtype: str) -> str:
     """Why errors on these inputs are not judged; empty if they are. NaN and unwritten elements always are."""
-    return "" if _is_normal(reading) else _named(reading, _why_not_judged(reading, reading.get("dtype", dtype)))
+    if _is_normal(reading) or "mismatches" in reading:
+        return ""
+    return _named(reading, _why_not_judged(reading, reading.get("dtype", dtype)))
 
 
 def _why_not_judged(reading: dict[str, Any], dtype: str) -> str:
@@ -172,7 +191,8 @@ def _why_not_judged(reading: dict[str, Any], dtype: str) -> str:
 
 def precision(readings: list[dict[str, Any]], dtype: str) -> str:
     """What kind of products a float32 kernel makes, from its error on tails; empty if that was not measured."""
-    tails = [r for r in readings if r.get("distribution") == "tails" and not why_wrong(r, dtype)]
+    tails = [r for r in readings if r.get("distribution") == "tails" and "mismatches" not in r]
+    tails = [r for r in tails if not why_wrong(r, dtype)]
     if not tails:
         return ""
     one_rounding = ROUNDING * 2 * DTYPES[dtype].unit
@@ -200,7 +220,7 @@ def judge(readings: list[dict[str, Any]], dtype: str, flags: dict[str, Any] | No
     Each of several outputs is judged alone, by its own dtype.
 
     flags: inputs_changed, shared (calls share one output): booleans.
-    Returns {"correct": bool, "why": str, ...worst reading}; `why` is empty if correct.
+    Returns {"correct": bool, or None if there are no correct values, "why": str, ...worst reading}; `why` is empty if correct.
     """
     flags, seeds = flags or {}, len(readings)
     readings = [one for reading in readings for one in reading.get("outputs", [reading])]
@@ -218,7 +238,9 @@ def judge(readings: list[dict[str, Any]], dtype: str, flags: dict[str, Any] | No
         why = "calls share one output: a later call overwrote or returned an earlier one"
     usual = [r for r in readings if r.get("distribution", "normal") == "normal"]
     worst = max(usual or readings, key=partial(_how_far_off, dtype=dtype))
-    found = {"correct": not why, "why": why, "seeds": seeds} | flags | worst
-    if not why and (kind := precision(readings, dtype)):
+    unknown = any(reading.get("unchecked") for reading in readings)
+    correct = False if why else None if unknown else True
+    found = {"correct": correct, "why": why, "seeds": seeds} | flags | worst
+    if correct and (kind := precision(readings, dtype)):
         found["precision"] = kind
     return found | ({"distributions": said} if len(said) > 1 else {})

@@ -15,7 +15,7 @@ CONFIDENCE = 0.99
 RESAMPLES = 2000
 """Bootstrap resamples for unpaired ratios."""
 MARGIN = 0.01
-"""Differences below this are SAME."""
+"""Within this a result is SAME. FASTER and SLOWER need at least this difference."""
 AA_TOLERANCE = 0.005
 """A/A further from 1 than this widens the margin of its workload."""
 WIDEST_MARGIN = 0.05

@@ -31,12 +31,16 @@ class Judged(typing.Protocol):
     def rounds(self) -> int | None: ...
     @property
     def left_after_round(self) -> int | None: ...
+    @property
+    def is_checked(self) -> bool: ...
 
 
 def verdict(arm: ArmResult, measured: Measured) -> Verdict | Status:
     """The status if not ok; otherwise BASELINE, FASTER, SLOWER, SAME, UNDECIDED, or why there is no verdict."""
     if arm.status == Status.OK and arm.p50_ms is None:
-        return Verdict.CORRECT if arm.correctness and arm.correctness.correct else Verdict.NONE
+        if arm.is_checked:
+            return Verdict.CORRECT
+        return Verdict.UNKNOWN if arm.correctness else Verdict.NONE
     if measured.isolated and arm.status == Status.OK and arm.why.startswith(Verdict.TOO_SHORT):
         return Verdict.TOO_SHORT
     return verdict_of(arm, measured.baseline, measured.margin)
@@ -50,6 +54,8 @@ def verdict_of(one: Judged, baseline: str, margin: float) -> Verdict | Status:
         return Verdict.NONE
     if one.kernel == baseline:
         return Verdict.BASELINE
+    if one.speedup is not None and not one.is_checked:
+        return Verdict.UNKNOWN
     ratio = certain_ratio(one)
     low, high = (ratio.low, ratio.high) if ratio else (None, None)
     return word(low, high, margin, enough_rounds(one), paired=one.paired)

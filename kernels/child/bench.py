@@ -16,11 +16,12 @@ from typing import Any
 import torch
 
 from kernels.catalog import LoadedKernel, get_kernel, load
-from kernels.child import calibrate, launches, outputs, poison
+from kernels.child import calibrate, into, launches, outputs, poison
 from kernels.child.clock import Block, CpuClock, CudaClock, Graph
 from kernels.child.guard import Guard, memory_in_use
 from kernels.child.probe import next_seed, probe
 from kernels.child.reference import Reference, measure, with_facts
+from kernels.child.rewrite import rewrite
 from kernels.child.runtime import CudaRuntime
 from kernels.contract.replies import (
     Captured,
@@ -35,7 +36,7 @@ from kernels.contract.replies import (
     TimedBlock,
     Verified,
 )
-from kernels.operations.base import Distribution, Inputs
+from kernels.operations.base import Distribution, Inputs, Like
 from kernels.workload import Workload
 
 ROTATION = 5
@@ -69,6 +70,7 @@ class Bench:
         self.kept: list[tuple[str, int, Any, dict[str, Any]]] = []
         self.grown: dict[str, list[tuple[int, int]]] = {}
         self.cursor = 0
+        self.likes: tuple[Like, ...] = ()
 
     # --- one workload ---------------------------------------------------------------------------------------------
 
@@ -86,8 +88,18 @@ class Bench:
     def _kernel(self, arm: str) -> LoadedKernel:
         name = f"{self.problem.name}/{arm}"
         if name not in self.loaded:
-            self.loaded[name] = load(get_kernel(self.problem.name, arm))
+            kernel = load(get_kernel(self.problem.name, arm))
+            if into.wants_out(kernel.call):
+                kernel.call = into.returning(kernel.call, self._new_output)
+            self.loaded[name] = kernel
         return self.loaded[name]
+
+    def _new_output(self, *tensors: torch.Tensor) -> Any:
+        """What a kernel of the current workload writes into: a new tensor, or a tuple of them."""
+        self.likes = self.likes or outputs.likes(self.problem, Inputs(tensors, {}))
+        device = tensors[0].device
+        made = tuple(torch.empty(shape, dtype=dtype, device=device) for shape, dtype in self.likes)
+        return made if len(made) > 1 else made[0]
 
     def _run(self, arm: str, inputs: Inputs) -> Any:
         return self._kernel(arm).call(*inputs.tensors, **inputs.options)
@@ -150,9 +162,10 @@ class Bench:
             poison.fill(one)
         again = outputs.plain(self._run(arm, Inputs(tuple(t.clone() for t in values.tensors), values.options)))
         self.clock.synchronize()
-        floating = [one for one in outputs.as_tuple(out) if one.is_floating_point()]
+        counted = [one for one in outputs.as_tuple(out) if poison.is_counted(one)]
         pairs = zip(outputs.as_tuple(again), unwritten, strict=True)
-        shared = any(poison.count(one) < one.numel() for one in floating) or any(poison.count(a) > n for a, n in pairs)
+        shared = any(poison.count(one) < one.numel() for one in counted) or any(poison.count(a) > n for a, n in pairs)
+        shared = shared or outputs.share_memory(out, again)
         deterministic = outputs.equal(early, again)
         for right in (out, early, again):  # freed memory must not look like the next kernel's work
             for one in outputs.as_tuple(right):
@@ -169,8 +182,7 @@ class Bench:
             self.clock.synchronize()
             if self.kind == "cuda":
                 self.clock.gate(TRAP_GATE_NS)
-            for old, new in zip(inputs.tensors, values.tensors, strict=True):
-                old.copy_(new)
+            rewrite(inputs, values)
             out = outputs.plain(self._run(arm, inputs))
         early = outputs.clone(out)
         self.clock.synchronize()
@@ -203,8 +215,7 @@ class Bench:
         """Writes fresh values into one input set, in place (graphs hold its addresses)."""
         index %= len(self.sets)
         fresh = self.problem.inputs(self.device, seed)
-        for old, new in zip(self.sets[index][1].tensors, fresh.tensors, strict=True):
-            old.copy_(new)
+        rewrite(self.sets[index][1], fresh)
         self.sets[index] = (seed, self.sets[index][1])
         self.clock.synchronize()
         return Nothing()
@@ -244,21 +255,22 @@ class Bench:
         block = self.clock.block(call, indices, gate_ns, flush, keep)
         if keep is not None:
             self._keep(arm, indices[keep], block.kept)
-            self._trap(arm, indices[keep])
+            self._trap(arm)
         elif before is not None:
             self.grown.setdefault(arm, []).append(((memory_in_use(self.kind) or 0) - before, calls))
         self.guard.claim(arm)
         return _timed(block)
 
-    def _trap(self, arm: str, index: int) -> None:
-        """One more call like the timed ones, on an input set refilled in place; its output is kept for `recheck`."""
+    def _trap(self, arm: str) -> None:
+        """One more call like the timed ones, on the next input set, refilled in place; its output is kept for
+        `recheck`."""
+        index, self.cursor = self.cursor, self.cursor + 1
         seed, inputs = self.sets[index % len(self.sets)]
         seed = next_seed(seed)
         values = self.problem.inputs(self.device, seed)
         _, early, flags = self._trapped(arm, inputs, values)
         if flags["inputs_changed"]:
-            for old, new in zip(inputs.tensors, values.tensors, strict=True):
-                old.copy_(new)
+            rewrite(inputs, values)
         self.sets[index % len(self.sets)] = (seed, inputs)
         if self._has_room(early):
             self.kept.append((arm, seed, early, flags))
@@ -275,7 +287,7 @@ class Bench:
         block = self.clock.host_block(call, indices, keep)
         if keep is not None:
             self._keep(arm, indices[keep], block.kept)
-            self._trap(arm, indices[keep])
+            self._trap(arm)
         return _timed(block)
 
     def sustained(self, arm: str, calls: int, lead: int, chunks: int, graph: str = "") -> TimedBlock:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import torch
 
-from kernels.child import outputs
+from kernels.child import outputs, poison
 
 Call = Callable[[int], Any]
 """Runs the arm on input set i (modulo the number of sets). Returns its output."""
@@ -248,6 +248,8 @@ class Graph:
             for tensor in (one for out in self.outputs for one in outputs.as_tuple(outputs.plain(out))):
                 if isinstance(tensor, torch.Tensor) and tensor.is_floating_point():
                     tensor.fill_(float("nan"))
+                else:
+                    poison.fill(tensor)
 
     def launch(self, index: int = 0) -> None:
         self.graph.replay()

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from kernels.child import outputs
+from kernels.child.exact import ExactErrors
 from kernels.child.slope import Slopes
 from kernels.dtypes import DTYPES
 from kernels.operations.base import Distribution, Inputs, Like, Operation, Piece
@@ -57,6 +58,8 @@ def measure(out: Any, reference: Reference) -> dict[str, Any]:
     alone: {part: [relative error, yardstick's]} of parts that are judged on their own.
     dtype: of the output; only if it is in the table and not the workload's.
     Or wrong_kind alone: why the output is not a tensor of the right kind.
+    unchecked: the operation has no correct values for this output; all errors are then 0.
+    Outputs of whole numbers or truth values: see exact.py.
 
     Several outputs: the reading of the worst one, and "outputs": a reading of each, with its number "output" (from 1)
     and their count "of".
@@ -66,10 +69,17 @@ def measure(out: Any, reference: Reference) -> dict[str, Any]:
     device = reference.inputs.tensors[0].device
     if why := _wrong_kinds(outs, likes, device):
         return {"wrong_kind": why}
-    errors = [_Errors(like, reference.distribution) for like in likes]
+    errors = [_errors(like, reference.distribution) for like in likes]
+    unchecked = set(range(len(likes)))
     for piece in reference.pieces():
         errors[piece.output].add(piece, outs[piece.output])
-    readings = [each.reading(reference, number) for number, each in enumerate(errors)]
+        unchecked.discard(piece.output)
+    readings = [
+        {"unchecked": True} | ExactErrors(likes[n], reference.distribution).reading(reference, n)
+        if n in unchecked
+        else each.reading(reference, n)
+        for n, each in enumerate(errors)
+    ]
     if len(readings) == 1:
         return readings[0]
     return _together([r | {"output": number, "of": len(readings)} for number, r in enumerate(readings, 1)])
@@ -85,6 +95,10 @@ def with_facts(reading: dict[str, Any], **facts: Sequence[Any]) -> dict[str, Any
 
 def _together(readings: list[dict[str, Any]]) -> dict[str, Any]:
     return max(readings, key=lambda reading: reading["frobenius"]) | {"outputs": readings}
+
+
+def _errors(like: Like, distribution: str) -> _Errors | ExactErrors:
+    return (_Errors if like[1].is_floating_point else ExactErrors)(like, distribution)
 
 
 class _Errors:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from kernels.cli.files import is_replaceable, replace_file
 from kernels.cli.progress import Progress
-from kernels.contract.events import CrossChecked, Event, Measured
+from kernels.contract.events import CrossChecked, Event, Measured, Timing
 from kernels.contract.export import Export
+from kernels.parent.stopwatch import added
 from kernels.report import tables
 from kernels.workload import Config
 
@@ -23,6 +24,7 @@ class Collector:
         title = config.title or config.name
         new = Export(title=title, config=config, measured_at=datetime.now(UTC).replace(microsecond=0))
         self.export = (resumed or new).model_copy(update={"state": RUNNING})
+        self.timing_before = self.export.timing
         self.table = tables.rows(self.export.measurements)
         self.paths, self.progress = paths, progress
         self.has_news = False
@@ -42,9 +44,13 @@ class Collector:
         elif isinstance(event, CrossChecked):
             self.table = tables.rows(self.export.measurements)
 
-    def finish(self, state: str) -> None:
-        """Writes every file, if something was measured. `trouble` then says whether that failed."""
-        self.export = self.export.model_copy(update={"state": state})
+    def finish(self, state: str, outside: Timing) -> None:
+        """Writes every file, if something was measured. `trouble` then says whether that failed.
+
+        outside: seconds by phase outside the workloads.
+        """
+        timing = added(self.timing_before, outside)
+        self.export = self.export.model_copy(update={"state": state, "timing": timing})
         self.progress.end()
         if self.table and self.has_news:
             self._write(self.paths)

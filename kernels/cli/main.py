@@ -112,6 +112,7 @@ def parser() -> argparse.ArgumentParser:
             type=Path,
             help="measure what is missing in FILE (of --json), and write it there; needs the same fingerprint and sources",
         )
+        command.add_argument("--timing", action="store_true", help="also say where the seconds went")
         command.set_defaults(
             do=do_run,
             verify=command is check,

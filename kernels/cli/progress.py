@@ -41,7 +41,7 @@ class Progress:
                 self.say(state["step"])
             self.waited = state["step"]
         else:
-            word, kernel = DONE.get(state["step"].split(" ")[0], ""), state["kernel"]
+            word, kernel = DONE.get(state["step"].rpartition(": ")[2].split(" ")[0], ""), state["kernel"]
             self._change(f"{state['workload']}: {kernel} {word}" if word and kernel else word)
 
     def _draw(self, state: dict[str, Any]) -> None:

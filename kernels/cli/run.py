@@ -16,7 +16,7 @@ from kernels.cli.stop import Stop
 from kernels.host.device import find_device
 from kernels.parent.child_process import Cancelled
 from kernels.parent.supervisor import Supervisor, WrongEnvironment
-from kernels.report import tables
+from kernels.report import tables, timing
 from kernels.report.summary import summary
 from kernels.workload import ConfigError
 
@@ -33,7 +33,7 @@ def do_run(arguments: argparse.Namespace, stop: Stop) -> int:
     collected = Collector(config, paths, progress, before)
     if before and not before.partial:
         progress.say(f"{arguments.resume} is complete: nothing is left to measure")
-        _show(collected)
+        _show(collected, arguments.timing)
         return _status(collected)
     spec = resume.spec_of(config, device, before)
     supervisor = Supervisor(spec, device, collected.emit, progress.live, stop, before=resume.statuses(before))
@@ -46,11 +46,11 @@ def do_run(arguments: argparse.Namespace, stop: Stop) -> int:
     except WrongEnvironment as error:
         raise ConfigError(resume.why_another(before, error)) from None
     finally:
-        collected.finish(state)
+        collected.finish(state, supervisor.outside)
         if state == INTERRUPTED:
             progress.say(_ended(collected, stop))
         if collected.has_news:
-            _show(collected)
+            _show(collected, arguments.timing)
     if collected.trouble:
         raise collected.trouble
     return stop.status if state == INTERRUPTED else _status(collected)
@@ -65,13 +65,15 @@ def _ended(collected: Collector, stop: Stop) -> str:
     return said
 
 
-def _show(collected: Collector) -> None:
-    """Prints the table. If nobody reads it any more, the files remain."""
+def _show(collected: Collector, with_timing: bool) -> None:
+    """Prints the table, and on request where the seconds went. If nobody reads it any more, the files remain."""
     table, export = collected.table, collected.export
     said = [f"{export.partial}." if export.partial else "", str(summary(table, export.config.operation))]
     try:
         print(tables.as_text(table))
         print(f"\n{' '.join(filter(None, said))}", flush=True)
+        if with_timing:
+            print(f"\n{timing.as_text(timing.spent(export.measurements, export.timing))}", flush=True)
     except OSError:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (else Python fails again when it exits)
 

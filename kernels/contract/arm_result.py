@@ -43,6 +43,8 @@ class Verdict(StrEnum):
     SAME = "SAME"
     UNDECIDED = "UNDECIDED"
     NEEDS_MORE = "needs more runs"
+    UNKNOWN = "correctness unknown"
+    """There is no reference: it has a ratio, which counts nowhere."""
     UNPAIRED = "unpaired"
     """The protocol `fixed` measures one kernel after the other: drift could explain the difference."""
     TOO_SHORT = "too short to tell apart here"
@@ -79,7 +81,8 @@ class Correctness(Model):
     """Result of an arm's checks. The errors are those of the worst check on normal inputs. "yard": the error of eager
     PyTorch in the workload's dtype."""
 
-    correct: bool
+    correct: bool | None = None
+    """None: there is no reference."""
     why: Text = ""
     seeds: int | None = None
     """Checks before timing, each on its own inputs."""
@@ -95,6 +98,11 @@ class Correctness(Model):
     """The correct values are far from the dtype's largest number."""
     unwritten: int | None = None
     nonfinite: int | None = None
+    mismatches: int | None = None
+    """Elements of an integer or bool output that differ. yard_mismatches: those of eager PyTorch."""
+    yard_mismatches: int | None = None
+    elements: int | None = None
+    """Elements compared, of an integer or bool output."""
     allclose: bool | None = Field(None, alias="allclose_1e-2")
     wrong_kind: Text | None = None
     distribution: str | None = None
@@ -267,6 +275,11 @@ class ArmResult(Model):
         if self.speedup is None or self.speedup_low is None or self.speedup_high is None:
             return None
         return Ratio(self.speedup, self.speedup_low, self.speedup_high)
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether a reference found it correct."""
+        return self.correctness is not None and self.correctness.correct is True
 
     @property
     def single_calls(self) -> ColdCalls | ArmResult:

@@ -66,6 +66,17 @@ class Calibrated(Model):
         return self
 
 
+Phase = Literal[
+    "wait", "start", "calibrate", "load", "first call", "check", "inputs", "captures", "estimate", "warm-up", "rounds",
+    "rounds with a check", "rests", "fresh inputs", "single calls", "check after", "probes", "cross-check", "host",
+]  # fmt: skip
+"""What a run spends time on, in its order. wait: for the device's lock. start: of processes, with imports and the device.
+first call: with compilation. rounds with a check: blocks of which an output is kept, with the checked call after them. rests:
+as asked for. host: the parent itself."""
+Timing = dict[str, float]
+"""Phase -> seconds, by the parent's clock. Later versions may know other phases."""
+
+
 class ProtocolFacts(Model):
     """How the protocol ran. None: nothing was timed."""
 
@@ -150,6 +161,8 @@ class Measured(Model):
     telemetry: TelemetrySummary = TelemetrySummary()
     notes: list[Text] = []
     took_s: float | None = None
+    timing: Timing = {}
+    """Where the seconds of this workload went."""
     results: list[ArmResult]
 
     @model_validator(mode="after")
@@ -204,6 +217,8 @@ class Seen(Model):
 class CrossChecked(Model):
     kind: Literal["crosschecked"] = "crosschecked"
     seen: list[Seen]
+    timing: Timing = {}
+    """Where the run's seconds outside its workloads went, the cross-check included."""
 
     def added_to(self, measurements: list[Measured]) -> Iterator[Measured]:
         """The measurements, with each result's cross-check added."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, ValidationError
 
 from kernels.contract.arm_result import Model
-from kernels.contract.events import Calibrated, CrossChecked, Event, Finished, Measured, Preflight, Started
+from kernels.contract.events import Calibrated, CrossChecked, Event, Finished, Measured, Preflight, Started, Timing
 from kernels.contract.upgrade import FORMAT, FORMAT_1, upgrade
 from kernels.workload import Ceilings, Config, sentence
 
@@ -39,6 +39,8 @@ class Export(Model):
     """Why its last calibration was refused, if it was."""
     state: str = ""
     """State of the run on its site, or in its terminal: running, done, interrupted, failed, ..."""
+    timing: Timing = {}
+    """Where the seconds outside the measurements went: see CrossChecked."""
     measurements: list[Measured] = []
 
     @property
@@ -67,7 +69,8 @@ class Export(Model):
             case Measured():
                 return self.model_copy(update={"measurements": [*self.measurements, event]})
             case CrossChecked():
-                return self.model_copy(update={"measurements": list(event.added_to(self.measurements))})
+                seen = list(event.added_to(self.measurements))
+                return self.model_copy(update={"measurements": seen, "timing": event.timing})
             case Finished():
                 return self.model_copy(update={"state": str(event.state)})
 

@@ -62,7 +62,7 @@ class Piece:
 
     index: Any
     reference: torch.Tensor
-    """float64, or float32 where float64 does not fit."""
+    """float64, or float32 where float64 does not fit. Of whole numbers and truth values: these."""
     yardstick: torch.Tensor
     """Result of eager PyTorch in the workload's dtype: its error is allowed."""
     output: int = 0
@@ -156,13 +156,16 @@ class Operation(BaseModel):
 
     def check(self, inputs: Inputs, seed: int, thorough: bool) -> Iterator[Piece]:
         """Pieces of the correct values, some of every output. thorough: all of it, even if float64 fits only
-        samples."""
-        raise NotImplementedError
+        samples.
+
+        An operation without correct values has no pieces: then its results have times and ratios, but no word.
+        """
+        return iter(())
 
     def output_like(self, inputs: Inputs) -> Like | tuple[Like, ...]:
         """(shape, dtype) of the tensor that a kernel must return, or a tuple of these for several tensors.
 
-        All are floating-point. A kernel returns several as a tuple or a list, in this order.
+        Floating-point, integer or bool. A kernel returns several as a tuple or a list, in this order.
         """
         raise NotImplementedError
 

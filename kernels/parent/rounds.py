@@ -30,7 +30,8 @@ from kernels.parent.drive import AA, CALL_LIMIT_S, Drive, kernel_of, prepare
 FIRST_GRAPH_GATE_NS = 500_000
 """Gate of the first graph, before its launch time is known."""
 MAX_GATE_REPEATS = 3
-KEEP_EVERY = 5
+KEEP_EVERY, FIXED_KEEP_EVERY = 5, 2
+"""An output is kept in one block of so many, in the protocols paired and fixed. A block of fixed has most calls."""
 DROP_AFTER, DROP_BELOW = MIN_ROUNDS, 0.5
 LEAST_CAPTURES = 40
 """Minimum rounds with graphs: capture bias is autocorrelated over about 12 rounds."""
@@ -111,6 +112,7 @@ def joined(readings: list[Reading]) -> Reading:
         rounds_s=sum(reading.rounds_s for reading in readings),
         repeated=sum(reading.repeated for reading in readings),
         covered=all(reading.covered for reading in readings),
+        host=max((r.host for r in readings if r.host), key=lambda load: load["foreign"], default=None),
         processes=readings,
     )
     for name in ("blocks", "cold", "sm_mhz"):
@@ -360,15 +362,19 @@ def fixed(drive: Drive, cuda: bool) -> Reading:
     reading = Reading(mode, paired=False, flushed=plan.flush_l2 and cuda)
     reading.notes.append("protocol fixed: one kernel after the other; drift and difference cannot be separated")
     for arm in drive.arms:
+        keep_in = 0
         drive.on_step(arm, "warm-up")
         limit = CALL_LIMIT_S + 0.5 * (plan.warmup + plan.iters)
         for first in range(0, plan.warmup, MAX_CALLS):
             drive.call(arm, "block", limit, calls=min(MAX_CALLS, plan.warmup - first))
         drive.on_step(arm, f"{plan.iters} calls")
         ticks: list[float] = []
-        for first in range(0, plan.iters, MAX_CALLS):
+        for number, first in enumerate(range(0, plan.iters, MAX_CALLS)):
             calls = min(MAX_CALLS, plan.iters - first)
-            keep = 0 if first == 0 else None
+            if number % FIXED_KEEP_EVERY == 0:
+                left = math.ceil((plan.iters - first) / MAX_CALLS)
+                keep_in = number + drive.rng.randrange(min(FIXED_KEEP_EVERY, left))
+            keep = drive.rng.randrange(calls) if number == keep_in else None
             ticks += drive.call(arm, "block", limit, calls=calls, flush=reading.flushed, keep=keep).ticks_ns
         reading.blocks[arm] = [[tick] for tick in ticks]
         reading.calls[arm] = 1

@@ -7,11 +7,13 @@ follows after all timing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from kernels.analysis.statistics import WIDEST_MARGIN
 from kernels.contract.environment import fingerprint
-from kernels.contract.events import Event, Preflight, Started
+from kernels.contract.events import CrossChecked, Event, Preflight, Started, Timing
 from kernels.host import telemetry
 from kernels.host.device import Device, locked
 from kernels.host.environment import commit
@@ -23,6 +25,7 @@ from kernels.parent.isolated_run import IsolatedRun
 from kernels.parent.progress import Progress
 from kernels.parent.results import json_safe
 from kernels.parent.session import ChildSession
+from kernels.parent.stopwatch import Stopwatch, added
 from kernels.parent.workload_run import Statuses, WorkloadRun
 from kernels.workload import Ceilings, RunSpec
 
@@ -55,8 +58,11 @@ class Supervisor:
         """before: how the kernels ended on workloads that earlier attempts measured, where that is known."""
         self.before = before or {}
         self.spec, self.device, self.emit, self.should_stop = spec, device, emit, should_stop
-        self.session = ChildSession(device, should_stop, warm_child)
-        self.progress = Progress(live, len(spec.workloads))
+        self.stopwatch = Stopwatch()
+        self.outside: Timing = {}
+        """Seconds by phase outside the workloads."""
+        self.session = ChildSession(device, should_stop, warm_child, self.stopwatch)
+        self.progress = Progress(live, len(spec.workloads), self.stopwatch)
         self.progress.log = self.session.log_tail
         self.doubtful = False
         """Whether this run's ceilings are to be measured again at its end: the device was busy."""
@@ -65,22 +71,28 @@ class Supervisor:
         """Measures the remaining workloads. Raises Cancelled; an error of a kernel becomes its result."""
         first = self.spec.workloads[0]
         try:
-            with (
-                locked(self.device, self.should_stop, lambda sentence: self.progress.waiting(first, sentence)),
-                telemetry.watching(self.device) as watch,
-            ):
+            with ExitStack() as held:
+                with self.stopwatch.during("wait"):
+                    waiting = partial(self.progress.waiting, first)
+                    held.enter_context(locked(self.device, self.should_stop, waiting))
+                watch = held.enter_context(telemetry.watching(self.device))
                 self.progress.telemetry = watch.now
                 context = self._start(watch)
                 statuses = self._measure(context)
                 self.session.replace()
                 if self.doubtful:
                     self._calibrate(watch)
-                if not self.spec.protocol.isolated:  # it would run kernels in a process that is not isolated
-                    self.emit(crosscheck(context, statuses))
+                isolated = (
+                    self.spec.protocol.isolated
+                )  # a cross-check would run kernels in a process that is not isolated
+                checked = CrossChecked(seen=[]) if isolated else crosscheck(context, statuses)
+                self._take_outside()
+                self.emit(checked.model_copy(update={"timing": self.outside}))
         except InterruptedError:
             raise Cancelled from None
         finally:
             self.session.close()
+            self._take_outside()
 
     def log_tail(self) -> str:
         return self.session.log_tail()
@@ -97,13 +109,19 @@ class Supervisor:
         known = self.spec.ceilings or self._calibrate(watch)
         return RunContext(self.spec, device, environment, known, self.session, watch, self.progress)
 
+    def _take_outside(self) -> None:
+        self.outside = added(self.outside, self.stopwatch.take())
+
     def _calibrate(self, watch: telemetry.Telemetry) -> Ceilings | None:
         """Measures the device's ceilings. None if that fails or is refused: then times are not compared with them."""
         if self.spec.protocol.verify_only:
             return None
         self.progress.step(self.spec.workloads[0], "", "calibrate")
         try:
-            event = calibrate(self.session.child, self.device, watch)
+            with self.stopwatch.during("start"):
+                self.session.child.wait_ready()
+            with self.stopwatch.during("calibrate"):
+                event = calibrate(self.session.child, self.device, watch)
         except (CommandFailed, ChildDied, ChildTimedOut):
             self.session.replace()
             return None
@@ -116,6 +134,7 @@ class Supervisor:
         statuses: Statuses = dict(self.before)
         for self.progress.position, workload in enumerate(self.spec.workloads):
             if workload.key not in self.spec.done:
+                self._take_outside()
                 kind = IsolatedRun if self.spec.protocol.isolated else WorkloadRun
                 one = kind(context, workload, statuses)
                 for event in one.measure():

@@ -171,6 +171,7 @@ class WorkloadRun:
             group=timed.group.name,
             baseline=baseline,
             took_s=round(time.monotonic() - self.began, 3),
+            timing=self.context.session.stopwatch.take(),
             telemetry=self.context.telemetry.summary() | {"host": reading.host if reading else None},
             results=results,
             **shared,

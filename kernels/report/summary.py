@@ -51,6 +51,8 @@ def summary(table: Sequence[Row], operation: str, contended: bool = False) -> Su
         strong, tone = headline(first, contended or busy > BUSY_SHARE)
         sentences += _about(first, table)
         sentences += _others(ranked, first)
+    elif any(row.verdict == Verdict.UNKNOWN for row in table):
+        strong = "Measured; the correctness is unknown, because there is no reference"
     elif any(row.p50_ms is not None for row in table):
         strong = "Measured; no comparison"
     elif checked := [row.correct for row in table if row.mode == "verify" and row.correct is not None]:

@@ -36,6 +36,7 @@ class Measurement(models.Model):
     telemetry = models.JSONField(default=dict)
     notes = models.JSONField(default=list)
     took_s = models.FloatField(null=True)
+    timing = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -149,6 +149,8 @@ class Run(models.Model):
     preflight = models.JSONField(default=dict, blank=True)
     contended = models.BooleanField(default=False)
     """Others used the device: another process was on the GPU, or took core time of the CPU."""
+    timing = models.JSONField(default=dict, blank=True)
+    """Seconds by phase outside its measurements: kernels/contract/events.py."""
     log = models.TextField(blank=True)
 
     created_at = models.DateTimeField(default=timezone.now)

@@ -51,6 +51,7 @@ def load(export: Export, source: str) -> Run:
         message=export.partial,
         environment=Environment.of(export.environment, export.fingerprint),
         preflight=export.preflight.model_dump(mode="json"),
+        timing=export.timing,
         contended=bool(export.preflight.others) or any(event.is_contended for event in export.measurements),
         created_at=when,
         started_at=when,

@@ -167,6 +167,7 @@ def _crosschecked(run: Run, event: CrossChecked) -> None:
     for seen in event.seen:
         one = results.filter(measurement__workload__key=seen.key, kernel__name=seen.kernel)
         one.update(ran=json_of(seen.ran), crosscheck=json_of(seen.check))
+    Run.objects.filter(pk=run.pk).update(timing=event.timing)
 
 
 def _finished(run: Run, event: Finished, at: datetime) -> None:

@@ -13,7 +13,7 @@ from runs.models import Kernel, KernelVersion, Measurement, Result, Run, Workloa
 from runs.models.measurement import COLUMNS
 
 SHARED = (
-    "baseline", "margin", "aa", "aa_samples_ns", "protocol", "telemetry", "notes", "took_s", "isolated",
+    "baseline", "margin", "aa", "aa_samples_ns", "protocol", "telemetry", "notes", "took_s", "timing", "isolated",
     "isolation",
 )  # fmt: skip
 """Fields of a Measured with a column of the same name, beside its key."""

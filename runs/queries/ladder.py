@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernels.analysis.statistics import for_many, word
-from kernels.analysis.verdicts import certain_ratio, enough_rounds
+from kernels.analysis.verdicts import enough_rounds
 from kernels.catalog import operations
 from kernels.contract.arm_result import Verdict
 from runs.models import Tier, TierScale
 from runs.queries import history, measurements
 from runs.queries.history import Series
-from runs.queries.measurements import Point
+from runs.queries.points import Point
 from runs.queries.ratio import Ratio
 
 REACHED, NEXT, OPEN, BEYOND = "reached", "next", "open", "beyond"
@@ -135,9 +135,9 @@ def ladders(environments: Iterable[int], scale: TierScale, key: str = "") -> lis
 
 
 def _for_many(point: Point, comparisons: int) -> Ratio:
-    ratio = certain_ratio(point)
-    assert ratio is not None
-    return Ratio(*for_many(ratio, comparisons, point.independent_rounds), point.margin)
+    compared = point.compared
+    assert compared.ratio is not None
+    return Ratio(*for_many(compared.ratio, comparisons, compared.rounds), point.margin)
 
 
 def _ladder(place: list[Series], scale: TierScale) -> Ladder | None:

@@ -6,16 +6,13 @@ The recorder has validated them; they are not validated again, because a page re
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.db.models import Count, F, Max, OuterRef, Prefetch, Q, QuerySet, Subquery
 from pydantic import Field
 
-from kernels.analysis.processes import is_confirmed
-from kernels.analysis.standing import Compared
-from kernels.analysis.verdicts import certain_ratio, verdict, verdict_of, why_undecided
+from kernels.analysis.statistics import WIDEST_MARGIN
+from kernels.analysis.verdicts import verdict, why_undecided
 from kernels.contract.arm_result import (
     NO_SPEEDUP,
     ArmResult,
@@ -34,7 +31,7 @@ from kernels.report.comparison import COMPARABILITY_KEYS
 from kernels.workload import Workload as WorkloadSpec
 from runs.models import Gpu, Kernel, Measurement, Result, Run, Session
 from runs.models.measurement import COLUMNS, CORRELATED, CORRELATED_ROUNDS
-from runs.queries.ratio import Ratio as SpeedupRatio
+from runs.queries.points import Point, RunResult
 
 RAW = ("samples_ns", "log")
 """Large columns of a result, read only on request. A kernel's source is another."""
@@ -72,10 +69,7 @@ class StoredMeasured(Measured):
 
 
 def of_run(run: Run, raw: bool = False) -> list[StoredMeasured]:
-    """Measurements of a run, in the order of its config.
-
-    raw: with samples, logs and sources.
-    """
+    """Measurements of a run, in the order of its config. raw: with samples, logs and sources."""
     order = {workload.key: number for number, workload in enumerate(run.spec.workloads)}
     measured = _read(Measurement.objects.filter(run=run), Result.objects.all(), raw)
     return sorted(measured, key=lambda m: (order.get(m.key, len(order)), m.pk))
@@ -133,6 +127,22 @@ def seconds_per_result(gpu: Gpu, keys: list[str], isolated: bool = False) -> dic
     return paces
 
 
+def fastest(environments: Iterable[int], dtype: str) -> tuple[int, float | None, str, int, str] | None:
+    """(row id, TFLOP/s, kernel, run, workload) of the highest rate of a result that is ok, from an uncontended run."""
+    rows = (
+        tried(environments=environments)
+        .filter(
+            status=Status.OK,
+            tflops__isnull=False,
+            measurement__run__contended=False,
+            measurement__margin__lte=WIDEST_MARGIN,
+            measurement__workload__dtype=dtype,
+        )
+        .order_by("-tflops")
+    )
+    return rows.values_list("pk", "tflops", "kernel__name", "measurement__run", "measurement__workload__label").first()
+
+
 def export_of(run: Run) -> Export:
     """All data of a run, including raw samples: another site can load it."""
     environment = run.environment
@@ -144,6 +154,7 @@ def export_of(run: Run) -> Export:
         fingerprint=environment.fingerprint if environment else "",
         preflight=run.preflight or {},
         state=run.state,
+        timing=run.timing,
         measurements=list(of_run(run, raw=True)),
     )
 
@@ -156,7 +167,7 @@ READ = {
     "p50_low_ms": "p50_low_ms", "p50_high_ms": "p50_high_ms", "speedup": "speedup", "speedup_low": "speedup_low",
     "speedup_high": "speedup_high", "paired": "paired",
     "left_after_round": "left_after_round", "effective_sample_size": "effective_sample_size",
-    "version": "version", "sha256": "version__sha256",
+    "correct": "correctness__correct", "version": "version", "sha256": "version__sha256",
     "mode": "measurement__mode", "group": "measurement__group", "baseline": "measurement__baseline",
     "margin": "measurement__margin", "workload": "measurement__workload",
     "run": "measurement__run", "created_at": "measurement__run__created_at", "gpu": "measurement__run__gpu",
@@ -173,75 +184,6 @@ TOLD_APART = (
 """Only the newest result for each of these: newer results on other terms do not hide older ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One result of a series. Not a StoredArm: thousands are read at a time."""
-
-    pk: int
-    kernel: str
-    limit_ms: float | None
-    """Speed of light: least time in ms that the device needs for the work."""
-    status: str
-    why: str
-    n: int | None
-    rounds: int | None
-    p50_ms: float | None
-    p50_low_ms: float | None
-    p50_high_ms: float | None
-    speedup: float | None
-    speedup_low: float | None
-    speedup_high: float | None
-    paired: bool
-    left_after_round: int | None
-    effective_sample_size: float | None
-    version: int | None
-    sha256: str | None
-    mode: str
-    group: str
-    baseline: str
-    margin: float
-    workload: int
-    run: int
-    created_at: datetime
-    gpu: int | None
-    started_at: datetime | None
-    environment: int
-    demo: str
-    processes: int | None
-    contended: bool
-    base_sha256: str | None
-    base_p50_ms: float | None
-    how: tuple[Any, ...]
-    """Protocol values that must agree: kernels.report.comparison.COMPARABILITY_KEYS."""
-
-    @property
-    def verdict(self) -> Verdict | Status:
-        return verdict_of(self, self.baseline, self.margin)
-
-    @property
-    def is_confirmed(self) -> bool:
-        return is_confirmed(self.processes)
-
-    @property
-    def ratio(self) -> SpeedupRatio | None:
-        """Its paired speedup; None without one."""
-        if self.status != Status.OK or not self.paired:
-            return None
-        if self.speedup is None or self.speedup_low is None or self.speedup_high is None:
-            return None
-        return SpeedupRatio(self.speedup, self.speedup_low, self.speedup_high, self.margin)
-
-    @property
-    def independent_rounds(self) -> float:
-        """The rounds that count for its interval."""
-        return self.effective_sample_size or self.rounds or 0
-
-    @property
-    def compared(self) -> Compared:
-        place, rounds = f"{self.workload} {self.mode}", self.independent_rounds
-        return Compared(place, self.kernel, self.baseline, self.verdict, certain_ratio(self), self.margin, rounds)
-
-
 def tells(measured: Measured, arm: ArmResult) -> bool:
     """Whether a result belongs to a history: `tried` reads the same from rows."""
     return arm.status != Status.UNSUPPORTED and measured.mode != "verify"
@@ -254,8 +196,7 @@ def tried(
     session: Session | None = None,
     key: str = "",
 ) -> QuerySet[Result]:
-    """Results of a kernel, in these environments, in a session, on a workload; or all. Without unsupported ones, and
-    without checks that have no times."""
+    """Results of a kernel, in environments, in a session, on a workload; without unsupported ones and mere checks."""
     rows = Result.objects.exclude(status=Status.UNSUPPORTED).exclude(measurement__mode="verify")
     if kernel is not None:
         rows = rows.filter(kernel=kernel)
@@ -304,32 +245,6 @@ def _baselines() -> QuerySet[Result]:
     return Result.objects.filter(measurement=OuterRef("measurement"), kernel__name=OuterRef("measurement__baseline"))
 
 
-class RunResult(NamedTuple):
-    """What the list of runs needs of a result: thousands are read at a time."""
-
-    run: int
-    measurement: int
-    workload: int
-    kernel: str
-    baseline: str
-    margin: float
-    status: str
-    p50_ms: float | None
-    speedup: float | None
-    speedup_low: float | None
-    speedup_high: float | None
-    paired: bool
-    rounds: int | None
-    left_after_round: int | None
-    effective_sample_size: float | None
-
-    @property
-    def compared(self) -> Compared:
-        word = verdict_of(self, self.baseline, self.margin)
-        rounds = self.effective_sample_size or self.rounds or 0
-        return Compared(str(self.workload), self.kernel, self.baseline, word, certain_ratio(self), self.margin, rounds)
-
-
 def run_results(runs: list[int]) -> list[RunResult]:
     """Results of these runs, in one query; without speedups over a baseline that is not ok."""
     if not runs:
@@ -375,6 +290,7 @@ def _measured(row: Measurement, arms: Iterable[Result], raw: bool) -> StoredMeas
         telemetry=TelemetrySummary.model_validate(row.telemetry),
         notes=row.notes,
         took_s=row.took_s,
+        timing=row.timing,
         results=[],
     )
     found = without_false_ratios([_arm(arm, raw) for arm in arms], row.baseline)

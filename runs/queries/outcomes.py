@@ -11,7 +11,7 @@ from kernels.analysis.standing import Standing, ranking
 from kernels.contract.arm_result import FAILURES
 from runs.models import Run
 from runs.queries import measurements
-from runs.queries.measurements import RunResult
+from runs.queries.points import RunResult
 from runs.templatetags.figures import MARKS
 
 

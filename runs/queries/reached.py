@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from django.urls import reverse
 
 from kernels.analysis.peaks import Peak, Reached, peak_of
-from kernels.analysis.statistics import WIDEST_MARGIN
 from kernels.workload import Ceilings
-from runs.models import Environment, Gpu, Result
+from runs.models import Environment, Gpu
+from runs.queries import measurements
 
 
 def reached_here(peak: Peak, dtype: str) -> tuple[list[Reached], list[Reached]]:
@@ -28,19 +28,11 @@ def _fastest(peak: Peak, dtype: str) -> list[Reached]:
     """The highest rate of a result that is ok, from an uncontended run on a workload with a usual margin."""
     named = Environment.objects.values_list("pk", "body__device")
     environments = [pk for pk, name in named if (of := peak_of(name or "")) and of.model == peak.model]
-    results = Result.objects.filter(
-        status="ok",
-        tflops__isnull=False,
-        measurement__run__environment__in=environments,
-        measurement__run__contended=False,
-        measurement__margin__lte=WIDEST_MARGIN,
-        measurement__workload__dtype=dtype,
-    )
-    columns = ("pk", "tflops", "kernel__name", "measurement__run_id", "measurement__workload__label")
-    best = results.order_by("-tflops").values_list(*columns).first()
+    best = measurements.fastest(environments, dtype)
     if best is None:
         return []
     pk, tflops, kernel, run, label = best
+    assert tflops is not None
     return [Reached(tflops, f"{kernel} on {label}, run {run} of this site", reverse("result", args=[run, pk]))]
 
 

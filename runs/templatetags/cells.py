@@ -68,7 +68,7 @@ def timed_cells(
         "interval": interval_us(result),
         "p90": us(result.single_calls.p90_ms),
         "cold": result.cold,
-        "correct": yesno(correctness.correct, "yes,no") if correctness else "",
+        "correct": yesno(correctness.correct, "yes,no,unknown") if correctness else "",
         "error": error(correctness.frobenius) if correctness else "",
         "rate": grouped(result.gb_per_s if unit == "GB/s" else result.tflops),
         "dense": grouped(result.tflops * dense_factor) if dense_factor and unit != "GB/s" and result.tflops else "",

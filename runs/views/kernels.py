@@ -20,7 +20,7 @@ from runs.charts.sparkline import sparkline
 from runs.models import Gpu, Kernel, Run
 from runs.queries import history, measurements
 from runs.queries.history import Series
-from runs.queries.measurements import Point
+from runs.queries.points import Point
 from runs.views.downloads import csv_file
 from runs.views.sources import diff
 

@@ -19,7 +19,7 @@ from runs.models import TierScale
 from runs.models.tier_scale import Tier, parse
 from runs.queries import history, ladder
 from runs.queries.ladder import Ladder
-from runs.queries.measurements import Point
+from runs.queries.points import Point
 from runs.templatetags.figures import us
 from runs.views.downloads import csv_file
 

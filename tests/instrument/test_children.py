@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from kernels.contract.arm_result import Status
-from kernels.contract.events import Measured
+from kernels.contract.events import CrossChecked, Measured
 from kernels.host.device import find_device
 from kernels.parent import session as session_module
 from kernels.parent.arm import Arm
@@ -25,6 +25,7 @@ class ScriptedChild:
     """Dies, or fails, as its script says, one word for each thing asked."""
 
     script, made = [], 0
+    ready = {"device": "a CPU"}
 
     def __init__(self, device):
         type(self).made += 1
@@ -121,7 +122,7 @@ def test_a_run_goes_on_when_its_child_is_killed_in_warm_up_and_at_open(monkeypat
 
     monkeypatch.setattr(Child, "_start", started)
     monkeypatch.setattr(Child, "call", called)
-    monkeypatch.setattr("kernels.parent.supervisor.crosscheck", lambda context, statuses: None)
+    monkeypatch.setattr("kernels.parent.supervisor.crosscheck", lambda context, statuses: CrossChecked(seen=[]))
     sizes = {"batch": 1, "heads": 2, "seq_len": 16, "head_dim": 64, "dtype": "float32"}
     protocol = {"name": "fixed", "warmup": 0, "iters": 2, "verify_seeds": 1}
     config = Config(name="t", operation="attention", kernels=["sdpa"], protocol=protocol, workloads=[sizes])

@@ -3,10 +3,12 @@
 import pytest
 from simulations import BASE, US, bench_of
 
+from kernels.analysis.peaks import peak_of
 from kernels.contract.arm_result import Status
 from kernels.contract.events import Measured
 from kernels.parent.arm import Arm
 from kernels.parent.results import Limits, arm_results, reading_fields
+from kernels.parent.rounds import joined
 from kernels.workload import Workload
 
 WORKLOAD = Workload(operation="gemm", sizes={"m": 256, "n": 256, "k": 256})
@@ -19,7 +21,7 @@ def reading(measure):
 
 def results(reading, device="a GPU", **status):
     arms = [Arm(name, status.get(name, Status.OK)) for name in (BASE, "other")]
-    return arm_results(arms, reading, BASE, Limits(WORKLOAD.problem, device), 1)
+    return arm_results(arms, reading, BASE, Limits(WORKLOAD.problem, device, peak_of(device)), 1)
 
 
 def test_a_kernel_is_compared_with_its_baseline(reading):
@@ -53,8 +55,20 @@ def test_the_contract_takes_such_ratios_from_older_agents_away(reading):
     assert event.base is None, "nor is its time shown as one to compare with"
 
 
+def test_of_several_processes_the_busiest_counts(measure):
+    readings = [measure(bench_of(other=150 * US), mode="cold", precision=1.0) for _ in range(3)]
+    for reading, host in zip(readings, (None, {"foreign": 0.4}, {"foreign": 0.01}), strict=True):
+        reading.host = host
+    assert joined(readings).host == {"foreign": 0.4}
+    assert joined(readings[:1]).host is None
+
+
 def test_the_load_of_the_host_marks_what_ran_on_its_cpu(reading):
-    shared = reading_fields(reading, BASE) | {"workload": WORKLOAD, "baseline": BASE, "results": results(reading)}
+    shared = reading_fields(reading, BASE, "a CPU") | {
+        "workload": WORKLOAD,
+        "baseline": BASE,
+        "results": results(reading),
+    }
     for mode, foreign, contended in (("cpu", 0.06, True), ("cpu", 0.05, False), ("cold", 0.9, False)):
         event = Measured(**shared, mode=mode, telemetry={"host": {"foreign": foreign}})
         assert event.is_contended is contended, (mode, foreign)

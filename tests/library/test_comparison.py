@@ -36,7 +36,7 @@ ENVIRONMENT = {"device": "NVIDIA H200", "uuid": "GPU-1", "driver": "580", "torch
 
 def result(kernel, speedup=None, sha="a", status="ok", rounds=40, **more):
     """A result; its speedup with an interval of 0.2% to either side, unless it is the baseline's."""
-    found = {"kernel": kernel, "status": status, "sha256": sha}
+    found = {"kernel": kernel, "status": status, "sha256": sha, "correctness": {"correct": status == "ok"}}
     if status == "ok":
         p50_ms = 0.01 / (speedup or 1)
         found |= {"n": rounds, "rounds": rounds, "p50_ms": p50_ms, "p50_low_ms": p50_ms, "p50_high_ms": p50_ms}

@@ -105,6 +105,7 @@ def test_what_is_measured_is_written_and_the_rest_is_measured_later(folder, sent
     told = f"ended by {sent.name}: {export.partial}, in {out}. The rest: python -m kernels run --resume {out}"
     assert err.splitlines()[-1] == told
     assert left_behind(folder) == []
+    assert export.timing["start"] > 0, "where its seconds went is known, too"
     before = samples(out)
 
     code, said, err = run(folder, "--resume", out)
@@ -115,6 +116,7 @@ def test_what_is_measured_is_written_and_the_rest_is_measured_later(folder, sent
     checks = [arm.crosscheck for m in after.measurements for arm in m.results]
     assert all(check and check.wall_ns for check in checks), "what was measured first lacks its cross-check"
     assert len(said.splitlines()) > 2 * WORKLOADS
+    assert after.timing["start"] > export.timing["start"] and after.timing["cross-check"] > 0
     assert run(folder, "--resume", out)[0] == 0
     assert samples(out) == {m.key: m.results[0].samples_ns for m in after.measurements}
 

@@ -179,7 +179,8 @@ def test_noise_never_wins(more, why):
     assert f"Nothing is decided: {why}." in rest
     assert "x" not in rest.split("Nothing")[0], "no mean, no ratio"
     strong, rest, tone = said(noisy, quiet)
-    assert (strong, tone) == ("mine is slower than sdpa on 1 of 2 workloads", "slower")
+    contended = why.startswith("this machine was busy:")
+    assert (strong, tone) == ("mine is slower than sdpa on 1 of 2 workloads", "same" if contended else "slower")
     assert rest.startswith("0.975x (0.970 to 0.980); 1 left out: too noisy on 1.")
     assert f"Nothing is decided on 1 of 2 workloads: {why}." in rest
 

@@ -110,3 +110,39 @@ def test_a_site_on_any_address_answers_there_and_its_own_processes_reach_the_bro
         [*ALONE, sys.executable, "-c", INSIDE, host, str(tmp_path)], cwd=ROOT, env=env, capture_output=True, text=True
     )
     assert "all reached" in done.stdout, done.stdout[-2000:] + done.stderr[-3000:]
+
+
+UP = """
+import os, signal, sqlite3, subprocess, sys, time
+from contextlib import closing
+subprocess.run("ip link set lo up && ip addr add 10.9.8.7/24 dev lo", shell=True)
+from runs.hosting import addresses
+var = sys.argv[1]
+up = subprocess.Popen([sys.executable, "manage.py", "up", "--no-first-run"])
+def seen():
+    with closing(sqlite3.connect(f"file:{var}/db.sqlite3?mode=ro", uri=True)) as db:
+        return db.execute("SELECT count(*) FROM runs_gpu WHERE seen_at IS NOT NULL").fetchone()[0]
+try:
+    deadline = time.monotonic() + 90
+    while not (addresses.page_answers("10.9.8.7", 8000) and seen()):
+        assert up.poll() is None and time.monotonic() < deadline
+        time.sleep(0.2)
+    print("the agent is heard", flush=True)
+finally:
+    up.send_signal(signal.SIGTERM)
+    up.wait(30)
+"""
+
+
+@pytest.mark.thorough("a whole site on an address of its own: `make test` starts its broker and its web server there")
+@pytest.mark.timeout(150)
+def test_a_whole_site_works_on_an_address_that_is_not_loopback(tmp_path):
+    if why := why_not_alone():
+        pytest.skip(why)
+    inherited = {k: v for k, v in os.environ.items() if k not in ("SECRET_KEY", "DATABASE_URL", "REDIS_URL")}
+    own = {"PYTHONPATH": str(ROOT), "BENCHSITE_VAR": str(tmp_path), "BENCHSITE_ENV": str(tmp_path / "env")}
+    env = inherited | own | {"LISTEN": "10.9.8.7", "PORT": "8000", "TMPDIR": str(tmp_path)}
+    command = [*ALONE, sys.executable, "-c", UP, str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+    assert "the agent is heard" in done.stdout, done.stdout[-2000:] + done.stderr[-3000:]
+    assert "BROKER='redis://" in done.stdout and "@10.9.8.7:" in done.stdout, "what another host needs"

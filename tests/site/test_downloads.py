@@ -46,7 +46,9 @@ def test_md_is_the_table(owner, demo):
     assert answer["Content-Type"] == "text/markdown; charset=utf-8"
     heading, table = answer.content.decode().split("\n\n", 1)
     assert heading.startswith(f"[{demo.title}](http://testserver/runs/{demo.pk}/), NVIDIA H200, driver ")
-    assert table == tables.as_markdown(table_of(demo))
+    said = owner.get(demo.get_absolute_url()).context["headline"]
+    assert table == f"{tables.as_markdown(table_of(demo))}\n{said}\n"
+    assert "faster on 6, slower on 2, 1.116x over 8" in table.lower()
     assert table.count("\n| ") == 65
     assert "A/A: sdpa against itself 0." in table
 

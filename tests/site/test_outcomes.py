@@ -177,7 +177,7 @@ def test_any_number_of_runs_takes_one_query(exported, db, django_assert_num_quer
 
 def test_page_list_kernel_session_and_files_say_the_same_sentence(owner, demo):
     """Of the demo run, whose margins are small."""
-    said = "faster on 6, slower on 2, 1.116x over 8 (1.115 to 1.117), least 0.817x"
+    said = "faster on 6, slower on 2, 1.116x over 8 (1.114 to 1.118), least 0.817x"
     assert of(demo).sentence == said
     headline = owner.get(demo.get_absolute_url()).context["headline"]
     assert headline.strong == "triton-flash is mixed against sdpa"

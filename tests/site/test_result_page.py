@@ -358,6 +358,15 @@ def test_other_inputs_and_edges_have_tables_of_their_own(owner, results):
     assert "<dt>relative Frobenius error</dt>" in page
 
 
+def test_a_systematic_error_and_the_kind_of_products_are_said(owner, results):
+    result = results["triton-flash"]
+    more = {"slope": -1.2e-5, "slope_error": 9e-6, "precision": "as float32"}
+    change(result, correctness=result.correctness | more)
+    text = text_of(page_of(owner, result))
+    assert "systematic error 0.0012% too small, standard error 0.0009%" in text
+    assert "products as float32" in text
+
+
 # --- the same in other forms ------------------------------------------------------------------------------------------
 
 

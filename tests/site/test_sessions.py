@@ -76,6 +76,21 @@ def test_after_another_driver_only_what_came_then_counts(ran, session):
     assert row.change == pytest.approx(1.1)
 
 
+def test_a_session_without_repeats_says_how_its_kernels_stand(owner, ran, session):
+    """The headline of one report, 133 to 837 times slower, could not appear: nothing was measured twice."""
+    run = ran(count=1)
+    kernels = Result.objects.filter(measurement__run=run)
+    kernels.exclude(kernel__name__in=("sdpa", "eager")).delete()
+    kernels.filter(kernel__name="eager").update(
+        speedup=1 / 837, speedup_low=1 / 840, speedup_high=1 / 834, rounds=5, left_after_round=5
+    )
+    page = " ".join(owner.get(session.get_absolute_url()).content.decode().split())
+    assert '<strong class="slower">eager is slower than sdpa</strong>. Slower, 0.00119x (0.00' in page
+    assert f"This is run {run.pk}: no kernel was measured twice yet." in page
+    md = owner.get(reverse("session_md", args=[session.pk])).content.decode()
+    assert "**eager is slower than sdpa.** Slower, 0.00119x" in md
+
+
 def test_a_kernel_that_is_wrong_now_is_said_to_be(ran, session):
     ran(count=1)
     last = ran(count=1, edit={"triton-flash": 1.5})

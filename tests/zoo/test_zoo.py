@@ -33,10 +33,10 @@ WRONG = {
     "not-a-number": "elements are NaN or Inf",
     "wrong-dtype": "returned torch.float16, not torch.float32",
     "half-precision": "largest error",
+    "cached-by-version": "largest error",
 }
 SUSPECT = {
     "cached-by-content": "the kernel caches results",
-    "cached-by-version": "the kernel caches results",
     "cached-at-eighth-sight": "the kernel caches results",
     "patches-the-clock": CHANGED + "time.perf_counter_ns: replaced",
     "patches-the-baseline": CHANGED + "torch.nn.functional.scaled_dot_product_attention: replaced",
@@ -114,6 +114,13 @@ def test_work_in_pauses_is_no_work_on_the_inputs_of_the_call():
     found = measured("eager", "works-in-pauses")
     assert caught(found["works-in-pauses"], "incorrect", LATE_CHECK)
     assert found["eager"]["status"] == "ok"
+
+
+def test_calls_in_the_middle_of_the_protocol_fixed_are_checked():
+    """It counts calls: the first timed one of many, and the last check of all, are right."""
+    found = measured("wrong-in-the-middle", name="fixed", warmup=50, iters=500)
+    assert caught(found["wrong-in-the-middle"], "incorrect", LATE_CHECK)
+    assert found["sdpa"]["facts"].timed_calls_checked >= 10
 
 
 @pytest.mark.parametrize("kernel", suspect)
