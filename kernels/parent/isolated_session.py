@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import random
+import re
 import secrets
 import time
 from collections.abc import Callable
@@ -299,9 +300,11 @@ def _overlap(addresses: list[int], layout: list[Output]) -> bool:
 
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 """A cell cannot take the memory away while others use it."""
-ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
+ITEM_BITS = re.compile(r"(\d+)$")
+"""Ends the name of a dtype; bool has none."""
 
 
 def _span(output: Output) -> int:
     last = sum((size - 1) * stride for size, stride in zip(output.shape, output.strides, strict=True))
-    return (last + 1) * ITEM_BYTES.get(output.dtype, 1)
+    bits = ITEM_BITS.search(output.dtype)
+    return (last + 1) * (int(bits[1]) // 8 if bits else 1)
