@@ -42,6 +42,7 @@ ROOMS = {
 """Each waits longer than it works, so all begin first; its files share what takes long to start, so one process runs them."""
 OTHERS = (
     "zoo/test_zoo",
+    "zoo/test_zoo_isolated",
     "postgres/test_on_postgres",
     "instrument/test_verify",
     "library/test_cli",
