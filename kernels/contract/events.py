@@ -145,7 +145,7 @@ class Measured(Model):
     key: str = ""
     """Of the workload."""
     mode: str
-    """cpu, cold, graph, warm, sustained, e2e, or verify."""
+    """cpu, cold, graph, warm, sustained, e2e, batch (isolated), or verify."""
     group: str = "main"
     isolated: bool = False
     """Each arm ran in its own process."""

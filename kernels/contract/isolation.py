@@ -119,7 +119,8 @@ class Batches(Model):
     ms: float
     """Median length."""
     delay_us: float
-    """Median time from the end of a batch until outputs were copied: what working on after "done" could win."""
+    """Median time from the end of a batch until all of the cell's processes were stopped (CPU), or until outputs were
+    copied (GPU): the most that work after the answer could win."""
     own_clock: float | None = None
     """Median of the cell's own time of a batch over the parent's. It is shown, and not used."""
     checked: int = 0

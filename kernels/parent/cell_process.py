@@ -22,7 +22,7 @@ from kernels.contract.isolation import CELL_REPLIES, TRUSTED_REPLIES, Armed, Bat
 from kernels.host import processes
 from kernels.host.airlock import Facts, Spec
 from kernels.host.device import Device
-from kernels.parent.child_process import ROOT, Child, ChildDied, CommandFailed
+from kernels.parent.child_process import ROOT, Child, ChildDied, ChildTimedOut, CommandFailed
 
 FIRST_UID = 1_500_000_000
 """Users of cells: far above those that hosts give to people."""
@@ -30,10 +30,21 @@ STOP_LIMIT_S = 1.0
 FACTS_LIMIT_S = 30.0
 
 
+class TrustedEnded(RuntimeError):
+    """The trusted process has died."""
+
+
 class Trusted(Child):
     """The process that owns inputs, seeds and references."""
 
     replies = TRUSTED_REPLIES
+
+    def call(self, do: str, limit_s: float = 120.0, **arguments: Any) -> Any:
+        """As in Child. Raises TrustedEnded if it has died: no kernel is blamed for that."""
+        try:
+            return super().call(do, limit_s, **arguments)
+        except (ChildDied, ChildTimedOut) as error:
+            raise TrustedEnded(f"the process that holds inputs and references ended: {error}") from None
 
     def _command(self, arguments: list[str]) -> list[str]:
         return [sys.executable, "-m", "kernels.isolated.trusted", *arguments]

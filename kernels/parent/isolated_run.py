@@ -104,7 +104,7 @@ class IsolatedRun(WorkloadRun):
                 self.before = self._alone()
                 self.empty = self.session.empty_batches(arm.name, EMPTY)
         except (CommandFailed, ChildDied, ChildTimedOut) as error:
-            self._blame(arm, "isolated", error)
+            self._blame(arm, "in its own process", error)
 
     def _start(self, name: str) -> Slot:
         slot = self.session.start(name)
@@ -245,7 +245,8 @@ class IsolatedRun(WorkloadRun):
     # --- the event ------------------------------------------------------------------------------------------------------
 
     def _isolated_event(self, reading: rounds.Reading | None) -> Measured:
-        event = self._event(Timed(Group(MAIN, MODE if reading else "verify", ()), self.arms, reading), self.arms)
+        timed = Timed(Group(MAIN, MODE if reading else "verify", ()), self._alive(), reading)
+        event = self._event(timed, sorted(self.arms, key=lambda arm: not arm.is_ok))
         host_ns = median(self.empty) if self.empty else None
         spread_ns = quantiles(self.empty, n=4)[2] - quantiles(self.empty, n=4)[0] if self.empty else None
         facts = Isolation(

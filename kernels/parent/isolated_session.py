@@ -233,8 +233,9 @@ class IsolatedSession:
             self._reach(slot)
         chosen = [calls - 1, *self.rng.sample(range(calls - 1), min(CHOSEN, calls - 1))]
         mine.cell.freeze()
+        stopped = time.monotonic_ns()
         self._take(slot, [_outputs_of(mine.layout, done.addresses, index) for index in chosen])
-        mine.delays_ns.append(time.monotonic_ns() - ended)
+        mine.delays_ns.append((stopped if self.device.kind == "cpu" else time.monotonic_ns()) - ended)
         mine.shared |= _overlap(done.addresses, mine.layout)
         judged: Judged = self.trusted.call("judge", limit_s, cell=slot, seed=seed, indices=chosen)
         mine.readings += judged.readings

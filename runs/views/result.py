@@ -279,7 +279,7 @@ def isolation_of(how: Isolation, kernel: str) -> list[tuple[str, str]]:
         facts += [
             ("batch", f"{batches.calls} calls, {batches.ms:.3g} ms" + (", one graph" if how.graphs else "")),
             ("outputs checked", f"{batches.checked}, chosen after their batch"),
-            ("copied after", f"{batches.delay_us / batches.ms / 1e3:.1%} of the batch's length"),
+            ("work after a batch could win", f"{batches.delay_us / batches.ms / 1e3:.1%} of it, at most"),
         ]
     if how.host_us is not None:
         facts.append(("empty batch", f"{how.host_us:.0f} us"))

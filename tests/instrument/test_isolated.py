@@ -14,6 +14,7 @@ from kernels.host import processes
 from kernels.host.airlock import Facts, Spec, closed_folders
 from kernels.host.device import find_device
 from kernels.parent.arm import Arm
+from kernels.parent.cell_process import TrustedEnded
 from kernels.parent.isolated_run import IsolatedRun
 from kernels.parent.isolated_session import IsolatedSession, Suspect, _overlap
 from kernels.parent.rounds import Reading
@@ -114,6 +115,14 @@ def test_addresses_that_a_cell_does_not_have_are_refused(session):
 def test_a_cell_cannot_take_the_input_memory_away(session):
     with pytest.raises(PermissionError):
         os.ftruncate(session.slots["eager"].memory, 0)
+
+
+def test_a_dead_trusted_process_is_no_kernels_fault():
+    made = IsolatedSession(find_device("cpu"), SMALL, lambda: False, 1.0, cells=2)
+    made.trusted.kill()
+    with pytest.raises(TrustedEnded):
+        made.trusted.call("pace")
+    made.close()
 
 
 @pytest.mark.parametrize(("addresses", "shared"), [([0, 32, 64], False), ([64, 0, 32], False), ([0, 16, 64], True)])

@@ -34,6 +34,11 @@ def results_of(run):
     return sorted(found.values_list("measurement__workload__sizes__seq_len", "kernel__name"))
 
 
+def assert_events(run, count, what):
+    """Beside these, an attempt on a busy host calibrates at its start and, if that was refused, at its end."""
+    assert count <= run.seq <= count + 2, what
+
+
 COMPLETE = [(length, kernel) for length in LENGTHS for kernel in ("sdpa", "slow")]
 
 
@@ -45,7 +50,7 @@ def assert_resumed_once(site, run, already):
     assert set(already) <= set(run.measurements.values_list("pk", flat=True))
     before = run.measurements.filter(created_at__lt=run.sent_at).count()
     assert before >= len(already)
-    assert run.seq == 1 + (len(LENGTHS) - before) + 2, "started, what was missing, crosschecked, finished"
+    assert_events(run, 1 + (len(LENGTHS) - before) + 2, "started, what was missing, crosschecked, finished")
     assert all(result.ran for result in Result.objects.filter(measurement__run=run))
 
 
@@ -75,7 +80,8 @@ def test_a_run_whose_agent_dies_at_the_cross_check_has_only_that_left_to_do(site
     site.wait_for_workloads(run, 1)
     os.kill(site.process("agent-cpu"), signal.SIGKILL)
     site.wait(run, "done", within=90)
-    assert (run.attempts, run.seq) == (2, 3)
+    assert run.attempts == 2
+    assert_events(run, 3, "started, crosschecked, finished")
     assert all(result.ran for result in Result.objects.filter(measurement__run=run))
 
 
@@ -88,7 +94,7 @@ def test_nothing_is_lost_when_the_broker_is_killed_and_emptied(site, slow_run):
     site.wait(waiting, "done", within=90)
     assert (slow_run.attempts, waiting.attempts) == (1, 1)
     assert results_of(slow_run) == COMPLETE
-    assert slow_run.seq == len(LENGTHS) + 3
+    assert_events(slow_run, len(LENGTHS) + 3, "started, each workload, crosschecked, finished")
     assert not RejectedEvent.objects.exists()
 
 
