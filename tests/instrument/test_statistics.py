@@ -361,7 +361,7 @@ def test_students_quantile_is_scipys():
     for freedom in (4, 7, 11, 19, 39, 119):
         for comparisons in (1, 2, 8, 84, 500):
             exact = stats.t.ppf(1 - 0.005 / comparisons, freedom)
-            near = statistics.student_quantile(1 - 0.005 / comparisons, freedom)
+            near = statistics.t_quantile(1 - 0.005 / comparisons, freedom)
             assert near == pytest.approx(exact, rel=0.12 if freedom < 7 else 0.03), (freedom, comparisons)
 
 
