@@ -99,7 +99,7 @@ def serve(kind: str, commands: Any, answers: Any) -> None:
             bench.guard.changes()
             answer(error=fault(error, bench.guard.must_replace))
             continue
-        if "arm" in arguments and do != "profile" and (changes := bench.guard.changes()):
+        if "arm" in arguments and do != "profile" and (changes := [*bench.sets.changes(), *bench.guard.changes()]):
             message = f"changed global state: {'; '.join(changes)}"[:2000]
             answer(error=Fault(kind="suspect", message=message, must_replace=bench.guard.must_replace))
         else:

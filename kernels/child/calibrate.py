@@ -30,13 +30,13 @@ def probe(clock: Any) -> CeilingSamples:
 def _timed(clock: Any, call: Callable[[int], Any], calls: int = CALLS) -> list[float]:
     """Times in blocks, each after a rest, as kernels are timed."""
     cuda = clock.kind == "cuda"
-    each_ns = max(1.0, min(clock.block(call, range(UNTIMED), 0, False, None).ticks_ns))
+    each_ns = max(1.0, min(clock.block(call, range(UNTIMED), 0, False).ticks_ns))
     plan = Protocol()
     at_once = min(calls, calls_for(plan, Estimate(each_ns, 0), cuda))
     ticks: list[float] = []
     while len(ticks) < calls:
         clock.rest(rest_for(plan, at_once, each_ns) if cuda else 0)
-        ticks += clock.block(call, range(at_once), GATE_NS if cuda else 0, False, None).ticks_ns
+        ticks += clock.block(call, range(at_once), GATE_NS if cuda else 0, False).ticks_ns
     return ticks[:calls]
 
 
@@ -79,6 +79,6 @@ def _empty(clock: Any) -> dict[str, list[float]]:
     graph = clock.capture(call, range(EMPTY_CALLS))
     return {
         "cold": _timed(clock, call, EMPTY_CALLS),
-        "graph": graph.block(CALLS, GATE_NS, False, None).ticks_ns,
-        "e2e": clock.host_block(call, range(EMPTY_CALLS), None).ticks_ns,
+        "graph": graph.block(CALLS, GATE_NS, False).ticks_ns,
+        "e2e": clock.host_block(call, range(EMPTY_CALLS)).ticks_ns,
     }

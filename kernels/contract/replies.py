@@ -113,6 +113,8 @@ class Probed(Reply):
     new_ns: list[float]
     untouched_ns: list[float]
     written_ns: list[float]
+    again_ns: list[float]
+    fresh_ns: list[float]
     busy: list[tuple[str, Text]]
     """As in Verified."""
 
@@ -155,7 +157,8 @@ REPLIES: dict[str, type[Reply]] = {
     "verify": Verified,
     "forget_references": Nothing,
     "prepare": Prepared,
-    "refill": Nothing,
+    "renew": Nothing,
+    "keep": Nothing,
     "block": TimedBlock,
     "e2e": TimedBlock,
     "sustained": TimedBlock,

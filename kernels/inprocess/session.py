@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
@@ -22,6 +21,7 @@ from kernels.inprocess.adhoc import Adhoc, Kernel, Source, Tensors, as_output, e
 from kernels.parent.arm import Arm
 from kernels.parent.child_process import CommandFailed
 from kernels.parent.engine import Check, Engine, Timed
+from kernels.parent.seeds import Draws
 from kernels.workload import Protocol
 
 BASELINE = "baseline"
@@ -87,6 +87,8 @@ class InProcess(Bench):
             self.put_back("")  # a failed capture may leave its stream the current one
             raise CommandFailed(Fault(kind="raised", message=f"{type(error).__name__}: {error}")) from error
         finally:
+            if (changes := self.sets.changes()) and self.running:
+                self.changed.setdefault(self.running, "; ".join(changes))
             self.put_back(self.running)
 
     def attempt(self, arm: Arm, do: str, limit_s: float, **arguments: Any) -> Any:
@@ -202,7 +204,7 @@ class Comparison:
         self.timed: Timed | None = None
 
     def measure(self) -> None:
-        rng = random.Random(self.plan.seed)
+        rng = Draws(f"measure/{self.problem.source.seed}")
         engine = Engine(
             session=self.bench,
             open=lambda afresh: None,
@@ -211,7 +213,7 @@ class Comparison:
             baseline=BASELINE,
             plan=self.plan,
             judge=Judged(self.problem, BASELINE in self.arms),
-            checks=[Check(rng.randrange(2**31)) for _ in range(self.plan.verify_seeds)],
+            checks=[Check(rng.of_inputs()) for _ in range(self.plan.verify_seeds)],
             rng=rng,
             cuda=self.bench.kind == "cuda",
             telemetry=self.telemetry,

@@ -6,16 +6,15 @@ or a flood is the result of the kernel that was running; the others continue.
 
 from __future__ import annotations
 
-import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from kernels.analysis import roofline
-from kernels.analysis.blocks import Estimate, by_graph, choose_mode
-from kernels.analysis.suspicion import DOUBTS, why_leaks, why_outside, why_probed
+from kernels.analysis.blocks import MAX_CALLS, Estimate, by_graph, choose_mode
+from kernels.analysis.suspicion import DOUBTS, PROBE_SETS, why_leaks, why_outside, why_probed, why_uneven
 from kernels.contract.arm_result import Status
 from kernels.contract.replies import Probed, Rechecked, Verified
 from kernels.host.telemetry import Telemetry
@@ -26,6 +25,7 @@ from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.drive import Drive, kernel_of
 from kernels.parent.estimate import estimate
 from kernels.parent.groups import MAIN, Group, groups, together, uncapturable
+from kernels.parent.seeds import Draws
 from kernels.parent.session import Session
 from kernels.workload import Ceilings, Protocol
 
@@ -84,7 +84,7 @@ class Engine:
     plan: Protocol
     judge: Judge
     checks: Sequence[Check]
-    rng: random.Random
+    rng: Draws
     cuda: bool
     telemetry: Telemetry
     step: Callable[[str, str], None] = lambda kernel, text: None
@@ -259,7 +259,7 @@ class Engine:
         stand."""
         self.step("", "checking timed outputs")
         got: Rechecked = self.session.call("recheck", VERIFY_LIMIT_S * max(1, len(by_name)))
-        self.session.call("prepare", VERIFY_LIMIT_S, seeds=[self._seed()], rotate=False)
+        self.session.call("prepare", VERIFY_LIMIT_S, seeds=self._seeds(PROBE_SETS + 1), sets=PROBE_SETS)
         for name, arm in by_name.items():
             mine = [reading for owner, reading in got.readings if owner == name]
             self.running = arm
@@ -278,7 +278,7 @@ class Engine:
 
     def _why_suspect(self, name: str, timed_groups: list[Timed]) -> str:
         """Why an arm's times are not credible, if probes repeat it; empty if they are."""
-        if why := self.session.why_suspect(name):
+        if why := self.session.why_suspect(name) or self._why_uneven(name, timed_groups):
             return why
         readings = [timed.reading for timed in timed_groups if timed.reading and name in timed.reading.blocks]
         call_ns = min(min(reading.medians(name)) for reading in readings)
@@ -290,8 +290,21 @@ class Engine:
                 raise RetryInNewProcess
             return got
 
-        why = why_probed(probe, self._seed, call_ns)
+        why = why_probed(probe, self._seed, call_ns, self._sights(readings))
         return why or (self._why_outside(name, call_ns) if self.session.replaceable else "")
+
+    def _why_uneven(self, name: str, timed_groups: list[Timed]) -> str:
+        """Compares the blocks of an arm with those of the baseline beside it."""
+        for reading in (timed.reading for timed in timed_groups):
+            if reading and name != self.baseline and reading.blocks.keys() >= {name, self.baseline}:
+                mine, base = ([*_blocks(reading, arm)] for arm in (name, self.baseline))
+                if why := why_uneven(mine, base):
+                    return why
+        return ""
+
+    def _sights(self, readings: list[rounds.Reading]) -> int:
+        """How often timed calls met the same values: often only where all of them had one buffer."""
+        return MAX_CALLS if any(reading.sets == 1 for reading in readings) else 0
 
     def _why_outside(self, name: str, call_ns: float) -> str:
         """Compares with this process's own clock: detects work outside the timed calls."""
@@ -304,7 +317,10 @@ class Engine:
         return why
 
     def _seed(self) -> int:
-        return self.rng.randrange(2**31)
+        return self.rng.of_inputs()
+
+    def _seeds(self, count: int) -> list[int]:
+        return [self._seed() for _ in range(count)]
 
 
 class Drives:
@@ -324,6 +340,16 @@ class Drives:
         self.engine.running = self.by_name[kernel_of(name)]
         if text:
             self.engine.step(kernel_of(name), text)
+
+
+def _blocks(reading: rounds.Reading, arm: str) -> Iterator[list[float]]:
+    """The samples of each block. The protocol fixed reports single calls: they ran in bursts."""
+    if reading.paired:
+        yield from reading.blocks[arm]
+        return
+    ticks = [tick for block in reading.blocks[arm] for tick in block]
+    for first in range(0, len(ticks), MAX_CALLS):
+        yield ticks[first : first + MAX_CALLS]
 
 
 def _times_ms(timed_groups: list[Timed]) -> dict[str, float]:

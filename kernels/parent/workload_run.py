@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from typing import Any
 
@@ -16,6 +15,7 @@ from kernels.parent.context import RunContext
 from kernels.parent.engine import Check, Engine, Timed
 from kernels.parent.groups import MAIN, Group
 from kernels.parent.results import Limits, arm_result, json_safe, reading_fields
+from kernels.parent.seeds import Draws, secret
 from kernels.workload import Workload
 
 Statuses = dict[tuple[str, str], Status]
@@ -28,7 +28,8 @@ class WorkloadRun:
     def __init__(self, context: RunContext, workload: Workload, before: Statuses) -> None:
         self.context, self.workload, self.plan = context, workload, context.spec.protocol
         self.arms = [self._arm(name, before) for name in context.spec.kernels]
-        self.rng = random.Random(f"{self.plan.seed}/{workload.key}")
+        self.seed = secret() if self.plan.seed is None else self.plan.seed
+        self.rng = Draws(f"{self.seed}/{workload.key}")
         self.began = time.monotonic()
 
     def _arm(self, name: str, before: Statuses) -> Arm:
@@ -43,7 +44,7 @@ class WorkloadRun:
     def measure(self) -> list[Measured]:
         """One event per group of arms timed in the same rounds."""
         engine = self._engine()
-        engine.verify(lambda: {"load": {}, "compile": {"seed": self.rng.randrange(2**31)}})
+        engine.verify(lambda: {"load": {}, "compile": {"seed": self.rng.of_inputs()}})
         found = self._check_edges() if self.plan.verify_only else engine.time()
         events = []
         for number, timed in enumerate(found):
@@ -72,9 +73,9 @@ class WorkloadRun:
 
     def _checks(self) -> list[Check]:
         """The same checks for every arm, so that references can be shared."""
-        seeds = random.Random(f"verify/{self.plan.seed}/{self.workload.key}")
+        seeds = Draws(f"verify/{self.seed}/{self.workload.key}")
         return [
-            Check(seeds.randrange(2**31), DISTRIBUTIONS[number % len(DISTRIBUTIONS)], thorough=number == 0)
+            Check(seeds.of_inputs(), DISTRIBUTIONS[number % len(DISTRIBUTIONS)], thorough=number == 0)
             for number in range(self.plan.verify_seeds)
         ]
 
@@ -98,7 +99,7 @@ class WorkloadRun:
         session.open(relative)
         if trial.is_ok:
             got: Verified | None = session.attempt(
-                trial, "verify", self.plan.compile_limit_s, seed=self.plan.seed, thorough=True
+                trial, "verify", self.plan.compile_limit_s, seed=self.rng.of_inputs(), thorough=True
             )
             if got is not None:
                 trial.judged(judge([got.reading], relative.dtype))
@@ -122,6 +123,7 @@ class WorkloadRun:
             self.context.ceilings if self.context.is_cuda else None,
         )
         shared: dict[str, Any] = json_safe(reading_fields(reading, baseline))
+        shared["protocol"] = shared.get("protocol", {}) | {"seed": self.seed}
         return Measured(
             workload=self.workload,
             mode=timed.group.mode,
@@ -129,6 +131,6 @@ class WorkloadRun:
             baseline=baseline,
             took_s=round(time.monotonic() - self.began, 3),
             telemetry=self.context.telemetry.summary(),
-            results=[arm_result(arm, reading, baseline, limits, self.plan.seed) for arm in self.arms if arm in members],
+            results=[arm_result(arm, reading, baseline, limits, self.seed) for arm in self.arms if arm in members],
             **shared,
         )

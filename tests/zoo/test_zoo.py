@@ -180,7 +180,7 @@ def test_calls_on_tensors_that_nobody_has_written_may_be_a_little_faster():
 
 
 def probed(count=7, **times):
-    kinds = ("seen_ns", "new_ns", "untouched_ns", "written_ns")
+    kinds = ("seen_ns", "new_ns", "untouched_ns", "written_ns", "again_ns", "fresh_ns")
     return Probed(busy=[], **{kind: count * [100.0] for kind in kinds} | times)
 
 
