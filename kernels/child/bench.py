@@ -20,12 +20,13 @@ import torch
 from kernels.catalog import LoadedKernel, get_kernel, load
 from kernels.child import calibrate, checks, launches, outputs, poison
 from kernels.child.clock import Block, CpuClock, CudaClock, Graph
-from kernels.child.guard import Guard, memory_in_use
+from kernels.child.guard import Guard
 from kernels.child.held import Held
 from kernels.child.probe import probe
 from kernels.child.reference import Reference, measure, with_facts
 from kernels.child.runtime import CudaRuntime
 from kernels.child.sets import Sets
+from kernels.child.tasks import memory_in_use
 from kernels.contract.replies import (
     Captured,
     CeilingSamples,
@@ -38,6 +39,7 @@ from kernels.contract.replies import (
     Rechecked,
     TimedBlock,
     Verified,
+    Watched,
 )
 from kernels.operations.base import Distribution, Inputs
 from kernels.workload import Workload
@@ -61,6 +63,7 @@ class Bench:
         self.loaded: dict[str, LoadedKernel] = {}
         self.guard = Guard(kind, self.clock)
         self._forget()
+        self.guard.near.add([("the bench", self)])
 
     def _forget(self) -> None:
         self.sets = Sets(lambda seed: self.problem.inputs(self.device, seed))
@@ -89,7 +92,9 @@ class Bench:
     def _kernel(self, arm: str) -> LoadedKernel:
         name = f"{self.problem.name}/{arm}"
         if name not in self.loaded:
+            self.guard.begin()
             self.loaded[name] = load(get_kernel(self.problem.name, arm))
+            self.guard.know(arm, self.loaded[name].call)
         return self.loaded[name]
 
     def _run(self, arm: str, inputs: Inputs) -> Any:
@@ -122,6 +127,11 @@ class Bench:
             self._run(arm, inputs)
         self.clock.synchronize()
         return {"peak_memory_bytes": torch.cuda.max_memory_allocated() - before} | launches.facts(handles)
+
+    def watch(self, arm: str = "") -> Watched:
+        """Compares everything that calls may reach. arm: which ran since the last comparison."""
+        changes = [*self.sets.changes(), *self.guard.changes(arm), *self.guard.watched()]
+        return Watched(changes=changes, threads=self.guard.leaves_threads(), must_replace=self.guard.must_replace)
 
     # --- correctness ----------------------------------------------------------------------------------------------
 

@@ -64,6 +64,16 @@ class Verified(Reply):
     """(arm, what): threads and processes that work while no kernel is called."""
 
 
+class Watched(Reply):
+    """What differs from the state before any kernel's file was loaded, in every function that calls may reach."""
+
+    changes: list[Text]
+    threads: bool
+    """Python threads are there that were not when this was last asked."""
+    must_replace: bool = False
+    """The process must be replaced."""
+
+
 class Prepared(Reply):
     """The input sets that timed calls rotate over."""
 
@@ -156,6 +166,7 @@ REPLIES: dict[str, type[Reply]] = {
     "compile": Compiled,
     "verify": Verified,
     "forget_references": Nothing,
+    "watch": Watched,
     "prepare": Prepared,
     "renew": Nothing,
     "keep": Nothing,

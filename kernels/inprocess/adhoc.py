@@ -53,7 +53,9 @@ class Source:
         with the seed."""
         gpus = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
         with torch.random.fork_rng(devices=gpus):
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)
+            for gpu in gpus:
+                torch.cuda.default_generators[gpu].manual_seed(seed)
             tensors = checked(self.give(seed % CALLERS_SEEDS))
         own = tuple(_laid_out_like(tensor, tensor, self.device) for tensor in tensors)
         if self.kinds and _kinds(own) != self.kinds:

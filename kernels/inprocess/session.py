@@ -14,7 +14,7 @@ from kernels.catalog import LoadedKernel
 from kernels.child.bench import Bench
 from kernels.child.guard import Guard
 from kernels.contract.arm_result import Status
-from kernels.contract.replies import Fault
+from kernels.contract.replies import Fault, Nothing
 from kernels.host.device import Device, NoSuchDevice, find_device, locked, nvml, print_changes
 from kernels.host.telemetry import Telemetry
 from kernels.inprocess.adhoc import Adhoc, Kernel, Source, Tensors, as_output, exact_dtype, in_dtype, peak_dtype
@@ -45,6 +45,9 @@ class PermissiveGuard(Guard):
     def claim_processes(self, arm: str) -> None:
         pass
 
+    def leaves_threads(self) -> bool:
+        return False
+
 
 class InProcess(Bench):
     """Bench over the caller's callables, and its session. Exceptions of callables propagate."""
@@ -58,21 +61,35 @@ class InProcess(Bench):
         self.loaded = {f"{Adhoc.name}/{arm}": LoadedKernel(call, "", "") for arm, call in callables.items()}
         self.changed: dict[str, str] = {}
         """Arm -> global state that it changed."""
-        self.running = ""
+        self.running, self.is_aside = "", False
+        self.guard.begin()
+        for arm, call in callables.items():
+            self.guard.know(arm, call)
 
     def put_back(self, arm: str) -> None:
         """Restores global state. A change is attributed to this arm, if one is given."""
-        if (changes := self.guard.changes()) and arm:
+        if (changes := self.guard.changes(arm)) and arm:
             self.changed.setdefault(arm, "; ".join(changes))
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
-        """Restores global state around untimed code; changes are not attributed."""
-        self.put_back(self.running)
+        """Restores settings around untimed code. The running arm changed what differs before; what differs after is not
+        attributed."""
+        if self.is_aside:
+            yield
+            return
+        self.is_aside = True
+        if (changes := self.guard.settings_changes()) and self.running:
+            self.changed.setdefault(self.running, "; ".join(changes))
         try:
             yield
         finally:
-            self.put_back("")
+            self.guard.settings_changes()
+            self.is_aside = False
+
+    def renew(self, seeds: list[int]) -> Nothing:
+        with self.aside():
+            return super().renew(seeds)
 
     # --- the session ----------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from kernels.analysis import roofline
 from kernels.analysis.blocks import MAX_CALLS, Estimate, by_graph, choose_mode
 from kernels.analysis.suspicion import DOUBTS, PROBE_SETS, why_leaks, why_outside, why_probed, why_uneven
 from kernels.contract.arm_result import Status
-from kernels.contract.replies import Probed, Rechecked, Verified
+from kernels.contract.replies import Probed, Rechecked, Verified, Watched
 from kernels.host.telemetry import Telemetry
 from kernels.operations.base import Distribution, Operation
 from kernels.parent import rounds
@@ -35,6 +35,9 @@ PROBED_CALLS = 60
 BATCH_NS = 50e6
 """Length of the batch that the parent's own clock also times."""
 MAX_BATCH = 1000
+ALONE_S = 20.0
+"""An arm under suspicion runs alone for at most this long."""
+CHANGED = "changed global state: "
 SAME_AGAIN = 0.05
 """A time above a measured ceiling is believed if a second process measures the same time, or the same multiple of the
 baseline, within this."""
@@ -95,6 +98,9 @@ class Engine:
     def __post_init__(self) -> None:
         self.uncaptured: set[str] = set()
         """Arms that could not be captured as graphs."""
+        self.doubts = 0
+        """How often something was changed in the rounds and no arm does it alone."""
+        self.began = time.monotonic()
         self.notes: list[str] = []
         """Notes on how all arms were launched."""
 
@@ -137,6 +143,19 @@ class Engine:
             flags["shared"] |= got.shared
             flags["deterministic"] = flags["deterministic"] and got.deterministic
         arm.judged(self.judge(arm.name, readings, flags))
+        self._watch(arm)
+
+    def _watch(self, arm: Arm) -> None:
+        """Compares the process with its state before this arm ran. What differs, or lives on, is this arm's: no other arm
+        is checked beside it."""
+        got: Watched | None = self.session.attempt(arm, "watch", VERIFY_LIMIT_S)
+        if got is None:
+            return
+        arm.leaves_threads |= got.threads
+        if got.changes:
+            arm.fail(Status.SUSPECT, f"{CHANGED}{'; '.join(got.changes)}"[:2000])
+        if self.session.replaceable and (got.threads or got.must_replace):
+            self.session.replace()
 
     def _end_what_is_busy(self, busy: list[tuple[str, str]]) -> bool:
         """Replaces the process if kernels left work running, and fails those kernels. True: there was some."""
@@ -164,7 +183,7 @@ class Engine:
             except RetryInNewProcess:
                 continue
             except (CommandFailed, ChildDied, ChildTimedOut) as error:
-                self.session.blame(self.running, "timing", error)
+                self._blame(error)
                 continue
             if before is not None:
                 self._compare_with(before, timed_groups)
@@ -175,6 +194,58 @@ class Engine:
             return timed_groups
         return [Timed(Group(MAIN, self._mode_without_reading(), ()), [])]
 
+    # --- who did it -----------------------------------------------------------------------------------------------
+
+    def _blame(self, error: Exception) -> None:
+        """Turns an error of the rounds into the result of the arm that caused it: the one that ran, unless another left
+        threads which may have disturbed it."""
+        others = [arm for arm in self.alive if arm.leaves_threads and arm is not self.running]
+        if self.session.replaceable and others:
+            for arm in [self.running, *others]:
+                if (found := self._alone(arm)) is not None:
+                    self.running = arm
+                    error = found if isinstance(found, Exception) else error
+                    break
+        self.session.blame(self.running, "timing", error)
+
+    def _alone(self, arm: Arm) -> Exception | list[str] | None:
+        """Calls an arm alone in a new process, about as long as the rounds have taken. Returns its error, or what it
+        changed; None if nothing."""
+        seconds = min(ALONE_S, time.monotonic() - self.began)
+        self.session.replace()
+        self.step(arm.name, "alone")
+        try:
+            self.open(True)
+            self.session.call("load", self.plan.compile_limit_s, arm=arm.name)
+            self.session.call("compile", self.plan.compile_limit_s, arm=arm.name, seed=self._seed())
+            self.session.call("prepare", VERIFY_LIMIT_S, seeds=self._seeds(PROBE_SETS + 1), sets=PROBE_SETS)
+            begin = time.monotonic()
+            while time.monotonic() - begin < seconds:
+                self.session.call("block", VERIFY_LIMIT_S, arm=arm.name, calls=PROBE_SETS)
+            got: Watched = self.session.call("watch", VERIFY_LIMIT_S, arm=arm.name)
+        except (CommandFailed, ChildDied, ChildTimedOut) as error:
+            return error
+        return got.changes or None
+
+    def _nobody_changed(self) -> None:
+        """Compares the process after the rounds with its state before. Who changed something is found by running each arm
+        alone; then the others are timed again."""
+        got: Watched = self.session.call("watch", VERIFY_LIMIT_S)
+        if not got.changes:
+            return
+        candidates = [arm for arm in self.alive if arm.name != self.baseline] or self.alive
+        guilty = candidates
+        if self.session.replaceable and len(candidates) > 1:
+            guilty = [arm for arm in candidates if self._alone(arm) is not None]
+            self.doubts += 1
+            if not guilty and self.doubts >= DOUBTS:
+                guilty = candidates
+        for arm in guilty:
+            arm.fail(Status.SUSPECT, f"{CHANGED}{'; '.join(got.changes)}"[:2000])
+        if self.session.replaceable:
+            self.session.replace()
+            raise RetryInNewProcess
+
     def _mode_without_reading(self) -> str:
         if not self.cuda:
             return "cpu"
@@ -183,6 +254,7 @@ class Engine:
     def _groups(self, arms: list[Arm]) -> list[Timed]:
         by_name = {arm.name: arm for arm in arms}
         self.open(True)
+        self.began = time.monotonic()
         drives = Drives(self, by_name)
         everyone = drives.of(tuple(by_name))
         if self.plan.name == "fixed":
@@ -257,6 +329,7 @@ class Engine:
     def _recheck(self, by_name: dict[str, Arm], timed_groups: list[Timed]) -> None:
         """Checks the outputs kept from timed calls, and one more call on new inputs: they decide whether times
         stand."""
+        self._nobody_changed()
         self.step("", "checking timed outputs")
         got: Rechecked = self.session.call("recheck", VERIFY_LIMIT_S * max(1, len(by_name)))
         self.session.call("prepare", VERIFY_LIMIT_S, seeds=self._seeds(PROBE_SETS + 1), sets=PROBE_SETS)
@@ -275,6 +348,14 @@ class Engine:
                 why := self._why_suspect(name, timed_groups) or why_leaks(got.grown.get(name, []))
             ):
                 arm.fail(Status.SUSPECT, why)
+            if arm.is_ok:
+                self._watch_after(arm)
+
+    def _watch_after(self, arm: Arm) -> None:
+        """The last comparison: after an arm's own check and probes."""
+        got: Watched = self.session.call("watch", VERIFY_LIMIT_S, arm=arm.name)
+        if got.changes:
+            arm.fail(Status.SUSPECT, f"{CHANGED}{'; '.join(got.changes)}"[:2000])
 
     def _why_suspect(self, name: str, timed_groups: list[Timed]) -> str:
         """Why an arm's times are not credible, if probes repeat it; empty if they are."""

@@ -95,7 +95,13 @@ def test_a_line_that_is_not_the_reply_of_the_bench_ends_the_process(line, monkey
 
 def test_a_probe_is_judged_by_its_model():
     quick = replies.Probed(
-        seen_ns=[100.0] * 7, new_ns=[900.0] * 7, untouched_ns=[100.0] * 7, written_ns=[100.0] * 7, again_ns=[100.0] * 7, fresh_ns=[100.0] * 7, busy=[]
+        seen_ns=[100.0] * 7,
+        new_ns=[900.0] * 7,
+        untouched_ns=[100.0] * 7,
+        written_ns=[100.0] * 7,
+        again_ns=[100.0] * 7,
+        fresh_ns=[100.0] * 7,
+        busy=[],
     )
     assert "caches results" in suspicion.why_probed(lambda **asked: quick, lambda: 1, 900.0)
     assert issubclass(replies.Probed, Reply)
