@@ -7,21 +7,23 @@ or a flood is the result of the kernel that was running; the others continue.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from kernels.analysis import roofline
-from kernels.analysis.blocks import MAX_CALLS, Estimate, by_graph, choose_mode
-from kernels.analysis.suspicion import DOUBTS, PROBE_SETS, why_leaks, why_outside, why_probed, why_uneven
+from kernels.analysis.blocks import Estimate, by_graph, choose_mode
+from kernels.analysis.suspicion import PROBE_SETS, why_leaks
 from kernels.contract.arm_result import Status
-from kernels.contract.replies import Probed, Rechecked, Verified, Watched
+from kernels.contract.replies import Rechecked, Verified
 from kernels.host.telemetry import Telemetry
 from kernels.operations.base import Distribution, Operation
 from kernels.parent import rounds
 from kernels.parent.arm import Arm
+from kernels.parent.blame import Blame
 from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
+from kernels.parent.doubts import Doubts
 from kernels.parent.drive import Drive, kernel_of
 from kernels.parent.estimate import estimate
 from kernels.parent.groups import MAIN, Group, groups, together, uncapturable
@@ -30,14 +32,6 @@ from kernels.parent.session import Session
 from kernels.workload import Ceilings, Protocol
 
 VERIFY_LIMIT_S = 120.0
-PROBED_CALLS = 60
-"""Upper estimate of the calls of a probe; slow kernels have about half as many."""
-BATCH_NS = 50e6
-"""Length of the batch that the parent's own clock also times."""
-MAX_BATCH = 1000
-ALONE_S = 20.0
-"""An arm under suspicion runs alone for at most this long."""
-CHANGED = "changed global state: "
 SAME_AGAIN = 0.05
 """A time above a measured ceiling is believed if a second process measures the same time, or the same multiple of the
 baseline, within this."""
@@ -98,8 +92,7 @@ class Engine:
     def __post_init__(self) -> None:
         self.uncaptured: set[str] = set()
         """Arms that could not be captured as graphs."""
-        self.doubts = 0
-        """How often something was changed in the rounds and no arm does it alone."""
+        self.doubts, self.blame = Doubts(self), Blame(self)
         self.began = time.monotonic()
         self.notes: list[str] = []
         """Notes on how all arms were launched."""
@@ -134,7 +127,7 @@ class Engine:
             got: Verified | None = self.session.attempt(arm, "verify", VERIFY_LIMIT_S, **asked)
             if got is None:
                 return
-            if self._end_what_is_busy(got.busy):
+            if self.end_what_is_busy(got.busy):
                 if arm.is_ok:
                     self._verify(arm, prepare)
                 return
@@ -146,18 +139,17 @@ class Engine:
         self._watch(arm)
 
     def _watch(self, arm: Arm) -> None:
-        """Compares the process with its state before this arm ran. What differs, or lives on, is this arm's: no other arm
-        is checked beside it."""
-        got: Watched | None = self.session.attempt(arm, "watch", VERIFY_LIMIT_S)
-        if got is None:
+        """What differs after an arm ran, or lives on, is this arm's: no other arm is checked beside it."""
+        try:
+            got = self.blame.watch(arm)
+        except (CommandFailed, ChildDied, ChildTimedOut) as error:
+            self.session.blame(arm, "watch", error)
             return
         arm.leaves_threads |= got.threads
-        if got.changes:
-            arm.fail(Status.SUSPECT, f"{CHANGED}{'; '.join(got.changes)}"[:2000])
         if self.session.replaceable and (got.threads or got.must_replace):
             self.session.replace()
 
-    def _end_what_is_busy(self, busy: list[tuple[str, str]]) -> bool:
+    def end_what_is_busy(self, busy: list[tuple[str, str]]) -> bool:
         """Replaces the process if kernels left work running, and fails those kernels. True: there was some."""
         busy = [(owner, what) for owner, what in busy if owner]
         for owner, what in busy:
@@ -183,7 +175,7 @@ class Engine:
             except RetryInNewProcess:
                 continue
             except (CommandFailed, ChildDied, ChildTimedOut) as error:
-                self._blame(error)
+                self.blame.errors(error)
                 continue
             if before is not None:
                 self._compare_with(before, timed_groups)
@@ -193,58 +185,6 @@ class Engine:
                 continue
             return timed_groups
         return [Timed(Group(MAIN, self._mode_without_reading(), ()), [])]
-
-    # --- who did it -----------------------------------------------------------------------------------------------
-
-    def _blame(self, error: Exception) -> None:
-        """Turns an error of the rounds into the result of the arm that caused it: the one that ran, unless another left
-        threads which may have disturbed it."""
-        others = [arm for arm in self.alive if arm.leaves_threads and arm is not self.running]
-        if self.session.replaceable and others:
-            for arm in [self.running, *others]:
-                if (found := self._alone(arm)) is not None:
-                    self.running = arm
-                    error = found if isinstance(found, Exception) else error
-                    break
-        self.session.blame(self.running, "timing", error)
-
-    def _alone(self, arm: Arm) -> Exception | list[str] | None:
-        """Calls an arm alone in a new process, about as long as the rounds have taken. Returns its error, or what it
-        changed; None if nothing."""
-        seconds = min(ALONE_S, time.monotonic() - self.began)
-        self.session.replace()
-        self.step(arm.name, "alone")
-        try:
-            self.open(True)
-            self.session.call("load", self.plan.compile_limit_s, arm=arm.name)
-            self.session.call("compile", self.plan.compile_limit_s, arm=arm.name, seed=self._seed())
-            self.session.call("prepare", VERIFY_LIMIT_S, seeds=self._seeds(PROBE_SETS + 1), sets=PROBE_SETS)
-            begin = time.monotonic()
-            while time.monotonic() - begin < seconds:
-                self.session.call("block", VERIFY_LIMIT_S, arm=arm.name, calls=PROBE_SETS)
-            got: Watched = self.session.call("watch", VERIFY_LIMIT_S, arm=arm.name)
-        except (CommandFailed, ChildDied, ChildTimedOut) as error:
-            return error
-        return got.changes or None
-
-    def _nobody_changed(self) -> None:
-        """Compares the process after the rounds with its state before. Who changed something is found by running each arm
-        alone; then the others are timed again."""
-        got: Watched = self.session.call("watch", VERIFY_LIMIT_S)
-        if not got.changes:
-            return
-        candidates = [arm for arm in self.alive if arm.name != self.baseline] or self.alive
-        guilty = candidates
-        if self.session.replaceable and len(candidates) > 1:
-            guilty = [arm for arm in candidates if self._alone(arm) is not None]
-            self.doubts += 1
-            if not guilty and self.doubts >= DOUBTS:
-                guilty = candidates
-        for arm in guilty:
-            arm.fail(Status.SUSPECT, f"{CHANGED}{'; '.join(got.changes)}"[:2000])
-        if self.session.replaceable:
-            self.session.replace()
-            raise RetryInNewProcess
 
     def _mode_without_reading(self) -> str:
         if not self.cuda:
@@ -329,14 +269,14 @@ class Engine:
     def _recheck(self, by_name: dict[str, Arm], timed_groups: list[Timed]) -> None:
         """Checks the outputs kept from timed calls, and one more call on new inputs: they decide whether times
         stand."""
-        self._nobody_changed()
+        self.blame.changes()
         self.step("", "checking timed outputs")
         got: Rechecked = self.session.call("recheck", VERIFY_LIMIT_S * max(1, len(by_name)))
-        self.session.call("prepare", VERIFY_LIMIT_S, seeds=self._seeds(PROBE_SETS + 1), sets=PROBE_SETS)
+        self.session.call("prepare", VERIFY_LIMIT_S, seeds=self.seeds(PROBE_SETS + 1), sets=PROBE_SETS)
         for name, arm in by_name.items():
             mine = [reading for owner, reading in got.readings if owner == name]
             self.running = arm
-            after: Verified = self.session.call("verify", VERIFY_LIMIT_S, arm=name, seed=self._seed(), thorough=False)
+            after: Verified = self.session.call("verify", VERIFY_LIMIT_S, arm=name, seed=self.seed(), thorough=False)
             flags = {"inputs_changed": after.inputs_changed or name in got.changed_inputs}
             verdict = self.judge(name, [*mine, after.reading], flags | {"shared": after.shared})
             arm.correctness["timed_calls_checked"] = len(mine)
@@ -345,63 +285,23 @@ class Engine:
                 arm.correctness |= {"correct": False, "why": f"in timed calls: {verdict['why']}"}
                 arm.fail(Status.INCORRECT, f"correct when checked alone, wrong when timed: {verdict['why']}")
             elif not verdict.get("word") and (
-                why := self._why_suspect(name, timed_groups) or why_leaks(got.grown.get(name, []))
+                why := self.doubts.why(name, timed_groups) or why_leaks(got.grown.get(name, []))
             ):
                 arm.fail(Status.SUSPECT, why)
             if arm.is_ok:
-                self._watch_after(arm)
+                self.blame.watch(arm)
 
-    def _watch_after(self, arm: Arm) -> None:
-        """The last comparison: after an arm's own check and probes."""
-        got: Watched = self.session.call("watch", VERIFY_LIMIT_S, arm=arm.name)
-        if got.changes:
-            arm.fail(Status.SUSPECT, f"{CHANGED}{'; '.join(got.changes)}"[:2000])
+    def retry(self) -> RetryInNewProcess:
+        """To be raised: times again in a new process."""
+        if self.session.replaceable:
+            self.session.replace()
+        return RetryInNewProcess()
 
-    def _why_suspect(self, name: str, timed_groups: list[Timed]) -> str:
-        """Why an arm's times are not credible, if probes repeat it; empty if they are."""
-        if why := self.session.why_suspect(name) or self._why_uneven(name, timed_groups):
-            return why
-        readings = [timed.reading for timed in timed_groups if timed.reading and name in timed.reading.blocks]
-        call_ns = min(min(reading.medians(name)) for reading in readings)
-
-        def probe(**asked: Any) -> Probed:
-            limit_s = VERIFY_LIMIT_S + PROBED_CALLS * call_ns / 1e9
-            got: Probed = self.session.call("probe", limit_s, arm=name, **asked)
-            if self._end_what_is_busy(got.busy):
-                raise RetryInNewProcess
-            return got
-
-        why = why_probed(probe, self._seed, call_ns, self._sights(readings))
-        return why or (self._why_outside(name, call_ns) if self.session.replaceable else "")
-
-    def _why_uneven(self, name: str, timed_groups: list[Timed]) -> str:
-        """Compares the blocks of an arm with those of the baseline beside it."""
-        for reading in (timed.reading for timed in timed_groups):
-            if reading and name != self.baseline and reading.blocks.keys() >= {name, self.baseline}:
-                mine, base = ([*_blocks(reading, arm)] for arm in (name, self.baseline))
-                if why := why_uneven(mine, base):
-                    return why
-        return ""
-
-    def _sights(self, readings: list[rounds.Reading]) -> int:
-        """How often timed calls met the same values: often only where all of them had one buffer."""
-        return MAX_CALLS if any(reading.sets == 1 for reading in readings) else 0
-
-    def _why_outside(self, name: str, call_ns: float) -> str:
-        """Compares with this process's own clock: detects work outside the timed calls."""
-        calls = max(2, min(MAX_BATCH, round(BATCH_NS / call_ns)))
-        for _ in range(DOUBTS):
-            begin = time.monotonic_ns()
-            ticks_ns = self.session.call("block", VERIFY_LIMIT_S, arm=name, calls=calls).ticks_ns
-            if not (why := why_outside(sum(ticks_ns), time.monotonic_ns() - begin)):
-                break
-        return why
-
-    def _seed(self) -> int:
+    def seed(self) -> int:
         return self.rng.of_inputs()
 
-    def _seeds(self, count: int) -> list[int]:
-        return [self._seed() for _ in range(count)]
+    def seeds(self, count: int) -> list[int]:
+        return [self.seed() for _ in range(count)]
 
 
 class Drives:
@@ -409,7 +309,7 @@ class Drives:
 
     def __init__(self, engine: Engine, by_name: dict[str, Arm]) -> None:
         self.engine, self.by_name = engine, by_name
-        self.seed = engine._seed()
+        self.seed = engine.seed()
         self.baseline = engine.baseline if engine.baseline in by_name else next(iter(by_name))
 
     def of(self, names: tuple[str, ...], offset: int = 0) -> Drive:
@@ -421,16 +321,6 @@ class Drives:
         self.engine.running = self.by_name[kernel_of(name)]
         if text:
             self.engine.step(kernel_of(name), text)
-
-
-def _blocks(reading: rounds.Reading, arm: str) -> Iterator[list[float]]:
-    """The samples of each block. The protocol fixed reports single calls: they ran in bursts."""
-    if reading.paired:
-        yield from reading.blocks[arm]
-        return
-    ticks = [tick for block in reading.blocks[arm] for tick in block]
-    for first in range(0, len(ticks), MAX_CALLS):
-        yield ticks[first : first + MAX_CALLS]
 
 
 def _times_ms(timed_groups: list[Timed]) -> dict[str, float]:

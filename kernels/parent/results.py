@@ -86,6 +86,12 @@ def arm_result(arm: Arm, reading: Reading | None, baseline: str, limits: Limits,
     return ArmResult.model_validate(fields)
 
 
+def without_ratio(result: ArmResult) -> ArmResult:
+    """The result without its speedup: its baseline is not ok."""
+    nothing = dict.fromkeys(("speedup", "speedup_low", "speedup_high", "effective_sample_size"))
+    return result.model_copy(update=nothing)
+
+
 def _timed(name: str, reading: Reading, baseline: str, limits: Limits, seed: int) -> dict[str, Any]:
     fields = times(name, reading)
     problem, p50_ms = limits.problem, fields["p50_ms"]

@@ -14,7 +14,7 @@ from kernels.parent.arm import Arm, arm_of
 from kernels.parent.context import RunContext
 from kernels.parent.engine import Check, Engine, Timed
 from kernels.parent.groups import MAIN, Group
-from kernels.parent.results import Limits, arm_result, json_safe, reading_fields
+from kernels.parent.results import Limits, arm_result, json_safe, reading_fields, without_ratio
 from kernels.parent.seeds import Draws, secret
 from kernels.workload import Workload
 
@@ -122,6 +122,11 @@ class WorkloadRun:
             self.context.l2_bytes,
             self.context.ceilings if self.context.is_cuda else None,
         )
+        results = [arm_result(arm, reading, baseline, limits, self.seed) for arm in self.arms if arm in members]
+        if base := next((one for one in results if one.kernel == baseline and one.status != Status.OK), None):
+            results = [without_ratio(one) for one in results]
+            if reading is not None:
+                reading.notes.append(f"the baseline {baseline} is {base.status}: nothing is compared with it")
         shared: dict[str, Any] = json_safe(reading_fields(reading, baseline))
         shared["protocol"] = shared.get("protocol", {}) | {"seed": self.seed}
         return Measured(
@@ -131,6 +136,6 @@ class WorkloadRun:
             baseline=baseline,
             took_s=round(time.monotonic() - self.began, 3),
             telemetry=self.context.telemetry.summary(),
-            results=[arm_result(arm, reading, baseline, limits, self.seed) for arm in self.arms if arm in members],
+            results=results,
             **shared,
         )
