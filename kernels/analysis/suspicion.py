@@ -67,22 +67,22 @@ def _faster(known_ns: Sequence[float], new_ns: Sequence[float]) -> float:
     return factor if factor > SEEN_FACTOR and often >= SEEN_OFTEN else 0.0
 
 
-def why_uneven(blocks: Sequence[Sequence[float]], base: Sequence[Sequence[float]]) -> str:
-    """Detects calls that work for others of their block: its mean is far above its median, and the baseline's is not.
+def why_uneven(mine: Sequence[float], base: Sequence[float]) -> str:
+    """Detects calls that work for others of their block. Empty: none.
 
-    blocks, base: samples of each round. Empty: none.
+    mine, base: unevenness of blocks, of an arm and of the baseline.
     """
-    mine, others = [_unevenness(block) for block in blocks], [_unevenness(block) for block in base]
-    if not mine or not others:
+    if not mine or not base:
         return ""
-    often = sum(a > b for a in mine for b in others) / (len(mine) * len(others))
-    if median(mine) <= UNEVEN_FACTOR * median(others) or often < SEEN_OFTEN:
+    often = sum(a > b for a in mine for b in base) / (len(mine) * len(base))
+    if median(mine) <= UNEVEN_FACTOR * median(base) or often < SEEN_OFTEN:
         return ""
-    return f"some calls work for others: the mean of its blocks is {median(mine):.1f} times their median"
+    return f"some calls work for others: a block takes {median(mine):.1f} times its calls' median"
 
 
-def _unevenness(block: Sequence[float]) -> float:
-    return sum(block) / len(block) / median(block)
+def unevenness(ticks_ns: Sequence[float], took_ns: float = 0.0) -> float:
+    """A block's time over its calls' median. took_ns: its time; else the sum of its calls."""
+    return (took_ns or sum(ticks_ns)) / len(ticks_ns) / median(ticks_ns)
 
 
 def why_leaks(grown: Sequence[tuple[int, int]]) -> str:

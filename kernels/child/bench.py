@@ -400,6 +400,7 @@ def _timed(block: Block) -> TimedBlock:
     return TimedBlock(
         ticks_ns=block.ticks_ns,
         enqueue_ns=block.enqueue_ns,
+        cpu_ns=block.cpu_ns,
         gate_ns=block.gate_ns,
         gated=block.gated,
         sm_mhz=block.sm_mhz,

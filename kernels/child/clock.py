@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from time import perf_counter_ns, sleep
+from time import perf_counter_ns, process_time_ns, sleep
 from typing import Any, Protocol
 
 import torch
@@ -36,6 +36,8 @@ class Block:
     """One duration per call; for graphs, a replay's time / its calls."""
     enqueue_ns: int = 0
     """Host time to launch the block."""
+    cpu_ns: int = 0
+    """CPU time of the process in its calls; 0 on a GPU."""
     gate_ns: float = 0.0
     """Measured length of the spin gate; 0 without one."""
     gate_cycles: int = 0
@@ -130,11 +132,12 @@ class CpuClock:
 
     def block(self, call: Call, indices: Sequence[int], gate_ns: int, flush: bool) -> Block:
         ticks, outs = [], []
+        worked = process_time_ns()
         for index in indices:
             start = perf_counter_ns()
             outs.append(call(index))
             ticks.append(float(perf_counter_ns() - start))
-        return Block(ticks, outputs=outs)
+        return Block(ticks, cpu_ns=process_time_ns() - worked, outputs=outs)
 
     def sustained(self, launch: Call, calls: int, launches: int, lead: int, chunks: int) -> Block:
         """Like CudaClock.sustained, without a queue."""
@@ -214,7 +217,8 @@ class CudaClock:
         runtime.synchronize()
         elapsed = runtime.elapsed_ns
         ticks = [elapsed(events[2 * i], events[2 * i + 1]) for i in range(len(indices))]
-        return Block(ticks, enqueue, elapsed(events[-2], events[-1]) if gate_ns else 0.0, cycles, outs)
+        gate = elapsed(events[-2], events[-1]) if gate_ns else 0.0
+        return Block(ticks, enqueue, gate_ns=gate, gate_cycles=cycles, outputs=outs)
 
     def host_block(self, call: Call, indices: Sequence[int]) -> Block:
         """Host time of each call, from its start until the device has finished: dispatch included."""

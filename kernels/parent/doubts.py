@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kernels.analysis.blocks import MAX_CALLS
-from kernels.analysis.suspicion import DOUBTS, why_outside, why_probed, why_uneven
-from kernels.contract.replies import Probed
+from kernels.analysis.suspicion import DOUBTS, PROBE_SETS, unevenness, why_outside, why_probed, why_uneven
+from kernels.contract.replies import Probed, TimedBlock
 from kernels.parent.rounds import Reading
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ PROBED_CALLS = 300
 BATCH_NS = 100e6
 """Length of the batch that the parent's own clock also times."""
 MAX_BATCH = 1000
+UNEVEN_BLOCKS = 7
 
 
 class Doubts:
@@ -48,13 +49,25 @@ class Doubts:
         return why or (self._why_outside(name, call_ns, graphs) if self.engine.session.replaceable else "")
 
     def _why_uneven(self, name: str, timed_groups: Sequence[Timed]) -> str:
-        """Compares the blocks of an arm with those of the baseline beside it."""
+        """Compares the blocks of an arm with those of the baseline beside it; then some blocks of each in turn."""
+        base, why = self.engine.baseline, ""
         for reading in (timed.reading for timed in timed_groups):
-            if reading and name != self.engine.baseline and reading.blocks.keys() >= {name, self.engine.baseline}:
-                mine, base = ([*_blocks(reading, arm)] for arm in (name, self.engine.baseline))
-                if why := why_uneven(mine, base):
-                    return why
-        return ""
+            if reading and name != base and reading.blocks.keys() >= {name, base}:
+                why = why or why_uneven(*([unevenness(b) for b in _blocks(reading, arm)] for arm in (name, base)))
+        if not why:
+            return ""
+        found: dict[str, list[float]] = {name: [], base: []}
+        for _ in range(UNEVEN_BLOCKS):
+            for arm, ratios in found.items():
+                ratios.append(self._unevenness(arm))
+        return why_uneven(found[name], found[base])
+
+    def _unevenness(self, name: str) -> float:
+        """Of one block on new values. On a CPU its time is what the process worked: a busy host takes time from any call."""
+        seeds = self.engine.seeds(PROBE_SETS)
+        self.engine.session.call("renew", CHECK_LIMIT_S, seeds=seeds)
+        got: TimedBlock = self.engine.session.call("block", CHECK_LIMIT_S, arm=name, calls=PROBE_SETS)
+        return unevenness(got.ticks_ns, got.cpu_ns)
 
     def _sights(self, readings: list[Reading]) -> int:
         """How often timed calls met the same values: often only where all of them had one buffer."""

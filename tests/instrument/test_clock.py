@@ -107,6 +107,45 @@ def test_a_graphs_tick_is_one_call_and_has_no_launch_in_it():
     assert block.ticks_ns == pytest.approx([2 * US] * 4)
 
 
+class Skips:
+    """A graph that leaves its work out where its output holds a number already."""
+
+    def __init__(self, gpu, outputs):
+        self.gpu, self.outputs = gpu, outputs
+
+    def replay(self):
+        for out in self.outputs:
+            if out.isnan().any():
+                self.gpu._run(Work(20 * US))
+                out.fill_(1.0)
+
+
+def test_a_replay_that_leaves_out_what_is_written_already_gets_nothing_by_it():
+    """Its output was poisoned before an untimed replay, which wrote it again: so it looked 20 us faster."""
+    gpu = SimulatedGpu()
+    outputs = [torch.zeros(8) for _ in range(4)]
+    gpu.capture = lambda call, indices: (Skips(gpu, outputs), outputs)
+    graph = CudaClock(gpu).capture(lambda i: outputs[i], range(4))
+    graph.launch()
+    assert graph.block(3, GATE, False).ticks_ns == pytest.approx([20 * US] * 3)
+
+
+def test_what_the_poison_leaves_in_the_cache_is_evicted_before_the_replay():
+    """Its dirty lines would be written back in the replay's time, more for an arm that writes more."""
+
+    def replays(evicts):
+        gpu = SimulatedGpu()
+        graph = CudaClock(gpu).capture(lambda i: gpu.launch(Work(100, reads={f"in {i}": 8 * MB})), range(4))
+        graph.poison = lambda: gpu.launch(Work(0, writes={"outputs": 50 * MB}))
+        if not evicts:
+            gpu.evict = lambda: None
+        return median(graph.block(3, GATE, False).ticks_ns)
+
+    from_memory = 8 * MB / MEMORY_BYTES_PER_NS
+    assert replays(evicts=True) == pytest.approx(from_memory, rel=0.01)
+    assert replays(evicts=False) != pytest.approx(from_memory, rel=0.1)
+
+
 def test_host_time_has_the_dispatch_in_it():
     gpu = SimulatedGpu(launch_ns=9 * US)
     block = CudaClock(gpu).host_block(lambda i: gpu.launch(Work(2 * US)), range(10))
