@@ -267,7 +267,7 @@ class Reach:
                 continue
             if isinstance(before, PLAIN) and now == before:
                 continue
-            found.append(f"{_whose(owner)}{'' if name.startswith('__') else name}: replaced")
+            found.append(f"{_label(owner, name)}: replaced")
             if isinstance(owner, dict):
                 owner[name] = before
             else:
@@ -282,10 +282,13 @@ def _names(code: types.CodeType) -> Iterator[str]:
             yield from _names(constant)
 
 
-def _whose(owner: Any) -> str:
+def _label(owner: Any, name: str) -> str:
+    """Of a function, a name in a module's globals, or a cell."""
     if isinstance(owner, dict):
-        return f"{str(owner.get('__name__', '')).rpartition('.')[2]}."
-    return f"{getattr(owner, '__module__', '')}.{getattr(owner, '__qualname__', 'a closure')}".removeprefix(".")
+        return f"{str(owner.get('__name__', '')).rpartition('.')[2]}.{name}"
+    if isinstance(owner, types.FunctionType):
+        return f"{owner.__module__.rpartition('.')[2]}.{owner.__qualname__}"
+    return "what it closes over"
 
 
 def _is_of_library(module: str | None) -> bool:

@@ -37,6 +37,9 @@ def _attribute(name: str, owner: Any, attribute: str) -> Setting:
 
 def settings(kind: str) -> Iterator[Setting]:
     """Settings of PyTorch and of the process."""
+    inner = torch._C  # modes first: every other reading passes through them
+    yield "torch function modes", inner._len_torch_function_stack, partial(_pop_modes, inner._pop_torch_function_stack)
+    yield "torch dispatch modes", inner._len_torch_dispatch_stack, partial(_pop_modes, inner._pop_torch_dispatch_stack)
     yield "default dtype", torch.get_default_dtype, torch.set_default_dtype
     yield "default device", torch.get_default_device, torch.set_default_device
     yield "number of threads", torch.get_num_threads, torch.set_num_threads
@@ -52,7 +55,6 @@ def settings(kind: str) -> Iterator[Setting]:
     for name in ("flash", "mem_efficient", "math", "cudnn"):
         read, write = getattr(backends.cuda, f"{name}_sdp_enabled"), getattr(backends.cuda, f"enable_{name}_sdp")
         yield f"{name} attention", read, write
-    inner = torch._C
     for name, getter, setter in (
         ("order of attention's backends", "_get_sdp_priority_order", "_set_sdp_priority_order"),
         ("preferred BLAS", "_get_blas_preferred_backend", "_set_blas_preferred_backend"),
@@ -79,8 +81,6 @@ def settings(kind: str) -> Iterator[Setting]:
     yield _attribute("mkldnn.enabled", backends.mkldnn, "enabled")
     yield "inference mode", torch.is_inference_mode_enabled, leave
     yield "anomaly mode", torch.is_anomaly_enabled, torch.set_anomaly_enabled
-    yield "torch function modes", inner._len_torch_function_stack, partial(_pop_modes, inner._pop_torch_function_stack)
-    yield "torch dispatch modes", inner._len_torch_dispatch_stack, partial(_pop_modes, inner._pop_torch_dispatch_stack)
     yield "dispatch keys", _dispatch_keys, leave
     yield "PyTorch's profiler", torch.autograd._profiler_enabled, leave
     yield "CPU affinity", lambda: os.sched_getaffinity(0), lambda cpus: os.sched_setaffinity(0, cpus)
@@ -198,4 +198,4 @@ def read_one(read: Callable[[], Any]) -> Any:
     try:
         return read()
     except RuntimeError as error:  # a mix of PyTorch's old and new interface
-        return str(error).splitlines()[0]
+        return str(error).partition("\n")[0]
