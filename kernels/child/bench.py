@@ -244,7 +244,7 @@ class Bench:
         held.outputs, held.seeds = block.outputs, [self.sets.seed(index) for index in range(len(block.outputs))]
         self.held = held
         self.guard.claim(held.arm)
-        return _timed(block)
+        return block.reply()
 
     def _let_go(self) -> None:
         """Poisons and frees the outputs of the last block: memory must not hold right results when it is used again."""
@@ -300,7 +300,7 @@ class Bench:
 
         block = self.clock.sustained(marked, nodes, launches, lead, chunks)
         self._keep(arm, seed, captured.outputs[index] if captured else found[0])
-        return _timed(block)
+        return block.reply()
 
     def capture(self, arm: str, graph: str = "") -> Captured:
         """Captures an arm anew on every input set as one CUDA graph. graph: its name, if it is not the arm's."""
@@ -315,14 +315,22 @@ class Bench:
         return Nothing()
 
     def replay(
-        self, arm: str, replays: int, gate_ns: int = 0, flush: bool = False, graph: str = "", rest_ns: int = 0
+        self,
+        arm: str,
+        replays: int,
+        gate_ns: int = 0,
+        flush: bool = False,
+        graph: str = "",
+        rest_ns: int = 0,
+        untimed: bool = True,
     ) -> TimedBlock:
-        """`replays` timed replays of an arm's graph, after an untimed one, new values and a rest. Right before each timed
+        """`replays` timed replays of an arm's graph, after an `untimed` one, new values and a rest. Right before each timed
         replay all its outputs are poisoned and the cache is evicted."""
         self._let_go()
         captured, indices = self.graphs[graph or arm], range(len(self.sets))
-        self.sets.blank(indices)
-        captured.launch()
+        if untimed:
+            self.sets.blank(indices)
+            captured.launch()
         self._write(indices)
         self.clock.synchronize()
         self.clock.rest(rest_ns)
@@ -394,14 +402,3 @@ class Bench:
         if self.kind == "cuda":
             torch.cuda.empty_cache()
         return found
-
-
-def _timed(block: Block) -> TimedBlock:
-    return TimedBlock(
-        ticks_ns=block.ticks_ns,
-        enqueue_ns=block.enqueue_ns,
-        cpu_ns=block.cpu_ns,
-        gate_ns=block.gate_ns,
-        gated=block.gated,
-        sm_mhz=block.sm_mhz,
-    )

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import torch
 
 from kernels.child import outputs
+from kernels.contract.replies import TimedBlock
 
 fill_all = torch._foreach_mul_
 Call = Callable[[int], Any]
@@ -44,6 +45,17 @@ class Block:
     """Length of the gate in SM cycles."""
     outputs: list[Any] = field(default_factory=list)
     """Of every call, all alive: which one is checked is chosen afterwards."""
+
+    def reply(self) -> TimedBlock:
+        """What the parent gets of it."""
+        return TimedBlock(
+            ticks_ns=self.ticks_ns,
+            enqueue_ns=self.enqueue_ns,
+            cpu_ns=self.cpu_ns,
+            gate_ns=self.gate_ns,
+            gated=self.gated,
+            sm_mhz=self.sm_mhz,
+        )
 
     @property
     def gated(self) -> bool:
