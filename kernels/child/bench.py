@@ -72,7 +72,6 @@ class Bench:
         self.kept: list[tuple[str, int, Any, dict[str, Any]]] = []
         self.grown: dict[str, list[tuple[int, int]]] = {}
         self.held: Held | None = None
-        """The outputs of the last block, all alive until the next command."""
         self.most_calls = MAX_SETS
         """Calls whose outputs fit into memory together."""
 
@@ -151,15 +150,14 @@ class Bench:
         reading = with_facts(reading, unwritten=unwritten, late=flags.pop("late"))
         shared, deterministic = False, None
         if not reading.get("wrong_kind"):
-            run = partial(self._run, arm)
-            shared, deterministic = checks.called_again(run, reference.inputs, out, early, unwritten, self.clock)
+            again = partial(checks.called_again, partial(self._run, arm), reference.inputs)
+            shared, deterministic = again(out, early, unwritten, self.clock)
         self.guard.claim_processes(arm)
         busy = self.guard.busy(arm)
         return Verified(reading=reading, shared=shared, deterministic=deterministic, busy=busy, **flags)
 
     def _trapped(self, arm: str, inputs: Inputs, values: Inputs) -> tuple[Any, Any, dict[str, Any]]:
-        run = partial(self._run, arm)
-        return checks.trapped(run, inputs, values, self.problem, self.clock, self.device)
+        return checks.trapped(partial(self._run, arm), inputs, values, self.problem, self.clock, self.device)
 
     def forget_references(self) -> Nothing:
         self.references.clear()
@@ -368,7 +366,6 @@ class Bench:
 
     def probe(self, arm: str, seeds: list[int], sights: int) -> Probed:
         """Calls on known and on new inputs: see kernels/child/probe.py."""
-        # Every probe uses the prepared sets: new tensors may reuse the addresses of old ones, written as often.
         self._let_go()
         gate = checks.TRAP_GATE_NS if self.kind == "cuda" else 0
 

@@ -10,7 +10,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -162,8 +162,12 @@ def _is_set(entry: Any) -> bool:
 
 def overridden() -> frozenset[str]:
     """ATen operators overridden from Python, at any key but those that PyTorch itself adds late."""
-    known: Any = getattr(torch.library, "_impls", ())
-    return frozenset(name for name in known if name.startswith("aten/") and not any(key in name for key in LENT_KEYS))
+    return _of_aten(frozenset(getattr(torch.library, "_impls", ())))
+
+
+@lru_cache(maxsize=4)
+def _of_aten(names: frozenset[str]) -> frozenset[str]:
+    return frozenset(name for name in names if name.startswith("aten/") and not any(key in name for key in LENT_KEYS))
 
 
 def registrations() -> dict[str, str]:
