@@ -16,7 +16,7 @@ RUN SECRET_KEY=for-this-step-only python manage.py build_static && \
     useradd --system --create-home benchsite && chown -R benchsite var
 USER benchsite
 EXPOSE 8000
-CMD ["gunicorn", "benchsite.wsgi", "-b", "0.0.0.0:8000", "-w", "2", "--threads", "4"]
+CMD ["python", "-m", "runs.hosting.web", "0.0.0.0", "8000"]
 
 FROM site AS agent
 USER root

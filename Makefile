@@ -8,7 +8,7 @@ LOCKS := pyproject.toml requirements.lock requirements-torch.lock scripts/instal
 PYTEST := $(VENV)/python -m pytest -ra -n 2 --dist loadfile --no-loadscope-reorder
 TEST := $(VENV)/ruff check --quiet || status=1; $(PYTEST) -m "not thorough" || status=1
 
-.PHONY: help install up test test-all zoo bench agent lint fmt speed lock
+.PHONY: help install up down test test-all zoo bench agent lint fmt speed lock
 
 help: ## this list
 	@awk -F ' *## ' '/^[a-z-]+:.*## /{sub(/:.*/, "", $$1); printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,7 +17,10 @@ install: .venv/.installed ## .venv with the pinned packages; PYTHON=python3.12 c
 	@cat $<
 
 up: .venv/.installed ## the whole site on this machine, Ctrl-C stops it; PORT=8000 LISTEN=127.0.0.1
-	@exec $(VENV)/python manage.py up
+	@exec $(VENV)/python manage.py up --with-make
+
+down: ## ends what make up or make agent of this checkout left running
+	@! test -x $(VENV)/python || exec $(VENV)/python -m runs.hosting.down
 
 test: .venv/.installed-dev ## what is worth waiting for: 8 minutes at most on 2 cores; says what was skipped or left, and why
 	@status=0; $(TEST); exit $$status
@@ -32,7 +35,7 @@ bench: .venv/.installed ## measures a config in this terminal and keeps it as a 
 	@exec $(VENV)/python manage.py bench
 
 agent: .venv/.installed ## BROKER=redis://... make agent: an agent for each device of this host
-	@exec $(VENV)/python -m runs.agent
+	@exec $(VENV)/python -m runs.agent --with-make
 
 lint: .venv/.installed-dev ## ruff, mypy, and the borders of the rooms
 	@status=0; $(VENV)/ruff check --quiet || status=1; $(VENV)/ruff format --check --quiet || status=1; \

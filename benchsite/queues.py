@@ -13,6 +13,7 @@ from celery import Celery
 RECORD_QUEUE = "record"
 SITE_QUEUE = "site"
 REAPER_EVERY_S = 15.0
+PURGE_EVERY_S = 3600.0
 VISIBILITY_TIMEOUT_S = 24 * 3600
 CONNECTION = {"socket_connect_timeout": 2, "socket_timeout": 5, "health_check_interval": 10, "max_retries": 0}
 """Publishers give up at once without a broker, and soon if it hangs: a form must not wait.
@@ -49,6 +50,7 @@ def make_app(name: str, broker: str) -> Celery:
         worker_enable_remote_control=False,
         beat_schedule={
             "reap": {"task": "reap", "schedule": REAPER_EVERY_S, "options": {"expires": REAPER_EVERY_S}},
+            "purge_logins": {"task": "purge_logins", "schedule": PURGE_EVERY_S},
         },
         timezone="UTC",
     )

@@ -77,6 +77,9 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
     }
     DATABASES["default"]["TEST"] = {"NAME": env.str("TEST_DATABASE", default=str(VAR_DIR / "test.sqlite3"))}
+CACHES = {  # of all web processes of this host: it counts wrong passwords
+    "default": {"BACKEND": "django.core.cache.backends.filebased.FileBasedCache", "LOCATION": VAR_DIR / "cache"}
+}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 EMBEDDED_BROKER = f":{env.str('BROKER_PASSWORD', default='')}@127.0.0.1:{env.int('BROKER_PORT', default=6379)}/0"

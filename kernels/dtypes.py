@@ -21,11 +21,13 @@ class DtypeInfo:
     bytes: int
     """Bytes of one element."""
     peak: str
-    """Field of roofline.Peak: its datasheet peak."""
-    bound: str
-    """Field of roofline.Peak: peak of the fastest unit that could compute it. No kernel can be faster."""
+    """Unit of the datasheet's figure (kernels/analysis/peaks.py)."""
+    ways: dict[str, int]
+    """Unit that can compute it -> its products that make one product of this dtype."""
+    mantissa: int
+    """Stored bits of the significand."""
     frobenius_cap: float
-    """Largest relative Frobenius error allowed."""
+    """Largest relative Frobenius error allowed on N(0, 1) inputs."""
     factor: int
     """Allowed error, as a multiple of the yardstick's."""
     unusual: int = 1
@@ -35,27 +37,55 @@ class DtypeInfo:
     matmul_size: dict[str, int] = field(default_factory=dict)
     """Kind of device -> rows of the square matrices of the calibration; empty: not calibrated."""
 
+    @property
+    def unit(self) -> float:
+        """Largest relative error of one rounding."""
+        return 2.0 ** -(self.mantissa + 1)
+
+    @property
+    def folded(self) -> float:
+        """Systematic relative error of inputs multiplied by a constant and rounded. An input has 2^mantissa significands:
+        each has its own rounding error, and their mean is not zero. 1.25 times the error expected of so many: head
+        dims 16 to 512, scaled by 1/sqrt(D) with or without log2(e), reach 0.93 times in bfloat16 (measured)."""
+        return 1.25 * self.unit / 2 ** (self.mantissa / 2)
+
 
 _ROWS = (
     DtypeInfo(
-        "float16", "fp16", bytes=2, peak="fp16", bound="fp16", frobenius_cap=2e-3, factor=2, matmul_size={"cuda": 8192}
+        "float16",
+        "fp16",
+        bytes=2,
+        peak="fp16",
+        ways={"fp16": 1, "fp16_sums": 1},
+        mantissa=10,
+        frobenius_cap=2e-3,
+        factor=2,
+        matmul_size={"cuda": 8192},
     ),
     DtypeInfo(
-        "bfloat16", "bf16", bytes=2, peak="fp16", bound="fp16", frobenius_cap=1e-2, factor=2, matmul_size={"cuda": 8192}
+        "bfloat16",
+        "bf16",
+        bytes=2,
+        peak="fp16",
+        ways={"fp16": 1},
+        mantissa=7,
+        frobenius_cap=1e-2,
+        factor=2,
+        matmul_size={"cuda": 8192},
     ),
     # factor: both errors depend on the order of summation. On an H200 PyTorch's own kernels reach 2.3 times; the next
     # wrong result, tf32, is a hundred times larger.
-    # unusual: a few large scores dominate the error on these inputs; kernels written as plain loops differ more from the
-    # yardstick.
+    # unusual: kernels written as plain loops differ more from the yardstick on these inputs.
     # slack: with one key the yardstick has no error, and three tf32 products, as PyTorch uses for float32, lose the last
     # bit.
-    # peak: float32 means float32; tf32 is another dtype. bound: tensor cores could compute it as tf32.
+    # ways: a float32 product is as exact as three of tf32 or of scaled fp16, and passes the checks; one is not.
     DtypeInfo(
         "float32",
         "fp32",
         bytes=4,
         peak="fp32",
-        bound="tf32",
+        ways={"fp32": 1, "tf32": 3, "fp16": 3},
+        mantissa=23,
         frobenius_cap=1e-5,
         factor=4,
         unusual=8,

@@ -67,6 +67,21 @@ class Workload(BaseModel):
         except ValidationError:
             return False
 
+    @property
+    def known_problem(self) -> Operation | None:
+        """The problem; None if its operation, or such sizes of it, no longer exist: stored results outlive them."""
+        try:
+            return self.problem
+        except (UnknownName, ValidationError):
+            return None
+
+    @property
+    def dense_factor(self) -> float | None:
+        """Work with masked elements counted, over the unmasked work; None if nothing is masked, or it is unknown."""
+        problem = self.known_problem
+        factor = problem.dense_flops() / problem.flops() if problem else 1.0
+        return factor if factor > 1 else None
+
     @cached_property
     def label(self) -> str:
         return f"{self.operation} {DTYPE_SHORT[self.dtype]} {self.problem.label()}"
@@ -94,6 +109,9 @@ class Protocol(BaseModel):
     """Stop when the half-width of every speedup's interval is at most this."""
     budget_s: float = Field(60.0, gt=0, le=3600)
     """Time limit of the rounds of one workload, per pair."""
+    processes: int = Field(1, ge=1, le=20)
+    """Fresh processes that measure each workload, one after the other. With one, every interval includes the spread
+    between processes that was measured before (kernels/analysis/processes.py); with several, also what they show."""
     warmup_s: float = Field(0.5, ge=0, le=60)
     block_ms: float = Field(2.0, gt=0, le=1000)
     """Approximate length of a block (4 to 50 calls)."""
@@ -102,8 +120,11 @@ class Protocol(BaseModel):
     changes its clock, and an arm's time depends on what ran before it."""
     verify_only: bool = False
     """Check correctness only; time nothing."""
-    verify_seeds: int = Field(4, ge=1, le=10)
-    """Number of correctness checks, each on fresh inputs: normal, uniform, outlier rows, x30, then again."""
+    isolated: bool = False
+    """Each kernel in a process of its own, which sees neither clock nor reference: docs/instrument.md#isolated."""
+    verify_seeds: int = Field(6, ge=1, le=10)
+    """Number of correctness checks, each on fresh inputs: N(0, 1), then the operation's other distributions, then
+    again."""
     compile_limit_s: float = Field(300.0, gt=0, le=3600)
     warmup: int = Field(200, ge=0, le=100_000)
     """fixed: untimed calls."""
@@ -117,6 +138,25 @@ class Protocol(BaseModel):
         if self.max_rounds < self.min_rounds:
             raise ValueError(f"max_rounds ({self.max_rounds}) is below min_rounds ({self.min_rounds})")
         return self
+
+    @model_validator(mode="after")
+    def isolated_measures_batches(self) -> Protocol:
+        if self.isolated and (self.name != "paired" or self.mode != "auto"):
+            raise ValueError("isolated measures batches in pairs: it has no other protocol or mode")
+        return self
+
+
+NORMAL: dict[str, Any] = {
+    name: Protocol.model_fields[name].default
+    for name in ("min_rounds", "max_rounds", "precision", "budget_s", "warmup_s", "processes")
+}
+EFFORTS: dict[str, dict[str, Any]] = {
+    "quick": NORMAL | {"min_rounds": 10, "max_rounds": 20, "precision": 0.01, "budget_s": 3.0, "warmup_s": 0.2},
+    "normal": NORMAL,
+    "thorough": NORMAL | {"processes": 5},
+}
+"""Named settings of the protocol `paired`. quick: a few seconds a workload, wide intervals. thorough: five processes,
+whose results count as confirmed."""
 
 
 class Config(BaseModel):
@@ -217,7 +257,7 @@ def sentence(error: ValidationError) -> str:
 
 
 class Ceilings(BaseModel):
-    """Measured ceilings of a device, as rates: medians of one calibration."""
+    """Measured ceilings of a device, as rates: medians of one calibration on a quiet device."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
@@ -228,8 +268,11 @@ class Ceilings(BaseModel):
     """By dtype."""
     empty_us: dict[str, float] = {}
     """An empty kernel's time, by mode."""
+    intervals: dict[str, tuple[float, float]] = {}
+    """99% interval of each figure: by its field (copy_gb_per_s, read_gb_per_s), dtype or mode. Empty in calibrations of
+    harness 5 and before."""
     n: int | None = None
-    """Calls of each."""
+    """Timed copies."""
 
     @property
     def bandwidth_gb_per_s(self) -> float:

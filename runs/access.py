@@ -17,11 +17,12 @@ OF_A_RUN = frozenset({
 """Names of the addresses that a run's link opens; each has the run's number as `pk`."""
 STATUS = "status"
 MOST_LINKS = 50
-"""Newest links kept in the session of a visitor without an account."""
+"""Newest links kept in the cookie of a visitor without an account."""
+COOKIE, KEPT_S = "shares", 14 * 24 * 3600
 
 
 class LoggedInOrShared(LoginRequiredMiddleware):
-    """Keeps the link in the session, so that the page's charts and files open, too."""
+    """Keeps the link in a signed cookie, so that the page's charts and files open, too. The database keeps nothing."""
 
     def process_view(
         self, request: HttpRequest, view_func: Callable[..., Any], view_args: Any, view_kwargs: Any
@@ -36,18 +37,25 @@ class LoggedInOrShared(LoginRequiredMiddleware):
             return HttpResponse(status=204, headers={} if typing else {"HX-Refresh": "true"})
         return refused
 
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        if shares := getattr(request, "new_shares", None):
+            options: dict[str, Any] = {"httponly": True, "samesite": "Lax", "secure": request.is_secure()}
+            response.set_signed_cookie(COOKIE, ".".join(shares), salt=COOKIE, max_age=KEPT_S, **options)
+        return response
+
 
 def _is_shared(request: HttpRequest) -> bool:
     match = request.resolver_match
     if match is None or request.method not in ("GET", "HEAD") or match.url_name not in OF_A_RUN | {STATUS}:
         return False
     run = None if match.url_name == STATUS else match.kwargs["pk"]
-    known: list[str] = request.session.get("shares", [])
+    kept = request.get_signed_cookie(COOKIE, default="", salt=COOKIE, max_age=KEPT_S) or ""
+    known = kept.split(".")
     asked = request.GET.get("share", "")
     by_this = asked not in known and Share.objects.opens(run, [asked])
     if not by_this and not Share.objects.opens(run, known):
         return False
     if by_this:
-        request.session["shares"] = [asked, *known][:MOST_LINKS]
+        request.new_shares = [asked, *filter(None, known)][:MOST_LINKS]  # type: ignore[attr-defined]
     request.shared = True  # type: ignore[attr-defined]
     return True

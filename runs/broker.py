@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from functools import cache
 from typing import Any
 
@@ -11,6 +12,8 @@ import redis
 PREFIX = "benchsite:"
 DAY_S = 24 * 3600
 LIVE_S = 3600
+PULSE_S = 15
+"""Three missed hellos."""
 
 
 @cache
@@ -52,6 +55,20 @@ class BrokerKeys:
 
     def shown(self, run: int) -> dict[str, Any]:
         return json.loads(self.redis.get(f"{PREFIX}live:{run}") or "{}")
+
+    # a part of the site, or an agent -> watchdog, page: it works
+    def pulse(self, name: str) -> None:
+        self.redis.set(f"{PREFIX}pulse:{name}", time.time(), ex=PULSE_S)
+
+    def pulse_of(self, name: str) -> str | None:
+        """Changes with each pulse; None after PULSE_S without one."""
+        found = self.redis.get(f"{PREFIX}pulse:{name}")
+        return None if found is None else str(found)
+
+    def now(self) -> float:
+        """The broker's clock, in s: the one that site and agents share."""
+        seconds, microseconds = self.redis.time()
+        return seconds + microseconds / 1e6
 
     def queue_length(self, queue: str) -> int:
         return int(self.redis.llen(queue))

@@ -11,10 +11,11 @@ from django.http import QueryDict
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from kernels.analysis.memory import why_too_large
 from kernels.catalog import operations
 from kernels.dtypes import DTYPE_SHORT
+from kernels.workload import EFFORTS, Protocol, Workload, sentence
 from kernels.workload import Config as ConfigSpec
-from kernels.workload import Protocol, Workload, sentence
 from runs.models import Config, Gpu, Run, Session
 
 DEFAULT_OPERATION = "attention"
@@ -41,6 +42,22 @@ class NumbersField(forms.Field):
         if any(len(part) > MOST_DIGITS or not 1 <= int(part) <= 2**20 for part in parts):
             raise forms.ValidationError("Use numbers from 1 to 1,048,576.")
         return [int(part) for part in parts]
+
+
+ISOLATED = "isolated"
+"""The choice of the protocol paired with each kernel in a process of its own."""
+
+
+def protocol_choice(protocol: Protocol) -> str:
+    """The choice that means a protocol."""
+    return ISOLATED if protocol.isolated else protocol.name
+
+
+def _named(choice: str) -> dict[str, Any]:
+    """The values of a Protocol that a choice means."""
+    if choice == ISOLATED:
+        return {"name": "paired", "isolated": True, "mode": "auto"}
+    return {"name": choice, "isolated": False}
 
 
 MASK_CHOICES = [("no", "no"), ("yes", "yes"), ("both", "both")]
@@ -84,6 +101,7 @@ class NewRunForm(forms.Form):
         label="Protocol",
         choices=[
             ("paired", "paired: all kernels in every round, compared within rounds"),
+            ("isolated", "isolated: paired, each kernel in a process of its own; for kernels that nobody has read"),
             ("fixed", "fixed: 200 warm-up and 500 timed calls, one kernel after the other"),
         ],
         initial="paired",
@@ -100,7 +118,18 @@ class NewRunForm(forms.Form):
             ("e2e", "e2e: host time, dispatch included"),
         ],
         required=False,
-        help_text="On a CPU the mode is always cpu. The protocol fixed sets its own mode.",
+        help_text="On a CPU the mode is always cpu. The protocol fixed sets its own mode; isolated measures batches.",
+    )
+    effort = forms.ChoiceField(
+        label="Effort",
+        choices=[
+            ("", "from the config (default: normal)"),
+            ("quick", "quick: a few seconds a workload, wide intervals"),
+            ("normal", "normal: until the intervals are narrow"),
+            ("thorough", "thorough: five fresh processes, results are confirmed"),
+        ],
+        required=False,
+        help_text="For the protocols paired and isolated.",
     )
     session = forms.ChoiceField(label="Session", required=False, help_text="Group with related runs.")
     title = forms.CharField(label="Title", required=False, max_length=200, help_text="Name in lists.")
@@ -222,7 +251,7 @@ class NewRunForm(forms.Form):
         """The field that gets the focus after an error: the first marked one."""
         if not self.is_bound or self.non_field_errors():
             return ""
-        own = ["kernels", "protocol", "mode", "session", "title", "note"]
+        own = ["kernels", "protocol", "effort", "mode", "session", "title", "note"]
         order = ["device", "what", "config", *self.sizes, "dtype", *own]
         return next((name for name in order if name in self.errors), "")
 
@@ -285,7 +314,11 @@ class NewRunForm(forms.Form):
             if self._too_many(math.prod(len(value) for value in sizes.values())):
                 return
             body = {"name": TYPED, "operation": self.chosen_operation.name, "workloads": [sizes]}
-        changes = {"name": cleaned["protocol"]} | ({"mode": cleaned["mode"]} if cleaned["mode"] else {})
+        mode = {"mode": cleaned["mode"]} if cleaned["mode"] else {}
+        changes = EFFORTS.get(cleaned["effort"], {}) | mode | _named(cleaned["protocol"])
+        if cleaned["protocol"] == ISOLATED and cleaned["mode"] not in ("", "auto"):
+            self.add_error("mode", "Isolated measures batches: choose the automatic mode.")
+            return
         protocol = Protocol(**body.get("protocol", {}) | changes)
         body |= {"kernels": cleaned["kernels"], "protocol": protocol.model_dump()}
         try:
@@ -293,7 +326,7 @@ class NewRunForm(forms.Form):
         except ValidationError as error:
             self._place(error)
             return
-        if self._too_many(len(spec.workloads)):
+        if self._too_many(len(spec.workloads)) or self._too_large(spec.workloads):
             return
         if spec.name == TYPED:
             spec.title = spec.workloads[0].label if len(spec.workloads) == 1 else f"{len(spec.workloads)} workloads"
@@ -303,6 +336,14 @@ class NewRunForm(forms.Form):
         if count > MAX_WORKLOADS:
             self.add_error(None, f"These sizes make {count:,} workloads; the limit is {MAX_WORKLOADS}.")
         return count > MAX_WORKLOADS
+
+    def _too_large(self, workloads: list[Workload]) -> bool:
+        """Refuses what cannot fit the memory of the chosen device."""
+        gpu = self.chosen_gpu()
+        why = why_too_large(workloads, gpu.memory_bytes if gpu else None)
+        if why:
+            self.add_error(None, f"{why[:1].upper()}{why[1:]}")
+        return bool(why)
 
     def _sizes(self, cleaned: dict[str, Any]) -> dict[str, Any]:
         several = {"no": [False], "yes": [True], "both": [False, True]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 
 from celery import Celery
 from django.conf import settings
@@ -12,6 +13,9 @@ from redis.exceptions import RedisError
 from runs.broker import BrokerKeys
 
 log = logging.getLogger(__name__)
+NOT_AGAIN_S = 5.0
+"""A broker that did not answer is not asked again so soon: pages must not wait for it."""
+_failed_at = -NOT_AGAIN_S
 
 
 def celery_app() -> Celery:
@@ -41,3 +45,15 @@ def tell_cancel(run: int, attempt: int) -> None:
         BrokerKeys(settings.REDIS_URL).ask_cancel(run, attempt)
     except RedisError as error:
         log.warning("the broker did not take the cancel of run %s: %s", run, error)
+
+
+def agent_pulses(uuid: str) -> bool:
+    """Whether a device's agent reaches the broker now. If so, and the site has not heard it, the recorder is at fault."""
+    global _failed_at
+    if time.monotonic() - _failed_at < NOT_AGAIN_S:
+        return False
+    try:
+        return BrokerKeys(settings.REDIS_URL).pulse_of(f"agent:{uuid}") is not None
+    except RedisError:
+        _failed_at = time.monotonic()
+        return False

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
 from typing import Any
 
-from celery import shared_task
+from celery import Task, shared_task
+from celery.signals import task_postrun
+from django.conf import settings
+from django.core.management import call_command
 from django.db import close_old_connections
+from redis.exceptions import RedisError
 
+from runs.broker import BrokerKeys
 from runs.pipeline import dispatcher, reaper, recorder
+
+SHOW_EVERY_S = 1.0
+_shown_at = 0.0
 
 
 @shared_task(name="record")
@@ -15,7 +25,7 @@ def record(events: list[dict[str, Any]]) -> None:
     recorder.record(events)
 
 
-@shared_task(name="hello", expires=15)
+@shared_task(name="hello")
 def hello(said: dict[str, Any]) -> None:
     recorder.hello(said)
 
@@ -28,7 +38,24 @@ def dispatch() -> None:
 @shared_task(name="reap")
 def reap() -> None:
     close_old_connections()
+    pulse("beat")
     reaper.reap()
+
+
+@shared_task(name="pulse")
+def pulse(name: str) -> None:
+    """Says that a part works: for the watchdog."""
+    with suppress(RedisError):
+        BrokerKeys(settings.REDIS_URL).pulse(name)
+
+
+@task_postrun.connect
+def show_life(task: Task, **_: Any) -> None:
+    """Every task that ends is a sign of life: a part with a long queue is not taken for one that hangs."""
+    global _shown_at
+    if task.name != "pulse" and time.monotonic() - _shown_at > SHOW_EVERY_S:
+        _shown_at = time.monotonic()
+        pulse("recorder" if task.name in ("record", "hello") else "worker")
 
 
 @shared_task(name="draw_charts")
@@ -36,3 +63,9 @@ def draw_charts(run: int) -> None:
     from runs.charts.run_charts import draw
 
     draw(run)
+
+
+@shared_task(name="purge_logins")
+def purge_logins() -> None:
+    """Deletes the rows of logins that have expired."""
+    call_command("clearsessions")

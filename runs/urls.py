@@ -1,9 +1,19 @@
-from django.urls import path
+from django.urls import path, register_converter
+from django.urls.converters import IntConverter
 
-from runs.views import compare, gpus, kernels, new, overview, result, run, runs, sessions, share, status, tiers
+from runs.views import compare, gpus, judge, kernels, new, overview, result, run, runs, sessions, share, status, tiers
 
 KERNEL = "kernels/<slug:operation>/<path:name>"
 WORKLOAD = f"{KERNEL}/on/<slug:key>"
+
+
+class Id(IntConverter):
+    """A row's number: no more digits than a column holds."""
+
+    regex = "[0-9]{1,18}"
+
+
+register_converter(Id, "id")
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
@@ -12,39 +22,39 @@ urlpatterns = [
     path("runs.json", runs.runs_json, name="runs_json"),
     path("runs/new/", new.new_run, name="new_run"),
     path("runs/new/estimate/", new.estimate, name="estimate"),
-    path("runs/<int:pk>/", run.run, name="run"),
-    path("runs/<int:pk>/live/", run.live, name="run_live"),
-    path("runs/<int:pk>/cancel/", run.cancel, name="cancel_run"),
-    path("runs/<int:pk>/compare/", compare.compare_with, name="compare_with"),
-    path("runs/<int:pk>/share/", share.share, name="share_run"),
-    path("runs/<int:pk>/unshare/", share.unshare, name="unshare_run"),
+    path("runs/<id:pk>/", run.run, name="run"),
+    path("runs/<id:pk>/live/", run.live, name="run_live"),
+    path("runs/<id:pk>/cancel/", run.cancel, name="cancel_run"),
+    path("runs/<id:pk>/compare/", compare.compare_with, name="compare_with"),
+    path("runs/<id:pk>/share/", share.share, name="share_run"),
+    path("runs/<id:pk>/unshare/", share.unshare, name="unshare_run"),
     path("sessions/", sessions.sessions, name="sessions"),
     path("sessions/new/", sessions.edit, name="new_session"),
-    path("sessions/<int:pk>/", sessions.session, name="session"),
-    path("sessions/<int:pk>.json", sessions.session_json, name="session_json"),
-    path("sessions/<int:pk>.md", sessions.session_md, name="session_md"),
-    path("sessions/<int:pk>/edit/", sessions.edit, name="edit_session"),
-    path("sessions/<int:pk>/end/", sessions.end, name="end_session"),
-    path("sessions/<int:pk>/runs/", sessions.add_run, name="add_to_session"),
-    path("sessions/<int:pk>/runs/<int:run>/remove/", sessions.remove_run, name="remove_from_session"),
+    path("sessions/<id:pk>/", sessions.session, name="session"),
+    path("sessions/<id:pk>.json", sessions.session_json, name="session_json"),
+    path("sessions/<id:pk>.md", sessions.session_md, name="session_md"),
+    path("sessions/<id:pk>/edit/", sessions.edit, name="edit_session"),
+    path("sessions/<id:pk>/end/", sessions.end, name="end_session"),
+    path("sessions/<id:pk>/runs/", sessions.add_run, name="add_to_session"),
+    path("sessions/<id:pk>/runs/<id:run>/remove/", sessions.remove_run, name="remove_from_session"),
     path("status/", status.status, name="status"),
     path("status/share/", share.share, name="share_status"),
     path("status/unshare/", share.unshare, name="unshare_status"),
-    path("compare/<int:before>...<int:after>/", compare.compare, name="compare"),
-    path("compare/<int:before>...<int:after>.csv", compare.compare_csv, name="compare_csv"),
-    path("compare/<int:before>...<int:after>.json", compare.compare_json, name="compare_json"),
-    path("compare/<int:before>...<int:after>.md", compare.compare_md, name="compare_md"),
-    path("runs/<int:pk>.csv", run.table_csv, name="run_csv"),
-    path("runs/<int:pk>.json", run.table_json, name="run_json"),
-    path("runs/<int:pk>.md", run.table_md, name="run_md"),
-    path("runs/<int:pk>.yaml", run.config_yaml, name="run_yaml"),
-    path("runs/<int:pk>/charts/<slug:name>.json", run.chart_json, name="chart_json"),
-    path("runs/<int:pk>/charts/<slug:name>.svg", run.chart_svg, name="chart_svg"),
-    path("runs/<int:pk>/results/<int:result_pk>/", result.result, name="result"),
-    path("runs/<int:pk>/results/<int:result_pk>.csv", result.samples_csv, name="result_csv"),
-    path("runs/<int:pk>/results/<int:result_pk>.json", result.result_json, name="result_json"),
-    path("runs/<int:pk>/results/<int:result_pk>/charts/<slug:name>.json", result.chart_json, name="result_chart_json"),
-    path("runs/<int:pk>/results/<int:result_pk>/charts/<slug:name>.svg", result.chart_svg, name="result_chart_svg"),
+    path("compare/<id:before>...<id:after>/", compare.compare, name="compare"),
+    path("compare/<id:before>...<id:after>.csv", compare.compare_csv, name="compare_csv"),
+    path("compare/<id:before>...<id:after>.json", compare.compare_json, name="compare_json"),
+    path("compare/<id:before>...<id:after>.md", compare.compare_md, name="compare_md"),
+    path("runs/<id:pk>.csv", run.table_csv, name="run_csv"),
+    path("runs/<id:pk>.json", run.table_json, name="run_json"),
+    path("runs/<id:pk>.md", run.table_md, name="run_md"),
+    path("runs/<id:pk>.yaml", run.config_yaml, name="run_yaml"),
+    path("runs/<id:pk>/charts/<slug:name>.json", run.chart_json, name="chart_json"),
+    path("runs/<id:pk>/charts/<slug:name>.svg", run.chart_svg, name="chart_svg"),
+    path("runs/<id:pk>/results/<id:result_pk>/", result.result, name="result"),
+    path("runs/<id:pk>/results/<id:result_pk>.csv", result.samples_csv, name="result_csv"),
+    path("runs/<id:pk>/results/<id:result_pk>.json", result.result_json, name="result_json"),
+    path("runs/<id:pk>/results/<id:result_pk>/charts/<slug:name>.json", result.chart_json, name="result_chart_json"),
+    path("runs/<id:pk>/results/<id:result_pk>/charts/<slug:name>.svg", result.chart_svg, name="result_chart_svg"),
     path("kernels/", kernels.kernels, name="kernels"),
     path("kernels.csv", kernels.kernels_csv, name="kernels_csv"),
     path("kernels.json", kernels.kernels_json, name="kernels_json"),
@@ -58,15 +68,17 @@ urlpatterns = [
     path("tiers.csv", tiers.tiers_csv, name="tiers_csv"),
     path("tiers.json", tiers.tiers_json, name="tiers_json"),
     path("tiers/scales/new/", tiers.scale, name="new_tier_scale"),
-    path("tiers/scales/<int:pk>/", tiers.scale, name="tier_scale"),
-    path("tiers/scales/<int:pk>/delete/", tiers.delete_scale, name="delete_tier_scale"),
+    path("tiers/scales/<id:pk>/", tiers.scale, name="tier_scale"),
+    path("tiers/scales/<id:pk>/delete/", tiers.delete_scale, name="delete_tier_scale"),
     path("tiers/<slug:key>/<slug:mode>/", tiers.workload, name="tier_workload"),
     path("tiers/<slug:key>/<slug:mode>.csv", tiers.workload_csv, name="tier_workload_csv"),
     path("tiers/<slug:key>/<slug:mode>.json", tiers.workload_json, name="tier_workload_json"),
+    path("judge/", judge.judge, name="judge"),
+    path("judge.json", judge.judge_json, name="judge_json"),
     path("gpus/", gpus.gpus, name="gpus"),
     path("gpus.csv", gpus.gpus_csv, name="gpus_csv"),
     path("gpus.json", gpus.gpus_json, name="gpus_json"),
-    path("gpus/<int:pk>/", gpus.gpu, name="gpu"),
-    path("gpus/<int:pk>.json", gpus.gpu_json, name="gpu_json"),
-    path("gpus/<int:pk>/recalibrate/", gpus.recalibrate, name="recalibrate"),
+    path("gpus/<id:pk>/", gpus.gpu, name="gpu"),
+    path("gpus/<id:pk>.json", gpus.gpu_json, name="gpu_json"),
+    path("gpus/<id:pk>/recalibrate/", gpus.recalibrate, name="recalibrate"),
 ]

@@ -16,9 +16,32 @@ from kernels.dtypes import DTYPES
 ROW_FACTOR = 4
 """Row limit: worst row error / yardstick's worst row error. One wrong row is invisible in whole-output errors. Shorter
 rows are not judged alone: one small number would make any error large."""
+EXACT_FACTOR = 2
+"""The same for outputs of whole numbers: elements that differ, and how far they are off."""
+SIGMAS = 5
+"""Standard errors that a systematic error may be away from what is allowed."""
+DOMINATED = 4
+"""Extra factor, at least, where a few terms decide an output: with outlier rows, attention that rounds its scaled queries
+and keys is up to 4.4 times as wrong as eager PyTorch."""
+ROUNDING = 0.21
+"""Relative Frobenius error of one rounding, in units of the spacing of numbers at 1."""
+TERMS = 0.25
+"""Relative error of n positive terms summed in turn, in units of the largest error of a rounding times sqrt(n)."""
+LIKE_FLOAT32 = 2
+"""On tails, float32 is at most this many times as wrong as the yardstick, three products of tf32 about four times."""
+ANYTHING = 1.0
+"""An allowed relative error from which on zeros would pass."""
 
-
-INPUTS = {"uniform": "uniform inputs", "outliers": "inputs with outlier rows", "x30": "inputs 30 times as large"}
+INPUTS = {
+    "uniform": "uniform inputs",
+    "outliers": "inputs with outlier rows",
+    "x30": "inputs 30 times as large",
+    "near_constant": "nearly constant inputs",
+    "large_mean": "inputs with a large mean",
+    "tiny": "tiny inputs",
+    "drift": "inputs whose partial sums cancel",
+    "tails": "inputs that tell split numbers apart",
+}
 
 
 def why_wrong(reading: dict[str, Any], dtype: str) -> str:
@@ -38,49 +61,120 @@ def _why_wrong(reading: dict[str, Any], dtype: str) -> str:
         return "the output changed after the call returned"
     if reading.get("unwritten"):
         return f"{reading['unwritten']} elements of the output were never written"
+    if reading.get("unchecked"):
+        return ""
+    if "mismatches" in reading:
+        return _why_differs(reading)
     if reading["nonfinite"] and reading.get("fits", True) and not _overflows(reading):
         return f"{reading['nonfinite']} elements are NaN or Inf; the correct values are finite"
     if why_not_judged(reading, dtype):
         return ""
-    more, slack = _more(reading, dtype), DTYPES[dtype].slack
-    factor = more * DTYPES[dtype].factor
-    yard_abs, yard_frobenius = _yard(reading)
-    bound = factor * yard_abs + 2 * (reading["rounding"] + slack * reading["largest"])
-    if not reading["max_abs"] <= bound:
-        return f"largest error {reading['max_abs']:.3g}, allowed {bound:.3g} (from eager PyTorch's own error)"
-    cap = min(factor * yard_frobenius + slack, DTYPES[dtype].frobenius_cap)
-    if not reading["frobenius"] <= cap:
-        return f"relative Frobenius error {reading['frobenius']:.3g}, allowed {cap:.3g}"
-    worst = more * ROW_FACTOR * (reading["yard_row"] + slack)
-    if not reading["row"] <= worst:
-        return f"relative error of a row {reading['row']:.3g}, allowed {worst:.3g}"
+    if why := _why_too_wrong(reading, dtype) or _why_systematic(reading, dtype) or _why_alone(reading, dtype):
+        return why
     if reading.get("constant"):
         return "every element of the output is the same"
     return ""
 
 
+def _why_differs(reading: dict[str, Any]) -> str:
+    """Whole numbers and truth values must be those of the reference, but for as many as eager PyTorch has wrong."""
+    allowed, count = EXACT_FACTOR * reading["yard_mismatches"], reading["mismatches"]
+    if count > allowed:
+        than = f", allowed {allowed} (from eager PyTorch's own)" if allowed else ""
+        return f"{count} of {reading['elements']} elements differ{than}"
+    if reading["levels"] and reading["max_abs"] > (bound := EXACT_FACTOR * reading["yard_abs"]):
+        return f"largest difference {reading['max_abs']:g}, allowed {bound:g} (from eager PyTorch's own error)"
+    return "every element of the output is the same" if reading["constant"] else ""
+
+
+def _why_too_wrong(reading: dict[str, Any], dtype: str) -> str:
+    """Errors of elements, of the whole and of rows. The whole only, where a few terms decide an output and 16 bits leave
+    those terms to chance."""
+    more, info = _more(reading, dtype), DTYPES[dtype]
+    slack = info.slack + _of_terms(reading, dtype)
+    by_chance = reading.get("dominated") and not info.slack
+    yard_abs = max(reading["yard_abs"], reading.get("eps", 0.0) * reading["largest"])
+    bound = more * info.factor * yard_abs + 2 * (reading["rounding"] + slack * reading["largest"])
+    if not reading["max_abs"] <= bound and not by_chance:
+        return f"largest error {reading['max_abs']:.3g}, allowed {bound:.3g} (from eager PyTorch's own error)"
+    if "pooled" in reading:
+        return ""  # relative to one small number, any error may be large
+    allowed = _frobenius_allowed(reading, dtype)
+    if not reading["frobenius"] <= allowed:
+        return f"relative Frobenius error {reading['frobenius']:.3g}, allowed {allowed:.3g}"
+    worst = more * ROW_FACTOR * (reading["yard_row"] + slack)
+    if not reading["row"] <= worst and not by_chance:
+        return f"relative error of a row {reading['row']:.3g}, allowed {worst:.3g}"
+    return ""
+
+
+def _frobenius_allowed(reading: dict[str, Any], dtype: str) -> float:
+    """On N(0, 1) inputs there is a cap, too: eager PyTorch's error there is no reason for a large one."""
+    info = DTYPES[dtype]
+    slack = info.slack + _of_terms(reading, dtype)
+    rounded = ROUNDING * 2 * info.unit * reading.get("roundings", 0)
+    allowed = max(_more(reading, dtype) * info.factor * reading["yard_frobenius"], rounded) + slack
+    return min(allowed, info.frobenius_cap) if _is_normal(reading) else allowed
+
+
+def _why_systematic(reading: dict[str, Any], dtype: str) -> str:
+    """One factor over all: a scale that is a little off moves each element less than rounding does, but all alike."""
+    if (slope := reading.get("slope")) is None:
+        return ""
+    info, error = DTYPES[dtype], reading["slope_error"]
+    beyond_chance = max(0.0, abs(reading["yard_slope"]) - SIGMAS * reading["yard_slope_error"])
+    allowed = reading["slope_allowed"] + info.factor * beyond_chance + SIGMAS * error
+    if abs(slope) > allowed:
+        how = "large" if slope > 0 else "small"
+        return f"the output is {_percent(slope)} too {how} on average, allowed {_percent(allowed)}"
+    if (rms := reading.get("slope_rms")) is not None:
+        allowed = info.factor * reading["yard_slope_rms"] + info.folded + info.slack
+        if rms > allowed:
+            return f"rows are {_percent(rms)} too large or too small (root mean square), allowed {_percent(allowed)}"
+    return ""
+
+
+def _percent(share: float) -> str:
+    return f"{100 * abs(share):.2g}%"
+
+
+def _why_alone(reading: dict[str, Any], dtype: str) -> str:
+    """Parts that are too small to show in the whole. Not where a few terms decide them: their error is chance."""
+    if reading.get("dominated"):
+        return ""
+    info = DTYPES[dtype]
+    for part, (error, yard) in reading.get("alone", {}).items():
+        allowed = _more(reading, dtype) * info.factor * yard + info.slack + info.unit
+        if not error <= allowed:
+            return f"{part}: relative error {error:.3g}, allowed {allowed:.3g}"
+    return ""
+
+
+def _is_normal(reading: dict[str, Any]) -> bool:
+    return reading.get("distribution", "normal") == "normal"
+
+
 def _more(reading: dict[str, Any], dtype: str) -> int:
-    return 1 if reading.get("distribution", "normal") == "normal" else DTYPES[dtype].unusual
+    """Extra factor on the yardstick's error."""
+    if _is_normal(reading):
+        return 1
+    return max(DTYPES[dtype].unusual, DOMINATED if reading.get("dominated") else 1)
 
 
-def _yard(reading: dict[str, Any]) -> tuple[float, float]:
-    """Absolute and relative error of the yardstick. On a single number it may be 0 by chance: it counts as at least one
-    unit in the last place."""
-    eps = reading.get("eps", 0.0)
-    return max(reading["yard_abs"], eps * reading["largest"]), max(reading["yard_frobenius"], eps)
+def _of_terms(reading: dict[str, Any], dtype: str) -> float:
+    """What the order of a sum may cost in float32; 16 bits are rounded far more coarsely."""
+    info = DTYPES[dtype]
+    return TERMS * info.unit * math.sqrt(reading.get("terms", 0)) if info.slack else 0.0
 
 
 def _overflows(reading: dict[str, Any]) -> bool:
     """Eager PyTorch itself returns NaN on these unusual inputs: from head dim 128, fp16 scores of x30 overflow."""
-    return reading.get("distribution", "normal") != "normal" and math.isnan(reading["yard_frobenius"])
+    return not _is_normal(reading) and math.isnan(reading["yard_frobenius"])
 
 
 def why_not_judged(reading: dict[str, Any], dtype: str) -> str:
-    """Why these inputs are not judged; empty if they are.
-
-    Attention scores at 30 times the size lose so much in 16 bits that eager PyTorch is far off, too.
-    """
-    if reading.get("distribution", "normal") == "normal":
+    """Why errors on these inputs are not judged; empty if they are. NaN and unwritten elements always are."""
+    if _is_normal(reading) or "mismatches" in reading:
         return ""
     return _named(reading, _why_not_judged(reading, reading.get("dtype", dtype)))
 
@@ -90,9 +184,22 @@ def _why_not_judged(reading: dict[str, Any], dtype: str) -> str:
         return f"the right answer ({reading['largest']:.3g}) does not fit {dtype}"
     if _overflows(reading):
         return "eager PyTorch itself gives NaN here"
-    if not _more(reading, dtype) * DTYPES[dtype].factor * reading["yard_frobenius"] <= DTYPES[dtype].frobenius_cap:
+    if not _frobenius_allowed(reading, dtype) < ANYTHING:
         return f"eager PyTorch itself is wrong by {reading['yard_frobenius']:.3g} here"
     return ""
+
+
+def precision(readings: list[dict[str, Any]], dtype: str) -> str:
+    """What kind of products a float32 kernel makes, from its error on tails; empty if that was not measured."""
+    tails = [r for r in readings if r.get("distribution") == "tails" and "mismatches" not in r]
+    tails = [r for r in tails if not why_wrong(r, dtype)]
+    if not tails:
+        return ""
+    one_rounding = ROUNDING * 2 * DTYPES[dtype].unit
+    times = max(reading["frobenius"] / max(reading["yard_frobenius"], one_rounding) for reading in tails)
+    if times <= LIKE_FLOAT32:
+        return "as float32"
+    return f"as three products of tf32: {times:.1f} times float32's error where products are exact"
 
 
 def _said(reading: dict[str, Any], dtype: str) -> str:
@@ -113,7 +220,7 @@ def judge(readings: list[dict[str, Any]], dtype: str, flags: dict[str, Any] | No
     Each of several outputs is judged alone, by its own dtype.
 
     flags: inputs_changed, shared (calls share one output): booleans.
-    Returns {"correct": bool, "why": str, ...worst reading}; `why` is empty if correct.
+    Returns {"correct": bool, or None if there are no correct values, "why": str, ...worst reading}; `why` is empty if correct.
     """
     flags, seeds = flags or {}, len(readings)
     readings = [one for reading in readings for one in reading.get("outputs", [reading])]
@@ -131,5 +238,9 @@ def judge(readings: list[dict[str, Any]], dtype: str, flags: dict[str, Any] | No
         why = "calls share one output: a later call overwrote or returned an earlier one"
     usual = [r for r in readings if r.get("distribution", "normal") == "normal"]
     worst = max(usual or readings, key=partial(_how_far_off, dtype=dtype))
-    found = {"correct": not why, "why": why, "seeds": seeds} | flags | worst
+    unknown = any(reading.get("unchecked") for reading in readings)
+    correct = False if why else None if unknown else True
+    found = {"correct": correct, "why": why, "seeds": seeds} | flags | worst
+    if correct and (kind := precision(readings, dtype)):
+        found["precision"] = kind
     return found | ({"distributions": said} if len(said) > 1 else {})

@@ -1,15 +1,10 @@
-"""Hardware limits: datasheet peaks, the speed of light of a workload, and impossible times.
-
-Peaks are dense. Each agrees with SMs x FLOP/clk/SM x clock. Some public tables give the sparse figure of the H100;
-they are not used.
-"""
+"""The speed of light of a workload, and times that are impossible, by the peaks of a GPU model (peaks.py)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from kernels.dtypes import DTYPES
+from kernels.analysis.peaks import Peak
 from kernels.operations.base import Operation
 from kernels.workload import Ceilings
 
@@ -17,63 +12,17 @@ LOW_SHARE = 0.05
 """Below this share of the limit a kernel is probably launch-bound, or does not use tensor cores."""
 MATMUL_SHARE, COPY_SHARE = 0.95, 1.03
 """Shares of a measured ceiling: a time above is measured again in a new process."""
-VENDOR = ("NVIDIA", "GeForce", "Tesla")
-
-
-@dataclass(frozen=True)
-class Peak:
-    """One GPU model. fp16, tf32, fp32: dense TFLOP/s; gb_per_s: memory; the other fields give the bound that no kernel
-    can beat."""
-
-    model: str
-    names: tuple[str, ...]
-    """The driver's names, without the vendor. Other forms (NVL, Laptop, MIG, GH200, ...) have other peaks."""
-    fp16: float
-    tf32: float
-    fp32: float
-    gb_per_s: float
-    sm_count: int
-    flop_per_clock_per_sm: int
-    """fp16 on the tensor cores, dense."""
-    max_ghz: float
-
-    def tflops(self, dtype: str) -> float:
-        """Peak for a dtype. float32 means float32: tf32 is another dtype."""
-        return getattr(self, DTYPES[dtype].peak)
-
-    def bound_tflops(self, dtype: str) -> float:
-        """SMs x FLOP/clk x maximum clock, for the fastest unit that could do this dtype (for float32: tf32)."""
-        share = getattr(self, DTYPES[dtype].bound) / self.fp16
-        return self.sm_count * self.flop_per_clock_per_sm * self.max_ghz * share / 1e3
-
-
-PEAKS = (
-    Peak("L4", ("L4",), 121, 60, 30.3, 300, 58, 1024, 2.04),
-    Peak("A100 SXM 80GB", ("A100 SXM4 80GB", "A100 SXM 80GB"), 312, 156, 19.5, 2039, 108, 2048, 1.41),
-    Peak("H100 PCIe", ("H100 PCIe",), 756, 378, 51, 2000, 114, 4096, 1.755),
-    Peak("H100 SXM", ("H100 80GB HBM3",), 989.4, 495, 67, 3350, 132, 4096, 1.98),
-    Peak("H200 SXM", ("H200",), 989.4, 495, 67, 4800, 132, 4096, 1.98),
-    Peak("B200", ("B200",), 2250, 1125, 75, 8000, 148, 8192, 1.965),
-    Peak("RTX 4090", ("RTX 4090",), 165.2, 82.6, 82.6, 1008, 128, 512, 2.52),
-    Peak("RTX 5090", ("RTX 5090",), 209.5, 104.8, 104.8, 1792, 170, 512, 2.407),
-)
-
-
-def peak_of(device_name: str) -> Peak | None:
-    """The peaks of a device by its name. None if unknown: then no share of a limit is shown."""
-    words = device_name.replace("-", " ").split()
-    name = " ".join(word for word in words if word not in VENDOR)
-    return next((peak for peak in PEAKS if name in peak.names), None)
 
 
 def speed_of_light_ms(
     problem: Operation, peak: Peak | None, ceilings: Ceilings | None = None, mode: str = ""
 ) -> float | None:
-    """max(FLOPs / peak, bytes / bandwidth, an empty kernel), milliseconds: no exact kernel is faster on cold inputs.
+    """max(FLOPs / light of the dtype, bytes / bandwidth, an empty kernel), milliseconds: no right kernel is faster on
+    cold inputs.
 
-    ceilings: measured on this device. They replace an unknown datasheet and give the time of an empty kernel.
+    ceilings: measured on this device. They replace an unknown model and give the time of an empty kernel.
     """
-    tflops = peak.tflops(problem.dtype) if peak else ceilings and ceilings.matmul_tflops.get(problem.dtype)
+    tflops = peak.light(problem.dtype).tflops if peak else ceilings and ceilings.matmul_tflops.get(problem.dtype)
     gb_per_s = peak.gb_per_s if peak else ceilings and ceilings.bandwidth_gb_per_s
     if not tflops or not gb_per_s:
         return None
@@ -110,12 +59,12 @@ def why_impossible(problem: Operation, time_ms: float, peak: Peak | None, touche
     """
     if peak is None:
         return ""
-    bound = peak.bound_tflops(problem.dtype)
+    light = peak.light(problem.dtype)
     claimed = problem.flops() / (time_ms * 1e9)
-    if claimed > bound:
+    if claimed > light.tflops:
         return (
-            f"{time_ms:.4g} ms would be {claimed:.4g} TFLOP/s; {peak.model} cannot exceed {bound:.4g} "
-            f"({peak.sm_count} SMs x {peak.flop_per_clock_per_sm} FLOP/clk x {peak.max_ghz:g} GHz)"
+            f"{time_ms:.4g} ms would be {claimed:.4g} TFLOP/s; {peak.model} cannot exceed {light.tflops:.4g} "
+            f"({light.arithmetic})"
         )
     if touched_once:
         read, written = problem.bytes_moved()

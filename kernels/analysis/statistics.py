@@ -5,25 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
-from kernels.contract.arm_result import Verdict
+from kernels.contract.arm_result import Ratio, Verdict
 
 CONFIDENCE = 0.99
 """Nominal coverage of intervals."""
 RESAMPLES = 2000
 """Bootstrap resamples for unpaired ratios."""
 MARGIN = 0.01
-"""Differences below this are SAME."""
+"""Within this a result is SAME. FASTER and SLOWER need at least this difference."""
 AA_TOLERANCE = 0.005
 """A/A further from 1 than this widens the margin of its workload."""
-WIDEST_SAME = 0.05
-"""Above this margin nothing is called SAME: the device was too noisy."""
-MIN_ROUNDS = 5
-CERTAIN_ROUNDS = 8
-"""Below this n a signed-rank interval cannot reach 99%: use the full range, coverage 1 - 2^(1 - n)."""
+WIDEST_MARGIN = 0.05
+"""Above this margin nothing is FASTER, SLOWER or SAME, and no mean includes it: A/A was too far off."""
+MIN_ROUNDS = 8
+"""Fewest rounds for a word. Below this n the interval is the range of all rounds, whose coverage 1 - 2^(1 - n) is
+less than 99%."""
+FEW_ROUNDS_WIDER = 2.0
+"""Factor on the range of five to seven rounds. The range of five normal values contains their mean in 94% of all
+cases; Student's 99% interval is 1.8 times as wide."""
 PERCENTILES = (5, 25, 50, 75, 90, 95, 99)
 
 
@@ -170,32 +172,69 @@ def margin_from(aa: tuple[float, float, float] | None) -> float:
 
 
 def word(low: float | None, high: float | None, margin: float, rounds: int, paired: bool = True) -> Verdict:
-    """FASTER, SLOWER, SAME or UNDECIDED; or why there is no verdict."""
+    """FASTER, SLOWER, SAME or UNDECIDED; or why there is no verdict. SAME is always within MARGIN: noise widens only
+    what FASTER and SLOWER need."""
     if low is None or high is None:
         return Verdict.NONE
     if not paired:
         return Verdict.UNPAIRED
     if rounds < MIN_ROUNDS:
         return Verdict.NEEDS_MORE
+    if margin > WIDEST_MARGIN:
+        return Verdict.UNDECIDED
     if low > 1 + margin:
         return Verdict.FASTER
     if high < 1 / (1 + margin):
         return Verdict.SLOWER
-    if margin <= WIDEST_SAME and low >= 1 / (1 + margin) and high <= 1 + margin:
+    if low >= 1 / (1 + MARGIN) and high <= 1 + MARGIN:
         return Verdict.SAME
     return Verdict.UNDECIDED
 
 
-def geometric_mean(ratios: Sequence[float]) -> float | None:
-    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
+# --- many ratios ------------------------------------------------------------------------------------------------------
 
 
-def suite(speedups: Sequence[float | None]) -> dict[str, Any]:
-    """Summary over the workloads that both sides passed: geometric mean, n, left out, minimum."""
-    passed = [s for s in speedups if s]
-    return {
-        "geomean": geometric_mean(passed),
-        "n": len(passed),
-        "left_out": len(speedups) - len(passed),
-        "min": min(passed, default=None),
-    }
+def student_quantile(probability: float, freedom: float) -> float:
+    """Quantile of Student's t distribution, for a freedom of at least 3 (Fisher and Cornish, Technometrics 2, 1960:
+    within 1% from a freedom of 5)."""
+    z, v = NormalDist().inv_cdf(probability), max(3.0, freedom)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + sum(term / v**power for power, term in enumerate(terms, 1))
+
+
+def for_many(ratio: Ratio, comparisons: int, rounds: float) -> Ratio:
+    """The ratio with an interval that holds for so many comparisons at once (Bonferroni): the chance that one of all
+    intervals misses is at most 1%.
+
+    In logarithms the distances to the limits grow as Student's quantiles of 1 - 0.005 / comparisons and 0.995, with
+    rounds - 1 degrees of freedom. rounds: the effective number, if rounds are autocorrelated.
+    """
+    tail = (1 - CONFIDENCE) / 2
+    wider = student_quantile(1 - tail / max(1, comparisons), rounds - 1) / student_quantile(1 - tail, rounds - 1)
+    return widened(ratio, wider)
+
+
+def widened(ratio: Ratio, factor: float) -> Ratio:
+    """The ratio with its interval wider by a factor, in logarithms."""
+    low, high = (ratio.ratio * (end / ratio.ratio) ** factor for end in (ratio.low, ratio.high))
+    return Ratio(ratio.ratio, low, high)
+
+
+def geometric_mean(ratios: Sequence[Ratio], tau: float = 0.0) -> Ratio | None:
+    """Geometric mean of ratios on fixed workloads, with its interval; None of nothing.
+
+    The interval adds the distances to the limits, of logarithms, in quadrature, over n. tau: standard deviation of a
+    logarithm between processes; it is one more term of each ratio.
+    """
+    if not ratios:
+        return None
+    n, between = len(ratios), NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * tau
+    middle = sum(math.log(one.ratio) for one in ratios) / n
+    below = math.sqrt(sum(math.log(one.ratio / one.low) ** 2 + between**2 for one in ratios)) / n
+    above = math.sqrt(sum(math.log(one.high / one.ratio) ** 2 + between**2 for one in ratios)) / n
+    return Ratio(math.exp(middle), math.exp(middle - below), math.exp(middle + above))

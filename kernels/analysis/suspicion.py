@@ -23,8 +23,9 @@ UNTOUCHED_NS = 1000
 """Allowed extra time of a call on inputs that were just written."""
 LEAK_BLOCKS, LEAK_BYTES = 5, 4096
 """A leak: each of the last LEAK_BLOCKS blocks kept at least LEAK_BYTES a call."""
-OUTSIDE_SHARE, OUTSIDE_NS = 0.1, 3e6
-"""Limit of the time around a batch, beyond that of the baseline's batch: a share of the calls' time, plus a constant."""
+OUTSIDE = {"cuda": (0.1, 3e6), "cpu": (0.25, 20e6)}
+"""Limits of the time around a batch, beyond that of the baseline's batch: a share of the calls' time, plus ns. A busy host
+interrupts a CPU's batches; those of a GPU are queued."""
 
 
 PROBE_SETS = 8
@@ -94,14 +95,15 @@ def why_leaks(grown: Sequence[tuple[int, int]]) -> str:
     return f"memory leak: every call keeps {median(per_call):.0f} bytes"
 
 
-def why_outside(ticks_ns: float, wall_ns: float, around_ns: float) -> str:
+def why_outside(ticks_ns: float, wall_ns: float, around_ns: float, kind: str = "cpu") -> str:
     """Compares the sum of a batch's samples with the time that passed on the parent's own clock.
 
     around_ns: what passed around a batch of the baseline, of as many calls.
     """
     if ticks_ns > 1.05 * wall_ns:
         return f"its calls took {ticks_ns / 1e6:.3g} ms in only {wall_ns / 1e6:.3g} ms: the clock was tampered with"
-    if wall_ns - ticks_ns > around_ns + OUTSIDE_SHARE * ticks_ns + OUTSIDE_NS:
+    share, constant_ns = OUTSIDE[kind]
+    if wall_ns - ticks_ns > around_ns + share * ticks_ns + constant_ns:
         return (
             f"its calls took {ticks_ns / 1e6:.3g} ms, but {wall_ns / 1e6:.3g} ms passed: work outside the timed region"
         )

@@ -1,17 +1,96 @@
-"""One word for a result: from its status, its interval and its workload's margin."""
+"""One word for a result: from its status, its interval and its workload's margin. Made anew whenever it is read."""
 
 from __future__ import annotations
 
-from kernels.analysis.statistics import word
-from kernels.contract.arm_result import ArmResult, Status, Verdict
+import typing
+from typing import Any
+
+from kernels.analysis.statistics import FEW_ROUNDS_WIDER, MIN_ROUNDS, WIDEST_MARGIN, widened, word
+from kernels.contract.arm_result import ArmResult, Ratio, Status, Verdict
+from kernels.contract.events import Measured
 
 
-def verdict(arm: ArmResult, baseline: str, margin: float) -> Verdict | Status:
+class Judged(typing.Protocol):
+    """What a word needs of a result: an ArmResult, or a row of several runs."""
+
+    @property
+    def kernel(self) -> str: ...
+    @property
+    def status(self) -> Any: ...
+    @property
+    def p50_ms(self) -> float | None: ...
+    @property
+    def speedup(self) -> float | None: ...
+    @property
+    def speedup_low(self) -> float | None: ...
+    @property
+    def speedup_high(self) -> float | None: ...
+    @property
+    def paired(self) -> bool: ...
+    @property
+    def rounds(self) -> int | None: ...
+    @property
+    def left_after_round(self) -> int | None: ...
+    @property
+    def is_checked(self) -> bool: ...
+
+
+def verdict(arm: ArmResult, measured: Measured) -> Verdict | Status:
     """The status if not ok; otherwise BASELINE, FASTER, SLOWER, SAME, UNDECIDED, or why there is no verdict."""
-    if arm.status != Status.OK:
-        return arm.status
-    if arm.p50_ms is None:
-        return Verdict.CORRECT if arm.correctness and arm.correctness.correct else Verdict.NONE
-    if arm.kernel == baseline:
+    if arm.status == Status.OK and arm.p50_ms is None:
+        if arm.is_checked:
+            return Verdict.CORRECT
+        return Verdict.UNKNOWN if arm.correctness else Verdict.NONE
+    if measured.isolated and arm.status == Status.OK and arm.why.startswith(Verdict.TOO_SHORT):
+        return Verdict.TOO_SHORT
+    return verdict_of(arm, measured.baseline, measured.margin)
+
+
+def verdict_of(one: Judged, baseline: str, margin: float) -> Verdict | Status:
+    """The same for a result that is timed, or not ok."""
+    if one.status != Status.OK:
+        return Status(one.status)
+    if one.p50_ms is None:
+        return Verdict.NONE
+    if one.kernel == baseline:
         return Verdict.BASELINE
-    return word(arm.speedup_low, arm.speedup_high, margin, arm.rounds or 0, paired=arm.paired)
+    if one.speedup is not None and not one.is_checked:
+        return Verdict.UNKNOWN
+    ratio = certain_ratio(one)
+    low, high = (ratio.low, ratio.high) if ratio else (None, None)
+    return word(low, high, margin, enough_rounds(one), paired=one.paired)
+
+
+def enough_rounds(one: Judged) -> int:
+    """Rounds that count for a word. Kernels far behind left after five rounds until harness 5: they have enough,
+    because their interval is widened."""
+    return MIN_ROUNDS if one.left_after_round else one.rounds or 0
+
+
+def certain_ratio(one: Judged) -> Ratio | None:
+    """The speedup with an interval that covers it in 99% of all cases; None without a speedup. The range of fewer than
+    MIN_ROUNDS rounds is too narrow: it is widened."""
+    if one.speedup is None or one.speedup_low is None or one.speedup_high is None:
+        return None
+    ratio = Ratio(one.speedup, one.speedup_low, one.speedup_high)
+    return ratio if (one.rounds or 0) >= MIN_ROUNDS else widened(ratio, FEW_ROUNDS_WIDER)
+
+
+def is_noisy(margin: float) -> bool:
+    """Whether A/A was so far off that nothing is decided."""
+    return margin > WIDEST_MARGIN
+
+
+def why_undecided(measured: Measured) -> str:
+    """Why nothing is decided on a workload, as a sentence without its full stop; empty if something may be."""
+    known = measured.mode == "cpu" and measured.telemetry.host is not None
+    return why_noisy(measured.aa, measured.margin, measured.is_contended if known else None)
+
+
+def why_noisy(aa: Ratio | tuple[float, float, float] | None, margin: float, is_busy: bool | None) -> str:
+    """The same from A/A and margin. is_busy: whether others were seen to use the machine; None: unknown."""
+    if not is_noisy(margin):
+        return ""
+    what = "busy or unsteady" if is_busy is None else "busy" if is_busy else "unsteady"
+    seen = "A/A from {1:.2f} to {2:.2f}".format(*aa) if aa else f"its margin is {margin:.0%}"
+    return f"this machine was {what}: {seen}"

@@ -8,28 +8,27 @@ file is loaded: so it never measures an old version of a file.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import json
 import os
 import resource
-import signal
 import sys
 import traceback
 from typing import Any
 
 from kernels.contract.replies import Answer, Fault, Reply
+from kernels.host import processes
 
-PR_SET_PDEATHSIG = 1
 MAX_FILE_BYTES = 4 * 2**30
 CPU_MEMORY_SHARE = 0.8
 NO_MEMORY = ("out of memory", "defaultcpuallocator: can't allocate")
 
 
 def limit_myself(kind: str) -> None:
-    """Sets limits: dies with its parent, no core dumps, bounded files; on a CPU bounded memory (CUDA reserves address
-    space)."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    """Sets limits: dies with its parent, keeps what kernels start below it, no core dumps, bounded files; on a CPU
+    bounded memory (CUDA reserves address space)."""
+    processes.die_with_parent()
+    processes.adopt_orphans()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE_BYTES, MAX_FILE_BYTES))
     if kind == "cpu":

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from kernels.catalog import LoadedKernel, get_kernel, load
-from kernels.child import calibrate, checks, launches, outputs, poison
+from kernels.child import calibrate, checks, into, launches, outputs, poison
 from kernels.child.clock import Block, CpuClock, CudaClock, Graph
 from kernels.child.guard import Guard
 from kernels.child.held import Held
@@ -41,7 +41,7 @@ from kernels.contract.replies import (
     Verified,
     Watched,
 )
-from kernels.operations.base import Distribution, Inputs
+from kernels.operations.base import Distribution, Inputs, Like
 from kernels.workload import Workload
 
 ROTATION = 5
@@ -72,8 +72,8 @@ class Bench:
         self.kept: list[tuple[str, int, Any, dict[str, Any]]] = []
         self.grown: dict[str, list[tuple[int, int]]] = {}
         self.held: Held | None = None
-        self.most_calls = MAX_SETS
-        """Calls whose outputs fit into memory together."""
+        self.most_calls = MAX_SETS  # calls whose outputs fit into memory together
+        self.likes: tuple[Like, ...] = ()
 
     # --- one workload ---------------------------------------------------------------------------------------------
 
@@ -92,9 +92,19 @@ class Bench:
         name = f"{self.problem.name}/{arm}"
         if name not in self.loaded:
             self.guard.begin()
-            self.loaded[name] = load(get_kernel(self.problem.name, arm))
-            self.guard.know(arm, self.loaded[name].call)
+            kernel = load(get_kernel(self.problem.name, arm))
+            self.guard.know(arm, kernel.call)
+            if into.wants_out(kernel.call):
+                kernel.call = into.returning(kernel.call, self._new_output)
+            self.loaded[name] = kernel
         return self.loaded[name]
+
+    def _new_output(self, *tensors: torch.Tensor) -> Any:
+        """What a kernel of the current workload writes into: a new tensor, or a tuple of them."""
+        self.likes = self.likes or outputs.likes(self.problem, Inputs(tensors, {}))
+        device = tensors[0].device
+        made = tuple(torch.empty(shape, dtype=dtype, device=device) for shape, dtype in self.likes)
+        return made if len(made) > 1 else made[0]
 
     def _run(self, arm: str, inputs: Inputs) -> Any:
         return self._kernel(arm).call(*inputs.tensors, **inputs.options)
@@ -115,17 +125,8 @@ class Bench:
         self.clock.synchronize()
         compile_s = (perf_counter_ns() - start) / 1e9
         self.guard.claim_processes(arm)
-        return Compiled(compile_s=compile_s, **self._second_call(arm, inputs))
-
-    def _second_call(self, arm: str, inputs: Inputs) -> dict[str, Any]:
-        if self.kind != "cuda":
-            return {"peak_memory_bytes": None}
-        before = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        with launches.launched() as handles:
-            self._run(arm, inputs)
-        self.clock.synchronize()
-        return {"peak_memory_bytes": torch.cuda.max_memory_allocated() - before} | launches.facts(handles)
+        second = partial(self._run, arm, inputs)
+        return Compiled(compile_s=compile_s, **launches.second_call(second, self.clock))
 
     def watch(self, arm: str = "") -> Watched:
         """Compares everything that calls may reach. arm: which ran since the last comparison."""
@@ -208,15 +209,13 @@ class Bench:
 
         All outputs live until the next command: the parent then chooses which one to `keep`.
         """
-        calls = min(calls, self.most_calls)
-        held, call = self._before(arm, calls, rest_ns, untimed)
+        held, call = self._before(arm, calls := min(calls, self.most_calls), rest_ns, untimed)
         block = self.clock.block(call, range(calls), gate_ns, flush)
         return self._held(held, block)
 
     def e2e(self, arm: str, calls: int, rest_ns: int = 0, untimed: bool = True) -> TimedBlock:
         """`calls` calls like those of `block`, each timed by the host until the device has finished."""
-        calls = min(calls, self.most_calls)
-        held, call = self._before(arm, calls, rest_ns, untimed)
+        held, call = self._before(arm, calls := min(calls, self.most_calls), rest_ns, untimed)
         return self._held(held, self.clock.host_block(call, range(calls)))
 
     def _before(self, arm: str, calls: int, rest_ns: int, untimed: bool) -> tuple[Held, Any]:

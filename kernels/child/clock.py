@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import torch
 
-from kernels.child import outputs
+from kernels.child import outputs, poison
 from kernels.contract.replies import TimedBlock
 
 fill_all = torch._foreach_mul_
@@ -281,6 +281,9 @@ class Graph:
             floating = [one for one in outs if isinstance(one, torch.Tensor) and one.is_floating_point()]
             if floating:
                 fill_all(floating, float("nan"))
+            for one in outs:
+                if not any(one is other for other in floating):
+                    poison.fill(one)
 
     def launch(self, index: int = 0) -> None:
         self.graph.replay()

@@ -34,7 +34,9 @@ def clone(out: Any) -> Any:
     """A copy of an output, or of each of several."""
     if type(out) in (tuple, list):
         return type(out)(map(clone, out))
-    return out.clone() if type(out) is torch.Tensor else out
+    if type(out) is not torch.Tensor:
+        return out
+    return bits(out).clone().view(out.dtype) if out.dtype == torch.bool else out.clone()  # else poison becomes True
 
 
 def nbytes(out: Any) -> int:
@@ -44,6 +46,14 @@ def nbytes(out: Any) -> int:
 def equal(some: Any, others: Any) -> bool:
     """Whether both hold the same values. Raises if they are not tensors, or differ in number."""
     return all(bool(torch.equal(a, b)) for a, b in zip(as_tuple(some), as_tuple(others), strict=True))
+
+
+def share_memory(some: Any, others: Any) -> bool:
+    """Whether outputs of two calls, both still alive, lie at the same place."""
+    places = [
+        {one.data_ptr() for one in as_tuple(out) if type(one) is torch.Tensor and one.numel()} for out in (some, others)
+    ]
+    return bool(places[0] & places[1])
 
 
 def changed(early: Any, out: Any) -> list[bool]:

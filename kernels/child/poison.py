@@ -4,6 +4,9 @@ On a GPU it is a NaN with bits that no arithmetic produces, placed where the all
 unpredictable, because small allocations split it: there the C library fills all new memory with one repeated byte. That
 byte cannot be 0xFF, so float32 poison is 8.4e37 there, not NaN: as wrong and as easy to see. Below 1 KiB, the C
 library's own cache may return old values.
+
+Integers and truth values get the repeated byte everywhere. Integers of one or two bytes may hold it by chance, so it is
+not counted there: what was not written shows when values are compared.
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ from kernels.operations.base import Like
 NAN = {2: 0x7FDA, 4: 0x7FC0BEEF, 8: 0x7FF80000DEADBEEF}
 """Bytes of an element -> NaN bits."""
 FILL_BYTE = 0x7E
-REPEATED = {size: int.from_bytes([FILL_BYTE] * size, "big") for size in NAN}
+REPEATED = {size: int.from_bytes([FILL_BYTE] * size, "big") for size in (1, *NAN)}
+LEAST_COUNTED = 4
+"""Bytes of the shortest integer in which poison is counted."""
 M_PERTURB = -6
 """Option of mallopt(3): fills new memory with the complement of the low byte; 0: does not fill."""
 BUFFERS = ((2**16, 16), (2**28, 4))
@@ -31,14 +36,17 @@ places."""
 
 def bits(tensor: Any) -> Any:
     """The same memory as integers, so that NaN equals itself."""
-    return tensor.view(getattr(torch, f"int{8 * tensor.element_size()}")) if tensor.is_floating_point() else tensor
+    if not (tensor.is_floating_point() or tensor.dtype == torch.bool):
+        return tensor
+    return tensor.view(getattr(torch, f"int{8 * tensor.element_size()}"))
 
 
 def _pattern(tensor: Any) -> int | None:
-    """Poison's bits in this tensor; None if it is not a floating-point tensor."""
-    if type(tensor) is not torch.Tensor or not tensor.is_floating_point():
+    """Poison's bits in this tensor; None if it is no tensor of real numbers or truth values."""
+    if type(tensor) is not torch.Tensor or tensor.is_complex():
         return None
-    return (REPEATED if tensor.device.type == "cpu" else NAN).get(tensor.element_size())
+    on_gpu = tensor.is_floating_point() and tensor.device.type != "cpu"
+    return (NAN if on_gpu else REPEATED).get(tensor.element_size())
 
 
 @torch.inference_mode()
@@ -48,9 +56,15 @@ def fill(tensor: Any) -> None:
 
 
 def count(tensor: Any) -> int:
-    """Number of poisoned elements; 0 if it is not a floating-point tensor."""
-    pattern = _pattern(tensor)
-    return 0 if pattern is None else int((bits(tensor) == pattern).sum())
+    """Number of poisoned elements; 0 if they are not counted."""
+    return int((bits(tensor) == _pattern(tensor)).sum()) if is_counted(tensor) else 0
+
+
+def is_counted(tensor: Any) -> bool:
+    """Whether poison can be told from results in this tensor."""
+    if _pattern(tensor) is None:
+        return False
+    return tensor.is_floating_point() or tensor.dtype == torch.bool or tensor.element_size() >= LEAST_COUNTED
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kernels.analysis.suspicion import seeds_for
+from kernels.child.rewrite import rewrite
 from kernels.child.sets import Sets
 from kernels.operations.base import Inputs
 
@@ -41,8 +42,7 @@ def probe(
         return timed(call, range(1))[0]
 
     def into(tensors: Inputs, seed: int) -> None:
-        for old, new in zip(tensors.tensors, sets.draw(seed).tensors, strict=True):
-            old.copy_(new)
+        rewrite(tensors, sets.draw(seed))
         sets.note([0])
 
     def second(*of_values: int) -> float:

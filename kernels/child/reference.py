@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
 
 from kernels.child import outputs
+from kernels.child.exact import ExactErrors
+from kernels.child.slope import Slopes
 from kernels.dtypes import DTYPES
-from kernels.operations.base import Inputs, Like, Operation, Piece
+from kernels.operations.base import Distribution, Inputs, Like, Operation, Piece
 
 SHORTEST_ROW = 16
 """Shorter rows (last dimension) are not measured alone: one small number would make any relative error large."""
+FEW = 16
+"""Of an output with fewer elements, one seed's error is chance: the yardstick's is the largest of
+POOLED seeds."""
+POOLED = 8
 
 
 class Reference:
@@ -45,8 +52,14 @@ def measure(out: Any, reference: Reference) -> dict[str, Any]:
     frobenius, yard_frobenius: relative errors. row, yard_row: those of the worst row. nonfinite: NaN or Inf elements
     where the reference is finite. constant: all elements are equal, but not the reference's.
     eps: relative spacing of the dtype; only if the output is a single number (0-d).
+    pooled: seeds whose largest error is yard_abs, and whose largest value is largest; only if the output has few
+    elements.
+    slope, ...: systematic errors, see slope.py. slope_allowed, roundings, terms, dominated: what the operation allows.
+    alone: {part: [relative error, yardstick's]} of parts that are judged on their own.
     dtype: of the output; only if it is in the table and not the workload's.
     Or wrong_kind alone: why the output is not a tensor of the right kind.
+    unchecked: the operation has no correct values for this output; all errors are then 0.
+    Outputs of whole numbers or truth values: see exact.py.
 
     Several outputs: the reading of the worst one, and "outputs": a reading of each, with its number "output" (from 1)
     and their count "of".
@@ -56,10 +69,17 @@ def measure(out: Any, reference: Reference) -> dict[str, Any]:
     device = reference.inputs.tensors[0].device
     if why := _wrong_kinds(outs, likes, device):
         return {"wrong_kind": why}
-    errors = [_Errors(like) for like in likes]
+    errors = [_errors(like, reference.distribution) for like in likes]
+    unchecked = set(range(len(likes)))
     for piece in reference.pieces():
         errors[piece.output].add(piece, outs[piece.output])
-    readings = [each.reading(reference) for each in errors]
+        unchecked.discard(piece.output)
+    readings = [
+        {"unchecked": True} | ExactErrors(likes[n], reference.distribution).reading(reference, n)
+        if n in unchecked
+        else each.reading(reference, n)
+        for n, each in enumerate(errors)
+    ]
     if len(readings) == 1:
         return readings[0]
     return _together([r | {"output": number, "of": len(readings)} for number, r in enumerate(readings, 1)])
@@ -77,26 +97,38 @@ def _together(readings: list[dict[str, Any]]) -> dict[str, Any]:
     return max(readings, key=lambda reading: reading["frobenius"]) | {"outputs": readings}
 
 
+def _errors(like: Like, distribution: str) -> _Errors | ExactErrors:
+    return (_Errors if like[1].is_floating_point else ExactErrors)(like, distribution)
+
+
 class _Errors:
     """Accumulates the errors of one output, piece by piece."""
 
-    def __init__(self, like: Like) -> None:
+    def __init__(self, like: Like, distribution: str) -> None:
         self.shape, self.dtype = like
+        self.distribution = distribution
         names = ("max_abs", "yard_abs", "rounding", "largest", "max_rel", "row", "yard_row")
         self.totals = dict.fromkeys(names, 0.0)
         self.squares = dict.fromkeys(("error", "yard", "reference"), 0.0)
         self.nonfinite, self.close = 0, True
+        self.slopes = Slopes()
+        self.alone: dict[str, list[float]] = {}
         self.seen, self.wanted = (math.inf, -math.inf), (math.inf, -math.inf)
 
     def add(self, piece: Piece, out: torch.Tensor) -> None:
         right, got, yard = piece.reference, out[piece.index].to(piece.reference.dtype), piece.yardstick
+        signed, yard_signed = got - right, yard.to(right.dtype) - right
+        if piece.alone:
+            self._add_alone(piece.alone, signed, yard_signed, right)
+            return
         rounded = right.to(self.dtype)
         shaken = ((rounded + 0.3) - 0.3).to(right.dtype) - rounded.to(right.dtype)
-        error, yard_error = (got - right).abs(), (yard.to(right.dtype) - right).abs()
         if rounded is not right:
             rounded.fill_(math.nan)  # freed memory must not look like a kernel's work
         self.nonfinite += int((~torch.isfinite(got) & torch.isfinite(right)).sum())
-        error = torch.nan_to_num(error, nan=math.inf)
+        if self.distribution == "normal":
+            self.slopes.add(signed, yard_signed, right)
+        error, yard_error = torch.nan_to_num(signed.abs_(), nan=math.inf), yard_signed.abs_()
         self._at_least("max_abs", error.max())
         self._at_least("yard_abs", yard_error.max())
         self._at_least("rounding", shaken.abs().max())
@@ -109,25 +141,58 @@ class _Errors:
         self.close = self.close and bool((error <= 1e-2 + 1e-2 * right.abs()).all())
         self.seen, self.wanted = _extremes(self.seen, got), _extremes(self.wanted, right)
 
+    def _add_alone(self, name: str, error: torch.Tensor, yard_error: torch.Tensor, right: torch.Tensor) -> None:
+        sums = self.alone.setdefault(name, [0.0, 0.0, 0.0])
+        for number, values in enumerate((torch.nan_to_num(error, nan=math.inf), yard_error, right)):
+            sums[number] += float(values.square().sum(dtype=torch.float64))
+
     def _at_least(self, name: str, value: Any) -> None:
         self.totals[name] = max(self.totals[name], float(value))
 
-    def reading(self, reference: Reference) -> dict[str, Any]:
-        scale = math.sqrt(self.squares["reference"]) or 1.0
+    def reading(self, reference: Reference, number: int) -> dict[str, Any]:
+        problem, scale = reference.problem, math.sqrt(self.squares["reference"]) or 1.0
+        slope_allowed, roundings, terms = problem.allowance
         found = self.totals | {
-            "distribution": reference.distribution,
+            "distribution": self.distribution,
             "fits": self.totals["largest"] < torch.finfo(self.dtype).max / 2,
             "frobenius": math.sqrt(self.squares["error"]) / scale,
             "yard_frobenius": math.sqrt(self.squares["yard"]) / scale,
             "nonfinite": self.nonfinite,
             "allclose_1e-2": self.close,
             "constant": self.seen[0] == self.seen[1] and self.wanted[0] != self.wanted[1],
+            "dominated": self.distribution in problem.dominated,
+            "roundings": roundings,
+            "terms": terms,
         }
+        if slopes := self.slopes.reading(problem.normalises_rows):
+            found |= slopes | {"slope_allowed": slope_allowed}
+        if self.alone:
+            found["alone"] = {
+                name: [math.sqrt(part / (right or 1.0)) for part in (error, yard)]
+                for name, (error, yard, right) in self.alone.items()
+            }
         if self.shape == ():
             found["eps"] = torch.finfo(self.dtype).eps
-        if (name := str(self.dtype).removeprefix("torch.")) in DTYPES and name != reference.problem.dtype:
+        if math.prod(self.shape) < FEW:
+            pooled = _pooled(problem, str(reference.inputs.tensors[0].device), reference.distribution)
+            found["pooled"] = POOLED
+            found |= {name: max(found[name], value) for name, value in pooled[number].items()}
+        if (name := str(self.dtype).removeprefix("torch.")) in DTYPES and name != problem.dtype:
             found["dtype"] = name
         return found
+
+
+@lru_cache(maxsize=8)
+def _pooled(problem: Operation, device: str, distribution: Distribution) -> list[dict[str, float]]:
+    """The yardstick's largest absolute error, and the largest value, on inputs of POOLED seeds, for each output."""
+    found = [{"yard_abs": 0.0, "largest": 0.0} for _ in outputs.likes(problem, problem.inputs(device, 0, distribution))]
+    for seed in range(POOLED):
+        for piece in problem.check(problem.inputs(device, seed, distribution), seed, thorough=False):
+            error = piece.yardstick.to(piece.reference.dtype) - piece.reference
+            of = found[piece.output]
+            of["yard_abs"] = max(of["yard_abs"], float(error.abs().max()))
+            of["largest"] = max(of["largest"], float(piece.reference.abs().max()))
+    return found
 
 
 def _worst_row(error: torch.Tensor, right: torch.Tensor) -> float:

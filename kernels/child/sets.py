@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from kernels.child.rewrite import counters_kept
 from kernels.operations.base import Inputs
 
 copy_all = torch._foreach_copy_
@@ -109,10 +110,9 @@ class Sets:
         self.seeds[index] = seed
 
     def _copy(self, indices: Sequence[int], values: Sequence[Inputs]) -> None:
-        copy_all(
-            [tensor for index in indices for tensor in self._own[index]],
-            [tensor for one in values for tensor in one.tensors],
-        )
+        into = [tensor for index in indices for tensor in self._own[index]]
+        with counters_kept(into):
+            copy_all(into, [tensor for one in values for tensor in one.tensors])
         self.note(indices)
 
     # --- what a kernel may not change -----------------------------------------------------------------------------

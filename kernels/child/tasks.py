@@ -10,6 +10,8 @@ import time
 
 import torch
 
+from kernels.host import processes
+
 BUSY_SHARE = 0.25
 """CPU share above which an idle-phase thread or process is busy; runnable but starved counts, too."""
 WINDOW_S = 0.02
@@ -21,19 +23,16 @@ Task = tuple[str, int]
 
 
 def loads() -> dict[Task, Load]:
-    """CPU time in ns, and whether it is runnable, of the other threads of this process and of the processes of its
-    session."""
+    """CPU time in ns, and whether it is runnable, of the other threads of this process and of the processes below it,
+    which stay there when the process that started them ends."""
     me, found = os.getpid(), {}
     for entry in os.listdir("/proc/self/task"):
         if int(entry) != me:
             found["thread", int(entry)] = _cpu_ns(int(entry), thread=True), _is_runnable(f"/proc/self/task/{entry}")
-    session = os.getsid(0)
-    for entry in os.listdir("/proc"):
-        if entry.isdigit() and int(entry) != me:
-            with contextlib.suppress(OSError):
-                if os.getsid(int(entry)) == session:
-                    tasks = [f"/proc/{entry}/task/{task}" for task in os.listdir(f"/proc/{entry}/task")]
-                    found["process", int(entry)] = _cpu_ns(int(entry), thread=False), any(map(_is_runnable, tasks))
+    for pid in processes.descendants(me):
+        with contextlib.suppress(OSError):
+            tasks = [f"/proc/{pid}/task/{task}" for task in os.listdir(f"/proc/{pid}/task")]
+            found["process", pid] = _cpu_ns(pid, thread=False), any(map(_is_runnable, tasks))
     return found
 
 

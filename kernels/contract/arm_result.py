@@ -43,8 +43,12 @@ class Verdict(StrEnum):
     SAME = "SAME"
     UNDECIDED = "UNDECIDED"
     NEEDS_MORE = "needs more runs"
+    UNKNOWN = "correctness unknown"
+    """There is no reference: it has a ratio, which counts nowhere."""
     UNPAIRED = "unpaired"
     """The protocol `fixed` measures one kernel after the other: drift could explain the difference."""
+    TOO_SHORT = "too short to tell apart here"
+    """An isolated measurement, whose batches are too short for the parent's clock."""
     CORRECT = "correct"
     """Checked, not timed."""
     NONE = ""
@@ -77,7 +81,8 @@ class Correctness(Model):
     """Result of an arm's checks. The errors are those of the worst check on normal inputs. "yard": the error of eager
     PyTorch in the workload's dtype."""
 
-    correct: bool
+    correct: bool | None = None
+    """None: there is no reference."""
     why: Text = ""
     seeds: int | None = None
     """Checks before timing, each on its own inputs."""
@@ -93,6 +98,11 @@ class Correctness(Model):
     """The correct values are far from the dtype's largest number."""
     unwritten: int | None = None
     nonfinite: int | None = None
+    mismatches: int | None = None
+    """Elements of an integer or bool output that differ. yard_mismatches: those of eager PyTorch."""
+    yard_mismatches: int | None = None
+    elements: int | None = None
+    """Elements compared, of an integer or bool output."""
     allclose: bool | None = Field(None, alias="allclose_1e-2")
     wrong_kind: Text | None = None
     distribution: str | None = None
@@ -106,6 +116,15 @@ class Correctness(Model):
     row: float | None = None
     """Relative error of the worst row."""
     yard_row: float | None = None
+    slope: float | None = None
+    """Systematic relative error: the output is this much too large on average."""
+    slope_error: float | None = None
+    """Its standard error."""
+    yard_slope: float | None = None
+    slope_allowed: float | None = None
+    """What rounding an input times a constant, or sums, may cost; standard errors are allowed in addition."""
+    precision: Text | None = None
+    """Of float32: what kind of products its error shows."""
     distributions: dict[str, Text] | None = None
     """Distribution of the inputs -> "right", "wrong: why" or "not judged: why"."""
     edges: dict[str, Text] | None = None
@@ -148,6 +167,10 @@ class CrossCheck(Model):
     """The host may launch more slowly than the device runs: then `wall_ns` may be host time."""
 
 
+NO_SPEEDUP = dict.fromkeys(("speedup", "speedup_low", "speedup_high", "effective_sample_size"))
+"""Fields of an ArmResult without a speedup."""
+
+
 class ArmResult(Model):
     """One kernel on one workload. Latencies are per call."""
 
@@ -163,13 +186,13 @@ class ArmResult(Model):
     compile_s: float | None = None
     """Time of the first call."""
     peak_memory_bytes: int | None = None
-    """Memory of one call, without its inputs."""
+    """Peak during one call, above its inputs: its outputs, and what it allocates itself."""
     registers: int | None = None
     """Registers per thread, reported by Triton: the maximum over the launched kernels."""
     correctness: Correctness | None = None
 
     n: int | None = None
-    """Timed calls; in mode graph, timed replays."""
+    """Timed calls; in mode graph, timed replays; in mode batch, batches."""
     rounds: int | None = None
     left_after_round: int | None = None
     """Round after which it was dropped (far behind)."""
@@ -199,12 +222,20 @@ class ArmResult(Model):
     """Baseline time / this arm's time."""
     speedup_low: float | None = None
     speedup_high: float | None = None
+    rounds_half_width: float | None = None
+    """Half-width of the interval from the rounds alone, on the log scale."""
+    process_half_width: float | None = None
+    """The same from the process alone; both in quadrature give the interval. None: the interval leaves the process out
+    (older results, and the protocol `fixed`)."""
+    by_process: list[Ratio] | None = None
+    """The ratio of each process with its interval from rounds, if there are several."""
     paired: bool = True
     """Whether the ratio comes from pairs within rounds."""
     effective_sample_size: float | None = None
     """Effective sample size of the paired log-ratios: below `rounds` if rounds are autocorrelated."""
 
     tflops: float | None = None
+    """Counts unmasked work only."""
     gb_per_s: float | None = None
     limit_ms: float | None = None
     """Speed of light: the least time that the device needs for the work."""
@@ -244,6 +275,11 @@ class ArmResult(Model):
         if self.speedup is None or self.speedup_low is None or self.speedup_high is None:
             return None
         return Ratio(self.speedup, self.speedup_low, self.speedup_high)
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether a reference found it correct."""
+        return self.correctness is not None and self.correctness.correct is True
 
     @property
     def single_calls(self) -> ColdCalls | ArmResult:

@@ -1,7 +1,8 @@
 """The events of a run: one model each, from the measuring process to the page.
 
-A run emits Started; Calibrated, if the device's ceilings are unknown; one Measured for each group of each workload;
-CrossChecked; and Finished. The site keys a measurement by (run, workload, mode, group, process).
+A run emits Started; Calibrated, if the device's ceilings are unknown, and once more at its end if they are refused or
+doubtful; one Measured for each group of each workload; CrossChecked; and Finished. The site keys a measurement by (run,
+workload, mode, group).
 
 Names of times end in their unit; ratios have none. None means "not measured". Unknown fields are dropped, so that a
 newer agent can report to an older site.
@@ -11,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import AwareDatetime, Field, model_validator
 
-from kernels.contract.arm_result import ArmResult, CrossCheck, Model, Ratio, Spread, Text
+from kernels.contract.arm_result import NO_SPEEDUP, ArmResult, CrossCheck, Model, Ratio, Spread, Status, Text
+from kernels.contract.isolation import Isolation
 from kernels.workload import Ceilings, Workload
 
 VERSION: Literal[2] = 2
@@ -50,9 +52,29 @@ class Started(Model):
 
 
 class Calibrated(Model):
+    """The device's ceilings, or why they are refused: the device was busy."""
+
     kind: Literal["calibrated"] = "calibrated"
     driver: str = ""
-    ceilings: Ceilings
+    ceilings: Ceilings | None = None
+    refused: Text = ""
+
+    @model_validator(mode="after")
+    def is_measured_or_refused(self) -> Calibrated:
+        if (self.ceilings is None) != bool(self.refused):
+            raise ValueError("ceilings are measured or refused")
+        return self
+
+
+Phase = Literal[
+    "wait", "start", "calibrate", "load", "first call", "check", "inputs", "captures", "estimate", "warm-up", "rounds",
+    "rounds with a check", "rests", "fresh inputs", "single calls", "check after", "probes", "cross-check", "host",
+]  # fmt: skip
+"""What a run spends time on, in its order. wait: for the device's lock. start: of processes, with imports and the device.
+first call: with compilation. rounds with a check: blocks of which an output is kept, with the checked call after them. rests:
+as asked for. host: the parent itself."""
+Timing = dict[str, float]
+"""Phase -> seconds, by the parent's clock. Later versions may know other phases."""
 
 
 class ProtocolFacts(Model):
@@ -75,35 +97,65 @@ class ProtocolFacts(Model):
     rounds_s: float | None = None
     seed: int | None = None
     """Of all inputs and orders. As a protocol's seed it repeats the measurement."""
+    processes: int = 1
+    """Fresh processes that measured the workload, one after the other."""
+    process_sd: float | None = None
+    """SD of a ratio between processes that the intervals assume, on the log scale."""
+    process_sd_source: Text = ""
+    """Where that was measured, as a phrase."""
+
+
+BUSY_SHARE = 0.05
+"""A CPU is contended if others took more than this share of its core time."""
+
+
+class HostLoad(Model):
+    """What others took of the host's CPU during the rounds: other processes, those of the site included, and the
+    hypervisor. Shares are of the time of all cores."""
+
+    foreign: float
+    steal: float = 0.0
+    """The hypervisor's part."""
+    run_queue: float | None = None
+    """Mean number of other tasks that ran or waited for a core, between rounds."""
+    preempted: int | None = None
+    """Involuntary context switches of the measuring processes."""
+    cores: int | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        return self.foreign > BUSY_SHARE
 
 
 class TelemetrySummary(Model):
-    """NVML telemetry during the rounds."""
+    """Telemetry during the rounds: of the GPU by NVML, and of the host."""
 
     samples: int = 0
     sm_mhz: Spread | None = None
     power_w: Spread | None = None
     temperature_c: Spread | None = None
     throttled: list[str] = []
+    host: HostLoad | None = None
 
 
 class Measured(Model):
-    """One workload and one group of arms timed in the same rounds. Every ratio uses samples of one process."""
+    """One workload and one group of arms timed in the same rounds. Every ratio uses samples of these rounds; ratios of
+    several processes are pooled."""
 
     kind: Literal["measured"] = "measured"
     workload: Workload
     key: str = ""
     """Of the workload."""
     mode: str
-    """cpu, cold, graph, warm, sustained, e2e, or verify."""
+    """cpu, cold, graph, warm, sustained, e2e, batch (isolated), or verify."""
     group: str = "main"
-    process: int = Field(0, ge=0)
-    """Index of the measuring process, if a run measures a workload in several."""
     isolated: bool = False
     """Each arm ran in its own process."""
+    isolation: Isolation | None = None
+    """How they were kept apart, if so."""
     baseline: str
     margin: float
-    """Smaller differences are SAME."""
+    """FASTER and SLOWER need more than this difference."""
     aa: Ratio | None = None
     """The baseline against itself."""
     aa_samples_ns: list[list[float]] | None = None
@@ -111,6 +163,8 @@ class Measured(Model):
     telemetry: TelemetrySummary = TelemetrySummary()
     notes: list[Text] = []
     took_s: float | None = None
+    timing: Timing = {}
+    """Where the seconds of this workload went."""
     results: list[ArmResult]
 
     @model_validator(mode="after")
@@ -123,17 +177,34 @@ class Measured(Model):
             raise ValueError("a kernel has two results")
         if any(arm.kernel == self.baseline and arm.speedup is not None for arm in self.results):
             raise ValueError(f"the baseline {self.baseline} has a speedup over itself")
+        self.__dict__["results"] = without_false_ratios(self.results, self.baseline)
         return self
 
     @property
-    def place(self) -> tuple[str, str, str, int]:
+    def is_contended(self) -> bool:
+        """Whether others used the CPU that was measured. Other processes on a GPU are seen before a run: Preflight."""
+        return self.mode == "cpu" and self.telemetry.host is not None and self.telemetry.host.is_busy
+
+    @property
+    def place(self) -> tuple[str, str, str]:
         """Key of a measurement within its run."""
-        return self.key, self.mode, self.group, self.process
+        return self.key, self.mode, self.group
 
     @property
     def base(self) -> ArmResult | None:
-        """The baseline's result, if it has a time."""
-        return next((arm for arm in self.results if arm.kernel == self.baseline and arm.p50_ms is not None), None)
+        """The baseline's result, if it has a time that stands."""
+        mine = (arm for arm in self.results if arm.kernel == self.baseline)
+        return next((arm for arm in mine if arm.p50_ms is not None and arm.status == Status.OK), None)
+
+
+Arm = TypeVar("Arm", bound=ArmResult)
+
+
+def without_false_ratios(results: list[Arm], baseline: str) -> list[Arm]:
+    """The results of one measurement; without speedups if the baseline is not ok: no ratio stands over it."""
+    if all(arm.status == Status.OK for arm in results if arm.kernel == baseline):
+        return results
+    return [arm.model_copy(update=NO_SPEEDUP) for arm in results]
 
 
 class Seen(Model):
@@ -148,6 +219,8 @@ class Seen(Model):
 class CrossChecked(Model):
     kind: Literal["crosschecked"] = "crosschecked"
     seen: list[Seen]
+    timing: Timing = {}
+    """Where the run's seconds outside its workloads went, the cross-check included."""
 
     def added_to(self, measurements: list[Measured]) -> Iterator[Measured]:
         """The measurements, with each result's cross-check added."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, ValidationError
 
 from kernels.contract.arm_result import Model
-from kernels.contract.events import Calibrated, CrossChecked, Event, Finished, Measured, Preflight, Started
+from kernels.contract.events import Calibrated, CrossChecked, Event, Finished, Measured, Preflight, Started, Timing
 from kernels.contract.upgrade import FORMAT, FORMAT_1, upgrade
 from kernels.workload import Ceilings, Config, sentence
 
@@ -17,8 +17,12 @@ class NotAnExport(ValueError):
     """The file is not an exported run. The message says why."""
 
 
+COMPLETE = ("", "done")
+"""States of a run that has ended by itself. Files that name no state come from complete runs."""
+
+
 class Export(Model):
-    """One run with all its results. The file also has a `table`, derived from the measurements and ignored on
+    """One run with all its results. The file also has a `table` and `partial`, derived from the others and ignored on
     reading."""
 
     format: Literal["benchsite-run/2"] = FORMAT
@@ -31,9 +35,27 @@ class Export(Model):
     driver: str = ""
     ceilings: Ceilings | None = None
     """Measured by this run, if it calibrated its device."""
+    ceilings_refused: str = ""
+    """Why its last calibration was refused, if it was."""
     state: str = ""
-    """State of the run on its site."""
+    """State of the run on its site, or in its terminal: running, done, interrupted, failed, ..."""
+    timing: Timing = {}
+    """Where the seconds outside the measurements went: see CrossChecked."""
     measurements: list[Measured] = []
+
+    @property
+    def progress(self) -> str:
+        """ "3 of 8 measured": workloads."""
+        keys = {workload.key for workload in self.config.workloads}
+        return f"{len(keys & {m.key for m in self.measurements})} of {len(keys)} measured"
+
+    @property
+    def partial(self) -> str:
+        """What the run lacks, as a sentence without its full stop; empty if it is complete."""
+        missing = {workload.key for workload in self.config.workloads} - {m.key for m in self.measurements}
+        if missing:
+            return self.progress
+        return "" if self.state in COMPLETE else "all measured, not cross-checked"
 
     def with_event(self, event: Event) -> Export:
         """The export with the data of an event added."""
@@ -42,17 +64,20 @@ class Export(Model):
                 told = ("environment", "fingerprint", "preflight")
                 return self.model_copy(update={name: getattr(event, name) for name in told})
             case Calibrated():
-                return self.model_copy(update={"driver": event.driver, "ceilings": event.ceilings})
+                found = {"ceilings": event.ceilings or self.ceilings, "ceilings_refused": event.refused}
+                return self.model_copy(update={"driver": event.driver} | found)
             case Measured():
                 return self.model_copy(update={"measurements": [*self.measurements, event]})
             case CrossChecked():
-                return self.model_copy(update={"measurements": list(event.added_to(self.measurements))})
+                seen = list(event.added_to(self.measurements))
+                return self.model_copy(update={"measurements": seen, "timing": event.timing})
             case Finished():
                 return self.model_copy(update={"state": str(event.state)})
 
     def as_json(self, table: list[dict[str, Any]]) -> str:
         """Text of the file. table: the results as rows, for example for pandas."""
-        return json.dumps(self.model_dump(mode="json", by_alias=True) | {"table": table})
+        body = self.model_dump_json(by_alias=True)
+        return f'{body[:-1]},"partial":{json.dumps(self.partial)},"table":{json.dumps(table)}}}'
 
 
 def read_export(text: str | bytes) -> Export:

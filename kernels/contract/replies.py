@@ -141,25 +141,27 @@ class Profiled(Reply):
     event_ns: list[float]
 
 
-class Moved(Reply):
-    bytes: int
-    ticks_ns: list[float]
+class CeilingFigure(Reply):
+    """Raw samples of one ceiling."""
 
+    name: str
+    """copy_gb_per_s, read_gb_per_s, a dtype (a matrix product) or a mode (an empty kernel)."""
+    bytes: int | None = None
+    """That a call reads and writes."""
+    flops: int | None = None
+    blocks_ns: list[list[float]]
+    """Times of the calls of each block. Blocks 2i and 2i + 1 are of round i."""
 
-class Multiplied(Reply):
-    flops: int
-    ticks_ns: list[float]
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is an empty kernel: without work."""
+        return self.bytes is None and self.flops is None
 
 
 class CeilingSamples(Reply):
     """Raw samples of a device's ceilings: kernels/analysis/ceilings.py makes rates of them."""
 
-    copied: Moved
-    read: Moved
-    matmul: dict[str, Multiplied]
-    """By dtype."""
-    empty: dict[str, list[float]]
-    """Mode -> times of an empty kernel (ns)."""
+    figures: list[CeilingFigure]
 
 
 REPLIES: dict[str, type[Reply]] = {

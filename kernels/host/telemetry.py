@@ -9,6 +9,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from kernels.host.board import board_facts
+from kernels.host.cpu_load import CpuLoad
 from kernels.host.device import Device, nvml
 
 EVERY_S = 0.02
@@ -25,6 +27,7 @@ class Telemetry:
         self.handle = lib.nvmlDeviceGetHandleByUUID(device.uuid) if lib and device.kind == "cuda" else None
         self.samples: list[dict[str, Any]] = []
         self.hot = False
+        self.load = CpuLoad()
         self._stop = threading.Event()
 
     def _sample(self) -> dict[str, Any]:
@@ -82,6 +85,10 @@ class Telemetry:
             running = self.lib.nvmlDeviceGetComputeRunningProcesses(self.handle)
             return [p.pid for p in running if not _descends_from_us(p.pid)]
         return []
+
+    def board(self) -> dict[str, Any]:
+        """Facts about the board that do not change: kernels/host/board.py. Empty without NVML."""
+        return board_facts(self.lib, self.device.uuid) if self.handle else {}
 
     def summary(self) -> dict[str, Any]:
         """Medians and extremes since the last summary."""

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import torch
 from pydantic import ConfigDict
 
+from kernels.child.outputs import as_tuple
 from kernels.dtypes import DTYPES, Dtype
-from kernels.operations.base import Distribution, Inputs, Operation, Piece
+from kernels.operations.base import CUT_OFF, SYSTEMATIC, Allowance, Distribution, Inputs, Like, Operation, Piece
 from kernels.parent.seeds import secret
 
 Kernel = Callable[..., Any]
@@ -18,6 +19,8 @@ Tensors = tuple[torch.Tensor, ...]
 DRAWN = "inputs were plain tensors: floating-point values are drawn from N(0, 1), others are kept"
 CALLERS_SEEDS = 2**32
 """A caller's function gets a seed below this, which NumPy takes, too; PyTorch's generator is seeded with all of it."""
+ROUNDINGS = 3
+"""Results that an honest kernel may round on the way to its output."""
 CONSTANT = "inputs(seed) ignores the seed: a callable that caches results would not be noticed"
 
 
@@ -136,37 +139,56 @@ class Adhoc(Operation):
     exact: torch.dtype | None
     """The dtype in which `truth` is exact enough to judge. None: `truth` is not a reference; outputs only have to agree
     with it."""
-    output: tuple[tuple[int, ...], torch.dtype]
+    outputs: tuple[Like, ...]
+    """(shape, dtype) of each output."""
     bounded: bool
+    """Whether the peak of `dtype` bounds every kernel on these inputs. Not in float32 without a reference: tf32 is
+    faster, and agrees with the baseline."""
     """Whether the peak of `dtype` bounds every kernel on these inputs."""
+    terms: int
+    """Size of the longest dimension of an input."""
     aside: Callable[[], AbstractContextManager[None]]
     """Context for the caller's functions that are not measured."""
     work: float = 0
     """FLOPs of one call; `traffic`: bytes of one call. 0: unknown."""
     traffic: int = 0
 
+    @property
+    def allowance(self) -> Allowance:
+        """The reference may be one of PyTorch's kernels: a kernel of plain operators rounds after each of them, and a
+        plain loop adds the terms of the longest dimension in turn."""
+        name = next((str(dtype).removeprefix("torch.") for _, dtype in self.outputs if dtype.is_floating_point), "")
+        folded = DTYPES[name].folded if name in DTYPES else 0.0
+        return Allowance(ROUNDINGS * folded + SYSTEMATIC + CUT_OFF * self.terms, ROUNDINGS, self.terms)
+
     def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:
         with self.aside():
             return Inputs(self.source.draw(seed), {})
 
-    def output_like(self, inputs: Inputs) -> tuple[tuple[int, ...], torch.dtype]:
-        return self.output
+    def output_like(self, inputs: Inputs) -> Like | tuple[Like, ...]:
+        return self.outputs if len(self.outputs) > 1 else self.outputs[0]
 
     def check(self, inputs: Inputs, seed: int, thorough: bool) -> Iterator[Piece]:
-        """One piece: the whole output. The yardstick is the reference in the inputs' own dtype, never the baseline."""
+        """One piece for each output: all of it. The yardstick is the reference in the inputs' own dtype, never the
+        baseline."""
         with self.aside():
-            plain = self.truth(*in_dtype(inputs.tensors, None)).detach().clone()
-            right = plain.double() if self.exact is None else self.truth(*in_dtype(inputs.tensors, self.exact)).detach()
-        if self.whose and not torch.isfinite(right).all():
-            raise ValueError(f"the {self.whose}'s output is not finite on these inputs: draw other inputs")
-        yield Piece(None, right[None], plain[None])
+            plain = [one.detach().clone() for one in as_tuple(self.truth(*in_dtype(inputs.tensors, None)))]
+            right = plain
+            if self.exact is not None:
+                right = [one.detach() for one in as_tuple(self.truth(*in_dtype(inputs.tensors, self.exact)))]
+        for number, (one, yard) in enumerate(zip(right, plain, strict=True)):
+            if yard.is_floating_point():
+                one = one.double() if self.exact is None or one.dtype == yard.dtype else one
+                if self.whose and not torch.isfinite(one).all():
+                    raise ValueError(f"the {self.whose}'s output is not finite on these inputs: draw other inputs")
+            yield Piece(None, one[None], yard[None], output=number)
 
     def flops(self) -> int:
         return int(self.work)
 
     def bytes_moved(self) -> tuple[int, int]:
-        shape, dtype = self.output
-        written = min(self.traffic, torch.Size(shape).numel() * dtype.itemsize)
+        sizes = [torch.Size(shape).numel() * dtype.itemsize for shape, dtype in self.outputs]
+        written = min(self.traffic, sum(sizes))
         return self.traffic - written, written
 
 
@@ -175,35 +197,56 @@ def in_dtype(tensors: Tensors, dtype: torch.dtype | None) -> list[torch.Tensor]:
     return [t.to(dtype) if dtype and t.is_floating_point() and t.dtype != dtype else t.clone() for t in tensors]
 
 
-def exact_dtype(reference: Kernel, tensors: Tensors, own: torch.dtype) -> torch.dtype:
-    """float64 if the reference supports it, else float32 if that is more precise than its own dtype. Raises
-    ValueError."""
-    if str(own).removeprefix("torch.") not in DTYPES:
-        raise ValueError(f"a reference judges outputs of {', '.join(DTYPES)}, not of {own}: leave it out")
+def exact_dtype(reference: Kernel, tensors: Tensors, own: Sequence[torch.Tensor]) -> torch.dtype:
+    """float64 if the reference supports it, else float32 if that is more precise than its own outputs. Raises
+    ValueError.
+
+    own: its outputs for these tensors. Without floating-point inputs or outputs it is exact as it is.
+    """
+    floating = [out.dtype for out in own if out.is_floating_point()]
+    for dtype in floating:
+        if str(dtype).removeprefix("torch.") not in DTYPES:
+            raise ValueError(f"a reference judges outputs of {', '.join(DTYPES)}, not of {dtype}: leave it out")
+    if not any(tensor.is_floating_point() for tensor in tensors):
+        return torch.float64
     why = ""
     for dtype in (torch.float64, torch.float32):
-        if dtype.itemsize > own.itemsize:
+        if all(dtype.itemsize > one.itemsize for one in floating):
             try:
-                got = as_output("the reference", reference(*in_dtype(tensors, dtype))).dtype
+                outs = as_outputs("the reference", reference(*in_dtype(tensors, dtype)))
             except Exception as error:
                 why = why or f"{type(error).__name__}: {error}"
                 continue
-            if got.itemsize > own.itemsize:
+            got = [out.dtype for out in outs if out.is_floating_point()]
+            if len(got) == len(floating) and all(x.itemsize > y.itemsize for x, y in zip(got, floating, strict=True)):
                 return dtype
-            why = why or f"it returns {got} for {dtype}"
+            why = why or f"it returns {' and '.join(map(str, got))} for {dtype}"
     raise ValueError(f"the reference must also accept float64 (or float32) inputs, including weights: {why}")
 
 
-def as_output(name: str, out: Any) -> torch.Tensor:
-    """The output, if it is one non-empty floating-point tensor. Raises TypeError if not."""
-    if type(out) is not torch.Tensor:
-        raise TypeError(f"{name} returned {a(type(out))}, not one torch.Tensor: wrap it so that it returns one")
-    if not out.is_floating_point() or not out.numel():
-        raise TypeError(f"{name} returned {out.numel()} elements of {out.dtype}: only floating outputs are measured")
-    return out
+def as_outputs(name: str, out: Any) -> tuple[torch.Tensor, ...]:
+    """The outputs: one non-empty tensor of real numbers or truth values, or several in a tuple or a list. Raises
+    TypeError if they are something else."""
+    several = type(out) in (tuple, list) and len(out) > 1
+    for one in out if several else (out,):
+        if type(one) is not torch.Tensor:
+            raise TypeError(
+                f"{name} returned {a(type(one))}, not a torch.Tensor or several: wrap it so that it returns these"
+            )
+        if not one.numel() or one.is_complex() or (one.is_floating_point() and one.element_size() == 1):
+            raise TypeError(
+                f"{name} returned {one.numel()} elements of {one.dtype}: outputs have elements of floating-point numbers "
+                "of 16 to 64 bits, of integers, or of bool"
+            )
+    return tuple(out) if several else (out,)
+
+
+def like(outs: Sequence[torch.Tensor]) -> tuple[Like, ...]:
+    """(shape, dtype) of each output."""
+    return tuple((tuple(out.shape), out.dtype) for out in outs)
 
 
 def peak_dtype(tensors: Sequence[torch.Tensor]) -> Dtype | None:
     """The dtype whose peak bounds work on these tensors; None if no peak is listed (8 bits, float64)."""
-    narrowest = min(tensor.element_size() for tensor in tensors if tensor.dtype != torch.bool)
+    narrowest = min((tensor.element_size() for tensor in tensors if tensor.dtype != torch.bool), default=1)
     return next((dtype.name for dtype in DTYPES.values() if dtype.bytes == narrowest), None)

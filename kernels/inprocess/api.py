@@ -7,20 +7,25 @@ leaves are not detected. `python -m kernels run` and the site give kernels a sep
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Required, TypedDict, Unpack, overload
+from typing import Any, Literal, Required, TypedDict, Unpack, overload
 
 import torch
 
 from kernels.analysis import roofline, statistics
-from kernels.contract.arm_result import Status
+from kernels.analysis.peaks import Peak, peak_of
+from kernels.analysis.verdicts import why_noisy
+from kernels.contract.arm_result import Status, Verdict
 from kernels.inprocess.adhoc import Kernel, Source
-from kernels.inprocess.session import BASELINE, Comparison, InProcess, held, problem_of
+from kernels.inprocess.judged import ASK, BASELINE, UNKNOWN
+from kernels.inprocess.session import Comparison, InProcess, held, listed, problem_of
+from kernels.inprocess.writes import give_outputs
 from kernels.parent import rounds
 from kernels.parent.arm import Arm
 from kernels.parent.drive import AA
-from kernels.parent.results import reading_fields, times
+from kernels.parent.results import reading_fields, speedup, times
 from kernels.report.tables import three_digits
 from kernels.workload import Protocol
 
@@ -48,9 +53,11 @@ class Measured(Figures):
     name: str = ""
     word: str = ""
     """FASTER, SLOWER, SAME, UNDECIDED, "needs more runs"; or why there is no verdict: incorrect, suspect, impossible,
-    "disagrees with its baseline", "its baseline is ...". Empty without a baseline."""
+    "disagrees with its baseline", "its baseline is ...", "correctness unknown" (no reference). Empty without a
+    baseline."""
     speedup: float | None = None
-    """Baseline time / this time, from pairs within rounds. low, high: nominal 99% interval."""
+    """Baseline time / this time, from pairs within rounds. low, high: nominal 99% interval. It includes the spread between
+    processes that was measured on this device. It counts for nothing while `correct` is not True."""
     low: float | None = None
     high: float | None = None
     correct: bool | None = None
@@ -60,8 +67,10 @@ class Measured(Figures):
     baseline: Figures | None = None
     mode: str = ""
     """cpu, cold, graph, ..."""
+    seed: int | None = None
+    """Of the inputs: Protocol(seed=...) repeats them. Drawn for each call of measure(), unless the protocol names one."""
     margin: float = statistics.MARGIN
-    """Smaller differences are SAME."""
+    """FASTER and SLOWER need more than this difference. Above 5% the word is UNDECIDED, and `why` says so."""
     aa: tuple[float, float, float] | None = None
     """(ratio, low, high) of the baseline (without one: the first timed callable) against itself."""
     tflops: float | None = None
@@ -80,7 +89,7 @@ class Measured(Figures):
         table = [self.cells(self.name)] if self.n else []
         table += [self.baseline.cells(BASELINE)] if self.baseline else []
         lines = [head, *_aligned([["", "p50 us", "interval", "n", "rounds"], *table] if table else [])]
-        lines.append(f"  correct: { {True: 'yes', False: 'no', None: 'not known'}[self.correct] }")
+        lines.append(f"  correct: { {True: 'yes', False: 'no', None: 'unknown'}[self.correct] }")
         lines += [f"  why: {self.why}"] if self.why else []
         if table:
             aa = ", A/A {:.3f} ({:.3f} to {:.3f})".format(*self.aa) if self.aa else ""
@@ -97,7 +106,8 @@ class How(TypedDict, total=False):
     """The keywords of `measure`."""
 
     inputs: Required[Any]
-    reference: Kernel | None
+    reference: Kernel | Literal["baseline"] | None
+    out: Kernel | None
     device: torch.device | str | None
     protocol: Protocol | None
     name: str
@@ -118,7 +128,8 @@ def measure(
     baseline: Kernel | None = None,
     *,
     inputs: Any,
-    reference: Kernel | None = None,
+    reference: Kernel | Literal["baseline"] | None = None,
+    out: Kernel | None = None,
     device: torch.device | str | None = None,
     protocol: Protocol | None = None,
     name: str = "",
@@ -127,16 +138,19 @@ def measure(
 ) -> Any:
     """Is it correct, and is it faster? Returns a Measured; for a mapping of callables, a Measured by name.
 
-    candidates: called with the inputs as positional arguments. Each call returns a new floating-point tensor and does
-    not
-        change its inputs. Several candidates are timed in the same rounds, against the same baseline.
+    candidates: called with the inputs as positional arguments. Each call returns a new tensor (floating-point, integer
+        or bool), or several in a tuple, and does not change its inputs. Or it writes them into its argument `out`.
+        Several candidates are timed in the same rounds, against the same baseline.
     baseline: what they are compared with. Without one there are latencies, but no verdict.
     inputs: a function of a seed that returns a tuple of tensors, with the same shapes for every seed; torch's random
         numbers are seeded. Or a tuple or list of tensors: floating-point ones are redrawn from N(0, 1) with the same
         shape, dtype and layout; others are kept. The caller's own tensors are copied, never written.
     reference: a plain implementation. In float64 (or float32, if float64 is unsupported) it gives the correct values;
-        its error in the inputs' own dtype is the yardstick. Without one, `correct` stays None: candidates are only
-        compared with the baseline, at 1e-2; one that disagrees gets no speedup.
+        its error in the inputs' own dtype is the yardstick. "baseline": the baseline is right. Without one, `correct`
+        stays None and no word is given: a candidate that disagrees with the baseline gets no speedup, any other has
+        one that is marked "correctness unknown".
+    out: makes what callables with a parameter `out` write into, from the inputs, within the timed call. Default: like
+        the output of the reference, or of a baseline that returns one.
     device: where to put the inputs. Default: where they are.
     flops, bytes_moved: of one call (bytes read and written). They give rates and, on known GPUs, impossible times.
 
@@ -146,15 +160,32 @@ def measure(
     plan = protocol or Protocol()
     if plan.name != "paired" or plan.verify_only:
         raise ValueError("measure() times in pairs: 'fixed' and verify_only are for python -m kernels run")
+    if "seed" not in plan.model_fields_set:  # nobody can know the inputs of a later call
+        plan = plan.model_copy(update={"seed": secrets.randbelow(2**31)})
     arms = _named(candidates, name)
+    reference = _right(reference, baseline)
     source = Source(inputs, device, plan.seed)
+    if reference is None:
+        source.notes.insert(0, ASK)
     with held(source.device) as telemetry:
         bench = InProcess(source.device, arms | ({BASELINE: baseline} if baseline else {}))
+        give_outputs(bench, source, reference, out)
         problem = problem_of(bench, source, reference, flops or 0, bytes_moved or 0)
         comparison = Comparison(bench, problem, plan, telemetry)
         comparison.measure()
         found = {arm: _result(comparison, arm) for arm in arms}
     return found if isinstance(candidates, Mapping) else next(iter(found.values()))
+
+
+def _right(reference: Any, baseline: Kernel | None) -> Kernel | None:
+    """The reference as a callable. Raises ValueError or TypeError."""
+    named = isinstance(reference, str) and reference == BASELINE
+    if named and baseline is None:
+        raise ValueError('reference="baseline" needs a baseline')
+    found = baseline if named else reference
+    if found is not None and not callable(found):
+        raise TypeError('reference must be a callable, or "baseline"')
+    return found
 
 
 def _named(candidates: Any, name: str) -> dict[str, Kernel]:
@@ -174,11 +205,13 @@ def _named(candidates: Any, name: str) -> dict[str, Kernel]:
 
 def _result(of: Comparison, name: str) -> Measured:
     arm, timed = of.arms[name], of.timed
-    found = Measured(name=name, correct=arm.correctness["correct"], why=_why(arm), notes=tuple(of.notes))
+    found = Measured(
+        name=name, correct=arm.correctness["correct"], why=_why(arm), notes=tuple(of.notes), seed=of.plan.seed
+    )
     found = replace(found, word=_word(arm))
     if timed is None or timed.reading is None or name not in timed.reading.blocks or not arm.is_ok:
         return found
-    reading, fields = timed.reading, reading_fields(timed.reading, of.against)
+    reading, fields = timed.reading, reading_fields(timed.reading, of.against, of.device_name)
     latencies = figures(reading, name)
     notes = (*found.notes, *fields["notes"], *_about_inputs(reading))
     if name in reading.left:
@@ -212,11 +245,12 @@ def _why_impossible(of: Comparison, name: str) -> str:
     return roofline.why_impossible(of.problem, ms, _peak(of), of.timed.reading.touched_once, cache_bytes)
 
 
-def _peak(of: Comparison) -> roofline.Peak | None:
+def _peak(of: Comparison) -> Peak | None:
     device = of.problem.source.device
     if of.bench.kind != "cuda" or not of.problem.bounded or device is None:
         return None
-    return roofline.peak_of(torch.cuda.get_device_name(device))
+    found = listed(device)
+    return peak_of(found.name, found.max_sm_mhz)
 
 
 def figures(reading: rounds.Reading, arm: str) -> Figures:
@@ -256,7 +290,15 @@ def _compared(found: Measured, of: Comparison, reading: rounds.Reading) -> Measu
     if word := _word(baseline) or (Status.IMPOSSIBLE if _why_impossible(of, BASELINE) else ""):
         why = _why(baseline) if word != Status.IMPOSSIBLE else _why_impossible(of, BASELINE)
         return replace(found, word=f"its baseline is {word}", why=f"the baseline: {why}")
-    mine = reading.medians(found.name)
-    ratio, low, high = statistics.paired_speedup(reading.medians(BASELINE)[: len(mine)], mine)
-    word = statistics.word(low, high, found.margin, len(mine))
-    return replace(found, word=str(word), speedup=ratio, low=low, high=high)
+    fields = speedup(reading, BASELINE, found.name, of.device_name)
+    low, high = fields["speedup_low"], fields["speedup_high"]
+    said = statistics.word(low, high, found.margin, len(reading.blocks[found.name]))
+    why = why_noisy(found.aa, found.margin, of.is_busy) if said == Verdict.UNDECIDED else ""
+    return replace(
+        found,
+        word=UNKNOWN if found.correct is None else str(said),
+        why="; ".join(filter(None, [found.why, why])),
+        speedup=fields["speedup"],
+        low=low,
+        high=high,
+    )

@@ -9,28 +9,22 @@ from typing import Any
 
 import torch
 
-from kernels.analysis.correctness import judge
 from kernels.catalog import LoadedKernel
 from kernels.child.bench import Bench
 from kernels.child.guard import Guard
 from kernels.contract.arm_result import Status
+from kernels.contract.events import HostLoad
 from kernels.contract.replies import Fault, Nothing
 from kernels.host.device import Device, NoSuchDevice, find_device, locked, nvml, print_changes
+from kernels.host.environment import cpu_name
 from kernels.host.telemetry import Telemetry
-from kernels.inprocess.adhoc import Adhoc, Kernel, Source, Tensors, as_output, exact_dtype, in_dtype, peak_dtype
+from kernels.inprocess.adhoc import Adhoc, Kernel, Source, Tensors, as_outputs, exact_dtype, in_dtype, like, peak_dtype
+from kernels.inprocess.judged import BASELINE, Judged
 from kernels.parent.arm import Arm
 from kernels.parent.child_process import CommandFailed
 from kernels.parent.engine import Check, Engine, Timed
 from kernels.parent.seeds import Draws
 from kernels.workload import Protocol
-
-BASELINE = "baseline"
-DISAGREES = "disagrees with its baseline"
-"""Word of a result that disagrees with the baseline, if there is no reference."""
-NO_ERROR = dict.fromkeys(
-    ("nonfinite", "max_abs", "yard_abs", "rounding", "largest", "frobenius", "yard_frobenius", "row", "yard_row"), 0.0
-)
-"""Reading of an output without a comparison. Faults that need none (never written, ...) are added."""
 
 
 class PermissiveGuard(Guard):
@@ -56,15 +50,22 @@ class InProcess(Bench):
 
     def __init__(self, device: torch.device, callables: Mapping[str, Kernel]) -> None:
         super().__init__(device.type)
-        self.device, self.callables = str(device), dict(callables)
+        self.device = str(device)
+        self.callables: dict[str, Kernel] = {}
         self.guard = PermissiveGuard(self.kind, self.clock)
-        self.loaded = {f"{Adhoc.name}/{arm}": LoadedKernel(call, "", "") for arm, call in callables.items()}
+        for arm, call in callables.items():
+            self.use(arm, call)
         self.changed: dict[str, str] = {}
         """Arm -> global state that it changed."""
         self.running, self.is_aside = "", False
         self.guard.begin()
         for arm, call in callables.items():
             self.guard.know(arm, call)
+
+    def use(self, arm: str, call: Kernel) -> None:
+        """Makes this the arm's callable."""
+        self.callables[arm] = call
+        self.loaded[f"{Adhoc.name}/{arm}"] = LoadedKernel(call, "", "")
 
     def put_back(self, arm: str) -> None:
         """Restores global state. A change is attributed to this arm, if one is given."""
@@ -120,12 +121,11 @@ class InProcess(Bench):
     def why_suspect(self, arm: str) -> str:
         return f"changed global state: {self.changed[arm]}" if arm in self.changed else ""
 
-    def first(self, arm: str, tensors: Tensors) -> torch.Tensor:
-        """Output of the first call of an arm. Raises TypeError if that is not one floating-point
-        tensor."""
-        out = as_output(arm, self.callables[arm](*tensors))
+    def first(self, arm: str, tensors: Tensors) -> tuple[torch.Tensor, ...]:
+        """Outputs of the first call of an arm. Raises TypeError if they cannot be measured."""
+        outs = as_outputs(arm, self.callables[arm](*tensors))
         self.clock.synchronize()
-        return out
+        return outs
 
 
 # --- one call of measure() --------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def held(device: torch.device) -> Iterator[Telemetry]:
 
     No telemetry thread runs, unlike in a run: it would take time from the callables.
     """
-    known = _as_listed(device)
+    known = listed(device)
     here: AbstractContextManager[Any] = contextlib.nullcontext()
     if device.type == "cuda":
         here = torch.cuda.device(device)
@@ -145,7 +145,7 @@ def held(device: torch.device) -> Iterator[Telemetry]:
         yield Telemetry(lib, known)
 
 
-def _as_listed(device: torch.device) -> Device:
+def listed(device: torch.device) -> Device:
     if device.type == "cpu":
         return find_device("cpu")
     properties = torch.cuda.get_device_properties(device)
@@ -160,54 +160,29 @@ def problem_of(bench: InProcess, source: Source, reference: Kernel | None, flops
     none."""
     outs = {arm: bench.call("first", arm=arm, tensors=source.draw(source.seed)) for arm in bench.callables}
     arm = BASELINE if BASELINE in outs else next(iter(outs))
-    truth, like, exact, tensors = bench.callables[arm], outs[arm], None, source.draw(source.seed)
+    truth, right, exact, tensors = bench.callables[arm], outs[arm], None, source.draw(source.seed)
     whose = BASELINE if arm == BASELINE else ""
     if reference is not None:
         with bench.aside():
-            like = as_output("the reference", reference(*in_dtype(tensors, None)))
-            exact = exact_dtype(reference, tensors, like.dtype)
+            right = as_outputs("the reference", reference(*in_dtype(tensors, None)))
+            exact = exact_dtype(reference, tensors, right)
         whose, truth = "reference", reference
         if exact != torch.float64:
             source.notes.append(f"the reference does not support float64; computed in {exact}")
-    peak = peak_dtype([*tensors, like])
+    peak = peak_dtype([*tensors, *right])
     return Adhoc(
         dtype=peak or "float16",
-        bounded=peak is not None,
+        bounded=peak is not None and (exact is not None or peak != "float32"),
         source=source,
         truth=truth,
         whose=whose,
         exact=exact,
-        output=(tuple(like.shape), like.dtype),
+        outputs=like(right),
+        terms=max(max(tensor.shape, default=1) for tensor in tensors),
         aside=bench.aside,
         work=flops,
         traffic=traffic,
     )
-
-
-class Judged:
-    """Judges outputs by the reference; without one, by faults that need none and by agreement with the baseline."""
-
-    def __init__(self, problem: Adhoc, has_baseline: bool) -> None:
-        self.problem, self.has_baseline = problem, has_baseline
-
-    def __call__(self, arm: str, readings: list[dict[str, Any]], flags: dict[str, Any]) -> dict[str, Any]:
-        """Returns {"correct": None without a reference, "why", "word": why there is no speedup, if so, ...}."""
-        if self.problem.exact is not None:
-            return judge(readings, str(self.problem.output[1]).removeprefix("torch."), flags)
-        alone = [NO_ERROR | {what: reading.get(what) for what in ("late", "unwritten")} for reading in readings]
-        found = judge(alone, "float32", flags)
-        return found if not found["correct"] else self._agreement(arm, readings)
-
-    def _agreement(self, arm: str, readings: list[dict[str, Any]]) -> dict[str, Any]:
-        """Without a reference: an output that disagrees with the baseline gets no speedup."""
-        found: dict[str, Any] = {"correct": None, "why": "not checked against a reference"}
-        if arm == BASELINE or not self.has_baseline:
-            return found
-        other = next((r for r in readings if r.get("wrong_kind") or not r["allclose_1e-2"]), None)
-        if other is None:
-            return found | {"why": f"{found['why']}; agrees with the baseline at 1e-2"}
-        how = other.get("wrong_kind") or f"largest difference {other['max_abs']:.3g}"
-        return found | {"why": f"{found['why']}; disagrees with the baseline at 1e-2: {how}", "word": DISAGREES}
 
 
 class Comparison:
@@ -242,12 +217,28 @@ class Comparison:
         self.notes += engine.notes
         if others := self.telemetry.others():
             self.notes.append(f"contended: {len(others)} other processes are on this GPU")
+        if self.load and self.load.is_busy:
+            self.notes.append(f"contended: others took {self.load.foreign:.0%} of the core time")
+
+    @property
+    def load(self) -> HostLoad | None:
+        """What others took of the CPU that was measured; None on a GPU, or unknown."""
+        host = self.timed.reading.host if self.timed and self.timed.reading else None
+        return HostLoad.model_validate(host) if host and self.bench.kind == "cpu" else None
+
+    @property
+    def is_busy(self) -> bool | None:
+        return self.load.is_busy if self.load else None
 
     @property
     def against(self) -> str:
         """The arm that others are compared with: the baseline, or the first timed one."""
         assert self.timed is not None
         return BASELINE if BASELINE in self.timed.group.arms else self.timed.group.arms[0]
+
+    @property
+    def device_name(self) -> str:
+        return torch.cuda.get_device_name(self.bench.device) if self.bench.kind == "cuda" else cpu_name()
 
     def is_ok(self, name: str) -> bool:
         return self.arms[name].status == Status.OK

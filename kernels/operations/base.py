@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 from pydantic import BaseModel, ConfigDict
 
@@ -13,11 +13,28 @@ from kernels.dtypes import DTYPES, Dtype
 if TYPE_CHECKING:
     import torch
 
-Distribution = Literal["normal", "uniform", "outliers", "x30"]
-DISTRIBUTIONS: tuple[Distribution, ...] = ("normal", "uniform", "outliers", "x30")
-"""Distributions of input values for checks; timing uses normal values. outliers: every 61st row is 30 times as
-large."""
+Distribution = Literal["normal", "uniform", "outliers", "x30", "near_constant", "large_mean", "tiny", "drift", "tails"]
+DISTRIBUTIONS: tuple[Distribution, ...] = get_args(Distribution)
+"""Distributions of input values for checks; timing uses normal values. An operation lists those that it is checked with.
+
+outliers: every 61st row, and the last, is 30 times as large. near_constant: the values that a row is normalised by are
+almost equal. large_mean: N(8, 1). tiny: N(0, 1) / 1024. drift: partial sums are far larger than the sum. tails: values
+with a residue after 8, and after 11, bits of their significand.
+"""
 OUTLIER_EVERY, LARGE = 61, 30
+LARGE_MEAN = 8.0
+NEAR = 2.0**-4
+"""near_constant: standard deviation of a row whose mean is N(0, 1)."""
+TINY = 2.0**-10
+TAIL_KEPT, TAIL = -0x00710000, 0x00006FFE
+"""tails: bits of a float32 that stay as drawn (sign, exponent, four bits of the significand), and bits that are set. The
+value is 1 to 1.12 times a power of 2, plus 0.44 units of bfloat16, which holds 0.5 units of tf32: products that leave
+out low times low then lose the same share each."""
+SYSTEMATIC = 2.0**-16
+"""Largest systematic relative error of statistics in float32, such as a variance computed in one pass."""
+CUT_OFF = 4e-9
+"""The same for each term of a sum: tensor cores cut off bits when they add. An H200 loses 1.0e-9 (GEMM of 4,096
+terms in float16: 4.3e-6)."""
 EDGE_SIZES = (1, 63, 65, 127, 129)
 """Sizes around those of tiles: kernels are most often wrong here."""
 
@@ -40,16 +57,29 @@ Like = tuple[tuple[int, ...], "torch.dtype"]
 
 @dataclass
 class Piece:
-    """A part of an output and its correct values: `output[index]` is compared with `reference`, judged by
-    `yardstick`."""
+    """A part of an output, in whole rows, and its correct values: `output[index]` is compared with `reference`, judged
+    by `yardstick`."""
 
     index: Any
     reference: torch.Tensor
-    """float64, or float32 where float64 does not fit."""
+    """float64, or float32 where float64 does not fit. Of whole numbers and truth values: these."""
     yardstick: torch.Tensor
     """Result of eager PyTorch in the workload's dtype: its error is allowed."""
     output: int = 0
     """Index of the output, if a kernel returns several."""
+    alone: str = ""
+    """Name of a part that is judged on its own, beside the whole: "the last row"."""
+
+
+class Allowance(NamedTuple):
+    """What honest kernels of an operation may do that the yardstick does not."""
+
+    slope: float
+    """Largest systematic relative error."""
+    roundings: int = 0
+    """Results rounded to the dtype on the way to an output."""
+    terms: int = 0
+    """Terms that are summed one after the other."""
 
 
 class Operation(BaseModel):
@@ -67,6 +97,12 @@ class Operation(BaseModel):
 
     scalable: ClassVar[bool] = True
     """Whether inputs scaled by a number between -1 and 1 are valid inputs."""
+    checked_with: ClassVar[tuple[Distribution, ...]] = ("normal", "uniform", "outliers", "x30")
+    """Distributions of the checks, in this order, then from the start."""
+    dominated: ClassVar[tuple[Distribution, ...]] = ()
+    """Those on which a few terms decide an output: honest kernels differ more from eager PyTorch there."""
+    normalises_rows: ClassVar[bool] = False
+    """Whether each row (last dimension) of the output is divided by a statistic of its own."""
 
     dtype: Dtype = "float16"
 
@@ -74,6 +110,16 @@ class Operation(BaseModel):
     def element_bytes(self) -> int:
         """Bytes of one element in the workload's dtype."""
         return DTYPES[self.dtype].bytes
+
+    @property
+    def distributions(self) -> tuple[Distribution, ...]:
+        """Distributions of the checks of this workload."""
+        return self.checked_with
+
+    @property
+    def allowance(self) -> Allowance:
+        """What honest kernels may do that the yardstick does not."""
+        return Allowance(slope=SYSTEMATIC)
 
     def label(self) -> str:
         """Short text of the sizes: "B=4 H=16 S=512 D=64 causal"."""
@@ -83,9 +129,22 @@ class Operation(BaseModel):
         """Floating-point operations of one call, a multiply-add counted as 2; unmasked elements only."""
         raise NotImplementedError
 
+    def dense_flops(self) -> int:
+        """FLOPs of one call if masked elements counted, as some reports count them."""
+        return self.flops()
+
+    def flops_formula(self) -> tuple[str, str]:
+        """`flops` as a formula: in symbols, and with this problem's sizes."""
+        return "FLOPs of one call", f"{self.flops():,}"
+
     def bytes_moved(self) -> tuple[int, int]:
         """(input bytes, output bytes) of one call: each distinct input once, each output once, in the storage dtype."""
         raise NotImplementedError
+
+    @property
+    def tensor_bytes(self) -> int:
+        """Bytes of all inputs and outputs: the least memory that one call needs."""
+        return sum(self.bytes_moved())
 
     def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:
         """Fresh inputs on a device from a distribution. The same seed gives the same inputs."""
@@ -97,13 +156,16 @@ class Operation(BaseModel):
 
     def check(self, inputs: Inputs, seed: int, thorough: bool) -> Iterator[Piece]:
         """Pieces of the correct values, some of every output. thorough: all of it, even if float64 fits only
-        samples."""
-        raise NotImplementedError
+        samples.
+
+        An operation without correct values has no pieces: then its results have times and ratios, but no word.
+        """
+        return iter(())
 
     def output_like(self, inputs: Inputs) -> Like | tuple[Like, ...]:
         """(shape, dtype) of the tensor that a kernel must return, or a tuple of these for several tensors.
 
-        All are floating-point. A kernel returns several as a tuple or a list, in this order.
+        Floating-point, integer or bool. A kernel returns several as a tuple or a list, in this order.
         """
         raise NotImplementedError
 
@@ -116,7 +178,7 @@ class Operation(BaseModel):
 def draw(
     shape: tuple[int, ...], dtype: str, device: str, generator: torch.Generator, distribution: Distribution = "normal"
 ) -> torch.Tensor:
-    """Values of a distribution: N(0, 1), uniform in [0, 1), N(0, 1) with outlier rows (last dimension), or 30 N(0, 1)."""
+    """Values of a distribution; N(0, 1) for one that only an operation knows. Rows are the last dimension."""
     import torch
 
     kind: dict[str, Any] = {"generator": generator, "device": device, "dtype": getattr(torch, dtype)}
@@ -126,5 +188,14 @@ def draw(
     if distribution == "x30":
         values *= LARGE
     elif distribution == "outliers":
-        values.view(-1, shape[-1])[::OUTLIER_EVERY] *= LARGE
+        rows, row = values.view(-1, shape[-1]), torch.arange(values.numel() // shape[-1], device=device)
+        rows[(row % OUTLIER_EVERY == 0) | ((row + 1) % (shape[-2] if len(shape) > 1 else len(rows)) == 0)] *= LARGE
+    elif distribution == "near_constant":
+        values.mul_(NEAR).add_(torch.randn(*shape[:-1], 1, **kind))
+    elif distribution == "large_mean":
+        values += LARGE_MEAN
+    elif distribution == "tiny":
+        values *= TINY
+    elif distribution == "tails":
+        values.view(torch.int32).bitwise_and_(TAIL_KEPT).bitwise_or_(TAIL)
     return values

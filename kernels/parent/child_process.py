@@ -11,22 +11,22 @@ import json
 import os
 import secrets
 import select
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
-from kernels.contract.replies import REPLIES, Answer, Fault
+from kernels.contract.replies import REPLIES, Answer, Fault, Reply
+from kernels.host import processes
 from kernels.host.device import Device
+from kernels.host.scratch import Scratch
 
 ROOT = Path(__file__).resolve().parents[2]
 PASSED_ON = (
@@ -42,6 +42,10 @@ LINE_BYTES = 64 * 2**20
 
 class ChildDied(Exception):
     """The child ended by itself. The message says how (signal or exit status)."""
+
+
+class CannotStart(ChildDied):
+    """The child said why it cannot measure: another one could not either."""
 
 
 class Forged(ChildDied):
@@ -107,9 +111,13 @@ def child_environment(device: Device, scratch: str) -> dict[str, str]:
 class Child:
     """One measuring process. `call` sends a command and waits for the answer."""
 
+    replies: ClassVar[Mapping[str, type[Reply]]] = REPLIES
+    """Its commands, and what each replies."""
+
     def __init__(self, device: Device, should_stop: Callable[[], bool] = lambda: False) -> None:
         self.device, self.should_stop = device, should_stop
-        self.scratch = tempfile.mkdtemp(prefix="benchsite-")
+        self._folder = Scratch()
+        self.scratch = self._folder.path
         self.log = Log()
         self.ready: dict[str, Any] | None = None
         self._buffer, self._closed = b"", False
@@ -118,16 +126,15 @@ class Child:
     def _start(self) -> None:
         commands_read, commands_write = os.pipe()
         answers_read, answers_write = os.pipe()
-        command = [sys.executable, "-m", "kernels.child", self.device.kind, str(commands_read), str(answers_write)]
         environment = child_environment(self.device, self.scratch)
         self.process = subprocess.Popen(
-            command,
+            self._command([self.device.kind, str(commands_read), str(answers_write)]),
             env=environment | {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH")]))},
             cwd=self.scratch,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            pass_fds=(commands_read, answers_write),
+            pass_fds=(commands_read, answers_write, *self._more_fds()),
             start_new_session=True,
         )
         os.close(commands_read)
@@ -137,6 +144,14 @@ class Child:
         os.set_blocking(answers_read, False)
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()
+
+    def _command(self, arguments: list[str]) -> list[str]:
+        """The command line of the process. Arguments: kind of device, the pipes of commands and of answers."""
+        return [sys.executable, "-m", "kernels.child", *arguments]
+
+    def _more_fds(self) -> list[int]:
+        """Files that stay open in the process, beside its pipes."""
+        return []
 
     def _read_log(self) -> None:
         assert self.process.stdout is not None
@@ -149,7 +164,7 @@ class Child:
             answer = self._answer(READY_LIMIT_S)
             if answer.failed is not None:
                 hint = "; `make install` makes .venv/bin/python, which has it" if "'torch'" in answer.failed else ""
-                raise ChildDied(f"the measuring process could not start: {answer.failed}{hint}")
+                raise CannotStart(f"the measuring process could not start: {answer.failed}{hint}")
             if answer.ready is None:
                 raise self._forged()
             self.ready = answer.ready
@@ -172,7 +187,7 @@ class Child:
         if answer.error is not None:
             raise CommandFailed(answer.error)
         try:
-            return REPLIES[do].model_validate(answer.ok)
+            return self.replies[do].model_validate(answer.ok)
         except ValidationError:
             raise self._forged() from None
 
@@ -181,6 +196,10 @@ class Child:
         return Forged("other code than the instrument wrote to the answer pipe")
 
     def _answer(self, limit_s: float) -> Answer:
+        return self._parsed(self._line(limit_s))
+
+    def _line(self, limit_s: float) -> bytes:
+        """The next line of the process."""
         deadline = time.monotonic() + limit_s
         while b"\n" not in self._buffer:
             if self.should_stop():
@@ -195,6 +214,9 @@ class Child:
             elif not self.alive and not select.select([self._answers], [], [], 0)[0]:
                 raise self._death()  # a process forked by the child may hold the pipe open
         line, self._buffer = self._buffer.split(b"\n", 1)
+        return line
+
+    def _parsed(self, line: bytes) -> Answer:
         try:
             return Answer.model_validate_json(line)
         except ValidationError:
@@ -235,11 +257,13 @@ class Child:
         return self.process.poll() is None
 
     def kill(self) -> None:
-        """Kills the whole process group."""
+        """Kills the process, its group, and what is below it in other groups."""
+        below = processes.descendants(self.process.pid)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(10)
+        processes.end(below)
 
     def close(self) -> None:
         """Ends the child and removes its scratch folder."""
@@ -250,4 +274,4 @@ class Child:
         with contextlib.suppress(OSError):
             self._commands.close()
             os.close(self._answers)
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        self._folder.remove()

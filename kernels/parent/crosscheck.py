@@ -35,8 +35,7 @@ LEAST_ENERGY_S = 0.2
 
 
 def crosscheck(context: RunContext, statuses: Statuses) -> CrossChecked:
-    """Cross-checks every arm that can run again."""
-    context.session.replace()
+    """Cross-checks every arm that can run again, in a new process."""
     seen: list[Seen] = []
     for context.progress.position, workload in enumerate(context.spec.workloads):
         afresh = False

@@ -79,12 +79,13 @@ class Doubts:
             return ""
         calls = max(2, min(MAX_BATCH, round(BATCH_NS / call_ns)))
         around_ns, least, why = 0.0, math.inf, ""
+        kind = "cuda" if self.engine.cuda else "cpu"
         for _ in range(DOUBTS):
             base_ticks_ns, base_wall_ns = self._batch(self.engine.baseline, calls, graphs)
             ticks_ns, wall_ns = self._batch(name, calls, graphs)
             around_ns = max(around_ns, base_wall_ns - base_ticks_ns)
             if wall_ns - ticks_ns < least:
-                least, why = wall_ns - ticks_ns, why_outside(ticks_ns, wall_ns, around_ns)
+                least, why = wall_ns - ticks_ns, why_outside(ticks_ns, wall_ns, around_ns, kind)
             if not why:
                 break
         return why

@@ -43,6 +43,8 @@ class Drive:
     sm_mhz: Callable[[], float | None] = lambda: None
     slowed: Callable[[], bool] = lambda: False
     """Whether heat slowed the device down since the last call."""
+    look: Callable[[], None] = lambda: None
+    """Called after each round: takes a sample of the host's load."""
 
     def __post_init__(self) -> None:
         self.rng = Draws(f"drive/{self.seed}")

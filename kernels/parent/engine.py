@@ -39,7 +39,7 @@ NS_PER_MS = 1e6
 
 
 class RetryInNewProcess(Exception):
-    """Timing needs a new process: a kernel left work running, or a capture failed."""
+    """Timing needs a new process: a kernel left work running, a capture failed, or no process could begin."""
 
 
 @dataclass(frozen=True)
@@ -108,12 +108,14 @@ class Engine:
 
         prepare: commands before an arm's first check, with their arguments.
         """
-        for arm in self.alive:
-            self._verify(arm, prepare)
+        for arm in self.arms:
+            if arm.is_ok:
+                self._verify(arm, prepare)
 
     def _verify(self, arm: Arm, prepare: Callable[[], dict[str, dict[str, Any]]]) -> None:
         self.step(arm.name, "compile")
-        self.open(False)
+        if not self._opened(False):
+            return
         for do, arguments in prepare().items():
             done = self.session.attempt(arm, do, self.plan.compile_limit_s, **arguments)
             if done is None:
@@ -148,6 +150,18 @@ class Engine:
         arm.leaves_threads |= got.threads
         if self.session.replaceable and (got.threads or got.must_replace):
             self.session.replace()
+
+    def _opened(self, afresh: bool) -> bool:
+        """Makes the workload the current one. False: no process could, so every arm has failed."""
+        try:
+            self.open(afresh)
+        except (CommandFailed, ChildDied, ChildTimedOut) as error:
+            if not self.session.replaceable:
+                raise
+            for arm in self.alive:
+                self.session.blame(arm, "making inputs", error)
+            return False
+        return True
 
     def end_what_is_busy(self, busy: list[tuple[str, str]]) -> bool:
         """Replaces the process if kernels left work running, and fails those kernels. True: there was some."""
@@ -193,12 +207,13 @@ class Engine:
 
     def _groups(self, arms: list[Arm]) -> list[Timed]:
         by_name = {arm.name: arm for arm in arms}
-        self.open(True)
+        if not self._opened(True):
+            raise RetryInNewProcess
         self.began = time.monotonic()
         drives = Drives(self, by_name)
         everyone = drives.of(tuple(by_name))
         if self.plan.name == "fixed":
-            reading = rounds.fixed(everyone, self.cuda)
+            reading = self._watched(lambda: rounds.fixed(everyone, self.cuda))
             timed_groups = [Timed(Group(MAIN, reading.mode, tuple(by_name)), arms, reading)]
         else:
             timed_groups = self._paired(drives, everyone, by_name)
@@ -220,9 +235,16 @@ class Engine:
         for group in parts:
             mine = {name: estimates[name] for name in group.arms}
             paired = rounds.Paired(drives.of(group.arms, len(timed_groups)), group.mode, mine, self.cuda, group.graphs)
-            timed_groups.append(Timed(group, [by_name[name] for name in group.arms], paired.measure()))
+            timed_groups.append(Timed(group, [by_name[name] for name in group.arms], self._watched(paired.measure)))
             self.session.call("release")
         return timed_groups
+
+    def _watched(self, measure: Callable[[], rounds.Reading]) -> rounds.Reading:
+        """A reading with the load of the host by others meanwhile."""
+        self.telemetry.load.begin()
+        reading = measure()
+        reading.host = self.telemetry.load.end()
+        return reading
 
     def _note_launches(self, group: Group, everyone: Drive, estimates: dict[str, Estimate]) -> None:
         if by_graph(choose_mode(self.plan, estimates, self.cuda), estimates) and not group.graphs:
@@ -314,7 +336,8 @@ class Drives:
 
     def of(self, names: tuple[str, ...], offset: int = 0) -> Drive:
         engine = self.engine
-        more = (self._on_step, engine.telemetry.sm_mhz, engine.telemetry.slowed)
+        telemetry = engine.telemetry
+        more = (self._on_step, telemetry.sm_mhz, telemetry.slowed, telemetry.load.look)
         return Drive(engine.session, list(names), self.baseline, engine.plan, self.seed + offset, *more)
 
     def _on_step(self, name: str, text: str) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from kernels.parent.stopwatch import Stopwatch
 from kernels.workload import Workload
 
 EVERY_S = 0.3
@@ -17,8 +18,9 @@ IN_TURN = ("round", "warm-up")
 class Progress:
     """Reports the current workload, kernel and step."""
 
-    def __init__(self, live: Callable[[dict[str, Any]], None], total: int) -> None:
+    def __init__(self, live: Callable[[dict[str, Any]], None], total: int, stopwatch: Stopwatch | None = None) -> None:
         self.live, self.total = live, total
+        self.stopwatch = stopwatch or Stopwatch()
         self.position = 0
         """Index of the workload, from 0."""
         self.log: Callable[[], str] = lambda: ""
@@ -28,6 +30,7 @@ class Progress:
 
     def step(self, workload: Workload, kernel: str, text: str) -> None:
         word, now = text.split(" ")[0], time.monotonic()
+        self.stopwatch.step = text.rpartition(": ")[2].split(" ")[0]
         said = self.position, "" if word in IN_TURN else kernel, word
         if said != self._said or now - self._at >= EVERY_S:
             self._said, self._at = said, now

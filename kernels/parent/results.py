@@ -9,7 +9,10 @@ from statistics import median
 from typing import Any
 
 from kernels.analysis import roofline, statistics
+from kernels.analysis.peaks import Peak
+from kernels.analysis.processes import ProcessSpread, pooled, spread_of
 from kernels.contract.arm_result import ArmResult, ColdCalls, Ratio, Spread, Status
+from kernels.contract.events import without_false_ratios
 from kernels.operations.base import Operation
 from kernels.parent.arm import Arm
 from kernels.parent.drive import AA
@@ -39,23 +42,28 @@ def json_safe(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits that a time is compared with."""
+    """What a time is compared with."""
 
     problem: Operation
     device_name: str
+    peak: Peak | None = None
+    """Of the device's model, at its own maximum clock."""
     l2_bytes: int = 0
     ceilings: Ceilings | None = None
     """None on a CPU: its ceilings are no limits."""
 
 
-def reading_fields(reading: Reading | None, baseline: str) -> dict[str, Any]:
-    """The fields of a Measured that all arms share: protocol, A/A and margin."""
+def reading_fields(reading: Reading | None, baseline: str, device: str) -> dict[str, Any]:
+    """The fields of a Measured that all arms share: protocol, A/A and margin. device: its name."""
     if reading is None:
         return {"margin": statistics.MARGIN}
-    aa = samples_ns = None
+    aa, samples_ns, margin = None, None, statistics.MARGIN
     if baseline + AA in reading.blocks:
         samples_ns = _samples_ns(reading, baseline + AA)
-        aa = statistics.paired_speedup(reading.medians(baseline), reading.medians(baseline + AA))
+        each = _ratios(reading, baseline, baseline + AA)
+        aa = each[0] if len(each) == 1 else pooled(each, ProcessSpread(0.0, len(each), "")).ratio
+        margin = max(map(statistics.margin_from, each))
+    spread = spread_of(device, reading.mode)
     return {
         "protocol": {
             "paired": reading.paired,
@@ -67,16 +75,32 @@ def reading_fields(reading: Reading | None, baseline: str) -> dict[str, Any]:
             "orders": reading.orders,
             "repeated": reading.repeated,
             "rounds_s": round(reading.rounds_s, 3),
+            "processes": len(reading.by_process),
+            "process_sd": spread.sd if reading.paired else None,
+            "process_sd_source": spread.source if reading.paired else "",
         },
         "aa": aa,
         "aa_samples_ns": samples_ns,
-        "margin": statistics.margin_from(aa),
+        "margin": margin,
         "notes": reading.notes,
     }
 
 
-def arm_result(arm: Arm, reading: Reading | None, baseline: str, limits: Limits, seed: int) -> ArmResult:
-    """Result of one arm: its status; if timed, its statistics, speedup over the baseline and rates."""
+def arm_results(
+    arms: Sequence[Arm], reading: Reading | None, baseline: str, limits: Limits, seed: int
+) -> list[ArmResult]:
+    """Result of each arm: its status; if timed, its statistics, speedup over the baseline and rates.
+
+    Without speedups if the baseline is not ok; the reading's notes say so.
+    """
+    results = [_arm_result(arm, reading, baseline, limits, seed) for arm in arms]
+    base = next((one for one in results if one.kernel == baseline), None)
+    if reading and base and base.status != Status.OK and any(one.speedup for one in results):
+        reading.notes.append(f"the baseline {baseline} is {base.status}: nothing is compared with it")
+    return without_false_ratios(results, baseline)
+
+
+def _arm_result(arm: Arm, reading: Reading | None, baseline: str, limits: Limits, seed: int) -> ArmResult:
     facts = {name: value for name, value in arm.facts.items() if name in ArmResult.model_fields}
     if arm.correctness:
         facts["correctness"] = arm.correctness
@@ -86,21 +110,18 @@ def arm_result(arm: Arm, reading: Reading | None, baseline: str, limits: Limits,
     return ArmResult.model_validate(fields)
 
 
-def without_ratio(result: ArmResult) -> ArmResult:
-    """The result without its speedup: its baseline is not ok."""
-    nothing = dict.fromkeys(("speedup", "speedup_low", "speedup_high", "effective_sample_size"))
-    return result.model_copy(update=nothing)
-
-
 def _timed(name: str, reading: Reading, baseline: str, limits: Limits, seed: int) -> dict[str, Any]:
     fields = times(name, reading)
     problem, p50_ms = limits.problem, fields["p50_ms"]
-    peak = roofline.peak_of(limits.device_name)
+    peak = limits.peak
     fields |= roofline.rates(problem, p50_ms, roofline.speed_of_light_ms(problem, peak, limits.ceilings, reading.mode))
     if why := roofline.why_impossible(problem, p50_ms, peak, reading.touched_once, limits.l2_bytes):
         return fields | {"status": Status.IMPOSSIBLE, "why": why}
     if name != baseline:
-        fields |= _speedup(reading.medians(baseline), reading.medians(name), reading.paired, seed)
+        paired = reading.paired
+        fields |= (
+            speedup(reading, baseline, name, limits.device_name) if paired else _unpaired(reading, baseline, name, seed)
+        )
     return fields
 
 
@@ -126,13 +147,28 @@ def times(name: str, reading: Reading) -> dict[str, Any]:
     return fields
 
 
-def _speedup(base: Sequence[float], arm: Sequence[float], paired: bool, seed: int) -> dict[str, Any]:
-    """The speedup fields of an ArmResult, from one number per round."""
-    fields: dict[str, Any] = {"paired": paired}
-    if paired:
-        base = base[: len(arm)]
-        ratio = Ratio(*statistics.paired_speedup(base, arm))
-        fields["effective_sample_size"] = statistics.effective_sample_size(base, arm)
-    else:
-        ratio = Ratio(*statistics.unpaired_speedup(base, arm, seed))
-    return fields | {"speedup": ratio.ratio, "speedup_low": ratio.low, "speedup_high": ratio.high}
+def speedup(reading: Reading, baseline: str, name: str, device: str) -> dict[str, Any]:
+    """The speedup fields of an ArmResult, from pairs within rounds, and with the spread between processes. device: its
+    name."""
+    ratios = _ratios(reading, baseline, name)
+    whole = pooled(ratios, spread_of(device, reading.mode))
+    sizes = [statistics.effective_sample_size(*part.pairs(baseline, name)) for part in reading.by_process]
+    return {
+        "speedup": whole.ratio.ratio,
+        "speedup_low": whole.ratio.low,
+        "speedup_high": whole.ratio.high,
+        "rounds_half_width": whole.rounds_half_width,
+        "process_half_width": whole.process_half_width,
+        "by_process": ratios if len(ratios) > 1 else None,
+        "effective_sample_size": sum(sizes),
+    }
+
+
+def _ratios(reading: Reading, baseline: str, name: str) -> list[Ratio]:
+    """The ratio of each process, with its interval from rounds."""
+    return [Ratio(*statistics.paired_speedup(*part.pairs(baseline, name))) for part in reading.by_process]
+
+
+def _unpaired(reading: Reading, baseline: str, name: str, seed: int) -> dict[str, Any]:
+    ratio = Ratio(*statistics.unpaired_speedup(reading.medians(baseline), reading.medians(name), seed))
+    return {"paired": False, "speedup": ratio.ratio, "speedup_low": ratio.low, "speedup_high": ratio.high}

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from kernels.analysis.blocks import (
     GATE_FACTOR,
@@ -22,15 +23,16 @@ from kernels.analysis.blocks import (
     is_long,
     rest_for,
 )
-from kernels.analysis.statistics import half_width, paired_speedup
+from kernels.analysis.statistics import MIN_ROUNDS, half_width, paired_speedup
 from kernels.contract.replies import TimedBlock
 from kernels.parent.drive import AA, CALL_LIMIT_S, MOST_SETS, Drive, kernel_of, prepare
 
 FIRST_GRAPH_GATE_NS = 500_000
 """Gate of the first graph, before its launch time is known."""
 MAX_GATE_REPEATS = 3
-KEEP_EVERY = 5
-DROP_AFTER, DROP_BELOW = 5, 0.5
+KEEP_EVERY, FIXED_KEEP_EVERY = 5, 2
+"""An output is kept in one block of so many, in the protocols paired and fixed. A block of fixed has most calls."""
+DROP_AFTER, DROP_BELOW = MIN_ROUNDS, 0.5
 LEAST_CAPTURES = 40
 """Minimum rounds with graphs: capture bias is autocorrelated over about 12 rounds."""
 WARM_CAP_S, CLOCK_TOLERANCE = 5.0, 0.01
@@ -38,7 +40,9 @@ COLD_CALLS, COLD_BLOCKS = 100, 8
 """Single calls on cold inputs beside graph replays, for p90 and p99, in at most this many blocks."""
 CHUNK_NS, LEAD_NS, SUSTAINED_NS = 20e6, 250e6, 1e9
 """Sustained: chunk length, untimed lead, and minimum timed length of a block."""
-SUSTAINED_ROUNDS, SUSTAINED_LOOK = (6, 12), 2
+SUSTAINED_ROUNDS, SUSTAINED_LOOK = (MIN_ROUNDS, 12), 2
+AA_PRECISION = 2
+"""The baseline against itself may be this many times less precise than the others: it decides the margin only."""
 SLOWED = "the device slowed down because of heat"
 
 
@@ -68,14 +72,56 @@ class Reading:
     """Arm -> times of single calls on cold inputs (ns), if blocks are graph replays."""
     sm_mhz: dict[str, list[float]] = field(default_factory=dict)
     """Arm -> SM clock before each block."""
+    host: dict[str, Any] | None = None
+    """What others took of the host's CPU meanwhile: the fields of a HostLoad. None: unknown."""
 
     @property
     def touched_once(self) -> bool:
         """Every input set was out of the cache when it was read."""
         return self.mode != "warm" and self.covered and self.sets > 1
 
+    processes: list[Reading] = field(default_factory=list)
+    """The readings of which this one consists, if several processes measured; empty for one."""
+
     def medians(self, arm: str) -> list[float]:
         return [statistics.median(ticks) for ticks in self.blocks[arm]]
+
+    def pairs(self, baseline: str, arm: str) -> tuple[list[float], list[float]]:
+        """(baseline, arm): one time per round that both ran. The baseline's is the geometric mean of its two arms, unless
+        this is one of them."""
+        base, medians = self.medians(baseline), self.medians(arm)
+        if arm != baseline + AA and baseline + AA in self.blocks:
+            base = [math.sqrt(a * b) for a, b in zip(base, self.medians(baseline + AA), strict=True)]
+        return base[: len(medians)], medians
+
+    @property
+    def by_process(self) -> list[Reading]:
+        return self.processes or [self]
+
+
+def joined(readings: list[Reading]) -> Reading:
+    """The readings of several processes, one after the other, as one."""
+    first = readings[0]
+    if len(readings) == 1:
+        return first
+    notes = [note for reading in readings for note in reading.notes]
+    whole = replace(
+        first,
+        orders=[order for reading in readings for order in reading.orders],
+        notes=list(dict.fromkeys(notes)),
+        rounds_s=sum(reading.rounds_s for reading in readings),
+        repeated=sum(reading.repeated for reading in readings),
+        covered=all(reading.covered for reading in readings),
+        host=max((r.host for r in readings if r.host), key=lambda load: load["foreign"], default=None),
+        processes=readings,
+    )
+    for name in ("blocks", "cold", "sm_mhz"):
+        setattr(
+            whole,
+            name,
+            {arm: [v for r in readings for v in getattr(r, name).get(arm, [])] for arm in getattr(first, name)},
+        )
+    return whole
 
 
 # --- paired -----------------------------------------------------------------------------------------------------------
@@ -169,6 +215,7 @@ class Paired:
             self._capture(order)
             self._renew()
             ticks = {arm: self._in_round(arm, number, keep=number == keep_in) for arm in order}
+            drive.look()
             if drive.slowed() and reading.repeated < self.most and time.monotonic() < deadline:
                 reading.repeated += 1
                 continue
@@ -264,7 +311,8 @@ class Paired:
 
     def _cold_pass(self) -> None:
         """Single calls on cold inputs: graph replays average out the spread of single launches."""
-        order = [arm for arm in self._each_kernel() if not self.estimates[arm].synchronises]
+        timed = [arm for arm in self.drive.arms if arm not in self.reading.left]
+        order = [arm for arm in timed if not self.estimates[arm].synchronises]
         for arm in self.drive.rng.sample(order, len(order)):
             self.drive.on_step(arm, "single calls")
             ticks: list[float] = []
@@ -276,22 +324,31 @@ class Paired:
                 self.reading.cold[arm] = ticks
 
     def _drop_the_hopeless(self) -> None:
-        """Drops a kernel that is below 0.5x in each of five rounds; keeps its n."""
+        """Drops a kernel that is below 0.5x in each of DROP_AFTER rounds; keeps its n."""
         base = self.reading.medians(self.drive.baseline)
         for arm in [a for a in self.active if kernel_of(a) != self.drive.baseline]:
             if max(b / a for b, a in zip(base, self.reading.medians(arm), strict=True)) < DROP_BELOW:
                 self.active.remove(arm)
                 self.reading.left[arm] = DROP_AFTER
 
+    def _candidates(self) -> list[str]:
+        return [arm for arm in self.active if kernel_of(arm) != self.drive.baseline]
+
+    def width(self, arm: str) -> float:
+        """Half-width of the interval of an arm's ratio to the baseline."""
+        _, low, high = paired_speedup(*self.reading.pairs(self.drive.baseline, arm))
+        return half_width(low, high)
+
     def widest(self) -> tuple[float, str]:
-        """Half-width of the widest interval of the running arms, and its arm."""
-        base = self.reading.medians(self.drive.baseline)
-        widths = [(0.0, "")]
-        for arm in self.active:
-            if arm != self.drive.baseline:
-                _, low, high = paired_speedup(base, self.reading.medians(arm))
-                widths.append((half_width(low, high), arm))
-        return max(widths)
+        """Half-width of the widest interval of the running arms, and its arm. Without another arm: of the baseline
+        against itself."""
+        return max((self.width(arm), arm) for arm in self._candidates() or [self.drive.baseline + AA])
+
+    def _let_the_precise_go(self) -> None:
+        """Arms whose interval is narrow enough leave: the others need their time."""
+        for arm in self._candidates():
+            if self.width(arm) <= self.drive.plan.precision:
+                self.active.remove(arm)
 
     def _enough(self, rounds: int, deadline: float) -> bool:
         plan = self.drive.plan
@@ -299,8 +356,12 @@ class Paired:
             self.reading.notes.append(f"stopped at its time budget after {rounds} rounds")
             self._note_precision()
             return True
-        looking = rounds >= self.least and (rounds - self.least) % self.look_every == 0
-        return looking and self.widest()[0] <= plan.precision
+        if rounds < self.least or (rounds - self.least) % self.look_every:
+            return False
+        if self.widest()[0] <= plan.precision:
+            return self.width(self.drive.baseline + AA) <= AA_PRECISION * plan.precision
+        self._let_the_precise_go()
+        return False
 
     def _note_precision(self) -> None:
         width, arm = self.widest()

@@ -8,12 +8,16 @@ from typing import Any
 
 from kernels.host.device import Device
 from kernels.parent.arm import Arm
-from kernels.parent.child_process import Child, ChildDied, ChildTimedOut, CommandFailed
+from kernels.parent.child_process import CannotStart, Child, ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.drive import Commands
+from kernels.parent.stopwatch import Stopwatch
 from kernels.workload import Workload
 
 LOG_TAIL, ERROR_TAIL = 16_000, 4_000
 """Bytes of output kept: of a run, and of a failed kernel."""
+STARTS = 3
+"""Children that may die in a row where no kernel runs."""
+T = typing.TypeVar("T")
 
 
 class Session(Commands, typing.Protocol):
@@ -46,8 +50,15 @@ class ChildSession:
 
     replaceable = True
 
-    def __init__(self, device: Device, should_stop: Callable[[], bool], warm: Child | None = None) -> None:
+    def __init__(
+        self,
+        device: Device,
+        should_stop: Callable[[], bool],
+        warm: Child | None = None,
+        stopwatch: Stopwatch | None = None,
+    ) -> None:
         self.device, self.should_stop, self._warm = device, should_stop, warm
+        self.stopwatch = stopwatch or Stopwatch()
         self._child: Child | None = None
         self._opened: tuple[Child, str] | None = None
         """(child, key of its open workload)."""
@@ -63,21 +74,43 @@ class ChildSession:
 
     def wait_ready(self) -> dict[str, Any]:
         """The child's environment, once torch and the device are up."""
-        return self.child.wait_ready()
+        with self.stopwatch.during("start"):
+            return self._in_a_living_child(lambda child: child.wait_ready())
+
+    def _in_a_living_child(self, do: Callable[[Child], T]) -> T:
+        """Does what runs no kernel. A child that dies meanwhile is replaced, at most twice."""
+        for start in range(1, STARTS + 1):
+            try:
+                return do(self.child)
+            except ChildDied as error:
+                if start == STARTS or isinstance(error, CannotStart):
+                    raise
+                self.replace()
+        raise AssertionError("unreachable")
 
     def call(self, do: str, limit_s: float = 120.0, **arguments: Any) -> Any:
         """Sends to the child of the previous commands, even if it has died: a new one lacks their state."""
-        return (self._child or self.child).call(do, limit_s, **arguments)
+        return self._timed(self._child or self.child, do, limit_s, **arguments)
+
+    def _timed(self, child: Child, do: str, limit_s: float = 120.0, **arguments: Any) -> Any:
+        """A command, with its time given to its phase. The start of a new process is a phase of its own."""
+        if child.ready is None:
+            with self.stopwatch.during("start"):
+                child.wait_ready()
+        with self.stopwatch.command(do, arguments):
+            return child.call(do, limit_s, **arguments)
 
     def open(self, workload: Workload, afresh: bool = False) -> None:
-        child = self.child
-        if afresh or self._opened != (child, workload.key):
-            child.call("open", workload=workload.model_dump())
-            self._opened = child, workload.key
+        def opened(child: Child) -> None:
+            if afresh or self._opened != (child, workload.key):
+                self._timed(child, "open", workload=workload.model_dump())
+                self._opened = child, workload.key
+
+        self._in_a_living_child(opened)
 
     def attempt(self, arm: Arm, do: str, limit_s: float, **arguments: Any) -> Any | None:
         try:
-            return self.child.call(do, limit_s, arm=arm.name, **arguments)
+            return self._timed(self.child, do, limit_s, arm=arm.name, **arguments)
         except (CommandFailed, ChildDied, ChildTimedOut) as error:
             self.blame(arm, do, error)
             return None

@@ -7,28 +7,35 @@ follows after all timing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
-from kernels.analysis.ceilings import ceilings
+from kernels.analysis.statistics import WIDEST_MARGIN
 from kernels.contract.environment import fingerprint
-from kernels.contract.events import Calibrated, Event, Preflight, Started
+from kernels.contract.events import CrossChecked, Event, Preflight, Started, Timing
 from kernels.host import telemetry
 from kernels.host.device import Device, locked
 from kernels.host.environment import commit
+from kernels.parent.calibration import calibrate
 from kernels.parent.child_process import Cancelled, Child, ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.context import RunContext
 from kernels.parent.crosscheck import crosscheck
+from kernels.parent.isolated_run import IsolatedRun
 from kernels.parent.progress import Progress
 from kernels.parent.results import json_safe
 from kernels.parent.session import ChildSession
+from kernels.parent.stopwatch import Stopwatch, added
 from kernels.parent.workload_run import Statuses, WorkloadRun
 from kernels.workload import Ceilings, RunSpec
-
-CALIBRATE_LIMIT_S = 120.0
 
 
 class WrongEnvironment(Exception):
     """A resumed run found a changed environment (driver, torch, ...): results must not be mixed."""
+
+    def __init__(self, found: dict[str, Any]) -> None:
+        super().__init__("the environment changed during this run (driver, torch, ...): start a new run")
+        self.found = found
 
 
 Emit = Callable[[Event], None]
@@ -46,27 +53,46 @@ class Supervisor:
         live: Callable[[dict[str, Any]], None] = lambda state: None,
         should_stop: Callable[[], bool] = lambda: False,
         warm_child: Child | None = None,
+        before: Statuses | None = None,
     ) -> None:
+        """before: how the kernels ended on workloads that earlier attempts measured, where that is known."""
+        self.before = before or {}
         self.spec, self.device, self.emit, self.should_stop = spec, device, emit, should_stop
-        self.session = ChildSession(device, should_stop, warm_child)
-        self.progress = Progress(live, len(spec.workloads))
+        self.stopwatch = Stopwatch()
+        self.outside: Timing = {}
+        """Seconds by phase outside the workloads."""
+        self.session = ChildSession(device, should_stop, warm_child, self.stopwatch)
+        self.progress = Progress(live, len(spec.workloads), self.stopwatch)
         self.progress.log = self.session.log_tail
+        self.doubtful = False
+        """Whether this run's ceilings are to be measured again at its end: the device was busy."""
 
     def run(self) -> None:
         """Measures the remaining workloads. Raises Cancelled; an error of a kernel becomes its result."""
         first = self.spec.workloads[0]
         try:
-            with (
-                locked(self.device, self.should_stop, lambda sentence: self.progress.waiting(first, sentence)),
-                telemetry.watching(self.device) as watch,
-            ):
+            with ExitStack() as held:
+                with self.stopwatch.during("wait"):
+                    waiting = partial(self.progress.waiting, first)
+                    held.enter_context(locked(self.device, self.should_stop, waiting))
+                watch = held.enter_context(telemetry.watching(self.device))
                 self.progress.telemetry = watch.now
                 context = self._start(watch)
-                self.emit(crosscheck(context, self._measure(context)))
+                statuses = self._measure(context)
+                self.session.replace()
+                if self.doubtful:
+                    self._calibrate(watch)
+                isolated = (
+                    self.spec.protocol.isolated
+                )  # a cross-check would run kernels in a process that is not isolated
+                checked = CrossChecked(seen=[]) if isolated else crosscheck(context, statuses)
+                self._take_outside()
+                self.emit(checked.model_copy(update={"timing": self.outside}))
         except InterruptedError:
             raise Cancelled from None
         finally:
             self.session.close()
+            self._take_outside()
 
     def log_tail(self) -> str:
         return self.session.log_tail()
@@ -74,35 +100,45 @@ class Supervisor:
     def _start(self, watch: telemetry.Telemetry) -> RunContext:
         environment, device = self.session.wait_ready(), self.device
         environment |= {"driver": device.driver, "uuid": device.uuid, "max_sm_mhz": device.max_sm_mhz}
-        environment["commit"] = commit()
+        environment |= {"commit": commit(), "board": watch.board()}
         print_ = fingerprint(environment)
         if self.spec.fingerprint and self.spec.fingerprint != print_:
-            raise WrongEnvironment("the environment changed during this run (driver, torch, ...): start a new run")
+            raise WrongEnvironment(environment)
         preflight = Preflight(others=watch.others(), start=watch.now())
         self.emit(Started(environment=json_safe(environment), fingerprint=print_, preflight=preflight))
-        known = self.spec.ceilings or self._calibrate()
+        known = self.spec.ceilings or self._calibrate(watch)
         return RunContext(self.spec, device, environment, known, self.session, watch, self.progress)
 
-    def _calibrate(self) -> Ceilings | None:
-        """Measures the device's ceilings. None if that fails: then times are not compared with them."""
+    def _take_outside(self) -> None:
+        self.outside = added(self.outside, self.stopwatch.take())
+
+    def _calibrate(self, watch: telemetry.Telemetry) -> Ceilings | None:
+        """Measures the device's ceilings. None if that fails or is refused: then times are not compared with them."""
         if self.spec.protocol.verify_only:
             return None
         self.progress.step(self.spec.workloads[0], "", "calibrate")
         try:
-            found = ceilings(self.session.child.call("calibrate", CALIBRATE_LIMIT_S))
+            with self.stopwatch.during("start"):
+                self.session.child.wait_ready()
+            with self.stopwatch.during("calibrate"):
+                event = calibrate(self.session.child, self.device, watch)
         except (CommandFailed, ChildDied, ChildTimedOut):
             self.session.replace()
             return None
-        self.emit(Calibrated(driver=self.device.driver, ceilings=found))
-        return found
+        self.emit(event)
+        self.doubtful = event.ceilings is None
+        return event.ceilings
 
     def _measure(self, context: RunContext) -> Statuses:
-        """The status of each kernel on each workload measured in this attempt."""
-        statuses: Statuses = {}
+        """The status of each kernel on each workload measured in this attempt, and before."""
+        statuses: Statuses = dict(self.before)
         for self.progress.position, workload in enumerate(self.spec.workloads):
             if workload.key not in self.spec.done:
-                one = WorkloadRun(context, workload, statuses)
+                self._take_outside()
+                kind = IsolatedRun if self.spec.protocol.isolated else WorkloadRun
+                one = kind(context, workload, statuses)
                 for event in one.measure():
                     self.emit(event)
+                    self.doubtful |= self.spec.ceilings is None and event.margin > WIDEST_MARGIN
                 statuses |= {(workload.key, arm.name): arm.status for arm in one.arms}
         return statuses

@@ -6,17 +6,19 @@ import time
 from typing import Any
 
 from kernels.analysis.correctness import judge
+from kernels.analysis.peaks import peak_of
 from kernels.contract.arm_result import Status
 from kernels.contract.events import Measured
 from kernels.contract.replies import Verified
-from kernels.operations.base import DISTRIBUTIONS
+from kernels.parent import rounds
 from kernels.parent.arm import Arm, arm_of
+from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.context import RunContext
 from kernels.parent.engine import Check, Engine, Timed
 from kernels.parent.groups import MAIN, Group
-from kernels.parent.results import Limits, arm_result, json_safe, reading_fields, without_ratio
+from kernels.parent.results import Limits, arm_results, json_safe, reading_fields
 from kernels.parent.seeds import Draws, secret
-from kernels.workload import Workload
+from kernels.workload import Protocol, Workload
 
 Statuses = dict[tuple[str, str], Status]
 """(workload key, kernel) -> status in this attempt."""
@@ -43,16 +45,49 @@ class WorkloadRun:
 
     def measure(self) -> list[Measured]:
         """One event per group of arms timed in the same rounds."""
-        engine = self._engine()
-        engine.verify(lambda: {"load": {}, "compile": {"seed": self.rng.of_inputs()}})
-        found = self._check_edges() if self.plan.verify_only else engine.time()
+        timed_groups = self._check_alone() if self.plan.verify_only else self._in_processes()
         events = []
-        for number, timed in enumerate(found):
+        for number, timed in enumerate(timed_groups):
             failed = [arm for arm in self.arms if not arm.is_ok and arm not in timed.arms] if number == 0 else []
             events.append(self._event(timed, [*timed.arms, *failed]))
         return events
 
-    def _engine(self) -> Engine:
+    def _check_alone(self) -> list[Timed]:
+        self._verify(self._engine(self.plan, self._checks()))
+        return self._check_edges()
+
+    def _in_processes(self) -> list[Timed]:
+        """Times the arms in one fresh process after the other, and joins what each measured.
+
+        The first one chooses modes and groups. A group that another process cannot repeat keeps the readings it has.
+        """
+        engine = self._engine(self.plan, self._checks())
+        self._verify(engine)
+        timed_groups = engine.time()
+        readings = [[timed.reading] for timed in timed_groups]
+        for number in range(1, self.plan.processes):
+            if not any(arm.is_ok for arm in self.arms):
+                break
+            again = self._another_process(number, timed_groups[0].group.mode)
+            for timed, before in zip(timed_groups, readings, strict=True):
+                before += [one.reading for one in again if one.group == timed.group]
+        for timed, each in zip(timed_groups, readings, strict=True):
+            if known := [reading for reading in each if reading]:
+                timed.reading = rounds.joined(known)
+        return timed_groups
+
+    def _another_process(self, number: int, mode: str) -> list[Timed]:
+        self.context.session.replace()
+        plan = self.plan.model_copy(update={"mode": mode} if self.context.is_cuda else {})
+        engine = self._engine(plan, [Check(self.rng.of_inputs())], f"process {number + 1} of {plan.processes}: ")
+        self._verify(engine)
+        return engine.time()
+
+    def _verify(self, engine: Engine) -> None:
+        engine.verify(lambda: {"load": {}, "compile": {"seed": self.rng.of_inputs()}})
+
+    def _engine(self, plan: Protocol, checks: list[Check], where: str = "") -> Engine:
+        """where: begins each of its steps in the progress that people see."""
         context = self.context
         return Engine(
             session=context.session,
@@ -60,13 +95,13 @@ class WorkloadRun:
             problem=self.workload.problem,
             arms=self.arms,
             baseline=context.spec.baseline,
-            plan=self.plan,
+            plan=plan,
             judge=lambda arm, readings, flags: judge(readings, self.workload.dtype, flags),
-            checks=self._checks(),
+            checks=checks,
             rng=self.rng,
             cuda=context.is_cuda,
             telemetry=context.telemetry,
-            step=lambda kernel, text: context.progress.step(self.workload, kernel, text),
+            step=lambda kernel, text: context.progress.step(self.workload, kernel, where + text),
             ceilings=context.ceilings,
             l2_bytes=context.l2_bytes,
         )
@@ -74,8 +109,9 @@ class WorkloadRun:
     def _checks(self) -> list[Check]:
         """The same checks for every arm, so that references can be shared."""
         seeds = Draws(f"verify/{self.seed}/{self.workload.key}")
+        kinds = self.workload.problem.distributions
         return [
-            Check(seeds.of_inputs(), DISTRIBUTIONS[number % len(DISTRIBUTIONS)], thorough=number == 0)
+            Check(seeds.of_inputs(), kinds[number % len(kinds)], thorough=number == 0)
             for number in range(self.plan.verify_seeds)
         ]
 
@@ -96,7 +132,10 @@ class WorkloadRun:
         label, session = relative.problem.label(), self.context.session
         self.context.progress.step(self.workload, arm.name, f"verify {label}")
         trial = arm_of(self.context.device, relative, arm.name)
-        session.open(relative)
+        try:
+            session.open(relative)
+        except (CommandFailed, ChildDied, ChildTimedOut) as error:
+            session.blame(trial, "making inputs", error)
         if trial.is_ok:
             got: Verified | None = session.attempt(
                 trial, "verify", self.plan.compile_limit_s, seed=self.rng.of_inputs(), thorough=True
@@ -116,18 +155,17 @@ class WorkloadRun:
         if reading is not None and baseline not in reading.blocks:
             baseline = members[0].name
             reading.notes.append(f"the baseline {self.context.spec.baseline} has no time here; {baseline} replaces it")
+        device = self.context.environment["device"]
         limits = Limits(
             self.workload.problem,
-            self.context.environment["device"],
+            device,
+            peak_of(device, self.context.device.max_sm_mhz),
             self.context.l2_bytes,
             self.context.ceilings if self.context.is_cuda else None,
         )
-        results = [arm_result(arm, reading, baseline, limits, self.seed) for arm in self.arms if arm in members]
-        if base := next((one for one in results if one.kernel == baseline and one.status != Status.OK), None):
-            results = [without_ratio(one) for one in results]
-            if reading is not None:
-                reading.notes.append(f"the baseline {baseline} is {base.status}: nothing is compared with it")
-        shared: dict[str, Any] = json_safe(reading_fields(reading, baseline))
+        mine = [arm for arm in self.arms if arm in members]
+        results = arm_results(mine, reading, baseline, limits, self.seed)
+        shared: dict[str, Any] = json_safe(reading_fields(reading, baseline, device))
         shared["protocol"] = shared.get("protocol", {}) | {"seed": self.seed}
         return Measured(
             workload=self.workload,
@@ -135,7 +173,8 @@ class WorkloadRun:
             group=timed.group.name,
             baseline=baseline,
             took_s=round(time.monotonic() - self.began, 3),
-            telemetry=self.context.telemetry.summary(),
+            timing=self.context.session.stopwatch.take(),
+            telemetry=self.context.telemetry.summary() | {"host": reading.host if reading else None},
             results=results,
             **shared,
         )

@@ -7,22 +7,21 @@ speedups, with the intervals of both (statistics.change).
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kernels.analysis.statistics import CERTAIN_ROUNDS, MIN_ROUNDS, change, geometric_mean, word
+from kernels.analysis.standing import WORDS, in_digits
+from kernels.analysis.statistics import MIN_ROUNDS, change, geometric_mean, word
+from kernels.analysis.verdicts import certain_ratio, enough_rounds, is_noisy
 from kernels.contract.arm_result import FAILURES, ArmResult, Ratio, Status, Verdict
 from kernels.contract.environment import KEYED
 from kernels.contract.events import Measured
-from kernels.report.summary import VERBS, WORDS, Summary, leading
+from kernels.report.summary import VERBS, Summary
 from kernels.report.tables import as_csv as records_as_csv
 from kernels.report.tables import listed, markdown, microseconds, text
 
 NOT_COMPARED, NEW, GONE = "not compared", "new", "gone"
-WIDEN_FEW_ROUNDS = 2.0
-"""The range of five normal values contains their mean in 94% of all cases; Student's 99% interval is 1.8 times as
-wide."""
 COMPARABILITY_KEYS = {"paired": "in pairs", "rest": "rests"}
 """Protocol fields that must agree for a comparison, with their names in sentences."""
 
@@ -72,6 +71,13 @@ class Row:
     status_before: Status | None
     strayed: bool = False
     """Faster or slower, although its source is unchanged."""
+
+    @property
+    def ratio(self) -> Ratio | None:
+        """The change with its interval."""
+        if self.change is None or self.change_low is None or self.change_high is None:
+            return None
+        return Ratio(self.change, self.change_low, self.change_high)
 
     @property
     def is_broken(self) -> bool:
@@ -172,8 +178,10 @@ def _row(at: Measured, pair: _Pair) -> Row:
     if not verdict:
         assert was and now and pair.earlier and pair.later
         margin = max(pair.earlier.margin, pair.later.margin)
-        moved = change(_widened(was), _widened(now))
-        verdict = word(moved[1], moved[2], margin, min(was.rounds or 0, now.rounds or 0))
+        speedups = [certain_ratio(arm) for arm in (was, now)]
+        assert speedups[0] and speedups[1]
+        moved = change(speedups[0], speedups[1])
+        verdict = word(moved[1], moved[2], margin, min(enough_rounds(was), enough_rounds(now)))
     return Row(
         workload=at.workload.label,
         workload_key=at.key,
@@ -195,16 +203,6 @@ def _row(at: Measured, pair: _Pair) -> Row:
         sha256_after=hashes[1],
         baseline=at.baseline,
     )
-
-
-def _widened(arm: ArmResult) -> Ratio:
-    """The speedup with its interval. With few rounds the interval is their range, which is too narrow: it is
-    doubled."""
-    speedup = arm.ratio
-    assert speedup is not None
-    wider = 1.0 if (arm.rounds or 0) >= CERTAIN_ROUNDS else WIDEN_FEW_ROUNDS
-    low, high = (speedup.ratio * (end / speedup.ratio) ** wider for end in (speedup.low, speedup.high))
-    return Ratio(speedup.ratio, low, high)
 
 
 def _why_not_compared(pair: _Pair) -> tuple[str, str]:
@@ -233,6 +231,8 @@ def _why_not_compared(pair: _Pair) -> tuple[str, str]:
         return NOT_COMPARED, f"without a speedup {'before' if was.speedup is None else 'after'}"
     if not now.paired:
         return NOT_COMPARED, "not paired: drift could explain the difference"
+    if not (was.is_checked and now.is_checked):
+        return NOT_COMPARED, f"{Verdict.UNKNOWN}: there is no reference"
     return "", ""
 
 
@@ -266,6 +266,7 @@ def summary(table: Sequence[Row]) -> Summary:
 
 
 def _about(compared: Sequence[Row], kernel: str) -> tuple[str, str, str]:
+    """(strong part, rest, tone) about a kernel."""
     mine = [row for row in compared if row.kernel == kernel]
     counts = {w.lower(): sum(row.verdict == w for row in mine) for w in WORDS}
     first, of = leading(counts), len(mine)
@@ -276,13 +277,30 @@ def _about(compared: Sequence[Row], kernel: str) -> tuple[str, str, str]:
     )
     where = f" on {counts[first]} of {of} workloads" if of > 1 else ""
     others = [f"{w} on {counts[w]}" for w in counts if counts[w] and w != first]
-    if of == 1:
-        row = mine[0]
-        mean = f"{row.change:.3f}x, interval {row.change_low:.3f} to {row.change_high:.3f}."
-    else:
-        mean = f"Geometric mean of the changes {geometric_mean([row.change for row in mine if row.change]):.3f}x."
-    rest = " ".join(filter(None, [f"It is {', '.join(others)}." if others else "", mean]))
+    rest = " ".join(filter(None, [f"It is {', '.join(others)}." if others else "", _mean_of(mine)]))
     return f"{kernel} is {phrase}{where}", rest, first if first in ("faster", "slower") else "same"
+
+
+def leading(counts: Mapping[str, int]) -> str:
+    """Leading word of a kernel from its counts: faster or slower, whichever is more frequent; else same; else
+    undecided; else empty."""
+    if counts["faster"] or counts["slower"]:
+        return "faster" if counts["faster"] >= counts["slower"] else "slower"
+    return next((w for w in ("same", "undecided") if counts[w]), "")
+
+
+def _mean_of(mine: Sequence[Row]) -> str:
+    """The change, or the geometric mean of the changes, with its interval; without workloads that are too noisy."""
+    changes = [row.ratio for row in mine if row.ratio and not is_noisy(row.margin or 0.0)]
+    if (mean := geometric_mean(changes)) is None:
+        return "A/A was too far off for a comparison."
+    if len(mine) == 1:
+        return f"{mean.ratio:.3f}x, interval {mean.low:.3f} to {mean.high:.3f}."
+    middle, low, high = in_digits(*mean)
+    left_out = len(mine) - len(changes)
+    return f"Geometric mean of the changes {middle}x over {len(changes)} ({low} to {high})" + (
+        f", {left_out} left out." if left_out else "."
+    )
 
 
 def _of_the_control(control: Sequence[Row]) -> list[str]:
@@ -300,7 +318,8 @@ def _of_the_control(control: Sequence[Row]) -> list[str]:
     kernels = listed(list(dict.fromkeys(row.kernel for row in strayed)))
     workloads, widest = {row.workload for row in strayed}, max(row.margin or 0.0 for row in strayed)
     where = f"on {len(workloads)} workload{'s' * (len(workloads) != 1)}"
-    return [f"{said}, but {kernels} moved {where}: changes below {widest:.0%} do not count there."]
+    then = "nothing is decided" if is_noisy(widest) else f"changes below {widest:.0%} do not count"
+    return [f"{said}, but {kernels} moved {where}: {then} there."]
 
 
 def _of_statuses(table: Sequence[Row]) -> list[str]:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernels.analysis.statistics import MARGIN, suite
+from kernels.analysis.standing import Ranking, Standing, in_digits, ranking
+from kernels.analysis.statistics import MARGIN
+from kernels.analysis.verdicts import is_noisy
 from kernels.catalog import UnknownName, get_operation
 from kernels.contract.arm_result import FAILURES, Status, Verdict
-from kernels.report.tables import Row, listed
+from kernels.contract.events import BUSY_SHARE
+from kernels.report.tables import Row, compared, listed
 
-WORDS = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME, Verdict.UNDECIDED)
-HOPELESS_MARGIN = 0.5
-"""Beyond this margin no verdict is meaningful."""
 MOST_KERNELS_NAMED = 2
 """Kernels named in a sentence; if there are more, only their number."""
+MOST_WORKLOADS_NAMED = 2
+"""Workloads named where kernels failed."""
 VERBS = {
     Status.OUT_OF_MEMORY: "ran out of memory",
     Status.TIMED_OUT: "timed out",
@@ -39,109 +41,132 @@ class Summary:
         return " ".join([f"{self.strong}." if self.strong else "", *self.rest]).strip()
 
 
-def summary(table: Sequence[Row], operation: str) -> Summary:
-    """The sentences about a run."""
-    compared = list(dict.fromkeys(r.kernel for r in table if r.speedup is not None))
+def summary(table: Sequence[Row], operation: str, contended: bool = False) -> Summary:
+    """The sentences about a run. contended: others used the device, as far as the run knows."""
+    busy = max((row.foreign_load for row in table if row.foreign_load is not None), default=0.0)
+    ranked = ranking(compared(table), contended or busy > BUSY_SHARE)
     sentences: list[str] = []
     strong, tone = "", "same"
-    if compared:
-        best = max(compared, key=lambda kernel: _wins_and_mean(table, kernel))
-        strong, rest, tone = _about(table, best)
-        sentences += [rest] if rest else []
-        others = [k for k in compared if k != best and any(_is(r, k, Verdict.FASTER) for r in table)]
-        if len(compared) > 1 and any(row.verdict in WORDS for row in table):
-            verb = "are" if len(others) > 1 else "is"
-            faster = f"{listed(others)} {verb} also faster on some workloads."
-            sentences.append(faster if others else "No other kernel is faster on any workload.")
+    if first := ranked.first:
+        strong, tone = headline(first, contended or busy > BUSY_SHARE)
+        sentences += _about(first, table)
+        sentences += _others(ranked, first)
+    elif any(row.verdict == Verdict.UNKNOWN for row in table):
+        strong = "Measured; the correctness is unknown, because there is no reference"
     elif any(row.p50_ms is not None for row in table):
         strong = "Measured; no comparison"
     elif checked := [row.correct for row in table if row.mode == "verify" and row.correct is not None]:
         strong = f"{sum(checked)} of {len(checked)} outputs checked are correct"
     elif table:
         strong = "No kernel could be measured"
+    if busy > BUSY_SHARE:
+        sentences.append(f"Others took up to {busy:.0%} of this machine's core time: the run is contended.")
+    sentences += _noise(table)
     sentences += _faults(table)
+    sentences += _checked(table)
     sentences += _loaded(table)
     sentences += _what_ran(table, operation)
     return Summary(strong, sentences, tone)
 
 
-def _is(row: Row, kernel: str, word: Verdict) -> bool:
-    return row.kernel == kernel and row.verdict == word
+def headline(one: Standing, contended: bool = False) -> tuple[str, str]:
+    """(strong part, tone) about a kernel."""
+    if one.word:
+        decided = one.word in ("faster", "slower") and not contended
+        return f"{one.kernel} is {one.phrase}", one.word if decided else "same"
+    where = f" on {one.of} workloads" if one.of > 1 else ""
+    return f"{one.kernel} was compared with {one.baseline}{where}, without a verdict", "same"
 
 
-def _wins_and_mean(table: Sequence[Row], kernel: str) -> tuple[int, float]:
-    """Workloads won, then the geometric mean."""
-    won = sum(_is(row, kernel, Verdict.FASTER) for row in table)
-    return won, suite([r.speedup for r in table if r.kernel == kernel])["geomean"] or 0.0
+def _about(one: Standing, table: Sequence[Row]) -> list[str]:
+    """The figures of the kernel in the headline."""
+    if one.word:
+        single = sum(count > 0 for count in one.counts.values()) == 1
+        return [sentence(one.figures if single else one.sentence)]
+    mine = [row for row in table if row.kernel == one.kernel]
+    if any(row.verdict == Verdict.UNPAIRED for row in mine):
+        return ["The kernels ran one after the other: drift could explain the difference."]
+    return ["More rounds are needed for a verdict."] if any(r.verdict == Verdict.NEEDS_MORE for r in mine) else []
 
 
-def leading(counts: Mapping[str, int]) -> str:
-    """Leading word of a kernel from its counts: faster or slower, whichever is more frequent; else same; else
-    undecided; else empty."""
-    if counts["faster"] or counts["slower"]:
-        return "faster" if counts["faster"] >= counts["slower"] else "slower"
-    return next((w for w in ("same", "undecided") if counts[w]), "")
+def sentence(text: str) -> str:
+    """Text with a capital letter and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
-def _about(table: Sequence[Row], kernel: str) -> tuple[str, str, str]:
-    """(strong part, rest, tone) about the best kernel."""
-    mine = [row for row in table if row.kernel == kernel]
-    baseline, of = mine[0].baseline, len(mine)
-    counts = {w: sum(row.verdict == w.upper() for row in mine) for w in ("faster", "slower", "same", "undecided")}
-    said = suite([row.speedup for row in mine])
-    mean = ""
-    if said["n"] > 1:
-        left_out = f", {said['left_out']} left out" if said["left_out"] else ""
-        mean = f"Geometric mean {said['geomean']:.2f}x over {said['n']}{left_out}."
-    elif said["n"] == 1:
-        row = next(r for r in mine if r.speedup is not None)
-        mean = f"{row.speedup:.3f}x, interval {row.speedup_low:.3f} to {row.speedup_high:.3f}."
-    said_first = leading(counts)
-    if said_first == "undecided" and said["n"] > 1:
-        mean = ""  # it would be a mean of noise
-    if not said_first:
-        unpaired = any(row.verdict == Verdict.UNPAIRED for row in mine)
-        why = (
-            "The kernels ran one after the other: drift could explain the difference."
-            if unpaired
-            else "More rounds are needed for a verdict."
-        )
-        strong = f"{kernel} was compared with {baseline} on {of} workload{'s' * (of != 1)}, without a verdict"
-        return strong, f"{mean} {why}".strip(), "same"
-    others = [f"{w} on {counts[w]}" for w in counts if counts[w] and w != said_first]
-    word = {"same": f"as fast as {baseline}", "undecided": f"not clearly different from {baseline}"}.get(
-        said_first, f"{said_first} than {baseline}"
-    )
-    where = f" on {counts[said_first]} of {of} workloads" if of > 1 else ""
-    strong = f"{kernel} is {word}{where}"
-    rest = " ".join(filter(None, [f"It is {', '.join(others)}." if others else "", mean, _noise(mine, said_first)]))
-    return strong, rest, said_first if said_first in ("faster", "slower") else "same"
+def _others(ranked: Ranking, first: Standing) -> list[str]:
+    """How the other kernels rank, and where the ranks hold."""
+    count = len(ranked.standings)
+    if count < 2 or not any(one.word for one in ranked.standings):
+        return []
+    said = []
+    if ranked.best is first:
+        ratio, low, _ = in_digits(*ranked.means[first.kernel])
+        common = "the workload" if ranked.common == 1 else f"the {ranked.common} workloads"
+        on = f" on {common} that all of them passed" if first.of > 1 else ""
+        said.append(f"It is the best of {count}{on}: {ratio}x, at least {low}x for {count} comparisons at once.")
+    others = [one.kernel for one in ranked.standings if one is not first and one.counts["faster"]]
+    if others:
+        verb = "are" if len(others) > 1 else "is"
+        also = "also " * bool(first.counts["faster"])
+        said.append(f"{listed(others)} {verb} {also}faster on some workloads.")
+    elif first.counts["faster"]:
+        said.append("No other kernel is faster on any workload.")
+    else:
+        said.append("No kernel is faster on any workload.")
+    return said
 
 
-def _noise(mine: Sequence[Row], said_first: str) -> str:
-    """Why the result is undecided, if the baseline was unsteady."""
-    margin, who = max(row.margin for row in mine), mine[0].baseline
-    if said_first != "undecided" or margin <= 1.01 * MARGIN:
-        return ""
-    if margin > HOPELESS_MARGIN:
-        off = f"more than {HOPELESS_MARGIN / 2:.0%}"
-        return f"A/A of {who} was off by {off}: the device was too busy for a comparison."
-    return f"A/A of {who} was off by up to {margin / 2:.0%}: differences below {margin:.0%} do not count."
+def _noise(table: Sequence[Row]) -> list[str]:
+    """Where nothing is decided, and why."""
+    whys = {row.workload_key: row.why for row in table if row.speedup is not None and is_noisy(row.margin)}
+    if not whys:
+        return _widened(table)
+    of = len({row.workload_key for row in table})
+    where = f" on {len(whys)} of {of} workloads" if of > 1 else ""
+    reasons = list(dict.fromkeys(whys.values()))
+    more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
+    return [f"Nothing is decided{where}: {reasons[0]}{more}."]
+
+
+def _widened(table: Sequence[Row]) -> list[str]:
+    """Where A/A was off, and something is undecided."""
+    margins = [row.margin for row in table if row.verdict == Verdict.UNDECIDED and row.margin > 1.01 * MARGIN]
+    if not margins:
+        return []
+    return [f"A/A of {table[0].baseline} was off: FASTER and SLOWER need a difference of up to {max(margins):.1%}."]
 
 
 def _faults(table: Sequence[Row]) -> list[str]:
-    """Results that are not ok, and whether the timed ones are correct."""
+    """Results that are not ok, by status."""
     sentences = []
     for status in FAILURES:
-        kernels = list(dict.fromkeys(row.kernel for row in table if row.status == status))
-        if kernels:
-            count = sum(row.status == status for row in table)
-            verb = VERBS.get(status) or f"{'are' if count != 1 else 'is'} {status}"
-            sentences.append(f"{count} result{'s' * (count != 1)} {verb} ({', '.join(kernels)}).")
-    timed = [row for row in table if row.p50_ms is not None]
-    if timed and all(row.correct for row in timed):
-        sentences.append("All checked outputs of timed kernels are correct.")
+        mine = [row for row in table if row.status == status]
+        if mine:
+            verb = VERBS.get(status) or f"{'are' if len(mine) != 1 else 'is'} {status}"
+            kernels = ", ".join(dict.fromkeys(row.kernel for row in mine))
+            sentences.append(f"{len(mine)} result{'s' * (len(mine) != 1)} {verb} ({kernels}{_where(mine, table)}).")
     return sentences
+
+
+def _where(mine: Sequence[Row], table: Sequence[Row]) -> str:
+    """ " on B=16 H=96 S=4096 D=64", if that is few of the workloads."""
+    workloads, of = list(dict.fromkeys(row.workload for row in mine)), len({row.workload for row in table})
+    if of == 1 or len(workloads) > MOST_WORKLOADS_NAMED:
+        return ""
+    return f" on {listed([workload.split(' ', 1)[-1] for workload in workloads])}"
+
+
+def _checked(table: Sequence[Row]) -> list[str]:
+    """What was checked of the timed kernels, if all of it is correct."""
+    timed = [row for row in table if row.p50_ms is not None]
+    if not timed or not all(row.correct for row in timed):
+        return []
+    outputs = sum(row.timed_calls_checked or 0 for row in timed)
+    calls = sum(row.calls or 0 for row in timed if row.timed_calls_checked)
+    if not outputs:
+        return ["Every timed kernel was correct when it was checked alone."]
+    return [f"{outputs:,} outputs of {calls:,} timed calls were checked: all are correct."]
 
 
 def _loaded(table: Sequence[Row]) -> list[str]:

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.analysis.verdicts import verdict
+from kernels.analysis.standing import Compared
+from kernels.analysis.verdicts import certain_ratio, verdict, why_undecided
 from kernels.catalog import operations
-from kernels.contract.arm_result import FAILURES, ArmResult, CrossCheck, Status, Verdict
+from kernels.contract.arm_result import FAILURES, ArmResult, CrossCheck, Ratio, Status, Verdict
 from kernels.contract.events import Measured
 
 RESTED = ("cold", "graph")
@@ -20,6 +21,8 @@ LOADED, LOADED_MS = 1.05, 0.05
 """Slow-down that counts as longer; ignored below these milliseconds."""
 LEFT_COLUMNS = 3
 """Text columns of a table: aligned left, never left out."""
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""Signs that begin a formula in a spreadsheet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,8 @@ class Row:
     mode: str
     kernel: str
     verdict: Verdict | Status
+    ratio: Ratio | None
+    """The speedup with an interval that holds in 99% of all cases: wider than shown if there were few rounds."""
     p50_ms: float | None
     p50_low_ms: float | None
     p50_high_ms: float | None
@@ -48,12 +53,18 @@ class Row:
     aa_low: float | None
     aa_high: float | None
     tflops: float | None
+    """Counts unmasked work only."""
+    dense_tflops: float | None
+    """The same with masked work counted; None if nothing is masked."""
     gb_per_s: float | None
     limit_share: float | None
     correct: bool | None
     frobenius: float | None
     compile_s: float | None
     peak_memory_bytes: int | None
+    """Peak during one call, above its inputs: its outputs, and what it allocates itself."""
+    input_bytes: int | None
+    output_bytes: int | None
     registers: int | None
     baseline: str
     status: Status
@@ -66,9 +77,15 @@ class Row:
     """The headline figure of the operation: TFLOP/s or GB/s."""
     under_load: float | None
     """See `under_load`."""
+    foreign_load: float | None
+    """Share of the CPU's core time that others took; None on a GPU, or unknown."""
+    timed_calls_checked: int | None
+    """Outputs of timed calls that were compared with the reference."""
+    calls: int | None
+    """Timed calls."""
 
 
-NOT_IN_CSV = ("unit", "under_load")
+NOT_IN_CSV = ("ratio", "unit", "under_load", "foreign_load", "timed_calls_checked", "calls")
 COLUMNS = tuple(name for name in Row.__dataclass_fields__ if name not in NOT_IN_CSV)
 
 
@@ -79,12 +96,14 @@ def rows(measurements: Iterable[Measured]) -> list[Row]:
 
 def _row(m: Measured, arm: ArmResult) -> Row:
     operation = operations().get(m.workload.operation)
-    calls = arm.single_calls
+    calls, dense, problem = arm.single_calls, m.workload.dense_factor, m.workload.known_problem
+    tensors = problem.bytes_moved() if problem else (None, None)
     return Row(
         workload=m.workload.label,
         mode=m.mode,
         kernel=arm.kernel,
-        verdict=verdict(arm, m.baseline, m.margin),
+        verdict=verdict(arm, m),
+        ratio=certain_ratio(arm),
         p50_ms=arm.p50_ms,
         p50_low_ms=arm.p50_low_ms,
         p50_high_ms=arm.p50_high_ms,
@@ -102,22 +121,46 @@ def _row(m: Measured, arm: ArmResult) -> Row:
         aa_low=m.aa.low if m.aa else None,
         aa_high=m.aa.high if m.aa else None,
         tflops=arm.tflops,
+        dense_tflops=arm.tflops * dense if arm.tflops and dense else None,
         gb_per_s=arm.gb_per_s,
         limit_share=arm.limit_share,
         correct=arm.correctness.correct if arm.correctness else None,
         frobenius=arm.correctness.frobenius if arm.correctness else None,
         compile_s=arm.compile_s,
         peak_memory_bytes=arm.peak_memory_bytes,
+        input_bytes=tensors[0],
+        output_bytes=tensors[1],
         registers=arm.registers,
         baseline=m.baseline,
         status=arm.status,
-        why=arm.why,
+        why=arm.why or (why_undecided(m) if arm.speedup is not None else ""),
         ran=main_kernel(arm.ran),
         sha256=arm.sha256,
         workload_key=m.key,
         unit=operation.unit if operation else "TFLOP/s",
         under_load=under_load(m, arm.p50_ms, arm.crosscheck),
+        foreign_load=m.telemetry.host.foreign if m.mode == "cpu" and m.telemetry.host else None,
+        timed_calls_checked=arm.correctness.timed_calls_checked if arm.correctness else None,
+        calls=_calls(m, arm),
     )
+
+
+def _calls(m: Measured, arm: ArmResult) -> int | None:
+    """Timed calls: a sample of a graph is a replay, which has a call on each set of inputs."""
+    return arm.n and arm.n * ((m.protocol.sets or 1) if m.mode == "graph" else 1)
+
+
+def compared(table: Iterable[Row]) -> list[Compared]:
+    """The results that are compared with a baseline, for standings."""
+    return [
+        Compared(row.workload_key, row.kernel, row.baseline, row.verdict, row.ratio, row.margin, _rounds(row))
+        for row in table
+        if row.kernel != row.baseline and row.mode != "verify"
+    ]
+
+
+def _rounds(row: Row) -> float:
+    return row.effective_sample_size or row.rounds or 0
 
 
 def under_load(m: Measured, p50_ms: float | None, crosscheck: CrossCheck | None) -> float | None:
@@ -143,16 +186,21 @@ def main_kernel(ran: Sequence[Sequence[Any]]) -> str:
 
 def as_records(table: Iterable[Row]) -> list[dict[str, Any]]:
     """The table for .json; .csv has only COLUMNS."""
-    return [{name: getattr(row, name) for name in Row.__dataclass_fields__} for row in table]
+    return [{name: getattr(row, name) for name in Row.__dataclass_fields__ if name != "ratio"} for row in table]
 
 
 def as_csv(records: Iterable[Mapping[str, Any]], columns: Sequence[str] = COLUMNS) -> str:
-    """Writes .csv: a line of headings, then one line per record."""
+    """Writes .csv: a line of headings, then one line per record. A spreadsheet computes none of its texts."""
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(records)
+    writer.writerows({name: _not_computed(value) for name, value in record.items()} for record in records)
     return out.getvalue()
+
+
+def _not_computed(value: Any) -> Any:
+    """A text that a spreadsheet would take for a formula, behind an apostrophe."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def three_digits(value: float | None) -> str:
@@ -180,13 +228,19 @@ def _cells(row: Row) -> list[str]:
     n = "" if row.n is None else f"{row.n} in {row.rounds}"
     cells = [row.workload, row.kernel, row.verdict, microseconds(row.p50_ms), microseconds(row.p90_ms)]
     rate = row.gb_per_s if row.unit == "GB/s" else row.tflops
-    return [*cells, three_digits(rate), share, speedup, n]
+    return [*cells, three_digits(rate), three_digits(_dense(row)), share, speedup, n]
+
+
+def _dense(row: Row) -> float | None:
+    """The dense-equivalent, where TFLOP/s are the headline figure."""
+    return row.dense_tflops if row.unit == "TFLOP/s" else None
 
 
 def _lines(table: Sequence[Row]) -> list[list[str]]:
     """Headings, then the cells of every row, without empty figure columns. A table has one operation, so one unit."""
     unit = table[0].unit if table else "TFLOP/s"
-    figures = ["p50 us", "p90 us", unit, "of limit", "speedup (interval)", "n in rounds"]
+    unmasked = " unmasked" if any(_dense(row) for row in table) else ""
+    figures = ["p50 us", "p90 us", unit + unmasked, "dense-equivalent", "of limit", "speedup (interval)", "n in rounds"]
     rows = [_cells(row) for row in table]
     lines = [["workload", "kernel", "verdict", *figures], *rows]
     kept = [number for number in range(len(lines[0])) if number < LEFT_COLUMNS or any(row[number] for row in rows)]
@@ -208,7 +262,7 @@ def markdown(lines: list[list[str]], heading: str = "", below: str = "") -> str:
 
 def as_text(table: Sequence[Row]) -> str:
     """For a terminal: aligned columns; the reason below each row that is not ok."""
-    return text(_lines(table), [row.why for row in table], against_itself(table))
+    return text(_lines(table), [row.why if row.status != Status.OK else "" for row in table], against_itself(table))
 
 
 def text(cells: list[list[str]], whys: list[str], below: str = "") -> str:
@@ -252,8 +306,13 @@ def heading(title: str, environment: dict[str, Any], link: str = "") -> str:
         environment.get("device", ""),
         *(f"{name} {environment[key]}" for name, key in named if environment.get(key)),
     ]
-    shown = "".join(f"\\{sign}" if sign in "[]*_`<>|\\" else sign for sign in title)
+    shown = escaped(title)
     return ", ".join(filter(None, [f"[{shown}]({link})" if link else shown, *parts]))
+
+
+def escaped(text: str, signs: str = "[]*_`<>|\\") -> str:
+    """A person's text in Markdown, where it is no link, no markup and no HTML."""
+    return "".join(f"\\{sign}" if sign in signs else sign for sign in text)
 
 
 def listed(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""python -m runs.agent: an agent for each device of this host, under honcho. Needs only BROKER.
+"""python -m runs.agent: an agent for each device of this host, under a keeper. Needs only BROKER.
 
 A GPU host runs nothing else: no database, no settings, no web server.
 """
@@ -6,17 +6,22 @@ A GPU host runs nothing else: no database, no settings, no web server.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
-from honcho.manager import Manager
-
 from kernels.host.device import NoSuchDevice, devices, find_device
+from kernels.host.processes import die_with_parent
 from runs.hosting.checks import SetupError, check_broker, check_disk
-from runs.hosting.stack import ROOT, agent_processes
+from runs.hosting.keeper import ROOT, Keeper
+from runs.hosting.stack import agent_parts
+from runs.hosting.watchdog import Watchdog
 
 
 def main() -> int:
+    if "--with-make" in sys.argv:
+        die_with_parent(signal.SIGTERM)
+    os.umask(0o077)
     broker = os.environ.get("BROKER") or os.environ.get("REDIS_URL") or ""
     if not broker:
         print(
@@ -34,12 +39,8 @@ def main() -> int:
         print(f"agent: {error}", file=sys.stderr)
         return 2
     print(f"agents for {', '.join(f'{d.name} ({d.label})' for d in chosen)}; Ctrl-C stops them", flush=True)
-    manager = Manager()
     env = os.environ | {"BROKER": broker, "BENCHSITE_VAR": str(var), "PYTHONUNBUFFERED": "1"}
-    for name, command in agent_processes(chosen).items():
-        manager.add_process(name, command, env=env, cwd=str(ROOT))
-    manager.loop()
-    return 0 if manager.returncode in (None, 0, 130, 143) else manager.returncode
+    return Keeper(agent_parts(chosen), env, var).run(Watchdog(broker, chosen, None, site=False).watch)
 
 
 if __name__ == "__main__":

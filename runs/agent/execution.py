@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sqlite3
 import time
 import traceback
 from typing import Any
@@ -12,41 +13,59 @@ from pydantic import ValidationError
 from redis.exceptions import RedisError
 
 from kernels.contract.events import Ending, Event, Finished
-from kernels.host.device import Device
-from kernels.parent.child_process import Cancelled, Child, ChildDied
+from kernels.contract.fitting import fitted
+from kernels.host.device import WAITS, Device
+from kernels.parent.child_process import Cancelled, Child, ChildDied, ChildTimedOut
 from kernels.parent.results import json_safe
 from kernels.parent.supervisor import Supervisor, WrongEnvironment
 from kernels.workload import RunSpec
-from runs.agent.journal import Journal
+from runs.agent.current import Current
+from runs.agent.journal import MAX_UNCONFIRMED, Journal
 from runs.broker import BrokerKeys
 
 log = logging.getLogger(__name__)
-LOOK_EVERY_S = 0.5
+TRY_AGAIN_S = 1.0
 
 
 class Execution:
     """Executes a received spec. In every case the run ends, or stays resumable."""
 
     def __init__(
-        self, spec: dict[str, Any], device: Device, journal: Journal, keys: BrokerKeys, warm: Child | None
+        self,
+        spec: dict[str, Any],
+        device: Device,
+        journal: Journal,
+        keys: BrokerKeys,
+        current: Current,
+        warm: Child | None = None,
     ) -> None:
         self.run_id, self.attempt = int(spec.get("run", 0)), int(spec.get("attempt", 0))
         self.raw, self.device, self.journal, self.keys, self.warm = spec, device, journal, keys, warm
+        self.current = current
         self.supervisor: Supervisor | None = None
-        self._looked, self._why = 0.0, ""
 
     def run(self) -> None:
+        self.current.begin(self.run_id, self.attempt)
+        try:
+            self._run()
+        finally:
+            self.current.end()
+
+    def _run(self) -> None:
         if not self.journal.begin(self.run_id, self.attempt):
             log.warning("run %s attempt %s came again and is ignored", self.run_id, self.attempt)
             return
         state, message = self._measure()
-        if state is None:  # interrupted: the site resumes it
-            self.journal.end(self.run_id, self.attempt, "interrupted")
+        if state is None and message == "shutdown":  # the site resumes it
             return
-        tail = self.supervisor.log_tail() if self.supervisor else ""
-        ending = Finished(state=state, message=json_safe(message), log=json_safe(tail))
-        self.journal.write(self.run_id, self.attempt, ending)
-        self.journal.end(self.run_id, self.attempt)
+        with contextlib.suppress(Cancelled):
+            if state is not None:
+                tail = self.supervisor.log_tail() if self.supervisor else ""
+                self._emit(Finished(state=state, message=json_safe(message), log=json_safe(tail)))
+        try:
+            self.journal.end(self.run_id, self.attempt)
+        except sqlite3.OperationalError as error:  # what it has emitted keeps it from being begun again
+            log.warning("run %s attempt %s could not be marked as ended: %s", self.run_id, self.attempt, error)
 
     def _measure(self) -> tuple[Ending | None, str]:
         """(ending, why). None: interrupted; the site resumes it."""
@@ -56,8 +75,9 @@ class Execution:
             self.supervisor.run()
             return Ending.DONE, ""
         except Cancelled:
-            return (Ending.CANCELLED, "") if self._why == "cancelled" else (None, self._why)
-        except (ValidationError, WrongEnvironment, ChildDied) as error:
+            why = self.current.why_stop()
+            return (Ending.CANCELLED, "") if why == "cancelled" else (None, why)
+        except (ValidationError, WrongEnvironment, ChildDied, ChildTimedOut) as error:
             return Ending.FAILED, str(error)
         except Exception as error:
             log.exception("run %s failed", self.run_id)
@@ -65,14 +85,30 @@ class Execution:
             return Ending.FAILED, why
 
     def _emit(self, event: Event) -> None:
-        self.journal.write(self.run_id, self.attempt, event)
+        """Writes an event; waits while the journal is full or cannot be written. Raises Cancelled if that takes until
+        the attempt should stop."""
+        event, said = fitted(event), ""
+        while True:
+            stop = self._should_stop()
+            try:
+                if stop or self.journal.unconfirmed() < MAX_UNCONFIRMED:
+                    self.journal.write(self.run_id, self.attempt, event)
+                    return
+                why = f"the site has not confirmed {MAX_UNCONFIRMED} events"
+            except sqlite3.OperationalError as error:
+                why = f"the agent's journal cannot be written ({error})"
+                if stop:
+                    raise Cancelled from None
+            if why != said:
+                log.warning("run %s attempt %s waits: %s", self.run_id, self.attempt, why)
+            said = why
+            if self.supervisor:
+                self.supervisor.progress.waiting(self.supervisor.spec.workloads[0], f"{WAITS}: {why}")
+            time.sleep(TRY_AGAIN_S)
 
     def _live(self, state: dict[str, Any]) -> None:
         with contextlib.suppress(RedisError):  # progress may be lost
             self.keys.show(self.run_id, state | {"attempt": self.attempt, "at": time.time()})
 
     def _should_stop(self) -> bool:
-        now = time.monotonic()
-        if now - self._looked >= LOOK_EVERY_S:
-            self._looked, self._why = now, self.journal.why_stop(self.run_id, self.attempt)
-        return bool(self._why)
+        return bool(self.current.why_stop())

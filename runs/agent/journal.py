@@ -1,11 +1,12 @@
 """The journal: events of an agent, written before they are sent, deleted when confirmed.
 
 One SQLite file of mode 0600, used by both of the worker's processes: the pool process writes events, the main process
-sends them.
+sends them. What is executed now is not in it (current.py): a full disk or a lock cannot keep a device busy.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import threading
@@ -17,12 +18,15 @@ from pathlib import Path
 
 from kernels.contract.events import Event, Line, SentLine
 
+log = logging.getLogger(__name__)
 MAX_UNCONFIRMED = 500
 FORGET_AFTER_S = 7 * 24 * 3600
+BUSY_S = 2.0
+"""Longest wait for a lock. A process holds `_using_sqlite` meanwhile, so its other threads wait as long."""
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS attempts (
-    run INTEGER, attempt INTEGER, state TEXT NOT NULL, stop TEXT NOT NULL DEFAULT '', confirmed INTEGER NOT NULL DEFAULT 0,
-    at REAL NOT NULL, PRIMARY KEY (run, attempt));
+    run INTEGER, attempt INTEGER, state TEXT NOT NULL, confirmed INTEGER NOT NULL DEFAULT 0, at REAL NOT NULL,
+    PRIMARY KEY (run, attempt));
 CREATE TABLE IF NOT EXISTS lines (
     run INTEGER, attempt INTEGER, seq INTEGER, body TEXT NOT NULL, PRIMARY KEY (run, attempt, seq));
 """
@@ -35,20 +39,39 @@ os.register_at_fork(
 
 
 class Journal:
-    """Attempts are running, ended or interrupted. Lines are their events, numbered from 1."""
+    """Attempts are begun or ended. Lines are their events, numbered from 1."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        try:
+            self._create()
+        except sqlite3.OperationalError:  # locked, or the disk is full: the file itself may be whole
+            raise
+        except sqlite3.DatabaseError as error:
+            self._put_aside(error)
+            self._create()
+
+    def _create(self) -> None:
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
         with self._open() as db:
             db.execute("PRAGMA journal_mode=WAL")
             db.executescript(SCHEMA)
+            if (found := db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+                raise sqlite3.DatabaseError(found)
+
+    def _put_aside(self, error: Exception) -> None:
+        """Keeps a damaged file under another name. The site resumes what it was about."""
+        name = f"{self.path.name}.damaged-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+        log.error("the journal %s is damaged (%s); kept as %s", self.path, error, name)
+        for suffix in ("", "-wal", "-shm"):
+            if (part := self.path.with_name(self.path.name + suffix)).exists():
+                part.rename(self.path.with_name(name + suffix))
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         """A connection for one transaction: several processes and threads use the file."""
-        with _using_sqlite, closing(sqlite3.connect(self.path, timeout=20, isolation_level=None)) as db:
+        with _using_sqlite, closing(sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)) as db:
             db.execute("PRAGMA synchronous=FULL")
             yield db
 
@@ -62,18 +85,16 @@ class Journal:
         """
         with self._open() as db:
             row = db.execute(
-                "INSERT INTO attempts (run, attempt, state, at) VALUES (?, ?, 'running', ?)"
-                " ON CONFLICT DO UPDATE SET state='running', stop='', at=excluded.at"
-                " WHERE state='interrupted' AND stop IN ('', 'shutdown') AND confirmed=0 AND NOT EXISTS"
+                "INSERT INTO attempts (run, attempt, state, at) VALUES (?, ?, 'begun', ?)"
+                " ON CONFLICT DO UPDATE SET state='begun', at=excluded.at"
+                " WHERE state!='ended' AND confirmed=0 AND NOT EXISTS"
                 " (SELECT 1 FROM lines WHERE lines.run=attempts.run AND lines.attempt=attempts.attempt)",
                 (run, attempt, time.time()),
             )
             return row.rowcount == 1
 
     def write(self, run: int, attempt: int, event: Event) -> int:
-        """Writes an event; waits while too many are unconfirmed. Returns its number."""
-        while self.unconfirmed() >= MAX_UNCONFIRMED and not self.why_stop(run, attempt):
-            time.sleep(1)
+        """Writes an event. Returns its number."""
         at = datetime.now(UTC)
         with self._open() as db:
             db.execute("BEGIN IMMEDIATE")
@@ -87,59 +108,27 @@ class Journal:
             db.execute("COMMIT")
         return seq
 
-    def end(self, run: int, attempt: int, state: str = "ended") -> None:
+    def end(self, run: int, attempt: int) -> None:
+        """The attempt is over: it is never begun again."""
         with self._open() as db:
-            db.execute("UPDATE attempts SET state=? WHERE run=? AND attempt=?", (state, run, attempt))
-
-    def why_stop(self, run: int, attempt: int) -> str:
-        """ "cancelled", "superseded" or "shutdown" if the attempt should stop; else empty."""
-        with self._open() as db:
-            row = db.execute("SELECT stop FROM attempts WHERE run=? AND attempt=?", (run, attempt)).fetchone()
-        return row[0] if row else ""
+            db.execute("UPDATE attempts SET state='ended' WHERE run=? AND attempt=?", (run, attempt))
 
     # --- the main process -----------------------------------------------------------------------------------------
 
-    def recover(self) -> None:
-        """At start: attempts still marked running were interrupted. Deletes old attempts."""
+    def forget_old(self) -> None:
+        """Deletes attempts of last week."""
         with self._open() as db:
-            db.execute("UPDATE attempts SET state='interrupted' WHERE state='running'")
             db.execute(
-                "DELETE FROM lines WHERE (run, attempt) IN (SELECT run, attempt FROM attempts WHERE stop='superseded')"
-            )
-            db.execute(
-                "DELETE FROM attempts WHERE at < ? AND state != 'running' AND NOT EXISTS"
+                "DELETE FROM attempts WHERE at < ? AND NOT EXISTS"
                 " (SELECT 1 FROM lines WHERE lines.run=attempts.run AND lines.attempt=attempts.attempt)",
                 (time.time() - FORGET_AFTER_S,),
             )
 
-    def stop(self, run: int, attempt: int | None, why: str) -> None:
-        """Asks a running attempt (without a number: all attempts of a run) to stop."""
+    def last_lines(self) -> dict[tuple[int, int], int]:
+        """(run, attempt) -> number of its last line, of attempts with unconfirmed lines."""
         with self._open() as db:
-            db.execute(
-                "UPDATE attempts SET stop=? WHERE run=? AND (? IS NULL OR attempt=?) AND state='running' AND stop=''",
-                (why, run, attempt, attempt),
-            )
-
-    def stop_all(self, why: str) -> None:
-        with self._open() as db:
-            db.execute("UPDATE attempts SET stop=? WHERE state='running' AND stop=''", (why,))
-
-    def running(self) -> list[tuple[int, int]]:
-        with self._open() as db:
-            return db.execute("SELECT run, attempt FROM attempts WHERE state='running'").fetchall()
-
-    def active_attempts(self) -> list[tuple[int, int]]:
-        """Attempts that are running or have unconfirmed lines."""
-        with self._open() as db:
-            return db.execute(
-                "SELECT run, attempt FROM attempts WHERE state='running' OR EXISTS"
-                " (SELECT 1 FROM lines WHERE lines.run=attempts.run AND lines.attempt=attempts.attempt)"
-            ).fetchall()
-
-    def to_tell(self) -> list[tuple[int, int]]:
-        """Attempts with unconfirmed lines."""
-        with self._open() as db:
-            return db.execute("SELECT DISTINCT run, attempt FROM lines ORDER BY run, attempt").fetchall()
+            found = db.execute("SELECT run, attempt, max(seq) FROM lines GROUP BY run, attempt ORDER BY run, attempt")
+            return {(run, attempt): seq for run, attempt, seq in found}
 
     def lines(self, run: int, attempt: int, after: int, most: int = 50) -> list[SentLine]:
         """The next lines after a number, as they are sent; not parsed."""

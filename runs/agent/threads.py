@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import platform
+import sqlite3
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 from celery import Celery
 
 from kernels.catalog import declared
+from kernels.contract.events import SentLine
+from kernels.contract.fitting import MAX_EVENT_BYTES
 from kernels.host.device import Device
+from runs.agent.current import Current
 from runs.agent.journal import Journal
 from runs.broker import BrokerKeys
 
 log = logging.getLogger(__name__)
 HELLO_EVERY_S, LISTEN_EVERY_S, SEND_EVERY_S = 5.0, 1.0, 0.1
+AFTER_A_FAILURE_S = 2.0
+"""Else a thread that cannot write to the journal would keep hello from reading it."""
 RESEND_FIRST_S, RESEND_MOST_S = 10.0, 60.0
+HANGS_AFTER_S = 300.0
+"""The pool process looks for a reason to stop several times a second while it measures."""
 
 
 class AgentThreads:
     """Sends hellos, delivers the journal and listens, each in its own thread."""
 
-    def __init__(self, app: Celery, broker: str, device: Device, journal: Journal) -> None:
-        self.app, self.device, self.journal = app, device, journal
+    def __init__(self, app: Celery, broker: str, device: Device, journal: Journal, current: Current) -> None:
+        self.app, self.device, self.journal, self.current = app, device, journal, current
         self.keys = BrokerKeys(broker)
         self.stopping = threading.Event()
         self.sender = Sender(self._publish, journal)
+        self.last_lines: dict[tuple[int, int], int] = {}
+        self.confirmed: dict[tuple[int, int], int] = {}
+        """What the site has stored, of attempts whose lines the journal still has."""
 
     def start(self) -> None:
         for every, step in ((HELLO_EVERY_S, self.hello), (LISTEN_EVERY_S, self.listen), (SEND_EVERY_S, self.tell)):
@@ -43,45 +58,75 @@ class AgentThreads:
             try:
                 step()
                 failed = False
+            except sqlite3.OperationalError as error:
+                if not failed:
+                    log.warning("%s: the journal: %s; trying again", step.__name__, error)
+                failed = True
+            except sqlite3.DatabaseError as error:
+                start_again(f"the journal is damaged: {error}")
             except Exception as error:
                 if not failed:
                     log.warning("%s: %s; trying again", step.__name__, error)
                 failed = True
-            if self.stopping.wait(every):
+            if self.stopping.wait(max(every, AFTER_A_FAILURE_S) if failed else every):
                 return
 
     def _publish(self, task: str, *arguments: Any, **options: Any) -> None:
         self.app.send_task(task, args=arguments, retry=False, **options)
 
     def hello(self) -> None:
-        """Sends device, catalogue and active attempts. They are read before sending, so the hello may be old, never too
+        """Sends device, catalogue and held attempts. They are read before sending, so the hello may be old, never too
         new."""
+        if self.current.silent_s > HANGS_AFTER_S:
+            start_again(f"the pool process has not answered for {HANGS_AFTER_S:g} s")
+        self.keys.pulse(f"agent:{self.device.uuid}")
         said = {
             "device": self.device.as_json(),
             "host": platform.node(),
             "catalogue": declared(self.device.kind, self.device.capability),
-            "held": self.journal.active_attempts(),
+            "held": self.held(),
+            "at": time.time(),
+            "sent": self.keys.now(),
         }
-        self._publish("hello", said, expires=15)
+        self._publish("hello", said)
+
+    def held(self) -> list[tuple[int, int]]:
+        """The attempt that is executed, and those with lines that the site has not confirmed."""
+        current = self.current.attempt
+        with contextlib.suppress(sqlite3.OperationalError):  # else what it knew last
+            self.last_lines = self.journal.last_lines()
+        untold = [key for key, last in self.last_lines.items() if last > self.confirmed.get(key, 0)]
+        return untold if current is None or current in untold else [current, *untold]
 
     def listen(self) -> None:
         """Receives cancels, superseded attempts, and confirmations."""
-        for run, attempt in self.journal.running():
-            if self.keys.cancel_asked(run, attempt):
-                self.journal.stop(run, attempt, "cancelled")
+        if (current := self.current.attempt) and self.keys.cancel_asked(*current):
+            self.current.stop(*current, "cancelled")
         answer = self.keys.replied(self.device.uuid)
         for run, attempt in answer.get("superseded", []):
-            self.journal.stop(run, attempt, "superseded")
-            if (run, attempt) not in self.journal.running():
+            self.current.stop(run, attempt, "superseded")
+            if (run, attempt) != self.current.attempt:
                 self.journal.drop(run, attempt)
         for run, attempt, seq in answer.get("confirmed", []):
-            self.journal.confirm(run, attempt, seq)
+            self._confirm(run, attempt, seq)
 
     def tell(self) -> None:
-        for run, attempt in self.journal.to_tell():
+        waiting = self.journal.last_lines()
+        self.confirmed = {key: seq for key, seq in self.confirmed.items() if key in waiting}
+        for run, attempt in waiting:
             if seq := self.keys.confirmed(run, attempt):
-                self.journal.confirm(run, attempt, seq)
+                self._confirm(run, attempt, seq)
         self.sender.step()
+
+    def _confirm(self, run: int, attempt: int, seq: int) -> None:
+        self.confirmed[run, attempt] = max(seq, self.confirmed.get((run, attempt), 0))
+        self.journal.confirm(run, attempt, seq)
+
+
+def start_again(why: str) -> None:
+    """Ends this agent at once; what started it starts it again."""
+    log.error("this agent ends, to start again: %s", why)
+    os._exit(4)
 
 
 class Sender:
@@ -96,7 +141,7 @@ class Sender:
         """(first unconfirmed, time sent, time to wait)"""
 
     def step(self) -> None:
-        waiting = self.journal.to_tell()
+        waiting = self.journal.last_lines()
         for gone in [key for key in self.sent if key not in waiting]:
             self.sent.pop(gone), self.oldest.pop(gone, None)
         for key in waiting:
@@ -112,6 +157,12 @@ class Sender:
         elif self.now() - when > wait:
             self.oldest[key] = (seq, self.now(), min(RESEND_MOST_S, 2 * wait))
             self.sent[key] = 0
-        while lines := self.journal.lines(*key, after=self.sent.get(key, 0)):
+        while lines := _few(self.journal.lines(*key, after=self.sent.get(key, 0))):
             self.publish("record", lines)
             self.sent[key] = lines[-1].seq
+
+
+def _few(lines: list[SentLine]) -> list[SentLine]:
+    """The first lines that together are no longer than the longest one may be; at least one."""
+    sizes = list(accumulate(len(line.body) for line in lines))
+    return lines[: max(1, bisect_right(sizes, MAX_EVENT_BYTES))]

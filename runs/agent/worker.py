@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
-import signal
 import sys
 import time
 from pathlib import Path
@@ -22,12 +21,14 @@ from celery.signals import worker_init, worker_process_init, worker_ready, worke
 
 from benchsite.queues import device_queue, make_app
 from kernels.host.device import find_device
+from kernels.host.processes import die_with_parent
 from kernels.parent.child_process import Child
+from runs.agent.current import Current
 from runs.agent.execution import Execution
 from runs.agent.journal import Journal
 from runs.agent.threads import AgentThreads
 
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
+PR_SET_DUMPABLE = 4
 
 broker = os.environ.get("BROKER") or os.environ.get("REDIS_URL") or ""
 if not broker.startswith(("redis://", "rediss://")):
@@ -38,7 +39,8 @@ journal = Journal(var / "agent" / f"{device.uuid}.sqlite3")
 app = make_app("agent", broker)
 app.conf.task_default_queue = device_queue(device.uuid)
 app.set_default()
-threads = AgentThreads(app, broker, device, journal)
+current = Current()
+threads = AgentThreads(app, broker, device, journal, current)
 _warm: Child | None = None
 _lock = -1
 
@@ -50,7 +52,7 @@ def _hide() -> None:
 
 @worker_init.connect
 def be_the_only_one(**_: Any) -> None:
-    """Ensures one agent per device and journal. Then running attempts in the journal belong to an earlier process."""
+    """Ensures one agent per device and journal."""
     global _lock
     _lock = os.open(var / "agent" / f"{device.uuid}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     for _attempt in range(25):  # the previous agent's pool process may need a moment to end
@@ -62,7 +64,7 @@ def be_the_only_one(**_: Any) -> None:
     else:
         os.write(2, f"agent: an agent for {device.name} ({device.label}) is running already on this host\n".encode())
         os._exit(3)
-    journal.recover()
+    journal.forget_old()
 
 
 @worker_ready.connect
@@ -74,16 +76,15 @@ def begin(**_: Any) -> None:
 @worker_shutting_down.connect
 def leave(**_: Any) -> None:
     threads.stop()
-    journal.stop_all("shutdown")
+    current.stop_all()
 
 
 @worker_process_init.connect
 def prepare_pool_process(**_: Any) -> None:
-    """Ends with the main process; keeps a warm child. If it replaces a process that died, that one's run was
-    interrupted."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    """Ends with the main process; keeps a warm child. If it replaces a process that died, nothing is executed now."""
+    die_with_parent()
     _hide()
-    journal.recover()
+    current.end()
     warm_up()
 
 
@@ -98,7 +99,7 @@ def execute(spec: dict[str, Any]) -> None:
     global _warm
     warm, _warm = _warm, None
     try:
-        Execution(spec, device, journal, threads.keys, warm).run()
+        Execution(spec, device, journal, threads.keys, current, warm).run()
     finally:
         if warm:
             warm.close()

@@ -50,7 +50,7 @@ class Scale:
         return math.log(min(max(ratio, self.low), self.high) / self.low) / math.log(self.high / self.low)
 
     def cell(self, row: Ratio | None) -> dict[str, Any] | None:
-        """Positions in a row: interval, estimate, 1, and the margin of SAME."""
+        """Positions in a row: interval, estimate, 1, and the margin around 1."""
         if row is None:
             return None
         low, high = self.x(row.low), self.x(row.high)

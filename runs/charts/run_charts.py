@@ -15,6 +15,7 @@ import altair as alt
 import pandas as pd
 import vl_convert
 
+from kernels.contract.arm_result import Verdict
 from kernels.report import tables
 from runs.charts.theme import THEMES, theme
 from runs.models import Chart, Run
@@ -36,7 +37,7 @@ FIGURE, EDGE = 52, 16
 LIGHT = "speed of light"
 OTHERS = "other kernels"
 UPRIGHT = "M-0.2,-1.5L0.2,-1.5L0.2,1.5L-0.2,1.5Z"
-DRAWING = {"look": 4}
+DRAWING = {"look": 5}
 """Increase it if the drawing changes: stored charts are then redrawn."""
 
 
@@ -74,12 +75,13 @@ def frame(run: Run) -> pd.DataFrame:
     operations = table.workload.str.split(" ", n=2)
     same_dtype = operations.str[1].nunique() <= 1
     table["short"] = operations.str[2] if same_dtype else operations.str[1] + " " + operations.str[2]
-    return table[table.status == "ok"]
+    return table[(table.status == "ok") & (table.verdict != Verdict.UNKNOWN)]
 
 
 def drawn(table: Iterable[tables.Row]) -> list[tables.Row]:
-    """The rows whose times count. An impossible or suspect row keeps its time in the table, not in charts."""
-    return [row for row in table if row.status == "ok"]
+    """The rows whose times count. An impossible or suspect row, or one whose correctness is unknown, keeps its time in
+    the table, not in charts."""
+    return [row for row in table if row.status == "ok" and row.verdict != Verdict.UNKNOWN]
 
 
 def has_limits(table: Iterable[tables.Row]) -> bool:
@@ -121,7 +123,7 @@ def _headings(groups: pd.DataFrame, y: Any, left: float, width: float, colours: 
 
 
 def speedup(table: pd.DataFrame, colours: dict[str, str], narrow: bool = False) -> Any:
-    """A forest plot: point and interval per kernel, grouped by workload; the margin of SAME as a band."""
+    """A forest plot: point and interval per kernel, grouped by workload; the margin around 1 as a band."""
     data = _near(table[table.speedup.notna()].copy())
     if data.empty:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from runs.charts.forest import EDGE, WIDTH, Scale
-from runs.queries.measurements import Point
+from runs.queries.points import Point
 from runs.queries.ratio import Ratio
 
 HEIGHT = 36

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import sysconfig
 from pathlib import Path
 from urllib.parse import urlparse
@@ -36,19 +35,6 @@ def check_disk(folder: Path) -> None:
         raise SetupError(
             f"the disk of {folder} has {free // 2**20} MiB free; {NEEDED_DISK_BYTES // 2**20} MiB are needed"
         )
-
-
-def check_port(host: str, port: int) -> None:
-    """Raises SetupError if the port is in use."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise SetupError(
-                f"port {port} on {host} cannot be used ({error.strerror}); stop what uses it, or choose another: "
-                f"make up PORT={port + 1}"
-            ) from None
 
 
 def check_compiler() -> str:

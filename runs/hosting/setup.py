@@ -50,3 +50,10 @@ def is_ours(url: str) -> bool:
         return bool(redis.Redis.from_url(url, socket_timeout=1, socket_connect_timeout=1).ping())
     except redis.exceptions.RedisError:
         return False
+
+
+def keep_private(var: Path) -> None:
+    """Takes what earlier versions made readable for others away from them: database and broker."""
+    for path in (*var.glob("db.sqlite3*"), var / "broker", var / "agent", var / "cache", *var.glob("beat*")):
+        if path.exists():
+            path.chmod(0o700 if path.is_dir() else 0o600)

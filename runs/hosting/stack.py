@@ -1,66 +1,60 @@
-"""The processes of a site on one machine, for honcho: broker, web, recorder, worker, beat, agents."""
+"""The parts of a site on one machine, for the keeper: broker, web, recorder, worker, beat, agents."""
 
 from __future__ import annotations
 
-import shlex
+import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchsite.queues import device_queue
+from benchsite.queues import RECORD_QUEUE, SITE_QUEUE, device_queue
 from kernels.host.device import Device
+from runs.hosting.keeper import Part
 
-ROOT = Path(__file__).resolve().parents[2]
-WORKER_OPTIONS = "--without-gossip --without-mingle --without-heartbeat --loglevel WARNING"
+WORKER_OPTIONS = ["--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "WARNING"]
+CELERY = [sys.executable, "-m", "celery", "-q", "-A"]
 
 
 @dataclass
 class Stack:
-    """The processes to start: name -> shell command."""
+    """The parts to start, by name."""
 
-    env: dict[str, str]
     devices: list[Device]
-    host: str = "127.0.0.1"
-    port: int = 8000
-    broker: tuple[str, int, Path] | None = None
-    """Host, port and folder of the embedded broker; None: an external broker."""
-    web: bool = True
+    var: Path
+    web: tuple[socket.socket, ...] = ()
+    """Sockets that the web server listens on; none: no web server."""
+    broker: tuple[list[str], int] | None = None
+    """Addresses and port of the embedded broker; None: an external broker."""
 
-    def commands(self) -> dict[str, str]:
-        python = shlex.quote(sys.executable)
-        worker = f"{python} -m celery -q -A benchsite.celery worker -c 1 {WORKER_OPTIONS}"
-        commands: dict[str, str] = {}
+    def parts(self) -> dict[str, Part]:
+        parts: dict[str, Part] = {}
         if self.broker:
-            host, port, folder = self.broker
-            commands["broker"] = _again(
-                f"{python} -m runs.hosting.embedded_broker {host} {port} {shlex.quote(str(folder))}"
-            )
+            addresses, port = self.broker
+            folder = str(self.var / "broker")
+            command = [sys.executable, "-m", "runs.hosting.embedded_broker", folder, str(port), *addresses]
+            parts["broker"] = Part(command, last=True)
         if self.web:
-            bind = f"{self.host}:{self.port}"
-            commands["web"] = _again(
-                f"{python} -m gunicorn benchsite.wsgi -b {bind} -w 2 --threads 4 --preload --log-level warning"
-            )
-        commands["recorder"] = _again(f"{worker} -Q record -n recorder@%h")
-        commands["worker"] = _again(f"{worker} -Q site -n worker@%h")
-        var = shlex.quote(self.env["BENCHSITE_VAR"])
-        commands["beat"] = _again(
-            f"{python} -m celery -q -A benchsite.celery beat --loglevel WARNING -s {var}/beat --pidfile="
+            parts["web"] = Part([sys.executable, "-m", "runs.hosting.web"], sockets=self.web)
+        parts["recorder"] = _worker("benchsite.celery", RECORD_QUEUE, "recorder")
+        parts["worker"] = _worker("benchsite.celery", SITE_QUEUE, "worker")
+        schedule = ["--loglevel", "WARNING", "-s", str(self.var / "beat"), "--pidfile="]
+        parts["beat"] = Part([*CELERY, "benchsite.celery", "beat", *schedule])
+        return parts | agent_parts(self.devices)
+
+
+def agent_parts(devices: list[Device]) -> dict[str, Part]:
+    """An agent for each device. The broker comes from the environment: an argument would show in the process list."""
+    return {
+        agent_name(device): _worker(
+            "runs.agent.worker", device_queue(device.uuid), f"agent-{device.uuid}", DEVICE=device.uuid
         )
-        return commands | agent_processes(self.devices)
+        for device in devices
+    }
 
 
-def agent_processes(devices: list[Device]) -> dict[str, str]:
-    names = ["agent-cpu" if device.kind == "cpu" else f"agent-{device.index}" for device in devices]
-    return {name: _again(agent_command(device)) for name, device in zip(names, devices, strict=True)}
+def agent_name(device: Device) -> str:
+    return "agent-cpu" if device.kind == "cpu" else f"agent-{device.index}"
 
 
-def agent_command(device: Device) -> str:
-    """The agent of one device. The broker comes from the environment: an argument would show in the process list."""
-    python = shlex.quote(sys.executable)
-    worker = f"{python} -m celery -q -A runs.agent.worker worker -c 1 {WORKER_OPTIONS}"
-    return f"DEVICE={device.uuid} {worker} -Q {device_queue(device.uuid)} -n agent-{device.uuid}@%h"
-
-
-def _again(command: str) -> str:
-    """Restarts a command when it ends: honcho stops all processes when one ends."""
-    return f"while :; do {command}; echo 'ended; starting again' >&2; sleep 1; done"
+def _worker(app: str, queue: str, name: str, **env: str) -> Part:
+    return Part([*CELERY, app, "worker", "-c", "1", *WORKER_OPTIONS, "-Q", queue, "-n", f"{name}@%h"], env)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import cached_property
 from typing import Any
 
 from django.db import models
@@ -10,9 +11,11 @@ from django.db.models import Count, Q
 from django.utils import timezone
 
 from kernels import HARNESS_VERSION
+from runs.messages import agent_pulses
 
 SILENT_AFTER = timedelta(seconds=15)
 """Three missed hellos."""
+CLOCK_IS_RIGHT_S = 30.0
 
 
 class GpuQuerySet(models.QuerySet["Gpu"]):
@@ -40,11 +43,15 @@ class Gpu(models.Model):
     capability = models.FloatField(null=True, blank=True)
     memory_bytes = models.BigIntegerField(null=True, blank=True)
     driver = models.CharField(max_length=100, blank=True)
+    max_sm_mhz = models.FloatField(null=True, blank=True)
+    """Maximum SM clock as its driver reports it."""
     catalogue = models.JSONField(default=list, blank=True)
     """Kernels of its agent: [{"operation", "name", "backend", "doc", "why_not", ...}]."""
     active_attempts = models.JSONField(default=list, blank=True)
     """[run, attempt] pairs that its agent held at its last hello."""
     seen_at = models.DateTimeField(null=True, blank=True)
+    clock_ahead_s = models.FloatField(default=0.0)
+    """Its agent's clock, compared with the site's, at its last hello."""
 
     objects = GpuQuerySet.as_manager()
 
@@ -63,36 +70,54 @@ class Gpu(models.Model):
     def is_online(self) -> bool:
         return self.seen_at is not None and self.seen_at >= timezone.now() - SILENT_AFTER
 
+    @cached_property
+    def is_unheard(self) -> bool:
+        """Its agent works, and the site does not hear it: the recorder does not store what it says."""
+        return not self.is_online and agent_pulses(self.uuid)
+
     @property
     def state(self) -> str:
-        """ "idle", "busy" or "silent". Counts of `with_runs` are newer than the device's own report."""
+        """ "idle", "busy", "silent" or "unheard". Counts of `with_runs` are newer than the device's own report."""
         if not self.is_online:
-            return "silent"
+            return "unheard" if self.is_unheard else "silent"
         return "busy" if self.active_attempts or getattr(self, "at_work", 0) else "idle"
+
+    @property
+    def clock_error_s(self) -> float:
+        """Seconds to take off its agent's times; 0 for a clock that is about right."""
+        return self.clock_ahead_s if abs(self.clock_ahead_s) > CLOCK_IS_RIGHT_S else 0.0
 
     def kernels(self, operation: str) -> list[dict[str, Any]]:
         return [k for k in self.catalogue if k["operation"] == operation]
 
     @property
+    def calibration(self) -> Calibration | None:
+        """Its ceilings with the present driver, also those that the next run measures again."""
+        return self.calibrations.filter(driver=self.driver).select_related("environment").first()
+
+    @property
     def ceilings(self) -> dict[str, Any] | None:
         """Ceilings with the present driver; None if the next run must measure them."""
-        calibration = self.calibrations.filter(driver=self.driver).select_related("environment").first()
+        calibration = self.calibration
         return calibration.ceilings if calibration and not calibration.again else None
 
 
 class Calibration(models.Model):
-    """Measured ceilings of a device, one row per driver. The first run on the device measures them."""
+    """Measured ceilings of a device, one row per driver. Runs on the device measure them until it was quiet once."""
 
     gpu = models.ForeignKey(Gpu, models.CASCADE, related_name="calibrations")
     driver = models.CharField(max_length=100, blank=True)
     ceilings = models.JSONField()
-    """As kernels/analysis/ceilings.py computes them."""
+    """As kernels/analysis/ceilings.py computes them; empty if it was never quiet."""
     environment = models.ForeignKey("runs.Environment", models.PROTECT, null=True, related_name="+")
     run = models.ForeignKey("runs.Run", models.SET_NULL, null=True, related_name="+")
     """The run that measured them."""
     measured_at = models.DateTimeField()
     again_of = models.DateTimeField(null=True)
     """measured_at of ceilings to be replaced; newer ones clear the request."""
+    refused = models.TextField(blank=True)
+    """Why the last attempt was refused, as a sentence; empty if it was not."""
+    refused_at = models.DateTimeField(null=True)
 
     class Meta:
         ordering = ["-measured_at"]
@@ -103,7 +128,8 @@ class Calibration(models.Model):
 
     @property
     def again(self) -> bool:
-        """Whether the next run measures it again: on request, or because the harness changed. Until then its figures
-        stay valid."""
+        """Whether the next run measures it again: on request, because the device was busy, because it has no intervals, or
+        because the harness changed. Until then its figures are shown, and nothing is held against them."""
         harness = self.environment.body.get("harness") if self.environment else HARNESS_VERSION
-        return self.again_of == self.measured_at or harness != HARNESS_VERSION
+        doubtful = bool(self.refused) or not self.ceilings.get("intervals")
+        return doubtful or self.again_of == self.measured_at or harness != HARNESS_VERSION

@@ -25,8 +25,9 @@ class Measurement(models.Model):
     workload = models.ForeignKey(Workload, models.PROTECT, related_name="measurements")
     mode = models.CharField(max_length=20)
     group = models.CharField(max_length=30, default="main")
-    process = models.PositiveSmallIntegerField(default=0)
     isolated = models.BooleanField(default=False)
+    isolation = models.JSONField(null=True)
+    """How its processes were kept apart: kernels/contract/isolation.py."""
     baseline = models.CharField(max_length=100)
     margin = models.FloatField(default=MARGIN)
     aa = models.JSONField(null=True)
@@ -35,13 +36,12 @@ class Measurement(models.Model):
     telemetry = models.JSONField(default=dict)
     notes = models.JSONField(default=list)
     took_s = models.FloatField(null=True)
+    timing = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         ordering = ["id"]
-        constraints = [
-            models.UniqueConstraint(fields=["run", "workload", "mode", "group", "process"], name="measured_once")
-        ]
+        constraints = [models.UniqueConstraint(fields=["run", "workload", "mode", "group"], name="measured_once")]
 
     def __str__(self) -> str:
         return f"{self.workload} in run {self.run_id}"
@@ -54,8 +54,6 @@ class Result(models.Model):
     kernel = models.ForeignKey(Kernel, models.PROTECT, related_name="results")
     version = models.ForeignKey(KernelVersion, models.PROTECT, null=True, related_name="results")
     status = models.CharField(max_length=20)
-    verdict = models.CharField(max_length=20, blank=True)
-    """From kernels/analysis/verdicts.py, for queries."""
     why = models.TextField(blank=True)
     log = models.TextField(blank=True)
 
@@ -80,6 +78,9 @@ class Result(models.Model):
     speedup = models.FloatField(null=True)
     speedup_low = models.FloatField(null=True)
     speedup_high = models.FloatField(null=True)
+    rounds_half_width = models.FloatField(null=True)
+    process_half_width = models.FloatField(null=True)
+    by_process = models.JSONField(null=True)
     paired = models.BooleanField(default=True)
     effective_sample_size = models.FloatField(null=True)
     left_after_round = models.IntegerField(null=True)

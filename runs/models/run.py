@@ -20,6 +20,7 @@ from kernels.workload import RunSpec
 from runs.messages import ask_dispatch, tell_cancel
 from runs.models.gpu import Gpu
 from runs.models.session import Session
+from runs.models.trust import RUN_TRUSTED
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -36,6 +37,7 @@ class State(models.TextChoices):
 
 ACTIVE = (State.QUEUED, State.RUNNING)
 FINAL = (State.DONE, State.FAILED, State.CANCELLED, State.LOST)
+NO_ANSWER = "Cancelled; its device did not answer."
 ATTEMPTS = 1024
 """Attempts count from a random multiple of this, so (run, attempt) stays unique across recreated databases."""
 
@@ -146,7 +148,9 @@ class Run(models.Model):
     environment = models.ForeignKey(Environment, models.PROTECT, null=True, blank=True, related_name="runs")
     preflight = models.JSONField(default=dict, blank=True)
     contended = models.BooleanField(default=False)
-    """Another process used the GPU."""
+    """Others used the device: another process was on the GPU, or took core time of the CPU."""
+    timing = models.JSONField(default=dict, blank=True)
+    """Seconds by phase outside its measurements: kernels/contract/events.py."""
     log = models.TextField(blank=True)
 
     created_at = models.DateTimeField(default=timezone.now)
@@ -159,6 +163,7 @@ class Run(models.Model):
     objects = RunManager.from_queryset(RunQuerySet)()
 
     class Meta:
+        permissions = [(RUN_TRUSTED, "Can measure code of one's own in the shared process")]
         constraints = [
             models.UniqueConstraint(
                 fields=["gpu"], condition=Q(state__in=ACTIVE, sent_at__isnull=False), name="one_run_per_device"
@@ -208,7 +213,7 @@ class Run(models.Model):
     def elapsed_s(self) -> float | None:
         if self.started_at is None:
             return None
-        return ((self.finished_at or timezone.now()) - self.started_at).total_seconds()
+        return max(0.0, ((self.finished_at or timezone.now()) - self.started_at).total_seconds())
 
     def place_in_queue(self) -> int | None:
         """1 for the next run; None if it is not waiting. An estimate: fairness may reorder."""
@@ -238,7 +243,7 @@ class Run(models.Model):
             return f"This run is {self.state} already."
         Run.objects.active().filter(pk=self.pk).update(cancel_requested=True)
         if self.gpu and not self.gpu.is_online:
-            self.advance(State.CANCELLED, message="Cancelled; its device did not answer.")
+            self.advance(State.CANCELLED, message=NO_ANSWER)
             return "Cancelled. Its device is silent and gets the cancel when it returns."
         tell_cancel(self.pk, self.attempt)
         return "Cancelling. The device is free within seconds."

@@ -46,7 +46,7 @@ def next_for(gpu: Gpu) -> Run | None:
 
 def device_seconds_lately() -> dict[int | None, float]:
     """Seconds of device time per person in the last day."""
-    ended = Run.objects.filter(started_at__gte=timezone.now() - FAIRNESS_WINDOW, finished_at__isnull=False)
+    ended = Run.objects.filter(started_at__gte=timezone.now() - FAIRNESS_WINDOW, finished_at__gt=F("started_at"))
     sums = ended.values("user").annotate(spent=Sum(F("finished_at") - F("started_at")))
     return {row["user"]: row["spent"].total_seconds() for row in sums if row["spent"]}
 

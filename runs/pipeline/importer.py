@@ -9,6 +9,7 @@ from django.db import transaction
 
 from kernels.contract.export import Export, NotAnExport, read_export
 from runs.models import Environment, Run
+from runs.models.run import FINAL
 from runs.pipeline.store import store_measured
 
 
@@ -28,6 +29,13 @@ def load_demo_runs() -> list[Run]:
     return loaded
 
 
+def ended_as(export: Export) -> str:
+    """The state of an imported run: its own; cancelled if it was still running or was interrupted."""
+    if export.state in FINAL:
+        return export.state
+    return Run.State.CANCELLED if export.partial else Run.State.DONE
+
+
 @transaction.atomic
 def load(export: Export, source: str) -> Run:
     """Stores an exported run as a finished run with its origin."""
@@ -39,9 +47,12 @@ def load(export: Export, source: str) -> Run:
         config_name=config.name,
         device_name=device,
         demo=f"measured on {device} on {when:%Y-%m-%d} ({source})",
-        state=Run.State.DONE,
+        state=ended_as(export),
+        message=export.partial,
         environment=Environment.of(export.environment, export.fingerprint),
         preflight=export.preflight.model_dump(mode="json"),
+        timing=export.timing,
+        contended=bool(export.preflight.others) or any(event.is_contended for event in export.measurements),
         created_at=when,
         started_at=when,
         finished_at=when,

@@ -18,7 +18,7 @@ from benchsite.queues import RECORD_QUEUE
 from runs.broker import BrokerKeys
 from runs.messages import tell_cancel
 from runs.models import Gpu, Run
-from runs.models.run import State
+from runs.models.run import NO_ANSWER, State
 from runs.pipeline.dispatcher import dispatch, execute
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,10 @@ def reap() -> None:
         log.warning("the reaper waits for the broker: %s", error)
         return
     for run in Run.objects.sent().filter(cancel_requested=True).select_related("gpu"):
-        tell_cancel(run.pk, run.attempt)
+        if run.gpu and run.gpu.is_online:
+            tell_cancel(run.pk, run.attempt)
+        else:  # it fell silent after it was asked; it hears that the attempt is over when it returns
+            run.advance(State.CANCELLED, message=NO_ANSWER)
     send_again()
     for gpu in Gpu.objects.online():
         resume_denied(gpu)

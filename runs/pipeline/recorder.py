@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -20,6 +21,7 @@ from pydantic import ValidationError
 from redis.exceptions import RedisError
 
 from kernels.contract.events import Calibrated, CrossChecked, Ending, Finished, Line, Measured, SentLine, Started
+from kernels.contract.fitting import MAX_EVENT_BYTES
 from kernels.contract.upgrade import upgrade
 from kernels.workload import sentence
 from runs.broker import BrokerKeys
@@ -29,8 +31,8 @@ from runs.models.run import FINAL, State
 from runs.pipeline.store import json_of, store_measured
 
 log = logging.getLogger(__name__)
-MAX_EVENT_BYTES = 16 * 2**20
 KEPT_OF_REJECTED = 64 * 1024
+HELLO_OLD_S = 15.0
 ENDINGS = {Ending.DONE: State.DONE, Ending.FAILED: State.FAILED, Ending.CANCELLED: State.CANCELLED}
 
 
@@ -111,15 +113,21 @@ def _reject(line: SentLine, reason: str) -> tuple[tuple[int, int], int]:
 def _apply(run: Run, line: Line) -> None:
     match line.event:
         case Started() as event:
-            _started(run, event, line.at)
+            _started(run, event, site_time(run, line.at))
         case Calibrated() as event:
-            _calibrated(run, event, line.at)
+            _calibrated(run, event, site_time(run, line.at))
         case Measured() as event:
             _measured(run, event)
         case CrossChecked() as event:
             _crosschecked(run, event)
         case Finished() as event:
-            _finished(run, event, line.at)
+            _finished(run, event, site_time(run, line.at))
+
+
+def site_time(run: Run, at: datetime) -> datetime:
+    """An agent's time on the site's clock: never before the run was sent or began, never in the future."""
+    at -= timedelta(seconds=run.gpu.clock_error_s if run.gpu else 0.0)
+    return min(timezone.now(), max(at, run.started_at or run.sent_at or at))
 
 
 def _started(run: Run, event: Started, at: datetime) -> None:
@@ -136,14 +144,22 @@ def _started(run: Run, event: Started, at: datetime) -> None:
 
 
 def _calibrated(run: Run, event: Calibrated, at: datetime) -> None:
-    fields = {"ceilings": event.ceilings.model_dump(), "environment": run.environment, "run": run, "measured_at": at}
-    Calibration.objects.update_or_create(gpu=run.gpu, driver=event.driver, defaults=fields)
+    """Stores ceilings. If they are refused, older ones stay, and the next run measures them again."""
+    known: dict[str, Any] = {"gpu": run.gpu, "driver": event.driver}
+    fresh = {"environment": run.environment, "run": run, "measured_at": at, "refused": "", "refused_at": None}
+    if event.ceilings is not None:
+        found = fresh | {"ceilings": event.ceilings.model_dump(mode="json")}
+        Calibration.objects.update_or_create(**known, defaults=found)
+        return
+    refused = {"refused": event.refused, "refused_at": at}
+    Calibration.objects.update_or_create(**known, defaults=refused, create_defaults=fresh | refused | {"ceilings": {}})
 
 
 def _measured(run: Run, event: Measured) -> None:
     if store_measured(run, event):
         done = run.measurements.values("workload").distinct().count()
-        Run.objects.filter(pk=run.pk).update(done=done, attempts_without_progress=0)
+        contended = {"contended": True} if event.is_contended else {}
+        Run.objects.filter(pk=run.pk).update(done=done, attempts_without_progress=0, **contended)
 
 
 def _crosschecked(run: Run, event: CrossChecked) -> None:
@@ -151,12 +167,25 @@ def _crosschecked(run: Run, event: CrossChecked) -> None:
     for seen in event.seen:
         one = results.filter(measurement__workload__key=seen.key, kernel__name=seen.kernel)
         one.update(ran=json_of(seen.ran), crosscheck=json_of(seen.check))
+    Run.objects.filter(pk=run.pk).update(timing=event.timing)
 
 
 def _finished(run: Run, event: Finished, at: datetime) -> None:
-    run.advance(ENDINGS[event.state], message=event.message, at=at, log=event.log)
+    state, message = ENDINGS[event.state], event.message
+    if state == State.DONE and (lost := _what_was_lost(run)):
+        state, message = State.FAILED if run.done < run.total else state, lost
+    run.advance(state, message=message, at=at, log=event.log)
     transaction.on_commit(lambda: send("draw_charts", run.pk))
     ask_dispatch()
+
+
+def _what_was_lost(run: Run) -> str:
+    """A sentence on the events of this attempt that could not be stored; empty if all were."""
+    rejected = RejectedEvent.objects.filter(run=run.pk, attempt=run.attempt)
+    if not (first := rejected.order_by("pk").first()):
+        return ""
+    count = rejected.count()
+    return f"{count} event{'s' * (count > 1)} could not be stored; the first: {first.reason}"
 
 
 def _confirm(confirmed: dict[tuple[int, int], int]) -> None:
@@ -181,10 +210,15 @@ def hello(said: dict[str, Any]) -> dict[str, Any]:
     stop."""
     from runs.pipeline.reaper import resume_denied
 
+    age_s = _age_s(said)
+    if age_s > HELLO_OLD_S:  # it waited in the queue: what it says of runs is old
+        return {}
     device = said["device"]
-    fields = {name: device.get(name) for name in ("kind", "name", "index", "capability", "memory_bytes")}
+    fields = {name: device.get(name) for name in ("kind", "name", "index", "capability", "memory_bytes", "max_sm_mhz")}
     fields |= {"driver": device.get("driver") or "", "host": said.get("host") or ""}
     fields |= {"active_attempts": said.get("held") or []}
+    if "at" in said:
+        fields["clock_ahead_s"] = round(said["at"] + age_s - time.time(), 1)
     with transaction.atomic():
         gpu, new = Gpu.objects.update_or_create(
             uuid=device["uuid"], defaults=fields | {"catalogue": said["catalogue"], "seen_at": timezone.now()}
@@ -198,6 +232,12 @@ def hello(said: dict[str, Any]) -> dict[str, Any]:
     if new or not Run.objects.sent().filter(gpu=gpu).exists():
         ask_dispatch()
     return reply
+
+
+def _age_s(said: dict[str, Any]) -> float:
+    """Seconds since the hello was sent, by the broker's clock; 0 for an agent of the previous version."""
+    sent = said.get("sent")
+    return max(0.0, BrokerKeys(settings.REDIS_URL).now() - sent) if sent else 0.0
 
 
 def superseded(gpu: Gpu) -> list[list[int]]:

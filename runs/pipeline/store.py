@@ -6,14 +6,15 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from kernels.analysis.verdicts import verdict
+from kernels.analysis.processes import with_process
 from kernels.contract.arm_result import ArmResult
 from kernels.contract.events import Measured
 from runs.models import Kernel, KernelVersion, Measurement, Result, Run, Workload
 from runs.models.measurement import COLUMNS
 
 SHARED = (
-    "baseline", "margin", "aa", "aa_samples_ns", "protocol", "telemetry", "notes", "took_s", "isolated",
+    "baseline", "margin", "aa", "aa_samples_ns", "protocol", "telemetry", "notes", "took_s", "timing", "isolated",
+    "isolation",
 )  # fmt: skip
 """Fields of a Measured with a column of the same name, beside its key."""
 
@@ -27,17 +28,18 @@ def json_of(value: Any) -> Any:
 
 def store_measured(run: Run, event: Measured) -> Measurement | None:
     """The new row with its results; None if the run has it already."""
+    environment = run.environment.body if run.environment else {}
+    event = with_process(event, environment.get("device", ""))
     measurement, new = Measurement.objects.get_or_create(
         run=run,
         workload=Workload.objects.of(event.workload),
         mode=event.mode,
         group=event.group,
-        process=event.process,
         defaults={name: json_of(getattr(event, name)) for name in SHARED},
     )
     if not new:
         return None
-    commit = (run.environment.body.get("commit") or "")[:50] if run.environment else ""
+    commit = (environment.get("commit") or "")[:50]
     for arm in event.results:
         _store_arm(measurement, event, arm, commit)
     return measurement
@@ -56,6 +58,5 @@ def _store_arm(measurement: Measurement, event: Measured, arm: ArmResult, commit
         measurement=measurement,
         kernel=kernel,
         version=version,
-        verdict=verdict(arm, event.baseline, event.margin),
         **{name: json_of(getattr(arm, name)) for name in COLUMNS},
     )

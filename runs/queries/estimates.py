@@ -22,7 +22,7 @@ RESULT_S = {"cuda": 0.5, "cpu": 0.7}
 COMPILE_S = {"cuda": 1.0, "cpu": 15.0}
 """torch.compile, anew for each workload."""
 SLOWER = {"cuda": 1.5, "cpu": 2.0}
-"""Typical slow-down of a kernel against the ceilings. Kernels far behind stop after five rounds."""
+"""Typical slow-down of a kernel against the ceilings. Kernels far behind stop after eight rounds."""
 CHECK_CALLS = {
     "cuda": {"float16": 10, "bfloat16": 10, "float32": 10},
     "cpu": {"float16": 140, "bfloat16": 60, "float32": 60},
@@ -36,8 +36,12 @@ CAPTURE_S = 0.01
 """Capture of a graph, anew for each arm in each round."""
 TFLOPS, GB_PER_S = {"cuda": 30.0, "cpu": 0.05}, {"cuda": 300.0, "cpu": 8.0}
 """Rates of a device without calibration: a small one."""
+FIRST_CALLS = 14
+"""Calls of an arm before its first round: compilation, memory, the estimate of its time."""
 SUSTAINED_S_PER_RESULT = 15.0
-"""Six to twelve rounds of 1.25 s; the baseline twice."""
+"""Eight to twelve rounds of 1.25 s; the baseline twice."""
+CELL_S, BATCH_S = 4.0, 0.3
+"""Isolated: start of a process, and a batch with its fresh inputs, its rest and its check."""
 OFF_BY = 2.0
 """An estimate is shown as a range: half to double. Compilers and very slow kernels are often outside."""
 
@@ -54,6 +58,8 @@ class Estimate:
     workloads: int
     guessed_s: float = 0.0
     """Estimated part of the seconds."""
+    stopped: int = 0
+    """Workloads on which a first call or a check seems to need longer than its limit: nothing is timed there."""
 
     @property
     def is_guess(self) -> bool:
@@ -79,27 +85,34 @@ def estimate(config: ConfigSpec, gpu: Gpu | None) -> Estimate:
     able = [name for name in config.kernels if not why_not.get(name)]
     kind = gpu.kind if gpu else "cpu"
     sustained = config.protocol.mode == "sustained" and kind == "cuda"
-    pace = {} if sustained else _pace(gpu, [w.key for w in config.workloads])
-    ceilings = gpu.ceilings if gpu and len(pace) < len(config.workloads) else None
-    known_s, guessed_s = 0.0, 0.0
+    pace = {} if sustained else _pace(gpu, [w.key for w in config.workloads], config.protocol.isolated)
+    calibration = gpu.calibration if gpu and len(pace) < len(config.workloads) else None
+    ceilings = calibration.ceilings if calibration else {}
+    known_s, guessed_s, stopped, processes = 0.0, 0.0, 0, config.protocol.processes
     for workload in config.workloads:
         if workload.key in pace:
-            known_s += pace[workload.key] * len(able)
+            known_s += pace[workload.key] * len(able) * processes
         else:
-            guessed_s += guess(workload, able, config.protocol, kind, ceilings or {})
+            timed, seconds = guess(workload, able, config.protocol, kind, ceilings)
+            guessed_s += seconds * processes
+            stopped += not timed
     count = len(config.workloads)
-    seconds = START_S[kind] + known_s + guessed_s
-    return Estimate(len(able) * count, len(config.kernels) - len(able), seconds, len(pace), count, guessed_s)
+    seconds = START_S[kind] * (1 + count * (processes - 1)) + known_s + guessed_s
+    return Estimate(len(able) * count, len(config.kernels) - len(able), seconds, len(pace), count, guessed_s, stopped)
 
 
-def guess(workload: Workload, kernels: list[str], plan: Protocol, kind: str, ceilings: dict[str, Any]) -> float:
-    """Estimated seconds of a workload without measurements: from its work and the protocol."""
+def guess(
+    workload: Workload, kernels: list[str], plan: Protocol, kind: str, ceilings: dict[str, Any]
+) -> tuple[bool, float]:
+    """(whether anything is timed, seconds) of a workload without measurements: from its work and the protocol."""
     compute_s, memory_s = at_ceilings(workload, kind, ceilings)
     ideal_s = max(compute_s, memory_s)
     check_s = max(CHECK_CALLS[kind][workload.dtype] * compute_s, CHECK_MOVES[kind] * memory_s)
-    if check_s > VERIFY_LIMIT_S:  # every kernel stops at its first check
-        return VERIFY_LIMIT_S * len(kernels)
     call_s = SLOWER[kind] * ideal_s
+    if 2 * call_s > plan.compile_limit_s:  # every kernel stops at its first two calls
+        return False, plan.compile_limit_s * len(kernels)
+    if check_s > VERIFY_LIMIT_S:  # or at its first check
+        return False, (2 * call_s + VERIFY_LIMIT_S) * len(kernels)
     graphs = kind == "cuda" and (plan.mode == "graph" or (plan.mode == "auto" and call_s * 1e9 < GRAPH_BELOW_NS))
     least = max(plan.min_rounds, LEAST_CAPTURES) if graphs else plan.min_rounds
     rounds = plan.max_rounds if kind == "cpu" else min(plan.max_rounds, TYPICAL * least)
@@ -111,13 +124,17 @@ def guess(workload: Workload, kernels: list[str], plan: Protocol, kind: str, cei
         block_s = (
             max(plan.block_ms / 1e3, (calls + 1) * call_s) * (1 + plan.rest * (kind == "cuda")) + CAPTURE_S * graphs
         )
-        timed_s = rounds * block_s * (len(kernels) + 1)  # the baseline runs twice
-        timed_s = min(timed_s, plan.budget_s * max(1, len(kernels) - 1)) + plan.warmup_s
+        round_s = block_s * (len(kernels) + 1)  # the baseline runs twice
+        budget_s = max(plan.budget_s * max(1, len(kernels) - 1), round_s)
+        timed_s = min(rounds * round_s, budget_s) + max(plan.warmup_s, round_s)
+    if plan.isolated:
+        round_s = max(BATCH_S, call_s) * (len(kernels) + 1)
+        timed_s = min(rounds * round_s, plan.budget_s * max(1, len(kernels) - 1)) + CELL_S * (len(kernels) + 2)
     if plan.mode == "sustained" and kind == "cuda":
         timed_s = max(timed_s, SUSTAINED_S_PER_RESULT * len(kernels))
     checks = plan.verify_seeds + rounds / KEEP_EVERY + 1
     compile_s = COMPILE_S[kind] * ("compiled" in kernels)
-    return timed_s + compile_s + (RESULT_S[kind] + checks * check_s) * len(kernels)
+    return True, timed_s + compile_s + (RESULT_S[kind] + FIRST_CALLS * call_s + checks * check_s) * len(kernels)
 
 
 def at_ceilings(workload: Workload, kind: str, ceilings: dict[str, Any]) -> tuple[float, float]:
@@ -144,7 +161,7 @@ def span(low_s: float, high_s: float) -> str:
     return f"{round(low / 60)} to {math.ceil(high / 60)} h"
 
 
-def _pace(gpu: Gpu | None, keys: list[str]) -> dict[str, float]:
+def _pace(gpu: Gpu | None, keys: list[str], isolated: bool) -> dict[str, float]:
     """Seconds per timed result on this device, by workload."""
-    paces = seconds_per_result(gpu, keys) if gpu else {}
+    paces = seconds_per_result(gpu, keys, isolated) if gpu else {}
     return {key: median(values) for key, values in paces.items()}

@@ -13,7 +13,7 @@ from kernels.contract.environment import KEYED
 from kernels.report.comparison import COMPARABILITY_KEYS
 from runs.models import Environment, Gpu, Kernel, Workload
 from runs.queries import measurements
-from runs.queries.measurements import Point
+from runs.queries.points import Point
 from runs.queries.ratio import Ratio
 
 MOST_RESULTS = 2000

@@ -10,19 +10,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from kernels.analysis.statistics import for_many, word
+from kernels.analysis.verdicts import enough_rounds
 from kernels.catalog import operations
 from kernels.contract.arm_result import Verdict
 from runs.models import Tier, TierScale
 from runs.queries import history, measurements
 from runs.queries.history import Series
-from runs.queries.measurements import Point
+from runs.queries.points import Point
 from runs.queries.ratio import Ratio
 
 REACHED, NEXT, OPEN, BEYOND = "reached", "next", "open", "beyond"
 FIELDS = (
     "workload", "workload_key", "mode", "device", "scale", "tier", "grade", "factor", "state", "target_ms", "baseline",
-    "baseline_p50_ms", "limit_ms", "best", "speedup", "speedup_low", "speedup_high", "best_p50_ms", "run", "result",
-    "fingerprint",
+    "baseline_p50_ms", "limit_ms", "best", "speedup", "speedup_low", "speedup_high", "confirmed", "comparisons", "best_p50_ms",
+    "run", "result", "fingerprint",
 )  # fmt: skip
 
 
@@ -47,7 +49,10 @@ class Ladder:
     """The baseline's newest result."""
     scale: TierScale
     kernels: list[tuple[Point, Ratio]] = field(default_factory=list)
-    """The newest result of each kernel on these terms, fastest first."""
+    """The newest result of each kernel on these terms, fastest first. The intervals hold for all comparisons at
+    once."""
+    comparisons: int = 1
+    """Results that are compared with a baseline, on all ladders of the device."""
     failed: list[Point] = field(default_factory=list)
     """Results without a speedup."""
     elsewhere: int = 0
@@ -64,9 +69,9 @@ class Ladder:
 
     @property
     def best(self) -> tuple[Point, Ratio] | None:
-        """Highest lower bound among uncontended FASTER kernels; else the highest ratio."""
-        sure = [placed for placed in self.kernels if _counts(placed[0])]
-        return max(sure, key=lambda placed: placed[1].low) if sure else next(iter(self.kernels), None)
+        """The highest low end among FASTER kernels of uncontended runs. None: the baseline is best."""
+        sure = [placed for placed in self.kernels if _counts(*placed)]
+        return max(sure, key=lambda placed: placed[1].low, default=None)
 
     @property
     def most(self) -> float | None:
@@ -75,10 +80,10 @@ class Ladder:
 
     @property
     def steps(self) -> list[Step]:
-        surely = self.best[1].low if self.best and _counts(self.best[0]) else 0.0
+        confirmed = self.best[1].low if self.best else 0.0
         steps, is_next = [], True
         for tier in self.scale.tiers:
-            if tier.factor <= surely:
+            if tier.factor <= confirmed:
                 state = REACHED
             elif self.most is not None and tier.factor > self.most:
                 state = BEYOND
@@ -104,22 +109,35 @@ class Ladder:
         return self._at(BEYOND)
 
 
-def _counts(point: Point) -> bool:
-    """Whether this result can reach a tier."""
-    return point.verdict == Verdict.FASTER and not point.contended
+def _counts(point: Point, ratio: Ratio) -> bool:
+    """Whether this result can reach a tier: FASTER by the interval that holds for all comparisons at once."""
+    sure = word(ratio.low, ratio.high, point.margin, enough_rounds(point)) == Verdict.FASTER
+    return sure and point.verdict == Verdict.FASTER and not point.contended
 
 
 def ladders(environments: Iterable[int], scale: TierScale, key: str = "") -> list[Ladder]:
     """One ladder per workload and mode with a time of the baseline, from small workloads to large ones.
 
-    key: of one workload only.
+    key: only those of one workload. Their intervals hold for the comparisons on all ladders, as on the page of all.
     """
-    newest = measurements.newest_on_each_terms(measurements.tried(environments=environments, key=key))
+    newest = measurements.newest_on_each_terms(measurements.tried(environments=environments))
     series = history.grouped(measurements.points(newest))
     places: dict[tuple[int, str], list[Series]] = {}
     for one in series:
         places.setdefault((one.terms.workload, one.terms.mode), []).append(one)
-    return [ladder for place in places.values() if (ladder := _ladder(place, scale))]
+    ladders = [ladder for place in places.values() if (ladder := _ladder(place, scale))]
+    comparisons = sum(len(ladder.kernels) for ladder in ladders)
+    chosen = [ladder for ladder in ladders if not key or ladder.series.workload.key == key]
+    for ladder in chosen:
+        ladder.comparisons = comparisons
+        ladder.kernels = [(point, _for_many(point, comparisons)) for point, _ in ladder.kernels]
+    return chosen
+
+
+def _for_many(point: Point, comparisons: int) -> Ratio:
+    compared = point.compared
+    assert compared.ratio is not None
+    return Ratio(*for_many(compared.ratio, comparisons, compared.rounds), point.margin)
 
 
 def _ladder(place: list[Series], scale: TierScale) -> Ladder | None:
@@ -174,10 +192,12 @@ def _row(ladder: Ladder, step: Step) -> dict[str, Any]:
         "baseline": ladder.base.kernel,
         "baseline_p50_ms": ladder.base_ms,
         "limit_ms": ladder.base.limit_ms,
-        "best": best and best.kernel,
+        "best": best.kernel if best else ladder.base.kernel,
         "speedup": ratio and ratio.ratio,
         "speedup_low": ratio and ratio.low,
         "speedup_high": ratio and ratio.high,
+        "confirmed": best and best.is_confirmed,
+        "comparisons": ladder.comparisons,
         "best_p50_ms": best and best.p50_ms,
         "run": best and best.run,
         "result": best and best.pk,

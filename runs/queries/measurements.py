@@ -6,23 +6,32 @@ The recorder has validated them; they are not validated again, because a page re
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
-from django.db.models import Count, F, Max, OuterRef, Prefetch, Q, QuerySet, Subquery, Sum
-from django.db.models.functions import Ln
+from django.db.models import Count, F, Max, OuterRef, Prefetch, Q, QuerySet, Subquery
 from pydantic import Field
 
-from kernels.analysis.verdicts import verdict
-from kernels.contract.arm_result import ArmResult, ColdCalls, Correctness, CrossCheck, Ratio, Spread, Status, Verdict
-from kernels.contract.events import Measured, ProtocolFacts, TelemetrySummary
+from kernels.analysis.statistics import WIDEST_MARGIN
+from kernels.analysis.verdicts import verdict, why_undecided
+from kernels.contract.arm_result import (
+    NO_SPEEDUP,
+    ArmResult,
+    ColdCalls,
+    Correctness,
+    CrossCheck,
+    Ratio,
+    Spread,
+    Status,
+    Verdict,
+)
+from kernels.contract.events import Measured, ProtocolFacts, TelemetrySummary, without_false_ratios
 from kernels.contract.export import Export
+from kernels.contract.isolation import Isolation
 from kernels.report.comparison import COMPARABILITY_KEYS
 from kernels.workload import Workload as WorkloadSpec
 from runs.models import Gpu, Kernel, Measurement, Result, Run, Session
 from runs.models.measurement import COLUMNS, CORRELATED, CORRELATED_ROUNDS
-from runs.queries.ratio import Ratio as SpeedupRatio
+from runs.queries.points import Point, RunResult
 
 RAW = ("samples_ns", "log")
 """Large columns of a result, read only on request. A kernel's source is another."""
@@ -50,15 +59,17 @@ class StoredMeasured(Measured):
     """Label of the workload as first stored: its operation may no longer exist."""
     results: list[StoredArm]  # type: ignore[assignment]
 
+    @property
+    def why_undecided(self) -> str:
+        """Why nothing is decided here; empty if something may be."""
+        return why_undecided(self)
+
     def arm(self, kernel: str) -> StoredArm | None:
         return next((arm for arm in self.results if arm.kernel == kernel), None)
 
 
 def of_run(run: Run, raw: bool = False) -> list[StoredMeasured]:
-    """Measurements of a run, in the order of its config.
-
-    raw: with samples, logs and sources.
-    """
+    """Measurements of a run, in the order of its config. raw: with samples, logs and sources."""
     order = {workload.key: number for number, workload in enumerate(run.spec.workloads)}
     measured = _read(Measurement.objects.filter(run=run), Result.objects.all(), raw)
     return sorted(measured, key=lambda m: (order.get(m.key, len(order)), m.pk))
@@ -82,8 +93,10 @@ def of_results(pks: Iterable[int]) -> dict[int, tuple[StoredMeasured, StoredArm]
     rows = Result.objects.filter(pk__in=list(pks)).select_related("kernel", "version", "measurement__workload")
     rows = rows.defer(*RAW, "version__source", "measurement__aa_samples_ns")
     results = {}
-    for row in rows:
+    for row in rows.annotate(base_status=Subquery(_baselines().values("status")[:1])):
         measured = _measured(row.measurement, [row], raw=False)
+        if row.base_status not in (None, Status.OK):
+            measured.__dict__["results"] = [measured.results[0].model_copy(update=NO_SPEEDUP)]
         results[row.pk] = measured, measured.results[0]
     return results
 
@@ -100,15 +113,34 @@ def last_unsupported(kernel: Kernel) -> tuple[int, str] | None:
     return rows.order_by("-pk").values_list("measurement__run", "why").first()
 
 
-def seconds_per_result(gpu: Gpu, keys: list[str]) -> dict[str, list[float]]:
-    """Workload -> seconds of each measurement on this device / its timed results. Without sustained ones."""
+def seconds_per_result(gpu: Gpu, keys: list[str], isolated: bool = False) -> dict[str, list[float]]:
+    """Workload -> seconds of each measurement on this device / its timed results and processes. Without sustained ones.
+    isolated: of isolated ones, or of the others."""
     timed = Count("results", filter=Q(results__status=Status.OK))
-    rows = Measurement.objects.filter(run__gpu=gpu, workload__key__in=keys, took_s__gt=0).exclude(mode="sustained")
+    rows = Measurement.objects.filter(run__gpu=gpu, workload__key__in=keys, took_s__gt=0, isolated=isolated)
+    rows = rows.exclude(mode="sustained")
     paces: dict[str, list[float]] = {}
-    for key, took_s, count in rows.annotate(timed=timed).values_list("workload__key", "took_s", "timed"):
+    figures = ("workload__key", "took_s", "timed", "protocol__processes")
+    for key, took_s, count, processes in rows.annotate(timed=timed).values_list(*figures):
         if took_s and count:
-            paces.setdefault(key, []).append(took_s / count)
+            paces.setdefault(key, []).append(took_s / count / (processes or 1))
     return paces
+
+
+def fastest(environments: Iterable[int], dtype: str) -> tuple[int, float | None, str, int, str] | None:
+    """(row id, TFLOP/s, kernel, run, workload) of the highest rate of a result that is ok, from an uncontended run."""
+    rows = (
+        tried(environments=environments)
+        .filter(
+            status=Status.OK,
+            tflops__isnull=False,
+            measurement__run__contended=False,
+            measurement__margin__lte=WIDEST_MARGIN,
+            measurement__workload__dtype=dtype,
+        )
+        .order_by("-tflops")
+    )
+    return rows.values_list("pk", "tflops", "kernel__name", "measurement__run", "measurement__workload__label").first()
 
 
 def export_of(run: Run) -> Export:
@@ -122,6 +154,7 @@ def export_of(run: Run) -> Export:
         fingerprint=environment.fingerprint if environment else "",
         preflight=run.preflight or {},
         state=run.state,
+        timing=run.timing,
         measurements=list(of_run(run, raw=True)),
     )
 
@@ -130,14 +163,16 @@ def export_of(run: Run) -> Export:
 
 READ = {
     "pk": "pk", "kernel": "kernel__name", "limit_ms": "limit_ms",
-    "status": "status", "verdict": "verdict", "why": "why", "n": "n", "rounds": "rounds", "p50_ms": "p50_ms",
+    "status": "status", "why": "why", "n": "n", "rounds": "rounds", "p50_ms": "p50_ms",
     "p50_low_ms": "p50_low_ms", "p50_high_ms": "p50_high_ms", "speedup": "speedup", "speedup_low": "speedup_low",
-    "speedup_high": "speedup_high", "paired": "paired", "version": "version", "sha256": "version__sha256",
+    "speedup_high": "speedup_high", "paired": "paired",
+    "left_after_round": "left_after_round", "effective_sample_size": "effective_sample_size",
+    "correct": "correctness__correct", "version": "version", "sha256": "version__sha256",
     "mode": "measurement__mode", "group": "measurement__group", "baseline": "measurement__baseline",
     "margin": "measurement__margin", "workload": "measurement__workload",
     "run": "measurement__run", "created_at": "measurement__run__created_at", "gpu": "measurement__run__gpu",
     "started_at": "measurement__run__started_at", "environment": "measurement__run__environment",
-    "demo": "measurement__run__demo", "contended": "measurement__run__contended",
+    "demo": "measurement__run__demo", "processes": "measurement__protocol__processes", "contended": "measurement__run__contended",
 }  # fmt: skip
 """Fields of each result, by their name in Point."""
 
@@ -147,55 +182,6 @@ TOLD_APART = (
     *(f"measurement__protocol__{key}" for key in COMPARABILITY_KEYS),
 )  # fmt: skip
 """Only the newest result for each of these: newer results on other terms do not hide older ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One result of a series. Not a StoredArm: thousands are read at a time."""
-
-    pk: int
-    kernel: str
-    limit_ms: float | None
-    """Speed of light: least time in ms that the device needs for the work."""
-    status: str
-    verdict: str
-    why: str
-    n: int | None
-    rounds: int | None
-    p50_ms: float | None
-    p50_low_ms: float | None
-    p50_high_ms: float | None
-    speedup: float | None
-    speedup_low: float | None
-    speedup_high: float | None
-    paired: bool
-    version: int | None
-    sha256: str | None
-    mode: str
-    group: str
-    baseline: str
-    margin: float
-    workload: int
-    run: int
-    created_at: datetime
-    gpu: int | None
-    started_at: datetime | None
-    environment: int
-    demo: str
-    contended: bool
-    base_sha256: str | None
-    base_p50_ms: float | None
-    how: tuple[Any, ...]
-    """Protocol values that must agree: kernels.report.comparison.COMPARABILITY_KEYS."""
-
-    @property
-    def ratio(self) -> SpeedupRatio | None:
-        """Its paired speedup; None without one."""
-        if self.status != "ok" or not self.paired:
-            return None
-        if self.speedup is None or self.speedup_low is None or self.speedup_high is None:
-            return None
-        return SpeedupRatio(self.speedup, self.speedup_low, self.speedup_high, self.margin)
 
 
 def tells(measured: Measured, arm: ArmResult) -> bool:
@@ -210,8 +196,7 @@ def tried(
     session: Session | None = None,
     key: str = "",
 ) -> QuerySet[Result]:
-    """Results of a kernel, in these environments, in a session, on a workload; or all. Without unsupported ones, and
-    without checks that have no times."""
+    """Results of a kernel, in environments, in a session, on a workload; without unsupported ones and mere checks."""
     rows = Result.objects.exclude(status=Status.UNSUPPORTED).exclude(measurement__mode="verify")
     if kernel is not None:
         rows = rows.filter(kernel=kernel)
@@ -237,42 +222,41 @@ def last_runs(rows: QuerySet[Result]) -> dict[int, int]:
 
 def points(rows: QuerySet[Result], most: int | None = None) -> list[Point]:
     """The results, those of the newest run first. most: number of newest results read."""
-    baseline = Result.objects.filter(
-        measurement=OuterRef("measurement"), kernel__name=OuterRef("measurement__baseline")
-    )
+    baseline = _baselines()
     more = {
         "base_sha256": Subquery(baseline.values("version__sha256")[:1]),
         "base_p50_ms": Subquery(baseline.values("p50_ms")[:1]),
+        "base_status": Subquery(baseline.values("status")[:1]),
     }
     names, how = [*READ, *more], [f"measurement__protocol__{key}" for key in COMPARABILITY_KEYS]
     read = rows.order_by("-measurement__run", "pk").annotate(**more).values_list(*READ.values(), *more, *how)[:most]
-    return [Point(**dict(zip(names, values, strict=False)), how=values[len(names) :]) for values in read]
+    return [_point(dict(zip(names, values, strict=False)), values[len(names) :]) for values in read]
 
 
-class Verdicts(NamedTuple):
-    """How often a kernel of a run got a verdict and a status."""
-
-    run: int
-    kernel: str
-    baseline: str
-    verdict: str
-    status: str
-    results: int
-    compared: int
-    """Results with a speedup."""
-    logs: float | None
-    """Sum of the logarithms of their speedups."""
+def _point(fields: dict[str, Any], how: tuple[Any, ...]) -> Point:
+    """Without a speedup if its baseline is not ok: no ratio stands over it."""
+    if fields.pop("base_status") not in (None, Status.OK):
+        fields |= NO_SPEEDUP
+    return Point(**fields, how=how)
 
 
-def verdicts(runs: list[int]) -> list[Verdicts]:
-    """The verdicts of each kernel in each run, in one query."""
+def _baselines() -> QuerySet[Result]:
+    """The baseline's result beside a result, for subqueries."""
+    return Result.objects.filter(measurement=OuterRef("measurement"), kernel__name=OuterRef("measurement__baseline"))
+
+
+def run_results(runs: list[int]) -> list[RunResult]:
+    """Results of these runs, in one query; without speedups over a baseline that is not ok."""
     if not runs:
         return []
-    what = ("measurement__run", "kernel__name", "measurement__baseline", "verdict", "status")
-    known = Q(speedup__gt=0)
-    rows = Result.objects.filter(measurement__run__in=runs).order_by().values_list(*what)
-    counts = {"n": Count("id"), "compared": Count("id", filter=known), "logs": Sum(Ln("speedup"), filter=known)}
-    return [Verdicts(*row) for row in rows.annotate(**counts)]
+    columns = (
+        "measurement__run", "measurement", "measurement__workload", "kernel__name", "measurement__baseline",
+        "measurement__margin", *RunResult._fields[6:],
+    )  # fmt: skip
+    rows = Result.objects.filter(measurement__run__in=runs).exclude(measurement__mode="verify").order_by("pk")
+    results = [RunResult(*row) for row in rows.values_list(*columns)]
+    failed = {one.measurement for one in results if one.kernel == one.baseline and one.status != Status.OK}
+    return [one._replace(**NO_SPEEDUP) if one.measurement in failed else one for one in results]  # type: ignore[arg-type]
 
 
 # --- from rows to events ----------------------------------------------------------------------------------------------
@@ -289,15 +273,15 @@ def _read(measurements: QuerySet[Measurement], results: QuerySet[Result], raw: b
 def _measured(row: Measurement, arms: Iterable[Result], raw: bool) -> StoredMeasured:
     spec = WorkloadSpec.model_construct(**row.workload.as_json())
     spec.__dict__ |= {"key": row.workload.key, "label": row.workload.label}
-    return StoredMeasured.model_construct(
+    measured = StoredMeasured.model_construct(
         pk=row.pk,
         label=row.workload.label,
         workload=spec,
         key=row.workload.key,
         mode=row.mode,
         group=row.group,
-        process=row.process,
         isolated=row.isolated,
+        isolation=Isolation.model_validate(row.isolation) if row.isolation else None,
         baseline=row.baseline,
         margin=row.margin,
         aa=Ratio(*row.aa) if row.aa else None,
@@ -306,15 +290,21 @@ def _measured(row: Measurement, arms: Iterable[Result], raw: bool) -> StoredMeas
         telemetry=TelemetrySummary.model_validate(row.telemetry),
         notes=row.notes,
         took_s=row.took_s,
-        results=[_arm(row, arm, raw) for arm in arms],
+        timing=row.timing,
+        results=[],
     )
+    found = without_false_ratios([_arm(arm, raw) for arm in arms], row.baseline)
+    for arm in found:
+        arm.__dict__["verdict"] = verdict(arm, measured)
+    measured.__dict__["results"] = found
+    return measured
 
 
 BLANK = StoredArm.model_construct(kernel="", pk=0, verdict=Verdict.NONE)
 """Copied for each row, which takes a tenth of the time that a model needs to be made."""
 
 
-def _arm(row: Measurement, arm: Result, raw: bool) -> StoredArm:
+def _arm(arm: Result, raw: bool) -> StoredArm:
     columns = arm.__dict__  # what was read: the rest is deferred
     fields = {name: columns[name] for name in COLUMNS if name in columns}
     for name, model in NESTED.items():
@@ -324,6 +314,4 @@ def _arm(row: Measurement, arm: Result, raw: bool) -> StoredArm:
     fields["ran"] = [(name, ns) for name, ns in arm.ran]
     if arm.version:
         fields |= {"sha256": arm.version.sha256, "source": arm.version.source if raw else ""}
-    stored = BLANK.model_copy(update=fields)
-    stored.__dict__["verdict"] = verdict(stored, row.baseline, row.margin)
-    return stored
+    return BLANK.model_copy(update=fields)

@@ -14,7 +14,8 @@ from kernels.report.comparison import RunResults
 from runs.models import Session
 from runs.queries import history, measurements
 from runs.queries.history import Series
-from runs.queries.measurements import Point, StoredArm, StoredMeasured
+from runs.queries.measurements import StoredArm, StoredMeasured
+from runs.queries.points import Point
 
 Pages = dict[tuple[str, str, str], str]
 Ends = dict[str, tuple[Point, Point]]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Ratio(NamedTuple):
-    """A ratio with its interval, and the margin of SAME around 1."""
+    """A ratio with its interval, and the margin around 1."""
 
     ratio: float
     low: float

@@ -10,7 +10,7 @@ from typing import Any
 from django import template
 from django.template.defaultfilters import yesno
 
-from runs.templatetags.figures import error, grouped, interval_us, p50_us, percent, us, us_like
+from runs.templatetags.figures import error, grouped, interval_us, is_decided, p50_us, percent, us, us_like
 
 register = template.Library()
 
@@ -40,33 +40,38 @@ def speedup_cells(result: Any, margin: bool = False) -> dict[str, Any]:
         "low": result.speedup_low,
         "high": result.speedup_high,
         "margin": wide(result.margin) if margin else None,
+        "decided": is_decided(result.verdict),
     }
 
 
 @register.inclusion_tag("cells/ratio.html")
 def ratio_cells(
-    ratio: float | None, low: float | None, high: float | None, margin: float | None = None
+    ratio: float | None, low: float | None, high: float | None, margin: float | None = None, verdict: str = "FASTER"
 ) -> dict[str, Any]:
     """The same for a derived ratio: a change, or a workload's best speedup."""
-    return {"ratio": ratio, "low": low, "high": high, "margin": wide(margin)}
+    return {"ratio": ratio, "low": low, "high": high, "margin": wide(margin), "decided": is_decided(verdict)}
 
 
 @register.inclusion_tag("cells/timed.html")
-def timed_cells(result: Any, base: Any, unit: str, has_limits: bool) -> dict[str, Any]:
+def timed_cells(
+    result: Any, base: Any, unit: str, has_limits: bool, dense_factor: float | None = None
+) -> dict[str, Any]:
     """The figures of a timed result after its speedup: one tag for all, because a page has hundreds of such rows.
 
-    The p50 comes after the baseline's, unless the result is the baseline. p90 is of single calls.
+    dense_factor: of the workload, if part of its work is masked. The p50 comes after the baseline's, unless the result
+    is the baseline; all p50 of a workload have the decimals of the baseline's. p90 is of single calls.
     """
     correctness = result.correctness
     return {
         "before": p50_us(base) if base and result.verdict != "baseline" else "",
-        "after": p50_us(result),
+        "after": us_like(result.p50_ms, base or result),
         "interval": interval_us(result),
         "p90": us(result.single_calls.p90_ms),
         "cold": result.cold,
-        "correct": yesno(correctness.correct, "yes,no") if correctness else "",
+        "correct": yesno(correctness.correct, "yes,no,unknown") if correctness else "",
         "error": error(correctness.frobenius) if correctness else "",
         "rate": grouped(result.gb_per_s if unit == "GB/s" else result.tflops),
+        "dense": grouped(result.tflops * dense_factor) if dense_factor and unit != "GB/s" and result.tflops else "",
         "share": percent(result.limit_share) if has_limits else "",
         "has_limits": has_limits,
         "n": result.n,
@@ -76,11 +81,11 @@ def timed_cells(result: Any, base: Any, unit: str, has_limits: bool) -> dict[str
 
 @register.inclusion_tag("cells/before_after.html")
 def point_p50_cell(point: Any) -> dict[str, str]:
-    """The same for a point of a history, which has its baseline's p50."""
+    """The same for a point of a history, in three digits: the rows of its table are of other workloads or runs."""
     if point.status != "ok" or not point.p50_ms:
         return {}
-    before = us_like(point.base_p50_ms, point) if point.base_p50_ms and point.verdict != "baseline" else ""
-    return {"before": before, "after": p50_us(point)}
+    before = us(point.base_p50_ms) if point.base_p50_ms and point.verdict != "baseline" else ""
+    return {"before": before, "after": us(point.p50_ms)}
 
 
 @register.inclusion_tag("cells/why.html")

@@ -9,6 +9,7 @@ from typing import Any
 from django import template
 from django.utils import timezone
 
+from kernels.contract.arm_result import Verdict
 from kernels.report.tables import three_digits
 
 register = template.Library()
@@ -89,11 +90,6 @@ def error(value: float | None) -> str:
 
 
 @register.filter
-def mib(value: int | None) -> str:
-    return DASH if value is None else f"{value / 2**20:,.1f}"
-
-
-@register.filter
 def duration(seconds: float | None) -> str:
     """48 s, 2 min 5 s, 3 h 10 min."""
     if seconds is None:
@@ -135,8 +131,14 @@ def get(mapping: dict[Any, Any], key: Any) -> Any:
     return mapping.get(key)
 
 
+@register.filter
+def is_decided(verdict: str) -> bool:
+    """Whether a ratio is bold: nothing undecided is."""
+    return verdict in (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
+
+
 QUIET = ("unsupported", "undecided", "needs more runs", "unpaired", "not compared", "new", "gone", "ok")
-MARKS = {"faster": "▲", "slower": "▼", "same": "=", "undecided": "?"}
+MARKS = {"faster": "▲", "slower": "▼", "same": "=", "undecided": "?", "mixed": "±"}
 
 
 @register.inclusion_tag("cells/tag.html")

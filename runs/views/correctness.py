@@ -43,6 +43,7 @@ def facts(correctness: Correctness | None) -> list[tuple[str, str]]:
         if (mine := getattr(correctness, own)) is not None:
             its = getattr(correctness, yard)
             pairs.append((name, error(mine) + (f"; eager PyTorch {error(its)}" if its is not None else "")))
+    pairs += [("systematic error", _systematic(correctness)), ("products", correctness.precision or "")]
     pairs += [(name, str(count)) for key, name in COUNTS if (count := getattr(correctness, key)) is not None]
     known = [
         (value == good, words, fault)
@@ -52,6 +53,14 @@ def facts(correctness: Correctness | None) -> list[tuple[str, str]]:
     pairs.append(("passed", "; ".join(words for passed, words, _ in known if passed)))
     pairs.append(("not passed", "; ".join(fault for passed, _, fault in known if not passed)))
     return [(name, words) for name, words in pairs if words]
+
+
+def _systematic(correctness: Correctness) -> str:
+    """How much too large or too small the output is on average: "0.0012% too large, standard error 0.0009%"."""
+    if correctness.slope is None or correctness.slope_error is None:
+        return ""
+    how = "large" if correctness.slope > 0 else "small"
+    return f"{100 * abs(correctness.slope):.2g}% too {how}, standard error {100 * correctness.slope_error:.2g}%"
 
 
 def tables(correctness: Correctness | None) -> list[dict[str, Any]]:

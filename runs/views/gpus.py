@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
 
-from kernels.analysis.roofline import Peak, peak_of
+from kernels.analysis.peaks import Peak, peak_of
 from kernels.dtypes import DTYPE_SHORT
 from runs.models import Calibration, Gpu, Run
 from runs.queries.outcomes import with_outcomes
@@ -47,36 +47,68 @@ FIELDS = (
 
 @dataclass(frozen=True)
 class Ceiling:
-    """One measured ceiling beside its datasheet value."""
+    """One measured ceiling beside the speed of light and the datasheet's figure."""
 
     what: str
     unit: str
     measured: float
+    light: float | None = None
+    """Of the dtype at the device's maximum clock; of the memory the datasheet's bandwidth."""
     datasheet: float | None = None
+    interval: tuple[float, float] | None = None
+
+    @property
+    def shown(self) -> str:
+        return digits(self.measured)
+
+    @property
+    def between(self) -> str:
+        """The interval in words; empty if there is none."""
+        return f"{digits(self.interval[0])} to {digits(self.interval[1])}" if self.interval else ""
 
     @property
     def share(self) -> float | None:
-        return self.measured / self.datasheet if self.datasheet else None
+        """Share of the speed of light reached."""
+        return self.measured / self.light if self.light else None
+
+
+def digits(value: float) -> str:
+    """Four significant digits: three hide an interval."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def lights_of(peak: Peak) -> list[tuple[str, str]]:
+    """(dtypes, arithmetic of their speed of light); dtypes of one light are together."""
+    by_arithmetic: dict[str, list[str]] = {}
+    for dtype, short in DTYPE_SHORT.items():
+        by_arithmetic.setdefault(peak.light(dtype).arithmetic, []).append(short)
+    return [(", ".join(names), arithmetic) for arithmetic, names in by_arithmetic.items()]
 
 
 def ceilings_of(ceilings: dict[str, Any], peak: Peak | None = None) -> list[Ceiling]:
     """A calibration's figures in a fixed order, without missing ones."""
     products, empty = ceilings.get("matmul_tflops") or {}, ceilings.get("empty_us") or {}
-    bandwidth = peak.gb_per_s if peak else None
+    bandwidth = (peak.gb_per_s, peak.gb_per_s) if peak else (None, None)
     figures = [
-        ("device copy", "GB/s", ceilings.get("copy_gb_per_s"), bandwidth),
-        ("device read", "GB/s", ceilings.get("read_gb_per_s"), bandwidth),
+        ("device copy", "GB/s", ceilings.get("copy_gb_per_s"), "copy_gb_per_s", bandwidth),
+        ("device read", "GB/s", ceilings.get("read_gb_per_s"), "read_gb_per_s", bandwidth),
         *(
-            (f"matmul {DTYPE_SHORT.get(d, d)}", "TFLOP/s", products[d], _peak(d, peak))
+            (f"matmul {DTYPE_SHORT.get(d, d)}", "TFLOP/s", products[d], d, _limits(d, peak))
             for d in _in_usual_order(products)
         ),
-        *((f"empty kernel, {mode}", "us", empty[mode], None) for mode in _in_usual_order(empty)),
+        *((f"empty kernel, {mode}", "us", empty[mode], mode, (None, None)) for mode in _in_usual_order(empty)),
     ]
-    return [Ceiling(what, unit, value, limit) for what, unit, value, limit in figures if value is not None]
+    intervals = ceilings.get("intervals") or {}
+    return [
+        Ceiling(what, unit, value, *limits, interval=intervals.get(key))
+        for what, unit, value, key, limits in figures
+        if value is not None
+    ]
 
 
-def _peak(dtype: str, peak: Peak | None) -> float | None:
-    return peak.tflops(dtype) if peak and dtype in DTYPE_SHORT else None
+def _limits(dtype: str, peak: Peak | None) -> tuple[float | None, float | None]:
+    """The speed of light of a dtype, and the datasheet's figure."""
+    return (peak.light(dtype).tflops, peak.tflops(dtype)) if peak and dtype in DTYPE_SHORT else (None, None)
 
 
 def _in_usual_order(names: Iterable[str]) -> list[str]:
@@ -86,12 +118,12 @@ def _in_usual_order(names: Iterable[str]) -> list[str]:
 
 
 def ceilings_headline(ceilings: list[Ceiling]) -> tuple[str, str]:
-    """The best bandwidth and matrix product, and their shares of the datasheet, in words."""
+    """The best bandwidth and matrix product, and their shares of the speed of light, in words."""
     units = ("GB/s", "TFLOP/s")
     best = [max(same, key=lambda c: c.measured) for unit in units if (same := [c for c in ceilings if c.unit == unit])]
     figures = " and ".join(f"{grouped(c.measured)} {c.unit} ({c.what.split(maxsplit=1)[-1]})" for c in best)
     shares = " and ".join(percent(c.share) for c in best if c.share)
-    return figures and f"Reaches {figures}", shares and f"{shares} of its datasheet"
+    return figures and f"Reaches {figures}", shares and f"{shares} of the speed of light"
 
 
 def present(gpu: Gpu) -> Calibration | None:
@@ -157,7 +189,7 @@ def headline(gpus: list[Gpu]) -> str:
     states = Counter(gpu.state for gpu in gpus)
     if len(states) == 1:
         return f"{len(gpus)} devices, all {gpus[0].state}"
-    counted = [f"{states[state]} {state}" for state in ("idle", "busy", "silent") if states[state]]
+    counted = [f"{states[state]} {state}" for state in ("idle", "busy", "silent", "unheard") if states[state]]
     return f"{len(gpus)} devices: {', '.join(counted)}"
 
 
@@ -183,7 +215,7 @@ def cannot_run(gpu: Gpu) -> list[dict[str, Any]]:
 
 def gpu(request: HttpRequest, pk: int) -> HttpResponse:
     device = _get(pk)
-    calibration, peak = present(device), peak_of(device.name)
+    calibration, peak = present(device), peak_of(device.name, device.max_sm_mhz)
     ceilings = ceilings_of(calibration.ceilings, peak) if calibration else []
     calibrations = list(device.calibrations.all())
     context = {
@@ -195,6 +227,7 @@ def gpu(request: HttpRequest, pk: int) -> HttpResponse:
         "peak": peak,
         "calibration": calibration,
         "ceilings": ceilings,
+        "lights": lights_of(peak) if peak else [],
         "headline": ceilings_headline(ceilings),
         "history": by_driver(calibrations) if any(c != calibration for c in calibrations) else None,
         "cannot_run": cannot_run(device),
@@ -204,13 +237,15 @@ def gpu(request: HttpRequest, pk: int) -> HttpResponse:
 
 def datasheet(peak: Peak) -> dict[str, Any]:
     tflops = {dtype: peak.tflops(dtype) for dtype in DTYPE_SHORT}
-    return {"model": peak.model, "gb_per_s": peak.gb_per_s, "tflops": tflops}
+    light = {dtype: peak.light(dtype).tflops for dtype in DTYPE_SHORT}
+    clock = {"max_sm_mhz": peak.max_mhz, "clock_source": peak.clock_source}
+    return {"model": peak.model, "gb_per_s": peak.gb_per_s, "tflops": tflops, "light_tflops": light} | clock
 
 
 def gpu_json(request: HttpRequest, pk: int) -> HttpResponse:
     """A device with all its calibrations."""
     device = _get(pk)
-    peak = peak_of(device.name)
+    peak = peak_of(device.name, device.max_sm_mhz)
     run = Run.objects.sent().filter(gpu=device).values_list("pk", flat=True).first()
     data = row_of(device) | {
         "run": run,
@@ -221,6 +256,8 @@ def gpu_json(request: HttpRequest, pk: int) -> HttpResponse:
                 "run": c.run_id,
                 "measured_at": c.measured_at.isoformat(),
                 "again": c.again,
+                "refused": c.refused,
+                "refused_at": c.refused_at.isoformat() if c.refused_at else None,
                 "ceilings": c.ceilings,
             }
             for c in device.calibrations.all()

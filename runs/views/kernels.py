@@ -11,15 +11,16 @@ from django.db.models import Count, Max, Min, Q
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
+from kernels.analysis.standing import standing_of
 from kernels.catalog import operations
-from kernels.contract.arm_result import FAILURES
-from kernels.report.summary import leading
+from kernels.contract.arm_result import Status
+from kernels.report.summary import headline, sentence
 from runs.charts.forest import Scale
 from runs.charts.sparkline import sparkline
 from runs.models import Gpu, Kernel, Run
 from runs.queries import history, measurements
 from runs.queries.history import Series
-from runs.queries.measurements import Point
+from runs.queries.points import Point
 from runs.views.downloads import csv_file
 from runs.views.sources import diff
 
@@ -150,32 +151,29 @@ class Subject:
         }
 
     def headline(self) -> dict[str, str]:
-        """Its standing, from its newest result on each workload: {"tone", "strong", "rest"}. No mean: the runs
-        differ."""
+        """Its standing, from its newest result on each workload: {"tone", "strong", "rest"}."""
         points = [one.newest for one in self.newest]
-        counts = Counter(p.verdict.lower() if p.status == "ok" else p.status for p in points)
-        of = f" on {{}} of {len(points)} workloads" if len(points) > 1 else ""
-        words = {word: counts.pop(word, 0) for word in ("faster", "slower", "same", "undecided")}
-        first, over = leading(words), points[0].baseline if points else ""
-        phrases = {"same": f"As fast as {over}", "undecided": f"Not clearly different from {over}"}
-        if first:
-            strong = phrases.get(first, f"{first.capitalize()} than {over}") + of.format(words[first])
-        elif counts.pop("baseline", 0):
-            strong = "The baseline: other kernels are compared with it"
-        elif counts:
-            status, count = counts.most_common(1)[0]
-            strong = (status.capitalize() if status in FAILURES else "Measured without a verdict") + of.format(count)
-            del counts[status]
-        else:
+        if not points:
             return {"tone": "same", "strong": "Not measured yet", "rest": self._why_unsupported()}
-        words["as fast"] = words.pop("same")
-        others = [
-            f"{word} on {n}"
-            for word, n in [*words.items(), *counts.items()]
-            if n and word != ("as fast" if first == "same" else first)
-        ]
-        tone = first if first in ("faster", "slower") else "same"
-        return {"tone": tone, "strong": strong, "rest": f"{', '.join(others).capitalize()}." if others else ""}
+        compared = [point.compared for point in points if point.kernel != point.baseline]
+        if not compared:
+            return {"tone": "same", "strong": "The baseline: other kernels are compared with it", "rest": ""}
+        standing = standing_of(compared)
+        if not standing.was_compared:
+            return {"tone": "same", "strong": self._failed(points), "rest": ""}
+        strong, tone = headline(standing)
+        rest = [sentence(standing.sentence)]
+        if len({one.terms._replace(workload=0, mode="", group="") for one in self.newest}) > 1:
+            rest.append("The results are of several cards, versions or baselines.")
+        return {"tone": tone, "strong": strong, "rest": " ".join(rest)}
+
+    def _failed(self, points: list[Point]) -> str:
+        """What became of a kernel that has no speedup anywhere."""
+        statuses = Counter(point.status for point in points if point.status != Status.OK)
+        if not statuses:
+            return "Measured without a comparison"
+        status, count = statuses.most_common(1)[0]
+        return status.capitalize() + (f" on {count} of {len(points)} workloads" if len(points) > 1 else "")
 
     def _why_unsupported(self) -> str:
         """Why the last run could not measure it."""

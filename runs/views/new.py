@@ -10,12 +10,12 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.datastructures import MultiValueDict
 
 from kernels.catalog import operations
-from runs.forms import ANY, NewRunForm
+from runs.forms import ANY, NewRunForm, protocol_choice
 from runs.models import Config, Gpu, Run, Session
 from runs.queries.estimates import estimate as estimate_run
 from runs.views import number
 
-KEPT = ("device", "what", "protocol", "mode", "session", "title", "note")
+KEPT = ("device", "what", "protocol", "effort", "mode", "session", "title", "note")
 """Fields that are valid for every operation."""
 
 
@@ -63,10 +63,10 @@ def _again(sent: QueryDict) -> Run | None:
 
 
 def initial(request: HttpRequest) -> dict[str, Any]:
-    """Initial values: from an earlier run (?again=) or a named config, else the smallest config; with ?kernel= and
-    ?session=."""
+    """Initial values: from an earlier run (?again=) or a named config, else the smallest config; with ?kernel=, ?session=
+    and, for an earlier run, ?effort=."""
     if run := _again(request.GET):
-        return from_run(run)
+        return from_run(run) | {"effort": request.GET.get("effort", "")}
     values = fresh(request.GET.get("operation", ""), request.GET.get("config", ""))
     if asked := number(request.GET.get("session")):
         values["session"] = str(asked) if Session.objects.filter(ended_at=None, pk=asked).exists() else ""
@@ -84,7 +84,11 @@ def fresh(operation: str, name: str = "") -> dict[str, Any]:
     if config is None:
         return values | {"dtype": ["float16"]}
     spec = config.spec
-    values |= {"config": config.name, "kernels": spec.kernels, "protocol": spec.protocol.name}
+    values |= {
+        "config": config.name,
+        "kernels": spec.kernels,
+        "protocol": protocol_choice(spec.protocol),
+    }
     return values | form.typed_as(spec.workloads[:1])
 
 
@@ -110,7 +114,10 @@ def from_run(run: Run) -> dict[str, Any]:
         "operation": spec.operation,
         "session": str(run.session_id) if run.session and not run.session.ended_at else "",
     }
-    values |= {"protocol": spec.protocol.name, "mode": spec.protocol.mode if spec.protocol.mode != "auto" else ""}
+    values |= {
+        "protocol": protocol_choice(spec.protocol),
+        "mode": spec.protocol.mode if spec.protocol.mode != "auto" else "",
+    }
     form = NewRunForm(initial=values, again=run)
     values["device"] = _device_of(run, form)
     if spec.name in form.configs:

@@ -10,9 +10,13 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
 from kernels.analysis.agreement import AGREE_NS, AGREE_NS_PER_KERNEL, AGREE_SHARE
-from kernels.analysis.statistics import MARGIN, WIDEST_SAME
+from kernels.analysis.memory import size
+from kernels.analysis.processes import is_confirmed
+from kernels.analysis.statistics import MARGIN, WIDEST_MARGIN
+from kernels.analysis.verdicts import is_noisy
 from kernels.contract.arm_result import MOST_KERNELS_RAN, ArmResult, CrossCheck
-from kernels.contract.events import Measured, TelemetrySummary
+from kernels.contract.events import HostLoad, Measured, ProtocolFacts, TelemetrySummary
+from kernels.contract.isolation import Isolation
 from kernels.report.tables import under_load
 from runs.charts import distribution
 from runs.charts.theme import THEMES
@@ -74,6 +78,8 @@ def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
         "baseline": baseline,
         "siblings": measurements.beside(measured, subject.run, arm),
         "has_history": measurements.tells(measured, arm),
+        "dense_tflops": arm.tflops * factor if arm.tflops and (factor := measured.workload.dense_factor) else None,
+        "memory": memory_of(measured, arm),
         "ran_more": len(arm.ran) >= MOST_KERNELS_RAN,
         "doubts": doubts(subject),
         "arms": arms,
@@ -82,6 +88,9 @@ def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
         "clocks": [one for one in subject.both if one.sm_mhz] if arm.sm_mhz else [],
         "crosscheck": crosscheck_of(subject.both) if arm.crosscheck else {},
         "protocol": protocol_of(measured),
+        "isolation": isolation_of(measured.isolation, arm.kernel) if measured.isolation else [],
+        "interval": parts_of_interval(arm),
+        "confirmed": is_confirmed(measured.protocol.processes),
         "telemetry": telemetry_of(measured.telemetry),
         "correctness": correctness.facts(arm.correctness),
         "checks": correctness.tables(arm.correctness),
@@ -101,7 +110,7 @@ def doubts(subject: Subject) -> list[str]:
     measured, result, baseline = subject.measured, subject.result, subject.baseline
     sentences = []
     if subject.run.contended:
-        sentences.append("Another process was on the GPU during this run.")
+        sentences.append(_contended(measured))
     if baseline and baseline.pk != result.pk:
         sentences += _clocks_differ(result, baseline)
     if result.crosscheck and result.crosscheck.agrees is False:
@@ -111,17 +120,28 @@ def doubts(subject: Subject) -> list[str]:
             f"Back to back, a call takes {factor - 1:.0%} longer (the clock falls under continuous load). "
             "Use the mode sustained to compare under load."
         )
-    if result.n is not None and measured.aa and measured.margin > MARGIN * 1.01:
-        sentences.append(f"A/A of {measured.baseline} was off here: differences {_below(measured.margin)}.")
+    if result.n is not None and measured.aa and MARGIN * 1.01 < measured.margin <= WIDEST_MARGIN:
+        sentences.append(f"A/A of {measured.baseline} was off here: {_needed(measured.margin)}.")
     if result.n is not None and measured.telemetry.throttled:
         named = " and ".join(THROTTLING.get(reason, reason) for reason in measured.telemetry.throttled)
         sentences.append(f"The GPU was held back by {named} during this measurement.")
     return sentences
 
 
-def _below(margin: float) -> str:
-    """Text: the effect of a margin on smaller differences."""
-    return f"below {margin:.1%} " + ("are SAME" if margin <= WIDEST_SAME else "do not count")
+def _contended(measured: Measured) -> str:
+    """What others did on the device during the run."""
+    if measured.mode != "cpu":
+        return "Another process was on the GPU during this run."
+    if measured.is_contended and measured.telemetry.host:
+        return f"Others took {measured.telemetry.host.foreign:.0%} of this machine's core time during these rounds."
+    return "Others used this machine during this run."
+
+
+def _needed(margin: float) -> str:
+    """What a margin means for words."""
+    if is_noisy(margin):
+        return f"{margin:.1%}: nothing is decided above {WIDEST_MARGIN:.0%}"
+    return f"FASTER and SLOWER need a difference above {margin:.1%}, SAME is within {MARGIN:.0%}"
 
 
 def _clocks_differ(result: ArmResult, baseline: ArmResult) -> list[str]:
@@ -182,6 +202,21 @@ def energy(joules: float | None) -> str:
     return f"{grouped(joules * 1e6)} uJ"
 
 
+def memory_of(measured: Measured, arm: ArmResult) -> str:
+    """The memory of a call, and what it counts, in words; empty if unknown."""
+    problem, peak = measured.workload.known_problem, arm.peak_memory_bytes
+    if problem is None:
+        return "" if peak is None else f"Memory: {size(peak)} during a call, above its inputs."
+    read, written = problem.bytes_moved()
+    tensors = f"Memory: inputs {size(read)}, output {size(written)}"
+    if peak is None:
+        return f"{tensors}."
+    return (
+        f"{tensors}. During a call its peak is {size(peak)} above the inputs (output and workspace): "
+        f"{size(read + peak)} together."
+    )
+
+
 # --- how it was measured ----------------------------------------------------------------------------------------------
 
 
@@ -194,19 +229,63 @@ def protocol_of(measured: Measured) -> list[tuple[str, str]]:
     if how.rounds:
         again = f"; {how.repeated} more were repeated because of thermal slow-down" if how.repeated else ""
         facts.append(("rounds", f"{how.rounds}{again}"))
+    if how.process_sd is not None:
+        facts += _processes(how)
     if how.sets is not None:
         sets = f"{how.sets} set{'s' * (how.sets != 1)} of inputs"
-        facts.append(("inputs", sets + (", more than the cache holds" if how.covered and how.sets > 1 else "")))
+        if measured.isolated:
+            facts.append(("inputs", "of its own for each call of a batch"))
+        else:
+            facts.append(("inputs", sets + (", more than the cache holds" if how.covered and how.sets > 1 else "")))
     if how.flushed is not None:
         facts.append(("L2 emptied before calls", "yes, by reading" if how.flushed else "no"))
-    if how.paired and how.rest is not None and measured.mode not in ("cpu", "sustained"):
+    if how.paired and how.rest is not None and measured.mode not in ("cpu", "sustained", "batch"):
         facts.append(("rests", _rests(how.rest)))
     if measured.aa:
         ratio, low, high = map(ratio3, measured.aa)
         facts.append(("A/A", f"{ratio}, interval {low} to {high}: {measured.baseline} against itself"))
-    facts.append(("margin", f"differences {_below(measured.margin)}"))
+    facts.append(("margin", _needed(measured.margin)))
     if measured.took_s is not None:
         facts.append(("took", duration(measured.took_s)))
+    return facts
+
+
+def _processes(how: ProtocolFacts) -> list[tuple[str, str]]:
+    assumed = f"{how.process_sd:.2%} (standard deviation), from {how.process_sd_source}"
+    return [("processes", f"{how.processes}, each fresh"), ("spread between processes, assumed", assumed)]
+
+
+def parts_of_interval(result: ArmResult) -> list[tuple[str, str]]:
+    """The parts of a speedup's interval as (name, value) pairs; empty without them."""
+    if result.rounds_half_width is None or result.process_half_width is None:
+        return []
+    parts = [("from rounds", result.rounds_half_width), ("from the process", result.process_half_width)]
+    facts = [(name, f"±{part:.2%}") for name, part in parts]
+    for number, (ratio, low, high) in enumerate(result.by_process or [], 1):
+        facts.append((f"process {number}", f"{ratio3(ratio)}x, rounds alone {ratio3(low)} to {ratio3(high)}"))
+    return facts
+
+
+def isolation_of(how: Isolation, kernel: str) -> list[tuple[str, str]]:
+    """How the kernel's process was kept apart, as (name, value) pairs."""
+    said = {True: "yes", False: "no: this host does not allow it"}
+    facts = [
+        ("a user of its own", said[how.own_user]),
+        ("no network", said[how.no_network]),
+        ("sees no other process", said[how.own_pids]),
+        ("files are read-only", said[how.read_only]),
+    ]
+    if batches := how.batches.get(kernel):
+        facts += [
+            ("batch", f"{batches.calls} calls, {batches.ms:.3g} ms" + (", one graph" if how.graphs else "")),
+            ("outputs checked", f"{batches.checked}, chosen after their batch"),
+            ("work after a batch could win", f"{batches.delay_us / batches.ms / 1e3:.1%} of it, at most"),
+        ]
+    if how.host_us is not None:
+        facts.append(("empty batch", f"{how.host_us:.0f} us"))
+    if how.beside:
+        ratio, low, high = map(ratio3, how.beside)
+        facts.append(("baseline beside the others", f"{ratio} of its time alone, interval {low} to {high}"))
     return facts
 
 
@@ -230,8 +309,21 @@ def telemetry_of(seen: TelemetrySummary) -> list[tuple[str, str]]:
             facts.append((name, f"{value.median:,.0f} {unit}{extent}"))
     if seen.throttled:
         facts.append(("held back by", ", ".join(THROTTLING.get(reason, reason) for reason in seen.throttled)))
+    if seen.host:
+        facts += _host(seen.host)
     if facts and seen.samples:
         facts.append(("readings", f"{seen.samples:,}"))
+    return facts
+
+
+def _host(load: HostLoad) -> list[tuple[str, str]]:
+    """What others took of the CPU."""
+    stolen = f", of which the hypervisor {load.steal:.1%}" if load.steal > 0 else ""
+    facts = [("core time of others", f"{load.foreign:.1%}{stolen}")]
+    if load.run_queue is not None:
+        facts.append(("other tasks in the run queue", f"{load.run_queue:.1f}"))
+    if load.preempted is not None:
+        facts.append(("involuntary context switches", f"{load.preempted:,}"))
     return facts
 
 

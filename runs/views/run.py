@@ -13,7 +13,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
 
 from kernels.catalog import operations
-from kernels.report import tables
+from kernels.report import tables, timing
 from kernels.report.summary import summary
 from kernels.workload import ConfigError, load_config
 from runs.charts.run_charts import LEAST_SHOWN, NAMES, chart_of, drawn, has_limits, left_out
@@ -38,7 +38,7 @@ def context_of(run: Run) -> dict[str, Any]:
         "page": "runs",
         "run": run,
         "measurements": measured,
-        "headline": summary(table, run.spec.operation),
+        "headline": summary(table, run.spec.operation, run.contended),
         "checked": any(arm.correctness for m in measured for arm in m.results),
         "has_times": any(row.p50_ms is not None for row in drawn(table)),
         "has_speedups": any(row.speedup is not None for row in drawn(table)),
@@ -52,6 +52,7 @@ def context_of(run: Run) -> dict[str, Any]:
         "left_out": left_out(table),
         "least_shown": LEAST_SHOWN,
         "live": live_progress(run),
+        "timing": timing.spent(measured, run.timing),
     }
 
 
@@ -137,11 +138,18 @@ def table_md(request: HttpRequest, pk: int) -> HttpResponse:
         run.environment.body if run.environment else {},
         request.build_absolute_uri(run.get_absolute_url()),
     )
+    title = ", ".join(filter(None, [run.title or f"Run {pk}", partial_of(run)]))
+    said = summary(table, run.spec.operation, run.contended)
     return download(
-        tables.as_markdown(table, tables.heading(run.title or f"Run {pk}", environment, link)),
+        tables.as_markdown(table, tables.heading(title, environment, link)) + (f"\n{said}\n" if table else ""),
         "text/markdown; charset=utf-8",
         f"run-{pk}.md",
     )
+
+
+def partial_of(run: Run) -> str:
+    """ "3 of 8 measured" of a run that has not measured everything; else empty."""
+    return f"{run.done} of {run.total} measured" if run.done < run.total else ""
 
 
 def table_json(request: HttpRequest, pk: int) -> HttpResponse:

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
 from runs.models import Gpu, Run
-from runs.queries.outcomes import with_outcomes
+from runs.queries.outcomes import COLUMNS, with_outcomes
 from runs.views import number
 from runs.views.downloads import csv_file
 
@@ -26,10 +26,7 @@ FIELDS = (
     "config",
     "workloads",
     "measured",
-    "best",
-    "speedup",
-    "faster",
-    "compared",
+    *COLUMNS,
     "faulty",
     "by",
     "created_at",

@@ -15,7 +15,9 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_POST
 
-from kernels.report import comparison
+from kernels.contract.arm_result import Verdict
+from kernels.report import comparison, tables
+from kernels.report.summary import Summary, headline, sentence
 from runs.models import Note, Run, Session
 from runs.queries.outcomes import Outcome, with_outcomes
 from runs.queries.progress import progress
@@ -111,10 +113,24 @@ def session(request: HttpRequest, pk: int) -> HttpResponse:
         "form": form,
         "entries": timeline,
         "run_count": sum(entry.run is not None for entry in timeline),
-        "headline": comparison.summary(table) if table else None,
+        "headline": report_headline(table, timeline),
         **by_kernel(table, pages),
     }
     return render(request, "session.html", context, status=422 if form.errors else 200)
+
+
+def report_headline(table: list[comparison.Row], timeline: list[Entry]) -> Summary | None:
+    """What changed in a session. If no kernel was measured twice: how the kernel of its last run stands. None: nothing
+    was compared."""
+    changed = comparison.summary(table) if any(row.verdict != Verdict.BASELINE for row in table) else None
+    if changed:
+        return changed
+    newest = next((entry for entry in reversed(timeline) if entry.run and entry.outcome and entry.outcome.first), None)
+    if newest is None or newest.run is None or newest.outcome is None or newest.outcome.first is None:
+        return None
+    strong, tone = headline(newest.outcome.first, newest.outcome.contended)
+    rest = [sentence(newest.outcome.first.sentence), f"This is run {newest.run.pk}: no kernel was measured twice yet."]
+    return Summary(strong, rest, tone)
 
 
 @require_POST
@@ -175,16 +191,23 @@ def session_json(request: HttpRequest, pk: int) -> HttpResponse:
     )
 
 
+def without_html(text: str) -> str:
+    """A person's Markdown: its markup stays, HTML shows as it was typed."""
+    return tables.escaped(text, "<&")
+
+
 def session_md(request: HttpRequest, pk: int) -> HttpResponse:
     """The report as Markdown."""
     session = _session(pk)
     table, _ = progress(session)
-    lines = [f"# {' '.join(session.title.split())}", "", *([session.objective, ""] if session.objective else [])]
-    if table:
-        said = comparison.summary(table)
+    objective = [without_html(session.objective), ""] if session.objective else []
+    lines = [f"# {tables.escaped(' '.join(session.title.split()))}", "", *objective]
+    timeline = entries(session)
+    if said := report_headline(table, timeline):
         lines += [" ".join([f"**{said.strong}.**", *said.rest]), ""]
+    if table:
         lines += [comparison.as_markdown(table, "Each kernel: first result to last"), ""]
-    for entry in entries(session):
+    for entry in timeline:
         lines += _entry_lines(request, entry)
     text = "\n".join(lines).rstrip() + "\n"
     return download(text, "text/markdown; charset=utf-8", f"session-{pk}.md")
@@ -194,10 +217,11 @@ def _entry_lines(request: HttpRequest, entry: Entry) -> list[str]:
     when = f"{entry.at:%Y-%m-%d %H:%M} UTC"
     if entry.run:
         link = request.build_absolute_uri(entry.run.get_absolute_url())
-        outcome = entry.outcome
-        best = f": {outcome.best} {outcome.speedup:.2f}x, {outcome.where}" if outcome and outcome.speedup else ""
-        return [f"- {when}: [run {entry.run.pk}]({link}), {' '.join(entry.run.title.split())}, {entry.run.state}{best}"]
+        title = tables.escaped(" ".join(entry.run.title.split()))
+        first = entry.outcome.first if entry.outcome else None
+        best = f": {first.kernel} {first.sentence}" if first else ""
+        return [f"- {when}: [run {entry.run.pk}]({link}), {title}, {entry.run.state}{best}"]
     assert entry.note is not None
-    heading = ["", f"## {entry.note.phase}", ""] if entry.note.phase else []
-    text = " ".join(entry.note.text.split())
+    heading = ["", f"## {tables.escaped(entry.note.phase)}", ""] if entry.note.phase else []
+    text = without_html(" ".join(entry.note.text.split()))
     return heading + ([f"- {when}: {text}"] if text else [])

@@ -12,13 +12,14 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
+from kernels.analysis.processes import THOROUGH
 from kernels.catalog import operations
-from kernels.contract.arm_result import Verdict
 from runs.charts import strip
 from runs.models import TierScale
 from runs.models.tier_scale import Tier, parse
 from runs.queries import history, ladder
 from runs.queries.ladder import Ladder
+from runs.queries.points import Point
 from runs.templatetags.figures import us
 from runs.views.downloads import csv_file
 
@@ -72,12 +73,14 @@ class Standing:
 
     def headline(self) -> dict[str, str]:
         """Headline of all ladders: {"tone", "strong", "rest"}."""
-        bests = [(one, *one.best) for one in self.ladders if one.best]
-        if not bests:
+        if not any(one.kernels for one in self.ladders):
             return {"tone": "same", "strong": "No kernel was compared with a baseline yet", "rest": ""}
-        one, point, ratio = max(bests, key=lambda item: (item[1].verdict == Verdict.FASTER, item[2].ratio))
-        best = "Best:" if point.verdict == Verdict.FASTER else "No kernel is confirmed faster. Highest ratio:"
-        rest = f"{best} {ratio.ratio:.3f}x, {point.kernel} on {one.series.workload.label}."
+        bests = [(one, *one.best) for one in self.ladders if one.best]
+        rest = "No kernel is confirmed faster than its baseline."
+        if bests:
+            one, point, ratio = max(bests, key=lambda item: item[2].low)
+            figures = f"{ratio.ratio:.3f}x ({ratio.low:.3f} to {ratio.high:.3f})"
+            rest = f"Best: {figures}, {point.kernel} on {one.series.workload.label}.{unconfirmed(point)}"
         count = len(self.ladders)
         of = f"{count} workloads" if count > 1 else "1 workload"
         reached = [step.tier for one in self.ladders if (step := one.reached)]
@@ -94,7 +97,7 @@ class Standing:
 
 def tiers(request: HttpRequest) -> HttpResponse:
     standing = Standing.of(request)
-    more = {"headline": standing.headline(), "groups": standing.groups}
+    more = {"headline": standing.headline(), "groups": standing.groups, "ladders": standing.ladders}
     return render(request, "tiers.html", standing.context | more)
 
 
@@ -157,10 +160,20 @@ def ladder_headline(one: Ladder) -> dict[str, str]:
 
 def _best(one: Ladder) -> str:
     over = one.base.kernel
-    if one.best is None:
+    if not one.kernels:
         return f"No kernel was compared with {over}."
+    if one.best is None:
+        return f"No kernel is confirmed faster than {over}."
     point, ratio = one.best
-    return f"{point.kernel} is best: {ratio.ratio:.3f}x the speed of {over} ({ratio.low:.3f} to {ratio.high:.3f})."
+    figures = f"{ratio.ratio:.3f}x the speed of {over} ({ratio.low:.3f} to {ratio.high:.3f})"
+    return f"{point.kernel} is best: {figures}.{unconfirmed(point)}"
+
+
+def unconfirmed(point: Point) -> str:
+    """A sentence after a space on what is missing to confirm a result; empty if nothing is."""
+    if point.is_confirmed:
+        return ""
+    return f" Unconfirmed: measured in {point.processes or 1} process{'es' * ((point.processes or 1) > 1)}, not in {THOROUGH}."
 
 
 def _beyond(one: Ladder) -> str:

@@ -33,7 +33,7 @@ def test_a_run_is_given_away_by_its_link_until_that_is_ended(open_page, live_sit
     team = open_page()
     link = give_away(team, live_site, SAMPLE)
     visitor.goto(link)
-    expect(visitor.locator(".verdict").first).to_contain_text("triton-flash is faster than sdpa")
+    expect(visitor.locator(".verdict").first).to_contain_text("triton-flash is mixed against sdpa")
     expect(visitor.locator("figure.chart svg")).to_have_count(2, timeout=15_000)
     visitor.locator("table.results td a", has_text="triton-flash").first.click()
     expect(visitor.locator("h1")).to_contain_text("triton-flash on attention")
@@ -88,10 +88,29 @@ def test_a_session_is_begun_filled_and_told(open_page, live_site):
     assert page.get_by_label("Session").locator("option:checked").inner_text() == "Beat cuDNN"
 
 
+CLAIM = "SDPA, B=16 H=96 S=4096 D=64 fp16 on H100 SXM: 7.37 ms"
+
+
+def test_a_pasted_claim_is_judged_and_its_link_leads_back(open_page, live_site):
+    page = open_page()
+    page.goto(live_site.url)
+    page.get_by_role("link", name="Judge").click()
+    page.get_by_label("A claim, as it was written").fill(CLAIM)
+    page.get_by_role("button", name="Judge the text").click()
+    expect(page.locator(".verdict")).to_contain_text("895.1 TFLOP/s is above everything measured on an H100 SXM so far")
+    claim, measured = (page.locator(".bars .bar").nth(number).bounding_box()["width"] for number in (0, 1))
+    assert claim > measured > 0
+    assert page.locator("[data-link]").input_value() == page.url
+    page.get_by_label("Time of one call (ms)").fill("50.78")
+    page.get_by_role("button", name="Judge", exact=True).click()
+    expect(page.locator(".verdict")).to_contain_text("plausible")
+
+
 @pytest.mark.parametrize("width", [1440, 390])
 def test_no_page_scrolls_sideways(open_page, live_site, width):
     page = open_page()
     page.set_viewport_size({"width": width, "height": 900})
-    for path in ("/tiers/?device=NVIDIA%20H200", "/tiers/scales/1/", "/status/", "/sessions/", "/sessions/1/"):
+    claim = "/judge/?operation=gemm&m=8192&n=8192&k=8192&dtype=bfloat16&gpu=RTX+5090&tflops=240"
+    for path in ("/tiers/?device=NVIDIA%20H200", "/tiers/scales/1/", "/status/", "/sessions/", "/sessions/1/", claim):
         assert page.goto(live_site.url + path).ok, path
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path

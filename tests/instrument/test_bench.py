@@ -14,7 +14,6 @@ from kernels.child import bench as benches
 from kernels.child import calibrate
 from kernels.child.clock import CudaClock
 from kernels.child.guard import Guard
-from kernels.contract.replies import Moved
 from kernels.parent import rounds
 from kernels.parent.drive import AA, Drive
 from kernels.parent.estimate import estimate
@@ -151,13 +150,39 @@ def test_a_graph_is_replayed_over_every_input_set_and_poisoned_before(bench):
 
 
 def test_the_ceilings_of_a_device_are_timed_in_every_mode_that_has_an_empty_kernel(bench, monkeypatch):
-    moved = Moved(bytes=1, ticks_ns=[1.0])
-    monkeypatch.setattr(calibrate, "_memory", lambda clock: {"copied": moved, "read": moved})
-    monkeypatch.setattr(calibrate, "_matmul", lambda clock: {})
-    empty = calibrate.probe(bench.clock).empty
-    assert {mode: len(ticks) for mode, ticks in empty.items()} == {"cold": 50, "graph": 20, "e2e": 50}
-    assert empty["e2e"] == pytest.approx([4 * US] * 50)
-    assert max(empty["graph"]) == 0
+    monkeypatch.setattr(calibrate, "_memory", lambda clock: [])
+    monkeypatch.setattr(calibrate, "_matmul", lambda clock: [])
+    empty = {figure.name: figure.blocks_ns for figure in calibrate.probe(bench.clock).figures}
+    blocks = 2 * calibrate.ROUNDS["cuda"]
+    assert {mode: [len(b) for b in found] for mode, found in empty.items()} == {
+        "cold": [50] * blocks, "graph": [5] * blocks, "e2e": [50] * blocks,
+    }  # fmt: skip
+    assert empty["e2e"][0] == pytest.approx([4 * US] * 50)
+    assert max(map(max, empty["graph"])) == 0
+
+
+def test_each_round_times_every_ceiling_twice_and_every_second_round_backwards(bench, monkeypatch):
+    """So that a busy second is in neighbours, where A/A sees it, and a slow drift is in all figures."""
+    ran = []
+
+    def figure(name):
+        return calibrate.Figure(name, lambda: ran.append(name) or [1.0], {"bytes": 1})
+
+    monkeypatch.setattr(calibrate, "_memory", lambda clock: [figure("copy"), figure("read")])
+    monkeypatch.setattr(calibrate, "_matmul", lambda clock: [])
+    monkeypatch.setattr(calibrate, "_empty", lambda clock: [])
+    figures = calibrate.probe(bench.clock).figures
+    assert ran[:8] == ["copy", "copy", "read", "read", "read", "read", "copy", "copy"]
+    assert [len(f.blocks_ns) for f in figures] == [2 * calibrate.ROUNDS["cuda"]] * 2
+
+
+def test_a_device_that_is_clearly_busy_is_given_up_early(bench, monkeypatch):
+    ticks = iter([1.0, 2.0, 2.0, 1.0] * 100)
+    monkeypatch.setattr(calibrate, "_memory", lambda _: [calibrate.Figure("copy", lambda: [next(ticks)], {"bytes": 1})])
+    monkeypatch.setattr(calibrate, "_matmul", lambda clock: [])
+    monkeypatch.setattr(calibrate, "_empty", lambda clock: [])
+    (copy,) = calibrate.probe(bench.clock).figures
+    assert len(copy.blocks_ns) == 2 * calibrate.LOOK < 2 * calibrate.ROUNDS["cuda"]
 
 
 @pytest.fixture
@@ -188,8 +213,9 @@ def test_a_long_call_has_none_right_before_its_rest(limited, monkeypatch, call_m
 
 def test_ceilings_are_those_of_a_rested_device(limited):
     """Else honest kernels, which are timed after a rest, would be above them."""
-    ticks = calibrate._timed(limited.clock, lambda _: limited.gpu.launch(Work(2e6)), calls=100)
-    assert ticks == pytest.approx([2e6] * 100)
+    block = calibrate._timer(limited.clock, lambda _: limited.gpu.launch(Work(2e6)))
+    blocks_ns = [block() for _ in range(25)]
+    assert blocks_ns == [pytest.approx([2e6] * 4)] * 25
 
 
 def test_without_a_rest_what_ran_before_is_in_long_calls(limited):

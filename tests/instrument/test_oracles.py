@@ -113,9 +113,9 @@ def test_scipy_rejects_whatever_lies_outside_the_interval(n, independent):
         assert (p_values(logs, shifts) <= max(ALPHA, least) + 1e-12).all()
     if least > ALPHA:
         assert lows == pytest.approx(logs.min(axis=1)) and highs == pytest.approx(logs.max(axis=1))
-        assert n < statistics.CERTAIN_ROUNDS, "from here on 99% can be had"
+        assert n < statistics.MIN_ROUNDS, "from here on 99% can be had"
     else:
-        assert n >= statistics.CERTAIN_ROUNDS
+        assert n >= statistics.MIN_ROUNDS
 
 
 # --- rounds that hang together ----------------------------------------------------------------------------------------

@@ -1,8 +1,10 @@
 """The protocols on a simulated GPU: who runs when and how often, when it is enough, and that the words come out true."""
 
+import math
 from collections import Counter
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from simulations import BASE, MS, NEVER, STEADY, US, bench_of, word_of
 from simulator import SimulatedBench, SimulatedKernel
@@ -227,41 +229,41 @@ def test_a_graph_whose_launch_the_gate_does_not_cover_gets_a_longer_gate(measure
 
 
 @pytest.mark.parametrize("base_us, rounds", [(20, 40), (200, 20)])
-def test_an_arm_837_times_slower_leaves_after_round_5_with_its_n(measure, base_us, rounds):
+def test_an_arm_837_times_slower_leaves_after_round_8_with_its_n(measure, base_us, rounds):
     bench = bench_of(base_ns=base_us * US, hopeless=837 * base_us * US, other=0.9 * base_us * US)
     reading = measure(bench, **STEADY)
-    assert reading.left == {"hopeless": 5}
+    assert reading.left == {"hopeless": 8}
     assert {arm: len(blocks) for arm, blocks in reading.blocks.items()} == {
         BASE: rounds,
         BASE + AA: rounds,
-        "hopeless": 5,
+        "hopeless": 8,
         "other": rounds,
     }
-    assert all("hopeless" in order for order in reading.orders[:5])
-    assert not any("hopeless" in order for order in reading.orders[5:])
+    assert all("hopeless" in order for order in reading.orders[:8])
+    assert not any("hopeless" in order for order in reading.orders[8:])
     assert all(second == first[::-1] for first, second in list(pairwise(reading.orders))[6::2])
-    base, slow = reading.medians(BASE)[:5], reading.medians("hopeless")
+    base, slow = reading.medians(BASE)[:8], reading.medians("hopeless")
     assert paired_speedup(base, slow)[0] == pytest.approx(1 / 837, rel=0.01)
     assert bench.now_ns / 1e9 < 60, "not an hour"
 
 
-def test_who_was_near_in_one_of_five_rounds_stays():
+def test_who_was_near_in_one_of_eight_rounds_stays():
     """On a noisy device the median alone would send away a kernel that may be the fastest."""
     bench = bench_of(base_ns=200 * US, other=500 * US)
     drive = Drive(bench, [BASE, "other"], BASE, Protocol(), 1)
     paired = Paired(drive, "cold", estimate(drive, True), True)
     far, near = [[500.0 * US]], [[210.0 * US]]
-    paired.reading.blocks = {BASE: [[200.0 * US]] * 5, BASE + AA: [[200.0 * US]] * 5, "other": far * 4 + near}
+    paired.reading.blocks = {BASE: [[200.0 * US]] * 8, BASE + AA: [[200.0 * US]] * 8, "other": far * 7 + near}
     paired._drop_the_hopeless()
     assert paired.reading.left == {}
-    paired.reading.blocks["other"] = far * 5
+    paired.reading.blocks["other"] = far * 8
     paired._drop_the_hopeless()
-    assert paired.reading.left == {"other": 5}
+    assert paired.reading.left == {"other": 8}
 
 
 def test_an_arm_at_half_the_speed_stays(measure):
     reading = measure(bench_of(slow=1.9 * 200 * US, slower=2.1 * 200 * US), **STEADY)
-    assert reading.left == {"slower": 5}
+    assert reading.left == {"slower": 8}
 
 
 def test_the_baseline_never_leaves_itself(measure):
@@ -313,12 +315,43 @@ def test_the_widest_interval_decides_and_that_of_an_arm_which_left_does_not(meas
     original = Paired.widest
     monkeypatch.setattr(Paired, "widest", lambda paired: widths.append(original(paired)) or widths[-1])
     reading = measure(bench)
-    by_arm = {}
-    for arm in ("other", BASE + AA):
-        _, low, high = paired_speedup(reading.medians(BASE), reading.medians(arm))
-        by_arm[arm] = rounds.half_width(low, high)
-    assert widths == [max((width, arm) for arm, width in by_arm.items())]
-    assert reading.left == {"gone": 5}
+    _, low, high = paired_speedup(*reading.pairs(BASE, "other"))
+    assert widths == [(rounds.half_width(low, high), "other")]
+    assert reading.left == {"gone": 8}
+
+
+def test_an_arm_that_is_known_well_enough_leaves_and_the_others_go_on(measure):
+    bench = bench_of(base_ns=150 * US, steady=150 * US, restless=150 * US, weather={"noise": 0.0005})
+    timed = bench._timed
+
+    def restless(arm, *asked):
+        block = timed(arm, *asked)
+        factor = 1 + 0.02 * bench.rng.standard_normal() * (arm == "restless")
+        return block.model_copy(update={"ticks_ns": [factor * tick for tick in block.ticks_ns]})
+
+    bench._timed = restless
+    reading = measure(bench)
+    counts = {arm: len(blocks) for arm, blocks in reading.blocks.items()}
+    assert counts["steady"] == 20 < counts["restless"] == counts[BASE] == counts[BASE + AA]
+    assert [len(side) for side in reading.pairs(BASE, "steady")] == [20, 20]
+    assert reading.left == {}, "that is for arms that are far behind"
+
+
+def test_both_arms_of_the_baseline_count():
+    """The geometric mean of two arms varies less than one."""
+    rng = np.random.default_rng(1)
+    times = {
+        arm: [[float(t)] for t in 1000 * np.exp(0.01 * rng.standard_normal(4000))] for arm in (BASE, BASE + AA, "other")
+    }
+    reading = rounds.Reading("cold", times)
+    one, both = (
+        np.std(np.log(base) - np.log(other))
+        for base, other in [(reading.medians(BASE), reading.medians("other")), reading.pairs(BASE, "other")]
+    )
+    assert both / one == pytest.approx(math.sqrt(3 / 4), abs=0.02)
+    assert reading.pairs(BASE, BASE + AA) == (reading.medians(BASE), reading.medians(BASE + AA)), "not against itself"
+    alone = rounds.Reading("cold", {arm: blocks for arm, blocks in times.items() if not arm.endswith(AA)})
+    assert alone.pairs(BASE, "other")[0] == reading.medians(BASE)
 
 
 def test_the_time_budget_ends_it_between_looks_with_a_note(measure):

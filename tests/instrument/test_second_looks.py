@@ -111,6 +111,19 @@ class Nvml:
         return self.energy_mj
 
 
+def test_what_the_driver_does_not_tell_of_a_board_is_left_out():
+    driver = Nvml()
+    driver.nvmlDeviceGetCount = lambda: 2
+    driver.nvmlDeviceGetEccMode = lambda handle: [1, 1]
+    driver.nvmlDeviceGetEnforcedPowerLimit = lambda handle: 700_000
+    driver.NVML_NVLINK_MAX_LINKS, driver.NVMLError = 3, ValueError
+    driver.nvmlDeviceGetNvLinkState = lambda handle, link: {0: 1, 1: 1}[link] if link < 2 else int("no link")
+    facts = Telemetry(driver, Device("cuda", "GPU-1", "a GPU")).board()
+    facts.pop("cpu_governor", None)
+    assert facts == {"gpus_of_host": 2, "ecc": True, "power_limit_w": 700.0, "nvlinks": 2}
+    assert Telemetry(None, Device("cpu", "CPU-1", "a CPU")).board() == {}
+
+
 @pytest.fixture
 def watched():
     """(telemetry, driver, take a sample)"""

@@ -10,11 +10,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
+from small_operations import MeanSquare, mean_square  # noqa: E402
 
 from kernels.analysis import correctness  # noqa: E402
 from kernels.analysis.correctness import judge, why_not_judged, why_wrong  # noqa: E402
 from kernels.child.bench import Bench  # noqa: E402
 from kernels.child.reference import Reference, measure  # noqa: E402
+from kernels.child.slope import Slopes  # noqa: E402
 from kernels.dtypes import DTYPES  # noqa: E402
 from kernels.operations import attention  # noqa: E402
 from kernels.operations.attention import Attention  # noqa: E402
@@ -422,6 +424,91 @@ def test_with_one_key_the_last_bit_of_float32_may_be_wrong_and_no_more():
     assert off_by(0)
     assert off_by(1)
     assert not off_by(4)
+
+
+# --- systematic errors ------------------------------------------------------------------------------------------------
+
+
+def slopes_of(error, right):
+    found = Slopes()
+    found.add(error, torch.zeros_like(right), right)
+    return found.reading(rows_alone=True)
+
+
+def test_errors_of_either_sign_have_no_slope_and_one_factor_has():
+    """The mean of 400 draws is 0 within 5 of its standard errors, no draw is 5 away, and 0.1% too much is 0.1%."""
+    torch.manual_seed(3)
+    far, slopes = [], []
+    for _ in range(400):
+        right = torch.randn(64, 48, dtype=torch.float64)
+        found = slopes_of(1e-3 * torch.randn_like(right), right)
+        far.append(abs(found["slope"]) / found["slope_error"])
+        slopes.append(found["slope"])
+    assert max(far) < 5
+    assert sum(one > 2 for one in far) / len(far) == pytest.approx(0.05, abs=0.04)
+    spread = torch.tensor(slopes).std() / len(slopes) ** 0.5
+    assert abs(sum(slopes) / len(slopes)) < 5 * spread
+    assert slopes_of(1e-3 * right, right)["slope"] == pytest.approx(1e-3)
+
+
+def test_errors_that_rows_share_count_once():
+    """Where all rows are alike, so are their roundings: 64 rows say no more than one."""
+    torch.manual_seed(3)
+    right = torch.randn(1, 48, dtype=torch.float64).expand(64, 48)
+    found = slopes_of(1e-3 * torch.randn(1, 48, dtype=torch.float64).expand(64, 48), right)
+    assert abs(found["slope"]) < 5 * found["slope_error"]
+
+
+def test_short_rows_and_few_rows_have_no_slope():
+    for shape in ((64, 8), (8, 64), (64,)):
+        right = torch.ones(shape, dtype=torch.float64)
+        assert slopes_of(right, right) == {}
+
+
+@pytest.mark.parametrize("slope", [6e-4, -6e-4])
+def test_one_factor_over_all_is_wrong_though_it_is_smaller_than_rounding(slope):
+    known = {"slope": slope, "slope_error": 1e-5, "yard_slope": 0.0, "yard_slope_error": 3e-5, "slope_allowed": 4e-4}
+    said = judge([good_reading(**known)], "float16")["why"]
+    assert said == f"the output is 0.06% too {'large' if slope > 0 else 'small'} on average, allowed 0.045%"
+    for more in ({"slope": 4e-4}, {"slope_error": 5e-5}, {"yard_slope": 3e-4}):
+        assert judge([good_reading(**known | more)], "float16")["correct"]
+
+
+def test_rows_may_not_each_have_a_factor_of_their_own():
+    known = {"slope": 0.0, "slope_error": 1e-5, "yard_slope": 0.0, "yard_slope_error": 1e-5, "slope_allowed": 0.0}
+    rms = {"slope_rms": 5e-5, "yard_slope_rms": 1e-5}
+    assert "rows are 0.005% too large or too small" in judge([good_reading(**known | rms)], "float16")["why"]
+    assert judge([good_reading(**known | rms | {"yard_slope_rms": 3e-5})], "float16")["correct"]
+
+
+def test_a_part_is_judged_on_its_own_but_not_where_chance_decides_it():
+    alone = {"alone": {"the first row": [0.0, 0.0], "the last row": [0.03, 2e-4]}}
+    assert judge([good_reading(**alone)], "float16")["why"] == "the last row: relative error 0.03, allowed 0.000888"
+    assert judge([good_reading(**alone, distribution="x30", dominated=True)], "float16")["correct"]
+
+
+@pytest.mark.parametrize("causal", (False, True))
+def test_attention_names_its_first_and_its_last_row(causal):
+    r = reference("float16", 65, causal, 1)
+    reading = measure(eager(*r.inputs.tensors, **r.inputs.options), r)
+    assert set(reading.get("alone", {})) == ({"the first row", "the last row"} if causal else set())
+
+
+def test_inputs_on_which_eager_pytorch_is_inexact_are_judged_by_a_multiple_of_its_error():
+    known = {"distribution": "x30", "yard_frobenius": 1e-6, "max_abs": 0.0, "row": 0.0}
+    assert judge([good_reading(**known, frobenius=3e-5)], "float32")["correct"]
+    assert "relative Frobenius error 0.0001" in judge([good_reading(**known, frobenius=1e-4)], "float32")["why"]
+
+
+def test_the_yardstick_of_a_single_number_is_that_of_many_seeds():
+    problem = MeanSquare(dtype="float32")
+    readings = []
+    for seed in range(20):
+        inputs = problem.inputs("cpu", seed)
+        readings.append(measure(mean_square(*inputs.tensors), Reference(problem, inputs, seed, True)))
+    assert {reading["pooled"] for reading in readings} == {8}
+    assert min(reading["yard_abs"] for reading in readings) > 0
+    assert all(judge([reading], "float32")["correct"] for reading in readings)
 
 
 def test_a_nan_among_the_numbers_never_passes():

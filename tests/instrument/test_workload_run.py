@@ -5,11 +5,23 @@ from types import SimpleNamespace
 import pytest
 
 from kernels.contract.arm_result import Status
+from kernels.host.device import find_device
+from kernels.parent.child_process import Child
 from kernels.parent.engine import Timed
 from kernels.parent.groups import MAIN, Group
 from kernels.parent.rounds import Reading
+from kernels.parent.supervisor import Supervisor
 from kernels.parent.workload_run import WorkloadRun
-from kernels.workload import Config, RunSpec
+from kernels.workload import Ceilings, Config, RunSpec
+
+TWIN = """from kernels.catalog import kernel
+
+
+@kernel("gemm", backend="pytorch")
+def eager_twin(a, b):
+    return a @ b
+"""
+CEILINGS = Ceilings(copy_gb_per_s=100, read_gb_per_s=100)
 
 
 def run_of(**protocol):
@@ -18,12 +30,13 @@ def run_of(**protocol):
     config = Config(name="t", operation="gemm", kernels=["eager", "compiled"], workloads=[size], protocol=protocol)
     context = SimpleNamespace(
         spec=RunSpec.of(config, "CPU-1"),
-        device=SimpleNamespace(kind="cpu", capability=None),
+        device=SimpleNamespace(kind="cpu", capability=None, max_sm_mhz=None),
         is_cuda=False,
         environment={"device": "a CPU"},
         l2_bytes=0,
         ceilings=None,
         telemetry=SimpleNamespace(summary=dict),
+        session=SimpleNamespace(stopwatch=SimpleNamespace(take=dict)),
     )
     return WorkloadRun(context, config.workloads[0], {})
 
@@ -72,3 +85,30 @@ def test_a_kernel_that_has_hung_is_not_tried_on_later_workloads_of_the_run():
     assert (compiled.status, compiled.why) == ("timed out", "skipped: it hung on M=8 N=8 K=8")
     before[first.key, "compiled"] = Status.CRASHED
     assert WorkloadRun(context, second, before).arms[1].is_ok, "a crash costs little, and may be of that workload alone"
+
+
+def test_a_workload_is_measured_in_as_many_fresh_processes_as_the_protocol_says(monkeypatch, tmp_path):
+    (tmp_path / "gemm").mkdir()
+    (tmp_path / "gemm" / "twin.py").write_text(TWIN)
+    monkeypatch.setenv("KERNEL_PATH", str(tmp_path))
+    protocol = {"processes": 3, "min_rounds": 8, "max_rounds": 8, "warmup_s": 0.05, "verify_seeds": 1}
+    sizes = {"m": 64, "n": 64, "k": 64, "dtype": "float32"}
+    config = Config(name="t", operation="gemm", kernels=["eager", "eager-twin"], workloads=[sizes], protocol=protocol)
+    started, events, steps = [], [], []
+    start = Child._start
+    monkeypatch.setattr(Child, "_start", lambda child: (start(child), started.append(child.process.pid)))
+    device = find_device("cpu")
+    supervisor = Supervisor(RunSpec.of(config, device.uuid, ceilings=CEILINGS), device, events.append, steps.append)
+    supervisor.run()
+    (measured,) = [event for event in events if event.kind == "measured"]
+    eager = next(arm for arm in measured.results if arm.kernel == "eager")
+    twin = next(arm for arm in measured.results if arm.kernel == "eager-twin")
+    assert len(set(started)) == 4, "three that measure, and one for the cross-check"
+    assert (eager.status, twin.status, twin.why) == ("ok", "ok", "")
+    assert measured.protocol.processes == 3
+    assert len(twin.by_process) == 3 and twin.rounds == measured.protocol.rounds == 24
+    assert len(twin.samples_ns) == len(eager.samples_ns) == 24
+    low, high = (pick(ratio.ratio for ratio in twin.by_process) for pick in (min, max))
+    assert low <= twin.speedup <= high
+    assert twin.speedup_low < twin.speedup < twin.speedup_high
+    assert any("process 3 of 3: " in str(state) for state in steps)

@@ -3,16 +3,20 @@
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from kernels.__main__ import chosen, main, parser
 from kernels.catalog import kernels
+from kernels.cli.choice import chosen
+from kernels.cli.main import main, parser
+from kernels.contract.events import Calibrated
 from kernels.report.tables import COLUMNS
-from kernels.workload import Config
+from kernels.workload import Ceilings, Config
 
 ROOT = Path(__file__).parents[2]
 FORBIDDEN = ("django", "celery", "kombu", "redis", "runs", "benchsite")
@@ -31,7 +35,7 @@ TINY = """
 title: Tiny
 operation: attention
 kernels: [eager, even-only]
-protocol: {warmup_s: 0.01, min_rounds: 5, max_rounds: 5, verify_seeds: 3, block_ms: 0.2}
+protocol: {warmup_s: 0.01, min_rounds: 8, max_rounds: 8, verify_seeds: 3, block_ms: 0.2}
 workloads: [{batch: 1, heads: 2, seq_len: 32, head_dim: 16, dtype: float32}]
 """
 WRONG = """
@@ -132,7 +136,7 @@ def test_a_run_is_measured_printed_and_written(tiny_run, folder):
     lines = tiny_run.stdout.splitlines()
     assert lines[0].startswith("workload ")
     assert [line.split()[6] for line in lines[1:4]] == MEASURED
-    assert "All checked outputs of timed kernels are correct." in lines[-1]
+    assert re.search(r"\d+ outputs of [\d,]+ timed calls were checked: all are correct\.", lines[-1])
     data = json.loads((folder / "out.json").read_text())
     assert (data["format"], data["title"], len(data["measurements"])) == ("benchsite-run/2", "Tiny", 1)
     assert Config(**data["config"]).kernels == MEASURED
@@ -171,20 +175,43 @@ def test_an_output_dir_gets_everything_in_three_forms(command, folder):
     assert {path.name for path in out.iterdir()} == {"run.json", "table.csv", "table.md"}
     data = json.loads((out / "run.json").read_text())
     assert [row["kernel"] for row in data["table"]] == ["sdpa", "eager"]
-    assert data["ceilings"]["copy_gb_per_s"] > 0
+    assert data["ceilings_refused"] or data["ceilings"]["copy_gb_per_s"] > 0
     for result in data["measurements"][0]["results"]:
         assert {"calls", "wall_ns", "event_ns"} <= set(result["crosscheck"])
         assert result["correctness"]["distributions"]["outliers"] == "right"
 
 
 def test_a_device_is_calibrated(command):
-    found = json.loads(command("calibrate", "--device", "cpu", "--json").stdout)
+    done = command("calibrate", "--device", "cpu", "--json")
+    found = json.loads(done.stdout)
+    if done.returncode:  # other programs use this machine's cores
+        assert found["ceilings"] is None
+        assert "A/A of " in found["refused"] or "of the core time" in found["refused"]
+        return
     ceilings = found["ceilings"]
     assert ceilings["matmul_tflops"]["float32"] > 0.001
     assert ceilings["copy_gb_per_s"] > 0.1 and ceilings["read_gb_per_s"] > 0.1
     assert 0 < ceilings["empty_us"]["cpu"] < 50
-    told = command("calibrate", "--device", "cpu")
-    assert "GB/s" in told.stdout and "medians of 20 calls" in told.stdout
+
+
+@pytest.mark.parametrize(
+    "refused", ("", "the device was busy: A/A of the device copy gives a margin of 38.0%, above 5%")
+)
+def test_ceilings_are_printed_with_their_intervals_or_refused(capsys, monkeypatch, refused):
+    found = Ceilings(
+        copy_gb_per_s=30, read_gb_per_s=20, matmul_tflops={"float32": 0.1}, empty_us={"cpu": 0.2},
+        intervals={"copy_gb_per_s": (29, 31), "read_gb_per_s": (19, 21), "float32": (0.09, 0.11), "cpu": (0.1, 0.3)},
+    )  # fmt: skip
+    child = SimpleNamespace(wait_ready=dict, close=lambda: None)
+    monkeypatch.setattr("kernels.cli.describe.Child", lambda device, stop: child)
+    event = Calibrated(refused=refused, ceilings=None if refused else found)
+    monkeypatch.setattr("kernels.cli.describe.calibrate", lambda *_: event)
+    assert main(["calibrate", "--device", "cpu"]) == bool(refused)
+    said = capsys.readouterr().out
+    assert refused in said
+    if not refused:
+        assert re.search(r"copy +30 GB/s +29 to 31 ", said)
+        assert re.search(r"matmul +0.1 TFLOP/s +0.09 to 0.11 +float32", said)
 
 
 def reported(*sizes, ms="12.27", gpu="NVIDIA H100 80GB HBM3"):
@@ -207,16 +234,37 @@ def reported(*sizes, ms="12.27", gpu="NVIDIA H100 80GB HBM3"):
 def test_the_published_h100_time_is_impossible_and_declared_causal_plausible(capsys):
     assert main([*reported()]) == 1
     said = capsys.readouterr().out
-    assert "1075 TFLOP/s" in said and "impossible: " in said and "cannot exceed 1071" in said
+    assert said.startswith(
+        "attention fp16 B=16 H=96 S=4096 D=128 on H100 SXM: impossible\n12.27 ms would be 1075 TFLOP/s"
+    )
+    assert "cannot exceed 1071" in said
     assert main([*reported("causal=true")]) == 0
     said = capsys.readouterr().out
-    assert "537.8 TFLOP/s" in said and "plausible: 54.4% of the speed of light" in said
+    assert said.splitlines()[0].endswith("causal on H100 SXM: plausible")
+    assert said.splitlines()[1] == "50.2% of the speed of light (6.164 ms)"
+    assert re.search(r"rate, unmasked work +537.8 TFLOP/s", said)
+    assert re.search(r"rate, dense-equivalent +1075 TFLOP/s", said)
+
+
+def test_what_nobody_has_measured_is_not_plausible(capsys):
+    """The other baseline of the same report."""
+    arguments = ("judge", "attention", "batch=16", "heads=96", "seq_len=4096", "head_dim=64")
+    assert main([*arguments, "--ms", "7.37", "--gpu", "NVIDIA H100 80GB HBM3"]) == 1
+    said = capsys.readouterr().out
+    assert "895.1 TFLOP/s is above everything measured on an H100 SXM so far: 797.5 TFLOP/s" in said
+
+
+def test_a_rate_that_does_not_fit_its_time_is_contradictory(capsys):
+    arguments = ("judge", "attention", "batch=2", "heads=16", "seq_len=512", "head_dim=64", "causal=true")
+    assert main([*arguments, "--ms", "0.543", "--tflops", "45.23", "--gpu", "NVIDIA H100 PCIe"]) == 1
+    assert "H100 PCIe: contradictory" in capsys.readouterr().out
 
 
 def test_more_bytes_than_the_memory_gives_are_impossible_on_cold_inputs(capsys):
     judged = ("judge", "layer_norm", "rows=4096", "cols=4096", "dtype=float32", "--gpu", "NVIDIA H200")
     assert main([*judged, "--ms", "0.001"]) == 1
-    assert "impossible on cold inputs: the memory reaches 4800 GB/s" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "impossible on cold inputs" in said and "more than the memory of H200 SXM gives (4800 GB/s)" in said
     assert main([*judged, "--ms", "0.05"]) == 0
 
 
@@ -269,7 +317,7 @@ def test_a_judge_who_does_not_know_the_gpu_or_the_sizes(capsys):
     assert "no peak is known for a GPU named 'Abacus'; there are: L4, " in refused(capsys, *reported(gpu="Abacus"))
     assert "heads" in refused(capsys, *reported("heads=0"))
     for ms in ("-1", "nan", "inf"):
-        assert "wants a time above 0" in refused(capsys, *reported(ms=ms))
+        assert "--ms wants a number above 0" in refused(capsys, *reported(ms=ms))
     assert "causal has several values" in refused(capsys, *reported("causal=true,false"))
 
 
@@ -306,6 +354,9 @@ def test_two_files_of_runs_are_compared(tiny_run, folder, capsys, tmp_path):
     """The run before is one that was measured; in the one after its kernel is 30% slower than before."""
     measured = folder / "out.json"
     data = json.loads(measured.read_text())
+    data["measurements"][0]["margin"] = 0.01  # this machine may be busy
+    measured = tmp_path / "out.json"
+    measured.write_text(json.dumps(data))
     assert data["environment"]["uuid"].startswith("CPU-")
     assert main(["compare", str(measured), str(measured)]) == 0
     assert "No kernel source changed" in capsys.readouterr().out

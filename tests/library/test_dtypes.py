@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kernels.analysis.roofline import PEAKS
+from kernels.analysis.peaks import PEAKS
 from kernels.dtypes import DTYPE_SHORT, DTYPES
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +21,7 @@ def test_a_row_is_whole(row):
     assert row.factor > 1 and row.unusual >= 1 and row.slack < row.frobenius_cap
     assert set(row.matmul_size) <= {"cuda", "cpu"}
     for peak in PEAKS:
-        assert 0 < peak.tflops(row.name) <= peak.bound_tflops(row.name) * 1.01
+        assert 0 < peak.tflops(row.name) <= peak.light(row.name).tflops * 1.01
 
 
 def test_labels_are_one_to_one():

@@ -7,6 +7,7 @@ leaves it running again or not: whoever asks for the site next finds it whole.
 import contextlib
 import os
 import secrets
+import shlex
 import shutil
 import signal
 import subprocess
@@ -30,7 +31,7 @@ from runs.models import Gpu, RejectedEvent, Run
 
 ROOT = Path(__file__).parents[2]
 ZOO = ROOT / "tests" / "zoo"
-QUICK = {"warmup_s": 0.02, "min_rounds": 5, "max_rounds": 5, "verify_seeds": 1, "block_ms": 0.5}
+QUICK = {"warmup_s": 0.02, "min_rounds": 8, "max_rounds": 8, "verify_seeds": 1, "block_ms": 0.5}
 
 
 def pytest_collection_modifyitems(items):
@@ -117,8 +118,7 @@ class Site:
             "REDIS_URL": self.url,
             "TMPDIR": str(folder / "tmp"),
         }
-        broker = ("127.0.0.1", self.port, folder / "broker")
-        self.commands = Stack(self.env, [self.device], broker=broker, web=False).commands()
+        self.parts = Stack([self.device], folder, broker=(["127.0.0.1"], self.port)).parts()
         self.shells = {}
         # Ends its process group, which all the others join, when the tests end or are killed: its input closes.
         leash = ["sh", "-c", "read _; kill -9 0"]
@@ -126,10 +126,11 @@ class Site:
         self.app = make_app("tests", self.url)
 
     def start(self, name):
-        env = self.env | ({"DATABASE_URL": self.NOBODY} if name == "agent-cpu" else {})
+        part = self.parts[name]
+        env = self.env | part.env | ({"DATABASE_URL": self.NOBODY} if name == "agent-cpu" else {})
         with open(self.folder / f"{name}.log", "ab") as log:
             self.shells[name] = subprocess.Popen(
-                self.commands[name],
+                f"while :; do {shlex.join(part.command)}; sleep 1; done",
                 shell=True,
                 env=env,
                 cwd=ROOT,
@@ -143,7 +144,7 @@ class Site:
 
     def make_whole(self):
         """Starts what does not run."""
-        for name in self.commands:
+        for name in self.parts:
             if name not in self.shells or self.shells[name].poll() is not None:
                 self.start(name)
         eventually(lambda: self.gpu() and self.gpu().is_online, 60, "the agent says hello")

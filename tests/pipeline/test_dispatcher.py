@@ -1,6 +1,7 @@
 """The dispatcher gives each idle device exactly one run; the reaper sends again and resumes. No processes."""
 
 import threading
+import time
 from datetime import timedelta
 
 import pytest
@@ -8,9 +9,10 @@ from django.contrib.auth import get_user_model
 from django.db import connection
 from django.utils import timezone
 
-from kernels.contract.events import Line, Measured, Started
+from kernels.contract.events import Finished, Line, Measured, SentLine, Started
 from kernels.workload import Config
 from runs.agent.journal import Journal
+from runs.broker import BrokerKeys
 from runs.models import Environment, Gpu, Measurement, Run, Workload
 from runs.models.run import ATTEMPTS
 from runs.pipeline import dispatcher, reaper, recorder
@@ -314,6 +316,16 @@ def test_a_run_of_a_silent_device_can_be_cancelled(running):
     ], "its agent is told when it is back"
 
 
+def test_a_run_whose_device_falls_silent_after_the_cancel_is_cancelled_without_a_second_click(running):
+    running.cancel()
+    running.refresh_from_db()
+    assert running.cancel_requested and running.is_active
+    Gpu.objects.update(seen_at=ago(600))
+    reaper.reap()
+    running.refresh_from_db()
+    assert (running.state, running.message) == ("cancelled", "Cancelled; its device did not answer.")
+
+
 def test_one_run_that_cannot_be_sent_does_not_stop_the_others(gpu, sent):
     other = make_gpu("GPU-2")
     broken, good = submit(gpu), submit(other)
@@ -357,5 +369,72 @@ def test_an_agent_does_not_take_a_run_for_one_of_another_database(gpu, tmp_path,
         run.refresh_from_db()
         assert run.attempts == 1
         assert journal.begin(1, run.attempt)
+        journal.end(1, run.attempt)
         assert not journal.begin(1, run.attempt)
         change(run, state="done")
+
+
+# --- clocks that are wrong --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The broker's clock, which agent and recorder read."""
+    now = [time.time()]
+    monkeypatch.setattr(BrokerKeys, "now", lambda self: now[0])
+    return now
+
+
+def test_a_hello_that_waited_in_the_queue_says_nothing_about_runs(gpu, clock):
+    """Without an expiry by the agent's clock: a clock a day behind would silence its device for ever."""
+    run = submit(gpu)
+    change(run, state="running", attempt=1, sent_at=ago(60), progress_at=ago(60))
+    mine = {
+        "device": {"uuid": gpu.uuid, "kind": "cuda", "name": gpu.name, "index": 0, "capability": 9.0, "memory_bytes": 1}
+    }
+    assert hello(**mine, held=[], sent=clock[0] - 40, at=time.time()) == {}
+    run.refresh_from_db()
+    assert run.attempt == 1
+    hello(**mine, held=[], sent=clock[0] - 5, at=time.time() - 86_400)
+    run.refresh_from_db()
+    assert run.attempt == 2, "a fresh one denies it"
+
+
+@pytest.mark.parametrize("off_s", [86_400, -86_400, 3])
+def test_a_device_knows_how_wrong_its_agents_clock_is(gpu, clock, off_s):
+    hello(held=[], sent=clock[0] - 4, at=time.time() - 4 + off_s)
+    gpu = Gpu.objects.get(uuid="GPU-9")
+    assert gpu.clock_ahead_s == pytest.approx(off_s, abs=1)
+    assert gpu.clock_error_s == (gpu.clock_ahead_s if abs(off_s) > 30 else 0)
+
+
+@pytest.mark.parametrize("off_s", [86_400, -86_400], ids=["a day ahead", "a day behind"])
+def test_an_agent_whose_clock_is_a_day_off_spoils_no_elapsed_time_and_no_fair_share(gpu, off_s):
+    Gpu.objects.update(clock_ahead_s=off_s)
+    person = get_user_model().objects.create(username="p")
+    run = submit(gpu, user=person)
+    change(run, attempt=1, sent_at=ago(100))
+    begun, ended = ago(90), ago(30)
+    for seq, (at, event) in enumerate(
+        [(begun, Started(environment={"device": "x"}, fingerprint="f")), (ended, Finished(state="failed"))], start=1
+    ):
+        line = Line(run=run.pk, attempt=1, seq=seq, at=at + timedelta(seconds=off_s), event=event)
+        recorder.record([SentLine(run.pk, 1, seq, line.model_dump_json(by_alias=True))])
+    run.refresh_from_db()
+    assert run.elapsed_s == pytest.approx(60, abs=1)
+    assert dispatcher.device_seconds_lately() == {person.pk: pytest.approx(60, abs=1)}
+
+
+def test_times_of_an_agent_lie_between_the_sending_of_its_run_and_now(gpu):
+    """Its clock was set while it measured, and the site has not heard of it."""
+    run = submit(gpu)
+    change(run, sent_at=ago(100))
+    assert recorder.site_time(run, ago(-86_400)) <= timezone.now()
+    assert recorder.site_time(run, ago(86_400)) == run.sent_at
+
+
+def test_a_run_that_ended_before_it_began_counts_for_nobody(gpu):
+    run = submit(gpu)
+    change(run, state="done", started_at=ago(10), finished_at=ago(86_000))
+    assert dispatcher.device_seconds_lately() == {}
+    assert run.elapsed_s == 0

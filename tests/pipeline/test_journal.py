@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from kernels.contract.events import Finished, Line, Started
-from runs.agent import journal as journal_module
+from kernels.contract.fitting import MAX_EVENT_BYTES
 from runs.agent.journal import Journal
 from runs.agent.threads import RESEND_FIRST_S, RESEND_MOST_S, Sender
 
@@ -46,6 +46,7 @@ def test_only_its_owner_can_read_it(journal, path):
 
 def test_an_attempt_is_begun_once(journal):
     assert journal.begin(1, 1)
+    journal.write(1, 1, STARTED)
     assert not journal.begin(1, 1)
     assert journal.begin(1, 2)
     journal.end(1, 2)
@@ -76,75 +77,44 @@ def test_confirmed_lines_are_forgotten_and_the_others_stay(journal):
     assert numbers(journal, 1, 1) == [3]
     journal.confirm(1, 1, 1)
     assert numbers(journal, 1, 1) == [3]
-    assert journal.to_tell() == [(1, 1)]
+    assert journal.last_lines() == {(1, 1): 3}
 
 
-def test_an_attempt_is_held_while_it_runs_or_has_something_to_tell(journal):
-    journal.begin(1, 1)
-    assert journal.active_attempts() == [(1, 1)]
-    journal.write(1, 1, Finished(state="done"))
-    journal.end(1, 1)
-    assert (journal.running(), journal.active_attempts()) == ([], [(1, 1)])
-    journal.confirm(1, 1, 1)
-    assert journal.active_attempts() == []
-
-
-def test_after_a_restart_what_ran_runs_no_more_but_is_still_told(journal, path):
+def test_an_attempt_whose_lines_were_all_confirmed_has_nothing_to_tell_and_is_not_begun_again(journal, path):
     journal.begin(1, 1)
     journal.write(1, 1, STARTED)
     again = Journal(path)
-    again.recover()
-    assert (again.running(), again.active_attempts(), again.to_tell()) == ([], [(1, 1)], [(1, 1)])
+    assert again.last_lines() == {(1, 1): 1}
     again.confirm(1, 1, 1)
-    assert again.active_attempts() == []
+    assert again.last_lines() == {}
     assert not again.begin(1, 1), "the site goes on with the next attempt"
 
 
-def test_an_attempt_that_was_interrupted_before_its_first_event_is_begun_again(journal):
+def test_an_attempt_that_was_interrupted_before_its_first_event_is_begun_again(journal, path):
     """The site has heard nothing of it, and sends the same attempt again."""
     journal.begin(1, 1)
-    journal.recover()
-    assert journal.active_attempts() == []
-    assert journal.begin(1, 1)
-    assert journal.running() == [(1, 1)]
-    assert journal.why_stop(1, 1) == ""
+    assert Journal(path).begin(1, 1)
 
 
-def test_a_superseded_attempt_is_stopped_forgotten_and_never_begun_again(journal):
-    journal.begin(1, 1)
-    journal.stop(1, 1, "superseded")
-    assert journal.why_stop(1, 1) == "superseded"
-    journal.end(1, 1, "interrupted")
-    assert not journal.begin(1, 1)
-    journal.write(1, 1, STARTED)
-    journal.recover()
-    assert journal.to_tell() == []
-
-
-def test_the_first_reason_to_stop_counts_and_only_for_what_runs(journal):
-    journal.begin(1, 1)
-    journal.stop(1, None, "cancelled")
-    journal.stop_all("shutdown")
-    assert journal.why_stop(1, 1) == "cancelled"
-    journal.begin(2, 1)
-    journal.end(2, 1)
-    journal.stop(2, 1, "cancelled")
-    assert journal.why_stop(2, 1) == ""
-
-
-def test_too_much_that_is_unconfirmed_holds_the_run_back(journal, monkeypatch):
-    monkeypatch.setattr(journal_module, "MAX_UNCONFIRMED", 3)
-    journal.begin(1, 1)
+def test_a_damaged_journal_is_put_aside_and_a_new_one_takes_its_place(journal, path):
     write(journal, 1, 1, 3)
-    waits = []
+    for part in path.parent.iterdir():
+        part.write_bytes(b"garbage" * 1000)
+    again = Journal(path)
+    assert again.last_lines() == {}
+    assert again.begin(2, 1)
+    kept = [p for p in path.parent.iterdir() if ".damaged-" in p.name and not p.name.endswith(("-wal", "-shm"))]
+    assert [p.read_bytes()[:7] for p in kept] == [b"garbage"]
 
-    def confirm_meanwhile(seconds):
-        waits.append(seconds)
-        journal.confirm(1, 1, 1)
 
-    monkeypatch.setattr(journal_module.time, "sleep", confirm_meanwhile)
-    assert write(journal, 1, 1, 1) == [4]
-    assert len(waits) == 1
+def test_a_journal_with_a_spoilt_page_is_put_aside_too(journal, path):
+    write(journal, 1, 1, 200)
+    with journal._open() as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with open(path, "r+b") as file:
+        file.seek(3 * 4096)
+        file.write(b"\xff" * 4096)
+    assert Journal(path).last_lines() == {}
 
 
 def test_a_process_forked_while_another_thread_writes_can_write_too(journal):
@@ -168,7 +138,7 @@ def test_a_process_forked_while_another_thread_writes_can_write_too(journal):
     go_on.set()
     thread.join()
     assert os.waitpid(pid, 0)[1] == 0
-    assert journal.running() == [(7, 1)]
+    assert journal.begin(8, 1)
 
 
 # --- the sender -------------------------------------------------------------------------------------------------------
@@ -255,11 +225,16 @@ def test_after_a_restart_everything_unconfirmed_is_sent(journal, path, wire):
     write(journal, 1, 1, 3)
     wire.at(0)
     journal.confirm(1, 1, 1)
-    reopened = Journal(path)
-    reopened.recover()
-    assert Wire(reopened).at(0) == [[2, 3]]
+    assert Wire(Journal(path)).at(0) == [[2, 3]]
 
 
 def test_many_lines_go_in_several_messages(journal, wire):
     write(journal, 1, 1, 120)
     assert [len(message) for message in wire.at(0)] == [50, 50, 20]
+
+
+def test_a_message_holds_no_more_than_the_longest_line_may(journal, wire):
+    for _ in range(3):
+        journal.write(1, 1, Finished(state="done", log="x" * (MAX_EVENT_BYTES // 2)))
+    write(journal, 1, 1, 2)
+    assert wire.at(0) == [[1], [2], [3, 4, 5]]

@@ -12,11 +12,11 @@ from django.db import OperationalError
 from kernels.analysis.statistics import describe
 from kernels.contract.arm_result import ArmResult
 from kernels.contract.events import CrossChecked, Finished, Line, Measured, Started
+from kernels.contract.fitting import MAX_EVENT_BYTES
 from kernels.report import tables
 from kernels.workload import Config
 from runs.models import Gpu, Measurement, RejectedEvent, Result, Run
-from runs.pipeline import recorder
-from runs.pipeline.recorder import MAX_EVENT_BYTES
+from runs.pipeline import importer, recorder
 from runs.queries import measurements
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(30)]
@@ -54,7 +54,9 @@ def result(kernel, p50_ms):
 def measured(workload, **more):
     shared = {"mode": "cpu", "baseline": "sdpa", "margin": 0.01, "aa": (1.0, 0.99, 1.01), "aa_samples_ns": [[1.0]]}
     results = [result("sdpa", 1.0), result("eager", 2.0)]
-    return Measured(workload=workload, took_s=1.0, **shared | {"results": results} | more)
+    return Measured(
+        workload=workload, took_s=1.0, timing={"rounds": 0.5, "check": 0.5}, **shared | {"results": results} | more
+    )
 
 
 def record(lines):
@@ -66,6 +68,19 @@ def sent(line):
     return [line["run"], line["attempt"], line["seq"], json.dumps(line)] if isinstance(line, dict) else line
 
 
+@pytest.mark.parametrize("foreign, contended", [(0.2, True), (0.04, False), (None, False)])
+def test_others_on_the_cpu_during_the_rounds_mark_the_run_contended(run, foreign, contended):
+    telemetry = {"host": {"foreign": foreign}} if foreign is not None else {}
+    told = [Started(environment=ENVIRONMENT, fingerprint="f"), measured(CONFIG.workloads[0], telemetry=telemetry)]
+    for seq, event in enumerate(told, 1):
+        line = {"version": 2, "run": run.pk, "attempt": 1, "seq": seq, "at": AT}
+        record([line | {"event": event.model_dump(mode="json", by_alias=True)}])
+    run.refresh_from_db()
+    assert (run.done, run.contended) == (1, contended)
+    again = importer.load(measurements.export_of(run), "x.json")
+    assert again.contended is contended, "nor is it forgotten in a file"
+
+
 @pytest.fixture
 def events(run):
     """All events of a run of two workloads, as its agent numbers them."""
@@ -75,7 +90,7 @@ def events(run):
         Started(environment=ENVIRONMENT, fingerprint="f"),
         measured(first),
         measured(second),
-        CrossChecked(seen=seen),
+        CrossChecked(seen=seen, timing={"start": 2.0, "cross-check": 3.0}),
         Finished(state="done", log="the end"),
     ]
     lines = [Line(run=run.pk, attempt=1, seq=seq, at=AT, event=event) for seq, event in enumerate(told, start=1)]
@@ -91,6 +106,8 @@ def assert_complete(run):
     assert {r.effective_sample_size for r in Result.objects.all()} == {None, 4.5}
     exported = measurements.of_run(run, raw=True)[0]
     assert exported.aa_samples_ns == [[1.0]]
+    assert (exported.timing, run.timing) == ({"rounds": 0.5, "check": 0.5}, {"start": 2.0, "cross-check": 3.0})
+    assert measurements.export_of(run).timing == run.timing
     assert exported.arm("eager").effective_sample_size == 4.5
     assert [row.registers for row in tables.rows([exported])] == [168, 168]
     assert not RejectedEvent.objects.exists()
@@ -133,7 +150,7 @@ def test_the_whole_journal_sent_again_after_the_end_changes_nothing(run, events)
     assert_complete(run)
 
 
-# --- no ratio joins two children --------------------------------------------------------------------------------------
+# --- no ratio joins two measurements ----------------------------------------------------------------------------------
 
 
 def test_a_second_measurement_of_a_group_changes_nothing(run, events):
@@ -222,7 +239,17 @@ def test_what_cannot_be_stored_is_kept_and_confirmed_and_the_run_goes_on(run, ev
     assert rejected.body
     assert "\x00" not in rejected.reason + rejected.body
     run.refresh_from_db()
-    assert (run.state, run.done) == ("done", 1)
+    assert (run.state, run.done, run.seq) == ("failed", 1, 5), "a run that lost a workload is not done"
+    assert run.message.startswith("1 event could not be stored; the first: ")
+    assert re.search(reason, run.message)
+
+
+def test_a_run_that_lost_only_its_cross_check_is_done_and_says_so(run, events):
+    events[3]["event"]["seen"][0].pop("kernel")
+    record(events)
+    run.refresh_from_db()
+    assert (run.state, run.done) == ("done", 2)
+    assert "1 event could not be stored; the first: " in run.message
 
 
 def test_a_source_that_speaks_of_nul_is_not_a_nul(run, events):

@@ -2,29 +2,11 @@
 
 import os
 import shutil
-import socket
 import stat
 
 import pytest
 
 from runs.hosting import checks, setup
-
-
-@pytest.fixture
-def taken():
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        holder.listen()
-        yield holder.getsockname()[1]
-
-
-def test_a_taken_port_names_the_port_and_another(taken):
-    with pytest.raises(checks.SetupError, match=rf"port {taken} .* make up PORT={taken + 1}"):
-        checks.check_port("127.0.0.1", taken)
-
-
-def test_a_free_port_is_fine():
-    checks.check_port("127.0.0.1", setup.free_port())
 
 
 def test_a_full_disk_says_how_much_is_free(tmp_path, monkeypatch):
@@ -72,3 +54,15 @@ def test_the_secrets_are_for_their_owner_alone_and_stay(tmp_path, monkeypatch):
     assert setup.env_value("BROKER_PORT") == "4321"
     assert path.read_text().startswith(first)
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+
+
+def test_what_an_earlier_version_made_readable_for_others_is_private_after_the_next_start(tmp_path):
+    broker = tmp_path / "broker"
+    broker.mkdir(mode=0o755)
+    files = [tmp_path / "db.sqlite3", tmp_path / "db.sqlite3-wal", tmp_path / "beat"]
+    for file in files:
+        file.write_text("")
+        file.chmod(0o644)
+    setup.keep_private(tmp_path)
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    assert stat.S_IMODE(broker.stat().st_mode) == 0o700

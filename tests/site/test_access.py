@@ -51,7 +51,7 @@ def addresses(demo, gpu):
             for name in ("session", "session_json", "session_md", "edit_session", "end_session", "add_to_session")
         },
         "remove_from_session": [Session.objects.first().pk, demo.pk],
-        **{name: [] for name in ("gpus", "gpus_csv", "gpus_json")},
+        **{name: [] for name in ("gpus", "gpus_csv", "gpus_json", "judge", "judge_json")},
         **{name: [gpu.pk] for name in ("gpu", "gpu_json", "recalibrate")},
     }
     return {name: reverse(name, args=args) for name, args in mine.items()}

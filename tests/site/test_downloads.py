@@ -46,7 +46,9 @@ def test_md_is_the_table(owner, demo):
     assert answer["Content-Type"] == "text/markdown; charset=utf-8"
     heading, table = answer.content.decode().split("\n\n", 1)
     assert heading.startswith(f"[{demo.title}](http://testserver/runs/{demo.pk}/), NVIDIA H200, driver ")
-    assert table == tables.as_markdown(table_of(demo))
+    said = owner.get(demo.get_absolute_url()).context["headline"]
+    assert table == f"{tables.as_markdown(table_of(demo))}\n{said}\n"
+    assert "faster on 6, slower on 2, 1.116x over 8" in table.lower()
     assert table.count("\n| ") == 65
     assert "A/A: sdpa against itself 0." in table
 
@@ -91,6 +93,22 @@ def test_what_was_exported_loads_again_and_gives_the_same_table(owner, demo):
     twice = download(owner, again, "json").json()
     assert twice == json.loads(text)
     assert again.demo.startswith("measured on NVIDIA H200 on 20")
+
+
+def test_a_partial_export_says_so_and_is_loaded_as_a_run_that_ended_early(owner, exported):
+    measured = exported["measurements"]
+    for state, becomes in (
+        ("running", "cancelled"),
+        ("interrupted", "cancelled"),
+        ("failed", "failed"),
+        ("", "cancelled"),
+    ):
+        run = load(exported | {"state": state, "measurements": measured[:3]}, f"{state}.json")
+        assert (run.state, run.done, run.total, run.message) == (becomes, 3, 8, "3 of 8 measured")
+    data = download(owner, run, "json").json()
+    assert (data["partial"], data["state"]) == ("3 of 8 measured", "cancelled")
+    assert "3 of 8 measured" in download(owner, run, "md").content.decode().splitlines()[0]
+    assert load(exported | {"state": "interrupted"}, "all.json").message == "all measured, not cross-checked"
 
 
 def test_words_are_made_anew_from_the_margin_that_was_exported(owner, demo):

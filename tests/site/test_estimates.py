@@ -144,8 +144,29 @@ def test_without_ceilings_a_device_is_taken_for_a_small_one(cpu, gpu, calibrated
 
 
 def test_what_cannot_be_checked_in_time_is_not_taken_for_a_week(cpu):
+    """A first call has 300 s, a check has 120 s, whatever the work."""
     sizes = [{"batch": 64, "heads": 96, "seq_len": 65536, "head_dim": 128}]
-    assert estimate(spec("eager", workloads=sizes), cpu).guessed_s == 240
+    found = estimate(spec("eager", workloads=sizes), cpu)
+    assert (found.guessed_s, found.stopped) == (2 * 300, 1)
+    fewer = estimate(spec("eager", workloads=[sizes[0] | {"seq_len": 512}]), cpu)
+    assert 2 * 120 < fewer.guessed_s < 2 * 300
+    assert fewer.stopped == 1
+
+
+def test_a_run_that_is_250_times_larger_gets_another_estimate(gpu, calibrated):
+    calibrated(gpu, H200)
+    sizes = {"batch": 16, "heads": 96, "head_dim": 128}
+    found = {s: estimate(spec("eager", workloads=[sizes | {"seq_len": s}]), gpu) for s in (4096, 16384, 65536)}
+    assert found[4096].guessed_s < found[16384].guessed_s < found[65536].guessed_s
+    assert [found[s].stopped for s in found] == [0, 0, 0]
+    small = estimate(spec("eager", workloads=[sizes | {"seq_len": 256}]), gpu)
+    assert small.guessed_s < 0.2 * found[4096].guessed_s
+
+
+def test_a_workload_that_will_not_be_timed_is_said_before_run_is_pressed(owner, typed, gpu):
+    said = asked(owner, typed | {"batch": "1, 16", "heads": "96", "seq_len": "65536", "head_dim": "128"})
+    assert "On 1 workload a check needs longer than its limit of 2 min: nothing would be timed there." in said
+    assert "nothing would be timed" not in asked(owner, typed)
 
 
 def test_the_protocol_counts(gpu):

@@ -10,11 +10,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
+from redis.exceptions import RedisError
 
 from kernels import HARNESS_VERSION
-from kernels.analysis.roofline import peak_of
+from kernels.analysis.peaks import peak_of
 from kernels.contract.events import Calibrated
 from kernels.workload import Ceilings
+from runs import messages
 from runs.models import Calibration, Environment, Run
 from runs.pipeline.recorder import _calibrated
 from runs.views.gpus import FIELDS, ceilings_of
@@ -25,8 +27,12 @@ CEILINGS = {
     "read_gb_per_s": 4400.0,
     "matmul_tflops": {"float32": 51.0, "bfloat16": 793.0, "float16": 761.0},
     "empty_us": {"e2e": 13.2, "cold": 3.4, "graph": 0.9},
+    "intervals": {
+        "copy_gb_per_s": [4240.0, 4262.0], "read_gb_per_s": [4380.0, 4410.0], "float32": [50.9, 51.1],
+        "bfloat16": [785.0, 797.0], "float16": [757.0, 764.0], "e2e": [13.0, 14.0], "cold": [3.3, 3.5], "graph": [0.8, 1.0],
+    },
     "n": 20,
-}
+}  # fmt: skip
 OF_A_CPU = {"copy_gb_per_s": 38.2, "matmul_tflops": {"float32": 1.31}, "empty_us": {"cpu": 0.2}, "n": 20}
 
 
@@ -132,6 +138,41 @@ def test_a_device_is_idle_busy_or_silent_on_every_page(owner, h200, gpu, make_ru
     assert states() == ([["silent"]] * 3, "silent")
 
 
+def test_a_device_that_works_while_the_recorder_hangs_is_not_called_silent(owner, h200, gpu, make_run, monkeypatch):
+    """Its agent still reaches the broker: the page names the recorder."""
+    gpu.delete()
+    h200.seen_at = timezone.now() - timedelta(minutes=2)
+    h200.save()
+    monkeypatch.setattr("runs.models.gpu.agent_pulses", lambda uuid: uuid == h200.uuid)
+    run = make_run(gpu=h200, state="running", sent_at=timezone.now())
+    for path in (reverse("overview"), LIST, address(h200), run.get_absolute_url()):
+        page = owner.get(path).content.decode()
+        assert "silent" not in page.casefold(), path
+        assert "unheard" in page or path == run.get_absolute_url()
+        assert "recorder" in page or path == LIST
+    assert owner.get(LIST).context["headline"] == "1 device, unheard"
+
+
+def test_pages_do_not_ask_a_broker_that_does_not_answer_for_each_device(monkeypatch):
+    asked = []
+
+    def pulse_of(keys, name):
+        asked.append(name)
+        raise RedisError
+
+    monkeypatch.setattr(messages, "_failed_at", -messages.NOT_AGAIN_S)
+    monkeypatch.setattr(messages.BrokerKeys, "pulse_of", pulse_of)
+    assert not any(messages.agent_pulses(uuid) for uuid in ("GPU-1", "GPU-2", "GPU-3"))
+    assert asked == ["agent:GPU-1"]
+
+
+def test_a_device_whose_clock_is_wrong_says_so(owner, h200):
+    assert "its clock is" not in page_of(owner, h200)
+    h200.clock_ahead_s = 86_400.0
+    h200.save()
+    assert "its clock is <b>86400 s</b> ahead" in page_of(owner, h200)
+
+
 def test_files_without_devices_have_no_rows(owner):
     assert owner.get(reverse("gpus_csv")).content.decode().splitlines() == [",".join(FIELDS)]
     assert owner.get(reverse("gpus_json")).json() == {"gpus": []}
@@ -171,7 +212,15 @@ def test_ceilings_stand_beside_the_datasheet_in_a_fixed_order():
         ("empty kernel, graph", "us", 0.9, None),
         ("empty kernel, e2e", "us", 13.2, None),
     ]
+    assert [(c.what, c.light) for c in rows[1:5]] == [
+        ("device read", 4800),
+        ("matmul fp16", pytest.approx(1070.5, abs=0.1)),
+        ("matmul bf16", pytest.approx(1070.5, abs=0.1)),
+        ("matmul fp32", pytest.approx(356.8, abs=0.1)),
+    ]
     assert rows[0].share == pytest.approx(4250 / 4800)
+    assert rows[2].share == pytest.approx(761 / 1070.53, rel=1e-4)
+    assert (rows[0].interval, rows[-1].interval) == ([4240.0, 4262.0], [13.0, 14.0])
     assert rows[-1].share is None
 
 
@@ -195,7 +244,9 @@ def test_a_device_says_what_it_reaches_and_what_it_does(owner, h200, make_run):
     run = make_run(gpu=h200, title="now", state="running", sent_at=timezone.now(), total=8, done=3)
     calibrate(h200, run=done)
     page = page_of(owner, h200)
-    assert "<strong>Reaches 4,400 GB/s (read) and 793 TFLOP/s (bf16)</strong>, 92% and 80% of its datasheet." in page
+    assert (
+        "<strong>Reaches 4,400 GB/s (read) and 793 TFLOP/s (bf16)</strong>, 92% and 74% of the speed of light." in page
+    )
     assert f'Running there: <a href="/runs/{run.pk}/">run {run.pk}</a>, 3 of 8 workloads measured.' in page
     assert f'by <a href="/runs/{done.pk}/">run {done.pk}</a> with driver 580.1, medians of 20 calls' in page
     assert "datasheet: H200 SXM" in page
@@ -228,7 +279,7 @@ def test_a_calibration_without_figures_or_run_is_shown_all_the_same(owner, h200)
     calibrate(h200, ceilings={})
     page = page_of(owner, h200)
     assert "Its ceilings are not measured yet." in page
-    assert "with driver 580.1" in page
+    assert "The next run on this device measures them." in page
 
 
 def test_earlier_drivers_are_kept_as_history(owner, h200):
@@ -310,6 +361,7 @@ def test_measuring_again_concerns_the_present_driver_only(owner, h200, gpu):
     measured = calibrate(h200)
     calibrate(h200, driver="570.1")
     calibrate(gpu)
+    assert not any(c.again for c in Calibration.objects.all())
     answer = owner.post(address(h200, "recalibrate"), follow=True)
     assert answer.redirect_chain == [(address(h200), 302)]
     assert "The next run on this device measures its ceilings." in answer.content.decode()
@@ -330,6 +382,62 @@ def test_until_they_are_measured_again_the_figures_stand(owner, h200, make_run):
     _calibrated(make_run(gpu=h200), Calibrated(driver="580.1", ceilings=CEILINGS | {"n": 21}), timezone.now())
     assert h200.ceilings == CEILINGS | {"n": 21}
     assert "will be measured again" not in page_of(owner, h200)
+
+
+REFUSED = "the device was busy: A/A of the device copy gives a margin of 38.0%, above 5%"
+
+
+def test_what_a_busy_device_refused_is_measured_again_by_the_next_run(owner, h200, make_run):
+    """Nothing on the page is a ceiling, and the next run takes it without being asked."""
+    run = make_run(gpu=h200)
+    _calibrated(run, Calibrated(driver="580.1", refused=REFUSED), timezone.now())
+    page = page_of(owner, h200)
+    assert "Its ceilings are not measured yet." in page
+    assert f": {REFUSED}." in page
+    assert "The next run on this device measures them." in page
+    assert run.run_spec().ceilings is None
+    assert owner.get(address(h200, "gpu_json")).json()["calibrations"][0]["refused"] == REFUSED
+
+    _calibrated(run, Calibrated(driver="580.1", ceilings=CEILINGS), timezone.now())
+    page = page_of(owner, h200)
+    assert "Reaches 4,400 GB/s" in page
+    assert "Refused" not in page
+    assert run.run_spec().ceilings == Ceilings(**CEILINGS)
+
+
+def test_ceilings_that_became_doubtful_stay_on_the_page_and_are_held_against_nobody(owner, h200, make_run):
+    run = make_run(gpu=h200)
+    _calibrated(run, Calibrated(driver="580.1", ceilings=CEILINGS), timezone.now())
+    _calibrated(run, Calibrated(driver="580.1", refused=REFUSED), timezone.now())
+    page = page_of(owner, h200)
+    assert "Reaches 4,400 GB/s" in page
+    assert f": {REFUSED}." in page
+    assert "The next run on this device measures them again." in page
+    assert run.run_spec().ceilings is None
+
+
+def test_ceilings_without_an_interval_are_measured_again(owner, h200, make_run):
+    """A harness before this one took them, perhaps from a busy device: 3.02 GB/s once stood beside 55.9."""
+    calibrate(h200, ceilings={**CEILINGS, "intervals": {}})
+    assert make_run(gpu=h200).run_spec().ceilings is None
+    assert "They have no interval." in page_of(owner, h200)
+
+
+def test_a_ceiling_has_its_interval_and_date(owner, h200):
+    calibrate(h200)
+    page = page_of(owner, h200)
+    assert '<b>761</b></td><td class="text"><small>757 to 764</small>' in page
+    assert '<b>4,250</b></td><td class="text"><small>4,240 to 4,262</small>' in page
+    assert f"{timezone.now():%Y-%m-%d}" in page.split("Measured")[1].split("</p>")[0]
+
+
+def test_the_light_is_at_the_clock_that_the_driver_reports(owner, make_gpu):
+    gpu = make_gpu("GPU-3", host="gpu-3", driver="580.1", max_sm_mhz=1755.0)
+    calibrate(gpu)
+    page = page_of(owner, gpu)
+    assert "Speed of light at 1755 MHz (its driver): fp16, bf16 132 SMs x 4096 FLOP/clk x 1.755 GHz" in page
+    data = owner.get(address(gpu, "gpu_json")).json()["datasheet"]
+    assert (data["max_sm_mhz"], data["light_tflops"]["float16"]) == (1755.0, pytest.approx(948.9, abs=0.1))
 
 
 def test_what_another_harness_measured_is_measured_again(owner, h200):

@@ -6,7 +6,7 @@ import re
 import pytest
 from cast import load
 from django.utils import timezone
-from form import ESTIMATE, PAGE, again, field_of, refused, submitted
+from form import ESTIMATE, PAGE, again, asked, field_of, refused, submitted
 
 from kernels.host.device import Device
 from kernels.workload import Config as ConfigSpec
@@ -222,6 +222,41 @@ def test_too_many_workloads_are_counted_and_refused(owner, typed, many):
     five_lists = dict.fromkeys(("batch", "heads", "seq_len", "head_dim"), numbers)
     form, _ = refused(owner, typed | five_lists)
     assert f"{many**4:,} workloads" in form.non_field_errors()[0], "counted without making them"
+
+
+LARGE = {"batch": "64", "heads": "128", "seq_len": "65536", "head_dim": "128"}
+
+
+def test_what_cannot_fit_the_device_is_refused_with_both_figures(owner, typed, gpu):
+    gpu.memory_bytes = 139 * 2**30
+    gpu.save()
+    form, page = refused(owner, typed | LARGE)
+    said = "Attention fp16 B=64 H=128 S=65536 D=128 needs 512 GiB for inputs and outputs, this device has 139 GiB."
+    assert form.non_field_errors() == [said]
+    assert f"Not started yet: {said}" in page
+    form, _ = refused(owner, typed | LARGE | {"batch": "1, 32, 64"})
+    assert form.non_field_errors() == [f"{said} 2 of 3 workloads do not fit."]
+    assert submitted(owner, typed | LARGE | {"batch": "16"}).total == 1, "128 GiB of 139"
+
+
+def test_what_cannot_fit_is_said_before_run_is_pressed(owner, typed, gpu):
+    gpu.memory_bytes = 23 * 2**30
+    gpu.save()
+    said = asked(owner, typed | LARGE)
+    assert "needs 512 GiB for inputs and outputs, this device has 23 GiB." in said
+    assert "<strong>" not in said, "no estimate of what cannot run"
+
+
+def test_a_config_that_cannot_fit_is_refused_too(owner, chosen, gpu):
+    gpu.memory_bytes = 2**20
+    gpu.save()
+    form, _ = refused(owner, chosen)
+    assert "for inputs and outputs, this device has 1 MiB." in form.non_field_errors()[0]
+
+
+def test_a_device_of_unknown_memory_takes_everything(owner, typed, gpu):
+    assert gpu.memory_bytes is None
+    assert submitted(owner, typed | LARGE).total == 1
 
 
 def test_as_many_as_allowed_are_a_run(owner, typed):

@@ -1,4 +1,4 @@
-"""What a list says of a run: its best candidate, how often it is faster, and how many results failed."""
+"""What a list says of a run: how the kernel that ranks first stands, and how many results failed."""
 
 import csv
 import io
@@ -7,9 +7,8 @@ import pytest
 from cast import load, shortened
 from django.urls import reverse
 
-from runs.models import Result, Run
+from runs.models import Result, Run, Session
 from runs.queries.outcomes import with_outcomes
-from runs.templatetags.figures import verdict_tag
 
 LIST = reverse("runs")
 
@@ -24,11 +23,19 @@ def results(run, kernel=None):
     return found.filter(kernel__name=kernel) if kernel else found
 
 
-def judge(run, *verdicts, kernel="triton-flash", speedup=1.0):
-    """Gives the workloads of a run these verdicts for a kernel, and every other kernel none."""
-    results(run).exclude(verdict="baseline").update(verdict="unsupported", status="unsupported", speedup=None)
-    for result, verdict in zip(results(run, kernel), verdicts, strict=True):
-        Result.objects.filter(pk=result.pk).update(verdict=verdict, status="ok", speedup=speedup)
+WIDTH = {"FASTER": 0.004, "SLOWER": 0.004, "SAME": 0.004, "UNDECIDED": 0.5}
+RATIO = {"FASTER": 1.12, "SLOWER": 0.9, "SAME": 1.0, "UNDECIDED": 1.0}
+
+
+def judge(run, *verdicts, kernel="triton-flash", speedup=None, alone=True):
+    """Gives the workloads of a run figures with these verdicts for a kernel, and every other kernel none."""
+    if alone:
+        others = results(run).exclude(kernel__name="sdpa")
+        others.update(status="unsupported", speedup=None, speedup_low=None, speedup_high=None)
+    for result, verdict in zip(results(run, kernel).order_by("pk"), verdicts, strict=True):
+        ratio, width = speedup or RATIO[verdict], 1 + WIDTH[verdict]
+        figures = {"speedup": ratio, "speedup_low": ratio / width, "speedup_high": ratio * width}
+        Result.objects.filter(pk=result.pk).update(status="ok", rounds=40, left_after_round=None, **figures)
 
 
 def cell(client, address=LIST):
@@ -48,92 +55,141 @@ def run(exported, db):
     return load(shortened(exported, 3), "short.json")
 
 
-def test_the_best_candidate_stands_in_every_list(owner, run):
-    judge(run, "FASTER", "FASTER", "SAME", speedup=1.12)
+def test_the_first_kernel_stands_in_every_list(owner, run):
+    judge(run, "FASTER", "FASTER", "SAME")
     for address in (LIST, reverse("overview")):
-        assert cell(owner, address) == "▲ triton-flash 1.12x faster on 2 of 3"
+        assert (
+            cell(owner, address)
+            == "▲ triton-flash faster on 2, same on 1, 1.078x over 3 (1.076 to 1.081), least 1.000x"
+        )
 
 
-def test_it_is_the_one_that_is_faster_most_often_then_the_one_with_the_highest_mean(run):
-    judge(run, "FASTER", "SAME", "SAME", speedup=1.5)
-    results(run, "sdpa-flash").update(verdict="FASTER", status="ok", speedup=1.1)
-    assert of(run).best == "sdpa-flash"
-    results(run, "sdpa-flash").update(verdict="SAME", speedup=1.001)
-    results(run, "triton-flash").update(verdict="SAME", speedup=1.002)
-    assert of(run).best == "triton-flash"
+def test_it_is_the_one_with_the_best_mean(run):
+    judge(run, "FASTER", "SAME", "SAME", speedup=None)
+    judge(run, "FASTER", "FASTER", "FASTER", kernel="sdpa-flash", speedup=1.02, alone=False)
+    assert of(run).first.kernel == "triton-flash", "1.12x once is more than 1.02x three times"
+    judge(run, "FASTER", "FASTER", "FASTER", kernel="sdpa-flash", speedup=1.1, alone=False)
+    assert of(run).first.kernel == "sdpa-flash"
 
 
-def test_the_speedup_is_the_geometric_mean_over_what_was_compared(run):
-    judge(run, "FASTER", "FASTER", "timed out")
-    first, second, third = results(run, "triton-flash")
-    Result.objects.filter(pk=first.pk).update(speedup=2.0)
-    Result.objects.filter(pk=second.pk).update(speedup=8.0)
-    Result.objects.filter(pk=third.pk).update(speedup=None, status="timed out")
-    found = of(run)
-    assert found.speedup == pytest.approx(4.0)
-    assert (found.faster, found.compared, found.of, found.faults) == (2, 2, 3, {"timed out": 1})
+def test_the_mean_is_over_what_both_passed_and_says_what_it_leaves_out(run):
+    judge(run, "FASTER", "FASTER", "SAME")
+    for result, factor in zip(results(run, "triton-flash").order_by("pk"), (2.0, 8.0, 1.0), strict=True):
+        figures = {"speedup": factor, "speedup_low": factor / 1.004, "speedup_high": factor * 1.004}
+        Result.objects.filter(pk=result.pk).update(**figures)
+    last = results(run, "triton-flash").order_by("pk").last()
+    Result.objects.filter(pk=last.pk).update(speedup=None, speedup_low=None, speedup_high=None, status="timed out")
+    outcome = of(run)
+    assert outcome.first.mean.ratio == pytest.approx(4.0)
+    assert outcome.sentence == "faster on 2, 4.00x over 2 (3.99 to 4.01), least 2.00x; 1 left out: timed out on 1"
+    assert outcome.faults == {"timed out": 1}
+
+
+def test_a_mean_is_not_of_noise(run):
+    """0.482 and 7.728 gave 1.93x, and 3.922 lifted another above 1."""
+    judge(run, "SLOWER", "FASTER", "SLOWER")
+    middle = run.measurements.order_by("pk")[1]
+    Result.objects.filter(measurement=middle, kernel__name="triton-flash").update(
+        speedup=7.728, speedup_low=1.2, speedup_high=50.0
+    )
+    run.measurements.filter(pk=middle.pk).update(margin=3.24)
+    assert of(run).word == "slower"
+    assert of(run).sentence == "slower on 2, 0.900x over 2 (0.897 to 0.903), least 0.900x; 1 left out: too noisy on 1"
 
 
 @pytest.mark.parametrize(
     "verdicts, said",
     [
-        (["SLOWER"] * 3, "▼ triton-flash 1.00x slower on 3 of 3"),
-        (["SAME", "SAME", "UNDECIDED"], "= triton-flash 1.00x as fast as sdpa"),
-        (["UNDECIDED"] * 3, "? triton-flash undecided"),
-        (["unpaired"] * 3, "triton-flash 1.00x no verdict"),
-        (["FASTER", "FASTER", "SLOWER"], "▲ triton-flash 1.00x faster on 2 of 3, slower on 1"),
-        (["FASTER", "SLOWER", "SLOWER"], "▼ triton-flash 1.00x slower on 2 of 3, faster on 1"),
+        (["SLOWER"] * 3, "▼ triton-flash slower on 3, 0.900x over 3 (0.898 to 0.902), least 0.900x"),
+        (["SAME"] * 3, "= triton-flash same on 3, 1.000x over 3 (0.998 to 1.002), least 1.000x"),
+        (["FASTER", "FASTER", "SLOWER"], "± triton-flash faster on 2, slower on 1, 1.041x over 3"),
+        (["FASTER", "SLOWER", "SLOWER"], "± triton-flash faster on 1, slower on 2, 0.968x over 3"),
     ],
 )
 def test_its_sign_and_words_are_those_of_its_verdicts(owner, run, verdicts, said):
     judge(run, *verdicts)
-    assert cell(owner) == said
-    tag = verdict_tag(results(run, "triton-flash")[1])
-    assert (of(run).mark, of(run).style) == (tag["mark"], tag["style"])
+    assert cell(owner).startswith(said)
+
+
+def test_what_was_not_paired_has_no_figures(owner, run):
+    judge(run, "FASTER", "FASTER", "FASTER")
+    results(run, "triton-flash").update(paired=False)
+    assert cell(owner) == "triton-flash not paired on 3"
 
 
 def test_of_a_single_workload_no_count_is_said(owner, exported):
     single = load(shortened(exported, 1), "one.json")
     judge(single, "FASTER", speedup=1.3)
-    assert cell(owner) == "▲ triton-flash 1.30x faster"
+    assert cell(owner) == "▲ triton-flash faster, 1.300x (1.295 to 1.305)"
+
+
+def test_a_contended_run_says_so_and_has_no_colour(owner, run):
+    judge(run, "FASTER", "FASTER", "FASTER")
+    assert of(run).style == "faster"
+    Run.objects.filter(pk=run.pk).update(contended=True)
+    assert of(run).style == "same"
+    assert cell(owner).endswith(" contended")
+
+
+def test_a_baseline_that_is_not_ok_takes_the_ratios_with_it(run):
+    judge(run, "FASTER", "FASTER", "FASTER")
+    results(run, "sdpa").update(status="suspect")
+    assert of(run).first is None
 
 
 def test_failures_stand_beside_it_and_alone(owner, run):
     judge(run, "FASTER", "FASTER", "FASTER", speedup=2.0)
-    results(run, "sdpa-flash").update(verdict="incorrect", status="incorrect")
-    assert cell(owner) == "▲ triton-flash 2.00x faster on 3 of 3 3 incorrect"
-    results(run).update(verdict="crashed", status="crashed", speedup=None)
+    results(run, "sdpa-flash").update(status="incorrect")
+    assert cell(owner) == "▲ triton-flash faster on 3, 2.000x over 3 (1.995 to 2.005), least 2.000x 3 incorrect"
+    results(run).update(status="crashed", speedup=None, speedup_low=None, speedup_high=None)
     assert cell(owner) == f"{results(run).count()} crashed"
 
 
 def test_a_run_without_a_comparison_has_none(owner, make_run, run):
-    results(run).exclude(verdict="baseline").update(verdict="unsupported", status="unsupported", speedup=None)
+    judge(run, "SAME", "SAME", "SAME")
+    results(run, "triton-flash").update(status="unsupported", speedup=None, speedup_low=None, speedup_high=None)
     assert cell(owner) == "\N{EN DASH}"
     make_run(title="not measured yet")
     assert cell(owner) == "\N{EN DASH}"
 
 
 def test_csv_and_json_have_it_too(owner, run, make_run):
-    judge(run, "FASTER", "FASTER", "SAME", speedup=1.25)
-    results(run, "sdpa-flash").update(verdict="incorrect", status="incorrect")
+    judge(run, "FASTER", "FASTER", "FASTER", speedup=1.25)
+    results(run, "sdpa-flash").update(status="incorrect")
     make_run(title="not measured yet")
-    names = ("best", "speedup", "faster", "compared", "faulty")
+    names = ("best", "speedup", "least", "faster", "slower", "compared", "outcome", "faulty")
     waiting, measured = owner.get(reverse("runs_json")).json()["runs"]
-    assert [measured[name] for name in names] == ["triton-flash", 1.25, 2, 3, 3]
-    assert [waiting[name] for name in names] == ["", "", "", "", 0]
+    said = "faster on 3, 1.250x over 3 (1.247 to 1.253), least 1.250x"
+    assert [measured[name] for name in names] == ["triton-flash", 1.25, 1.25, 3, 0, 3, said, 3]
+    assert measured["speedup_low"] < 1.25 < measured["speedup_high"]
+    assert [waiting[name] for name in names] == ["", "", "", "", "", "", "", 0]
     rows = list(csv.DictReader(io.StringIO(owner.get(reverse("runs_csv")).content.decode())))
-    assert [rows[1][name] for name in names] == ["triton-flash", "1.25", "2", "3", "3"]
+    assert [rows[1][name] for name in names] == ["triton-flash", "1.25", "1.25", "3", "0", "3", said, "3"]
 
 
 def test_any_number_of_runs_takes_one_query(exported, db, django_assert_num_queries):
     runs = [load(shortened(exported, 1), f"{number}.json") for number in range(4)]
     with django_assert_num_queries(1):
-        assert len({outcome.best for _, outcome in with_outcomes(runs)}) == 1
+        assert len({outcome.first.kernel for _, outcome in with_outcomes(runs)}) == 1
     with django_assert_num_queries(0):
         assert with_outcomes([]) == []
 
 
-def test_it_agrees_with_the_page_of_the_run(owner, demo):
-    strong = owner.get(demo.get_absolute_url()).context["headline"].strong
-    found = of(demo)
-    assert f"{found.best} is {found.leading} than {found.baseline} on {found.faster} of {found.of} workloads" in strong
+def test_page_list_kernel_session_and_files_say_the_same_sentence(owner, demo):
+    """Of the demo run, whose margins are small."""
+    said = "faster on 6, slower on 2, 1.116x over 8 (1.114 to 1.118), least 0.817x"
+    assert of(demo).sentence == said
+    headline = owner.get(demo.get_absolute_url()).context["headline"]
+    assert headline.strong == "triton-flash is mixed against sdpa"
+    assert headline.rest[0] == f"{said[0].upper()}{said[1:]}."
+    assert headline.rest[1].startswith(
+        "It is the best of 7 on the 6 workloads that all of them passed: 1.213x, at least 1.21"
+    )
+    kernel = owner.get(reverse("kernel", args=["attention", "triton-flash"])).context["headline"]
+    assert (kernel["strong"], kernel["rest"]) == (headline.strong, headline.rest[0])
+    session = Session.objects.create(title="a session")
+    Run.objects.filter(pk=demo.pk).update(session=session)
+    assert owner.get(session.get_absolute_url()).context["headline"].rest[0] == headline.rest[0]
+    assert said in owner.get(reverse("session_md", args=[session.pk])).content.decode()
+    assert owner.get(reverse("runs_json")).json()["runs"][0]["outcome"] == said
+    assert said in " ".join(owner.get(reverse("status")).content.decode().split())

@@ -13,6 +13,7 @@ from kernels.contract.arm_result import Correctness, CrossCheck, Spread
 from kernels.contract.events import ProtocolFacts, TelemetrySummary
 from runs.models import Measurement, Result, Run
 from runs.queries import measurements
+from runs.templatetags.figures import grouped
 from runs.views import correctness
 from runs.views.result import energy, protocol_of, telemetry_of
 
@@ -93,7 +94,7 @@ def test_the_baseline_is_called_so_and_compared_with_nothing(owner, results):
 def test_a_result_that_failed_says_why_and_shows_its_log(owner, results):
     result = results["eager"]
     Result.objects.filter(pk=result.pk).update(
-        status="crashed", verdict="crashed", why="timing: killed by <SIGSEGV>", log="last <line>", n=None, speedup=None,
+        status="crashed", why="timing: killed by <SIGSEGV>", log="last <line>", n=None, speedup=None,
         correctness=None, ran=[], version=None,
     )  # fmt: skip
     page = page_of(owner, result)
@@ -287,11 +288,11 @@ def test_how_it_was_measured_is_told(owner, results):
         "rounds 100; 3 more were repeated because of thermal slow-down",
         "inputs 128 sets of inputs L2 emptied before calls yes, by reading",
         "A/A 0.998, interval 0.994 to 1.000: sdpa against itself",
-        "margin differences below 2.3% are SAME",
+        "margin FASTER and SLOWER need a difference above 2.3%, SAME is within 1%",
         "SM clock 1,980 MHz, from 345 to 1,980 power 127 W, from 79 to 171 temperature 37 C, from 35 to 41",
         "held back by thermal slow-down by the driver readings 1,913",
         "precision not reached: half-width 0.92%; goal 0.50%",
-        "A/A of sdpa was off here: differences below 2.3% are SAME.",
+        "A/A of sdpa was off here: FASTER and SLOWER need a difference above 2.3%, SAME is within 1%.",
         "The GPU was held back by thermal slow-down by the driver during this measurement.",
     ):
         assert said in text, said
@@ -299,7 +300,7 @@ def test_how_it_was_measured_is_told(owner, results):
 
 def test_what_is_not_known_of_the_measurement_is_left_out(results):
     measured = measured_of(results["triton-flash"], protocol=ProtocolFacts(), aa=None, took_s=None, margin=0.01)
-    assert protocol_of(measured) == [("margin", "differences below 1.0% are SAME")]
+    assert protocol_of(measured) == [("margin", "FASTER and SLOWER need a difference above 1.0%, SAME is within 1%")]
     assert telemetry_of(TelemetrySummary()) == telemetry_of(TelemetrySummary(samples=0)) == []
     steady = Spread(median=1980, min=1980, max=1980)
     assert telemetry_of(TelemetrySummary(samples=5, sm_mhz=steady)) == [
@@ -357,6 +358,15 @@ def test_other_inputs_and_edges_have_tables_of_their_own(owner, results):
     assert "<dt>relative Frobenius error</dt>" in page
 
 
+def test_a_systematic_error_and_the_kind_of_products_are_said(owner, results):
+    result = results["triton-flash"]
+    more = {"slope": -1.2e-5, "slope_error": 9e-6, "precision": "as float32"}
+    change(result, correctness=result.correctness | more)
+    text = text_of(page_of(owner, result))
+    assert "systematic error 0.0012% too small, standard error 0.0009%" in text
+    assert "products as float32" in text
+
+
 # --- the same in other forms ------------------------------------------------------------------------------------------
 
 
@@ -403,7 +413,7 @@ def test_json_has_everything_of_this_result_and_its_measurement(owner, exported,
 
 def test_a_result_without_times_has_its_json_all_the_same(owner, results):
     result = results["eager"]
-    change(result, status="crashed", verdict="crashed", n=None, samples_ns=None, speedup=None)
+    change(result, status="crashed", n=None, samples_ns=None, speedup=None)
     address = reverse("result_json", args=[result.measurement.run_id, result.pk])
     assert f'href="{address}"' in page_of(owner, result)
     assert owner.get(address).json()["result"]["status"] == "crashed"
@@ -435,7 +445,9 @@ def test_a_margin_so_wide_that_nothing_is_the_same_says_so(owner, results):
     measurement.margin = 2.26
     measurement.save()
     text = text_of(page_of(owner, results["sdpa-flash"]))
-    assert "A/A of sdpa was off here: differences below 226.0% do not count." in text
+    assert "Nothing is decided: this machine was busy or unsteady: A/A from 0.99 to 1.00." in text
+    assert "margin 226.0%: nothing is decided above 5%" in text
+    assert "undecided" in text and "faster" not in text.split("Time per call")[0].lower()
 
 
 def test_the_registers_that_triton_reports_are_shown(owner, demo):
@@ -443,3 +455,37 @@ def test_the_registers_that_triton_reports_are_shown(owner, demo):
     assert "Registers of a thread" not in page_of(owner, flash)
     Result.objects.filter(pk=flash.pk).update(registers=220)
     assert "Registers of a thread: 220." in page_of(owner, flash)
+
+
+# --- what a rate and a memory count -----------------------------------------------------------------------------------
+
+
+def arms_on(run, **sizes):
+    found = Result.objects.filter(measurement__run=run, kernel__name="sdpa").select_related("measurement__workload")
+    return next(r for r in found if sizes.items() <= r.measurement.workload.sizes.items())
+
+
+def test_a_causal_rate_says_that_only_unmasked_work_is_counted(owner, demo):
+    result = arms_on(demo, causal=True, batch=8)
+    page = text_of(page_of(owner, result))
+    factor = 2 * 512 / 513
+    assert (
+        f"{grouped(result.tflops)} TFLOP/s of unmasked work (dense-equivalent {grouped(result.tflops * factor)})"
+        in page
+    )
+    whole = arms_on(demo, causal=False, seq_len=4096)
+    assert "unmasked" not in text_of(page_of(owner, whole))
+    table = text_of(owner.get(reverse("run", args=[demo.pk])).content.decode())
+    assert f"{grouped(result.tflops)} dense {grouped(result.tflops * factor)}" in table
+
+
+def test_memory_says_what_it_counts(owner, demo):
+    """A report gives 6.00 GB for this workload: inputs, too."""
+    result = arms_on(demo, seq_len=4096, head_dim=128)
+    Result.objects.filter(pk=result.pk).update(peak_memory_bytes=3 * 2**29)
+    assert (
+        "Memory: inputs 4.5 GiB, output 1.5 GiB. During a call its peak is 1.5 GiB above the inputs (output and "
+        "workspace): 6 GiB together."
+    ) in text_of(page_of(owner, result))
+    Result.objects.filter(pk=result.pk).update(peak_memory_bytes=None)
+    assert "Memory: inputs 4.5 GiB, output 1.5 GiB. " in text_of(page_of(owner, result))

@@ -1,6 +1,7 @@
 """The page of a run: while it waits, while it is measured, when it is done, when it went wrong; and cancelling."""
 
-from dataclasses import replace
+import json
+import re
 from datetime import timedelta
 
 import pytest
@@ -10,15 +11,17 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from kernels.contract.arm_result import Verdict
-from kernels.contract.events import Measured
-from kernels.report import tables
+from kernels.report import comparison, tables
 from kernels.report.summary import summary
+from runs.charts.run_charts import frame
 from runs.models import Measurement, Result, Run, Workload
 from runs.queries import live as live_queries
 from runs.queries import measurements
 from runs.queries.live import remaining
+from runs.queries.measurements import export_of
+from runs.queries.outcomes import with_outcomes
 from runs.templatetags import figures
+from runs.templatetags.figures import DASH
 from runs.views import run as run_view
 from runs.views.run import reproduce
 
@@ -57,9 +60,47 @@ def test_every_result_stands_in_the_table_with_its_word_and_figures(owner, demo)
     page = page_of(owner, demo)
     for result in Result.objects.filter(measurement__run=demo).select_related("kernel"):
         row = page.split(f"/results/{result.pk}/", 1)[1].split("</tr>", 1)[0]
-        assert result.verdict.lower() in row
+        _, _, arm = measurements.of_result(demo.pk, result.pk)
+        assert arm.verdict.lower() in row
         if result.speedup is not None:
-            assert f"<b>{result.speedup:.3f}x</b>" in row
+            assert f"{result.speedup:.3f}x" in row
+            assert (f"<b>{result.speedup:.3f}x</b>" in row) == (arm.verdict in ("FASTER", "SLOWER", "SAME"))
+
+
+def test_a_ratio_without_a_reference_is_marked_and_counts_nowhere(owner, exported):
+    data = json.loads(json.dumps(exported))
+    for measured in data["measurements"]:
+        for result in measured["results"]:
+            if result["kernel"] != measured["baseline"]:
+                result["correctness"] = {"correct": None}
+    run = load(data, "unknown.json")
+    page = page_of(owner, run)
+    (results,) = [part.split("</section>")[0] for part in page.split('id="table-title"')[1:]]
+    with_ratio = Result.objects.filter(measurement__run=run, speedup__isnull=False)
+    assert results.count("correctness unknown") == with_ratio.count() > 8
+    assert "Measured; the correctness is unknown, because there is no reference" in page
+    assert not {"FASTER", "SLOWER"} & {row.verdict for row in tables.rows(measurements.of_run(run))}
+    ((_, outcome),) = with_outcomes([run])
+    assert (outcome.first, outcome.row()["best"]) == (None, "")
+    assert set(frame(run).kernel) == {"sdpa"}
+    detail = owner.get(f"/runs/{run.pk}/results/{with_ratio[0].pk}/").content.decode()
+    assert "correctness unknown" in detail
+    assert comparison.rows(export_of(run), export_of(run))
+    moved = {row.verdict for row in comparison.rows(export_of(run), export_of(run)) if row.speedup_after}
+    assert moved == {comparison.NOT_COMPARED}
+
+
+def test_the_page_says_where_the_seconds_went_if_the_run_does(owner, demo, exported):
+    assert "Where the time went" not in page_of(owner, demo)
+    measured = [m | {"timing": {"rounds": 2.0, "rests": 1.0}} for m in exported["measurements"]]
+    run = load(exported | {"measurements": measured, "timing": {"start": 6.0, "rests": 2.0}}, "timed.json")
+    part = page_of(owner, run).split('id="timing"')[1].split("</details>")[0]
+    rows = [re.findall(r">([^<>]+)</td>", row) for row in part.split("<tr>")[2:]]
+    assert rows == [
+        ["start of processes: Python, torch, the device", DASH, "6.00", "19%"],
+        ["rounds: blocks of timed calls", "16.00", "16.00", "50%"],
+        ["rests before blocks", "8.00", "10.00", "31%"],
+    ]
 
 
 def test_workloads_stand_in_the_order_of_the_config(owner, exported):
@@ -268,16 +309,20 @@ def test_cancelling_works_without_a_broker(owner, make_run):
 @pytest.mark.parametrize(
     "margin, said",
     [
-        (0.012, "A/A of sdpa was off by up to 1%: differences below 1% do not count."),
-        (0.4, "A/A of sdpa was off by up to 20%: differences below 40% do not count."),
-        (11.3, "A/A of sdpa was off by more than 25%: the device was too busy for a comparison."),
+        (0.045, "A/A of sdpa was off: FASTER and SLOWER need a difference of up to 4.5%."),
+        (0.4, "Nothing is decided: this machine was busy or unsteady: A/A from 0.99 to 1.00."),
     ],
 )
-def test_why_nothing_was_decided(exported, margin, said):
-    measured = [Measured.model_validate(m) for m in shortened(exported, 1)["measurements"]]
-    table = [replace(row, margin=margin) for row in tables.rows(measured) if row.kernel in ("sdpa", "triton-flash")]
-    table[1] = replace(table[1], verdict=Verdict.UNDECIDED)
-    assert said in summary(table, "attention").rest[0]
+def test_why_nothing_was_decided(owner, exported, margin, said):
+    data = shortened(exported, 1)
+    (m,) = data["measurements"]
+    results = [dict(result) for result in m["results"] if result["kernel"] in ("sdpa", "triton-flash")]
+    results[1] |= {"speedup": 1.02, "speedup_low": 1.01, "speedup_high": 1.03}
+    data["measurements"] = [m | {"results": results, "margin": margin}]
+    page = page_of(owner, load(data, "x.json"))
+    assert said in page
+    assert ("nothing is decided: this machine was busy" in page) == (margin > 0.05), "where its rows are"
+    assert page.count("</span> undecided</span>") == 1
 
 
 # --- how to measure it again ------------------------------------------------------------------------------------------
@@ -285,7 +330,9 @@ def test_why_nothing_was_decided(exported, margin, said):
 
 def test_the_command_line_that_measures_the_same(demo, make_run, configs, cpu):
     # A demo's without its commit, which may be in no repository here.
-    assert reproduce(demo) == ".venv/bin/python -m kernels run canonical --device cuda:0"
+    assert reproduce(demo) == f".venv/bin/python -m kernels run run-{demo.pk}.yaml --device cuda:0", (
+        "the number of checks has changed since"
+    )
     older = Run.objects.get(pk=demo.pk)
     older.config["protocol"]["precision"] = 0.004
     assert reproduce(older) == f".venv/bin/python -m kernels run run-{demo.pk}.yaml --device cuda:0", (

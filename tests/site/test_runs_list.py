@@ -223,3 +223,11 @@ def test_cancelled_is_no_failure(owner, make_run):
     styles = {state: state_tag(state)["style"] for state in Run.State.values}
     assert styles["failed"] == styles["lost"] == "off"
     assert styles["cancelled"] not in ("off", "on", "busy")
+
+
+@pytest.mark.parametrize("title", ["=1+1", "+1", "-1+1", "@sum(A1)", "\t=1"])
+def test_a_spreadsheet_computes_no_title(owner, make_run, title):
+    make_run(title=title)
+    make_run(title="a - b = c")
+    rows = list(csv.DictReader(io.StringIO(owner.get(reverse("runs_csv")).content.decode())))
+    assert [row["title"] for row in rows] == ["a - b = c", f"'{title}"]

@@ -76,12 +76,25 @@ def test_after_another_driver_only_what_came_then_counts(ran, session):
     assert row.change == pytest.approx(1.1)
 
 
+def test_a_session_without_repeats_says_how_its_kernels_stand(owner, ran, session):
+    """The headline of one report, 133 to 837 times slower, could not appear: nothing was measured twice."""
+    run = ran(count=1)
+    kernels = Result.objects.filter(measurement__run=run)
+    kernels.exclude(kernel__name__in=("sdpa", "eager")).delete()
+    kernels.filter(kernel__name="eager").update(
+        speedup=1 / 837, speedup_low=1 / 840, speedup_high=1 / 834, rounds=5, left_after_round=5
+    )
+    page = " ".join(owner.get(session.get_absolute_url()).content.decode().split())
+    assert '<strong class="slower">eager is slower than sdpa</strong>. Slower, 0.00119x (0.00' in page
+    assert f"This is run {run.pk}: no kernel was measured twice yet." in page
+    md = owner.get(reverse("session_md", args=[session.pk])).content.decode()
+    assert "**eager is slower than sdpa.** Slower, 0.00119x" in md
+
+
 def test_a_kernel_that_is_wrong_now_is_said_to_be(ran, session):
     ran(count=1)
     last = ran(count=1, edit={"triton-flash": 1.5})
-    Result.objects.filter(measurement__run=last, kernel__name="triton-flash").update(
-        status="incorrect", verdict="incorrect"
-    )
+    Result.objects.filter(measurement__run=last, kernel__name="triton-flash").update(status="incorrect")
     (row,) = rows_of(session)
     assert (row.verdict, row.change) == ("incorrect", None)
 
@@ -164,6 +177,18 @@ def test_a_report_as_markdown_and_json(owner, ran, session):
 def test_a_title_of_two_lines_is_one_heading(owner, session):
     Session.objects.update(title="Beat\r\n# cuDNN", objective="")
     assert owner.get(reverse("session_md", args=[session.pk])).content.decode() == "# Beat # cuDNN\n"
+
+
+def test_a_persons_text_is_no_html_in_the_report(owner, ran, session):
+    """The page escapes it; a viewer of Markdown would run it."""
+    script = "<script>alert(1)</script>"
+    run = ran(count=1)
+    Run.objects.filter(pk=run.pk).update(title=script)
+    Session.objects.update(title=script, objective=f"*fast* {script}")
+    owner.post(session.get_absolute_url(), {"phase": script, "text": f"`code` {script}"})
+    text = owner.get(reverse("session_md", args=[session.pk])).content.decode()
+    assert text.count("\\<script") == text.count("<script") == 5
+    assert "*fast*" in text and "`code`" in text
 
 
 def test_an_empty_session_has_a_page_and_files(owner, session):

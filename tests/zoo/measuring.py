@@ -11,7 +11,7 @@ from cases import FOLDERS
 from kernels.contract.events import CrossChecked, Measured
 from kernels.host.device import find_device
 from kernels.parent.supervisor import Supervisor
-from kernels.report.tables import rows
+from kernels.report.tables import failures, rows
 from kernels.workload import Config, RunSpec
 
 SIZES = {
@@ -43,7 +43,11 @@ def measure(device, *kernels, sizes, environment=None, ceilings=None, **protocol
     )  # it decides nothing
     with mock.patch.dict(os.environ, settings), mock.patch.object(tempfile, "tempdir", folder), without:
         Supervisor(RunSpec.of(config, found.uuid, ceilings=ceilings), found, emit).run()
-    more = {arm.kernel: {"facts": arm.correctness, "notes": m.notes} for m in measured for arm in m.results}
+    more = {
+        arm.kernel: {"facts": arm.correctness, "notes": m.notes, "isolation": m.isolation}
+        for m in measured
+        for arm in m.results
+    }
     return {row.kernel: asdict(row) | more[row.kernel] | {"row": row} for row in rows(measured)}
 
 
@@ -54,3 +58,11 @@ def measure_alone(case, device):
         found = measure(device, case.name, sizes=SIZES[device], **(case.protocol or {}))
     RESULTS.unlink(missing_ok=True)
     return found[case.name]
+
+
+def caught(row, status, *reasons):
+    """Whether a row has this status, for one of these reasons, no speedup, and counts as a failure of the run."""
+    assert (row["status"], row["speedup"]) == (status, None), row
+    assert any(why in row["why"] for why in reasons), row["why"]
+    assert failures([row["row"]])
+    return True

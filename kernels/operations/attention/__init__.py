@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import Field, model_validator
 
 from kernels.catalog import operation
-from kernels.operations.base import EDGE_SIZES, Distribution, Inputs, Operation, Piece, draw
+from kernels.dtypes import DTYPES
+from kernels.operations.base import (
+    CUT_OFF,
+    EDGE_SIZES,
+    SYSTEMATIC,
+    Allowance,
+    Distribution,
+    Inputs,
+    Operation,
+    Piece,
+    draw,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -16,7 +27,16 @@ if TYPE_CHECKING:
 FLOAT64_SCORES = 2**26
 """Largest score matrix (elements, all heads) with a complete float64 reference: 0.5 GiB."""
 SAMPLED_HEADS, SAMPLED_ROWS = 8, 256
-"""Above that, float64 checks this many (batch, head) pairs, and this many query rows of each."""
+"""Above that, float64 checks this many (batch, head) pairs, and this many query rows of each; the last and the first
+too."""
+DRIFT = 1.5
+"""drift: mean of q; of k in the first half of the head dimension, with the other sign in the second half."""
+NEAR, RAMP = 2.0**-8, 3e-4
+"""near_constant: standard deviation of k; scores rise by RAMP from key to key, up to the middle, then fall."""
+LAST = 8.0
+"""near_constant: the last value is this many times as large, so that an output without it is visibly another."""
+ALONE = {0: "the first row", -1: "the last row"}
+"""Rows of a causal output that are judged on their own: they see one key, and all."""
 
 
 @operation("attention", baseline="sdpa", title="Attention, forward")
@@ -31,6 +51,11 @@ class Attention(Operation):
         ("flash_attention_for_cpu", "the CPU's flash backend"),
         ("attention_math", "the math backend"),
     )
+
+    checked_with: ClassVar[tuple[Distribution, ...]] = (
+        "normal", "drift", "outliers", "near_constant", "x30", "uniform",
+    )  # fmt: skip
+    dominated: ClassVar[tuple[Distribution, ...]] = ("outliers", "x30")
 
     batch: int = Field(ge=1, le=65_536, title="Batch (B)")
     heads: int = Field(ge=1, le=1_024, title="Heads (H)")
@@ -73,6 +98,15 @@ class Attention(Operation):
         nnz = s * (s + 1) // 2 if self.causal else s * s
         return 2 * nnz * 2 * self.head_dim * self.batch * self.heads
 
+    def dense_flops(self) -> int:
+        """4 x S^2 x D x B x H: the masked half of a causal problem counted, too."""
+        return 4 * self.seq_len**2 * self.head_dim * self.batch * self.heads
+
+    def flops_formula(self) -> tuple[str, str]:
+        s = self.seq_len
+        pairs, numbers = ("(S (S + 1) / 2)", f"({s} x {s + 1} / 2)") if self.causal else ("S^2", f"{s}^2")
+        return f"4 x {pairs} x D x B x H", f"4 x {numbers} x {self.head_dim} x {self.batch} x {self.heads}"
+
     def bytes_moved(self) -> tuple[int, int]:
         """Reads q, k and v; writes out."""
         head = self.batch * self.seq_len * self.head_dim * self.element_bytes
@@ -82,11 +116,22 @@ class Attention(Operation):
         import torch
 
         generator = torch.Generator(device).manual_seed(seed)
-        drawn = (
-            draw((self.batch, heads, self.seq_len, self.head_dim), self.dtype, device, generator, distribution)
+        plain = "normal" if distribution == "near_constant" else distribution
+        q, k, v = (
+            draw((self.batch, heads, self.seq_len, self.head_dim), self.dtype, device, generator, plain)
             for heads in (self.heads, self.kv_heads, self.kv_heads)
         )
-        return Inputs(tuple(drawn), {"causal": self.causal, "scale": self.scale})
+        if distribution in ("drift", "near_constant"):
+            q += DRIFT
+        if distribution == "drift":
+            k[..., : self.head_dim // 2] += DRIFT
+            k[..., self.head_dim // 2 :] -= DRIFT
+        elif distribution == "near_constant":
+            ramp = torch.arange(self.seq_len, device=device)
+            ramp = torch.minimum(ramp, self.seq_len - 1 - ramp) * (RAMP / (DRIFT * self.head_dim * self.scale))
+            k.mul_(NEAR).add_(ramp.to(k.dtype)[:, None])
+            v[..., -1, :] *= LAST
+        return Inputs((q, k, v), {"causal": self.causal, "scale": self.scale})
 
     def edges(self) -> list[Attention]:
         """Odd sequence lengths; at most two KV heads, with the same group size."""
@@ -100,6 +145,11 @@ class Attention(Operation):
         q = inputs.tensors[0]
         return tuple(q.shape), q.dtype
 
+    @property
+    def allowance(self) -> Allowance:
+        """Kernels may fold the scale into q: they round q times a constant."""
+        return Allowance(slope=max(SYSTEMATIC, DTYPES[self.dtype].folded) + CUT_OFF * self.seq_len)
+
     def check(self, inputs: Inputs, seed: int, thorough: bool) -> Iterator[Piece]:
         import torch
 
@@ -107,18 +157,31 @@ class Attention(Operation):
         if self.batch * self.heads * self.seq_len**2 <= FLOAT64_SCORES:
             group = self.heads // self.kv_heads
             k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
-            yield Piece(..., self._exact(q, k, v, torch.float64), self._yardstick(q, k, v))
+            whole = Piece(..., self._exact(q, k, v, torch.float64), self._yardstick(q, k, v))
+            yield whole
+            yield from self._alone(whole, (...,))
             return
         rng = torch.Generator().manual_seed(seed)
         flat = self.batch * self.heads
+        ends = torch.tensor([0, self.seq_len - 1])
         for index in torch.randperm(flat, generator=rng)[:SAMPLED_HEADS].tolist():
-            rows = torch.randperm(self.seq_len, generator=rng)[:SAMPLED_ROWS].sort().values.to(q.device)
-            yield self._piece(inputs, index, rows, torch.float64)
+            rows = torch.randperm(self.seq_len, generator=rng)[:SAMPLED_ROWS]
+            piece = self._piece(inputs, index, torch.cat((rows, ends)).unique().to(q.device), torch.float64)
+            yield piece
+            yield from self._alone(piece, divmod(index, self.heads))
         if thorough:
             # float32 is exact enough for 16-bit results; float32 results need float64.
             exact_dtype = torch.float64 if q.dtype == torch.float32 else torch.float32
             for index in range(flat):
                 yield self._piece(inputs, index, None, exact_dtype)
+
+    def _alone(self, piece: Piece, where: tuple[Any, ...]) -> Iterator[Piece]:
+        """The rows of a piece of heads that are judged alone. The piece has the first and the last row."""
+        if self.causal and self.seq_len > 1:
+            for row, name in ALONE.items():
+                yield Piece(
+                    (*where, row, slice(None)), piece.reference[..., row, :], piece.yardstick[..., row, :], alone=name
+                )
 
     def _piece(self, inputs: Inputs, index: int, rows: torch.Tensor | None, exact_dtype: torch.dtype) -> Piece:
         """One (batch, head): all query rows, or some."""

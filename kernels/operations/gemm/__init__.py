@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field
 
 from kernels.catalog import operation
-from kernels.operations.base import EDGE_SIZES, Distribution, Inputs, Operation, Piece, draw
+from kernels.operations.base import (
+    CUT_OFF,
+    EDGE_SIZES,
+    SYSTEMATIC,
+    Allowance,
+    Distribution,
+    Inputs,
+    Operation,
+    Piece,
+    draw,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -22,6 +32,8 @@ CHUNK = 2**24
 """Elements of a chunk of rows in a complete check: 64 MiB in float32."""
 SLICE = 256
 """Terms per slice of the yardstick's sum for 16-bit inputs."""
+FEW_TERMS = 8
+"""tails: elements of a row of A that are not zero, on average. Sums of so few are as exact as their products."""
 
 
 @operation("gemm", baseline="eager", title="Matrix product (GEMM)")
@@ -36,9 +48,20 @@ class Gemm(Operation):
         ("mkldnn", "oneDNN"),
     )
 
+    checked_with: ClassVar[tuple[Distribution, ...]] = ("normal", "tiny", "outliers", "x30", "uniform")
+
     m: int = Field(ge=1, le=262_144, title="M", description="Rows of A and of the product.")
     n: int = Field(ge=1, le=262_144, title="N", description="Columns of B and of the product.")
     k: int = Field(ge=1, le=262_144, title="K", description="Columns of A and rows of B.")
+
+    @property
+    def distributions(self) -> tuple[Distribution, ...]:
+        """In float32, tails too: they tell products of split numbers from float32's."""
+        return ("normal", "tails", *self.checked_with[1:]) if self.dtype == "float32" else self.checked_with
+
+    @property
+    def allowance(self) -> Allowance:
+        return Allowance(slope=SYSTEMATIC + CUT_OFF * self.k)
 
     def label(self) -> str:
         return f"M={self.m} N={self.n} K={self.k}"
@@ -46,6 +69,9 @@ class Gemm(Operation):
     def flops(self) -> int:
         """2MNK"""
         return 2 * self.m * self.n * self.k
+
+    def flops_formula(self) -> tuple[str, str]:
+        return "2 x M x N x K", f"2 x {self.m} x {self.n} x {self.k}"
 
     def bytes_moved(self) -> tuple[int, int]:
         """Reads A and B; writes the product."""
@@ -57,7 +83,10 @@ class Gemm(Operation):
 
         generator = torch.Generator(device).manual_seed(seed)
         shapes = ((self.m, self.k), (self.k, self.n))
-        return Inputs(tuple(draw(shape, self.dtype, device, generator, distribution) for shape in shapes), {})
+        a, b = (draw(shape, self.dtype, device, generator, distribution) for shape in shapes)
+        if distribution == "tails":
+            a *= torch.rand(*a.shape, generator=generator, device=device) < FEW_TERMS / self.k
+        return Inputs((a, b), {})
 
     def edges(self) -> list[Gemm]:
         """Each size at an edge, combined with others that are not."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field
 
 from kernels.catalog import operation
-from kernels.operations.base import EDGE_SIZES, Distribution, Inputs, Operation, Piece, draw
+from kernels.operations.base import EDGE_SIZES, LARGE, Distribution, Inputs, Operation, Piece, draw
 
 if TYPE_CHECKING:
     import torch
@@ -23,6 +23,11 @@ class LayerNorm(Operation):
     """x: (rows, cols); weight, bias: (cols,); out: (rows, cols). Biased variance; eps = 1e-5."""
 
     unit: ClassVar[str] = "GB/s"
+    checked_with: ClassVar[tuple[Distribution, ...]] = (
+        "normal", "tiny", "outliers", "near_constant", "large_mean", "x30",
+    )  # fmt: skip
+    dominated: ClassVar[tuple[Distribution, ...]] = ("outliers",)
+    normalises_rows: ClassVar[bool] = True
 
     rows: int = Field(ge=1, le=16_777_216, title="Rows")
     cols: int = Field(ge=1, le=1_048_576, title="Columns", description="The size that is normalised.")
@@ -34,6 +39,9 @@ class LayerNorm(Operation):
         """8 per element: informative only; memory is the limit."""
         return 8 * self.rows * self.cols
 
+    def flops_formula(self) -> tuple[str, str]:
+        return "8 x rows x columns", f"8 x {self.rows} x {self.cols}"
+
     def bytes_moved(self) -> tuple[int, int]:
         """Reads x, weight and bias; writes out."""
         size = self.element_bytes
@@ -43,9 +51,12 @@ class LayerNorm(Operation):
         import torch
 
         generator = torch.Generator(device).manual_seed(seed)
-        shapes = ((self.rows, self.cols), (self.cols,), (self.cols,))
-        drawn = (draw(shape, self.dtype, device, generator, distribution) for shape in shapes)
-        return Inputs(tuple(drawn), {"eps": EPS})
+        x = draw((self.rows, self.cols), self.dtype, device, generator, distribution)
+        if distribution == "outliers":
+            x[:, -1] *= LARGE
+        of_weights = distribution if distribution in ("outliers", "x30") else "normal"
+        weight, bias = (draw((self.cols,), self.dtype, device, generator, of_weights) for _ in range(2))
+        return Inputs((x, weight, bias), {"eps": EPS})
 
     def edges(self) -> list[LayerNorm]:
         """Odd rows and odd columns."""

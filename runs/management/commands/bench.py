@@ -17,6 +17,7 @@ from django.db.utils import OperationalError
 from django.utils import timezone
 
 from kernels import catalog
+from kernels.analysis.memory import why_too_large
 from kernels.host.device import NoSuchDevice, find_device
 from kernels.report import tables
 from kernels.report.summary import summary
@@ -43,6 +44,8 @@ class Command(BaseCommand):
         try:
             config = self.config(options["config"], options["kernels"])
             device = find_device(options["device"] or None)
+            if why := why_too_large(config.workloads, device.memory_bytes):
+                raise ConfigError(why)
             started = self.start_site(device.uuid)
             run = self.measure(config, self.gpu(device.uuid))
         except (ConfigError, NoSuchDevice, checks.SetupError, catalog.UnknownName) as error:

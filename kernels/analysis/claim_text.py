@@ -1,0 +1,88 @@
+"""Reads a claim that somebody pasted, such as "SDPA, B=16 H=96 S=4096 D=128 fp16 on H100: 12.27 ms, 1,075 TFLOPS"."""
+
+from __future__ import annotations
+
+import re
+
+from kernels.analysis.peaks import PEAKS
+from kernels.dtypes import DTYPES
+
+OPERATIONS = {
+    "attention": r"attention|sdpa|\bmha\b|\bgqa\b|flash",
+    "gemm": r"gemm|matmul|matrix product|\bmm\b",
+    "layer_norm": r"layer[ _-]?norm",
+}
+SIZES = {
+    "batch": ("b", "batch", "batch_size"),
+    "heads": ("h", "heads", "num_heads", "nheads"),
+    "kv_heads": ("hkv", "kv_heads", "num_kv_heads"),
+    "seq_len": ("s", "sl", "seq", "seq_len", "seqlen", "n_ctx", "sequence_length"),
+    "head_dim": ("d", "hd", "dim", "head_dim", "headdim"),
+    "m": ("m",),
+    "n": ("n",),
+    "k": ("k",),
+    "rows": ("rows",),
+    "cols": ("cols", "columns"),
+}
+BY_SIZES = {"attention": {"seq_len", "heads"}, "gemm": {"m", "k"}, "layer_norm": {"rows"}}
+"""Sizes that tell the operation, where its name is missing."""
+SIDES = {"gemm": ("m", "n", "k"), "layer_norm": ("rows", "cols")}
+"""Meaning of "8192 x 8192 x 8192" """
+NUMBER = r"(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)"
+MS = {"s": 1e3, "sec": 1e3, "ms": 1.0, "us": 1e-3, "µs": 1e-3, "μs": 1e-3, "ns": 1e-6}
+TERA = {"g": 1e-3, "t": 1.0, "p": 1e3}
+DTYPE_WORDS = {"half": "float16", "tf32": "float32"} | {row.short: name for name, row in DTYPES.items()}
+DTYPE_WORDS |= {name: name for name in DTYPES}
+SHORT_GPUS = {"H100": "H100 SXM", "H200": "H200 SXM", "A100": "A100 SXM 80GB", "4090": "RTX 4090", "5090": "RTX 5090"}
+
+
+def read(text: str) -> dict[str, str]:
+    """What a text names, by form field: operation, sizes, causal, dtype, gpu, ms, tflops. What it does not is missing."""
+    found = _sizes(text)
+    operation = next((name for name, words in OPERATIONS.items() if re.search(words, text, re.IGNORECASE)), "")
+    operation = operation or next((name for name, sizes in BY_SIZES.items() if sizes & found.keys()), "")
+    if operation:
+        found["operation"] = operation
+    if sides := re.search(rf"{NUMBER}((?:\s*[x*\u00d7]\s*{NUMBER})+)", text):
+        numbers = [_plain(n) for n in re.findall(NUMBER, sides.group())]
+        if len(numbers) == len(SIDES.get(operation, ())):
+            found = dict(zip(SIDES[operation], numbers, strict=True)) | found
+    if re.search(r"causal", text, re.IGNORECASE):
+        denied = r"(non|not|no)[- ]?causal|causal\W{1,3}(no|false|0)\b"
+        found["causal"] = "no" if re.search(denied, text, re.IGNORECASE) else "yes"
+    words = "|".join(sorted(DTYPE_WORDS, key=len, reverse=True))
+    if dtype := re.search(rf"\b({words})\b", text, re.IGNORECASE):
+        found["dtype"] = DTYPE_WORDS[dtype.group().lower()]
+    if gpu := _gpu(text):
+        found["gpu"] = gpu
+    return found | _rates(text)
+
+
+def _plain(number: str) -> str:
+    return number.replace(",", "")
+
+
+def _sizes(text: str) -> dict[str, str]:
+    """NAME=NUMBER or NAME: NUMBER, by the usual names."""
+    known = {short: name for name, shorts in SIZES.items() for short in shorts}
+    pairs = re.findall(rf"\b([a-z_]+)[\"']?\s*[=:]\s*{NUMBER}", text, re.IGNORECASE)
+    return {known[name.lower()]: _plain(number) for name, number in pairs if name.lower() in known}
+
+
+def _gpu(text: str) -> str:
+    """The model whose longest name is in the text."""
+    words = " ".join(text.replace("-", " ").split()).upper()
+    names = {name.upper(): peak.model for peak in PEAKS for name in (*peak.names, peak.model)}
+    names |= {short.upper(): model for short, model in SHORT_GPUS.items()}
+    here = [name for name in names if re.search(rf"\b{re.escape(name)}\b", words)]
+    return names[max(here, key=len)] if here else ""
+
+
+def _rates(text: str) -> dict[str, str]:
+    """{"ms", "tflops"} as far as they are named."""
+    found = {}
+    if time := re.search(rf"{NUMBER}\s*(ms|us|µs|μs|ns|sec|s)\b", text):
+        found["ms"] = f"{float(_plain(time.group(1))) * MS[time.group(2)]:.15g}"
+    if rate := re.search(rf"{NUMBER}\s*([gtp])flop(?:/?s|s/s)?", text, re.IGNORECASE):
+        found["tflops"] = f"{float(_plain(rate.group(1))) * TERA[rate.group(2).lower()]:.15g}"
+    return found

@@ -1,0 +1,1 @@
+"""python -m kernels: the commands in a terminal."""

@@ -1,0 +1,82 @@
+"""run, check: measures a config in this terminal."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+
+from kernels.cli import resume
+from kernels.cli.choice import chosen, exported, outputs
+from kernels.cli.collector import DONE, FAILED, INTERRUPTED, Collector
+from kernels.cli.files import is_replaceable
+from kernels.cli.progress import Progress
+from kernels.cli.stop import Stop
+from kernels.host.device import find_device
+from kernels.parent.child_process import Cancelled
+from kernels.parent.supervisor import Supervisor, WrongEnvironment
+from kernels.report import tables, timing
+from kernels.report.summary import summary
+from kernels.workload import ConfigError
+
+
+def do_run(arguments: argparse.Namespace, stop: Stop) -> int:
+    """Measures, prints the table, writes the files. What was measured before an end of any kind is kept."""
+    before = exported(arguments.resume) if arguments.resume else None
+    config = chosen(arguments, before.config if before else None)
+    device = find_device(arguments.device or (before.environment.get("uuid") if before else None))
+    if before:
+        resume.check(before, config, device)
+    paths, progress = outputs(arguments), Progress()
+    progress.say(f"{config.title or config.name} on {device.name}")
+    collected = Collector(config, paths, progress, before)
+    if before and not before.partial:
+        progress.say(f"{arguments.resume} is complete: nothing is left to measure")
+        _show(collected, arguments.timing)
+        return _status(collected)
+    spec = resume.spec_of(config, device, before)
+    supervisor = Supervisor(spec, device, collected.emit, progress.live, stop, before=resume.statuses(before))
+    state = FAILED
+    try:
+        supervisor.run()
+        state = DONE
+    except Cancelled:
+        state = INTERRUPTED
+    except WrongEnvironment as error:
+        raise ConfigError(resume.why_another(before, error)) from None
+    finally:
+        collected.finish(state, supervisor.outside)
+        if state == INTERRUPTED:
+            progress.say(_ended(collected, stop))
+        if collected.has_news:
+            _show(collected, arguments.timing)
+    if collected.trouble:
+        raise collected.trouble
+    return stop.status if state == INTERRUPTED else _status(collected)
+
+
+def _ended(collected: Collector, stop: Stop) -> str:
+    """What an interrupted run leaves, and how it continues."""
+    who = stop.signal.name if stop.signal else "a signal"
+    said = f"ended by {who}: {collected.export.progress}"
+    if collected.table and (path := collected.paths.get("json")) and is_replaceable(path):
+        return f"{said}, in {path}. The rest: python -m kernels run --resume {shlex.quote(str(path))}"
+    return said
+
+
+def _show(collected: Collector, with_timing: bool) -> None:
+    """Prints the table, and on request where the seconds went. If nobody reads it any more, the files remain."""
+    table, export = collected.table, collected.export
+    said = [f"{export.partial}." if export.partial else "", str(summary(table, export.config.operation))]
+    try:
+        print(tables.as_text(table))
+        print(f"\n{' '.join(filter(None, said))}", flush=True)
+        if with_timing:
+            print(f"\n{timing.as_text(timing.spent(export.measurements, export.timing))}", flush=True)
+    except OSError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (else Python fails again when it exits)
+
+
+def _status(collected: Collector) -> int:
+    return 1 if tables.failures(collected.table) else 0

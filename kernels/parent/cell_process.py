@@ -1,0 +1,204 @@
+"""The processes of an isolated measurement, seen from the parent: the trusted one, and cells.
+
+A cell runs only while the parent waits for its answer. All of its processes are stopped otherwise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import secrets
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kernels import catalog
+from kernels.contract.isolation import CELL_REPLIES, TRUSTED_REPLIES, Armed, Batch
+from kernels.host import processes
+from kernels.host.airlock import Facts, Spec
+from kernels.host.device import Device
+from kernels.parent.child_process import ROOT, Child, ChildDied, ChildTimedOut, CommandFailed
+
+FIRST_UID = 1_500_000_000
+"""Users of cells: far above those that hosts give to people."""
+STOP_LIMIT_S = 1.0
+FACTS_LIMIT_S = 30.0
+
+
+class TrustedEnded(RuntimeError):
+    """The trusted process has died."""
+
+
+class Trusted(Child):
+    """The process that owns inputs, seeds and references."""
+
+    replies = TRUSTED_REPLIES
+
+    def call(self, do: str, limit_s: float = 120.0, **arguments: Any) -> Any:
+        """As in Child. Raises TrustedEnded if it has died: no kernel is blamed for that."""
+        try:
+            return super().call(do, limit_s, **arguments)
+        except (ChildDied, ChildTimedOut) as error:
+            raise TrustedEnded(f"the process that holds inputs and references ended: {error}") from None
+
+    def _command(self, arguments: list[str]) -> list[str]:
+        return [sys.executable, "-m", "kernels.isolated.trusted", *arguments]
+
+
+class Cell(Child):
+    """A process with one kernel, behind the airlock. `memory`: the file of its input sets, on a CPU."""
+
+    replies = CELL_REPLIES
+
+    def __init__(
+        self, device: Device, should_stop: Callable[[], bool], memory: int | None = None, own_user: bool = True
+    ) -> None:
+        self.memory = memory
+        self.uid = _free_uid() if own_user and os.geteuid() == 0 else None
+        self.facts = Facts()
+        self._facts_read, self._facts_write = os.pipe()
+        super().__init__(device, should_stop)
+        os.close(self._facts_write)
+
+    def _command(self, arguments: list[str]) -> list[str]:
+        spec = Spec(
+            command=[sys.executable, "-m", "kernels.isolated.cell", *arguments],
+            scratch=self.scratch,
+            readable=_readable(),
+            uid=self.uid,
+            facts_fd=self._facts_write,
+        )
+        if self.uid is not None:
+            os.chown(self.scratch, self.uid, self.uid)
+        return [sys.executable, "-m", "kernels.host.airlock", spec.model_dump_json()]
+
+    def _more_fds(self) -> list[int]:
+        return [self._facts_write, *([] if self.memory is None else [self.memory])]
+
+    def wait_ready(self) -> dict[str, Any]:
+        if self.ready is None:
+            readable, _, _ = select.select([self._facts_read], [], [], FACTS_LIMIT_S)
+            line = os.read(self._facts_read, 1 << 16) if readable else b""
+            os.close(self._facts_read)
+            if not line:
+                raise self._death()
+            self.facts = Facts.model_validate_json(line)
+        return super().wait_ready()
+
+    @property
+    def pid(self) -> int:
+        """Of the process with the kernel, behind the airlock."""
+        return self.facts.pid or self.process.pid
+
+    # --- it runs only while the parent waits --------------------------------------------------------------------------
+
+    def call(self, do: str, limit_s: float = 120.0, **arguments: Any) -> Any:
+        self.wait_ready()
+        self.thaw()
+        try:
+            return super().call(do, limit_s, **arguments)
+        finally:
+            self.freeze()
+
+    def batch(self, calls: int, limit_s: float, between: Callable[[Armed], None]) -> tuple[Batch, int, int]:
+        """A batch: (its reply, its length by this process's clock, when it ended), in ns. Afterwards the processes that
+        existed before it are stopped; `freeze` stops all.
+
+        between: what happens after the cell has prepared, while it is stopped: fresh inputs, a rest.
+        """
+        between(self.call("arm", limit_s, calls=calls))
+        known = self.processes()
+        try:
+            self._commands.write(b"go\n")
+        except BrokenPipeError:
+            raise self._death() from None
+        begin = time.monotonic_ns()
+        processes.end(known[::-1], signal.SIGCONT)
+        try:
+            line = self._line(limit_s)
+            end = time.monotonic_ns()
+        finally:
+            processes.end(known, signal.SIGSTOP)
+        answer = self._parsed(line)
+        if answer.error is not None:
+            raise CommandFailed(answer.error)
+        try:
+            return Batch.model_validate(answer.ok), end - begin, end
+        except ValueError:
+            raise self._forged() from None
+
+    def freeze(self) -> None:
+        """Stops all processes of this cell, and waits until they are stopped."""
+        processes.end([self.pid], signal.SIGSTOP)
+        deadline = time.monotonic() + STOP_LIMIT_S
+        while running := [pid for pid in self.processes() if _state(pid) not in "TtZX"]:
+            processes.end(running, signal.SIGSTOP)
+            if time.monotonic() > deadline:
+                self.kill()
+                raise ChildDied("its processes could not be stopped")
+
+    def thaw(self) -> None:
+        processes.end(self.processes()[::-1], signal.SIGCONT)
+
+    def processes(self) -> list[int]:
+        """The processes of this cell without the airlock, the one with the kernel first."""
+        if self.facts.own_pids:  # none can leave the tree
+            return [self.pid, *processes.descendants(self.pid)]
+        theirs = _owned_by(self.uid) if self.uid is not None else []
+        found = {self.process.pid, *processes.descendants(self.process.pid), *theirs}
+        return sorted(found, key=lambda pid: pid != self.pid)
+
+    def kill(self) -> None:
+        """Kills all processes of this cell, also those that left its group."""
+        left = self.processes()
+        super().kill()
+        for _ in range(10):
+            processes.end(left, signal.SIGKILL)
+            if not (left := [pid for pid in self.processes() if _state(pid) not in "ZX"]):
+                break
+            time.sleep(0.01)
+
+
+def _owned_by(uid: int) -> list[int]:
+    """The processes of a user."""
+    found = []
+    for entry in os.scandir("/proc"):
+        with contextlib.suppress(OSError):
+            if entry.name.isdecimal() and entry.stat().st_uid == uid:
+                found.append(int(entry.name))
+    return found
+
+
+def _stat(pid: int) -> list[str]:
+    """State and parent of a process, and what follows in /proc/PID/stat."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def _state(pid: int) -> str:
+    try:
+        return _stat(pid)[0]
+    except OSError:
+        return "X"
+
+
+def _free_uid() -> int:
+    while True:
+        uid = FIRST_UID + secrets.randbelow(100_000_000)
+        try:
+            pwd.getpwuid(uid)
+        except KeyError:
+            return uid
+
+
+def _readable() -> list[str]:
+    """What a cell must be able to read: the interpreter, its packages, this product, kernels, compilers."""
+    variables = ("PYTHONPATH", "PATH", "LD_LIBRARY_PATH", catalog.KERNEL_PATH_VARIABLE)
+    listed = [path for name in variables for path in os.environ.get(name, "").split(os.pathsep)]
+    homes = [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV")]
+    own = [sys.executable, sys.prefix, sys.base_prefix, str(ROOT)]
+    return [path for path in [*own, *sys.path, *listed, *homes] if path]

@@ -1,0 +1,276 @@
+"""One workload of an isolated run: every arm has a process of its own, and this process times its batches."""
+
+from __future__ import annotations
+
+from statistics import median, quantiles
+from typing import Any
+
+from kernels import catalog
+from kernels.analysis.blocks import Estimate
+from kernels.analysis.correctness import judge
+from kernels.analysis.isolation import is_slower_beside, why_too_short
+from kernels.analysis.statistics import unpaired_speedup
+from kernels.contract.arm_result import NO_SPEEDUP, ArmResult, Ratio, Status
+from kernels.contract.events import Measured
+from kernels.contract.isolation import Batches, Isolation
+from kernels.host.airlock import Facts
+from kernels.operations.base import DISTRIBUTIONS
+from kernels.parent import rounds
+from kernels.parent.arm import Arm
+from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
+from kernels.parent.drive import AA, Drive, kernel_of
+from kernels.parent.engine import Timed
+from kernels.parent.groups import MAIN, Group
+from kernels.parent.isolated_session import LIMIT_S, IsolatedSession, Slot
+from kernels.parent.session import ERROR_TAIL
+from kernels.parent.workload_run import WorkloadRun
+
+MODE = "batch"
+BEFORE = 8
+"""Batches of the baseline before any other kernel has a process, and again after they have ended."""
+EMPTY = 40
+"""Empty batches."""
+
+
+class IsolatedRun(WorkloadRun):
+    """Measures one workload with a cell for each arm."""
+
+    def measure(self) -> list[Measured]:
+        """One event: all arms take turns in the same rounds."""
+        context = self.context
+        context.session.replace()  # it holds memory of the device
+        stop, cells = context.session.should_stop, len(self._alive()) + 1
+        self.session = IsolatedSession(context.device, self.workload, stop, self.plan.rest, cells)
+        self.call_ns: dict[str, float] = {}
+        self.facts = Facts()
+        self.before: list[int] = []
+        """Times of the baseline before any other kernel had a process (ns)."""
+        self.empty: list[int] = []
+        self.beside: Ratio | None = None
+        self.batches: dict[str, Batches] = {}
+        try:
+            return [self._isolated_event(self._measure())]
+        finally:
+            self.session.close()
+
+    @property
+    def baseline(self) -> str:
+        return self.context.spec.baseline
+
+    def _alive(self) -> list[Arm]:
+        return [arm for arm in self.arms if arm.is_ok]
+
+    def _measure(self) -> rounds.Reading | None:
+        """The baseline alone; then all arms in turn; if one fails meanwhile, the others again without it."""
+        by_name = {arm.name: arm for arm in self.arms}
+        if self.baseline in by_name and by_name[self.baseline].is_ok:
+            self._begin(by_name[self.baseline])
+        for arm in self.arms:
+            if arm.is_ok and arm.name != self.baseline:
+                self._begin(arm)
+        readings: list[rounds.Reading] = []
+        while (alive := self._alive()) and not self.plan.verify_only:
+            try:
+                reading = self._rounds(alive)
+                self._recheck(alive, reading)
+                disturbing = self._disturbed(reading)
+            except (CommandFailed, ChildDied, ChildTimedOut) as error:
+                self._blame(by_name[kernel_of(self.session.turn)], "timing", error)
+                continue
+            for arm in disturbing:
+                arm.fail(Status.SUSPECT, "the baseline is slower while this kernel has a process")
+            if not disturbing:
+                readings.append(reading)
+                if len(readings) == self.plan.processes:
+                    break
+                for name in list(self.session.slots):  # the next readings come from new processes
+                    self.session.stop(name)
+        return rounds.joined(readings) if readings else None
+
+    # --- one arm: start, check, estimate --------------------------------------------------------------------------------
+
+    def _begin(self, arm: Arm) -> None:
+        """Starts the cell of an arm, checks it, and estimates its time. The baseline is also timed alone."""
+        try:
+            slot = self._start(arm.name)
+            self._check(arm, slot)
+            if not arm.is_ok or self.plan.verify_only:
+                self.session.stop(arm.name)
+                return
+            self._step(arm, "estimate")
+            self._estimate(arm)
+            if arm.name == self.baseline:
+                self._step(arm, "alone")
+                self.before = self._alone()
+                self.empty = self.session.empty_batches(arm.name, EMPTY)
+        except (CommandFailed, ChildDied, ChildTimedOut) as error:
+            self._blame(arm, "in its own process", error)
+
+    def _start(self, name: str) -> Slot:
+        slot = self.session.start(name)
+        self.facts = slot.cell.facts
+        return slot
+
+    def _check(self, arm: Arm, slot: Slot) -> None:
+        self._step(arm, "compile")
+        info = catalog.get_kernel(self.workload.operation, arm.name)
+        with open(info.path, "rb") as file:  # what the cell says of its source is not believed
+            arm.facts |= {"source": file.read().decode("utf-8", "replace"), "sha256": info.sha256}
+        readings = []
+        for number in range(self.plan.verify_seeds):
+            kind = DISTRIBUTIONS[number % len(DISTRIBUTIONS)]
+            limit_s = self.plan.compile_limit_s if number == 0 else LIMIT_S
+            seed = self.session.rng.randrange(2**31)
+            reading, took_s = self.session.verify(arm.name, limit_s, seed, kind, thorough=number == 0)
+            readings.append(reading)
+            if number == 0:
+                arm.facts["compile_s"] = took_s
+            self._step(arm, f"verify {number + 1} of {self.plan.verify_seeds}")
+        flags = {"inputs_changed": slot.inputs_changed, "shared": slot.shared}
+        arm.judged(judge(readings, self.workload.dtype, flags))
+
+    def _estimate(self, arm: Arm) -> None:
+        """On a GPU batches are captured graphs, if the baseline can be captured; a kernel that cannot is left out."""
+        session = self.session
+        if arm.name == self.baseline and self.context.is_cuda:
+            session.graphs = True
+            try:
+                self.call_ns[arm.name] = session.estimate(arm.name, LIMIT_S)
+                return
+            except CommandFailed:
+                session.graphs = False
+                self._again(arm.name)
+        try:
+            self.call_ns[arm.name] = session.estimate(arm.name, LIMIT_S)
+        except CommandFailed as error:
+            if not session.graphs or error.fault.kind == "suspect":
+                raise
+            self.session.stop(arm.name)
+            arm.fail(Status.UNSUPPORTED, f"cannot be captured as a CUDA graph, as the baseline is here: {error}")
+
+    def _alone(self, batches: int = BEFORE) -> list[int]:
+        """Times of a call of the baseline (ns), one per batch."""
+        calls = self.session.calls_for(self.call_ns[self.baseline])
+        return [round(self.session.batch(self.baseline, calls) / calls) for _ in range(batches)]
+
+    def _blame(self, arm: Arm, doing: str, error: Exception) -> None:
+        slot = self.session.slots.get(arm.name)
+        arm.blame(doing, error, slot.cell.log.tail(ERROR_TAIL) if slot else "")
+        for name in (arm.name, arm.name + AA):
+            self.session.stop(name)
+
+    def _step(self, arm: Arm, text: str) -> None:
+        self.context.progress.step(self.workload, arm.name, text)
+
+    # --- all arms in turn -----------------------------------------------------------------------------------------------
+
+    def _again(self, name: str) -> None:
+        """Starts the cell of an arm that was checked before."""
+        self.session.turn = name
+        self._start(name)
+        self.session.verify(name, self.plan.compile_limit_s, self.session.rng.randrange(2**31))
+
+    def _rounds(self, alive: list[Arm]) -> rounds.Reading:
+        session, telemetry = self.session, self.context.telemetry
+        names = [arm.name for arm in alive]
+        base = self.baseline if self.baseline in names else names[0]
+        for name in [*names, base + AA]:
+            if name not in session.slots:
+                self._again(name)
+            session.slots[name].clear()
+        drive = Drive(
+            session, names, base, self.plan, session.rng.randrange(2**31), self._on_step,
+            telemetry.sm_mhz, telemetry.slowed, telemetry.load.look,
+        )  # fmt: skip
+        estimates = {name: Estimate(self.call_ns[name], 0.0) for name in names}
+        paired = rounds.Paired(drive, MODE, estimates, cuda=False)
+        paired.calls = {name: session.calls_for(self.call_ns[kernel_of(name)]) for name in paired.calls}
+        telemetry.load.begin()
+        reading = paired.measure()
+        reading.host = telemetry.load.end()
+        reading.rest, reading.sets = session.rest, max(paired.calls.values())
+        return reading
+
+    def _on_step(self, name: str, text: str) -> None:
+        self.session.turn = name
+        if text:
+            self.context.progress.step(self.workload, kernel_of(name), text)
+
+    def _recheck(self, alive: list[Arm], reading: rounds.Reading) -> None:
+        """Judges the outputs of timed calls, and the length of batches."""
+        for arm in alive:
+            slot = self.session.slots[arm.name]
+            flags = {"inputs_changed": slot.inputs_changed, "shared": slot.shared}
+            verdict = judge(slot.readings, self.workload.dtype, flags)
+            arm.correctness["timed_calls_checked"] = len(slot.readings)
+            arm.rechecked = verdict
+            if not verdict["correct"]:
+                arm.correctness |= {"correct": False, "why": f"in timed calls: {verdict['why']}"}
+                arm.fail(Status.INCORRECT, f"correct when checked alone, wrong when timed: {verdict['why']}")
+            self.batches[arm.name] = slot.batches(reading.calls[arm.name])
+
+    # --- the baseline beside the others, and alone ------------------------------------------------------------------------
+
+    def _disturbed(self, reading: rounds.Reading) -> list[Arm]:
+        """Kernels beside which the baseline takes longer than alone."""
+        beside = reading.blocks.get(self.baseline)
+        if not self.before or not beside:
+            return []
+        times = [round(ticks[0]) for ticks in beside]
+        self.beside = _ratio(times, self.before)
+        if not is_slower_beside(self.beside):
+            return []
+        others = [arm for arm in self._alive() if arm.name != self.baseline]
+        for arm in others:
+            self.session.stop(arm.name)
+        if not is_slower_beside(_ratio(times, self._alone())):
+            reading.notes.append("the baseline became slower during this measurement, alone too")
+            return []
+        guilty = [arm for arm in others if self._disturbs(arm)]
+        if not guilty:
+            reading.notes.append(f"the baseline took {self.beside.ratio:.3f} times as long as alone, but not again")
+        return guilty
+
+    def _disturbs(self, arm: Arm) -> bool:
+        """Whether the baseline takes longer beside this kernel than before and after it."""
+        before, calls = self._alone(), self.session.calls_for(self.call_ns[arm.name])
+        self._again(arm.name)
+        times = []
+        for _ in range(BEFORE):
+            self.session.batch(arm.name, calls)
+            times += self._alone(batches=1)
+        self.session.stop(arm.name)
+        return is_slower_beside(_ratio(times, before)) and is_slower_beside(_ratio(times, self._alone()))
+
+    # --- the event ------------------------------------------------------------------------------------------------------
+
+    def _isolated_event(self, reading: rounds.Reading | None) -> Measured:
+        timed = Timed(Group(MAIN, MODE if reading else "verify", ()), self._alive(), reading)
+        event = self._event(timed, sorted(self.arms, key=lambda arm: not arm.is_ok))
+        host_ns = median(self.empty) if self.empty else None
+        spread_ns = quantiles(self.empty, n=4)[2] - quantiles(self.empty, n=4)[0] if self.empty else None
+        facts = Isolation(
+            **self.facts.model_dump(exclude={"pid"}),
+            graphs=self.session.graphs,
+            host_us=None if host_ns is None else round(host_ns / 1e3, 1),
+            host_spread_us=None if spread_ns is None else round(spread_ns / 1e3, 1),
+            beside=self.beside,
+            seed=self.session.seed,
+            batches=self.batches,
+        )
+        results = [self._without_single_calls(arm, host_ns or 0.0) for arm in event.results]
+        return event.model_copy(update={"isolated": True, "isolation": facts, "results": results})
+
+    def _without_single_calls(self, arm: ArmResult, host_ns: float) -> ArmResult:
+        """A result whose samples are batches: it has no percentiles of calls, and no speedup if batches are too short."""
+        changes: dict[str, Any] = dict.fromkeys(("p75_ms", "p90_ms", "p95_ms", "p99_ms"))
+        if arm.p50_ms is not None and arm.kernel in self.batches:
+            batch_ns = self.batches[arm.kernel].ms * 1e6
+            why = why_too_short(arm.p50_ms * 1e6, batch_ns, host_ns, self.context.is_cuda, self.session.graphs)
+            if why and arm.speedup is not None:
+                changes |= {"why": why} | NO_SPEEDUP
+        return arm.model_copy(update=changes)
+
+
+def _ratio(times: list[int], before: list[int]) -> Ratio:
+    return Ratio(*unpaired_speedup(times, before, seed=0))

@@ -1,0 +1,307 @@
+"""Several processes that take turns on one device: the trusted one, and a cell for each arm. Parent side.
+
+It answers the commands of rounds.Paired: a block is one batch of the arm's cell, timed by this process's own clock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from kernels.contract.isolation import Armed, Attached, Batches, Called, Judged, Opened, Output, Segments, Taken
+from kernels.contract.replies import Fault, Nothing, Prepared, TimedBlock
+from kernels.host.device import Device
+from kernels.operations.base import Distribution
+from kernels.parent.cell_process import Cell, Trusted
+from kernels.parent.child_process import CommandFailed
+from kernels.parent.drive import kernel_of
+from kernels.workload import Workload
+
+MOST_CALLS = 4096
+"""Calls of a batch."""
+MEMORY_SHARE, MOST_SHARE = 0.4, 0.08
+"""Share of the free memory for input sets and outputs of all cells together; and for one cell's input sets, or its
+outputs, at most."""
+BATCH_NS = {"cpu": 50e6, "cuda": 20e6}
+"""On a GPU not longer: continuous work lowers the clock."""
+LEAST_CALLS = {"cpu": 4, "cuda": 1}
+"""On a GPU, a batch of long calls is as short as a block of the shared process: more calls in a row lose clock."""
+REST_S = 0.1
+"""Rest of a GPU between the writing of inputs and a batch: in less, it does not find back to its clock."""
+CAPTURE_EVERY = 4
+"""Batches from one capture."""
+CHOSEN = 2
+"""Calls of a batch whose outputs are checked, beside the last one: work that goes on after the answer shows there."""
+VERIFY_CALLS = 2
+LIMIT_S = 120.0
+PACE_FACTOR, PACE_TRIES, PACE_SAMPLES = 1.5, 4, 5
+"""Foreign work on the device: a fixed piece of work takes longer than usual by this factor, in all tries."""
+
+
+class Suspect(CommandFailed):
+    """What a cell did cannot be believed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Fault(kind="suspect", message=message, must_replace=True))
+
+
+@dataclass
+class Slot:
+    """One arm with its cell, and what was seen of it."""
+
+    cell: Cell
+    layout: list[Output] = field(default_factory=list)
+    """Of one call's outputs, without the addresses."""
+    readings: list[dict[str, Any]] = field(default_factory=list)
+    """Of outputs of timed calls."""
+    inputs_changed: bool = False
+    shared: bool = False
+    walls_ns: list[int] = field(default_factory=list)
+    own_ns: list[int] = field(default_factory=list)
+    delays_ns: list[int] = field(default_factory=list)
+    memory: int | None = None
+    """The file of its input sets, on a CPU."""
+    captured: int = 0
+    """Calls in its graph."""
+    replayed: int = 0
+
+    def clear(self) -> None:
+        """Forgets what was seen of timed calls."""
+        for seen in (self.readings, self.walls_ns, self.own_ns, self.delays_ns):
+            seen.clear()
+
+    def batches(self, calls: int) -> Batches:
+        """What was seen of its batches."""
+        own = [own / wall for own, wall in zip(self.own_ns, self.walls_ns, strict=True)]
+        return Batches(
+            calls=calls,
+            ms=round(median(self.walls_ns) / 1e6, 4),
+            delay_us=round(median(self.delays_ns) / 1e3, 1),
+            own_clock=round(median(own), 5),
+            checked=len(self.readings),
+        )
+
+
+class IsolatedSession:
+    """One workload. `turn` names the arm whose block comes next."""
+
+    def __init__(
+        self, device: Device, workload: Workload, should_stop: Callable[[], bool], rest: float, cells: int
+    ) -> None:
+        """cells: how many there will be at once."""
+        self.device, self.workload, self.should_stop = device, workload, should_stop
+        self.rest = rest if device.kind == "cuda" else 0.0
+        self.seed = secrets.randbits(48)
+        self.rng = random.Random(self.seed)
+        self.slots: dict[str, Slot] = {}
+        self.turn = ""
+        self.graphs = False
+        self.why_same_user = ""
+        """Why cells cannot have users of their own."""
+        self.trusted = Trusted(device, should_stop)
+        sizes: Opened = self.trusted.call("open", workload=workload.model_dump())
+        room = min(MOST_SHARE, MEMORY_SHARE / (2 * cells)) * sizes.free_bytes
+        self.room = int(min(MOST_CALLS, room / max(1, sizes.set_bytes), room / max(1, sizes.output_bytes)))
+        self.room = max(VERIFY_CALLS, self.room)
+        self.set_bytes = sizes.set_bytes
+        self.pace_ns = self._usual_pace()
+
+    # --- cells --------------------------------------------------------------------------------------------------------
+
+    def start(self, slot: str) -> Slot:
+        """Starts the cell of an arm and loads its kernel there."""
+        self.stop(slot)
+        memory, path = None, ""
+        if self.device.kind == "cpu":
+            memory = os.memfd_create("input-sets", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+            os.ftruncate(memory, self.room * self.set_bytes)
+            fcntl.fcntl(memory, fcntl.F_ADD_SEALS, SEALS)
+            path = f"/proc/{os.getpid()}/fd/{memory}"
+        cell = Cell(self.device, self.should_stop, memory, not self.why_same_user)
+        self.slots[slot] = found = Slot(cell, memory=memory)
+        cell.wait_ready()
+        attached: Attached = self.trusted.call("attach", cell=slot, sets=self.room, pid=cell.pid, path=path)
+        reached: Taken = self.trusted.call("reach", cell=slot, segments=[])
+        if reached.refused and cell.facts.own_user:  # before any kernel is loaded
+            self.why_same_user = f"own user: its memory cannot be read ({reached.refused})"
+            return self.start(slot)
+        if self.why_same_user:
+            cell.facts.missing.append(self.why_same_user)
+        there = attached.handle or f"/proc/self/fd/{memory}"
+        opening = {"workload": self.workload.model_dump(), "arm": kernel_of(slot), "memory": there, "sets": self.room}
+        cell.call("open", LIMIT_S, **opening)
+        return found
+
+    def stop(self, slot: str) -> None:
+        """Ends an arm's cell, with all of its processes."""
+        if found := self.slots.pop(slot, None):
+            found.cell.close()
+            if found.memory is not None:
+                os.close(found.memory)
+            if self.trusted.alive:
+                self.trusted.call("detach", cell=slot)
+
+    def close(self) -> None:
+        for slot in list(self.slots):
+            self.stop(slot)
+        self.trusted.close()
+
+    # --- correctness --------------------------------------------------------------------------------------------------
+
+    def verify(
+        self, slot: str, limit_s: float, seed: int, distribution: Distribution = "normal", thorough: bool = False
+    ) -> tuple[dict[str, Any], float]:
+        """Two calls on fresh inputs: the reading of one of them, and the time of both (s)."""
+        mine = self.slots[slot]
+        mine.captured, asked = 0, {"cell": slot, "seed": seed, "distribution": distribution}
+        self.trusted.call("write", LIMIT_S, calls=VERIFY_CALLS, **asked)
+        begin = time.monotonic()
+        called: Called = mine.cell.call("run", limit_s, calls=VERIFY_CALLS)
+        took_s = time.monotonic() - begin
+        if why := called.wrong_kind or self._wrong_device(called):
+            return {"wrong_kind": why}, took_s
+        self._reach(slot)
+        chosen = self.rng.randrange(VERIFY_CALLS)
+        mine.layout = called.outputs[chosen]
+        addresses = [one.address for outputs in called.outputs for one in outputs]
+        mine.shared |= _overlap(addresses, mine.layout)
+        self._take(slot, [mine.layout])
+        judged: Judged = self.trusted.call("judge", LIMIT_S, indices=[chosen], thorough=thorough, **asked)
+        mine.inputs_changed |= judged.inputs_changed
+        return judged.readings[0], took_s
+
+    def _wrong_device(self, called: Called) -> str:
+        for one in (one for outputs in called.outputs for one in outputs):
+            if one.device != self.device.kind:
+                return f"returned a tensor on {one.device}, not on {self.device.kind}"
+        return ""
+
+    def _reach(self, slot: str) -> None:
+        """Opens the device memory of a cell's outputs."""
+        if self.device.kind == "cuda":
+            found: Segments = self.slots[slot].cell.call("segments", LIMIT_S)
+            opened: Taken = self.trusted.call("reach", LIMIT_S, cell=slot, segments=found.segments)
+            if opened.refused:
+                raise Suspect(f"its outputs cannot be read: {opened.refused}")
+
+    def _take(self, slot: str, calls: list[list[Output]]) -> None:
+        claims = [[one.model_dump() for one in outputs] for outputs in calls]
+        taken: Taken = self.trusted.call("take", LIMIT_S, cell=slot, calls=claims)
+        if taken.refused:
+            raise Suspect(f"its outputs cannot be read: {taken.refused}")
+
+    # --- timing -------------------------------------------------------------------------------------------------------
+
+    def calls_for(self, call_ns: float) -> int:
+        """Calls of a batch: about BATCH_NS, each with inputs and outputs of its own."""
+        return min(self.room, max(LEAST_CALLS[self.device.kind], round(BATCH_NS[self.device.kind] / call_ns)))
+
+    def estimate(self, slot: str, limit_s: float) -> float:
+        """Time of a call (ns), from batches that grow until they are long enough."""
+        calls, call_ns = 1, 0.0
+        while calls:
+            ticks = [self.batch(slot, calls, limit_s) / calls for _ in range(3)]
+            call_ns = min(ticks)
+            wanted = self.calls_for(call_ns)
+            calls = min(wanted, 16 * calls) if wanted > 2 * calls else 0
+        return call_ns
+
+    def batch(self, slot: str, calls: int, limit_s: float = LIMIT_S) -> int:
+        """One batch on fresh inputs: its length (ns). The outputs of its last call, and of others that are chosen
+        afterwards, are copied and checked."""
+        mine, seed = self.slots[slot], self.rng.randrange(2**31)
+        if self.graphs:
+            self._capture(slot, calls, limit_s)
+
+        def between(armed: Armed) -> None:
+            self._must_be_idle()
+            self.trusted.call("write", limit_s, cell=slot, seed=seed, calls=calls)
+            time.sleep(self.rest * REST_S)
+
+        done, wall_ns, ended = mine.cell.batch(calls, limit_s, between)
+        if len(done.addresses) != calls * len(mine.layout):
+            raise Suspect(f"{len(done.addresses)} outputs after {calls} calls")
+        if not self.graphs:
+            self._reach(slot)
+        chosen = [calls - 1, *self.rng.sample(range(calls - 1), min(CHOSEN, calls - 1))]
+        mine.cell.freeze()
+        stopped = time.monotonic_ns()
+        self._take(slot, [_outputs_of(mine.layout, done.addresses, index) for index in chosen])
+        mine.delays_ns.append((stopped if self.device.kind == "cpu" else time.monotonic_ns()) - ended)
+        mine.shared |= _overlap(done.addresses, mine.layout)
+        judged: Judged = self.trusted.call("judge", limit_s, cell=slot, seed=seed, indices=chosen)
+        mine.readings += judged.readings
+        mine.inputs_changed |= judged.inputs_changed
+        mine.walls_ns.append(wall_ns)
+        mine.own_ns.append(done.own_ns)
+        self._must_be_idle()
+        return wall_ns
+
+    def _capture(self, slot: str, calls: int, limit_s: float) -> None:
+        """Captures a batch as a graph, anew for every CAPTURE_EVERY batches."""
+        mine = self.slots[slot]
+        if mine.captured != calls or mine.replayed >= CAPTURE_EVERY:
+            mine.cell.call("capture", limit_s, calls=calls)
+            self._reach(slot)
+            mine.captured, mine.replayed = calls, 0
+        mine.replayed += 1
+
+    def empty_batches(self, slot: str, count: int) -> list[int]:
+        """Lengths of batches without calls (ns): what the host adds to every batch."""
+        cell, self.slots[slot].captured = self.slots[slot].cell, 0
+        cell.call("forget")
+        return [cell.batch(0, LIMIT_S, lambda armed: None)[1] for _ in range(count)]
+
+    def _usual_pace(self) -> float:
+        return median(self.trusted.call("pace").ns for _ in range(PACE_SAMPLES))
+
+    def _must_be_idle(self) -> None:
+        """All cells are stopped now: raises Suspect if the device still works for one of them."""
+        if self.device.kind != "cuda":
+            return
+        for _ in range(PACE_TRIES):
+            if self.trusted.call("pace").ns < PACE_FACTOR * self.pace_ns:
+                return
+        raise Suspect("it left work running on the device after its calls")
+
+    # --- the commands of rounds.Paired --------------------------------------------------------------------------------
+
+    def call(self, do: str, limit_s: float = LIMIT_S, **arguments: Any) -> Any:
+        if do == "block":
+            calls = arguments["calls"]
+            return TimedBlock(ticks_ns=[self.batch(self.turn, calls, limit_s) / calls])
+        if do == "prepare":
+            return Prepared(sets=self.room, covered=True, input_bytes=self.set_bytes)
+        return {"renew": Nothing(), "keep": Nothing()}[do]  # every batch has fresh inputs, and is checked
+
+
+def _outputs_of(layout: list[Output], addresses: list[int], call: int) -> list[Output]:
+    """Where the outputs of a call lie."""
+    first = call * len(layout)
+    return [one.model_copy(update={"address": addresses[first + number]}) for number, one in enumerate(layout)]
+
+
+def _overlap(addresses: list[int], layout: list[Output]) -> bool:
+    """Whether outputs share memory."""
+    if not layout or any(0 in one.shape for one in layout):
+        return False
+    items = sorted(zip(addresses, [*layout] * (len(addresses) // len(layout)), strict=True), key=lambda item: item[0])
+    return any(second[0] < first[0] + _span(first[1]) for first, second in pairwise(items))
+
+
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+"""A cell cannot take the memory away while others use it."""
+ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
+
+
+def _span(output: Output) -> int:
+    last = sum((size - 1) * stride for size, stride in zip(output.shape, output.strides, strict=True))
+    return (last + 1) * ITEM_BYTES.get(output.dtype, 1)

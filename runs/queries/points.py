@@ -1,0 +1,116 @@
+"""Lines of many runs: what history, ladders and lists need of a result. runs/queries/measurements.py reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from kernels.analysis.processes import is_confirmed
+from kernels.analysis.standing import Compared
+from kernels.analysis.verdicts import certain_ratio, verdict_of
+from kernels.contract.arm_result import Status, Verdict
+from runs.queries.ratio import Ratio as SpeedupRatio
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One result of a series. Not a StoredArm: thousands are read at a time."""
+
+    pk: int
+    kernel: str
+    limit_ms: float | None
+    """Speed of light: least time in ms that the device needs for the work."""
+    status: str
+    why: str
+    n: int | None
+    rounds: int | None
+    p50_ms: float | None
+    p50_low_ms: float | None
+    p50_high_ms: float | None
+    speedup: float | None
+    speedup_low: float | None
+    speedup_high: float | None
+    paired: bool
+    left_after_round: int | None
+    effective_sample_size: float | None
+    correct: bool | None
+    version: int | None
+    sha256: str | None
+    mode: str
+    group: str
+    baseline: str
+    margin: float
+    workload: int
+    run: int
+    created_at: datetime
+    gpu: int | None
+    started_at: datetime | None
+    environment: int
+    demo: str
+    processes: int | None
+    contended: bool
+    base_sha256: str | None
+    base_p50_ms: float | None
+    how: tuple[Any, ...]
+    """Protocol values that must agree: kernels.report.comparison.COMPARABILITY_KEYS."""
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether a reference found it correct."""
+        return self.correct is True
+
+    @property
+    def verdict(self) -> Verdict | Status:
+        return verdict_of(self, self.baseline, self.margin)
+
+    @property
+    def is_confirmed(self) -> bool:
+        return is_confirmed(self.processes)
+
+    @property
+    def ratio(self) -> SpeedupRatio | None:
+        """Its paired speedup; None without one, or if its correctness is unknown."""
+        if self.status != Status.OK or not self.paired or not self.is_checked:
+            return None
+        if self.speedup is None or self.speedup_low is None or self.speedup_high is None:
+            return None
+        return SpeedupRatio(self.speedup, self.speedup_low, self.speedup_high, self.margin)
+
+    @property
+    def compared(self) -> Compared:
+        return _compared(self, f"{self.workload} {self.mode}")
+
+
+class RunResult(NamedTuple):
+    """What the list of runs needs of a result: thousands are read at a time."""
+
+    run: int
+    measurement: int
+    workload: int
+    kernel: str
+    baseline: str
+    margin: float
+    status: str
+    p50_ms: float | None
+    speedup: float | None
+    speedup_low: float | None
+    speedup_high: float | None
+    paired: bool
+    rounds: int | None
+    left_after_round: int | None
+    effective_sample_size: float | None
+    correctness__correct: bool | None
+
+    @property
+    def is_checked(self) -> bool:
+        return self.correctness__correct is True
+
+    @property
+    def compared(self) -> Compared:
+        return _compared(self, str(self.workload))
+
+
+def _compared(one: Point | RunResult, place: str) -> Compared:
+    word, rounds = verdict_of(one, one.baseline, one.margin), one.effective_sample_size or one.rounds or 0
+    return Compared(place, one.kernel, one.baseline, word, certain_ratio(one), one.margin, rounds)

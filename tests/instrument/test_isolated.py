@@ -1,0 +1,184 @@
+"""Isolated measurements: the airlock, cells, and what the parent makes of their answers. Attacks: tests/zoo."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernels.analysis.isolation import is_slower_beside, why_too_short
+from kernels.contract.arm_result import Ratio, Status, Verdict
+from kernels.contract.isolation import Output
+from kernels.host import processes
+from kernels.host.airlock import Facts, Spec, closed_folders
+from kernels.host.device import find_device
+from kernels.parent.arm import Arm
+from kernels.parent.cell_process import TrustedEnded
+from kernels.parent.isolated_run import IsolatedRun
+from kernels.parent.isolated_session import IsolatedSession, Suspect, _overlap
+from kernels.parent.rounds import Reading
+from kernels.workload import Protocol, Workload
+
+ROOT = Path(__file__).parents[2]
+SMALL = Workload(operation="layer_norm", dtype="float32", sizes={"rows": 64, "cols": 256})
+LAYOUT = [Output(address=0, shape=[2, 4], strides=[4, 1], dtype="float32", device="cpu")]
+
+
+@pytest.fixture(scope="module")
+def session():
+    made = IsolatedSession(find_device("cpu"), SMALL, lambda: False, 1.0, cells=2)
+    made.start("eager")
+    yield made
+    made.close()
+
+
+def behind_airlock(tmp_path, code, uid=None):
+    """(facts, output) of a program behind the airlock."""
+    read, write = os.pipe()
+    tmp_path.chmod(0o755)
+    if uid:
+        os.chown(tmp_path, uid, uid)
+    readable = [sys.executable, sys.prefix, sys.base_prefix, str(ROOT)]
+    command = [sys.executable, "-c", code]
+    spec = Spec(command=command, scratch=str(tmp_path), readable=readable, uid=uid, facts_fd=write)
+    done = subprocess.run(
+        [sys.executable, "-m", "kernels.host.airlock", spec.model_dump_json()],
+        pass_fds=[write], cwd=ROOT, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    os.close(write)
+    facts = os.read(read, 1 << 16)
+    os.close(read)
+    return Facts.model_validate_json(facts), done
+
+
+def test_a_program_behind_the_airlock_writes_into_its_scratch_folder_only(tmp_path):
+    if os.geteuid():
+        pytest.skip("without root the airlock closes nothing")
+    code = f"import os\nopen('mine', 'w')\nprint(os.getuid())\nopen('{ROOT}/theirs', 'w')"
+    facts, done = behind_airlock(tmp_path, code, uid=1_500_000_123)
+    if not facts.read_only:
+        pytest.skip("this host allows no read-only files: " + "; ".join(facts.missing))
+    assert done.stdout == f"{1_500_000_123 if facts.own_user else 0}\n"
+    assert "Read-only file system" in done.stderr
+    assert (tmp_path / "mine").exists()
+    assert not (ROOT / "theirs").exists()
+
+
+def test_a_program_behind_the_airlock_ends_as_it_would_without(tmp_path):
+    facts, done = behind_airlock(
+        tmp_path, "import os; os.kill(os.getpid(), 9)" if os.geteuid() else "raise SystemExit(3)"
+    )
+    assert done.returncode == (-9 if os.geteuid() else 3)
+    assert facts.pid > 0
+
+
+def test_folders_that_others_cannot_enter_are_found(tmp_path):
+    (tmp_path / "closed" / "inner").mkdir(parents=True)
+    (tmp_path / "open").mkdir()
+    for folder in (*tmp_path.parents, tmp_path):
+        if not folder.stat().st_mode & 1:
+            folder.chmod(folder.stat().st_mode | 0o11)
+    (tmp_path / "closed").chmod(0o700)
+    paths = [str(tmp_path / "closed" / "inner"), str(tmp_path / "open")]
+    assert closed_folders(paths) == {str(tmp_path / "closed"): [str(tmp_path / "closed" / "inner")]}
+
+
+def test_a_cell_runs_only_while_the_parent_waits(session):
+    reading, _ = session.verify("eager", 60, seed=1, thorough=True)
+    assert reading["frobenius"] < 1e-6
+    cell = session.slots["eager"].cell
+    assert cell.pid in cell.processes()
+    assert {processes._stat(pid)[0] for pid in cell.processes()} == {"T"}
+
+
+def test_a_batch_has_inputs_of_its_own_and_its_outputs_are_checked(session):
+    session.verify("eager", 60, seed=2)
+    slot = session.slots["eager"]
+    slot.clear()
+    assert session.batch("eager", 10) > 0
+    assert len(slot.readings) == 3
+    assert all(reading["frobenius"] < 1e-6 for reading in slot.readings)
+    assert not (slot.inputs_changed or slot.shared)
+    assert slot.batches(10).checked == 3
+
+
+def test_addresses_that_a_cell_does_not_have_are_refused(session):
+    session.verify("eager", 60, seed=3)
+    with pytest.raises(Suspect, match="its outputs cannot be read"):
+        session._take("eager", [[session.slots["eager"].layout[0].model_copy(update={"address": 4096})]])
+    huge = session.slots["eager"].layout[0].model_copy(update={"shape": [2**40], "strides": [0]})
+    with pytest.raises(Suspect, match="too large"):
+        session._take("eager", [[huge]])
+
+
+def test_a_cell_cannot_take_the_input_memory_away(session):
+    with pytest.raises(PermissionError):
+        os.ftruncate(session.slots["eager"].memory, 0)
+
+
+def test_a_dead_trusted_process_is_no_kernels_fault():
+    made = IsolatedSession(find_device("cpu"), SMALL, lambda: False, 1.0, cells=2)
+    made.trusted.kill()
+    with pytest.raises(TrustedEnded):
+        made.trusted.call("pace")
+    made.close()
+
+
+@pytest.mark.parametrize(("addresses", "shared"), [([0, 32, 64], False), ([64, 0, 32], False), ([0, 16, 64], True)])
+def test_outputs_that_share_memory(addresses, shared):
+    assert _overlap(addresses, LAYOUT) == shared
+
+
+def test_too_short():
+    assert why_too_short(1e6, 20e6, 100e3, cuda=True, graphs=True) == ""
+    assert why_too_short(1e6, 20e6, 300e3, cuda=True, graphs=True).startswith(Verdict.TOO_SHORT)
+    assert why_too_short(20e3, 20e6, 0, cuda=True, graphs=False).startswith(Verdict.TOO_SHORT)
+    assert why_too_short(20e3, 20e6, 0, cuda=False, graphs=False) == ""
+    assert why_too_short(5e3, 20e6, 0, cuda=False, graphs=False).startswith(Verdict.TOO_SHORT)
+
+
+def test_isolated_has_no_other_protocol_or_mode():
+    assert Protocol(isolated=True).name == "paired"
+    for other in ({"name": "fixed"}, {"mode": "sustained"}):
+        with pytest.raises(ValueError, match="isolated measures batches in pairs"):
+            Protocol(isolated=True, **other)
+
+
+class Disturbed(IsolatedRun):
+    """A run whose baseline takes these times alone, beside all, and beside each kernel."""
+
+    def __init__(self, alone, beside, **each):
+        self.arms = [Arm("sdpa"), *map(Arm, each)]
+        self.each, self.times, self.before, self.beside = each, alone, alone[0], None
+        self.reading = Reading("batch", {"sdpa": [[time] for time in beside]})
+        self.context = type("Context", (), {"spec": type("Spec", (), {"baseline": "sdpa"})})
+        self.session = type("Session", (), {"stop": lambda self, name: None})()
+
+    def _alone(self, batches=8):
+        return self.times[1]
+
+    def _disturbs(self, arm):
+        return is_slower_beside(Ratio(*[self.each[arm.name]] * 3))
+
+
+STEADY, SLOW = [100, 101, 99, 100, 101, 99, 100, 100], [120, 121, 119, 120, 121, 119, 120, 120]
+
+
+def test_the_kernel_beside_which_the_baseline_is_slower_is_found():
+    run = Disturbed([STEADY, STEADY], SLOW, honest=1.0, disturbing=1.2)
+    assert [arm.name for arm in run._disturbed(run.reading)] == ["disturbing"]
+    assert run.beside.low > 1.1
+
+
+def test_a_baseline_that_became_slower_by_itself_accuses_nobody():
+    run = Disturbed([STEADY, SLOW], SLOW, honest=1.0)
+    assert run._disturbed(run.reading) == []
+    assert run.reading.notes == ["the baseline became slower during this measurement, alone too"]
+    assert all(arm.status == Status.OK for arm in run.arms)
+
+
+def test_a_baseline_that_is_as_fast_as_alone_is_left_alone():
+    run = Disturbed([STEADY, STEADY], STEADY, honest=1.0)
+    assert run._disturbed(run.reading) == []
+    assert run.reading.notes == []

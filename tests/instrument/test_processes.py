@@ -1,0 +1,147 @@
+import json
+import math
+import statistics
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from kernels.analysis.processes import (
+    MEASURED,
+    ProcessSpread,
+    Z,
+    pooled,
+    spread_between,
+    spread_of,
+    t_quantile,
+    with_process,
+)
+from kernels.analysis.statistics import change
+from kernels.contract.arm_result import Ratio
+from kernels.contract.export import read_export
+from kernels.parent.results import reading_fields, speedup
+from kernels.parent.rounds import Reading, joined
+
+ROOT = Path(__file__).resolve().parents[2]
+EVIDENCE = json.loads((ROOT / "docs/measurements/evidence-h200-2026-11-21.json").read_text())
+SPREAD = ProcessSpread(0.001, 9, "a test")
+
+
+def by_workload():
+    """(mode, ratios of the processes) of each workload in the committed evidence."""
+    keys = dict.fromkeys(key for process in EVIDENCE["pairs"] for key in process["workloads"])
+    for key in keys:
+        rows = [process["workloads"][key] for process in EVIDENCE["pairs"] if key in process["workloads"]]
+        yield (
+            rows[0]["mode"],
+            [Ratio(*(r["speedup"]["triton-flash"][k] for k in ("ratio", "low", "high"))) for r in rows],
+        )
+
+
+@pytest.mark.parametrize("mode", ["graph", "cold"])
+def test_the_assumed_spread_is_the_largest_of_the_committed_evidence(mode):
+    largest = max(spread_between(ratios) for its_mode, ratios in by_workload() if its_mode == mode)
+    assert MEASURED["NVIDIA H200", mode].sd == math.ceil(largest * 1e4) / 1e4
+
+
+def test_two_processes_of_one_kernel_agree_as_often_as_the_interval_says():
+    contained = total = without = 0
+    for mode, ratios in by_workload():
+        whole = [pooled([ratio], spread_of("NVIDIA H200", mode)).ratio for ratio in ratios]
+        for a in range(len(ratios)):
+            for b in range(a):
+                total += 1
+                contained += change(whole[a], whole[b])[1] <= 1 <= change(whole[a], whole[b])[2]
+                without += change(ratios[a], ratios[b])[1] <= 1 <= change(ratios[a], ratios[b])[2]
+    assert total > 400
+    assert contained / total >= 0.98
+    assert without < contained, "intervals of rounds alone miss some"
+
+
+@pytest.mark.parametrize("freedom", [4, 9, 13, 40])
+@pytest.mark.parametrize("p", [0.9, 0.975, 0.995])
+def test_quantiles_of_t_are_those_of_scipy(p, freedom):
+    assert t_quantile(p, freedom) == pytest.approx(scipy.stats.t.ppf(p, freedom), rel=0.005)
+
+
+def test_one_process_adds_its_spread_in_quadrature():
+    whole = pooled([Ratio(2.0, 2.0 * math.exp(-0.003), 2.0 * math.exp(0.004))], SPREAD)
+    assert whole.ratio.ratio == 2
+    assert math.log(2 / whole.ratio.low) == pytest.approx(math.hypot(0.003, Z * 0.001))
+    assert math.log(whole.ratio.high / 2) == pytest.approx(math.hypot(0.004, Z * 0.001))
+    assert whole.process_half_width == pytest.approx(Z * 0.001)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+@pytest.mark.parametrize("true_sd", [0.0, 0.001])
+def test_several_processes_cover_the_truth_as_often_as_they_say(count, true_sd):
+    rng, hits, tries, of_rounds = np.random.default_rng(count), 0, 2000, 0.0005
+    for _ in range(tries):
+        logs = rng.normal(0, math.hypot(true_sd, of_rounds), count)
+        each = [Ratio(math.exp(y), math.exp(y - Z * of_rounds), math.exp(y + Z * of_rounds)) for y in logs]
+        whole = pooled(each, SPREAD).ratio
+        hits += whole.low <= 1 <= whole.high
+    assert hits / tries > 0.98
+
+
+def test_more_processes_make_the_interval_narrower_and_a_spread_that_is_seen_makes_it_wider():
+    def of(*percent):
+        return pooled([Ratio(1 + x / 100, 1 + x / 100 - 0.001, 1 + x / 100 + 0.001) for x in percent], SPREAD)
+
+    def half(whole):
+        return math.log(whole.ratio.high / whole.ratio.low)
+
+    assert half(of(0.05, -0.05, 0.05, -0.05, 0)) < half(of(0.05, -0.05)) < half(of(0.0))
+    assert half(of(1, -1, 1, -1, 0)) > 3 * half(of(0.05, -0.05, 0.05, -0.05, 0))
+    assert of(1, -1, 1, -1, 0).process_half_width > of(1, -1, 1, -1, 0).rounds_half_width
+
+
+def test_what_was_not_measured_is_assumed_from_the_largest_elsewhere_and_says_so():
+    elsewhere = spread_of("NVIDIA H100 80GB HBM3", "graph")
+    assert elsewhere.sd == MEASURED["NVIDIA H200", "graph"].sd
+    assert elsewhere.source.startswith("not measured on this device and mode; as on an NVIDIA H200")
+    assert spread_of("", "sustained").sd == max(spread.sd for spread in MEASURED.values())
+
+
+def reading(factor, rounds=20, seed=0):
+    rng = np.random.default_rng(seed)
+
+    def blocks(ns):
+        return [[float(ns * math.exp(x))] * 2 for x in rng.normal(0, 1e-4, rounds)]
+
+    arms = {"sdpa": blocks(1000), "mine": blocks(1000 / factor), "sdpa (A/A)": blocks(1000)}
+    return Reading("cold", arms, orders=[list(arms)] * rounds, rounds_s=1.0, sets=4)
+
+
+def test_readings_of_several_processes_are_one_with_a_ratio_of_each():
+    each = [reading(factor, seed=seed) for seed, factor in enumerate((1.10, 1.102, 1.098))]
+    whole = joined(each)
+    assert len(whole.blocks["mine"]) == 60 and len(whole.orders) == 60 and whole.rounds_s == 3
+    fields = speedup(whole, "sdpa", "mine", "NVIDIA H200")
+    assert fields["speedup"] == pytest.approx(1.1, rel=1e-3)
+    assert [ratio.ratio for ratio in fields["by_process"]] == pytest.approx([1.10, 1.102, 1.098], rel=1e-3)
+    assert reading_fields(whole, "sdpa", "NVIDIA H200")["protocol"]["processes"] == 3
+    assert joined(each[:1]) is each[0]
+    assert speedup(each[0], "sdpa", "mine", "NVIDIA H200")["by_process"] is None
+
+
+def test_a_noisy_process_widens_the_margin_of_all():
+    noisy = reading(1.1)
+    noisy.blocks["sdpa (A/A)"] = [[tick * 1.03 for tick in block] for block in noisy.blocks["sdpa (A/A)"]]
+    assert reading_fields(reading(1.1, seed=1), "sdpa", "")["margin"] == 0.01
+    assert reading_fields(joined([reading(1.1, seed=1), noisy]), "sdpa", "")["margin"] > 0.05
+
+
+def test_an_older_export_gets_the_process_once():
+    export = read_export((ROOT / "docs/measurements/canonical-h200-2026-11-22.json").read_bytes())
+    device = export.environment["device"]
+    before = next(arm for arm in export.measurements[0].results if arm.kernel == "triton-flash")
+    again = with_process(export.measurements[0], device)
+    after = next(arm for arm in again.results if arm.kernel == "triton-flash")
+    assert before.process_half_width is None
+    assert after.speedup == before.speedup and after.speedup_low < before.speedup_low
+    assert after.process_half_width == pytest.approx(Z * 0.0015)
+    assert again.protocol.process_sd == 0.0015
+    assert with_process(again, device) is again
+    assert statistics.fmean([after.speedup_low, after.speedup_high]) == pytest.approx(before.speedup, rel=1e-3)

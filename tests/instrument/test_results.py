@@ -1,0 +1,75 @@
+"""From readings to results: what is compared with what."""
+
+import pytest
+from simulations import BASE, US, bench_of
+
+from kernels.analysis.peaks import peak_of
+from kernels.contract.arm_result import Status
+from kernels.contract.events import Measured
+from kernels.parent.arm import Arm
+from kernels.parent.results import Limits, arm_results, reading_fields
+from kernels.parent.rounds import joined
+from kernels.workload import Workload
+
+WORKLOAD = Workload(operation="gemm", sizes={"m": 256, "n": 256, "k": 256})
+
+
+@pytest.fixture
+def reading(measure):
+    return measure(bench_of(other=150 * US), mode="cold", precision=1.0)
+
+
+def results(reading, device="a GPU", **status):
+    arms = [Arm(name, status.get(name, Status.OK)) for name in (BASE, "other")]
+    return arm_results(arms, reading, BASE, Limits(WORKLOAD.problem, device, peak_of(device)), 1)
+
+
+def test_a_kernel_is_compared_with_its_baseline(reading):
+    base, other = results(reading)
+    assert (base.speedup, other.speedup) == (None, pytest.approx(200 / 150, rel=0.01))
+    assert reading.notes == []
+
+
+@pytest.mark.parametrize("status", [Status.INCORRECT, Status.SUSPECT])
+def test_no_ratio_is_made_over_a_baseline_that_is_not_ok(reading, status):
+    """Its outputs may be wrong when timed only, or its time not its own."""
+    base, other = results(reading, **{BASE: status})
+    assert (base.status, other.status, other.speedup, other.speedup_low) == (status, Status.OK, None, None)
+    assert other.p50_ms == pytest.approx(0.150, rel=0.05), "its own time stands"
+    assert reading.notes == [f"the baseline base is {status}: nothing is compared with it"]
+
+
+def test_a_baseline_that_is_impossibly_fast_compares_nothing(measure):
+    fast = measure(bench_of(base_ns=0.001 * US, other=150 * US), mode="cold", precision=1.0)
+    base, other = results(fast, "NVIDIA H100 80GB HBM3")
+    assert (base.status, other.status, other.speedup) == (Status.IMPOSSIBLE, Status.OK, None)
+
+
+def test_the_contract_takes_such_ratios_from_older_agents_away(reading):
+    """They are no reason to refuse what an agent has measured."""
+    base, other = results(reading)
+    failed = base.model_copy(update={"status": Status.SUSPECT})
+    event = Measured(workload=WORKLOAD, mode="cold", baseline=BASE, margin=0.01, results=[failed, other])
+    assert event.results[1].speedup is None
+    assert event.results[1].p50_ms == other.p50_ms
+    assert event.base is None, "nor is its time shown as one to compare with"
+
+
+def test_of_several_processes_the_busiest_counts(measure):
+    readings = [measure(bench_of(other=150 * US), mode="cold", precision=1.0) for _ in range(3)]
+    for reading, host in zip(readings, (None, {"foreign": 0.4}, {"foreign": 0.01}), strict=True):
+        reading.host = host
+    assert joined(readings).host == {"foreign": 0.4}
+    assert joined(readings[:1]).host is None
+
+
+def test_the_load_of_the_host_marks_what_ran_on_its_cpu(reading):
+    shared = reading_fields(reading, BASE, "a CPU") | {
+        "workload": WORKLOAD,
+        "baseline": BASE,
+        "results": results(reading),
+    }
+    for mode, foreign, contended in (("cpu", 0.06, True), ("cpu", 0.05, False), ("cold", 0.9, False)):
+        event = Measured(**shared, mode=mode, telemetry={"host": {"foreign": foreign}})
+        assert event.is_contended is contended, (mode, foreign)
+    assert not Measured(**shared, mode="cpu").is_contended, "unknown"

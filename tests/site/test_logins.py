@@ -1,0 +1,65 @@
+"""Wrong passwords are few in ten minutes; who knows the right one, and everybody else, is not kept out."""
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.cache import cache
+from django.test import Client
+from django.urls import reverse
+
+from runs import logins
+
+SECRET = "a long secret"
+
+
+@pytest.fixture(autouse=True)
+def nobody_yet(db, settings):
+    cache.clear()
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    User.objects.create_user("nina", password=SECRET)
+    User.objects.create_superuser("otto", password=SECRET)
+    yield
+    cache.clear()
+
+
+def post(name, password, address="10.0.0.1", to=None):
+    data = {"username": name, "password": password}
+    return Client(REMOTE_ADDR=address).post(to or reverse("login"), data)
+
+
+def test_after_ten_wrong_passwords_even_the_right_one_waits(monkeypatch):
+    for _ in range(logins.MOST_OF_A_NAME):
+        assert "Wrong username or password." in post("nina", "a guess").content.decode()
+    hashed = []
+    monkeypatch.setattr(logins.AuthenticationForm, "clean", lambda form: hashed.append(form))
+    answer = post("Nina", SECRET)
+    assert answer.status_code == 200
+    assert "Too many wrong passwords. Wait 10 minutes, then try again." in answer.content.decode()
+    assert not hashed, "no password is computed any more"
+
+
+def test_others_and_other_addresses_log_in_meanwhile():
+    for _ in range(logins.MOST_OF_A_NAME):
+        post("nina", "a guess")
+    assert post("otto", SECRET).status_code == 302
+    assert post("nina", SECRET, "10.0.0.2").status_code == 302
+
+
+def test_an_address_has_a_limit_for_all_names_together():
+    for number in range(logins.MOST_OF_AN_ADDRESS):
+        post(f"name {number}", "a guess")
+    assert "Too many wrong passwords." in post("nina", SECRET).content.decode()
+
+
+def test_the_right_password_begins_the_count_anew():
+    for _ in range(3):
+        for _ in range(logins.MOST_OF_A_NAME - 1):
+            post("nina", "a guess")
+        assert post("nina", SECRET).status_code == 302
+
+
+def test_the_admin_has_no_login_of_its_own():
+    answer = post("otto", SECRET, to=reverse("admin:login") + "?next=/admin/")
+    assert (answer.status_code, answer.url) == (302, f"{reverse('login')}?next=/admin/")
+    client = Client()
+    client.post(answer.url, {"username": "otto", "password": SECRET, "next": "/admin/"})
+    assert client.get("/admin/").status_code == 200

@@ -1,0 +1,50 @@
+"""Checks kernels of the zoo and of the catalogue as a run does before it times them: what test_numerics*.py share."""
+
+import os
+from pathlib import Path
+from unittest import mock
+
+from kernels.analysis.correctness import judge
+from kernels.catalog import Unsupported
+from kernels.child.bench import Bench
+from kernels.operations.base import Operation
+from kernels.workload import Protocol, Workload
+
+ZOO = Path(__file__).parent
+CHECKS = Protocol().verify_seeds
+
+
+def judged(device: str, kernels: list[str], problem: Operation, seed: int = 1, checks: int = CHECKS) -> dict[str, dict]:
+    """{kernel: what `judge` says of it}. Kernels share the inputs. One that does not support the workload is left out."""
+    found, bench = {}, Bench(device)
+    workload = Workload(operation=problem.name, dtype=problem.dtype, sizes=problem.model_dump(exclude={"dtype"}))
+    kinds = problem.distributions
+    with mock.patch.dict(os.environ, {"KERNEL_PATH": str(ZOO)}):
+        bench.open(workload.model_dump())
+        readings: dict[str, list] = {kernel: [] for kernel in kernels}
+        for number in range(checks):
+            asked = {"seed": 100 * seed + number, "thorough": number == 0, "distribution": kinds[number % len(kinds)]}
+            for kernel in kernels:
+                try:
+                    readings[kernel].append(bench.verify(kernel, **asked).reading)
+                except Unsupported:
+                    continue
+            bench.forget_references()
+        for kernel, of in readings.items():
+            if of:
+                found[kernel] = judge(of, problem.dtype)
+    return found
+
+
+def adhoc(candidate, reference, inputs, seed: int, device: str = "cpu") -> dict:
+    """What measure() says of a callable from four seeds of its inputs."""
+    import torch
+
+    from kernels.inprocess.adhoc import Source
+    from kernels.inprocess.session import InProcess, Judged, problem_of
+
+    with torch.no_grad():
+        bench = InProcess(torch.device(device), {"candidate": candidate})
+        bench.problem = problem_of(bench, Source(inputs, None, seed), reference, 0, 0)
+        readings = [bench.verify("candidate", 1000 * seed + number, thorough=True).reading for number in range(4)]
+        return Judged(bench.problem, has_baseline=False)("candidate", readings, {})

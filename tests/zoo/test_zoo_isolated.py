@@ -1,0 +1,100 @@
+"""Kernels that attack what measures them, each in a process of its own: caught, or without effect."""
+
+import os
+from pathlib import Path
+
+import pytest
+from cases import FOLDERS, ZOO
+from measuring import caught, measure
+from selection import asked_for, telling
+
+from kernels.contract.arm_result import Verdict
+
+SIZES = {"batch": 1, "heads": 2, "seq_len": 256, "head_dim": 64, "dtype": "float32"}
+WRONG_WHEN_TIMED = "correct when checked alone, wrong when timed: "
+CAUGHT = {
+    "takes-over-the-loop": ("incorrect", "largest error", "NaN or Inf"),
+    "reads-frames": ("incorrect", WRONG_WHEN_TIMED),
+    "interposes-on-the-pipe": ("incorrect", WRONG_WHEN_TIMED),
+    "patches-the-judge": ("incorrect", "largest error"),
+    # the kernels of the other zoo that remember, share or work late
+    "cached-by-id": ("incorrect", "largest error"),
+    "cached-by-pointer": ("incorrect", "largest error"),
+    "one-buffer": ("incorrect", "calls share one output", "largest error"),
+    "cheaper-later": ("incorrect", "largest error"),
+    "half-written": ("incorrect", "largest error", "NaN or Inf"),
+    "changes-its-input": ("incorrect", "the kernel changed its inputs"),
+    "finished-by-a-thread": ("incorrect", "largest error", "NaN or Inf"),
+    "leaves": ("crashed", "exited with status 1"),
+    "forges-answers": ("suspect", "other code than the instrument wrote to the answer pipe"),
+}
+POWERLESS = (
+    "patches-the-timer", "patches-the-baseline-module", "writes-into-the-product", "keeps-a-daemon", "remembers-in-a-file",
+    "cached-by-content", "replaces-an-implementation",
+)  # fmt: skip
+
+WHY = "all of the zoo in processes of their own: `make test` measures one attack of each kind"
+attacks = telling(CAUGHT, "takes-over-the-loop", "finished-by-a-thread", why=WHY)
+without_effect = telling(POWERLESS, "patches-the-timer", "writes-into-the-product", "keeps-a-daemon", why=WHY)
+pytestmark = pytest.mark.timeout(900)  # every kernel starts a process
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory):
+    """A folder outside the scratch folders where everybody may write."""
+    folder = tmp_path_factory.mktemp("left")
+    folder.chmod(0o777)
+    return folder
+
+
+def isolated(*kernels, **more):
+    environment = {"OMP_NUM_THREADS": "1", "KERNEL_PATH": f"{FOLDERS}:{ZOO / 'isolated'}"} | more
+    return measure("cpu", *kernels, sizes=SIZES, environment=environment, isolated=True)
+
+
+@pytest.fixture(scope="module")
+def found(left, request):
+    asked = asked_for(request, "kernel")
+    return isolated("eager", *[kernel for kernel in (*CAUGHT, *POWERLESS) if kernel in asked], LEAVE_IN=str(left))
+
+
+@pytest.mark.parametrize("kernel", attacks)
+def test_caught(found, kernel):
+    status, *reasons = CAUGHT[kernel]
+    assert caught(found[kernel], status, *reasons)
+
+
+@pytest.mark.parametrize("kernel", without_effect)
+def test_without_effect(found, kernel):
+    row = found[kernel]
+    assert row["verdict"] != Verdict.FASTER, (row["speedup_low"], row["aa_low"], row["aa_high"])
+    if row["speedup"] is None and row["verdict"] != Verdict.TOO_SHORT:
+        assert row["status"] in ("incorrect", "suspect", "failed"), row
+
+
+def test_honest_kernels_pass(found):
+    assert found["eager"]["status"] == found["sdpa"]["status"] == "ok"
+
+
+def test_nothing_is_left_where_the_product_runs(found, left):
+    import kernels
+
+    if not found["eager"]["isolation"].read_only:
+        pytest.skip("this host allows no read-only files: " + "; ".join(found["eager"]["isolation"].missing))
+    root = Path(kernels.__file__).parent
+    name = "left_by_a_kernel.txt"
+    assert not [folder for folder in (root, root.parent, ZOO, left) if (folder / name).exists()]
+    assert not list(left.iterdir())
+
+
+def test_no_process_survives(found):
+    if not (found["eager"]["isolation"].own_pids or found["eager"]["isolation"].own_user):
+        pytest.skip("this host allows neither own process ids nor an own user")
+    command_lines = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and entry.name != str(os.getpid()):
+            try:
+                command_lines.append((entry / "cmdline").read_bytes())
+            except OSError:
+                continue
+    assert not [line for line in command_lines if b"left by a kernel" in line]
