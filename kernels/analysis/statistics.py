@@ -229,16 +229,15 @@ def widened(ratio: Ratio, factor: float) -> Ratio:
     return Ratio(ratio.ratio, low, high)
 
 
-def geometric_mean(ratios: Sequence[Ratio], tau: float = 0.0) -> Ratio | None:
+def geometric_mean(ratios: Sequence[Ratio]) -> Ratio | None:
     """Geometric mean of ratios on fixed workloads, with its interval; None of nothing.
 
-    The interval adds the distances to the limits, of logarithms, in quadrature, over n. tau: standard deviation of a
-    logarithm between processes; it is one more term of each ratio.
+    The interval adds the distances to the limits, of logarithms, in quadrature, over n.
     """
     if not ratios:
         return None
-    n, between = len(ratios), NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * tau
+    n = len(ratios)
     middle = sum(math.log(one.ratio) for one in ratios) / n
-    below = math.sqrt(sum(math.log(one.ratio / one.low) ** 2 + between**2 for one in ratios)) / n
-    above = math.sqrt(sum(math.log(one.high / one.ratio) ** 2 + between**2 for one in ratios)) / n
+    below = math.sqrt(sum(math.log(one.ratio / one.low) ** 2 for one in ratios)) / n
+    above = math.sqrt(sum(math.log(one.high / one.ratio) ** 2 for one in ratios)) / n
     return Ratio(math.exp(middle), math.exp(middle - below), math.exp(middle + above))
