@@ -8,7 +8,7 @@ LOCKS := pyproject.toml requirements.lock requirements-torch.lock scripts/instal
 PYTEST := $(VENV)/python -m pytest -ra -n 2 --dist loadfile --no-loadscope-reorder
 TEST := $(VENV)/ruff check --quiet || status=1; $(PYTEST) -m "not thorough" || status=1
 
-.PHONY: help install up down test test-all bench agent lint fmt speed lock
+.PHONY: help install up down test test-all zoo bench agent lint fmt speed lock
 
 help: ## this list
 	@awk -F ' *## ' '/^[a-z-]+:.*## /{sub(/:.*/, "", $$1); printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ test: .venv/.installed-dev ## what is worth waiting for: 8 minutes at most on 2 
 
 test-all: .venv/.installed-dev ## everything that can be tested on this machine; DONE=test leaves out what make test has just run
 	@status=0; $(if $(filter test,$(DONE)),,$(TEST);) $(PYTEST) -m thorough || status=1; exit $$status
+
+zoo: .venv/.installed-dev ## kernels that cheat and honest ones: what each must be called, and what it is called; DEVICE=cpu
+	@exec $(VENV)/python tests/zoo
 
 bench: .venv/.installed ## measures a config in this terminal and keeps it as a run; CONFIG=smoke DEVICE=cuda:0 KERNELS=a,b
 	@exec $(VENV)/python manage.py bench

@@ -100,7 +100,8 @@ class Protocol(BaseModel):
     mode: Literal["auto", "cold", "graph", "warm", "sustained", "e2e"] = "auto"
     """auto: graph below 50 us, else cold. sustained: back to back for at least 1 s. e2e: host time, dispatch included.
     On a CPU the mode is always cpu."""
-    seed: int = Field(42, ge=0, le=2**31)
+    seed: int | None = Field(None, ge=0, lt=2**63)
+    """Of all random numbers. None: drawn in secret, and recorded with the measurement; given here, it repeats that."""
     min_rounds: int = Field(20, ge=1, le=1000)
     max_rounds: int = Field(120, ge=1, le=1000)
     look_every: int = Field(10, ge=1, le=1000)

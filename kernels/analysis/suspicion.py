@@ -17,12 +17,24 @@ DOUBTS = 3
 """A suspicion counts only if it holds over this many probes, or this often in a row."""
 SEEN_FACTOR, SEEN_OFTEN = 1.2, 0.85
 """Limits of caching: speedup on known inputs, and the share of pairs that show it."""
+UNEVEN_FACTOR = 1.2
+"""Limit of a block's mean over its median, compared with the baseline's."""
 UNTOUCHED_NS = 1000
 """Allowed extra time of a call on inputs that were just written."""
 LEAK_BLOCKS, LEAK_BYTES = 5, 4096
 """A leak: each of the last LEAK_BLOCKS blocks kept at least LEAK_BYTES a call."""
-OUTSIDE_FACTOR, OUTSIDE_NS = 1.5, 20e6
-"""Limit of the time around a batch: factor of the calls' time, plus a constant."""
+OUTSIDE = {"cuda": (0.1, 3e6), "cpu": (0.25, 20e6)}
+"""Limits of the time around a batch, beyond that of the baseline's batch: a share of the calls' time, plus ns. A busy host
+interrupts a CPU's batches; those of a GPU are queued."""
+
+
+PROBE_SETS = 8
+"""Input sets of a probe in turn."""
+
+
+def seeds_for(count: int) -> int:
+    """Seeds of a probe with `count` times of each kind."""
+    return count * (2 * PROBE_SETS + 3) + 1
 
 
 def why_remembers(seen_ns: Sequence[float], new_ns: Sequence[float]) -> str:
@@ -39,6 +51,13 @@ def why_recognises(untouched_ns: Sequence[float], written_ns: Sequence[float]) -
     return f"the kernel caches results: {factor:.1f} times faster on tensors not written since its last call"
 
 
+def why_knows(again_ns: Sequence[float], fresh_ns: Sequence[float]) -> str:
+    """Detects caching that shows only where one set follows another. Empty: none."""
+    if not (factor := _faster(again_ns, fresh_ns)) or median(fresh_ns) - median(again_ns) <= UNTOUCHED_NS:
+        return ""
+    return f"the kernel caches results: {factor:.1f} times faster on sets of inputs that it has seen"
+
+
 def _faster(known_ns: Sequence[float], new_ns: Sequence[float]) -> float:
     """Speedup of calls on known inputs; 0 if below SEEN_FACTOR or not in SEEN_OFTEN of all pairs.
 
@@ -47,6 +66,24 @@ def _faster(known_ns: Sequence[float], new_ns: Sequence[float]) -> float:
     factor = median(new_ns) / median(known_ns)
     often = sum(known < new for known in known_ns for new in new_ns) / (len(known_ns) * len(new_ns))
     return factor if factor > SEEN_FACTOR and often >= SEEN_OFTEN else 0.0
+
+
+def why_uneven(mine: Sequence[float], base: Sequence[float]) -> str:
+    """Detects calls that work for others of their block. Empty: none.
+
+    mine, base: unevenness of blocks, of an arm and of the baseline.
+    """
+    if not mine or not base:
+        return ""
+    often = sum(a > b for a in mine for b in base) / (len(mine) * len(base))
+    if median(mine) <= UNEVEN_FACTOR * median(base) or often < SEEN_OFTEN:
+        return ""
+    return f"some calls work for others: a block takes {median(mine):.1f} times its calls' median"
+
+
+def unevenness(ticks_ns: Sequence[float], took_ns: float = 0.0) -> float:
+    """A block's time over its calls' median. took_ns: its time; else the sum of its calls."""
+    return (took_ns or sum(ticks_ns)) / len(ticks_ns) / median(ticks_ns)
 
 
 def why_leaks(grown: Sequence[tuple[int, int]]) -> str:
@@ -58,30 +95,36 @@ def why_leaks(grown: Sequence[tuple[int, int]]) -> str:
     return f"memory leak: every call keeps {median(per_call):.0f} bytes"
 
 
-def why_outside(ticks_ns: float, wall_ns: float) -> str:
-    """Compares the sum of a batch's samples with the time that passed on the parent's own clock."""
+def why_outside(ticks_ns: float, wall_ns: float, around_ns: float, kind: str = "cpu") -> str:
+    """Compares the sum of a batch's samples with the time that passed on the parent's own clock.
+
+    around_ns: what passed around a batch of the baseline, of as many calls.
+    """
     if ticks_ns > 1.05 * wall_ns:
         return f"its calls took {ticks_ns / 1e6:.3g} ms in only {wall_ns / 1e6:.3g} ms: the clock was tampered with"
-    if wall_ns > OUTSIDE_FACTOR * ticks_ns + OUTSIDE_NS:
+    share, constant_ns = OUTSIDE[kind]
+    if wall_ns - ticks_ns > around_ns + share * ticks_ns + constant_ns:
         return (
             f"its calls took {ticks_ns / 1e6:.3g} ms, but {wall_ns / 1e6:.3g} ms passed: work outside the timed region"
         )
     return ""
 
 
-def why_probed(probe: Callable[..., Probed], seed: Callable[[], int], call_ns: float) -> str:
+def why_probed(probe: Callable[..., Probed], seed: Callable[[], int], call_ns: float, least_sights: int = 0) -> str:
     """Why an arm is suspect of caching; empty if it is not. Probes again until a probe finds nothing.
 
-    probe(seeds=[...], sights=n): Bench.probe. The readings of all probes are judged together.
+    probe(seeds=[...], sights=n): Bench.probe. The readings of all probes are judged together. least_sights: how often
+    timed calls met the same values.
     """
     known: dict[str, list[float]] = {}
     why, calls = "", FEW_PROBES if call_ns > LONG_NS else PROBES
-    sights = max(FEW_SIGHTS, min(SIGHTS, int(SIGHTS_NS / call_ns)))
+    sights = max(FEW_SIGHTS, min(max(SIGHTS, least_sights), int(SIGHTS_NS / call_ns)))
     for _ in range(DOUBTS):
-        got = probe(seeds=[seed() for _ in range(calls)], sights=sights)
-        for key in ("seen_ns", "new_ns", "untouched_ns", "written_ns"):
+        got = probe(seeds=[seed() for _ in range(seeds_for(calls))], sights=sights)
+        for key in ("seen_ns", "new_ns", "untouched_ns", "written_ns", "again_ns", "fresh_ns"):
             known.setdefault(key, []).extend(getattr(got, key))
         of_values = why_remembers(known["seen_ns"], known["new_ns"])
-        if not (why := of_values or why_recognises(known["untouched_ns"], known["written_ns"])):
+        of_tensors = why_recognises(known["untouched_ns"], known["written_ns"])
+        if not (why := of_values or of_tensors or why_knows(known["again_ns"], known["fresh_ns"])):
             break
     return why

@@ -76,11 +76,13 @@ def serve(kind: str, commands: Any, answers: Any) -> None:
         with contextlib.suppress(ImportError):
             import triton  # noqa: F401  (warm: the first Triton kernel should not pay for the import)
         from kernels.child.bench import Bench
+        from kernels.child.guard import Guard
 
         if kind == "cuda":
             torch.ones(1, device="cuda:0").add_(1)
             torch.cuda.synchronize()
         bench = Bench(kind)
+        guard, changes_of, seal = bench.guard, Guard.changes, bench.guard.seal()
         answer(ready=environment(kind))
     except BaseException as error:
         traceback.print_exc()  # into the log
@@ -90,17 +92,23 @@ def serve(kind: str, commands: Any, answers: Any) -> None:
     for line in commands:
         command = json.loads(line)
         token, do, arguments = command["token"], command["do"], command["with"]
+        changes: list[str] = []
         try:
             reply: Reply = getattr(bench, do)(**arguments)
         except Exception as error:
             if "arm" in arguments:
                 bench.guard.claim_processes(arguments["arm"])  # attribute its threads and processes to this arm
-            bench.guard.changes()
-            answer(error=fault(error, bench.guard.must_replace))
+            changes_of(guard, arguments.get("arm", ""))
+            answer(error=fault(error, guard.must_replace))
             continue
-        if "arm" in arguments and do != "profile" and (changes := bench.guard.changes()):
+        if arguments.get("arm") and do not in ("profile", "watch"):
+            changes = [*bench.sets.changes(), *changes_of(guard, arguments["arm"])]
+            if bench.guard is not guard or guard.seal() != seal:
+                changes.append("the guard: emptied")
+                guard.must_replace = True
+        if changes:
             message = f"changed global state: {'; '.join(changes)}"[:2000]
-            answer(error=Fault(kind="suspect", message=message, must_replace=bench.guard.must_replace))
+            answer(error=Fault(kind="suspect", message=message, must_replace=guard.must_replace))
         else:
             answer(ok=reply.model_dump())
 

@@ -8,21 +8,25 @@ can replace it.
 from __future__ import annotations
 
 import math
+import secrets
 import sys
+from collections.abc import Sequence
 from functools import partial
-from time import perf_counter_ns, sleep
+from time import perf_counter_ns
 from typing import Any
 
 import torch
 
 from kernels.catalog import LoadedKernel, get_kernel, load
-from kernels.child import calibrate, into, launches, outputs, poison
+from kernels.child import calibrate, checks, into, launches, outputs, poison
 from kernels.child.clock import Block, CpuClock, CudaClock, Graph
-from kernels.child.guard import Guard, memory_in_use
-from kernels.child.probe import next_seed, probe
+from kernels.child.guard import Guard
+from kernels.child.held import Held
+from kernels.child.probe import probe
 from kernels.child.reference import Reference, measure, with_facts
-from kernels.child.rewrite import rewrite
 from kernels.child.runtime import CudaRuntime
+from kernels.child.sets import Sets
+from kernels.child.tasks import memory_in_use
 from kernels.contract.replies import (
     Captured,
     CeilingSamples,
@@ -35,6 +39,7 @@ from kernels.contract.replies import (
     Rechecked,
     TimedBlock,
     Verified,
+    Watched,
 )
 from kernels.operations.base import Distribution, Inputs, Like
 from kernels.workload import Workload
@@ -42,14 +47,10 @@ from kernels.workload import Workload
 ROTATION = 5
 """The input sets together are this many times the cache: no call finds its inputs there."""
 MEMORY_SHARE = 0.25
-"""Share of the free memory for input sets, at most,"""
+"""Share of the free memory for input sets, and for the outputs of a block, at most,"""
 KEEP_SHARE = 0.05
 """and for outputs kept to be checked after the rounds."""
 MAX_SETS = 128
-LATE_S = 0.003
-"""Time for late writes to show after a call has returned."""
-TRAP_GATE_NS = 4_000_000
-"""Gate length: the checked call is queued before its inputs arrive."""
 
 
 class Bench:
@@ -62,14 +63,16 @@ class Bench:
         self.loaded: dict[str, LoadedKernel] = {}
         self.guard = Guard(kind, self.clock)
         self._forget()
+        self.guard.near.add([("the bench", self)])
 
     def _forget(self) -> None:
-        self.sets: list[tuple[int, Inputs]] = []
+        self.sets = Sets(lambda seed: self.problem.inputs(self.device, seed))
         self.references: dict[int, Reference] = {}
         self.graphs: dict[str, Graph] = {}
         self.kept: list[tuple[str, int, Any, dict[str, Any]]] = []
         self.grown: dict[str, list[tuple[int, int]]] = {}
-        self.cursor = 0
+        self.held: Held | None = None
+        self.most_calls = MAX_SETS  # calls whose outputs fit into memory together
         self.likes: tuple[Like, ...] = ()
 
     # --- one workload ---------------------------------------------------------------------------------------------
@@ -88,7 +91,9 @@ class Bench:
     def _kernel(self, arm: str) -> LoadedKernel:
         name = f"{self.problem.name}/{arm}"
         if name not in self.loaded:
+            self.guard.begin()
             kernel = load(get_kernel(self.problem.name, arm))
+            self.guard.know(arm, kernel.call)
             if into.wants_out(kernel.call):
                 kernel.call = into.returning(kernel.call, self._new_output)
             self.loaded[name] = kernel
@@ -120,17 +125,13 @@ class Bench:
         self.clock.synchronize()
         compile_s = (perf_counter_ns() - start) / 1e9
         self.guard.claim_processes(arm)
-        return Compiled(compile_s=compile_s, **self._second_call(arm, inputs))
+        second = partial(self._run, arm, inputs)
+        return Compiled(compile_s=compile_s, **launches.second_call(second, self.clock))
 
-    def _second_call(self, arm: str, inputs: Inputs) -> dict[str, Any]:
-        if self.kind != "cuda":
-            return {"peak_memory_bytes": None}
-        before = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        with launches.launched() as handles:
-            self._run(arm, inputs)
-        self.clock.synchronize()
-        return {"peak_memory_bytes": torch.cuda.max_memory_allocated() - before} | launches.facts(handles)
+    def watch(self, arm: str = "") -> Watched:
+        """Compares everything that calls may reach. arm: which ran since the last comparison."""
+        changes = [*self.sets.changes(), *self.guard.changes(arm), *self.guard.watched()]
+        return Watched(changes=changes, threads=self.guard.leaves_threads(), must_replace=self.guard.must_replace)
 
     # --- correctness ----------------------------------------------------------------------------------------------
 
@@ -150,46 +151,14 @@ class Bench:
         reading = with_facts(reading, unwritten=unwritten, late=flags.pop("late"))
         shared, deterministic = False, None
         if not reading.get("wrong_kind"):
-            shared, deterministic = self._called_again(arm, reference.inputs, out, early, unwritten)
+            again = partial(checks.called_again, partial(self._run, arm), reference.inputs)
+            shared, deterministic = again(out, early, unwritten, self.clock)
         self.guard.claim_processes(arm)
         busy = self.guard.busy(arm)
         return Verified(reading=reading, shared=shared, deterministic=deterministic, busy=busy, **flags)
 
-    def _called_again(self, arm: str, values: Inputs, out: Any, early: Any, unwritten: list[int]) -> tuple[bool, bool]:
-        """Makes a second call: (shared, deterministic), from the first one's output and its early copy. Poisons all
-        outputs."""
-        for one in outputs.as_tuple(out):
-            poison.fill(one)
-        again = outputs.plain(self._run(arm, Inputs(tuple(t.clone() for t in values.tensors), values.options)))
-        self.clock.synchronize()
-        counted = [one for one in outputs.as_tuple(out) if poison.is_counted(one)]
-        pairs = zip(outputs.as_tuple(again), unwritten, strict=True)
-        shared = any(poison.count(one) < one.numel() for one in counted) or any(poison.count(a) > n for a, n in pairs)
-        shared = shared or outputs.share_memory(out, again)
-        deterministic = outputs.equal(early, again)
-        for right in (out, early, again):  # freed memory must not look like the next kernel's work
-            for one in outputs.as_tuple(right):
-                poison.fill(one)
-        return shared, deterministic
-
     def _trapped(self, arm: str, inputs: Inputs, values: Inputs) -> tuple[Any, Any, dict[str, Any]]:
-        """One call: inputs are written just before it and the output is copied just after it, on the current stream.
-        Work on another stream, or later, is detected.
-
-        Returns the output, the copy, and {"late": per output, "inputs_changed"}.
-        """
-        with poison.in_new_memory(outputs.likes(self.problem, inputs), self.device):
-            self.clock.synchronize()
-            if self.kind == "cuda":
-                self.clock.gate(TRAP_GATE_NS)
-            rewrite(inputs, values)
-            out = outputs.plain(self._run(arm, inputs))
-        early = outputs.clone(out)
-        self.clock.synchronize()
-        sleep(LATE_S)
-        late = outputs.changed(early, out)
-        changed = not all(torch.equal(a, b) for a, b in zip(inputs.tensors, values.tensors, strict=True))
-        return out, early, {"late": late, "inputs_changed": changed}
+        return checks.trapped(partial(self._run, arm), inputs, values, self.problem, self.clock, self.device)
 
     def forget_references(self) -> Nothing:
         self.references.clear()
@@ -197,117 +166,148 @@ class Bench:
 
     # --- timing ---------------------------------------------------------------------------------------------------
 
-    def prepare(self, seeds: list[int], rotate: bool) -> Prepared:
-        """Makes input sets, one per seed: together ROTATION times the cache. With `rotate` off: one."""
+    def prepare(self, seeds: list[int], sets: int) -> Prepared:
+        """Makes input sets. sets: how many; 0: as many as are together ROTATION times the cache. The first seed is that
+        of the values which untimed calls get."""
+        self._let_go()
         self.sets.clear()
-        first = self.problem.inputs(self.device, seeds[0])
-        wanted = 1 + math.ceil(ROTATION * self.clock.cache_bytes / first.nbytes)
-        room = int(MEMORY_SHARE * self.clock.free_bytes() / first.nbytes)
-        count = max(2, min(wanted, room, MAX_SETS, len(seeds))) if rotate else 1
-        self.sets = [(seeds[0], first)]
-        self.sets += [(seed, self.problem.inputs(self.device, seed)) for seed in seeds[1:count]]
-        if self.kind == "cuda" and count < wanted and rotate:
-            self.clock.runtime.evict()  # allocates now, not behind the first gate
+        nbytes = (one := self.problem.inputs(self.device, seeds[0])).nbytes
+        covering = 1 + math.ceil(ROTATION * self.clock.cache_bytes / nbytes)
+        room = int(MEMORY_SHARE * self.clock.free_bytes() / (2 * nbytes))  # the stock is as large
+        wanted = sets or max(2, covering)
+        count = min(wanted, max(2, room), MAX_SETS, len(seeds) - 1)
+        self.sets.make(seeds[1 : count + 1], blank=seeds[0])
+        held = sum(math.prod(shape) * dtype.itemsize for shape, dtype in outputs.likes(self.problem, one))
+        self.most_calls = max(1, int(MEMORY_SHARE * self.clock.free_bytes() / max(1, held)))
+        if self.kind == "cuda":
+            self.clock.evict()  # allocates now, not behind the first gate
         self.clock.synchronize()
-        return Prepared(sets=len(self.sets), covered=count >= wanted or not rotate, input_bytes=first.nbytes)
+        return Prepared(sets=count, covered=count >= (sets or covering), input_bytes=nbytes)
 
-    def refill(self, index: int, seed: int) -> Nothing:
-        """Writes fresh values into one input set, in place (graphs hold its addresses)."""
-        index %= len(self.sets)
-        fresh = self.problem.inputs(self.device, seed)
-        rewrite(self.sets[index][1], fresh)
-        self.sets[index] = (seed, self.sets[index][1])
+    def renew(self, seeds: list[int]) -> Nothing:
+        """Draws new values for the first input sets. Each block writes them into its sets right before its timed calls."""
+        self._let_go()
+        self.sets.renew(seeds)
         self.clock.synchronize()
         return Nothing()
 
     def _call(self, arm: str) -> Any:
-        call, sets = self._kernel(arm).call, self.sets
+        call, sets = self._kernel(arm).call, self.sets.inputs
         count = len(sets)
 
         def run(index: int) -> Any:
-            inputs = sets[index % count][1]
+            inputs = sets[index % count]
             return call(*inputs.tensors, **inputs.options)
 
         return run
 
     def block(
-        self,
-        arm: str,
-        calls: int,
-        gate_ns: int = 0,
-        flush: bool = False,
-        keep: int | None = None,
-        rest_ns: int = 0,
-        untimed: bool = True,
+        self, arm: str, calls: int, gate_ns: int = 0, flush: bool = False, rest_ns: int = 0, untimed: bool = True
     ) -> TimedBlock:
-        """`calls` timed calls of an arm on rotating input sets, after an `untimed` call, a rest and a spin gate.
+        """`calls` timed calls of an arm, each on its own input set (unless there are fewer), after an `untimed` call, new
+        values, an eviction of the cache, a rest and a spin gate.
 
-        keep: position of the call whose output is kept for `recheck`.
+        All outputs live until the next command: the parent then chooses which one to `keep`.
         """
-        call = self._call(arm)
+        held, call = self._before(arm, calls := min(calls, self.most_calls), rest_ns, untimed)
+        block = self.clock.block(call, range(calls), gate_ns, flush)
+        return self._held(held, block)
+
+    def e2e(self, arm: str, calls: int, rest_ns: int = 0, untimed: bool = True) -> TimedBlock:
+        """`calls` calls like those of `block`, each timed by the host until the device has finished."""
+        held, call = self._before(arm, calls := min(calls, self.most_calls), rest_ns, untimed)
+        return self._held(held, self.clock.host_block(call, range(calls)))
+
+    def _before(self, arm: str, calls: int, rest_ns: int, untimed: bool) -> tuple[Held, Any]:
+        """What comes before timed calls: (what will be held, the call)."""
+        self._let_go()
+        call, indices = self._call(arm), range(min(calls, len(self.sets)))
+        held = Held(arm, calls + untimed, memory_in_use(self.kind))
         if untimed:
-            call(self.cursor)
-        before = memory_in_use(self.kind)
-        indices = range(self.cursor + 1, self.cursor + 1 + calls)
-        self.cursor = indices[-1] + 1
+            self.sets.blank(indices)
+            held.untimed = call(0)
+        self._write(indices)
         self.clock.synchronize()
         self.clock.rest(rest_ns)
-        block = self.clock.block(call, indices, gate_ns, flush, keep)
-        if keep is not None:
-            self._keep(arm, indices[keep], block.kept)
-            self._trap(arm)
-        elif before is not None:
-            self.grown.setdefault(arm, []).append(((memory_in_use(self.kind) or 0) - before, calls))
-        self.guard.claim(arm)
-        return _timed(block)
+        return held, call
 
-    def _trap(self, arm: str) -> None:
-        """One more call like the timed ones, on the next input set, refilled in place; its output is kept for
-        `recheck`."""
-        index, self.cursor = self.cursor, self.cursor + 1
-        seed, inputs = self.sets[index % len(self.sets)]
-        seed = next_seed(seed)
+    def _write(self, indices: Sequence[int]) -> None:
+        """Writes new values into input sets, and none of them stays in the cache; one buffer stays there."""
+        self.sets.write(indices)
+        if len(self.sets) > 1:
+            self.clock.evict()
+
+    def _held(self, held: Held, block: Block) -> TimedBlock:
+        held.outputs, held.seeds = block.outputs, [self.sets.seed(index) for index in range(len(block.outputs))]
+        self.held = held
+        self.guard.claim(held.arm)
+        return block.reply()
+
+    def _let_go(self) -> None:
+        """Poisons and frees the outputs of the last block: memory must not hold right results when it is used again."""
+        if (held := self.held) is None:
+            return
+        self.held = None
+        held.let_go({tensor.untyped_storage().data_ptr() for one in self.sets.inputs for tensor in one.tensors})
+        if held.memory is not None and held.graph is None and not held.kept:
+            grown = (memory_in_use(self.kind) or 0) - held.memory
+            self.grown.setdefault(held.arm, []).append((grown, held.calls))
+
+    def keep(self, arm: str, position: int, seed: int) -> Nothing:
+        """Keeps a copy of one output of the last block for `recheck`; then one more call, on the values of `seed`."""
+        if (held := self.held) is None or held.arm != arm or not held.outputs:
+            return Nothing()
+        held.kept, position = True, position % len(held.outputs)
+        self._keep(arm, held.seeds[position], held.outputs[position])
+        if held.graph is None:
+            self._trap(arm, position % len(self.sets), seed)
+        else:
+            self._trap_graph(arm, held.graph, position, seed)
+        return Nothing()
+
+    def _trap(self, arm: str, index: int, seed: int) -> None:
+        """One more call like the timed ones, on an input set refilled in place; its output is kept for `recheck`."""
         values = self.problem.inputs(self.device, seed)
-        _, early, flags = self._trapped(arm, inputs, values)
-        if flags["inputs_changed"]:
-            rewrite(inputs, values)
-        self.sets[index % len(self.sets)] = (seed, inputs)
+        _, early, flags = self._trapped(arm, self.sets[index], values)
+        self.sets.refill(index, seed, values)
         if self._has_room(early):
             self.kept.append((arm, seed, early, flags))
 
-    def e2e(self, arm: str, calls: int, keep: int | None = None, rest_ns: int = 0, untimed: bool = True) -> TimedBlock:
-        """`calls` calls on rotating input sets, each timed by the host until the device has finished."""
-        call = self._call(arm)
-        if untimed:
-            call(self.cursor)
-        indices = range(self.cursor + 1, self.cursor + 1 + calls)
-        self.cursor = indices[-1] + 1
-        self.clock.synchronize()
-        self.clock.rest(rest_ns)
-        block = self.clock.host_block(call, indices, keep)
-        if keep is not None:
-            self._keep(arm, indices[keep], block.kept)
-            self._trap(arm)
-        return _timed(block)
-
-    def sustained(self, arm: str, calls: int, lead: int, chunks: int, graph: str = "") -> TimedBlock:
+    def sustained(self, arm: str, calls: int, lead: int, chunks: int, seed: int, graph: str = "") -> TimedBlock:
         """Back to back: `lead` untimed chunks of about `calls` calls, then `chunks` timed ones; by its graph if it has
-        one."""
-        captured = self.graphs.get(graph or arm)
+        one. In the middle one set gets the values of `seed`; the output on them is kept for `recheck`."""
+        self._let_go()
+        captured, indices = self.graphs.get(graph or arm), range(len(self.sets))
+        nodes = len(captured.indices) if captured else 1
+        launches = max(1, round(calls / nodes))
+        moment = launches * lead + secrets.randbelow(launches * chunks)
+        index, values, found = moment % len(indices), self.problem.inputs(self.device, seed), []
+        self._write(indices)
         if captured:
-            nodes = len(captured.indices)
-            block = self.clock.sustained(captured.launch, nodes, max(1, round(calls / nodes)), lead, chunks)
-        else:
-            block = self.clock.sustained(self._call(arm), 1, calls, lead, chunks)
-        return _timed(block)
+            captured.poison()
+        launch = captured.launch if captured else self._call(arm)
+
+        def marked(number: int) -> Any:
+            if number != moment:
+                return launch(number)
+            self.sets.refill(index, seed, values)
+            out = launch(number)
+            found.append(outputs.clone(outputs.plain(out)))
+            return out
+
+        block = self.clock.sustained(marked, nodes, launches, lead, chunks)
+        self._keep(arm, seed, captured.outputs[index] if captured else found[0])
+        return block.reply()
 
     def capture(self, arm: str, graph: str = "") -> Captured:
         """Captures an arm anew on every input set as one CUDA graph. graph: its name, if it is not the arm's."""
+        self._let_go()
         self.graphs.pop(graph or arm, None)
         self.graphs[graph or arm] = self.clock.capture(self._call(arm), range(len(self.sets)))
         return Captured(nodes=len(self.sets))
 
     def drop_graphs(self) -> Nothing:
+        self._let_go()
         self.graphs.clear()
         return Nothing()
 
@@ -317,39 +317,42 @@ class Bench:
         replays: int,
         gate_ns: int = 0,
         flush: bool = False,
-        keep: int | None = None,
         graph: str = "",
         rest_ns: int = 0,
+        untimed: bool = True,
     ) -> TimedBlock:
-        """`replays` timed replays of an arm's graph, after poisoning the outputs, a rest and one untimed replay."""
+        """`replays` timed replays of an arm's graph, after an `untimed` one, new values and a rest. Right before each timed
+        replay all its outputs are poisoned and the cache is evicted."""
+        self._let_go()
+        captured, indices = self.graphs[graph or arm], range(len(self.sets))
+        if untimed:
+            self.sets.blank(indices)
+            captured.launch()
+        self._write(indices)
+        self.clock.synchronize()
         self.clock.rest(rest_ns)
-        captured = self.graphs[graph or arm]
-        block = captured.block(replays, gate_ns, flush, keep)
-        if keep is not None:
-            self._keep(arm, keep, block.kept)
-            self._trap_graph(arm, captured, keep)
-        return _timed(block)
+        held = Held(arm, 0, None, graph=captured)
+        return self._held(held, captured.block(replays, gate_ns, flush))
 
-    def _trap_graph(self, arm: str, captured: Graph, keep: int) -> None:
+    def _trap_graph(self, arm: str, captured: Graph, index: int, seed: int) -> None:
         """One more replay, on an input set with values newer than the capture: reveals work done during the capture."""
-        index = keep % len(self.sets)
-        seed = next_seed(self.sets[index][0])
-        self.refill(index, seed)
+        self.sets.refill(index, seed)
         captured.poison()
         captured.launch()
         self.clock.synchronize()
-        self._keep(arm, index, captured.outputs[index])
+        self._keep(arm, seed, captured.outputs[index])
 
-    def _keep(self, arm: str, index: int, out: Any) -> None:
+    def _keep(self, arm: str, seed: int, out: Any) -> None:
         """Keeps a copy of a timed call's output, with the seed of its inputs, if it is small enough."""
         if self._has_room(out := outputs.plain(out)):
-            self.kept.append((arm, self.sets[index % len(self.sets)][0], outputs.clone(out), {}))
+            self.kept.append((arm, seed, outputs.clone(out), {}))
 
     def _has_room(self, out: Any) -> bool:
         return not (size := outputs.nbytes(out)) or size < KEEP_SHARE * self.clock.free_bytes()
 
     def recheck(self) -> Rechecked:
         """Compares the kept outputs of timed calls with the reference."""
+        self._let_go()
         readings = []
         changed = [arm for arm, _, _, flags in self.kept if flags.get("inputs_changed")]
         for arm, seed, out, flags in self.kept:
@@ -361,23 +364,21 @@ class Bench:
         return Rechecked(readings=readings, changed_inputs=changed, grown=grown)
 
     def probe(self, arm: str, seeds: list[int], sights: int) -> Probed:
-        """Calls on known and on new inputs, on the first input set: see kernels/child/probe.py."""
-        # Every probe uses the prepared set: new tensors may reuse the addresses of old ones, written as often.
-        inputs = self.sets[0][1]
-        call = partial(self._kernel(arm).call, *inputs.tensors, **inputs.options)
+        """Calls on known and on new inputs: see kernels/child/probe.py."""
+        self._let_go()
+        gate = checks.TRAP_GATE_NS if self.kind == "cuda" else 0
 
-        def timed() -> float:
+        def timed(run: Any, indices: Sequence[int]) -> list[float]:
             self.clock.synchronize()
-            gate = TRAP_GATE_NS if self.kind == "cuda" else 0
-            return self.clock.block(lambda _: call(), range(1), gate, False, None).ticks_ns[0]
+            return self.clock.block(run, indices, gate, False).ticks_ns
 
-        fresh = partial(self.problem.inputs, self.device)
-        times = probe(timed, call, inputs, fresh, seeds, sights, self.problem.scalable)
+        times = probe(timed, self._call(arm), self.sets, self._write, seeds, sights, self.problem.scalable)
         self.guard.claim_processes(arm)
         return Probed(busy=self.guard.busy(arm), **times)
 
     def release(self) -> Nothing:
         """Frees graphs and input sets."""
+        self._let_go()
         self.graphs.clear()
         self.sets.clear()
         return Nothing()
@@ -397,13 +398,3 @@ class Bench:
         if self.kind == "cuda":
             torch.cuda.empty_cache()
         return found
-
-
-def _timed(block: Block) -> TimedBlock:
-    return TimedBlock(
-        ticks_ns=block.ticks_ns,
-        enqueue_ns=block.enqueue_ns,
-        gate_ns=block.gate_ns,
-        gated=block.gated,
-        sm_mhz=block.sm_mhz,
-    )

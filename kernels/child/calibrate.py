@@ -59,13 +59,13 @@ def probe(clock: Any) -> CeilingSamples:
 def _timer(clock: Any, call: Callable[[int], Any], calls: int = 0) -> Timer:
     """Times a block of calls after a rest, as kernels are timed. calls: 0 for as many as a kernel's block has."""
     cuda = clock.kind == "cuda"
-    each_ns = max(1.0, min(clock.block(call, range(UNTIMED), 0, False, None).ticks_ns))
+    each_ns = max(1.0, min(clock.block(call, range(UNTIMED), 0, False).ticks_ns))
     plan = Protocol()
     at_once = calls or (calls_for(plan, Estimate(each_ns, 0), cuda) if cuda else CPU_CALLS)
 
     def block() -> list[float]:
         clock.rest(rest_for(plan, at_once, each_ns) if cuda else 0)
-        return clock.block(call, range(at_once), GATE_NS if cuda else 0, False, None).ticks_ns
+        return clock.block(call, range(at_once), GATE_NS if cuda else 0, False).ticks_ns
 
     return block
 
@@ -109,6 +109,6 @@ def _empty(clock: Any) -> list[Figure]:
     graph = clock.capture(call, range(EMPTY_CALLS))
     return [
         Figure("cold", _timer(clock, call, EMPTY_CALLS), {}),
-        Figure("graph", lambda: graph.block(REPLAYS, GATE_NS, False, None).ticks_ns, {}),
-        Figure("e2e", lambda: clock.host_block(call, range(EMPTY_CALLS), None).ticks_ns, {}),
+        Figure("graph", lambda: graph.block(REPLAYS, GATE_NS, False).ticks_ns, {}),
+        Figure("e2e", lambda: clock.host_block(call, range(EMPTY_CALLS)).ticks_ns, {}),
     ]

@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from time import perf_counter_ns, sleep
+from time import perf_counter_ns, process_time_ns, sleep
 from typing import Any, Protocol
 
 import torch
 
 from kernels.child import outputs, poison
+from kernels.contract.replies import TimedBlock
 
+fill_all = torch._foreach_mul_
 Call = Callable[[int], Any]
 """Runs the arm on input set i (modulo the number of sets). Returns its output."""
 
@@ -35,12 +37,25 @@ class Block:
     """One duration per call; for graphs, a replay's time / its calls."""
     enqueue_ns: int = 0
     """Host time to launch the block."""
+    cpu_ns: int = 0
+    """CPU time of the process in its calls; 0 on a GPU."""
     gate_ns: float = 0.0
     """Measured length of the spin gate; 0 without one."""
     gate_cycles: int = 0
     """Length of the gate in SM cycles."""
-    kept: Any = None
-    """Output of the call to keep."""
+    outputs: list[Any] = field(default_factory=list)
+    """Of every call, all alive: which one is checked is chosen afterwards."""
+
+    def reply(self) -> TimedBlock:
+        """What the parent gets of it."""
+        return TimedBlock(
+            ticks_ns=self.ticks_ns,
+            enqueue_ns=self.enqueue_ns,
+            cpu_ns=self.cpu_ns,
+            gate_ns=self.gate_ns,
+            gated=self.gated,
+            sm_mhz=self.sm_mhz,
+        )
 
     @property
     def gated(self) -> bool:
@@ -62,7 +77,10 @@ class Clock(Protocol):
     def synchronize(self) -> None: ...
     def rest(self, ns: int) -> None: ...
     def free_bytes(self) -> int: ...
-    def block(self, call: Call, indices: Sequence[int], gate_ns: int, flush: bool, keep: int | None) -> Block: ...
+    def evict(self) -> None:
+        """Empties the cache, by reading."""
+
+    def block(self, call: Call, indices: Sequence[int], gate_ns: int, flush: bool) -> Block: ...
 
 
 class Runtime(Protocol):
@@ -108,6 +126,7 @@ class CpuClock:
 
     kind: str = "cpu"
     cache_bytes: int = field(default_factory=cpu_cache_bytes)
+    _evicting: Any = None
 
     def synchronize(self) -> None:
         pass
@@ -118,15 +137,19 @@ class CpuClock:
     def free_bytes(self) -> int:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
-    def block(self, call: Call, indices: Sequence[int], gate_ns: int, flush: bool, keep: int | None) -> Block:
-        ticks, kept = [], None
-        for position, index in enumerate(indices):
+    def evict(self) -> None:
+        if self._evicting is None:
+            self._evicting = torch.ones(self.cache_bytes // 4)
+        self._evicting.sum()
+
+    def block(self, call: Call, indices: Sequence[int], gate_ns: int, flush: bool) -> Block:
+        ticks, outs = [], []
+        worked = process_time_ns()
+        for index in indices:
             start = perf_counter_ns()
-            out = call(index)
+            outs.append(call(index))
             ticks.append(float(perf_counter_ns() - start))
-            if position == keep:
-                kept = out
-        return Block(ticks, kept=kept)
+        return Block(ticks, cpu_ns=process_time_ns() - worked, outputs=outs)
 
     def sustained(self, launch: Call, calls: int, launches: int, lead: int, chunks: int) -> Block:
         """Like CudaClock.sustained, without a queue."""
@@ -174,9 +197,20 @@ class CudaClock:
             self.runtime.spin(cycles)
         return cycles
 
-    def block(self, call: Call, indices: Sequence[int], gate_ns: int, flush: bool, keep: int | None) -> Block:
-        """One timed call per index, all queued behind the gate; on request a read flush before each."""
-        runtime, events, kept = self.runtime, self.events(2 * len(indices) + 2), None
+    def evict(self) -> None:
+        self.runtime.evict()
+
+    def block(
+        self,
+        call: Call,
+        indices: Sequence[int],
+        gate_ns: int,
+        flush: bool,
+        before: Callable[[], Any] = lambda: None,
+    ) -> Block:
+        """One timed call per index, all queued behind the gate. `before` runs before each; on request a read flush, too."""
+        runtime, events = self.runtime, self.events(2 * len(indices) + 2)
+        outs: list[Any] = []
         record = runtime.record
         if gate_ns:
             runtime.spin(LEAD_CYCLES)
@@ -185,32 +219,30 @@ class CudaClock:
         record(events[-1])
         begin = runtime.host_ns()
         for position, index in enumerate(indices):
+            before()
             if flush:
                 runtime.evict()
             record(events[2 * position])
-            out = call(index)
+            outs.append(call(index))
             record(events[2 * position + 1])
-            if position == keep:
-                kept = out
         enqueue = runtime.host_ns() - begin
         runtime.synchronize()
         elapsed = runtime.elapsed_ns
         ticks = [elapsed(events[2 * i], events[2 * i + 1]) for i in range(len(indices))]
-        return Block(ticks, enqueue, elapsed(events[-2], events[-1]) if gate_ns else 0.0, cycles, kept)
+        gate = elapsed(events[-2], events[-1]) if gate_ns else 0.0
+        return Block(ticks, enqueue, gate_ns=gate, gate_cycles=cycles, outputs=outs)
 
-    def host_block(self, call: Call, indices: Sequence[int], keep: int | None) -> Block:
+    def host_block(self, call: Call, indices: Sequence[int]) -> Block:
         """Host time of each call, from its start until the device has finished: dispatch included."""
-        runtime, ticks, kept = self.runtime, [], None
+        runtime, ticks, outs = self.runtime, [], []
         host_ns, synchronize = runtime.host_ns, runtime.synchronize
-        for position, index in enumerate(indices):
+        for index in indices:
             synchronize()
             begin = host_ns()
-            out = call(index)
+            outs.append(call(index))
             synchronize()
             ticks.append(float(host_ns() - begin))
-            if position == keep:
-                kept = out
-        return Block(ticks, kept=kept)
+        return Block(ticks, outputs=outs)
 
     def sustained(self, launch: Call, calls: int, launches: int, lead: int, chunks: int) -> Block:
         """Launches back to back: `lead` chunks untimed, then `chunks` timed; a chunk has `launches` launches of `calls`
@@ -245,22 +277,27 @@ class Graph:
     def poison(self) -> None:
         """Fills the outputs with poison: elements that a replay does not write show."""
         with torch.inference_mode():  # a kernel may return inference tensors, which can be written only here
-            for tensor in (one for out in self.outputs for one in outputs.as_tuple(outputs.plain(out))):
-                if isinstance(tensor, torch.Tensor) and tensor.is_floating_point():
-                    tensor.fill_(float("nan"))
-                else:
-                    poison.fill(tensor)
+            outs = [one for out in self.outputs for one in outputs.as_tuple(outputs.plain(out))]
+            floating = [one for one in outs if isinstance(one, torch.Tensor) and one.is_floating_point()]
+            if floating:
+                fill_all(floating, float("nan"))
+            for one in outs:
+                if not any(one is other for other in floating):
+                    poison.fill(one)
 
     def launch(self, index: int = 0) -> None:
         self.graph.replay()
 
-    def block(self, replays: int, gate_ns: int, flush: bool, keep: int | None) -> Block:
-        """`replays` timed replays. A sample is a replay's time / its calls."""
-        clock = self.clock
-        self.poison()
-        self.launch()
-        block = clock.block(self.launch, range(replays), gate_ns, flush, None)
+    def block(self, replays: int, gate_ns: int, flush: bool) -> Block:
+        """`replays` timed replays, each over poisoned outputs, with nothing in the cache. A sample is a replay's time / its
+        calls."""
+        block = self.clock.block(self.launch, range(replays), gate_ns, flush, before=self._unknown)
         block.ticks_ns = [tick / len(self.indices) for tick in block.ticks_ns]
-        if keep is not None:
-            block.kept = self.outputs[keep % len(self.outputs)]
+        block.outputs = self.outputs
         return block
+
+    def _unknown(self) -> None:
+        """A replay that finds its results in memory has nothing to do. The poison would leave the cache full of dirty lines,
+        whose write-back would fall into the replay's time: they are evicted."""
+        self.poison()
+        self.clock.evict()

@@ -1,12 +1,26 @@
-"""Triton's report on the kernels that a call launches."""
+"""What a second call needs: its memory, and Triton's report on the kernels that it launches."""
 
 from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
+
+import torch
+
+
+def second_call(call: Callable[[], Any], clock: Any) -> dict[str, Any]:
+    """{"peak_memory_bytes": without inputs; None on a CPU, ...} with the facts of its kernels."""
+    if clock.kind != "cuda":
+        return {"peak_memory_bytes": None}
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    with launched() as handles:
+        call()
+    clock.synchronize()
+    return {"peak_memory_bytes": torch.cuda.max_memory_allocated() - before} | facts(handles)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Caching probe: times single calls on seen, new, untouched and rewritten inputs. Child side; suspicion.py judges."""
+"""Caching probe: times calls on seen, new, untouched and rewritten inputs. Child side; suspicion.py judges."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kernels.analysis.suspicion import seeds_for
+from kernels.child.rewrite import rewrite
+from kernels.child.sets import Sets
 from kernels.operations.base import Inputs
 
 SCALE = -0.9
@@ -13,61 +16,77 @@ SCALE = -0.9
 
 
 def probe(
-    timed: Callable[[], float],
-    call: Callable[[], Any],
-    inputs: Inputs,
-    fresh: Callable[[int], Inputs],
+    timed: Callable[[Any, Sequence[int]], list[float]],
+    call: Callable[[int], Any],
+    sets: Sets,
+    write: Callable[[Sequence[int]], None],
     seeds: Sequence[int],
     sights: int,
     scalable: bool,
 ) -> dict[str, list[float]]:
-    """For each seed one time of each kind (ns), in random order.
+    """For `count` times one time of each kind (ns), in random order.
 
-    timed, call: one call on `inputs`, timed or not. fresh: the inputs of a seed. scalable: inputs times SCALE are valid
-    inputs; else new values are drawn.
+    timed, call: calls on input sets, timed or not. write: the stock's values into sets; empties the cache. seeds:
+    `seeds_for(count)`. scalable: inputs times SCALE are valid inputs; else new values are drawn.
 
     seen_ns, new_ns: the second of two calls, on the first call's values, and on new values.
     untouched_ns, written_ns: the last of `sights` calls on tensors that are not written in between, and on tensors that
     are written before each call. For untouched_ns other tensors are written, so that caches end in the same state.
+    again_ns, fresh_ns: medians of calls on all sets in turn: on values of the calls right before, and on new values.
     """
-    others, more = fresh(seeds[0]), random.Random(seeds[0])
+    left, everything = list(seeds), range(len(sets))
+    others, more = sets.draw(left.pop()), random.Random(left[0])
+    first = sets[0]
 
-    def write(into: Inputs, seed: int) -> None:
-        for old, new in zip(into.tensors, fresh(seed).tensors, strict=True):
-            old.copy_(new)
+    def one() -> float:
+        return timed(call, range(1))[0]
+
+    def into(tensors: Inputs, seed: int) -> None:
+        rewrite(tensors, sets.draw(seed))
+        sets.note([0])
 
     def second(*of_values: int) -> float:
         ticks = 0.0
         for seed in of_values:
-            write(inputs, seed)
-            ticks = timed()
+            into(first, seed)
+            ticks = one()
         return ticks
 
-    def last(into: Inputs) -> float:
+    def last(of: Inputs) -> float:
         for sight in range(sights):
             if scalable:
-                for tensor in into.tensors:
+                for tensor in of.tensors:
                     if tensor.is_floating_point():
                         tensor.mul_(SCALE)
+                sets.note([0])
             else:
-                write(into, more.randrange(2**31))
+                into(of, more.getrandbits(64))
             if sight < sights - 1:
-                call()
-        return timed()
+                call(0)
+        return one()
 
-    times: dict[str, list[float]] = {"seen_ns": [], "new_ns": [], "untouched_ns": [], "written_ns": []}
-    for seed in seeds:
-        other = next_seed(seed)
-        kinds: list[tuple[str, Callable[..., float], tuple[Any, ...]]] = [
+    def in_turn(known: bool) -> float:
+        fresh = [left.pop() for _ in everything]
+        write(everything)
+        outs = [call(index) for index in everything]
+        sets.renew(fresh)
+        write([] if known else everything)
+        ticks = sorted(timed(call, everything))
+        del outs
+        return ticks[len(ticks) // 2]
+
+    kinds = ("seen_ns", "new_ns", "untouched_ns", "written_ns", "again_ns", "fresh_ns")
+    times: dict[str, list[float]] = {kind: [] for kind in kinds}
+    while len(left) >= seeds_for(1) - 1:
+        seed, other, third = left.pop(), left.pop(), left.pop()
+        calls: list[tuple[str, Callable[..., float], tuple[Any, ...]]] = [
             ("seen_ns", second, (seed, seed)),
-            ("new_ns", second, (other, next_seed(other))),
+            ("new_ns", second, (other, third)),
             ("untouched_ns", last, (others,)),
-            ("written_ns", last, (inputs,)),
+            ("written_ns", last, (first,)),
+            ("again_ns", in_turn, (True,)),
+            ("fresh_ns", in_turn, (False,)),
         ]
-        for key, one, of in random.Random(seed).sample(kinds, len(kinds)):
-            times[key].append(one(*of))
+        for key, run, of in more.sample(calls, len(calls)):
+            times[key].append(run(*of))
     return times
-
-
-def next_seed(seed: int) -> int:
-    return (48_271 * seed + 11) % 2**31

@@ -50,7 +50,7 @@ def _events(clock: Any, call: Callable[[], Any], gate_ns: int) -> tuple[list[flo
     rest_ns = 0
     for _ in range(1 + CALLS):
         clock.rest(rest_ns)
-        found += clock.block(lambda _: call(), range(1), gate_ns, False, None).ticks_ns
+        found += clock.block(lambda _: call(), range(1), gate_ns, False).ticks_ns
         rest_ns = rest_for(Protocol(), 1, found[0]) if gate_ns else 0
     return found[1:], rest_ns
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 
@@ -12,7 +14,13 @@ from kernels.operations.base import Inputs
 def rewrite(inputs: Inputs, values: Inputs) -> None:
     """Writes values into the memory of inputs. Version counters stay as they were: kernels of other libraries do not
     count their writes either, so whoever trusts a counter is wrong."""
-    for old, new in zip(inputs.tensors, values.tensors, strict=True):
-        counts = not old.is_inference()
-        with torch.autograd._unsafe_preserve_version_counter(old) if counts else nullcontext():
+    with counters_kept(inputs.tensors):
+        for old, new in zip(inputs.tensors, values.tensors, strict=True):
             old.copy_(new)
+
+
+def counters_kept(tensors: Sequence[torch.Tensor]) -> AbstractContextManager[Any]:
+    """Keeps the version counters of tensors that are written inside."""
+    if any(tensor.is_inference() for tensor in tensors):
+        return nullcontext()
+    return torch.autograd._unsafe_preserve_version_counter(tuple(tensors))

@@ -95,6 +95,8 @@ class ProtocolFacts(Model):
     repeated: int | None = None
     """Rounds repeated because heat slowed the device down."""
     rounds_s: float | None = None
+    seed: int | None = None
+    """Of all inputs and orders. As a protocol's seed it repeats the measurement."""
     processes: int = 1
     """Fresh processes that measured the workload, one after the other."""
     process_sd: float | None = None

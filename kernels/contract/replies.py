@@ -64,6 +64,16 @@ class Verified(Reply):
     """(arm, what): threads and processes that work while no kernel is called."""
 
 
+class Watched(Reply):
+    """What differs from the state before any kernel's file was loaded, in every function that calls may reach."""
+
+    changes: list[Text]
+    threads: bool
+    """Python threads are there that were not when this was last asked."""
+    must_replace: bool = False
+    """The process must be replaced."""
+
+
 class Prepared(Reply):
     """The input sets that timed calls rotate over."""
 
@@ -81,6 +91,8 @@ class TimedBlock(Reply):
     """One duration per call; for graphs, a replay's time / its calls."""
     enqueue_ns: int = 0
     """Host time to launch the block."""
+    cpu_ns: int = 0
+    """CPU time of the process in the block's calls; 0 on a GPU."""
     gate_ns: float = 0.0
     """Measured length of the spin gate; 0 without one."""
     gated: bool = True
@@ -113,6 +125,8 @@ class Probed(Reply):
     new_ns: list[float]
     untouched_ns: list[float]
     written_ns: list[float]
+    again_ns: list[float]
+    fresh_ns: list[float]
     busy: list[tuple[str, Text]]
     """As in Verified."""
 
@@ -156,8 +170,10 @@ REPLIES: dict[str, type[Reply]] = {
     "compile": Compiled,
     "verify": Verified,
     "forget_references": Nothing,
+    "watch": Watched,
     "prepare": Prepared,
-    "refill": Nothing,
+    "renew": Nothing,
+    "keep": Nothing,
     "block": TimedBlock,
     "e2e": TimedBlock,
     "sustained": TimedBlock,

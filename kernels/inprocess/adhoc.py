@@ -12,10 +12,13 @@ from pydantic import ConfigDict
 from kernels.child.outputs import as_tuple
 from kernels.dtypes import DTYPES, Dtype
 from kernels.operations.base import CUT_OFF, SYSTEMATIC, Allowance, Distribution, Inputs, Like, Operation, Piece
+from kernels.parent.seeds import secret
 
 Kernel = Callable[..., Any]
 Tensors = tuple[torch.Tensor, ...]
 DRAWN = "inputs were plain tensors: floating-point values are drawn from N(0, 1), others are kept"
+CALLERS_SEEDS = 2**32
+"""A caller's function gets a seed below this, which NumPy takes, too; PyTorch's generator is seeded with all of it."""
 ROUNDINGS = 3
 """Results that an honest kernel may round on the way to its output."""
 CONSTANT = "inputs(seed) ignores the seed: a callable that caches results would not be noticed"
@@ -30,8 +33,9 @@ class Source:
     The caller's tensors are never written. PyTorch's generator is seeded around the caller's function and restored.
     """
 
-    def __init__(self, given: Any, device: torch.device | str | None, seed: int) -> None:
-        self.seed, self.notes = seed, []
+    def __init__(self, given: Any, device: torch.device | str | None, seed: int | None) -> None:
+        self.seed = seed = secret() if seed is None else seed
+        self.notes: list[str] = []
         self.kinds: list[tuple[Any, ...]] = []
         self.device = usable(device) if device is not None else None
         if callable(given):
@@ -52,8 +56,10 @@ class Source:
         with the seed."""
         gpus = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
         with torch.random.fork_rng(devices=gpus):
-            torch.manual_seed(seed)
-            tensors = checked(self.give(seed))
+            torch.default_generator.manual_seed(seed)
+            for gpu in gpus:
+                torch.cuda.default_generators[gpu].manual_seed(seed)
+            tensors = checked(self.give(seed % CALLERS_SEEDS))
         own = tuple(_laid_out_like(tensor, tensor, self.device) for tensor in tensors)
         if self.kinds and _kinds(own) != self.kinds:
             raise ValueError("inputs(seed) must have the same shapes, dtypes and device for every seed")

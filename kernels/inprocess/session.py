@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
@@ -15,7 +14,7 @@ from kernels.child.bench import Bench
 from kernels.child.guard import Guard
 from kernels.contract.arm_result import Status
 from kernels.contract.events import HostLoad
-from kernels.contract.replies import Fault
+from kernels.contract.replies import Fault, Nothing
 from kernels.host.device import Device, NoSuchDevice, find_device, locked, nvml, print_changes
 from kernels.host.environment import cpu_name
 from kernels.host.telemetry import Telemetry
@@ -24,6 +23,7 @@ from kernels.inprocess.judged import BASELINE, Judged
 from kernels.parent.arm import Arm
 from kernels.parent.child_process import CommandFailed
 from kernels.parent.engine import Check, Engine, Timed
+from kernels.parent.seeds import Draws
 from kernels.workload import Protocol
 
 
@@ -38,6 +38,9 @@ class PermissiveGuard(Guard):
 
     def claim_processes(self, arm: str) -> None:
         pass
+
+    def leaves_threads(self) -> bool:
+        return False
 
 
 class InProcess(Bench):
@@ -54,7 +57,10 @@ class InProcess(Bench):
             self.use(arm, call)
         self.changed: dict[str, str] = {}
         """Arm -> global state that it changed."""
-        self.running = ""
+        self.running, self.is_aside = "", False
+        self.guard.begin()
+        for arm, call in callables.items():
+            self.guard.know(arm, call)
 
     def use(self, arm: str, call: Kernel) -> None:
         """Makes this the arm's callable."""
@@ -63,17 +69,28 @@ class InProcess(Bench):
 
     def put_back(self, arm: str) -> None:
         """Restores global state. A change is attributed to this arm, if one is given."""
-        if (changes := self.guard.changes()) and arm:
+        if (changes := self.guard.changes(arm)) and arm:
             self.changed.setdefault(arm, "; ".join(changes))
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
-        """Restores global state around untimed code; changes are not attributed."""
-        self.put_back(self.running)
+        """Restores settings around untimed code. The running arm changed what differs before; what differs after is not
+        attributed."""
+        if self.is_aside:
+            yield
+            return
+        self.is_aside = True
+        if (changes := self.guard.settings_changes()) and self.running:
+            self.changed.setdefault(self.running, "; ".join(changes))
         try:
             yield
         finally:
-            self.put_back("")
+            self.guard.settings_changes()
+            self.is_aside = False
+
+    def renew(self, seeds: list[int]) -> Nothing:
+        with self.aside():
+            return super().renew(seeds)
 
     # --- the session ----------------------------------------------------------------------------------------------
 
@@ -88,6 +105,8 @@ class InProcess(Bench):
             self.put_back("")  # a failed capture may leave its stream the current one
             raise CommandFailed(Fault(kind="raised", message=f"{type(error).__name__}: {error}")) from error
         finally:
+            if (changes := self.sets.changes()) and self.running:
+                self.changed.setdefault(self.running, "; ".join(changes))
             self.put_back(self.running)
 
     def attempt(self, arm: Arm, do: str, limit_s: float, **arguments: Any) -> Any:
@@ -177,7 +196,7 @@ class Comparison:
         self.timed: Timed | None = None
 
     def measure(self) -> None:
-        rng = random.Random(self.plan.seed)
+        rng = Draws(f"measure/{self.problem.source.seed}")
         engine = Engine(
             session=self.bench,
             open=lambda afresh: None,
@@ -186,7 +205,7 @@ class Comparison:
             baseline=BASELINE,
             plan=self.plan,
             judge=Judged(self.problem, BASELINE in self.arms),
-            checks=[Check(rng.randrange(2**31)) for _ in range(self.plan.verify_seeds)],
+            checks=[Check(rng.of_inputs()) for _ in range(self.plan.verify_seeds)],
             rng=rng,
             cuda=self.bench.kind == "cuda",
             telemetry=self.telemetry,

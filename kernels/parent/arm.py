@@ -28,6 +28,8 @@ class Arm:
     """Fields of an ArmResult that the child has reported: sha256, source, compile_s, ..."""
     correctness: dict[str, Any] = field(default_factory=dict)
     """Result of analysis/correctness.py; empty before the first check."""
+    leaves_threads: bool = False
+    """Python threads of it live on between its calls."""
     rechecked: dict[str, Any] = field(default_factory=dict)
     """The same for outputs of timed calls, and after them; empty before."""
 

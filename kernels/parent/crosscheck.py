@@ -16,8 +16,10 @@ from kernels.contract.replies import Profiled, TimedBlock
 from kernels.parent.arm import arm_of
 from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.context import RunContext
+from kernels.parent.drive import MOST_SETS
 from kernels.parent.engine import VERIFY_LIMIT_S
 from kernels.parent.results import json_safe
+from kernels.parent.seeds import secret
 from kernels.parent.workload_run import Statuses
 from kernels.workload import Workload
 
@@ -71,7 +73,7 @@ def _seen_fields(context: RunContext, name: str, timed: bool) -> dict[str, Any]:
 
 
 def _profile(context: RunContext, name: str) -> Profiled:
-    profiled: Profiled = context.session.call("profile", PROFILE_LIMIT_S, arm=name, seed=1)
+    profiled: Profiled = context.session.call("profile", PROFILE_LIMIT_S, arm=name, seed=secret())
     return profiled
 
 
@@ -82,7 +84,8 @@ def _batch(context: RunContext, name: str) -> dict[str, Any]:
     there is no graph: `wall_ns` may be host time.
     """
     cuda, session, telemetry = context.is_cuda, context.session, context.telemetry
-    session.call("prepare", PROFILE_LIMIT_S, seeds=list(range(1, 257)), rotate=cuda)
+    seeds = [secret() for _ in range(MOST_SETS + 1)]
+    session.call("prepare", PROFILE_LIMIT_S, seeds=seeds, sets=0 if cuda else 1)
     block: TimedBlock = session.call("block", PROFILE_LIMIT_S, arm=name, calls=5, gate_ns=FIRST_GATE_NS if cuda else 0)
     call_ns, nodes = min(block.ticks_ns), 1
     host_bound = cuda and is_host_bound(Estimate(call_ns, block.enqueue_ns / 5))
@@ -92,7 +95,7 @@ def _batch(context: RunContext, name: str) -> dict[str, Any]:
             host_bound = False
     calls = nodes * max(1, min(MAX_BATCH, round(BATCH_NS[context.device.kind] / call_ns)) // nodes)
     energy, begin = telemetry.energy_j(), time.monotonic_ns()
-    session.call("sustained", VERIFY_LIMIT_S, arm=name, calls=calls, lead=0, chunks=1)
+    session.call("sustained", VERIFY_LIMIT_S, arm=name, calls=calls, lead=0, chunks=1, seed=secret())
     wall_ns, after = time.monotonic_ns() - begin, telemetry.energy_j()
     session.call("release")
     known = energy is not None and after is not None and wall_ns >= LEAST_ENERGY_S * 1e9

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import random
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from kernels.contract.replies import Prepared
+from kernels.parent.seeds import Draws
 from kernels.workload import Protocol
 
 AA = " (A/A)"
 """Suffix of the baseline's second arm."""
 CALL_LIMIT_S = 120.0
+MOST_SETS = 128
 
 
 class Commands(typing.Protocol):
@@ -46,23 +47,22 @@ class Drive:
     """Called after each round: takes a sample of the host's load."""
 
     def __post_init__(self) -> None:
-        self.rng = random.Random(self.seed)
+        self.rng = Draws(f"drive/{self.seed}")
 
     def call(self, arm: str, do: str, limit_s: float = CALL_LIMIT_S, **arguments: Any) -> Any:
         self.on_step(arm, "")
         return self.bench.call(do, limit_s, arm=kernel_of(arm), **arguments)
 
     def fresh_seed(self) -> int:
-        return self.rng.randrange(2**31)
+        return self.rng.of_inputs()
 
 
 def kernel_of(arm: str) -> str:
     return arm.removesuffix(AA)
 
 
-def prepare(drive: Drive, rotate: bool) -> Prepared:
-    """Makes input sets on the device, each from its own seed."""
-    prepared: Prepared = drive.bench.call(
-        "prepare", CALL_LIMIT_S, seeds=[drive.fresh_seed() for _ in range(256)], rotate=rotate
-    )
+def prepare(drive: Drive, sets: int = 1) -> Prepared:
+    """Makes input sets on the device, each from its own seed. sets: how many; 0: as many as do not fit into the cache."""
+    seeds = [drive.fresh_seed() for _ in range((sets or MOST_SETS) + 1)]
+    prepared: Prepared = drive.bench.call("prepare", CALL_LIMIT_S, seeds=seeds, sets=sets)
     return prepared

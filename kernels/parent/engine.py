@@ -6,7 +6,6 @@ or a flood is the result of the kernel that was running; the others continue.
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,26 +14,24 @@ from typing import Any
 
 from kernels.analysis import roofline
 from kernels.analysis.blocks import Estimate, by_graph, choose_mode
-from kernels.analysis.suspicion import DOUBTS, why_leaks, why_outside, why_probed
+from kernels.analysis.suspicion import PROBE_SETS, why_leaks
 from kernels.contract.arm_result import Status
-from kernels.contract.replies import Probed, Rechecked, Verified
+from kernels.contract.replies import Rechecked, Verified
 from kernels.host.telemetry import Telemetry
 from kernels.operations.base import Distribution, Operation
 from kernels.parent import rounds
 from kernels.parent.arm import Arm
+from kernels.parent.blame import Blame
 from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
+from kernels.parent.doubts import Doubts
 from kernels.parent.drive import Drive, kernel_of
 from kernels.parent.estimate import estimate
 from kernels.parent.groups import MAIN, Group, groups, together, uncapturable
+from kernels.parent.seeds import Draws
 from kernels.parent.session import Session
 from kernels.workload import Ceilings, Protocol
 
 VERIFY_LIMIT_S = 120.0
-PROBED_CALLS = 60
-"""Upper estimate of the calls of a probe; slow kernels have about half as many."""
-BATCH_NS = 50e6
-"""Length of the batch that the parent's own clock also times."""
-MAX_BATCH = 1000
 SAME_AGAIN = 0.05
 """A time above a measured ceiling is believed if a second process measures the same time, or the same multiple of the
 baseline, within this."""
@@ -84,7 +81,7 @@ class Engine:
     plan: Protocol
     judge: Judge
     checks: Sequence[Check]
-    rng: random.Random
+    rng: Draws
     cuda: bool
     telemetry: Telemetry
     step: Callable[[str, str], None] = lambda kernel, text: None
@@ -95,6 +92,8 @@ class Engine:
     def __post_init__(self) -> None:
         self.uncaptured: set[str] = set()
         """Arms that could not be captured as graphs."""
+        self.doubts, self.blame = Doubts(self), Blame(self)
+        self.began = time.monotonic()
         self.notes: list[str] = []
         """Notes on how all arms were launched."""
 
@@ -130,7 +129,7 @@ class Engine:
             got: Verified | None = self.session.attempt(arm, "verify", VERIFY_LIMIT_S, **asked)
             if got is None:
                 return
-            if self._end_what_is_busy(got.busy):
+            if self.end_what_is_busy(got.busy):
                 if arm.is_ok:
                     self._verify(arm, prepare)
                 return
@@ -139,6 +138,18 @@ class Engine:
             flags["shared"] |= got.shared
             flags["deterministic"] = flags["deterministic"] and got.deterministic
         arm.judged(self.judge(arm.name, readings, flags))
+        self._watch(arm)
+
+    def _watch(self, arm: Arm) -> None:
+        """What differs after an arm ran, or lives on, is this arm's: no other arm is checked beside it."""
+        try:
+            got = self.blame.watch(arm)
+        except (CommandFailed, ChildDied, ChildTimedOut) as error:
+            self.session.blame(arm, "watch", error)
+            return
+        arm.leaves_threads |= got.threads
+        if self.session.replaceable and (got.threads or got.must_replace):
+            self.session.replace()
 
     def _opened(self, afresh: bool) -> bool:
         """Makes the workload the current one. False: no process could, so every arm has failed."""
@@ -152,7 +163,7 @@ class Engine:
             return False
         return True
 
-    def _end_what_is_busy(self, busy: list[tuple[str, str]]) -> bool:
+    def end_what_is_busy(self, busy: list[tuple[str, str]]) -> bool:
         """Replaces the process if kernels left work running, and fails those kernels. True: there was some."""
         busy = [(owner, what) for owner, what in busy if owner]
         for owner, what in busy:
@@ -178,7 +189,7 @@ class Engine:
             except RetryInNewProcess:
                 continue
             except (CommandFailed, ChildDied, ChildTimedOut) as error:
-                self.session.blame(self.running, "timing", error)
+                self.blame.errors(error)
                 continue
             if before is not None:
                 self._compare_with(before, timed_groups)
@@ -198,6 +209,7 @@ class Engine:
         by_name = {arm.name: arm for arm in arms}
         if not self._opened(True):
             raise RetryInNewProcess
+        self.began = time.monotonic()
         drives = Drives(self, by_name)
         everyone = drives.of(tuple(by_name))
         if self.plan.name == "fixed":
@@ -279,13 +291,14 @@ class Engine:
     def _recheck(self, by_name: dict[str, Arm], timed_groups: list[Timed]) -> None:
         """Checks the outputs kept from timed calls, and one more call on new inputs: they decide whether times
         stand."""
+        self.blame.changes()
         self.step("", "checking timed outputs")
         got: Rechecked = self.session.call("recheck", VERIFY_LIMIT_S * max(1, len(by_name)))
-        self.session.call("prepare", VERIFY_LIMIT_S, seeds=[self._seed()], rotate=False)
+        self.session.call("prepare", VERIFY_LIMIT_S, seeds=self.seeds(PROBE_SETS + 1), sets=PROBE_SETS)
         for name, arm in by_name.items():
             mine = [reading for owner, reading in got.readings if owner == name]
             self.running = arm
-            after: Verified = self.session.call("verify", VERIFY_LIMIT_S, arm=name, seed=self._seed(), thorough=False)
+            after: Verified = self.session.call("verify", VERIFY_LIMIT_S, arm=name, seed=self.seed(), thorough=False)
             flags = {"inputs_changed": after.inputs_changed or name in got.changed_inputs}
             verdict = self.judge(name, [*mine, after.reading], flags | {"shared": after.shared})
             arm.correctness["timed_calls_checked"] = len(mine)
@@ -294,39 +307,23 @@ class Engine:
                 arm.correctness |= {"correct": False, "why": f"in timed calls: {verdict['why']}"}
                 arm.fail(Status.INCORRECT, f"correct when checked alone, wrong when timed: {verdict['why']}")
             elif not verdict.get("word") and (
-                why := self._why_suspect(name, timed_groups) or why_leaks(got.grown.get(name, []))
+                why := self.doubts.why(name, timed_groups) or why_leaks(got.grown.get(name, []))
             ):
                 arm.fail(Status.SUSPECT, why)
+            if arm.is_ok:
+                self.blame.watch(arm)
 
-    def _why_suspect(self, name: str, timed_groups: list[Timed]) -> str:
-        """Why an arm's times are not credible, if probes repeat it; empty if they are."""
-        if why := self.session.why_suspect(name):
-            return why
-        readings = [timed.reading for timed in timed_groups if timed.reading and name in timed.reading.blocks]
-        call_ns = min(min(reading.medians(name)) for reading in readings)
+    def retry(self) -> RetryInNewProcess:
+        """To be raised: times again in a new process."""
+        if self.session.replaceable:
+            self.session.replace()
+        return RetryInNewProcess()
 
-        def probe(**asked: Any) -> Probed:
-            limit_s = VERIFY_LIMIT_S + PROBED_CALLS * call_ns / 1e9
-            got: Probed = self.session.call("probe", limit_s, arm=name, **asked)
-            if self._end_what_is_busy(got.busy):
-                raise RetryInNewProcess
-            return got
+    def seed(self) -> int:
+        return self.rng.of_inputs()
 
-        why = why_probed(probe, self._seed, call_ns)
-        return why or (self._why_outside(name, call_ns) if self.session.replaceable else "")
-
-    def _why_outside(self, name: str, call_ns: float) -> str:
-        """Compares with this process's own clock: detects work outside the timed calls."""
-        calls = max(2, min(MAX_BATCH, round(BATCH_NS / call_ns)))
-        for _ in range(DOUBTS):
-            begin = time.monotonic_ns()
-            ticks_ns = self.session.call("block", VERIFY_LIMIT_S, arm=name, calls=calls).ticks_ns
-            if not (why := why_outside(sum(ticks_ns), time.monotonic_ns() - begin)):
-                break
-        return why
-
-    def _seed(self) -> int:
-        return self.rng.randrange(2**31)
+    def seeds(self, count: int) -> list[int]:
+        return [self.seed() for _ in range(count)]
 
 
 class Drives:
@@ -334,7 +331,7 @@ class Drives:
 
     def __init__(self, engine: Engine, by_name: dict[str, Arm]) -> None:
         self.engine, self.by_name = engine, by_name
-        self.seed = engine._seed()
+        self.seed = engine.seed()
         self.baseline = engine.baseline if engine.baseline in by_name else next(iter(by_name))
 
     def of(self, names: tuple[str, ...], offset: int = 0) -> Drive:

@@ -13,7 +13,7 @@ def estimate(drive: Drive, cuda: bool) -> dict[str, Estimate]:
     In a new process, as after a crash, an arm compiles at its first call.
     """
     estimates, first_limit = {}, max(CALL_LIMIT_S, drive.plan.compile_limit_s)
-    prepare(drive, rotate=False)
+    prepare(drive)
     for arm in drive.arms:
         drive.on_step(arm, "estimate")
         block: TimedBlock = drive.call(arm, "block", first_limit, calls=5)

@@ -62,7 +62,7 @@ def uncapturable(
     """
     if not cuda or not blocks.by_graph(blocks.choose_mode(drive.plan, estimates, cuda), estimates):
         return set()
-    prepare(drive, rotate=False)
+    prepare(drive)
     asked = [arm for arm in drive.arms if arm not in known and not estimates[arm].synchronises]
     failed = {arm for arm in asked if not _captures(drive, arm)}
     drive.bench.call("drop_graphs")  # they hold input sets that are about to be freed

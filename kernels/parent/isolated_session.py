@@ -281,7 +281,7 @@ class IsolatedSession:
             return TimedBlock(ticks_ns=[self.batch(self.turn, calls, limit_s) / calls])
         if do == "prepare":
             return Prepared(sets=self.room, covered=True, input_bytes=self.set_bytes)
-        return {"refill": Nothing()}[do]  # every batch has fresh inputs
+        return {"renew": Nothing(), "keep": Nothing()}[do]  # every batch has fresh inputs, and is checked
 
 
 def _outputs_of(layout: list[Output], addresses: list[int], call: int) -> list[Output]:

@@ -25,7 +25,7 @@ from kernels.analysis.blocks import (
 )
 from kernels.analysis.statistics import MIN_ROUNDS, half_width, paired_speedup
 from kernels.contract.replies import TimedBlock
-from kernels.parent.drive import AA, CALL_LIMIT_S, Drive, kernel_of, prepare
+from kernels.parent.drive import AA, CALL_LIMIT_S, MOST_SETS, Drive, kernel_of, prepare
 
 FIRST_GRAPH_GATE_NS = 500_000
 """Gate of the first graph, before its launch time is known."""
@@ -149,8 +149,10 @@ class Paired:
 
     def measure(self) -> Reading:
         reading = self.reading
-        prepared = prepare(self.drive, rotate=self.mode != "warm")
+        prepared = prepare(self.drive, self._wanted_sets())
         reading.sets, reading.covered = prepared.sets, prepared.covered
+        if reading.sets > 1:
+            self.calls = {arm: min(calls, reading.sets) for arm, calls in self.calls.items()}
         self.flush = self.cuda and self.mode in ("cold", "graph") and not reading.covered
         reading.flushed = self.flush
         reading.rest = self.drive.plan.rest if self.cuda and self.mode != "sustained" else 0.0
@@ -163,15 +165,25 @@ class Paired:
         reading.calls = self.calls
         return reading
 
+    def _wanted_sets(self) -> int:
+        """One for each call of a block, so that no call meets values twice; sustained: more than the cache holds."""
+        return {"warm": 1, "sustained": 0}.get(self.mode, max(2, *self.calls.values()))
+
+    def _renew(self) -> None:
+        """New values for all timed calls of a round. Each arm gets them once."""
+        used = self.reading.sets if self.graphs or self.mode == "sustained" else max(self.calls.values())
+        seeds = [self.drive.fresh_seed() for _ in range(min(used, self.reading.sets))]
+        self.drive.bench.call("renew", CALL_LIMIT_S, seeds=seeds)
+
     def _warm_up(self) -> None:
         """Runs all arms in turn for warmup_s and until the SM clock is stable (at most 5 s)."""
         begin, clock = time.monotonic(), None
         self._capture(self.active)
-        one = self._block if self.mode not in ("sustained", "e2e") else lambda arm, keep: self._calls(arm, keep)
+        one = self._block if self.mode not in ("sustained", "e2e") else self._calls
         while True:
             for arm in self._each_kernel():
                 self.drive.on_step(arm, "warm-up")
-                one(arm, None)
+                one(arm)
             spent, before, clock = time.monotonic() - begin, clock, self.drive.sm_mhz()
             settled = clock is None or (before is not None and abs(clock - before) <= CLOCK_TOLERANCE * before)
             if spent >= self.drive.plan.warmup_s and (settled or spent >= WARM_CAP_S):
@@ -201,9 +213,9 @@ class Paired:
             if number % KEEP_EVERY == 0:
                 keep_in = number + drive.rng.randrange(min(KEEP_EVERY, self.most))
             self._capture(order)
+            self._renew()
             ticks = {arm: self._in_round(arm, number, keep=number == keep_in) for arm in order}
             drive.look()
-            drive.bench.call("refill", CALL_LIMIT_S, index=number, seed=drive.fresh_seed())
             if drive.slowed() and reading.repeated < self.most and time.monotonic() < deadline:
                 reading.repeated += 1
                 continue
@@ -223,7 +235,15 @@ class Paired:
     def _in_round(self, arm: str, number: int, keep: bool) -> list[float]:
         """One block of an arm in a round. `keep`: keeps the output of a random call."""
         self.drive.on_step(arm, f"round {number + 1}, at most {self.most}")
-        return self._block(arm, self.drive.rng.randrange(self.calls[arm]) if keep else None)
+        ticks = self._block(arm)
+        if keep and self.mode != "sustained":
+            self._keep(arm)
+        return ticks
+
+    def _keep(self, arm: str) -> None:
+        """Chooses one output of the block that has just run. Until now all were alive, and nobody knew which."""
+        rng = self.drive.rng
+        self.drive.call(arm, "keep", position=rng.randrange(MOST_SETS), seed=rng.of_inputs())
 
     def _order(self, number: int) -> list[str]:
         """A random permutation, then its reverse: every arm is equally often early and late."""
@@ -231,12 +251,14 @@ class Paired:
             return [arm for arm in reversed(self.reading.orders[-1]) if arm in self.active]
         return self.drive.rng.sample(self.active, len(self.active))
 
-    def _block(self, arm: str, keep: int | None) -> list[float]:
-        """One block; repeated if the host queued it too slowly."""
+    def _block(self, arm: str) -> list[float]:
+        """One block; repeated, with new values, if the host queued it too slowly."""
         ways = {"graph": self._replays, "e2e": self._host_calls, "sustained": self._back_to_back}
         one = ways.get(self.mode, self._calls)
-        for _ in range(MAX_GATE_REPEATS):
-            got = one(arm, keep)
+        for attempt in range(MAX_GATE_REPEATS):
+            if attempt:
+                self._renew()
+            got = one(arm)
             if got.gated:
                 break
         else:
@@ -255,41 +277,37 @@ class Paired:
     def _untimed(self, arm: str) -> bool:
         return not (self.cuda and is_long(self.estimates[arm].call_ns))
 
-    def _replays(self, arm: str, keep: int | None) -> TimedBlock:
+    def _replays(self, arm: str) -> TimedBlock:
         replays = max(1, round(self.calls[arm] / self.reading.sets))
         asked = {"gate_ns": self.graph_gate[arm], "rest_ns": self._rest_ns(arm, replays * self.reading.sets)}
-        got: TimedBlock = self.drive.call(
-            arm, "replay", graph=arm, replays=replays, flush=self.flush, keep=keep, **asked
-        )
+        got: TimedBlock = self.drive.call(arm, "replay", graph=arm, replays=replays, flush=self.flush, **asked)
         if not got.gated:
             self.graph_gate[arm] = min(MAX_GATE_NS, int(GATE_FACTOR * got.enqueue_ns))
         return got
 
-    def _calls(self, arm: str, keep: int | None) -> TimedBlock:
+    def _calls(self, arm: str) -> TimedBlock:
         calls, guess = self.calls[arm], self.estimates[arm]
         gate = gate_for(calls, guess.enqueue_ns) if self.cuda and not guess.synchronises else 0
-        keep = None if keep is None else min(keep, calls - 1)
         asked = {"gate_ns": gate, "rest_ns": self._rest_ns(arm, calls), "untimed": self._untimed(arm)}
-        got: TimedBlock = self.drive.call(arm, "block", calls=calls, flush=self.flush, keep=keep, **asked)
+        got: TimedBlock = self.drive.call(arm, "block", calls=calls, flush=self.flush, **asked)
         if not got.gated:
             slower = max(guess.enqueue_ns * 1.5, got.enqueue_ns / calls)
             self.estimates[arm] = Estimate(guess.call_ns, slower)
             self.calls[arm] = min(calls, calls_for(self.drive.plan, self.estimates[arm], self.cuda))
         return got
 
-    def _host_calls(self, arm: str, keep: int | None) -> TimedBlock:
+    def _host_calls(self, arm: str) -> TimedBlock:
         calls = self.calls[arm]
         asked = {"rest_ns": self._rest_ns(arm, calls), "untimed": self._untimed(arm)}
-        return self.drive.call(arm, "e2e", calls=calls, keep=keep, **asked)
+        return self.drive.call(arm, "e2e", calls=calls, **asked)
 
-    def _back_to_back(self, arm: str, keep: int | None) -> TimedBlock:
-        """At least 1 s back to back, after a lead. A call whose output is kept is an extra one, before it."""
+    def _back_to_back(self, arm: str) -> TimedBlock:
+        """At least 1 s back to back, after a lead. One call in it gets new values, and its output is kept."""
         each_ns = self.estimates[arm].call_ns
         calls = max(1, round(CHUNK_NS / each_ns))
         lead, chunks = (math.ceil(ns / (calls * each_ns)) for ns in (LEAD_NS, SUSTAINED_NS))
-        if keep is not None:
-            self.drive.call(arm, "block", calls=1, keep=0)
-        return self.drive.call(arm, "sustained", calls=calls, lead=lead, chunks=chunks, graph=arm)
+        asked = {"calls": calls, "lead": lead, "chunks": chunks, "seed": self.drive.fresh_seed()}
+        return self.drive.call(arm, "sustained", graph=arm, **asked)
 
     def _cold_pass(self) -> None:
         """Single calls on cold inputs: graph replays average out the spread of single launches."""
@@ -299,8 +317,9 @@ class Paired:
             self.drive.on_step(arm, "single calls")
             ticks: list[float] = []
             for _ in range(COLD_BLOCKS):
-                if len(ticks) < COLD_CALLS and (got := self._calls(arm, None)).gated:
-                    ticks += got.ticks_ns
+                if len(ticks) < COLD_CALLS:
+                    self._renew()
+                    ticks += got.ticks_ns if (got := self._calls(arm)).gated else []
             if ticks:
                 self.reading.cold[arm] = ticks
 
@@ -358,24 +377,21 @@ def fixed(drive: Drive, cuda: bool) -> Reading:
     """W warm-up calls, then N timed calls, one arm after the other, on one buffer, with an event pair per call."""
     plan = drive.plan
     mode = "cpu" if not cuda else "cold" if plan.flush_l2 else "warm"
-    drive.bench.call("prepare", CALL_LIMIT_S, seeds=[plan.seed], rotate=False)
+    prepare(drive)
     reading = Reading(mode, paired=False, flushed=plan.flush_l2 and cuda)
     reading.notes.append("protocol fixed: one kernel after the other; drift and difference cannot be separated")
     for arm in drive.arms:
-        keep_in = 0
         drive.on_step(arm, "warm-up")
         limit = CALL_LIMIT_S + 0.5 * (plan.warmup + plan.iters)
         for first in range(0, plan.warmup, MAX_CALLS):
             drive.call(arm, "block", limit, calls=min(MAX_CALLS, plan.warmup - first))
         drive.on_step(arm, f"{plan.iters} calls")
         ticks: list[float] = []
-        for number, first in enumerate(range(0, plan.iters, MAX_CALLS)):
+        for first in range(0, plan.iters, MAX_CALLS):
             calls = min(MAX_CALLS, plan.iters - first)
-            if number % FIXED_KEEP_EVERY == 0:
-                left = math.ceil((plan.iters - first) / MAX_CALLS)
-                keep_in = number + drive.rng.randrange(min(FIXED_KEEP_EVERY, left))
-            keep = drive.rng.randrange(calls) if number == keep_in else None
-            ticks += drive.call(arm, "block", limit, calls=calls, flush=reading.flushed, keep=keep).ticks_ns
+            drive.bench.call("renew", CALL_LIMIT_S, seeds=[drive.fresh_seed()])
+            ticks += drive.call(arm, "block", limit, calls=calls, flush=reading.flushed).ticks_ns
+            drive.call(arm, "keep", limit, position=drive.rng.randrange(calls), seed=drive.fresh_seed())
         reading.blocks[arm] = [[tick] for tick in ticks]
         reading.calls[arm] = 1
     return reading

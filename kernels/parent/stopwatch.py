@@ -12,7 +12,9 @@ from kernels.contract.events import Phase, Timing
 OF_COMMAND: Mapping[str, Phase] = {
     "open": "inputs",
     "prepare": "inputs",
-    "refill": "fresh inputs",
+    "renew": "fresh inputs",
+    "keep": "check after",
+    "watch": "check",
     "load": "load",
     "compile": "first call",
     "verify": "check",

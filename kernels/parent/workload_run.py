@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from typing import Any
 
@@ -18,6 +17,7 @@ from kernels.parent.context import RunContext
 from kernels.parent.engine import Check, Engine, Timed
 from kernels.parent.groups import MAIN, Group
 from kernels.parent.results import Limits, arm_results, json_safe, reading_fields
+from kernels.parent.seeds import Draws, secret
 from kernels.workload import Protocol, Workload
 
 Statuses = dict[tuple[str, str], Status]
@@ -30,7 +30,8 @@ class WorkloadRun:
     def __init__(self, context: RunContext, workload: Workload, before: Statuses) -> None:
         self.context, self.workload, self.plan = context, workload, context.spec.protocol
         self.arms = [self._arm(name, before) for name in context.spec.kernels]
-        self.rng = random.Random(f"{self.plan.seed}/{workload.key}")
+        self.seed = secret() if self.plan.seed is None else self.plan.seed
+        self.rng = Draws(f"{self.seed}/{workload.key}")
         self.began = time.monotonic()
 
     def _arm(self, name: str, before: Statuses) -> Arm:
@@ -78,12 +79,12 @@ class WorkloadRun:
     def _another_process(self, number: int, mode: str) -> list[Timed]:
         self.context.session.replace()
         plan = self.plan.model_copy(update={"mode": mode} if self.context.is_cuda else {})
-        engine = self._engine(plan, [Check(self.rng.randrange(2**31))], f"process {number + 1} of {plan.processes}: ")
+        engine = self._engine(plan, [Check(self.rng.of_inputs())], f"process {number + 1} of {plan.processes}: ")
         self._verify(engine)
         return engine.time()
 
     def _verify(self, engine: Engine) -> None:
-        engine.verify(lambda: {"load": {}, "compile": {"seed": self.rng.randrange(2**31)}})
+        engine.verify(lambda: {"load": {}, "compile": {"seed": self.rng.of_inputs()}})
 
     def _engine(self, plan: Protocol, checks: list[Check], where: str = "") -> Engine:
         """where: begins each of its steps in the progress that people see."""
@@ -107,10 +108,10 @@ class WorkloadRun:
 
     def _checks(self) -> list[Check]:
         """The same checks for every arm, so that references can be shared."""
-        seeds = random.Random(f"verify/{self.plan.seed}/{self.workload.key}")
+        seeds = Draws(f"verify/{self.seed}/{self.workload.key}")
         kinds = self.workload.problem.distributions
         return [
-            Check(seeds.randrange(2**31), kinds[number % len(kinds)], thorough=number == 0)
+            Check(seeds.of_inputs(), kinds[number % len(kinds)], thorough=number == 0)
             for number in range(self.plan.verify_seeds)
         ]
 
@@ -137,7 +138,7 @@ class WorkloadRun:
             session.blame(trial, "making inputs", error)
         if trial.is_ok:
             got: Verified | None = session.attempt(
-                trial, "verify", self.plan.compile_limit_s, seed=self.plan.seed, thorough=True
+                trial, "verify", self.plan.compile_limit_s, seed=self.rng.of_inputs(), thorough=True
             )
             if got is not None:
                 trial.judged(judge([got.reading], relative.dtype))
@@ -163,8 +164,9 @@ class WorkloadRun:
             self.context.ceilings if self.context.is_cuda else None,
         )
         mine = [arm for arm in self.arms if arm in members]
-        results = arm_results(mine, reading, baseline, limits, self.plan.seed)
+        results = arm_results(mine, reading, baseline, limits, self.seed)
         shared: dict[str, Any] = json_safe(reading_fields(reading, baseline, device))
+        shared["protocol"] = shared.get("protocol", {}) | {"seed": self.seed}
         return Measured(
             workload=self.workload,
             mode=timed.group.mode,

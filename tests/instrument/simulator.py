@@ -41,12 +41,12 @@ class SimulatedBench:
         noise: float = 0.001,
         hop: float = 0.0,
         capture_bias: float = 0.0,
-        sets: int = 16,
+        sets: int = 128,
         covered: bool = True,
     ) -> None:
         self.kernels, self.rng = kernels, np.random.default_rng(seed)
         self.drift_per_s, self.noise, self.hop, self.capture_bias = drift_per_s, noise, hop, capture_bias
-        self.wanted_sets, self.covered, self.sets = sets, covered, 0
+        self.most_sets, self.covered, self.sets = sets, covered, 0
         self.now_ns = 0.0
         self.slow_noise, self.hopped = 0.0, False
         self.bias: dict[str, float] = {}
@@ -70,11 +70,14 @@ class SimulatedBench:
 
     # --- commands -------------------------------------------------------------------------------------------------
 
-    def _prepare(self, seeds: list[int], rotate: bool) -> Prepared:
-        self.sets = min(self.wanted_sets, len(seeds)) if rotate else 1
-        return Prepared(sets=self.sets, covered=self.covered or not rotate, input_bytes=2**20)
+    def _prepare(self, seeds: list[int], sets: int) -> Prepared:
+        self.sets = min(self.most_sets, sets or len(seeds) - 1)
+        return Prepared(sets=self.sets, covered=self.covered or sets == 1, input_bytes=2**20)
 
-    def _refill(self, index: int, seed: int) -> Nothing:
+    def _renew(self, seeds: list[int]) -> Nothing:
+        return Nothing()
+
+    def _keep(self, arm: str, position: int, seed: int) -> Nothing:
         return Nothing()
 
     def _release(self) -> Nothing:
@@ -98,11 +101,9 @@ class SimulatedBench:
         calls: int,
         gate_ns: int = 0,
         flush: bool = False,
-        keep: int | None = None,
         rest_ns: int = 0,
         untimed: bool = True,
     ) -> TimedBlock:
-        assert keep is None or 0 <= keep < calls
         self.now_ns += rest_ns
         return self._timed(arm, calls, 1, self.kernels[arm].true_ns, gate_ns)
 
@@ -112,20 +113,19 @@ class SimulatedBench:
         replays: int,
         gate_ns: int = 0,
         flush: bool = False,
-        keep: int | None = None,
         graph: str = "",
         rest_ns: int = 0,
     ) -> TimedBlock:
         self.now_ns += rest_ns
         return self._timed(arm, replays, self.sets, self.kernels[arm].true_ns * self.bias[graph or arm], gate_ns)
 
-    def _e2e(self, arm: str, calls: int, keep: int | None = None, rest_ns: int = 0, untimed: bool = True) -> TimedBlock:
+    def _e2e(self, arm: str, calls: int, rest_ns: int = 0, untimed: bool = True) -> TimedBlock:
         self.now_ns += rest_ns
         kernel = self.kernels[arm]
         reply = self._timed(arm, calls, 1, kernel.true_ns, 0)
         return reply.model_copy(update={"ticks_ns": [tick + kernel.enqueue_ns for tick in reply.ticks_ns]})
 
-    def _sustained(self, arm: str, calls: int, lead: int, chunks: int, graph: str = "") -> TimedBlock:
+    def _sustained(self, arm: str, calls: int, lead: int, chunks: int, seed: int, graph: str = "") -> TimedBlock:
         each_ns = self.kernels[arm].true_ns * self.bias.get(graph or arm, 1.0)
         reply = self._timed(arm, lead + chunks, calls, each_ns, 0)
         return reply.model_copy(update={"ticks_ns": reply.ticks_ns[lead:]})

@@ -1,13 +1,18 @@
 """The guard watches every function of the instrument: whoever replaces one could write its own result."""
 
+import gc
 import importlib
+import signal
 import sys
+import time
 import types
 from pathlib import Path
 
 import pytest
+import torch
+from torch.overrides import TorchFunctionMode
 
-from kernels.child import guard
+from kernels.child import functions, guard, settings, tasks
 from kernels.child.clock import CpuClock
 
 ROOT = Path(__file__).parents[2] / "kernels"
@@ -20,7 +25,7 @@ MODULES = [
 ]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def watching():
     """A guard made when all of the instrument is loaded."""
     for name in MODULES:
@@ -36,8 +41,8 @@ def test_every_room_has_modules():
 @pytest.mark.parametrize("name", MODULES)
 def test_each_module_of_the_instrument_is_protected(watching, name):
     module = sys.modules[name]
-    assert module in guard.protected_modules()
-    if module is guard:
+    assert module in functions.protected_modules()
+    if module in (guard, functions, settings):
         return  # it finds a replaced function by its own functions: see the next test
     own = [
         attribute
@@ -56,11 +61,104 @@ def test_each_module_of_the_instrument_is_protected(watching, name):
 
 
 def test_the_guard_watches_itself(watching, monkeypatch):
-    monkeypatch.setattr(guard, "memory_in_use", lambda kind: 0)
-    assert watching.changes() == ["kernels.child.guard.memory_in_use: replaced"]
+    monkeypatch.setattr(tasks, "memory_in_use", lambda kind: 0)
+    assert watching.changes() == ["kernels.child.tasks.memory_in_use: replaced"]
 
 
 def test_the_catalogue_is_protected_and_other_code_is_not(watching):
-    names = {module.__name__ for module in guard.protected_modules()}
+    names = {module.__name__ for module in functions.protected_modules()}
     assert {"kernels.catalog", "kernels.kernel_files"} <= names
     assert not {name for name in names if name.startswith(("kernels.operations.", "kernels.report.", "runs."))}
+
+
+# --- what else is compared --------------------------------------------------------------------------------------------
+
+
+def leave_a_mode():
+    class Mode(TorchFunctionMode):
+        pass
+
+    Mode().__enter__()
+
+
+SETTINGS = {
+    "order of attention's backends": lambda: torch._C._set_sdp_priority_order([2, 1, 0, 3, 4]),
+    "torch function modes": leave_a_mode,
+    "profile function": lambda: sys.setprofile(lambda *_: None),
+    "garbage collector": gc.disable,
+    "timers": lambda: signal.setitimer(signal.ITIMER_VIRTUAL, 1000),
+    "handler of SIGUSR2": lambda: signal.signal(signal.SIGUSR2, lambda *_: None),
+    "autocast's dtype on cpu": lambda: torch.set_autocast_dtype("cpu", torch.float16),
+    "anomaly mode": lambda: torch.set_anomaly_enabled(True),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_that_others_need_is_seen_and_put_back(watching, name):
+    SETTINGS[name]()
+    (found,) = watching.changes()
+    assert found.startswith(f"{name}: ")
+    assert watching.changes() == []
+    assert not watching.must_replace
+
+
+def helper(x):
+    return x + 1
+
+
+def baseline(x):
+    return helper(x) * CONSTANT
+
+
+CONSTANT = 2
+
+
+def test_what_another_kernel_calls_may_not_be_replaced(watching, monkeypatch):
+    watching.know("sdpa", baseline)
+    watching.know("mine", lambda x: x)
+    assert watching.changes("mine") == []
+    monkeypatch.setattr(sys.modules[__name__], "helper", lambda x: x)
+    assert watching.changes("mine") == ["test_guard.helper: replaced"]
+    assert helper(1) == 2, "it is put back"
+    code = helper.__code__
+    helper.__code__ = (lambda x: x).__code__
+    (found,) = watching.changes("mine")
+    assert found == "test_guard.helper: replaced"
+    assert helper.__code__ is code
+
+
+def test_a_kernel_may_change_itself(watching, monkeypatch):
+    watching.know("mine", baseline)
+    monkeypatch.setattr(sys.modules[__name__], "helper", torch.jit.ignore(helper))
+    assert watching.changes("mine") == []
+    monkeypatch.undo()
+    assert watching.changes("mine") == []
+
+
+def test_between_the_arms_every_function_of_pytorch_is_compared(watching, monkeypatch):
+    watching.begin()
+    assert watching.watched() == []
+    monkeypatch.setattr(torch.nn.modules.linear.Linear, "forward", lambda self, x: x)
+    assert watching.watched() == ["torch.nn.modules.linear.Linear.forward: replaced"]
+    assert watching.watched() == []
+    begin = time.monotonic()
+    watching.watched()
+    assert time.monotonic() - begin < 5, "0.1 s on a machine with nothing else to do"
+
+
+def test_an_override_that_was_struck_off_the_list_is_seen(watching):
+    watching.begin()
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("rms_norm", lambda *of: None, "AutogradCPU")
+    torch.library._impls.discard("aten/rms_norm/AutogradCPU")
+    assert watching.watched() == ["registrations of aten::rms_norm: changed"]
+    assert watching.must_replace
+    library._destroy()
+
+
+def test_a_guard_that_was_emptied_has_another_seal(watching):
+    before = watching.seal()
+    watching.know("mine", baseline)
+    assert watching.seal() == before
+    watching.settings = ()
+    assert watching.seal() != before

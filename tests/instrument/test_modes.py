@@ -119,9 +119,11 @@ def test_every_round_has_graphs_of_its_own_captured_in_its_order(measure):
     for what, asked, _ in bench.log:
         if what in ("drop_graphs", "capture"):
             rounds_seen[-1].append(asked.get("graph", what))
-        elif what == "refill":
+        elif what == "renew":
             rounds_seen.append([])
-    assert rounds_seen[-2::-1][:10] == [["drop_graphs", *order] for order in reading.orders[::-1][:10]]
+        elif what == "block":
+            break  # single calls, after all rounds and new values for the first of them
+    assert rounds_seen[-3::-1][:10] == [["drop_graphs", *order] for order in reading.orders[::-1][:10]]
     captured = Counter(asked["graph"] for asked in bench.asked("capture"))
     assert captured == {BASE: 121, BASE + AA: 121, "other": 121, "hopeless": 9}, (
         "one for the warm-up, one for each round"

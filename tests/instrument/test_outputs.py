@@ -9,8 +9,7 @@ from small_operations import COLS, ROWS, TERMS, Centred, MeanSquare, centred, in
 
 from kernels import catalog
 from kernels.analysis.correctness import judge
-from kernels.child import bench as benches
-from kernels.child import outputs, poison
+from kernels.child import checks, outputs, poison
 from kernels.child.bench import Bench
 from kernels.child.clock import CudaClock
 from kernels.child.reference import Reference, measure, with_facts
@@ -229,7 +228,7 @@ def planted(folder, operation, body):
 def bench(tmp_path, monkeypatch):
     """A function: the bench with a workload open and a kernel with this body loaded."""
     monkeypatch.setenv("KERNEL_PATH", str(tmp_path))
-    monkeypatch.setattr(benches, "LATE_S", 0.1)  # late writes come after 1 ms, or later on a busy machine
+    monkeypatch.setattr(checks, "LATE_S", 0.1)  # late writes come after 1 ms, or later on a busy machine
 
     def opened(operation, body, dtype="float32", bench=None):
         planted(tmp_path, operation, body)
@@ -273,8 +272,9 @@ TIMED = {name: case for name, case in BENCHED.items() if "shared" not in name}
 @pytest.mark.parametrize("operation, body, reason", TIMED.values(), ids=TIMED.keys())
 def test_a_timed_call(bench, operation, body, reason):
     timing = bench(operation, body)
-    timing.prepare([1, 2], rotate=True)
-    timing.block("planted", calls=3, keep=1)
+    timing.prepare([1, 2, 3, 4], sets=3)
+    timing.block("planted", calls=3)
+    timing.keep("planted", position=1, seed=5)
     got = timing.recheck()
     flags = {"inputs_changed": "planted" in got.changed_inputs}
     found = judge([reading for _, reading in got.readings], "float32", flags)
@@ -304,9 +304,10 @@ def test_outputs_of_a_graph_are_poisoned_before_a_replay(bench, monkeypatch, wri
     gpu.capture = lambda call, indices: (graph := Graph(call, indices, writes), graph.outputs)
     timing = bench(Centred, "return list(centred(x))")
     timing.clock = CudaClock(gpu)
-    timing.prepare([1, 2], rotate=True)
+    timing.prepare([1, 2, 3], sets=2)
     timing.capture("planted")
-    timing.replay("planted", replays=2, keep=1)
+    timing.replay("planted", replays=2)
+    timing.keep("planted", position=1, seed=5)
     readings = [reading for _, reading in timing.recheck().readings]
     assert len(readings) == 2
     assert [judge([reading], "float32")["why"][: len(why) or None] for reading in readings] == [why] * 2

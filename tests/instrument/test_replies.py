@@ -57,7 +57,7 @@ def test_a_reply_is_its_model_and_an_error_says_its_kind(child):
     child.call("open", workload={"operation": "attention", "dtype": "float32", "sizes": sizes})
     assert isinstance(child.call("load", arm="sdpa"), replies.Loaded)
     assert isinstance(child.call("compile", arm="sdpa", seed=1), replies.Compiled)
-    child.call("prepare", seeds=[1], rotate=False)
+    child.call("prepare", seeds=[1, 2], sets=1)
     assert len(child.call("block", arm="sdpa", calls=3).ticks_ns) == 3
     with pytest.raises(CommandFailed) as failed:
         child.call("load", arm="no such kernel")
@@ -95,7 +95,13 @@ def test_a_line_that_is_not_the_reply_of_the_bench_ends_the_process(line, monkey
 
 def test_a_probe_is_judged_by_its_model():
     quick = replies.Probed(
-        seen_ns=[100.0] * 7, new_ns=[900.0] * 7, untouched_ns=[100.0] * 7, written_ns=[100.0] * 7, busy=[]
+        seen_ns=[100.0] * 7,
+        new_ns=[900.0] * 7,
+        untouched_ns=[100.0] * 7,
+        written_ns=[100.0] * 7,
+        again_ns=[100.0] * 7,
+        fresh_ns=[100.0] * 7,
+        busy=[],
     )
     assert "caches results" in suspicion.why_probed(lambda **asked: quick, lambda: 1, 900.0)
     assert issubclass(replies.Probed, Reply)

@@ -35,13 +35,32 @@ def test_every_arm_comes_first_and_last_about_equally_often(measure):
     assert first == last
 
 
-def test_each_round_has_one_block_of_each_arm_and_then_one_set_is_refilled(measure):
+def test_each_round_has_new_values_and_then_one_block_of_each_arm(measure):
     bench = bench_of(other=100 * US)
     reading = measure(bench, **STEADY)
     assert {arm: len(blocks) for arm, blocks in reading.blocks.items()} == {BASE: 20, BASE + AA: 20, "other": 20}
-    assert [asked["index"] for asked in bench.asked("refill")] == list(range(20))
-    after_warm_up = [what for what, _, _ in bench.log if what in ("block", "refill")][-20 * 4 :]
-    assert after_warm_up == ["block", "block", "block", "refill"] * 20
+    most = max(asked["calls"] for asked in bench.asked("block"))
+    assert {len(asked["seeds"]) for asked in bench.asked("renew")} == {most}, "one for each call of a block"
+    after_warm_up = [what for what, _, _ in bench.log if what in ("block", "renew")][-20 * 4 :]
+    assert after_warm_up == ["renew", "block", "block", "block"] * 20
+
+
+def test_no_call_of_a_block_meets_values_twice(measure):
+    """Where memory has room for fewer sets than a block has calls, there are fewer calls."""
+    for sets, mode in ((7, "cold"), (7, "graph"), (100, "cold")):
+        bench = bench_of(base_ns=40 * US, other=45 * US, weather={"sets": sets})
+        reading = measure(bench, mode=mode, **STEADY)
+        assert reading.sets == min(sets, 50)
+        assert {asked["calls"] for asked in bench.asked("block")} <= set(range(reading.sets + 1))
+        assert {asked["replays"] for asked in bench.asked("replay")} <= {1}
+
+
+def test_a_block_that_is_repeated_has_new_values(measure):
+    bench = bench_of(other=SimulatedKernel(100 * US, stalls={4: 100 * MS}))
+    measure(bench, **STEADY)
+    steps = [(what, asked.get("arm"), reply) for what, asked, reply in bench.log if what in ("block", "renew")]
+    late = next(i for i, (what, _, reply) in enumerate(steps) if what == "block" and not reply.gated)
+    assert [steps[late + i][:2] for i in (1, 2)] == [("renew", None), ("block", "other")]
 
 
 def test_the_baseline_runs_against_itself(measure):
@@ -63,8 +82,10 @@ def test_input_sets_get_seeds_that_are_all_different(measure):
     bench = bench_of(other=100 * US)
     measure(bench, **STEADY)
     seeds = [seed for asked in bench.asked("prepare") for seed in asked["seeds"]]
-    seeds += [asked["seed"] for asked in bench.asked("refill")]
-    assert len(seeds) == len(set(seeds)) == 256 + 20
+    seeds += [seed for asked in bench.asked("renew") for seed in asked["seeds"]]
+    seeds += [asked["seed"] for asked in bench.asked("keep")]
+    assert len(seeds) == len(set(seeds)) > 20
+    assert max(seeds) >= 2**62, "as wide as PyTorch's generators"
 
 
 # --- heat -------------------------------------------------------------------------------------------------------------
@@ -88,7 +109,7 @@ def test_rounds_slowed_down_by_heat_are_measured_again():
     reading = hot(bench, 3, 4, 9, warmup_s=0)
     assert reading.repeated == 3
     assert len(reading.orders) == len(reading.blocks["other"]) == 20
-    assert len(bench.asked("refill")) == 23
+    assert len(bench.asked("renew")) == 23
     assert any("3 rounds were measured again" in note for note in reading.notes)
     for first, second in zip(reading.orders[::2], reading.orders[1::2], strict=True):
         assert second == first[::-1], "the order stays balanced"
@@ -120,7 +141,7 @@ def test_the_cache_is_flushed_only_where_rotation_does_not_cover_it(measure):
         reading = measure(bench, mode=mode, **STEADY)
         assert reading.flushed == flushed
         assert {asked["flush"] for asked in bench.asked("block")} == {flushed}
-    assert bench.asked("prepare")[-1]["rotate"] is False, "warm: one buffer"
+    assert bench.asked("prepare")[-1]["sets"] == 1, "warm: one buffer"
 
 
 # --- blocks and gates -------------------------------------------------------------------------------------------------
@@ -428,11 +449,10 @@ def test_one_call_of_each_arm_in_every_five_rounds_is_kept(measure):
     reading = measure(bench, warmup_s=0, **NEVER)
     number, kept = 0, []
     for what, asked, _ in bench.log:
-        if what == "refill":
+        if what == "renew":
             number += 1
-        elif what == "block" and asked["keep"] is not None:
-            assert 0 <= asked["keep"] < asked["calls"]
-            kept.append((number, asked["arm"], asked["keep"]))
+        elif what == "keep":
+            kept.append((number - 1, asked["arm"], asked["position"]))
     assert Counter(number // 5 for number, _, _ in kept) == dict.fromkeys(range(24), 3)
     assert Counter(arm for _, arm, _ in kept) == {BASE: 48, "other": 24}
     assert len({number % 5 for number, _, _ in kept}) > 2, "in no particular round"
@@ -455,7 +475,9 @@ def test_fixed_measures_one_kernel_after_the_other_as_often_as_asked(flush, cuda
     assert [asked["arm"] for asked in blocks] == [BASE] * 7 + ["other"] * 7
     assert [asked["calls"] for asked in blocks[:7]] == [50, 50, 20, 50, 50, 50, 20]
     assert [asked.get("flush", False) for asked in blocks[:7]] == [False] * 3 + [flush and cuda] * 4
-    assert bench.asked("prepare") == [{"seeds": [42], "rotate": False}]
+    assert [asked["sets"] for asked in bench.asked("prepare")] == [1]
+    kept = Counter(asked["arm"] for asked in bench.asked("keep"))
+    assert kept == {BASE: 4, "other": 4}, "one in each burst of timed calls"
     assert "drift and difference cannot be separated" in reading.notes[0]
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from simulated_gpu import SimulatedGpu, Work
 
-from kernels.child import guard, profiler
+from kernels.child import profiler, tasks
 from kernels.child.clock import CpuClock, CudaClock
 from kernels.contract.replies import Captured, Fault, TimedBlock
 from kernels.host.device import Device
@@ -174,21 +174,21 @@ def test_without_a_driver_fields_are_empty_and_nothing_breaks():
 
 def test_who_waits_for_a_core_is_as_busy_as_who_has_one():
     """On a host at work for others a process that never rests may get nothing for a while."""
-    window_ns = guard.WINDOW_S * 1e9
-    assert guard._is_busy((0, True), (window_ns, True))
-    assert guard._is_busy((0, False), (window_ns, False)), "it ran, and rested at both ends"
-    assert guard._is_busy((7, True), (7, True)), "it wanted to, and could not"
-    assert not guard._is_busy((7, False), (7, True)), "it has just been woken"
-    assert not guard._is_busy((7, False), (7, False))
+    window_ns = tasks.WINDOW_S * 1e9
+    assert tasks.is_busy((0, True), (window_ns, True))
+    assert tasks.is_busy((0, False), (window_ns, False)), "it ran, and rested at both ends"
+    assert tasks.is_busy((7, True), (7, True)), "it wanted to, and could not"
+    assert not tasks.is_busy((7, False), (7, True)), "it has just been woken"
+    assert not tasks.is_busy((7, False), (7, False))
 
 
 def test_a_thread_that_loops_is_runnable_and_one_that_sleeps_is_not():
     for code, runnable in (("while True: pass", True), ("import time; time.sleep(60)", False)):
         with subprocess.Popen([sys.executable, "-c", code]) as process:
             task, end = f"/proc/{process.pid}/task/{process.pid}", time.monotonic() + 10
-            while guard._is_runnable(task) is not runnable and time.monotonic() < end:
+            while tasks._is_runnable(task) is not runnable and time.monotonic() < end:
                 time.sleep(0.05)
-            seen = [guard._is_runnable(task) for _ in range(20) if not time.sleep(0.01)]
+            seen = [tasks._is_runnable(task) for _ in range(20) if not time.sleep(0.01)]
             process.kill()
         assert seen == [runnable] * 20
-    assert not guard._is_runnable(task), "it is gone"
+    assert not tasks._is_runnable(task), "it is gone"

@@ -2,9 +2,14 @@
 
 from types import SimpleNamespace
 
+import pytest
+
 from kernels.contract.arm_result import Status
 from kernels.host.device import find_device
 from kernels.parent.child_process import Child
+from kernels.parent.engine import Timed
+from kernels.parent.groups import MAIN, Group
+from kernels.parent.rounds import Reading
 from kernels.parent.supervisor import Supervisor
 from kernels.parent.workload_run import WorkloadRun
 from kernels.workload import Ceilings, Config, RunSpec
@@ -17,6 +22,50 @@ def eager_twin(a, b):
     return a @ b
 """
 CEILINGS = Ceilings(copy_gb_per_s=100, read_gb_per_s=100)
+
+
+def run_of(**protocol):
+    """(a run of GEMM with two kernels on one workload)"""
+    size = {"m": 8, "n": 8, "k": 8}
+    config = Config(name="t", operation="gemm", kernels=["eager", "compiled"], workloads=[size], protocol=protocol)
+    context = SimpleNamespace(
+        spec=RunSpec.of(config, "CPU-1"),
+        device=SimpleNamespace(kind="cpu", capability=None, max_sm_mhz=None),
+        is_cuda=False,
+        environment={"device": "a CPU"},
+        l2_bytes=0,
+        ceilings=None,
+        telemetry=SimpleNamespace(summary=dict),
+        session=SimpleNamespace(stopwatch=SimpleNamespace(take=dict)),
+    )
+    return WorkloadRun(context, config.workloads[0], {})
+
+
+def test_each_measurement_has_a_secret_seed_and_says_it_afterwards():
+    first, second, given, again = run_of(), run_of(), run_of(seed=7), run_of(seed=7)
+    assert first.seed != second.seed
+    assert [check.seed for check in first._checks()] != [check.seed for check in second._checks()]
+    assert given.rng.of_inputs() == again.rng.of_inputs()
+    assert given._checks() == again._checks()
+    event = first._event(Timed(Group(MAIN, "verify", ()), []), first.arms)
+    assert event.protocol.seed == first.seed
+    repeated = run_of(seed=event.protocol.seed)
+    assert repeated._checks() == first._checks()
+    assert repeated.rng.of_inputs() == first.rng.of_inputs()
+
+
+@pytest.mark.parametrize("status", [None, Status.SUSPECT, Status.INCORRECT])
+def test_nothing_is_compared_with_a_baseline_that_is_not_ok(status):
+    run = run_of()
+    eager = run.arms[0]
+    reading = Reading("cpu", {"eager": [[200.0, 210.0]] * 8, "compiled": [[100.0, 101.0]] * 8})
+    if status:
+        eager.fail(status, "it changed something")
+    event = run._event(Timed(Group(MAIN, "cpu", ("eager", "compiled")), run.arms, reading), run.arms)
+    faster = next(one for one in event.results if one.kernel == "compiled")
+    assert faster.status == "ok" and faster.p50_ms is not None
+    assert (faster.speedup is None) == (status is not None)
+    assert any("nothing is compared with it" in note for note in event.notes) == (status is not None)
 
 
 def test_a_kernel_that_has_hung_is_not_tried_on_later_workloads_of_the_run():

@@ -232,6 +232,6 @@ def test_a_run_survives_the_way_to_its_agent():
 def test_the_protocol_of_a_config_that_says_nothing_is_the_one_in_the_docs():
     plan = config().protocol
     assert plan == Protocol()
-    assert (plan.name, plan.mode, plan.seed) == ("paired", "auto", 42)
+    assert (plan.name, plan.mode, plan.seed) == ("paired", "auto", None)
     assert (plan.min_rounds, plan.max_rounds, plan.look_every, plan.precision) == (20, 120, 10, 0.003)
     assert (plan.warmup, plan.iters, plan.flush_l2) == (200, 500, False)

@@ -110,7 +110,9 @@ class Site:
             "BENCHSITE_VAR": str(folder),
             "BROKER_PASSWORD": self.password,
             "DATABASE_URL": f"sqlite:///{self.database}",
-            "KERNEL_PATH": str(ZOO),
+            "KERNEL_PATH": ":".join(
+                str(room) for room in sorted(ZOO.iterdir()) if room.is_dir() and room.name[0] != "_"
+            ),
             "OMP_NUM_THREADS": "1",
             "PYTHONUNBUFFERED": "1",
             "REDIS_URL": self.url,

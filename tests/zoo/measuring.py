@@ -6,13 +6,20 @@ from dataclasses import asdict
 from pathlib import Path
 from unittest import mock
 
+from cases import FOLDERS
+
 from kernels.contract.events import CrossChecked, Measured
 from kernels.host.device import find_device
 from kernels.parent.supervisor import Supervisor
 from kernels.report.tables import failures, rows
 from kernels.workload import Config, RunSpec
 
-ZOO = Path(__file__).parent
+SIZES = {
+    "cpu": {"batch": 1, "heads": 2, "seq_len": 256, "head_dim": 64, "dtype": "float32"},
+    "cuda": {"batch": 4, "heads": 16, "seq_len": 2048, "head_dim": 64, "dtype": "float16"},
+}
+RESULTS = Path("/tmp") / f"benchsite-zoo-{os.getuid()}.results"
+"""What a case leaves for its next run."""
 QUICK = {"warmup_s": 0.02, "min_rounds": 5, "max_rounds": 5, "verify_seeds": 1, "block_ms": 0.5}
 
 
@@ -21,7 +28,7 @@ def measure(device, *kernels, sizes, environment=None, ceilings=None, **protocol
     notes of its measurement."""
     folder = tempfile.mkdtemp()
     measured = []
-    settings = {"KERNEL_PATH": str(ZOO), "TMPDIR": folder} | (environment or {})
+    settings = {"KERNEL_PATH": FOLDERS, "TMPDIR": folder, "OMP_NUM_THREADS": "1"} | (environment or {})
     config = Config(
         name="zoo", operation="attention", kernels=["sdpa", *kernels], protocol=QUICK | protocol, workloads=[sizes]
     )
@@ -42,6 +49,15 @@ def measure(device, *kernels, sizes, environment=None, ceilings=None, **protocol
         for arm in m.results
     }
     return {row.kernel: asdict(row) | more[row.kernel] | {"row": row} for row in rows(measured)}
+
+
+def measure_alone(case, device):
+    """The row of a case beside the baseline only, of its last run."""
+    RESULTS.unlink(missing_ok=True)
+    for _ in range(case.runs):
+        found = measure(device, case.name, sizes=SIZES[device], **(case.protocol or {}))
+    RESULTS.unlink(missing_ok=True)
+    return found[case.name]
 
 
 def caught(row, status, *reasons):

@@ -1,162 +1,135 @@
 """Kernels that cheat and kernels that have accidents, on the CPU: each is caught, for its own reason; honest ones pass."""
 
 import pytest
-from measuring import caught, measure
+from cases import CASES, ZOO, alone, on, together
+from measuring import SIZES, measure, measure_alone
 from selection import asked_for, telling
 
-from kernels.analysis.suspicion import why_leaks, why_outside, why_probed, why_recognises, why_remembers
+from kernels.analysis.suspicion import (
+    seeds_for,
+    unevenness,
+    why_leaks,
+    why_outside,
+    why_probed,
+    why_recognises,
+    why_remembers,
+    why_uneven,
+)
 from kernels.contract.replies import Probed
+from kernels.report.tables import failures
 
-SIZES = {"batch": 1, "heads": 2, "seq_len": 256, "head_dim": 64, "dtype": "float32"}
-ONE_THREAD = {"OMP_NUM_THREADS": "1"}
-
-HONEST = (
-    "eager", "sdpa-math", "workspace", "says-a-line", "talkative", "compiles-late", "in-any-order", "strided",
-    "in-inference-mode", "starts-a-helper", "without-gradients", "warns", "compiles-in-a-thread",
-)  # fmt: skip
-LATE_CHECK = "correct when checked alone, wrong when timed: largest error"
-SO_LATE = "calls share one output"  # on a busy host it still writes while the next call is checked
-CHANGED = "changed global state: "
-
-WRONG = {
-    "finished-by-a-thread": ("the output changed after the call returned", SO_LATE),
-    "lazy": "not a torch.Tensor",
-    "cached-by-pointer": "largest error",
-    "cached-by-id": LATE_CHECK,
-    "returned-again": "calls share one output",
-    "never-written": "32768 elements of the output were never written",
-    "half-written": "16384 elements of the output were never written",
-    "changes-its-input": "the kernel changed its inputs",
-    "one-buffer": "calls share one output",
-    "cheaper-later": LATE_CHECK,
-    "knows-the-check": LATE_CHECK,
-    "not-a-number": "elements are NaN or Inf",
-    "wrong-dtype": "returned torch.float16, not torch.float32",
-    "half-precision": "largest error",
-    "cached-by-version": "largest error",
-}
-SUSPECT = {
-    "cached-by-content": "the kernel caches results",
-    "cached-at-eighth-sight": "the kernel caches results",
-    "patches-the-clock": CHANGED + "time.perf_counter_ns: replaced",
-    "patches-the-baseline": CHANGED + "torch.nn.functional.scaled_dot_product_attention: replaced",
-    "patches-an-operator": CHANGED + "torch.Tensor.__matmul__: replaced",
-    "changes-the-threads": CHANGED + "number of threads: 8 instead of 1",
-    "changes-the-dtype": CHANGED + "default dtype: torch.float64 instead of torch.float32",
-    "changes-determinism": CHANGED + "deterministic mode: True instead of False",
-    "changes-a-backend-flag": CHANGED + "float32 matmul precision: high instead of highest; flash attention: False",
-    "leaves-autocast": CHANGED + "autocast on cpu: True instead of False",
-    "replaces-an-implementation": CHANGED + "implementations of aten operators: aten/_softmax/CPU",
-    "busy-thread": "left a thread busy",
-    "busy-process": "left a process busy",
-    "busy-daemon": "left a process busy",
-    "tampers-with-the-clock": CHANGED + "the clock.block: replaced",
-    "rewrites-the-clock": CHANGED + "CpuClock.block: rewritten",
-    "leaks": "memory leak: every call keeps",
-}
-DEADLY = {
-    "endless": ("timed out", "compile: no answer within 6 s"),
-    "segfault": ("crashed", "killed by SIGSEGV"),
-    "forks-and-segfaults": ("crashed", "killed by SIGSEGV"),
-    "leaves": ("crashed", "exited with status 1"),
-    "forges-answers": ("suspect", "other code than the instrument wrote to the answer pipe"),
-    "fails-in-call-7": ("failed", "call 7"),
-}
-
-
-WHY = "all of the zoo: `make test` measures one cheat or accident of each kind"
-wrong = telling(
-    WRONG, "finished-by-a-thread", "cached-by-id", "half-written", "changes-its-input", "one-buffer", "knows-the-check",
-    "wrong-dtype", why=WHY,
-)  # fmt: skip
-suspect = telling(
-    SUSPECT, "cached-by-content", "patches-the-clock", "changes-determinism", "replaces-an-implementation", "busy-daemon",
-    "tampers-with-the-clock", "leaks", why=WHY,
-)  # fmt: skip
-deadly = telling(DEADLY, "forks-and-segfaults", "forges-answers", "fails-in-call-7", why=WHY)  # more: a run of the site
-honest = telling(HONEST, "eager", "workspace", "in-any-order", "strided", "says-a-line", "warns", why=WHY)
+WHY = "all of the zoo: `make test` measures some cases of each kind"
+CHOSEN = {
+    "cheats": ("cached-by-content", "cached-by-id", "half-written", "changes-its-input", "one-buffer", "knows-the-check",
+               "wrong-dtype", "finished-by-a-thread", "patches-the-clock", "changes-determinism", "busy-thread", "leaks",
+               "tampers-with-the-clock", "strikes-its-override-off", "patches-the-baselines-module", "sets-an-alarm"),
+    "deadly": ("forks-and-segfaults", "forges-answers", "fails-in-call-7", "busy-and-unsupported"),
+    "honest": ("workspace", "in-any-order", "strided", "says-a-line", "warns", "walks-frames", "uses-vmap"),
+}  # fmt: skip
+ALONE = ("works-ahead", "remembers-while-sets-rotate", "knows-it-from-the-last-run")
+GROUPS = together("cpu")
+cheats, deadly, honest = (
+    telling([case.name for case in GROUPS[word]], *CHOSEN[word], why=WHY) for word in ("cheats", "deadly", "honest")
+)
+apart = telling([case.name for case in alone("cpu")], *ALONE, why=WHY)
 
 
 def measured(*kernels, **protocol):
-    return measure("cpu", *kernels, sizes=SIZES, environment=ONE_THREAD, **protocol)
+    return measure("cpu", *kernels, sizes=SIZES["cpu"], **protocol)
 
 
-def those(request, *of):
+def those(request, word):
     """The kernels which the tests of this run look at, in their order."""
     asked = asked_for(request, "kernel")
-    return [kernel for kernels in of for kernel in kernels if kernel in asked]
+    return [case.name for case in GROUPS[word] if case.name in asked]
 
 
 @pytest.fixture(scope="module")
-def cheats(request):
-    return measured("eager", *those(request, WRONG, SUSPECT))
+def cheating(request):
+    return measured("eager", *those(request, "cheats"))
 
 
 @pytest.fixture(scope="module")
 def accidents(request):
-    return measured("eager", *those(request, DEADLY), "busy-and-unsupported", "sdpa-math", compile_limit_s=6)
+    return measured("eager", *those(request, "deadly"), "sdpa-math", compile_limit_s=6)
 
 
 @pytest.fixture(scope="module")
 def honest_ones(request):
-    return measured(*those(request, HONEST))
+    return measured("eager", "sdpa-math", *those(request, "honest"))
 
 
-@pytest.mark.parametrize("kernel", wrong)
-def test_wrong(cheats, kernel):
-    reasons = WRONG[kernel] if isinstance(WRONG[kernel], tuple) else (WRONG[kernel],)
-    assert caught(cheats[kernel], "incorrect", *reasons)
+def is_called_right(row, name):
+    assert CASES[name].is_called("cpu", row), (row["status"], row["speedup"], row["why"])
+    assert row["status"] == "ok" or failures([row["row"]]), "it counts as a failure of the run"
+    return True
 
 
-@pytest.mark.thorough(WHY)
-def test_work_in_pauses_is_no_work_on_the_inputs_of_the_call():
-    """Apart from the others, whose process its thread would share."""
-    found = measured("eager", "works-in-pauses")
-    assert caught(found["works-in-pauses"], "incorrect", LATE_CHECK)
-    assert found["eager"]["status"] == "ok"
-
-
-def test_calls_in_the_middle_of_the_protocol_fixed_are_checked():
-    """It counts calls: the first timed one of many, and the last check of all, are right."""
-    found = measured("wrong-in-the-middle", name="fixed", warmup=50, iters=500)
-    assert caught(found["wrong-in-the-middle"], "incorrect", LATE_CHECK)
-    assert found["sdpa"]["facts"].timed_calls_checked >= 10
-
-
-@pytest.mark.parametrize("kernel", suspect)
-def test_suspect(cheats, kernel):
-    assert caught(cheats[kernel], "suspect", SUSPECT[kernel])
+@pytest.mark.parametrize("kernel", cheats)
+def test_cheats(cheating, kernel):
+    assert is_called_right(cheating[kernel], kernel)
 
 
 @pytest.mark.parametrize("kernel", deadly)
 def test_accidents(accidents, kernel):
-    assert caught(accidents[kernel], *DEADLY[kernel])
+    row = accidents[kernel]
+    assert CASES[kernel].is_called("cpu", row), (row["status"], row["why"])
 
 
-def test_the_honest_are_measured_beside_them(cheats, accidents):
-    for found in (cheats, accidents):
-        assert {found[name]["status"] for name in ("sdpa", "eager")} == {"ok"}
+@pytest.mark.parametrize("name", apart)
+def test_apart_from_others(name):
+    assert is_called_right(measure_alone(CASES[name], "cpu"), name)
+
+
+@pytest.mark.thorough(WHY)
+@pytest.mark.parametrize("name", [case.name for case in on("cpu", limits=True)])
+def test_known_limits(name, request):
+    """What a shared process cannot stop: it gets through, for the reason in its file. Where it does not, the limit is gone."""
+    request.applymarker(pytest.mark.xfail(strict=True, reason=CASES[name].limit))
+    assert is_called_right(measure_alone(CASES[name], "cpu"), name)
+
+
+def test_the_honest_are_measured_beside_them(cheating, accidents):
+    for found in (cheating, accidents):
+        assert {name: found[name]["why"] for name in ("sdpa", "eager") if found[name]["status"] != "ok"} == {}
         assert found["eager"]["speedup"] is not None
 
 
 def test_what_a_kernel_left_running_that_then_gave_up_is_not_the_next_ones(accidents):
-    row = accidents["busy-and-unsupported"]
-    assert (row["status"], row["why"]) == ("unsupported", "no such sizes")
     assert (accidents["sdpa-math"]["status"], accidents["sdpa-math"]["why"]) == ("ok", "")
 
 
-@pytest.mark.parametrize("kernel", ["sdpa", *honest])
+@pytest.mark.parametrize("kernel", ["sdpa", "eager", *honest])
 def test_honest(honest_ones, kernel):
     row = honest_ones[kernel]
     assert (row["status"], row["why"]) == ("ok", "")
     assert kernel != "in-any-order" or not row["facts"].deterministic
 
 
+NEIGHBOURS = ("forges-while-others-run", "keeps-frames", "sets-an-alarm")
+
+
 @pytest.mark.thorough(WHY)
-def test_torch_compile_is_honest():
-    """It begins processes and threads of its own."""
-    found = measured("compiled")
+@pytest.mark.parametrize("beside", NEIGHBOURS)
+def test_a_neighbour_is_not_blamed_for_what_another_does(beside):
+    found = measured("eager", beside, min_rounds=10, max_rounds=10)
+    assert {name: found[name]["why"] for name in ("sdpa", "eager") if found[name]["status"] != "ok"} == {}
+    assert CASES[beside].is_called("cpu", found[beside])
+
+
+@pytest.mark.thorough(WHY)
+def test_a_compiled_neighbour_is_not_blamed_for_settings_of_the_compiler():
+    """The compiler begins processes and threads of its own."""
+    found = measured("changes-the-compiler", "compiled")
     assert (found["compiled"]["status"], found["compiled"]["why"]) == ("ok", "")
+    assert CASES["changes-the-compiler"].is_called("cpu", found["changes-the-compiler"])
+
+
+def test_every_case_says_what_it_must_be_called_and_is_short():
+    for case in CASES.values():
+        assert case.must_be and case.must_be.keys() <= {"cpu", "cuda"}, case.name
+        path = ZOO / case.attacked / "attention" / f"{case.name.replace('-', '_')}.py"
+        assert len(path.read_text().splitlines()) <= 40, f"{path}: a case is one idea"
 
 
 def test_who_remembers():
@@ -188,7 +161,7 @@ def test_calls_on_tensors_that_nobody_has_written_may_be_a_little_faster():
 
 
 def probed(count=7, **times):
-    kinds = ("seen_ns", "new_ns", "untouched_ns", "written_ns")
+    kinds = ("seen_ns", "new_ns", "untouched_ns", "written_ns", "again_ns", "fresh_ns")
     return Probed(busy=[], **{kind: count * [100.0] for kind in kinds} | times)
 
 
@@ -211,7 +184,15 @@ def test_a_kernel_that_takes_long_is_asked_less(call_ns, calls, sights):
         return probed(len(seeds))
 
     assert why_probed(probe, lambda: 1, call_ns) == ""
-    assert asked == [(calls, sights)]
+    assert asked == [(seeds_for(calls), sights)]
+
+
+def test_who_works_for_others():
+    ahead, even = 7 * [unevenness([900.0, 1, 1, 1, 1, 1, 1, 1])], 7 * [unevenness([100.0] * 8)]
+    assert why_uneven(ahead, even).startswith("some calls work for others")
+    assert not why_uneven(even, even)
+    assert not why_uneven(ahead, ahead), "a busy host interrupts the baseline, too"
+    assert unevenness([100.0, 100.0, 100.0, 5000.0], took_ns=400.0) == 1, "interrupted, but it did not work meanwhile"
 
 
 def test_who_leaks():
@@ -222,7 +203,11 @@ def test_who_leaks():
 
 
 def test_a_clock_and_the_parents_own():
-    assert "the clock was tampered with" in why_outside(ticks_ns=60e6, wall_ns=50e6)
-    assert "work outside the timed region" in why_outside(ticks_ns=5e6, wall_ns=50e6)
-    assert not why_outside(ticks_ns=48e6, wall_ns=50e6)
-    assert not why_outside(ticks_ns=0.1e6, wall_ns=5e6)
+    assert "work outside the timed region" in why_outside(ticks_ns=50e6, wall_ns=105e6, around_ns=5e6)
+    assert not why_outside(ticks_ns=90e6, wall_ns=130e6, around_ns=5e6), "a busy host"
+    assert "the clock was tampered with" in why_outside(ticks_ns=60e6, wall_ns=50e6, around_ns=0)
+    assert "work outside the timed region" in why_outside(ticks_ns=75e6, wall_ns=105e6, around_ns=5e6, kind="cuda")
+    assert not why_outside(ticks_ns=100e6, wall_ns=105e6, around_ns=5e6)
+    assert not why_outside(ticks_ns=75e6, wall_ns=105e6, around_ns=25e6, kind="cuda"), (
+        "as much as around the baseline's calls"
+    )

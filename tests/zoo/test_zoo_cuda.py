@@ -4,7 +4,8 @@ Needs no site: python -m pytest --noconftest -c /dev/null --rootdir . tests/zoo/
 """
 
 import pytest
-from measuring import caught, measure
+from cases import on
+from measuring import SIZES, measure, measure_alone
 
 from kernels.host.device import NoSuchDevice, find_device
 
@@ -20,63 +21,50 @@ pytestmark = [
     pytest.mark.skipif(bool(NO_DEVICE), reason=NO_DEVICE),
 ]
 
-SIZES = {"batch": 4, "heads": 16, "seq_len": 2048, "head_dim": 64, "dtype": "float16"}
-HONEST = (
-    "eager", "sdpa-math", "sdpa-flash", "workspace", "says-a-line", "compiles-late", "in-any-order", "strided",
-    "in-inference-mode", "side-stream-joined", "starts-a-helper",
-)  # fmt: skip
-LATE = "the output changed after the call returned"
-CHANGED = "changed global state: "
+SIZES = SIZES["cuda"]
+PATIENT = {"min_rounds": 30, "max_rounds": 30, "block_ms": 4.0}
+"""For cases that must see the same input sets several times."""
+APART = ("cheats-in-the-middle", "skips-what-is-written", "works-in-pauses", "knows-it-from-the-last-run")
+CASES = {case.name: case for case in on("cuda") if case.attacked != "honest"}
+TOGETHER = [name for name, case in CASES.items() if name not in APART and case.protocol != PATIENT]
+SLOWLY = [name for name, case in CASES.items() if case.protocol == PATIENT]
+HONEST = ["sdpa-math", "sdpa-flash", *(case.name for case in on("cuda") if case.attacked == "honest")]
 
-CHEATS = {
-    "side-stream": ("incorrect", LATE),
-    "side-stream-unordered": ("incorrect", ""),
-    "side-stream-when-timed": ("incorrect", "correct when checked alone, wrong when timed: the output changed after"),
-    "finished-by-a-thread": ("incorrect", LATE, "were never written"),  # so late that nothing is there yet
-    "lazy": ("incorrect", "not a torch.Tensor"),
-    "cached-by-pointer": ("incorrect", "largest error"),
-    "cached-by-id": ("incorrect", "correct when checked alone, wrong when timed"),
-    "cached-by-content": ("suspect", "the kernel caches results"),
-    "cached-by-version": ("suspect", "the kernel caches results"),
-    "cached-at-eighth-sight": ("suspect", "the kernel caches results"),
-    "returned-again": ("incorrect", "calls share one output"),
-    "never-written": ("incorrect", "elements of the output were never written"),
-    "half-written": ("incorrect", "elements of the output were never written"),
-    "changes-its-input": ("incorrect", "the kernel changed its inputs"),
-    "one-buffer": ("incorrect", "calls share one output"),
-    "cheaper-later": ("incorrect", "correct when checked alone, wrong when timed"),
-    "knows-the-check": ("incorrect", "correct when checked alone, wrong when timed"),
-    "patches-the-event": ("suspect", CHANGED + "torch.cuda.Event.elapsed_time: replaced"),
-    "patches-synchronize": ("suspect", CHANGED + "torch.cuda.synchronize: replaced"),
-    "patches-the-baseline": ("suspect", CHANGED + "torch.nn.functional.scaled_dot_product_attention: replaced"),
-    "changes-the-stream": ("suspect", CHANGED + "current stream"),
-    "changes-a-backend-flag": ("suspect", CHANGED),
-    "changes-determinism": ("suspect", CHANGED + "deterministic mode"),
-    "busy-thread": ("suspect", "left a thread busy"),
-    "leaks-device-memory": ("suspect", "memory leak: every call keeps"),
-}
+
+def is_called_right(row, name):
+    assert CASES[name].is_called("cuda", row), (row["status"], row["speedup"], row["why"])
+    return True
 
 
 @pytest.fixture(scope="module")
 def cheats():
-    return measure("cuda", "eager", *CHEATS, sizes=SIZES, mode="cold")
+    return measure("cuda", "eager", *TOGETHER, sizes=SIZES, mode="cold")
 
 
-@pytest.mark.parametrize("kernel", CHEATS)
+@pytest.fixture(scope="module")
+def patient():
+    return measure("cuda", "eager", *SLOWLY, sizes=SIZES, mode="cold", **PATIENT)
+
+
+@pytest.mark.parametrize("kernel", TOGETHER)
 def test_cheats(cheats, kernel):
-    assert caught(cheats[kernel], *CHEATS[kernel])
+    assert is_called_right(cheats[kernel], kernel)
 
 
-def test_the_honest_are_measured_beside_them(cheats):
-    assert {cheats[name]["status"] for name in ("sdpa", "eager")} == {"ok"}
-    assert cheats["eager"]["speedup"] is not None
+@pytest.mark.parametrize("kernel", SLOWLY)
+def test_cheats_that_remember(patient, kernel):
+    assert is_called_right(patient[kernel], kernel)
 
 
-def test_work_in_pauses_is_no_work_on_the_inputs_of_the_call():
-    """Apart from the others, whose process its thread would share. Before a block there is a rest to work in."""
-    found = measure("cuda", "eager", "works-in-pauses", sizes=SIZES, mode="cold")
-    assert caught(found["works-in-pauses"], "incorrect", "correct when checked alone, wrong when timed: largest error")
-    assert found["eager"]["status"] == "ok"
+@pytest.mark.parametrize("kernel", APART)
+def test_apart_from_others(kernel):
+    assert is_called_right(measure_alone(CASES[kernel], "cuda"), kernel)
+
+
+def test_the_honest_are_measured_beside_them(cheats, patient):
+    for found in (cheats, patient):
+        assert {found[name]["status"] for name in ("sdpa", "eager")} == {"ok"}
+        assert found["eager"]["speedup"] is not None
 
 
 @pytest.mark.parametrize("mode", ["cold", "graph"])
@@ -86,11 +74,12 @@ def test_honest(mode):
 
 
 def test_honest_and_small():
-    """Calls of a few microseconds, where the host takes longer than the device."""
+    """Calls of a few microseconds, where the host takes longer than the device: as graphs, with single calls after them."""
     small = SIZES | {"batch": 1, "heads": 1, "seq_len": 128}
-    for mode in ("cold", "graph"):
-        found = measure("cuda", "eager", "sdpa-flash", "strided", "side-stream-joined", sizes=small, mode=mode)
-        assert {name: row["why"] for name, row in found.items() if row["status"] != "ok"} == {}
+    found = measure(
+        "cuda", "eager", "sdpa-flash", "strided", "side-stream-joined", "uses-vmap", sizes=small, mode="graph"
+    )
+    assert {name: row["why"] for name, row in found.items() if row["status"] != "ok"} == {}
 
 
 def test_compilers_are_honest():

@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 
 import pytest
-from measuring import ZOO, caught, measure
+from cases import FOLDERS, ZOO
+from measuring import caught, measure
 from selection import asked_for, telling
 
 from kernels.contract.arm_result import Verdict
@@ -47,7 +48,7 @@ def left(tmp_path_factory):
 
 
 def isolated(*kernels, **more):
-    environment = {"OMP_NUM_THREADS": "1", "KERNEL_PATH": f"{ZOO}:{ZOO / 'isolated'}"} | more
+    environment = {"OMP_NUM_THREADS": "1", "KERNEL_PATH": f"{FOLDERS}:{ZOO / 'isolated'}"} | more
     return measure("cpu", *kernels, sizes=SIZES, environment=environment, isolated=True)
 
 

@@ -1,0 +1,62 @@
+"""Checked calls: what a call writes, where, when, and what it leaves alone. Used in the measuring child only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import sleep
+from typing import Any
+
+import torch
+
+from kernels.child import outputs, poison
+from kernels.child.rewrite import rewrite
+from kernels.child.sets import facts_of
+from kernels.operations.base import Inputs, Operation
+
+LATE_S = 0.003
+"""Time for late writes to show after a call has returned."""
+TRAP_GATE_NS = 4_000_000
+"""Gate length: the checked call is queued before its inputs arrive."""
+Run = Callable[[Inputs], Any]
+
+
+def trapped(
+    run: Run, inputs: Inputs, values: Inputs, problem: Operation, clock: Any, device: str
+) -> tuple[Any, Any, dict[str, Any]]:
+    """One call: inputs are written just before it and the output is copied just after it, on the current stream.
+    Work on another stream, or later, is detected.
+
+    Returns the output, the copy, and {"late": per output, "inputs_changed"}.
+    """
+    before = [facts_of(tensor) for tensor in inputs.tensors]
+    with poison.in_new_memory(outputs.likes(problem, inputs), device):
+        clock.synchronize()
+        if clock.kind == "cuda":
+            clock.gate(TRAP_GATE_NS)
+        rewrite(inputs, values)
+        out = outputs.plain(run(inputs))
+    early = outputs.clone(out)
+    clock.synchronize()
+    sleep(LATE_S)
+    late = outputs.changed(early, out)
+    same = before == [facts_of(tensor) for tensor in inputs.tensors]
+    same = same and all(torch.equal(a, b) for a, b in zip(inputs.tensors, values.tensors, strict=True))
+    return out, early, {"late": late, "inputs_changed": not same}
+
+
+def called_again(run: Run, values: Inputs, out: Any, early: Any, unwritten: list[int], clock: Any) -> tuple[bool, bool]:
+    """Makes a second call: (shared, deterministic), from the first one's output and its early copy. Poisons all
+    outputs."""
+    for one in outputs.as_tuple(out):
+        poison.fill(one)
+    again = outputs.plain(run(Inputs(tuple(t.clone() for t in values.tensors), values.options)))
+    clock.synchronize()
+    counted = [one for one in outputs.as_tuple(out) if poison.is_counted(one)]
+    pairs = zip(outputs.as_tuple(again), unwritten, strict=True)
+    shared = any(poison.count(one) < one.numel() for one in counted) or any(poison.count(a) > n for a, n in pairs)
+    shared = shared or outputs.share_memory(out, again)
+    deterministic = outputs.equal(early, again)
+    for right in (out, early, again):  # freed memory must not look like the next kernel's work
+        for one in outputs.as_tuple(right):
+            poison.fill(one)
+    return shared, deterministic

@@ -1,0 +1,296 @@
+"""Functions that the instrument and the kernels call: which ones there are, and what code they run.
+
+`Snapshot` holds the functions of modules and classes. `Reach` holds what one kernel's calls depend on.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import sys
+import types
+from collections.abc import Iterable, Iterator
+from functools import partial
+from operator import attrgetter, is_
+from typing import Any
+
+import torch
+
+PROTECTED = (
+    "kernels.analysis.",
+    "kernels.catalog",
+    "kernels.child.",
+    "kernels.contract.",
+    "kernels.host.",
+    "kernels.kernel_files",
+    "kernels.parent.",
+)
+"""The instrument's modules: a kernel that replaces one of their functions could write its own result."""
+FAR = ("torch", "triton", "pydantic", "json", "functools", "contextlib", "threading", "ctypes", "secrets", "hashlib")
+"""Packages whose functions the baseline's and the instrument's calls reach."""
+NOT_CALLED = (
+    "torch.distributed", "torch.testing", "torch.onnx", "torch.ao", "torch.quantization", "torch.export", "torch._export",
+    "torch.fx", "torch.package", "torch.jit", "torch.optim", "torch.distributions", "torch.nn.quantized", "torch.compiler",
+    "torch._dynamo.variables", "torch._inductor.fx_passes", "torch._inductor.codegen", "torch._inductor.kernel",
+    "torch._inductor.template", "torch._functorch._aot_autograd", "torch._refs", "torch._meta_registrations",
+    "torch.utils.data", "torch._higher_order_ops", "torch.sparse", "torch.masked", "torch.nested", "torch._prims",
+    "triton.compiler.code_generator", "triton.experimental", "triton.tools", "pydantic._internal._generate_schema",
+)  # fmt: skip
+"""Modules of these packages that no timed call reaches: compilers, exporters, optimizers."""
+LENT = (
+    "torch.manual_seed",
+    "torch.random.manual_seed",
+    "torch.nn.modules.module.Module.__init__",
+    "torch.nn.modules.module.Module.__setstate__",
+)
+"""Functions that torch.compile wraps when it is first used, and that no timed call reaches."""
+LIBRARIES = (*FAR, "numpy", "builtins", "kernels")
+KINDS = (types.MemberDescriptorType, types.GetSetDescriptorType, property, classmethod, staticmethod)
+PLAIN = (int, float, bool, str, bytes, tuple, type(None), torch.dtype)
+
+Owner = tuple[str, Any]
+CODE = attrgetter("__code__")
+
+
+def is_function(value: Any) -> bool:
+    return callable(value) or isinstance(value, KINDS)
+
+
+def near(*instances: Owner) -> Iterator[Owner]:
+    """The modules, classes and instances that are compared after every command."""
+    import json
+    import time
+
+    yield "time", time
+    yield "torch", torch
+    yield "torch.nn.functional", torch.nn.functional
+    yield "torch.Tensor", torch.Tensor
+    yield "torch.cuda", torch.cuda
+    yield "torch.cuda.Event", torch.cuda.Event
+    yield "torch.cuda.Stream", torch.cuda.Stream
+    yield "torch.cuda.CUDAGraph", torch.cuda.CUDAGraph
+    yield "json", json
+    for module in protected_modules():
+        yield module.__name__, module
+        for cls in vars(module).values():
+            if isinstance(cls, type) and cls.__module__ == module.__name__:
+                yield cls.__name__, cls
+    yield from instances
+
+
+def far() -> Iterator[Owner]:
+    """All loaded modules of FAR with their classes: compared between the arms."""
+    seen: set[int] = set()
+    for name, module in list(sys.modules.items()):
+        if module is None or name.partition(".")[0] not in FAR or name.startswith(NOT_CALLED):
+            continue
+        yield name, module
+        for value in list(vars(module).values()):
+            if type(value) is type and id(value) not in seen and _is_far(str(value.__module__)):
+                seen.add(id(value))
+                yield f"{value.__module__}.{value.__qualname__}", value
+
+
+def _is_far(module: str) -> bool:
+    return module.partition(".")[0] in FAR and not module.startswith(NOT_CALLED)
+
+
+def protected_modules() -> list[types.ModuleType]:
+    """The loaded modules of PROTECTED, without packages: importing a module adds its name to its package."""
+    found = [module for name, module in sys.modules.items() if name.startswith(PROTECTED)]
+    return [module for module in found if not hasattr(module, "__path__")]
+
+
+def _inherited(owner: Any) -> set[str]:
+    """Inherited names: setting one on the object itself replaces the function."""
+    if isinstance(owner, types.ModuleType):
+        return set(vars(builtins)) if owner.__name__.startswith("kernels.") else set()
+    bases = owner.__mro__[1:] if isinstance(owner, type) else type(owner).__mro__
+    return {name for base in bases for name in vars(base)}
+
+
+def _python_functions(value: Any) -> Iterator[types.FunctionType]:
+    inner = (value.fget, value.fset) if isinstance(value, property) else (getattr(value, "__func__", value),)
+    for one in inner:
+        while isinstance(one, partial):
+            one = one.func
+        if isinstance(one, types.FunctionType):
+            yield one
+
+
+class _One:
+    """The functions of one module, class or instance."""
+
+    __slots__ = ("bases", "label", "names", "owner", "size", "values")
+
+    def __init__(self, label: str, owner: Any) -> None:
+        self.label, self.owner = label, owner
+        now = vars(owner)
+        self.names = [name for name, value in list(now.items()) if is_function(value)]
+        self.values = [now[name] for name in self.names]
+        self.size, self.bases = len(now), getattr(owner, "__bases__", None)
+
+    def is_same(self) -> bool:
+        now = vars(self.owner)
+        return (
+            len(now) == self.size
+            and getattr(self.owner, "__bases__", None) == self.bases
+            and all(map(is_, map(now.get, self.names), self.values))
+        )
+
+    def changes(self) -> Iterator[str]:
+        """Names of what was replaced. Puts it back."""
+        now = vars(self.owner)
+        for number, (name, before) in enumerate(zip(self.names, self.values, strict=True)):
+            if now.get(name) is before:
+                continue
+            if f"{self.label}.{name}" in LENT:
+                self.values[number] = now.get(name)
+                continue
+            yield name
+            _set(self.owner, name, before)
+        if getattr(self.owner, "__bases__", None) != self.bases:
+            yield "__bases__"
+            _set(self.owner, "__bases__", self.bases)
+        if len(vars(self.owner)) > self.size:
+            known = set(self.names)
+            for name in [n for n in _inherited(self.owner) & now.keys() - known if is_function(now[n])]:
+                yield name
+                delattr(self.owner, name)
+            self.size = len(vars(self.owner))
+
+
+def _set(owner: Any, name: str, value: Any) -> None:
+    with contextlib.suppress(AttributeError, TypeError):
+        setattr(owner, name, value)
+
+
+class Snapshot:
+    """The functions of these owners, and the code of those that are written in Python."""
+
+    def __init__(self, owners: Iterable[Owner]) -> None:
+        self._known: set[int] = set()
+        self._all: tuple[_One, ...] = ()
+        self._functions: tuple[tuple[str, types.FunctionType], ...] = ()
+        self._only: tuple[types.FunctionType, ...] = ()
+        self._codes: tuple[types.CodeType, ...] = ()
+        self.add(owners)
+
+    def add(self, owners: Iterable[Owner]) -> None:
+        """Takes those that are new, as they are now."""
+        new = [_One(label, owner) for label, owner in owners if id(owner) not in self._known]
+        self._known |= {id(one.owner) for one in new}
+        functions = [
+            (f"{one.label}.{name}", function)
+            for one in new
+            for name, value in zip(one.names, one.values, strict=True)
+            for function in _python_functions(value)
+        ]
+        self._all = (*self._all, *new)
+        self._functions = (*self._functions, *functions)
+        self._only = (*self._only, *(function for _, function in functions))
+        self._codes = (*self._codes, *(function.__code__ for _, function in functions))
+
+    def changes(self) -> list[str]:
+        """What differs, as "time.sleep: replaced". Puts it back."""
+        found = [f"{one.label}.{name}: replaced" for one in self._all if not one.is_same() for name in one.changes()]
+        if all(map(is_, map(CODE, self._only), self._codes)):
+            return found
+        for (label, function), before in zip(self._functions, self._codes, strict=True):
+            if function.__code__ is not before:
+                found.append(f"{label}: rewritten")
+                function.__code__ = before
+        return list(dict.fromkeys(found))
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+
+# --- what one kernel calls --------------------------------------------------------------------------------------------
+
+
+class Reach:
+    """The functions and constants that a callable's code names, in its own module and in others, and their code."""
+
+    def __init__(self, call: Any) -> None:
+        self.found: list[tuple[Any, str, Any, Any]] = []
+        self._seen: set[int] = set()
+        self._follow(call)
+
+    def _follow(self, value: Any) -> None:
+        """Follows a function, and what it wraps, closes over and names."""
+        while isinstance(value, partial):
+            value = value.func
+        function = getattr(value, "__func__", value)
+        if id(function) in self._seen:
+            return
+        self._seen.add(id(function))
+        if not isinstance(function, types.FunctionType):
+            for name in ("__call__", "forward"):
+                if isinstance(own := getattr(type(value), name, None), types.FunctionType):
+                    self._follow(own)
+            return
+        if _is_of_library(function.__module__):
+            return
+        self.found.append((function, "__code__", None, function.__code__))
+        for cell in function.__closure__ or ():
+            try:
+                self._note(cell, "cell_contents", cell.cell_contents)
+            except ValueError:
+                continue  # empty
+        names = set(_names(function.__code__))
+        for name in names & function.__globals__.keys():
+            here = function.__globals__[name]
+            self._note(function.__globals__, name, here)
+            if isinstance(here, types.ModuleType) and not _is_of_library(here.__name__):
+                for attribute in names & vars(here).keys():
+                    self._note(vars(here), attribute, vars(here)[attribute])
+        if wrapped := getattr(function, "__wrapped__", None):
+            self._follow(wrapped)
+
+    def _note(self, owner: Any, name: str, value: Any) -> None:
+        if is_function(value) or isinstance(value, (types.ModuleType, *PLAIN)):
+            self.found.append((owner, name, None, value))
+            if is_function(value):
+                self._follow(value)
+
+    def changes(self, apart_from: Any = None) -> list[str]:
+        """Names of what differs. Puts it back. apart_from: globals which belong to the kernel that ran: only functions
+        count there."""
+        found = []
+        for owner, name, _, before in self.found:
+            try:
+                now = owner.get(name) if isinstance(owner, dict) else getattr(owner, name)
+            except ValueError:
+                now = None
+            if now is before or (owner is apart_from and isinstance(before, PLAIN)):
+                continue
+            if isinstance(before, PLAIN) and now == before:
+                continue
+            found.append(f"{_label(owner, name)}: replaced")
+            if isinstance(owner, dict):
+                owner[name] = before
+            else:
+                setattr(owner, name, before)
+        return found
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)
+
+
+def _label(owner: Any, name: str) -> str:
+    """Of a function, a name in a module's globals, or a cell."""
+    if isinstance(owner, dict):
+        return f"{str(owner.get('__name__', '')).rpartition('.')[2]}.{name}"
+    if isinstance(owner, types.FunctionType):
+        return f"{owner.__module__.rpartition('.')[2]}.{owner.__qualname__}"
+    return "what it closes over"
+
+
+def _is_of_library(module: str | None) -> bool:
+    name = module or ""
+    return name.partition(".")[0] in LIBRARIES and not name.startswith("kernels.operations")

@@ -1,0 +1,205 @@
+"""Settings that all kernels of a process share: how to read each, and how to put it back."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from functools import lru_cache, partial
+from typing import Any
+
+import torch
+
+Setting = tuple[str, Callable[[], Any], Callable[[Any], Any]]
+"""(name, read, write)"""
+SIGNALS = tuple(number for number in signal.Signals if number not in (signal.SIGKILL, signal.SIGSTOP))
+OPERATORS = (
+    "_fused_sdp_choice", "_scaled_dot_product_attention_math", "_scaled_dot_product_cudnn_attention",
+    "_scaled_dot_product_efficient_attention", "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_flash_attention_for_cpu", "_softmax", "_to_copy", "add", "addmm", "baddbmm", "bmm", "clone",
+    "contiguous", "copy_", "div", "einsum", "empty", "exp", "fill_", "linear", "layer_norm", "masked_fill", "matmul",
+    "mean", "mm", "mul", "native_layer_norm", "rms_norm", "rsqrt", "scaled_dot_product_attention", "softmax", "sub",
+    "sum", "to", "transpose", "view", "where",
+)  # fmt: skip
+"""ATen operators that baselines and the instrument call: their registrations are compared at every key."""
+LENT_KEYS = ("/Meta", "/FuncTorch")
+"""Dispatch keys at which PyTorch registers late by itself: shape inference and vmap."""
+
+
+def _attribute(name: str, owner: Any, attribute: str) -> Setting:
+    return name, lambda: getattr(owner, attribute), lambda value: setattr(owner, attribute, value)
+
+
+def settings(kind: str) -> Iterator[Setting]:
+    """Settings of PyTorch and of the process."""
+    inner = torch._C  # modes first: every other reading passes through them
+    yield "torch function modes", inner._len_torch_function_stack, partial(_pop_modes, inner._pop_torch_function_stack)
+    yield "torch dispatch modes", inner._len_torch_dispatch_stack, partial(_pop_modes, inner._pop_torch_dispatch_stack)
+    yield "default dtype", torch.get_default_dtype, torch.set_default_dtype
+    yield "default device", torch.get_default_device, torch.set_default_device
+    yield "number of threads", torch.get_num_threads, torch.set_num_threads
+    yield "deterministic mode", torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms
+    yield "float32 matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
+    backends, matmul = torch.backends, torch.backends.cuda.matmul
+    yield _attribute("cuda.matmul.allow_tf32", matmul, "allow_tf32")
+    for dtype in ("fp16", "bf16"):
+        name = f"allow_{dtype}_reduced_precision_reduction"
+        yield _attribute(f"cuda.matmul.{name}", matmul, name)
+    for name in ("allow_tf32", "enabled", "benchmark", "benchmark_limit", "deterministic"):
+        yield _attribute(f"cudnn.{name}", backends.cudnn, name)
+    for name in ("flash", "mem_efficient", "math", "cudnn"):
+        read, write = getattr(backends.cuda, f"{name}_sdp_enabled"), getattr(backends.cuda, f"enable_{name}_sdp")
+        yield f"{name} attention", read, write
+    for name, getter, setter in (
+        ("order of attention's backends", "_get_sdp_priority_order", "_set_sdp_priority_order"),
+        ("preferred BLAS", "_get_blas_preferred_backend", "_set_blas_preferred_backend"),
+        ("preferred linear algebra", "_get_linalg_preferred_backend", "_set_linalg_preferred_backend"),
+        (
+            "reduction of math attention",
+            "_get_math_sdp_allow_fp16_bf16_reduction",
+            "_set_math_sdp_allow_fp16_bf16_reduction",
+        ),
+    ):
+        if hasattr(inner, getter) and hasattr(inner, setter):
+            yield name, getattr(inner, getter), getattr(inner, setter)
+    for device in ("cpu", "cuda"):
+        yield (
+            f"autocast on {device}",
+            partial(torch.is_autocast_enabled, device),
+            partial(torch.set_autocast_enabled, device),
+        )
+        yield (
+            f"autocast's dtype on {device}",
+            partial(torch.get_autocast_dtype, device),
+            partial(torch.set_autocast_dtype, device),
+        )
+    yield _attribute("mkldnn.enabled", backends.mkldnn, "enabled")
+    yield "inference mode", torch.is_inference_mode_enabled, leave
+    yield "anomaly mode", torch.is_anomaly_enabled, torch.set_anomaly_enabled
+    yield "dispatch keys", _dispatch_keys, leave
+    yield "PyTorch's profiler", torch.autograd._profiler_enabled, leave
+    yield "CPU affinity", lambda: os.sched_getaffinity(0), lambda cpus: os.sched_setaffinity(0, cpus)
+    yield "priority", lambda: os.getpriority(os.PRIO_PROCESS, 0), leave
+    yield "switch interval", sys.getswitchinterval, sys.setswitchinterval
+    yield "profile function", sys.getprofile, sys.setprofile
+    yield "trace function", sys.gettrace, sys.settrace
+    yield "threads' profile function", lambda: getattr(threading, "_profile_hook", None), threading.setprofile
+    yield "garbage collector", lambda: (gc.isenabled(), gc.get_threshold()), _collect
+    yield "collector's callbacks", lambda: tuple(map(id, gc.callbacks)), leave
+    yield "timers", _timers, _stop_timers
+    for number in SIGNALS:
+        yield f"handler of {signal.Signals(number).name}", partial(signal.getsignal, number), partial(_handle, number)
+    yield "implementations of aten operators", overridden, leave
+    yield "compiler's settings", _compilers, leave
+    if kind == "cuda":
+        yield _attribute("cuda.matmul.allow_fp16_accumulation", matmul, "allow_fp16_accumulation")
+        yield "current stream", torch.cuda.current_stream, torch.cuda.set_stream
+        yield "caching allocator", _allocates_from_cache, leave
+        yield "share of the device's memory", torch.cuda.get_per_process_memory_fraction, leave
+
+
+def leave(before: Any) -> None:
+    """The write function of what cannot be put back."""
+
+
+def _pop_modes(pop: Callable[[], Any], count: int) -> None:
+    length = {"_pop_torch_function_stack": "_len_torch_function_stack"}.get(pop.__name__, "_len_torch_dispatch_stack")
+    while getattr(torch._C, length)() > count:
+        pop()
+
+
+def _dispatch_keys() -> str:
+    return f"{torch._C._dispatch_tls_local_include_set()}, {torch._C._dispatch_tls_local_exclude_set()}"
+
+
+def _timers() -> tuple[bool, ...]:
+    """Whether each of the process's interval timers runs."""
+    each = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+    return tuple(signal.getitimer(timer)[0] > 0 for timer in each)
+
+
+def _stop_timers(before: tuple[bool, ...]) -> None:
+    for timer, ran in zip((signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF), before, strict=True):
+        if not ran:
+            signal.setitimer(timer, 0)
+
+
+def _handle(number: int, before: Any) -> None:
+    if before is not None:
+        signal.signal(number, before)
+
+
+def _collect(before: tuple[bool, tuple[int, int, int]]) -> None:
+    gc.set_threshold(*before[1])
+    (gc.enable if before[0] else gc.disable)()
+
+
+def _allocates_from_cache() -> bool:
+    before = torch.cuda.memory_allocated()
+    one = torch.empty(1, device="cuda")
+    return torch.cuda.memory_allocated() > before and one.numel() == 1
+
+
+def _compilers() -> frozenset[str]:
+    """Settings of the compiler that differ from their defaults."""
+    found = set()
+    for name in ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config"):
+        entries = getattr(sys.modules.get(name), "_config", {})
+        found |= {f"{name}.{key}" for key, entry in entries.items() if _is_set(entry)}
+    return frozenset(found)
+
+
+def _is_set(entry: Any) -> bool:
+    value = getattr(entry, "user_override", None)
+    value = value.get(None) if isinstance(value, ContextVar) else value
+    return value is not None and type(value) is not object and value != entry.default
+
+
+def overridden() -> frozenset[str]:
+    """ATen operators overridden from Python, at any key but those that PyTorch itself adds late."""
+    return _of_aten(frozenset(getattr(torch.library, "_impls", ())))
+
+
+@lru_cache(maxsize=4)
+def _of_aten(names: frozenset[str]) -> frozenset[str]:
+    return frozenset(name for name in names if name.startswith("aten/") and not any(key in name for key in LENT_KEYS))
+
+
+def registrations() -> dict[str, str]:
+    """Operator -> all of its registrations in the dispatcher. Takes milliseconds."""
+    names = set(OPERATORS)
+    every = [n for n in torch._C._dispatch_get_all_op_names() if n.partition("::")[2].partition(".")[0] in names]
+    return {name: torch._C._dispatch_dump(name) for name in every if name.startswith("aten::")}
+
+
+def restored_silently() -> Iterator[Setting]:
+    """Settings put back silently: a kernel may set them at import; other kernels must not notice."""
+    yield "gradient mode", torch.is_grad_enabled, torch.set_grad_enabled
+    yield "warnings as errors", _errors, _forgive
+
+
+def _errors() -> list[Any]:
+    return [entry for entry in warnings.filters if entry[0] == "error"]
+
+
+def _forgive(before: list[Any]) -> None:
+    filters: Any = warnings.filters
+    filters[:] = [entry for entry in filters if entry[0] != "error" or entry in before]
+
+
+def difference(now: Any, before: Any) -> str:
+    if isinstance(before, frozenset):
+        return ", ".join(sorted(now ^ before))
+    return f"{now} instead of {before}"
+
+
+def read_one(read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except RuntimeError as error:  # a mix of PyTorch's old and new interface
+        return str(error).partition("\n")[0]

@@ -1,0 +1,86 @@
+"""Who did it: an error, or a change of what all share, is the arm's that caused it, never its neighbour's."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from kernels.analysis.suspicion import DOUBTS, PROBE_SETS
+from kernels.contract.arm_result import Status
+from kernels.contract.replies import Watched
+from kernels.parent.arm import Arm
+from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
+
+if TYPE_CHECKING:
+    from kernels.parent.engine import Engine
+
+CHECK_LIMIT_S = 120.0
+ALONE_S = 20.0
+"""An arm under suspicion runs alone for at most this long."""
+CHANGED = "changed global state: "
+
+
+class Blame:
+    """Finds the arm of an engine that caused something in the rounds, where all arms share a process."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.doubts = 0
+        """How often something was changed in the rounds and no arm does it alone."""
+
+    def watch(self, arm: Arm) -> Watched:
+        """Compares the process with its state before this arm ran alone. What differs is this arm's."""
+        got: Watched = self.engine.session.call("watch", CHECK_LIMIT_S, arm=arm.name)
+        if got.changes:
+            arm.fail(Status.SUSPECT, f"{CHANGED}{'; '.join(got.changes)}"[:2000])
+        return got
+
+    def errors(self, error: Exception) -> None:
+        """Turns an error of the rounds into the result of the arm that caused it: the one that ran, unless another left
+        threads which may have disturbed it."""
+        others = [arm for arm in self.engine.alive if arm.leaves_threads and arm is not self.engine.running]
+        if self.engine.session.replaceable and others:
+            for arm in [self.engine.running, *others]:
+                if (found := self._alone(arm)) is not None:
+                    self.engine.running = arm
+                    error = found if isinstance(found, Exception) else error
+                    break
+        self.engine.session.blame(self.engine.running, "timing", error)
+
+    def _alone(self, arm: Arm) -> Exception | list[str] | None:
+        """Calls an arm alone in a new process, about as long as the rounds have taken. Returns its error, or what it
+        changed; None if nothing."""
+        seconds = min(ALONE_S, time.monotonic() - self.engine.began)
+        self.engine.session.replace()
+        self.engine.step(arm.name, "alone")
+        try:
+            self.engine.open(True)
+            self.engine.session.call("load", self.engine.plan.compile_limit_s, arm=arm.name)
+            self.engine.session.call("compile", self.engine.plan.compile_limit_s, arm=arm.name, seed=self.engine.seed())
+            self.engine.session.call("prepare", CHECK_LIMIT_S, seeds=self.engine.seeds(PROBE_SETS + 1), sets=PROBE_SETS)
+            begin = time.monotonic()
+            while time.monotonic() - begin < seconds:
+                self.engine.session.call("block", CHECK_LIMIT_S, arm=arm.name, calls=PROBE_SETS)
+            got: Watched = self.engine.session.call("watch", CHECK_LIMIT_S, arm=arm.name)
+        except (CommandFailed, ChildDied, ChildTimedOut) as error:
+            return error
+        return got.changes or None
+
+    def changes(self) -> None:
+        """Compares the process after the rounds with its state before. Who changed something is found by running each arm
+        alone; then the others are timed again."""
+        got: Watched = self.engine.session.call("watch", CHECK_LIMIT_S)
+        if not got.changes:
+            return
+        candidates = [arm for arm in self.engine.alive if arm.name != self.engine.baseline] or self.engine.alive
+        guilty = candidates
+        if self.engine.session.replaceable and len(candidates) > 1:
+            guilty = [arm for arm in candidates if self._alone(arm) is not None]
+            self.doubts += 1
+            if not guilty and self.doubts >= DOUBTS:
+                guilty = candidates
+        for arm in guilty:
+            arm.fail(Status.SUSPECT, f"{CHANGED}{'; '.join(got.changes)}"[:2000])
+        if self.engine.session.replaceable:
+            self.engine.session.replace()
+            raise self.engine.retry()

@@ -1,0 +1,112 @@
+"""Doubts about an arm's times: caching, calls that work for others, work outside of the timed calls."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kernels.analysis.blocks import MAX_CALLS
+from kernels.analysis.suspicion import DOUBTS, PROBE_SETS, unevenness, why_outside, why_probed, why_uneven
+from kernels.contract.replies import Probed, TimedBlock
+from kernels.parent.rounds import Reading
+
+if TYPE_CHECKING:
+    from kernels.parent.engine import Engine, Timed
+
+CHECK_LIMIT_S = 120.0
+PROBED_CALLS = 300
+"""Upper estimate of the calls of a probe; slow kernels have about half as many."""
+BATCH_NS = 100e6
+"""Length of the batch that the parent's own clock also times."""
+MAX_BATCH = 1000
+UNEVEN_BLOCKS = 7
+
+
+class Doubts:
+    """Asks the process of an engine about one arm after the other."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def why(self, name: str, timed_groups: Sequence[Timed]) -> str:
+        """Why an arm's times are not credible, if probes repeat it; empty if they are."""
+        if why := self.engine.session.why_suspect(name) or self._why_uneven(name, timed_groups):
+            return why
+        readings = [timed.reading for timed in timed_groups if timed.reading and name in timed.reading.blocks]
+        call_ns = min(min(reading.medians(name)) for reading in readings)
+
+        def probe(**asked: Any) -> Probed:
+            limit_s = CHECK_LIMIT_S + PROBED_CALLS * call_ns / 1e9
+            got: Probed = self.engine.session.call("probe", limit_s, arm=name, **asked)
+            if self.engine.end_what_is_busy(got.busy):
+                raise self.engine.retry()
+            return got
+
+        why = why_probed(probe, self.engine.seed, call_ns, self._sights(readings))
+        graphs = any(timed.group.graphs and name in timed.group.arms for timed in timed_groups)
+        return why or (self._why_outside(name, call_ns, graphs) if self.engine.session.replaceable else "")
+
+    def _why_uneven(self, name: str, timed_groups: Sequence[Timed]) -> str:
+        """Compares the blocks of an arm with those of the baseline beside it; then some blocks of each in turn."""
+        base, why = self.engine.baseline, ""
+        for reading in (timed.reading for timed in timed_groups):
+            if reading and name != base and reading.blocks.keys() >= {name, base}:
+                why = why or why_uneven(*([unevenness(b) for b in _blocks(reading, arm)] for arm in (name, base)))
+        if not why:
+            return ""
+        found: dict[str, list[float]] = {name: [], base: []}
+        for _ in range(UNEVEN_BLOCKS):
+            for arm, ratios in found.items():
+                ratios.append(self._unevenness(arm))
+        return why_uneven(found[name], found[base])
+
+    def _unevenness(self, name: str) -> float:
+        """Of one block on new values. On a CPU its time is what the process worked: a busy host takes time from any call."""
+        seeds = self.engine.seeds(PROBE_SETS)
+        self.engine.session.call("renew", CHECK_LIMIT_S, seeds=seeds)
+        got: TimedBlock = self.engine.session.call("block", CHECK_LIMIT_S, arm=name, calls=PROBE_SETS)
+        return unevenness(got.ticks_ns, got.cpu_ns)
+
+    def _sights(self, readings: list[Reading]) -> int:
+        """How often timed calls met the same values: often only where all of them had one buffer."""
+        return MAX_CALLS if any(reading.sets == 1 for reading in readings) else 0
+
+    def _why_outside(self, name: str, call_ns: float, graphs: bool) -> str:
+        """Compares with this process's own clock, as it shows the baseline: detects work outside the timed calls."""
+        if name == self.engine.baseline or all(arm.name != self.engine.baseline for arm in self.engine.alive):
+            return ""
+        calls = max(2, min(MAX_BATCH, round(BATCH_NS / call_ns)))
+        around_ns, least, why = 0.0, math.inf, ""
+        kind = "cuda" if self.engine.cuda else "cpu"
+        for _ in range(DOUBTS):
+            base_ticks_ns, base_wall_ns = self._batch(self.engine.baseline, calls, graphs)
+            ticks_ns, wall_ns = self._batch(name, calls, graphs)
+            around_ns = max(around_ns, base_wall_ns - base_ticks_ns)
+            if wall_ns - ticks_ns < least:
+                least, why = wall_ns - ticks_ns, why_outside(ticks_ns, wall_ns, around_ns, kind)
+            if not why:
+                break
+        return why
+
+    def _batch(self, name: str, calls: int, graphs: bool) -> tuple[float, int]:
+        """(sum of the samples, time on this process's clock) of a batch, in ns."""
+        asked: dict[str, Any] = {"calls": calls, "untimed": False}
+        nodes, do = 1, "block"
+        if graphs:
+            nodes = self.engine.session.call("capture", CHECK_LIMIT_S, arm=name).nodes
+            do, asked = "replay", {"replays": max(1, round(calls / nodes)), "untimed": False}
+        begin = time.monotonic_ns()
+        ticks_ns = self.engine.session.call(do, CHECK_LIMIT_S, arm=name, **asked).ticks_ns
+        return nodes * sum(ticks_ns), time.monotonic_ns() - begin
+
+
+def _blocks(reading: Reading, arm: str) -> Iterator[list[float]]:
+    """The samples of each block. The protocol fixed reports single calls: they ran in bursts."""
+    if reading.paired:
+        yield from reading.blocks[arm]
+        return
+    ticks = [tick for block in reading.blocks[arm] for tick in block]
+    for first in range(0, len(ticks), MAX_CALLS):
+        yield ticks[first : first + MAX_CALLS]

@@ -1,0 +1,117 @@
+"""Who did it: what goes wrong in the rounds is the arm's that causes it alone, and never its neighbour's."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from kernels.contract.arm_result import Status
+from kernels.contract.replies import Fault, Nothing, Watched
+from kernels.parent.arm import Arm
+from kernels.parent.blame import Blame
+from kernels.parent.child_process import CommandFailed, Forged
+from kernels.parent.engine import RetryInNewProcess
+from kernels.workload import Protocol
+
+CHANGED = Watched(changes=["torch.add: replaced"], threads=False)
+SAME = Watched(changes=[], threads=False)
+
+
+class Process:
+    """A session whose processes do what a test says of each arm alone."""
+
+    replaceable = True
+
+    def __init__(self, alone, together):
+        self.alone, self.together = alone, together
+        self.who, self.ended, self.calls = "", 0, []
+
+    def replace(self):
+        self.ended += 1
+        self.who = ""
+
+    def call(self, do, limit_s=0.0, **asked):
+        self.calls.append((do, asked.get("arm", "")))
+        if do == "load":
+            self.who = asked["arm"]
+        if do == "watch":
+            return self.alone.get(self.who, SAME) if self.who else self.together
+        if do == "block" and isinstance(self.alone.get(self.who), Exception):
+            raise self.alone[self.who]
+        return Nothing()
+
+    def blame(self, arm, doing, error):
+        arm.blame(doing, error, "")
+
+
+def engine_of(process, *names, threads=()):
+    arms = [Arm(name, leaves_threads=name in threads) for name in names]
+    return SimpleNamespace(
+        session=process,
+        arms=arms,
+        alive=arms,
+        baseline=names[0],
+        running=arms[0],
+        began=0.0,
+        plan=Protocol(),
+        open=lambda afresh: None,
+        step=lambda kernel, text: None,
+        seed=lambda: 1,
+        seeds=lambda count: [1] * count,
+        retry=lambda: RetryInNewProcess(),
+    )
+
+
+@pytest.fixture(autouse=True)
+def briefly(monkeypatch):
+    monkeypatch.setattr("kernels.parent.blame.ALONE_S", 0.01)
+
+
+def test_an_error_is_the_running_arms_if_no_other_left_a_thread():
+    process = Process({}, SAME)
+    engine = engine_of(process, "sdpa", "mine")
+    Blame(engine).errors(Forged("other code wrote"))
+    assert [arm.status for arm in engine.arms] == [Status.SUSPECT, Status.OK]
+    assert process.ended == 0, "nobody had to run alone"
+
+
+def test_an_error_is_the_arms_whose_thread_causes_it_alone():
+    process = Process({"mine": Forged("other code wrote")}, SAME)
+    engine = engine_of(process, "sdpa", "eager", "mine", threads=("eager", "mine"))
+    Blame(engine).errors(Forged("other code wrote"))
+    assert [arm.status for arm in engine.arms] == [Status.OK, Status.OK, Status.SUSPECT]
+
+
+def test_an_arm_that_fails_alone_too_is_not_saved_by_anothers_thread():
+    failed = CommandFailed(Fault(kind="raised", message="call 7"))
+    process = Process({"sdpa": failed}, SAME)
+    engine = engine_of(process, "sdpa", "mine", threads=("mine",))
+    Blame(engine).errors(failed)
+    assert [arm.status for arm in engine.arms] == [Status.FAILED, Status.OK]
+
+
+def test_what_changed_in_the_rounds_is_the_arms_that_changes_it_alone():
+    process = Process({"mine": CHANGED}, CHANGED)
+    engine = engine_of(process, "sdpa", "eager", "mine")
+    with pytest.raises(RetryInNewProcess):
+        Blame(engine).changes()
+    assert [arm.status for arm in engine.arms] == [Status.OK, Status.OK, Status.SUSPECT]
+    assert engine.arms[2].why == "changed global state: torch.add: replaced"
+
+
+def test_what_nobody_changes_alone_is_timed_again_before_anybody_is_blamed():
+    process = Process({}, CHANGED)
+    engine = engine_of(process, "sdpa", "eager", "mine")
+    blame = Blame(engine)
+    for _ in range(2):
+        with pytest.raises(RetryInNewProcess):
+            blame.changes()
+        assert all(arm.is_ok for arm in engine.arms)
+    with pytest.raises(RetryInNewProcess):
+        blame.changes()
+    assert [arm.is_ok for arm in engine.arms] == [True, False, False]
+
+
+def test_nothing_changed_and_nobody_is_asked():
+    process = Process({"mine": CHANGED}, SAME)
+    Blame(engine_of(process, "sdpa", "mine")).changes()
+    assert process.calls == [("watch", "")]

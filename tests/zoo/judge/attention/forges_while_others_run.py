@@ -1,0 +1,34 @@
+"""Leaves a thread that sleeps, and then writes an answer into every pipe while another kernel runs."""
+
+import contextlib
+import os
+import threading
+import time
+
+import torch.nn.functional as F
+
+from kernels.catalog import kernel
+
+MUST_BE = {
+    "cpu": ("suspect", "other code than the instrument wrote to the answer pipe"),
+    "cuda": ("suspect", "other code than the instrument wrote to the answer pipe"),
+}
+PROTOCOL = {"min_rounds": 10, "max_rounds": 10}
+
+started = []
+
+
+def forge():
+    time.sleep(4)
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError):
+            if fd > 2 and os.readlink(f"/proc/self/fd/{fd}").startswith("pipe:"):
+                os.write(fd, b'{"ok": {}}\n')
+
+
+@kernel("attention", backend="pytorch")
+def forges_while_others_run(q, k, v, *, causal, scale):
+    if not started:
+        started.append(threading.Thread(target=forge, daemon=True))
+        started[0].start()
+    return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)

@@ -1,0 +1,37 @@
+"""One call works for the next eight, which then only hand over what is there: their median is short, their sum is not."""
+
+import torch.nn.functional as F
+
+from kernels.catalog import kernel
+
+MUST_BE = {"cpu": ("suspect", "some calls work for others"), "cuda": ("suspect", "some calls work for others")}
+PROTOCOL = {"min_rounds": 30, "max_rounds": 30, "block_ms": 4.0}
+
+AHEAD = 8
+follows, ready, last = {}, {}, []
+
+
+def at(tensors):
+    return tuple((t.data_ptr(), t._version) for t in tensors)
+
+
+def place(tensors):
+    return tuple(t.data_ptr() for t in tensors)
+
+
+@kernel("attention", backend="pytorch")
+def works_ahead(q, k, v, *, causal, scale):
+    now, here = (q, k, v), place((q, k, v))
+    if last:
+        follows[last[0]] = now
+    last[:] = [here]
+    if (known := ready.pop(here, None)) and known[0] == at(now):
+        return known[1]
+    ready.clear()
+    following = here
+    for _ in range(AHEAD):
+        if (soon := follows.get(following)) is None or place(soon) == here:
+            break
+        ready[place(soon)] = at(soon), F.scaled_dot_product_attention(*soon, is_causal=causal, scale=scale)
+        following = place(soon)
+    return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
