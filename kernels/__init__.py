@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HARNESS_VERSION", "Measured", "measure"]
 
-HARNESS_VERSION = "5"
+HARNESS_VERSION = "6"
 """Part of every fingerprint: increase it if a change to the instrument can change a number."""
 
 if not TYPE_CHECKING:  # a type checker would accept any name

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, fmean, variance
 
-from kernels.analysis.statistics import CONFIDENCE
+from kernels.analysis.statistics import CONFIDENCE, t_quantile
 from kernels.contract.arm_result import ArmResult, Ratio
 from kernels.contract.events import Measured
 
@@ -127,19 +127,4 @@ def _widened(arm: ArmResult, spread: ProcessSpread) -> ArmResult:
             "rounds_half_width": whole.rounds_half_width,
             "process_half_width": whole.process_half_width,
         }
-    )
-
-
-def t_quantile(p: float, freedom: int) -> float:
-    """Quantile of Student's t distribution; at least 4 degrees of freedom. Cornish-Fisher expansion (Abramowitz and
-    Stegun, 26.7.5), within 0.5% for p up to 0.995."""
-    z, n = NormalDist().inv_cdf(p), freedom
-    terms = (
-        z**3 + z,
-        5 * z**5 + 16 * z**3 + 3 * z,
-        3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z,
-        79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z,
-    )
-    return z + sum(
-        term / scale / n**k for k, (term, scale) in enumerate(zip(terms, (4, 96, 384, 92160), strict=True), 1)
     )

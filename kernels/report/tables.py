@@ -146,7 +146,10 @@ def _row(m: Measured, arm: ArmResult) -> Row:
 
 
 def _calls(m: Measured, arm: ArmResult) -> int | None:
-    """Timed calls: a sample of a graph is a replay, which has a call on each set of inputs."""
+    """Timed calls: a sample of a graph is a replay, which has a call on each set of inputs; of an isolated measurement
+    it is a batch."""
+    if m.isolation and arm.kernel in m.isolation.batches:
+        return arm.n and arm.n * m.isolation.batches[arm.kernel].calls
     return arm.n and arm.n * ((m.protocol.sets or 1) if m.mode == "graph" else 1)
 
 

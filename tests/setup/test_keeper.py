@@ -97,12 +97,16 @@ def test_a_keeper_ends_with_its_terminal_though_the_signal_goes_to_another(tmp_p
             os._exit(0)
         env = os.environ | {"PYTHONPATH": str(ROOT)}
         os.execve(sys.executable, [sys.executable, "-c", KEEPER, str(tmp_path)], env)
-    wait_until(lambda: len(processes.descendants(pid)) >= 6, "the parts run")
-    wait_until(lambda: len(list(tmp_path.glob("begun-*"))) == 1, "they have begun")
-    below = [one for p in processes.descendants(pid) if (one := processes.identify(p))]
-    os.close(terminal)
-    wait_until(lambda: not any(map(processes.is_alive, below)), "all has ended")
-    os.waitpid(pid, 0)
+    below = []
+    try:
+        wait_until(lambda: len(processes.descendants(pid)) >= 6, "the parts run")
+        wait_until(lambda: len(list(tmp_path.glob("begun-*"))) == 1, "they have begun")
+        below = [one for p in processes.descendants(pid) if (one := processes.identify(p))]
+        os.close(terminal)
+        wait_until(lambda: not any(map(processes.is_alive, below)), "all has ended")
+    finally:
+        processes.end([*(one.pid for one in below if processes.is_alive(one)), pid])
+        os.waitpid(pid, 0)
 
 
 def test_a_part_that_does_not_listen_is_killed_and_the_second_ctrl_c_waits_for_nobody(kept, tmp_path):

@@ -10,6 +10,7 @@ from kernels.analysis.verdicts import verdict
 from kernels.contract.arm_result import NO_SPEEDUP, Verdict
 from kernels.contract.export import Export
 from kernels.contract.isolation import Batches, Isolation
+from kernels.report import tables
 from runs.models import Measurement, Run
 from runs.models.trust import RUN_TRUSTED, must_isolate
 from runs.queries import measurements
@@ -63,6 +64,13 @@ def test_the_page_says_what_the_host_did_not_allow_and_what_it_means(owner, isol
     assert "work after a batch could win</dt><dd>4.0% of it, at most" in page
     assert "1.002 of its time alone" in page
     assert "each kernel in a process of its own" in owner.get(reverse("run", args=[isolated.pk])).content.decode()
+
+
+def test_the_calls_of_batches_are_counted(isolated):
+    (stored,) = measurements.of_run(isolated)
+    calls = {row.kernel: row.calls for row in tables.rows([stored])}
+    arm = next(arm for arm in stored.results if arm.kernel == "eager")
+    assert calls["eager"] == 20 * arm.n
 
 
 def test_a_batch_too_short_for_the_clock_has_no_word(isolated):

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('runs', '0030_ceilings_are_refused_from_a_busy_device'),
+        ("runs", "0015_ceilings_are_refused_from_a_busy_device"),
     ]
 
     operations = [

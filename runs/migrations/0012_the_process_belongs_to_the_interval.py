@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('runs', '0040_a_run_that_came_with_the_site_is_a_demo'),
+        ("runs", "0011_a_run_that_came_with_the_site_is_a_demo"),
     ]
 
     operations = [

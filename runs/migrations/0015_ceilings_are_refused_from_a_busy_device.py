@@ -5,7 +5,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('runs', '0041_words_are_made_when_read'),
+        ("runs", "0014_words_are_made_when_read"),
     ]
 
     operations = [

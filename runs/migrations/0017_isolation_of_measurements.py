@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('runs', '0060_gpu_clock_ahead_s'),
+        ("runs", "0016_gpu_clock_ahead_s"),
     ]
 
     operations = [

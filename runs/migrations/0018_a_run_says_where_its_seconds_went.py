@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('runs', '0080_isolation_of_measurements'),
+        ("runs", "0017_isolation_of_measurements"),
     ]
 
     operations = [

@@ -27,6 +27,6 @@ def widen(apps, schema_editor):
 
 
 class Migration(migrations.Migration):
-    dependencies = [("runs", "0041_the_process_belongs_to_the_interval")]
+    dependencies = [("runs", "0012_the_process_belongs_to_the_interval")]
 
     operations = [migrations.RunPython(widen, migrations.RunPython.noop)]
