@@ -10,10 +10,6 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
-        migrations.AlterModelOptions(
-            name='run',
-            options={'permissions': [('run_trusted_code', "Can measure code of one's own in the shared process")]},
-        ),
         migrations.AddField(
             model_name='measurement',
             name='isolation',

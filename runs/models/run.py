@@ -20,7 +20,6 @@ from kernels.workload import RunSpec
 from runs.messages import ask_dispatch, tell_cancel
 from runs.models.gpu import Gpu
 from runs.models.session import Session
-from runs.models.trust import RUN_TRUSTED
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -163,7 +162,6 @@ class Run(models.Model):
     objects = RunManager.from_queryset(RunQuerySet)()
 
     class Meta:
-        permissions = [(RUN_TRUSTED, "Can measure code of one's own in the shared process")]
         constraints = [
             models.UniqueConstraint(
                 fields=["gpu"], condition=Q(state__in=ACTIVE, sent_at__isnull=False), name="one_run_per_device"

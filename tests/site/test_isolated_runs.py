@@ -1,8 +1,7 @@
 """Isolated runs on the site: the choice in the form, what a page says of the processes, and who must choose it."""
 
 import pytest
-from cast import load, spec
-from django.contrib.auth.models import AnonymousUser, Permission
+from cast import load
 from django.urls import reverse
 from form import ESTIMATE, again, refused, submitted
 
@@ -11,8 +10,7 @@ from kernels.contract.arm_result import NO_SPEEDUP, Verdict
 from kernels.contract.export import Export
 from kernels.contract.isolation import Batches, Isolation
 from kernels.report import tables
-from runs.models import Measurement, Run
-from runs.models.trust import RUN_TRUSTED, must_isolate
+from runs.models import Measurement
 from runs.queries import measurements
 
 APART = Isolation(
@@ -81,14 +79,3 @@ def test_a_batch_too_short_for_the_clock_has_no_word(isolated):
     )
     assert verdict(short, stored) == Verdict.TOO_SHORT
     assert verdict(short, stored.model_copy(update={"isolated": False})) != Verdict.TOO_SHORT
-
-
-def test_code_that_a_person_brings_is_isolated_unless_that_person_may_run_trusted_code(owner, db):
-    person = owner.user
-    assert must_isolate(person, brings_code=True)
-    assert must_isolate(AnonymousUser(), brings_code=True)
-    assert must_isolate(None, brings_code=True)
-    assert not must_isolate(person, brings_code=False)
-    person.user_permissions.add(Permission.objects.get(codename=RUN_TRUSTED))
-    assert not must_isolate(type(person).objects.get(pk=person.pk), brings_code=True)
-    assert Run.objects.submit(spec("eager"), user=person, wake=False).spec.protocol.isolated is False
