@@ -374,7 +374,8 @@ class Bench:
 
         times = probe(timed, self._call(arm), self.sets, self._write, seeds, sights, self.problem.scalable)
         self.guard.claim_processes(arm)
-        return Probed(busy=self.guard.busy(arm), **times)
+        on_host = self.sets[0].nbytes if self.kind == "cpu" else 0
+        return Probed(busy=self.guard.busy(arm), host_bytes=on_host, **times)
 
     def release(self) -> Nothing:
         """Frees graphs and input sets."""

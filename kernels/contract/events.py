@@ -68,11 +68,10 @@ class Calibrated(Model):
 
 Phase = Literal[
     "wait", "start", "calibrate", "load", "first call", "check", "inputs", "captures", "estimate", "warm-up", "rounds",
-    "rounds with a check", "rests", "fresh inputs", "single calls", "check after", "probes", "cross-check", "host",
+    "rests", "fresh inputs", "single calls", "check after", "probes", "cross-check", "host",
 ]  # fmt: skip
 """What a run spends time on, in its order. wait: for the device's lock. start: of processes, with imports and the device.
-first call: with compilation. rounds with a check: blocks of which an output is kept, with the checked call after them. rests:
-as asked for. host: the parent itself."""
+first call: with compilation. rests: as asked for. host: the parent itself."""
 Timing = dict[str, float]
 """Phase -> seconds, by the parent's clock. Later versions may know other phases."""
 

@@ -127,6 +127,8 @@ class Probed(Reply):
     written_ns: list[float]
     again_ns: list[float]
     fresh_ns: list[float]
+    host_bytes: int = 0
+    """Of one input set, if it is in the host's memory."""
     busy: list[tuple[str, Text]]
     """As in Verified."""
 

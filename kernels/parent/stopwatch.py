@@ -61,7 +61,7 @@ class Stopwatch:
     @contextmanager
     def command(self, do: str, arguments: Mapping[str, Any]) -> Iterator[None]:
         """The time of a command of the bench: its phase's. The rest that it asks for is the phase "rests"."""
-        phase = self.phase_of(do, arguments)
+        phase = self.phase_of(do)
         begin = self.now()
         with self.during(phase):
             yield
@@ -69,13 +69,12 @@ class Stopwatch:
             self._spent[phase] -= rest_s
             self._spent["rests"] = self._spent.get("rests", 0.0) + rest_s
 
-    def phase_of(self, do: str, arguments: Mapping[str, Any]) -> Phase:
+    def phase_of(self, do: str) -> Phase:
         if self.step == "cross-check":
             return "cross-check"
         if do in OF_COMMAND:
             return OF_COMMAND[do]
-        phase = OF_STEP.get(self.step, ELSEWHERE)
-        return "rounds with a check" if phase == "rounds" and arguments.get("keep") is not None else phase
+        return OF_STEP.get(self.step, ELSEWHERE)
 
     def _enter(self, phase: Phase) -> None:
         now = self.now()

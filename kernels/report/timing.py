@@ -19,7 +19,6 @@ SAID: dict[Phase, str] = {
     "estimate": "first estimates",
     "warm-up": "warm-up",
     "rounds": "rounds: blocks of timed calls",
-    "rounds with a check": "the same, with a checked output",
     "rests": "rests before blocks",
     "fresh inputs": "fresh values between rounds",
     "single calls": "single calls beside graphs",

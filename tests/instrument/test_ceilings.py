@@ -12,7 +12,7 @@ from kernels.analysis.ceilings import ceilings, why_unsteady
 from kernels.analysis.peaks import peak_of
 from kernels.child import calibrate
 from kernels.child.clock import CpuClock
-from kernels.contract.events import Calibrated
+from kernels.contract.events import Calibrated, CrossChecked
 from kernels.contract.replies import CeilingFigure, CeilingSamples
 from kernels.host.device import Device
 from kernels.parent import calibration, supervisor
@@ -154,14 +154,17 @@ def supervised(monkeypatch):
 
         monkeypatch.setattr(supervisor, "calibrate", calibrated)
         monkeypatch.setattr(supervisor, "WorkloadRun", One)
-        monkeypatch.setattr(supervisor, "crosscheck", lambda context, statuses: "crosschecked")
+        monkeypatch.setattr(supervisor, "crosscheck", lambda context, statuses: CrossChecked(seen=[]))
         monkeypatch.setattr(supervisor, "locked", lambda *_: contextlib.nullcontext())
         workloads = [Workload(operation="gemm", sizes={"m": n, "n": 8, "k": 8}) for n in range(1, 1 + len(margins))]
         config = Config(name="one", operation="gemm", kernels=["eager"], workloads=[w.model_dump() for w in workloads])
         device = Device("cpu", "CPU-1", "a CPU")
         one = supervisor.Supervisor(RunSpec.of(config, "CPU-1", ceilings=ceilings), device, events.append)
         one.session = SimpleNamespace(
-            wait_ready=lambda: {"device": "a CPU"}, child=None, replace=lambda: None, close=lambda: None
+            wait_ready=lambda: {"device": "a CPU"},
+            child=SimpleNamespace(wait_ready=dict),
+            replace=lambda: None,
+            close=lambda: None,
         )
         one.run()
         return [event for event in events if isinstance(event, Calibrated)], held

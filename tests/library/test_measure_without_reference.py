@@ -15,6 +15,7 @@ from callables import (  # noqa: E402
     quick,
     softmax,
     when_quiet,
+    word_is,
 )
 
 from kernels.inprocess.judged import ASK  # noqa: E402
@@ -40,7 +41,7 @@ def test_a_ratio_is_marked_and_the_first_note_says_how_to_give_a_reference():
     found = when_quiet(softmax, four_times)
     assert (found.word, found.correct) == ("correctness unknown", None)
     assert found.low <= found.speedup <= found.high and found.speedup > 2
-    assert found.why == "not checked against a reference; agrees with the baseline"
+    assert found.why.startswith("not checked against a reference; agrees with the baseline")
     assert found.notes[0] == ASK
     lines = str(found).splitlines()
     assert lines[0].startswith("softmax: correctness unknown, ")
@@ -50,7 +51,7 @@ def test_a_ratio_is_marked_and_the_first_note_says_how_to_give_a_reference():
 
 def test_the_baseline_is_the_reference_where_the_caller_says_so():
     found = when_quiet({"right": softmax, "wrong": lambda x: softmax(x) * 1.001}, four_times, reference="baseline")
-    assert (found["right"].word, found["right"].correct) == ("FASTER", True)
+    assert word_is(found["right"], "FASTER") and found["right"].correct
     assert has_no_speedup(found["wrong"], "incorrect")
     assert ASK not in found["right"].notes
 

@@ -155,6 +155,8 @@ def test_calls_on_tensors_that_nobody_has_written_may_be_a_little_faster():
     written = [20e3, 21e3, 19e3]
     assert "tensors not written since its last call" in why_recognises([6e3, 6.1e3, 5.9e3], written)
     assert not why_recognises([17e3, 19e3, 16.9e3], written)
+    assert not why_recognises([35e3, 36e3, 35.5e3], [43e3, 44e3, 43.5e3], host_bytes=128 * 1024), "argmax on a CPU"
+    assert why_recognises([6e3, 6.1e3, 5.9e3], [43e3, 44e3, 43.5e3], host_bytes=128 * 1024), "that is more than a read"
     assert not why_recognises([3.1e3, 3.0e3, 3.2e3], [4.0e3, 3.9e3, 4.1e3]), (
         "of small calls, what writing leaves behind"
     )
