@@ -17,8 +17,9 @@ from typing import Any
 
 import torch
 
+from kernels.analysis.blocks import MAX_CALLS
 from kernels.catalog import LoadedKernel, get_kernel, load
-from kernels.child import calibrate, checks, into, launches, outputs, poison
+from kernels.child import calibrate, checks, host_memory, into, launches, outputs, poison
 from kernels.child.clock import Block, CpuClock, CudaClock, Graph
 from kernels.child.guard import Guard
 from kernels.child.held import Held
@@ -60,6 +61,8 @@ class Bench:
         self.kind = kind
         self.device = "cuda:0" if kind == "cuda" else "cpu"
         self.clock: Any = CudaClock(CudaRuntime()) if kind == "cuda" else CpuClock()
+        if kind == "cpu":
+            host_memory.keep_freed()
         self.loaded: dict[str, LoadedKernel] = {}
         self.guard = Guard(kind, self.clock)
         self._forget()
@@ -102,8 +105,7 @@ class Bench:
     def _new_output(self, *tensors: torch.Tensor) -> Any:
         """What a kernel of the current workload writes into: a new tensor, or a tuple of them."""
         self.likes = self.likes or outputs.likes(self.problem, Inputs(tensors, {}))
-        device = tensors[0].device
-        made = tuple(torch.empty(shape, dtype=dtype, device=device) for shape, dtype in self.likes)
+        made = tuple(torch.empty(shape, dtype=dtype, device=tensors[0].device) for shape, dtype in self.likes)
         return made if len(made) > 1 else made[0]
 
     def _run(self, arm: str, inputs: Inputs) -> Any:
@@ -179,13 +181,14 @@ class Bench:
         self.sets.make(seeds[1 : count + 1], blank=seeds[0])
         held = sum(math.prod(shape) * dtype.itemsize for shape, dtype in outputs.likes(self.problem, one))
         self.most_calls = max(1, int(MEMORY_SHARE * self.clock.free_bytes() / max(1, held)))
-        if self.kind == "cuda":
-            self.clock.evict()  # allocates now, not behind the first gate
+        if self.kind == "cpu":
+            host_memory.touch(held * min(MAX_CALLS, self.most_calls))
+        self.clock.evict()  # allocates now, not behind the first gate
         self.clock.synchronize()
         return Prepared(sets=count, covered=count >= (sets or covering), input_bytes=nbytes)
 
     def renew(self, seeds: list[int]) -> Nothing:
-        """Draws new values for the first input sets. Each block writes them into its sets right before its timed calls."""
+        """Draws new values for the first input sets. Each block writes them right before its timed calls."""
         self._let_go()
         self.sets.renew(seeds)
         self.clock.synchronize()
@@ -383,8 +386,6 @@ class Bench:
         self.graphs.clear()
         self.sets.clear()
         return Nothing()
-
-    # --- cross-check ----------------------------------------------------------------------------------------------
 
     def profile(self, arm: str, seed: int) -> Profiled:
         """Profiler spans and event times of the same calls: see profiler.profile."""

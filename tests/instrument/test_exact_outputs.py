@@ -183,7 +183,8 @@ def test_a_kernel_that_writes_into_its_argument_is_checked_like_any_other(bench,
     said = judge([got.reading], "float32", {"inputs_changed": got.inputs_changed, "shared": got.shared})
     assert (said["correct"], said["why"][: len(why)]) == (not why, why), said["why"]
     found.prepare([1, 2, 3], sets=0)
-    found.block("planted", calls=3, keep=1)
+    found.block("planted", calls=3)
+    found.keep("planted", position=1, seed=5)
     readings = [reading for _, reading in found.recheck().readings]
     assert len(readings) == 2
     assert judge(readings, "float32")["correct"] is (not why)
