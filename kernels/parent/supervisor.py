@@ -80,7 +80,9 @@ class Supervisor:
                 context = self._start(watch)
                 statuses = self._measure(context)
                 self.session.replace()
-                if self.doubtful:
+                if (
+                    self.doubtful and self.device.kind == "cuda"
+                ):  # of a CPU they limit nothing: the next run measures them
                     self._calibrate(watch)
                 isolated = (
                     self.spec.protocol.isolated

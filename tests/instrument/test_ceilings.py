@@ -158,7 +158,7 @@ def supervised(monkeypatch):
         monkeypatch.setattr(supervisor, "locked", lambda *_: contextlib.nullcontext())
         workloads = [Workload(operation="gemm", sizes={"m": n, "n": 8, "k": 8}) for n in range(1, 1 + len(margins))]
         config = Config(name="one", operation="gemm", kernels=["eager"], workloads=[w.model_dump() for w in workloads])
-        device = Device("cpu", "CPU-1", "a CPU")
+        device = Device("cuda", "GPU-1", "a GPU")
         one = supervisor.Supervisor(RunSpec.of(config, "CPU-1", ceilings=ceilings), device, events.append)
         one.session = SimpleNamespace(
             wait_ready=lambda: {"device": "a CPU"},

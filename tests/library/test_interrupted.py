@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from selection import telling
 
 from kernels.cli.files import is_replaceable, replace_file
 from kernels.contract.export import read_export
@@ -90,8 +91,13 @@ def samples(path):
     return {m.key: m.results[0].samples_ns for m in read_export(path.read_bytes()).measurements}
 
 
-@pytest.mark.parametrize("sent, status", [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
-def test_what_is_measured_is_written_and_the_rest_is_measured_later(folder, sent, status):
+ENDS = [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
+MORE = "more signals and moments: `make test` has one of each kind"
+
+
+@pytest.mark.parametrize("end", telling(ENDS, ENDS[0], why=MORE), ids=["SIGTERM", "SIGINT", "SIGHUP"])
+def test_what_is_measured_is_written_and_the_rest_is_measured_later(folder, end):
+    sent, status = end
     out = folder / "out.json"
     process = start(folder, "four.yaml", "--device", "cpu", "--json", out)
     wait_for(out, process)
@@ -121,7 +127,7 @@ def test_what_is_measured_is_written_and_the_rest_is_measured_later(folder, sent
     assert samples(out) == {m.key: m.results[0].samples_ns for m in after.measurements}
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", telling(range(6), 0, 1, why=MORE))
 def test_at_any_moment_nothing_is_left_behind_and_the_file_is_whole(folder, number):
     out = folder / "out.json"
     chance = random.Random(time.time_ns())

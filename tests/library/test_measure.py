@@ -325,7 +325,11 @@ ONES, COUNT = torch.ones(4, 8), itertools.count()
         ({"inputs": (torch.ones(0, 8),)}, ValueError, "at least one element"),
         ({"inputs": (ONES, ONES.to("meta"))}, ValueError, "on one device, not on cpu and meta"),
         ({"inputs": (ONES[:1].expand(4, 8),)}, ValueError, "is an expanded view"),
-        ({"inputs": lambda seed: (torch.ones(seed),)}, ValueError, "same shapes, dtypes and device for every seed"),
+        (
+            {"inputs": lambda seed: (torch.ones(1 + seed % 97),)},
+            ValueError,
+            "same shapes, dtypes and device for every seed",
+        ),
         ({"inputs": lambda seed: (ONES * next(COUNT),)}, ValueError, r"inputs\(seed\) is not deterministic"),
         ({"inputs": lambda seed: (ONES.to("meta"),)}, ValueError, "cpu and cuda, not meta"),
         ({"device": "mps"}, ValueError, "cpu and cuda, not mps"),

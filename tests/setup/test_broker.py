@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from redis import Redis
+from selection import telling
 
 from runs.hosting.setup import free_port, is_ours
 
@@ -51,7 +52,11 @@ def test_it_goes_on_with_its_data_after_it_was_killed(tmp_path):
     assert modes == {0}
 
 
-@pytest.mark.parametrize("file", ["appendonly.aof.1.incr.aof", "appendonly.aof.manifest", "appendonly.aof.1.base.rdb"])
+FILES = ["appendonly.aof.1.incr.aof", "appendonly.aof.manifest", "appendonly.aof.1.base.rdb"]
+MORE = "more damaged files of the broker: `make test` has one"
+
+
+@pytest.mark.parametrize("file", telling(FILES, FILES[0], why=MORE))
 def test_damaged_data_are_put_aside_and_it_starts(tmp_path, file):
     folder = tmp_path / "broker"
     with broker(folder) as (client, _):
