@@ -103,6 +103,8 @@ class Operation(BaseModel):
     """Those on which a few terms decide an output: honest kernels differ more from eager PyTorch there."""
     normalises_rows: ClassVar[bool] = False
     """Whether each row (last dimension) of the output is divided by a statistic of its own."""
+    operators: ClassVar[tuple[str, ...]] = ()
+    """ATen operators that its plain kernels call: a kernel that changes their registrations is suspect."""
 
     dtype: Dtype = "float16"
 

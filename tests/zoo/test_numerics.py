@@ -10,11 +10,32 @@ F = torch.nn.functional
 from kernels.operations.attention import Attention  # noqa: E402
 from kernels.operations.gemm import Gemm  # noqa: E402
 from kernels.operations.layer_norm import LayerNorm  # noqa: E402
+from kernels.operations.rms_norm import RMSNorm  # noqa: E402
+from kernels.operations.softmax import Softmax  # noqa: E402
 
 LONG = Attention(batch=1, heads=4, seq_len=512, head_dim=64)
 SHORT = Attention(batch=2, heads=2, seq_len=128, head_dim=128)
 CAUSAL = Attention(batch=1, heads=6, seq_len=1024, head_dim=64, causal=True)
 ROWS = LayerNorm(rows=64, cols=4096)
+ROW_OPERATIONS = {
+    "softmax": (
+        Softmax(rows=64, cols=4096),
+        ("eager", "functional", "online", "in-base-2", "summed-in-turn", "through-the-logarithm"),
+        (
+            "without-maximum", "tail-not-summed", "padding-summed", "summed-in-half", "rescaling-skipped",
+            "maximum-of-all-rows", "last-row-skipped",
+        ),
+    ),
+    "rms_norm": (
+        RMSNorm(rows=64, cols=4096),
+        ("eager", "functional", "in-two-levels", "summed-in-turn", "rounded-twice", "divided"),
+        (
+            "without-eps", "eps-of-layer-norm", "eps-outside-the-root", "mean-subtracted", "one-column-less",
+            "last-column-left-out", "summed-in-half", "last-row-skipped",
+        ),
+    ),
+}  # fmt: skip
+"""Operations that memory limits: (problem, right kernels, wrong kernels), in every dtype."""
 DEEP = Gemm(m=64, n=48, k=4096, dtype="float32")
 SLOPE, PARTIAL, NEAR, TINY = "on average", "partial sums cancel", "nearly constant", "on tiny inputs"
 
@@ -75,6 +96,19 @@ def test_wrong(case):
     assert not found["correct"]
     if dtype != "float32":  # there other limits speak first
         assert reason in found["why"]
+
+
+in_dtypes = pytest.mark.parametrize("dtype", telling(("float16", "bfloat16", "float32"), "bfloat16", why=WHY))
+
+
+@in_dtypes
+@pytest.mark.parametrize("operation", ROW_OPERATIONS)
+def test_of_an_operation_that_memory_limits_the_wrong_kernels_fail_and_the_right_ones_pass(operation, dtype):
+    problem, right, wrong = ROW_OPERATIONS[operation]
+    found = judged("cpu", [*right, *wrong], problem.model_copy(update={"dtype": dtype}))
+    right = found.keys() & right
+    assert {kernel: found[kernel]["why"] for kernel in right if not found[kernel]["correct"]} == {}
+    assert [kernel for kernel in wrong if found[kernel]["correct"]] == []
 
 
 @pytest.mark.parametrize("case", honest)

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from kernels.catalog import operation
 from kernels.operations.base import EDGE_SIZES, LARGE, Distribution, Inputs, Operation, Piece, draw
+from kernels.operations.rows import sum_in_turn
 
 if TYPE_CHECKING:
     import torch
@@ -96,9 +97,4 @@ def _mean(x: torch.Tensor) -> torch.Tensor:
 
 
 def _mean_in_turn(x: torch.Tensor) -> torch.Tensor:
-    """Sums term by term, the longest chain of roundings that a kernel may have; PyTorch sums pairwise."""
-    columns = x.mT.contiguous()
-    total = columns[0].clone()
-    for column in columns[1:]:
-        total += column
-    return (total / len(columns)).unsqueeze(-1)
+    return sum_in_turn(x) / x.shape[-1]
