@@ -26,6 +26,8 @@ class Rows(Operation):
     unit: ClassVar[str] = "GB/s"
     across: ClassVar[str] = "cols"
     """The size that `dim` stands for."""
+    narrowest: ClassVar[int] = 1
+    """Fewest columns."""
 
     rows: int = Field(ge=1, le=16_777_216, title="Rows", description="Of a batch of sequences: batch x length.")
 
@@ -54,7 +56,7 @@ class Rows(Operation):
 
     def edges(self) -> list[Any]:
         """Odd rows and odd columns."""
-        sizes = [(5, size) for size in EDGE_SIZES] + [(size, 1000) for size in EDGE_SIZES]
+        sizes = [(5, max(size, self.narrowest)) for size in EDGE_SIZES] + [(size, 1000) for size in EDGE_SIZES]
         return [self.model_copy(update={"rows": rows, self.across: width}) for rows, width in sizes]
 
     def chunks(self) -> Iterator[slice]:

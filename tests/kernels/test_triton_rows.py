@@ -11,9 +11,9 @@ from interpreter import WHOLE_GRIDS, interpreting, poisoning, replaced, serve
 from selection import telling
 
 DTYPES = ("float16", "bfloat16", "float32")
-ACROSS = {"softmax": "cols", "rms_norm": "cols"}
+ACROSS = {"softmax": "cols", "rms_norm": "cols", "cross_entropy": "vocab"}
 """The operations, and the name of their columns."""
-HELD = ("softmax", "rms_norm")
+HELD = ("softmax", "rms_norm", "cross_entropy")
 """Those whose rows are held in registers, or read in blocks if they are too long."""
 SHAPES = ((1, 2), (7, 1000), (65, 63), (129, 64), (64, 65), (5, 129), (3, 5000), (1, 128))
 LONG = ((2, 16_385), (2, 16_384), (1, 24_576), (3, 40_000))
@@ -51,7 +51,7 @@ def test_is_right_on_unusual_inputs(interpreter, operation, dtype, distribution)
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("distribution", ["normal", "x30", "outliers"])
-@pytest.mark.parametrize("shape", [(5, 1), (17, 100), (4, 1000)], ids=str)
+@pytest.mark.parametrize("shape", [(5, 2), (17, 100), (4, 1000)], ids=str)
 @pytest.mark.parametrize("operation", HELD)
 def test_rows_in_blocks_are_right(interpreter, operation, shape, dtype, distribution):
     """Small blocks: several for a row, of which the last is not full."""
@@ -90,6 +90,7 @@ def test_says_what_it_cannot_do(interpreter, operation):
 
 
 COMPILED = {
+    "cross_entropy": [{"rows": 8192, "vocab": 32000}, {"rows": 16384, "vocab": 768}, {"rows": 100, "vocab": 100}],
     "rms_norm": [{"rows": 16384, "cols": 4096}, {"rows": 4096, "cols": 32768}, {"rows": 1000, "cols": 100}],
     "softmax": [{"rows": 16384, "cols": 4096}, {"rows": 4096, "cols": 32768}, {"rows": 1000, "cols": 100}],
 }

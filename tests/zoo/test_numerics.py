@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
 from kernels.operations.attention import Attention  # noqa: E402
+from kernels.operations.cross_entropy import CrossEntropy  # noqa: E402
 from kernels.operations.gemm import Gemm  # noqa: E402
 from kernels.operations.layer_norm import LayerNorm  # noqa: E402
 from kernels.operations.rms_norm import RMSNorm  # noqa: E402
@@ -32,6 +33,14 @@ ROW_OPERATIONS = {
         (
             "without-eps", "eps-of-layer-norm", "eps-outside-the-root", "mean-subtracted", "one-column-less",
             "last-column-left-out", "summed-in-half", "last-row-skipped",
+        ),
+    ),
+    "cross_entropy": (
+        CrossEntropy(rows=64, vocab=1000),
+        ("eager", "functional", "online", "summed-in-turn", "last-row-first", "of-the-log-softmax"),
+        (
+            "without-maximum", "tail-not-summed", "padding-summed", "losses-in-half", "summed-in-half", "one-row-less",
+            "last-row-skipped", "class-0-ignored", "rescaling-skipped",
         ),
     ),
 }  # fmt: skip
