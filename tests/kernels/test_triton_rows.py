@@ -11,7 +11,9 @@ from interpreter import WHOLE_GRIDS, interpreting, poisoning, replaced, serve
 from selection import telling
 
 DTYPES = ("float16", "bfloat16", "float32")
-ACROSS = {"softmax": "cols", "rms_norm": "cols", "cross_entropy": "vocab"}
+ACROSS = {
+    "softmax": "cols", "rms_norm": "cols", "cross_entropy": "vocab", "gelu": "cols", "swish": "cols", "mse_loss": "cols",
+}  # fmt: skip
 """The operations, and the name of their columns."""
 HELD = ("softmax", "rms_norm", "cross_entropy")
 """Those whose rows are held in registers, or read in blocks if they are too long."""
@@ -91,6 +93,13 @@ def test_says_what_it_cannot_do(interpreter, operation):
 
 COMPILED = {
     "cross_entropy": [{"rows": 8192, "vocab": 32000}, {"rows": 16384, "vocab": 768}, {"rows": 100, "vocab": 100}],
+    "gelu": [
+        {"rows": 16384, "cols": 4096},
+        {"rows": 16384, "cols": 4096, "approximate": "tanh"},
+        {"rows": 100, "cols": 100},
+    ],
+    "mse_loss": [{"rows": 16384, "cols": 4096}, {"rows": 100, "cols": 100}],
+    "swish": [{"rows": 16384, "cols": 4096}, {"rows": 100, "cols": 100}],
     "rms_norm": [{"rows": 16384, "cols": 4096}, {"rows": 4096, "cols": 32768}, {"rows": 1000, "cols": 100}],
     "softmax": [{"rows": 16384, "cols": 4096}, {"rows": 4096, "cols": 32768}, {"rows": 1000, "cols": 100}],
 }
