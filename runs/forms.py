@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from django import forms
 from django.http import QueryDict
@@ -61,11 +61,21 @@ def _named(choice: str) -> dict[str, Any]:
 
 
 MASK_CHOICES = [("no", "no"), ("yes", "yes"), ("both", "both")]
+ALL = "all"
+"""The choice of every word of a size."""
+
+
+def words_of(info: FieldInfo) -> tuple[str, ...]:
+    """The values of a size that is a word; empty if it is a number, or yes and no."""
+    return get_args(info.annotation) if get_origin(info.annotation) is Literal else ()
 
 
 def size_field(info: FieldInfo) -> forms.Field:
-    """A form field for a size of an operation: numbers, or no, yes, both."""
+    """A form field for a size of an operation: numbers, or no, yes, both, or one or all of its words."""
     label, help_text = info.title or "", info.description or ""
+    if words := words_of(info):
+        choices = [(word, word) for word in (*words, ALL)]
+        return forms.ChoiceField(label=label, choices=choices, required=False, initial=words[0], help_text=help_text)
     if info.annotation is bool:
         return forms.ChoiceField(label=label, choices=MASK_CHOICES, required=False, initial="no", help_text=help_text)
     widget = forms.TextInput(attrs={"inputmode": "numeric", "autocomplete": "off", "class": "short"})
@@ -229,6 +239,8 @@ class NewRunForm(forms.Form):
                 typed[name] = ""
             elif all(isinstance(value, bool) for value in values):
                 typed[name] = "both" if len(values) > 1 else "yes" if values == [True] else "no"
+            elif words_of(info):
+                typed[name] = ALL if len(values) > 1 else values[0]
             else:
                 typed[name] = ", ".join(map(str, values))
         return typed
@@ -347,8 +359,14 @@ class NewRunForm(forms.Form):
 
     def _sizes(self, cleaned: dict[str, Any]) -> dict[str, Any]:
         several = {"no": [False], "yes": [True], "both": [False, True]}
-        sizes = {name: cleaned[name] for name in self.sizes if cleaned.get(name)}
-        return {"dtype": cleaned["dtype"]} | {n: several[v] if isinstance(v, str) else v for n, v in sizes.items()}
+        sizes = {"dtype": cleaned["dtype"]}
+        for name in (name for name in self.sizes if cleaned.get(name)):
+            value, words = cleaned[name], words_of(self.sizes[name])
+            if words:
+                sizes[name] = list(words) if value == ALL else [value]
+            else:
+                sizes[name] = several[value] if isinstance(value, str) else value
+        return sizes
 
     def _place(self, error: ValidationError) -> None:
         """Assigns an error of the library to its field."""

@@ -63,7 +63,9 @@ def _squares(values, targets, sums, count, BLOCK: tl.constexpr, EVEN: tl.constex
     step = tl.num_programs(0).to(tl.int64) * BLOCK
     for start in range(first, count, step):
         if EVEN:
-            difference = tl.load(values + start + lanes).to(tl.float32) - tl.load(targets + start + lanes).to(tl.float32)
+            difference = tl.load(values + start + lanes).to(tl.float32) - tl.load(targets + start + lanes).to(
+                tl.float32
+            )
         else:
             exists = start + lanes < count
             difference = tl.load(values + start + lanes, mask=exists, other=0.0).to(tl.float32)
