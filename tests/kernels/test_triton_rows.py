@@ -3,7 +3,6 @@ they compile for Hopper without a GPU."""
 
 import contextlib
 import importlib
-import json
 
 import pytest
 from compiling import compiled
@@ -44,14 +43,14 @@ def test_is_right_at_edge_sizes(interpreter, operation, shape, dtype):
 
 
 @pytest.mark.parametrize("distribution", ["x30", "large_mean", "outliers", "tiny"])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", telling(DTYPES, "bfloat16", why=WHOLE_GRIDS))
 @pytest.mark.parametrize("operation", ACROSS)
 def test_is_right_on_unusual_inputs(interpreter, operation, dtype, distribution):
     case = {"sizes": sized(operation, 33, 200), "dtype": dtype, "distribution": distribution}
     assert_right(interpreter.run(operation=operation, **case))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", telling(DTYPES, "bfloat16", why=WHOLE_GRIDS))
 @pytest.mark.parametrize("distribution", ["normal", "x30", "outliers"])
 @pytest.mark.parametrize("shape", [(5, 2), (17, 100), (4, 1000)], ids=str)
 @pytest.mark.parametrize("operation", HELD)
@@ -105,11 +104,16 @@ COMPILED = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
 @pytest.mark.parametrize("dtype", telling(DTYPES, "bfloat16", why=FOR_HOPPER))
 @pytest.mark.parametrize(
     "operation, sizes",
     [
-        pytest.param(operation, sizes, marks=[pytest.mark.thorough(FOR_HOPPER)] if number else [], id=json.dumps(sizes))
+        pytest.param(
+            *(operation, sizes),
+            marks=[pytest.mark.thorough(FOR_HOPPER)] if number else [],
+            id=f"{operation} {', '.join(map(str, sizes.values()))}",
+        )
         for operation, of in COMPILED.items()
         for number, sizes in enumerate(of)
     ],

@@ -1,7 +1,7 @@
 """Kernels that are a little wrong fail, each in its dtype at its size; honest ones that round differently pass. On the CPU."""
 
 import pytest
-from numerics import adhoc, judged
+from numerics import adhoc, judged, judged_by_outputs
 from selection import telling
 
 torch = pytest.importorskip("torch")
@@ -140,7 +140,7 @@ in_dtypes = pytest.mark.parametrize("dtype", telling(("float16", "bfloat16", "fl
 @pytest.mark.parametrize("operation", ROW_OPERATIONS)
 def test_of_an_operation_that_memory_limits_the_wrong_kernels_fail_and_the_right_ones_pass(operation, dtype):
     problem, right, wrong = ROW_OPERATIONS[operation]
-    found = judged("cpu", [*right, *wrong], problem.model_copy(update={"dtype": dtype}))
+    found = judged_by_outputs([*right, *wrong], problem.model_copy(update={"dtype": dtype}))
     right = found.keys() & right
     assert {kernel: found[kernel]["why"] for kernel in right if not found[kernel]["correct"]} == {}
     assert [kernel for kernel in wrong if found[kernel]["correct"]] == []
