@@ -109,6 +109,8 @@ def test_what_nobody_changes_alone_is_timed_again_before_anybody_is_blamed():
     with pytest.raises(RetryInNewProcess):
         blame.changes()
     assert [arm.is_ok for arm in engine.arms] == [True, False, False]
+    for arm in engine.arms[1:]:
+        assert arm.why.startswith("one of eager, mine changed global state; to see which, measure them one at a time: ")
 
 
 def test_nothing_changed_and_nobody_is_asked():

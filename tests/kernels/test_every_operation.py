@@ -314,7 +314,7 @@ def late(tensors, outs):
     new = tuple(torch.zeros_like(out) for out in outs)
 
     def write():
-        time.sleep(0.001)
+        time.sleep(0.02)
         for into, out in zip(new, outs, strict=True):
             into.copy_(out)
 
