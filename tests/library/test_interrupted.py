@@ -21,7 +21,7 @@ FOUR = """
 title: Four
 operation: attention
 kernels: [mine]
-protocol: {warmup_s: 0.3, min_rounds: 5, max_rounds: 5, verify_seeds: 1, block_ms: 0.2}
+protocol: {warmup_s: 0.1, min_rounds: 5, max_rounds: 5, verify_seeds: 1, block_ms: 0.2}
 workloads: [{batch: 1, heads: [1, 2, 3, 4], seq_len: 32, head_dim: 16, dtype: float32}]
 """
 MINE = """
