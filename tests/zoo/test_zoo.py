@@ -26,7 +26,7 @@ CHOSEN = {
     "deadly": ("forks-and-segfaults", "forges-answers", "fails-in-call-7", "busy-and-unsupported"),
     "honest": ("workspace", "in-any-order", "strided", "says-a-line", "warns", "walks-frames", "uses-vmap"),
 }  # fmt: skip
-ALONE = ("works-ahead", "remembers-while-sets-rotate", "knows-it-from-the-last-run")
+ALONE = ("works-ahead",)
 GROUPS = together("cpu")
 cheats, deadly, honest = (
     telling([case.name for case in GROUPS[word]], *CHOSEN[word], why=WHY) for word in ("cheats", "deadly", "honest")
