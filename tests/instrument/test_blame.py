@@ -10,7 +10,7 @@ from kernels.parent.arm import Arm
 from kernels.parent.blame import Blame
 from kernels.parent.child_process import CommandFailed, Forged
 from kernels.parent.engine import RetryInNewProcess
-from kernels.workload import Protocol
+from kernels.protocol import Protocol
 
 CHANGED = Watched(changes=["torch.add: replaced"], threads=False)
 SAME = Watched(changes=[], threads=False)
