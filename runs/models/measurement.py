@@ -112,7 +112,7 @@ class Chart(models.Model):
     """A chart of a run, drawn when it ended: a Vega-Lite spec, and the same as SVG."""
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="charts")
-    name = models.CharField(max_length=30)
+    name = models.CharField(max_length=120)
     theme = models.CharField(max_length=10)
     spec = models.JSONField()
     svg = models.TextField()
