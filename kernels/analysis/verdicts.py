@@ -76,9 +76,10 @@ def enough_rounds(one: Judged) -> int:
 def certain_ratio(one: Judged) -> Ratio | None:
     """The speedup with an interval that covers it in 99% of all cases; None without a speedup. The range of fewer than
     MIN_ROUNDS rounds is too narrow: it is widened."""
-    if one.speedup is None or one.speedup_low is None or one.speedup_high is None:
+    speedup, low, high = one.speedup, one.speedup_low, one.speedup_high
+    if speedup is None or low is None or high is None:
         return None
-    ratio = Ratio(one.speedup, one.speedup_low, one.speedup_high)
+    ratio = Ratio(speedup, low, high)
     return ratio if (one.rounds or 0) >= MIN_ROUNDS else widened(ratio, FEW_ROUNDS_WIDER)
 
 
