@@ -14,8 +14,9 @@ from pydantic.fields import FieldInfo
 from kernels.analysis.memory import why_too_large
 from kernels.catalog import operations
 from kernels.dtypes import DTYPE_SHORT
-from kernels.workload import EFFORTS, Protocol, Workload, sentence
+from kernels.protocol import EFFORTS, Protocol
 from kernels.workload import Config as ConfigSpec
+from kernels.workload import Workload, sentence
 from runs.models import Config, Gpu, Run, Session
 
 DEFAULT_OPERATION = "attention"

@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 from kernels.analysis.statistics import half_width, margin_from, paired_speedup, word
 from kernels.contract.arm_result import Verdict
 from kernels.parent.rounds import LEAST_CAPTURES
-from kernels.workload import Protocol
+from kernels.protocol import Protocol
 
 Rounds = Callable[[np.random.Generator, int, float], np.ndarray]
 """(random numbers, rounds, standard deviation) -> log-ratios of the rounds around 0."""

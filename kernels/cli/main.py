@@ -12,9 +12,10 @@ from kernels.cli.describe import do_calibrate, do_env, do_list
 from kernels.cli.judge import do_compare, do_judge
 from kernels.cli.run import do_run
 from kernels.cli.stop import Stop
+from kernels.config_files import ConfigError
 from kernels.host.device import NoSuchDevice
 from kernels.parent.child_process import Cancelled, ChildDied
-from kernels.workload import EFFORTS, ConfigError
+from kernels.protocol import EFFORTS
 
 
 def main(argv: list[str] | None = None) -> int:

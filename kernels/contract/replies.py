@@ -91,8 +91,8 @@ class TimedBlock(Reply):
     """One duration per call; for graphs, a replay's time / its calls."""
     enqueue_ns: int = 0
     """Host time to launch the block."""
-    cpu_ns: int = 0
-    """CPU time of the process in the block's calls; 0 on a GPU."""
+    cpu_ns: list[int] = []
+    """CPU time of the process in each call; empty on a GPU."""
     gate_ns: float = 0.0
     """Measured length of the spin gate; 0 without one."""
     gated: bool = True

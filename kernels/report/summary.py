@@ -11,7 +11,7 @@ from kernels.analysis.verdicts import is_noisy
 from kernels.catalog import UnknownName, get_operation
 from kernels.contract.arm_result import FAILURES, Status, Verdict
 from kernels.contract.events import BUSY_SHARE
-from kernels.report.tables import Row, compared, listed
+from kernels.report.tables import Row, by_operation, compared, listed
 
 MOST_KERNELS_NAMED = 2
 """Kernels named in a sentence; if there are more, only their number."""
@@ -67,6 +67,17 @@ def summary(table: Sequence[Row], operation: str, contended: bool = False) -> Su
     sentences += _loaded(table)
     sentences += _what_ran(table, operation)
     return Summary(strong, sentences, tone)
+
+
+def summaries(table: Sequence[Row], contended: bool = False) -> dict[str, Summary]:
+    """Operation -> the sentences about its results."""
+    return {operation: summary(part, operation, contended) for operation, part in by_operation(table).items()}
+
+
+def as_text(table: Sequence[Row], contended: bool = False) -> str:
+    """The sentences about a run; of several operations, a line for each."""
+    found = summaries(table, contended)
+    return "\n".join(f"{name}: {said}" if len(found) > 1 else str(said) for name, said in found.items())
 
 
 def headline(one: Standing, contended: bool = False) -> tuple[str, str]:

@@ -29,6 +29,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 class Row:
     """One kernel on one workload. None: unknown."""
 
+    operation: str
     workload: str
     mode: str
     kernel: str
@@ -85,7 +86,7 @@ class Row:
     """Timed calls."""
 
 
-NOT_IN_CSV = ("ratio", "unit", "under_load", "foreign_load", "timed_calls_checked", "calls")
+NOT_IN_CSV = ("operation", "ratio", "unit", "under_load", "foreign_load", "timed_calls_checked", "calls")
 COLUMNS = tuple(name for name in Row.__dataclass_fields__ if name not in NOT_IN_CSV)
 
 
@@ -94,11 +95,20 @@ def rows(measurements: Iterable[Measured]) -> list[Row]:
     return [_row(m, arm) for m in measurements for arm in m.results]
 
 
+def by_operation(table: Iterable[Row]) -> dict[str, list[Row]]:
+    """Operation -> its rows."""
+    parts: dict[str, list[Row]] = {}
+    for row in table:
+        parts.setdefault(row.operation, []).append(row)
+    return parts
+
+
 def _row(m: Measured, arm: ArmResult) -> Row:
     operation = operations().get(m.workload.operation)
     calls, dense, problem = arm.single_calls, m.workload.dense_factor, m.workload.known_problem
     tensors = problem.bytes_moved() if problem else (None, None)
     return Row(
+        operation=m.workload.operation,
         workload=m.workload.label,
         mode=m.mode,
         kernel=arm.kernel,
@@ -251,7 +261,12 @@ def _lines(table: Sequence[Row]) -> list[list[str]]:
 
 
 def as_markdown(table: Sequence[Row], heading: str = "") -> str:
-    return markdown(_lines(table), heading, against_itself(table))
+    """A table for each operation."""
+    parts = list(by_operation(table).values()) or [[]]
+    drawn = [
+        markdown(_lines(part), "" if number else heading, against_itself(part)) for number, part in enumerate(parts)
+    ]
+    return "\n".join(drawn)
 
 
 def markdown(lines: list[list[str]], heading: str = "", below: str = "") -> str:
@@ -264,8 +279,12 @@ def markdown(lines: list[list[str]], heading: str = "", below: str = "") -> str:
 
 
 def as_text(table: Sequence[Row]) -> str:
-    """For a terminal: aligned columns; the reason below each row that is not ok."""
-    return text(_lines(table), [row.why if row.status != Status.OK else "" for row in table], against_itself(table))
+    """For a terminal: aligned columns; the reason below each row that is not ok. A table for each operation."""
+    parts = list(by_operation(table).values()) or [[]]
+    return "\n\n".join(
+        text(_lines(part), [row.why if row.status != Status.OK else "" for row in part], against_itself(part))
+        for part in parts
+    )
 
 
 def text(cells: list[list[str]], whys: list[str], below: str = "") -> str:

@@ -10,8 +10,9 @@ from typing import Any
 from kernels.analysis.blocks import GRAPH_BELOW_NS, MIN_CALLS, least_calls
 from kernels.parent.engine import VERIFY_LIMIT_S
 from kernels.parent.rounds import KEEP_EVERY, LEAST_CAPTURES
+from kernels.protocol import Protocol
 from kernels.workload import Config as ConfigSpec
-from kernels.workload import Protocol, Workload
+from kernels.workload import Workload
 from runs.models import Gpu
 from runs.queries.measurements import seconds_per_result
 

@@ -13,9 +13,9 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
 
 from kernels.catalog import operations
+from kernels.config_files import ConfigError, load_config
 from kernels.report import tables, timing
 from kernels.report.summary import summary
-from kernels.workload import ConfigError, load_config
 from runs.charts.run_charts import LEAST_SHOWN, NAMES, chart_of, drawn, has_limits, left_out
 from runs.charts.theme import THEMES
 from runs.models import Run, Share

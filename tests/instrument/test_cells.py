@@ -18,7 +18,8 @@ from kernels.parent.cell_process import TrustedEnded
 from kernels.parent.isolated_run import IsolatedRun
 from kernels.parent.isolated_session import IsolatedSession, Suspect, _overlap
 from kernels.parent.rounds import Reading
-from kernels.workload import Protocol, Workload
+from kernels.protocol import Protocol
+from kernels.workload import Workload
 
 ROOT = Path(__file__).parents[2]
 SMALL = Workload(operation="layer_norm", dtype="float32", sizes={"rows": 64, "cols": 256})

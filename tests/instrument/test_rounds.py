@@ -15,7 +15,7 @@ from kernels.parent import rounds
 from kernels.parent.drive import AA, Drive
 from kernels.parent.estimate import estimate
 from kernels.parent.rounds import Paired, fixed
-from kernels.workload import Protocol
+from kernels.protocol import Protocol
 
 # --- order ------------------------------------------------------------------------------------------------------------
 

@@ -9,10 +9,11 @@ import yaml
 from cast import load
 from django.urls import reverse
 
+from kernels.config_files import load_config
 from kernels.contract.export import NotAnExport, read_export
 from kernels.contract.upgrade import FORMAT
 from kernels.report import tables
-from kernels.workload import Config, load_config
+from kernels.workload import Config
 from runs.models import Result, Run
 from runs.pipeline import importer
 from runs.queries import measurements

@@ -8,7 +8,8 @@ from kernels.analysis.correctness import judge
 from kernels.catalog import Unsupported
 from kernels.child.bench import Bench
 from kernels.operations.base import Operation
-from kernels.workload import Protocol, Workload
+from kernels.protocol import Protocol
+from kernels.workload import Workload
 
 ZOO = Path(__file__).parent
 CHECKS = Protocol().verify_seeds
