@@ -110,12 +110,12 @@ def _others(ranked: Ranking, first: Standing) -> list[str]:
     if count < 2 or not any(one.word for one in ranked.standings):
         return []
     said = []
-    if ranked.best is first:
+    if ranked.best == first:
         ratio, low, _ = in_digits(*ranked.means[first.kernel])
         common = "the workload" if ranked.common == 1 else f"the {ranked.common} workloads"
         on = f" on {common} that all of them passed" if first.of > 1 else ""
         said.append(f"It is the best of {count}{on}: {ratio}x, at least {low}x for {count} comparisons at once.")
-    others = [one.kernel for one in ranked.standings if one is not first and one.counts["faster"]]
+    others = [one.kernel for one in ranked.standings if one != first and one.counts["faster"]]
     if others:
         verb = "are" if len(others) > 1 else "is"
         also = "also " * bool(first.counts["faster"])

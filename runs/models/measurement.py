@@ -94,6 +94,13 @@ class Result(models.Model):
     peak_memory_bytes = models.BigIntegerField(null=True)
     registers = models.IntegerField(null=True)
     correctness = models.JSONField(null=True)
+    is_checked = models.GeneratedField(
+        expression=models.Case(models.When(correctness__correct=True, then=1), default=0),
+        output_field=models.SmallIntegerField(),
+        db_persist=True,
+    )
+    """1 if a reference found it correct. The database computes it: lists read it of thousands of results, and JSON
+    would take longer than all the rest."""
     ran = models.JSONField(default=list)
     samples_ns = models.JSONField(null=True)
     cold = models.JSONField(null=True)
