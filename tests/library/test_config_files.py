@@ -3,7 +3,7 @@
 import pytest
 
 from kernels.catalog import UnknownName
-from kernels.config_files import ConfigError, check_kernels, configs, load_config, read_config
+from kernels.config_files import ConfigError, as_yaml, check_kernels, configs, load_config, read_config
 from kernels.workload import Config, RunSpec
 
 GEMM = "operation: gemm\nkernels: [eager]\nworkloads:\n"
@@ -92,6 +92,11 @@ def test_a_config_of_several_operations_is_one_list_of_kernels_and_one_of_worklo
     spec = RunSpec.of(made, "GPU-1")
     assert RunSpec(**spec.model_dump(mode="json")).kernels_of("layer_norm") == ["eager", "compiled"]
     check_kernels(made)
+
+
+@pytest.mark.parametrize("made", [*configs(), read_config(BOTH, "both")], ids=lambda made: made.name)
+def test_a_config_as_text_is_read_as_the_same_config(made):
+    assert read_config(as_yaml(made), made.name) == made
 
 
 def test_one_operation_of_several_is_a_config_of_its_own():

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('runs', '0018_a_run_says_where_its_seconds_went'),
+        ('runs', '0019_the_database_says_what_was_checked'),
     ]
 
     operations = [
