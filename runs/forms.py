@@ -184,11 +184,13 @@ class NewRunForm(forms.Form):
 
     @property
     def contents(self) -> dict[str, Any]:
-        """Contents of the chosen config: {"count", "labels": the first ones, "more"}."""
+        """Contents of the chosen config: {"count", "labels": the first ones, "more", "source": of its sizes}."""
         config = self.configs.get(str(self["config"].value()))
-        workloads = config.spec.workloads if config else []
+        spec = config.spec if config else None
+        workloads = spec.workloads if spec else []
         labels = [w.label.removeprefix(f"{w.operation} ") for w in workloads[:SHOWN_WORKLOADS]]
-        return {"count": len(workloads), "labels": labels, "more": len(workloads) - len(labels)}
+        more, source = len(workloads) - len(labels), spec.source if spec else ""
+        return {"count": len(workloads), "labels": labels, "more": more, "source": source}
 
     @property
     def device_is_known(self) -> bool:
