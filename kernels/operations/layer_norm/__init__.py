@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
@@ -22,6 +22,8 @@ CHUNK = 2**24
 class LayerNorm(Operation):
     """x: (rows, cols); weight, bias: (cols,); out: (rows, cols). Biased variance; eps = 1e-5."""
 
+    tensors: ClassVar[Mapping[str, tuple[str, ...]]] = {"x": ("rows", "cols"), "weight": ("cols",), "bias": ("cols",)}
+    options: ClassVar[tuple[str, ...]] = ("eps",)
     unit: ClassVar[str] = "GB/s"
     checked_with: ClassVar[tuple[Distribution, ...]] = (
         "normal", "tiny", "outliers", "near_constant", "large_mean", "x30",
