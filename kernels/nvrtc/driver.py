@@ -1,14 +1,56 @@
-"""The driver: machine code onto the device, and launches. All that needs a GPU is in this file."""
+"""The device: what it has, machine code onto it, and launches. All that needs a GPU is in this file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
+
+import torch
+
+from kernels.nvrtc import compiler, toolchain
 
 WITHOUT_ASKING = 48 * 1024
 """Bytes of dynamic shared memory that a block may have without being asked for."""
 Launch = Callable[[int], None]
 """Launches a kernel on a stream: its handle."""
+
+
+class Device(NamedTuple):
+    """A CUDA device."""
+
+    architecture: str
+    """As the compiler calls it: "sm_90a"."""
+    multiprocessors: int
+    shared_bytes: int
+    """The most that a block may have."""
+
+
+class Cuda:
+    """The devices of PyTorch."""
+
+    def why_not(self, tensor: torch.Tensor) -> str:
+        """Why nothing can be launched on this tensor's device; empty if it can."""
+        if tensor.device.type != "cuda":
+            return "needs a CUDA device"
+        ours, of_torch = toolchain.cuda_major(), int((torch.version.cuda or "0").split(".")[0])
+        if ours != of_torch:
+            return (
+                f"PyTorch is of CUDA {of_torch} and the package cuda-bindings of CUDA {ours}: "
+                f"pip install 'cuda-bindings=={of_torch}.*'"
+            )
+        return toolchain.why_not()
+
+    def device(self, tensor: torch.Tensor) -> Device:
+        found = torch.cuda.get_device_properties(tensor.device)
+        architecture = compiler.architecture(found.major, found.minor)
+        return Device(architecture, found.multi_processor_count, found.shared_memory_per_block_optin)
+
+    def load(self, made: compiler.Compiled) -> Function:
+        return Function(made.cubin, made.symbol)
+
+    def current_stream(self) -> Callable[[int], int]:
+        """A function: number of a device -> handle of PyTorch's current stream on it."""
+        return torch._C._cuda_getCurrentRawStream
 
 
 class Function:
@@ -19,9 +61,11 @@ class Function:
         from cuda.core import ObjectCode
 
         self._driver = driver
-        self._code = ObjectCode.from_cubin(cubin)
+        self._code = ObjectCode.from_cubin(cubin)  # unloaded when it is freed
         self._kernel = self._code.get_kernel(symbol)
-        self.handle = driver.CUfunction(int(self._kernel.handle))
+        answer = driver.cuKernelGetFunction(self._kernel.handle)
+        self.check(answer)
+        self.handle = answer[1]
 
     def allow_shared(self, nbytes: int) -> None:
         """Lets its blocks have this much dynamic shared memory."""

@@ -7,7 +7,7 @@ nothing, so it can be captured in a graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ import torch
 from kernels.nvrtc import compiler
 from kernels.nvrtc.arguments import POINTER, Packed, checks, kind_of
 from kernels.nvrtc.declaration import OUT, Launch
-from kernels.nvrtc.driver import Function
+from kernels.nvrtc.driver import Cuda
 from kernels.nvrtc.expressions import BadExpression, Expression, Tensor, Typed
 
 CPP = {
@@ -177,9 +177,9 @@ def _literal(one: Expression, values: Mapping[str, Any]) -> str:
 class CudaKernel:
     """A kernel of a .cu file on the current device."""
 
-    def __init__(self, text: KernelText, load: Any = Function) -> None:
-        """load: puts machine code onto the device; a test gives another."""
-        self.text, self._load = text, load
+    def __init__(self, text: KernelText, cuda: Any = None) -> None:
+        """cuda: the devices; a test without a GPU gives its own."""
+        self.text, self._cuda = text, cuda or Cuda()
         self._prepared: dict[Any, Prepared] = {}
         self._functions: dict[compiler.Source, tuple[compiler.Compiled, Any]] = {}
 
@@ -194,23 +194,25 @@ class CudaKernel:
     def _prepare(self, tensors: tuple[torch.Tensor, ...], options: dict[str, Any]) -> Prepared:
         if len(tensors) != len(self.text.tensors):
             raise TypeError(f"{self.text.name} takes {len(self.text.tensors)} tensors: {', '.join(self.text.tensors)}")
-        if tensors[0].device.type != "cuda":
-            raise self.text.unsupported("needs a CUDA device")
-        device = torch.cuda.get_device_properties(tensors[0].device)
-        values = self.text.values(tensors, options, device.multi_processor_count)
+        if why := self._cuda.why_not(tensors[0]):
+            raise self.text.unsupported(why)
+        device = self._cuda.device(tensors[0])
+        values = self.text.values(tensors, options, device.multiprocessors)
         source = self.text.compiled_from(values, tensors[0].dtype)
         grid, block, shared = self.text.shape(values)
         if source not in self._functions:
-            made = compiler.compiled(source, compiler.architecture(device.major, device.minor))
-            self._functions[source] = made, self._load(made.cubin, made.symbol)
+            made = compiler.compiled(source, device.architecture)
+            self._functions[source] = made, self._cuda.load(made)
         made, function = self._functions[source]
-        if (needed := made.static_shared_bytes + shared) > device.shared_memory_per_block_optin:
+        if (needed := made.static_shared_bytes + shared) > device.shared_bytes:
             raise self.text.unsupported(
-                f"needs {needed} bytes of shared memory for a block; this device has {device.shared_memory_per_block_optin}"
+                f"needs {needed:,} bytes of shared memory for a block; this device has {device.shared_bytes:,}"
             )
         function.allow_shared(shared)
         facts = Launched(source.entry, made, grid, block, shared)
-        return Prepared(facts, function, Packed(self.text.arguments(values)), tensors[0].device.index or 0)
+        packed = Packed(self.text.arguments(values))
+        run = function.launcher(grid, block, shared, packed.address)
+        return Prepared(facts, packed, run, self._cuda.current_stream(), tensors[0].device.index or 0)
 
 
 class Prepared:
@@ -218,10 +220,11 @@ class Prepared:
 
     __slots__ = ("_device", "_packed", "_run", "_stream", "facts")
 
-    def __init__(self, facts: Launched, function: Any, packed: Packed, device: int) -> None:
-        self.facts, self._packed, self._device = facts, packed, device
-        self._run = function.launcher(facts.grid, facts.block, facts.dynamic_shared_bytes, packed.address)
-        self._stream = torch._C._cuda_getCurrentRawStream
+    def __init__(
+        self, facts: Launched, packed: Packed, run: Callable[[int], None], stream: Callable[[int], int], device: int
+    ) -> None:
+        """run: launches on a stream. stream: gives the current one of a device."""
+        self.facts, self._packed, self._run, self._stream, self._device = facts, packed, run, stream, device
 
     def launch(self, tensors: tuple[torch.Tensor, ...]) -> None:
         """Launches on the current stream. tensors: inputs, then outputs."""
