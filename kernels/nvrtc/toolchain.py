@@ -10,14 +10,17 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
-NEEDED = ("cuda_fp16.h", "mma.h", "crt/mma.h", "nv/target")
-"""Headers that must be found: of the wheels nvidia-cuda-runtime, -crt and -cccl."""
+WHEELS_OF = {
+    "cuda_fp16.h": ("nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime"),
+    "mma.h": ("nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime"),
+    "crt/mma.h": ("nvidia-cuda-nvcc-cu12", "nvidia-cuda-crt"),
+    "nv/target": ("nvidia-cuda-cccl-cu12", "nvidia-cuda-cccl"),
+}
+"""Headers that must be found -> their wheels of CUDA 12 and 13."""
 TOOLKITS = ("CUDA_HOME", "CUDA_PATH")
 DEFAULT_TOOLKIT = "/usr/local/cuda"
 PARTS_12 = ("cuda_runtime", "cuda_nvcc", "cuda_cccl")
 """Folders of the wheels of CUDA 12, each with its headers; those of CUDA 13 share one folder."""
-CRT = {12: "nvidia-cuda-nvcc-cu12", 13: "nvidia-cuda-crt"}
-"""The wheel that holds crt/mma.h."""
 CUDA_VERSION = re.compile(rb"#define\s+CUDA_VERSION\s+(\d+)")
 
 
@@ -37,16 +40,23 @@ def _why_not(path: tuple[str, ...], toolkits: tuple[str, ...]) -> str:
         return (
             f"NVRTC of CUDA {major} is not installed on this device: pip install {_wheel('nvidia-cuda-nvrtc', major)}"
         )
-    if missing := [name for name in NEEDED if not _find(name, include_folders(major))]:
-        wheels = [_wheel("nvidia-cuda-runtime", major), CRT[major], _wheel("nvidia-cuda-cccl", major)]
-        version = _version(wheels[0])
-        pins = [f"'{wheel}=={'.'.join(version.split('.')[:2])}.*'" if version else wheel for wheel in wheels]
-        return f"the header {missing[0]} of CUDA {major} is not on this device: pip install {' '.join(pins)}"
+    folders = include_folders(major)
+    if missing := [name for name in WHEELS_OF if not _find(name, folders)]:
+        wheels = dict.fromkeys(_pinned(WHEELS_OF[name][major >= 13], major) for name in missing)
+        return (
+            f"headers of CUDA {major} are missing on this device ({', '.join(missing)}): pip install {' '.join(wheels)}"
+        )
     return ""
 
 
 def _wheel(name: str, major: int) -> str:
     return name if major >= 13 else f"{name}-cu{major}"
+
+
+def _pinned(wheel: str, major: int) -> str:
+    """A wheel of the version that the headers of this host have, where wheels of that version exist."""
+    version = _version(_wheel("nvidia-cuda-runtime", major))
+    return f"'{wheel}=={'.'.join(version.split('.')[:2])}.*'" if version and "cccl" not in wheel else wheel
 
 
 def _wanted(package: str) -> str:
