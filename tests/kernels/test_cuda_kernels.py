@@ -1,4 +1,7 @@
-"""Kernels in .cu files: compiled by the real NVRTC without a GPU, launched on a driver that only notes; on a GPU, launched."""
+"""Kernels in .cu files: compiled by the real NVRTC without a GPU, launched on a driver that only notes.
+
+On a GPU: tests/instrument/test_cuda_files_on_a_gpu.py.
+"""
 
 import json
 import os
@@ -348,58 +351,3 @@ def test_the_driver_gets_grid_stream_shared_memory_and_every_argument(tmp_path, 
     a, b, out = (f"{pointer:x}" for pointer in json.loads(pointers))
     launch = f"launch 1 x 2 x 1 of 256 x 1 x 1, shared 56832, stream 119: {a} {b} {out} 192 80 64"
     assert said == ["allow 56832", launch, launch, "CUDA error: CUDA_ERROR_FROM_A_TEST"], done.stderr[-2000:]
-
-
-# --- on a GPU ---------------------------------------------------------------------------------------------------------
-
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-
-
-@pytest.mark.gpu
-@needs_gpu
-@needs_nvrtc
-@pytest.mark.parametrize("info", OURS, ids=lambda info: info.full_name)
-def test_every_kernel_is_right_on_a_gpu_also_captured_in_a_graph(info):
-    from kernels.child import outputs
-
-    capability = torch.cuda.get_device_capability()
-    if why := info.why_not_on("cuda", capability[0] + capability[1] / 10):
-        pytest.skip(why)
-    loaded = load(info).call
-    for workload in workloads(info):
-        problem = workload.problem
-        inputs = problem.inputs("cuda", 7)
-        likes = outputs.likes(problem, inputs)
-        call = into.returning(loaded, lambda *given, likes=likes: outputs.new(likes, given[0].device))
-        plain = call(*inputs.tensors, **inputs.options)
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            captured = call(*inputs.tensors, **inputs.options)
-        captured.fill_(float("nan"))
-        graph.replay()
-        torch.cuda.synchronize()
-        for piece in problem.check(inputs, 1, thorough=True):
-            right, yardstick = piece.reference.double(), piece.yardstick.double()
-            allowed = 3 * (yardstick - right).norm() + 1e-6 * right.norm()
-            for out in (plain, captured):
-                assert (out[piece.index].double() - right).norm() <= allowed
-
-
-@pytest.mark.gpu
-@needs_gpu
-@needs_nvrtc
-def test_the_host_needs_few_microseconds_to_launch():
-    from time import perf_counter
-
-    call = load(get_kernel("layer_norm", "cuda-layer-norm")).call
-    x, weight, bias = (one.cuda() for one in tensors(8, 256))
-    out = torch.empty_like(x)
-    times = []
-    for _ in range(20):
-        torch.cuda.synchronize()
-        begin = perf_counter()
-        for _ in range(100):
-            call(x, weight, bias, out=out, eps=1e-5)
-        times.append((perf_counter() - begin) / 100)
-    assert min(times) < 15e-6, f"{min(times) * 1e6:.1f} us, the driver's part included"
