@@ -27,6 +27,7 @@ from kernels.workload import Workload  # noqa: E402
 WHY_NOT = toolchain.why_not()
 needs_nvrtc = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90a", "sm_100")
+EVERY_DTYPE = "sm_90a"
 OURS = [info for info in kernels() if info.path.endswith(".cu") and not info.folder]
 KERNEL = """\
 // Adds the bias and the weight.
@@ -123,7 +124,8 @@ def workloads(info):
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("info", OURS, ids=lambda info: info.full_name)
 def test_every_kernel_compiles_without_a_warning_and_spills_nothing(info, architecture):
-    for workload in workloads(info):
+    each = list(workloads(info))
+    for workload in each if architecture == EVERY_DTYPE else (each[0], each[-1]):
         source, (grid, block, shared) = source_of(info, workload)
         made = compiler.compiled(source, architecture)
         assert made.cubin[:4] == b"\x7fELF"
