@@ -24,6 +24,7 @@ from kernels.nvrtc import kernel as cuda_kernel  # noqa: E402
 from kernels.nvrtc.expressions import BadExpression  # noqa: E402
 from kernels.workload import Workload  # noqa: E402
 
+ROOT = Path(__file__).parents[2]
 WHY_NOT = toolchain.why_not()
 needs_nvrtc = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90a", "sm_100")
@@ -133,6 +134,19 @@ def test_every_kernel_compiles_without_a_warning_and_spills_nothing(info, archit
         assert made.local_bytes <= 16
         assert made.static_shared_bytes + shared <= 99 * 1024, "more than a block may have on 8.9"
         assert min(*grid, *block) >= 1
+
+
+@needs_nvrtc
+def test_the_example_of_the_documentation_compiles(tmp_path, monkeypatch):
+    lines = (ROOT / "docs" / "kernels.md").read_text().split("`gemm/my_gemm.cu`:\n\n")[1].split("\n\n")[0].splitlines()
+    (tmp_path / "gemm").mkdir()
+    (tmp_path / "gemm" / "my_gemm.cu").write_text("\n".join(line[4:] for line in lines))
+    monkeypatch.setenv("KERNEL_PATH", str(tmp_path))
+    info = get_kernel("gemm", "my-gemm")
+    assert (info.error, info.doc) == ("", "A thread for each element of the product.")
+    source, shape = source_of(info, Workload(operation="gemm", dtype="float32", sizes={"m": 9, "n": 33, "k": 5}))
+    assert shape == ((2, 2, 1), (32, 8, 1), 0)
+    assert "warning" not in compiler.compiled(source, "sm_90a").log
 
 
 @needs_nvrtc
@@ -344,9 +358,8 @@ def test_the_driver_gets_grid_stream_shared_memory_and_every_argument(tmp_path, 
         source_of(get_kernel("gemm", "cuda-gemm"), workload)[0], "sm_90a"
     )  # the driver can do nothing else
     subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "libcuda.so.1", DRIVER, "-ldl"], check=True, timeout=60)
-    root = Path(__file__).parents[2]
     done = subprocess.run(
-        [sys.executable, "-c", CALLS], cwd=root, capture_output=True, text=True, timeout=120,
+        [sys.executable, "-c", CALLS], cwd=ROOT, capture_output=True, text=True, timeout=120,
         env=os.environ | {"LD_LIBRARY_PATH": str(tmp_path), compiler.CACHE_VARIABLE: str(cache)},
     )  # fmt: skip
     pointers, *said = done.stdout.splitlines()
