@@ -9,6 +9,10 @@ from urllib.parse import quote
 
 from django import template
 from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html
+
+from runs.templatetags.figures import ago
 
 register = template.Library()
 
@@ -21,9 +25,13 @@ def asked(**values: Any) -> str:
 
 
 @register.inclusion_tag("parts/headline.html", name="headline")
-def headline_line(strong: str, tone: str, rest: str | Sequence[str] = "") -> dict[str, Any]:
-    """The page's headline: one strong sentence, and further sentences."""
-    return {"strong": strong, "tone": tone, "rest": rest if isinstance(rest, str) else " ".join(rest)}
+def headline_line(
+    strong: str, tone: str, rest: str | Sequence[str] = "", about: str = "", notes: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The page's headline: one strong sentence, further sentences, and folded notes. about: what it speaks of, if the
+    page has several."""
+    said = rest if isinstance(rest, str) else " ".join(rest)
+    return {"strong": strong, "tone": tone, "rest": said, "about": about, "notes": notes}
 
 
 @register.inclusion_tag("parts/fact.html")
@@ -38,10 +46,14 @@ def downloads(page: str, kinds: str, *args: Any, query: str = "") -> dict[str, A
     return {"links": [(kind, reverse(f"{page}_{kind}", args=args) + query) for kind in kinds.split()]}
 
 
-@register.inclusion_tag("parts/time.html", name="time")
-def time_tag(at: datetime | None, whole: bool = False) -> dict[str, Any]:
-    """Age, with the full date as its title. whole: the full date itself."""
-    return {"at": at, "whole": whole}
+@register.simple_tag(name="time")
+def time_tag(at: datetime | None, whole: bool = False) -> str:
+    """Age, with the full date as its title. whole: the full date itself. No template: lists have one for each row."""
+    if at is None:
+        return "never"
+    local = timezone.localtime(at)
+    full, shown = f"{local:%Y-%m-%d %H:%M:%S %Z}", f"{local:%Y-%m-%d %H:%M %Z}" if whole else ago(at)
+    return format_html('<time\n  datetime="{}"\n  title="{}"\n>{}</time>', local.isoformat(), full, shown)
 
 
 @register.inclusion_tag("parts/device_tabs.html")
@@ -53,12 +65,6 @@ def device_tabs(devices: Sequence[str], device: str, scale: int | None = None) -
 def kernel_link(operation: str, name: str) -> dict[str, Any]:
     """A kernel's name with a link to its page; without one if the name fits no address."""
     return {"operation": operation, "name": name}
-
-
-@register.inclusion_tag("parts/outcome.html", name="outcome")
-def outcome_tag(outcome: Any) -> dict[str, Any]:
-    """The outcome of a run, for lists."""
-    return {"outcome": outcome}
 
 
 @register.inclusion_tag("parts/form_notice.html")

@@ -12,16 +12,16 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
 
-from kernels.catalog import operations
 from kernels.config_files import ConfigError, load_config
 from kernels.report import tables, timing
-from kernels.report.summary import summary
-from runs.charts.run_charts import LEAST_SHOWN, NAMES, chart_of, drawn, has_limits, left_out
+from kernels.report.summary import as_text
+from runs.charts.run_charts import LEAST_SHOWN, chart_of, names_of
 from runs.charts.theme import THEMES
 from runs.models import Run, Share
 from runs.queries import measurements
 from runs.queries.live import live_progress
 from runs.views.downloads import csv_file, download
+from runs.views.run_sections import sections
 
 PYTHON = ".venv/bin/python"
 """The interpreter that `make install` creates in the checkout."""
@@ -38,18 +38,13 @@ def context_of(run: Run) -> dict[str, Any]:
         "page": "runs",
         "run": run,
         "measurements": measured,
-        "headline": summary(table, run.spec.operation, run.contended),
+        "sections": sections(measured, table, run.contended),
         "checked": any(arm.correctness for m in measured for arm in m.results),
-        "has_times": any(row.p50_ms is not None for row in drawn(table)),
-        "has_speedups": any(row.speedup is not None for row in drawn(table)),
-        "has_limits": has_limits(table),
         "plan": [] if measured else run.spec.workloads,
         "ahead": running_before(run),
         "command": reproduce(run),
-        "unit": unit_of(run),
         "environment": run.environment.body if run.environment else {},
         "seen": f"{run.state}-{run.done}",
-        "left_out": left_out(table),
         "least_shown": LEAST_SHOWN,
         "live": live_progress(run),
         "timing": timing.spent(measured, run.timing),
@@ -61,12 +56,6 @@ def running_before(run: Run) -> Run | None:
     if run.state != Run.State.QUEUED or run.sent_at or run.gpu is None:
         return None
     return Run.objects.sent().filter(gpu=run.gpu).exclude(pk=run.pk).first()
-
-
-def unit_of(run: Run) -> str:
-    """The headline unit of a run's operation; TFLOP/s if the operation no longer exists."""
-    known = operations().get(run.config.get("operation", ""))
-    return known.unit if known else "TFLOP/s"
 
 
 def reproduce(run: Run) -> str:
@@ -94,8 +83,11 @@ def reproduce(run: Run) -> str:
 
 def _folders(run: Run) -> str:
     """The KERNEL_PATH assignment, if a kernel comes from another folder of its device."""
-    known = run.gpu.kernels(run.spec.operation) if run.gpu else []
-    folders = {k["folder"]: None for k in known if k.get("folder") and k["name"] in run.spec.kernels}
+    folders: dict[str, None] = {}
+    for operation in run.spec.operations:
+        known = run.gpu.kernels(operation) if run.gpu else []
+        mine = run.spec.kernels_of(operation)
+        folders |= {k["folder"]: None for k in known if k.get("folder") and k["name"] in mine}
     return f"KERNEL_PATH={shlex.quote(':'.join(folders))} " if folders else ""
 
 
@@ -139,7 +131,7 @@ def table_md(request: HttpRequest, pk: int) -> HttpResponse:
         request.build_absolute_uri(run.get_absolute_url()),
     )
     title = ", ".join(filter(None, [run.title or f"Run {pk}", partial_of(run)]))
-    said = summary(table, run.spec.operation, run.contended)
+    said = as_text(table, run.contended)
     return download(
         tables.as_markdown(table, tables.heading(title, environment, link)) + (f"\n{said}\n" if table else ""),
         "text/markdown; charset=utf-8",
@@ -171,9 +163,10 @@ def config_yaml(request: HttpRequest, pk: int) -> HttpResponse:
 
 def _chart(request: HttpRequest, pk: int, name: str) -> Any:
     theme = request.GET.get("theme", "light")
-    if name not in NAMES or theme not in THEMES:
+    run = get_run(pk)
+    if name not in names_of(run) or theme not in THEMES:
         raise Http404(f"there is no chart '{name}' in '{theme}'")
-    chart = chart_of(get_run(pk), name, theme)
+    chart = chart_of(run, name, theme)
     if chart is None:
         raise Http404("no data yet")
     return chart
