@@ -3,7 +3,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("runs", "0018_a_run_says_where_its_seconds_went"),
+        ("runs", "0020_chart_names"),
     ]
 
     operations = [
