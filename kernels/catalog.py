@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from kernels import kernel_files
 from kernels.dtypes import DTYPES
 from kernels.kernel_files import Declared, PythonFiles, Reader
+from kernels.nvrtc.reader import CudaFiles
 
 if TYPE_CHECKING:
     from kernels.operations.base import Operation
@@ -119,7 +120,9 @@ class KernelInfo:
         for package in self.needs.packages:
             if not _is_installed(package):
                 return f"needs the Python package {package}"
-        return self._why_not_with_triton(_version("triton")) if self.needs.triton else ""
+        if self.needs.triton and (why := self._why_not_with_triton(_version("triton"))):
+            return why
+        return READERS[Path(self.path).suffix].why_not()
 
     def _why_not_with_triton(self, version: str | None) -> str:
         if version is None:
@@ -201,8 +204,11 @@ def get_operation(name: str) -> type[Operation]:
 
 # --- kernels, read without being run ----------------------------------------------------------------------------------
 
-READERS: dict[str, Reader] = {".py": PythonFiles(calls={"cuda": cuda})}
-"""File extension -> reader. For another type of kernel file, such as .cu, add a row."""
+READERS: dict[str, Reader] = {
+    ".py": PythonFiles(calls={"cuda": cuda}),
+    ".cu": CudaFiles(calls={"cuda": cuda}, operation=get_operation, unsupported=Unsupported),
+}
+"""File extension -> reader. For another type of kernel file, add a row."""
 
 
 def kernel_folders(operation: str) -> list[Path]:

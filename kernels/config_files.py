@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from kernels.catalog import get_kernel, kernels
+from kernels.catalog import get_kernel, get_operation, kernels
 from kernels.workload import Config, sentence
 
 CONFIGS_DIR = Path(__file__).parent / "configs"
@@ -58,6 +58,27 @@ def read_config(text: str, name: str) -> Config:
     except ValidationError as error:
         line = _line(text, _origin(values, error.errors()[0]["loc"]))
         raise ConfigError(f"line {line}: {sentence(error)}") from None
+
+
+def as_yaml(config: Config) -> str:
+    """The text of a config, for people to edit: a workload a line, without what goes without saying."""
+    body: dict[str, Any] = {name: value for name in ("title", "source") if (value := getattr(config, name))}
+    if how := config.protocol.model_dump(mode="json", exclude_defaults=True):
+        body["protocol"] = how
+    if config.operation:
+        body |= {"operation": config.operation} | _part(config)
+    else:
+        body["operations"] = {name: _part(config.part(name)) for name in config.operations}
+    return yaml.safe_dump(body, sort_keys=False, default_flow_style=None, width=1000, allow_unicode=True)
+
+
+def _part(config: Config) -> dict[str, Any]:
+    """Kernels and workloads of one operation."""
+    default = get_operation(config.operation).baseline
+    other = {} if config.baseline == default else {"baseline": config.baseline}
+    workloads = [{"dtype": w.dtype} | w.brief_sizes for w in config.workloads]
+    named = [name for name in config.kernels if name != default] or config.kernels
+    return {"kernels": named} | other | {"workloads": workloads}
 
 
 @lru_cache(maxsize=128)

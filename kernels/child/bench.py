@@ -104,8 +104,7 @@ class Bench:
     def _new_output(self, *tensors: torch.Tensor) -> Any:
         """What a kernel of the current workload writes into: a new tensor, or a tuple of them."""
         self.likes = self.likes or outputs.likes(self.problem, Inputs(tensors, {}))
-        made = tuple(torch.empty(shape, dtype=dtype, device=tensors[0].device) for shape, dtype in self.likes)
-        return made if len(made) > 1 else made[0]
+        return outputs.new(self.likes, tensors[0].device)
 
     def _run(self, arm: str, inputs: Inputs) -> Any:
         return self._kernel(arm).call(*inputs.tensors, **inputs.options)

@@ -46,9 +46,15 @@ class Compiled(Reply):
     peak_memory_bytes: int | None = None
     """Memory of the second call, without its inputs; None on a CPU."""
     registers: int | None = None
-    """Per thread, as Triton reports them: the maximum over the launched kernels. None without Triton."""
-    spills: int | None = None
-    """Per thread, in units of 4 bytes, likewise."""
+    """This and what follows: of the launched kernel with the most registers, of those that Triton or NVRTC compiled."""
+    local_bytes: int | None = None
+    static_shared_bytes: int | None = None
+    dynamic_shared_bytes: int | None = None
+    grid: str = ""
+    block: str = ""
+    occupancy: float | None = None
+    log: Text = ""
+    """What NVRTC said."""
 
 
 class Verified(Reply):

@@ -61,7 +61,7 @@ class Measure:
     @property
     def low_first(self) -> bool:
         """Whether less is better: the first order of a sorted table."""
-        return self.key == "slowdown" or self.unit in ("us", "s", "bytes", "J", "relative")
+        return self.key == "slowdown" or self.unit in ("us", "s", "J", "relative") or "bytes" in self.unit
 
     @property
     def heading(self) -> str:
@@ -205,6 +205,15 @@ MEASURES: tuple[Measure, ...] = (
     Measure("output_bytes", "outputs", "bytes", "Bytes of all outputs of one call.", attrgetter("output_bytes")),
     Measure("compile_s", "first call", "s", "Time of the first call, with compilation.", attrgetter("compile_s")),
     Measure("registers", "registers", "per thread", "Registers of a thread.", attrgetter("registers")),
+    Measure("local_bytes", "local memory", "bytes per thread", "Local memory of a thread: spilled registers.",
+            attrgetter("local_bytes")),
+    Measure("static_shared_bytes", "static shared", "bytes per block", "Shared memory that the source declares.",
+            attrgetter("static_shared_bytes")),
+    Measure("dynamic_shared_bytes", "dynamic shared", "bytes per block", "Shared memory that the launch asks for.",
+            attrgetter("dynamic_shared_bytes")),
+    Measure("grid", "grid", "blocks", "Blocks of the launch.", lambda row: row.grid or None),
+    Measure("block", "block", "threads", "Threads of a block.", lambda row: row.block or None),
+    Measure("occupancy", "occupancy", "%", "Theoretical occupancy.", attrgetter("occupancy")),
     Measure("joules", "energy", "J", "Energy of the whole board for one call, from the cross-check.",
             attrgetter("joules")),
     Measure("n", "n", "samples", "Timed samples.", attrgetter("n"), usual=EVERYWHERE),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kernels.analysis.standing import Ranking, Standing, in_digits, ranking
 from kernels.analysis.statistics import MARGIN
@@ -36,9 +36,11 @@ class Summary:
     """Further sentences."""
     tone: str
     """faster, slower or same: the colour of the verdict."""
+    notes: list[str] = field(default_factory=list)
+    """What was checked, and what limits the verdict: pages fold it."""
 
     def __str__(self) -> str:
-        return " ".join([f"{self.strong}." if self.strong else "", *self.rest]).strip()
+        return " ".join([f"{self.strong}." if self.strong else "", *self.rest, *self.notes]).strip()
 
 
 def summary(table: Sequence[Row], operation: str, contended: bool = False) -> Summary:
@@ -63,10 +65,7 @@ def summary(table: Sequence[Row], operation: str, contended: bool = False) -> Su
         sentences.append(f"Others took up to {busy:.0%} of this machine's core time: the run is contended.")
     sentences += _noise(table)
     sentences += _faults(table)
-    sentences += _checked(table)
-    sentences += _loaded(table)
-    sentences += _what_ran(table, operation)
-    return Summary(strong, sentences, tone)
+    return Summary(strong, sentences, tone, [*_checked(table), *_loaded(table), *_what_ran(table, operation)])
 
 
 def summaries(table: Sequence[Row], contended: bool = False) -> dict[str, Summary]:

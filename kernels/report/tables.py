@@ -68,6 +68,14 @@ class Row:
     input_bytes: int | None
     output_bytes: int | None
     registers: int | None
+    local_bytes: int | None
+    """Local memory of a thread: spilled registers."""
+    static_shared_bytes: int | None
+    dynamic_shared_bytes: int | None
+    grid: str
+    block: str
+    occupancy: float | None
+    """Theoretical, 0 to 1."""
     baseline: str
     status: Status
     why: str
@@ -162,6 +170,12 @@ def _row(m: Measured, arm: ArmResult) -> Row:
         input_bytes=tensors[0],
         output_bytes=tensors[1],
         registers=arm.registers,
+        local_bytes=arm.local_bytes,
+        static_shared_bytes=arm.static_shared_bytes,
+        dynamic_shared_bytes=arm.dynamic_shared_bytes,
+        grid=arm.grid,
+        block=arm.block,
+        occupancy=arm.occupancy,
         baseline=m.baseline,
         status=arm.status,
         why=arm.why or (why_undecided(m) if arm.speedup is not None else ""),

@@ -259,8 +259,8 @@ def run_results(runs: list[int]) -> list[RunResult]:
     if not runs:
         return []
     columns = (
-        "measurement__run", "measurement", "measurement__workload", "kernel__name", "measurement__baseline",
-        "measurement__margin", *RunResult._fields[6:],
+        "measurement__run", "measurement", "measurement__workload", "kernel__operation", "kernel__name",
+        "measurement__baseline", "measurement__margin", *RunResult._fields[7:],
     )  # fmt: skip
     rows = Result.objects.filter(measurement__run__in=runs).exclude(measurement__mode="verify").order_by("pk")
     rows = rows.exclude(status=Status.OK, kernel__name=F("measurement__baseline"))

@@ -83,6 +83,7 @@ class RunResult(NamedTuple):
     run: int
     measurement: int
     workload: int
+    operation: str
     kernel: str
     baseline: str
     margin: float

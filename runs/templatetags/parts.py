@@ -25,9 +25,13 @@ def asked(**values: Any) -> str:
 
 
 @register.inclusion_tag("parts/headline.html", name="headline")
-def headline_line(strong: str, tone: str, rest: str | Sequence[str] = "") -> dict[str, Any]:
-    """The page's headline: one strong sentence, and further sentences."""
-    return {"strong": strong, "tone": tone, "rest": rest if isinstance(rest, str) else " ".join(rest)}
+def headline_line(
+    strong: str, tone: str, rest: str | Sequence[str] = "", about: str = "", notes: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The page's headline: one strong sentence, further sentences, and folded notes. about: what it speaks of, if the
+    page has several."""
+    said = rest if isinstance(rest, str) else " ".join(rest)
+    return {"strong": strong, "tone": tone, "rest": said, "about": about, "notes": notes}
 
 
 @register.inclusion_tag("parts/fact.html")

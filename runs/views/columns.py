@@ -43,8 +43,6 @@ class Columns:
     """What an address asks for."""
 
     measures: list[Measure]
-    unit: str
-    """The headline unit."""
     problem: str = ""
     """What is wrong with the address, as a sentence: then the table has its usual columns or order."""
     is_asked: bool = False
@@ -56,30 +54,30 @@ class Columns:
     """The problem for a page, which has a list of all columns."""
 
     @classmethod
-    def of(cls, request: HttpRequest, unit: str) -> Columns:
+    def of(cls, request: HttpRequest) -> Columns:
         asked = [text for text in request.GET.getlist("columns") if text.strip(" ,")]
         sort = request.GET.get("sort", "")
         key, descending = sort.removeprefix("-"), sort.startswith("-")
         try:
-            measures = chosen(asked, unit)
+            measures = chosen(asked, "")
         except UnknownMeasure as error:
-            return cls(usual(unit), unit, str(error), brief=error.brief)
+            return cls([], str(error), brief=error.brief)
         if key and key not in BY_KEY:
             problem = f"Results cannot be sorted by {key[:40]!r}: there is no such column."
-            return cls(measures, unit, problem, bool(asked), brief=problem)
-        return cls(measures, unit, "", bool(asked), key, descending)
+            return cls(measures, problem, bool(asked), brief=problem)
+        return cls(measures, "", bool(asked), key, descending)
+
+    def on(self, unit: str, has_limits: bool) -> Columns:
+        """Those of the table of an operation. unit: its headline unit. The usual ones have no share of a limit where no
+        limit is known."""
+        if self.is_asked:
+            return self
+        return replace(self, measures=[one for one in usual(unit) if has_limits or one.key != "limit_share"])
 
     @property
     def asked(self) -> list[Measure]:
         """The measures that files have; none: the usual ones."""
         return self.measures if self.is_asked else []
-
-    def without_limits(self) -> Columns:
-        """The usual columns of a device whose limits are unknown."""
-        if self.is_asked:
-            return self
-        kept = [one for one in self.measures if one.key != "limit_share"]
-        return replace(self, measures=kept)
 
     def query(self, sort: str | None = None) -> str:
         """The end of an address with these columns, and this order or another: "?columns=..."; empty for the usual."""
@@ -128,7 +126,9 @@ class Columns:
             yield Head(text, "", "", 1, "text interval", "", "")
 
     def _sorted_by(self, one: Measure) -> str:
-        """The best first; the other way round if the table is in this order already."""
+        """The best first; the other way round if the table is in this order already. Texts have no order."""
+        if one.key in ("grid", "block"):
+            return ""
         descending = not self.descending if one.key == self.sort else not one.low_first
         return self.query(("-" if descending else "") + one.key)
 
@@ -142,9 +142,10 @@ class Columns:
         if not self.sort:
             return rows
         measure = BY_KEY[self.sort]
-        valid = [(figure, pair) for pair in rows if isinstance(figure := _valid(measure, pair[1]), int | float)]
+        figures = [(_valid(measure, row), (arm, row)) for arm, row in rows]
+        valid = [(figure, pair) for figure, pair in figures if isinstance(figure, int | float)]
         ordered = [pair for _, pair in sorted(valid, key=lambda one: one[0], reverse=self.descending)]
-        return [*ordered, *(pair for pair in rows if _valid(measure, pair[1]) is None)]
+        return [*ordered, *(pair for figure, pair in figures if not isinstance(figure, int | float))]
 
 
 def _valid(measure: Measure, row: Row) -> Any:

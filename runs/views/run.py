@@ -22,18 +22,18 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
 
-from kernels.catalog import operations
 from kernels.config_files import ConfigError, load_config
 from kernels.contract.events import Measured
 from kernels.report import formats, measures, tables, timing
-from kernels.report.summary import summary
-from runs.charts.run_charts import LEAST_SHOWN, NAMES, chart_of, drawn, has_limits, left_out
+from kernels.report.summary import as_text
+from runs.charts.run_charts import LEAST_SHOWN, chart_of, names_of
 from runs.charts.theme import THEMES
 from runs.models import Run, Share
 from runs.queries import measurements
 from runs.queries.live import live_progress
 from runs.views.columns import Columns, refused
 from runs.views.downloads import csv_file, download, saved_as
+from runs.views.run_sections import sections
 
 PYTHON = ".venv/bin/python"
 """The interpreter that `make install` creates in the checkout."""
@@ -46,26 +46,19 @@ def get_run(pk: int) -> Run:
 def context_of(request: HttpRequest, run: Run) -> dict[str, Any]:
     measured = measurements.of_run(run)
     table = tables.rows(measured)
-    columns = Columns.of(request, unit_of(run))
-    columns = columns if has_limits(table) else columns.without_limits()
-    rows = iter(table)
+    columns = Columns.of(request)
     return {
         "page": "runs",
         "run": run,
         "measurements": measured,
         "columns": columns,
-        "sections": [(m, columns.ordered(list(zip(m.results, rows, strict=False)))) for m in measured],
-        "headline": summary(table, run.spec.operation, run.contended),
+        "sections": sections(measured, table, columns, run.contended),
         "checked": any(arm.correctness for m in measured for arm in m.results),
-        "has_times": any(row.p50_ms is not None for row in drawn(table)),
-        "has_speedups": any(row.speedup is not None for row in drawn(table)),
-        "has_limits": has_limits(table),
         "plan": [] if measured else run.spec.workloads,
         "ahead": running_before(run),
         "command": reproduce(run),
         "environment": run.environment.body if run.environment else {},
         "seen": f"{run.state}-{run.done}",
-        "left_out": left_out(table),
         "least_shown": LEAST_SHOWN,
         "live": live_progress(run),
         "timing": timing.spent(measured, run.timing),
@@ -77,12 +70,6 @@ def running_before(run: Run) -> Run | None:
     if run.state != Run.State.QUEUED or run.sent_at or run.gpu is None:
         return None
     return Run.objects.sent().filter(gpu=run.gpu).exclude(pk=run.pk).first()
-
-
-def unit_of(run: Run) -> str:
-    """The headline unit of a run's operation; TFLOP/s if the operation no longer exists."""
-    known = operations().get(run.config.get("operation", ""))
-    return known.unit if known else "TFLOP/s"
 
 
 def reproduce(run: Run) -> str:
@@ -110,8 +97,11 @@ def reproduce(run: Run) -> str:
 
 def _folders(run: Run) -> str:
     """The KERNEL_PATH assignment, if a kernel comes from another folder of its device."""
-    known = run.gpu.kernels(run.spec.operation) if run.gpu else []
-    folders = {k["folder"]: None for k in known if k.get("folder") and k["name"] in run.spec.kernels}
+    folders: dict[str, None] = {}
+    for operation in run.spec.operations:
+        known = run.gpu.kernels(operation) if run.gpu else []
+        mine = run.spec.kernels_of(operation)
+        folders |= {k["folder"]: None for k in known if k.get("folder") and k["name"] in mine}
     return f"KERNEL_PATH={shlex.quote(':'.join(folders))} " if folders else ""
 
 
@@ -147,7 +137,7 @@ def cancel(request: HttpRequest, pk: int) -> HttpResponse:
 def table_csv(request: HttpRequest, pk: int) -> HttpResponse:
     """The table; with `?columns=` these, each with its interval."""
     run = get_run(pk)
-    columns = Columns.of(request, unit_of(run))
+    columns = Columns.of(request)
     if columns.problem:
         return refused(columns)
     return csv_file(_records(run, columns), measures.fields(columns.asked), f"run-{pk}.csv")
@@ -166,7 +156,7 @@ def _records(run: Run, columns: Columns) -> Iterator[dict[str, Any]]:
 def table_jsonl(request: HttpRequest, pk: int) -> HttpResponseBase:
     """One result a line, sent as it is made; `?columns=` as for .csv, `?format=` as for .json."""
     run = get_run(pk)
-    columns = Columns.of(request, unit_of(run))
+    columns = Columns.of(request)
     if columns.problem:
         return refused(columns)
     records: Iterable[dict[str, Any]] = _records(run, columns)
@@ -189,13 +179,13 @@ def environment_of(run: Run) -> dict[str, Any]:
 
 def table_md(request: HttpRequest, pk: int) -> HttpResponse:
     run = get_run(pk)
-    columns = Columns.of(request, unit_of(run))
+    columns = Columns.of(request)
     if columns.problem:
         return refused(columns)
     table = [row for measured in measurements.of_run(run) for row in _rows(measured, columns)]
     link = request.build_absolute_uri(run.get_absolute_url())
     title = ", ".join(filter(None, [run.title or f"Run {pk}", partial_of(run)]))
-    said = summary(table, run.spec.operation, run.contended)
+    said = as_text(table, run.contended)
     heading = tables.heading(title, environment_of(run), link)
     lines = partial(measures.lines, asked=columns.asked)
     return download(
@@ -214,7 +204,7 @@ def table_json(request: HttpRequest, pk: int) -> HttpResponse:
     """All data of the run, including raw samples: another site can load it. `?columns=`: its table has only these.
     `?format=`: only rows, as others write them (kernels/report/formats.py)."""
     run = get_run(pk)
-    columns = Columns.of(request, unit_of(run))
+    columns = Columns.of(request)
     if columns.problem:
         return refused(columns)
     if name := request.GET.get("format"):
@@ -238,9 +228,10 @@ def config_yaml(request: HttpRequest, pk: int) -> HttpResponse:
 
 def _chart(request: HttpRequest, pk: int, name: str) -> Any:
     theme = request.GET.get("theme", "light")
-    if name not in NAMES or theme not in THEMES:
+    run = get_run(pk)
+    if name not in names_of(run) or theme not in THEMES:
         raise Http404(f"there is no chart '{name}' in '{theme}'")
-    chart = chart_of(get_run(pk), name, theme)
+    chart = chart_of(run, name, theme)
     if chart is None:
         raise Http404("no data yet")
     return chart

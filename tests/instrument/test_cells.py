@@ -34,6 +34,26 @@ def session():
     made.close()
 
 
+INTO = """
+import torch
+from kernels.catalog import kernel
+
+@kernel("layer_norm", backend="pytorch")
+def into(x, weight, bias, *, eps, out):
+    out.copy_(torch.nn.functional.layer_norm(x, weight.shape, weight, bias, eps))
+"""
+
+
+def test_a_kernel_that_writes_into_out_gets_a_tensor_in_a_cell_too(session, tmp_path, monkeypatch):
+    (tmp_path / "layer_norm").mkdir()
+    (tmp_path / "layer_norm" / "into.py").write_text(INTO)
+    tmp_path.chmod(0o755)
+    monkeypatch.setenv("KERNEL_PATH", str(tmp_path))
+    session.start("into")
+    reading, _ = session.verify("into", 60.0, 7, "normal", thorough=True)
+    assert not reading.get("wrong_kind") and reading["frobenius"] < 1e-5
+
+
 def behind_airlock(tmp_path, code, uid=None):
     """(facts, output) of a program behind the airlock."""
     read, write = os.pipe()

@@ -3,7 +3,7 @@
 import pytest
 
 from kernels.catalog import UnknownName
-from kernels.config_files import ConfigError, check_kernels, configs, load_config, read_config
+from kernels.config_files import ConfigError, as_yaml, check_kernels, configs, load_config, read_config
 from kernels.workload import Config, RunSpec
 
 GEMM = "operation: gemm\nkernels: [eager]\nworkloads:\n"
@@ -16,6 +16,9 @@ def test_every_config_of_ours_is_valid_and_its_kernels_exist():
     for made in found:
         check_kernels(made)
         assert made.title
+        assert made.source or made.name.startswith("smoke") or made.name in ("gemm", "layer-norm"), (
+            "whose sizes are these?"
+        )
 
 
 def test_the_canonical_config_has_the_six_short_shapes_and_two_long_ones():
@@ -92,6 +95,11 @@ def test_a_config_of_several_operations_is_one_list_of_kernels_and_one_of_worklo
     spec = RunSpec.of(made, "GPU-1")
     assert RunSpec(**spec.model_dump(mode="json")).kernels_of("layer_norm") == ["eager", "compiled"]
     check_kernels(made)
+
+
+@pytest.mark.parametrize("made", [*configs(), read_config(BOTH, "both")], ids=lambda made: made.name)
+def test_a_config_as_text_is_read_as_the_same_config(made):
+    assert read_config(as_yaml(made), made.name) == made
 
 
 def test_one_operation_of_several_is_a_config_of_its_own():

@@ -10,7 +10,8 @@ from form import ESTIMATE, PAGE, again, asked, field_of, refused, submitted
 
 from kernels.host.device import Device
 from kernels.workload import Config as ConfigSpec
-from runs.forms import MAX_WORKLOADS, NewRunForm, NumbersField
+from runs.form_fields import NumbersField
+from runs.forms import MAX_WORKLOADS, NewRunForm
 from runs.management.commands import up
 from runs.models import Run
 
@@ -213,7 +214,7 @@ def test_every_fault_is_said_at_once(owner, typed):
     assert "see the marked fields." in page
 
 
-@pytest.mark.parametrize("many", [201, 1000])
+@pytest.mark.parametrize("many", [601, 1000])
 def test_too_many_workloads_are_counted_and_refused(owner, typed, many):
     numbers = ",".join(map(str, range(1, many + 1)))
     form, page = refused(owner, typed | {"batch": "1", "seq_len": numbers})
@@ -315,6 +316,16 @@ def test_a_run_again_asks_for_the_same(owner, typed, change):
 def test_a_run_of_another_operation_again(owner, gpu, configs):
     run = submitted(owner, {"operation": "layer_norm", "device": gpu.pk, "what": "workload", "rows": "64", "cols": "8, 9",
                             "dtype": ["float32"], "kernels": ["eager"], "protocol": "paired"})  # fmt: skip
+    assert repeated(owner, run).config == run.config
+
+
+@pytest.mark.parametrize("asked_for, measured", [("tanh", ["tanh"]), ("all", ["none", "tanh"])])
+def test_a_size_may_be_a_word_or_all_of_them(owner, gpu, configs, asked_for, measured):
+    sent = {"operation": "gelu", "device": gpu.pk, "what": "workload", "rows": "64", "cols": "8",
+            "approximate": asked_for, "dtype": ["float32"], "kernels": ["functional"], "protocol": "paired"}  # fmt: skip
+    run = submitted(owner, sent)
+    assert [w.sizes["approximate"] for w in run.spec.workloads] == measured
+    assert again(owner, run)["approximate"] == asked_for
     assert repeated(owner, run).config == run.config
 
 

@@ -179,7 +179,7 @@ def test_page_list_kernel_session_and_files_say_the_same_sentence(owner, demo):
     """Of the demo run, whose margins are small."""
     said = "faster on 6, slower on 2, 1.116x over 8 (1.114 to 1.118), least 0.817x"
     assert of(demo).sentence == said
-    headline = owner.get(demo.get_absolute_url()).context["headline"]
+    headline = owner.get(demo.get_absolute_url()).context["sections"][0].headline
     assert headline.strong == "triton-flash is mixed against sdpa"
     assert headline.rest[0] == f"{said[0].upper()}{said[1:]}."
     assert headline.rest[1].startswith(

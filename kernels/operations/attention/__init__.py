@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, model_validator
@@ -44,6 +44,12 @@ class Attention(Operation):
     """q: (B, H, S, D); k, v: (B, Hkv, S, D); out: (B, H, S, D). scale = 1 / sqrt(D). Self-attention: one sequence
     length."""
 
+    tensors: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "q": ("batch", "heads", "seq_len", "head_dim"),
+        "k": ("batch", "kv_heads", "seq_len", "head_dim"),
+        "v": ("batch", "kv_heads", "seq_len", "head_dim"),
+    }
+    options: ClassVar[tuple[str, ...]] = ("causal", "scale")
     libraries: ClassVar[tuple[tuple[str, str], ...]] = (
         ("cudnn", "cuDNN"),
         ("flash_fwd", "FlashAttention-2"),
