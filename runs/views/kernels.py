@@ -85,17 +85,30 @@ def _here(whys: list[str]) -> str:
 def _counted() -> Iterator[tuple[Kernel, dict[str, Any]]]:
     """Counts and dates of each measured kernel."""
     tells = ~Q(results__status="unsupported")
-    kernels = list(Kernel.objects.annotate(count=Count("results", filter=tells), last=Max("results", filter=tells)))
+    looked = Q(results__status__in=[Status.OK, Status.INCORRECT, Status.SUSPECT])
+    kernels = list(
+        Kernel.objects.annotate(
+            count=Count("results", filter=tells),
+            last=Max("results", filter=tells),
+            judged=Max("results", filter=looked),
+        )
+    )
     runs = Run.objects.filter(measurements__results__in=[kernel.last for kernel in kernels if kernel.last])
     last = {pk: more for pk, *more in runs.values_list("measurements__results", "pk", "created_at")}
-    newest = Result.objects.filter(pk__in=last).values_list("pk", "status", "is_checked")
-    checked = {pk: "correct" if correct else _why_unchecked(status) for pk, status, correct in newest}
+    newest = Result.objects.filter(pk__in=[kernel.judged for kernel in kernels if kernel.judged])
+    checked = {
+        pk: "correct" if correct else _why_unchecked(status)
+        for pk, status, correct in newest.values_list("pk", "status", "is_checked")
+    }
     versions = dict(Kernel.objects.annotate(count=Count("versions")).values_list("pk", "count"))
     for kernel in kernels:
         if kernel.last in last:
             run, at = last[kernel.last]
             counts = {"results": kernel.count, "versions": versions[kernel.pk]}
-            yield kernel, counts | {"last_run": run, "last_measured": at, "checked": checked[kernel.last]}
+            yield (
+                kernel,
+                counts | {"last_run": run, "last_measured": at, "checked": checked.get(kernel.judged, NOT_TESTED)},
+            )
         else:
             yield kernel, {}
 
