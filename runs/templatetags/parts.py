@@ -13,7 +13,6 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import mark_safe
 
-from runs.queries.outcomes import Outcome
 from runs.templatetags.figures import DASH, ago
 
 register = template.Library()
@@ -70,7 +69,7 @@ def kernel_link(operation: str, name: str) -> dict[str, Any]:
 
 
 @register.simple_tag(name="outcome")
-def outcome_tag(outcome: Outcome) -> str:
+def outcome_tag(outcome: Any) -> str:
     """The outcome of a run: the first kernel and its sentence, then failures. No template: lists have one for each row."""
     failed = format_html_join("", ' <span class="tag warn">{} {}</span>', ((n, s) for s, n in outcome.faults.items()))
     if outcome.first is None:
