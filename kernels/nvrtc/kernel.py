@@ -128,7 +128,6 @@ class KernelText:
         return compiler.Source(
             text=self.source + checks(entry, passed, launch.line, self.path.name),
             name=self.path.name,
-            folder=self.path.parent,
             entry=entry,
             defines=tuple(sorted(defines.items())),
             options=launch.options,

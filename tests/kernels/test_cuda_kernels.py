@@ -85,7 +85,11 @@ def mine(tmp_path, monkeypatch):
     """mine(text): a kernel of this source, on a device that notes."""
     monkeypatch.setenv("KERNEL_PATH", str(tmp_path))
     (tmp_path / "layer_norm").mkdir()
-    (tmp_path / "layer_norm" / "mine.h").write_text(HEADER)
+    (tmp_path / "layer_norm" / "mine.h").write_text("#error a kernel is one file\n")
+    (tmp_path / "of_cuda").mkdir()
+    (tmp_path / "of_cuda" / "mine.h").write_text(HEADER)
+    folders = [tmp_path / "of_cuda", *toolchain.include_folders(toolchain.cuda_major())]
+    monkeypatch.setattr(toolchain, "include_folders", lambda major: folders)
 
     def made(text=KERNEL):
         (tmp_path / "layer_norm" / "mine.cu").write_text(text)
@@ -161,6 +165,14 @@ def test_the_log_has_registers_and_memory_of_this_kernel_and_warnings(mine):
 
 
 @needs_nvrtc
+def test_a_file_beside_it_cannot_be_included(mine, tmp_path, monkeypatch):
+    (tmp_path / "layer_norm" / "beside.h").write_text("")
+    monkeypatch.chdir(tmp_path / "layer_norm")
+    with pytest.raises(compiler.CompileError, match=r'open source file "beside.h"$|open source file "beside.h" \('):
+        mine('#include "beside.h"\n' + KERNEL)(*tensors(), out=torch.empty(3, 200), eps=1e-5)
+
+
+@needs_nvrtc
 def test_local_memory_is_counted(mine):
     spills = """    float big[300];
     for (int i = 0; i < 300; ++i) big[i] = row[i] * all;
@@ -223,7 +235,7 @@ def test_what_was_compiled_is_taken_from_the_cache_until_something_changes(mine,
     assert make(architecture="sm_89") == 1
     assert make(KERNEL + "// changed\n") == 1
     assert make(KERNEL.replace("block=128", 'block=128, options={"use_fast_math": True}')) == 1
-    (tmp_path / "layer_norm" / "mine.h").write_text(HEADER.replace("2.0", "3.0"))
+    (tmp_path / "of_cuda" / "mine.h").write_text(HEADER.replace("2.0", "3.0"))
     assert make() == 1, "a header is part of the source"
     monkeypatch.setattr(compiler, "nvrtc_version", lambda: (12, 0))
     assert make() == 1

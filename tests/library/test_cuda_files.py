@@ -88,6 +88,8 @@ BAD = {
     ),
     "a computed operation": (MINE.replace('"layer_norm"', "WHICH"), "line 5: the operation must be a literal"),
     "another operation": (MINE.replace('"layer_norm"', '"norm"'), "there is no operation 'norm'"),
+    "a header by its path": (MINE + '# include "/etc/mine.h"\n', "line 9: only CUDA's headers can be included"),
+    "a header of another folder": (MINE + "#include <../mine.h>\n", "line 9: only CUDA's headers can be included"),
     "not Python": (MINE.replace("grid=rows", "grid=->"), "line 6: `@launch(grid=->, block=256)` is not valid"),
 }
 
