@@ -38,6 +38,8 @@ class LoggedInOrShared(LoginRequiredMiddleware):
         return refused
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        if getattr(request, "shared", False):
+            response.headers["X-Robots-Tag"] = "noindex"
         if shares := getattr(request, "new_shares", None):
             options: dict[str, Any] = {"httponly": True, "samesite": "Lax", "secure": request.is_secure()}
             response.set_signed_cookie(COOKIE, ".".join(shares), salt=COOKIE, max_age=KEPT_S, **options)

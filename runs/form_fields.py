@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from django import forms
 from pydantic.fields import FieldInfo
@@ -30,9 +30,21 @@ class NumbersField(forms.Field):
 MASK_CHOICES = [("no", "no"), ("yes", "yes"), ("both", "both")]
 
 
+ALL = "all"
+"""The choice of every word of a size."""
+
+
+def words_of(info: FieldInfo) -> tuple[str, ...]:
+    """The values of a size that is a word; empty if it is a number, or yes and no."""
+    return get_args(info.annotation) if get_origin(info.annotation) is Literal else ()
+
+
 def size_field(info: FieldInfo) -> forms.Field:
-    """A form field for a size of an operation: numbers, or no, yes, both."""
+    """A form field for a size of an operation: numbers, or no, yes, both, or one or all of its words."""
     label, help_text = info.title or "", info.description or ""
+    if words := words_of(info):
+        choices = [(word, word) for word in (*words, ALL)]
+        return forms.ChoiceField(label=label, choices=choices, required=False, initial=words[0], help_text=help_text)
     if info.annotation is bool:
         return forms.ChoiceField(label=label, choices=MASK_CHOICES, required=False, initial="no", help_text=help_text)
     widget = forms.TextInput(attrs={"inputmode": "numeric", "autocomplete": "off", "class": "short"})

@@ -16,7 +16,7 @@ from kernels.dtypes import DTYPE_SHORT
 from kernels.protocol import EFFORTS, Protocol
 from kernels.workload import Config as ConfigSpec
 from kernels.workload import Workload, sentence
-from runs.form_fields import may_be_empty, size_field
+from runs.form_fields import ALL, may_be_empty, size_field, words_of
 from runs.models import Config, Gpu, Run, Session
 
 DEFAULT_OPERATION = "attention"
@@ -211,6 +211,8 @@ class NewRunForm(forms.Form):
                 typed[name] = ""
             elif all(isinstance(value, bool) for value in values):
                 typed[name] = "both" if len(values) > 1 else "yes" if values == [True] else "no"
+            elif words_of(info):
+                typed[name] = ALL if len(values) > 1 else values[0]
             else:
                 typed[name] = ", ".join(map(str, values))
         return typed
@@ -352,8 +354,14 @@ class NewRunForm(forms.Form):
 
     def _sizes(self, cleaned: dict[str, Any]) -> dict[str, Any]:
         several = {"no": [False], "yes": [True], "both": [False, True]}
-        sizes = {name: cleaned[name] for name in self.sizes if cleaned.get(name)}
-        return {"dtype": cleaned["dtype"]} | {n: several[v] if isinstance(v, str) else v for n, v in sizes.items()}
+        sizes = {"dtype": cleaned["dtype"]}
+        for name in (name for name in self.sizes if cleaned.get(name)):
+            value, words = cleaned[name], words_of(self.sizes[name])
+            if words:
+                sizes[name] = list(words) if value == ALL else [value]
+            else:
+                sizes[name] = several[value] if isinstance(value, str) else value
+        return sizes
 
     def _place(self, error: ValidationError) -> None:
         """Assigns an error of the library to its field."""

@@ -41,6 +41,7 @@ INPUTS = {
     "tiny": "tiny inputs",
     "drift": "inputs whose partial sums cancel",
     "tails": "inputs that tell split numbers apart",
+    "negative": "negative inputs",
 }
 
 

@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from kernels.catalog import operations
+
 Setting = tuple[str, Callable[[], Any], Callable[[Any], Any]]
 """(name, read, write)"""
 SIGNALS = tuple(number for number in signal.Signals if number not in (signal.SIGKILL, signal.SIGSTOP))
@@ -26,7 +28,8 @@ OPERATORS = (
     "mean", "mm", "mul", "native_layer_norm", "rms_norm", "rsqrt", "scaled_dot_product_attention", "softmax", "sub",
     "sum", "to", "transpose", "view", "where",
 )  # fmt: skip
-"""ATen operators that baselines and the instrument call: their registrations are compared at every key."""
+"""ATen operators that baselines and the instrument call: their registrations are compared at every key. An operation
+names others (`Operation.operators`)."""
 LENT_KEYS = ("/Meta", "/FuncTorch")
 """Dispatch keys at which PyTorch registers late by itself: shape inference and vmap."""
 
@@ -172,7 +175,7 @@ def _of_aten(names: frozenset[str]) -> frozenset[str]:
 
 def registrations() -> dict[str, str]:
     """Operator -> all of its registrations in the dispatcher. Takes milliseconds."""
-    names = set(OPERATORS)
+    names = set(OPERATORS).union(*(operation.operators for operation in operations().values()))
     every = [n for n in torch._C._dispatch_get_all_op_names() if n.partition("::")[2].partition(".")[0] in names]
     return {name: torch._C._dispatch_dump(name) for name in every if name.startswith("aten::")}
 

@@ -13,19 +13,23 @@ from kernels.dtypes import DTYPES, Dtype
 if TYPE_CHECKING:
     import torch
 
-Distribution = Literal["normal", "uniform", "outliers", "x30", "near_constant", "large_mean", "tiny", "drift", "tails"]
+Distribution = Literal[
+    "normal", "uniform", "outliers", "x30", "near_constant", "large_mean", "tiny", "drift", "tails", "negative"
+]  # fmt: skip
 DISTRIBUTIONS: tuple[Distribution, ...] = get_args(Distribution)
 """Distributions of input values for checks; timing uses normal values. An operation lists those that it is checked with.
 
 outliers: every 61st row, and the last, is 30 times as large. near_constant: the values that a row is normalised by are
 almost equal. large_mean: N(8, 1). tiny: N(0, 1) / 1024. drift: partial sums are far larger than the sum. tails: values
-with a residue after 8, and after 11, bits of their significand.
+with a residue after 8, and after 11, bits of their significand. negative: N(-3, 1/16), where an activation is small and a
+sum of almost opposite numbers.
 """
 OUTLIER_EVERY, LARGE = 61, 30
 LARGE_MEAN = 8.0
 NEAR = 2.0**-4
 """near_constant: standard deviation of a row whose mean is N(0, 1)."""
 TINY = 2.0**-10
+NEGATIVE, NEGATIVE_SPREAD = -3.0, 0.25
 TAIL_KEPT, TAIL = -0x00710000, 0x00006FFE
 """tails: bits of a float32 that stay as drawn (sign, exponent, four bits of the significand), and bits that are set. The
 value is 1 to 1.12 times a power of 2, plus 0.44 units of bfloat16, which holds 0.5 units of tf32: products that leave
@@ -107,6 +111,8 @@ class Operation(BaseModel):
     """Those on which a few terms decide an output: honest kernels differ more from eager PyTorch there."""
     normalises_rows: ClassVar[bool] = False
     """Whether each row (last dimension) of the output is divided by a statistic of its own."""
+    operators: ClassVar[tuple[str, ...]] = ()
+    """ATen operators that its plain kernels call: a kernel that changes their registrations is suspect."""
 
     dtype: Dtype = "float16"
 
@@ -200,6 +206,8 @@ def draw(
         values += LARGE_MEAN
     elif distribution == "tiny":
         values *= TINY
+    elif distribution == "negative":
+        values.mul_(NEGATIVE_SPREAD).add_(NEGATIVE)
     elif distribution == "tails":
         values.view(torch.int32).bitwise_and_(TAIL_KEPT).bitwise_or_(TAIL)
     return values

@@ -19,6 +19,7 @@ from kernels.analysis.peaks import PEAKS, Peak, peak_of
 from kernels.catalog import operations
 from kernels.dtypes import DTYPE_SHORT
 from kernels.workload import Workload, sentence
+from runs.form_fields import words_of
 from runs.queries.reached import reached_here
 
 DEFAULT_OPERATION = "attention"
@@ -34,7 +35,9 @@ SHARED = ("dtype", "gpu", "ms", "tflops")
 
 
 def size_field(info: FieldInfo) -> forms.Field:
-    """A field for one size of an operation: a number, or no and yes."""
+    """A field for one size of an operation: a number, or no and yes, or a word."""
+    if words := words_of(info):
+        return forms.ChoiceField(label=info.title, choices=[(word, word) for word in words], required=False)
     if info.annotation is bool:
         return forms.ChoiceField(label=info.title, choices=[("no", "no"), ("yes", "yes")], required=False)
     widget = forms.TextInput(attrs={"inputmode": "numeric", "autocomplete": "off", "class": "short"})
@@ -109,6 +112,8 @@ class ClaimForm(forms.Form):
             may_be_empty = isinstance(extra, dict) and extra.get("may_be_empty")
             if info.annotation is bool:
                 sizes[name] = text == "yes"
+            elif words_of(info):
+                sizes |= {name: text} if text else {}
             elif text.isascii() and text.isdecimal():
                 sizes[name] = int(text)
             elif text:

@@ -3,7 +3,6 @@
 import math
 import re
 import threading
-import time
 from functools import cache
 
 import pytest
@@ -21,7 +20,7 @@ from kernels.workload import Workload
 torch = pytest.importorskip("torch")
 
 from kernels.analysis.correctness import judge  # noqa: E402
-from kernels.child import outputs  # noqa: E402
+from kernels.child import checks, outputs  # noqa: E402
 from kernels.child.bench import Bench  # noqa: E402
 from kernels.child.reference import Reference, measure  # noqa: E402
 
@@ -311,16 +310,26 @@ def half_written(tensors, outs):
     return new
 
 
+WRITERS: list[threading.Thread] = []
+
+
 def late(tensors, outs):
+    """Its outputs are written by a thread, which starts when the bench waits for late writes."""
     new = tuple(torch.zeros_like(out) for out in outs)
 
     def write():
-        time.sleep(0.02)
         for into, out in zip(new, outs, strict=True):
             into.copy_(out)
 
-    threading.Thread(target=write).start()
+    WRITERS.append(threading.Thread(target=write))
     return new
+
+
+def written_meanwhile(_):
+    """Stands for the bench's wait."""
+    while WRITERS:
+        WRITERS[-1].start()
+        WRITERS.pop().join()
 
 
 def sharing():
@@ -346,13 +355,15 @@ def test_the_bench_accepts_what_is_right(name, dtype):
     [
         (lambda tensors, outs: tuple(map(torch.empty_like, outs)), ""),
         (half_written, ""),
-        (late, ""),
+        (late, "the output changed after the call returned"),
         (changes_an_input, "the kernel changed its inputs"),
         (None, "calls share one output"),
     ],
     ids=["never written", "half written", "late", "changes an input", "shares one output"],
 )
-def test_the_bench_catches_what_only_it_can_see(name, kernel, reason):
+def test_the_bench_catches_what_only_it_can_see(name, kernel, reason, monkeypatch):
+    monkeypatch.setattr(checks, "sleep", written_meanwhile)
+    WRITERS.clear()
     found = benched(small(name), kernel or sharing())
     assert not found["correct"]
     assert reason in found["why"]

@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 from kernels.analysis.correctness import judge  # noqa: E402
 from kernels.child.reference import Reference, measure  # noqa: E402
 from kernels.dtypes import DTYPES  # noqa: E402
-from kernels.operations import gemm, layer_norm  # noqa: E402
+from kernels.operations import gemm, rows  # noqa: E402
 from kernels.operations.gemm import Gemm  # noqa: E402
 from kernels.operations.layer_norm import LayerNorm  # noqa: E402
 
@@ -239,7 +239,7 @@ def test_a_large_product_is_sampled_in_float64_and_seen_whole_once(monkeypatch, 
 
 
 def test_a_large_layer_norm_is_checked_to_its_last_row(monkeypatch):
-    monkeypatch.setattr(layer_norm, "CHUNK", 7 * 63)
+    monkeypatch.setattr(rows, "CHUNK", 7 * 63)
     problem = norm("bfloat16")
     assert len(list(problem.check(problem.inputs("cpu", 1), 1, thorough=False))) == 10
     assert verdict(problem, eager_norm)["correct"]

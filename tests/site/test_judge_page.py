@@ -127,6 +127,13 @@ def test_the_arithmetic_and_the_link_are_on_the_page(owner):
     assert owner.get(link).context["found"].word == "plausible"
 
 
+def test_a_size_that_is_a_word_is_judged_too(owner):
+    claim = {"operation": "gelu", "rows": "16384", "cols": "4096", "dtype": "bfloat16", "gpu": "H200 SXM", "ms": "1"}
+    assert owner.get(JUDGE, claim | {"approximate": "tanh"}).context["found"].word
+    assert "16384 x 4096 tanh" in shown(owner, claim | {"approximate": "tanh"})
+    assert "Select a valid choice" in shown(owner, claim | {"approximate": "erf"}, status=422)
+
+
 def test_json_says_the_same(owner):
     data = owner.get(reverse("judge_json"), CLAIM).json()
     assert (data["verdict"], data["gpu"], data["ms"], data["tflops"]) == ("impossible", "H100 SXM", 12.27, None)

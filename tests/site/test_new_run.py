@@ -319,6 +319,16 @@ def test_a_run_of_another_operation_again(owner, gpu, configs):
     assert repeated(owner, run).config == run.config
 
 
+@pytest.mark.parametrize("asked_for, measured", [("tanh", ["tanh"]), ("all", ["none", "tanh"])])
+def test_a_size_may_be_a_word_or_all_of_them(owner, gpu, configs, asked_for, measured):
+    sent = {"operation": "gelu", "device": gpu.pk, "what": "workload", "rows": "64", "cols": "8",
+            "approximate": asked_for, "dtype": ["float32"], "kernels": ["functional"], "protocol": "paired"}  # fmt: skip
+    run = submitted(owner, sent)
+    assert [w.sizes["approximate"] for w in run.spec.workloads] == measured
+    assert again(owner, run)["approximate"] == asked_for
+    assert repeated(owner, run).config == run.config
+
+
 def test_any_of_a_name_again_is_any_of_it_even_after_one_took_it(owner, typed, gpu, make_gpu):
     second = make_gpu("GPU-2", host="gpu-2")
     run = submitted(owner, typed | {"device": "any:NVIDIA H200"})

@@ -5,8 +5,9 @@ from pathlib import Path
 from unittest import mock
 
 from kernels.analysis.correctness import judge
-from kernels.catalog import Unsupported
+from kernels.catalog import Unsupported, get_kernel, load
 from kernels.child.bench import Bench
+from kernels.child.reference import Reference, measure
 from kernels.operations.base import Operation
 from kernels.protocol import Protocol
 from kernels.workload import Workload
@@ -35,6 +36,22 @@ def judged(device: str, kernels: list[str], problem: Operation, seed: int = 1, c
             if of:
                 found[kernel] = judge(of, problem.dtype)
     return found
+
+
+def judged_by_outputs(kernels: list[str], problem: Operation, seed: int = 1, checks: int = CHECKS) -> dict[str, dict]:
+    """The same on the CPU from outputs only: calls are not guarded, which takes ten times as long."""
+    readings: dict[str, list] = {}
+    with mock.patch.dict(os.environ, {"KERNEL_PATH": str(ZOO)}):
+        known = {kernel: get_kernel(problem.name, kernel) for kernel in kernels}
+    able = {name: info for name, info in known.items() if not info.why_not_for(problem.dtype, problem.model_dump())}
+    calls = {kernel: load(info).call for kernel, info in able.items()}
+    for number in range(checks):
+        kind = problem.distributions[number % len(problem.distributions)]
+        inputs = problem.inputs("cpu", 100 * seed + number, kind)
+        reference = Reference(problem, inputs, 100 * seed + number, number == 0, kind)
+        for kernel, call in calls.items():
+            readings.setdefault(kernel, []).append(measure(call(*inputs.tensors, **inputs.options), reference))
+    return {kernel: judge(of, problem.dtype) for kernel, of in readings.items()}
 
 
 def adhoc(candidate, reference, inputs, seed: int, device: str = "cpu") -> dict:

@@ -8,34 +8,28 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field
 
 from kernels.catalog import operation
-from kernels.operations.base import EDGE_SIZES, LARGE, Distribution, Inputs, Operation, Piece, draw
+from kernels.operations.base import LARGE, Distribution, Inputs, Piece, draw
+from kernels.operations.rows import Rows, sum_in_turn
 
 if TYPE_CHECKING:
     import torch
 
 EPS = 1e-5
-CHUNK = 2**24
-"""Elements of a chunk of rows checked at once: 128 MiB in float64."""
 
 
 @operation("layer_norm", baseline="eager", title="LayerNorm, forward")
-class LayerNorm(Operation):
+class LayerNorm(Rows):
     """x: (rows, cols); weight, bias: (cols,); out: (rows, cols). Biased variance; eps = 1e-5."""
 
     tensors: ClassVar[Mapping[str, tuple[str, ...]]] = {"x": ("rows", "cols"), "weight": ("cols",), "bias": ("cols",)}
     options: ClassVar[tuple[str, ...]] = ("eps",)
-    unit: ClassVar[str] = "GB/s"
     checked_with: ClassVar[tuple[Distribution, ...]] = (
         "normal", "tiny", "outliers", "near_constant", "large_mean", "x30",
     )  # fmt: skip
     dominated: ClassVar[tuple[Distribution, ...]] = ("outliers",)
     normalises_rows: ClassVar[bool] = True
 
-    rows: int = Field(ge=1, le=16_777_216, title="Rows")
     cols: int = Field(ge=1, le=1_048_576, title="Columns", description="The size that is normalised.")
-
-    def label(self) -> str:
-        return f"{self.rows} x {self.cols}"
 
     def flops(self) -> int:
         """8 per element: informative only; memory is the limit."""
@@ -60,12 +54,6 @@ class LayerNorm(Operation):
         weight, bias = (draw((self.cols,), self.dtype, device, generator, of_weights) for _ in range(2))
         return Inputs((x, weight, bias), {"eps": EPS})
 
-    def edges(self) -> list[LayerNorm]:
-        """Odd rows and odd columns."""
-        return [LayerNorm(dtype=self.dtype, rows=5, cols=size) for size in EDGE_SIZES] + [
-            LayerNorm(dtype=self.dtype, rows=size, cols=1000) for size in EDGE_SIZES
-        ]
-
     def output_like(self, inputs: Inputs) -> tuple[tuple[int, ...], torch.dtype]:
         x = inputs.tensors[0]
         return tuple(x.shape), x.dtype
@@ -75,9 +63,7 @@ class LayerNorm(Operation):
         import torch
 
         x, weight, bias = inputs.tensors
-        step = max(1, CHUNK // self.cols)
-        for first in range(0, self.rows, step):
-            where = slice(first, first + step)
+        for where in self.chunks():
             exact = _normalised(x[where], weight, bias, torch.float64, _mean)
             mean = _mean_in_turn if x.dtype == torch.float32 else _mean
             yield Piece(where, exact, _normalised(x[where], weight, bias, torch.float32, mean).to(x.dtype))
@@ -98,9 +84,4 @@ def _mean(x: torch.Tensor) -> torch.Tensor:
 
 
 def _mean_in_turn(x: torch.Tensor) -> torch.Tensor:
-    """Sums term by term, the longest chain of roundings that a kernel may have; PyTorch sums pairwise."""
-    columns = x.mT.contiguous()
-    total = columns[0].clone()
-    for column in columns[1:]:
-        total += column
-    return (total / len(columns)).unsqueeze(-1)
+    return sum_in_turn(x) / x.shape[-1]

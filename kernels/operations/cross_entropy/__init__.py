@@ -1,0 +1,89 @@
+"""Cross-entropy of logits and class indices: the mean over rows of logsumexp(row) - row[target]."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import Field
+
+from kernels.catalog import operation
+from kernels.operations.base import Distribution, Inputs, Piece, draw
+from kernels.operations.rows import Rows, total_in_turn
+
+if TYPE_CHECKING:
+    import torch
+
+TARGET_BYTES = 8
+LOSS_BYTES = 4
+
+
+@operation("cross_entropy", baseline="functional", title="Cross-entropy, forward")
+class CrossEntropy(Rows):
+    """logits: (rows, vocab); targets: (rows,), int64, from 0 to vocab - 1; out: (), float32, the mean over all rows.
+
+    No index is ignored, no class has a weight, no label is smoothed.
+    """
+
+    across: ClassVar[str] = "vocab"
+    narrowest: ClassVar[int] = 2
+    checked_with: ClassVar[tuple[Distribution, ...]] = (
+        "normal", "x30", "large_mean", "outliers", "near_constant", "tiny",
+    )  # fmt: skip
+    operators: ClassVar[tuple[str, ...]] = (
+        "cross_entropy_loss", "log_softmax", "_log_softmax", "nll_loss", "nll_loss_nd", "nll_loss_forward", "gather",
+        "logsumexp", "log", "amax", "sum", "mean", "sub", "exp",
+    )  # fmt: skip
+
+    vocab: int = Field(ge=narrowest, le=1_048_576, title="Vocabulary", description="Classes: columns of the logits.")
+
+    def flops(self) -> int:
+        """4 per element (maximum, subtraction, exponential, sum): informative only; memory is the limit."""
+        return 4 * self.rows * self.vocab
+
+    def flops_formula(self) -> tuple[str, str]:
+        return "4 x rows x vocabulary", f"4 x {self.rows} x {self.vocab}"
+
+    def bytes_moved(self) -> tuple[int, int]:
+        """Reads logits and targets; writes one number."""
+        return self.rows * self.vocab * self.element_bytes + self.rows * TARGET_BYTES, LOSS_BYTES
+
+    def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:
+        """The first row's class is the first one, the last row's is the last one. large_mean: with a negative sign, so that
+        a column that is not there, read as 0, would decide its row."""
+        import torch
+
+        generator = torch.Generator(device).manual_seed(seed)
+        logits = draw((self.rows, self.vocab), self.dtype, device, generator, distribution)
+        if distribution == "large_mean":
+            logits.neg_()
+        targets = torch.randint(self.vocab, (self.rows,), generator=generator, device=device)
+        targets[0], targets[-1] = 0, self.vocab - 1
+        return Inputs((logits, targets), {})
+
+    def output_like(self, inputs: Inputs) -> tuple[tuple[int, ...], torch.dtype]:
+        import torch
+
+        return (), torch.float32
+
+    def check(self, inputs: Inputs, seed: int, thorough: bool) -> Iterator[Piece]:
+        """Every row, in float64, in chunks. The yardstick adds the rows' float32 losses term by term."""
+        import torch
+
+        logits, targets = inputs.tensors
+        exact: list[float] = []
+        plain: list[float] = []
+        for where in self.chunks():
+            exact += _losses(logits[where].double(), targets[where])
+            plain += _losses(logits[where].float(), targets[where])
+        mean = math.fsum(exact) / self.rows
+        of_yardstick = torch.tensor(total_in_turn(plain), dtype=torch.float32) / self.rows
+        device = logits.device
+        yield Piece(..., torch.tensor(mean, dtype=torch.float64, device=device), of_yardstick.to(device))
+
+
+def _losses(logits: torch.Tensor, targets: torch.Tensor) -> list[float]:
+    """Of each row, in the dtype of the logits."""
+    right = logits.gather(1, targets.unsqueeze(1)).squeeze(1)
+    return (logits.logsumexp(1) - right).tolist()

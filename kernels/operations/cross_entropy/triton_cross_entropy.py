@@ -1,0 +1,119 @@
+"""Cross-entropy forward in Triton: one reading of the logits, then one small program that adds the rows' losses.
+
+A block of a row is DEPTH x LANES elements, of which a thread has whole columns. Each lane keeps a maximum and a sum relative
+to it, so threads exchange something once a row, not once a block, and an element costs little more than one
+exponential. Short rows go several to a program. All sums are in float32, and in a fixed order: two launches and no
+atomic addition, so a loss is the same each time.
+"""
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+from kernels.catalog import Unsupported, cuda, kernel
+
+LONGEST_HELD = 4_096
+"""Columns of the longest row held in registers."""
+DEPTH, LANES, WARPS = 8, 1_024, 4
+"""Block of a longer row: DEPTH x LANES elements, by so many warps. Not measured yet."""
+TOTAL, TOTAL_WARPS = 4_096, 8
+"""Losses that the last program adds at a time. Not measured yet."""
+DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+
+
+class Tile(NamedTuple):
+    """The tile shape of a launch."""
+
+    rows: int
+    """Rows of a program: a power of two."""
+    warps: int
+
+
+def tiles(rows, vocab):
+    """The tile for short rows. These numbers are not measured yet: 32 elements a thread."""
+    width = triton.next_power_of_2(vocab)
+    return Tile(min(max(4096 // width, 1), triton.next_power_of_2(rows), 64), 4)
+
+
+@kernel("cross_entropy", backend="triton", needs=cuda(min_capability=7.5))
+def triton_cross_entropy(logits, targets):
+    """Cross-entropy in Triton: logits read once, maximum and sum online; two launches, sums in a fixed order."""
+    return launch(logits, targets, tiles(*logits.shape))
+
+
+def launch(logits, targets, tile):
+    """Mean cross-entropy of logits (rows, vocab) and int64 targets (rows,). Returns a new float32 tensor of shape ()."""
+    if logits.ndim != 2 or targets.shape != logits.shape[:1] or targets.dtype != torch.int64:
+        shapes = f"{tuple(logits.shape)}, {tuple(targets.shape)} in {targets.dtype}"
+        raise Unsupported(f"logits and targets are {shapes}; needs (rows, vocab) and (rows,) in int64")
+    if logits.dtype not in DTYPES:
+        raise Unsupported(f"logits are in {logits.dtype}; this kernel does float16, bfloat16 and float32")
+    logits = logits if logits.stride(1) == 1 else logits.contiguous()
+    targets = targets.contiguous()
+    rows, vocab = logits.shape
+    held = vocab <= LONGEST_HELD
+    count = triton.cdiv(rows, tile.rows) if held else rows
+    losses = torch.empty(count, dtype=torch.float32, device=logits.device)
+    out = torch.empty((), dtype=torch.float32, device=logits.device)
+    with torch.cuda.device_of(logits):  # Triton launches on the current device, which need not be the tensors'
+        if held:
+            _held[(count,)](
+                logits, targets, losses, logits.stride(0), rows, vocab,
+                ROWS=tile.rows, WIDTH=triton.next_power_of_2(vocab), num_warps=tile.warps,
+            )  # fmt: skip
+        else:
+            _in_blocks[(count,)](
+                logits, targets, losses, logits.stride(0), vocab, DEPTH=DEPTH, LANES=LANES, num_warps=WARPS
+            )
+        _mean[(1,)](losses, out, count, rows, BLOCK=TOTAL, num_warps=TOTAL_WARPS)
+    return out
+
+
+@triton.jit(do_not_specialize=["rows"])
+def _held(logits, targets, losses, stride, rows, vocab, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+    """The sum of the losses of ROWS rows of at most WIDTH columns."""
+    first = tl.program_id(0).to(tl.int64) * ROWS
+    row, col = tl.arange(0, ROWS), tl.arange(0, WIDTH)[None, :]
+    there = first + row < rows
+    target = tl.load(targets + first + row, mask=there, other=0)
+    right = tl.load(logits + (first + row) * stride + target, mask=there, other=0.0).to(tl.float32)
+    exists = there[:, None] & (col < vocab)
+    values = tl.load(logits + first * stride + row[:, None] * stride + col, mask=exists, other=0.0).to(tl.float32)
+    values = tl.where(col < vocab, values, float("-inf"))
+    largest = tl.max(values, 1)
+    sums = tl.sum(tl.exp2((values - largest[:, None]) * 1.4426950408889634), 1)
+    loss = (largest - right) + tl.log2(sums) * 0.6931471805599453
+    tl.store(losses + tl.program_id(0), tl.sum(tl.where(there, loss, 0.0), 0))
+
+
+@triton.jit
+def _in_blocks(logits, targets, losses, stride, vocab, DEPTH: tl.constexpr, LANES: tl.constexpr):
+    """The loss of one row."""
+    row = tl.program_id(0).to(tl.int64)
+    target = tl.load(targets + row)
+    right = tl.load(logits + row * stride + target).to(tl.float32)
+    place = tl.arange(0, DEPTH)[:, None] * LANES + tl.arange(0, LANES)[None, :]
+    maxima = tl.full([LANES], -3.0e38, tl.float32)  # finite: the difference of two infinities is not a number
+    sums = tl.zeros([LANES], tl.float32)
+    for start in range(0, vocab, DEPTH * LANES):
+        values = tl.load(logits + row * stride + start + place, mask=start + place < vocab, other=float("-inf"))
+        values = values.to(tl.float32)
+        new = tl.maximum(maxima, tl.max(values, 0))
+        sums *= tl.exp2((maxima - new) * 1.4426950408889634)
+        sums += tl.sum(tl.exp2((values - new[None, :]) * 1.4426950408889634), 0)
+        maxima = new
+    largest = tl.max(maxima, 0)
+    total = tl.sum(sums * tl.exp2((maxima - largest) * 1.4426950408889634), 0)
+    tl.store(losses + row, (largest - right) + tl.log2(total) * 0.6931471805599453)
+
+
+@triton.jit(do_not_specialize=["count", "rows"])
+def _mean(losses, out, count, rows, BLOCK: tl.constexpr):
+    """The sum of all losses over the number of rows, by one program."""
+    lanes = tl.arange(0, BLOCK)
+    sums = tl.zeros([BLOCK], tl.float32)
+    for start in range(0, count, BLOCK):
+        sums += tl.load(losses + start + lanes, mask=start + lanes < count, other=0.0)
+    tl.store(out, tl.sum(sums, 0) / rows)

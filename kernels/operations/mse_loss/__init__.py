@@ -1,0 +1,77 @@
+"""Mean squared error: the mean of (values - targets)^2 over all elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import Field
+
+from kernels.catalog import operation
+from kernels.operations.base import NEAR, Distribution, Inputs, Piece, draw
+from kernels.operations.rows import Rows, sum_in_turn, total_in_turn
+
+if TYPE_CHECKING:
+    import torch
+
+LOSS_BYTES = 4
+
+
+@operation("mse_loss", baseline="functional", title="Mean squared error")
+class MSELoss(Rows):
+    """values, targets: (rows, cols); out: (), float32, the mean over all elements.
+
+    float32 in every dtype: a loss in 16 bits would not show a wrong row.
+    """
+
+    checked_with: ClassVar[tuple[Distribution, ...]] = (
+        "normal", "large_mean", "tiny", "x30", "outliers", "uniform",
+    )  # fmt: skip
+    operators: ClassVar[tuple[str, ...]] = ("mse_loss", "sub", "square", "pow", "mean")
+
+    cols: int = Field(ge=1, le=1_048_576, title="Columns")
+
+    def flops(self) -> int:
+        """3 per element (subtraction, product, sum): informative only; memory is the limit."""
+        return 3 * self.rows * self.cols
+
+    def flops_formula(self) -> tuple[str, str]:
+        return "3 x rows x columns", f"3 x {self.rows} x {self.cols}"
+
+    def bytes_moved(self) -> tuple[int, int]:
+        """Reads values and targets; writes one number."""
+        return 2 * self.rows * self.cols * self.element_bytes, LOSS_BYTES
+
+    def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:
+        """large_mean: the targets differ from the values by N(0, 1/256) only, as at the end of a training."""
+        import torch
+
+        generator = torch.Generator(device).manual_seed(seed)
+        shape = (self.rows, self.cols)
+        values = draw(shape, self.dtype, device, generator, distribution)
+        if distribution == "large_mean":
+            targets = values + NEAR * draw(shape, self.dtype, device, generator)
+        else:
+            targets = draw(shape, self.dtype, device, generator, distribution)
+        return Inputs((values, targets), {})
+
+    def output_like(self, inputs: Inputs) -> tuple[tuple[int, ...], torch.dtype]:
+        import torch
+
+        return (), torch.float32
+
+    def check(self, inputs: Inputs, seed: int, thorough: bool) -> Iterator[Piece]:
+        """Every element, in float64, in chunks. The yardstick adds each row term by term, then the rows, in float32."""
+        import torch
+
+        values, targets = inputs.tensors
+        exact: list[float] = []
+        plain: list[float] = []
+        for where in self.chunks():
+            exact += (values[where].double() - targets[where].double()).square_().sum(-1).tolist()
+            plain += sum_in_turn((values[where].float() - targets[where].float()).square_()).squeeze(-1).tolist()
+        count, device = self.rows * self.cols, values.device
+        of_yardstick = torch.tensor(total_in_turn(plain), dtype=torch.float32) / count
+        mean = torch.tensor(math.fsum(exact) / count, dtype=torch.float64, device=device)
+        yield Piece(..., mean, of_yardstick.to(device))

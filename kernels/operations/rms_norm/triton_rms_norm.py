@@ -1,0 +1,100 @@
+"""RMSNorm forward in Triton: a program holds whole rows in registers, so that x is read from memory once.
+
+Short rows go several to a program, which then reads the weight once for all of them. A row too long for registers is read
+twice: its first reading adds squares in each lane, and the threads exchange their sums once a row. Sums are in float32.
+"""
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+from kernels.catalog import Unsupported, cuda, kernel
+
+LONGEST_HELD = 16_384
+"""Columns of the longest row held in registers: with 16 warps, 32 float32 a thread."""
+DEPTH, LANES, WARPS = 4, 2_048, 8
+"""Block of a longer row: DEPTH x LANES elements, by so many warps. Not measured yet."""
+DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+
+
+class Tile(NamedTuple):
+    """The tile shape of a launch."""
+
+    rows: int
+    """Rows of a program: a power of two."""
+    warps: int
+
+
+def tiles(rows, cols):
+    """The tile for a problem. These numbers are not measured yet: 32 elements a thread, as the LayerNorm of this
+    catalogue has."""
+    width = triton.next_power_of_2(cols)
+    if width > 1024:
+        return Tile(1, min(16, width // 1024))
+    return Tile(min(4096 // width, triton.next_power_of_2(rows), 64), 4)
+
+
+@kernel("rms_norm", backend="triton", needs=cuda(min_capability=7.5))
+def triton_rms_norm(x, weight, *, eps):
+    """Fused RMSNorm in Triton: rows held in registers, longer ones read twice; sums in float32."""
+    return launch(x, weight, eps, tiles(*x.shape))
+
+
+def launch(x, weight, eps, tile):
+    """RMSNorm of x (rows, cols) with weight (cols,) and a given tile. Returns a new, contiguous (rows, cols)."""
+    if x.ndim != 2 or weight.shape != x.shape[1:]:
+        raise Unsupported(f"x and weight are {tuple(x.shape)}, {tuple(weight.shape)}; needs (rows, cols) and (cols,)")
+    if x.dtype not in DTYPES or weight.dtype != x.dtype:
+        raise Unsupported(f"dtypes are {x.dtype}, {weight.dtype}; this kernel does one of float16 to float32")
+    x, weight = (t if t.stride(-1) == 1 else t.contiguous() for t in (x, weight))
+    rows, cols = x.shape
+    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    with torch.cuda.device_of(x):  # Triton launches on the current device, which need not be the tensors'
+        if cols <= LONGEST_HELD:
+            width = triton.next_power_of_2(cols)
+            _held[(triton.cdiv(rows, tile.rows),)](
+                x, weight, out, x.stride(0), rows, cols, eps, ROWS=tile.rows, WIDTH=width,
+                EVEN=rows % tile.rows == 0 and width == cols, num_warps=tile.warps,
+            )  # fmt: skip
+        else:
+            _in_blocks[(rows,)](x, weight, out, x.stride(0), cols, eps, DEPTH=DEPTH, LANES=LANES, num_warps=WARPS)
+    return out
+
+
+@triton.jit(do_not_specialize=["rows"])
+def _held(x, weight, out, stride, rows, cols, eps, ROWS: tl.constexpr, WIDTH: tl.constexpr, EVEN: tl.constexpr):
+    """ROWS rows of at most WIDTH columns. EVEN promises that every row and column of the tile exists."""
+    first = tl.program_id(0).to(tl.int64) * ROWS
+    row, col = tl.arange(0, ROWS)[:, None], tl.arange(0, WIDTH)[None, :]
+    if EVEN:
+        values = tl.load(x + first * stride + row * stride + col).to(tl.float32)
+        scale = tl.load(weight + col)  # asked for before the sum, so that it is here when the sum is done
+    else:
+        exists = (first + row < rows) & (col < cols)
+        values = tl.load(x + first * stride + row * stride + col, mask=exists, other=0.0).to(tl.float32)
+        scale = tl.load(weight + col, mask=col < cols, other=0.0)
+    spread = tl.rsqrt(tl.sum(values * values, 1) / cols + eps)[:, None]
+    result = (values * spread * scale.to(tl.float32)).to(out.dtype.element_ty)
+    if EVEN:
+        tl.store(out + first * cols + row * cols + col, result)
+    else:
+        tl.store(out + first * cols + row * cols + col, result, mask=exists)
+
+
+@triton.jit
+def _in_blocks(x, weight, out, stride, cols, eps, DEPTH: tl.constexpr, LANES: tl.constexpr):
+    """One row."""
+    row = tl.program_id(0).to(tl.int64)
+    place = tl.arange(0, DEPTH)[:, None] * LANES + tl.arange(0, LANES)[None, :]
+    squares = tl.zeros([LANES], tl.float32)
+    for start in range(0, cols, DEPTH * LANES):
+        values = tl.load(x + row * stride + start + place, mask=start + place < cols, other=0.0).to(tl.float32)
+        squares += tl.sum(values * values, 0)
+    spread = tl.rsqrt(tl.sum(squares, 0) / cols + eps)
+    for start in range(0, cols, DEPTH * LANES):
+        exists = start + place < cols
+        values = tl.load(x + row * stride + start + place, mask=exists, other=0.0).to(tl.float32)
+        scale = tl.load(weight + start + place, mask=exists, other=0.0).to(tl.float32)
+        tl.store(out + row * cols + start + place, (values * spread * scale).to(out.dtype.element_ty), mask=exists)

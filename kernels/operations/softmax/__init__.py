@@ -1,0 +1,68 @@
+"""Softmax of each row: exp(row - its maximum), divided by the sum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import Field
+
+from kernels.catalog import operation
+from kernels.operations.base import LARGE, Distribution, Inputs, Piece, draw
+from kernels.operations.rows import Rows, sum_in_turn
+
+if TYPE_CHECKING:
+    import torch
+
+
+@operation("softmax", baseline="functional", title="Softmax of rows")
+class Softmax(Rows):
+    """x: (rows, cols); out: (rows, cols). Over the last dimension."""
+
+    checked_with: ClassVar[tuple[Distribution, ...]] = (
+        "normal", "x30", "near_constant", "outliers", "large_mean", "tiny",
+    )  # fmt: skip
+    normalises_rows: ClassVar[bool] = True
+    operators: ClassVar[tuple[str, ...]] = ("_softmax", "softmax", "amax", "exp", "sub", "sum", "div")
+
+    cols: int = Field(ge=1, le=1_048_576, title="Columns", description="The size that is summed.")
+
+    def flops(self) -> int:
+        """5 per element (maximum, subtraction, exponential, sum, division): informative only; memory is the limit."""
+        return 5 * self.rows * self.cols
+
+    def flops_formula(self) -> tuple[str, str]:
+        return "5 x rows x columns", f"5 x {self.rows} x {self.cols}"
+
+    def bytes_moved(self) -> tuple[int, int]:
+        """Reads x; writes out."""
+        size = self.rows * self.cols * self.element_bytes
+        return size, size
+
+    def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:
+        """outliers: the last column is 30 times as large, too. It then decides its row, or is nothing in it. large_mean: with
+        a negative sign, so that a column that is not there, read as 0, would decide its row."""
+        import torch
+
+        generator = torch.Generator(device).manual_seed(seed)
+        x = draw((self.rows, self.cols), self.dtype, device, generator, distribution)
+        if distribution == "outliers":
+            x[:, -1] *= LARGE
+        elif distribution == "large_mean":
+            x.neg_()
+        return Inputs((x,), {})
+
+    def output_like(self, inputs: Inputs) -> tuple[tuple[int, ...], torch.dtype]:
+        return (self.rows, self.cols), inputs.tensors[0].dtype
+
+    def check(self, inputs: Inputs, seed: int, thorough: bool) -> Iterator[Piece]:
+        """Every row, in float64, in chunks. The yardstick's sum: in float32 term by term."""
+        import torch
+
+        (x,) = inputs.tensors
+        for where in self.chunks():
+            exact = x[where].double().softmax(-1)
+            wide = x[where].float()
+            powers = (wide - wide.amax(-1, keepdim=True)).exp()
+            total = sum_in_turn(powers) if x.dtype == torch.float32 else powers.sum(-1, keepdim=True)
+            yield Piece(where, exact, (powers / total).to(x.dtype))

@@ -1,0 +1,104 @@
+"""Softmax of rows in Triton: a program holds whole rows in registers, so that x is read from memory once.
+
+Short rows go several to a program. A row too long for registers is read twice. Its first reading keeps a maximum and a sum
+for each lane, of blocks whose first dimension lies in one thread: threads exchange something once a row, not once a
+block. All sums are in float32.
+"""
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+from kernels.catalog import Unsupported, cuda, kernel
+
+LONGEST_HELD = 16_384
+"""Columns of the longest row held in registers: with 16 warps, 32 float32 a thread."""
+DEPTH, LANES, WARPS = 4, 2_048, 8
+"""Block of a longer row: DEPTH x LANES elements, 8 elements of a lane's neighbours together, by so many warps."""
+DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+
+
+class Tile(NamedTuple):
+    """The tile shape of a launch."""
+
+    rows: int
+    """Rows of a program: a power of two."""
+    warps: int
+
+
+def tiles(rows, cols):
+    """The tile for a problem. These numbers are not measured yet: 32 elements a thread, as the LayerNorm of this
+    catalogue has."""
+    width = triton.next_power_of_2(cols)
+    if width > 1024:
+        return Tile(1, min(16, width // 1024))
+    return Tile(min(4096 // width, triton.next_power_of_2(rows), 64), 4)
+
+
+@kernel("softmax", backend="triton", needs=cuda(min_capability=7.5))
+def triton_softmax(x):
+    """Softmax in Triton: rows held in registers, longer ones read twice; sums in float32."""
+    return launch(x, tiles(*x.shape))
+
+
+def launch(x, tile):
+    """Softmax of x (rows, cols) with a given tile. Returns a new, contiguous (rows, cols)."""
+    if x.ndim != 2 or x.dtype not in DTYPES:
+        raise Unsupported(f"x is {tuple(x.shape)} in {x.dtype}; needs (rows, cols) in one of float16 to float32")
+    x = x if x.stride(-1) == 1 else x.contiguous()
+    rows, cols = x.shape
+    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    with torch.cuda.device_of(x):  # Triton launches on the current device, which need not be the tensor's
+        if cols <= LONGEST_HELD:
+            width = triton.next_power_of_2(cols)
+            _held[(triton.cdiv(rows, tile.rows),)](
+                x, out, x.stride(0), rows, cols, ROWS=tile.rows, WIDTH=width,
+                EVEN=rows % tile.rows == 0 and width == cols, num_warps=tile.warps,
+            )  # fmt: skip
+        else:
+            _in_blocks[(rows,)](x, out, x.stride(0), cols, DEPTH=DEPTH, LANES=LANES, num_warps=WARPS)
+    return out
+
+
+@triton.jit(do_not_specialize=["rows"])
+def _held(x, out, stride, rows, cols, ROWS: tl.constexpr, WIDTH: tl.constexpr, EVEN: tl.constexpr):
+    """ROWS rows of at most WIDTH columns. EVEN promises that every row and column of the tile exists."""
+    first = tl.program_id(0).to(tl.int64) * ROWS
+    row, col = tl.arange(0, ROWS)[:, None], tl.arange(0, WIDTH)[None, :]
+    if EVEN:
+        values = tl.load(x + first * stride + row * stride + col).to(tl.float32)
+    else:
+        exists = (first + row < rows) & (col < cols)
+        values = tl.load(x + first * stride + row * stride + col, mask=exists, other=0.0).to(tl.float32)
+        values = tl.where(col < cols, values, float("-inf"))
+    powers = tl.exp2((values - tl.max(values, 1)[:, None]) * 1.4426950408889634)
+    result = (powers * (1.0 / tl.sum(powers, 1))[:, None]).to(out.dtype.element_ty)
+    if EVEN:
+        tl.store(out + first * cols + row * cols + col, result)
+    else:
+        tl.store(out + first * cols + row * cols + col, result, mask=exists)
+
+
+@triton.jit
+def _in_blocks(x, out, stride, cols, DEPTH: tl.constexpr, LANES: tl.constexpr):
+    """One row. Each lane keeps its own maximum, and a sum relative to that."""
+    row = tl.program_id(0).to(tl.int64)
+    place = tl.arange(0, DEPTH)[:, None] * LANES + tl.arange(0, LANES)[None, :]
+    maxima = tl.full([LANES], -3.0e38, tl.float32)  # finite: the difference of two infinities is not a number
+    sums = tl.zeros([LANES], tl.float32)
+    for start in range(0, cols, DEPTH * LANES):
+        values = tl.load(x + row * stride + start + place, mask=start + place < cols, other=float("-inf"))
+        values = values.to(tl.float32)
+        new = tl.maximum(maxima, tl.max(values, 0))
+        sums *= tl.exp2((maxima - new) * 1.4426950408889634)
+        sums += tl.sum(tl.exp2((values - new[None, :]) * 1.4426950408889634), 0)
+        maxima = new
+    largest = tl.max(maxima, 0)
+    scale = 1.0 / tl.sum(sums * tl.exp2((maxima - largest) * 1.4426950408889634), 0)
+    for start in range(0, cols, DEPTH * LANES):
+        exists = start + place < cols
+        values = tl.load(x + row * stride + start + place, mask=exists, other=0.0).to(tl.float32)
+        result = tl.exp2((values - largest) * 1.4426950408889634) * scale
+        tl.store(out + row * cols + start + place, result.to(out.dtype.element_ty), mask=exists)

@@ -1,0 +1,44 @@
+"""Swish in Triton: each program loads a stretch of x, 16 bytes a thread at a time, computes in float32, and stores it."""
+
+import torch
+import triton
+import triton.language as tl
+
+from kernels.catalog import Unsupported, cuda, kernel
+
+BLOCK, WARPS = 4_096, 8
+"""Elements of a program, and its warps: 16 elements a thread. Not measured yet."""
+DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+
+
+@kernel("swish", backend="triton", needs=cuda(min_capability=7.5))
+def triton_swish(x):
+    """Swish in Triton, in float32: one exponential and one division for each element."""
+    return launch(x, BLOCK, WARPS)
+
+
+def launch(x, block, warps):
+    """Swish of x of any shape, with this many elements and warps of a program. Returns a new, contiguous tensor."""
+    if x.dtype not in DTYPES:
+        raise Unsupported(f"x is in {x.dtype}; this kernel does float16, bfloat16 and float32")
+    x = x.contiguous()
+    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    count = x.numel()
+    with torch.cuda.device_of(x):  # Triton launches on the current device, which need not be the tensor's
+        _swish[(triton.cdiv(count, block),)](x, out, count, BLOCK=block, EVEN=count % block == 0, num_warps=warps)
+    return out
+
+
+@triton.jit
+def _swish(x, out, count, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+    """BLOCK elements. EVEN promises that all of them exist."""
+    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    if EVEN:
+        values = tl.load(x + place).to(tl.float32)
+    else:
+        values = tl.load(x + place, mask=place < count, other=0.0).to(tl.float32)
+    result = (values / (1.0 + tl.exp2(values * -1.4426950408889634))).to(out.dtype.element_ty)
+    if EVEN:
+        tl.store(out + place, result)
+    else:
+        tl.store(out + place, result, mask=place < count)
