@@ -119,6 +119,7 @@ def _compile(source: Source, arch: str) -> Compiled:
         name=f"{NOWHERE}/{source.name}",
         arch=arch,
         include_path=list(map(str, _include_path())),
+        device_as_default_execution_space=True,  # constexpr functions and lambdas without __device__
         define_macro=list(source.defines) or None,
         ptxas_options=["-v"],
         **fields,
@@ -153,6 +154,8 @@ def _figures(log: str, symbol: str) -> dict[str, int]:
 def nvrtc_version() -> tuple[int, int]:
     """Of the library that compiles. Loads it from where `toolchain` found it: cuda-bindings then takes this one."""
     if (found := toolchain.library(toolchain.cuda_major())) is not None:
+        for builtins in found.parent.glob(f"{found.name.partition('.')[0]}-builtins.so.*"):
+            ctypes.CDLL(str(builtins), ctypes.RTLD_GLOBAL)  # NVRTC looks for it late, and not in its own folder
         ctypes.CDLL(str(found), ctypes.RTLD_GLOBAL)
     from cuda.bindings import nvrtc
 
@@ -170,10 +173,12 @@ def _include_path() -> list[Path]:
 def _key(source: Source, arch: str) -> str:
     digest = hashlib.sha256()
     folders = _include_path()
+    library = toolchain.library(toolchain.cuda_major())
     said = [
         FORMAT,
         arch,
         nvrtc_version(),
+        library and library.stat().st_size,  # versions 13.0.48 and 13.0.88 both say 13.0
         source.name,
         source.entry,
         source.defines,

@@ -169,6 +169,24 @@ def test_the_log_has_registers_and_memory_of_this_kernel_and_warnings(mine):
 
 
 @needs_nvrtc
+def test_functions_and_lambdas_need_no_device_before_them(mine):
+    text = KERNEL.replace(
+        "template <typename T, int", "constexpr int twice(int n) { return 2 * n; }\ntemplate <typename T, int"
+    )
+    text = text.replace("ROWS);", "twice(ROWS) + [](auto n) { return n; }(1));")
+    mine(text)(*tensors(), out=torch.empty(3, 200), eps=1e-5)
+
+
+@needs_nvrtc
+def test_all_of_nvrtc_is_loaded_from_its_folder():
+    """It looks for a part of itself late, and on some versions not in its own folder."""
+    compiler.nvrtc_version()
+    loaded = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "libnvrtc" in line}
+    folder = str(toolchain.library(toolchain.cuda_major()).resolve().parent)
+    assert any("builtins" in path for path in loaded) and all(path.startswith(folder) for path in loaded)
+
+
+@needs_nvrtc
 def test_a_file_beside_it_cannot_be_included(mine, tmp_path, monkeypatch):
     (tmp_path / "layer_norm" / "beside.h").write_text("")
     monkeypatch.chdir(tmp_path / "layer_norm")
