@@ -119,14 +119,16 @@ class KernelInfo:
             )
         for package in self.needs.packages:
             if not _is_installed(package):
-                return f"needs the Python package {package}"
+                name = package.partition(".")[0]
+                wheel = WHEELS.get(name, name.replace("_", "-"))
+                return f"package {name} is not installed on this device: pip install {wheel}"
         if self.needs.triton and (why := self._why_not_with_triton(_version("triton"))):
             return why
         return READERS[Path(self.path).suffix].why_not()
 
     def _why_not_with_triton(self, version: str | None) -> str:
         if version is None:
-            return "needs the Python package triton"
+            return "package triton is not installed on this device: pip install triton"
         if not _within(version, self.needs.triton):
             return f"needs Triton {' and '.join(self.needs.triton)}, this host has {version}"
         return ""
@@ -142,6 +144,10 @@ class KernelInfo:
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self) | {"full_name": self.full_name}
+
+
+WHEELS = {"quack": "quack-kernels"}
+"""Package -> what pip calls it, where the names differ by more than a hyphen."""
 
 
 def _is_installed(package: str) -> bool:

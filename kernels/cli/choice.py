@@ -13,6 +13,8 @@ from kernels.analysis.processes import with_process
 from kernels.config_files import ConfigError, check_kernels, load_config
 from kernels.contract.export import Export, NotAnExport, read_export
 from kernels.protocol import EFFORTS
+from kernels.report import measures
+from kernels.report.measures import Measure
 from kernels.workload import Config, sentence
 
 PLANS = ("processes", "rest", "warmup", "iters")
@@ -78,6 +80,14 @@ def _with_kernels(config: Config, arguments: argparse.Namespace) -> dict[str, An
     return {"kernels": kernels, "workloads": [w for w in config.workloads if w.operation in left]}
 
 
+def columns(arguments: argparse.Namespace) -> list[Measure]:
+    """The measures of --columns; none without it."""
+    try:
+        return measures.chosen([arguments.columns], "") if arguments.columns else []
+    except measures.UnknownMeasure as error:
+        raise ConfigError(str(error)) from None
+
+
 def split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
@@ -96,11 +106,11 @@ def swept(sweeps: list[str]) -> dict[str, list[Any]]:
 
 
 def outputs(arguments: argparse.Namespace) -> dict[str, Path]:
-    """Output files: {"json" | "csv" | "md": path}. A resumed run continues its own file, if no other is named.
+    """Output files: {"json" | "csv" | "jsonl" | "md": path}. A resumed run continues its own file, if no other is named.
 
     Raises ConfigError now, not after measuring.
     """
-    paths = {name: path for name in ("json", "csv") if (path := getattr(arguments, name))}
+    paths = {name: path for name in ("json", "csv", "jsonl") if (path := getattr(arguments, name))}
     if folder := arguments.output_dir:
         folder.mkdir(parents=True, exist_ok=True)
         paths = {"json": folder / "run.json", "csv": folder / "table.csv", "md": folder / "table.md"} | paths

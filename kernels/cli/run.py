@@ -8,7 +8,7 @@ import shlex
 import sys
 
 from kernels.cli import resume
-from kernels.cli.choice import chosen, exported, outputs
+from kernels.cli.choice import chosen, columns, exported, outputs
 from kernels.cli.collector import DONE, FAILED, INTERRUPTED, Collector
 from kernels.cli.files import is_replaceable
 from kernels.cli.progress import Progress
@@ -30,7 +30,7 @@ def do_run(arguments: argparse.Namespace, stop: Stop) -> int:
         resume.check(before, config, device)
     paths, progress = outputs(arguments), Progress()
     progress.say(f"{config.title or config.name} on {device.name}")
-    collected = Collector(config, paths, progress, before)
+    collected = Collector(config, paths, progress, before, columns(arguments))
     if before and not before.partial:
         progress.say(f"{arguments.resume} is complete: nothing is left to measure")
         collected.finish(before.state, {})
@@ -71,7 +71,7 @@ def _show(collected: Collector, with_timing: bool) -> None:
     table, export = collected.table, collected.export
     said = [f"{export.partial}." if export.partial else "", as_text(table)]
     try:
-        print(tables.as_text(table))
+        print(tables.as_text(table, collected.lines))
         print(f"\n{' '.join(filter(None, said))}", flush=True)
         if with_timing:
             print(f"\n{timing.as_text(timing.spent(export.measurements, export.timing))}", flush=True)

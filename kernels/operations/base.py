@@ -151,6 +151,14 @@ class Operation(BaseModel):
         """(input bytes, output bytes) of one call: each distinct input once, each output once, in the storage dtype."""
         raise NotImplementedError
 
+    def queries(self) -> int | None:
+        """Queries of one call: rows that ask, such as those of attention's q. None: the operation has none."""
+        return None
+
+    def heads_of(self) -> tuple[int, int] | None:
+        """(batch, heads) of one call. None: the operation has no heads."""
+        return None
+
     @property
     def tensor_bytes(self) -> int:
         """Bytes of all inputs and outputs: the least memory that one call needs."""

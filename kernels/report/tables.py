@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from kernels.analysis.verdicts import certain_ratio, verdict, why_undecided
 from kernels.catalog import operations
 from kernels.contract.arm_result import FAILURES, ArmResult, CrossCheck, Ratio, Status, Verdict
 from kernels.contract.events import Measured
+from kernels.report.samples import calls_of, over, over_single
 
 RESTED = ("cold", "graph")
 """Modes with rests, whose inputs are as cold as in the cross-check's batch; in warm mode they are in the cache."""
@@ -92,9 +93,29 @@ class Row:
     """Outputs of timed calls that were compared with the reference."""
     calls: int | None
     """Timed calls."""
+    mean_ms: float | None
+    std_ms: float | None
+    min_ms: float | None
+    max_ms: float | None
+    over: str
+    """Samples that p50, mean, std, min and max are over, in words."""
+    p95_ms: float | None
+    p99_ms: float | None
+    p90_over: str
+    """The same of p90, p95 and p99."""
+    joules: float | None
+    queries: int | None
+    """Of one call; the operation says what a query is."""
+    heads: int | None
+    batch_heads: int | None
+    """Batch x heads."""
 
 
-NOT_IN_CSV = ("operation", "ratio", "unit", "under_load", "foreign_load", "timed_calls_checked", "calls")
+NOT_IN_CSV = (
+    "operation", "ratio", "unit", "under_load", "foreign_load", "timed_calls_checked", "calls", "mean_ms", "std_ms",
+    "min_ms", "max_ms", "over", "p95_ms", "p99_ms", "p90_over", "joules", "queries", "heads", "batch_heads",
+)  # fmt: skip
+"""What a .csv has only if it is asked for: kernels/report/measures.py."""
 COLUMNS = tuple(name for name in Row.__dataclass_fields__ if name not in NOT_IN_CSV)
 
 
@@ -114,7 +135,7 @@ def by_operation(table: Iterable[Row]) -> dict[str, list[Row]]:
 def _row(m: Measured, arm: ArmResult) -> Row:
     operation = operations().get(m.workload.operation)
     calls, dense, problem = arm.single_calls, m.workload.dense_factor, m.workload.known_problem
-    tensors = problem.bytes_moved() if problem else (None, None)
+    tensors, heads = problem.bytes_moved() if problem else (None, None), problem.heads_of() if problem else None
     return Row(
         operation=m.workload.operation,
         workload=m.workload.label,
@@ -165,16 +186,20 @@ def _row(m: Measured, arm: ArmResult) -> Row:
         under_load=under_load(m, arm.p50_ms, arm.crosscheck),
         foreign_load=m.telemetry.host.foreign if m.mode == "cpu" and m.telemetry.host else None,
         timed_calls_checked=arm.correctness.timed_calls_checked if arm.correctness else None,
-        calls=_calls(m, arm),
+        calls=calls_of(m, arm),
+        mean_ms=arm.mean_ms,
+        std_ms=arm.std_ms,
+        min_ms=arm.min_ms,
+        max_ms=arm.max_ms,
+        over=over(m, arm),
+        p95_ms=calls.p95_ms,
+        p99_ms=calls.p99_ms,
+        p90_over=over_single(m, arm),
+        joules=arm.crosscheck.joules if arm.crosscheck else None,
+        queries=problem.queries() if problem else None,
+        heads=heads[1] if heads else None,
+        batch_heads=heads[0] * heads[1] if heads else None,
     )
-
-
-def _calls(m: Measured, arm: ArmResult) -> int | None:
-    """Timed calls: a sample of a graph is a replay, which has a call on each set of inputs; of an isolated measurement
-    it is a batch."""
-    if m.isolation and arm.kernel in m.isolation.batches:
-        return arm.n and arm.n * m.isolation.batches[arm.kernel].calls
-    return arm.n and arm.n * ((m.protocol.sets or 1) if m.mode == "graph" else 1)
 
 
 def compared(table: Iterable[Row]) -> list[Compared]:
@@ -263,7 +288,7 @@ def _dense(row: Row) -> float | None:
     return row.dense_tflops if row.unit == "TFLOP/s" else None
 
 
-def _lines(table: Sequence[Row]) -> list[list[str]]:
+def usual_lines(table: Sequence[Row]) -> list[list[str]]:
     """Headings, then the cells of every row, without empty figure columns. A table has one operation, so one unit."""
     unit = table[0].unit if table else "TFLOP/s"
     unmasked = " unmasked" if any(_dense(row) for row in table) else ""
@@ -274,11 +299,15 @@ def _lines(table: Sequence[Row]) -> list[list[str]]:
     return [[line[number] for number in kept] for line in lines]
 
 
-def as_markdown(table: Sequence[Row], heading: str = "") -> str:
-    """A table for each operation."""
+Lines = Callable[[Sequence[Row]], list[list[str]]]
+"""Makes headings and cells from the rows of one operation."""
+
+
+def as_markdown(table: Sequence[Row], heading: str = "", lines: Lines = usual_lines) -> str:
+    """A table for each operation. lines: with other columns."""
     parts = list(by_operation(table).values()) or [[]]
     drawn = [
-        markdown(_lines(part), "" if number else heading, against_itself(part)) for number, part in enumerate(parts)
+        markdown(lines(part), "" if number else heading, against_itself(part)) for number, part in enumerate(parts)
     ]
     return "\n".join(drawn)
 
@@ -292,11 +321,11 @@ def markdown(lines: list[list[str]], heading: str = "", below: str = "") -> str:
     return "\n".join([*above, *drawn, *(["", below] if below else [])]) + "\n"
 
 
-def as_text(table: Sequence[Row]) -> str:
+def as_text(table: Sequence[Row], lines: Lines = usual_lines) -> str:
     """For a terminal: aligned columns; the reason below each row that is not ok. A table for each operation."""
     parts = list(by_operation(table).values()) or [[]]
     return "\n\n".join(
-        text(_lines(part), [row.why if row.status != Status.OK else "" for row in part], against_itself(part))
+        text(lines(part), [row.why if row.status != Status.OK else "" for row in part], against_itself(part))
         for part in parts
     )
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from kernels.catalog import operations
 from kernels.report import tables
 from kernels.report.summary import Summary, summary
 from runs.charts.run_charts import OF, drawn, has_limits, left_out
-from runs.queries.measurements import StoredMeasured
+from runs.queries.measurements import StoredArm, StoredMeasured
+from runs.views.columns import Columns
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,17 @@ class Section:
     headline: Summary
     measurements: list[StoredMeasured]
     table: list[tables.Row]
+    asked: Columns
+
+    @cached_property
+    def columns(self) -> Columns:
+        return self.asked.on(self.unit, self.has_limits)
+
+    @property
+    def results(self) -> list[tuple[StoredMeasured, list[tuple[StoredArm, tables.Row]]]]:
+        """Each measurement with its results and their rows, in the order that was asked for."""
+        rows = iter(self.table)
+        return [(m, self.columns.ordered(list(zip(m.results, rows, strict=False)))) for m in self.measurements]
 
     @property
     def unit(self) -> str:
@@ -51,7 +64,9 @@ class Section:
         return f"speedup{of}", f"latency{of}"
 
 
-def sections(measured: Sequence[StoredMeasured], table: Sequence[tables.Row], contended: bool) -> list[Section]:
+def sections(
+    measured: Sequence[StoredMeasured], table: Sequence[tables.Row], asked: Columns, contended: bool
+) -> list[Section]:
     """The results by operation, in the order measured."""
     parts = tables.by_operation(table)
     return [
@@ -61,6 +76,7 @@ def sections(measured: Sequence[StoredMeasured], table: Sequence[tables.Row], co
             summary(part, operation, contended),
             [m for m in measured if m.workload.operation == operation],
             part,
+            asked,
         )
         for operation, part in parts.items()
     ]

@@ -131,3 +131,20 @@ def test_bad_yaml_is_said_with_its_line_and_nothing_is_lost(owner, gpu, configs,
 def test_a_config_is_the_text_to_start_from(owner, gpu, configs):
     page = owner.get(reverse("estimate"), sent(gpu, "", start="smoke-gemm") | {"changed": "start"}).content.decode()
     assert "operation: gemm" in page and "workloads:" in page
+
+
+def test_columns_of_the_address_are_those_of_every_table(owner, several):
+    usual = owner.get(several.get_absolute_url()).context["sections"]
+    assert [[one.key for one in part.columns.measures if "_per_s" in one.key or "flops" in one.key] for part in usual] == [
+        ["gb_per_s"], ["tflops"],
+    ]  # fmt: skip
+    page = owner.get(several.get_absolute_url(), {"columns": "gb_per_s,tflops,queries", "sort": "-gb_per_s"})
+    for part in page.context["sections"]:
+        assert [one.key for one in part.columns.measures] == ["tflops", "gb_per_s", "queries"]
+        for _, pairs in part.results:
+            rates = [row.gb_per_s for arm, row in pairs if row.status == "ok"]
+            assert rates == sorted(rates, reverse=True)
+            assert all(arm.kernel == row.kernel for arm, row in pairs)
+    text = page.content.decode()
+    assert text.count("the operation gemm does not say what a query is") > 1
+    assert owner.get(several.get_absolute_url(), {"columns": "foo"}).content.decode().count('role="alert"') == 1

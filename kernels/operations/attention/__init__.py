@@ -118,6 +118,13 @@ class Attention(Operation):
         head = self.batch * self.seq_len * self.head_dim * self.element_bytes
         return head * (self.heads + 2 * self.kv_heads), head * self.heads
 
+    def queries(self) -> int:
+        """Rows of q: B x H x S."""
+        return self.batch * self.heads * self.seq_len
+
+    def heads_of(self) -> tuple[int, int]:
+        return self.batch, self.heads
+
     def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:
         import torch
 
