@@ -48,6 +48,8 @@ class Launch:
 
     line: int
     """Of @call, in the file."""
+    launch_line: int
+    """Of @launch."""
     entry: str
     """Name of the `__global__` function."""
     template: tuple[Expression | None, ...]
@@ -184,6 +186,7 @@ def _launch(launch: _Statement, call: _Statement) -> tuple[Launch, tuple[tuple[s
     entry, template = _entry(_text(arguments[0]), call.line)
     found = Launch(
         line=call.line,
+        launch_line=launch.line,
         entry=entry,
         template=tuple(None if one is None else expression(one, call.line) for one in template),
         arguments=tuple(expression(one, call.line) for one in arguments[1:]),

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -333,12 +334,20 @@ def test_launches_are_noted_for_the_results_page(mine):
 def test_too_much_shared_memory_is_unsupported_and_impossible_sizes_say_so(mine):
     with pytest.raises(Unsupported, match="needs 240,000 bytes of shared memory for a block; this device has 232,448"):
         mine(KERNEL.replace("4 * cols", "1200 * cols"))(*tensors(), out=torch.empty(3, 200), eps=1e-5)
-    with pytest.raises(BadExpression, match=r"`cols \* 8` is 1600 x 1 x 1 threads"):
+    with pytest.raises(BadExpression, match=r"mine.cu, line 3: `cols \* 8` is 1600 x 1 x 1 threads"):
         mine(KERNEL.replace("block=128", "block=cols * 8"))(*tensors(), out=torch.empty(3, 200), eps=1e-5)
-    with pytest.raises(BadExpression, match="must be one to three numbers above 0"):
+    with pytest.raises(BadExpression, match=r"^mine.cu, line 3: .*must be one to three numbers above 0"):
         mine(KERNEL.replace("block=128", "block=cols - 200"))(*tensors(), out=torch.empty(3, 200), eps=1e-5)
     with pytest.raises(BadExpression, match=r"mine.cu, line 4: `cols \* 2000000000`: .* write long"):
         mine(KERNEL.replace("out, cols,", "out, cols * 2000000000,"))(*tensors(), out=torch.empty(3, 200), eps=1e-5)
+
+
+def test_a_torch_of_another_version_of_cuda_is_named_with_the_command(monkeypatch):
+    monkeypatch.setattr(toolchain, "cuda_major", lambda: 13)
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    assert driver.Cuda().why_not(SimpleNamespace(device=SimpleNamespace(type="cuda"))) == (
+        "PyTorch is of CUDA 12 and the package cuda-bindings of CUDA 13: pip install 'cuda-bindings==12.*'"
+    )
 
 
 def test_without_a_gpu_it_is_unsupported(mine):
