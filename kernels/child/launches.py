@@ -40,9 +40,11 @@ def second_call(call: Callable[[], Any], clock: Any) -> dict[str, Any]:
     with launched() as grids, cuda_files.launched() as noted:
         call()
     clock.synchronize()
-    device = torch.cuda.get_device_properties(torch.cuda.current_device())
-    found = facts([*of_triton(grids), *of_cuda_files(noted)], f"{device.major}.{device.minor}")
-    return {"peak_memory_bytes": torch.cuda.max_memory_allocated() - before} | found
+    memory = {"peak_memory_bytes": torch.cuda.max_memory_allocated() - before}
+    if not (found := [*of_triton(grids), *of_cuda_files(noted)]):
+        return memory
+    major, minor = torch.cuda.get_device_capability()
+    return memory | facts(found, f"{major}.{minor}")
 
 
 def facts(launches: Iterable[Launch], capability: str) -> dict[str, Any]:

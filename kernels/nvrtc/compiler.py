@@ -27,7 +27,7 @@ CACHE_VARIABLE = "BENCHSITE_NVRTC_CACHE"
 STANDARD = "c++17"
 INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
 FIRST_ERROR = re.compile(r"^.*\berror\b.*$", re.MULTILINE)
-TRAILING = re.compile(r"^\d+ errors? detected in the compilation.*$", re.MULTILINE)
+TRAILING = re.compile(r"^\d+ (?:catastrophic )?errors? detected in the compilation.*$", re.MULTILINE)
 OF_ENTRY = re.compile(r"Compiling entry function '(\S+)'(.*?)(?=Compiling entry function|\Z)", re.DOTALL)
 FIGURES = {
     "registers": re.compile(r"Used (\d+) registers"),
@@ -37,6 +37,8 @@ FIGURES = {
 """What ptxas says of a kernel with the option -v."""
 COMPILATION, LOG_FOLLOWS = "NVRTC_ERROR_COMPILATION", "compilation log:"
 """In what cuda-core raises when the compiler refuses a source."""
+NOWHERE = "/proc/none"
+"""The compiler looks for headers beside a source. There are none: a kernel is one file, so that its hash says all of it."""
 NOT_SHOWN = ("ptxas info    : 0 bytes gmem", "ptxas info    : Compile time", "Remark: ")
 """Lines of the compiler that say nothing about a kernel."""
 FORMAT = 1
@@ -60,8 +62,6 @@ class Source:
     text: str
     name: str
     """In the compiler's messages."""
-    folder: Path
-    """Where its own headers are."""
     entry: str
     """The kernel as a C++ expression: "layer_norm<__half>"."""
     defines: tuple[tuple[str, str], ...] = ()
@@ -116,16 +116,19 @@ def _compile(source: Source, arch: str) -> Compiled:
 
     fields: dict[str, Any] = {"std": STANDARD} | dict(source.options)
     options = ProgramOptions(
-        name=source.name,
+        name=f"{NOWHERE}/{source.name}",
         arch=arch,
-        include_path=[str(folder) for folder in _include_path(source)],
+        include_path=list(map(str, _include_path())),
+        device_as_default_execution_space=True,  # constexpr functions and lambdas without __device__
         define_macro=list(source.defines) or None,
         ptxas_options=["-v"],
         **fields,
     )
     log = io.StringIO()
     try:
-        code = Program(source.text, "c++", options).compile("cubin", name_expressions=(source.entry,), logs=log)
+        code = Program(f'#line 1 "{source.name}"\n{source.text}', "c++", options).compile(
+            "cubin", name_expressions=(source.entry,), logs=log
+        )
     except Exception as error:
         if COMPILATION not in str(error):
             raise
@@ -151,6 +154,8 @@ def _figures(log: str, symbol: str) -> dict[str, int]:
 def nvrtc_version() -> tuple[int, int]:
     """Of the library that compiles. Loads it from where `toolchain` found it: cuda-bindings then takes this one."""
     if (found := toolchain.library(toolchain.cuda_major())) is not None:
+        for builtins in found.parent.glob(f"{found.name.partition('.')[0]}-builtins.so.*"):
+            ctypes.CDLL(str(builtins), ctypes.RTLD_GLOBAL)  # NVRTC looks for it late, and not in its own folder
         ctypes.CDLL(str(found), ctypes.RTLD_GLOBAL)
     from cuda.bindings import nvrtc
 
@@ -158,8 +163,8 @@ def nvrtc_version() -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def _include_path(source: Source) -> list[Path]:
-    return [source.folder, *toolchain.include_folders(toolchain.cuda_major())]
+def _include_path() -> list[Path]:
+    return toolchain.include_folders(toolchain.cuda_major())
 
 
 # --- the cache --------------------------------------------------------------------------------------------------------
@@ -167,11 +172,13 @@ def _include_path(source: Source) -> list[Path]:
 
 def _key(source: Source, arch: str) -> str:
     digest = hashlib.sha256()
-    folders = _include_path(source)
+    folders = _include_path()
+    library = toolchain.library(toolchain.cuda_major())
     said = [
         FORMAT,
         arch,
         nvrtc_version(),
+        library and library.stat().st_size,  # versions 13.0.48 and 13.0.88 both say 13.0
         source.name,
         source.entry,
         source.defines,
@@ -180,23 +187,23 @@ def _key(source: Source, arch: str) -> str:
     ]
     digest.update(json.dumps(said).encode())
     digest.update(source.text.encode())
-    for path in sorted(_headers(source.text.encode(), source.folder, folders)):
+    for path in sorted(_headers(source.text.encode(), folders)):
         digest.update(f"{path}\0".encode() + _sha256(path).encode())
     return digest.hexdigest()
 
 
-def _headers(text: bytes, folder: Path, folders: Sequence[Path]) -> set[Path]:
+def _headers(text: bytes, folders: Sequence[Path]) -> set[Path]:
     """Every header that a source may include, and what those include, in whatever condition."""
     found: set[Path] = set()
-    waiting = [(folder, name) for name in INCLUDE.findall(text)]
+    waiting: list[tuple[list[Path], bytes]] = [([], name) for name in INCLUDE.findall(text)]
     while waiting:
         beside, name = waiting.pop()
-        for one in (beside, *folders):
+        for one in (*beside, *folders):
             path = one / os.fsdecode(name)
             if path.is_file():
                 if path not in found:
                     found.add(path)
-                    waiting += [(path.parent, inner) for inner in INCLUDE.findall(path.read_bytes())]
+                    waiting += [([path.parent], inner) for inner in INCLUDE.findall(path.read_bytes())]
                 break
     return found
 

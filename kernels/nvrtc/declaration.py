@@ -22,6 +22,8 @@ from kernels.nvrtc.expressions import BadExpression, Expression
 COMMENT = re.compile(r"\s*//[/!]?\s?(.*)")
 STATEMENT = re.compile(r"@(kernel|launch|call)\b\s*(.*)", re.DOTALL)
 ENTRY = re.compile(r"(?P<name>[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*)\s*(?:<(?P<template>.*)>)?")
+ELSEWHERE = re.compile(r"""\s*#\s*include\s*[<"](?:/|[^>"]*\.\.)""")
+"""An #include by a path."""
 T = "T"
 """Stands for the C++ type of the workload's dtype, in an entry point and as the value of a define."""
 OUT = re.compile(r"out(\d*)")
@@ -46,6 +48,8 @@ class Launch:
 
     line: int
     """Of @call, in the file."""
+    launch_line: int
+    """Of @launch."""
     entry: str
     """Name of the `__global__` function."""
     template: tuple[Expression | None, ...]
@@ -85,6 +89,9 @@ class _Statement:
 
 def declared(source: str) -> Iterator[CudaKernelText]:
     """The kernels that a file declares, in its order. Raises BadDeclaration."""
+    for number, line in enumerate(source.splitlines(), 1):
+        if ELSEWHERE.match(line):
+            raise BadDeclaration(f"line {number}: only CUDA's headers can be included: a kernel is one file")
     groups: list[list[_Statement]] = []
     for statement in _statements(source):
         if statement.kind == "kernel":
@@ -179,6 +186,7 @@ def _launch(launch: _Statement, call: _Statement) -> tuple[Launch, tuple[tuple[s
     entry, template = _entry(_text(arguments[0]), call.line)
     found = Launch(
         line=call.line,
+        launch_line=launch.line,
         entry=entry,
         template=tuple(None if one is None else expression(one, call.line) for one in template),
         arguments=tuple(expression(one, call.line) for one in arguments[1:]),

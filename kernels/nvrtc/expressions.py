@@ -132,7 +132,7 @@ def _check(node: ast.expr) -> None:
         case ast.BoolOp():
             children = node.values
         case ast.Compare() if all(type(op) in COMPARE for op in node.ops):
-            children = [node.left, *node.comparators]
+            children = [one for one in (node.left, *node.comparators) if not _is_word(one)]
         case ast.IfExp():
             children = [node.test, node.body, node.orelse]
         case ast.Tuple():
@@ -145,6 +145,11 @@ def _check(node: ast.expr) -> None:
             raise BadExpression(f"`{ast.unparse(node)}` is not allowed; allowed are {ALLOWED}")
     for child in children:
         _check(child)
+
+
+def _is_word(node: ast.expr) -> bool:
+    """A word may be compared with an option that is one."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def _value(node: ast.expr, values: Mapping[str, Any]) -> Any:

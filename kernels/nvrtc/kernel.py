@@ -89,9 +89,10 @@ class KernelText:
             found |= zip(sizes, tensor.shape, strict=True)
             found[name] = Tensor(tuple(tensor.shape), tensor.stride())
         found |= options
-        for name, macro in self.launch.defines.items():
-            if macro is not None:
-                found[name] = macro.value(found)
+        with self._at(self.launch.launch_line):
+            for name, macro in self.launch.defines.items():
+                if macro is not None:
+                    found[name] = macro.value(found)
         return found
 
     def arguments(self, values: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -108,19 +109,26 @@ class KernelText:
         return found
 
     def _number(self, one: Expression, values: Mapping[str, Any]) -> tuple[str, Any]:
-        try:
-            return kind_of(one.value(values))
-        except ValueError as error:
-            raise BadExpression(f"{self._where}: `{one.text}`: {error}") from None
+        with self._at(self.launch.line):
+            value = one.value(values)
+            try:
+                return kind_of(value)
+            except ValueError as error:
+                raise BadExpression(f"`{one.text}`: {error}") from None
 
-    @property
-    def _where(self) -> str:
-        return f"{self.path.name}, line {self.launch.line}"
+    @contextmanager
+    def _at(self, line: int) -> Iterator[None]:
+        """Errors of expressions name the file and this line."""
+        try:
+            yield
+        except BadExpression as error:
+            raise BadExpression(f"{self.path.name}, line {line}: {error}") from None
 
     def compiled_from(self, values: Mapping[str, Any], dtype: torch.dtype) -> compiler.Source:
         """The source for these values and this dtype, with checks of its arguments."""
         launch, kind = self.launch, CPP[str(dtype).removeprefix("torch.")]
-        template = [kind if one is None else _literal(one, values) for one in launch.template]
+        with self._at(launch.line):
+            template = [kind if one is None else _literal(one, values) for one in launch.template]
         entry = f"{launch.entry}<{', '.join(template)}>" if template else launch.entry
         kinds = [kind for kind, _ in self.arguments(values)]
         passed = [(kind, one.text) for kind, one in zip(kinds, launch.arguments, strict=True)]
@@ -128,7 +136,6 @@ class KernelText:
         return compiler.Source(
             text=self.source + checks(entry, passed, launch.line, self.path.name),
             name=self.path.name,
-            folder=self.path.parent,
             entry=entry,
             defines=tuple(sorted(defines.items())),
             options=launch.options,
@@ -136,6 +143,10 @@ class KernelText:
 
     def shape(self, values: Mapping[str, Any]) -> tuple[Dims, Dims, int]:
         """(grid, block, bytes of dynamic shared memory). Raises BadExpression where they are impossible."""
+        with self._at(self.launch.launch_line):
+            return self._shape(values)
+
+    def _shape(self, values: Mapping[str, Any]) -> tuple[Dims, Dims, int]:
         grid, block = (_dims(one, values) for one in (self.launch.grid, self.launch.block))
         if block[0] * block[1] * block[2] > MOST_THREADS:
             raise BadExpression(

@@ -88,6 +88,8 @@ BAD = {
     ),
     "a computed operation": (MINE.replace('"layer_norm"', "WHICH"), "line 5: the operation must be a literal"),
     "another operation": (MINE.replace('"layer_norm"', '"norm"'), "there is no operation 'norm'"),
+    "a header by its path": (MINE + '# include "/etc/mine.h"\n', "line 9: only CUDA's headers can be included"),
+    "a header of another folder": (MINE + "#include <../mine.h>\n", "line 9: only CUDA's headers can be included"),
     "not Python": (MINE.replace("grid=rows", "grid=->"), "line 6: `@launch(grid=->, block=256)` is not valid"),
 }
 
@@ -183,7 +185,7 @@ def test_headers_of_another_version_are_not_taken(host, tmp_path):
 
 # --- expressions ------------------------------------------------------------------------------------------------------
 
-VALUES = {"rows": 10, "cols": 7, "eps": 1e-5, "causal": True, "x": Tensor((10, 7), (7, 1))}
+VALUES = {"rows": 10, "cols": 7, "eps": 1e-5, "causal": True, "kind": "tanh", "x": Tensor((10, 7), (7, 1))}
 
 
 @pytest.mark.parametrize(
@@ -198,6 +200,7 @@ VALUES = {"rows": 10, "cols": 7, "eps": 1e-5, "causal": True, "x": Tensor((10, 7
         ("-rows // 3", -4),
         ("rows / 4", 2.5),
         ("1 < rows <= 10", True),
+        ("kind == 'tanh'", True),
     ],
 )
 def test_an_expression_is_computed(text, value):
