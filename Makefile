@@ -54,6 +54,6 @@ lock: ## newer pinned packages into requirements*.lock (needs uv)
 	@command -v $(PYTHON) >/dev/null || { echo "install: there is no $(PYTHON) on the PATH; install Python 3.11 or newer" >&2; exit 1; }
 	@$(PYTHON) scripts/install.py
 
-.venv/.installed-dev: $(LOCKS) requirements-dev.lock
+.venv/.installed-dev: $(LOCKS) requirements-dev.lock requirements-cuda.lock
 	@command -v $(PYTHON) >/dev/null || { echo "install: there is no $(PYTHON) on the PATH; install Python 3.11 or newer" >&2; exit 1; }
 	@$(PYTHON) scripts/install.py --dev

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from kernels import kernel_files
 from kernels.dtypes import DTYPES
 from kernels.kernel_files import Declared, PythonFiles, Reader
+from kernels.nvrtc.reader import CudaFiles
 
 if TYPE_CHECKING:
     from kernels.operations.base import Operation
@@ -118,12 +119,16 @@ class KernelInfo:
             )
         for package in self.needs.packages:
             if not _is_installed(package):
-                return f"needs the Python package {package}"
-        return self._why_not_with_triton(_version("triton")) if self.needs.triton else ""
+                name = package.partition(".")[0]
+                wheel = WHEELS.get(name, name.replace("_", "-"))
+                return f"package {name} is not installed on this device: pip install {wheel}"
+        if self.needs.triton and (why := self._why_not_with_triton(_version("triton"))):
+            return why
+        return READERS[Path(self.path).suffix].why_not()
 
     def _why_not_with_triton(self, version: str | None) -> str:
         if version is None:
-            return "needs the Python package triton"
+            return "package triton is not installed on this device: pip install triton"
         if not _within(version, self.needs.triton):
             return f"needs Triton {' and '.join(self.needs.triton)}, this host has {version}"
         return ""
@@ -139,6 +144,10 @@ class KernelInfo:
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self) | {"full_name": self.full_name}
+
+
+WHEELS = {"quack": "quack-kernels"}
+"""Package -> what pip calls it, where the names differ by more than a hyphen."""
 
 
 def _is_installed(package: str) -> bool:
@@ -201,8 +210,11 @@ def get_operation(name: str) -> type[Operation]:
 
 # --- kernels, read without being run ----------------------------------------------------------------------------------
 
-READERS: dict[str, Reader] = {".py": PythonFiles(calls={"cuda": cuda})}
-"""File extension -> reader. For another type of kernel file, such as .cu, add a row."""
+READERS: dict[str, Reader] = {
+    ".py": PythonFiles(calls={"cuda": cuda}),
+    ".cu": CudaFiles(calls={"cuda": cuda}, operation=get_operation, unsupported=Unsupported),
+}
+"""File extension -> reader. For another type of kernel file, add a row."""
 
 
 def kernel_folders(operation: str) -> list[Path]:

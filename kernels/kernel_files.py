@@ -38,6 +38,9 @@ class Reader(Protocol):
     def load(self, source: bytes, path: Path, full_name: str) -> Function | None:
         """The kernel of this name ("attention/mine"), callable; None if the file does not declare it."""
 
+    def why_not(self) -> str:
+        """Why no kernel of this type can run on this host, whatever its device; empty if it can."""
+
 
 class PythonFiles:
     """Python files: kernels are functions under @kernel, whose arguments are literals."""
@@ -53,20 +56,13 @@ class PythonFiles:
                     if isinstance(decorator, ast.Name) and decorator.id == "kernel":
                         raise ValueError(f"@kernel of {node.name} needs its arguments: the operation and a backend")
                     if isinstance(decorator, ast.Call) and _called(decorator) == "kernel":
-                        arguments = tuple(self._literal("the operation", a) for a in decorator.args)
-                        options = {k.arg: self._literal(k.arg, k.value) for k in decorator.keywords if k.arg}
+                        arguments = tuple(literal("the operation", a, self.calls) for a in decorator.args)
+                        options = {k.arg: literal(k.arg, k.value, self.calls) for k in decorator.keywords if k.arg}
                         doc = (ast.get_docstring(node) or "").split("\n")[0]
                         yield Declared(node.name, arguments, options, doc)
 
-    def _literal(self, name: str, node: ast.expr) -> Any:
-        """A literal, or one of `calls` with literal arguments."""
-        try:
-            if isinstance(node, ast.Call) and (called := self.calls.get(_called(node))):
-                options = {k.arg: ast.literal_eval(k.value) for k in node.keywords if k.arg}
-                return called(*map(ast.literal_eval, node.args), **options)
-            return ast.literal_eval(node)
-        except ValueError:
-            raise ValueError(f"line {node.lineno}: {name} must be a literal: the file is read, not run") from None
+    def why_not(self) -> str:
+        return ""
 
     def load(self, source: bytes, path: Path, full_name: str) -> Function | None:
         """Runs the file."""
@@ -76,6 +72,17 @@ class PythonFiles:
         _being_loaded.clear()
         exec(compile(source, str(path), "exec"), module.__dict__)
         return _being_loaded.get(full_name) or _wrapped()
+
+
+def literal(name: str, node: ast.expr, calls: Mapping[str, Function]) -> Any:
+    """A literal, or one of `calls` with literal arguments."""
+    try:
+        if isinstance(node, ast.Call) and (called := calls.get(_called(node))):
+            options = {k.arg: ast.literal_eval(k.value) for k in node.keywords if k.arg}
+            return called(*map(ast.literal_eval, node.args), **options)
+        return ast.literal_eval(node)
+    except ValueError:
+        raise ValueError(f"line {node.lineno}: {name} must be a literal: the file is read, not run") from None
 
 
 def _called(call: ast.Call) -> str:

@@ -1,4 +1,4 @@
-"""What to measure: Workload, Config and RunSpec. Results: kernels/contract/events.py.
+"""What to measure: Workload, Config and RunSpec. How: kernels/protocol.py. Results: kernels/contract/events.py.
 
 The site, the agent and the instrument validate with the same models.
 """
@@ -9,19 +9,17 @@ import hashlib
 import itertools
 import json
 import math
-from functools import cached_property, lru_cache
-from pathlib import Path
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from kernels.catalog import UnknownName, get_kernel, get_operation, kernels
+from kernels.catalog import UnknownName, get_operation
 from kernels.dtypes import DTYPE_SHORT
 from kernels.operations.base import Operation
+from kernels.protocol import Protocol
 
-CONFIGS_DIR = Path(__file__).parent / "configs"
-MAX_WORKLOADS = 500
+MAX_WORKLOADS = 2_000
 
 
 class Workload(BaseModel):
@@ -87,108 +85,63 @@ class Workload(BaseModel):
         return f"{self.operation} {DTYPE_SHORT[self.dtype]} {self.problem.label()}"
 
 
-class Protocol(BaseModel):
-    """How to measure. Times are in seconds or as named.
+class Choice(BaseModel):
+    """Kernels and the workloads that they are measured on.
 
-    paired: every arm in every round, in a balanced random order, compared within rounds (the default).
-    fixed: W warm-up calls, then N timed calls of one kernel after the other, no pairing: what older suites did.
+    Of one operation: `operation` names it. Of several: it is empty, each workload names its own, and kernels are written
+    operation/name.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    operation: str = ""
+    kernels: list[str]
+    baseline: str = ""
+    workloads: list[Workload]
 
-    name: Literal["paired", "fixed"] = "paired"
-    mode: Literal["auto", "cold", "graph", "warm", "sustained", "e2e"] = "auto"
-    """auto: graph below 50 us, else cold. sustained: back to back for at least 1 s. e2e: host time, dispatch included.
-    On a CPU the mode is always cpu."""
-    seed: int | None = Field(None, ge=0, lt=2**63)
-    """Of all random numbers. None: drawn in secret, and recorded with the measurement; given here, it repeats that."""
-    min_rounds: int = Field(20, ge=1, le=1000)
-    max_rounds: int = Field(120, ge=1, le=1000)
-    look_every: int = Field(10, ge=1, le=1000)
-    precision: float = Field(0.003, gt=0, le=1)
-    """Stop when the half-width of every speedup's interval is at most this."""
-    budget_s: float = Field(60.0, gt=0, le=3600)
-    """Time limit of the rounds of one workload, per pair."""
-    processes: int = Field(1, ge=1, le=20)
-    """Fresh processes that measure each workload, one after the other. With one, every interval includes the spread
-    between processes that was measured before (kernels/analysis/processes.py); with several, also what they show."""
-    warmup_s: float = Field(0.5, ge=0, le=60)
-    block_ms: float = Field(2.0, gt=0, le=1000)
-    """Approximate length of a block (4 to 50 calls)."""
-    rest: float = Field(1.0, ge=0, le=10)
-    """Rest before each block, as a multiple of the block's length. 0: back to back; a GPU at its power limit then
-    changes its clock, and an arm's time depends on what ran before it."""
-    verify_only: bool = False
-    """Check correctness only; time nothing."""
-    isolated: bool = False
-    """Each kernel in a process of its own, which sees neither clock nor reference: docs/instrument.md#isolated."""
-    verify_seeds: int = Field(6, ge=1, le=10)
-    """Number of correctness checks, each on fresh inputs: N(0, 1), then the operation's other distributions, then
-    again."""
-    compile_limit_s: float = Field(300.0, gt=0, le=3600)
-    warmup: int = Field(200, ge=0, le=100_000)
-    """fixed: untimed calls."""
-    iters: int = Field(500, ge=1, le=100_000)
-    """fixed: timed calls."""
-    flush_l2: bool = False
-    """fixed: evict L2 before every call, by reading twice its size."""
+    @property
+    def operations(self) -> list[str]:
+        """Names of the operations, in the order of their workloads."""
+        return [self.operation] if self.operation else list(dict.fromkeys(w.operation for w in self.workloads))
 
-    @model_validator(mode="after")
-    def rounds_are_ordered(self) -> Protocol:
-        if self.max_rounds < self.min_rounds:
-            raise ValueError(f"max_rounds ({self.max_rounds}) is below min_rounds ({self.min_rounds})")
-        return self
+    def kernels_of(self, operation: str) -> list[str]:
+        """Names of an operation's kernels, its baseline first."""
+        if self.operation:
+            return self.kernels if operation == self.operation else []
+        split = (name.split("/", 1) for name in self.kernels)
+        return [name for of, name in split if of == operation]
 
-    @model_validator(mode="after")
-    def isolated_measures_batches(self) -> Protocol:
-        if self.isolated and (self.name != "paired" or self.mode != "auto"):
-            raise ValueError("isolated measures batches in pairs: it has no other protocol or mode")
-        return self
+    def baseline_of(self, operation: str) -> str:
+        """The kernel that the others of an operation are compared with."""
+        return self.baseline if self.operation else self.kernels_of(operation)[0]
 
 
-NORMAL: dict[str, Any] = {
-    name: Protocol.model_fields[name].default
-    for name in ("min_rounds", "max_rounds", "precision", "budget_s", "warmup_s", "processes")
-}
-EFFORTS: dict[str, dict[str, Any]] = {
-    "quick": NORMAL | {"min_rounds": 10, "max_rounds": 20, "precision": 0.01, "budget_s": 3.0, "warmup_s": 0.2},
-    "normal": NORMAL,
-    "thorough": NORMAL | {"processes": 5},
-}
-"""Named settings of the protocol `paired`. quick: a few seconds a workload, wide intervals. thorough: five processes,
-whose results count as confirmed."""
+class Config(Choice):
+    """A named list of workloads, kernels and a protocol: a YAML file in kernels/configs/, or a form's choices.
 
-
-class Config(BaseModel):
-    """A named list of workloads, kernels and a protocol: a YAML file in kernels/configs/, or a form's choices."""
+    A file of several operations has `operations: {gelu: {kernels: [...], workloads: [...]}, ...}`.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=80)
     title: str = ""
-    operation: str
+    source: str = ""
+    """Where the sizes come from."""
     kernels: list[str] = Field(min_length=1)
-    baseline: str = ""
-    """Empty: the operation's baseline."""
     protocol: Protocol = Protocol()
     workloads: list[Workload] = Field(min_length=1, max_length=MAX_WORKLOADS)
 
     @model_validator(mode="before")
     @classmethod
     def expand(cls, values: Any) -> Any:
-        """Expands short workloads: sizes without `operation`, and lists, of which every combination is a workload
-        (`batch: [1, 4]`)."""
-        if not isinstance(values, dict) or not isinstance(values.get("workloads"), list):
+        """Writes several operations as one list of kernels and one of workloads. Expands short workloads: sizes without
+        `operation`, and lists, of which every combination is a workload (`batch: [1, 4]`)."""
+        if not isinstance(values, dict):
             return values
-        expanded: list[Any] = []
-        for item in values["workloads"]:
-            if isinstance(item, dict) and "sizes" not in item:
-                if (count := math.prod(len(v) for v in item.values() if isinstance(v, list))) > MAX_WORKLOADS:
-                    raise ValueError(f"these sizes make {count} workloads; the limit is {MAX_WORKLOADS}")
-                expanded += [_as_workload(values.get("operation"), sizes) for sizes in multiply(item)]
-            else:
-                expanded.append(item)
-        return values | {"workloads": expanded}
+        if "operations" in values:
+            values = _of_several(values)
+        if not isinstance(values.get("workloads"), list):
+            return values
+        return values | {"workloads": _expanded(values.get("operation"), values["workloads"])}
 
     @field_validator("workloads")
     @classmethod
@@ -197,15 +150,74 @@ class Config(BaseModel):
 
     @model_validator(mode="after")
     def baseline_is_measured(self) -> Config:
+        if not self.operation:
+            return self._with_baselines()
         if stray := [w.label for w in self.workloads if w.operation != self.operation]:
             raise ValueError(f"all workloads of a config are of one operation ({self.operation}), not: {stray[0]}")
         self.baseline = self.baseline or get_operation(self.operation).baseline
         self.kernels = list(dict.fromkeys([self.baseline, *self.kernels]))
         return self
 
+    def _with_baselines(self) -> Config:
+        """Of several operations: each has its kernels, the operation's own baseline among them, and workloads."""
+        if self.baseline:
+            raise ValueError("a config of several operations has a baseline for each of them")
+        if unclear := [name for name in self.kernels if "/" not in name]:
+            raise ValueError(f"without an operation, kernels are written operation/name, not: {unclear[0]}")
+        named = dict.fromkeys(name.split("/", 1)[0] for name in self.kernels)
+        if idle := [name for name in named if name not in self.operations]:
+            raise ValueError(f"there are kernels of {idle[0]}, but no workload")
+        if empty := [name for name in self.operations if name not in named]:
+            raise ValueError(f"there are workloads of {empty[0]}, but no kernel")
+        self.kernels = list(dict.fromkeys(self.kernels))
+        return self
+
+    def part(self, operation: str) -> Config:
+        """The config of one operation alone."""
+        mine = {"operation": operation, "kernels": self.kernels_of(operation), "baseline": self.baseline_of(operation)}
+        return self.model_copy(update=mine | {"workloads": [w for w in self.workloads if w.operation == operation]})
+
+
+def _of_several(values: dict[str, Any]) -> dict[str, Any]:
+    """The file's form of several operations as one list of kernels and one of workloads."""
+    parts = values["operations"]
+    rest = {name: value for name, value in values.items() if name != "operations"}
+    if beside := [name for name in ("operation", "kernels", "baseline", "workloads") if rest.get(name)]:
+        raise ValueError(f"{beside[0]} stands beside operations: write it for each of them")
+    if not isinstance(parts, dict) or not all(isinstance(part, dict) for part in parts.values()):
+        raise ValueError("operations is a mapping: gelu: {kernels: [...], workloads: [...]}")
+    named: list[str] = []
+    workloads: list[Any] = []
+    for operation, part in parts.items():
+        if more := part.keys() - {"kernels", "baseline", "workloads"}:
+            raise ValueError(f"{operation} has kernels, a baseline and workloads, not: {sorted(more)[0]}")
+        if not isinstance(part.get("kernels"), list) or not isinstance(part.get("workloads"), list):
+            raise ValueError(f"{operation} needs a list of kernels and a list of workloads")
+        try:
+            baseline = get_operation(operation).baseline
+        except UnknownName as error:
+            raise ValueError(str(error)) from None
+        names = dict.fromkeys([part.get("baseline") or baseline, *part["kernels"]])
+        named += [f"{operation}/{name}" for name in names]
+        workloads += _expanded(operation, part["workloads"])
+    return rest | {"kernels": named, "workloads": workloads}
+
+
+def _expanded(operation: Any, workloads: list[Any]) -> list[Any]:
+    """Every combination of the lists in short workloads; others as they are."""
+    expanded: list[Any] = []
+    for item in workloads:
+        if isinstance(item, dict) and "sizes" not in item:
+            if (count := math.prod(len(v) for v in item.values() if isinstance(v, list))) > MAX_WORKLOADS:
+                raise ValueError(f"these sizes make {count} workloads; the limit is {MAX_WORKLOADS}")
+            expanded += [_as_workload(item.get("operation") or operation, sizes) for sizes in multiply(item)]
+        else:
+            expanded.append(item)
+    return expanded
+
 
 def _as_workload(operation: Any, sizes: dict[str, Any]) -> dict[str, Any]:
-    sizes = dict(sizes)
+    sizes = {name: value for name, value in sizes.items() if name != "operation"}
     return {"operation": operation, "dtype": sizes.pop("dtype", "float16"), "sizes": sizes}
 
 
@@ -213,39 +225,6 @@ def multiply(sizes: dict[str, Any]) -> list[dict[str, Any]]:
     """{"batch": [1, 4], "heads": 8} -> [{"batch": 1, "heads": 8}, {"batch": 4, "heads": 8}]"""
     choices = [value if isinstance(value, list) else [value] for value in sizes.values()]
     return [dict(zip(sizes, combination, strict=True)) for combination in itertools.product(*choices)]
-
-
-class ConfigError(ValueError):
-    """A config is not usable. The message says where and why."""
-
-
-@lru_cache(maxsize=128)
-def _yaml(text: str) -> Any:
-    """The values of a file, parsed once for each content."""
-    return yaml.safe_load(text)
-
-
-def load_config(name_or_path: str) -> Config:
-    """A config by name (kernels/configs/NAME.yaml) or by path."""
-    path = Path(name_or_path)
-    if path.suffix not in (".yaml", ".yml"):
-        path = CONFIGS_DIR / f"{name_or_path}.yaml"
-    if not path.is_file():
-        known = ", ".join(sorted(p.stem for p in CONFIGS_DIR.glob("*.yaml")))
-        raise ConfigError(f"there is no config '{name_or_path}'; there are: {known}; or give the path of a .yaml file")
-    try:
-        values = _yaml(path.read_text())
-        if not isinstance(values, dict):
-            raise ConfigError(f"{path.name} is not a mapping of name, operation, kernels, workloads")
-        return Config(**{"name": path.stem} | values)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path.name} is not YAML: {error}") from None
-    except ValidationError as error:
-        raise ConfigError(f"{path.name}: {sentence(error)}") from None
-
-
-def configs() -> list[Config]:
-    return [load_config(path.stem) for path in sorted(CONFIGS_DIR.glob("*.yaml"))]
 
 
 def sentence(error: ValidationError) -> str:
@@ -290,12 +269,8 @@ class SourceFile(BaseModel):
     text: str
 
 
-class RunSpec(BaseModel):
-    """One run for one device, as the agent receives it.
-
-    In a run of several operations `operation` is empty: each workload names its own, and kernels are written
-    operation/name. Not in use yet; nor is `sources`.
-    """
+class RunSpec(Choice):
+    """One run for one device, as the agent receives it. `sources` is not in use yet."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -303,11 +278,7 @@ class RunSpec(BaseModel):
     attempt: int = 1
     device: str
     """UUID of the GPU, or of the CPU."""
-    operation: str
-    kernels: list[str]
-    baseline: str
     protocol: Protocol
-    workloads: list[Workload]
     done: list[str] = []
     """Keys of workloads that earlier attempts have measured."""
     fingerprint: str = ""
@@ -328,11 +299,3 @@ class RunSpec(BaseModel):
             workloads=config.workloads,
             **more,
         )
-
-
-def check_kernels(config: Config) -> None:
-    """Raises UnknownName if no file declares a kernel of the config."""
-    known = {info.name for info in kernels(config.operation)}
-    for name in config.kernels:
-        if name not in known:
-            get_kernel(config.operation, name)

@@ -11,8 +11,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from runs.models import Share
 
 OF_A_RUN = frozenset({
-    "run", "run_live", "run_csv", "run_json", "run_md", "run_yaml", "chart_json", "chart_svg", "result", "result_csv",
-    "result_json", "result_chart_json", "result_chart_svg",
+    "run", "run_live", "run_csv", "run_json", "run_jsonl", "run_md", "run_yaml", "chart_json", "chart_svg", "result",
+    "result_csv", "result_json", "result_chart_json", "result_chart_svg",
 })  # fmt: skip
 """Names of the addresses that a run's link opens; each has the run's number as `pk`."""
 STATUS = "status"
@@ -38,6 +38,8 @@ class LoggedInOrShared(LoginRequiredMiddleware):
         return refused
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        if getattr(request, "shared", False):
+            response.headers["X-Robots-Tag"] = "noindex"
         if shares := getattr(request, "new_shares", None):
             options: dict[str, Any] = {"httponly": True, "samesite": "Lax", "secure": request.is_secure()}
             response.set_signed_cookie(COOKIE, ".".join(shares), salt=COOKIE, max_age=KEPT_S, **options)

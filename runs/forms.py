@@ -3,45 +3,29 @@
 from __future__ import annotations
 
 import math
-import re
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 from django import forms
 from django.http import QueryDict
 from pydantic import ValidationError
-from pydantic.fields import FieldInfo
 
 from kernels.analysis.memory import why_too_large
 from kernels.catalog import operations
+from kernels.config_files import ConfigError, read_config
 from kernels.dtypes import DTYPE_SHORT
-from kernels.workload import EFFORTS, Protocol, Workload, sentence
+from kernels.protocol import EFFORTS, Protocol
 from kernels.workload import Config as ConfigSpec
+from kernels.workload import Workload, sentence
+from runs.form_fields import ALL, may_be_empty, size_field, words_of
 from runs.models import Config, Gpu, Run, Session
 
 DEFAULT_OPERATION = "attention"
-MAX_WORKLOADS = 200
+MAX_WORKLOADS = 600
 TYPED = "typed"
 """Name of a config typed into the form."""
-MOST_DIGITS = 20
-"""Longest number: Python refuses to parse thousands of digits."""
 ANY = "any:"
 """Prefix of a choice of any device of a name."""
 SHOWN_WORKLOADS = 8
-
-
-class NumbersField(forms.Field):
-    """Whole numbers, separated by commas; every combination runs."""
-
-    def to_python(self, value: Any) -> list[int]:
-        text = str(value or "").strip()
-        if not text:
-            return []
-        parts = [part for part in re.split(r"[,\s]+", text) if part]
-        if any(not part.isdecimal() for part in parts):
-            raise forms.ValidationError(f"“{text}”: use whole numbers, separated by commas.")
-        if any(len(part) > MOST_DIGITS or not 1 <= int(part) <= 2**20 for part in parts):
-            raise forms.ValidationError("Use numbers from 1 to 1,048,576.")
-        return [int(part) for part in parts]
 
 
 ISOLATED = "isolated"
@@ -60,33 +44,6 @@ def _named(choice: str) -> dict[str, Any]:
     return {"name": choice, "isolated": False}
 
 
-MASK_CHOICES = [("no", "no"), ("yes", "yes"), ("both", "both")]
-ALL = "all"
-"""The choice of every word of a size."""
-
-
-def words_of(info: FieldInfo) -> tuple[str, ...]:
-    """The values of a size that is a word; empty if it is a number, or yes and no."""
-    return get_args(info.annotation) if get_origin(info.annotation) is Literal else ()
-
-
-def size_field(info: FieldInfo) -> forms.Field:
-    """A form field for a size of an operation: numbers, or no, yes, both, or one or all of its words."""
-    label, help_text = info.title or "", info.description or ""
-    if words := words_of(info):
-        choices = [(word, word) for word in (*words, ALL)]
-        return forms.ChoiceField(label=label, choices=choices, required=False, initial=words[0], help_text=help_text)
-    if info.annotation is bool:
-        return forms.ChoiceField(label=label, choices=MASK_CHOICES, required=False, initial="no", help_text=help_text)
-    widget = forms.TextInput(attrs={"inputmode": "numeric", "autocomplete": "off", "class": "short"})
-    return NumbersField(label=label, required=False, help_text=help_text, widget=widget)
-
-
-def may_be_empty(info: FieldInfo) -> bool:
-    extra = info.json_schema_extra
-    return isinstance(extra, dict) and bool(extra.get("may_be_empty"))
-
-
 class NewRunForm(forms.Form):
     """Fields of every run; the sizes depend on the operation. again: the run to repeat, if any."""
 
@@ -94,11 +51,20 @@ class NewRunForm(forms.Form):
     device = forms.ChoiceField(label="Device", error_messages={"required": "Choose a device."})
     what = forms.ChoiceField(
         label="What to measure",
-        choices=[("config", "A config"), ("workload", "A workload of my own")],
+        choices=[("config", "A config"), ("workload", "A workload of my own"), ("yaml", "YAML")],
         widget=forms.RadioSelect,
         initial="config",
     )
     config = forms.ChoiceField(label="Config", required=False)
+    start = forms.ChoiceField(label="Start from", required=False)
+    yaml = forms.CharField(
+        label="Config as YAML",
+        required=False,
+        max_length=100_000,
+        strip=False,
+        widget=forms.Textarea(attrs={"rows": 16, "class": "mono", "spellcheck": "false"}),
+        help_text="Its kernels and protocol are measured; a config may hold several operations.",
+    )
     dtype = forms.MultipleChoiceField(
         label="Dtype", choices=list(DTYPE_SHORT.items()), required=False, widget=forms.CheckboxSelectMultiple
     )
@@ -153,7 +119,11 @@ class NewRunForm(forms.Form):
         self.sizes = {name: info for name, info in self.chosen_operation.model_fields.items() if name != "dtype"}
         self.fields |= {name: size_field(info) for name, info in self.sizes.items()}
         self.gpus = list(Gpu.objects.in_order())
-        self.configs = {c.name: c for c in self._configs() if c.body["operation"] == self.chosen_operation.name}
+        self.every_config = {c.name: c for c in self._configs()}
+        self.configs = {
+            name: c for name, c in self.every_config.items() if c.body["operation"] == self.chosen_operation.name
+        }
+        self._choice("start").choices = [("", "nothing"), *((name, name) for name in self.every_config)]
         self._choice("device").choices = self._devices()
         self._choice("config").choices = [
             (c.name, f"{c.name} · {c.title}" if c.title else c.name) for c in self.configs.values()
@@ -193,7 +163,7 @@ class NewRunForm(forms.Form):
                 known.setdefault(kernel["name"], dict(kernel))
         chosen = self.chosen_gpu()
         mine = {k["name"]: k["why_not"] for k in chosen.kernels(self.chosen_operation.name)} if chosen else {}
-        repeated = self.again.config["kernels"] if self.again else []
+        repeated = self.again.spec.kernels_of(self.chosen_operation.name) if self.again else []
         ticked = {*(self["kernels"].value() or []), *self._wanted()}
         for name, kernel in known.items():
             kernel["baseline"] = name == self.chosen_operation.baseline
@@ -214,11 +184,13 @@ class NewRunForm(forms.Form):
 
     @property
     def contents(self) -> dict[str, Any]:
-        """Contents of the chosen config: {"count", "labels": the first ones, "more"}."""
+        """Contents of the chosen config: {"count", "labels": the first ones, "more", "source": of its sizes}."""
         config = self.configs.get(str(self["config"].value()))
-        workloads = config.spec.workloads if config else []
+        spec = config.spec if config else None
+        workloads = spec.workloads if spec else []
         labels = [w.label.removeprefix(f"{w.operation} ") for w in workloads[:SHOWN_WORKLOADS]]
-        return {"count": len(workloads), "labels": labels, "more": len(workloads) - len(labels)}
+        more, source = len(workloads) - len(labels), spec.source if spec else ""
+        return {"count": len(workloads), "labels": labels, "more": more, "source": source}
 
     @property
     def device_is_known(self) -> bool:
@@ -264,7 +236,7 @@ class NewRunForm(forms.Form):
         if not self.is_bound or self.non_field_errors():
             return ""
         own = ["kernels", "protocol", "effort", "mode", "session", "title", "note"]
-        order = ["device", "what", "config", *self.sizes, "dtype", *own]
+        order = ["device", "what", "config", "yaml", *self.sizes, "dtype", *own]
         return next((name for name in order if name in self.errors), "")
 
     def point_at_fault(self) -> None:
@@ -296,15 +268,20 @@ class NewRunForm(forms.Form):
         """The kernels in catalogue order, always with the baseline."""
         ticked = self.cleaned_data["kernels"]
         kernels = [k["name"] for k in self.catalogue if k["name"] in ticked or k["baseline"]]
-        if not kernels:
+        if not kernels and self.data.get("what") != "yaml":
             raise forms.ValidationError("Tick at least one kernel.")
         return kernels
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
-        for name in ["config"] if cleaned.get("what") == "workload" else [*self.sizes, "dtype"]:
-            self.errors.pop(name, None)  # of the hidden half of the form
-        if cleaned.get("what") == "workload":
+        hidden = {"config": ("yaml",), "workload": ("config", "yaml"), "yaml": ("config", "kernels", "effort", "mode")}
+        sizes = () if cleaned.get("what") == "workload" else (*self.sizes, "dtype")
+        for name in (*hidden.get(cleaned.get("what", ""), ()), *sizes):
+            self.errors.pop(name, None)  # of a hidden part of the form
+        if cleaned.get("what") == "yaml":
+            if not (cleaned.get("yaml", "").strip() or "yaml" in self.errors):
+                self.add_error("yaml", "Paste a config, or choose one to start from.")
+        elif cleaned.get("what") == "workload":
             for name, info in self.sizes.items():
                 if not (cleaned.get(name) or name in self.errors or may_be_empty(info)):
                     self.add_error(name, "Enter one or more numbers.")
@@ -315,8 +292,22 @@ class NewRunForm(forms.Form):
         if (asked := cleaned.get("operation")) and asked not in operations():
             self.add_error(None, f"There is no operation {asked}.")
         if not self.errors:
-            self._make_config(cleaned)
+            self._read_yaml(cleaned["yaml"]) if cleaned["what"] == "yaml" else self._make_config(cleaned)
         return cleaned
+
+    def _read_yaml(self, text: str) -> None:
+        """Takes the text as the config, whole: what the form says of kernels and protocol does not count."""
+        try:
+            spec = read_config(text, TYPED)
+        except ConfigError as error:
+            self.add_error("yaml", _sentence(str(error)))
+            return
+        for operation in spec.operations:
+            known = {kernel["name"] for gpu in self.gpus for kernel in gpu.kernels(operation)}
+            if missing := [name for name in spec.kernels_of(operation) if name not in known]:
+                self.add_error("yaml", f"No device has a kernel {operation}/{missing[0]}.")
+                return
+        self._take(spec)
 
     def _make_config(self, cleaned: dict[str, Any]) -> None:
         if cleaned["what"] == "config":
@@ -338,9 +329,13 @@ class NewRunForm(forms.Form):
         except ValidationError as error:
             self._place(error)
             return
+        self._take(spec)
+
+    def _take(self, spec: ConfigSpec) -> None:
+        """Accepts a config, if it is not too large. One without a title gets one."""
         if self._too_many(len(spec.workloads)) or self._too_large(spec.workloads):
             return
-        if spec.name == TYPED:
+        if spec.name == TYPED and not spec.title:
             spec.title = spec.workloads[0].label if len(spec.workloads) == 1 else f"{len(spec.workloads)} workloads"
         self.spec = spec
 
@@ -372,7 +367,11 @@ class NewRunForm(forms.Form):
         """Assigns an error of the library to its field."""
         message = sentence(error)
         message = message.split(": ", 1)[1] if ": " in message else message
-        message = message[:1].upper() + message[1:]
         place = next((name for name, info in self.sizes.items() if info.title and f"{info.title} (" in message), None)
         place = next((name for name in self.sizes if name in error.errors()[0]["loc"]), place)
-        self.add_error(place, message if message.endswith(".") else f"{message}.")
+        self.add_error(place, _sentence(message))
+
+
+def _sentence(text: str) -> str:
+    """Text with a capital letter and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"

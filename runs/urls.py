@@ -46,6 +46,7 @@ urlpatterns = [
     path("compare/<id:before>...<id:after>.md", compare.compare_md, name="compare_md"),
     path("runs/<id:pk>.csv", run.table_csv, name="run_csv"),
     path("runs/<id:pk>.json", run.table_json, name="run_json"),
+    path("runs/<id:pk>.jsonl", run.table_jsonl, name="run_jsonl"),
     path("runs/<id:pk>.md", run.table_md, name="run_md"),
     path("runs/<id:pk>.yaml", run.config_yaml, name="run_yaml"),
     path("runs/<id:pk>/charts/<slug:name>.json", run.chart_json, name="chart_json"),

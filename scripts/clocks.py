@@ -34,7 +34,8 @@ from kernels.child.runtime import CudaRuntime
 from kernels.contract.environment import fingerprint
 from kernels.host.device import find_device
 from kernels.host.environment import commit
-from kernels.workload import Protocol, Workload
+from kernels.protocol import Protocol
+from kernels.workload import Workload
 
 KERNELS: dict[str, tuple[str, dict[str, Any]]] = {
     "9 us": ("attention", {"batch": 1, "heads": 8, "seq_len": 512, "head_dim": 64}),

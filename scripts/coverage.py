@@ -18,8 +18,8 @@ sys.path.insert(0, str(ROOT))
 
 from kernels.analysis.statistics import half_width, margin_from, paired_speedup, word
 from kernels.contract.arm_result import Verdict
-from kernels.parent.rounds import LEAST_CAPTURES
-from kernels.workload import Protocol
+from kernels.parent.rounds import AA_PRECISION, LEAST_CAPTURES
+from kernels.protocol import Protocol
 
 Rounds = Callable[[np.random.Generator, int, float], np.ndarray]
 """(random numbers, rounds, standard deviation) -> log-ratios of the rounds around 0."""
@@ -84,11 +84,11 @@ def plan_of(noise: Rounds) -> Protocol:
     return Protocol(min_rounds=LEAST_CAPTURES) if noise is sticky_heaps else Protocol()
 
 
-def stopped(logs: np.ndarray, plan: Protocol) -> int:
-    """The round at which the stop rule is content."""
+def stopped(plan: Protocol, logs: np.ndarray, aa: np.ndarray | None = None) -> int:
+    """The round in which an arm leaves: it is precise enough, and so is A/A."""
     for rounds in range(plan.min_rounds, plan.max_rounds, plan.look_every):
-        _, low, high = interval(logs[:rounds])
-        if half_width(low, high) <= plan.precision:
+        wanted = [(logs, plan.precision)] + ([] if aa is None else [(aa, AA_PRECISION * plan.precision)])
+        if all(half_width(*interval(one[:rounds])[1:]) <= most for one, most in wanted):
             return rounds
     return plan.max_rounds
 
@@ -98,18 +98,19 @@ def coverage(noise: Rounds, rounds: int | None, runs: int, seed: int = 1) -> flo
     rng, plan, held = np.random.default_rng(seed), plan_of(noise), 0
     for _ in range(runs):
         logs = noise(rng, rounds or plan.max_rounds, SPREAD)
-        _, low, high = interval(logs[: rounds or stopped(logs, plan)])
+        _, low, high = interval(logs[: rounds or stopped(plan, logs)])
         held += low <= 1 <= high
     return held / runs
 
 
 def words(noise: Rounds, spread: float, ratio: float, runs: int, seed: int = 2) -> dict[str, float]:
-    """Share of each word for a kernel of this true ratio, over the stop rule; A/A has the same noise."""
+    """Share of each word for a kernel of this true ratio that leaves as soon as it and A/A are precise enough. A/A has
+    the same noise."""
     rng, plan = np.random.default_rng(seed), plan_of(noise)
     counts = dict.fromkeys((Verdict.FASTER, Verdict.SLOWER, Verdict.SAME, Verdict.UNDECIDED), 0)
     for _ in range(runs):
         logs, aa = (noise(rng, plan.max_rounds, spread) for _ in range(2))
-        rounds = max(stopped(logs, plan), stopped(aa, plan))
+        rounds = stopped(plan, logs, aa)
         _, low, high = interval(logs[:rounds] + math.log(ratio))
         counts[word(low, high, margin_from(interval(aa[:rounds])), rounds)] += 1
     return {str(name): count / runs for name, count in counts.items()}
@@ -139,7 +140,7 @@ def report(runs: int) -> Iterator[str]:
     yield "The estimate is a pseudo-median: where rounds fall into uneven heaps it is not their mean."
     yield f"Sticky heaps are as rounds of graphs: their stop rule begins at {LEAST_CAPTURES} rounds."
     yield ""
-    yield "## Words, %, by the stop rule, with an A/A of the same noise"
+    yield "## Words, %, of an arm that leaves when it and A/A, of the same noise, are precise"
     yield ""
     heading = ["noise", "a round's SD", "true 1: FASTER or SLOWER", "true 1.02: SAME", "true 1.02: FASTER", "SLOWER"]
     yield from table(heading, _words(runs))

@@ -27,7 +27,8 @@ from kernels.catalog import KERNEL_PATH_VARIABLE
 from kernels.contract.events import Calibrated, CrossChecked, Event, Measured, Started
 from kernels.host.device import find_device
 from kernels.parent import supervisor as supervising
-from kernels.workload import Ceilings, Config, Protocol, RunSpec
+from kernels.protocol import Protocol
+from kernels.workload import Ceilings, Config, RunSpec
 
 WORKLOADS = [  # batch, heads, seq_len, head_dim: 5 us to 2 ms on an H200
     (1, 1, 128, 64), (8, 4, 128, 64), (1, 8, 512, 64), (4, 16, 512, 64), (8, 16, 512, 64), (8, 16, 896, 64),

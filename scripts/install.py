@@ -2,7 +2,7 @@
 
 A host that has its own torch, as GPU hosts do, keeps it: .venv gets a .pth file that names the folders it is in, after
 .venv's own, and neither torch nor Triton is installed. Any other host gets the torch of requirements-torch.lock, and
-Triton where that torch did not bring one.
+Triton where that torch did not bring one; with --dev also NVRTC of requirements-cuda.lock, which compiles .cu files.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ def main() -> None:
         locks.append("requirements-dev.lock")
     if not host:
         locks.append("requirements-torch.lock")
+    if dev and not host:
+        locks.append("requirements-cuda.lock")  # beside a host's torch it could be another version than its own
     print(f"Installing {', '.join(locks)} into .venv: a minute or two the first time", flush=True)
     pip(*[word for lock in locks for word in ("-r", str(ROOT / lock))])
     if host:

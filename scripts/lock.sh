@@ -12,6 +12,7 @@ compile() {
 
 compile pyproject.toml --extra postgres --excludes <(printf '%s\n' torch triton) -o requirements.lock
 compile --group dev -c requirements.lock -o requirements-dev.lock
+compile --group cuda -c requirements.lock -o requirements-cuda.lock
 compile --group torch -c requirements.lock -o requirements-torch.lock --excludes <(
     printf '%s\n' triton cuda-bindings cuda-toolkit nvidia-{cudnn-cu13,cusparselt-cu13,nccl-cu13,nvshmem-cu13}
 )

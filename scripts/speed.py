@@ -94,7 +94,7 @@ def time_runs() -> None:
     """From Run to running, to the first timed call, to a result in the database, with a warm agent."""
     from django.conf import settings
 
-    from kernels.workload import load_config
+    from kernels.config_files import load_config
     from runs.broker import BrokerKeys
     from runs.models import Gpu, Run
 

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from collections import Counter
 
@@ -18,6 +19,7 @@ os.environ |= {
     "REDIS_URL": "redis://127.0.0.1:1/0",  # no broker answers there: a test that needs one starts its own
     "OMP_NUM_THREADS": "1",  # beside other tests, threads that wait for each other take a hundred times as long
 }
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it runs in the background
 django.setup()
 
 from django.db import connection  # noqa: E402  (needs the settings above)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernels.workload import Protocol as Plan
+from kernels.protocol import Protocol as Plan
 
 GRAPH_BELOW_NS, HOST_SHARE = 50_000, 0.7
 GATE_FACTOR, LEAST_GATE_NS, MAX_GATE_NS = 1.5, 400_000, 10_000_000

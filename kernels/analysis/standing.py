@@ -7,9 +7,10 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
-from kernels.analysis.statistics import for_many, geometric_mean
+from kernels.analysis.statistics import factor_for_many, geometric_mean
 from kernels.analysis.verdicts import is_noisy
 from kernels.contract.arm_result import Ratio, Status, Verdict
 
@@ -156,18 +157,28 @@ class Ranking:
     """Kernels against one baseline, best first: by the low end of the geometric mean over the common workloads, with
     an interval that holds for all kernels at once."""
 
-    standings: list[Standing]
-    """Each over its own workloads. Kernels without a result to compare come last."""
+    results: dict[str, list[Compared]]
+    """Kernel -> its results, best kernel first. Kernels without a result to compare come last."""
     means: dict[str, Ratio]
     """Kernel -> its mean over the common workloads."""
     common: int = 0
     """Workloads that every ranked kernel passed."""
-    absent: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Kernel -> why it was left out -> on how many workloads."""
 
-    @property
+    @cached_property
+    def standings(self) -> list[Standing]:
+        """Each kernel over its own workloads, in order."""
+        return [standing_of(results) for results in self.results.values()]
+
+    @cached_property
+    def absent(self) -> dict[str, dict[str, int]]:
+        """Kernel -> why it was left out -> on how many workloads."""
+        return {one.kernel: one.left_out for one in self.standings if one.left_out}
+
+    @cached_property
     def first(self) -> Standing | None:
-        return next((one for one in self.standings if one.was_compared), None)
+        """The first kernel that was compared. A list of runs needs no other standing."""
+        standings = (standing_of(results) for results in self.results.values())
+        return next((one for one in standings if one.was_compared), None)
 
     @property
     def best(self) -> Standing | None:
@@ -179,23 +190,26 @@ class Ranking:
 def ranking(results: Iterable[Compared], is_contended: bool = False) -> Ranking:
     """Ranks kernels. is_contended: others used the device, so no kernel is best."""
     by_kernel: dict[str, list[Compared]] = {}
+    passed: dict[str, dict[str, Compared]] = {}
     for one in results:
         by_kernel.setdefault(one.kernel, []).append(one)
-    passed = {name: {one.place: one for one in mine if not one.why_left_out} for name, mine in by_kernel.items()}
-    ranked = [name for name in by_kernel if passed[name]]
+        if not one.why_left_out:
+            passed.setdefault(one.kernel, {})[one.place] = one
+    ranked = [name for name in by_kernel if name in passed]
     common = set.intersection(*(set(passed[name]) for name in ranked)) if ranked else set()
     while not common and ranked:  # the kernel with the fewest workloads is not ranked
         ranked.remove(min(ranked, key=lambda name: len(passed[name])))
         common = set.intersection(*(set(passed[name]) for name in ranked)) if ranked else set()
-    means = {name: _mean([passed[name][place] for place in sorted(common)], len(ranked)) for name in ranked}
+    places = sorted(common)
+    means = {name: _mean([passed[name][place] for place in places], len(ranked)) for name in ranked}
     order = sorted(by_kernel, key=lambda name: -means[name].low if name in means else math.inf)
-    standings = [standing_of(by_kernel[name]) for name in order]
-    absent = {one.kernel: one.left_out for one in standings if one.left_out}
-    return Ranking(standings, {} if is_contended else means, len(common), absent)
+    return Ranking({name: by_kernel[name] for name in order}, {} if is_contended else means, len(common))
 
 
 def _mean(results: Sequence[Compared], comparisons: int) -> Ratio:
     """The geometric mean of a kernel, with an interval for so many kernels at once."""
-    mean = geometric_mean([for_many(one.ratio, comparisons, one.rounds) for one in results if one.ratio])
-    assert mean is not None
+    wider = [factor_for_many(comparisons, round(one.rounds)) for one in results]
+    ratios = [one.ratio for one in results if one.ratio]  # every result that is not left out has one
+    mean = geometric_mean(ratios, wider)
+    assert mean is not None and len(ratios) == len(wider)
     return mean

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import repeat
 from statistics import NormalDist
 
 import numpy as np
@@ -213,14 +214,16 @@ def t_quantile(p: float, freedom: int) -> float:
 
 def for_many(ratio: Ratio, comparisons: int, rounds: float) -> Ratio:
     """The ratio with an interval that holds for so many comparisons at once (Bonferroni): the chance that one of all
-    intervals misses is at most 1%.
+    intervals misses is at most 1%. rounds: the effective number, if rounds are autocorrelated."""
+    return widened(ratio, factor_for_many(comparisons, round(rounds)))
 
-    In logarithms the distances to the limits grow as Student's quantiles of 1 - 0.005 / comparisons and 0.995, with
-    rounds - 1 degrees of freedom. rounds: the effective number, if rounds are autocorrelated.
-    """
-    tail, freedom = (1 - CONFIDENCE) / 2, round(rounds) - 1
-    wider = t_quantile(1 - tail / max(1, comparisons), freedom) / t_quantile(1 - tail, freedom)
-    return widened(ratio, wider)
+
+@lru_cache(maxsize=4096)
+def factor_for_many(comparisons: int, rounds: int) -> float:
+    """How much wider an interval is that holds for so many comparisons at once. In logarithms the distances to its
+    limits grow as Student's quantiles of 1 - 0.005 / comparisons and 0.995, with rounds - 1 degrees of freedom."""
+    tail, freedom = (1 - CONFIDENCE) / 2, rounds - 1
+    return t_quantile(1 - tail / max(1, comparisons), freedom) / t_quantile(1 - tail, freedom)
 
 
 def widened(ratio: Ratio, factor: float) -> Ratio:
@@ -229,15 +232,18 @@ def widened(ratio: Ratio, factor: float) -> Ratio:
     return Ratio(ratio.ratio, low, high)
 
 
-def geometric_mean(ratios: Sequence[Ratio]) -> Ratio | None:
-    """Geometric mean of ratios on fixed workloads, with its interval; None of nothing.
+def geometric_mean(ratios: Sequence[Ratio], wider: Sequence[float] | None = None) -> Ratio | None:
+    """Geometric mean of ratios on fixed workloads, with its interval; None of nothing. wider: a factor on the interval
+    of each, as for `widened`.
 
     The interval adds the distances to the limits, of logarithms, in quadrature, over n.
     """
     if not ratios:
         return None
-    n = len(ratios)
-    middle = sum(math.log(one.ratio) for one in ratios) / n
-    below = math.sqrt(sum(math.log(one.ratio / one.low) ** 2 for one in ratios)) / n
-    above = math.sqrt(sum(math.log(one.high / one.ratio) ** 2 for one in ratios)) / n
+    n, middle, below, above = len(ratios), 0.0, 0.0, 0.0
+    for (ratio, low, high), factor in zip(ratios, wider or repeat(1.0), strict=False):
+        middle += math.log(ratio)
+        below += (factor * math.log(ratio / low)) ** 2
+        above += (factor * math.log(high / ratio)) ** 2
+    middle, below, above = middle / n, math.sqrt(below) / n, math.sqrt(above) / n
     return Ratio(math.exp(middle), math.exp(middle - below), math.exp(middle + above))

@@ -85,9 +85,9 @@ def why_uneven(mine: Sequence[float], base: Sequence[float]) -> str:
     return f"some calls work for others: a block takes {median(mine):.1f} times its calls' median"
 
 
-def unevenness(ticks_ns: Sequence[float], took_ns: float = 0.0) -> float:
-    """A block's time over its calls' median. took_ns: its time; else the sum of its calls."""
-    return (took_ns or sum(ticks_ns)) / len(ticks_ns) / median(ticks_ns)
+def unevenness(calls_ns: Sequence[float]) -> float:
+    """The mean of a block's calls over their median."""
+    return sum(calls_ns) / len(calls_ns) / max(1.0, median(calls_ns))
 
 
 def why_leaks(grown: Sequence[tuple[int, int]]) -> str:

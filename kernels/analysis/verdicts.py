@@ -32,7 +32,7 @@ class Judged(typing.Protocol):
     @property
     def left_after_round(self) -> int | None: ...
     @property
-    def is_checked(self) -> bool: ...
+    def is_checked(self) -> bool | int: ...
 
 
 def verdict(arm: ArmResult, measured: Measured) -> Verdict | Status:
@@ -48,17 +48,23 @@ def verdict(arm: ArmResult, measured: Measured) -> Verdict | Status:
 
 def verdict_of(one: Judged, baseline: str, margin: float) -> Verdict | Status:
     """The same for a result that is timed, or not ok."""
-    if one.status != Status.OK:
-        return Status(one.status)
-    if one.p50_ms is None:
-        return Verdict.NONE
-    if one.kernel == baseline:
-        return Verdict.BASELINE
-    if one.speedup is not None and not one.is_checked:
-        return Verdict.UNKNOWN
+    return judged(one, baseline, margin)[0]
+
+
+def judged(one: Judged, baseline: str, margin: float) -> tuple[Verdict | Status, Ratio | None]:
+    """The same with its certain ratio (`certain_ratio`)."""
     ratio = certain_ratio(one)
-    low, high = (ratio.low, ratio.high) if ratio else (None, None)
-    return word(low, high, margin, enough_rounds(one), paired=one.paired)
+    if one.status != Status.OK:
+        return Status(one.status), ratio
+    if one.p50_ms is None:
+        return Verdict.NONE, ratio
+    if one.kernel == baseline:
+        return Verdict.BASELINE, ratio
+    if one.speedup is not None and not one.is_checked:
+        return Verdict.UNKNOWN, ratio
+    if ratio is None:
+        return Verdict.NONE, None
+    return word(ratio.low, ratio.high, margin, enough_rounds(one), paired=one.paired), ratio
 
 
 def enough_rounds(one: Judged) -> int:
@@ -70,9 +76,10 @@ def enough_rounds(one: Judged) -> int:
 def certain_ratio(one: Judged) -> Ratio | None:
     """The speedup with an interval that covers it in 99% of all cases; None without a speedup. The range of fewer than
     MIN_ROUNDS rounds is too narrow: it is widened."""
-    if one.speedup is None or one.speedup_low is None or one.speedup_high is None:
+    speedup, low, high = one.speedup, one.speedup_low, one.speedup_high
+    if speedup is None or low is None or high is None:
         return None
-    ratio = Ratio(one.speedup, one.speedup_low, one.speedup_high)
+    ratio = Ratio(speedup, low, high)
     return ratio if (one.rounds or 0) >= MIN_ROUNDS else widened(ratio, FEW_ROUNDS_WIDER)
 
 

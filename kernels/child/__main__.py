@@ -47,6 +47,7 @@ def fault(error: BaseException, must_replace: bool) -> Fault:
     import torch
 
     from kernels.catalog import Unsupported
+    from kernels.nvrtc.compiler import CompileError
 
     said, kind = str(error).lower(), "raised"
     if isinstance(error, Unsupported):
@@ -54,6 +55,8 @@ def fault(error: BaseException, must_replace: bool) -> Fault:
     elif isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(sign in said for sign in NO_MEMORY):
         kind = "out of memory"
     message, text = f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
+    if isinstance(error, CompileError):
+        text = error.log  # where in the kernel's source it is, not where in the compiler's caller
     return Fault.model_validate(
         {"kind": kind, "message": message[:2000], "traceback": text[-8000:], "must_replace": must_replace}
     )

@@ -23,6 +23,7 @@ from kernels.child import calibrate, checks, host_memory, into, launches, output
 from kernels.child.clock import Block, CpuClock, CudaClock, Graph
 from kernels.child.guard import Guard
 from kernels.child.held import Held
+from kernels.child.kept import Kept
 from kernels.child.probe import probe
 from kernels.child.reference import Reference, measure, with_facts
 from kernels.child.runtime import CudaRuntime
@@ -48,9 +49,7 @@ from kernels.workload import Workload
 ROTATION = 5
 """The input sets together are this many times the cache: no call finds its inputs there."""
 MEMORY_SHARE = 0.25
-"""Share of the free memory for input sets, and for the outputs of a block, at most,"""
-KEEP_SHARE = 0.05
-"""and for outputs kept to be checked after the rounds."""
+"""Share of the free memory for input sets, and for the outputs of a block, at most."""
 MAX_SETS = 128
 
 
@@ -72,7 +71,7 @@ class Bench:
         self.sets = Sets(lambda seed: self.problem.inputs(self.device, seed))
         self.references: dict[int, Reference] = {}
         self.graphs: dict[str, Graph] = {}
-        self.kept: list[tuple[str, int, Any, dict[str, Any]]] = []
+        self.kept = Kept(self.clock.free_bytes)
         self.grown: dict[str, list[tuple[int, int]]] = {}
         self.held: Held | None = None
         self.most_calls = MAX_SETS  # calls whose outputs fit into memory together
@@ -105,8 +104,7 @@ class Bench:
     def _new_output(self, *tensors: torch.Tensor) -> Any:
         """What a kernel of the current workload writes into: a new tensor, or a tuple of them."""
         self.likes = self.likes or outputs.likes(self.problem, Inputs(tensors, {}))
-        made = tuple(torch.empty(shape, dtype=dtype, device=tensors[0].device) for shape, dtype in self.likes)
-        return made if len(made) > 1 else made[0]
+        return outputs.new(self.likes, tensors[0].device)
 
     def _run(self, arm: str, inputs: Inputs) -> Any:
         return self._kernel(arm).call(*inputs.tensors, **inputs.options)
@@ -261,7 +259,7 @@ class Bench:
         if (held := self.held) is None or held.arm != arm or not held.outputs:
             return Nothing()
         held.kept, position = True, position % len(held.outputs)
-        self._keep(arm, held.seeds[position], held.outputs[position])
+        self.kept.add(arm, held.seeds[position], held.outputs[position])
         if held.graph is None:
             self._trap(arm, position % len(self.sets), seed)
         else:
@@ -273,8 +271,7 @@ class Bench:
         values = self.problem.inputs(self.device, seed)
         _, early, flags = self._trapped(arm, self.sets[index], values)
         self.sets.refill(index, seed, values)
-        if self._has_room(early):
-            self.kept.append((arm, seed, early, flags))
+        self.kept.add_trapped(arm, seed, early, flags)
 
     def sustained(self, arm: str, calls: int, lead: int, chunks: int, seed: int, graph: str = "") -> TimedBlock:
         """Back to back: `lead` untimed chunks of about `calls` calls, then `chunks` timed ones; by its graph if it has
@@ -299,7 +296,7 @@ class Bench:
             return out
 
         block = self.clock.sustained(marked, nodes, launches, lead, chunks)
-        self._keep(arm, seed, captured.outputs[index] if captured else found[0])
+        self.kept.add(arm, seed, captured.outputs[index] if captured else found[0])
         return block.reply()
 
     def capture(self, arm: str, graph: str = "") -> Captured:
@@ -343,26 +340,14 @@ class Bench:
         captured.poison()
         captured.launch()
         self.clock.synchronize()
-        self._keep(arm, seed, captured.outputs[index])
-
-    def _keep(self, arm: str, seed: int, out: Any) -> None:
-        """Keeps a copy of a timed call's output, with the seed of its inputs, if it is small enough."""
-        if self._has_room(out := outputs.plain(out)):
-            self.kept.append((arm, seed, outputs.clone(out), {}))
-
-    def _has_room(self, out: Any) -> bool:
-        return not (size := outputs.nbytes(out)) or size < KEEP_SHARE * self.clock.free_bytes()
+        self.kept.add(arm, seed, captured.outputs[index])
 
     def recheck(self) -> Rechecked:
         """Compares the kept outputs of timed calls with the reference."""
         self._let_go()
-        readings = []
-        changed = [arm for arm, _, _, flags in self.kept if flags.get("inputs_changed")]
-        for arm, seed, out, flags in self.kept:
-            reference = Reference(self.problem, self.problem.inputs(self.device, seed), seed, thorough=False)
-            late = flags.get("late", [False] * len(outputs.as_tuple(out)))
-            readings.append((arm, with_facts(measure(out, reference), late=late)))
-        self.kept.clear()
+        readings, changed = self.kept.compare(
+            lambda seed: Reference(self.problem, self.problem.inputs(self.device, seed), seed, thorough=False)
+        )
         grown, self.grown = self.grown, {}
         return Rechecked(readings=readings, changed_inputs=changed, grown=grown)
 

@@ -14,7 +14,7 @@ from kernels.analysis.blocks import Estimate, calls_for, rest_for
 from kernels.analysis.ceilings import margin
 from kernels.contract.replies import CeilingFigure, CeilingSamples
 from kernels.dtypes import DTYPES
-from kernels.workload import Protocol
+from kernels.protocol import Protocol
 
 if TYPE_CHECKING:
     import torch

@@ -37,8 +37,8 @@ class Block:
     """One duration per call; for graphs, a replay's time / its calls."""
     enqueue_ns: int = 0
     """Host time to launch the block."""
-    cpu_ns: int = 0
-    """CPU time of the process in its calls; 0 on a GPU."""
+    cpu_ns: list[int] = field(default_factory=list)
+    """CPU time of the process in each call; empty on a GPU."""
     gate_ns: float = 0.0
     """Measured length of the spin gate; 0 without one."""
     gate_cycles: int = 0
@@ -143,13 +143,14 @@ class CpuClock:
         self._evicting.sum()
 
     def block(self, call: Call, indices: Sequence[int], gate_ns: int, flush: bool) -> Block:
-        ticks, outs = [], []
-        worked = process_time_ns()
+        ticks, cpu, outs = [], [], []
         for index in indices:
+            before = process_time_ns()
             start = perf_counter_ns()
             outs.append(call(index))
             ticks.append(float(perf_counter_ns() - start))
-        return Block(ticks, cpu_ns=process_time_ns() - worked, outputs=outs)
+            cpu.append(process_time_ns() - before)
+        return Block(ticks, cpu_ns=cpu, outputs=outs)
 
     def sustained(self, launch: Call, calls: int, launches: int, lead: int, chunks: int) -> Block:
         """Like CudaClock.sustained, without a queue."""

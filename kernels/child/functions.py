@@ -23,6 +23,7 @@ PROTECTED = (
     "kernels.contract.",
     "kernels.host.",
     "kernels.kernel_files",
+    "kernels.nvrtc.",
     "kernels.parent.",
 )
 """The instrument's modules: a kernel that replaces one of their functions could write its own result."""

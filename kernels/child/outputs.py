@@ -19,6 +19,12 @@ def likes(problem: Operation, inputs: Inputs) -> tuple[Like, ...]:
     return (like,) if len(like) == 2 and isinstance(like[1], torch.dtype) else tuple(like)
 
 
+def new(wanted: tuple[Like, ...], device: Any) -> Any:
+    """What a call writes into: a new tensor, or a tuple of several."""
+    made = tuple(torch.empty(shape, dtype=dtype, device=device) for shape, dtype in wanted)
+    return made if len(made) > 1 else made[0]
+
+
 def plain(out: Any) -> Any:
     """A tuple or list of a subclass as a plain one, whatever its class overrides; any other output unchanged."""
     kind = next((kind for kind in (tuple, list) if issubclass(type(out), kind)), None)

@@ -10,7 +10,7 @@ import torch
 from kernels.analysis.blocks import rest_for
 from kernels.contract.arm_result import MOST_KERNELS_RAN
 from kernels.contract.replies import Profiled
-from kernels.workload import Protocol
+from kernels.protocol import Protocol
 
 CALLS = 7
 GATE_NS = 2_000_000

@@ -10,8 +10,12 @@ from pydantic import ValidationError
 
 from kernels import catalog
 from kernels.analysis.processes import with_process
+from kernels.config_files import ConfigError, check_kernels, load_config
 from kernels.contract.export import Export, NotAnExport, read_export
-from kernels.workload import EFFORTS, Config, ConfigError, check_kernels, load_config, sentence
+from kernels.protocol import EFFORTS
+from kernels.report import measures
+from kernels.report.measures import Measure
+from kernels.workload import Config, sentence
 
 PLANS = ("processes", "rest", "warmup", "iters")
 """Protocol numbers with a command-line option."""
@@ -22,22 +26,17 @@ def chosen(arguments: argparse.Namespace, resumed: Config | None = None) -> Conf
     other is named."""
     config = resumed if resumed and not arguments.config else load_config(arguments.config)
     values = config.model_dump()
-    if arguments.kernels:
-        values["kernels"] = split(arguments.kernels)
-    if arguments.backends:
-        backends = {info.name: info.backend for info in catalog.kernels(config.operation)}
-        if unknown := [one for one in split(arguments.backends) if one not in backends.values()]:
-            known = ", ".join(sorted(set(backends.values())))
-            raise ConfigError(f"no kernel of {config.operation} has the backend '{unknown[0]}'; there are: {known}")
-        values["kernels"] = [name for name in values["kernels"] if backends.get(name) in split(arguments.backends)]
-        values["kernels"] = values["kernels"] or [config.baseline]
+    values |= _with_kernels(config, arguments)
     values["protocol"] |= EFFORTS.get(arguments.effort, {})
     changes = {"name": arguments.protocol, "mode": arguments.mode} | {name: getattr(arguments, name) for name in PLANS}
     values["protocol"] |= {name: value for name, value in changes.items() if value is not None}
     values["protocol"]["verify_only"] = arguments.verify or (config is resumed and config.protocol.verify_only)
     values["protocol"]["isolated"] |= arguments.isolated
     if arguments.sweep:
-        values["workloads"] = [w.brief_sizes | {"dtype": w.dtype} | swept(arguments.sweep) for w in config.workloads]
+        sweep = swept(arguments.sweep)
+        values["workloads"] = [
+            w.brief_sizes | {"operation": w.operation, "dtype": w.dtype} | sweep for w in values["workloads"]
+        ]
         values["title"] = f"{config.name}, {', '.join(arguments.sweep)}"  # its own title names other sizes
     try:
         config = Config(**values)
@@ -45,6 +44,48 @@ def chosen(arguments: argparse.Namespace, resumed: Config | None = None) -> Conf
         raise ConfigError(sentence(error)) from None
     check_kernels(config)
     return config
+
+
+def _with_kernels(config: Config, arguments: argparse.Namespace) -> dict[str, Any]:
+    """{"kernels", "workloads"} of a config with other kernels, and of those only the ones of these backends.
+
+    Of several operations, a name without its operation means every kernel of that name; an operation without any of
+    them is left out.
+    """
+    names, backends = split(arguments.kernels or ""), split(arguments.backends or "")
+    known = {info.full_name: info.backend for name in config.operations for info in catalog.kernels(name)}
+    if arguments.kernels and not names:
+        raise ConfigError("--kernels names no kernel")
+    if unknown := [one for one in backends if one not in known.values()]:
+        there_are = ", ".join(sorted(set(known.values())))
+        raise ConfigError(
+            f"no kernel of {', '.join(config.operations)} has the backend '{unknown[0]}'; there are: {there_are}"
+        )
+    kernels: list[str] = []
+    left: list[str] = []
+    for operation in config.operations:
+        mine = [name.removeprefix(f"{operation}/") for name in names] or config.kernels_of(operation)
+        if not config.operation:
+            mine = [name for name in mine if f"{operation}/{name}" in known]
+        if mine and backends:
+            mine = [name for name in mine if known.get(f"{operation}/{name}") in backends] or [
+                config.baseline_of(operation)
+            ]
+        if mine:
+            left.append(operation)
+            named = dict.fromkeys([config.baseline_of(operation), *mine])
+            kernels += [name if config.operation else f"{operation}/{name}" for name in named]
+    if not left:
+        raise ConfigError(f"{config.name} has no kernel {' or '.join(names)} in any of its operations")
+    return {"kernels": kernels, "workloads": [w for w in config.workloads if w.operation in left]}
+
+
+def columns(arguments: argparse.Namespace) -> list[Measure]:
+    """The measures of --columns; none without it."""
+    try:
+        return measures.chosen([arguments.columns], "") if arguments.columns else []
+    except measures.UnknownMeasure as error:
+        raise ConfigError(str(error)) from None
 
 
 def split(text: str) -> list[str]:
@@ -65,11 +106,11 @@ def swept(sweeps: list[str]) -> dict[str, list[Any]]:
 
 
 def outputs(arguments: argparse.Namespace) -> dict[str, Path]:
-    """Output files: {"json" | "csv" | "md": path}. A resumed run continues its own file, if no other is named.
+    """Output files: {"json" | "csv" | "jsonl" | "md": path}. A resumed run continues its own file, if no other is named.
 
     Raises ConfigError now, not after measuring.
     """
-    paths = {name: path for name in ("json", "csv") if (path := getattr(arguments, name))}
+    paths = {name: path for name in ("json", "csv", "jsonl") if (path := getattr(arguments, name))}
     if folder := arguments.output_dir:
         folder.mkdir(parents=True, exist_ok=True)
         paths = {"json": folder / "run.json", "csv": folder / "table.csv", "md": folder / "table.md"} | paths

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from kernels.cli.progress import Progress
 from kernels.contract.events import CrossChecked, Event, Measured, Timing
 from kernels.contract.export import Export
 from kernels.parent.stopwatch import added
-from kernels.report import tables
+from kernels.report import measures, tables
+from kernels.report.measures import Measure
 from kernels.workload import Config
 
 RUNNING, DONE, INTERRUPTED, FAILED = "running", "done", "interrupted", "failed"
@@ -20,13 +22,22 @@ RUNNING, DONE, INTERRUPTED, FAILED = "running", "done", "interrupted", "failed"
 class Collector:
     """The export of one run, and its files. resumed: the export of an earlier part of the same run."""
 
-    def __init__(self, config: Config, paths: dict[str, Path], progress: Progress, resumed: Export | None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        paths: dict[str, Path],
+        progress: Progress,
+        resumed: Export | None,
+        asked: Sequence[Measure] = (),
+    ) -> None:
         title = config.title or config.name
         new = Export(title=title, config=config, measured_at=datetime.now(UTC).replace(microsecond=0))
         self.export = (resumed or new).model_copy(update={"state": RUNNING})
         self.timing_before = self.export.timing
         self.table = tables.rows(self.export.measurements)
         self.paths, self.progress = paths, progress
+        self.asked = asked
+        """Measures that the table and its files have; none: the usual ones."""
         self.has_news = False
         """Whether something was measured that the resumed file does not have."""
         self.trouble: OSError | None = None
@@ -75,6 +86,12 @@ class Collector:
             case "json":
                 return self.export.as_json(table=tables.as_records(self.table))
             case "csv":
-                return tables.as_csv(tables.as_records(self.table))
+                return tables.as_csv(measures.as_records(self.table, self.asked), measures.fields(self.asked))
+            case "jsonl":
+                return "".join(measures.as_jsonl(self.table, self.asked))
         title = ", ".join(filter(None, [self.export.title, self.export.partial]))
-        return tables.as_markdown(self.table, tables.heading(title, self.export.environment))
+        return tables.as_markdown(self.table, tables.heading(title, self.export.environment), self.lines)
+
+    def lines(self, table: Sequence[tables.Row]) -> list[list[str]]:
+        """Headings and cells of the rows of one operation."""
+        return measures.lines(table, self.asked)

@@ -11,8 +11,9 @@ from kernels.analysis import claims
 from kernels.analysis.peaks import PEAKS, peak_of
 from kernels.cli.choice import exported, swept
 from kernels.cli.table import aligned
+from kernels.config_files import ConfigError
 from kernels.report import comparison, tables
-from kernels.workload import ConfigError, Workload, sentence
+from kernels.workload import Workload, sentence
 
 
 def do_judge(arguments: argparse.Namespace) -> int:

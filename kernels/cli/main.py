@@ -12,9 +12,11 @@ from kernels.cli.describe import do_calibrate, do_env, do_list
 from kernels.cli.judge import do_compare, do_judge
 from kernels.cli.run import do_run
 from kernels.cli.stop import Stop
+from kernels.config_files import ConfigError
 from kernels.host.device import NoSuchDevice
 from kernels.parent.child_process import Cancelled, ChildDied
-from kernels.workload import EFFORTS, ConfigError
+from kernels.protocol import EFFORTS
+from kernels.report.measures import BY_KEY
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -103,6 +105,13 @@ def parser() -> argparse.ArgumentParser:
         )
         command.add_argument("--json", metavar="FILE", type=Path, help="write everything to FILE, after each workload")
         command.add_argument("--csv", metavar="FILE", type=Path, help="write the table to FILE")
+        command.add_argument("--jsonl", metavar="FILE", type=Path, help="write the results to FILE, one a line")
+        command.add_argument(
+            "--columns",
+            metavar="A,B",
+            help="these measures instead of the usual ones, in the table and in every file but --json; "
+            f"all, or some of: {', '.join(BY_KEY)}",
+        )
         command.add_argument(
             "--output-dir", metavar="DIR", type=Path, help="write run.json, table.csv and table.md there"
         )

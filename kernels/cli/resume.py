@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from kernels import catalog
+from kernels.config_files import ConfigError
 from kernels.contract.arm_result import Status
 from kernels.contract.environment import KEYED, fingerprint
 from kernels.contract.export import Export
 from kernels.host.device import Device
 from kernels.parent.supervisor import WrongEnvironment
-from kernels.workload import Config, ConfigError, RunSpec
+from kernels.workload import Config, RunSpec
 
 PARTS = ("operation", "kernels", "baseline", "protocol", "workloads")
 """Fields of a config that decide what is measured."""
@@ -22,8 +23,9 @@ def check(before: Export, config: Config, device: Device) -> None:
         raise ConfigError("the run to resume does not say where it was measured: measure anew, without --resume")
     if (uuid := before.environment.get("uuid", device.uuid)) != device.uuid:
         raise ConfigError(f"the run to resume was measured on the device {uuid}, not on {device.uuid}")
-    now = {info.name: info.sha256 for info in catalog.kernels(config.operation)}
-    changed = {arm.kernel for m in before.measurements for arm in m.results if arm.sha256 != now.get(arm.kernel, "")}
+    now = {(info.operation, info.name): info.sha256 for info in catalog.kernels()}
+    measured = ((m.workload.operation, arm) for m in before.measurements for arm in m.results)
+    changed = {arm.kernel for operation, arm in measured if arm.sha256 != now.get((operation, arm.kernel), "")}
     if changed:
         who = ", ".join(sorted(changed))
         raise ConfigError(f"the source of {who} has changed since the run to resume: measure anew, without --resume")

@@ -8,17 +8,17 @@ import shlex
 import sys
 
 from kernels.cli import resume
-from kernels.cli.choice import chosen, exported, outputs
+from kernels.cli.choice import chosen, columns, exported, outputs
 from kernels.cli.collector import DONE, FAILED, INTERRUPTED, Collector
 from kernels.cli.files import is_replaceable
 from kernels.cli.progress import Progress
 from kernels.cli.stop import Stop
+from kernels.config_files import ConfigError
 from kernels.host.device import find_device
 from kernels.parent.child_process import Cancelled
 from kernels.parent.supervisor import Supervisor, WrongEnvironment
 from kernels.report import tables, timing
-from kernels.report.summary import summary
-from kernels.workload import ConfigError
+from kernels.report.summary import as_text
 
 
 def do_run(arguments: argparse.Namespace, stop: Stop) -> int:
@@ -30,9 +30,10 @@ def do_run(arguments: argparse.Namespace, stop: Stop) -> int:
         resume.check(before, config, device)
     paths, progress = outputs(arguments), Progress()
     progress.say(f"{config.title or config.name} on {device.name}")
-    collected = Collector(config, paths, progress, before)
+    collected = Collector(config, paths, progress, before, columns(arguments))
     if before and not before.partial:
         progress.say(f"{arguments.resume} is complete: nothing is left to measure")
+        collected.finish(before.state, {})
         _show(collected, arguments.timing)
         return _status(collected)
     spec = resume.spec_of(config, device, before)
@@ -68,9 +69,9 @@ def _ended(collected: Collector, stop: Stop) -> str:
 def _show(collected: Collector, with_timing: bool) -> None:
     """Prints the table, and on request where the seconds went. If nobody reads it any more, the files remain."""
     table, export = collected.table, collected.export
-    said = [f"{export.partial}." if export.partial else "", str(summary(table, export.config.operation))]
+    said = [f"{export.partial}." if export.partial else "", as_text(table)]
     try:
-        print(tables.as_text(table))
+        print(tables.as_text(table, collected.lines))
         print(f"\n{' '.join(filter(None, said))}", flush=True)
         if with_timing:
             print(f"\n{timing.as_text(timing.spent(export.measurements, export.timing))}", flush=True)

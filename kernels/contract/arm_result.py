@@ -188,7 +188,20 @@ class ArmResult(Model):
     peak_memory_bytes: int | None = None
     """Peak during one call, above its inputs: its outputs, and what it allocates itself."""
     registers: int | None = None
-    """Registers per thread, reported by Triton: the maximum over the launched kernels."""
+    """Registers of a thread. This and what follows, up to `occupancy`, is known of kernels that Triton or NVRTC compiled; if a
+    call launches several, of the one with the most registers."""
+    local_bytes: int | None = None
+    """Local memory of a thread: spilled registers, and arrays that do not fit into registers."""
+    static_shared_bytes: int | None = None
+    """Shared memory of a block that the source declares."""
+    dynamic_shared_bytes: int | None = None
+    """Shared memory of a block that the launch asks for."""
+    grid: Text = ""
+    """Blocks of the launch: "128 x 16 x 1"."""
+    block: Text = ""
+    """Threads of a block, likewise."""
+    occupancy: float | None = None
+    """Theoretical occupancy, 0 to 1: kernels/analysis/occupancy.py."""
     correctness: Correctness | None = None
 
     n: int | None = None

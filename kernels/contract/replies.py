@@ -46,9 +46,15 @@ class Compiled(Reply):
     peak_memory_bytes: int | None = None
     """Memory of the second call, without its inputs; None on a CPU."""
     registers: int | None = None
-    """Per thread, as Triton reports them: the maximum over the launched kernels. None without Triton."""
-    spills: int | None = None
-    """Per thread, in units of 4 bytes, likewise."""
+    """This and what follows: of the launched kernel with the most registers, of those that Triton or NVRTC compiled."""
+    local_bytes: int | None = None
+    static_shared_bytes: int | None = None
+    dynamic_shared_bytes: int | None = None
+    grid: str = ""
+    block: str = ""
+    occupancy: float | None = None
+    log: Text = ""
+    """What NVRTC said."""
 
 
 class Verified(Reply):
@@ -91,8 +97,8 @@ class TimedBlock(Reply):
     """One duration per call; for graphs, a replay's time / its calls."""
     enqueue_ns: int = 0
     """Host time to launch the block."""
-    cpu_ns: int = 0
-    """CPU time of the process in the block's calls; 0 on a GPU."""
+    cpu_ns: list[int] = []
+    """CPU time of the process in each call; empty on a GPU."""
     gate_ns: float = 0.0
     """Measured length of the spin gate; 0 without one."""
     gated: bool = True

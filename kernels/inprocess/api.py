@@ -26,8 +26,8 @@ from kernels.parent import rounds
 from kernels.parent.arm import Arm
 from kernels.parent.drive import AA
 from kernels.parent.results import reading_fields, speedup, times
+from kernels.protocol import Protocol
 from kernels.report.tables import three_digits
-from kernels.workload import Protocol
 
 
 @dataclass(frozen=True)

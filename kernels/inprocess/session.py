@@ -24,7 +24,7 @@ from kernels.parent.arm import Arm
 from kernels.parent.child_process import CommandFailed
 from kernels.parent.engine import Check, Engine, Timed
 from kernels.parent.seeds import Draws
-from kernels.workload import Protocol
+from kernels.protocol import Protocol
 
 
 class PermissiveGuard(Guard):

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from kernels.catalog import get_kernel, load
+from kernels.child import into, outputs
 from kernels.contract.isolation import Armed, Called, Segments
 from kernels.contract.replies import Nothing
 from kernels.isolated import device_memory
@@ -54,6 +55,9 @@ class Cell:
             shared = mapped(memory, nbytes)
         self.sets = layout.sets(shared, sets)
         self.call = load(get_kernel(problem.name, arm)).call
+        if into.wants_out(self.call):
+            likes = outputs.likes(problem, self.sets[0])
+            self.call = into.returning(self.call, lambda *tensors: outputs.new(likes, tensors[0].device))
         return Nothing()
 
     def _run(self, index: int) -> Any:

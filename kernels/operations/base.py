@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_args
 
@@ -94,6 +94,10 @@ class Operation(BaseModel):
     name: ClassVar[str]
     baseline: ClassVar[str]
     title: ClassVar[str]
+    tensors: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Name of each tensor of `inputs`, in their order -> its sizes: what the declaration of a .cu file calls them."""
+    options: ClassVar[tuple[str, ...]] = ()
+    """Names of the options of `inputs`."""
     unit: ClassVar[str] = "TFLOP/s"
     """The headline figure: "TFLOP/s" or "GB/s"."""
     libraries: ClassVar[tuple[tuple[str, str], ...]] = ()
@@ -146,6 +150,14 @@ class Operation(BaseModel):
     def bytes_moved(self) -> tuple[int, int]:
         """(input bytes, output bytes) of one call: each distinct input once, each output once, in the storage dtype."""
         raise NotImplementedError
+
+    def queries(self) -> int | None:
+        """Queries of one call: rows that ask, such as those of attention's q. None: the operation has none."""
+        return None
+
+    def heads_of(self) -> tuple[int, int] | None:
+        """(batch, heads) of one call. None: the operation has no heads."""
+        return None
 
     @property
     def tensor_bytes(self) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernels import catalog
+from kernels.analysis.memory import size
 from kernels.contract.arm_result import Status
 from kernels.host.device import Device
 from kernels.parent.child_process import ChildTimedOut, CommandFailed, Forged
@@ -64,10 +65,19 @@ class Arm:
         return True
 
 
+ASKED = re.compile(r"tried to allocate ([\d.]+) (bytes|[KMGT]iB)", re.IGNORECASE)
+FREE = re.compile(r"total capaci?ty of ([\d.]+ \w+) of which ([\d.]+ \w+) is free")
+"""PyTorch says both of a GPU, and only the first of a CPU. "capacty" is how its version 2.1 wrote it."""
+
+
 def in_short(status: Status, message: str) -> str:
-    """The essential part of an exception's message, for a table."""
-    if status == Status.OUT_OF_MEMORY and (asked := re.search(r"[Tt]ried to allocate [\d.]+ \w+", message)):
-        return asked.group().lower().replace("gib", "GiB").replace("mib", "MiB")
+    """The essential part of an exception's message, for a table. Of memory that ran out: what was asked for, and what
+    was free."""
+    if status == Status.OUT_OF_MEMORY and (asked := ASKED.search(message)):
+        count, unit = asked.groups()
+        said = f"tried to allocate {size(float(count)) if unit.lower() == 'bytes' else f'{count} {unit}'}"
+        free = FREE.search(message)
+        return f"{said}; {free[2]} of {free[1]} were free" if free else said
     return message.removeprefix("Unsupported: ")
 
 

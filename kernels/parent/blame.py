@@ -10,14 +10,15 @@ from kernels.contract.arm_result import Status
 from kernels.contract.replies import Watched
 from kernels.parent.arm import Arm
 from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
+from kernels.parent.session import CHECK_LIMIT_S
 
 if TYPE_CHECKING:
     from kernels.parent.engine import Engine
 
-CHECK_LIMIT_S = 120.0
 ALONE_S = 20.0
 """An arm under suspicion runs alone for at most this long."""
 CHANGED = "changed global state: "
+UNKNOWN = "one of {} changed global state; to see which, measure them one at a time: "
 
 
 class Blame:
@@ -73,14 +74,15 @@ class Blame:
         if not got.changes:
             return
         candidates = [arm for arm in self.engine.alive if arm.name != self.engine.baseline] or self.engine.alive
-        guilty = candidates
-        if self.engine.session.replaceable and len(candidates) > 1:
+        guilty, known = candidates, len(candidates) == 1
+        if self.engine.session.replaceable and not known:
             guilty = [arm for arm in candidates if self._alone(arm) is not None]
-            self.doubts += 1
+            known, self.doubts = bool(guilty), self.doubts + 1
             if not guilty and self.doubts >= DOUBTS:
                 guilty = candidates
+        why = CHANGED if known else UNKNOWN.format(", ".join(arm.name for arm in candidates))
         for arm in guilty:
-            arm.fail(Status.SUSPECT, f"{CHANGED}{'; '.join(got.changes)}"[:2000])
+            arm.fail(Status.SUSPECT, f"{why}{'; '.join(got.changes)}"[:2000])
         if self.engine.session.replaceable:
             self.engine.session.replace()
             raise self.engine.retry()

@@ -27,6 +27,7 @@ from kernels.contract.replies import REPLIES, Answer, Fault, Reply
 from kernels.host import processes
 from kernels.host.device import Device
 from kernels.host.scratch import Scratch
+from kernels.nvrtc.compiler import CACHE_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 PASSED_ON = (
@@ -100,6 +101,7 @@ def child_environment(device: Device, scratch: str) -> dict[str, str]:
         "TRITON_CACHE_DIR": f"{scratch}/triton",
         "TORCHINDUCTOR_CACHE_DIR": f"{scratch}/inductor",
         "CUDA_CACHE_PATH": f"{scratch}/cuda",
+        CACHE_VARIABLE: f"{scratch}/nvrtc",
         "CUDA_VISIBLE_DEVICES": device.uuid if device.kind == "cuda" else "",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "KINETO_LOG_LEVEL": "99",  # else the profiler writes into a kernel's log

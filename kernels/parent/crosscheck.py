@@ -39,7 +39,8 @@ def crosscheck(context: RunContext, statuses: Statuses) -> CrossChecked:
     seen: list[Seen] = []
     for context.progress.position, workload in enumerate(context.spec.workloads):
         afresh = False
-        for name in [name for name in context.spec.kernels if _can_run(context, workload, name, statuses)]:
+        names = context.spec.kernels_of(workload.operation)
+        for name in [name for name in names if _can_run(context, workload, name, statuses)]:
             context.progress.step(workload, name, "cross-check")
             try:
                 context.session.open(workload, afresh)

@@ -11,11 +11,11 @@ from kernels.analysis.blocks import MAX_CALLS
 from kernels.analysis.suspicion import DOUBTS, PROBE_SETS, unevenness, why_outside, why_probed, why_uneven
 from kernels.contract.replies import Probed, TimedBlock
 from kernels.parent.rounds import Reading
+from kernels.parent.session import CHECK_LIMIT_S
 
 if TYPE_CHECKING:
     from kernels.parent.engine import Engine, Timed
 
-CHECK_LIMIT_S = 120.0
 PROBED_CALLS = 300
 """Upper estimate of the calls of a probe; slow kernels have about half as many."""
 BATCH_NS = 100e6
@@ -63,11 +63,11 @@ class Doubts:
         return why_uneven(found[name], found[base])
 
     def _unevenness(self, name: str) -> float:
-        """Of one block on new values. On a CPU its time is what the process worked: a busy host takes time from any call."""
+        """Of one block on new values. On a CPU by the process's CPU time in each call: a busy host interrupts any of them."""
         seeds = self.engine.seeds(PROBE_SETS)
         self.engine.session.call("renew", CHECK_LIMIT_S, seeds=seeds)
         got: TimedBlock = self.engine.session.call("block", CHECK_LIMIT_S, arm=name, calls=PROBE_SETS)
-        return unevenness(got.ticks_ns, got.cpu_ns)
+        return unevenness(got.cpu_ns or got.ticks_ns)
 
     def _sights(self, readings: list[Reading]) -> int:
         """How often timed calls met the same values: often only where all of them had one buffer."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from kernels.contract.replies import Prepared
 from kernels.parent.seeds import Draws
-from kernels.workload import Protocol
+from kernels.protocol import Protocol
 
 AA = " (A/A)"
 """Suffix of the baseline's second arm."""

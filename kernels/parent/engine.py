@@ -29,7 +29,8 @@ from kernels.parent.estimate import estimate
 from kernels.parent.groups import MAIN, Group, groups, together, uncapturable
 from kernels.parent.seeds import Draws
 from kernels.parent.session import Session
-from kernels.workload import Ceilings, Protocol
+from kernels.protocol import Protocol
+from kernels.workload import Ceilings
 
 VERIFY_LIMIT_S = 120.0
 SAME_AGAIN = 0.05

@@ -53,10 +53,6 @@ class IsolatedRun(WorkloadRun):
         finally:
             self.session.close()
 
-    @property
-    def baseline(self) -> str:
-        return self.context.spec.baseline
-
     def _alive(self) -> list[Arm]:
         return [arm for arm in self.arms if arm.is_ok]
 

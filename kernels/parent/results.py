@@ -104,7 +104,8 @@ def _arm_result(arm: Arm, reading: Reading | None, baseline: str, limits: Limits
     facts = {name: value for name, value in arm.facts.items() if name in ArmResult.model_fields}
     if arm.correctness:
         facts["correctness"] = arm.correctness
-    fields = json_safe(facts | {"kernel": arm.name, "status": arm.status, "why": arm.why, "log": arm.log})
+    fields = json_safe(facts | {"kernel": arm.name, "status": arm.status, "why": arm.why})
+    fields["log"] = json_safe(arm.log or arm.facts.get("log", ""))  # why it failed; else what its compiler said
     if arm.is_ok and reading is not None and reading.blocks.get(arm.name):
         fields |= _timed(arm.name, reading, baseline, limits, seed)
     return ArmResult.model_validate(fields)

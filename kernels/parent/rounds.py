@@ -345,7 +345,8 @@ class Paired:
         return max((self.width(arm), arm) for arm in self._candidates() or [self.drive.baseline + AA])
 
     def _let_the_precise_go(self) -> None:
-        """Arms whose interval is narrow enough leave: the others need their time."""
+        """Arms whose interval is narrow enough leave: the others need their time. None leaves before A/A is as narrow: where
+        rounds stick to a level, few of them look precise by chance."""
         for arm in self._candidates():
             if self.width(arm) <= self.drive.plan.precision:
                 self.active.remove(arm)
@@ -358,8 +359,10 @@ class Paired:
             return True
         if rounds < self.least or (rounds - self.least) % self.look_every:
             return False
+        if self.width(self.drive.baseline + AA) > AA_PRECISION * plan.precision:
+            return False
         if self.widest()[0] <= plan.precision:
-            return self.width(self.drive.baseline + AA) <= AA_PRECISION * plan.precision
+            return True
         self._let_the_precise_go()
         return False
 

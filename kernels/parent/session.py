@@ -15,6 +15,8 @@ from kernels.workload import Workload
 
 LOG_TAIL, ERROR_TAIL = 16_000, 4_000
 """Bytes of output kept: of a run, and of a failed kernel."""
+CHECK_LIMIT_S = 120.0
+"""A command that looks at an arm may take this long, beside the calls that it makes."""
 STARTS = 3
 """Children that may die in a row where no kernel runs."""
 T = typing.TypeVar("T")

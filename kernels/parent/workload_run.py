@@ -18,7 +18,8 @@ from kernels.parent.engine import Check, Engine, Timed
 from kernels.parent.groups import MAIN, Group
 from kernels.parent.results import Limits, arm_results, json_safe, reading_fields
 from kernels.parent.seeds import Draws, secret
-from kernels.workload import Protocol, Workload
+from kernels.protocol import Protocol
+from kernels.workload import Workload
 
 Statuses = dict[tuple[str, str], Status]
 """(workload key, kernel) -> status in this attempt."""
@@ -29,17 +30,21 @@ class WorkloadRun:
 
     def __init__(self, context: RunContext, workload: Workload, before: Statuses) -> None:
         self.context, self.workload, self.plan = context, workload, context.spec.protocol
-        self.arms = [self._arm(name, before) for name in context.spec.kernels]
+        self.arms = [self._arm(name, before) for name in context.spec.kernels_of(workload.operation)]
         self.seed = secret() if self.plan.seed is None else self.plan.seed
         self.rng = Draws(f"{self.seed}/{workload.key}")
         self.began = time.monotonic()
 
+    @property
+    def baseline(self) -> str:
+        return self.context.spec.baseline_of(self.workload.operation)
+
     def _arm(self, name: str, before: Statuses) -> Arm:
         """Skips a kernel that hung in this run: it would hang again, for minutes on every workload."""
         arm = arm_of(self.context.device, self.workload, name)
-        hung = next((key for (key, who), s in before.items() if who == name and s == Status.TIMED_OUT), "")
-        if arm.is_ok and hung:
-            where = next(w for w in self.context.spec.workloads if w.key == hung)
+        hung = {key for (key, who), status in before.items() if who == name and status == Status.TIMED_OUT}
+        same = (w for w in self.context.spec.workloads if w.operation == self.workload.operation)
+        if arm.is_ok and (where := next((w for w in same if w.key in hung), None)):
             arm.fail(Status.TIMED_OUT, f"skipped: it hung on {where.problem.label()}")
         return arm
 
@@ -94,7 +99,7 @@ class WorkloadRun:
             open=lambda afresh: context.session.open(self.workload, afresh),
             problem=self.workload.problem,
             arms=self.arms,
-            baseline=context.spec.baseline,
+            baseline=self.baseline,
             plan=plan,
             judge=lambda arm, readings, flags: judge(readings, self.workload.dtype, flags),
             checks=checks,
@@ -151,10 +156,10 @@ class WorkloadRun:
     # --- the event ------------------------------------------------------------------------------------------------
 
     def _event(self, timed: Timed, members: list[Arm]) -> Measured:
-        reading, baseline = timed.reading, self.context.spec.baseline
+        reading, baseline = timed.reading, self.baseline
         if reading is not None and baseline not in reading.blocks:
             baseline = members[0].name
-            reading.notes.append(f"the baseline {self.context.spec.baseline} has no time here; {baseline} replaces it")
+            reading.notes.append(f"the baseline {self.baseline} has no time here; {baseline} replaces it")
         device = self.context.environment["device"]
         limits = Limits(
             self.workload.problem,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kernels.analysis.standing import Ranking, Standing, in_digits, ranking
 from kernels.analysis.statistics import MARGIN
@@ -11,7 +11,7 @@ from kernels.analysis.verdicts import is_noisy
 from kernels.catalog import UnknownName, get_operation
 from kernels.contract.arm_result import FAILURES, Status, Verdict
 from kernels.contract.events import BUSY_SHARE
-from kernels.report.tables import Row, compared, listed
+from kernels.report.tables import Row, by_operation, compared, listed
 
 MOST_KERNELS_NAMED = 2
 """Kernels named in a sentence; if there are more, only their number."""
@@ -36,9 +36,11 @@ class Summary:
     """Further sentences."""
     tone: str
     """faster, slower or same: the colour of the verdict."""
+    notes: list[str] = field(default_factory=list)
+    """What was checked, and what limits the verdict: pages fold it."""
 
     def __str__(self) -> str:
-        return " ".join([f"{self.strong}." if self.strong else "", *self.rest]).strip()
+        return " ".join([f"{self.strong}." if self.strong else "", *self.rest, *self.notes]).strip()
 
 
 def summary(table: Sequence[Row], operation: str, contended: bool = False) -> Summary:
@@ -63,10 +65,18 @@ def summary(table: Sequence[Row], operation: str, contended: bool = False) -> Su
         sentences.append(f"Others took up to {busy:.0%} of this machine's core time: the run is contended.")
     sentences += _noise(table)
     sentences += _faults(table)
-    sentences += _checked(table)
-    sentences += _loaded(table)
-    sentences += _what_ran(table, operation)
-    return Summary(strong, sentences, tone)
+    return Summary(strong, sentences, tone, [*_checked(table), *_loaded(table), *_what_ran(table, operation)])
+
+
+def summaries(table: Sequence[Row], contended: bool = False) -> dict[str, Summary]:
+    """Operation -> the sentences about its results."""
+    return {operation: summary(part, operation, contended) for operation, part in by_operation(table).items()}
+
+
+def as_text(table: Sequence[Row], contended: bool = False) -> str:
+    """The sentences about a run; of several operations, a line for each."""
+    found = summaries(table, contended)
+    return "\n".join(f"{name}: {said}" if len(found) > 1 else str(said) for name, said in found.items())
 
 
 def headline(one: Standing, contended: bool = False) -> tuple[str, str]:
@@ -100,12 +110,12 @@ def _others(ranked: Ranking, first: Standing) -> list[str]:
     if count < 2 or not any(one.word for one in ranked.standings):
         return []
     said = []
-    if ranked.best is first:
+    if ranked.best == first:
         ratio, low, _ = in_digits(*ranked.means[first.kernel])
         common = "the workload" if ranked.common == 1 else f"the {ranked.common} workloads"
         on = f" on {common} that all of them passed" if first.of > 1 else ""
         said.append(f"It is the best of {count}{on}: {ratio}x, at least {low}x for {count} comparisons at once.")
-    others = [one.kernel for one in ranked.standings if one is not first and one.counts["faster"]]
+    others = [one.kernel for one in ranked.standings if one != first and one.counts["faster"]]
     if others:
         verb = "are" if len(others) > 1 else "is"
         also = "also " * bool(first.counts["faster"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from kernels.analysis.verdicts import certain_ratio, verdict, why_undecided
 from kernels.catalog import operations
 from kernels.contract.arm_result import FAILURES, ArmResult, CrossCheck, Ratio, Status, Verdict
 from kernels.contract.events import Measured
+from kernels.report.samples import calls_of, over, over_single
 
 RESTED = ("cold", "graph")
 """Modes with rests, whose inputs are as cold as in the cross-check's batch; in warm mode they are in the cache."""
@@ -29,6 +30,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 class Row:
     """One kernel on one workload. None: unknown."""
 
+    operation: str
     workload: str
     mode: str
     kernel: str
@@ -66,6 +68,14 @@ class Row:
     input_bytes: int | None
     output_bytes: int | None
     registers: int | None
+    local_bytes: int | None
+    """Local memory of a thread: spilled registers."""
+    static_shared_bytes: int | None
+    dynamic_shared_bytes: int | None
+    grid: str
+    block: str
+    occupancy: float | None
+    """Theoretical, 0 to 1."""
     baseline: str
     status: Status
     why: str
@@ -83,9 +93,29 @@ class Row:
     """Outputs of timed calls that were compared with the reference."""
     calls: int | None
     """Timed calls."""
+    mean_ms: float | None
+    std_ms: float | None
+    min_ms: float | None
+    max_ms: float | None
+    over: str
+    """Samples that p50, mean, std, min and max are over, in words."""
+    p95_ms: float | None
+    p99_ms: float | None
+    p90_over: str
+    """The same of p90, p95 and p99."""
+    joules: float | None
+    queries: int | None
+    """Of one call; the operation says what a query is."""
+    heads: int | None
+    batch_heads: int | None
+    """Batch x heads."""
 
 
-NOT_IN_CSV = ("ratio", "unit", "under_load", "foreign_load", "timed_calls_checked", "calls")
+NOT_IN_CSV = (
+    "operation", "ratio", "unit", "under_load", "foreign_load", "timed_calls_checked", "calls", "mean_ms", "std_ms",
+    "min_ms", "max_ms", "over", "p95_ms", "p99_ms", "p90_over", "joules", "queries", "heads", "batch_heads",
+)  # fmt: skip
+"""What a .csv has only if it is asked for: kernels/report/measures.py."""
 COLUMNS = tuple(name for name in Row.__dataclass_fields__ if name not in NOT_IN_CSV)
 
 
@@ -94,11 +124,20 @@ def rows(measurements: Iterable[Measured]) -> list[Row]:
     return [_row(m, arm) for m in measurements for arm in m.results]
 
 
+def by_operation(table: Iterable[Row]) -> dict[str, list[Row]]:
+    """Operation -> its rows."""
+    parts: dict[str, list[Row]] = {}
+    for row in table:
+        parts.setdefault(row.operation, []).append(row)
+    return parts
+
+
 def _row(m: Measured, arm: ArmResult) -> Row:
     operation = operations().get(m.workload.operation)
     calls, dense, problem = arm.single_calls, m.workload.dense_factor, m.workload.known_problem
-    tensors = problem.bytes_moved() if problem else (None, None)
+    tensors, heads = problem.bytes_moved() if problem else (None, None), problem.heads_of() if problem else None
     return Row(
+        operation=m.workload.operation,
         workload=m.workload.label,
         mode=m.mode,
         kernel=arm.kernel,
@@ -131,6 +170,12 @@ def _row(m: Measured, arm: ArmResult) -> Row:
         input_bytes=tensors[0],
         output_bytes=tensors[1],
         registers=arm.registers,
+        local_bytes=arm.local_bytes,
+        static_shared_bytes=arm.static_shared_bytes,
+        dynamic_shared_bytes=arm.dynamic_shared_bytes,
+        grid=arm.grid,
+        block=arm.block,
+        occupancy=arm.occupancy,
         baseline=m.baseline,
         status=arm.status,
         why=arm.why or (why_undecided(m) if arm.speedup is not None else ""),
@@ -141,16 +186,20 @@ def _row(m: Measured, arm: ArmResult) -> Row:
         under_load=under_load(m, arm.p50_ms, arm.crosscheck),
         foreign_load=m.telemetry.host.foreign if m.mode == "cpu" and m.telemetry.host else None,
         timed_calls_checked=arm.correctness.timed_calls_checked if arm.correctness else None,
-        calls=_calls(m, arm),
+        calls=calls_of(m, arm),
+        mean_ms=arm.mean_ms,
+        std_ms=arm.std_ms,
+        min_ms=arm.min_ms,
+        max_ms=arm.max_ms,
+        over=over(m, arm),
+        p95_ms=calls.p95_ms,
+        p99_ms=calls.p99_ms,
+        p90_over=over_single(m, arm),
+        joules=arm.crosscheck.joules if arm.crosscheck else None,
+        queries=problem.queries() if problem else None,
+        heads=heads[1] if heads else None,
+        batch_heads=heads[0] * heads[1] if heads else None,
     )
-
-
-def _calls(m: Measured, arm: ArmResult) -> int | None:
-    """Timed calls: a sample of a graph is a replay, which has a call on each set of inputs; of an isolated measurement
-    it is a batch."""
-    if m.isolation and arm.kernel in m.isolation.batches:
-        return arm.n and arm.n * m.isolation.batches[arm.kernel].calls
-    return arm.n and arm.n * ((m.protocol.sets or 1) if m.mode == "graph" else 1)
 
 
 def compared(table: Iterable[Row]) -> list[Compared]:
@@ -239,7 +288,7 @@ def _dense(row: Row) -> float | None:
     return row.dense_tflops if row.unit == "TFLOP/s" else None
 
 
-def _lines(table: Sequence[Row]) -> list[list[str]]:
+def usual_lines(table: Sequence[Row]) -> list[list[str]]:
     """Headings, then the cells of every row, without empty figure columns. A table has one operation, so one unit."""
     unit = table[0].unit if table else "TFLOP/s"
     unmasked = " unmasked" if any(_dense(row) for row in table) else ""
@@ -250,8 +299,17 @@ def _lines(table: Sequence[Row]) -> list[list[str]]:
     return [[line[number] for number in kept] for line in lines]
 
 
-def as_markdown(table: Sequence[Row], heading: str = "") -> str:
-    return markdown(_lines(table), heading, against_itself(table))
+Lines = Callable[[Sequence[Row]], list[list[str]]]
+"""Makes headings and cells from the rows of one operation."""
+
+
+def as_markdown(table: Sequence[Row], heading: str = "", lines: Lines = usual_lines) -> str:
+    """A table for each operation. lines: with other columns."""
+    parts = list(by_operation(table).values()) or [[]]
+    drawn = [
+        markdown(lines(part), "" if number else heading, against_itself(part)) for number, part in enumerate(parts)
+    ]
+    return "\n".join(drawn)
 
 
 def markdown(lines: list[list[str]], heading: str = "", below: str = "") -> str:
@@ -263,9 +321,13 @@ def markdown(lines: list[list[str]], heading: str = "", below: str = "") -> str:
     return "\n".join([*above, *drawn, *(["", below] if below else [])]) + "\n"
 
 
-def as_text(table: Sequence[Row]) -> str:
-    """For a terminal: aligned columns; the reason below each row that is not ok."""
-    return text(_lines(table), [row.why if row.status != Status.OK else "" for row in table], against_itself(table))
+def as_text(table: Sequence[Row], lines: Lines = usual_lines) -> str:
+    """For a terminal: aligned columns; the reason below each row that is not ok. A table for each operation."""
+    parts = list(by_operation(table).values()) or [[]]
+    return "\n\n".join(
+        text(lines(part), [row.why if row.status != Status.OK else "" for row in part], against_itself(part))
+        for part in parts
+    )
 
 
 def text(cells: list[list[str]], whys: list[str], below: str = "") -> str:

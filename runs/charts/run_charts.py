@@ -21,7 +21,7 @@ from runs.charts.theme import THEMES, theme
 from runs.models import Chart, Run
 from runs.queries import measurements
 
-NARROW = "-narrow"
+NARROW, OF = "-narrow", "__"
 NAMES = ("speedup", "latency", f"speedup{NARROW}", f"latency{NARROW}")
 WIDTHS = {"speedup": (640, 318), "latency": (430, 318)}
 """Total widths without padding, in pixels: (wide page, narrow page). A wide chart fits its column at 1440."""
@@ -41,11 +41,20 @@ DRAWING = {"look": 5}
 """Increase it if the drawing changes: stored charts are then redrawn."""
 
 
+def names_of(run: Run) -> list[str]:
+    """Names of a run's charts; of several operations, each has its own: latency__gemm."""
+    operations = run.spec.operations
+    if len(operations) == 1:
+        return list(NAMES)
+    kinds = [name for name in NAMES if not name.endswith(NARROW)]
+    return [f"{kind}{OF}{operation}{end}" for operation in operations for kind in kinds for end in ("", NARROW)]
+
+
 def draw(pk: int) -> None:
     """Draws and stores every chart of a run."""
     run = Run.objects.get(pk=pk)
     for palette in THEMES:
-        for name in NAMES:
+        for name in names_of(run):
             chart_of(run, name, palette)
 
 
@@ -54,8 +63,10 @@ def chart_of(run: Run, name: str, palette: str) -> Chart | None:
     stored = Chart.objects.filter(run=run, name=name, theme=palette).first()
     if stored and stored.done == run.done and stored.spec.get("usermeta") == DRAWING:
         return stored
-    of = {"speedup": speedup, "latency": latency}[name.removesuffix(NARROW)]
-    chart = of(frame(run), THEMES[palette], narrow=name.endswith(NARROW))
+    kind, _, operation = name.removesuffix(NARROW).partition(OF)
+    chart = {"speedup": speedup, "latency": latency}[kind](
+        frame(run, operation), THEMES[palette], narrow=name.endswith(NARROW)
+    )
     if chart is None:
         return None
     spec = chart.to_dict() | {"usermeta": DRAWING}
@@ -63,9 +74,9 @@ def chart_of(run: Run, name: str, palette: str) -> Chart | None:
     return Chart.objects.update_or_create(run=run, name=name, theme=palette, defaults=values)[0]
 
 
-def frame(run: Run) -> pd.DataFrame:
-    """The run's table as drawn: short workload names, microseconds."""
-    measured = measurements.of_run(run)
+def frame(run: Run, operation: str = "") -> pd.DataFrame:
+    """The run's table as drawn, or one operation's part of it: short workload names, microseconds."""
+    measured = [m for m in measurements.of_run(run) if operation in ("", m.workload.operation)]
     table = pd.DataFrame(tables.as_records(tables.rows(measured)), columns=list(tables.COLUMNS))
     both = [(m, arm) for m in measured for arm in m.results]
     table["measurement"] = [m.pk for m, _ in both]

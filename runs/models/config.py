@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.db import models
 
+from kernels.config_files import configs
 from kernels.workload import Config as ConfigSpec
-from kernels.workload import configs
 
 
 class ConfigManager(models.Manager["Config"]):

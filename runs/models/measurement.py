@@ -93,7 +93,20 @@ class Result(models.Model):
     compile_s = models.FloatField(null=True)
     peak_memory_bytes = models.BigIntegerField(null=True)
     registers = models.IntegerField(null=True)
+    local_bytes = models.BigIntegerField(null=True)
+    static_shared_bytes = models.IntegerField(null=True)
+    dynamic_shared_bytes = models.IntegerField(null=True)
+    grid = models.CharField(max_length=50, blank=True)
+    block = models.CharField(max_length=50, blank=True)
+    occupancy = models.FloatField(null=True)
     correctness = models.JSONField(null=True)
+    is_checked = models.GeneratedField(
+        expression=models.Case(models.When(correctness__correct=True, then=1), default=0),
+        output_field=models.SmallIntegerField(),
+        db_persist=True,
+    )
+    """1 if a reference found it correct. The database computes it: lists read it of thousands of results, and JSON
+    would take longer than all the rest."""
     ran = models.JSONField(default=list)
     samples_ns = models.JSONField(null=True)
     cold = models.JSONField(null=True)
@@ -112,7 +125,7 @@ class Chart(models.Model):
     """A chart of a run, drawn when it ended: a Vega-Lite spec, and the same as SVG."""
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="charts")
-    name = models.CharField(max_length=30)
+    name = models.CharField(max_length=120)
     theme = models.CharField(max_length=10)
     spec = models.JSONField()
     svg = models.TextField()

@@ -69,7 +69,11 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self.filter(state=State.QUEUED, sent_at__isnull=True)
 
     def for_list(self) -> RunQuerySet:
-        return self.select_related("gpu", "user").defer("config", "log", "preflight").order_by("-id")
+        return (
+            self.select_related("gpu", "user")
+            .defer("config", "log", "preflight", "timing", "gpu__catalogue")
+            .order_by("-id")
+        )
 
 
 class RunManager(models.Manager["Run"]):

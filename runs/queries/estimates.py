@@ -10,8 +10,9 @@ from typing import Any
 from kernels.analysis.blocks import GRAPH_BELOW_NS, MIN_CALLS, least_calls
 from kernels.parent.engine import VERIFY_LIMIT_S
 from kernels.parent.rounds import KEEP_EVERY, LEAST_CAPTURES
+from kernels.protocol import Protocol
 from kernels.workload import Config as ConfigSpec
-from kernels.workload import Protocol, Workload
+from kernels.workload import Workload
 from runs.models import Gpu
 from runs.queries.measurements import seconds_per_result
 
@@ -80,9 +81,14 @@ class Estimate:
         return f"{self.known} of {self.workloads} workloads were measured here before"
 
 
+def able_on(gpu: Gpu | None, config: ConfigSpec, operation: str) -> list[str]:
+    """The kernels of an operation that a device can run."""
+    why_not = {k["name"]: k["why_not"] for k in gpu.kernels(operation)} if gpu else {}
+    return [name for name in config.kernels_of(operation) if not why_not.get(name)]
+
+
 def estimate(config: ConfigSpec, gpu: Gpu | None) -> Estimate:
-    why_not = {k["name"]: k["why_not"] for k in gpu.kernels(config.operation)} if gpu else {}
-    able = [name for name in config.kernels if not why_not.get(name)]
+    able = {name: able_on(gpu, config, name) for name in config.operations}
     kind = gpu.kind if gpu else "cpu"
     sustained = config.protocol.mode == "sustained" and kind == "cuda"
     pace = {} if sustained else _pace(gpu, [w.key for w in config.workloads], config.protocol.isolated)
@@ -91,14 +97,16 @@ def estimate(config: ConfigSpec, gpu: Gpu | None) -> Estimate:
     known_s, guessed_s, stopped, processes = 0.0, 0.0, 0, config.protocol.processes
     for workload in config.workloads:
         if workload.key in pace:
-            known_s += pace[workload.key] * len(able) * processes
+            known_s += pace[workload.key] * len(able[workload.operation]) * processes
         else:
-            timed, seconds = guess(workload, able, config.protocol, kind, ceilings)
+            timed, seconds = guess(workload, able[workload.operation], config.protocol, kind, ceilings)
             guessed_s += seconds * processes
             stopped += not timed
     count = len(config.workloads)
     seconds = START_S[kind] * (1 + count * (processes - 1)) + known_s + guessed_s
-    return Estimate(len(able) * count, len(config.kernels) - len(able), seconds, len(pace), count, guessed_s, stopped)
+    results = sum(len(able[workload.operation]) for workload in config.workloads)
+    unable = len(config.kernels) - sum(map(len, able.values()))
+    return Estimate(results, unable, seconds, len(pace), count, guessed_s, stopped)
 
 
 def guess(

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from django.db.models import Count, F, Max, OuterRef, Prefetch, Q, QuerySet, Subquery
+from django.db.models import Count, F, IntegerField, Max, OuterRef, Prefetch, Q, QuerySet, Subquery
+from django.db.models.functions import Cast
 from pydantic import Field
 
 from kernels.analysis.statistics import WIDEST_MARGIN
@@ -162,19 +163,22 @@ def export_of(run: Run) -> Export:
 # --- results of many runs ---------------------------------------------------------------------------------------------
 
 READ = {
-    "pk": "pk", "kernel": "kernel__name", "limit_ms": "limit_ms",
-    "status": "status", "why": "why", "n": "n", "rounds": "rounds", "p50_ms": "p50_ms",
-    "p50_low_ms": "p50_low_ms", "p50_high_ms": "p50_high_ms", "speedup": "speedup", "speedup_low": "speedup_low",
-    "speedup_high": "speedup_high", "paired": "paired",
+    "pk": "pk", "kernel": "kernel__name", "limit_ms": "limit_ms", "status": "status", "why": "why", "n": "n",
+    "rounds": "rounds", "p50_ms": "p50_ms", "p50_low_ms": "p50_low_ms", "p50_high_ms": "p50_high_ms",
+    "speedup": "speedup", "speedup_low": "speedup_low", "speedup_high": "speedup_high", "paired": "paired",
     "left_after_round": "left_after_round", "effective_sample_size": "effective_sample_size",
-    "correct": "correctness__correct", "version": "version", "sha256": "version__sha256",
-    "mode": "measurement__mode", "group": "measurement__group", "baseline": "measurement__baseline",
-    "margin": "measurement__margin", "workload": "measurement__workload",
-    "run": "measurement__run", "created_at": "measurement__run__created_at", "gpu": "measurement__run__gpu",
-    "started_at": "measurement__run__started_at", "environment": "measurement__run__environment",
-    "demo": "measurement__run__demo", "processes": "measurement__protocol__processes", "contended": "measurement__run__contended",
+    "is_checked": "is_checked", "version": "version", "sha256": "version__sha256",
 }  # fmt: skip
 """Fields of each result, by their name in Point."""
+PLACE = {
+    "mode": "mode", "group": "group", "baseline": "baseline", "margin": "margin", "workload": "workload",
+    "run": "run", "created_at": "run__created_at", "gpu": "run__gpu", "started_at": "run__started_at",
+    "environment": "run__environment", "demo": "run__demo", "contended": "run__contended",
+    "processes": "protocol__processes",
+}  # fmt: skip
+"""Fields that all results of a measurement share, by their name in Point."""
+AT_ONCE = 900
+"""Most row ids in one query: some databases take no more than 999 values."""
 
 TOLD_APART = (
     "kernel", "measurement__workload", "measurement__mode", "measurement__group", "measurement__baseline",
@@ -222,40 +226,49 @@ def last_runs(rows: QuerySet[Result]) -> dict[int, int]:
 
 def points(rows: QuerySet[Result], most: int | None = None) -> list[Point]:
     """The results, those of the newest run first. most: number of newest results read."""
-    baseline = _baselines()
+    read = list(rows.order_by("-measurement__run", "pk").values_list("measurement", *READ.values())[:most])
+    places = _places(list({measurement for measurement, *_ in read}))
+    return [Point(**dict(zip(READ, values, strict=True)) | places[measurement]) for measurement, *values in read]
+
+
+def _places(pks: list[int]) -> dict[int, dict[str, Any]]:
+    """Measurement -> what its results share. No ratio stands over a baseline that is not ok: their speedup is None."""
+    places: dict[int, dict[str, Any]] = {}
     more = {
-        "base_sha256": Subquery(baseline.values("version__sha256")[:1]),
-        "base_p50_ms": Subquery(baseline.values("p50_ms")[:1]),
-        "base_status": Subquery(baseline.values("status")[:1]),
+        f"base_{name}": Subquery(_baselines("pk", "baseline").values(column)[:1])
+        for name, column in {"sha256": "version__sha256", "p50_ms": "p50_ms", "status": "status"}.items()
     }
-    names, how = [*READ, *more], [f"measurement__protocol__{key}" for key in COMPARABILITY_KEYS]
-    read = rows.order_by("-measurement__run", "pk").annotate(**more).values_list(*READ.values(), *more, *how)[:most]
-    return [_point(dict(zip(names, values, strict=False)), values[len(names) :]) for values in read]
+    names = PLACE | {name: name for name in ("base_sha256", "base_p50_ms")}
+    how = [f"protocol__{key}" for key in COMPARABILITY_KEYS]
+    for chunk in (pks[start : start + AT_ONCE] for start in range(0, len(pks), AT_ONCE)):
+        rows = Measurement.objects.filter(pk__in=chunk).order_by().annotate(**more)
+        for pk, base_status, *values in rows.values_list("pk", "base_status", *names.values(), *how):
+            places[pk] = dict(zip(names, values, strict=False)) | {"how": tuple(values[len(names) :])}
+            if base_status not in (None, Status.OK):
+                places[pk] |= NO_SPEEDUP
+    return places
 
 
-def _point(fields: dict[str, Any], how: tuple[Any, ...]) -> Point:
-    """Without a speedup if its baseline is not ok: no ratio stands over it."""
-    if fields.pop("base_status") not in (None, Status.OK):
-        fields |= NO_SPEEDUP
-    return Point(**fields, how=how)
-
-
-def _baselines() -> QuerySet[Result]:
-    """The baseline's result beside a result, for subqueries."""
-    return Result.objects.filter(measurement=OuterRef("measurement"), kernel__name=OuterRef("measurement__baseline"))
+def _baselines(measurement: str = "measurement", baseline: str = "measurement__baseline") -> QuerySet[Result]:
+    """The baseline's result beside a result, or of a measurement, for subqueries."""
+    return Result.objects.filter(measurement=OuterRef(measurement), kernel__name=OuterRef(baseline))
 
 
 def run_results(runs: list[int]) -> list[RunResult]:
-    """Results of these runs, in one query; without speedups over a baseline that is not ok."""
+    """Results of these runs, in one query: of a baseline, only one that is not ok. No ratio stands over such a one."""
     if not runs:
         return []
     columns = (
-        "measurement__run", "measurement", "measurement__workload", "kernel__name", "measurement__baseline",
-        "measurement__margin", *RunResult._fields[6:],
+        "measurement__run", "measurement", "measurement__workload", "kernel__operation", "kernel__name",
+        "measurement__baseline", "measurement__margin", *RunResult._fields[7:],
     )  # fmt: skip
     rows = Result.objects.filter(measurement__run__in=runs).exclude(measurement__mode="verify").order_by("pk")
-    results = [RunResult(*row) for row in rows.values_list(*columns)]
-    failed = {one.measurement for one in results if one.kernel == one.baseline and one.status != Status.OK}
+    rows = rows.exclude(status=Status.OK, kernel__name=F("measurement__baseline"))
+    rows = rows.annotate(in_pairs=Cast("paired", IntegerField()))  # a number needs no conversion
+    results = [RunResult._make(row) for row in rows.values_list(*columns)]
+    failed = {one.measurement for one in results if one.kernel == one.baseline}
+    if not failed:
+        return results
     return [one._replace(**NO_SPEEDUP) if one.measurement in failed else one for one in results]  # type: ignore[arg-type]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernels.analysis.standing import Standing, ranking
+from kernels.analysis.standing import Compared, Standing, ranking
 from kernels.contract.arm_result import FAILURES
 from runs.models import Run
 from runs.queries import measurements
@@ -25,6 +25,10 @@ class Outcome:
     """Others used the device."""
     faults: dict[str, int] = field(default_factory=dict)
     """Status -> number of failed results, of all kernels."""
+    operation: str = ""
+    """Of the kernel, if the run measured several operations."""
+    others: int = 0
+    """Operations beside that one."""
 
     @property
     def word(self) -> str:
@@ -74,5 +78,10 @@ def with_outcomes(runs: Iterable[Run]) -> list[tuple[Run, Outcome]]:
 def _outcome(results: list[RunResult], contended: bool) -> Outcome:
     failed = Counter(one.status for one in results)
     faults = {str(status): failed[status] for status in FAILURES if failed[status]}
-    ranked = ranking((one.compared for one in results if one.kernel != one.baseline), contended)
-    return Outcome(ranked.first, contended, faults)
+    parts: dict[str, list[Compared]] = {}
+    for one in results:
+        if one.kernel != one.baseline:
+            parts.setdefault(one.operation, []).append(one.compared)
+    firsts = {name: ranking(part, contended).first for name, part in parts.items()}
+    operation, first = next(((name, first) for name, first in firsts.items() if first), ("", None))
+    return Outcome(first, contended, faults, operation if len(firsts) > 1 else "", max(0, len(firsts) - 1))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kernels.analysis.processes import is_confirmed
 from kernels.analysis.standing import Compared
-from kernels.analysis.verdicts import certain_ratio, verdict_of
+from kernels.analysis.verdicts import judged, verdict_of
 from kernels.contract.arm_result import Status, Verdict
 from runs.queries.ratio import Ratio as SpeedupRatio
 
@@ -34,7 +34,7 @@ class Point:
     paired: bool
     left_after_round: int | None
     effective_sample_size: float | None
-    correct: bool | None
+    is_checked: int
     version: int | None
     sha256: str | None
     mode: str
@@ -54,11 +54,6 @@ class Point:
     base_p50_ms: float | None
     how: tuple[Any, ...]
     """Protocol values that must agree: kernels.report.comparison.COMPARABILITY_KEYS."""
-
-    @property
-    def is_checked(self) -> bool:
-        """Whether a reference found it correct."""
-        return self.correct is True
 
     @property
     def verdict(self) -> Verdict | Status:
@@ -88,6 +83,7 @@ class RunResult(NamedTuple):
     run: int
     measurement: int
     workload: int
+    operation: str
     kernel: str
     baseline: str
     margin: float
@@ -96,15 +92,15 @@ class RunResult(NamedTuple):
     speedup: float | None
     speedup_low: float | None
     speedup_high: float | None
-    paired: bool
     rounds: int | None
     left_after_round: int | None
     effective_sample_size: float | None
-    correctness__correct: bool | None
+    is_checked: int
+    in_pairs: int
 
     @property
-    def is_checked(self) -> bool:
-        return self.correctness__correct is True
+    def paired(self) -> bool:
+        return bool(self.in_pairs)
 
     @property
     def compared(self) -> Compared:
@@ -112,5 +108,5 @@ class RunResult(NamedTuple):
 
 
 def _compared(one: Point | RunResult, place: str) -> Compared:
-    word, rounds = verdict_of(one, one.baseline, one.margin), one.effective_sample_size or one.rounds or 0
-    return Compared(place, one.kernel, one.baseline, word, certain_ratio(one), one.margin, rounds)
+    (word, ratio), rounds = judged(one, one.baseline, one.margin), one.effective_sample_size or one.rounds or 0
+    return Compared(place, one.kernel, one.baseline, word, ratio, one.margin, rounds)

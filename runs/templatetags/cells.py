@@ -1,4 +1,4 @@
-"""Table cells: one inclusion tag per cell, or per pair of adjacent cells.
+"""Table cells: one tag per cell, or per pair of adjacent cells.
 
 Each tag takes the result (or row) and picks the fields, so that templates do not.
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from django import template
-from django.template.defaultfilters import yesno
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
 
-from runs.templatetags.figures import error, grouped, interval_us, is_decided, p50_us, percent, us, us_like
+from runs.templatetags.figures import is_decided, percent, ratio3, us
 
 register = template.Library()
 
@@ -32,51 +33,33 @@ register.filter("wide", wide)
 register.filter("is_timed", is_timed)
 
 
-@register.inclusion_tag("cells/ratio.html")
-def speedup_cells(result: Any, margin: bool = False) -> dict[str, Any]:
+@register.simple_tag
+def speedup_cells(result: Any, margin: bool = False) -> str:
     """Speedup and its interval. margin: also the margin if it is wider than usual."""
-    return {
-        "ratio": result.speedup,
-        "low": result.speedup_low,
-        "high": result.speedup_high,
-        "margin": wide(result.margin) if margin else None,
-        "decided": is_decided(result.verdict),
-    }
+    wider = wide(result.margin) if margin else None
+    figures = (result.speedup, result.speedup_low, result.speedup_high)
+    return ratio_html(*figures, margin=wider, decided=is_decided(result.verdict))
 
 
-@register.inclusion_tag("cells/ratio.html")
+@register.simple_tag
 def ratio_cells(
     ratio: float | None, low: float | None, high: float | None, margin: float | None = None, verdict: str = "FASTER"
-) -> dict[str, Any]:
+) -> str:
     """The same for a derived ratio: a change, or a workload's best speedup."""
-    return {"ratio": ratio, "low": low, "high": high, "margin": wide(margin), "decided": is_decided(verdict)}
+    return ratio_html(ratio, low, high, margin=wide(margin), decided=is_decided(verdict))
 
 
-@register.inclusion_tag("cells/timed.html")
-def timed_cells(
-    result: Any, base: Any, unit: str, has_limits: bool, dense_factor: float | None = None
-) -> dict[str, Any]:
-    """The figures of a timed result after its speedup: one tag for all, because a page has hundreds of such rows.
-
-    dense_factor: of the workload, if part of its work is masked. The p50 comes after the baseline's, unless the result
-    is the baseline; all p50 of a workload have the decimals of the baseline's. p90 is of single calls.
-    """
-    correctness = result.correctness
-    return {
-        "before": p50_us(base) if base and result.verdict != "baseline" else "",
-        "after": us_like(result.p50_ms, base or result),
-        "interval": interval_us(result),
-        "p90": us(result.single_calls.p90_ms),
-        "cold": result.cold,
-        "correct": yesno(correctness.correct, "yes,no,unknown") if correctness else "",
-        "error": error(correctness.frobenius) if correctness else "",
-        "rate": grouped(result.gb_per_s if unit == "GB/s" else result.tflops),
-        "dense": grouped(result.tflops * dense_factor) if dense_factor and unit != "GB/s" and result.tflops else "",
-        "share": percent(result.limit_share) if has_limits else "",
-        "has_limits": has_limits,
-        "n": result.n,
-        "rounds": result.rounds,
-    }
+def ratio_html(
+    ratio: float | None, low: float | None, high: float | None, margin: float | None = None, decided: bool = False
+) -> SafeString:
+    """Two cells: a ratio, bold if something is decided, and its interval. No template: tables have hundreds."""
+    if ratio is None:
+        return mark_safe("<td>\N{EN DASH}</td><td></td>")
+    figure = format_html("<b>{}x</b>" if decided else "{}x", ratio3(ratio))
+    wider = format_html(' <span class="warn">margin {}</span>', percent(margin)) if margin else ""
+    return format_html(
+        '<td>{}</td><td class="interval"><small>{} to {}{}</small></td>', figure, ratio3(low), ratio3(high), wider
+    )
 
 
 @register.inclusion_tag("cells/before_after.html")
@@ -92,17 +75,6 @@ def point_p50_cell(point: Any) -> dict[str, str]:
 def why_cell(why: str, span: int, longest: int = 90) -> dict[str, Any]:
     """The reason for missing data, across `span` columns."""
     return {"why": why, "span": span, "longest": longest}
-
-
-@register.inclusion_tag("cells/untimed.html")
-def untimed_cell(result: Any, span: int) -> dict[str, Any]:
-    """Why a result has no valid time, and its measured time."""
-    return {
-        "why": result.why,
-        "span": span,
-        "ended": result.why.endswith("."),
-        "read": p50_us(result) if result.p50_ms else "",
-    }
 
 
 @register.inclusion_tag("cells/sha.html")

@@ -9,6 +9,11 @@ from urllib.parse import quote
 
 from django import template
 from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import mark_safe
+
+from runs.templatetags.figures import DASH, ago
 
 register = template.Library()
 
@@ -21,9 +26,13 @@ def asked(**values: Any) -> str:
 
 
 @register.inclusion_tag("parts/headline.html", name="headline")
-def headline_line(strong: str, tone: str, rest: str | Sequence[str] = "") -> dict[str, Any]:
-    """The page's headline: one strong sentence, and further sentences."""
-    return {"strong": strong, "tone": tone, "rest": rest if isinstance(rest, str) else " ".join(rest)}
+def headline_line(
+    strong: str, tone: str, rest: str | Sequence[str] = "", about: str = "", notes: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The page's headline: one strong sentence, further sentences, and folded notes. about: what it speaks of, if the
+    page has several."""
+    said = rest if isinstance(rest, str) else " ".join(rest)
+    return {"strong": strong, "tone": tone, "rest": said, "about": about, "notes": notes}
 
 
 @register.inclusion_tag("parts/fact.html")
@@ -38,10 +47,14 @@ def downloads(page: str, kinds: str, *args: Any, query: str = "") -> dict[str, A
     return {"links": [(kind, reverse(f"{page}_{kind}", args=args) + query) for kind in kinds.split()]}
 
 
-@register.inclusion_tag("parts/time.html", name="time")
-def time_tag(at: datetime | None, whole: bool = False) -> dict[str, Any]:
-    """Age, with the full date as its title. whole: the full date itself."""
-    return {"at": at, "whole": whole}
+@register.simple_tag(name="time")
+def time_tag(at: datetime | None, whole: bool = False) -> str:
+    """Age, with the full date as its title. whole: the full date itself. No template: lists have one for each row."""
+    if at is None:
+        return "never"
+    local = timezone.localtime(at)
+    full, shown = f"{local:%Y-%m-%d %H:%M:%S %Z}", f"{local:%Y-%m-%d %H:%M %Z}" if whole else ago(at)
+    return format_html('<time\n  datetime="{}"\n  title="{}"\n>{}</time>', local.isoformat(), full, shown)
 
 
 @register.inclusion_tag("parts/device_tabs.html")
@@ -55,10 +68,18 @@ def kernel_link(operation: str, name: str) -> dict[str, Any]:
     return {"operation": operation, "name": name}
 
 
-@register.inclusion_tag("parts/outcome.html", name="outcome")
-def outcome_tag(outcome: Any) -> dict[str, Any]:
-    """The outcome of a run, for lists."""
-    return {"outcome": outcome}
+@register.simple_tag(name="outcome")
+def outcome_tag(outcome: Any) -> str:
+    """The outcome of a run: the first kernel and its sentence, then failures. No template: lists have one for each row."""
+    failed = format_html_join("", ' <span class="tag warn">{} {}</span>', ((n, s) for s, n in outcome.faults.items()))
+    if outcome.first is None:
+        return failed or DASH
+    mark = format_html('<span aria-hidden="true">{}</span> ', outcome.mark) if outcome.mark else ""
+    name = f"{outcome.operation}/{outcome.first.kernel}" if outcome.operation else outcome.first.kernel
+    tag = format_html('<span class="tag {}">{}{}</span>', outcome.style, mark, name)
+    others = f"; and {outcome.others} more operation{'s' * (outcome.others > 1)}" if outcome.others else ""
+    contended = mark_safe(' <small class="warn">contended</small>') if outcome.contended else ""
+    return format_html("{} <small>{}{}</small>{}{}", tag, outcome.sentence, others, contended, failed)
 
 
 @register.inclusion_tag("parts/form_notice.html")

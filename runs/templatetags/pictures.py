@@ -38,7 +38,7 @@ def rung_scale(drawn: Any) -> dict[str, Any]:
 @register.inclusion_tag("pictures/run_chart.html")
 def run_chart(run: Any, name: str) -> dict[str, Any]:
     """A chart of a run: runs/charts/run_charts.py."""
-    return {"run": run, "name": name}
+    return {"run": run, "name": name, "kind": name.partition("__")[0]}
 
 
 @register.inclusion_tag("pictures/result_chart.html")

@@ -125,7 +125,7 @@ def compare(request: HttpRequest, before: int, after: int) -> HttpResponse:
         "headline": comparison.summary(pair.table),
         **by_kernel(pair.table, pair.pages),
         "baselines": tables.listed(list(dict.fromkeys(row.baseline for row in pair.table))),
-        "diffs": list(_diffs(pair.table, pair.after.spec.operation)),
+        "diffs": list(_diffs(pair.table)),
         "offered": offered,
         "before_offered": pair.before in offered,
         "environment": pair.after.environment.body if pair.after.environment else {},
@@ -134,14 +134,15 @@ def compare(request: HttpRequest, before: int, after: int) -> HttpResponse:
     return render(request, "compare.html", context)
 
 
-def _diffs(table: list[comparison.Row], operation: str) -> Iterator[dict[str, Any]]:
+def _diffs(table: list[comparison.Row]) -> Iterator[dict[str, Any]]:
     """Source changes per kernel: {"kernel", "lines": [(style, text), ...], "added", "removed"}."""
-    pairs = {row.kernel: (row.sha256_before or "", row.sha256_after or "") for row in table if row.same_source is False}
-    hashes = [sha for pair in pairs.values() for sha in pair]
-    versions = KernelVersion.objects.filter(kernel__operation=operation, sha256__in=hashes).select_related("kernel")
-    sources = {(v.kernel.name, v.sha256): v.source for v in versions}
-    for kernel, (was, now) in pairs.items():
-        yield {"kernel": kernel} | diff(sources.get((kernel, was), ""), sources.get((kernel, now), ""))
+    changed = [
+        (row.kernel, row.sha256_before or "", row.sha256_after or "") for row in table if row.same_source is False
+    ]
+    hashes = {sha for _, *both in changed for sha in both}
+    sources = dict(KernelVersion.objects.filter(sha256__in=hashes).values_list("sha256", "source"))
+    for kernel, was, now in dict.fromkeys(changed):
+        yield {"kernel": kernel} | diff(sources.get(was, ""), sources.get(now, ""))
 
 
 # --- the table in other forms -----------------------------------------------------------------------------------------

@@ -12,7 +12,12 @@ from kernels.report.tables import as_csv
 
 def download(content: str, kind: str, name: str) -> HttpResponse:
     """A file that the browser saves. kind: its media type."""
-    return HttpResponse(content, content_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+    return HttpResponse(content, content_type=kind, headers=saved_as(name))
+
+
+def saved_as(name: str) -> dict[str, str]:
+    """Headers of a file that the browser saves under this name."""
+    return {"Content-Disposition": f'attachment; filename="{name}"'}
 
 
 def csv_file(records: Iterable[Mapping[str, Any]], columns: Sequence[str], name: str) -> HttpResponse:

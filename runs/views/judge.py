@@ -19,7 +19,7 @@ from kernels.analysis.peaks import PEAKS, Peak, peak_of
 from kernels.catalog import operations
 from kernels.dtypes import DTYPE_SHORT
 from kernels.workload import Workload, sentence
-from runs.forms import words_of
+from runs.form_fields import words_of
 from runs.queries.reached import reached_here
 
 DEFAULT_OPERATION = "attention"

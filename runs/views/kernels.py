@@ -14,10 +14,11 @@ from django.shortcuts import render
 from kernels.analysis.standing import standing_of
 from kernels.catalog import operations
 from kernels.contract.arm_result import Status
+from kernels.dtypes import DTYPE_SHORT
 from kernels.report.summary import headline, sentence
 from runs.charts.forest import Scale
 from runs.charts.sparkline import sparkline
-from runs.models import Gpu, Kernel, Run
+from runs.models import Gpu, Kernel, Result, Run
 from runs.queries import history, measurements
 from runs.queries.history import Series
 from runs.queries.points import Point
@@ -28,7 +29,10 @@ MOST_ROWS_SHOWN = 200
 """Rows of a history shown on the page; the files have all."""
 VERSIONS = 12
 """Number of newest sources listed."""
-COLUMNS = ("operation", "name", "backend", "doc", "results", "versions", "last_run", "last_measured")
+COLUMNS = (
+    "operation", "name", "backend", "doc", "limits", "here", "checked", "results", "versions", "last_run", "last_measured",
+)  # fmt: skip
+NOT_TESTED = "not tested here yet"
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------
@@ -37,38 +41,80 @@ COLUMNS = ("operation", "name", "backend", "doc", "results", "versions", "last_r
 def _known() -> list[dict[str, Any]]:
     """Kernels that were measured or that a device reports; baselines first within their operation."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
+    whys: dict[tuple[str, str], list[str]] = {}
     for gpu in Gpu.objects.in_order().only("catalogue"):
         for kernel in gpu.catalogue:
             place = (kernel["operation"], kernel["name"])
-            rows.setdefault(place, _row(*place, kernel["backend"], kernel.get("doc") or kernel.get("why_not", "")))
+            row = rows.setdefault(
+                place, _row(*place, kernel["backend"], kernel.get("doc") or kernel.get("why_not", ""))
+            )
+            row["limits"] = row["limits"] or limits_of(kernel)
+            whys.setdefault(place, []).append(kernel["why_not"])
     for known, counted in _counted():
         place = (known.operation, known.name)
         rows[place] = rows.get(place, _row(*place, known.backend, "")) | counted
     baselines = {name: operation.baseline for name, operation in operations().items()}
-    for row in rows.values():
+    for place, row in rows.items():
+        row["here"] = _here(whys.get(place, []))
         row["baseline"] = row["name"] == baselines.get(row["operation"])
     return sorted(rows.values(), key=lambda row: (row["operation"], not row["baseline"], row["name"]))
 
 
 def _row(operation: str, name: str, backend: str, doc: str) -> dict[str, Any]:
     nothing = {"results": 0, "versions": 0, "last_run": None, "last_measured": None}
-    return {"operation": operation, "name": name, "backend": backend, "doc": doc} | nothing
+    unknown = {"limits": "", "here": "", "checked": NOT_TESTED}
+    return {"operation": operation, "name": name, "backend": backend, "doc": doc} | unknown | nothing
+
+
+def limits_of(kernel: dict[str, Any]) -> str:
+    """What a kernel is limited to: "fp16, bf16; head_dim 64, 128". Empty: to nothing."""
+    dtypes = ", ".join(DTYPE_SHORT.get(dtype, dtype) for dtype in kernel.get("dtypes", ()))
+    sizes = (f"{size} {', '.join(map(str, allowed))}" for size, allowed in kernel.get("limits", {}).items())
+    return "; ".join(filter(None, [dtypes, *sizes]))
+
+
+def _here(whys: list[str]) -> str:
+    """Where a kernel can run, and why not elsewhere; empty if on every device. whys: why not, of each device that has it."""
+    unable = [why for why in whys if why]
+    if not unable:
+        return ""
+    where = f"on {len(whys) - len(unable)} of {len(whys)} devices: " if len(whys) > 1 else ""
+    return f"{where}{unable[0]}"
 
 
 def _counted() -> Iterator[tuple[Kernel, dict[str, Any]]]:
     """Counts and dates of each measured kernel."""
     tells = ~Q(results__status="unsupported")
-    kernels = list(Kernel.objects.annotate(count=Count("results", filter=tells), last=Max("results", filter=tells)))
+    looked = Q(results__status__in=[Status.OK, Status.INCORRECT, Status.SUSPECT])
+    kernels = list(
+        Kernel.objects.annotate(
+            count=Count("results", filter=tells),
+            last=Max("results", filter=tells),
+            judged=Max("results", filter=looked),
+        )
+    )
     runs = Run.objects.filter(measurements__results__in=[kernel.last for kernel in kernels if kernel.last])
     last = {pk: more for pk, *more in runs.values_list("measurements__results", "pk", "created_at")}
+    newest = Result.objects.filter(pk__in=[kernel.judged for kernel in kernels if kernel.judged])
+    checked = {
+        pk: "correct" if correct else _why_unchecked(status)
+        for pk, status, correct in newest.values_list("pk", "status", "is_checked")
+    }
     versions = dict(Kernel.objects.annotate(count=Count("versions")).values_list("pk", "count"))
     for kernel in kernels:
         if kernel.last in last:
             run, at = last[kernel.last]
             counts = {"results": kernel.count, "versions": versions[kernel.pk]}
-            yield kernel, counts | {"last_run": run, "last_measured": at}
+            yield (
+                kernel,
+                counts | {"last_run": run, "last_measured": at, "checked": checked.get(kernel.judged, NOT_TESTED)},
+            )
         else:
             yield kernel, {}
+
+
+def _why_unchecked(status: str) -> str:
+    return "unknown" if status == Status.OK else status
 
 
 def kernels(request: HttpRequest) -> HttpResponse:

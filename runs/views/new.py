@@ -10,12 +10,13 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.datastructures import MultiValueDict
 
 from kernels.catalog import operations
+from kernels.config_files import as_yaml
 from runs.forms import ANY, NewRunForm, protocol_choice
 from runs.models import Config, Gpu, Run, Session
 from runs.queries.estimates import estimate as estimate_run
 from runs.views import number
 
-KEPT = ("device", "what", "protocol", "effort", "mode", "session", "title", "note")
+KEPT = ("device", "what", "start", "yaml", "protocol", "effort", "mode", "session", "title", "note")
 """Fields that are valid for every operation."""
 
 
@@ -120,6 +121,8 @@ def from_run(run: Run) -> dict[str, Any]:
     }
     form = NewRunForm(initial=values, again=run)
     values["device"] = _device_of(run, form)
+    if not spec.operation:
+        return values | {"what": "yaml", "yaml": as_yaml(spec)}
     if spec.name in form.configs:
         return values | {"what": "config", "config": spec.name} | form.typed_as(spec.workloads[:1])
     return values | {"what": "workload"} | form.typed_as(spec.workloads)
@@ -155,7 +158,12 @@ def estimate(request: HttpRequest) -> HttpResponse:
     first devices report), so that a slow reply cannot undo them."""
     data, changed, again = request.GET.copy(), request.GET.get("changed", ""), _again(request.GET)
     form = NewRunForm(data, again=again)
-    more = {"kernels_too": bool(changed), "contents_too": changed == "config", "device_too": changed == "devices"}
+    more = {
+        "kernels_too": changed in ("device", "config", "devices"),
+        "contents_too": changed == "config",
+        "device_too": changed == "devices",
+        "yaml_too": changed == "start",
+    }
     values: dict[str, Any] = {}
     if changed == "devices":
         if not form.catalogue:
@@ -167,6 +175,8 @@ def estimate(request: HttpRequest) -> HttpResponse:
         if form.sizes_of_a_config():
             values |= form.typed_as(config.spec.workloads[:1])
             more["sizes_too"] = True
+    elif changed == "start" and (start := form.every_config.get(str(data.get("start")))):
+        values = {"yaml": as_yaml(start.spec)}
     for name, chosen in _lists(values).items():
         data.setlist(name, chosen)
     form = NewRunForm(data, again=again)

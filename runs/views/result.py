@@ -80,6 +80,7 @@ def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
         "has_history": measurements.tells(measured, arm),
         "dense_tflops": arm.tflops * factor if arm.tflops and (factor := measured.workload.dense_factor) else None,
         "memory": memory_of(measured, arm),
+        "launch": launch_of(arm),
         "ran_more": len(arm.ran) >= MOST_KERNELS_RAN,
         "doubts": doubts(subject),
         "arms": arms,
@@ -215,6 +216,24 @@ def memory_of(measured: Measured, arm: ArmResult) -> str:
         f"{tensors}. During a call its peak is {size(peak)} above the inputs (output and workspace): "
         f"{size(read + peak)} together."
     )
+
+
+def launch_of(arm: ArmResult) -> str:
+    """What a launch of the kernel takes of a multiprocessor, in words; empty if unknown."""
+    if arm.registers is None:
+        return ""
+    said = [f"Registers of a thread: {arm.registers}"]
+    if arm.local_bytes is not None:
+        spilled = f"{arm.local_bytes:,} bytes (spilled registers)" if arm.local_bytes else "none, nothing is spilled"
+        said.append(f"Local memory of a thread: {spilled}")
+    if arm.static_shared_bytes is not None and arm.dynamic_shared_bytes is not None:
+        shared = f"{arm.static_shared_bytes:,} bytes static, {arm.dynamic_shared_bytes:,} dynamic"
+        said.append(f"Shared memory of a block: {shared}")
+    if arm.block:
+        said.append(f"Grid {arm.grid}, block {arm.block}" if arm.grid else f"Block {arm.block}")
+    if arm.occupancy is not None:
+        said.append(f"Theoretical occupancy: {arm.occupancy:.1%}")
+    return ". ".join(said) + "."
 
 
 # --- how it was measured ----------------------------------------------------------------------------------------------

@@ -4,24 +4,36 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import yaml
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBadRequest,
+    JsonResponse,
+    StreamingHttpResponse,
+)
+from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
 
-from kernels.catalog import operations
-from kernels.report import tables, timing
-from kernels.report.summary import summary
-from kernels.workload import ConfigError, load_config
-from runs.charts.run_charts import LEAST_SHOWN, NAMES, chart_of, drawn, has_limits, left_out
+from kernels.config_files import ConfigError, load_config
+from kernels.contract.events import Measured
+from kernels.report import formats, measures, tables, timing
+from kernels.report.summary import as_text
+from runs.charts.run_charts import LEAST_SHOWN, chart_of, names_of
 from runs.charts.theme import THEMES
 from runs.models import Run, Share
 from runs.queries import measurements
 from runs.queries.live import live_progress
-from runs.views.downloads import csv_file, download
+from runs.views.columns import Columns, refused
+from runs.views.downloads import csv_file, download, saved_as
+from runs.views.run_sections import sections
 
 PYTHON = ".venv/bin/python"
 """The interpreter that `make install` creates in the checkout."""
@@ -31,25 +43,22 @@ def get_run(pk: int) -> Run:
     return get_object_or_404(Run.objects.select_related("gpu", "user", "environment", "share", "session"), pk=pk)
 
 
-def context_of(run: Run) -> dict[str, Any]:
+def context_of(request: HttpRequest, run: Run) -> dict[str, Any]:
     measured = measurements.of_run(run)
     table = tables.rows(measured)
+    columns = Columns.of(request)
     return {
         "page": "runs",
         "run": run,
         "measurements": measured,
-        "headline": summary(table, run.spec.operation, run.contended),
+        "columns": columns,
+        "sections": sections(measured, table, columns, run.contended),
         "checked": any(arm.correctness for m in measured for arm in m.results),
-        "has_times": any(row.p50_ms is not None for row in drawn(table)),
-        "has_speedups": any(row.speedup is not None for row in drawn(table)),
-        "has_limits": has_limits(table),
         "plan": [] if measured else run.spec.workloads,
         "ahead": running_before(run),
         "command": reproduce(run),
-        "unit": unit_of(run),
         "environment": run.environment.body if run.environment else {},
         "seen": f"{run.state}-{run.done}",
-        "left_out": left_out(table),
         "least_shown": LEAST_SHOWN,
         "live": live_progress(run),
         "timing": timing.spent(measured, run.timing),
@@ -61,12 +70,6 @@ def running_before(run: Run) -> Run | None:
     if run.state != Run.State.QUEUED or run.sent_at or run.gpu is None:
         return None
     return Run.objects.sent().filter(gpu=run.gpu).exclude(pk=run.pk).first()
-
-
-def unit_of(run: Run) -> str:
-    """The headline unit of a run's operation; TFLOP/s if the operation no longer exists."""
-    known = operations().get(run.config.get("operation", ""))
-    return known.unit if known else "TFLOP/s"
 
 
 def reproduce(run: Run) -> str:
@@ -94,14 +97,19 @@ def reproduce(run: Run) -> str:
 
 def _folders(run: Run) -> str:
     """The KERNEL_PATH assignment, if a kernel comes from another folder of its device."""
-    known = run.gpu.kernels(run.spec.operation) if run.gpu else []
-    folders = {k["folder"]: None for k in known if k.get("folder") and k["name"] in run.spec.kernels}
+    folders: dict[str, None] = {}
+    for operation in run.spec.operations:
+        known = run.gpu.kernels(operation) if run.gpu else []
+        mine = run.spec.kernels_of(operation)
+        folders |= {k["folder"]: None for k in known if k.get("folder") and k["name"] in mine}
     return f"KERNEL_PATH={shlex.quote(':'.join(folders))} " if folders else ""
 
 
 def run(request: HttpRequest, pk: int) -> HttpResponse:
     shown = get_run(pk)
-    return render(request, "run.html", context_of(shown) | {"link": link_by(request, getattr(shown, "share", None))})
+    return render(
+        request, "run.html", context_of(request, shown) | {"link": link_by(request, getattr(shown, "share", None))}
+    )
 
 
 def link_by(request: HttpRequest, share: Share | None) -> str:
@@ -111,7 +119,7 @@ def link_by(request: HttpRequest, share: Share | None) -> str:
 
 def live(request: HttpRequest, pk: int) -> HttpResponse:
     """The polled part: progress always; results if the page does not have them yet."""
-    context = context_of(get_run(pk))
+    context = context_of(request, get_run(pk))
     context["changed"] = request.GET.get("seen") != context["seen"]
     return render(request, "_live.html", context)
 
@@ -127,21 +135,61 @@ def cancel(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def table_csv(request: HttpRequest, pk: int) -> HttpResponse:
-    table = tables.as_records(tables.rows(measurements.of_run(get_run(pk))))
-    return csv_file(table, tables.COLUMNS, f"run-{pk}.csv")
+    """The table; with `?columns=` these, each with its interval."""
+    run = get_run(pk)
+    columns = Columns.of(request)
+    if columns.problem:
+        return refused(columns)
+    return csv_file(_records(run, columns), measures.fields(columns.asked), f"run-{pk}.csv")
+
+
+def _rows(measured: Measured, columns: Columns) -> list[tables.Row]:
+    """Rows of one workload, in the order that was asked for."""
+    return [row for _, row in columns.ordered(list(zip(measured.results, tables.rows([measured]), strict=True)))]
+
+
+def _records(run: Run, columns: Columns) -> Iterator[dict[str, Any]]:
+    for measured in measurements.of_run(run):
+        yield from measures.as_records(_rows(measured, columns), columns.asked)
+
+
+def table_jsonl(request: HttpRequest, pk: int) -> HttpResponseBase:
+    """One result a line, sent as it is made; `?columns=` as for .csv, `?format=` as for .json."""
+    run = get_run(pk)
+    columns = Columns.of(request)
+    if columns.problem:
+        return refused(columns)
+    records: Iterable[dict[str, Any]] = _records(run, columns)
+    if name := request.GET.get("format"):
+        if name not in formats.FORMATS:
+            return _no_format(name)
+        records = formats.records(name, measurements.of_run(run), environment_of(run))
+    lines = (json.dumps(record) + "\n" for record in records)
+    return StreamingHttpResponse(lines, content_type="application/jsonl", headers=saved_as(f"run-{pk}.jsonl"))
+
+
+def _no_format(name: str) -> HttpResponseBadRequest:
+    said = f"There is no format {name[:40]!r}. There are: {', '.join(formats.FORMATS)}."
+    return HttpResponseBadRequest(said, content_type="text/plain; charset=utf-8")
+
+
+def environment_of(run: Run) -> dict[str, Any]:
+    return run.environment.body if run.environment else {}
 
 
 def table_md(request: HttpRequest, pk: int) -> HttpResponse:
     run = get_run(pk)
-    table = tables.rows(measurements.of_run(run))
-    environment, link = (
-        run.environment.body if run.environment else {},
-        request.build_absolute_uri(run.get_absolute_url()),
-    )
+    columns = Columns.of(request)
+    if columns.problem:
+        return refused(columns)
+    table = [row for measured in measurements.of_run(run) for row in _rows(measured, columns)]
+    link = request.build_absolute_uri(run.get_absolute_url())
     title = ", ".join(filter(None, [run.title or f"Run {pk}", partial_of(run)]))
-    said = summary(table, run.spec.operation, run.contended)
+    said = as_text(table, run.contended)
+    heading = tables.heading(title, environment_of(run), link)
+    lines = partial(measures.lines, asked=columns.asked)
     return download(
-        tables.as_markdown(table, tables.heading(title, environment, link)) + (f"\n{said}\n" if table else ""),
+        tables.as_markdown(table, heading, lines) + (f"\n{said}\n" if table else ""),
         "text/markdown; charset=utf-8",
         f"run-{pk}.md",
     )
@@ -153,10 +201,19 @@ def partial_of(run: Run) -> str:
 
 
 def table_json(request: HttpRequest, pk: int) -> HttpResponse:
-    """All data of the run, including raw samples: another site can load it."""
-    export = measurements.export_of(get_run(pk))
-    table = tables.as_records(tables.rows(export.measurements))
-    return HttpResponse(export.as_json(table), content_type="application/json")
+    """All data of the run, including raw samples: another site can load it. `?columns=`: its table has only these.
+    `?format=`: only rows, as others write them (kernels/report/formats.py)."""
+    run = get_run(pk)
+    columns = Columns.of(request)
+    if columns.problem:
+        return refused(columns)
+    if name := request.GET.get("format"):
+        if name not in formats.FORMATS:
+            return _no_format(name)
+        return JsonResponse(list(formats.records(name, measurements.of_run(run), environment_of(run))), safe=False)
+    export = measurements.export_of(run)
+    table = [row for measured in export.measurements for row in _rows(measured, columns)]
+    return HttpResponse(export.as_json(measures.as_records(table, columns.asked)), content_type="application/json")
 
 
 def config_yaml(request: HttpRequest, pk: int) -> HttpResponse:
@@ -171,9 +228,10 @@ def config_yaml(request: HttpRequest, pk: int) -> HttpResponse:
 
 def _chart(request: HttpRequest, pk: int, name: str) -> Any:
     theme = request.GET.get("theme", "light")
-    if name not in NAMES or theme not in THEMES:
+    run = get_run(pk)
+    if name not in names_of(run) or theme not in THEMES:
         raise Http404(f"there is no chart '{name}' in '{theme}'")
-    chart = chart_of(get_run(pk), name, theme)
+    chart = chart_of(run, name, theme)
     if chart is None:
         raise Http404("no data yet")
     return chart

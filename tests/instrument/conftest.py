@@ -8,7 +8,7 @@ from kernels.parent import rounds
 from kernels.parent.drive import Drive
 from kernels.parent.estimate import estimate
 from kernels.parent.rounds import Paired
-from kernels.workload import Protocol
+from kernels.protocol import Protocol
 
 
 @pytest.fixture

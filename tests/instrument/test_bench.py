@@ -18,7 +18,7 @@ from kernels.parent import rounds
 from kernels.parent.drive import AA, Drive
 from kernels.parent.estimate import estimate
 from kernels.parent.groups import groups
-from kernels.workload import Protocol
+from kernels.protocol import Protocol
 
 SIZES = {"batch": 1, "heads": 2, "seq_len": 64, "head_dim": 32}
 TIMES = {"sdpa": 9 * US, "eager": 15 * US}

@@ -10,7 +10,7 @@ from kernels.parent.arm import Arm
 from kernels.parent.blame import Blame
 from kernels.parent.child_process import CommandFailed, Forged
 from kernels.parent.engine import RetryInNewProcess
-from kernels.workload import Protocol
+from kernels.protocol import Protocol
 
 CHANGED = Watched(changes=["torch.add: replaced"], threads=False)
 SAME = Watched(changes=[], threads=False)
@@ -109,6 +109,8 @@ def test_what_nobody_changes_alone_is_timed_again_before_anybody_is_blamed():
     with pytest.raises(RetryInNewProcess):
         blame.changes()
     assert [arm.is_ok for arm in engine.arms] == [True, False, False]
+    for arm in engine.arms[1:]:
+        assert arm.why.startswith("one of eager, mine changed global state; to see which, measure them one at a time: ")
 
 
 def test_nothing_changed_and_nobody_is_asked():

@@ -20,7 +20,8 @@ from kernels.parent.arm import Arm
 from kernels.parent.engine import Engine, Timed
 from kernels.parent.groups import MAIN, Group
 from kernels.parent.rounds import Reading
-from kernels.workload import Ceilings, Config, Protocol, RunSpec, Workload
+from kernels.protocol import Protocol
+from kernels.workload import Ceilings, Config, RunSpec, Workload
 
 CEILINGS = Ceilings(
     copy_gb_per_s=4250.0,

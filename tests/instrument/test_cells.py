@@ -18,7 +18,8 @@ from kernels.parent.cell_process import TrustedEnded
 from kernels.parent.isolated_run import IsolatedRun
 from kernels.parent.isolated_session import IsolatedSession, Suspect, _overlap
 from kernels.parent.rounds import Reading
-from kernels.workload import Protocol, Workload
+from kernels.protocol import Protocol
+from kernels.workload import Workload
 
 ROOT = Path(__file__).parents[2]
 SMALL = Workload(operation="layer_norm", dtype="float32", sizes={"rows": 64, "cols": 256})
@@ -31,6 +32,26 @@ def session():
     made.start("eager")
     yield made
     made.close()
+
+
+INTO = """
+import torch
+from kernels.catalog import kernel
+
+@kernel("layer_norm", backend="pytorch")
+def into(x, weight, bias, *, eps, out):
+    out.copy_(torch.nn.functional.layer_norm(x, weight.shape, weight, bias, eps))
+"""
+
+
+def test_a_kernel_that_writes_into_out_gets_a_tensor_in_a_cell_too(session, tmp_path, monkeypatch):
+    (tmp_path / "layer_norm").mkdir()
+    (tmp_path / "layer_norm" / "into.py").write_text(INTO)
+    tmp_path.chmod(0o755)
+    monkeypatch.setenv("KERNEL_PATH", str(tmp_path))
+    session.start("into")
+    reading, _ = session.verify("into", 60.0, 7, "normal", thorough=True)
+    assert not reading.get("wrong_kind") and reading["frobenius"] < 1e-5
 
 
 def behind_airlock(tmp_path, code, uid=None):

@@ -2,6 +2,7 @@
 
 import weakref
 from statistics import median
+from time import process_time_ns
 from types import SimpleNamespace
 
 import pytest
@@ -225,3 +226,15 @@ def test_what_a_kernel_replaces_later_changes_nothing(cuda, monkeypatch):
         monkeypatch.setattr(torch.cuda, name, None)
     monkeypatch.setattr(runtime, "perf_counter_ns", None)
     assert clock.block(lambda i: None, range(2), GATE, False).ticks_ns == [250_000.0] * 2
+
+
+def test_cpu_time_is_read_around_each_call():
+    """Its sum over a block says nothing of one call, where a kernel works on several threads."""
+
+    def work(index):
+        end = process_time_ns() + (20_000_000 if index == 2 else 2_000_000)
+        while process_time_ns() < end:
+            pass
+
+    block = CpuClock().block(work, range(4), 0, False)
+    assert [spent > 15_000_000 for spent in block.cpu_ns] == [False, False, True, False]

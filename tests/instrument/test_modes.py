@@ -12,7 +12,7 @@ from kernels.parent.drive import AA, Drive
 from kernels.parent.estimate import estimate
 from kernels.parent.groups import groups as make_groups
 from kernels.parent.groups import uncapturable
-from kernels.workload import Protocol
+from kernels.protocol import Protocol
 
 # --- estimate and mode ------------------------------------------------------------------------------------------------
 

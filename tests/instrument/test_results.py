@@ -30,6 +30,13 @@ def test_a_kernel_is_compared_with_its_baseline(reading):
     assert reading.notes == []
 
 
+def test_the_log_is_what_the_compiler_said_unless_the_kernel_failed(reading):
+    said = Arm(BASE, facts={"log": "a warning", "registers": 40})
+    failed = Arm("other", Status.FAILED, "CompileError: ...", "mine.cu(3): error", facts={"log": "a warning"})
+    results = arm_results([said, failed], None, BASE, Limits(WORKLOAD.problem, "a GPU"), 1)
+    assert [(one.log, one.registers) for one in results] == [("a warning", 40), ("mine.cu(3): error", None)]
+
+
 @pytest.mark.parametrize("status", [Status.INCORRECT, Status.SUSPECT])
 def test_no_ratio_is_made_over_a_baseline_that_is_not_ok(reading, status):
     """Its outputs may be wrong when timed only, or its time not its own."""

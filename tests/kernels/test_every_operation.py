@@ -9,12 +9,13 @@ import pytest
 from pydantic import ValidationError
 
 from kernels.catalog import LoadedKernel, get_operation, kernels, load, operations
+from kernels.config_files import check_kernels, configs
 from kernels.contract.arm_result import ArmResult
 from kernels.contract.events import Measured
 from kernels.dtypes import DTYPES
 from kernels.operations.base import DISTRIBUTIONS, EDGE_SIZES
 from kernels.report.tables import as_markdown, as_text, rows
-from kernels.workload import Workload, check_kernels, configs
+from kernels.workload import Workload
 
 torch = pytest.importorskip("torch")
 

@@ -186,8 +186,14 @@ def test_why_a_device_will_not_do(folder):
     assert why("cuda(min_capability=9.0)") == "needs compute capability 9, this device has 8"
     assert why("cuda(8.9)", "cuda", 8.6) == "needs compute capability 8.9, this device has 8.6"
     assert why('cuda(packages=("numpy",))') == ""
-    assert why('cuda(packages=("numpy", "not_there"))') == "needs the Python package not_there"
-    assert why('cuda(packages=("not_there.inside",))') == "needs the Python package not_there.inside"
+    assert (
+        why('cuda(packages=("numpy", "not_there"))')
+        == "package not_there is not installed on this device: pip install not-there"
+    )
+    assert (
+        why('cuda(packages=("not_there.inside",))')
+        == "package not_there is not installed on this device: pip install not-there"
+    )
 
 
 def test_an_architecture_is_that_one_and_no_later(folder):
@@ -225,7 +231,7 @@ def test_a_version_is_read_without_importing_the_package(monkeypatch):
 def test_a_host_without_triton_is_told_so(folder, monkeypatch):
     monkeypatch.setattr(catalog, "_version", lambda package: None)
     info = declared(folder, '"attention", backend="x", needs=cuda(triton=(">=3.6",))')
-    assert info.why_not_on("cuda", 9.0) == "needs the Python package triton"
+    assert info.why_not_on("cuda", 9.0) == "package triton is not installed on this device: pip install triton"
 
 
 @pytest.mark.parametrize("bounds", ['">=3.6"', '("3.6",)', '(">=3.6rc1",)', '("==3.6",)', "(3.6,)"])

@@ -288,7 +288,7 @@ def test_a_config_that_does_not_exist(capsys):
 
 def test_a_config_that_is_wrong(capsys, tmp_path):
     (tmp_path / "mine.yaml").write_text(TINY.replace("heads: 2", "heads: 0"))
-    assert "mine.yaml: workloads.0.heads: " in refused(capsys, "run", str(tmp_path / "mine.yaml"))
+    assert "mine.yaml: line 6: workloads.0.heads: " in refused(capsys, "run", str(tmp_path / "mine.yaml"))
 
 
 def test_numbers_of_the_protocol_that_make_no_sense(capsys):
@@ -310,7 +310,7 @@ def test_a_kernel_that_does_not_exist(capsys):
 
 def test_a_backend_that_no_kernel_has(capsys):
     said = refused(capsys, "run", "smoke", "--device", "cpu", "--backends", "pytorch,nope")
-    assert "no kernel of attention has the backend 'nope'; there are: gluon, pytorch, triton" in said
+    assert "no kernel of attention has the backend 'nope'; there are: cuda, gluon, pytorch, triton" in said
 
 
 def test_a_judge_who_does_not_know_the_gpu_or_the_sizes(capsys):
@@ -321,8 +321,44 @@ def test_a_judge_who_does_not_know_the_gpu_or_the_sizes(capsys):
     assert "causal has several values" in refused(capsys, *reported("causal=true,false"))
 
 
+SEVERAL = """
+operations:
+  layer_norm: {kernels: [compiled, triton-layer-norm], workloads: [{rows: 8, cols: 8}]}
+  gemm: {kernels: [compiled, triton-gemm], workloads: [{m: 8, n: 8, k: 8}]}
+"""
+
+
+@pytest.mark.parametrize(
+    "options, kernels",
+    [
+        ("", "layer_norm/eager layer_norm/compiled layer_norm/triton-layer-norm gemm/eager gemm/compiled gemm/triton-gemm"),
+        ("--kernels compiled", "layer_norm/eager layer_norm/compiled gemm/eager gemm/compiled"),
+        ("--kernels gemm/compiled", "gemm/eager gemm/compiled"),
+        ("--kernels triton-layer-norm,gemm/compiled", "layer_norm/eager layer_norm/triton-layer-norm gemm/eager gemm/compiled"),
+        ("--backends triton", "layer_norm/eager layer_norm/triton-layer-norm gemm/eager gemm/triton-gemm"),
+        ("--kernels compiled --backends triton", "layer_norm/eager gemm/eager"),
+    ],
+)  # fmt: skip
+def test_kernels_of_several_operations(tmp_path, options, kernels):
+    """An operation without any of the kernels is left out."""
+    (tmp_path / "several.yaml").write_text(SEVERAL)
+    config = chosen(parser().parse_args(["run", str(tmp_path / "several.yaml"), *options.split()]))
+    assert config.kernels == kernels.split()
+    assert (
+        [w.operation for w in config.workloads]
+        == config.operations
+        == list(dict.fromkeys(name.split("/")[0] for name in config.kernels))
+    )
+
+
+def test_a_kernel_that_none_of_several_operations_has(capsys, tmp_path):
+    (tmp_path / "several.yaml").write_text(SEVERAL)
+    said = refused(capsys, "run", str(tmp_path / "several.yaml"), "--kernels", "sdpa")
+    assert "several has no kernel sdpa in any of its operations" in said
+
+
 def test_no_kernels_at_all(capsys):
-    assert "kernels: List should have at least 1 item" in refused(capsys, "run", "smoke", "--kernels", " , ")
+    assert "--kernels names no kernel" in refused(capsys, "run", "smoke", "--kernels", " , ")
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def event(*results, seq_len=512, operation="attention", **more):
 
 def said(*events):
     found = summary(rows(events), "attention")
-    return found.strong, " ".join(found.rest), found.tone
+    return found.strong, " ".join([*found.rest, *found.notes]), found.tone
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -484,7 +484,7 @@ def test_the_library_behind_the_baseline_is_named_by_the_kernel_that_ran():
     assert said(event(result("sdpa", **ran), result("mine", FAST)))[1].endswith("sdpa ran cuDNN.")
     unknown = event(result("sdpa", ran=[["unheard_of", 1]]), result("mine", FAST))
     assert "sdpa ran" not in said(unknown)[1]
-    assert summary(rows([event(result("sdpa", **ran))]), "gone").rest == [ALONE]
+    assert summary(rows([event(result("sdpa", **ran))]), "gone").notes == [ALONE]
 
 
 # --- rested and under load --------------------------------------------------------------------------------------------
@@ -496,9 +496,9 @@ def test_times_of_a_rested_device_are_said_to_be():
         [event(result("sdpa", p50=20.0, **loaded), result("slow", SLOW, p50=40.0, crosscheck=None), mode="cold")]
     )
     assert [row.under_load for row in table] == [pytest.approx(1.19), None]
-    assert "Back to back, sdpa runs up to 19% slower (the clock falls" in " ".join(summary(table, "attention").rest)
+    assert "Back to back, sdpa runs up to 19% slower (the clock falls" in " ".join(summary(table, "attention").notes)
     many = rows([event(*(result(name, p50=20.0, **loaded) for name in ("sdpa", "one", "two")), mode="cold")])
-    assert "Back to back, 3 kernels run up to 19% slower" in " ".join(summary(many, "attention").rest)
+    assert "Back to back, 3 kernels run up to 19% slower" in " ".join(summary(many, "attention").notes)
 
 
 def test_nothing_is_said_of_rests_that_nobody_had():
@@ -514,7 +514,7 @@ def test_nothing_is_said_of_rests_that_nobody_had():
 def test_nothing_is_said_of_what_holds_or_is_not_known(mode, p50, wall_ns):
     (row,) = rows([event(result("sdpa", p50=p50, crosscheck={"wall_ns": wall_ns}), mode=mode)])
     assert row.under_load is None
-    assert "Back to back" not in " ".join(summary([row], "attention").rest)
+    assert "Back to back" not in " ".join(summary([row], "attention").notes)
 
 
 def test_faster_here_and_slower_there_is_mixed():

@@ -3,20 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from kernels.catalog import UnknownName
-from kernels.workload import (
-    MAX_WORKLOADS,
-    Config,
-    ConfigError,
-    Protocol,
-    RunSpec,
-    Workload,
-    check_kernels,
-    configs,
-    load_config,
-    multiply,
-    sentence,
-)
+from kernels.protocol import Protocol
+from kernels.workload import MAX_WORKLOADS, Config, RunSpec, Workload, multiply, sentence
 
 SIZES = {"batch": 1, "heads": 8, "seq_len": 512, "head_dim": 64}
 
@@ -99,8 +87,8 @@ def test_too_many_workloads_are_refused_before_they_are_made():
     many = list(range(1, 1001))
     with pytest.raises(ValidationError) as error:
         config(workloads=[SIZES | {"batch": many, "seq_len": many, "head_dim": many}])
-    assert sentence(error.value) == "these sizes make 1000000000 workloads; the limit is 500"
-    assert MAX_WORKLOADS == 500
+    assert sentence(error.value) == "these sizes make 1000000000 workloads; the limit is 2000"
+    assert MAX_WORKLOADS == 2000
 
 
 def test_the_baseline_is_always_measured_and_first():
@@ -162,62 +150,6 @@ def test_an_error_says_where_and_what_in_one_line(values, where, what):
     assert what in said
     assert "\n" not in said
     assert "pydantic" not in said
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
-
-
-def test_every_config_of_ours_is_valid_and_its_kernels_exist():
-    found = configs()
-    assert {"smoke", "canonical", "canonical-s512"} <= {made.name for made in found}
-    for made in found:
-        check_kernels(made)
-        assert made.title
-
-
-def test_the_canonical_config_has_the_six_short_shapes_and_two_long_ones():
-    labels = [w.label.removeprefix("attention fp16 ") for w in load_config("canonical").workloads]
-    assert len(labels) == 8
-    assert labels[-1] == "B=16 H=96 S=4096 D=128"
-    short = load_config("canonical-s512").workloads
-    assert [w.key for w in short] == [w.key for w in load_config("canonical").workloads[:6]]
-
-
-@pytest.mark.parametrize(
-    "content, what",
-    [
-        (b"a: [", "mine.yaml is not YAML: "),
-        (b"\xff\xfe\x00", "mine.yaml is not YAML: "),
-        (b"", "mine.yaml is not a mapping"),
-        (b"- sdpa", "mine.yaml is not a mapping"),
-        (b"operation: attention", "mine.yaml: kernels: Field required"),
-        (b"!!python/object/apply:os.system ['true']", "mine.yaml is not YAML: "),
-    ],
-)
-def test_a_file_that_is_no_config_is_said_so(tmp_path, content, what):
-    (tmp_path / "mine.yaml").write_bytes(content)
-    with pytest.raises(ConfigError) as error:
-        load_config(str(tmp_path / "mine.yaml"))
-    assert str(error.value).startswith(what)
-
-
-def test_a_file_has_the_name_of_its_config_unless_it_says_another(tmp_path):
-    text = "operation: attention\nkernels: [eager]\nworkloads: [{batch: 1, heads: 1, seq_len: 1, head_dim: 16}]\n"
-    (tmp_path / "run-12.yaml").write_text(text)
-    assert load_config(str(tmp_path / "run-12.yaml")).name == "run-12"
-    (tmp_path / "run-12.yaml").write_text("name: mine\n" + text)
-    assert load_config(str(tmp_path / "run-12.yaml")).name == "mine"
-
-
-@pytest.mark.parametrize("name", ("nothing", "/etc", "../../etc/passwd", "nothing.yaml", ""))
-def test_a_config_that_does_not_exist_is_answered_with_those_that_do(name):
-    with pytest.raises(ConfigError, match=r"there is no config '.*'; there are: canonical, .*smoke"):
-        load_config(name)
-
-
-def test_a_kernel_that_no_file_declares_is_refused():
-    with pytest.raises(UnknownName, match="there is no kernel 'attention/sorted'"):
-        check_kernels(config(kernels=["sorted"]))
 
 
 # --- what an agent gets -----------------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ class Site:
     NOBODY = "postgresql://nobody:secret@127.0.0.1:1/none"
     """The agent's database: it must not care that nothing answers there."""
     SLOW = {"name": "fixed", "warmup": 0, "iters": 4, "verify_seeds": 1}
-    """A protocol that calls a kernel about ten times."""
+    """A protocol that calls a kernel about 140 times, nearly all of them to look for caching."""
 
     def __init__(self, folder):
         self.folder, self.port, self.password = folder, free_port(), secrets.token_urlsafe(12)

@@ -40,12 +40,24 @@ def run():
     return run
 
 
+TAKEN = {
+    "local_bytes": 16,
+    "static_shared_bytes": 0,
+    "dynamic_shared_bytes": 65_536,
+    "grid": "64 x 2 x 1",
+    "block": "256 x 1 x 1",
+    "occupancy": 0.125,
+}
+"""What a launch takes."""
+
+
 def result(kernel, p50_ms):
     times = {"n": 1, "rounds": 1, "samples_ns": [[p50_ms * 1e6]], "p50_low_ms": p50_ms, "p50_high_ms": p50_ms}
     times |= {
         f"{name}_ms": value for name, value in describe([p50_ms]).items() if name in ("p50", "mean", "min", "max")
     }
-    more = {"sha256": kernel.ljust(64, "0"), "source": f"def {kernel}(): ...", "backend": "pytorch", "registers": 168}
+    more = {"sha256": kernel.ljust(64, "0"), "source": f"def {kernel}(): ...", "backend": "pytorch"}
+    more |= {"registers": 168, **TAKEN}
     if kernel != "sdpa":
         more |= dict.fromkeys(("speedup", "speedup_low", "speedup_high"), 1 / p50_ms) | {"effective_sample_size": 4.5}
     return ArmResult(kernel=kernel, correctness={"correct": True}, **times, **more)
@@ -110,6 +122,7 @@ def assert_complete(run):
     assert measurements.export_of(run).timing == run.timing
     assert exported.arm("eager").effective_sample_size == 4.5
     assert [row.registers for row in tables.rows([exported])] == [168, 168]
+    assert [{name: getattr(row, name) for name in TAKEN} for row in tables.rows([exported])] == [TAKEN, TAKEN]
     assert not RejectedEvent.objects.exists()
 
 

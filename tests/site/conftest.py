@@ -66,6 +66,7 @@ HOST_TRITON = "3.6.0"
 @pytest.fixture
 def make_gpu(db, monkeypatch):
     monkeypatch.setattr(catalog, "_version", lambda package: HOST_TRITON if package == "triton" else None)
+    monkeypatch.setattr(catalog, "_is_installed", lambda package: True)
 
     def make(uuid="GPU-1", kind="cuda", name="NVIDIA H200", host="gpu-1", **more):
         capability = {"cuda": 9.0, "cpu": None}[kind]

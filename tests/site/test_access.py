@@ -22,7 +22,7 @@ def addresses(demo, gpu):
     result = demo.measurements.first().results.first()
     mine = {
         **{name: [] for name in ("overview", "runs", "runs_csv", "runs_json", "new_run", "estimate")},
-        **{name: [demo.pk] for name in ("run", "run_live", "run_csv", "run_json", "run_md", "run_yaml")},
+        **{name: [demo.pk] for name in ("run", "run_live", "run_csv", "run_json", "run_jsonl", "run_md", "run_yaml")},
         **{name: [demo.pk, demo.pk] for name in ("compare", "compare_csv", "compare_json", "compare_md")},
         "compare_with": [demo.pk],
         "cancel_run": [demo.pk],

@@ -9,10 +9,11 @@ import yaml
 from cast import load
 from django.urls import reverse
 
+from kernels.config_files import load_config
 from kernels.contract.export import NotAnExport, read_export
 from kernels.contract.upgrade import FORMAT
 from kernels.report import tables
-from kernels.workload import Config, load_config
+from kernels.workload import Config
 from runs.models import Result, Run
 from runs.pipeline import importer
 from runs.queries import measurements
@@ -46,7 +47,7 @@ def test_md_is_the_table(owner, demo):
     assert answer["Content-Type"] == "text/markdown; charset=utf-8"
     heading, table = answer.content.decode().split("\n\n", 1)
     assert heading.startswith(f"[{demo.title}](http://testserver/runs/{demo.pk}/), NVIDIA H200, driver ")
-    said = owner.get(demo.get_absolute_url()).context["headline"]
+    said = owner.get(demo.get_absolute_url()).context["sections"][0].headline
     assert table == f"{tables.as_markdown(table_of(demo))}\n{said}\n"
     assert "faster on 6, slower on 2, 1.116x over 8" in table.lower()
     assert table.count("\n| ") == 65

@@ -152,7 +152,7 @@ def test_the_first_marked_field_has_the_focus(owner, typed, field, change):
 
 
 def test_where_no_field_is_marked_the_notice_has_the_focus(owner, typed):
-    _, page = refused(owner, typed | {"seq_len": ",".join(map(str, range(1, 300)))})
+    _, page = refused(owner, typed | {"seq_len": ",".join(map(str, range(1, 700)))})
     assert page.count("autofocus") == 1
     assert '<p class="notice bad" role="alert" tabindex="-1" autofocus>' in page
 

@@ -111,9 +111,21 @@ def test_all_kernels_are_listed_measured_or_not_the_baseline_first(owner, gpu, m
     assert rows["attention", "triton-flash"]["results"] == 1 and rows["attention", "triton-flash"]["last_run"] == run.pk
     assert rows["gemm", "triton-gemm"] | {"doc": ""} == {
         "operation": "gemm", "name": "triton-gemm", "backend": "triton", "doc": "", "results": 0, "versions": 0,
-        "last_run": None, "last_measured": None,
+        "last_run": None, "last_measured": None, "limits": "fp16, bf16", "here": "", "checked": "not tested here yet",
     }  # fmt: skip
     assert len(list(csv.DictReader(io.StringIO(page_of(owner, "kernels_csv"))))) == len(rows)
+
+
+def test_a_kernel_says_what_it_takes_where_it_runs_and_whether_it_is_correct(owner, make_gpu, measured):
+    measured(count=1)
+    make_gpu("CPU-1", "cpu", "AMD EPYC", "web-1")
+    rows = {(row["operation"], row["name"]): row for row in json.loads(page_of(owner, "kernels_json"))["kernels"]}
+    flash = rows["attention", "triton-flash"]
+    assert (flash["checked"], flash["here"]) == ("correct", "on 1 of 2 devices: needs a CUDA device")
+    assert rows["attention", "gluon-flash"]["limits"] == "fp16, bf16; head_dim 64, 128"
+    assert rows["attention", "sdpa"]["here"] == "" and rows["gemm", "eager"]["checked"] == "not tested here yet"
+    page = page_of(owner, "kernels")
+    assert "On 1 of 2 devices: needs a CUDA device" in page and "Takes fp16, bf16; head_dim 64, 128." in page
 
 
 def test_without_devices_it_says_how_one_gets_here(owner):

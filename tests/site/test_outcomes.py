@@ -179,7 +179,7 @@ def test_page_list_kernel_session_and_files_say_the_same_sentence(owner, demo):
     """Of the demo run, whose margins are small."""
     said = "faster on 6, slower on 2, 1.116x over 8 (1.114 to 1.118), least 0.817x"
     assert of(demo).sentence == said
-    headline = owner.get(demo.get_absolute_url()).context["headline"]
+    headline = owner.get(demo.get_absolute_url()).context["sections"][0].headline
     assert headline.strong == "triton-flash is mixed against sdpa"
     assert headline.rest[0] == f"{said[0].upper()}{said[1:]}."
     assert headline.rest[1].startswith(
@@ -193,3 +193,15 @@ def test_page_list_kernel_session_and_files_say_the_same_sentence(owner, demo):
     assert said in owner.get(reverse("session_md", args=[session.pk])).content.decode()
     assert owner.get(reverse("runs_json")).json()["runs"][0]["outcome"] == said
     assert said in " ".join(owner.get(reverse("status")).content.decode().split())
+
+
+@pytest.mark.parametrize(
+    "correctness, is_checked",
+    [({"correct": True}, 1), ({"correct": False}, 0), ({"correct": None}, 0), ({}, 0), (None, 0)],
+)
+def test_the_database_follows_what_was_checked(run, correctness, is_checked):
+    judge(run, "FASTER", "FASTER", "FASTER")
+    assert set(results(run, "triton-flash").values_list("is_checked", flat=True)) == {1}
+    results(run, "triton-flash").update(correctness=correctness)
+    assert set(results(run, "triton-flash").values_list("is_checked", flat=True)) == {is_checked}
+    assert of(run).word == ("faster" if is_checked else "")

@@ -457,6 +457,20 @@ def test_the_registers_that_triton_reports_are_shown(owner, demo):
     assert "Registers of a thread: 220." in page_of(owner, flash)
 
 
+def test_what_a_launch_takes_is_shown_and_what_the_compiler_said(owner, demo):
+    flash = Result.objects.filter(kernel__name="triton-flash", n__isnull=False).first()
+    taken = {"local_bytes": 0, "static_shared_bytes": 16, "dynamic_shared_bytes": 56_832, "occupancy": 0.125}
+    Result.objects.filter(pk=flash.pk).update(registers=220, grid="64 x 2 x 1", block="256 x 1 x 1", **taken)
+    page = text_of(page_of(owner, flash))
+    assert "Local memory of a thread: none, nothing is spilled." in page
+    assert "Shared memory of a block: 16 bytes static, 56,832 dynamic." in page
+    assert "Grid 64 x 2 x 1, block 256 x 1 x 1. Theoretical occupancy: 12.5%." in page
+    Result.objects.filter(pk=flash.pk).update(local_bytes=1200, log="mine.cu(9): warning #177-D")
+    page = text_of(page_of(owner, flash))
+    assert "Local memory of a thread: 1,200 bytes (spilled registers)." in page
+    assert "mine.cu(9): warning #177-D" in page
+
+
 # --- what a rate and a memory count -----------------------------------------------------------------------------------
 
 

@@ -47,7 +47,7 @@ def test_a_done_run_shows_its_verdict_its_table_and_where_it_was_measured(owner,
     page = page_of(owner, demo)
     said = summary(tables.rows(measurements.of_run(demo)), "attention")
     assert f'<strong class="{said.tone}">{said.strong}</strong>' in page
-    assert page.split('id="table-title"')[1].split("</section>")[0].count('<tr class="group">') == 8
+    assert page.split('id="table-attention"')[1].split("</section>")[0].count('<tr class="group">') == 8
     assert page.count(f"/runs/{demo.pk}/results/") == 64
     assert "attention fp16 B=16 H=96 S=4096 D=128" in page
     for fact in ("NVIDIA H200", "demo", "driver <b>", "torch <b>", "protocol <b>paired</b>", "A/A 1.000"):
@@ -75,7 +75,7 @@ def test_a_ratio_without_a_reference_is_marked_and_counts_nowhere(owner, exporte
                 result["correctness"] = {"correct": None}
     run = load(data, "unknown.json")
     page = page_of(owner, run)
-    (results,) = [part.split("</section>")[0] for part in page.split('id="table-title"')[1:]]
+    (results,) = [part.split("</section>")[0] for part in page.split('id="table-attention"')[1:]]
     with_ratio = Result.objects.filter(measurement__run=run, speedup__isnull=False)
     assert results.count("correctness unknown") == with_ratio.count() > 8
     assert "Measured; the correctness is unknown, because there is no reference" in page

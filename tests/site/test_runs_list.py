@@ -220,7 +220,7 @@ def test_thousands_are_separated_from_a_thousand_on(value, text):
 
 
 def test_cancelled_is_no_failure(owner, make_run):
-    styles = {state: state_tag(state)["style"] for state in Run.State.values}
+    styles = {state: state_tag(state).split('"dot ')[1].split('"')[0] for state in Run.State.values}
     assert styles["failed"] == styles["lost"] == "off"
     assert styles["cancelled"] not in ("off", "on", "busy")
 

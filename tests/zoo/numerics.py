@@ -9,7 +9,8 @@ from kernels.catalog import Unsupported, get_kernel, load
 from kernels.child.bench import Bench
 from kernels.child.reference import Reference, measure
 from kernels.operations.base import Operation
-from kernels.workload import Protocol, Workload
+from kernels.protocol import Protocol
+from kernels.workload import Workload
 
 ZOO = Path(__file__).parent
 CHECKS = Protocol().verify_seeds

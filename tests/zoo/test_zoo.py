@@ -26,7 +26,7 @@ CHOSEN = {
     "deadly": ("forks-and-segfaults", "forges-answers", "fails-in-call-7", "busy-and-unsupported"),
     "honest": ("workspace", "in-any-order", "strided", "says-a-line", "warns", "walks-frames", "uses-vmap"),
 }  # fmt: skip
-ALONE = ("works-ahead", "remembers-while-sets-rotate", "knows-it-from-the-last-run")
+ALONE = ("works-ahead",)
 GROUPS = together("cpu")
 cheats, deadly, honest = (
     telling([case.name for case in GROUPS[word]], *CHOSEN[word], why=WHY) for word in ("cheats", "deadly", "honest")
@@ -194,7 +194,7 @@ def test_who_works_for_others():
     assert why_uneven(ahead, even).startswith("some calls work for others")
     assert not why_uneven(even, even)
     assert not why_uneven(ahead, ahead), "a busy host interrupts the baseline, too"
-    assert unevenness([100.0, 100.0, 100.0, 5000.0], took_ns=400.0) == 1, "interrupted, but it did not work meanwhile"
+    assert unevenness([0.0, 0.0, 0.0]) == 0, "a clock that did not move"
 
 
 def test_who_leaks():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, model_validator
@@ -44,6 +44,12 @@ class Attention(Operation):
     """q: (B, H, S, D); k, v: (B, Hkv, S, D); out: (B, H, S, D). scale = 1 / sqrt(D). Self-attention: one sequence
     length."""
 
+    tensors: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "q": ("batch", "heads", "seq_len", "head_dim"),
+        "k": ("batch", "kv_heads", "seq_len", "head_dim"),
+        "v": ("batch", "kv_heads", "seq_len", "head_dim"),
+    }
+    options: ClassVar[tuple[str, ...]] = ("causal", "scale")
     libraries: ClassVar[tuple[tuple[str, str], ...]] = (
         ("cudnn", "cuDNN"),
         ("flash_fwd", "FlashAttention-2"),
@@ -111,6 +117,13 @@ class Attention(Operation):
         """Reads q, k and v; writes out."""
         head = self.batch * self.seq_len * self.head_dim * self.element_bytes
         return head * (self.heads + 2 * self.kv_heads), head * self.heads
+
+    def queries(self) -> int:
+        """Rows of q: B x H x S."""
+        return self.batch * self.heads * self.seq_len
+
+    def heads_of(self) -> tuple[int, int]:
+        return self.batch, self.heads
 
     def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:
         import torch

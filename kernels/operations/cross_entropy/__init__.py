@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
@@ -26,6 +26,7 @@ class CrossEntropy(Rows):
     No index is ignored, no class has a weight, no label is smoothed.
     """
 
+    tensors: ClassVar[Mapping[str, tuple[str, ...]]] = {"logits": ("rows", "vocab"), "targets": ("rows",)}
     across: ClassVar[str] = "vocab"
     narrowest: ClassVar[int] = 2
     checked_with: ClassVar[tuple[Distribution, ...]] = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
@@ -24,6 +24,8 @@ class Gelu(Rows):
     """x: (rows, cols); out: (rows, cols). approximate "none": x (1 + erf(x / sqrt(2))) / 2. "tanh":
     x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2."""
 
+    tensors: ClassVar[Mapping[str, tuple[str, ...]]] = {"x": ("rows", "cols")}
+    options: ClassVar[tuple[str, ...]] = ("approximate",)
     checked_with: ClassVar[tuple[Distribution, ...]] = ("normal", "negative", "x30", "tiny", "outliers", "uniform")
     operators: ClassVar[tuple[str, ...]] = ("gelu", "erf", "tanh", "mul", "add", "pow")
 

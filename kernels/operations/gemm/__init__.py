@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
@@ -40,6 +40,7 @@ FEW_TERMS = 8
 class Gemm(Operation):
     """a: (M, K); b: (K, N); out: (M, N), all row-major."""
 
+    tensors: ClassVar[Mapping[str, tuple[str, ...]]] = {"a": ("m", "k"), "b": ("k", "n")}
     libraries: ClassVar[tuple[tuple[str, str], ...]] = (
         ("nvjet", "cuBLAS"),
         ("cublas", "cuBLAS"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
@@ -21,6 +21,8 @@ EPS = 1e-5
 class LayerNorm(Rows):
     """x: (rows, cols); weight, bias: (cols,); out: (rows, cols). Biased variance; eps = 1e-5."""
 
+    tensors: ClassVar[Mapping[str, tuple[str, ...]]] = {"x": ("rows", "cols"), "weight": ("cols",), "bias": ("cols",)}
+    options: ClassVar[tuple[str, ...]] = ("eps",)
     checked_with: ClassVar[tuple[Distribution, ...]] = (
         "normal", "tiny", "outliers", "near_constant", "large_mean", "x30",
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
@@ -25,6 +25,7 @@ class MSELoss(Rows):
     float32 in every dtype: a loss in 16 bits would not show a wrong row.
     """
 
+    tensors: ClassVar[Mapping[str, tuple[str, ...]]] = {"values": ("rows", "cols"), "targets": ("rows", "cols")}
     checked_with: ClassVar[tuple[Distribution, ...]] = (
         "normal", "large_mean", "tiny", "x30", "outliers", "uniform",
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
@@ -24,6 +24,8 @@ by the weight has nearly the same rounding error in every element: by chance a r
 class RMSNorm(Rows):
     """x: (rows, cols); weight: (cols,); out: (rows, cols). eps = 1e-6, added to the mean of squares."""
 
+    tensors: ClassVar[Mapping[str, tuple[str, ...]]] = {"x": ("rows", "cols"), "weight": ("cols",)}
+    options: ClassVar[tuple[str, ...]] = ("eps",)
     checked_with: ClassVar[tuple[Distribution, ...]] = (
         "normal", "tiny", "outliers", "large_mean", "x30", "uniform",
     )  # fmt: skip

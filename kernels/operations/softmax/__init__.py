@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 class Softmax(Rows):
     """x: (rows, cols); out: (rows, cols). Over the last dimension."""
 
+    tensors: ClassVar[Mapping[str, tuple[str, ...]]] = {"x": ("rows", "cols")}
     checked_with: ClassVar[tuple[Distribution, ...]] = (
         "normal", "x30", "near_constant", "outliers", "large_mean", "uniform",
     )  # fmt: skip

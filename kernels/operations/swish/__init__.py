@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 class Swish(Rows):
     """x: (rows, cols); out: (rows, cols). x / (1 + exp(-x))."""
 
+    tensors: ClassVar[Mapping[str, tuple[str, ...]]] = {"x": ("rows", "cols")}
     checked_with: ClassVar[tuple[Distribution, ...]] = ("normal", "negative", "x30", "tiny", "outliers", "uniform")
     operators: ClassVar[tuple[str, ...]] = ("silu", "sigmoid", "mul")
 

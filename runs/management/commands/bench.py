@@ -18,10 +18,11 @@ from django.utils import timezone
 
 from kernels import catalog
 from kernels.analysis.memory import why_too_large
+from kernels.config_files import ConfigError, check_kernels, load_config
 from kernels.host.device import NoSuchDevice, find_device
 from kernels.report import tables
-from kernels.report.summary import summary
-from kernels.workload import Config, ConfigError, check_kernels, load_config
+from kernels.report.summary import as_text
+from kernels.workload import Config
 from runs.hosting import checks, setup
 from runs.models import Gpu, Run
 from runs.queries import measurements
@@ -133,8 +134,7 @@ class Command(BaseCommand):
             self.stderr.write("\r\x1b[K", ending="")
         table = tables.rows(measurements.of_run(run))
         self.stdout.write(tables.as_text(table))
-        said = summary(table, run.spec.operation)
-        if said.strong:
+        if said := as_text(table, run.contended):
             self.stdout.write(f"\n{said}")
         self.stdout.write(f"Run {run.pk} is {run.state}. {run.message}")
         return 0 if run.state == Run.State.DONE and not tables.failures(table) else 1

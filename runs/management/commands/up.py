@@ -16,9 +16,9 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from kernels.catalog import declared
+from kernels.config_files import load_config
 from kernels.host.device import Device, devices
 from kernels.host.processes import die_with_parent
-from kernels.workload import load_config
 from runs.hosting import addresses, checks, setup
 from runs.hosting.keeper import Keeper
 from runs.hosting.stack import Stack

@@ -1,4 +1,4 @@
-"""Leaves a thread that sleeps, and then writes an answer into every pipe while another kernel runs."""
+"""Leaves a thread that waits for the rounds, and then writes an answer into every pipe while another kernel runs."""
 
 import contextlib
 import os
@@ -15,11 +15,13 @@ MUST_BE = {
 }
 PROTOCOL = {"min_rounds": 10, "max_rounds": 10}
 
-started = []
+IN_THE_ROUNDS = 120
+calls = []
 
 
 def forge():
-    time.sleep(4)
+    while len(calls) < IN_THE_ROUNDS or time.monotonic() - calls[-1] < 0.003:
+        time.sleep(0.001)
     for fd in map(int, os.listdir("/proc/self/fd")):
         with contextlib.suppress(OSError):
             if fd > 2 and os.readlink(f"/proc/self/fd/{fd}").startswith("pipe:"):
@@ -28,7 +30,7 @@ def forge():
 
 @kernel("attention", backend="pytorch")
 def forges_while_others_run(q, k, v, *, causal, scale):
-    if not started:
-        started.append(threading.Thread(target=forge, daemon=True))
-        started[0].start()
+    calls.append(time.monotonic())
+    if len(calls) == 1:
+        threading.Thread(target=forge, daemon=True).start()
     return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)

@@ -1,0 +1,49 @@
+"""Copies of timed calls' outputs, compared with the reference after the rounds. Used in the measuring child only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernels.child import outputs
+from kernels.child.reference import Reference, measure, with_facts
+from kernels.contract.replies import OutputReading
+
+KEEP_SHARE = 0.05
+"""Share of the free memory for one kept output, at most."""
+
+
+@dataclass
+class Kept:
+    """What was kept of every arm since the last comparison."""
+
+    free_bytes: Callable[[], int]
+    copies: list[tuple[str, int, Any, dict[str, Any]]] = field(default_factory=list)
+    """(arm, seed of its inputs, output, facts of the call)"""
+
+    def add(self, arm: str, seed: int, out: Any) -> None:
+        """Keeps a copy of a timed call's output, if it is small enough."""
+        if self.has_room(out := outputs.plain(out)):
+            self.copies.append((arm, seed, outputs.clone(out), {}))
+
+    def add_trapped(self, arm: str, seed: int, early: Any, facts: dict[str, Any]) -> None:
+        """Keeps what is already a copy, with what was seen of its call."""
+        if self.has_room(early):
+            self.copies.append((arm, seed, early, facts))
+
+    def has_room(self, out: Any) -> bool:
+        return not (size := outputs.nbytes(out)) or size < KEEP_SHARE * self.free_bytes()
+
+    def compare(self, reference_of: Callable[[int], Reference]) -> tuple[list[tuple[str, OutputReading]], list[str]]:
+        """(arm and reading of each copy, arms that changed their inputs); then nothing is kept.
+
+        reference_of(seed): the reference of the inputs that this seed gives.
+        """
+        readings = []
+        for arm, seed, out, facts in self.copies:
+            late = facts.get("late", [False] * len(outputs.as_tuple(out)))
+            readings.append((arm, with_facts(measure(out, reference_of(seed)), late=late)))
+        changed = [arm for arm, _, _, facts in self.copies if facts.get("inputs_changed")]
+        self.copies.clear()
+        return readings, changed

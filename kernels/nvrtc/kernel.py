@@ -1,0 +1,245 @@
+"""A kernel of a .cu file as a callable: kernel(*tensors, out=..., **options). Used where torch is.
+
+What a call needs is prepared once for each signature (shapes, strides, dtypes, options): the machine code, grid and block,
+and the arguments in memory. After that a call writes the pointers and launches on PyTorch's current stream. It allocates
+nothing, so it can be captured in a graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernels.nvrtc import compiler
+from kernels.nvrtc.arguments import POINTER, Packed, checks, kind_of
+from kernels.nvrtc.declaration import OUT, Launch
+from kernels.nvrtc.driver import Cuda
+from kernels.nvrtc.expressions import BadExpression, Expression, Tensor, Typed
+
+CPP = {
+    "float16": "__half",
+    "bfloat16": "__nv_bfloat16",
+    "float32": "float",
+    "float64": "double",
+    "float8_e4m3fn": "__nv_fp8_e4m3",
+    "float8_e5m2": "__nv_fp8_e5m2",
+    "int32": "int",
+    "int64": "long long",
+    "int8": "signed char",
+    "uint8": "unsigned char",
+}
+"""PyTorch's dtype -> its C++ type: what T is."""
+MOST_THREADS = 1024
+
+Dims = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Launched:
+    """One launch of a kernel, for the result's page."""
+
+    name: str
+    compiled: compiler.Compiled
+    grid: Dims
+    block: Dims
+    dynamic_shared_bytes: int
+
+
+_noted: list[Launched] | None = None
+
+
+@contextmanager
+def launched() -> Iterator[list[Launched]]:
+    """The launches of .cu kernels inside the block."""
+    global _noted
+    _noted, before = [], _noted
+    try:
+        yield _noted
+    finally:
+        _noted = before
+
+
+@dataclass(frozen=True)
+class KernelText:
+    """A kernel of a .cu file, as written."""
+
+    source: str
+    path: Path
+    launch: Launch
+    tensors: Mapping[str, tuple[str, ...]]
+    """Name of each tensor -> its sizes, as the operation declares them."""
+    unsupported: type[Exception]
+    """Raised where the kernel cannot run on this device."""
+
+    @property
+    def name(self) -> str:
+        return self.launch.entry
+
+    def values(self, tensors: tuple[torch.Tensor, ...], options: dict[str, Any], sms: int) -> dict[str, Any]:
+        """What expressions may name: sizes, tensors, options, built-in names, macros."""
+        found: dict[str, Any] = {"sms": sms, "itemsize": tensors[0].element_size()}
+        for (name, sizes), tensor in zip(self.tensors.items(), tensors, strict=True):
+            if len(sizes) != tensor.dim():
+                raise ValueError(f"{name} has {tensor.dim()} dimensions; it must have {len(sizes)}: {', '.join(sizes)}")
+            found |= zip(sizes, tensor.shape, strict=True)
+            found[name] = Tensor(tuple(tensor.shape), tensor.stride())
+        found |= options
+        with self._at(self.launch.launch_line):
+            for name, macro in self.launch.defines.items():
+                if macro is not None:
+                    found[name] = macro.value(found)
+        return found
+
+    def arguments(self, values: Mapping[str, Any]) -> list[tuple[str, Any]]:
+        """(kind, value) of each argument of the kernel. Of a pointer, the number of its tensor; outputs come last."""
+        names = list(self.tensors)
+        found: list[tuple[str, Any]] = []
+        for one in self.launch.arguments:
+            if one.text in names:
+                found.append((POINTER, names.index(one.text)))
+            elif output := OUT.fullmatch(one.text):
+                found.append((POINTER, len(names) + int(output[1] or 0)))
+            else:
+                found.append(self._number(one, values))
+        return found
+
+    def _number(self, one: Expression, values: Mapping[str, Any]) -> tuple[str, Any]:
+        with self._at(self.launch.line):
+            value = one.value(values)
+            try:
+                return kind_of(value)
+            except ValueError as error:
+                raise BadExpression(f"`{one.text}`: {error}") from None
+
+    @contextmanager
+    def _at(self, line: int) -> Iterator[None]:
+        """Errors of expressions name the file and this line."""
+        try:
+            yield
+        except BadExpression as error:
+            raise BadExpression(f"{self.path.name}, line {line}: {error}") from None
+
+    def compiled_from(self, values: Mapping[str, Any], dtype: torch.dtype) -> compiler.Source:
+        """The source for these values and this dtype, with checks of its arguments."""
+        launch, kind = self.launch, CPP[str(dtype).removeprefix("torch.")]
+        with self._at(launch.line):
+            template = [kind if one is None else _literal(one, values) for one in launch.template]
+        entry = f"{launch.entry}<{', '.join(template)}>" if template else launch.entry
+        kinds = [kind for kind, _ in self.arguments(values)]
+        passed = [(kind, one.text) for kind, one in zip(kinds, launch.arguments, strict=True)]
+        defines = {name: kind if one is None else _literal(one, values) for name, one in launch.defines.items()}
+        return compiler.Source(
+            text=self.source + checks(entry, passed, launch.line, self.path.name),
+            name=self.path.name,
+            entry=entry,
+            defines=tuple(sorted(defines.items())),
+            options=launch.options,
+        )
+
+    def shape(self, values: Mapping[str, Any]) -> tuple[Dims, Dims, int]:
+        """(grid, block, bytes of dynamic shared memory). Raises BadExpression where they are impossible."""
+        with self._at(self.launch.launch_line):
+            return self._shape(values)
+
+    def _shape(self, values: Mapping[str, Any]) -> tuple[Dims, Dims, int]:
+        grid, block = (_dims(one, values) for one in (self.launch.grid, self.launch.block))
+        if block[0] * block[1] * block[2] > MOST_THREADS:
+            raise BadExpression(
+                f"`{self.launch.block.text}` is {_by(block)} threads; a block has at most {MOST_THREADS}"
+            )
+        shared = self.launch.shared.value(values)
+        if not isinstance(shared, int) or shared < 0:
+            raise BadExpression(f"shared=`{self.launch.shared.text}` is {shared}; it must be a number of bytes")
+        return grid, block, shared
+
+
+def _dims(one: Expression, values: Mapping[str, Any]) -> Dims:
+    found = one.value(values)
+    each = tuple(n.value if isinstance(n, Typed) else n for n in (found if type(found) is tuple else (found,)))
+    if len(each) > 3 or not all(isinstance(n, int) and n > 0 for n in each):
+        raise BadExpression(f"`{one.text}` is {found}; it must be one to three numbers above 0")
+    first, second, third = (*each, 1, 1)[:3]
+    return first, second, third
+
+
+def _by(dims: Dims) -> str:
+    return " x ".join(map(str, dims))
+
+
+def _literal(one: Expression, values: Mapping[str, Any]) -> str:
+    """A value as a C++ literal."""
+    value = one.value(values)
+    if isinstance(value, Typed):
+        value = value.value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return f"{value!r}f"
+    raise BadExpression(f"`{one.text}` is {value}; it must be a number")
+
+
+class CudaKernel:
+    """A kernel of a .cu file on the current device."""
+
+    def __init__(self, text: KernelText, cuda: Any = None) -> None:
+        """cuda: the devices; a test without a GPU gives its own."""
+        self.text, self._cuda = text, cuda or Cuda()
+        self._prepared: dict[Any, Prepared] = {}
+        self._functions: dict[compiler.Source, tuple[compiler.Compiled, Any]] = {}
+
+    def __call__(self, *tensors: torch.Tensor, out: Any, **options: Any) -> None:
+        """Writes into `out`: a tensor, or a tuple of them."""
+        signature = (*[(one.shape, one.stride(), one.dtype) for one in tensors], tensors[0].device, *options.items())
+        prepared = self._prepared.get(signature)
+        if prepared is None:
+            prepared = self._prepared[signature] = self._prepare(tensors, options)
+        prepared.launch((*tensors, *out) if type(out) is tuple else (*tensors, out))
+
+    def _prepare(self, tensors: tuple[torch.Tensor, ...], options: dict[str, Any]) -> Prepared:
+        if len(tensors) != len(self.text.tensors):
+            raise TypeError(f"{self.text.name} takes {len(self.text.tensors)} tensors: {', '.join(self.text.tensors)}")
+        if why := self._cuda.why_not(tensors[0]):
+            raise self.text.unsupported(why)
+        device = self._cuda.device(tensors[0])
+        values = self.text.values(tensors, options, device.multiprocessors)
+        source = self.text.compiled_from(values, tensors[0].dtype)
+        grid, block, shared = self.text.shape(values)
+        if source not in self._functions:
+            made = compiler.compiled(source, device.architecture)
+            self._functions[source] = made, self._cuda.load(made)
+        made, function = self._functions[source]
+        if (needed := made.static_shared_bytes + shared) > device.shared_bytes:
+            raise self.text.unsupported(
+                f"needs {needed:,} bytes of shared memory for a block; this device has {device.shared_bytes:,}"
+            )
+        function.allow_shared(shared)
+        facts = Launched(source.entry, made, grid, block, shared)
+        packed = Packed(self.text.arguments(values))
+        run = function.launcher(grid, block, shared, packed.address)
+        return Prepared(facts, packed, run, self._cuda.current_stream(), tensors[0].device.index or 0)
+
+
+class Prepared:
+    """A launch of one signature."""
+
+    __slots__ = ("_device", "_packed", "_run", "_stream", "facts")
+
+    def __init__(
+        self, facts: Launched, packed: Packed, run: Callable[[int], None], stream: Callable[[int], int], device: int
+    ) -> None:
+        """run: launches on a stream. stream: gives the current one of a device."""
+        self.facts, self._packed, self._run, self._stream, self._device = facts, packed, run, stream, device
+
+    def launch(self, tensors: tuple[torch.Tensor, ...]) -> None:
+        """Launches on the current stream. tensors: inputs, then outputs."""
+        self._packed.point(tensors)
+        if _noted is not None:
+            _noted.append(self.facts)
+        self._run(self._stream(self._device))

@@ -1,0 +1,42 @@
+// Two loads of 16 bytes a thread, erf or tanh in float32, and two stores. tanh comes from one exponential.
+// @kernel("gelu", dtypes=("float16", "bfloat16", "float32"), needs=cuda(min_capability=8.0))
+// @launch(grid=ceil_div(rows * cols * itemsize, 256 * 2 * 16), block=256)
+// @call("gelu<T, approximate == 'tanh'>", x, out, long(rows * cols))
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+constexpr int THREADS = 256, TURNS = 2;
+
+template <typename T> struct alignas(16) Packet {
+    static constexpr int WIDTH = 16 / sizeof(T);
+    T value[WIDTH];
+};
+
+template <bool TANH> __device__ float activation(float x) {
+    // (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)), with u = sqrt(2 / pi) (x + 0.044715 x^3)
+    if constexpr (TANH) return x / (1 + expf(x * (-1.5957691216057308f - 0.07135481282553165f * x * x)));
+    else return 0.5f * x * erfcf(x * -0.7071067811865476f);
+}
+
+template <typename T, bool TANH>
+__global__ void __launch_bounds__(THREADS) gelu(const T* __restrict__ x, T* __restrict__ out, long long count) {
+    using P = Packet<T>;
+    const long long first = (long long)blockIdx.x * THREADS * TURNS + threadIdx.x;  // packet
+    P packet[TURNS];
+#pragma unroll
+    for (int turn = 0; turn < TURNS; ++turn) {
+        const long long at = first + turn * THREADS;
+        if ((at + 1) * P::WIDTH <= count) packet[turn] = reinterpret_cast<const P*>(x)[at];
+    }
+#pragma unroll
+    for (int turn = 0; turn < TURNS; ++turn) {
+        const long long at = first + turn * THREADS;
+        if ((at + 1) * P::WIDTH <= count) {
+            for (int i = 0; i < P::WIDTH; ++i) packet[turn].value[i] = T(activation<TANH>(float(packet[turn].value[i])));
+            reinterpret_cast<P*>(out)[at] = packet[turn];
+        } else {  // the last packet is not whole
+            for (long long i = at * P::WIDTH; i < count; ++i) out[i] = T(activation<TANH>(float(x[i])));
+        }
+    }
+}

@@ -1,0 +1,61 @@
+"""Results as rows that other benchmarks write: `?format=` of a run's .json and .jsonl.
+
+A row stands for a result that is ok and timed. What was not measured is null: no figure here is an estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from kernels.contract.events import Measured
+from kernels.report.tables import Row, rows
+
+
+def _renamed(measured: Measured, names: dict[str, str]) -> dict[str, Any]:
+    return {names.get(name, name): value for name, value in measured.workload.sizes.items()}
+
+
+def _nested(row: Row, measured: Measured, backend: str, environment: dict[str, Any]) -> dict[str, Any]:
+    """Sizes in an object of their own; latency is the p50."""
+    capability = environment.get("capability")
+    return {
+        "kernel": row.operation,
+        "backend": backend,
+        "implementation": row.kernel,
+        "arch": f"sm_{round(float(capability) * 10)}" if capability else None,
+        "gpu_model": environment.get("device"),
+        "compute_capability": str(capability) if capability else None,
+        "problem_size": _renamed(measured, {"head_dim": "dim", "causal": "is_causal"}),
+        "dtype": measured.workload.dtype,
+        "latency_ms": row.p50_ms,
+        "tflops": row.tflops,
+        "compilation_time": row.compile_s,
+    }
+
+
+def _flat(row: Row, measured: Measured, backend: str, environment: dict[str, Any]) -> dict[str, Any]:
+    """One level; the time is the mean. gpu_efficiency, an estimate of the GPU's utilisation, is null."""
+    return {
+        "operation": row.operation,
+        "implementation": row.kernel,
+        **_renamed(measured, {"batch": "batch_size", "seq_len": "sequence_length", "dim": "tensor_dimension"}),
+        "dtype": measured.workload.dtype,
+        "time_ms": row.mean_ms,
+        "memory_mb": row.peak_memory_bytes / 1e6 if row.peak_memory_bytes is not None else None,
+        "inference_speed": 1e3 / row.mean_ms if row.mean_ms else None,
+        "gpu_efficiency": None,
+        "throughput_gbps": row.gb_per_s,
+    }
+
+
+FORMATS: dict[str, Callable[[Row, Measured, str, dict[str, Any]], dict[str, Any]]] = {"nested": _nested, "flat": _flat}
+
+
+def records(name: str, measurements: Iterable[Measured], environment: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The rows of a run in a format. Raises KeyError for an unknown one."""
+    make = FORMATS[name]
+    for measured in measurements:
+        for arm, row in zip(measured.results, rows([measured]), strict=True):
+            if row.status == "ok" and row.p50_ms is not None:
+                yield make(row, measured, arm.backend, environment)
