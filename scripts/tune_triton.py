@@ -1,4 +1,4 @@
-"""Finds the tiles of the Triton matrix product and LayerNorm: times a grid of them on this GPU.
+"""Finds the tiles of the Triton matrix product and of the operations that memory limits: times a grid of them on this GPU.
 
 Needs torch, triton and this repository with what the library needs. Calls go round over inputs that together cover
 three times the L2, in one CUDA graph, so that memory is what it is in use. Compiles on many threads first; a tile that
@@ -20,14 +20,21 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 import triton
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kernels.analysis.correctness import judge
 from kernels.child.reference import Reference, measure
+from kernels.operations.cross_entropy import CrossEntropy, triton_cross_entropy
+from kernels.operations.gelu import Gelu, triton_gelu
 from kernels.operations.gemm import Gemm, triton_gemm
 from kernels.operations.layer_norm import LayerNorm, triton_layer_norm
+from kernels.operations.mse_loss import MSELoss, triton_mse_loss
+from kernels.operations.rms_norm import RMSNorm, triton_rms_norm
+from kernels.operations.softmax import Softmax, triton_softmax
+from kernels.operations.swish import Swish, triton_swish
 
 PROBLEMS = [
     Gemm(dtype="bfloat16", m=8192, n=8192, k=8192),
@@ -40,6 +47,16 @@ PROBLEMS = [
     LayerNorm(dtype="float16", rows=8192, cols=768),
     LayerNorm(dtype="bfloat16", rows=65536, cols=128),
     LayerNorm(dtype="bfloat16", rows=4096, cols=16384),
+    *(
+        of(dtype="bfloat16", rows=rows, cols=cols)
+        for of in (Softmax, RMSNorm)
+        for rows, cols in ((16384, 4096), (16384, 768), (65536, 128), (4096, 16384), (4096, 32768))
+    ),
+    CrossEntropy(dtype="bfloat16", rows=8192, vocab=32000),
+    CrossEntropy(dtype="bfloat16", rows=4096, vocab=128256),
+    CrossEntropy(dtype="bfloat16", rows=16384, vocab=768),
+    *(of(dtype="bfloat16", rows=16384, cols=4096) for of in (Gelu, Swish, MSELoss)),
+    Gelu(dtype="bfloat16", rows=16384, cols=4096, approximate="tanh"),
 ]
 HANGS_AFTER_S = 40
 REPLAYS = 7
@@ -77,12 +94,58 @@ def norm_tiles(problem):
             yield triton_layer_norm.Tile(rows, warps)
 
 
+def row_tiles(module):
+    """The grid of a module, and its table's choice first: rows held, 4 to 64 elements a thread, or read in blocks."""
+
+    def grid(problem):
+        yield module.tiles(problem.rows, problem.width)
+        width = triton.next_power_of_2(problem.width)
+        for rows, warps in itertools.product((1, 2, 4, 8, 16, 32, 64), (1, 2, 4, 8, 16, 32)):
+            if 4 <= rows * width / (32 * warps) <= 64:
+                yield module.Tile(rows, warps)
+        for warps, vectors, depth in itertools.product((2, 4, 8, 16), (1, 2), (1, 2, 4, 8)):
+            if (lanes := 32 * warps * 8 * vectors) * depth <= width and vectors * depth <= 8:
+                yield module.Tile(1, warps, depth, lanes)
+
+    return grid
+
+
+def stretch_tiles(module, *more):
+    """The grid of a module that knows no rows, and its table's choice first: 4 to 64 elements a thread. more: values of the
+    tile's other fields."""
+
+    def grid(problem):
+        yield module.tiles(problem.rows, problem.cols)
+        for warps, each, *others in itertools.product((1, 2, 4, 8, 16), (4, 8, 16, 32, 64), *more):
+            yield module.Tile(32 * warps * each, warps, *others)
+
+    return grid
+
+
 WAYS = {
     "gemm": (gemm_tiles, triton_gemm.launch, lambda a, b: a @ b),
     "layer_norm": (
         norm_tiles,
         triton_layer_norm.launch,
         lambda x, weight, bias, eps: torch.layer_norm(x, weight.shape, weight, bias, eps),
+    ),
+    "softmax": (row_tiles(triton_softmax), triton_softmax.launch, lambda x: x.softmax(-1)),
+    "rms_norm": (
+        row_tiles(triton_rms_norm),
+        triton_rms_norm.launch,
+        lambda x, weight, eps: torch.rms_norm(x, weight.shape, weight, eps),
+    ),
+    "cross_entropy": (
+        row_tiles(triton_cross_entropy),
+        triton_cross_entropy.launch,
+        lambda logits, targets: F.cross_entropy(logits.float(), targets),
+    ),
+    "gelu": (stretch_tiles(triton_gelu), triton_gelu.launch, lambda x, approximate: F.gelu(x, approximate=approximate)),
+    "swish": (stretch_tiles(triton_swish), triton_swish.launch, F.silu),
+    "mse_loss": (
+        stretch_tiles(triton_mse_loss, (1, 2, 4, 8, 16)),
+        triton_mse_loss.launch,
+        lambda values, targets: F.mse_loss(values.float(), targets.float()),
     ),
 }
 

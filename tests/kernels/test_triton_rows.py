@@ -67,6 +67,20 @@ def test_long_rows_are_right(interpreter, operation, shape, dtype):
     assert_right(interpreter.run(operation=operation, sizes=sized(operation, *shape), dtype=dtype))
 
 
+TILES = {operation: [(1, 4), (8, 4), (64, 4), (1, 4, 1, 256), (1, 4, 4, 64)] for operation in HELD} | {
+    "gelu": [(128, 4), (1024, 4)],
+    "swish": [(128, 4), (1024, 4)],
+    "mse_loss": [(128, 4, 1), (256, 4, 16)],
+}
+
+
+@pytest.mark.thorough(WHOLE_GRIDS)
+@pytest.mark.parametrize("shape", [(1, 129), (65, 100), (64, 128)], ids=str)
+@pytest.mark.parametrize("operation, tile", [(op, tile) for op, tiles in TILES.items() for tile in tiles], ids=str)
+def test_every_tile_is_right(interpreter, operation, tile, shape):
+    assert_right(interpreter.run(operation=operation, sizes=sized(operation, *shape), tile=tile))
+
+
 @pytest.mark.parametrize("layout", ["transposed", "every other", "followed by NaN"])
 @pytest.mark.parametrize("in_blocks", [False, True], ids=["", "in blocks"])
 @pytest.mark.parametrize("operation", ACROSS)
@@ -168,8 +182,7 @@ def run_case(
         if tile:
             stack.enter_context(replaced(module, "tiles", lambda *_: module.Tile(*tile)))
         if in_blocks:
-            for name, value in {"LONGEST_HELD": 0, "LANES": 64, "DEPTH": 2}.items():
-                stack.enter_context(replaced(module, name, value))
+            stack.enter_context(replaced(module, "tiles", lambda *_: module.Tile(1, 4, depth=2, lanes=64)))
         laid = [laid_out(t, layout) if t.ndim == 2 else t for t in inputs.tensors]
         out = getattr(module, f"triton_{operation}")(*laid, **inputs.options)
     reference = Reference(problem, inputs, 0, True, distribution)

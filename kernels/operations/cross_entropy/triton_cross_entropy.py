@@ -16,8 +16,6 @@ from kernels.catalog import Unsupported, cuda, kernel
 
 LONGEST_HELD = 4_096
 """Columns of the longest row held in registers."""
-DEPTH, LANES, WARPS = 8, 1_024, 4
-"""Block of a longer row: DEPTH x LANES elements, by so many warps. Not measured yet."""
 TOTAL, TOTAL_WARPS = 4_096, 8
 """Losses that the last program adds at a time. Not measured yet."""
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
@@ -29,10 +27,15 @@ class Tile(NamedTuple):
     rows: int
     """Rows of a program: a power of two."""
     warps: int
+    depth: int = 0
+    """Of a block of depth x lanes elements, if a row is read in blocks. 0: rows are held in registers."""
+    lanes: int = 0
 
 
 def tiles(rows, vocab):
-    """The tile for short rows. These numbers are not measured yet: 32 elements a thread."""
+    """The tile for a problem. These numbers are not measured yet: 32 elements a thread, in blocks 64."""
+    if vocab > LONGEST_HELD:
+        return Tile(1, 4, depth=8, lanes=1024)
     width = triton.next_power_of_2(vocab)
     return Tile(min(max(4096 // width, 1), triton.next_power_of_2(rows), 64), 4)
 
@@ -53,7 +56,7 @@ def launch(logits, targets, tile):
     logits = logits if logits.stride(1) == 1 else logits.contiguous()
     targets = targets.contiguous()
     rows, vocab = logits.shape
-    held = vocab <= LONGEST_HELD
+    held = not tile.depth
     count = triton.cdiv(rows, tile.rows) if held else rows
     losses = torch.empty(count, dtype=torch.float32, device=logits.device)
     out = torch.empty((), dtype=torch.float32, device=logits.device)
@@ -65,8 +68,9 @@ def launch(logits, targets, tile):
             )  # fmt: skip
         else:
             _in_blocks[(count,)](
-                logits, targets, losses, logits.stride(0), vocab, DEPTH=DEPTH, LANES=LANES, num_warps=WARPS
-            )
+                logits, targets, losses, logits.stride(0), vocab,
+                DEPTH=tile.depth, LANES=tile.lanes, num_warps=tile.warps,
+            )  # fmt: skip
         _mean[(1,)](losses, out, count, rows, BLOCK=TOTAL, num_warps=TOTAL_WARPS)
     return out
 

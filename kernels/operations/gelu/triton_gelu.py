@@ -3,34 +3,48 @@
 tanh comes from one exponential: (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)), which neither overflows nor loses digits.
 """
 
+from typing import NamedTuple
+
 import torch
 import triton
 import triton.language as tl
 
 from kernels.catalog import Unsupported, cuda, kernel
 
-BLOCK, WARPS = 4_096, 8
-"""Elements of a program, and its warps: 16 elements a thread. Not measured yet."""
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+
+
+class Tile(NamedTuple):
+    """The tile shape of a launch."""
+
+    block: int
+    """Elements of a program: a power of two."""
+    warps: int
+
+
+def tiles(rows, cols):
+    """The tile for a problem. Not measured yet: 16 elements a thread."""
+    return Tile(4096, 8)
 
 
 @kernel("gelu", backend="triton", needs=cuda(min_capability=7.5))
 def triton_gelu(x, *, approximate):
     """GELU in Triton, in float32: erf, or tanh by one exponential."""
-    return launch(x, approximate == "tanh", BLOCK, WARPS)
+    return launch(x, approximate, tiles(*x.shape))
 
 
-def launch(x, tanh, block, warps):
-    """GELU of x of any shape, with this many elements and warps of a program. Returns a new, contiguous tensor."""
+def launch(x, approximate, tile):
+    """GELU of x of any shape, with a given tile. Returns a new, contiguous tensor."""
     if x.dtype not in DTYPES:
         raise Unsupported(f"x is in {x.dtype}; this kernel does float16, bfloat16 and float32")
     x = x.contiguous()
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     count = x.numel()
     with torch.cuda.device_of(x):  # Triton launches on the current device, which need not be the tensor's
-        _gelu[(triton.cdiv(count, block),)](
-            x, out, count, TANH=tanh, BLOCK=block, EVEN=count % block == 0, num_warps=warps
-        )
+        _gelu[(triton.cdiv(count, tile.block),)](
+            x, out, count, TANH=approximate == "tanh", BLOCK=tile.block, EVEN=count % tile.block == 0,
+            num_warps=tile.warps,
+        )  # fmt: skip
     return out
 
 

@@ -6,6 +6,7 @@ fixed: two launches and no atomic addition, so a loss is the same each time.
 """
 
 from functools import cache
+from typing import NamedTuple
 
 import torch
 import triton
@@ -13,36 +14,46 @@ import triton.language as tl
 
 from kernels.catalog import Unsupported, cuda, kernel
 
-BLOCK, WARPS = 4_096, 8
-"""Elements of a block, and warps of a program: 16 elements of each tensor a thread. Not measured yet."""
-PROGRAMS = 4
-"""Programs for each processor. Not measured yet."""
 TOTAL, TOTAL_WARPS = 1_024, 4
 """Sums that the last program adds at a time. Not measured yet."""
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
+class Tile(NamedTuple):
+    """The tile shape of a launch."""
+
+    block: int
+    """Elements of a block: a power of two."""
+    warps: int
+    programs: int
+    """Programs for each processor, at most."""
+
+
+def tiles(rows, cols):
+    """The tile for a problem. Not measured yet: 16 elements of each tensor a thread."""
+    return Tile(4096, 8, 4)
+
+
 @kernel("mse_loss", backend="triton", needs=cuda(min_capability=7.5))
 def triton_mse_loss(values, targets):
     """Mean squared error in Triton: both tensors read once; two launches, sums in a fixed order."""
-    return launch(values, targets, PROGRAMS * _processors(values.device))
+    return launch(values, targets, tiles(*values.shape))
 
 
-def launch(values, targets, programs):
-    """The mean of (values - targets)^2, of tensors of one shape, by at most this many programs. Returns a new float32
-    tensor of shape ()."""
+def launch(values, targets, tile):
+    """The mean of (values - targets)^2, of tensors of one shape, with a given tile. Returns a new float32 tensor of shape ()."""
     if values.shape != targets.shape:
         raise Unsupported(f"values and targets are {tuple(values.shape)} and {tuple(targets.shape)}; needs one shape")
     if values.dtype not in DTYPES or targets.dtype != values.dtype:
         raise Unsupported(f"dtypes are {values.dtype}, {targets.dtype}; this kernel does one of float16 to float32")
     values, targets = values.contiguous(), targets.contiguous()
     count, device = values.numel(), values.device
-    programs = min(programs, triton.cdiv(count, BLOCK))
+    programs = min(tile.programs * _processors(device), triton.cdiv(count, tile.block))
     sums = torch.empty(programs, dtype=torch.float32, device=device)
     out = torch.empty((), dtype=torch.float32, device=device)
     with torch.cuda.device_of(values):  # Triton launches on the current device, which need not be the tensors'
         _squares[(programs,)](
-            values, targets, sums, count, BLOCK=BLOCK, EVEN=count % BLOCK == 0, num_warps=WARPS
+            values, targets, sums, count, BLOCK=tile.block, EVEN=count % tile.block == 0, num_warps=tile.warps
         )  # fmt: skip
         _mean[(1,)](sums, out, programs, count, BLOCK=TOTAL, num_warps=TOTAL_WARPS)
     return out

@@ -15,8 +15,6 @@ from kernels.catalog import Unsupported, cuda, kernel
 
 LONGEST_HELD = 16_384
 """Columns of the longest row held in registers: with 16 warps, 32 float32 a thread."""
-DEPTH, LANES, WARPS = 4, 2_048, 8
-"""Block of a longer row: DEPTH x LANES elements, 8 elements of a lane's neighbours together, by so many warps."""
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
@@ -26,11 +24,16 @@ class Tile(NamedTuple):
     rows: int
     """Rows of a program: a power of two."""
     warps: int
+    depth: int = 0
+    """Of a block of depth x lanes elements, if a row is read in blocks. 0: rows are held in registers."""
+    lanes: int = 0
 
 
 def tiles(rows, cols):
     """The tile for a problem. These numbers are not measured yet: 32 elements a thread, as the LayerNorm of this
     catalogue has."""
+    if cols > LONGEST_HELD:
+        return Tile(1, 8, depth=4, lanes=2048)
     width = triton.next_power_of_2(cols)
     if width > 1024:
         return Tile(1, min(16, width // 1024))
@@ -51,14 +54,14 @@ def launch(x, tile):
     rows, cols = x.shape
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     with torch.cuda.device_of(x):  # Triton launches on the current device, which need not be the tensor's
-        if cols <= LONGEST_HELD:
+        if not tile.depth:
             width = triton.next_power_of_2(cols)
             _held[(triton.cdiv(rows, tile.rows),)](
                 x, out, x.stride(0), rows, cols, ROWS=tile.rows, WIDTH=width,
                 EVEN=rows % tile.rows == 0 and width == cols, num_warps=tile.warps,
             )  # fmt: skip
         else:
-            _in_blocks[(rows,)](x, out, x.stride(0), cols, DEPTH=DEPTH, LANES=LANES, num_warps=WARPS)
+            _in_blocks[(rows,)](x, out, x.stride(0), cols, DEPTH=tile.depth, LANES=tile.lanes, num_warps=tile.warps)
     return out
 
 

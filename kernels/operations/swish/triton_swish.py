@@ -1,31 +1,46 @@
 """Swish in Triton: each program loads a stretch of x, 16 bytes a thread at a time, computes in float32, and stores it."""
 
+from typing import NamedTuple
+
 import torch
 import triton
 import triton.language as tl
 
 from kernels.catalog import Unsupported, cuda, kernel
 
-BLOCK, WARPS = 4_096, 8
-"""Elements of a program, and its warps: 16 elements a thread. Not measured yet."""
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+
+
+class Tile(NamedTuple):
+    """The tile shape of a launch."""
+
+    block: int
+    """Elements of a program: a power of two."""
+    warps: int
+
+
+def tiles(rows, cols):
+    """The tile for a problem. Not measured yet: 16 elements a thread."""
+    return Tile(4096, 8)
 
 
 @kernel("swish", backend="triton", needs=cuda(min_capability=7.5))
 def triton_swish(x):
     """Swish in Triton, in float32: one exponential and one division for each element."""
-    return launch(x, BLOCK, WARPS)
+    return launch(x, tiles(*x.shape))
 
 
-def launch(x, block, warps):
-    """Swish of x of any shape, with this many elements and warps of a program. Returns a new, contiguous tensor."""
+def launch(x, tile):
+    """Swish of x of any shape, with a given tile. Returns a new, contiguous tensor."""
     if x.dtype not in DTYPES:
         raise Unsupported(f"x is in {x.dtype}; this kernel does float16, bfloat16 and float32")
     x = x.contiguous()
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     count = x.numel()
     with torch.cuda.device_of(x):  # Triton launches on the current device, which need not be the tensor's
-        _swish[(triton.cdiv(count, block),)](x, out, count, BLOCK=block, EVEN=count % block == 0, num_warps=warps)
+        _swish[(triton.cdiv(count, tile.block),)](
+            x, out, count, BLOCK=tile.block, EVEN=count % tile.block == 0, num_warps=tile.warps
+        )
     return out
 
 
