@@ -1,5 +1,4 @@
-// A block for each row: maximum and sum of exponentials in one pass. Each block keeps its sum of losses, and the last one to
-// end adds those of all, in their order.
+// A block for each row: maximum and sum of exponentials in one pass; the last block adds the losses of all.
 // @kernel("cross_entropy", dtypes=("float16", "bfloat16", "float32"), needs=cuda(min_capability=8.0))
 // @launch(grid=min(rows, 4096), block=256)
 // @call("cross_entropy<T, vocab * itemsize % 16 == 0>", logits, targets, out, rows, vocab)

@@ -1,4 +1,4 @@
-// One pass over both, 16 bytes at a time; each block keeps its sum, and the last one to end adds those of all, in their order.
+// One pass over both, 16 bytes at a time; the last block to end adds the sums of all, in their order.
 // @kernel("mse_loss", dtypes=("float16", "bfloat16", "float32"), needs=cuda(min_capability=8.0))
 // @launch(grid=min(sms * 8, 4096, ceil_div(rows * cols * itemsize, 256 * 16)), block=256)
 // @call("mse_loss<T>", values, targets, out, long(rows * cols))
