@@ -10,9 +10,10 @@ from urllib.parse import quote
 from django import template
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import mark_safe
 
-from runs.templatetags.figures import ago
+from runs.templatetags.figures import DASH, ago
 
 register = template.Library()
 
@@ -65,6 +66,20 @@ def device_tabs(devices: Sequence[str], device: str, scale: int | None = None) -
 def kernel_link(operation: str, name: str) -> dict[str, Any]:
     """A kernel's name with a link to its page; without one if the name fits no address."""
     return {"operation": operation, "name": name}
+
+
+@register.simple_tag(name="outcome")
+def outcome_tag(outcome: Any) -> str:
+    """The outcome of a run: the first kernel and its sentence, then failures. No template: lists have one for each row."""
+    failed = format_html_join("", ' <span class="tag warn">{} {}</span>', ((n, s) for s, n in outcome.faults.items()))
+    if outcome.first is None:
+        return failed or DASH
+    mark = format_html('<span aria-hidden="true">{}</span> ', outcome.mark) if outcome.mark else ""
+    name = f"{outcome.operation}/{outcome.first.kernel}" if outcome.operation else outcome.first.kernel
+    tag = format_html('<span class="tag {}">{}{}</span>', outcome.style, mark, name)
+    others = f"; and {outcome.others} more operation{'s' * (outcome.others > 1)}" if outcome.others else ""
+    contended = mark_safe(' <small class="warn">contended</small>') if outcome.contended else ""
+    return format_html("{} <small>{}{}</small>{}{}", tag, outcome.sentence, others, contended, failed)
 
 
 @register.inclusion_tag("parts/form_notice.html")

@@ -40,8 +40,9 @@ def one_thread():
 
 
 def small(name, dtype="float32"):
-    """The smallest workload of the operation's configs."""
-    problems = [w.problem for config in configs() if config.operation == name for w in config.workloads]
+    """The smallest workload of the operation's smoke configs."""
+    smoke = [config for config in configs() if config.operation == name and config.name.startswith("smoke")]
+    problems = [w.problem for config in smoke for w in config.workloads]
     return min(problems, key=lambda problem: sum(problem.bytes_moved())).model_copy(update={"dtype": dtype})
 
 

@@ -2,75 +2,20 @@
 
 import pytest
 from numerics import adhoc, judged, judged_by_outputs
+from row_operations import ROW_OPERATIONS
 from selection import telling
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
 from kernels.operations.attention import Attention  # noqa: E402
-from kernels.operations.cross_entropy import CrossEntropy  # noqa: E402
-from kernels.operations.gelu import Gelu  # noqa: E402
 from kernels.operations.gemm import Gemm  # noqa: E402
 from kernels.operations.layer_norm import LayerNorm  # noqa: E402
-from kernels.operations.mse_loss import MSELoss  # noqa: E402
-from kernels.operations.rms_norm import RMSNorm  # noqa: E402
-from kernels.operations.softmax import Softmax  # noqa: E402
-from kernels.operations.swish import Swish  # noqa: E402
 
 LONG = Attention(batch=1, heads=4, seq_len=512, head_dim=64)
 SHORT = Attention(batch=2, heads=2, seq_len=128, head_dim=128)
 CAUSAL = Attention(batch=1, heads=6, seq_len=1024, head_dim=64, causal=True)
 ROWS = LayerNorm(rows=64, cols=4096)
-RIGHT_GELUS = ("eager", "functional", "by-erfc", "in-float64", "in-blocks")
-WRONG_GELUS = (
-    "the-other-formula", "of-the-sigmoid", "in-half", "by-a-quotient", "cut-off-at-3", "tail-not-written",
-    "last-row-skipped", "one-percent-off",
-)  # fmt: skip
-ROW_OPERATIONS = {
-    "softmax": (
-        Softmax(rows=64, cols=4096),
-        ("eager", "functional", "online", "in-base-2", "summed-in-turn", "through-the-logarithm"),
-        (
-            "without-maximum", "tail-not-summed", "padding-summed", "summed-in-half", "rescaling-skipped",
-            "maximum-of-all-rows", "last-row-skipped",
-        ),
-    ),
-    "rms_norm": (
-        RMSNorm(rows=64, cols=4096),
-        ("eager", "functional", "in-two-levels", "summed-in-turn", "rounded-twice", "divided"),
-        (
-            "without-eps", "eps-of-layer-norm", "eps-outside-the-root", "mean-subtracted", "one-column-less",
-            "last-column-left-out", "summed-in-half", "last-row-skipped",
-        ),
-    ),
-    "cross_entropy": (
-        CrossEntropy(rows=64, vocab=1000),
-        ("eager", "functional", "online", "summed-in-turn", "last-row-first", "of-the-log-softmax"),
-        (
-            "without-maximum", "tail-not-summed", "padding-summed", "losses-in-half", "summed-in-half", "one-row-less",
-            "last-row-skipped", "class-0-ignored", "rescaling-skipped",
-        ),
-    ),
-    "gelu": (Gelu(rows=64, cols=1000), RIGHT_GELUS, WRONG_GELUS),
-    "gelu, tanh": (Gelu(rows=64, cols=1000, approximate="tanh"), RIGHT_GELUS, WRONG_GELUS),
-    "swish": (
-        Swish(rows=64, cols=1000),
-        ("eager", "functional", "by-tanh", "in-base-2", "rounded-twice", "in-blocks"),
-        (
-            "hard-swish", "of-gelu", "without-the-product", "by-a-quotient", "in-half-by-tanh", "cut-off-at-minus-4",
-            "tail-not-written", "last-row-skipped", "base-2-without-its-factor",
-        ),
-    ),
-    "mse_loss": (
-        MSELoss(rows=64, cols=1000),
-        ("eager", "functional", "in-two-levels", "blocks-in-turn", "mean-of-means", "columns-first"),
-        (
-            "multiplied-out", "squares-cut-off", "summed-in-half", "one-element-less", "mean-over-rows",
-            "last-row-skipped", "last-columns-skipped", "absolute",
-        ),
-    ),
-}  # fmt: skip
-"""Operations that memory limits: (problem, right kernels, wrong kernels), in every dtype."""
 DEEP = Gemm(m=64, n=48, k=4096, dtype="float32")
 SLOPE, PARTIAL, NEAR, TINY = "on average", "partial sums cancel", "nearly constant", "on tiny inputs"
 

@@ -5,12 +5,14 @@ Needs no site: python -m pytest --noconftest -c /dev/null --rootdir . tests/zoo/
 
 import pytest
 from numerics import judged
+from row_operations import ROW_OPERATIONS
 
 from kernels import catalog
 from kernels.host.device import NoSuchDevice, find_device
 from kernels.operations.attention import Attention
 from kernels.operations.gemm import Gemm
 from kernels.operations.layer_norm import LayerNorm
+from kernels.workload import load_config
 
 try:
     DEVICE = find_device("cuda")
@@ -30,7 +32,11 @@ CAUSAL = Attention(batch=1, heads=20, seq_len=2048, head_dim=128, causal=True)
 GROUPED = Attention(batch=1, heads=8, kv_heads=2, seq_len=512, head_dim=128)
 NORM = LayerNorm(rows=8192, cols=4096)
 PRODUCT = Gemm(m=4096, n=4096, k=4096)
-SHAPES = {"attention": FULL, "causal": CAUSAL, "grouped": GROUPED, "layer norm": NORM, "gemm": PRODUCT}
+SHAPES = {"attention": FULL, "causal": CAUSAL, "grouped": GROUPED, "layer norm": NORM, "gemm": PRODUCT} | {
+    name: min(load_config(name.replace("_", "-")).workloads, key=lambda w: w.problem.tensor_bytes).problem
+    for name in ("softmax", "rms_norm", "cross_entropy", "gelu", "swish", "mse_loss")
+}
+"""Those that memory limits: the smallest of their configs."""
 COMPILED = (("attention", "float16"),)
 """`compiled` takes seconds for each shape and dtype."""
 FLASHES = ["plain-flash", "folded-scale", "folded-scale-in-base-2", "folded-into-both"]
@@ -88,6 +94,15 @@ def test_layer_norm_that_is_almost_right_is_caught_and_honest_variants_are_not(d
     found = judged("cuda", right + FLAWED_NORMS, in_dtype(NORM, dtype))
     assert wrongly(found, right) == {}
     assert [name for name in FLAWED_NORMS if found[name]["correct"]] == []
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("operation", ROW_OPERATIONS)
+def test_of_an_operation_that_memory_limits_the_wrong_kernels_fail_and_the_right_ones_pass(operation, dtype):
+    problem, right, wrong = ROW_OPERATIONS[operation]
+    found = judged("cuda", [*right, *wrong], in_dtype(problem, dtype))
+    assert wrongly(found, found.keys() & right) == {}
+    assert [name for name in wrong if found[name]["correct"]] == []
 
 
 def test_float32_products_are_named_and_those_of_bfloat16_are_caught():

@@ -36,7 +36,7 @@ def summed_in_turn(logits, targets):
     for column in wide.unbind(1):
         total += (column - largest).exp()
     each = total.log() + largest - wide.gather(1, targets.unsqueeze(1)).squeeze(1)
-    loss = torch.zeros(())
+    loss = torch.zeros((), device=logits.device)
     for one in each:
         loss = loss + one
     return loss / len(each)

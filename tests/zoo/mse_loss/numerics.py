@@ -25,7 +25,7 @@ def in_two_levels(values, targets):
 @kernel("mse_loss", backend="pytorch")
 def blocks_in_turn(values, targets):
     """Right: sums of blocks, added one after the other, the last one first."""
-    loss = torch.zeros(())
+    loss = torch.zeros((), device=values.device)
     for part in reversed(squares(values, targets).flatten().split(BLOCK)):
         loss = loss + part.sum()
     return loss / values.numel()
@@ -40,7 +40,7 @@ def mean_of_means(values, targets):
 @kernel("mse_loss", backend="pytorch")
 def columns_first(values, targets):
     """Right: as a plain loop adds rows."""
-    total = torch.zeros(values.shape[1])
+    total = torch.zeros_like(values[0], dtype=torch.float32)
     for row in squares(values, targets):
         total += row
     return total.sum() / values.numel()
