@@ -50,7 +50,7 @@ def measure(out: Any, reference: Reference) -> dict[str, Any]:
     max_abs, yard_abs: largest absolute errors. rounding: the dtype's own error on the correct values. largest: largest
     correct value. fits: it is far from the dtype's largest number.
     frobenius, yard_frobenius: relative errors. row, yard_row: those of the worst row. nonfinite: NaN or Inf elements
-    where the reference is finite. constant: all elements are equal, but not the reference's.
+    where the reference is finite. constant: all elements are equal, but not the reference's, rounded to the dtype.
     eps: relative spacing of the dtype; only if the output is a single number (0-d).
     pooled: seeds whose largest error is yard_abs, and whose largest value is largest; only if the output has few
     elements.
@@ -122,6 +122,7 @@ class _Errors:
             self._add_alone(piece.alone, signed, yard_signed, right)
             return
         rounded = right.to(self.dtype)
+        self.wanted = _extremes(self.wanted, rounded)
         shaken = ((rounded + 0.3) - 0.3).to(right.dtype) - rounded.to(right.dtype)
         if rounded is not right:
             rounded.fill_(math.nan)  # freed memory must not look like a kernel's work
@@ -139,7 +140,7 @@ class _Errors:
         for name, values in (("error", error), ("yard", yard_error), ("reference", right)):
             self.squares[name] += float(values.square().sum(dtype=torch.float64))
         self.close = self.close and bool((error <= 1e-2 + 1e-2 * right.abs()).all())
-        self.seen, self.wanted = _extremes(self.seen, got), _extremes(self.wanted, right)
+        self.seen = _extremes(self.seen, got)
 
     def _add_alone(self, name: str, error: torch.Tensor, yard_error: torch.Tensor, right: torch.Tensor) -> None:
         sums = self.alone.setdefault(name, [0.0, 0.0, 0.0])

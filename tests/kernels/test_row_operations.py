@@ -12,6 +12,7 @@ from kernels.workload import Config, Workload
 
 torch = pytest.importorskip("torch")
 
+from kernels.analysis.correctness import judge  # noqa: E402
 from kernels.child import settings  # noqa: E402
 from kernels.child.reference import Reference, measure  # noqa: E402
 from kernels.operations import rows  # noqa: E402
@@ -130,6 +131,19 @@ def test_a_large_problem_is_checked_to_its_last_row(name, monkeypatch):
     monkeypatch.setattr(rows, "CHUNK", 2**24)
     at_once = measure(call(*inputs.tensors, **inputs.options), Reference(problem, inputs, 1, True))
     assert whole["max_abs"] == pytest.approx(at_once["max_abs"], rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_one_constant_is_right_where_the_dtype_tells_no_difference(dtype):
+    """Softmax of a row of tiny numbers: all of its results round to the same number."""
+    problem = plain("softmax", rows=1, cols=1000, dtype=dtype)
+    inputs = problem.inputs("cpu", 1, "tiny")
+    inputs.tensors[0].mul_(2.0**-8)
+    right = torch.softmax(inputs.tensors[0], -1)
+    assert len(right.unique()) == 1
+    reference = Reference(problem, inputs, 1, True, "tiny")
+    assert judge([measure(right, reference)], dtype)["correct"]
+    assert not judge([measure(right * 1.02, reference)], dtype)["correct"]
 
 
 def test_sums_in_turn_round_after_each_term():

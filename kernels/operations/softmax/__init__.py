@@ -21,7 +21,7 @@ class Softmax(Rows):
 
     tensors: ClassVar[Mapping[str, tuple[str, ...]]] = {"x": ("rows", "cols")}
     checked_with: ClassVar[tuple[Distribution, ...]] = (
-        "normal", "x30", "near_constant", "outliers", "large_mean", "tiny",
+        "normal", "x30", "near_constant", "outliers", "large_mean", "uniform",
     )  # fmt: skip
     normalises_rows: ClassVar[bool] = True
     operators: ClassVar[tuple[str, ...]] = ("_softmax", "softmax", "amax", "exp", "sub", "sum", "div")
