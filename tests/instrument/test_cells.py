@@ -169,11 +169,12 @@ def test_isolated_has_no_other_protocol_or_mode():
 class Disturbed(IsolatedRun):
     """A run whose baseline takes these times alone, beside all, and beside each kernel."""
 
+    baseline = "sdpa"
+
     def __init__(self, alone, beside, **each):
         self.arms = [Arm("sdpa"), *map(Arm, each)]
         self.each, self.times, self.before, self.beside = each, alone, alone[0], None
         self.reading = Reading("batch", {"sdpa": [[time] for time in beside]})
-        self.context = type("Context", (), {"spec": type("Spec", (), {"baseline": "sdpa"})})
         self.session = type("Session", (), {"stop": lambda self, name: None})()
 
     def _alone(self, batches=8):
