@@ -114,6 +114,12 @@ def last_unsupported(kernel: Kernel) -> tuple[int, str] | None:
     return rows.order_by("-pk").values_list("measurement__run", "why").first()
 
 
+def checks(pks: Iterable[int]) -> dict[int, str]:
+    """How the check of each of these results went: "correct", "unknown" (without a reference), or its status."""
+    rows = Result.objects.filter(pk__in=pks).values_list("pk", "status", "is_checked")
+    return {pk: "correct" if correct else "unknown" if status == Status.OK else status for pk, status, correct in rows}
+
+
 def seconds_per_result(gpu: Gpu, keys: list[str], isolated: bool = False) -> dict[str, list[float]]:
     """Workload -> seconds of each measurement on this device / its timed results and processes. Without sustained ones.
     isolated: of isolated ones, or of the others."""

@@ -18,7 +18,7 @@ from kernels.dtypes import DTYPE_SHORT
 from kernels.report.summary import headline, sentence
 from runs.charts.forest import Scale
 from runs.charts.sparkline import sparkline
-from runs.models import Gpu, Kernel, Result, Run
+from runs.models import Gpu, Kernel, Run
 from runs.queries import history, measurements
 from runs.queries.history import Series
 from runs.queries.points import Point
@@ -95,11 +95,7 @@ def _counted() -> Iterator[tuple[Kernel, dict[str, Any]]]:
     )
     runs = Run.objects.filter(measurements__results__in=[kernel.last for kernel in kernels if kernel.last])
     last = {pk: more for pk, *more in runs.values_list("measurements__results", "pk", "created_at")}
-    newest = Result.objects.filter(pk__in=[kernel.judged for kernel in kernels if kernel.judged])
-    checked = {
-        pk: "correct" if correct else _why_unchecked(status)
-        for pk, status, correct in newest.values_list("pk", "status", "is_checked")
-    }
+    checked = measurements.checks([kernel.judged for kernel in kernels if kernel.judged])
     versions = dict(Kernel.objects.annotate(count=Count("versions")).values_list("pk", "count"))
     for kernel in kernels:
         if kernel.last in last:
@@ -111,10 +107,6 @@ def _counted() -> Iterator[tuple[Kernel, dict[str, Any]]]:
             )
         else:
             yield kernel, {}
-
-
-def _why_unchecked(status: str) -> str:
-    return "unknown" if status == Status.OK else status
 
 
 def kernels(request: HttpRequest) -> HttpResponse:
