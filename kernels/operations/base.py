@@ -81,7 +81,7 @@ class Allowance(NamedTuple):
     slope: float
     """Largest systematic relative error."""
     roundings: int = 0
-    """Results rounded to the dtype on the way to an output."""
+    """Times that a value is rounded to the dtype on its way to an output, the last time included; 0: not known."""
     terms: int = 0
     """Terms that are summed one after the other."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field
 
 from kernels.catalog import operation
-from kernels.operations.base import LARGE, Distribution, Inputs, Piece, draw
+from kernels.operations.base import LARGE, SYSTEMATIC, Allowance, Distribution, Inputs, Piece, draw
 from kernels.operations.rows import Rows, sum_in_turn
 
 if TYPE_CHECKING:
@@ -34,6 +34,11 @@ class RMSNorm(Rows):
     operators: ClassVar[tuple[str, ...]] = ("rms_norm", "_fused_rms_norm", "square", "pow", "mean", "rsqrt", "mul")
 
     cols: int = Field(ge=1, le=1_048_576, title="Columns", description="The size that is normalised.")
+
+    @property
+    def allowance(self) -> Allowance:
+        """Kernels may round the normalised row before the weight is multiplied."""
+        return Allowance(slope=SYSTEMATIC, roundings=2)
 
     def flops(self) -> int:
         """4 per element (square, sum, two products): informative only; memory is the limit."""
