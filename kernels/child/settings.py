@@ -177,7 +177,13 @@ def registrations() -> dict[str, str]:
     """Operator -> all of its registrations in the dispatcher. Takes milliseconds."""
     names = set(OPERATORS).union(*(operation.operators for operation in operations().values()))
     every = [n for n in torch._C._dispatch_get_all_op_names() if n.partition("::")[2].partition(".")[0] in names]
-    return {name: torch._C._dispatch_dump(name) for name in every if name.startswith("aten::")}
+    return {name: _not_lent(torch._C._dispatch_dump(name)) for name in every if name.startswith("aten::")}
+
+
+def _not_lent(dump: str) -> str:
+    """Registrations without those that PyTorch adds late by itself: each line begins with its dispatch key."""
+    lent = tuple(key.strip("/") for key in LENT_KEYS)
+    return "\n".join(line for line in dump.splitlines() if not line.startswith(lent))
 
 
 def restored_silently() -> Iterator[Setting]:

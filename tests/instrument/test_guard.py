@@ -3,6 +3,7 @@
 import gc
 import importlib
 import signal
+import subprocess
 import sys
 import time
 import types
@@ -162,3 +163,18 @@ def test_a_guard_that_was_emptied_has_another_seal(watching):
     assert watching.seal() == before
     watching.settings = ()
     assert watching.seal() != before
+
+
+def test_what_pytorch_registers_for_vmap_is_no_change():
+    """The first vmap in a process registers rules for operators that nobody called, such as nll_loss_forward."""
+    code = """
+import torch
+from kernels.child.settings import registrations
+before = registrations()
+torch.vmap(torch.vmap(lambda q: torch.softmax(q @ q.mT, -1)))(torch.randn(2, 3, 4, 4))
+dumped = torch._C._dispatch_dump("aten::nll_loss_forward")
+assert "FuncTorchBatched: registered" in dumped, dumped
+now = registrations()
+assert {name for name in now if now[name] != before.get(name)} == set()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT.parent, timeout=60)

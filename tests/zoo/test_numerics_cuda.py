@@ -8,11 +8,11 @@ from numerics import judged
 from row_operations import ROW_OPERATIONS
 
 from kernels import catalog
+from kernels.config_files import load_config
 from kernels.host.device import NoSuchDevice, find_device
 from kernels.operations.attention import Attention
 from kernels.operations.gemm import Gemm
 from kernels.operations.layer_norm import LayerNorm
-from kernels.workload import load_config
 
 try:
     DEVICE = find_device("cuda")
