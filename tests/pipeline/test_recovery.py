@@ -54,7 +54,10 @@ def assert_resumed_once(site, run, already):
     assert all(result.ran for result in Result.objects.filter(measurement__run=run))
 
 
-@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "asked to end"])
+@pytest.mark.parametrize(
+    "sign",
+    [pytest.param(signal.SIGKILL, id="killed"), pytest.param(signal.SIGTERM, id="asked to end", marks=pytest.mark.thorough(RARER))],
+)  # fmt: skip
 def test_a_run_goes_on_when_its_agent_is(site, slow_run, sign):
     already = list(slow_run.measurements.values_list("pk", flat=True))
     agent, below = site.process("agent-cpu"), site.measuring()
