@@ -54,10 +54,10 @@ def assert_resumed_once(site, run, already):
     assert all(result.ran for result in Result.objects.filter(measurement__run=run))
 
 
-@pytest.mark.parametrize(
-    "sign",
-    [pytest.param(signal.SIGKILL, id="killed"), pytest.param(signal.SIGTERM, id="asked to end", marks=pytest.mark.thorough(RARER))],
-)  # fmt: skip
+ASKED = pytest.param(signal.SIGTERM, id="asked to end", marks=pytest.mark.thorough(RARER))
+
+
+@pytest.mark.parametrize("sign", [pytest.param(signal.SIGKILL, id="killed"), ASKED])
 def test_a_run_goes_on_when_its_agent_is(site, slow_run, sign):
     already = list(slow_run.measurements.values_list("pk", flat=True))
     agent, below = site.process("agent-cpu"), site.measuring()
