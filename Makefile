@@ -8,7 +8,7 @@ LOCKS := pyproject.toml requirements.lock requirements-torch.lock scripts/instal
 PYTEST := $(VENV)/python -m pytest -ra -n 2 --dist loadfile --no-loadscope-reorder
 TEST := $(VENV)/ruff check --quiet || status=1; $(PYTEST) -m "not thorough" || status=1
 
-.PHONY: help install up down test test-all zoo bench agent lint fmt speed lock
+.PHONY: help install up down test test-all test-gpu zoo bench agent lint fmt speed lock
 
 help: ## this list
 	@awk -F ' *## ' '/^[a-z-]+:.*## /{sub(/:.*/, "", $$1); printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ test: .venv/.installed-dev ## what is worth waiting for: 8 minutes at most on 2 
 
 test-all: .venv/.installed-dev ## everything that can be tested on this machine; DONE=test leaves out what make test has just run
 	@status=0; $(if $(filter test,$(DONE)),,$(TEST);) $(PYTEST) -m thorough || status=1; exit $$status
+
+test-gpu: .venv/.installed-dev ## on a GPU host: every kernel on each config's smallest workload, and the tests that need a GPU; DEVICE=cuda:0
+	@status=0; $(VENV)/python -m kernels check every-kernel --device $(or $(DEVICE),cuda:0) || status=1; $(PYTEST) -m gpu || status=1; exit $$status
 
 zoo: .venv/.installed-dev ## kernels that cheat and honest ones: what each must be called, and what it is called; DEVICE=cpu
 	@exec $(VENV)/python tests/zoo

@@ -11,9 +11,12 @@ import yaml
 from pydantic import ValidationError
 
 from kernels.catalog import get_kernel, get_operation, kernels
+from kernels.protocol import Protocol
 from kernels.workload import Config, sentence
 
 CONFIGS_DIR = Path(__file__).parent / "configs"
+EVERY_KERNEL = "every-kernel"
+"""The name of a config that is no file: see every_kernel."""
 
 
 class ConfigError(ValueError):
@@ -22,6 +25,8 @@ class ConfigError(ValueError):
 
 def load_config(name_or_path: str) -> Config:
     """A config by name (kernels/configs/NAME.yaml) or by path."""
+    if name_or_path == EVERY_KERNEL:
+        return every_kernel()
     path = Path(name_or_path)
     if path.suffix not in (".yaml", ".yml"):
         path = CONFIGS_DIR / f"{name_or_path}.yaml"
@@ -38,6 +43,20 @@ def load_config(name_or_path: str) -> Config:
 
 def configs() -> list[Config]:
     return [load_config(path.stem) for path in sorted(CONFIGS_DIR.glob("*.yaml"))]
+
+
+def every_kernel() -> Config:
+    """Checks every kernel on the smallest workload that each config has of its operation, without timing."""
+    parts = [config.part(operation) for config in configs() for operation in config.operations]
+    smallest = [min(part.workloads, key=lambda workload: workload.problem.tensor_bytes) for part in parts]
+    ordered = sorted(smallest, key=lambda workload: workload.operation)
+    return Config(
+        name=EVERY_KERNEL,
+        title="Every kernel on each config's smallest workload",
+        kernels=[info.full_name for info in kernels()],
+        protocol=Protocol(verify_only=True),
+        workloads=ordered,
+    )
 
 
 def read_config(text: str, name: str) -> Config:
