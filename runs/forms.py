@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from django import forms
+from django.db.models import Case, F, When
 from django.http import QueryDict
 from pydantic import ValidationError
 
@@ -119,11 +120,8 @@ class NewRunForm(forms.Form):
         self.sizes = {name: info for name, info in self.chosen_operation.model_fields.items() if name != "dtype"}
         self.fields |= {name: size_field(info) for name, info in self.sizes.items()}
         self.gpus = list(Gpu.objects.in_order())
-        self.every_config = {c.name: c for c in self._configs()}
-        self.configs = {
-            name: c for name, c in self.every_config.items() if c.body["operation"] == self.chosen_operation.name
-        }
-        self._choice("start").choices = [("", "nothing"), *((name, name) for name in self.every_config)]
+        self.configs, names = self._configs()
+        self._choice("start").choices = [("", "nothing"), *((name, name) for name in names)]
         self._choice("device").choices = self._devices()
         self._choice("config").choices = [
             (c.name, f"{c.name} · {c.title}" if c.title else c.name) for c in self.configs.values()
@@ -141,13 +139,21 @@ class NewRunForm(forms.Form):
     def offers(self, name: str, value: str) -> bool:
         return self._choice(name).valid_value(value)
 
-    def _configs(self) -> list[Config]:
-        """The known configs, and that of a run to repeat if it is no longer known."""
-        configs = list(Config.objects.all())
-        if self.again and self.again.config["name"] not in (TYPED, *(config.name for config in configs)):
-            name = self.again.config["name"]
-            configs.append(Config(name=name, title=f"as in run {self.again.pk}", body=self.again.config))
-        return configs
+    def _configs(self) -> tuple[dict[str, Config], list[str]]:
+        """The configs of the operation, and that of a run to repeat if it is no longer known; and the names of all.
+
+        A config of a whole grid is long: the database sends no other contents.
+        """
+        operation = self.chosen_operation.name
+        own = Case(When(body__operation=operation, then=F("body")), default=None)
+        rows = list(Config.objects.values_list("name", "title", own))
+        configs = {name: Config(name=name, title=title, body=body) for name, title, body in rows if body}
+        names = [name for name, *_ in rows]
+        if self.again and self.again.config["name"] not in (TYPED, *names):
+            body, title = self.again.config, f"as in run {self.again.pk}"
+            if body["operation"] == operation:
+                configs[body["name"]] = Config(name=body["name"], title=title, body=body)
+        return configs, names
 
     def _devices(self) -> list[tuple[str, str]]:
         choices = [(str(gpu.pk), f"{gpu.name} · {gpu.place} · {gpu.state}") for gpu in self.gpus]

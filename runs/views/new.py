@@ -175,7 +175,7 @@ def estimate(request: HttpRequest) -> HttpResponse:
         if form.sizes_of_a_config():
             values |= form.typed_as(config.spec.workloads[:1])
             more["sizes_too"] = True
-    elif changed == "start" and (start := form.every_config.get(str(data.get("start")))):
+    elif changed == "start" and (start := Config.objects.filter(name=data.get("start", "")).first()):
         values = {"yaml": as_yaml(start.spec)}
     for name, chosen in _lists(values).items():
         data.setlist(name, chosen)
