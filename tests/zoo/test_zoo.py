@@ -1,5 +1,9 @@
 """Kernels that cheat and kernels that have accidents, on the CPU: each is caught, for its own reason; honest ones pass."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 from cases import CASES, ZOO, alone, on, together
 from measuring import SIZES, measure, measure_alone
@@ -123,6 +127,17 @@ def test_a_compiled_neighbour_is_not_blamed_for_settings_of_the_compiler():
     found = measured("changes-the-compiler", "compiled")
     assert found["compiled"]["status"] == "ok", found["compiled"]["why"]
     assert CASES["changes-the-compiler"].is_called("cpu", found["changes-the-compiler"])
+
+
+def test_the_zoo_is_measured_and_printed_by_a_command():
+    settings = os.environ | {"CASES": "half-written,workspace", "DEVICE": "cpu"}
+    done = subprocess.run([sys.executable, str(ZOO)], env=settings, cwd=ZOO.parents[1], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split()[:3] for line in lines[1:3]] == [
+        ["half-written", "output", "incorrect"], ["workspace", "honest", "ok"],
+    ]  # fmt: skip
+    assert lines[-1] == "2 cases, 0 called wrong"
 
 
 def test_every_case_says_what_it_must_be_called_and_is_short():
