@@ -9,8 +9,8 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
 
-from cases import CASES, alone, on, together
-from measuring import SIZES, measure, measure_alone
+from cases import CASES, alone, on, together  # noqa: E402
+from measuring import SIZES, measure, measure_alone  # noqa: E402
 
 
 def main() -> int:
