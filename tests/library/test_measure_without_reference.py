@@ -22,6 +22,7 @@ from kernels.inprocess.judged import ASK  # noqa: E402
 from kernels.workload import Protocol  # noqa: E402
 
 LONG = Protocol(min_rounds=10, max_rounds=10, warmup_s=0.3, block_ms=20.0, verify_seeds=1)
+MORE = pytest.mark.thorough("more callables of the same kind: `make test` measures one")
 WIDE = (16, 65_536)
 """So wide that the largest value of a softmax is below 1e-2."""
 
@@ -74,8 +75,11 @@ def test_who_disagrees_with_the_baseline_has_a_time_and_no_speedup(other, how):
 
 @pytest.mark.parametrize(
     "baseline",
-    [softmax, lambda x: torch.nn.functional.normalize(x, dim=-1) / 64, lambda x: x.abs().amin(-1)],
-    ids=["softmax", "normalize", "minimum"],
+    [
+        pytest.param(softmax, id="softmax"),
+        pytest.param(lambda x: torch.nn.functional.normalize(x, dim=-1) / 64, id="normalize", marks=MORE),
+        pytest.param(lambda x: x.abs().amin(-1), id="minimum", marks=MORE),
+    ],
 )
 def test_zeros_agree_with_nothing(baseline):
     """Every correct value is below 1e-2."""
@@ -134,7 +138,11 @@ def remembering(work):
     return remembers
 
 
-@pytest.mark.parametrize("reference, word", [(softmax, "incorrect"), (None, "disagrees with its baseline")])
+@pytest.mark.parametrize(
+    "reference, word",
+    [(softmax, "incorrect"), pytest.param(None, "disagrees with its baseline", marks=MORE)],
+    ids=["with a reference", "without"],
+)
 def test_who_remembers_by_version_counter_while_inputs_rotate_is_wrong(reference, word):
     """Input sets get new values without a count, as by a kernel that is not PyTorch's."""
 

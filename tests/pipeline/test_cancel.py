@@ -46,6 +46,7 @@ def test_a_cancel_survives_a_broker_that_forgets_it(site, monkeypatch):
     site.wait(run, "cancelled", within=30)
 
 
+@pytest.mark.thorough("a broker that outlives its database: `make test` has a broker that forgets")
 def test_a_broker_that_remembers_a_cancel_of_another_database_cancels_nothing_here(site):
     """It was kept, the database begun anew: there will be a run of the same number, but no such attempt."""
     ahead = site.submit("endless")

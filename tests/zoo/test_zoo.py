@@ -129,6 +129,7 @@ def test_a_compiled_neighbour_is_not_blamed_for_settings_of_the_compiler():
     assert CASES["changes-the-compiler"].is_called("cpu", found["changes-the-compiler"])
 
 
+@pytest.mark.thorough(WHY)
 def test_the_zoo_is_measured_and_printed_by_a_command():
     settings = os.environ | {"CASES": "half-written,workspace", "DEVICE": "cpu"}
     done = subprocess.run([sys.executable, str(ZOO)], env=settings, cwd=ZOO.parents[1], capture_output=True, text=True)

@@ -34,8 +34,8 @@ POWERLESS = (
 )  # fmt: skip
 
 WHY = "all of the zoo in processes of their own: `make test` measures one attack of each kind"
-attacks = telling(CAUGHT, "takes-over-the-loop", "finished-by-a-thread", why=WHY)
-without_effect = telling(POWERLESS, "patches-the-timer", "writes-into-the-product", "keeps-a-daemon", why=WHY)
+attacks = telling(CAUGHT, "takes-over-the-loop", why=WHY)
+without_effect = telling(POWERLESS, "patches-the-timer", "writes-into-the-product", why=WHY)
 pytestmark = pytest.mark.timeout(900)  # every kernel starts a process
 
 
