@@ -70,7 +70,11 @@ def read_config(text: str, name: str) -> Config:
         mark = getattr(error, "problem_mark", None)
         what = getattr(error, "problem", None) or str(error)
         raise ConfigError(f"{f'line {mark.line + 1}: ' if mark else ''}not YAML: {what}") from None
-    if not isinstance(values, dict):
+    except RecursionError:
+        raise ConfigError("lists and mappings stand too deep inside each other") from None
+    except ValueError as error:  # the 45th of a month
+        raise ConfigError(f"not YAML: {error}") from None
+    if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise ConfigError("not a mapping of name, operation, kernels, workloads")
     try:
         return Config(**{"name": name} | values)

@@ -123,7 +123,7 @@ class Config(Choice):
     model_config = ConfigDict(extra="forbid")
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=80)
-    title: str = ""
+    title: str = Field("", max_length=200)
     source: str = ""
     """Where the sizes come from."""
     kernels: list[str] = Field(min_length=1)
@@ -193,6 +193,8 @@ def _of_several(values: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"{operation} has kernels, a baseline and workloads, not: {sorted(more)[0]}")
         if not isinstance(part.get("kernels"), list) or not isinstance(part.get("workloads"), list):
             raise ValueError(f"{operation} needs a list of kernels and a list of workloads")
+        if strange := [name for name in (*part["kernels"], part.get("baseline") or "") if not isinstance(name, str)]:
+            raise ValueError(f"a kernel of {operation} is a name, not: {strange[0]!r:.40}")
         try:
             baseline = get_operation(operation).baseline
         except UnknownName as error:
@@ -212,7 +214,7 @@ def _expanded(operation: Any, workloads: list[Any]) -> list[Any]:
                 raise ValueError(f"these sizes make {count} workloads; the limit is {MAX_WORKLOADS}")
             expanded += [_as_workload(item.get("operation") or operation, sizes) for sizes in multiply(item)]
         else:
-            expanded.append(item)
+            expanded.append({"operation": operation} | item if operation and isinstance(item, dict) else item)
     return expanded
 
 

@@ -298,13 +298,16 @@ class NewRunForm(forms.Form):
         if (asked := cleaned.get("operation")) and asked not in operations():
             self.add_error(None, f"There is no operation {asked}.")
         if not self.errors:
-            self._read_yaml(cleaned["yaml"]) if cleaned["what"] == "yaml" else self._make_config(cleaned)
+            if cleaned["what"] == "yaml":
+                self._read_yaml(cleaned["yaml"])
+            else:
+                self._make_config(cleaned)
         return cleaned
 
     def _read_yaml(self, text: str) -> None:
         """Takes the text as the config, whole: what the form says of kernels and protocol does not count."""
         try:
-            spec = read_config(text, TYPED)
+            spec = read_config(text, TYPED).model_copy(update={"name": TYPED})  # it is not the config of that name
         except ConfigError as error:
             self.add_error("yaml", _sentence(str(error)))
             return

@@ -43,9 +43,9 @@ DRAWING = {"look": 5}
 
 def names_of(run: Run) -> list[str]:
     """Names of a run's charts; of several operations, each has its own: latency__gemm."""
-    operations = run.spec.operations
-    if len(operations) == 1:
+    if run.config.get("operation"):
         return list(NAMES)
+    operations = run.spec.operations
     kinds = [name for name in NAMES if not name.endswith(NARROW)]
     return [f"{kind}{OF}{operation}{end}" for operation in operations for kind in kinds for end in ("", NARROW)]
 

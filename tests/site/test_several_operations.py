@@ -98,9 +98,10 @@ def sent(gpu, text, **more):
 
 
 def test_a_config_can_be_pasted(owner, gpu, configs):
-    answer = owner.post(reverse("new_run"), sent(gpu, YAML, title="Pasted"))
+    answer = owner.post(reverse("new_run"), sent(gpu, f"name: canonical\n{YAML}", title="Pasted"))
     assert answer.status_code == 302, answer.context["form"].errors
     run = Run.objects.get()
+    assert run.config_name == "typed", "not the newest run of the config with that name"
     assert (run.title, run.spec.operations, run.spec.protocol.min_rounds) == ("Pasted", ["layer_norm", "gemm"], 9)
     assert run.spec.kernels == ["layer_norm/eager", "layer_norm/compiled", "gemm/eager", "gemm/compiled"]
     form = owner.get(f"{reverse('new_run')}?again={run.pk}").context["form"]
@@ -113,6 +114,7 @@ def test_a_config_can_be_pasted(owner, gpu, configs):
     [
         (YAML.replace("cols: 8", "cols: 0"), "Line 4: workloads.0.cols: "),
         (YAML + "}", "Line 6: not YAML: "),
+        ("[" * 3000, "Lists and mappings stand too deep inside each other."),
         ("", "Paste a config, or choose one to start from."),
         (YAML.replace("[compiled]", "[nothing]"), "No device has a kernel layer_norm/nothing."),
         (f"operation: gemm\nkernels: [eager]\nworkloads: [{{m: {list(range(1, MAX_WORKLOADS + 2))}, n: 1, k: 1}}]",
