@@ -38,6 +38,19 @@
     if (document.hidden && event.target.hasAttribute("data-poll")) event.preventDefault();
   });
 
+  // On a phone a table shows one kernel: a tab shows another in place; its address shows the same.
+  document.addEventListener("click", (event) => {
+    const tab = event.target.closest(".tabs.phone a");
+    if (!tab) return;
+    event.preventDefault();
+    history.replaceState(null, "", tab.href);
+    for (const other of tab.parentElement.children) other.toggleAttribute("aria-current", other === tab);
+    const column = Number(tab.dataset.column);
+    for (const row of tab.closest("section").querySelectorAll(".matrix tr")) {
+      row.querySelectorAll(".k").forEach((cell, number) => cell.classList.toggle("on", number === column));
+    }
+  });
+
   // A secret link is selected whole by a click into it.
   document.addEventListener("focusin", (event) => event.target.matches("[data-link]") && event.target.select());
 

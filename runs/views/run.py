@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
+from urllib.parse import urlencode
 
 import yaml
 from django.contrib import messages
@@ -26,15 +27,18 @@ from kernels.config_files import ConfigError, load_config
 from kernels.contract.events import Measured
 from kernels.report import formats, measures, tables, timing
 from kernels.report.summary import as_text
-from runs.charts.run_charts import LEAST_SHOWN, chart_of, names_of
+from runs.charts.run_charts import chart_of, names_of
 from runs.charts.theme import THEMES
 from runs.models import Run, Share
 from runs.queries import measurements
 from runs.queries.live import live_progress
 from runs.views.columns import Columns, refused
 from runs.views.downloads import csv_file, download, saved_as
+from runs.views.run_matrix import Asked
 from runs.views.run_sections import sections
 
+MOST_ROWS_UNASKED = 160
+"""If there are more results, the table of all figures is another address: the page stays light."""
 PYTHON = ".venv/bin/python"
 """The interpreter that `make install` creates in the checkout."""
 
@@ -47,20 +51,24 @@ def context_of(request: HttpRequest, run: Run) -> dict[str, Any]:
     measured = measurements.of_run(run)
     table = tables.rows(measured)
     columns = Columns.of(request)
+    live, asked = live_progress(run), Asked.of(request)
+    parts = sections(run, measured, table, columns, asked, live.get("workload", ""))
     return {
         "page": "runs",
         "run": run,
         "measurements": measured,
         "columns": columns,
-        "sections": sections(measured, table, columns, run.contended),
+        "sections": parts,
+        "figures": len(table) <= MOST_ROWS_UNASKED or columns.named or "figures" in request.GET,
+        "verdict": parts[0].headline if len(parts) == 1 and not run.is_active and parts[0].headline.strong else None,
+        "poll": columns.poll + "".join(f"&{urlencode({name: value})}" for name, value in asked.pairs().items()),
         "checked": any(arm.correctness for m in measured for arm in m.results),
         "plan": [] if measured else run.spec.workloads,
         "ahead": running_before(run),
         "command": reproduce(run),
         "environment": run.environment.body if run.environment else {},
         "seen": f"{run.state}-{run.done}",
-        "least_shown": LEAST_SHOWN,
-        "live": live_progress(run),
+        "live": live,
         "timing": timing.spent(measured, run.timing),
     }
 

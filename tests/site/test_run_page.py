@@ -10,10 +10,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
+from shown import all_figures
 
 from kernels.report import comparison, tables
 from kernels.report.summary import summary
-from runs.charts.run_charts import frame
+from runs.charts.run_charts import drawn, rows_of
 from runs.models import Measurement, Result, Run, Workload
 from runs.queries import live as live_queries
 from runs.queries import measurements
@@ -46,11 +47,21 @@ def live(monkeypatch):
 def test_a_done_run_shows_its_verdict_its_table_and_where_it_was_measured(owner, demo):
     page = page_of(owner, demo)
     said = summary(tables.rows(measurements.of_run(demo)), "attention")
-    assert f'<strong class="{said.tone}">{said.strong}</strong>' in page
-    assert page.split('id="table-attention"')[1].split("</section>")[0].count('<tr class="group">') == 8
-    assert page.count(f"/runs/{demo.pk}/results/") == 64
+    assert f'<h1 id="headline">{said.strong}</h1>' in page
+    table = page.split('<table class="matrix">')[1].split("</table>")[0]
+    assert table.count('scope="row"') == 8
+    assert page.index('<table class="matrix">') < page.index("data-chart") < page.index('<table class="results">')
+    assert all_figures(page).split("</table>")[0].count('<tr class="group">') == 8
+    assert all_figures(page).count(f"/runs/{demo.pk}/results/") == 64
     assert "attention fp16 B=16 H=96 S=4096 D=128" in page
-    for fact in ("NVIDIA H200", "demo", "driver <b>", "torch <b>", "protocol <b>paired</b>", "A/A 1.000"):
+    for fact in (
+        "NVIDIA H200",
+        "demo",
+        "driver <b>",
+        "torch <b>",
+        "protocol <b>paired</b>, <b>5 to 110</b> rounds",
+        "A/A <b>0.998 to 1.001</b>",
+    ):
         assert fact in page, fact
     assert 'hx-trigger="every 2s"' not in page, "nothing changes any more"
     assert "chart" in page
@@ -59,7 +70,7 @@ def test_a_done_run_shows_its_verdict_its_table_and_where_it_was_measured(owner,
 def test_every_result_stands_in_the_table_with_its_word_and_figures(owner, demo):
     page = page_of(owner, demo)
     for result in Result.objects.filter(measurement__run=demo).select_related("kernel"):
-        row = page.split(f"/results/{result.pk}/", 1)[1].split("</tr>", 1)[0]
+        row = all_figures(page).split(f"/results/{result.pk}/", 1)[1].split("</tr>", 1)[0]
         _, _, arm = measurements.of_result(demo.pk, result.pk)
         assert arm.verdict.lower() in row
         if result.speedup is not None:
@@ -75,14 +86,14 @@ def test_a_ratio_without_a_reference_is_marked_and_counts_nowhere(owner, exporte
                 result["correctness"] = {"correct": None}
     run = load(data, "unknown.json")
     page = page_of(owner, run)
-    (results,) = [part.split("</section>")[0] for part in page.split('id="table-attention"')[1:]]
+    results = all_figures(page).split("</table>")[0]
     with_ratio = Result.objects.filter(measurement__run=run, speedup__isnull=False)
     assert results.count("correctness unknown") == with_ratio.count() > 8
     assert "Measured; the correctness is unknown, because there is no reference" in page
     assert not {"FASTER", "SLOWER"} & {row.verdict for row in tables.rows(measurements.of_run(run))}
     ((_, outcome),) = with_outcomes([run])
     assert (outcome.first, outcome.row()["best"]) == (None, "")
-    assert set(frame(run).kernel) == {"sdpa"}
+    assert {row.kernel for row in drawn(rows_of(run))} == {"sdpa"}
     detail = owner.get(f"/runs/{run.pk}/results/{with_ratio[0].pk}/").content.decode()
     assert "correctness unknown" in detail
     assert comparison.rows(export_of(run), export_of(run))
@@ -227,7 +238,8 @@ def test_polling_sends_results_only_when_they_changed(owner, demo, exported):
     assert 'id="progress"' in polled("done-8")
     news = polled("running-7")
     assert 'id="results" hx-swap-oob="true"' in news
-    assert news.count("/results/") == 64
+    assert all_figures(news).count("/results/") == 64
+    assert '<h1 id="headline" hx-swap-oob="true">triton-flash is faster' in news
 
 
 @pytest.mark.parametrize("state, words", [("failed", "Failed"), ("cancelled", "Cancelled"), ("lost", "Lost")])
@@ -244,7 +256,7 @@ def test_what_was_measured_before_it_failed_is_there(owner, demo):
     Run.objects.filter(pk=demo.pk).update(state="failed", message="power cut", done=8, total=9, demo="")
     page = page_of(owner, demo)
     assert "8 of 9 workloads were measured; see below." in page
-    assert page.count("/results/") == 64
+    assert all_figures(page).count("/results/") == 64
 
 
 def test_title_note_and_log_are_text_and_not_html(owner, demo):
@@ -323,6 +335,7 @@ def test_why_nothing_was_decided(owner, exported, margin, said):
     assert said in page
     assert ("nothing is decided: this machine was busy" in page) == (margin > 0.05), "where its rows are"
     assert page.count("</span> undecided</span>") == 1
+    assert '? <span class="vh">undecided</span>1.02x<small>' in page.split("</table>")[0]
 
 
 # --- how to measure it again ------------------------------------------------------------------------------------------
@@ -372,7 +385,7 @@ def with_result(exported, **changes):
 def test_an_impossible_time_is_no_time_and_says_why(owner, exported):
     run = with_result(exported, status="impossible", why="above the speed of light", **NO_SPEEDUP)
     result = Result.objects.get(measurement__run=run, status="impossible")
-    row = page_of(owner, run).split(f"/results/{result.pk}/", 1)[1].split("</tr>", 1)[0]
+    row = all_figures(page_of(owner, run)).split(f"/results/{result.pk}/", 1)[1].split("</tr>", 1)[0]
     assert "above the speed of light. Its time was" in row
     assert "<b>" not in row
 
