@@ -54,6 +54,15 @@
   // A secret link is selected whole by a click into it.
   document.addEventListener("focusin", (event) => event.target.matches("[data-link]") && event.target.select());
 
+  // What a person opened stays open, and the column that a phone shows stays shown, when a poll replaces them.
+  const opened = new Set();
+  document.addEventListener("toggle", ({ target }) => target.id && opened[target.open ? "add" : "delete"](target.id), true);
+  document.addEventListener("htmx:load", () => opened.forEach((id) => document.getElementById(id)?.setAttribute("open", "")));
+  document.addEventListener("htmx:configRequest", (event) => {
+    const chosen = new URLSearchParams(location.search).get("kernel");
+    if (chosen && event.target.hasAttribute("data-poll")) event.detail.parameters.kernel = chosen;
+  });
+
   // A log shows its end.
   const follow = () => document.querySelectorAll("pre.tail").forEach((log) => (log.scrollTop = log.scrollHeight));
   document.addEventListener("htmx:load", follow);

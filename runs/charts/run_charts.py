@@ -134,6 +134,7 @@ def short_labels(table: Sequence[Row], narrow: bool) -> list[str]:
     words = [label.split(" ") for label in labels]
     names = [{part.partition("=")[0]: part for part in parts[2:]} for parts in words]
     varies = {name for one in names for name in one if len({other.get(name) for other in names}) > 1}
+    narrow = narrow and bool(varies)
     dtypes = len({parts[1] for parts in words}) > 1
     return [
         " ".join([*([parts[1]] if dtypes else []), *(part for name, part in one.items() if not narrow or name in varies)])

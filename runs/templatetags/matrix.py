@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import Any
 
 from django import template
@@ -22,6 +23,12 @@ def matrix_cell(line: Any, column: Any, run_pk: int, final: bool) -> SafeString:
     none. final: whether verdicts stand; before, there are numbers only."""
     style = "k on" if column.shown else "k"
     cell = line.cells.get(column.kernel)
+    if cell is None and (rounds := line.so_far.get(column.kernel)):
+        span = f"{min(rounds):.2f} to {max(rounds):.2f}"
+        title = f"the median and the range of {len(rounds)} rounds: no verdict yet"
+        return format_html(
+            '<td class="{} quiet" title="{}">{}x<small>{}</small></td>', style, title, ratio(median(rounds)), span
+        )
     if cell is None:
         return format_html('<td class="{} quiet">{}</td>', style, DASH if final else "")
     arm = cell.arm

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -78,8 +78,12 @@ class Line:
     measured: StoredMeasured | None
     cells: dict[str, Cell]
     light: Light | None
+    id: str = ""
+    """Key of its workload."""
     live: bool = False
     """Whether it is being measured now."""
+    so_far: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Kernel -> the ratios of single rounds of a workload that is being measured."""
 
     @property
     def base(self) -> Cell | None:
@@ -117,6 +121,8 @@ class Plan(NamedTuple):
     baseline: str
     live: str = ""
     """Label of the workload that is being measured."""
+    so_far: Mapping[str, Sequence[float]] = {}
+    """Kernel -> the ratios of its rounds so far."""
     is_final: bool = True
     """Whether nothing will be measured any more."""
 
@@ -235,7 +241,9 @@ def _joined(query: str, pairs: dict[str, str]) -> str:
 
 
 def _words(one: Standing) -> list[str]:
-    """ "faster on 6", "slower on 2", then why others were left out."""
+    """ "faster on 6", "slower on 2", then why others were left out. On one workload its cell says it."""
+    if one.of < 2:
+        return []
     words = [f"{word} on {count}" for word, count in one.counts.items() if count]
     return [*words, *(f"{reason} on {count}" for reason, count in one.left_out.items())]
 
@@ -258,11 +266,11 @@ def matrix(
     shared = len({token[1] for token in tokens if len(token) > 1}) == 1
     repeated = len({m.key for m in measured}) < len(measured)
     lines = [
-        Line(*_two_lines(words, shared, m.mode if repeated else ""), m, mine, _light(mine))
+        Line(*_two_lines(words, shared, m.mode if repeated else ""), m, mine, _light(mine), m.key)
         for m, mine, words in zip(measured, cells, tokens, strict=False)
     ]
     lines += [
-        Line(*_two_lines(words, shared, ""), None, {}, None, workload.label == plan.live)
+        _waiting(workload, _two_lines(words, shared, ""), plan)
         for words, workload in zip(tokens[len(measured) :], planned, strict=True)
     ]
     baseline = measured[0].baseline if measured else plan.baseline
@@ -271,6 +279,12 @@ def matrix(
     standings = [found.get(name) or Standing(name, baseline, {}) for name in names if name != baseline]
     about = " ".join(tokens[0][: 2 if shared else 1]) if tokens else ""
     return Matrix(baseline, about.replace("_", " "), lines, standings, asked, rest, plan.is_final)
+
+
+def _waiting(workload: Workload, texts: tuple[str, str], plan: Plan) -> Line:
+    """A workload that is measured now, or not yet."""
+    is_live = workload.label == plan.live
+    return Line(*texts, None, {}, None, workload.key, is_live, plan.so_far if is_live else {})
 
 
 def _two_lines(tokens: list[str], shared: bool, mode: str) -> tuple[str, str]:

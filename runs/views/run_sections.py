@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from kernels.analysis.standing import ranking
 from kernels.catalog import operations
@@ -92,9 +93,14 @@ class Section:
 
 
 def sections(
-    run: Run, measured: Sequence[StoredMeasured], table: Sequence[tables.Row], asked: Columns, view: Asked, live: str
+    run: Run,
+    measured: Sequence[StoredMeasured],
+    table: Sequence[tables.Row],
+    asked: Columns,
+    view: Asked,
+    live: Mapping[str, Any],
 ) -> list[Section]:
-    """The results by operation, in the order measured. live: label of the workload that is being measured."""
+    """The results by operation, in the order measured. live: what the agent shows of a run that it measures."""
     parts = tables.by_operation(table)
     names = list(dict.fromkeys([*parts, *run.spec.operations]))
     if not run.is_active:
@@ -115,14 +121,15 @@ def _section(
     table: list[tables.Row],
     asked: Columns,
     view: Asked,
-    live: str,
+    live: Mapping[str, Any],
 ) -> Section:
     spec = run.spec
     plan = Plan(
         [workload for workload in spec.workloads if workload.operation == operation],
         spec.kernels_of(operation),
         spec.baseline_of(operation) if operation in spec.operations else "",
-        live,
+        live.get("workload", ""),
+        live.get("so_far") or {},
         not run.is_active,
     )
     ranked = ranking(tables.compared(table), run.contended)

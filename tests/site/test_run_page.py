@@ -191,9 +191,78 @@ def test_a_run_that_is_measured_shows_what_its_agent_does(owner, make_run, live)
     page = page_of(owner, run)
     for text in (
         "1 of 3 workloads measured · 30 s so far · about 45 s left", "2 of 3, eager on attention &lt;x&gt;",
-        "round 7, at most 60 · 1980 MHz · 413 W · 51 C", "compiling &lt;b&gt;", '<progress max="3" value="1">',
+        "round 7, at most 60", "<dd>1980 MHz</dd>", "<dd>413 W</dd>", "<dd>51 °C</dd>", "compiling &lt;b&gt;", '<progress max="3" value="1">',
     ):  # fmt: skip
         assert text in page, text
+
+
+def test_numbers_come_with_the_rounds_and_words_only_at_the_end(owner, make_run, live):
+    run = make_run(spec("eager", workloads=2), state="running", sent_at=timezone.now(), started_at=timezone.now())
+    first, second = run.spec.workloads
+    live |= {
+        "position": 0, "total": 2, "kernel": "eager", "workload": first.label, "step": "round 3", "log": "", "telemetry": {},
+        "so_far": {"eager": [0.5, 0.52, 0.51], "sdpa (A/A)": [1.0, 1.01, 1.0]}, "rounds": 3,
+    }  # fmt: skip
+    page = page_of(owner, run)
+    table = page.split('<table class="matrix">')[1].split("</table>")[0]
+    assert table.count('scope="row"') == 2, "every planned workload has its row: nothing jumps when it is measured"
+    assert ">0.51x<small>0.50 to 0.52</small>" in table and "waiting" in table
+    assert not {"faster", "slower", "▲", "▼"} & set(table.split()) and "Rounds so far: 3" in page
+    polled = owner.get(reverse("run_live", args=[run.pk]), {"seen": "running-0"}).content.decode()
+    assert f'<tr id="line-{first.key}" hx-swap-oob="true"' in polled and second.key not in polled
+    assert 'id="now" hx-swap-oob="true"' in polled and 'id="results"' not in polled
+    assert polled.count("<polyline") == 2 and 'class="aa"' in polled
+
+
+def test_a_poll_that_sees_the_end_keeps_the_place_of_the_bar(owner, demo):
+    polled = owner.get(reverse("run_live", args=[demo.pk]), {"seen": "running-7"}).content.decode()
+    assert '<section id="progress" class="panel"' in polled and "All results are final." in polled
+    assert '<section id="progress" class="gone"' in page_of(owner, demo)
+
+
+def test_many_results_are_another_address(owner, exported, monkeypatch):
+    run = load(shortened(exported, 2), "x.json")
+    assert "table-attention" in page_of(owner, run) and '<table class="results">' in page_of(owner, run)
+    monkeypatch.setattr(run_view, "MOST_ROWS_UNASKED", 15)
+    page = page_of(owner, run)
+    assert '<table class="results">' not in page and '<a href="?figures=all#all-attention">All figures</a>' in page
+    for query in ("?figures=all", "?sort=p50_ms", "?columns=mean_ms"):
+        assert '<table class="results">' in owner.get(run.get_absolute_url() + query).content.decode()
+
+
+def lines_of(client, run, query=""):
+    page = client.get(run.get_absolute_url() + query).content.decode()
+    table = page.split('<table class="matrix">')[1].split("</table>")[0]
+    return [row.split("</tr>")[0] for row in table.split("<tr")[2:]]
+
+
+def test_workloads_are_sorted_by_a_kernel_and_back(owner, demo):
+    measured = {m.label: m for m in measurements.of_run(demo)}
+    plain = lines_of(owner, demo)
+    for query, key in {
+        "?by=-kernel:triton-flash": lambda m: -m.arm("triton-flash").speedup,
+        "?by=kernel:compiled": lambda m: m.arm("compiled").speedup,
+        "?by=baseline": lambda m: m.base.p50_ms,
+    }.items():
+        wanted = [f"/results/{m.base.pk}/" for m in sorted(measured.values(), key=key)]
+        found = [re.search(r"/results/\d+/", row)[0] for row in lines_of(owner, demo, query)]
+        assert found == wanted, query
+    page = owner.get(demo.get_absolute_url() + "?by=-kernel:triton-flash").content.decode()
+    assert page.count('aria-sort="descending"') == 1 and "?by=kernel:triton-flash#table-attention" in page
+    assert lines_of(owner, demo, "?by=kernel:none") == lines_of(owner, demo, "?by=<script>") == plain
+
+
+def test_kernels_far_behind_are_shown_on_request(owner, demo):
+    page = page_of(owner, demo)
+    assert "<b>eager</b>" not in page and "show sdpa-efficient, eager, sdpa-math</a>" in page
+    assert "<b>eager</b>" in owner.get(demo.get_absolute_url() + "?kernels=all").content.decode()
+
+
+def test_only_what_is_faster_is_bold_and_every_word_can_be_heard(owner, demo):
+    for row in lines_of(owner, demo, "?kernels=all"):
+        for cell in row.split("<td")[2:]:
+            for word, mark in {"faster": "▲", "slower": "▼", "same": "="}.items():
+                assert (f'aria-hidden="true">{mark}</i>' in cell) == (f'<span class="vh">{word}</span>' in cell)
 
 
 def test_without_a_broker_the_page_works_and_shows_less(owner, make_run):
