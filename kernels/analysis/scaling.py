@@ -2,9 +2,9 @@
 
 Rules, all in logarithms. The growth of a time is its last value over its first; its interval adds both intervals in
 quadrature. The exponent is the slope of a least-squares line of time over size; its interval adds the scatter around the
-line (Student's t) and the intervals of the times. A step from one size to the next is flat if the time grows by less
-than the square root of what the work grows. A kernel is launch-bound below a size if all steps up to it are flat and its
-time there is at most LAUNCH_MS: what it waits for is then the launch, or a device that is not full.
+line (Student's t) and the intervals of the times. A step leads to the next size with STEP times the work. It is flat if
+the time grows by less than the square root of what the work grows. A kernel is launch-bound below a size if all steps up
+to it are flat and its first time is at most LAUNCH_MS: it then waits for the launch, or for a device that is not full.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ LEAST_POINTS = 3
 """Fewest sizes of a series."""
 FLAT = 0.5
 """A step is flat if the time's exponent over the work is below this."""
+STEP = 1.5
+"""Least growth of the work in a step."""
 LAUNCH_MS = 0.05
 """Longest time that is called launch-bound."""
 FEW = {1: 63.657, 2: 9.925}
@@ -96,11 +98,27 @@ def series(points: Sequence[Point]) -> list[Series]:
 
     A series has at least LEAST_POINTS points, each with more work than the one before.
     """
+    points = _told_apart(points)
     names = [name for name in (points[0].sizes if points else ()) if _is_number(points, name)]
     found = [best for name in names if (best := _longest(points, (name,)))]
     if found:
         return found
     return [best for pair in combinations(names, 2) if (best := _longest(points, pair))]
+
+
+def _told_apart(points: Sequence[Point]) -> list[Point]:
+    """Points without sizes that equal an earlier one everywhere, as KV heads do that default to heads."""
+    names = list(points[0].sizes) if points else []
+    twins = {
+        name
+        for first, name in combinations(names, 2)
+        if all(point.sizes[first] == point.sizes[name] for point in points)
+        and len({str(point.sizes[name]) for point in points}) > 1
+    }
+    return [
+        point._replace(sizes={name: value for name, value in point.sizes.items() if name not in twins})
+        for point in points
+    ]  # fmt: skip
 
 
 def _is_number(points: Sequence[Point], name: str) -> bool:
@@ -154,21 +172,30 @@ def _growth(one: Series, kernel: str) -> Growth | None:
     return Growth(
         kernel, time, work, exponent, uncertain,
         flat_below=points[steps] if steps else None,
-        flat_everywhere=steps == len(points) - 1,
-        is_launch=bool(steps) and times[steps - 1].ms <= LAUNCH_MS,
+        flat_everywhere=bool(steps) and points[steps].work * STEP > points[-1].work,
+        is_launch=bool(steps) and times[0].ms <= LAUNCH_MS,
         is_worse=time.low > work,
     )  # fmt: skip
 
 
 def _flat_steps(points: Sequence[Point], kernel: str) -> int:
-    """How many steps from the first size on are flat."""
+    """Position of the point up to which all steps are flat; 0: the first step is not."""
     count = 0
-    for before, after in pairwise(points):
+    for before, after in pairwise(_far_apart(points)):
         grown = math.log(after.times[kernel].ms / before.times[kernel].ms)
         if grown >= FLAT * math.log(after.work / before.work):
             break
-        count += 1
+        count = points.index(after)
     return count
+
+
+def _far_apart(points: Sequence[Point]) -> list[Point]:
+    """Points whose work is at least STEP times that of the one before: noise does not decide about small steps."""
+    found = [points[0]]
+    for point in points[1:]:
+        if point.work >= STEP * found[-1].work:
+            found.append(point)
+    return found
 
 
 def fit(sizes: Sequence[float], times: Sequence[Time]) -> tuple[float, float]:

@@ -20,6 +20,7 @@ from kernels.analysis.standing import ranking
 from kernels.contract.arm_result import Verdict
 from kernels.report import tables
 from kernels.report.tables import Row
+from runs.charts import run_scaling
 from runs.charts.run_strips import MOST_KERNELS, latency_strip, speedup_strip
 from runs.charts.scales import log_ticks, placed, ratio_ticks, reach
 from runs.charts.theme import THEMES, in_pixels, written
@@ -42,7 +43,7 @@ FIGURE = 52
 ONE_LINE = 16
 """Signs of a label that fit into one line beside a small chart."""
 WORDS = ("FASTER", "SLOWER", "SAME", "UNDECIDED", "unpaired", "needs more runs")
-DRAWING = {"look": 7}
+DRAWING = {"look": 8}
 """Increase it if the drawing changes: stored charts are then redrawn."""
 
 
@@ -53,11 +54,12 @@ class Size(NamedTuple):
 
 def names_of(run: Run) -> list[str]:
     """Names of a run's charts; of several operations, each has its own: latency__gemm."""
-    if run.config.get("operation"):
-        return list(NAMES)
-    operations = run.spec.operations
-    kinds = [name for name in NAMES if not name.endswith(NARROW)]
-    return [f"{kind}{OF}{operation}{end}" for operation in operations for kind in kinds for end in ("", NARROW)]
+    single = bool(run.config.get("operation"))
+    names = []
+    for operation in run.spec.operations:
+        grown = run_scaling.planned([one for one in run.spec.workloads if one.operation == operation])
+        names += [f"{kind}{'' if single else OF + operation}" for kind in (*WIDTHS, *grown)]
+    return [f"{name}{end}" for name in names for end in ("", NARROW)]
 
 
 def draw(pk: int) -> None:
@@ -74,14 +76,22 @@ def chart_of(run: Run, name: str, palette: str) -> Chart | None:
     if stored and stored.done == run.done and stored.spec.get("usermeta") == DRAWING:
         return stored
     kind, _, operation = name.removesuffix(NARROW).partition(OF)
-    chart = {"speedup": speedup, "latency": latency}[kind](
-        rows_of(run, operation), THEMES[palette], narrow=name.endswith(NARROW)
-    )
+    narrow = name.endswith(NARROW)
+    if kind.startswith(run_scaling.NAME):
+        chart = _scaling(run, operation, kind, palette, narrow)
+    else:
+        chart = {"speedup": speedup, "latency": latency}[kind](rows_of(run, operation), THEMES[palette], narrow=narrow)
     if chart is None:
         return None
     spec = chart.to_dict() | {"usermeta": DRAWING}
     values = {"spec": spec, "svg": vl_convert.vegalite_to_svg(spec), "done": run.done}
     return Chart.objects.update_or_create(run=run, name=name, theme=palette, defaults=values)[0]
+
+
+def _scaling(run: Run, operation: str, kind: str, palette: str, narrow: bool) -> Any:
+    measured = [m for m in measurements.of_run(run) if operation in ("", m.workload.operation)]
+    found = {one.name: one for one in run_scaling.scalings(measured, leader_of(tables.rows(measured)))}
+    return run_scaling.draw(found[kind], THEMES[palette], narrow) if kind in found else None
 
 
 def rows_of(run: Run, operation: str = "") -> list[Row]:

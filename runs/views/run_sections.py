@@ -11,7 +11,9 @@ from kernels.analysis.standing import ranking
 from kernels.catalog import operations
 from kernels.report import tables
 from kernels.report.summary import Summary, summary
+from runs.charts import run_scaling
 from runs.charts.run_charts import MOST_ROWS, OF, Size, drawn, leader_of, places, sizes_of
+from runs.charts.run_scaling import Scaling, scalings
 from runs.models import Run
 from runs.queries.measurements import StoredArm, StoredMeasured
 from runs.views.columns import Columns
@@ -77,6 +79,20 @@ class Section:
         """Names of its charts: (speedup, latency)."""
         of = f"{OF}{self.operation}" if self.title else ""
         return f"speedup{of}", f"latency{of}"
+
+    @cached_property
+    def scalings(self) -> list[Scaling]:
+        """How times grow over each size that varies while the others are fixed."""
+        return scalings(self.measurements, leader_of(self.table)) if self.table else []
+
+    @property
+    def scaling_charts(self) -> list[tuple[Scaling, str]]:
+        of = f"{OF}{self.operation}" if self.title else ""
+        return [(one, f"{one.name}{of}") for one in self.scalings]
+
+    @property
+    def scaling_size(self) -> tuple[Size, Size]:
+        return Size(run_scaling.WIDTHS[0], run_scaling.HEIGHT), Size(run_scaling.WIDTHS[1], run_scaling.HEIGHT)
 
     @property
     def aa(self) -> str:

@@ -48,6 +48,13 @@ def test_two_sizes_together_only_where_no_single_one_varies():
     assert one.varies == ("batch", "heads") and len(one.points) == 3 and one.span == 16
 
 
+def test_a_size_that_follows_another_is_no_size_of_its_own():
+    points = [p._replace(sizes=p.sizes | {"kv_heads": p.sizes["heads"]}) for p in L4]
+    (one,) = series(points)
+    assert one.varies == ("batch", "heads")
+    assert "kv_heads" not in one.fixed
+
+
 def test_nothing_of_too_few():
     assert series([]) == series(L4[:1]) == series(L4[:2]) == []
 
@@ -100,6 +107,12 @@ def of(*times, worse=None):
 def test_the_words_and_their_rules(times, said):
     one, found = of(*times)
     assert sentence(one, found, "mine", "sdpa", SHORT) == said
+
+
+def test_noise_decides_nothing_about_small_steps():
+    points = [point((batch, 8, 512, 64), mine=0.01 * (1.02 if batch % 2 else 1.0)) for batch in range(1, 33)]
+    (one,) = series(points)
+    assert sentence(one, growths(one), "mine", "sdpa", SHORT).endswith("launch-bound at every size here.")
 
 
 def test_a_kernel_that_fails_on_most_sizes_has_no_growth():

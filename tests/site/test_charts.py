@@ -9,8 +9,8 @@ from django.db import transaction
 from django.urls import reverse
 
 from kernels.report import tables
-from runs.charts import run_charts
-from runs.charts.run_charts import NAMES, WIDTHS, _side, chart_of, leader_of, rows_of, short_labels, sizes_of
+from runs.charts import run_charts, run_scaling
+from runs.charts.run_charts import NAMES, WIDTHS, _side, chart_of, leader_of, names_of, rows_of, short_labels, sizes_of
 from runs.charts.scales import log_ticks
 from runs.charts.theme import THEMES
 from runs.models import Chart, Result, Run
@@ -221,7 +221,7 @@ def test_of_many_workloads_each_kernel_has_a_row(owner, exported, db):
         size = sizes_of(rows_of(run))[name][0]
         assert f' height="{size.height}"' in chart_of(run, name, "light").svg
         assert f'width="{size.width}" height="{size.height}"' in page
-    assert "one mark for each workload" in page
+    assert "Speedup over sdpa, every workload" in page
 
 
 def test_two_dtypes_are_told_apart(exported, db):
@@ -230,7 +230,7 @@ def test_two_dtypes_are_told_apart(exported, db):
     second = first | {"workload": first["workload"] | {"dtype": "bfloat16"}, "key": ""}
     run = load(data | {"measurements": [first, second]}, "x.json")
     assert short_labels(rows_of(run), narrow=False) == ["fp16 B=1 H=8 S=512 D=64", "bf16 B=1 H=8 S=512 D=64"]
-    assert short_labels(rows_of(run), narrow=True) == ["fp16", "bf16"]
+    assert short_labels(rows_of(run), narrow=True) == ["fp16 B=1 H=8 S=512 D=64", "bf16 B=1 H=8 S=512 D=64"]
 
 
 # --- drawn once -------------------------------------------------------------------------------------------------------
@@ -311,3 +311,20 @@ def test_names_in_a_chart_are_text(exported, db):
     assert Result.objects.filter(kernel__name=evil).exists()
     for name in NAMES:
         assert "<script" not in chart_of(run, name, "light").svg
+
+
+def test_a_size_that_varies_has_a_chart_a_sentence_and_a_table(owner, exported, demo):
+    page = owner.get(reverse("run", args=[demo.pk])).content.decode()
+    assert "Time against B and H <small>S=512 D=64</small>" in page
+    assert "triton-flash grows 3.87x ±0.2% where the work grows 16x: launch-bound below B=4 H=16; sdpa 2.70x" in page
+    names = [name for name in names_of(demo) if name.startswith("scaling")]
+    assert names == ["scaling_batch-heads", "scaling_batch-heads-narrow"]
+    for name in names:
+        svg = chart_of(demo, name, "light").svg
+        width = run_scaling.WIDTHS[name.endswith("narrow")]
+        assert f' width="{width}" height="{run_scaling.HEIGHT}"' in svg
+        lines = points(chart_of(demo, name, "light").spec, "kernel", "size", "ms", "who")
+        assert len({kernel for kernel, *_ in lines}) == 8 and len({ms for _, _, ms, _ in lines}) == 24
+        assert owner.get(reverse("chart_svg", args=[demo.pk, name])).status_code == 200
+    one = load(shortened(exported, 1), "one.json")
+    assert "Time against" not in owner.get(reverse("run", args=[one.pk])).content.decode()

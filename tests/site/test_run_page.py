@@ -191,7 +191,8 @@ def test_a_run_that_is_measured_shows_what_its_agent_does(owner, make_run, live)
     page = page_of(owner, run)
     for text in (
         "1 of 3 workloads measured · 30 s so far · about 45 s left", "2 of 3, eager on attention &lt;x&gt;",
-        "round 7, at most 60", "<dd>1980 MHz</dd>", "<dd>413 W</dd>", "<dd>51 °C</dd>", "compiling &lt;b&gt;", '<progress max="3" value="1">',
+        "round 7, at most 60", "<dd>1980 MHz</dd>", "<dd>413 W</dd>", "<dd>51 °C</dd>",
+        "compiling &lt;b&gt;", '<progress max="3" value="1">',
     ):  # fmt: skip
         assert text in page, text
 
