@@ -1,7 +1,22 @@
 from django.urls import path, register_converter
 from django.urls.converters import IntConverter
 
-from runs.views import compare, gpus, judge, kernels, new, overview, result, run, runs, sessions, share, status, tiers
+from runs.views import (
+    compare,
+    compare_many,
+    gpus,
+    judge,
+    kernels,
+    new,
+    overview,
+    result,
+    run,
+    runs,
+    sessions,
+    share,
+    status,
+    tiers,
+)
 
 KERNEL = "kernels/<slug:operation>/<path:name>"
 WORKLOAD = f"{KERNEL}/on/<slug:key>"
@@ -40,6 +55,7 @@ urlpatterns = [
     path("status/", status.status, name="status"),
     path("status/share/", share.share, name="share_status"),
     path("status/unshare/", share.unshare, name="unshare_status"),
+    path("compare/", compare_many.compare_many, name="compare_many"),
     path("compare/<id:before>...<id:after>/", compare.compare, name="compare"),
     path("compare/<id:before>...<id:after>.csv", compare.compare_csv, name="compare_csv"),
     path("compare/<id:before>...<id:after>.json", compare.compare_json, name="compare_json"),

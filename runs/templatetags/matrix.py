@@ -70,3 +70,29 @@ def _without(arm: Any, address: str, style: str) -> SafeString:
 
 def _clocks_differ(arm: Any) -> bool:
     return arm.crosscheck is not None and arm.crosscheck.agrees is False
+
+
+@register.simple_tag
+def side_cell(cell: Any) -> SafeString:
+    """A kernel's speedup in one of several runs; with the change against the first run, if they can be compared."""
+    if cell is None:
+        return format_html('<td class="quiet">{}</td>', DASH)
+    arm = cell.arm
+    address = reverse("result", args=[cell.run.pk, arm.pk])
+    if arm.speedup is None or not is_timed(arm):
+        return _without(arm, address, "")
+    own = format_html(
+        "{}x<small>{}</small>", ratio(arm.speedup), plus_minus(Ratio(arm.speedup, arm.speedup_low, arm.speedup_high))
+    )
+    moved = _moved(cell.change) if cell.change and cell.change.ratio else ""
+    return format_html('<td><a href="{}">{}</a>{}</td>', address, own, moved)
+
+
+def _moved(change: Any) -> SafeString:
+    """ "▲ faster 1.05x ±0.4%": the speedup over that of the first run."""
+    word = str(change.verdict).lower()
+    text = f"{word} {ratio(change.ratio.ratio)}x {plus_minus(change.ratio)}"
+    style = word if word in ("faster", "slower") else "open"
+    return format_html(
+        '<span class="moved {}"><i aria-hidden="true">{}</i> {}</span>', style, MARKS.get(word, ""), text
+    )
