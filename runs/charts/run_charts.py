@@ -43,7 +43,7 @@ FIGURE = 52
 ONE_LINE = 16
 """Signs of a label that fit into one line beside a small chart."""
 WORDS = ("FASTER", "SLOWER", "SAME", "UNDECIDED", "unpaired", "needs more runs")
-DRAWING = {"look": 8}
+DRAWING = {"look": 9}
 """Increase it if the drawing changes: stored charts are then redrawn."""
 
 

@@ -158,7 +158,7 @@ def draw(one: Scaling, colours: dict[str, str], narrow: bool = False) -> Any:
     title = "work of one call" if several else one.letter(one.of.varies[0])
     x_axis = alt.Axis(values=_few(sizes), labelExpr=labels, title=title, labelOverlap="greedy", grid=False)
     spans = "datum.value >= 1 ? format(datum.value, ',.9~g') + ' ms' : format(datum.value * 1000, ',.9~g') + ' µs'"
-    y_axis = alt.Axis(values=log_ticks(low, high, 6), labelExpr=spans, title=None)
+    y_axis = alt.Axis(values=log_ticks(low, high, 6), labelExpr=spans, title=None, labelPadding=9)
     x = alt.X("size:Q", scale=alt.Scale(**scale, domain=[sizes[0], sizes[-1]]), axis=x_axis)
     y = alt.Y("ms:Q", scale=alt.Scale(**scale, domain=[low, high]), axis=y_axis)
     tones = ["leader", "baseline", "other"]
