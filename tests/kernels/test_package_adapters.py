@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from kernels.catalog import get_kernel, kernels
+from kernels.catalog import get_kernel
 
 torch = pytest.importorskip("torch")
 
@@ -16,6 +16,7 @@ from kernels.analysis.correctness import judge  # noqa: E402
 from kernels.catalog import load  # noqa: E402
 from kernels.child.reference import Reference, measure  # noqa: E402
 from kernels.operations.attention import Attention  # noqa: E402
+from kernels.operations.gemm import Gemm, tilelang_gemm  # noqa: E402
 
 
 def attend(q, k, v, scale, left, right):
@@ -96,6 +97,8 @@ def test_it_asks_for_this_attention(monkeypatch, plant, kv_heads, window, causal
 @pytest.mark.parametrize(
     "name, wheel",
     [
+        ("gemm/tilelang", "tilelang"),
+        ("gemm/tilelang-cutedsl", "tilelang"),
         ("flash-attn-4", "flash-attn-4"),
         ("flash-attn-2", "flash-attn"),
         ("xformers", "xformers"),
@@ -104,7 +107,8 @@ def test_it_asks_for_this_attention(monkeypatch, plant, kv_heads, window, causal
     ],
 )
 def test_without_the_package_it_is_listed_with_the_command(monkeypatch, tmp_path, name, wheel):
-    info = {info.name: info for info in kernels("attention")}[name]
+    operation, _, name = name.rpartition("/")
+    info = get_kernel(operation or "attention", name)
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     sys.path_importer_cache.clear()
     assert info.why_not_on("cuda", 9.0) == f"package {wheel} is not installed on this device: pip install {wheel}"
@@ -120,3 +124,18 @@ def test_a_part_of_a_package_is_looked_for_without_importing_it(monkeypatch, tmp
     (tmp_path / "flash_attn" / "flash_attn_interface.py").write_text("")
     sys.path_importer_cache.clear()
     assert get_kernel("attention", "flash-attn-2").why_not_on("cuda", 9.0) == ""
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("trans_a, trans_b", [(False, False), (True, False), (True, True)])
+def test_tilelangs_product_is_always_one_of_a_batch(monkeypatch, batch, trans_a, trans_b):
+    def compiled(of_a, of_b, trans_a, trans_b, dtype, target):
+        assert len(of_a) == len(of_b) == 3 and (dtype, target) == ("bfloat16", "cuda")
+        return lambda a, b: (a.mT if trans_a else a) @ (b.mT if trans_b else b)
+
+    monkeypatch.setattr(tilelang_gemm, "_compiled", compiled)
+    problem = Gemm(m=9, n=20, k=17, batch=batch, trans_a=trans_a, trans_b=trans_b, dtype="bfloat16")
+    inputs = problem.inputs("cpu", 3)
+    out = tilelang_gemm.tilelang(*inputs.tensors, **inputs.options)
+    said = judge([measure(out, Reference(problem, inputs, 3, True))], problem.dtype)
+    assert said["correct"], said["why"]
