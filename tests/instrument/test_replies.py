@@ -117,7 +117,7 @@ def test_a_probe_of_a_very_slow_kernel_has_few_calls(call_ns, calls):
 
     def probe(**of):
         asked.update(of)
-        return replies.Probed(**dict.fromkeys(KINDS, [1.0]), busy=[])
+        return replies.Probed(**{kind: [1.0] for kind in KINDS}, busy=[])
 
     assert suspicion.why_probed(probe, lambda: 1, call_ns) == ""
     count = (len(asked["seeds"]) - 1) // (2 * asked["in_turn"] + 3)
