@@ -1,7 +1,22 @@
 from django.urls import path, register_converter
 from django.urls.converters import IntConverter
 
-from runs.views import compare, gpus, judge, kernels, new, overview, result, run, runs, sessions, share, status, tiers
+from runs.views import (
+    compare,
+    gpus,
+    judge,
+    kernels,
+    new,
+    overview,
+    result,
+    results,
+    run,
+    runs,
+    sessions,
+    share,
+    status,
+    tiers,
+)
 
 KERNEL = "kernels/<slug:operation>/<path:name>"
 WORKLOAD = f"{KERNEL}/on/<slug:key>"
@@ -28,6 +43,10 @@ urlpatterns = [
     path("runs/<id:pk>/compare/", compare.compare_with, name="compare_with"),
     path("runs/<id:pk>/share/", share.share, name="share_run"),
     path("runs/<id:pk>/unshare/", share.unshare, name="unshare_run"),
+    path("results/", results.results_page, name="results"),
+    path("results.csv", results.results_csv, name="results_csv"),
+    path("results.json", results.results_json, name="results_json"),
+    path("results.jsonl", results.results_jsonl, name="results_jsonl"),
     path("sessions/", sessions.sessions, name="sessions"),
     path("sessions/new/", sessions.edit, name="new_session"),
     path("sessions/<id:pk>/", sessions.session, name="session"),

@@ -25,6 +25,7 @@ def addresses(demo, gpu):
         **{name: [demo.pk] for name in ("run", "run_live", "run_csv", "run_json", "run_jsonl", "run_md", "run_yaml")},
         **{name: [demo.pk, demo.pk] for name in ("compare", "compare_csv", "compare_json", "compare_md")},
         "compare_with": [demo.pk],
+        **{name: [] for name in ("results", "results_csv", "results_json", "results_jsonl")},
         "cancel_run": [demo.pk],
         "chart_json": [demo.pk, "speedup"],
         "chart_svg": [demo.pk, "latency"],
