@@ -92,6 +92,10 @@ class KernelInfo:
     path: str
     sha256: str
     """Of the whole file."""
+    other_work: str = ""
+    """What it does instead of the operation's work, as a clause; empty: it does that work."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """Environment variables that its process needs."""
     takes: tuple[str, ...] | None = None
     """Names of what it takes; None: anything."""
     error: str = ""
@@ -241,7 +245,9 @@ def kernels(operation: str | None = None) -> list[KernelInfo]:
 
 def declared(kind: str, capability: float | None) -> list[dict[str, Any]]:
     """The kernels of this host for the site, for a device of this kind: their declarations, and why some cannot run."""
-    shown = ("operation", "name", "backend", "dtypes", "limits", "doc", "sha256", "folder")
+    shown = (
+        "operation", "name", "backend", "dtypes", "limits", "doc", "sha256", "folder", "other_work", "environment",
+    )  # fmt: skip
     return [{name: getattr(k, name) for name in shown} | {"why_not": k.why_not_on(kind, capability)} for k in kernels()]
 
 
@@ -292,6 +298,8 @@ def declaration(
     dtypes: tuple[str, ...] = (),
     needs: Needs | None = None,
     limits: dict[str, tuple[Any, ...]] | None = None,
+    other_work: str = "",
+    environment: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """The arguments of @kernel with their defaults. Reader and decorator share it, so they cannot differ."""
     if isinstance(dtypes, str) or not all(dtype in DTYPES for dtype in dtypes):
@@ -306,6 +314,12 @@ def declaration(
     sizes = set(get_operation(operation).model_fields) - {"dtype"}
     if not isinstance(limits, dict | None) or not set(limits or ()) <= sizes:
         raise ValueError(f"limits is {limits!r}; give values for some of {', '.join(sorted(sizes))}")
+    if not isinstance(other_work, str) or "\n" in other_work or "\0" in other_work:
+        raise ValueError(f"other_work is {other_work!r}; it must say in a clause what the kernel does instead")
+    if other_work and called == get_operation(operation).baseline:
+        raise ValueError(f"{called} is the baseline of {operation}: it cannot do other work")
+    if why := _why_no_environment(environment):
+        raise ValueError(why)
     return {
         "operation": operation,
         "name": called,
@@ -313,7 +327,33 @@ def declaration(
         "dtypes": tuple(dtypes),
         "needs": needs or Needs(),
         "limits": {k: tuple(v) for k, v in (limits or {}).items()},
+        "other_work": other_work,
+        "environment": dict(sorted((environment or {}).items())),
     }
+
+
+VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,79}")
+RESERVED = ("LD_", "PYTHON", "CUDA_", "NVIDIA_", "MALLOC_", "GLIBC_", "KINETO_", "BENCHSITE_")
+"""Beginnings of the names of variables by which the loader, Python, the driver and the C library start, and the
+instrument's own: no kernel sets them."""
+RESERVED_NAMES = (
+    "PATH", "HOME", "TMPDIR", "USER", "LANG", "LC_ALL", "VIRTUAL_ENV", "CC", "CXX", KERNEL_PATH_VARIABLE,
+    "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR",
+)  # fmt: skip
+
+
+def _why_no_environment(environment: Any) -> str:
+    """Why a kernel's environment variables are refused, as a sentence; empty if they are not."""
+    if not isinstance(environment, dict | None):
+        return f'environment is {environment!r}; it must be a dict, such as {{"NAME": "1"}}'
+    for name, value in (environment or {}).items():
+        if not (isinstance(name, str) and VARIABLE.fullmatch(name)):
+            return f"the environment variable {name!r} is not valid: use A-Z, 0-9 and _, at most 80"
+        if name in RESERVED_NAMES or name.startswith(RESERVED):
+            return f"the environment variable {name} is not a kernel's: the instrument sets it, or the process starts by it"
+        if not isinstance(value, str) or len(value) > 200 or not value.isprintable():
+            return f"{name} is {value!r}; it must be a text of one line, at most 200 characters"
+    return ""
 
 
 # --- kernels, loaded (in the measuring child only) --------------------------------------------------------------------
@@ -339,6 +379,8 @@ def kernel(operation: str, *, backend: str, **options: Any) -> Callable[[Callabl
     backend: "pytorch", "triton", "cuda", "tilelang", "cutedsl", ...
     name: default: the function's name with dashes. dtypes: the supported ones; empty: all.
     needs: `cuda(min_capability=8.0)` if it does not run everywhere. limits: allowed values of sizes.
+    other_work: what it does instead, if that is not the operation's work: its ratio then counts nowhere.
+    environment: variables of its process, {"NAME": "1"}: it is measured in a process of its own, beside the baseline.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from kernels.analysis.correctness import judge
+from kernels.analysis.correctness import judge, without_values
 from kernels.analysis.peaks import peak_of
 from kernels.contract.arm_result import Status
 from kernels.contract.events import Measured
@@ -101,7 +101,7 @@ class WorkloadRun:
             arms=self.arms,
             baseline=self.baseline,
             plan=plan,
-            judge=lambda arm, readings, flags: judge(readings, self.workload.dtype, flags),
+            judge=self._judge,
             checks=checks,
             rng=self.rng,
             cuda=context.is_cuda,
@@ -110,6 +110,10 @@ class WorkloadRun:
             ceilings=context.ceilings,
             l2_bytes=context.l2_bytes,
         )
+
+    def _judge(self, name: str, readings: list[dict[str, Any]], flags: dict[str, Any]) -> dict[str, Any]:
+        arm = next(arm for arm in self.arms if arm.name == name)
+        return judge(without_values(readings) if arm.other_work else readings, self.workload.dtype, flags)
 
     def _checks(self) -> list[Check]:
         """The same checks for every arm, so that references can be shared."""
@@ -146,7 +150,7 @@ class WorkloadRun:
                 trial, "verify", self.plan.compile_limit_s, seed=self.rng.of_inputs(), thorough=True
             )
             if got is not None:
-                trial.judged(judge([got.reading], relative.dtype))
+                trial.judged(self._judge(arm.name, [got.reading], {}))
         edges = arm.correctness.setdefault("edges", {})
         edges[label] = "right" if trial.is_ok else f"{trial.status}: {trial.why}"
         if trial.status not in (Status.OK, Status.UNSUPPORTED) and arm.is_ok:

@@ -109,6 +109,10 @@ class Row:
     heads: int | None
     batch_heads: int | None
     """Batch x heads."""
+    other_work: str
+    """What the kernel does instead of the operation's work; empty: it does that."""
+    environment: str
+    """Environment variables of its process: "NAME=1, OTHER=2"."""
 
 
 NOT_IN_CSV = (
@@ -178,7 +182,7 @@ def _row(m: Measured, arm: ArmResult) -> Row:
         occupancy=arm.occupancy,
         baseline=m.baseline,
         status=arm.status,
-        why=arm.why or (why_undecided(m) if arm.speedup is not None else ""),
+        why=arm.why or _why(m, arm),
         ran=main_kernel(arm.ran),
         sha256=arm.sha256,
         workload_key=m.key,
@@ -199,15 +203,29 @@ def _row(m: Measured, arm: ArmResult) -> Row:
         queries=problem.queries() if problem else None,
         heads=heads[1] if heads else None,
         batch_heads=heads[0] * heads[1] if heads else None,
+        other_work=arm.other_work,
+        environment=assignments(arm.environment),
     )
 
 
+def _why(m: Measured, arm: ArmResult) -> str:
+    """Why a result that is ok has no verdict, or none that counts."""
+    if arm.other_work:
+        return f"{Verdict.OTHER_WORK}: it {arm.other_work}"
+    return why_undecided(m) if arm.speedup is not None else ""
+
+
+def assignments(environment: Mapping[str, str]) -> str:
+    """Environment variables in a line: "NAME=1, OTHER=2"."""
+    return ", ".join(f"{name}={value}" for name, value in environment.items())
+
+
 def compared(table: Iterable[Row]) -> list[Compared]:
-    """The results that are compared with a baseline, for standings."""
+    """The results that are compared with a baseline, for standings; without those of other work."""
     return [
         Compared(row.workload_key, row.kernel, row.baseline, row.verdict, row.ratio, row.margin, _rounds(row))
         for row in table
-        if row.kernel != row.baseline and row.mode != "verify"
+        if row.kernel != row.baseline and row.mode != "verify" and not row.other_work
     ]
 
 

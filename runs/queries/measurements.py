@@ -173,7 +173,7 @@ READ = {
     "rounds": "rounds", "p50_ms": "p50_ms", "p50_low_ms": "p50_low_ms", "p50_high_ms": "p50_high_ms",
     "speedup": "speedup", "speedup_low": "speedup_low", "speedup_high": "speedup_high", "paired": "paired",
     "left_after_round": "left_after_round", "effective_sample_size": "effective_sample_size",
-    "is_checked": "is_checked", "version": "version", "sha256": "version__sha256",
+    "is_checked": "is_checked", "other_work": "other_work", "version": "version", "sha256": "version__sha256",
 }  # fmt: skip
 """Fields of each result, by their name in Point."""
 PLACE = {

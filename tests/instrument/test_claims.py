@@ -1,4 +1,4 @@
-"""Claims of others: impossible, contradictory, above everything measured, or plausible; with the arithmetic."""
+"""Claims of others: impossible, not consistent with their sizes, above everything measured, or plausible; with the arithmetic."""
 
 import pytest
 
