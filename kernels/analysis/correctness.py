@@ -219,7 +219,7 @@ def _how_far_off(reading: dict[str, Any], dtype: str) -> tuple[float, float]:
 
 def without_values(readings: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The readings of a kernel that does other work: only what needs no correct values."""
-    kept = ("wrong_kind", "late", "unwritten", "distribution", "output", "of")
+    kept = ("wrong_kind", "late", "unwritten", "output", "of")
     return [
         {name: reading[name] for name in kept if name in reading}
         | {"unchecked": True}
