@@ -31,7 +31,8 @@ MOST_ROWS_SHOWN = 200
 VERSIONS = 12
 """Number of newest sources listed."""
 COLUMNS = (
-    "operation", "name", "backend", "doc", "limits", "other_work", "environment", "here", "checked", "results", "versions", "last_run", "last_measured",
+    "operation", "name", "backend", "doc", "limits", "other_work", "environment", "here", "checked", "results", "versions",
+    "last_run", "last_measured",
 )  # fmt: skip
 NOT_TESTED = "not tested here yet"
 

@@ -148,8 +148,7 @@ def test_indices_of_ones_own_are_refused_where_a_block_is_twice_or_missing(slots
 
 
 def test_slots_without_a_block_may_be_several():
-    problem = nsa()
-    q, k, v, indices = problem.inputs("cpu", 1).tensors
+    indices = nsa().inputs("cpu", 1).tensors[3]
     indices[0, 5, 1] = NONE
     assert why_invalid(indices, 9) == ""
 

@@ -116,7 +116,8 @@ def test_an_empty_page_asks_and_gives_examples(owner):
          "895.1 TFLOP/s is above everything measured on an H100 SXM so far: 797.5 TFLOP/s"),
         ({"causal": "yes"}, "plausible", "50.2% of the speed of light (6.164 ms)"),
         ({"batch": "2", "heads": "16", "seq_len": "512", "head_dim": "64", "causal": "yes", "gpu": "NVIDIA H100 PCIe",
-          "ms": "0.543", "tflops": "45.23"}, "not consistent with its sizes", "45.23 TFLOP/s for 0.543 ms is the work of 24.56 GFLOP"),
+          "ms": "0.543", "tflops": "45.23"}, "not consistent with its sizes",
+         "45.23 TFLOP/s for 0.543 ms is the work of 24.56 GFLOP"),
     ],
 )  # fmt: skip
 def test_the_claims_of_reports_get_their_verdicts(owner, more, word, why):

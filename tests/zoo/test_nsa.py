@@ -6,7 +6,7 @@ from selection import telling
 
 pytest.importorskip("torch")
 
-from kernels.operations.nsa import NativeSparseAttention  # noqa: E402
+from kernels.operations.nsa import NativeSparseAttention
 
 SIZES = {"batch": 1, "heads": 4, "groups": 2, "seq_len": 125, "head_dim": 32, "block_size": 16, "selected_blocks": 4}
 RIGHT = ["eager", "token-by-token", "in-order-of-position", "online", "by-a-mask"]

@@ -38,7 +38,7 @@ _compiled = torch.compile(_attend, dynamic=False, fullgraph=True)
 @kernel("nsa", backend="pytorch")
 def compiled(q, k, v, block_indices, *, block_size, causal, scale, window=0):
     """torch.compile of eager for a stretch of tokens (dynamic=False, fullgraph=True)."""
-    batch, length, heads, dim = q.shape
+    batch, length, _, dim = q.shape
     groups, slots = block_indices.shape[2:]
     keys = max(slots * block_size, 2 * window)
     step = max(1, min(length, GATHERED // (batch * groups * keys * dim)))

@@ -11,7 +11,7 @@ GATHERED = 2**28
 @kernel("nsa", backend="pytorch")
 def eager(q, k, v, block_indices, *, block_size, causal, scale, window=0):
     """Gathers keys and values, then matmul, masked softmax in float32, matmul; a stretch of tokens at a time."""
-    batch, length, heads, dim = q.shape
+    batch, length, _, dim = q.shape
     groups, slots = block_indices.shape[2:]
     keys = max(slots * block_size, 2 * window)
     step = max(1, min(length, GATHERED // (batch * groups * keys * dim)))
