@@ -26,6 +26,7 @@ from kernels import kernel_files
 from kernels.dtypes import DTYPES
 from kernels.kernel_files import Declared, PythonFiles, Reader
 from kernels.nvrtc.reader import CudaFiles
+from kernels.variables import why_refused
 
 if TYPE_CHECKING:
     from kernels.operations.base import Operation
@@ -318,7 +319,11 @@ def declaration(
         raise ValueError(f"other_work is {other_work!r}; it must say in a clause what the kernel does instead")
     if other_work and called == get_operation(operation).baseline:
         raise ValueError(f"{called} is the baseline of {operation}: it cannot do other work")
-    if why := _why_no_environment(environment):
+    if environment and called == get_operation(operation).baseline:
+        raise ValueError(
+            f"{called} is the baseline of {operation}: it runs in every process, without variables of its own"
+        )
+    if why := why_refused(environment):
         raise ValueError(why)
     return {
         "operation": operation,
@@ -330,30 +335,6 @@ def declaration(
         "other_work": other_work,
         "environment": dict(sorted((environment or {}).items())),
     }
-
-
-VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,79}")
-RESERVED = ("LD_", "PYTHON", "CUDA_", "NVIDIA_", "MALLOC_", "GLIBC_", "KINETO_", "BENCHSITE_")
-"""Beginnings of the names of variables by which the loader, Python, the driver and the C library start, and the
-instrument's own: no kernel sets them."""
-RESERVED_NAMES = (
-    "PATH", "HOME", "TMPDIR", "USER", "LANG", "LC_ALL", "VIRTUAL_ENV", "CC", "CXX", KERNEL_PATH_VARIABLE,
-    "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR",
-)  # fmt: skip
-
-
-def _why_no_environment(environment: Any) -> str:
-    """Why a kernel's environment variables are refused, as a sentence; empty if they are not."""
-    if not isinstance(environment, dict | None):
-        return f'environment is {environment!r}; it must be a dict, such as {{"NAME": "1"}}'
-    for name, value in (environment or {}).items():
-        if not (isinstance(name, str) and VARIABLE.fullmatch(name)):
-            return f"the environment variable {name!r} is not valid: use A-Z, 0-9 and _, at most 80"
-        if name in RESERVED_NAMES or name.startswith(RESERVED):
-            return f"the environment variable {name} is not a kernel's: the instrument sets it, or the process starts by it"
-        if not isinstance(value, str) or len(value) > 200 or not value.isprintable():
-            return f"{name} is {value!r}; it must be a text of one line, at most 200 characters"
-    return ""
 
 
 # --- kernels, loaded (in the measuring child only) --------------------------------------------------------------------

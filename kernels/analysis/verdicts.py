@@ -107,3 +107,10 @@ def why_noisy(aa: Ratio | tuple[float, float, float] | None, margin: float, is_b
     what = "busy or unsteady" if is_busy is None else "busy" if is_busy else "unsteady"
     seen = "A/A from {1:.2f} to {2:.2f}".format(*aa) if aa else f"its margin is {margin:.0%}"
     return f"this machine was {what}: {seen}"
+
+
+def why_no_word(measured: Measured, arm: ArmResult) -> str:
+    """Why a result that is ok has no word, or none that counts, as a clause; empty if it has one."""
+    if arm.other_work:
+        return f"{Verdict.OTHER_WORK}: it {arm.other_work}"
+    return why_undecided(measured) if arm.speedup is not None else ""

@@ -5,6 +5,7 @@ A field that is None was not measured.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, NamedTuple
 
@@ -75,6 +76,11 @@ class Ratio(NamedTuple):
     ratio: float
     low: float
     high: float
+
+
+def assignments(environment: Mapping[str, str]) -> str:
+    """Environment variables in a line: "NAME=1, OTHER=2"."""
+    return ", ".join(f"{name}={value}" for name, value in environment.items())
 
 
 class Model(BaseModel):

@@ -40,6 +40,11 @@ class Arm:
         return self.facts.get("other_work", "")
 
     @property
+    def environment(self) -> dict[str, str]:
+        """Environment variables that its process needs."""
+        return self.facts.get("environment", {})
+
+    @property
     def is_ok(self) -> bool:
         return self.status == Status.OK
 
@@ -94,7 +99,8 @@ def arm_of(device: Device, workload: Workload, name: str) -> Arm:
     except catalog.UnknownName as error:
         arm.fail(Status.UNSUPPORTED, str(error))
         return arm
-    arm.facts |= {"sha256": info.sha256, "backend": info.backend, "other_work": info.other_work}
+    arm.facts |= {"sha256": info.sha256, "backend": info.backend}
+    arm.facts |= {"other_work": info.other_work, "environment": info.environment}
     if info.error:
         arm.fail(Status.FAILED, info.error)
         return arm

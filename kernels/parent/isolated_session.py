@@ -17,6 +17,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from kernels.catalog import get_kernel
 from kernels.contract.isolation import Armed, Attached, Batches, Called, Judged, Opened, Output, Segments, Taken
 from kernels.contract.replies import Fault, Nothing, Prepared, TimedBlock
 from kernels.host.device import Device
@@ -126,7 +127,8 @@ class IsolatedSession:
             os.ftruncate(memory, self.room * self.set_bytes)
             fcntl.fcntl(memory, fcntl.F_ADD_SEALS, SEALS)
             path = f"/proc/{os.getpid()}/fd/{memory}"
-        cell = Cell(self.device, self.should_stop, memory, not self.why_same_user)
+        environment = get_kernel(self.workload.operation, kernel_of(slot)).environment
+        cell = Cell(self.device, self.should_stop, memory, not self.why_same_user, environment)
         self.slots[slot] = found = Slot(cell, memory=memory)
         cell.wait_ready()
         attached: Attached = self.trusted.call("attach", cell=slot, sets=self.room, pid=cell.pid, path=path)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernels.analysis.standing import Compared
-from kernels.analysis.verdicts import certain_ratio, verdict, why_undecided
+from kernels.analysis.verdicts import certain_ratio, verdict, why_no_word
 from kernels.catalog import operations
-from kernels.contract.arm_result import FAILURES, ArmResult, CrossCheck, Ratio, Status, Verdict
+from kernels.contract.arm_result import FAILURES, ArmResult, CrossCheck, Ratio, Status, Verdict, assignments
 from kernels.contract.events import Measured
 from kernels.report.samples import calls_of, over, over_single
 
@@ -110,7 +110,6 @@ class Row:
     batch_heads: int | None
     """Batch x heads."""
     other_work: str
-    """What the kernel does instead of the operation's work; empty: it does that."""
     environment: str
     """Environment variables of its process: "NAME=1, OTHER=2"."""
 
@@ -182,7 +181,7 @@ def _row(m: Measured, arm: ArmResult) -> Row:
         occupancy=arm.occupancy,
         baseline=m.baseline,
         status=arm.status,
-        why=arm.why or _why(m, arm),
+        why=arm.why or why_no_word(m, arm),
         ran=main_kernel(arm.ran),
         sha256=arm.sha256,
         workload_key=m.key,
@@ -206,18 +205,6 @@ def _row(m: Measured, arm: ArmResult) -> Row:
         other_work=arm.other_work,
         environment=assignments(arm.environment),
     )
-
-
-def _why(m: Measured, arm: ArmResult) -> str:
-    """Why a result that is ok has no verdict, or none that counts."""
-    if arm.other_work:
-        return f"{Verdict.OTHER_WORK}: it {arm.other_work}"
-    return why_undecided(m) if arm.speedup is not None else ""
-
-
-def assignments(environment: Mapping[str, str]) -> str:
-    """Environment variables in a line: "NAME=1, OTHER=2"."""
-    return ", ".join(f"{name}={value}" for name, value in environment.items())
 
 
 def compared(table: Iterable[Row]) -> list[Compared]:

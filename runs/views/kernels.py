@@ -13,10 +13,9 @@ from django.shortcuts import render
 
 from kernels.analysis.standing import standing_of
 from kernels.catalog import operations
-from kernels.contract.arm_result import Status
+from kernels.contract.arm_result import Status, assignments
 from kernels.dtypes import DTYPE_SHORT
 from kernels.report.summary import headline, sentence
-from kernels.report.tables import assignments
 from runs.charts.forest import Scale
 from runs.charts.sparkline import sparkline
 from runs.models import Gpu, Kernel, Run
