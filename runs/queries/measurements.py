@@ -144,9 +144,16 @@ def last_unsupported(kernel: Kernel) -> tuple[int, str] | None:
 
 
 def checks(pks: Iterable[int]) -> dict[int, str]:
-    """How the check of each of these results went: "correct", "unknown" (without a reference), or its status."""
-    rows = Result.objects.filter(pk__in=pks).values_list("pk", "status", "is_checked")
-    return {pk: "correct" if correct else "unknown" if status == Status.OK else status for pk, status, correct in rows}
+    """How the check of each of these results went: "correct", "unknown" (without a reference), "not the same work", or its
+    status."""
+    rows = Result.objects.filter(pk__in=pks).values_list("pk", "status", "is_checked", "other_work")
+    return {pk: _check(*row) for pk, *row in rows}
+
+
+def _check(status: str, correct: int, other_work: str) -> str:
+    if status != Status.OK:
+        return status
+    return str(Verdict.OTHER_WORK) if other_work else "correct" if correct else "unknown"
 
 
 def seconds_per_result(gpu: Gpu, keys: list[str], isolated: bool = False) -> dict[str, list[float]]:
@@ -202,7 +209,7 @@ READ = {
     "rounds": "rounds", "p50_ms": "p50_ms", "p50_low_ms": "p50_low_ms", "p50_high_ms": "p50_high_ms",
     "speedup": "speedup", "speedup_low": "speedup_low", "speedup_high": "speedup_high", "paired": "paired",
     "left_after_round": "left_after_round", "effective_sample_size": "effective_sample_size",
-    "is_checked": "is_checked", "version": "version", "sha256": "version__sha256",
+    "is_checked": "is_checked", "other_work": "other_work", "version": "version", "sha256": "version__sha256",
 }  # fmt: skip
 """Fields of each result, by their name in Point."""
 PLACE = {
