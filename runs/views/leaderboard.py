@@ -26,7 +26,7 @@ from runs.queries import leaders
 from runs.queries.leaders import CONFIRMED, FIELDS, UNCONFIRMED, Board, Curve, Place, Record
 from runs.views.downloads import csv_file
 
-MOST_COLUMNS, MOST_ROWS = 3, 80
+MOST_COLUMNS, MOST_ROWS = 3, 50
 """Of the matrix; the files have all."""
 CHARTS = ("record", "fast")
 CONFIRMING = "confirm"
