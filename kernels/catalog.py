@@ -92,6 +92,8 @@ class KernelInfo:
     path: str
     sha256: str
     """Of the whole file."""
+    takes: tuple[str, ...] | None = None
+    """Names of what it takes; None: anything."""
     error: str = ""
     """Why the file could not be read; else empty."""
 
@@ -140,6 +142,9 @@ class KernelInfo:
         for size, allowed in self.limits.items():
             if sizes.get(size) not in allowed:
                 return f"{size}={sizes.get(size)} is not one of {', '.join(map(str, allowed))}"
+        for option, usual in get_operation(self.operation).on_request.items():
+            if sizes.get(option, usual) != usual and self.takes is not None and option not in self.takes:
+                return f"does not do {option}={sizes[option]}: it takes no argument of this name"
         return ""
 
     def as_json(self) -> dict[str, Any]:
@@ -260,7 +265,7 @@ def read_kernels(operation: str, path: Path) -> Iterator[KernelInfo]:
             yield info
     except Exception as error:  # any error: one bad file must not disable the device
         reason = f"{path.name} cannot be read: {error}"
-        yield KernelInfo(operation, _dashed(path.stem), "unknown", (), Needs(), {}, "", str(path), digest, reason)
+        yield KernelInfo(operation, _dashed(path.stem), "unknown", (), Needs(), {}, "", str(path), digest, error=reason)
 
 
 @lru_cache(maxsize=1024)
@@ -271,7 +276,7 @@ def _declared(path: Path, source: bytes) -> tuple[Declared, ...]:
 
 def _info(said: Declared, path: Path, digest: str) -> KernelInfo:
     checked = declaration(*said.arguments, function_name=said.function, **said.options)
-    return KernelInfo(**checked, doc=said.doc, path=str(path), sha256=digest)
+    return KernelInfo(**checked, doc=said.doc, path=str(path), sha256=digest, takes=said.takes)
 
 
 def _dashed(name: str) -> str:

@@ -18,6 +18,7 @@ SIZES = {
     "kv_heads": ("hkv", "kv_heads", "num_kv_heads"),
     "seq_len": ("s", "sl", "seq", "seq_len", "seqlen", "n_ctx", "sequence_length"),
     "head_dim": ("d", "hd", "dim", "head_dim", "headdim"),
+    "window": ("window", "window_size", "sliding_window"),
     "m": ("m",),
     "n": ("n",),
     "k": ("k",),

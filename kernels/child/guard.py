@@ -24,6 +24,7 @@ class Guard:
     """The state of the process before any kernel's file was loaded."""
 
     def __init__(self, kind: str, the_clock: clock.Clock) -> None:
+        settings.settle(kind)
         self.settings = tuple(
             (name, settings.read_one(read), read, write) for name, read, write in settings.settings(kind)
         )

@@ -106,6 +106,17 @@ def settings(kind: str) -> Iterator[Setting]:
         yield "share of the device's memory", torch.cuda.get_per_process_memory_fraction, leave
 
 
+def settle(kind: str) -> None:
+    """Lets PyTorch make the choices that it makes once a process, before they are read.
+
+    The first choice of an attention backend on a GPU puts cuDNN first in the order of backends where the GPU and cuDNN
+    suit. The order from before that, if it were put back, would give `sdpa` another kernel for the rest of the process.
+    """
+    if kind == "cuda":
+        one = torch.empty(1, 1, 8, 64, dtype=torch.float16, device="cuda")
+        torch._fused_sdp_choice(one, one, one)
+
+
 def leave(before: Any) -> None:
     """The write function of what cannot be put back."""
 

@@ -104,6 +104,7 @@ class Row:
     p90_over: str
     """The same of p90, p95 and p99."""
     joules: float | None
+    gpu_busy: float | None
     queries: int | None
     """Of one call; the operation says what a query is."""
     heads: int | None
@@ -113,7 +114,8 @@ class Row:
 
 NOT_IN_CSV = (
     "operation", "ratio", "unit", "under_load", "foreign_load", "timed_calls_checked", "calls", "mean_ms", "std_ms",
-    "min_ms", "max_ms", "over", "p95_ms", "p99_ms", "p90_over", "joules", "queries", "heads", "batch_heads",
+    "min_ms", "max_ms", "over", "p95_ms", "p99_ms", "p90_over", "joules", "gpu_busy", "queries", "heads",
+    "batch_heads",
 )  # fmt: skip
 """What a .csv has only if it is asked for: kernels/report/measures.py."""
 COLUMNS = tuple(name for name in Row.__dataclass_fields__ if name not in NOT_IN_CSV)
@@ -197,6 +199,7 @@ def row(m: Measured, arm: ArmResult) -> Row:
         p99_ms=calls.p99_ms,
         p90_over=over_single(m, arm),
         joules=arm.crosscheck.joules if arm.crosscheck else None,
+        gpu_busy=arm.crosscheck.gpu_busy if arm.crosscheck else None,
         queries=problem.queries() if problem else None,
         heads=heads[1] if heads else None,
         batch_heads=heads[0] * heads[1] if heads else None,

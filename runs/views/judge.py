@@ -19,7 +19,7 @@ from kernels.analysis.peaks import PEAKS, Peak, peak_of
 from kernels.catalog import operations
 from kernels.dtypes import DTYPE_SHORT
 from kernels.workload import Workload, sentence
-from runs.form_fields import words_of
+from runs.form_fields import DECIMAL, words_of
 from runs.queries.reached import reached_here
 
 DEFAULT_OPERATION = "attention"
@@ -40,7 +40,8 @@ def size_field(info: FieldInfo) -> forms.Field:
         return forms.ChoiceField(label=info.title, choices=[(word, word) for word in words], required=False)
     if info.annotation is bool:
         return forms.ChoiceField(label=info.title, choices=[("no", "no"), ("yes", "yes")], required=False)
-    widget = forms.TextInput(attrs={"inputmode": "numeric", "autocomplete": "off", "class": "short"})
+    mode = "decimal" if info.annotation is float else "numeric"
+    widget = forms.TextInput(attrs={"inputmode": mode, "autocomplete": "off", "class": "short"})
     text = info.description or ""
     return forms.CharField(label=info.title, required=False, max_length=MOST_DIGITS, help_text=text, widget=widget)
 
@@ -116,8 +117,11 @@ class ClaimForm(forms.Form):
                 sizes |= {name: text} if text else {}
             elif text.isascii() and text.isdecimal():
                 sizes[name] = int(text)
+            elif info.annotation is float and DECIMAL.fullmatch(text):
+                sizes[name] = float(text)
             elif text:
-                self.add_error(name, f"“{text}”: use a whole number.")
+                kind = "number, such as 0.125" if info.annotation is float else "whole number"
+                self.add_error(name, f"“{text}”: use a {kind}.")
             elif not may_be_empty and name not in self.errors:
                 self.add_error(name, "Enter a number.")
         return sizes
