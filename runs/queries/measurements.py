@@ -30,7 +30,7 @@ from kernels.contract.export import Export
 from kernels.contract.isolation import Isolation
 from kernels.report.comparison import COMPARABILITY_KEYS
 from kernels.workload import Workload as WorkloadSpec
-from runs.models import Gpu, Kernel, Measurement, Result, Run, Session
+from runs.models import Gpu, Kernel, Measurement, Newest, Result, Run, Session
 from runs.models.measurement import COLUMNS, CORRELATED, CORRELATED_ROUNDS
 from runs.queries.points import Point, RunResult
 
@@ -258,6 +258,11 @@ def newest_on_each_terms(rows: QuerySet[Result]) -> QuerySet[Result]:
     rows = rows.exclude(~Q(status=Status.OK), kernel__name=F("measurement__baseline"))
     newest = rows.order_by().values(*TOLD_APART).annotate(newest=Max("pk")).values("newest")
     return Result.objects.filter(pk__in=newest)
+
+
+def newest_in(modes: Iterable[str]) -> QuerySet[Result]:
+    """The newest result of each kernel on each terms, confirmed ones apart, in these modes: from the table beside them."""
+    return Result.objects.filter(pk__in=Newest.objects.values("result"), measurement__mode__in=list(modes))
 
 
 def last_runs(rows: QuerySet[Result]) -> dict[int, int]:
