@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cache, lru_cache
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -126,9 +127,10 @@ class KernelInfo:
             )
         for package in self.needs.packages:
             if not _is_installed(package):
-                name = package.partition(".")[0]
+                name = package if package in WHEELS else package.partition(".")[0]
                 wheel = WHEELS.get(name, name.replace("_", "-"))
-                return f"package {name} is not installed on this device: pip install {wheel}"
+                shown = wheel if "." in name else name
+                return f"package {shown} is not installed on this device: pip install {wheel}"
         if self.needs.triton and (why := self._why_not_with_triton(_version("triton"))):
             return why
         return READERS[Path(self.path).suffix].why_not()
@@ -156,15 +158,26 @@ class KernelInfo:
         return asdict(self) | {"full_name": self.full_name}
 
 
-WHEELS = {"quack": "quack-kernels"}
-"""Package -> what pip calls it, where the names differ by more than a hyphen."""
+WHEELS = {
+    "cutlass": "nvidia-cutlass-dsl",
+    "quack": "quack-kernels",
+    "flash_attn.cute": "flash-attn-4",
+    "flash_attn.flash_attn_interface": "flash-attn",
+}
+"""Package -> what pip calls it, where the names differ by more than a hyphen. A part of a package that several wheels share
+stands for the wheel that has it."""
 
 
 def _is_installed(package: str) -> bool:
+    """Whether a package, or a part of one ("flash_attn.cute"), is there. Nothing of it is imported."""
+    first, *parts = package.split(".")
     try:
-        return importlib.util.find_spec(package) is not None
-    except (ImportError, ValueError):  # a submodule of a missing package
+        spec = importlib.util.find_spec(first)
+        for part in parts:
+            spec = spec and PathFinder.find_spec(part, spec.submodule_search_locations or [])
+    except (ImportError, ValueError):
         return False
+    return spec is not None
 
 
 def _version(package: str) -> str | None:

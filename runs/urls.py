@@ -1,7 +1,23 @@
 from django.urls import path, register_converter
 from django.urls.converters import IntConverter
 
-from runs.views import compare, gpus, judge, kernels, new, overview, result, run, runs, sessions, share, status, tiers
+from runs.views import (
+    compare,
+    gpus,
+    judge,
+    kernels,
+    leaderboard,
+    new,
+    overview,
+    result,
+    results,
+    run,
+    runs,
+    sessions,
+    share,
+    status,
+    tiers,
+)
 
 KERNEL = "kernels/<slug:operation>/<path:name>"
 WORKLOAD = f"{KERNEL}/on/<slug:key>"
@@ -28,6 +44,10 @@ urlpatterns = [
     path("runs/<id:pk>/compare/", compare.compare_with, name="compare_with"),
     path("runs/<id:pk>/share/", share.share, name="share_run"),
     path("runs/<id:pk>/unshare/", share.unshare, name="unshare_run"),
+    path("results/", results.results_page, name="results"),
+    path("results.csv", results.results_csv, name="results_csv"),
+    path("results.json", results.results_json, name="results_json"),
+    path("results.jsonl", results.results_jsonl, name="results_jsonl"),
     path("sessions/", sessions.sessions, name="sessions"),
     path("sessions/new/", sessions.edit, name="new_session"),
     path("sessions/<id:pk>/", sessions.session, name="session"),
@@ -65,6 +85,12 @@ urlpatterns = [
     path(f"{KERNEL}/", kernels.kernel, name="kernel"),
     path(f"{KERNEL}.csv", kernels.history_csv, name="kernel_csv"),
     path(f"{KERNEL}.json", kernels.history_json, name="kernel_json"),
+    path("leaderboard/", leaderboard.leaderboard, name="leaderboard"),
+    path("leaderboard.csv", leaderboard.leaderboard_csv, name="leaderboard_csv"),
+    path("leaderboard.json", leaderboard.leaderboard_json, name="leaderboard_json"),
+    path("leaderboard/charts/<slug:name>.json", leaderboard.chart_json, name="leaderboard_chart_json"),
+    path("leaderboard/charts/<slug:name>.svg", leaderboard.chart_svg, name="leaderboard_chart_svg"),
+    path("leaderboard/confirm/", leaderboard.confirm, name="confirm_record"),
     path("tiers/", tiers.tiers, name="tiers"),
     path("tiers.csv", tiers.tiers_csv, name="tiers_csv"),
     path("tiers.json", tiers.tiers_json, name="tiers_json"),

@@ -178,6 +178,11 @@ class CrossCheck(Model):
     host_bound: bool | None = None
     """The host may launch more slowly than the device runs: then `wall_ns` may be host time."""
 
+    @property
+    def gpu_busy(self) -> float | None:
+        """Share of a call back to back in which the device works: `span_ns` / `wall_ns`, at most 1."""
+        return min(1.0, self.span_ns / self.wall_ns) if self.span_ns and self.wall_ns else None
+
 
 NO_SPEEDUP = dict.fromkeys(("speedup", "speedup_low", "speedup_high", "effective_sample_size"))
 """Fields of an ArmResult without a speedup."""

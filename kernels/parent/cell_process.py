@@ -86,14 +86,23 @@ class Cell(Child):
         return [self._facts_write, *([] if self.memory is None else [self.memory])]
 
     def wait_ready(self) -> dict[str, Any]:
-        if self.ready is None:
+        if self.ready is None and self._facts_read >= 0:
             readable, _, _ = select.select([self._facts_read], [], [], FACTS_LIMIT_S)
             line = os.read(self._facts_read, 1 << 16) if readable else b""
-            os.close(self._facts_read)
+            self._forget_facts()
             if not line:
                 raise self._death()
             self.facts = Facts.model_validate_json(line)
         return super().wait_ready()
+
+    def _forget_facts(self) -> None:
+        os.close(self._facts_read)
+        self._facts_read = -1
+
+    def close(self) -> None:
+        super().close()
+        if self._facts_read >= 0:
+            self._forget_facts()
 
     @property
     def pid(self) -> int:

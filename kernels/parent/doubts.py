@@ -16,7 +16,7 @@ from kernels.parent.session import CHECK_LIMIT_S
 if TYPE_CHECKING:
     from kernels.parent.engine import Engine, Timed
 
-PROBED_CALLS = 300
+PROBED_CALLS = 400
 """Upper estimate of the calls of a probe; slow kernels have about half as many."""
 BATCH_NS = 100e6
 """Length of the batch that the parent's own clock also times."""

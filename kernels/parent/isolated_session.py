@@ -40,6 +40,8 @@ REST_S = 0.1
 """Rest of a GPU between the writing of inputs and a batch: in less, it does not find back to its clock."""
 CAPTURE_EVERY = 4
 """Batches from one capture."""
+SPARES = 3
+"""Cells that start beside the trusted process, before a kernel is theirs: a start takes seconds."""
 CHOSEN = 2
 """Calls of a batch whose outputs are checked, beside the last one: work that goes on after the answer shows there."""
 VERIFY_CALLS = 2
@@ -109,7 +111,16 @@ class IsolatedSession:
         self.why_same_user = ""
         """Why cells cannot have users of their own."""
         self.trusted = Trusted(device, should_stop)
-        sizes: Opened = self.trusted.call("open", workload=workload.model_dump())
+        self.spares = [self._spawn() for _ in range(min(cells, SPARES))]
+        """Cells that have loaded no kernel, each with the file of its input sets."""
+        try:
+            self._open(cells)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, cells: int) -> None:
+        sizes: Opened = self.trusted.call("open", workload=self.workload.model_dump())
         room = min(MOST_SHARE, MEMORY_SHARE / (2 * cells)) * sizes.free_bytes
         self.room = int(min(MOST_CALLS, room / max(1, sizes.set_bytes), room / max(1, sizes.output_bytes)))
         self.room = max(VERIFY_CALLS, self.room)
@@ -118,23 +129,29 @@ class IsolatedSession:
 
     # --- cells --------------------------------------------------------------------------------------------------------
 
+    def _spawn(self, environment: dict[str, str] | None = None) -> tuple[Cell, int | None]:
+        memory = None
+        if self.device.kind == "cpu":
+            memory = os.memfd_create("input-sets", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+        return Cell(self.device, self.should_stop, memory, not self.why_same_user, environment), memory
+
     def start(self, slot: str) -> Slot:
         """Starts the cell of an arm and loads its kernel there."""
         self.stop(slot)
-        memory, path = None, ""
-        if self.device.kind == "cpu":
-            memory = os.memfd_create("input-sets", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+        environment = get_kernel(self.workload.operation, kernel_of(slot)).environment
+        cell, memory = self.spares.pop() if self.spares and not environment else self._spawn(environment)
+        self.slots[slot] = found = Slot(cell, memory=memory)
+        path = ""
+        if memory is not None:
             os.ftruncate(memory, self.room * self.set_bytes)
             fcntl.fcntl(memory, fcntl.F_ADD_SEALS, SEALS)
             path = f"/proc/{os.getpid()}/fd/{memory}"
-        environment = get_kernel(self.workload.operation, kernel_of(slot)).environment
-        cell = Cell(self.device, self.should_stop, memory, not self.why_same_user, environment)
-        self.slots[slot] = found = Slot(cell, memory=memory)
         cell.wait_ready()
         attached: Attached = self.trusted.call("attach", cell=slot, sets=self.room, pid=cell.pid, path=path)
         reached: Taken = self.trusted.call("reach", cell=slot, segments=[])
         if reached.refused and cell.facts.own_user:  # before any kernel is loaded
             self.why_same_user = f"own user: its memory cannot be read ({reached.refused})"
+            self._end_spares()
             return self.start(slot)
         if self.why_same_user:
             cell.facts.missing.append(self.why_same_user)
@@ -146,13 +163,16 @@ class IsolatedSession:
     def stop(self, slot: str) -> None:
         """Ends an arm's cell, with all of its processes."""
         if found := self.slots.pop(slot, None):
-            found.cell.close()
-            if found.memory is not None:
-                os.close(found.memory)
+            _end(found.cell, found.memory)
             if self.trusted.alive:
                 self.trusted.call("detach", cell=slot)
 
+    def _end_spares(self) -> None:
+        while self.spares:
+            _end(*self.spares.pop())
+
     def close(self) -> None:
+        self._end_spares()
         for slot in list(self.slots):
             self.stop(slot)
         self.trusted.close()
@@ -284,6 +304,12 @@ class IsolatedSession:
         if do == "prepare":
             return Prepared(sets=self.room, covered=True, input_bytes=self.set_bytes)
         return {"renew": Nothing(), "keep": Nothing()}[do]  # every batch has fresh inputs, and is checked
+
+
+def _end(cell: Cell, memory: int | None) -> None:
+    cell.close()
+    if memory is not None:
+        os.close(memory)
 
 
 def _outputs_of(layout: list[Output], addresses: list[int], call: int) -> list[Output]:

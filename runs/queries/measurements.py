@@ -30,12 +30,18 @@ from kernels.contract.export import Export
 from kernels.contract.isolation import Isolation
 from kernels.report.comparison import COMPARABILITY_KEYS
 from kernels.workload import Workload as WorkloadSpec
-from runs.models import Gpu, Kernel, Measurement, Result, Run, Session
+from runs.models import Gpu, Kernel, Measurement, Newest, Result, Run, Session
 from runs.models.measurement import COLUMNS, CORRELATED, CORRELATED_ROUNDS
 from runs.queries.points import Point, RunResult
 
 RAW = ("samples_ns", "log")
 """Large columns of a result, read only on request. A kernel's source is another."""
+LARGE = (
+    "version__source", "measurement__aa_samples_ns", "measurement__timing", "measurement__run__config",
+    "measurement__run__log", "measurement__run__preflight", "measurement__run__timing", "measurement__run__gpu__catalogue",
+    "measurement__run__gpu__active_attempts",
+)  # fmt: skip
+"""The same of what stands around a result, in lists of many runs."""
 NESTED: dict[str, Any] = {"correctness": Correctness, "cold": ColdCalls, "sm_mhz": Spread, "crosscheck": CrossCheck}
 
 
@@ -100,6 +106,29 @@ def of_results(pks: Iterable[int]) -> dict[int, tuple[StoredMeasured, StoredArm]
             measured.__dict__["results"] = [measured.results[0].model_copy(update=NO_SPEEDUP)]
         results[row.pk] = measured, measured.results[0]
     return results
+
+
+def with_baselines(
+    results: Iterable[int], measurements: Iterable[int]
+) -> dict[int, tuple[Run, StoredMeasured, StoredArm]]:
+    """Row id -> (run, measurement with the baseline's result, result) of results of many runs, in one query.
+
+    measurements: row ids of the measurements that they are of.
+    """
+    wanted = set(results)
+    rows = Result.objects.filter(measurement__in=list(measurements))
+    rows = rows.filter(Q(pk__in=wanted) | Q(kernel__name=F("measurement__baseline")))
+    beside = ("measurement__workload", "measurement__run__gpu", "measurement__run__user")
+    together: dict[int, list[Result]] = {}
+    for row in rows.select_related("kernel", "version", *beside).defer(*RAW, *LARGE).order_by("pk"):
+        together.setdefault(row.measurement_id, []).append(row)
+    read = {}
+    for arms in together.values():
+        measured = _measured(arms[0].measurement, arms, raw=False)
+        for arm in measured.results:
+            if arm.pk in wanted:
+                read[arm.pk] = arms[0].measurement.run, measured, arm
+    return read
 
 
 def beside(measured: StoredMeasured, run: Run, arm: StoredArm) -> list[tuple[int, str]]:
@@ -231,6 +260,11 @@ def newest_on_each_terms(rows: QuerySet[Result]) -> QuerySet[Result]:
     return Result.objects.filter(pk__in=newest)
 
 
+def newest_in(modes: Iterable[str]) -> QuerySet[Result]:
+    """The newest result of each kernel on each terms, confirmed ones apart, in these modes: from the table beside them."""
+    return Result.objects.filter(pk__in=Newest.objects.values("result"), measurement__mode__in=list(modes))
+
+
 def last_runs(rows: QuerySet[Result]) -> dict[int, int]:
     """Environment -> the last run in it that has one of these results."""
     places = rows.order_by().values_list("measurement__run__environment").annotate(last=Max("measurement__run"))
@@ -316,7 +350,7 @@ def _measured(row: Measurement, arms: Iterable[Result], raw: bool) -> StoredMeas
         telemetry=TelemetrySummary.model_validate(row.telemetry),
         notes=row.notes,
         took_s=row.took_s,
-        timing=row.timing,
+        timing=row.timing if "timing" in row.__dict__ else {},
         results=[],
     )
     found = without_false_ratios([_arm(arm, raw) for arm in arms], row.baseline)

@@ -1,5 +1,6 @@
 """Isolated measurements: the airlock, cells, and what the parent makes of their answers. Attacks: tests/zoo."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -49,9 +50,25 @@ def test_a_kernel_that_writes_into_out_gets_a_tensor_in_a_cell_too(session, tmp_
     (tmp_path / "layer_norm" / "into.py").write_text(INTO)
     tmp_path.chmod(0o755)
     monkeypatch.setenv("KERNEL_PATH", str(tmp_path))
+    session._end_spares()  # they have the environment from before
     session.start("into")
     reading, _ = session.verify("into", 60.0, 7, "normal", thorough=True)
     assert not reading.get("wrong_kind") and reading["frobenius"] < 1e-5
+
+
+def test_cells_start_before_their_kernel_is_known_each_is_used_once_and_none_is_left():
+    descriptors, made = (
+        len(os.listdir("/proc/self/fd")),
+        IsolatedSession(find_device("cpu"), SMALL, lambda: False, 1, 3),
+    )
+    spare = [cell for cell, _ in made.spares]
+    used = [made.start(name).cell for name in ("eager", "compiled")]
+    assert len(spare) == 3 and set(used) < set(spare) and len(set(used)) == 2
+    made.close()
+    assert all(cell.process.poll() is not None for cell in spare)
+    del made, spare, used
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
 def behind_airlock(tmp_path, code, uid=None):

@@ -318,7 +318,10 @@ def test_a_kernel_that_does_not_exist(capsys):
 
 def test_a_backend_that_no_kernel_has(capsys):
     said = refused(capsys, "run", "smoke", "--device", "cpu", "--backends", "pytorch,nope")
-    assert "no kernel of attention has the backend 'nope'; there are: cuda, gluon, pytorch, triton" in said
+    assert (
+        "no kernel of attention has the backend 'nope'; there are: cuda, cutedsl, gluon, pytorch, tilelang, triton"
+        in said
+    )
 
 
 def test_a_judge_who_does_not_know_the_gpu_or_the_sizes(capsys):

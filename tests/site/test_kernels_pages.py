@@ -111,8 +111,8 @@ def test_all_kernels_are_listed_measured_or_not_the_baseline_first(owner, gpu, m
     assert rows["attention", "triton-flash"]["results"] == 1 and rows["attention", "triton-flash"]["last_run"] == run.pk
     assert rows["gemm", "triton-gemm"] | {"doc": ""} == {
         "operation": "gemm", "name": "triton-gemm", "backend": "triton", "doc": "", "results": 0, "versions": 0,
-        "last_run": None, "last_measured": None, "limits": "fp16, bf16", "here": "", "checked": "not tested here yet",
-        "other_work": "", "environment": "",
+        "last_run": None, "last_measured": None, "limits": "fp16, bf16; batch 1", "here": "",
+        "checked": "not tested here yet", "other_work": "", "environment": "",
     }  # fmt: skip
     assert len(list(csv.DictReader(io.StringIO(page_of(owner, "kernels_csv"))))) == len(rows)
 

@@ -285,7 +285,7 @@ def test_what_was_measured_before_it_failed_is_there(owner, demo):
     Run.objects.filter(pk=demo.pk).update(state="failed", message="power cut", done=8, total=9, demo="")
     page = page_of(owner, demo)
     assert "8 of 9 workloads were measured; see below." in page
-    assert page.count("/results/") == 64
+    assert page.count(f"/runs/{demo.pk}/results/") == 64
 
 
 def test_title_note_and_log_are_text_and_not_html(owner, demo):
