@@ -34,7 +34,7 @@ test-gpu: .venv/.installed-dev ## on a GPU host: every kernel on each config's s
 zoo: .venv/.installed-dev ## kernels that cheat and honest ones: what each must be called, and what it is called; DEVICE=cpu
 	@exec $(VENV)/python tests/zoo
 
-bench: .venv/.installed ## measures a config in this terminal and keeps it as a run; CONFIG=smoke DEVICE=cuda:0 KERNELS=a,b
+bench: .venv/.installed ## measures a config in this terminal and keeps it as a run; CONFIG=smoke DEVICE=cuda:0 KERNELS=a,b MEASURES=p50_ms,joules
 	@exec $(VENV)/python manage.py bench
 
 agent: .venv/.installed ## BROKER=redis://... make agent: an agent for each device of this host

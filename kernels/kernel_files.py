@@ -27,6 +27,8 @@ class Declared:
     options: dict[str, Any]
     doc: str
     """The first line of its docstring."""
+    takes: tuple[str, ...] | None = None
+    """Names of what it takes; None: anything."""
 
 
 class Reader(Protocol):
@@ -59,7 +61,7 @@ class PythonFiles:
                         arguments = tuple(literal("the operation", a, self.calls) for a in decorator.args)
                         options = {k.arg: literal(k.arg, k.value, self.calls) for k in decorator.keywords if k.arg}
                         doc = (ast.get_docstring(node) or "").split("\n")[0]
-                        yield Declared(node.name, arguments, options, doc)
+                        yield Declared(node.name, arguments, options, doc, _taken(node.args))
 
     def why_not(self) -> str:
         return ""
@@ -70,7 +72,7 @@ class PythonFiles:
         module.__file__ = str(path)
         sys.modules[module.__name__] = module  # dataclasses, pickling and torch.compile look modules up by name
         _being_loaded.clear()
-        exec(compile(source, str(path), "exec"), module.__dict__)
+        exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
         return _being_loaded.get(full_name) or _wrapped()
 
 
@@ -83,6 +85,12 @@ def literal(name: str, node: ast.expr, calls: Mapping[str, Function]) -> Any:
         return ast.literal_eval(node)
     except ValueError:
         raise ValueError(f"line {node.lineno}: {name} must be a literal: the file is read, not run") from None
+
+
+def _taken(arguments: ast.arguments) -> tuple[str, ...] | None:
+    """Names of a function's parameters; None if it takes any (`**options`)."""
+    named = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    return None if arguments.kwarg else tuple(one.arg for one in named)
 
 
 def _called(call: ast.Call) -> str:

@@ -39,7 +39,7 @@ class Workload(BaseModel):
             problem = get_operation(self.operation)(dtype=self.dtype, **self.sizes)
         except UnknownName as error:
             raise ValueError(str(error)) from None
-        self.__dict__["sizes"] = problem.model_dump(exclude={"dtype"})
+        self.__dict__["sizes"] = problem.sizes()
         self.__dict__["problem"] = problem  # the cached property
         return self
 

@@ -12,19 +12,41 @@ MOST_DIGITS = 20
 """Longest number: Python refuses to parse thousands of digits."""
 
 
+def _parts(value: Any) -> list[str]:
+    """The numbers of a text that are separated by commas or blanks."""
+    return [part for part in re.split(r"[,\s]+", str(value or "").strip()) if part]
+
+
 class NumbersField(forms.Field):
     """Whole numbers, separated by commas; every combination runs."""
 
+    def __init__(self, *, least: int = 1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.least = least
+
     def to_python(self, value: Any) -> list[int]:
-        text = str(value or "").strip()
-        if not text:
-            return []
-        parts = [part for part in re.split(r"[,\s]+", text) if part]
+        text, parts = str(value or "").strip(), _parts(value)
         if any(not part.isdecimal() for part in parts):
             raise forms.ValidationError(f"“{text}”: use whole numbers, separated by commas.")
-        if any(len(part) > MOST_DIGITS or not 1 <= int(part) <= 2**20 for part in parts):
-            raise forms.ValidationError("Use numbers from 1 to 1,048,576.")
+        if any(len(part) > MOST_DIGITS or not self.least <= int(part) <= 2**20 for part in parts):
+            raise forms.ValidationError(f"Use numbers from {self.least} to 1,048,576.")
         return [int(part) for part in parts]
+
+
+DECIMAL = re.compile(r"\d{1,9}(\.\d{0,20})?|\.\d{1,20}")
+"""A number that may have a fraction."""
+
+
+class DecimalsField(forms.Field):
+    """Numbers above 0, separated by commas; every combination runs."""
+
+    def to_python(self, value: Any) -> list[float]:
+        parts = _parts(value)
+        if any(not DECIMAL.fullmatch(part) or not float(part) for part in parts):
+            raise forms.ValidationError(
+                f"“{str(value).strip()}”: use numbers above 0, such as 0.125, separated by commas."
+            )
+        return [float(part) for part in parts]
 
 
 MASK_CHOICES = [("no", "no"), ("yes", "yes"), ("both", "both")]
@@ -47,8 +69,11 @@ def size_field(info: FieldInfo) -> forms.Field:
         return forms.ChoiceField(label=label, choices=choices, required=False, initial=words[0], help_text=help_text)
     if info.annotation is bool:
         return forms.ChoiceField(label=label, choices=MASK_CHOICES, required=False, initial="no", help_text=help_text)
-    widget = forms.TextInput(attrs={"inputmode": "numeric", "autocomplete": "off", "class": "short"})
-    return NumbersField(label=label, required=False, help_text=help_text, widget=widget)
+    decimal = info.annotation is float
+    mode = "decimal" if decimal else "numeric"
+    widget = forms.TextInput(attrs={"inputmode": mode, "autocomplete": "off", "class": "short"})
+    shown: dict[str, Any] = {"label": label, "required": False, "help_text": help_text, "widget": widget}
+    return DecimalsField(**shown) if decimal else NumbersField(least=0 if info.default == 0 else 1, **shown)
 
 
 def may_be_empty(info: FieldInfo) -> bool:

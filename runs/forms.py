@@ -212,7 +212,7 @@ class NewRunForm(forms.Form):
         """Workloads as values of the size and dtype fields."""
         typed: dict[str, Any] = {"dtype": list(dict.fromkeys(w.dtype for w in workloads))}
         for name, info in self.sizes.items():
-            values = list(dict.fromkeys(w.sizes[name] for w in workloads))
+            values = list(dict.fromkeys(getattr(w.problem, name) for w in workloads))
             if may_be_empty(info) and not any(name in w.brief_sizes for w in workloads):
                 typed[name] = ""
             elif all(isinstance(value, bool) for value in values):

@@ -12,7 +12,7 @@
     figure.dataset.drawn = asked;
     try {
       const address = (small && figure.dataset.narrow) || figure.dataset.chart;
-      const response = await fetch(`${address}?${asked}`);
+      const response = await fetch(`${address}${address.includes("?") ? "&" : "?"}${asked}`);
       if (!response.ok) throw new Error(response.status);
       const holder = document.createElement("div");
       const view = await vegaEmbed(holder, await response.json(), { ast: true, actions: false, renderer: "svg", defaultStyle: false, logLevel: 1 });
@@ -40,13 +40,13 @@
 
   // On a phone a table shows one kernel: a tab shows another in place; its address shows the same.
   document.addEventListener("click", (event) => {
-    const tab = event.target.closest(".tabs.phone a");
+    const tab = event.target.closest(".tabs.phone a[data-column]");
     if (!tab) return;
     event.preventDefault();
     history.replaceState(null, "", tab.href);
     for (const other of tab.parentElement.children) other.toggleAttribute("aria-current", other === tab);
     const column = Number(tab.dataset.column);
-    for (const row of tab.closest("section").querySelectorAll(".matrix tr")) {
+    for (const row of tab.closest("section").querySelectorAll(".cells tr")) {
       row.querySelectorAll(".k").forEach((cell, number) => cell.classList.toggle("on", number === column));
     }
   });

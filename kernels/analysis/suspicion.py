@@ -9,7 +9,9 @@ from kernels.contract.replies import Probed
 
 PROBES, FEW_PROBES = 7, 3
 """Calls of each kind in a probe; fewer for slow kernels."""
-LONG_NS = 20e6
+LONG_NS, VERY_LONG_NS = 20e6, 100e6
+"""Calls are slow from here; and so slow that one call of each kind must do, on VERY_LONG_SETS sets in turn. A probe has 126
+slow calls, or 18 very slow ones."""
 SIGHTS, FEW_SIGHTS, SIGHTS_NS = 10, 3, 20e6
 """A kernel may start caching after several calls: repeat this many calls on the same tensors; fewer if together they
 take longer than SIGHTS_NS."""
@@ -29,13 +31,13 @@ OUTSIDE = {"cuda": (0.1, 3e6), "cpu": (0.25, 20e6)}
 interrupts a CPU's batches; those of a GPU are queued."""
 
 
-PROBE_SETS = 8
+PROBE_SETS, VERY_LONG_SETS = 8, 2
 """Input sets of a probe in turn."""
 
 
-def seeds_for(count: int) -> int:
-    """Seeds of a probe with `count` times of each kind."""
-    return count * (2 * PROBE_SETS + 3) + 1
+def seeds_for(count: int, in_turn: int = PROBE_SETS) -> int:
+    """Seeds of a probe with `count` times of each kind, on this many sets in turn."""
+    return count * (2 * in_turn + 3) + 1
 
 
 def why_remembers(seen_ns: Sequence[float], new_ns: Sequence[float]) -> str:
@@ -117,14 +119,16 @@ def why_outside(ticks_ns: float, wall_ns: float, around_ns: float, kind: str = "
 def why_probed(probe: Callable[..., Probed], seed: Callable[[], int], call_ns: float, least_sights: int = 0) -> str:
     """Why an arm is suspect of caching; empty if it is not. Probes again until a probe finds nothing.
 
-    probe(seeds=[...], sights=n): Bench.probe. The readings of all probes are judged together. least_sights: how often
+    probe(seeds=[...], sights=n, in_turn=n): Bench.probe. The readings of all probes are judged together. least_sights: how often
     timed calls met the same values.
     """
     known: dict[str, list[float]] = {}
-    why, calls = "", FEW_PROBES if call_ns > LONG_NS else PROBES
+    why, calls, in_turn = "", FEW_PROBES if call_ns > LONG_NS else PROBES, PROBE_SETS
+    if call_ns > VERY_LONG_NS:
+        calls, in_turn = 1, VERY_LONG_SETS
     sights = max(FEW_SIGHTS, min(max(SIGHTS, least_sights), int(SIGHTS_NS / call_ns)))
     for _ in range(DOUBTS):
-        got = probe(seeds=[seed() for _ in range(seeds_for(calls))], sights=sights)
+        got = probe(seeds=[seed() for _ in range(seeds_for(calls, in_turn))], sights=sights, in_turn=in_turn)
         for key in ("seen_ns", "new_ns", "untouched_ns", "written_ns", "again_ns", "fresh_ns"):
             known.setdefault(key, []).extend(getattr(got, key))
         of_values = why_remembers(known["seen_ns"], known["new_ns"])

@@ -351,7 +351,7 @@ class Bench:
         grown, self.grown = self.grown, {}
         return Rechecked(readings=readings, changed_inputs=changed, grown=grown)
 
-    def probe(self, arm: str, seeds: list[int], sights: int) -> Probed:
+    def probe(self, arm: str, seeds: list[int], sights: int, in_turn: int) -> Probed:
         """Calls on known and on new inputs: see kernels/child/probe.py."""
         self._let_go()
         gate = checks.TRAP_GATE_NS if self.kind == "cuda" else 0
@@ -360,7 +360,8 @@ class Bench:
             self.clock.synchronize()
             return self.clock.block(run, indices, gate, False).ticks_ns
 
-        times = probe(timed, self._call(arm), self.sets, self._write, seeds, sights, self.problem.scalable)
+        scalable = self.problem.scalable
+        times = probe(timed, self._call(arm), self.sets, self._write, seeds, sights, in_turn, scalable)
         self.guard.claim_processes(arm)
         on_host = self.sets[0].nbytes if self.kind == "cpu" else 0
         return Probed(busy=self.guard.busy(arm), host_bytes=on_host, **times)

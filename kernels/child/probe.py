@@ -22,19 +22,21 @@ def probe(
     write: Callable[[Sequence[int]], None],
     seeds: Sequence[int],
     sights: int,
+    in_turn: int,
     scalable: bool,
 ) -> dict[str, list[float]]:
     """For `count` times one time of each kind (ns), in random order.
 
     timed, call: calls on input sets, timed or not. write: the stock's values into sets; empties the cache. seeds:
-    `seeds_for(count)`. scalable: inputs times SCALE are valid inputs; else new values are drawn.
+    `seeds_for(count, in_turn)`. scalable: inputs times SCALE are valid inputs; else new values are drawn.
 
     seen_ns, new_ns: the second of two calls, on the first call's values, and on new values.
     untouched_ns, written_ns: the last of `sights` calls on tensors that are not written in between, and on tensors that
     are written before each call. For untouched_ns other tensors are written, so that caches end in the same state.
-    again_ns, fresh_ns: medians of calls on all sets in turn: on values of the calls right before, and on new values.
+    again_ns, fresh_ns: medians of calls on the first `in_turn` sets in turn: on values of the calls right before, and on
+    new values.
     """
-    left, everything = list(seeds), range(len(sets))
+    left, everything = list(seeds), range(min(in_turn, len(sets)))
     others, more = sets.draw(left.pop()), random.Random(left[0])
     first = sets[0]
 
@@ -65,7 +67,7 @@ def probe(
                 call(0)
         return one()
 
-    def in_turn(known: bool) -> float:
+    def turn(known: bool) -> float:
         fresh = [left.pop() for _ in everything]
         write(everything)
         outs = [call(index) for index in everything]
@@ -77,15 +79,15 @@ def probe(
 
     kinds = ("seen_ns", "new_ns", "untouched_ns", "written_ns", "again_ns", "fresh_ns")
     times: dict[str, list[float]] = {kind: [] for kind in kinds}
-    while len(left) >= seeds_for(1) - 1:
+    while len(left) >= seeds_for(1, in_turn) - 1:
         seed, other, third = left.pop(), left.pop(), left.pop()
         calls: list[tuple[str, Callable[..., float], tuple[Any, ...]]] = [
             ("seen_ns", second, (seed, seed)),
             ("new_ns", second, (other, third)),
             ("untouched_ns", last, (others,)),
             ("written_ns", last, (first,)),
-            ("again_ns", in_turn, (True,)),
-            ("fresh_ns", in_turn, (False,)),
+            ("again_ns", turn, (True,)),
+            ("fresh_ns", turn, (False,)),
         ]
         for key, run, of in more.sample(calls, len(calls)):
             times[key].append(run(*of))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,8 @@ class KernelText:
     """Name of each tensor -> its sizes, as the operation declares them."""
     unsupported: type[Exception]
     """Raised where the kernel cannot run on this device."""
+    on_request: Mapping[str, Any] = field(default_factory=dict)
+    """Options that a call may leave out -> their values then."""
 
     @property
     def name(self) -> str:
@@ -88,7 +90,7 @@ class KernelText:
                 raise ValueError(f"{name} has {tensor.dim()} dimensions; it must have {len(sizes)}: {', '.join(sizes)}")
             found |= zip(sizes, tensor.shape, strict=True)
             found[name] = Tensor(tuple(tensor.shape), tensor.stride())
-        found |= options
+        found |= {**self.on_request, **options}
         with self._at(self.launch.launch_line):
             for name, macro in self.launch.defines.items():
                 if macro is not None:

@@ -41,7 +41,7 @@ class CudaFiles:
             if getattr(options["needs"], "device", "cuda") != "cuda":
                 raise BadDeclaration(f"line {one.line}: needs must be cuda(...)")
             self._check_names(one, *arguments[:1])
-            yield Declared(path.stem, arguments, options, one.doc)
+            yield Declared(path.stem, arguments, options, one.doc, tuple(sorted({name for name, _ in one.uses})))
 
     def _literal(self, name: str, node: Any, one: CudaKernelText) -> Any:
         try:
@@ -72,8 +72,8 @@ class CudaFiles:
         operation, _, name = full_name.partition("/")
         for said, one in zip(self.declared(source, path), declared(source.decode()), strict=True):
             if (said.options.get("name") or path.stem.replace("_", "-")) == name:
-                text = KernelText(
-                    source.decode(), path, one.launch, self.operation(operation).tensors, self.unsupported
+                of = self.operation(operation)
+                return CudaKernel(
+                    KernelText(source.decode(), path, one.launch, of.tensors, self.unsupported, of.on_request)
                 )
-                return CudaKernel(text)
         return None

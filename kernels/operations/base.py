@@ -98,6 +98,12 @@ class Operation(BaseModel):
     """Name of each tensor of `inputs`, in their order -> its sizes: what the declaration of a .cu file calls them."""
     options: ClassVar[tuple[str, ...]] = ()
     """Names of the options of `inputs`."""
+    later: ClassVar[tuple[str, ...]] = ()
+    """Sizes that were added when results were stored already. `sizes` leaves them out where they are their defaults, so
+    a stored workload keeps its key."""
+    on_request: ClassVar[Mapping[str, Any]] = {}
+    """Option that is also a size -> the value at which kernels are not told it. At any other value only those kernels run
+    that take it."""
     unit: ClassVar[str] = "TFLOP/s"
     """The headline figure: "TFLOP/s" or "GB/s"."""
     libraries: ClassVar[tuple[tuple[str, str], ...]] = ()
@@ -130,6 +136,12 @@ class Operation(BaseModel):
     def allowance(self) -> Allowance:
         """What honest kernels may do that the yardstick does not."""
         return Allowance(slope=SYSTEMATIC)
+
+    def sizes(self) -> dict[str, Any]:
+        """The sizes that tell this problem from any other: all, but `later` ones that are their defaults."""
+        every = self.model_dump(exclude={"dtype"})
+        plain = type(self)(dtype=self.dtype, **{name: size for name, size in every.items() if name not in self.later})
+        return {name: size for name, size in every.items() if name not in self.later or size != getattr(plain, name)}
 
     def label(self) -> str:
         """Short text of the sizes: "B=4 H=16 S=512 D=64 causal"."""

@@ -216,6 +216,9 @@ MEASURES: tuple[Measure, ...] = (
     Measure("occupancy", "occupancy", "%", "Theoretical occupancy.", attrgetter("occupancy")),
     Measure("joules", "energy", "J", "Energy of the whole board for one call, from the cross-check.",
             attrgetter("joules")),
+    Measure("gpu_busy", "GPU busy", "%", "Share of the time that the GPU works while calls follow back to back: the "
+            "profiler's span of a call over its time by the host's clock, from the cross-check. GPU utilisation.",
+            attrgetter("gpu_busy")),
     Measure("n", "n", "samples", "Timed samples.", attrgetter("n"), usual=EVERYWHERE),
     Measure("rounds", "rounds", "rounds", "Rounds: blocks of timed samples.", attrgetter("rounds"), usual=EVERYWHERE),
 )  # fmt: skip

@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kernels.analysis.standing import Compared
-from kernels.analysis.verdicts import certain_ratio, verdict, why_undecided
+from kernels.analysis.verdicts import certain_ratio, verdict, why_no_word
 from kernels.catalog import operations
-from kernels.contract.arm_result import FAILURES, ArmResult, CrossCheck, Ratio, Status, Verdict
+from kernels.contract.arm_result import FAILURES, ArmResult, CrossCheck, Ratio, Status, Verdict, assignments
 from kernels.contract.events import Measured
 from kernels.report.samples import calls_of, over, over_single
 
@@ -104,16 +104,21 @@ class Row:
     p90_over: str
     """The same of p90, p95 and p99."""
     joules: float | None
+    gpu_busy: float | None
     queries: int | None
     """Of one call; the operation says what a query is."""
     heads: int | None
     batch_heads: int | None
     """Batch x heads."""
+    other_work: str
+    environment: str
+    """Environment variables of its process: "NAME=1, OTHER=2"."""
 
 
 NOT_IN_CSV = (
     "operation", "ratio", "unit", "under_load", "foreign_load", "timed_calls_checked", "calls", "mean_ms", "std_ms",
-    "min_ms", "max_ms", "over", "p95_ms", "p99_ms", "p90_over", "joules", "queries", "heads", "batch_heads",
+    "min_ms", "max_ms", "over", "p95_ms", "p99_ms", "p90_over", "joules", "gpu_busy", "queries", "heads",
+    "batch_heads",
 )  # fmt: skip
 """What a .csv has only if it is asked for: kernels/report/measures.py."""
 COLUMNS = tuple(name for name in Row.__dataclass_fields__ if name not in NOT_IN_CSV)
@@ -121,7 +126,7 @@ COLUMNS = tuple(name for name in Row.__dataclass_fields__ if name not in NOT_IN_
 
 def rows(measurements: Iterable[Measured]) -> list[Row]:
     """One row per workload and kernel, in the order measured."""
-    return [_row(m, arm) for m in measurements for arm in m.results]
+    return [row(m, arm) for m in measurements for arm in m.results]
 
 
 def by_operation(table: Iterable[Row]) -> dict[str, list[Row]]:
@@ -132,7 +137,8 @@ def by_operation(table: Iterable[Row]) -> dict[str, list[Row]]:
     return parts
 
 
-def _row(m: Measured, arm: ArmResult) -> Row:
+def row(m: Measured, arm: ArmResult) -> Row:
+    """One result of a measurement as a row."""
     operation = operations().get(m.workload.operation)
     calls, dense, problem = arm.single_calls, m.workload.dense_factor, m.workload.known_problem
     tensors, heads = problem.bytes_moved() if problem else (None, None), problem.heads_of() if problem else None
@@ -178,7 +184,7 @@ def _row(m: Measured, arm: ArmResult) -> Row:
         occupancy=arm.occupancy,
         baseline=m.baseline,
         status=arm.status,
-        why=arm.why or (why_undecided(m) if arm.speedup is not None else ""),
+        why=arm.why or why_no_word(m, arm),
         ran=main_kernel(arm.ran),
         sha256=arm.sha256,
         workload_key=m.key,
@@ -196,18 +202,21 @@ def _row(m: Measured, arm: ArmResult) -> Row:
         p99_ms=calls.p99_ms,
         p90_over=over_single(m, arm),
         joules=arm.crosscheck.joules if arm.crosscheck else None,
+        gpu_busy=arm.crosscheck.gpu_busy if arm.crosscheck else None,
         queries=problem.queries() if problem else None,
         heads=heads[1] if heads else None,
         batch_heads=heads[0] * heads[1] if heads else None,
+        other_work=arm.other_work,
+        environment=assignments(arm.environment),
     )
 
 
 def compared(table: Iterable[Row]) -> list[Compared]:
-    """The results that are compared with a baseline, for standings."""
+    """The results that are compared with a baseline, for standings; without those of other work."""
     return [
         Compared(row.workload_key, row.kernel, row.baseline, row.verdict, row.ratio, row.margin, _rounds(row))
         for row in table
-        if row.kernel != row.baseline and row.mode != "verify"
+        if row.kernel != row.baseline and row.mode != "verify" and not row.other_work
     ]
 
 
@@ -243,11 +252,19 @@ def as_records(table: Iterable[Row]) -> list[dict[str, Any]]:
 
 def as_csv(records: Iterable[Mapping[str, Any]], columns: Sequence[str] = COLUMNS) -> str:
     """Writes .csv: a line of headings, then one line per record. A spreadsheet computes none of its texts."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, columns, extrasaction="ignore", lineterminator="\n")
+    return "".join(csv_lines(records, columns))
+
+
+def csv_lines(records: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Iterator[str]:
+    """The lines of a .csv, each as it is made."""
+    line = io.StringIO()
+    writer = csv.DictWriter(line, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: _not_computed(value) for name, value in record.items()} for record in records)
-    return out.getvalue()
+    for record in records:
+        yield line.getvalue()
+        line.seek(line.truncate(0))
+        writer.writerow({name: _not_computed(value) for name, value in record.items()})
+    yield line.getvalue()
 
 
 def _not_computed(value: Any) -> Any:

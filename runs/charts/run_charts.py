@@ -17,7 +17,7 @@ import pandas as pd
 import vl_convert
 
 from kernels.analysis.standing import ranking
-from kernels.contract.arm_result import Verdict
+from kernels.contract.arm_result import COUNT_NOWHERE
 from kernels.report import tables
 from kernels.report.tables import Row
 from runs.charts import run_scaling
@@ -100,9 +100,9 @@ def rows_of(run: Run, operation: str = "") -> list[Row]:
 
 
 def drawn(table: Iterable[Row]) -> list[Row]:
-    """The rows whose times count. An impossible or suspect row, or one whose correctness is unknown, keeps its time in
+    """The rows whose times count. An impossible or suspect row, or one that counts nowhere, keeps its time in
     the table, not in charts."""
-    return [row for row in table if row.status == "ok" and row.verdict != Verdict.UNKNOWN]
+    return [row for row in table if row.status == "ok" and row.verdict not in COUNT_NOWHERE]
 
 
 # --- what is drawn of a table -----------------------------------------------------------------------------------------

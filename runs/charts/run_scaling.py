@@ -15,7 +15,7 @@ import pandas as pd
 from kernels.analysis import scaling
 from kernels.analysis.scaling import Growth, Point, Series, Time
 from kernels.catalog import operations
-from kernels.contract.arm_result import Verdict
+from kernels.contract.arm_result import COUNT_NOWHERE
 from kernels.contract.events import Measured
 from kernels.workload import Workload
 from runs.charts.scales import log_ticks, reach
@@ -124,7 +124,7 @@ def _times(m: Measured) -> dict[str, Time]:
         arm.kernel: Time(arm.p50_ms, arm.p50_low_ms, arm.p50_high_ms)
         for arm in m.results
         if arm.status == "ok" and arm.p50_ms and arm.p50_low_ms and arm.p50_high_ms
-        and getattr(arm, "verdict", None) != Verdict.UNKNOWN
+        and getattr(arm, "verdict", None) not in COUNT_NOWHERE
     }  # fmt: skip
 
 

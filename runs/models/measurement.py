@@ -15,6 +15,8 @@ CORRELATED, CORRELATED_ROUNDS = 0.4, 20
 CORRELATED_ROUNDS."""
 NOT_COLUMNS = {"kernel", "backend", "sha256", "source"}
 """Fields of an ArmResult stored in Kernel and KernelVersion. Every other field has a column of its name."""
+SORTED_BY = ("speedup", "p50_ms", "tflops", "gb_per_s", "limit_share")
+"""Columns that lists of all results are sorted by, each with an index that also has what such a list filters by."""
 COLUMNS = tuple(name for name in ArmResult.model_fields if name not in NOT_COLUMNS)
 
 
@@ -55,6 +57,8 @@ class Result(models.Model):
     version = models.ForeignKey(KernelVersion, models.PROTECT, null=True, related_name="results")
     status = models.CharField(max_length=20)
     why = models.TextField(blank=True)
+    other_work = models.TextField(blank=True)
+    environment = models.JSONField(default=dict)
     log = models.TextField(blank=True)
 
     n = models.IntegerField(null=True)
@@ -116,6 +120,13 @@ class Result(models.Model):
     class Meta:
         ordering = ["id"]
         constraints = [models.UniqueConstraint(fields=["measurement", "kernel"], name="one_result_per_kernel")]
+        indexes = [
+            models.Index(fields=["status", "measurement"], name="results_by_status"),
+            *(
+                models.Index(fields=[name, "id", "measurement", "kernel", "status"], name=f"results_by_{name}")
+                for name in SORTED_BY
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.kernel} on {self.measurement}"

@@ -30,12 +30,18 @@ from kernels.contract.export import Export
 from kernels.contract.isolation import Isolation
 from kernels.report.comparison import COMPARABILITY_KEYS
 from kernels.workload import Workload as WorkloadSpec
-from runs.models import Gpu, Kernel, Measurement, Result, Run, Session
+from runs.models import Gpu, Kernel, Measurement, Newest, Result, Run, Session
 from runs.models.measurement import COLUMNS, CORRELATED, CORRELATED_ROUNDS
 from runs.queries.points import Point, RunResult
 
 RAW = ("samples_ns", "log")
 """Large columns of a result, read only on request. A kernel's source is another."""
+LARGE = (
+    "version__source", "measurement__aa_samples_ns", "measurement__timing", "measurement__run__config",
+    "measurement__run__log", "measurement__run__preflight", "measurement__run__timing", "measurement__run__gpu__catalogue",
+    "measurement__run__gpu__active_attempts",
+)  # fmt: skip
+"""The same of what stands around a result, in lists of many runs."""
 NESTED: dict[str, Any] = {"correctness": Correctness, "cold": ColdCalls, "sm_mhz": Spread, "crosscheck": CrossCheck}
 
 
@@ -114,6 +120,29 @@ def of_results(pks: Iterable[int]) -> dict[int, tuple[StoredMeasured, StoredArm]
     return results
 
 
+def with_baselines(
+    results: Iterable[int], measurements: Iterable[int]
+) -> dict[int, tuple[Run, StoredMeasured, StoredArm]]:
+    """Row id -> (run, measurement with the baseline's result, result) of results of many runs, in one query.
+
+    measurements: row ids of the measurements that they are of.
+    """
+    wanted = set(results)
+    rows = Result.objects.filter(measurement__in=list(measurements))
+    rows = rows.filter(Q(pk__in=wanted) | Q(kernel__name=F("measurement__baseline")))
+    beside = ("measurement__workload", "measurement__run__gpu", "measurement__run__user")
+    together: dict[int, list[Result]] = {}
+    for row in rows.select_related("kernel", "version", *beside).defer(*RAW, *LARGE).order_by("pk"):
+        together.setdefault(row.measurement_id, []).append(row)
+    read = {}
+    for arms in together.values():
+        measured = _measured(arms[0].measurement, arms, raw=False)
+        for arm in measured.results:
+            if arm.pk in wanted:
+                read[arm.pk] = arms[0].measurement.run, measured, arm
+    return read
+
+
 def beside(measured: StoredMeasured, run: Run, arm: StoredArm) -> list[tuple[int, str]]:
     """(row id, kernel) of the other results on the same workload in the same run."""
     rows = Result.objects.filter(measurement__run=run, measurement__workload__key=measured.key)
@@ -127,9 +156,16 @@ def last_unsupported(kernel: Kernel) -> tuple[int, str] | None:
 
 
 def checks(pks: Iterable[int]) -> dict[int, str]:
-    """How the check of each of these results went: "correct", "unknown" (without a reference), or its status."""
-    rows = Result.objects.filter(pk__in=pks).values_list("pk", "status", "is_checked")
-    return {pk: "correct" if correct else "unknown" if status == Status.OK else status for pk, status, correct in rows}
+    """How the check of each of these results went: "correct", "unknown" (without a reference), "not the same work", or its
+    status."""
+    rows = Result.objects.filter(pk__in=pks).values_list("pk", "status", "is_checked", "other_work")
+    return {pk: _check(*row) for pk, *row in rows}
+
+
+def _check(status: str, correct: int, other_work: str) -> str:
+    if status != Status.OK:
+        return status
+    return str(Verdict.OTHER_WORK) if other_work else "correct" if correct else "unknown"
 
 
 def seconds_per_result(gpu: Gpu, keys: list[str], isolated: bool = False) -> dict[str, list[float]]:
@@ -185,7 +221,7 @@ READ = {
     "rounds": "rounds", "p50_ms": "p50_ms", "p50_low_ms": "p50_low_ms", "p50_high_ms": "p50_high_ms",
     "speedup": "speedup", "speedup_low": "speedup_low", "speedup_high": "speedup_high", "paired": "paired",
     "left_after_round": "left_after_round", "effective_sample_size": "effective_sample_size",
-    "is_checked": "is_checked", "version": "version", "sha256": "version__sha256",
+    "is_checked": "is_checked", "other_work": "other_work", "version": "version", "sha256": "version__sha256",
 }  # fmt: skip
 """Fields of each result, by their name in Point."""
 PLACE = {
@@ -234,6 +270,11 @@ def newest_on_each_terms(rows: QuerySet[Result]) -> QuerySet[Result]:
     rows = rows.exclude(~Q(status=Status.OK), kernel__name=F("measurement__baseline"))
     newest = rows.order_by().values(*TOLD_APART).annotate(newest=Max("pk")).values("newest")
     return Result.objects.filter(pk__in=newest)
+
+
+def newest_in(modes: Iterable[str]) -> QuerySet[Result]:
+    """The newest result of each kernel on each terms, confirmed ones apart, in these modes: from the table beside them."""
+    return Result.objects.filter(pk__in=Newest.objects.values("result"), measurement__mode__in=list(modes))
 
 
 def last_runs(rows: QuerySet[Result]) -> dict[int, int]:
@@ -321,7 +362,7 @@ def _measured(row: Measurement, arms: Iterable[Result], raw: bool) -> StoredMeas
         telemetry=TelemetrySummary.model_validate(row.telemetry),
         notes=row.notes,
         took_s=row.took_s,
-        timing=row.timing,
+        timing=row.timing if "timing" in row.__dict__ else {},
         results=[],
     )
     found = without_false_ratios([_arm(arm, raw) for arm in arms], row.baseline)

@@ -44,14 +44,15 @@ def matrix_cell(line: Any, column: Any, run_pk: int, final: bool) -> SafeString:
     mark = MARKS.get(word, "")
     if not is_decided(arm.verdict):
         shown = "" if word == "undecided" else f"{word} "
-        sign = format_html('{}<span class="vh">undecided</span>', mark + " ") if mark else ""
+        sign = format_html('{}<span class="hidden">undecided</span>', mark + " ") if mark else ""
         return format_html(
             '<td class="{} open"><a href="{}" title="{}">{}{}x<small>{}{}</small></a></td>',
             style, address, arm.why, sign, ratio(arm.speedup), shown, interval,
         )  # fmt: skip
     differ = mark_safe('<small class="warn">clocks differ</small>') if _clocks_differ(arm) else ""
     return format_html(
-        '<td class="{} {}"><a href="{}"><i aria-hidden="true">{}</i> <span class="vh">{}</span>{}x<small>{}</small>{}</a></td>',
+        '<td class="{} {}"><a href="{}"><i aria-hidden="true">{}</i> <span class="hidden">{}</span>{}x'
+        "<small>{}</small>{}</a></td>",
         style, word, address, mark, word, ratio(arm.speedup), interval, differ,
     )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -52,9 +52,24 @@ class Columns:
     descending: bool = False
     brief: str = ""
     """The problem for a page, which has a list of all columns."""
+    kept: tuple[tuple[str, str], ...] = ()
+    """What else stands in the address, before columns and order."""
+    sortable: frozenset[str] | None = None
+    """Keys that the table can be sorted by, if not by all."""
 
     @classmethod
-    def of(cls, request: HttpRequest) -> Columns:
+    def of(
+        cls,
+        request: HttpRequest,
+        kept: Iterable[tuple[str, str]] = (),
+        sortable: frozenset[str] | None = None,
+        more: Sequence[str] = (),
+    ) -> Columns:
+        """more: what the table can be sorted by, beside measures."""
+        return replace(cls._of(request, more), kept=tuple(kept), sortable=sortable)
+
+    @classmethod
+    def _of(cls, request: HttpRequest, more: Sequence[str]) -> Columns:
         asked = [text for text in request.GET.getlist("columns") if text.strip(" ,")]
         sort = request.GET.get("sort", "")
         key, descending = sort.removeprefix("-"), sort.startswith("-")
@@ -62,7 +77,7 @@ class Columns:
             measures = chosen(asked, "")
         except UnknownMeasure as error:
             return cls([], str(error), brief=error.brief)
-        if key and key not in BY_KEY:
+        if key and key not in (*BY_KEY, *more):
             problem = f"Results cannot be sorted by {key[:40]!r}: there is no such column."
             return cls(measures, problem, bool(asked), brief=problem)
         return cls(measures, "", bool(asked), key, descending)
@@ -83,7 +98,7 @@ class Columns:
         """The end of an address with these columns, and this order or another: "?columns=..."; empty for the usual."""
         order = ("-" if self.descending else "") + self.sort if sort is None else sort
         asked = {"columns": ",".join(one.key for one in self.measures)} if self.is_asked else {}
-        pairs = asked | ({"sort": order} if order.strip("-") else {})
+        pairs = [*self.kept, *(asked | ({"sort": order} if order.strip("-") else {})).items()]
         return f"?{urlencode(pairs, safe=',')}" if pairs else ""
 
     @property
@@ -132,7 +147,7 @@ class Columns:
 
     def _sorted_by(self, one: Measure) -> str:
         """The best first; the other way round if the table is in this order already. Texts have no order."""
-        if one.key in ("grid", "block"):
+        if one.key in ("grid", "block") or (self.sortable is not None and one.key not in self.sortable):
             return ""
         descending = not self.descending if one.key == self.sort else not one.low_first
         return self.query(("-" if descending else "") + one.key)

@@ -19,7 +19,7 @@ from kernels.analysis.peaks import PEAKS, Peak, peak_of
 from kernels.catalog import operations
 from kernels.dtypes import DTYPE_SHORT
 from kernels.workload import Workload, sentence
-from runs.form_fields import words_of
+from runs.form_fields import DECIMAL, words_of
 from runs.queries.reached import reached_here
 
 DEFAULT_OPERATION = "attention"
@@ -29,6 +29,7 @@ EXAMPLES = (
     "SDPA on H100 SXM, B=16 H=96 S=4096 D=128 fp16: 12.27 ms, 1,075 TFLOPS",
     "SDPA on H100 SXM, B=16 H=96 S=4096 D=64 fp16: 7.37 ms",
     "matmul 8192 x 8192 x 8192 bf16 on RTX 5090: 240 TFLOP/s",
+    "NSA on H100 PCIe, B=2 H=16 G=1 S=512 D=64 block_size=32 selected_blocks=8 causal fp16: 0.543 ms, 45.23 TFLOPS",
 )
 SHARED = ("dtype", "gpu", "ms", "tflops")
 """Fields of every operation."""
@@ -40,7 +41,8 @@ def size_field(info: FieldInfo) -> forms.Field:
         return forms.ChoiceField(label=info.title, choices=[(word, word) for word in words], required=False)
     if info.annotation is bool:
         return forms.ChoiceField(label=info.title, choices=[("no", "no"), ("yes", "yes")], required=False)
-    widget = forms.TextInput(attrs={"inputmode": "numeric", "autocomplete": "off", "class": "short"})
+    mode = "decimal" if info.annotation is float else "numeric"
+    widget = forms.TextInput(attrs={"inputmode": mode, "autocomplete": "off", "class": "short"})
     text = info.description or ""
     return forms.CharField(label=info.title, required=False, max_length=MOST_DIGITS, help_text=text, widget=widget)
 
@@ -116,8 +118,11 @@ class ClaimForm(forms.Form):
                 sizes |= {name: text} if text else {}
             elif text.isascii() and text.isdecimal():
                 sizes[name] = int(text)
+            elif info.annotation is float and DECIMAL.fullmatch(text):
+                sizes[name] = float(text)
             elif text:
-                self.add_error(name, f"“{text}”: use a whole number.")
+                kind = "number, such as 0.125" if info.annotation is float else "whole number"
+                self.add_error(name, f"“{text}”: use a {kind}.")
             elif not may_be_empty and name not in self.errors:
                 self.add_error(name, "Enter a number.")
         return sizes

@@ -33,7 +33,7 @@ def test_log_in_fill_in_run_watch_and_take_the_csv_home(open_page, live_site):
 
     expect(page).to_have_url(re.compile(r"/runs/\d+/$"))
     expect(page.locator("h1")).to_have_text("from the browser")
-    expect(page.locator("table.matrix tbody tr")).to_have_count(2)
+    expect(page.locator("table.cells tbody tr")).to_have_count(2)
     expect(page.locator("#progress[data-poll]")).to_have_count(0, timeout=RUN_LIMIT_MS)
     expect(page.locator("#progress")).to_contain_text("All results are final.")
 

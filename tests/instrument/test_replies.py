@@ -105,3 +105,20 @@ def test_a_probe_is_judged_by_its_model():
     )
     assert "caches results" in suspicion.why_probed(lambda **asked: quick, lambda: 1, 900.0)
     assert issubclass(replies.Probed, Reply)
+
+
+KINDS = ("seen_ns", "new_ns", "untouched_ns", "written_ns", "again_ns", "fresh_ns")
+
+
+@pytest.mark.parametrize(("call_ns", "calls"), [(1e3, 392), (30e6, 126), (0.5e9, 18)])
+def test_a_probe_of_a_very_slow_kernel_has_few_calls(call_ns, calls):
+    """Counted as the process does them, on the sets and with the sights that it is asked for."""
+    asked = {}
+
+    def probe(**of):
+        asked.update(of)
+        return replies.Probed(**{kind: [1.0] for kind in KINDS}, busy=[])
+
+    assert suspicion.why_probed(probe, lambda: 1, call_ns) == ""
+    count = (len(asked["seeds"]) - 1) // (2 * asked["in_turn"] + 3)
+    assert count * (2 * 2 + 2 * asked["sights"] + 2 * 2 * asked["in_turn"]) == calls

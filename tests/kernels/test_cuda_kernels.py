@@ -114,8 +114,10 @@ def source_of(info, workload):
 
 
 def workloads(info):
-    """The smallest workload in each dtype and with each word and truth value among its sizes, and one of odd sizes."""
+    """Of those that it does: the smallest in each dtype, and with each word and truth value among its sizes, and one of odd
+    sizes."""
     known = [w for config in configs() for w in config.workloads if w.operation == info.operation]
+    known = [w for w in known if not info.why_not_for(info.dtypes[0], w.problem.model_dump())]
     known.sort(key=lambda workload: workload.problem.tensor_bytes)
     kinds = {tuple(size for size in w.problem.model_dump().values() if type(size) is not int): w for w in known[::-1]}
     odd = known[0].problem.edges()[1]

@@ -230,7 +230,9 @@ def test_every_operation_names_its_tensors_and_options_as_they_are():
         known = [w.problem for config in configs() for w in config.workloads if w.operation == name]
         problem = min(known, key=lambda one: one.tensor_bytes)
         inputs = problem.inputs("cpu", 0)
-        assert set(operation.options) == set(inputs.options), name
+        told = set(operation.on_request) - set(inputs.options)
+        assert set(operation.options) == {*inputs.options, *told}, name
+        assert all(getattr(problem, option) == operation.on_request[option] for option in told)
         for (tensor, sizes), made in zip(operation.tensors.items(), inputs.tensors, strict=True):
             assert isinstance(made, torch.Tensor)
             assert tuple(getattr(problem, size) for size in sizes) == tuple(made.shape), (name, tensor)

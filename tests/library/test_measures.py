@@ -52,10 +52,11 @@ def test_every_measure_has_a_unit_a_title_and_a_sentence():
         ("per_head_ms", 0.01 / 8),
         ("input_bytes", 3 * 4 * 8 * 512 * 64 * 2),
         ("joules", 0.5),
+        ("gpu_busy", 0.8),
     ],
 )
 def test_figures_that_follow_from_others(key, figure):
-    row = row_of(sizes=SIZES | {"causal": True}, crosscheck={"joules": 0.5}, **SLOW)
+    row = row_of(sizes=SIZES | {"causal": True}, crosscheck={"joules": 0.5, "span_ns": 8.0, "wall_ns": 10.0}, **SLOW)
     assert value(key, row) == pytest.approx(figure)
 
 

@@ -31,6 +31,13 @@ def config(**values):
         {"batch": "1"},
         {"batch": 1.0},
         {"dtype": "float16"},
+        {"window": 0},
+        {"window": None},
+        {"window": 512},
+        {"window": 4096},
+        {"scale": 0.125},
+        {"scale": 0},
+        {"scale": ""},
     ],
     ids=str,
 )
@@ -44,7 +51,11 @@ def test_the_order_of_sizes_does_not_matter():
     assert backwards.key == workload().key
 
 
-@pytest.mark.parametrize("other", [{"kv_heads": 2}, {"causal": True}, {"batch": 2}, {"dtype": "float32"}], ids=str)
+@pytest.mark.parametrize(
+    "other",
+    [{"kv_heads": 2}, {"causal": True}, {"batch": 2}, {"dtype": "float32"}, {"window": 511}, {"scale": 0.5}],
+    ids=str,
+)
 def test_another_question_has_another_key(other):
     assert workload(**other).key != workload().key
 
@@ -52,13 +63,18 @@ def test_another_question_has_another_key(other):
 def test_a_key_stays_the_same_from_release_to_release():
     """Results are found by it: if this changes, every workload measured so far is another one."""
     assert workload().key == "a42766ea05fd16c9"
+    assert workload(kv_heads=2, causal=True, head_dim=80, dtype="bfloat16").key == "fb1f2d2144cd71f3"
     gemm = Workload(operation="gemm", sizes={"m": 1, "n": 2, "k": 3})
+    assert gemm.key == "fcf7fa8a31dfb098"
     assert gemm.key == Workload(operation="gemm", dtype="float16", sizes={"k": 3, "m": 1, "n": 2}).key
 
 
 def test_a_label_says_what_people_say():
     assert workload().label == "attention fp16 B=1 H=8 S=512 D=64"
     assert workload(kv_heads=2, causal=True, dtype="bfloat16").label == "attention bf16 B=1 H=8 Hkv=2 S=512 D=64 causal"
+    assert workload(causal=True, window=128, scale=1 / 12).label == (
+        "attention fp16 B=1 H=8 S=512 D=64 causal window=128 scale=0.0833333"
+    )
 
 
 def test_sizes_are_complete_once_a_workload_is_made():

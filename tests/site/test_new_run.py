@@ -80,11 +80,16 @@ def test_each_operation_has_its_own_sizes_configs_and_kernels(owner, gpu, config
             name for name, config in configs.items() if config.spec.operation == operation
         }
         assert {kernel["operation"] for kernel in form.catalogue} == {operation}
-    assert list(form.sizes) == ["m", "n", "k"]
+    assert list(form.sizes) == ["m", "n", "k", "batch", "trans_a", "trans_b"]
     sent = {"operation": "gemm", "device": gpu.pk, "what": "workload", "m": "64, 128", "n": "64", "k": "32",
-            "dtype": ["float32"], "kernels": ["eager"], "protocol": "paired"}  # fmt: skip
+            "batch": "", "trans_a": "no", "trans_b": "no", "dtype": ["float32"], "kernels": ["eager"],
+            "protocol": "paired"}  # fmt: skip
     run = submitted(owner, sent)
     assert [w.label for w in run.spec.workloads] == ["gemm fp32 M=64 N=64 K=32", "gemm fp32 M=128 N=64 K=32"]
+    run = submitted(owner, sent | {"m": "64", "batch": "1, 8", "trans_b": "both"})
+    assert [w.label.removeprefix("gemm fp32 ") for w in run.spec.workloads] == [
+        "M=64 N=64 K=32", "M=64 N=64 K=32 B.T", "B=8 M=64 N=64 K=32", "B=8 M=64 N=64 K=32 B.T",
+    ]  # fmt: skip
 
 
 # --- devices ----------------------------------------------------------------------------------------------------------
@@ -168,6 +173,10 @@ WRONG = {
     "a negative number": ({"seq_len": "512, -1"}, "seq_len", "“512, -1”: use whole numbers"),
     "a superscript": ({"heads": "²"}, "heads", "“²”: use whole numbers"),
     "zero": ({"heads": "0"}, "heads", "Use numbers from 1 to 1,048,576."),
+    "a scale of zero": ({"scale": "0.0"}, "scale", "“0.0”: use numbers above 0, such as 0.125, separated by commas."),
+    "words for a scale": ({"scale": "half"}, "scale", "“half”: use numbers above 0, such as 0.125"),
+    "too large a scale": ({"scale": "0.5, 101"}, "scale", "less than or equal to 100."),
+    "too large a window": ({"window": "1048577"}, "window", "Use numbers from 0 to 1,048,576."),
     "too large a number": ({"seq_len": "1048577"}, "seq_len", "Use numbers from 1 to 1,048,576."),
     "a number of 5,000 digits": ({"seq_len": "9" * 5000}, "seq_len", "Use numbers from 1 to 1,048,576."),
     "larger than this size may be": ({"head_dim": "64, 1025"}, "head_dim", "less than or equal to 1024."),
@@ -186,6 +195,16 @@ WRONG = {
     "too long a note": ({"note": "x" * 5001}, "note", "at most 5000 characters"),
     "a NUL in the title": ({"title": "a\x00b"}, "title", "Null characters are not allowed."),
 }  # fmt: skip
+
+
+def test_a_window_and_a_scale_multiply_like_other_sizes_and_come_back(owner, typed):
+    run = submitted(owner, typed | {"batch": "1", "window": "0, 100", "scale": "0.125, 0.5"})
+    assert {(w.problem.window, w.problem.scale) for w in run.spec.workloads} == {
+        (0, 0.125), (100, 0.125), (0, 0.5), (100, 0.5),
+    }  # fmt: skip
+    assert any("window" not in w.sizes and "scale" not in w.sizes for w in run.spec.workloads)
+    sent = again(owner, run)
+    assert (sent["window"], sent["scale"]) == ("0, 100", "0.125, 0.5")
 
 
 @pytest.mark.parametrize("change, field, message", WRONG.values(), ids=WRONG.keys())

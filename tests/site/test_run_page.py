@@ -48,9 +48,9 @@ def test_a_done_run_shows_its_verdict_its_table_and_where_it_was_measured(owner,
     page = page_of(owner, demo)
     said = summary(tables.rows(measurements.of_run(demo)), "attention")
     assert f'<h1 id="headline">{said.strong}</h1>' in page
-    table = page.split('<table class="matrix">')[1].split("</table>")[0]
+    table = page.split('<table class="cells">')[1].split("</table>")[0]
     assert table.count('scope="row"') == 8
-    assert page.index('<table class="matrix">') < page.index("data-chart") < page.index('<table class="results">')
+    assert page.index('<table class="cells">') < page.index("data-chart") < page.index('<table class="results">')
     assert all_figures(page).split("</table>")[0].count('<tr class="group">') == 8
     assert all_figures(page).count(f"/runs/{demo.pk}/results/") == 64
     assert "attention fp16 B=16 H=96 S=4096 D=128" in page
@@ -99,6 +99,47 @@ def test_a_ratio_without_a_reference_is_marked_and_counts_nowhere(owner, exporte
     assert comparison.rows(export_of(run), export_of(run))
     moved = {row.verdict for row in comparison.rows(export_of(run), export_of(run)) if row.speedup_after}
     assert moved == {comparison.NOT_COMPARED}
+
+
+def test_a_ratio_of_other_work_is_marked_and_counts_nowhere(owner, exported):
+    data = json.loads(json.dumps(exported))
+    for measured in data["measurements"]:
+        for result in measured["results"]:
+            if result["kernel"] != measured["baseline"]:
+                result |= {"correctness": {"correct": None}, "other_work": "reads nothing", "tflops": None}
+    run = load(data, "other.json")
+    page = page_of(owner, run)
+    results = all_figures(page).split("</table>")[0]
+    with_ratio = Result.objects.filter(measurement__run=run, speedup__isnull=False)
+    assert results.count("not the same work") == with_ratio.count() > 8
+    assert "correctness unknown" not in page and "Measured; no comparison" in page
+    ((_, outcome),) = with_outcomes([run])
+    assert (outcome.first, outcome.row()["best"]) == (None, "")
+    assert {row.kernel for row in drawn(rows_of(run))} == {"sdpa"}
+    detail = owner.get(f"/runs/{run.pk}/results/{with_ratio[0].pk}/").content.decode()
+    assert "It is not the same work: it reads nothing." in detail
+    moved = [row for row in comparison.rows(export_of(run), export_of(run)) if row.speedup_after]
+    assert {(row.verdict, row.why) for row in moved} == {(comparison.NOT_COMPARED, "not the same work")}
+    points = measurements.points(measurements.tried().filter(measurement__run=run))
+    assert {point.verdict for point in points if point.speedup} == {"not the same work"}
+    assert not any(point.ratio for point in points), "a tier would be reached by it"
+    assert set(measurements.checks([with_ratio[0].pk]).values()) == {"not the same work"}
+    csv = owner.get(f"/runs/{run.pk}.csv").content.decode()
+    assert "not the same work: it reads nothing" in csv
+
+
+def test_the_page_and_the_files_say_the_environment_of_a_process(owner, exported):
+    data = json.loads(json.dumps(exported))
+    for result in data["measurements"][0]["results"]:
+        result["environment"] = {"MY_SWITCH": "1", "OTHER": "on"}
+    run = load(data, "environment.json")
+    page, count = page_of(owner, run), len(data["measurements"][0]["results"])
+    assert page.count("with MY_SWITCH=1, OTHER=on") == count
+    first = Result.objects.filter(measurement__run=run)[0]
+    detail = owner.get(f"/runs/{run.pk}/results/{first.pk}/").content.decode()
+    assert "<code>MY_SWITCH=1</code>, <code>OTHER=on</code>" in detail
+    assert export_of(run).measurements[0].results[0].environment == {"MY_SWITCH": "1", "OTHER": "on"}
+    assert owner.get(f"/runs/{run.pk}.csv").content.decode().count("MY_SWITCH=1, OTHER=on") == count
 
 
 def test_the_page_says_where_the_seconds_went_if_the_run_does(owner, demo, exported):
@@ -205,7 +246,7 @@ def test_numbers_come_with_the_rounds_and_words_only_at_the_end(owner, make_run,
         "so_far": {"eager": [0.5, 0.52, 0.51], "sdpa (A/A)": [1.0, 1.01, 1.0]}, "rounds": 3,
     }  # fmt: skip
     page = page_of(owner, run)
-    table = page.split('<table class="matrix">')[1].split("</table>")[0]
+    table = page.split('<table class="cells">')[1].split("</table>")[0]
     assert table.count('scope="row"') == 2, "every planned workload has its row: nothing jumps when it is measured"
     assert ">0.51x<small>0.50 to 0.52</small>" in table and "waiting" in table
     assert not {"faster", "slower", "▲", "▼"} & set(table.split()) and "Rounds so far: 3" in page
@@ -233,7 +274,7 @@ def test_many_results_are_another_address(owner, exported, monkeypatch):
 
 def lines_of(client, run, query=""):
     page = client.get(run.get_absolute_url() + query).content.decode()
-    table = page.split('<table class="matrix">')[1].split("</table>")[0]
+    table = page.split('<table class="cells">')[1].split("</table>")[0]
     return [row.split("</tr>")[0] for row in table.split("<tr")[2:]]
 
 
@@ -263,7 +304,7 @@ def test_only_what_is_faster_is_bold_and_every_word_can_be_heard(owner, demo):
     for row in lines_of(owner, demo, "?kernels=all"):
         for cell in row.split("<td")[2:]:
             for word, mark in {"faster": "▲", "slower": "▼", "same": "="}.items():
-                assert (f'aria-hidden="true">{mark}</i>' in cell) == (f'<span class="vh">{word}</span>' in cell)
+                assert (f'aria-hidden="true">{mark}</i>' in cell) == (f'<span class="hidden">{word}</span>' in cell)
 
 
 def test_without_a_broker_the_page_works_and_shows_less(owner, make_run):
@@ -326,7 +367,7 @@ def test_what_was_measured_before_it_failed_is_there(owner, demo):
     Run.objects.filter(pk=demo.pk).update(state="failed", message="power cut", done=8, total=9, demo="")
     page = page_of(owner, demo)
     assert "8 of 9 workloads were measured; see below." in page
-    assert all_figures(page).count("/results/") == 64
+    assert all_figures(page).count(f"/runs/{demo.pk}/results/") == 64
 
 
 def test_title_note_and_log_are_text_and_not_html(owner, demo):
@@ -405,7 +446,7 @@ def test_why_nothing_was_decided(owner, exported, margin, said):
     assert said in page
     assert ("nothing is decided: this machine was busy" in page) == (margin > 0.05), "where its rows are"
     assert page.count("</span> undecided</span>") == 1
-    assert '? <span class="vh">undecided</span>1.02x<small>' in page.split("</table>")[0]
+    assert '? <span class="hidden">undecided</span>1.02x<small>' in page.split("</table>")[0]
 
 
 # --- how to measure it again ------------------------------------------------------------------------------------------

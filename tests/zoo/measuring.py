@@ -55,7 +55,7 @@ def measure_alone(case, device):
     """The row of a case beside the baseline only, of its last run."""
     RESULTS.unlink(missing_ok=True)
     for _ in range(case.runs):
-        found = measure(device, case.name, sizes=SIZES[device], **(case.protocol or {}))
+        found = measure(device, case.name, sizes=SIZES[device.partition(":")[0]], **(case.protocol or {}))
     RESULTS.unlink(missing_ok=True)
     return found[case.name]
 

@@ -1,4 +1,4 @@
-"""Attention, forward: softmax(q k^T * scale) v, optionally causal, with grouped key/value heads."""
+"""Attention, forward: softmax(q k^T * scale) v, optionally causal or in a sliding window, with grouped key/value heads."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from kernels.operations.base import (
     Piece,
     draw,
 )
+from kernels.operations.products import yardstick_product
 
 if TYPE_CHECKING:
     import torch
@@ -35,21 +36,26 @@ NEAR, RAMP = 2.0**-8, 3e-4
 """near_constant: standard deviation of k; scores rise by RAMP from key to key, up to the middle, then fall."""
 LAST = 8.0
 """near_constant: the last value is this many times as large, so that an output without it is visibly another."""
+MAY_BE_EMPTY = ("kv_heads", "scale", "window")
 ALONE = {0: "the first row", -1: "the last row"}
 """Rows of a causal output that are judged on their own: they see one key, and all."""
 
 
 @operation("attention", baseline="sdpa", title="Attention, forward")
 class Attention(Operation):
-    """q: (B, H, S, D); k, v: (B, Hkv, S, D); out: (B, H, S, D). scale = 1 / sqrt(D). Self-attention: one sequence
-    length."""
+    """q: (B, H, S, D); k, v: (B, Hkv, S, D); out: (B, H, S, D). Self-attention: one sequence length.
+
+    Query i sees key j if |i - j| < window; causal: if 0 <= i - j < window. A window of 0 hides nothing.
+    """
 
     tensors: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "q": ("batch", "heads", "seq_len", "head_dim"),
         "k": ("batch", "kv_heads", "seq_len", "head_dim"),
         "v": ("batch", "kv_heads", "seq_len", "head_dim"),
     }
-    options: ClassVar[tuple[str, ...]] = ("causal", "scale")
+    options: ClassVar[tuple[str, ...]] = ("causal", "scale", "window")
+    later: ClassVar[tuple[str, ...]] = ("scale", "window")
+    on_request: ClassVar[Mapping[str, Any]] = {"window": 0}
     libraries: ClassVar[tuple[tuple[str, str], ...]] = (
         ("cudnn", "cuDNN"),
         ("flash_fwd", "FlashAttention-2"),
@@ -75,13 +81,30 @@ class Attention(Operation):
     seq_len: int = Field(ge=1, le=1_048_576, title="Sequence length (S)")
     head_dim: int = Field(ge=1, le=1_024, title="Head dim (D)")
     causal: bool = Field(False, title="Causal")
+    scale: float = Field(
+        0.0,
+        ge=0,
+        le=100,
+        title="Scale",
+        description="Factor of the scores. Empty: 1 / sqrt(D).",
+        json_schema_extra={"may_be_empty": True},
+    )
+    window: int = Field(
+        0,
+        ge=0,
+        le=1_048_576,
+        title="Window",
+        description="Keys that a query sees to either side, its own included. Empty: all.",
+        json_schema_extra={"may_be_empty": True},
+    )
 
     @model_validator(mode="before")
     @classmethod
-    def kv_heads_default_to_heads(cls, values: Any) -> Any:
-        if isinstance(values, dict) and values.get("kv_heads") in (None, "") and "heads" in values:
-            return values | {"kv_heads": values["heads"]}
-        return values
+    def what_is_empty_has_its_default(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        values = {name: value for name, value in values.items() if name not in MAY_BE_EMPTY or value not in (None, "")}
+        return {"kv_heads": values["heads"]} | values if "heads" in values else values
 
     @model_validator(mode="after")
     def heads_are_a_multiple_of_kv_heads(self) -> Attention:
@@ -89,28 +112,42 @@ class Attention(Operation):
             raise ValueError(f"heads ({self.heads}) must be a multiple of KV heads ({self.kv_heads})")
         return self
 
+    @model_validator(mode="after")
+    def scale_and_window_are_canonical(self) -> Attention:
+        """A scale of 0 is the usual one; a window as long as the sequence hides nothing."""
+        self.__dict__["scale"] = self.scale or self.head_dim**-0.5
+        self.__dict__["window"] = self.window if self.window < self.seq_len else 0
+        return self
+
     @property
-    def scale(self) -> float:
-        return self.head_dim**-0.5
+    def pairs(self) -> int:
+        """Pairs of a query and a key that it sees, of one head."""
+        s, w = self.seq_len, self.window or self.seq_len
+        return w * (w + 1) // 2 + (s - w) * w if self.causal else s * s - (s - w) * (s - w + 1)
 
     def label(self) -> str:
         grouped = f" Hkv={self.kv_heads}" if self.kv_heads != self.heads else ""
         causal = " causal" if self.causal else ""
-        return f"B={self.batch} H={self.heads}{grouped} S={self.seq_len} D={self.head_dim}{causal}"
+        window = f" window={self.window}" if self.window else ""
+        scale = f" scale={self.scale:.6g}" if self.scale != self.head_dim**-0.5 else ""
+        return f"B={self.batch} H={self.heads}{grouped} S={self.seq_len} D={self.head_dim}{causal}{window}{scale}"
 
     def flops(self) -> int:
-        """2 x nnz x (Dqk + Dv) x B x H, nnz = S^2, or S(S + 1)/2 when causal."""
-        s = self.seq_len
-        nnz = s * (s + 1) // 2 if self.causal else s * s
-        return 2 * nnz * 2 * self.head_dim * self.batch * self.heads
+        """2 x pairs x (Dqk + Dv) x B x H: pairs that no mask hides."""
+        return 2 * self.pairs * 2 * self.head_dim * self.batch * self.heads
 
     def dense_flops(self) -> int:
-        """4 x S^2 x D x B x H: the masked half of a causal problem counted, too."""
+        """4 x S^2 x D x B x H: what a mask hides counted, too."""
         return 4 * self.seq_len**2 * self.head_dim * self.batch * self.heads
 
     def flops_formula(self) -> tuple[str, str]:
-        s = self.seq_len
-        pairs, numbers = ("(S (S + 1) / 2)", f"({s} x {s + 1} / 2)") if self.causal else ("S^2", f"{s}^2")
+        s, w = self.seq_len, self.window
+        if w and self.causal:
+            pairs, numbers = "(W (W + 1) / 2 + (S - W) W)", f"({w} x {w + 1} / 2 + {s - w} x {w})"
+        elif w:
+            pairs, numbers = "(S^2 - (S - W) (S - W + 1))", f"({s}^2 - {s - w} x {s - w + 1})"
+        else:
+            pairs, numbers = ("(S (S + 1) / 2)", f"({s} x {s + 1} / 2)") if self.causal else ("S^2", f"{s}^2")
         return f"4 x {pairs} x D x B x H", f"4 x {numbers} x {self.head_dim} x {self.batch} x {self.heads}"
 
     def bytes_moved(self) -> tuple[int, int]:
@@ -144,15 +181,16 @@ class Attention(Operation):
             ramp = torch.minimum(ramp, self.seq_len - 1 - ramp) * (RAMP / (DRIFT * self.head_dim * self.scale))
             k.mul_(NEAR).add_(ramp.to(k.dtype)[:, None])
             v[..., -1, :] *= LAST
-        return Inputs((q, k, v), {"causal": self.causal, "scale": self.scale})
+        window = {"window": self.window} if self.window else {}
+        return Inputs((q, k, v), {"causal": self.causal, "scale": self.scale} | window)
 
     def edges(self) -> list[Attention]:
-        """Odd sequence lengths; at most two KV heads, with the same group size."""
+        """Odd sequence lengths; at most two KV heads, with the same group size; a window of half the length at most."""
         kv_heads = min(2, self.kv_heads)
         heads = kv_heads * (self.heads // self.kv_heads)
         fixed = {"dtype": self.dtype, "batch": 2, "heads": heads, "kv_heads": kv_heads}
-        fixed |= {"head_dim": self.head_dim, "causal": self.causal}
-        return [Attention(**fixed, seq_len=size) for size in EDGE_SIZES]
+        fixed |= {"head_dim": self.head_dim, "causal": self.causal, "scale": self.scale}
+        return [Attention(**fixed, seq_len=size, window=min(self.window, size // 2)) for size in EDGE_SIZES]
 
     def output_like(self, inputs: Inputs) -> tuple[tuple[int, ...], torch.dtype]:
         q = inputs.tensors[0]
@@ -160,8 +198,10 @@ class Attention(Operation):
 
     @property
     def allowance(self) -> Allowance:
-        """Kernels may fold the scale into q: they round q times a constant."""
-        return Allowance(slope=max(SYSTEMATIC, DTYPES[self.dtype].folded) + CUT_OFF * self.seq_len)
+        """Kernels may fold the scale into q: they round q times a constant. Scores s times as large make the output s^2
+        times as sensitive to such an error: the norm of weights of N(0, s^2) scores grows as exp(s^2 / 2)."""
+        sensitive = max(1.0, self.scale**2 * self.head_dim)
+        return Allowance(slope=max(SYSTEMATIC, DTYPES[self.dtype].folded) * sensitive + CUT_OFF * self.seq_len)
 
     def check(self, inputs: Inputs, seed: int, thorough: bool) -> Iterator[Piece]:
         import torch
@@ -213,27 +253,17 @@ class Attention(Operation):
 
     def _yardstick(self, q: Any, k: Any, v: Any, rows: Any = None) -> Any:
         """Eager PyTorch in the workload's dtype: matmuls accumulate in float32, softmax is in float32."""
-        scores = _product(q, k.mT).float().mul_(self.scale)
-        return _product(self._masked(scores, rows).softmax(-1).to(q.dtype), v)
+        scores = yardstick_product(q, k.mT).float().mul_(self.scale)
+        return yardstick_product(self._masked(scores, rows).softmax(-1).to(q.dtype), v)
 
     def _masked(self, scores: Any, rows: Any) -> Any:
-        if not self.causal:
+        if not (self.causal or self.window):
             return scores
         import torch
 
-        columns = torch.arange(self.seq_len, device=scores.device)
-        rows = columns if rows is None else rows
-        return scores.masked_fill_(columns[None, :] > rows[:, None], float("-inf"))
-
-
-def _product(a: Any, b: Any) -> Any:
-    """a @ b of the yardstick. 16 bits: as PyTorch computes it. float32: term by term, the longest chain of roundings
-    that a kernel may have; the effect of a library's summation order varies more than twofold between shapes."""
-    import torch
-
-    if a.dtype != torch.float32:
-        return a @ b
-    sums = a.new_zeros(*a.shape[:-1], b.shape[-1])
-    for term in range(a.shape[-1]):
-        sums.addcmul_(a[..., term : term + 1], b[..., term : term + 1, :])
-    return sums
+        keys = torch.arange(self.seq_len, device=scores.device)
+        rows = (keys if rows is None else rows)[:, None]
+        hidden = keys >= rows + (1 if self.causal else self.window)
+        if self.window:
+            hidden |= keys <= rows - self.window
+        return scores.masked_fill_(hidden, float("-inf"))

@@ -1,14 +1,14 @@
 // One warp for each query: scores one key after the other, running maximum and sum, nothing shared. A first try, and slow.
 // @kernel("attention", dtypes=("float16", "bfloat16", "float32"), needs=cuda(min_capability=8.0))
 // @launch(grid=(ceil_div(seq_len, 4), heads, batch), block=(32, 4))
-// @call("attention<T, head_dim, causal>", q, k, v, out, heads, kv_heads, seq_len, scale)
+// @call("attention<T, head_dim, causal>", q, k, v, out, heads, kv_heads, seq_len, window if window else seq_len, scale)
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 template <typename T, int D, bool CAUSAL>
 __global__ void attention(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v, T* __restrict__ out,
-                          int heads, int kv_heads, int length, float scale) {
+                          int heads, int kv_heads, int length, int window, float scale) {
     constexpr int OWN = (D + 31) / 32;  // elements of a row that a lane holds
     const int lane = threadIdx.x, query = blockIdx.x * blockDim.y + threadIdx.y, head = blockIdx.y, batch = blockIdx.z;
     if (query >= length) return;
@@ -23,8 +23,8 @@ __global__ void attention(const T* __restrict__ q, const T* __restrict__ k, cons
         own_q[i] = d < D ? float(q[row + d]) * scale : 0.0f;
     }
     float largest = __int_as_float(0xff800000), total = 0;  // minus infinity
-    const int end = CAUSAL ? query + 1 : length;
-    for (int key = 0; key < end; ++key) {
+    const int end = min(length, query + (CAUSAL ? 1 : window));
+    for (int key = max(0, query - window + 1); key < end; ++key) {
         const long long at = keys + (long long)key * D;
         float score = 0;
 #pragma unroll

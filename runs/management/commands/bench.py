@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
@@ -20,7 +21,7 @@ from kernels import catalog
 from kernels.analysis.memory import why_too_large
 from kernels.config_files import ConfigError, check_kernels, load_config
 from kernels.host.device import NoSuchDevice, find_device
-from kernels.report import tables
+from kernels.report import measures, tables
 from kernels.report.summary import as_text
 from kernels.workload import Config
 from runs.hosting import checks, setup
@@ -39,17 +40,19 @@ class Command(BaseCommand):
         parser.add_argument("--config", default=os.environ.get("CONFIG") or "smoke", help="a name or a .yaml file")
         parser.add_argument("--device", default=os.environ.get("DEVICE") or "", help="cuda:0, cpu or a UUID")
         parser.add_argument("--kernels", default=os.environ.get("KERNELS") or "", help="names separated by commas")
+        parser.add_argument("--columns", default=os.environ.get("MEASURES") or "", help="p50_ms,joules,... or all")
 
     def handle(self, *args: Any, **options: Any) -> None:
         started = None
         try:
+            self.asked = measures.chosen([options["columns"]], "") if options["columns"] else []
             config = self.config(options["config"], options["kernels"])
             device = find_device(options["device"] or None)
             if why := why_too_large(config.workloads, device.memory_bytes):
                 raise ConfigError(why)
             started = self.start_site(device.uuid)
             run = self.measure(config, self.gpu(device.uuid))
-        except (ConfigError, NoSuchDevice, checks.SetupError, catalog.UnknownName) as error:
+        except (ConfigError, NoSuchDevice, checks.SetupError, catalog.UnknownName, measures.UnknownMeasure) as error:
             self.stderr.write(f"bench: {error}")
             sys.exit(2)
         except KeyboardInterrupt:
@@ -129,11 +132,15 @@ class Command(BaseCommand):
         self.stderr.write(f"\r\x1b[K{text[:140]}", ending="")
         self.stderr.flush()
 
+    def lines(self, table: Sequence[tables.Row]) -> list[list[str]]:
+        """Headings and cells of the rows of one operation."""
+        return measures.lines(table, self.asked)
+
     def show(self, run: Run) -> int:
         if sys.stderr.isatty():
             self.stderr.write("\r\x1b[K", ending="")
         table = tables.rows(measurements.of_run(run))
-        self.stdout.write(tables.as_text(table))
+        self.stdout.write(tables.as_text(table, self.lines))
         if said := as_text(table, run.contended):
             self.stdout.write(f"\n{said}")
         self.stdout.write(f"Run {run.pk} is {run.state}. {run.message}")

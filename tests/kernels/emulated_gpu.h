@@ -1,0 +1,265 @@
+// A GPU in one thread of a CPU: every thread of a block is a fiber, and warps meet where the hardware makes them meet.
+//
+// It stands for the "instructions" section of a .cu file, so the kernel itself runs as it is. Matrices are laid out as the PTX
+// manual says (ldmatrix, mma.m16n8k16). What cp.async brings arrives at the wait; until then there is NaN in its place.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <ucontext.h>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __shared__
+#define __align__(n)
+#define __launch_bounds__(...)
+#define __restrict__
+using std::max;
+using std::min;
+
+struct Dims {
+    unsigned x, y, z;
+};
+struct uint4 {
+    unsigned x, y, z, w;
+};
+static Dims threadIdx, blockIdx, blockDim, gridDim;
+alignas(128) unsigned char memory[1 << 17];  // dynamic shared memory
+
+template <typename To, typename From>
+To bits(From from) {
+    static_assert(sizeof(To) == sizeof(From), "of one size");
+    To to;
+    memcpy(&to, &from, sizeof to);
+    return to;
+}
+
+struct __half {
+    unsigned short is = 0;
+    __half() = default;
+    __half(float x) {  // to nearest even
+        unsigned u = bits<unsigned>(x), sign = u >> 16 & 0x8000;
+        u &= 0x7fffffff;
+        if (u > 0x7f800000) is = 0x7fff;
+        else if (u >= 0x477ff000) is = 0x7c00;
+        else if (u < 0x38800000) is = bits<unsigned>(bits<float>(u) + 0.5f) - 0x3f000000;
+        else is = (u + 0xc8000fff + (u >> 13 & 1)) >> 13;
+        is |= sign;
+    }
+    operator float() const {
+        const int exponent = is >> 10 & 31, fraction = is & 1023;
+        float x = exponent == 31 ? (fraction ? NAN : INFINITY)
+                  : exponent     ? ldexpf(1024 + fraction, exponent - 25)
+                                 : ldexpf(fraction, -24);
+        return is & 0x8000 ? -x : x;
+    }
+};
+struct __nv_bfloat16 {
+    unsigned short is = 0;
+    __nv_bfloat16() = default;
+    __nv_bfloat16(float x) {
+        unsigned u = bits<unsigned>(x);
+        is = x != x ? 0x7fff : (u + 0x7fff + (u >> 16 & 1)) >> 16;
+    }
+    operator float() const { return bits<float>((unsigned)is << 16); }
+};
+
+// --- fibers ---
+
+struct Meeting {
+    int count = 0, turn = 0;
+};
+struct Fiber {
+    ucontext_t context;
+    std::unique_ptr<char[]> stack;
+    Dims index;
+    bool done;
+    std::vector<std::tuple<void*, const void*, bool>> copies;
+};
+struct Warp {
+    Meeting meeting;
+    const void* given[32];
+};
+static std::vector<Fiber> fibers;
+static std::vector<Warp> warps;
+static Meeting block;
+static ucontext_t scheduler;
+static int now;
+static std::function<void()> body;
+
+static void yield() {
+    const int mine = now;
+    swapcontext(&fibers[mine].context, &scheduler);
+}
+
+static void meet(Meeting& where, int all) {
+    const int turn = where.turn;
+    if (++where.count == all) where.count = 0, ++where.turn;
+    else
+        while (where.turn == turn) yield();
+}
+
+static void start() {
+    body();
+    fibers[now].done = true;
+    yield();
+}
+
+static void run_block() {
+    const int threads = blockDim.x * blockDim.y * blockDim.z;
+    warps.assign((threads + 31) / 32, Warp());
+    block = Meeting();
+    for (int i = 0; i < threads; ++i) {
+        Fiber& fiber = fibers[i];
+        fiber.index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
+        fiber.done = false;
+        getcontext(&fiber.context);
+        if (!fiber.stack) fiber.stack.reset(new char[1 << 18]);
+        fiber.context.uc_stack.ss_sp = fiber.stack.get();
+        fiber.context.uc_stack.ss_size = 1 << 18;
+        fiber.context.uc_link = &scheduler;
+        makecontext(&fiber.context, start, 0);
+    }
+    for (int left = threads; left;) {
+        left = 0;
+        for (now = 0; now < threads; ++now)
+            if (!fibers[now].done) {
+                threadIdx = fibers[now].index;
+                swapcontext(&scheduler, &fibers[now].context);
+                left += !fibers[now].done;
+            }
+    }
+}
+
+// --- what a thread may ask of the GPU ---
+
+static Warp& warp_of_thread() { return warps[now / 32]; }
+inline void __syncthreads() { meet(block, blockDim.x * blockDim.y * blockDim.z); }
+inline void __syncwarp() { meet(warp_of_thread().meeting, 32); }
+inline float __int_as_float(unsigned x) { return bits<float>(x); }
+
+// Calls `use` with what each lane of the warp gave.
+template <typename Use>
+auto together(const void* given, Use use) {
+    Warp& warp = warp_of_thread();
+    warp.given[now % 32] = given;
+    meet(warp.meeting, 32);
+    auto found = use(warp.given);
+    meet(warp.meeting, 32);
+    return found;
+}
+
+inline float __shfl_xor_sync(unsigned, float x, int step) {
+    return together(&x, [&](const void** all) { return *(const float*)all[now % 32 ^ step]; });
+}
+
+inline void copy_async(void* to, const void* from, bool inside) {
+    memset(to, 0xff, 16);
+    fibers[now].copies.push_back({to, from, inside});
+}
+inline void commit_copies() {}
+inline void wait_for_copies() {
+    for (auto& [to, from, inside] : fibers[now].copies) inside ? (void)memcpy(to, from, 16) : (void)memset(to, 0, 16);
+    fibers[now].copies.clear();
+}
+
+inline void load(unsigned (&to)[4], const void* row, bool transposed) {
+    together(row, [&](const void** rows) {
+        const int lane = now % 32;
+        for (int matrix = 0; matrix < 4; ++matrix)
+            for (int i = 0; i < 2; ++i) {
+                int r = lane / 4, c = lane % 4 * 2 + i;
+                if (transposed) std::swap(r, c);
+                const unsigned short* from = (const unsigned short*)rows[matrix * 8 + r];
+                if ((size_t)from % 16) abort();
+                to[matrix] = (i ? to[matrix] & 0xffff : 0) | (unsigned)from[c] << 16 * i;
+            }
+        return 0;
+    });
+}
+inline void load_matrices(unsigned (&to)[4], const void* row) { load(to, row, false); }
+inline void load_transposed(unsigned (&to)[4], const void* row) { load(to, row, true); }
+
+template <typename T>
+float element(unsigned two, int which) {
+    T one;
+    one.is = two >> 16 * which;
+    return one;
+}
+
+template <typename T>
+void multiply(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, T) {
+    const unsigned given[6] = {a[0], a[1], a[2], a[3], b0, b1};
+    together(given, [&](const void** all) {
+        const int lane = now % 32;
+        for (int i = 0; i < 4; ++i) {
+            const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+            for (int k = 0; k < 16; ++k) {
+                const unsigned* of_a = (const unsigned*)all[row % 8 * 4 + k % 8 / 2];
+                const unsigned* of_b = (const unsigned*)all[column * 4 + k % 8 / 2];
+                sums[i] += element<T>(of_a[k / 8 * 2 + row / 8], k % 2) * element<T>(of_b[4 + k / 8], k % 2);
+            }
+        }
+        return 0;
+    });
+}
+
+inline float power_of_2(float x) { return exp2f(x); }
+
+template <typename T>
+unsigned pair(float low, float high, T) {
+    return T(low).is | (unsigned)T(high).is << 16;
+}
+
+inline float of_quad(float x, bool largest) {
+    for (int step = 1; step <= 2; step *= 2) {
+        const float other = __shfl_xor_sync(~0u, x, step);
+        x = largest ? fmaxf(x, other) : x + other;
+    }
+    return x;
+}
+
+// --- a launch: six numbers of grid and block, then the arguments; a file name is a tensor, which is written back ---
+
+static std::vector<std::pair<std::string, std::vector<char>>> tensors;
+
+struct Argument {
+    const char* text;
+    operator int() const { return atoi(text); }
+    operator float() const { return strtof(text, nullptr); }
+    template <typename T>
+    operator T*() const {
+        for (auto& [name, bytes] : tensors)
+            if (name == text) return (T*)bytes.data();
+        abort();
+    }
+};
+
+template <typename... P, size_t... I>
+void launch(void (*kernel)(P...), char** arguments, std::index_sequence<I...>) {
+    for (auto one : {(const char*)arguments[I]...})
+        if (std::ifstream file{one, std::ios::binary})
+            tensors.push_back({one, std::vector<char>(std::istreambuf_iterator<char>(file), {})});
+    body = [&] { kernel((P)Argument{arguments[I]}...); };
+    fibers.resize(blockDim.x * blockDim.y * blockDim.z);
+    for (blockIdx.z = 0; blockIdx.z < gridDim.z; ++blockIdx.z)
+        for (blockIdx.y = 0; blockIdx.y < gridDim.y; ++blockIdx.y)
+            for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) run_block();
+    for (auto& [name, bytes] : tensors) std::ofstream(name, std::ios::binary).write(bytes.data(), bytes.size());
+}
+
+template <typename... P>
+void launch(void (*kernel)(P...), char** a) {
+    auto number = [&](int i) { return (unsigned)atoi(a[i]); };
+    gridDim = {number(0), number(1), number(2)};
+    blockDim = {number(3), number(4), number(5)};
+    launch(kernel, a + 6, std::index_sequence_for<P...>());
+}
