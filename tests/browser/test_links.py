@@ -58,7 +58,7 @@ def test_the_status_page_is_given_away_and_goes_on_by_itself(open_page, live_sit
 def test_from_the_tiers_to_a_ladder(open_page, live_site):
     page = open_page()
     page.goto(f"{live_site.url}/tiers/?device=NVIDIA%20H200")
-    page.locator("table.cells td a").first.click()
+    page.locator("table.results td a").first.click()
     expect(page.locator(".verdict")).to_contain_text(
         "No tier is reached yet. triton-flash is best: 1.485x the speed of sdpa"
     )

@@ -91,6 +91,7 @@ def test_a_run_is_repeated_and_compared_with_the_one_before(open_page, live_site
         if again:
             page.get_by_role("link", name="Run again").click()
         page.get_by_role("button", name="Run", exact=True).click()
+        expect(page).to_have_url(re.compile(r"/runs/\d+/$"))
         expect(page.locator("#progress[data-poll]")).to_have_count(0, timeout=RUN_LIMIT_MS)
     after = re.search(r"/runs/(\d+)/", page.url)[1]
     page.get_by_role("link", name="Compare").click()
