@@ -23,6 +23,8 @@ class Import(models.Model):
     """What holds for every row, where a row says nothing else."""
     sample = models.CharField(max_length=100, blank=True, db_index=True)
     """File of a sample that came with the site."""
+    source = models.CharField(max_length=300, blank=True)
+    """Which tables of a document it was typed from."""
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     rows = models.IntegerField(default=0)

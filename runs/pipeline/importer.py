@@ -119,18 +119,17 @@ class Outcome:
 
 @transaction.atomic
 def import_claims(
-    file: TextIO, name: str, *, about: str = "", user: Any = None, sample: str = "", most: int | None = None
+    file: TextIO, name: str, *, about: str = "", user: Any = None, most: int | None = None, **more: str
 ) -> Outcome:
     """Stores the claims of a file that are new, with their origin. Memory does not grow with the file.
 
-    about: words on every row, such as "attention fp16 D=64 on NVIDIA L4". Raises NotReadable; with `most`, TooMany.
+    about: words on every row, such as "attention fp16 D=64 on NVIDIA L4". more: other fields of the Import.
+    Raises NotReadable; with `most`, TooMany.
     """
     kind, own, found = records.read(file)
     outcome = Outcome(kind)
     said = {**_of_name(name), **names.described(own), **names.described(about)}
-    target = Import(
-        name=name[:200], format=kind, about=" ".join(filter(None, (own, about)))[:500], user=user, sample=sample
-    )
+    target = Import(name=name[:200], format=kind, about=" ".join(filter(None, (own, about)))[:500], user=user, **more)
     while some := list(islice(found, AT_ONCE)):
         if most and outcome.rows + len(some) > most:
             raise TooMany(f"It has more than {most:,} rows. Import it with: manage.py import_results FILE")
@@ -190,7 +189,7 @@ def load_sample_claims() -> list[Outcome]:
     loaded = []
     for path in sorted(samples().glob("*.json")):
         if path.name not in there:
-            title = json.loads(path.read_text())["title"]
+            document = json.loads(path.read_text())
             with path.open() as file:
-                loaded.append(import_claims(file, title, sample=path.name))
+                loaded.append(import_claims(file, document["title"], sample=path.name, source=document["typed_from"]))
     return loaded

@@ -26,8 +26,8 @@ from kernels.foreign.claimed import Claimed
 from runs.models import Claim, Import
 from runs.queries.reached import reached_here
 
-PER_PAGE = 200
-MOST_READ = 2_000
+PER_PAGE = 100
+MOST_READ = 1_000
 """Findings are made of so many claims of an import at most: all of its workloads are compared with each other."""
 CONTRADICTORY = "contradictory"
 
