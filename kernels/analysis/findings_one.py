@@ -17,7 +17,7 @@ class Kind(StrEnum):
     """What a finding is about; the order is that of a report."""
 
     IMPOSSIBLE = "impossible"
-    CONTRADICTORY = "contradictory"
+    CONTRADICTORY = "not consistent with its sizes"
     """Figures of one result that do not belong to the same work."""
     ABOVE = "above everything measured"
     INCORRECT = "incorrect"

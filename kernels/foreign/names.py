@@ -12,6 +12,7 @@ from kernels.catalog import operations
 from kernels.operations.rows import Rows
 
 OPERATIONS = {
+    "nsa": r"nsa|nativesparseattention",
     "attention": r"attention|mha|gqa|sdpa|flashattention|fa[123]?|scaleddotproductattention",
     "gemm": r"gemm|matmul|mm",
     "layer_norm": r"layernorm",
@@ -24,14 +25,12 @@ OPERATIONS = {
 }
 IMPLEMENTATION = re.compile(r"sdpa|flash_?attention|fa_?[123]?|scaled_dot_product_attention")
 """Names of kernels that tell their operation, too."""
-SPARSE = re.compile(r"nsa|nativesparseattention")
-"""Attention that leaves out most keys."""
 SIZES = {short: name for name, shorts in claim_text.SIZES.items() for short in shorts} | {
     "tensor_dimension": "dim", "hidden": "dim", "hidden_size": "dim", "dhead": "head_dim", "d_head": "head_dim",
-    "dim_head": "head_dim", "n_heads": "heads", "vocab": "vocab", "vocab_size": "vocab", "t": "seq_len", "v": "vocab",
-    "causal": "causal", "is_causal": "causal", "scale": "scale", "n_rows": "rows", "n_cols": "cols",
+    "dim_head": "head_dim", "n_heads": "heads", "vocab_size": "vocab", "t": "seq_len", "v": "vocab", "is_causal": "causal",
+    "n_rows": "rows", "n_cols": "cols", "dim": "dim",
 }  # fmt: skip
-"""Name of a column -> size."""
+"""Name of a column -> size; an operation's own names of its sizes are known, too."""
 KERNEL = ("implementation", "impl", "kernel_name", "kernel", "provider")
 OPERATION = ("operation", "op", "op_name")
 DTYPE = ("dtype", "precision", "data_type")
@@ -51,18 +50,20 @@ def plain(name: str) -> str:
 
 
 @lru_cache(4096)
+def size_of(name: str) -> str:
+    """The size that a column's name stands for; empty: none."""
+    own = {size for operation in operations().values() for size in operation.model_fields} - {"dtype"}
+    key = plain(name)
+    return SIZES.get(key) or (key if key in own else "")
+
+
+@lru_cache(4096)
 def operation_of(text: str) -> str:
     """The operation that a word names; empty: none that is known here."""
     word = re.sub(r"[^a-z0-9]", "", text.lower())
     if plain(text) in operations():
         return plain(text)
-    if SPARSE.fullmatch(word):
-        return "attention"
     return next((name for name, words in OPERATIONS.items() if re.fullmatch(words, word)), "")
-
-
-def is_sparse(text: str) -> bool:
-    return bool(SPARSE.fullmatch(re.sub(r"[^a-z0-9]", "", text.lower())))
 
 
 @lru_cache(4096)

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
 from kernels.catalog import operations
 from kernels.dtypes import DTYPES
@@ -78,8 +79,8 @@ def _sorted(values: Mapping[str, Any]) -> _Row:
         if group is names.TEXTS or (names.SHAPE.fullmatch(name) and isinstance(value, str)):
             row.sizes |= _tuple(name, value)
             row.said |= names.described(str(value)) if isinstance(value, str) else {}
-        elif key in names.SIZES:
-            row.sizes[names.SIZES[key]] = value
+        elif size := names.size_of(name):
+            row.sizes[size] = value
         elif group:
             row.words.setdefault(f"{group[0]}:{key}", _word(key, value))
         elif found := column(name):
@@ -106,7 +107,7 @@ def _tuple(name: str, value: Any) -> dict[str, str]:
     if not isinstance(value, str) or not names.SHAPE.fullmatch(name) or not names.SHAPE.fullmatch(value):
         return {}
     heads, cells = ([part.strip() for part in text.strip("()[] ").split(",")] for text in (name, value))
-    known = [names.SIZES.get(names.plain(head), "") for head in heads]
+    known = [names.size_of(head) for head in heads]
     return {size: cell for size, cell in zip(known, cells, strict=False) if size and cell.isdecimal()}
 
 
@@ -202,12 +203,10 @@ def _workload(row: _Row, about: Mapping[str, str]) -> tuple[Workload, list[str]]
     operation = operation or row.said.get("operation", "") or about.get("operation", "") or _by_sizes(row)
     if not operation:
         raise Refused("it names no operation")
-    sizes: dict[str, Any] = {**about, **row.said, **row.sizes}
+    sizes: dict[str, Any] = {**about, **row.sizes, **row.said}  # "n" beside "M=8 N=8 K=8" counts calls
     said = _first(row, names.DTYPE).lower().removeprefix("torch.")
     dtype = SHORT_DTYPES.get(said, said) or row.said.get("dtype", "") or about.get("dtype", "")
     assumed = [] if dtype else [f"{DTYPES[DTYPE].short}: the row names no dtype"]
-    if names.is_sparse(named):
-        assumed.append(f"{named} leaves out keys: it is held against complete attention, the most work that it can be")
     given = _sizes_of(operation, sizes)
     return _made(operation, dtype or DTYPE, json.dumps(given, sort_keys=True)), assumed
 
@@ -224,26 +223,33 @@ def _sizes_of(operation: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
     """The sizes of an operation by its own names, as numbers."""
     model = operations()[operation]
     rename, known = {"dim": "head_dim"}, set(model.model_fields) - {"dtype"}
-    needed = {name for name, info in model.model_fields.items() if info.is_required()} - {"kv_heads"}
+    needed = {name for name, info in model.model_fields.items() if info.is_required() and not _may_be_empty(info)}
     if issubclass(model, Rows):
         rename = {"m": "rows", "n": model.across, "cols": model.across, "vocab": model.across}
         if {"batch", "seq_len"} <= sizes.keys() and sizes.keys() & {"dim", "head_dim"}:  # a batch of sequences
             rename, known = {"head_dim": "dim"}, known - {"rows", model.across} | set(FOLDED)
             needed = set(FOLDED)
-    given = {
-        rename.get(name, name): _size(name, value) for name, value in sizes.items() if rename.get(name, name) in known
-    }
+    fields = model.model_fields
+    named = sorted(sizes.items(), key=lambda item: item[0] not in rename)  # its own names count more
+    given = {(size := rename.get(name, name)): _size(name, value, fields.get(size))
+             for name, value in named if rename.get(name, name) in known}  # fmt: skip
     if missing := [name for name in (*model.model_fields, *FOLDED) if name in needed - given.keys()]:
         raise Refused(f"it does not say {', '.join(dict.fromkeys(missing))} of {operation}")
     return given
 
 
-def _size(name: str, value: Any) -> int | float | bool:
-    if name == "causal":
-        said = truth(value)
-        return bool(said)
-    if name == "scale":
+def _may_be_empty(info: FieldInfo) -> bool:
+    return isinstance(info.json_schema_extra, dict) and bool(info.json_schema_extra.get("may_be_empty"))
+
+
+def _size(name: str, value: Any, info: FieldInfo | None) -> int | float | bool | str:
+    """A size as its operation has it: a whole number, unless it is another kind."""
+    if info and info.annotation is bool:
+        return bool(truth(value))
+    if info and info.annotation is float:
         return number(value, name) or 0.0
+    if info and info.annotation is not int:
+        return str(value)
     if isinstance(value, str) and value.strip().isascii() and value.strip().isdecimal() and len(value) < 20:
         return int(value)
     if isinstance(value, int) and not isinstance(value, bool):

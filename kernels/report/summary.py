@@ -129,7 +129,8 @@ def _others(ranked: Ranking, first: Standing) -> list[str]:
 
 def _noise(table: Sequence[Row]) -> list[str]:
     """Where nothing is decided, and why."""
-    whys = {row.workload_key: row.why for row in table if row.speedup is not None and is_noisy(row.margin)}
+    told = [row for row in table if row.speedup is not None and not row.other_work]
+    whys = {row.workload_key: row.why for row in told if is_noisy(row.margin)}
     if not whys:
         return _widened(table)
     of = len({row.workload_key for row in table})

@@ -5,6 +5,7 @@ from runs.models.config import Config
 from runs.models.gpu import Calibration, Gpu
 from runs.models.kernel import Kernel, KernelVersion
 from runs.models.measurement import Chart, Measurement, Result
+from runs.models.newest import Newest
 from runs.models.run import Environment, RejectedEvent, Run
 from runs.models.session import Note, Session
 from runs.models.share import Share
@@ -13,5 +14,5 @@ from runs.models.workload import Workload
 
 __all__ = [
     "Calibration", "Chart", "Claim", "Config", "Environment", "Gpu", "Import", "Kernel", "KernelVersion", "Measurement",
-    "Note", "RejectedEvent", "Result", "Run", "Session", "Share", "Tier", "TierScale", "Workload",
+    "Newest", "Note", "RejectedEvent", "Result", "Run", "Session", "Share", "Tier", "TierScale", "Workload",
 ]  # fmt: skip

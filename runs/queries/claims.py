@@ -29,7 +29,6 @@ from runs.queries.reached import reached_here
 PER_PAGE = 100
 MOST_READ = 1_000
 """Findings are made of so many claims of an import at most: all of its workloads are compared with each other."""
-CONTRADICTORY = "contradictory"
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class ClaimRow:
     model: str
     """Of the GPU; empty: unknown here, so the claim is held against no limit."""
     tflops: float | None
-    """Of unmasked work; of complete attention where keys are left out."""
+    """Of unmasked work."""
     dense: float | None
     """The same with masked work; None if nothing is masked."""
     gb_per_s: float | None
@@ -136,7 +135,7 @@ class Reading:
         why = bandwidth_without_its_bytes(one) or rate_without_its_work(one)
         word, because = (found.word, found.why) if found else ("", "")
         if why and word in ("", Word.PLAUSIBLE):
-            word, because = CONTRADICTORY, why
+            word, because = Word.CONTRADICTORY, why
         return ClaimRow(
             pk, claimed, one, one.peak.model if one.peak else "",
             problem.flops() / one.ms / 1e9 if one.ms else None,

@@ -74,12 +74,9 @@ def labels(found):
 def test_json_rows_with_the_sizes_in_an_object():
     kind, (claim,), refused = read(NSA)
     assert (kind, refused) == ("JSON rows", [])
-    assert claim.workload.label == "attention fp16 B=2 H=16 S=512 D=64 causal"
+    assert claim.workload.label == "nsa fp16 B=2 H=16 G=1 S=512 D=64 8 blocks of 32 causal"
     assert (claim.kernel, claim.gpu, claim.figures) == ("cutedsl", "NVIDIA H100 PCIe", {"ms": 0.543, "tflops": 45.23})
-    assert claim.assumed == (
-        "fp16: the row names no dtype",
-        "nsa leaves out keys: it is held against complete attention, the most work that it can be",
-    )
+    assert claim.assumed == ("fp16: the row names no dtype",)
 
 
 def test_one_json_object_of_a_row():
@@ -183,6 +180,12 @@ def test_our_csv_comes_back():
     assert {one.workload.key for one in found} <= {m.key for m in export.measurements}
 
 
+def test_a_count_of_calls_in_our_csv_is_no_size():
+    text = "workload,kernel,status,p50_ms,n\ngemm fp16 M=8 N=16 K=32,a,ok,1,500\nsoftmax fp32 64 x 128,a,ok,1,500\n"
+    _, found, _ = read(text)
+    assert [one.workload.label for one in found] == ["gemm fp16 M=8 N=16 K=32", "softmax fp32 64 x 128"]
+
+
 # --- names and numbers ------------------------------------------------------------------------------------------------
 
 
@@ -260,9 +263,21 @@ def row_of(**changed):
         ({"latency_ms": [1], "tflops": None}, "it has no time"),
         ({"latency_ms": "fast"}, "ms is no number: 'fast'"),
         ({"latency_ms": {"p50": {"x": "y"}}, "tflops": None}, "it has no time"),
-        ({"problem_size": 5}, "it does not say batch, heads, seq_len, head_dim of attention"),
+        ({"problem_size": 5}, "it does not say batch, heads, seq_len, head_dim, block_size, selected_blocks of nsa"),
         ({"problem_size": {"batch": 1.5, "heads": 1, "seq_len": 1, "dim": 1}}, "batch is no whole number"),
-        ({"problem_size": {"batch": 10**30, "heads": 1, "seq_len": 1, "dim": 1}}, "batch"),
+        (
+            {
+                "problem_size": {
+                    "batch": 10**30,
+                    "heads": 1,
+                    "seq_len": 1,
+                    "dim": 1,
+                    "block_size": 1,
+                    "selected_blocks": 1,
+                }
+            },
+            "batch",
+        ),
         ({"dtype": "int3"}, "dtype"),
         ({"backend": "x" * 101}, "backend is longer than 100 characters"),
         ({"operation": "convolution"}, "the operation 'convolution' is not known here"),
