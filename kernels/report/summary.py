@@ -65,7 +65,12 @@ def summary(table: Sequence[Row], operation: str, contended: bool = False) -> Su
         sentences.append(f"Others took up to {busy:.0%} of this machine's core time: the run is contended.")
     sentences += _noise(table)
     sentences += _faults(table)
-    return Summary(strong, sentences, tone, [*_checked(table), *_loaded(table), *_what_ran(table, operation)])
+    return Summary(
+        strong,
+        sentences,
+        tone,
+        [*_checked([row for row in table if not row.other_work]), *_loaded(table), *_what_ran(table, operation)],
+    )
 
 
 def summaries(table: Sequence[Row], contended: bool = False) -> dict[str, Summary]:

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('runs', '0021_a_result_says_what_a_launch_takes'),
+        ('runs', '0031_the_newest_results'),
     ]
 
     operations = [

@@ -169,7 +169,7 @@ def test_the_probe_scales_numbers_and_never_the_indices():
 
     bench.loaded["nsa/eager"].call = watching
     bench.prepare(seeds=list(range(10)), sets=3)
-    bench.probe("eager", seeds=list(range(100, 140)), sights=2)
+    bench.probe("eager", seeds=list(range(100, 140)), sights=2, in_turn=3)
     assert len(seen) > 10
     assert {why_invalid(indices, 2) for indices in seen} == {""}
     assert len({tuple(indices.flatten().tolist()) for indices in seen}) > 3, "the probe draws no other blocks"

@@ -301,6 +301,7 @@ def test_a_config_that_is_wrong(capsys, tmp_path):
 def test_numbers_of_the_protocol_that_make_no_sense(capsys):
     assert "protocol.rest: " in refused(capsys, "run", "smoke", "--device", "cpu", "--rest", "-1")
     assert "protocol.iters: " in refused(capsys, "run", "smoke", "--device", "cpu", "--iters", "0")
+    assert "--flush-l2 is for --protocol fixed" in refused(capsys, "run", "smoke", "--device", "cpu", "--flush-l2")
 
 
 def test_a_device_that_is_not_here(capsys):
@@ -465,3 +466,9 @@ def test_list_for_people_marks_the_baselines(capsys):
     assert [line.split()[0] for line in lines if " (baseline)" in line] == baselines
     assert {"attention/sdpa", "gemm/eager", "softmax/functional"} <= set(baselines)
     assert any("attention/triton-flash" in line and line.endswith("[needs a CUDA device]") for line in lines)
+
+
+@pytest.mark.parametrize("more, flushes", [([], False), (["--flush-l2"], True)])
+def test_the_protocol_fixed_flushes_if_it_is_asked_to(more, flushes):
+    arguments = parser().parse_args(["run", "smoke", "--protocol", "fixed", *more])
+    assert chosen(arguments).protocol.flush_l2 is flushes
