@@ -9,7 +9,6 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ("runs", "0031_the_newest_results"),
         ("runs", "0040_other_work_and_environment"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
