@@ -6,6 +6,7 @@ from runs.views import (
     gpus,
     judge,
     kernels,
+    monitoring,
     new,
     overview,
     result,
@@ -32,6 +33,9 @@ register_converter(Id, "id")
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
+    path("healthz", monitoring.healthz, name="healthz"),
+    path("healthz/<slug:part>", monitoring.healthz, name="healthz_part"),
+    path("metrics", monitoring.metrics, name="metrics"),
     path("runs/", runs.runs, name="runs"),
     path("runs.csv", runs.runs_csv, name="runs_csv"),
     path("runs.json", runs.runs_json, name="runs_json"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import typing
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from kernels.parent.drive import Commands
 from kernels.parent.stopwatch import Stopwatch
 from kernels.workload import Workload
 
+log = logging.getLogger(__name__)
 LOG_TAIL, ERROR_TAIL = 16_000, 4_000
 """Bytes of output kept: of a run, and of a failed kernel."""
 CHECK_LIMIT_S = 120.0
@@ -72,6 +74,7 @@ class ChildSession:
             self.replace()
             self._child, self._warm = self._warm or Child(self.device), None
             self._child.should_stop = self.should_stop
+            log.info("measuring process %s", self._child.process.pid, extra={"child": self._child.process.pid})
         return self._child
 
     def wait_ready(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
+from benchsite import secret_files
 from kernels.host.device import NoSuchDevice, devices, find_device
 from kernels.host.processes import die_with_parent
 from runs.hosting.checks import SetupError, check_broker, check_disk
@@ -22,6 +23,11 @@ def main() -> int:
     if "--with-make" in sys.argv:
         die_with_parent(signal.SIGTERM)
     os.umask(0o077)
+    try:
+        secret_files.into_environment()
+    except secret_files.UnreadableSecret as error:
+        print(f"agent: {error}", file=sys.stderr)
+        return 2
     broker = os.environ.get("BROKER") or os.environ.get("REDIS_URL") or ""
     if not broker:
         print(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import secrets
 from datetime import datetime
 from functools import cached_property
@@ -23,6 +24,9 @@ from runs.models.session import Session
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
+
+
+log = logging.getLogger(__name__)
 
 
 class State(models.TextChoices):
@@ -109,6 +113,7 @@ class RunManager(models.Manager["Run"]):
             total=len(config.workloads),
             attempt=secrets.randbelow(2**20) * ATTEMPTS,
         )
+        log.info("submitted", extra={"run": run.pk})
         if wake:
             ask_dispatch()
         return run
