@@ -1,17 +1,12 @@
 """The database may be PostgreSQL: the tests of the recorder, the dispatcher and the pages pass there as well."""
 
-import getpass
-import glob
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
-
-from runs.hosting.setup import free_port
+from postgres_server import postgres
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [
@@ -28,35 +23,8 @@ OURS = ("DJANGO_SETTINGS_MODULE", "BENCHSITE_VAR", "BENCHSITE_ENV", "DATABASE_UR
 
 @pytest.fixture(scope="module")
 def server():
-    """A private cluster on a loopback port, run by a user that PostgreSQL accepts."""
-    found = shutil.which("initdb") or next(
-        iter(sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"), reverse=True)), None
-    )
-    if found is None:
-        if "postgres" in os.environ.get("BENCHSITE_REQUIRE", ""):
-            pytest.fail("PostgreSQL is required here and is not installed")
-        pytest.skip("no PostgreSQL server here: apt-get install postgresql")
-    programs, port = Path(found).parent, free_port()
-    folder = Path(tempfile.mkdtemp(prefix="benchsite-postgres-"))  # pytest closes its own folders to other users
-    as_user = ["runuser", "-u", "postgres", "--"] if getpass.getuser() == "root" else []
-    if as_user:
-        shutil.chown(folder, "postgres")
-    data, options = folder / "data", f"-p {port} -c listen_addresses=127.0.0.1 -k {folder} -c fsync=off"
-
-    def run(*command: str) -> None:
-        subprocess.run([*as_user, *command], check=True, capture_output=True, cwd=folder)
-
-    run(str(programs / "initdb"), "-D", str(data), "-U", "benchsite", "--auth=trust", "-E", "UTF8")
-    log = str(folder / "log")
-    subprocess.run(
-        [*as_user, str(programs / "pg_ctl"), "-D", str(data), "-o", options, "-l", log, "-w", "start"],
-        check=True, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        yield f"postgres://benchsite@127.0.0.1:{port}/postgres"
-    finally:
-        run(str(programs / "pg_ctl"), "-D", str(data), "-m", "immediate", "stop")
-        shutil.rmtree(folder)
+    with postgres() as found:
+        yield found.url
 
 
 def test_recorder_dispatcher_and_pages_pass_on_postgres(server):
