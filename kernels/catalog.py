@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cache, lru_cache
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from kernels import kernel_files
 from kernels.dtypes import DTYPES
 from kernels.kernel_files import Declared, PythonFiles, Reader
 from kernels.nvrtc.reader import CudaFiles
+from kernels.variables import why_refused
 
 if TYPE_CHECKING:
     from kernels.operations.base import Operation
@@ -92,6 +94,10 @@ class KernelInfo:
     path: str
     sha256: str
     """Of the whole file."""
+    other_work: str = ""
+    """What it does instead of the operation's work, as a clause; empty: it does that work."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """Environment variables that its process needs."""
     takes: tuple[str, ...] | None = None
     """Names of what it takes; None: anything."""
     error: str = ""
@@ -121,9 +127,10 @@ class KernelInfo:
             )
         for package in self.needs.packages:
             if not _is_installed(package):
-                name = package.partition(".")[0]
+                name = package if package in WHEELS else package.partition(".")[0]
                 wheel = WHEELS.get(name, name.replace("_", "-"))
-                return f"package {name} is not installed on this device: pip install {wheel}"
+                shown = wheel if "." in name else name
+                return f"package {shown} is not installed on this device: pip install {wheel}"
         if self.needs.triton and (why := self._why_not_with_triton(_version("triton"))):
             return why
         return READERS[Path(self.path).suffix].why_not()
@@ -151,15 +158,26 @@ class KernelInfo:
         return asdict(self) | {"full_name": self.full_name}
 
 
-WHEELS = {"quack": "quack-kernels"}
-"""Package -> what pip calls it, where the names differ by more than a hyphen."""
+WHEELS = {
+    "cutlass": "nvidia-cutlass-dsl",
+    "quack": "quack-kernels",
+    "flash_attn.cute": "flash-attn-4",
+    "flash_attn.flash_attn_interface": "flash-attn",
+}
+"""Package -> what pip calls it, where the names differ by more than a hyphen. A part of a package that several wheels share
+stands for the wheel that has it."""
 
 
 def _is_installed(package: str) -> bool:
+    """Whether a package, or a part of one ("flash_attn.cute"), is there. Nothing of it is imported."""
+    first, *parts = package.split(".")
     try:
-        return importlib.util.find_spec(package) is not None
-    except (ImportError, ValueError):  # a submodule of a missing package
+        spec = importlib.util.find_spec(first)
+        for part in parts:
+            spec = spec and PathFinder.find_spec(part, spec.submodule_search_locations or [])
+    except (ImportError, ValueError):
         return False
+    return spec is not None
 
 
 def _version(package: str) -> str | None:
@@ -241,7 +259,9 @@ def kernels(operation: str | None = None) -> list[KernelInfo]:
 
 def declared(kind: str, capability: float | None) -> list[dict[str, Any]]:
     """The kernels of this host for the site, for a device of this kind: their declarations, and why some cannot run."""
-    shown = ("operation", "name", "backend", "dtypes", "limits", "doc", "sha256", "folder")
+    shown = (
+        "operation", "name", "backend", "dtypes", "limits", "doc", "sha256", "folder", "other_work", "environment",
+    )  # fmt: skip
     return [{name: getattr(k, name) for name in shown} | {"why_not": k.why_not_on(kind, capability)} for k in kernels()]
 
 
@@ -292,6 +312,8 @@ def declaration(
     dtypes: tuple[str, ...] = (),
     needs: Needs | None = None,
     limits: dict[str, tuple[Any, ...]] | None = None,
+    other_work: str = "",
+    environment: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """The arguments of @kernel with their defaults. Reader and decorator share it, so they cannot differ."""
     if isinstance(dtypes, str) or not all(dtype in DTYPES for dtype in dtypes):
@@ -306,6 +328,16 @@ def declaration(
     sizes = set(get_operation(operation).model_fields) - {"dtype"}
     if not isinstance(limits, dict | None) or not set(limits or ()) <= sizes:
         raise ValueError(f"limits is {limits!r}; give values for some of {', '.join(sorted(sizes))}")
+    if not isinstance(other_work, str) or "\n" in other_work or "\0" in other_work:
+        raise ValueError(f"other_work is {other_work!r}; it must say in a clause what the kernel does instead")
+    if other_work and called == get_operation(operation).baseline:
+        raise ValueError(f"{called} is the baseline of {operation}: it cannot do other work")
+    if environment and called == get_operation(operation).baseline:
+        raise ValueError(
+            f"{called} is the baseline of {operation}: it runs in every process, without variables of its own"
+        )
+    if why := why_refused(environment):
+        raise ValueError(why)
     return {
         "operation": operation,
         "name": called,
@@ -313,6 +345,8 @@ def declaration(
         "dtypes": tuple(dtypes),
         "needs": needs or Needs(),
         "limits": {k: tuple(v) for k, v in (limits or {}).items()},
+        "other_work": other_work,
+        "environment": dict(sorted((environment or {}).items())),
     }
 
 
@@ -339,6 +373,8 @@ def kernel(operation: str, *, backend: str, **options: Any) -> Callable[[Callabl
     backend: "pytorch", "triton", "cuda", "tilelang", "cutedsl", ...
     name: default: the function's name with dashes. dtypes: the supported ones; empty: all.
     needs: `cuda(min_capability=8.0)` if it does not run everywhere. limits: allowed values of sizes.
+    other_work: what it does instead, if that is not the operation's work: its ratio then counts nowhere.
+    environment: variables of its process, {"NAME": "1"}: it is measured in a process of its own, beside the baseline.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -72,7 +72,7 @@ class PythonFiles:
         module.__file__ = str(path)
         sys.modules[module.__name__] = module  # dataclasses, pickling and torch.compile look modules up by name
         _being_loaded.clear()
-        exec(compile(source, str(path), "exec"), module.__dict__)
+        exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
         return _being_loaded.get(full_name) or _wrapped()
 
 

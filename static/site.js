@@ -12,7 +12,7 @@
     figure.dataset.drawn = asked;
     try {
       const address = (small && figure.dataset.narrow) || figure.dataset.chart;
-      const response = await fetch(`${address}?${asked}`);
+      const response = await fetch(`${address}${address.includes("?") ? "&" : "?"}${asked}`);
       if (!response.ok) throw new Error(response.status);
       const holder = document.createElement("div");
       const view = await vegaEmbed(holder, await response.json(), { ast: true, actions: false, renderer: "svg", defaultStyle: false, logLevel: 1 });

@@ -8,6 +8,7 @@ from kernels.analysis.peaks import PEAKS
 from kernels.dtypes import DTYPES
 
 OPERATIONS = {
+    "nsa": r"\bnsa\b|native sparse",
     "attention": r"attention|sdpa|\bmha\b|\bgqa\b|flash",
     "gemm": r"gemm|matmul|matrix product|\bmm\b",
     "layer_norm": r"layer[ _-]?norm",
@@ -18,6 +19,10 @@ SIZES = {
     "kv_heads": ("hkv", "kv_heads", "num_kv_heads"),
     "seq_len": ("s", "sl", "seq", "seq_len", "seqlen", "n_ctx", "sequence_length"),
     "head_dim": ("d", "hd", "dim", "head_dim", "headdim"),
+    "groups": ("g", "groups"),
+    "block_size": ("block_size",),
+    "selected_blocks": ("selected_blocks",),
+    "scale": ("scale",),
     "window": ("window", "window_size", "sliding_window"),
     "m": ("m",),
     "n": ("n",),
@@ -25,7 +30,7 @@ SIZES = {
     "rows": ("rows",),
     "cols": ("cols", "columns"),
 }
-BY_SIZES = {"attention": {"seq_len", "heads"}, "gemm": {"m", "k"}, "layer_norm": {"rows"}}
+BY_SIZES = {"nsa": {"selected_blocks"}, "attention": {"seq_len", "heads"}, "gemm": {"m", "k"}, "layer_norm": {"rows"}}
 """Sizes that tell the operation, where its name is missing."""
 SIDES = {"gemm": ("m", "n", "k"), "layer_norm": ("rows", "cols")}
 """Meaning of "8192 x 8192 x 8192" """

@@ -19,7 +19,7 @@ class Word(StrEnum):
     """The verdict on a claim."""
 
     IMPOSSIBLE = "impossible"
-    CONTRADICTORY = "contradictory"
+    CONTRADICTORY = "not consistent with its sizes"
     """Its time and its TFLOP/s do not belong to the same work."""
     ABOVE = "above everything measured"
     CACHED = "impossible on cold inputs"

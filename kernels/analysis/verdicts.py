@@ -33,10 +33,14 @@ class Judged(typing.Protocol):
     def left_after_round(self) -> int | None: ...
     @property
     def is_checked(self) -> bool | int: ...
+    @property
+    def other_work(self) -> str: ...
 
 
 def verdict(arm: ArmResult, measured: Measured) -> Verdict | Status:
     """The status if not ok; otherwise BASELINE, FASTER, SLOWER, SAME, UNDECIDED, or why there is no verdict."""
+    if arm.status == Status.OK and arm.p50_ms is None and arm.other_work:
+        return Verdict.OTHER_WORK if arm.correctness else Verdict.NONE
     if arm.status == Status.OK and arm.p50_ms is None:
         if arm.is_checked:
             return Verdict.CORRECT
@@ -60,6 +64,8 @@ def judged(one: Judged, baseline: str, margin: float) -> tuple[Verdict | Status,
         return Verdict.NONE, ratio
     if one.kernel == baseline:
         return Verdict.BASELINE, ratio
+    if one.other_work:
+        return Verdict.OTHER_WORK, ratio
     if one.speedup is not None and not one.is_checked:
         return Verdict.UNKNOWN, ratio
     if ratio is None:
@@ -101,3 +107,10 @@ def why_noisy(aa: Ratio | tuple[float, float, float] | None, margin: float, is_b
     what = "busy or unsteady" if is_busy is None else "busy" if is_busy else "unsteady"
     seen = "A/A from {1:.2f} to {2:.2f}".format(*aa) if aa else f"its margin is {margin:.0%}"
     return f"this machine was {what}: {seen}"
+
+
+def why_no_word(measured: Measured, arm: ArmResult) -> str:
+    """Why a result that is ok has no word, or none that counts, as a clause; empty if it has one."""
+    if arm.other_work:
+        return f"{Verdict.OTHER_WORK}: it {arm.other_work}"
+    return why_undecided(measured) if arm.speedup is not None else ""

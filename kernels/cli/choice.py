@@ -17,8 +17,8 @@ from kernels.report import measures
 from kernels.report.measures import Measure
 from kernels.workload import Config, sentence
 
-PLANS = ("processes", "rest", "warmup", "iters")
-"""Protocol numbers with a command-line option."""
+PLANS = ("processes", "rest", "warmup", "iters", "flush_l2")
+"""Fields of a protocol with a command-line option."""
 
 
 def chosen(arguments: argparse.Namespace, resumed: Config | None = None) -> Config:
@@ -42,6 +42,8 @@ def chosen(arguments: argparse.Namespace, resumed: Config | None = None) -> Conf
         config = Config(**values)
     except ValidationError as error:
         raise ConfigError(sentence(error)) from None
+    if arguments.flush_l2 and config.protocol.name != "fixed":
+        raise ConfigError("--flush-l2 is for --protocol fixed; paired evicts L2 before its timed calls anyway")
     check_kernels(config)
     return config
 

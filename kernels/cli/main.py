@@ -10,6 +10,7 @@ from kernels import catalog
 from kernels.cli.choice import PLANS
 from kernels.cli.describe import do_calibrate, do_env, do_list
 from kernels.cli.judge import do_compare, do_judge
+from kernels.cli.merge import do_merge
 from kernels.cli.run import do_run
 from kernels.cli.stop import Stop
 from kernels.config_files import ConfigError
@@ -56,7 +57,9 @@ def parser() -> argparse.ArgumentParser:
         "calibrate: the device was busy; compare: something is slower), 2 the command could not be done, "
         "128 + N ended by signal N (130 SIGINT, 143 SIGTERM)",
     )
-    commands = top.add_subparsers(required=True, metavar="list | env | run | check | compare | calibrate | judge")
+    commands = top.add_subparsers(
+        required=True, metavar="list | env | run | check | compare | merge | calibrate | judge"
+    )
     listing = commands.add_parser("list", help="list kernels, and why some cannot run here")
     listing.add_argument("--json", action="store_true", help="as JSON")
     listing.add_argument("--device", help="cuda:0, cpu or a UUID (default: the first GPU, else the CPU)")
@@ -83,6 +86,10 @@ def parser() -> argparse.ArgumentParser:
     comparing.add_argument("--csv", metavar="FILE", type=Path, help="write the table to FILE")
     comparing.add_argument("--md", metavar="FILE", type=Path, help="write the table to FILE, as Markdown")
     comparing.set_defaults(do=do_compare)
+    merging = commands.add_parser("merge", help="results of several hosts or runs in one file")
+    merging.add_argument("files", nargs="+", type=Path, metavar="FILE", help="exports of runs, or merged files")
+    merging.add_argument("-o", "--output", required=True, type=Path, metavar="FILE", help="where the result is written")
+    merging.set_defaults(do=do_merge)
     run = commands.add_parser("run", help="measure a config and print the table")
     check = commands.add_parser("check", help="check a config's kernels for correctness, without timing them")
     for command in (run, check):
@@ -153,4 +160,7 @@ def parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--warmup", type=int, help="untimed calls of the protocol fixed (200)")
     run.add_argument("--iters", type=int, help="timed calls of the protocol fixed (500)")
+    run.add_argument(
+        "--flush-l2", action="store_const", const=True, help="evict L2 before every call of the protocol fixed"
+    )
     return top

@@ -5,6 +5,7 @@ A field that is None was not measured.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, NamedTuple
 
@@ -47,11 +48,17 @@ class Verdict(StrEnum):
     """There is no reference: it has a ratio, which counts nowhere."""
     UNPAIRED = "unpaired"
     """The protocol `fixed` measures one kernel after the other: drift could explain the difference."""
+    OTHER_WORK = "not the same work"
+    """The kernel computes something else, for comparison: it has a ratio, which counts nowhere."""
     TOO_SHORT = "too short to tell apart here"
     """An isolated measurement, whose batches are too short for the parent's clock."""
     CORRECT = "correct"
     """Checked, not timed."""
     NONE = ""
+
+
+COUNT_NOWHERE = (Verdict.UNKNOWN, Verdict.OTHER_WORK)
+"""Verdicts of results whose ratios no chart, mean, tier or headline includes."""
 
 
 def _without_nul(text: str) -> str:
@@ -69,6 +76,11 @@ class Ratio(NamedTuple):
     ratio: float
     low: float
     high: float
+
+
+def assignments(environment: Mapping[str, str]) -> str:
+    """Environment variables in a line: "NAME=1, OTHER=2"."""
+    return ", ".join(f"{name}={value}" for name, value in environment.items())
 
 
 class Model(BaseModel):
@@ -188,6 +200,11 @@ class ArmResult(Model):
     sha256: str = ""
     """Of the kernel's file as executed."""
     source: Text = ""
+    other_work: Text = ""
+    """What the kernel does instead of the operation's work, as a clause. Its values are then not checked, and it has no
+    rates. Empty: it does that work."""
+    environment: dict[str, Text] = {}
+    """Environment variables of its process that a kernel declares; the baseline beside that kernel has them, too."""
     compile_s: float | None = None
     """Time of the first call."""
     peak_memory_bytes: int | None = None

@@ -200,8 +200,9 @@ Arm = TypeVar("Arm", bound=ArmResult)
 
 
 def without_false_ratios(results: list[Arm], baseline: str) -> list[Arm]:
-    """The results of one measurement; without speedups if the baseline is not ok: no ratio stands over it."""
-    if all(arm.status == Status.OK for arm in results if arm.kernel == baseline):
+    """The results of one measurement; without speedups if the baseline is not ok, or does other work: no ratio stands
+    over it."""
+    if all(arm.status == Status.OK and not arm.other_work for arm in results if arm.kernel == baseline):
         return results
     return [arm.model_copy(update=NO_SPEEDUP) for arm in results]
 

@@ -35,6 +35,16 @@ class Arm:
     """The same for outputs of timed calls, and after them; empty before."""
 
     @property
+    def other_work(self) -> str:
+        """What it does instead of the operation's work; empty: it does that."""
+        return self.facts.get("other_work", "")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment variables that its process needs."""
+        return self.facts.get("environment", {})
+
+    @property
     def is_ok(self) -> bool:
         return self.status == Status.OK
 
@@ -90,6 +100,7 @@ def arm_of(device: Device, workload: Workload, name: str) -> Arm:
         arm.fail(Status.UNSUPPORTED, str(error))
         return arm
     arm.facts |= {"sha256": info.sha256, "backend": info.backend}
+    arm.facts |= {"other_work": info.other_work, "environment": info.environment}
     if info.error:
         arm.fail(Status.FAILED, info.error)
         return arm

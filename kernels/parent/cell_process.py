@@ -13,7 +13,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,13 +56,18 @@ class Cell(Child):
     replies = CELL_REPLIES
 
     def __init__(
-        self, device: Device, should_stop: Callable[[], bool], memory: int | None = None, own_user: bool = True
+        self,
+        device: Device,
+        should_stop: Callable[[], bool],
+        memory: int | None = None,
+        own_user: bool = True,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.memory = memory
         self.uid = _free_uid() if own_user and os.geteuid() == 0 else None
         self.facts = Facts()
         self._facts_read, self._facts_write = os.pipe()
-        super().__init__(device, should_stop)
+        super().__init__(device, should_stop, environment)
         os.close(self._facts_write)
 
     def _command(self, arguments: list[str]) -> list[str]:

@@ -116,8 +116,15 @@ class Child:
     replies: ClassVar[Mapping[str, type[Reply]]] = REPLIES
     """Its commands, and what each replies."""
 
-    def __init__(self, device: Device, should_stop: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        device: Device,
+        should_stop: Callable[[], bool] = lambda: False,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """environment: further variables, as kernels declare them: kernels/catalog.py refuses those of the instrument."""
         self.device, self.should_stop = device, should_stop
+        self.environment = dict(environment or {})
         self._folder = Scratch()
         self.scratch = self._folder.path
         self.log = Log()
@@ -128,7 +135,7 @@ class Child:
     def _start(self) -> None:
         commands_read, commands_write = os.pipe()
         answers_read, answers_write = os.pipe()
-        environment = child_environment(self.device, self.scratch)
+        environment = self.environment | child_environment(self.device, self.scratch)
         self.process = subprocess.Popen(
             self._command([self.device.kind, str(commands_read), str(answers_write)]),
             env=environment | {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH")]))},

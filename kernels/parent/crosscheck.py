@@ -43,6 +43,7 @@ def crosscheck(context: RunContext, statuses: Statuses) -> CrossChecked:
         for name in [name for name in names if _can_run(context, workload, name, statuses)]:
             context.progress.step(workload, name, "cross-check")
             try:
+                context.session.use(arm_of(context.device, workload, name).environment)
                 context.session.open(workload, afresh)
                 found = _seen_fields(context, name, timed=_is_timed(context, statuses.get((workload.key, name))))
                 seen.append(Seen(key=workload.key, kernel=name, **json_safe(found)))

@@ -264,7 +264,7 @@ class Engine:
             (timed, arm, why)
             for timed in timed_groups
             for arm in timed.arms
-            if arm.is_ok and timed.reading and timed.reading.blocks.get(arm.name)
+            if arm.is_ok and not arm.other_work and timed.reading and timed.reading.blocks.get(arm.name)
             if (why := roofline.why_above(
                 self.problem, timed.p50_ns(arm.name) / NS_PER_MS, self.ceilings, timed.reading.touched_once, self.l2_bytes
             ))

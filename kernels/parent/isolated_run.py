@@ -7,7 +7,6 @@ from typing import Any
 
 from kernels import catalog
 from kernels.analysis.blocks import Estimate
-from kernels.analysis.correctness import judge
 from kernels.analysis.isolation import is_slower_beside, why_too_short
 from kernels.analysis.statistics import unpaired_speedup
 from kernels.contract.arm_result import NO_SPEEDUP, ArmResult, Ratio, Status
@@ -123,7 +122,7 @@ class IsolatedRun(WorkloadRun):
                 arm.facts["compile_s"] = took_s
             self._step(arm, f"verify {number + 1} of {self.plan.verify_seeds}")
         flags = {"inputs_changed": slot.inputs_changed, "shared": slot.shared}
-        arm.judged(judge(readings, self.workload.dtype, flags))
+        arm.judged(self._judge(arm.name, readings, flags))
 
     def _estimate(self, arm: Arm) -> None:
         """On a GPU batches are captured graphs, if the baseline can be captured; a kernel that cannot is left out."""
@@ -197,10 +196,10 @@ class IsolatedRun(WorkloadRun):
         for arm in alive:
             slot = self.session.slots[arm.name]
             flags = {"inputs_changed": slot.inputs_changed, "shared": slot.shared}
-            verdict = judge(slot.readings, self.workload.dtype, flags)
+            verdict = self._judge(arm.name, slot.readings, flags)
             arm.correctness["timed_calls_checked"] = len(slot.readings)
             arm.rechecked = verdict
-            if not verdict["correct"]:
+            if verdict["correct"] is False:
                 arm.correctness |= {"correct": False, "why": f"in timed calls: {verdict['why']}"}
                 arm.fail(Status.INCORRECT, f"correct when checked alone, wrong when timed: {verdict['why']}")
             self.batches[arm.name] = slot.batches(reading.calls[arm.name])

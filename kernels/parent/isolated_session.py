@@ -17,6 +17,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from kernels.catalog import get_kernel
 from kernels.contract.isolation import Armed, Attached, Batches, Called, Judged, Opened, Output, Segments, Taken
 from kernels.contract.replies import Fault, Nothing, Prepared, TimedBlock
 from kernels.host.device import Device
@@ -128,16 +129,17 @@ class IsolatedSession:
 
     # --- cells --------------------------------------------------------------------------------------------------------
 
-    def _spawn(self) -> tuple[Cell, int | None]:
+    def _spawn(self, environment: dict[str, str] | None = None) -> tuple[Cell, int | None]:
         memory = None
         if self.device.kind == "cpu":
             memory = os.memfd_create("input-sets", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
-        return Cell(self.device, self.should_stop, memory, not self.why_same_user), memory
+        return Cell(self.device, self.should_stop, memory, not self.why_same_user, environment), memory
 
     def start(self, slot: str) -> Slot:
         """Starts the cell of an arm and loads its kernel there."""
         self.stop(slot)
-        cell, memory = self.spares.pop() if self.spares else self._spawn()
+        environment = get_kernel(self.workload.operation, kernel_of(slot)).environment
+        cell, memory = self.spares.pop() if self.spares and not environment else self._spawn(environment)
         self.slots[slot] = found = Slot(cell, memory=memory)
         path = ""
         if memory is not None:

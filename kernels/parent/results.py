@@ -95,8 +95,9 @@ def arm_results(
     """
     results = [_arm_result(arm, reading, baseline, limits, seed) for arm in arms]
     base = next((one for one in results if one.kernel == baseline), None)
-    if reading and base and base.status != Status.OK and any(one.speedup for one in results):
-        reading.notes.append(f"the baseline {baseline} is {base.status}: nothing is compared with it")
+    unfit = base and ("not the same work" if base.other_work else base.status if base.status != Status.OK else "")
+    if reading and unfit and any(one.speedup for one in results):
+        reading.notes.append(f"the baseline {baseline} is {unfit}: nothing is compared with it")
     return without_false_ratios(results, baseline)
 
 
@@ -107,17 +108,19 @@ def _arm_result(arm: Arm, reading: Reading | None, baseline: str, limits: Limits
     fields = json_safe(facts | {"kernel": arm.name, "status": arm.status, "why": arm.why})
     fields["log"] = json_safe(arm.log or arm.facts.get("log", ""))  # why it failed; else what its compiler said
     if arm.is_ok and reading is not None and reading.blocks.get(arm.name):
-        fields |= _timed(arm.name, reading, baseline, limits, seed)
+        fields |= _timed(arm, reading, baseline, limits, seed)
     return ArmResult.model_validate(fields)
 
 
-def _timed(name: str, reading: Reading, baseline: str, limits: Limits, seed: int) -> dict[str, Any]:
-    fields = times(name, reading)
+def _timed(arm: Arm, reading: Reading, baseline: str, limits: Limits, seed: int) -> dict[str, Any]:
+    name, fields = arm.name, times(arm.name, reading)
     problem, p50_ms = limits.problem, fields["p50_ms"]
     peak = limits.peak
-    fields |= roofline.rates(problem, p50_ms, roofline.speed_of_light_ms(problem, peak, limits.ceilings, reading.mode))
-    if why := roofline.why_impossible(problem, p50_ms, peak, reading.touched_once, limits.l2_bytes):
-        return fields | {"status": Status.IMPOSSIBLE, "why": why}
+    if not arm.other_work:  # of which neither FLOPs nor bytes are known
+        light_ms = roofline.speed_of_light_ms(problem, peak, limits.ceilings, reading.mode)
+        fields |= roofline.rates(problem, p50_ms, light_ms)
+        if why := roofline.why_impossible(problem, p50_ms, peak, reading.touched_once, limits.l2_bytes):
+            return fields | {"status": Status.IMPOSSIBLE, "why": why}
     if name != baseline:
         paired = reading.paired
         fields |= (

@@ -62,6 +62,8 @@ class ChildSession:
         stopwatch: Stopwatch | None = None,
     ) -> None:
         self.device, self.should_stop, self._warm = device, should_stop, warm
+        self.environment: dict[str, str] = {}
+        """Further environment variables of the child."""
         self.stopwatch = stopwatch or Stopwatch()
         self._child: Child | None = None
         self._opened: tuple[Child, str] | None = None
@@ -72,10 +74,22 @@ class ChildSession:
     def child(self) -> Child:
         if self._child is None or not self._child.alive:
             self.replace()
-            self._child, self._warm = self._warm or Child(self.device), None
+            self._child = self._fresh()
             self._child.should_stop = self.should_stop
             log.info("measuring process %s", self._child.process.pid, extra={"child": self._child.process.pid})
         return self._child
+
+    def _fresh(self) -> Child:
+        if self.environment:
+            return Child(self.device, environment=self.environment)
+        warm, self._warm = self._warm, None
+        return warm or Child(self.device)
+
+    def use(self, environment: dict[str, str]) -> None:
+        """The child of the next command has these environment variables, and no others of a kernel."""
+        if environment != self.environment:
+            self.replace()
+            self.environment = environment
 
     def wait_ready(self) -> dict[str, Any]:
         """The child's environment, once torch and the device are up."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from kernels.analysis.correctness import judge
+from kernels.analysis.correctness import judge, without_values
 from kernels.analysis.peaks import peak_of
 from kernels.contract.arm_result import Status
 from kernels.contract.events import Measured
@@ -16,6 +16,7 @@ from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.context import RunContext
 from kernels.parent.engine import Check, Engine, Timed
 from kernels.parent.groups import MAIN, Group
+from kernels.parent.parts import Part, accuse, parts, why_slower
 from kernels.parent.results import Limits, arm_results, json_safe, reading_fields
 from kernels.parent.seeds import Draws, secret
 from kernels.protocol import Protocol
@@ -30,7 +31,10 @@ class WorkloadRun:
 
     def __init__(self, context: RunContext, workload: Workload, before: Statuses) -> None:
         self.context, self.workload, self.plan = context, workload, context.spec.protocol
-        self.arms = [self._arm(name, before) for name in context.spec.kernels_of(workload.operation)]
+        self.earlier = before
+        self.arms = [self._arm(name) for name in context.spec.kernels_of(workload.operation)]
+        self.part = Part(self.arms)
+        """The arms that are measured now."""
         self.seed = secret() if self.plan.seed is None else self.plan.seed
         self.rng = Draws(f"{self.seed}/{workload.key}")
         self.began = time.monotonic()
@@ -39,23 +43,60 @@ class WorkloadRun:
     def baseline(self) -> str:
         return self.context.spec.baseline_of(self.workload.operation)
 
-    def _arm(self, name: str, before: Statuses) -> Arm:
+    def _arm(self, name: str) -> Arm:
         """Skips a kernel that hung in this run: it would hang again, for minutes on every workload."""
         arm = arm_of(self.context.device, self.workload, name)
-        hung = {key for (key, who), status in before.items() if who == name and status == Status.TIMED_OUT}
+        if arm.is_ok and arm.environment and name == self.baseline:
+            arm.fail(Status.UNSUPPORTED, "a kernel with environment variables of its own cannot be the baseline")
+        hung = {key for (key, who), status in self.earlier.items() if who == name and status == Status.TIMED_OUT}
         same = (w for w in self.context.spec.workloads if w.operation == self.workload.operation)
         if arm.is_ok and (where := next((w for w in same if w.key in hung), None)):
             arm.fail(Status.TIMED_OUT, f"skipped: it hung on {where.problem.label()}")
         return arm
 
     def measure(self) -> list[Measured]:
-        """One event per group of arms timed in the same rounds."""
-        timed_groups = self._check_alone() if self.plan.verify_only else self._in_processes()
+        """One event per group of arms timed in the same rounds. Arms with environment variables are measured after the
+        others, in processes that have these."""
+        events: list[Measured] = []
+        plain: list[Timed] = []
+        session = self.context.session
+        try:
+            for self.part in parts(self.arms, lambda: self._arm(self.baseline)):
+                session.use(self.part.environment)
+                timed_groups = self._timed()
+                if self.part.environment and (why := self._why_slower(timed_groups, plain)):
+                    session.replace()
+                    timed_groups = self._timed()  # one slow process is chance
+                    if why := self._why_slower(timed_groups, plain):
+                        accuse(self.part, why)
+                plain = plain or timed_groups
+                events += self._events(timed_groups)
+        finally:
+            session.use({})
+        return events
+
+    def _timed(self) -> list[Timed]:
+        return self._check_alone() if self.plan.verify_only else self._in_processes()
+
+    def _events(self, timed_groups: list[Timed]) -> list[Measured]:
         events = []
         for number, timed in enumerate(timed_groups):
-            failed = [arm for arm in self.arms if not arm.is_ok and arm not in timed.arms] if number == 0 else []
+            failed = [arm for arm in self.part.arms if not arm.is_ok and arm not in timed.arms] if number == 0 else []
             events.append(self._event(timed, [*timed.arms, *failed]))
         return events
+
+    def _why_slower(self, timed_groups: list[Timed], plain: list[Timed]) -> str:
+        """Why this part's variables slow the baseline down, compared with the part without any; empty if they do not."""
+        found = []
+        for groups in (timed_groups, plain):
+            timed = next((one for one in groups if one.reading and self.baseline in one.reading.blocks), None)
+            found.append((timed, timed.group.mode if timed else ""))
+        (mine, mode), (other, its_mode) = found
+        if mine is None or other is None or mode != its_mode:
+            return ""
+        device = self.context.environment["device"]
+        margins = [reading_fields(one.reading, self.baseline, device)["margin"] for one in (mine, other)]
+        return why_slower(self.context.device.kind, mine.p50_ns(self.baseline), other.p50_ns(self.baseline), margins)
 
     def _check_alone(self) -> list[Timed]:
         self._verify(self._engine(self.plan, self._checks()))
@@ -71,7 +112,7 @@ class WorkloadRun:
         timed_groups = engine.time()
         readings = [[timed.reading] for timed in timed_groups]
         for number in range(1, self.plan.processes):
-            if not any(arm.is_ok for arm in self.arms):
+            if not self.part.alive:
                 break
             again = self._another_process(number, timed_groups[0].group.mode)
             for timed, before in zip(timed_groups, readings, strict=True):
@@ -98,10 +139,10 @@ class WorkloadRun:
             session=context.session,
             open=lambda afresh: context.session.open(self.workload, afresh),
             problem=self.workload.problem,
-            arms=self.arms,
+            arms=self.part.arms,
             baseline=self.baseline,
             plan=plan,
-            judge=lambda arm, readings, flags: judge(readings, self.workload.dtype, flags),
+            judge=self._judge,
             checks=checks,
             rng=self.rng,
             cuda=context.is_cuda,
@@ -110,6 +151,10 @@ class WorkloadRun:
             ceilings=context.ceilings,
             l2_bytes=context.l2_bytes,
         )
+
+    def _judge(self, name: str, readings: list[dict[str, Any]], flags: dict[str, Any]) -> dict[str, Any]:
+        arm = next(arm for arm in self.part.arms if arm.name == name)
+        return judge(without_values(readings) if arm.other_work else readings, self.workload.dtype, flags)
 
     def _checks(self) -> list[Check]:
         """The same checks for every arm, so that references can be shared."""
@@ -124,7 +169,7 @@ class WorkloadRun:
 
     def _check_edges(self) -> list[Timed]:
         """Without timing, correctness is also checked on small workloads of odd sizes."""
-        alive = [arm for arm in self.arms if arm.is_ok]
+        alive = self.part.alive
         for edge in self.workload.problem.edges():
             sizes = edge.model_dump(exclude={"dtype"})
             relative = Workload(operation=self.workload.operation, dtype=edge.dtype, sizes=sizes)
@@ -146,7 +191,7 @@ class WorkloadRun:
                 trial, "verify", self.plan.compile_limit_s, seed=self.rng.of_inputs(), thorough=True
             )
             if got is not None:
-                trial.judged(judge([got.reading], relative.dtype))
+                trial.judged(self._judge(arm.name, [got.reading], {}))
         edges = arm.correctness.setdefault("edges", {})
         edges[label] = "right" if trial.is_ok else f"{trial.status}: {trial.why}"
         if trial.status not in (Status.OK, Status.UNSUPPORTED) and arm.is_ok:
@@ -168,14 +213,15 @@ class WorkloadRun:
             self.context.l2_bytes,
             self.context.ceilings if self.context.is_cuda else None,
         )
-        mine = [arm for arm in self.arms if arm in members]
+        mine = [arm for arm in self.part.arms if arm in members]
         results = arm_results(mine, reading, baseline, limits, self.seed)
         shared: dict[str, Any] = json_safe(reading_fields(reading, baseline, device))
         shared["protocol"] = shared.get("protocol", {}) | {"seed": self.seed}
+        shared["notes"] = [*shared.get("notes", []), *self.part.notes]
         return Measured(
             workload=self.workload,
             mode=timed.group.mode,
-            group=timed.group.name,
+            group=self.part.group(timed.group.name),
             baseline=baseline,
             took_s=round(time.monotonic() - self.began, 3),
             timing=self.context.session.stopwatch.take(),

@@ -231,6 +231,8 @@ def _why_not_compared(pair: _Pair) -> tuple[str, str]:
         return NOT_COMPARED, f"without a speedup {'before' if was.speedup is None else 'after'}"
     if not now.paired:
         return NOT_COMPARED, "not paired: drift could explain the difference"
+    if was.other_work or now.other_work:
+        return NOT_COMPARED, Verdict.OTHER_WORK
     if not (was.is_checked and now.is_checked):
         return NOT_COMPARED, f"{Verdict.UNKNOWN}: there is no reference"
     return "", ""

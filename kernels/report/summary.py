@@ -65,7 +65,12 @@ def summary(table: Sequence[Row], operation: str, contended: bool = False) -> Su
         sentences.append(f"Others took up to {busy:.0%} of this machine's core time: the run is contended.")
     sentences += _noise(table)
     sentences += _faults(table)
-    return Summary(strong, sentences, tone, [*_checked(table), *_loaded(table), *_what_ran(table, operation)])
+    return Summary(
+        strong,
+        sentences,
+        tone,
+        [*_checked([row for row in table if not row.other_work]), *_loaded(table), *_what_ran(table, operation)],
+    )
 
 
 def summaries(table: Sequence[Row], contended: bool = False) -> dict[str, Summary]:
@@ -129,7 +134,8 @@ def _others(ranked: Ranking, first: Standing) -> list[str]:
 
 def _noise(table: Sequence[Row]) -> list[str]:
     """Where nothing is decided, and why."""
-    whys = {row.workload_key: row.why for row in table if row.speedup is not None and is_noisy(row.margin)}
+    told = [row for row in table if row.speedup is not None and not row.other_work]
+    whys = {row.workload_key: row.why for row in told if is_noisy(row.margin)}
     if not whys:
         return _widened(table)
     of = len({row.workload_key for row in table})

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernels.analysis.standing import Compared
-from kernels.analysis.verdicts import certain_ratio, verdict, why_undecided
+from kernels.analysis.verdicts import certain_ratio, verdict, why_no_word
 from kernels.catalog import operations
-from kernels.contract.arm_result import FAILURES, ArmResult, CrossCheck, Ratio, Status, Verdict
+from kernels.contract.arm_result import FAILURES, ArmResult, CrossCheck, Ratio, Status, Verdict, assignments
 from kernels.contract.events import Measured
 from kernels.report.samples import calls_of, over, over_single
 
@@ -110,6 +110,9 @@ class Row:
     heads: int | None
     batch_heads: int | None
     """Batch x heads."""
+    other_work: str
+    environment: str
+    """Environment variables of its process: "NAME=1, OTHER=2"."""
 
 
 NOT_IN_CSV = (
@@ -181,7 +184,7 @@ def row(m: Measured, arm: ArmResult) -> Row:
         occupancy=arm.occupancy,
         baseline=m.baseline,
         status=arm.status,
-        why=arm.why or (why_undecided(m) if arm.speedup is not None else ""),
+        why=arm.why or why_no_word(m, arm),
         ran=main_kernel(arm.ran),
         sha256=arm.sha256,
         workload_key=m.key,
@@ -203,15 +206,17 @@ def row(m: Measured, arm: ArmResult) -> Row:
         queries=problem.queries() if problem else None,
         heads=heads[1] if heads else None,
         batch_heads=heads[0] * heads[1] if heads else None,
+        other_work=arm.other_work,
+        environment=assignments(arm.environment),
     )
 
 
 def compared(table: Iterable[Row]) -> list[Compared]:
-    """The results that are compared with a baseline, for standings."""
+    """The results that are compared with a baseline, for standings; without those of other work."""
     return [
         Compared(row.workload_key, row.kernel, row.baseline, row.verdict, row.ratio, row.margin, _rounds(row))
         for row in table
-        if row.kernel != row.baseline and row.mode != "verify"
+        if row.kernel != row.baseline and row.mode != "verify" and not row.other_work
     ]
 
 

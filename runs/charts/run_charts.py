@@ -15,7 +15,7 @@ import altair as alt
 import pandas as pd
 import vl_convert
 
-from kernels.contract.arm_result import Verdict
+from kernels.contract.arm_result import COUNT_NOWHERE
 from kernels.report import tables
 from runs.charts.theme import THEMES, theme
 from runs.models import Chart, Run
@@ -86,13 +86,13 @@ def frame(run: Run, operation: str = "") -> pd.DataFrame:
     operations = table.workload.str.split(" ", n=2)
     same_dtype = operations.str[1].nunique() <= 1
     table["short"] = operations.str[2] if same_dtype else operations.str[1] + " " + operations.str[2]
-    return table[(table.status == "ok") & (table.verdict != Verdict.UNKNOWN)]
+    return table[(table.status == "ok") & (~table.verdict.isin(COUNT_NOWHERE))]
 
 
 def drawn(table: Iterable[tables.Row]) -> list[tables.Row]:
-    """The rows whose times count. An impossible or suspect row, or one whose correctness is unknown, keeps its time in
+    """The rows whose times count. An impossible or suspect row, or one that counts nowhere, keeps its time in
     the table, not in charts."""
-    return [row for row in table if row.status == "ok" and row.verdict != Verdict.UNKNOWN]
+    return [row for row in table if row.status == "ok" and row.verdict not in COUNT_NOWHERE]
 
 
 def has_limits(table: Iterable[tables.Row]) -> bool:

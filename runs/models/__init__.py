@@ -4,6 +4,7 @@ from runs.models.config import Config
 from runs.models.gpu import Calibration, Gpu
 from runs.models.kernel import Kernel, KernelVersion
 from runs.models.measurement import Chart, Measurement, Result
+from runs.models.newest import Newest
 from runs.models.run import Environment, RejectedEvent, Run
 from runs.models.session import Note, Session
 from runs.models.share import Share
@@ -11,6 +12,6 @@ from runs.models.tier_scale import Tier, TierScale
 from runs.models.workload import Workload
 
 __all__ = [
-    "Calibration", "Chart", "Config", "Environment", "Gpu", "Kernel", "KernelVersion", "Measurement", "Note", "RejectedEvent",
-    "Result", "Run", "Session", "Share", "Tier", "TierScale", "Workload",
+    "Calibration", "Chart", "Config", "Environment", "Gpu", "Kernel", "KernelVersion", "Measurement", "Newest", "Note",
+    "RejectedEvent", "Result", "Run", "Session", "Share", "Tier", "TierScale", "Workload",
 ]  # fmt: skip

@@ -57,6 +57,8 @@ class Result(models.Model):
     version = models.ForeignKey(KernelVersion, models.PROTECT, null=True, related_name="results")
     status = models.CharField(max_length=20)
     why = models.TextField(blank=True)
+    other_work = models.TextField(blank=True)
+    environment = models.JSONField(default=dict)
     log = models.TextField(blank=True)
 
     n = models.IntegerField(null=True)

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from kernels.analysis.processes import with_process
 from kernels.contract.arm_result import ArmResult
 from kernels.contract.events import Measured
-from runs.models import Kernel, KernelVersion, Measurement, Result, Run, Workload
+from runs.models import Kernel, KernelVersion, Measurement, Newest, Result, Run, Workload
 from runs.models.measurement import COLUMNS
 
 SHARED = (
@@ -42,6 +42,7 @@ def store_measured(run: Run, event: Measured) -> Measurement | None:
     commit = (environment.get("commit") or "")[:50]
     for arm in event.results:
         _store_arm(measurement, event, arm, commit)
+    Newest.objects.note(measurement)
     return measurement
 
 

@@ -30,7 +30,7 @@ from kernels.contract.export import Export
 from kernels.contract.isolation import Isolation
 from kernels.report.comparison import COMPARABILITY_KEYS
 from kernels.workload import Workload as WorkloadSpec
-from runs.models import Gpu, Kernel, Measurement, Result, Run, Session
+from runs.models import Gpu, Kernel, Measurement, Newest, Result, Run, Session
 from runs.models.measurement import COLUMNS, CORRELATED, CORRELATED_ROUNDS
 from runs.queries.points import Point, RunResult
 
@@ -144,9 +144,16 @@ def last_unsupported(kernel: Kernel) -> tuple[int, str] | None:
 
 
 def checks(pks: Iterable[int]) -> dict[int, str]:
-    """How the check of each of these results went: "correct", "unknown" (without a reference), or its status."""
-    rows = Result.objects.filter(pk__in=pks).values_list("pk", "status", "is_checked")
-    return {pk: "correct" if correct else "unknown" if status == Status.OK else status for pk, status, correct in rows}
+    """How the check of each of these results went: "correct", "unknown" (without a reference), "not the same work", or its
+    status."""
+    rows = Result.objects.filter(pk__in=pks).values_list("pk", "status", "is_checked", "other_work")
+    return {pk: _check(*row) for pk, *row in rows}
+
+
+def _check(status: str, correct: int, other_work: str) -> str:
+    if status != Status.OK:
+        return status
+    return str(Verdict.OTHER_WORK) if other_work else "correct" if correct else "unknown"
 
 
 def seconds_per_result(gpu: Gpu, keys: list[str], isolated: bool = False) -> dict[str, list[float]]:
@@ -202,7 +209,7 @@ READ = {
     "rounds": "rounds", "p50_ms": "p50_ms", "p50_low_ms": "p50_low_ms", "p50_high_ms": "p50_high_ms",
     "speedup": "speedup", "speedup_low": "speedup_low", "speedup_high": "speedup_high", "paired": "paired",
     "left_after_round": "left_after_round", "effective_sample_size": "effective_sample_size",
-    "is_checked": "is_checked", "version": "version", "sha256": "version__sha256",
+    "is_checked": "is_checked", "other_work": "other_work", "version": "version", "sha256": "version__sha256",
 }  # fmt: skip
 """Fields of each result, by their name in Point."""
 PLACE = {
@@ -251,6 +258,11 @@ def newest_on_each_terms(rows: QuerySet[Result]) -> QuerySet[Result]:
     rows = rows.exclude(~Q(status=Status.OK), kernel__name=F("measurement__baseline"))
     newest = rows.order_by().values(*TOLD_APART).annotate(newest=Max("pk")).values("newest")
     return Result.objects.filter(pk__in=newest)
+
+
+def newest_in(modes: Iterable[str]) -> QuerySet[Result]:
+    """The newest result of each kernel on each terms, confirmed ones apart, in these modes: from the table beside them."""
+    return Result.objects.filter(pk__in=Newest.objects.values("result"), measurement__mode__in=list(modes))
 
 
 def last_runs(rows: QuerySet[Result]) -> dict[int, int]:

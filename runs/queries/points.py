@@ -35,6 +35,7 @@ class Point:
     left_after_round: int | None
     effective_sample_size: float | None
     is_checked: int
+    other_work: str
     version: int | None
     sha256: str | None
     mode: str
@@ -66,7 +67,7 @@ class Point:
     @property
     def ratio(self) -> SpeedupRatio | None:
         """Its paired speedup; None without one, or if its correctness is unknown."""
-        if self.status != Status.OK or not self.paired or not self.is_checked:
+        if self.status != Status.OK or not self.paired or not self.is_checked or self.other_work:
             return None
         if self.speedup is None or self.speedup_low is None or self.speedup_high is None:
             return None
@@ -96,6 +97,7 @@ class RunResult(NamedTuple):
     left_after_round: int | None
     effective_sample_size: float | None
     is_checked: int
+    other_work: str
     in_pairs: int
 
     @property

@@ -29,10 +29,12 @@ from runs.queries.search import Search, Size, in_label
 from runs.queries.vocabulary import STATUSES
 from runs.queries.words import OK, word
 
-AT_ONCE = 400
-"""Results of a chunk of a file."""
+FIRST, AT_ONCE = 50, 400
+"""Results of the first chunk of a file, so that it begins at once, and of the others."""
 FEW = 3000
 """Up to so many measurements that match, a sorted page sorts their results; else it walks along the column's index."""
+WALK = 10_000
+"""Figures of that index that are looked at, before all that match are sorted."""
 NEWEST, OLDEST = "-measured_at", "measured_at"
 COLUMN = {
     name: name
@@ -152,9 +154,10 @@ def page(asked: Search, order: Order, after: Key | None, most: int) -> list[Foun
 def every(asked: Search, order: Order) -> Iterator[Found]:
     """All of them, chunk by chunk."""
     after: Key | None = None
-    while chunk := page(asked, order, after, AT_ONCE):
+    most = FIRST
+    while chunk := page(asked, order, after, most):
         yield from chunk
-        after = chunk[-1].key
+        after, most = chunk[-1].key, AT_ONCE
 
 
 # --- where they stand -------------------------------------------------------------------------------------------------
@@ -180,15 +183,28 @@ def _keys_by_column(asked: Search, order: Order, after: Key | None, most: int) -
     # Of the status, an expression: the database would rather sort all that is ok than walk along the column's index.
     rows = _results(asked, is_sorted=True).alias(state=Concat("status", Value(""))).filter(state=Status.OK)
     rows = rows.filter(**{f"{order.column}__isnull": False})
-    if not asked.terms:
-        return _along(rows, order.column, order, after, most)
     matching = _measurements(asked)
-    if matching.values("pk")[: FEW + 1].count() > FEW:
-        rows = rows.filter(Exists(matching.filter(pk=OuterRef("measurement"))))
+    if not matching.query.where:  # the index has the kernel and the status
         return _along(rows, order.column, order, after, most)
+    if matching.values("pk")[: FEW + 1].count() > FEW:
+        near = rows.filter(Exists(matching.filter(pk=OuterRef("measurement")))).filter(_near(order, after))
+        if len(found := _along(near, order.column, order, after, most)) == most:
+            return found
     # Not the column itself: the database would walk along its index, past everything that does not match.
-    rows = rows.alias(figure=F(order.column) + 0.0).filter(measurement__in=matching.values("pk")[:FEW])
+    rows = rows.alias(figure=F(order.column) + 0.0).filter(measurement__in=matching.values("pk"))
     return _along(rows, "figure", order, after, most)
+
+
+def _near(order: Order, after: Key | None) -> Q:
+    """The first WALK figures of a column after a place. What is found among them are the first; if it is too little, what is
+    asked for stands at the other end, and walking there would take longer than sorting it."""
+    sign, past = ("-", "gte") if order.descending else ("", "lte")
+    beyond = "lte" if order.descending else "gte"
+    figures = Result.objects.filter(**{f"{order.column}__isnull": False}).order_by(f"{sign}{order.column}")
+    if after:
+        figures = figures.filter(**{f"{order.column}__{beyond}": after.value})
+    last = figures.values_list(order.column, flat=True)[WALK : WALK + 1].first()
+    return Q() if last is None else Q(**{f"{order.column}__{past}": last})
 
 
 def _along(rows: QuerySet[Result], figure: str, order: Order, after: Key | None, most: int) -> list[Key]:

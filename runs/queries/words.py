@@ -16,6 +16,7 @@ from runs.models import Result
 
 OK = Q(status=Status.OK)
 IS_BASELINE = Q(kernel__name=F("measurement__baseline"))
+OTHER_WORK = ~Q(other_work="")
 HAS_FEW = Q(rounds=None) | Q(rounds__lt=MIN_ROUNDS)
 HAS_LEFT = Q(left_after_round__isnull=False) & ~Q(left_after_round=0)
 
@@ -31,11 +32,13 @@ def word() -> Case:
     has_none = Q(speedup=None) | Q(speedup_low=None) | Q(speedup_high=None)
     return Case(
         When(~OK, then=F("status")),
+        When(Q(p50_ms=None, correctness__isnull=False) & OTHER_WORK, then=Value(Verdict.OTHER_WORK)),
         When(Q(p50_ms=None, is_checked=1), then=Value(Verdict.CORRECT)),
         When(Q(p50_ms=None, correctness__isnull=False), then=Value(Verdict.UNKNOWN)),
         When(p50_ms=None, then=Value(Verdict.NONE)),
         When(Q(measurement__isolated=True, why__startswith=Verdict.TOO_SHORT), then=Value(Verdict.TOO_SHORT)),
         When(IS_BASELINE, then=Value(Verdict.BASELINE)),
+        When(OTHER_WORK, then=Value(Verdict.OTHER_WORK)),
         When(with_failed_baseline(), then=Value(Verdict.NONE)),
         When(Q(is_checked=0) & ~Q(speedup=None), then=Value(Verdict.UNKNOWN)),
         When(has_none, then=Value(Verdict.NONE)),

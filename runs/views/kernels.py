@@ -13,7 +13,7 @@ from django.shortcuts import render
 
 from kernels.analysis.standing import standing_of
 from kernels.catalog import operations
-from kernels.contract.arm_result import Status
+from kernels.contract.arm_result import Status, assignments
 from kernels.dtypes import DTYPE_SHORT
 from kernels.report.summary import headline, sentence
 from runs.charts.forest import Scale
@@ -30,7 +30,8 @@ MOST_ROWS_SHOWN = 200
 VERSIONS = 12
 """Number of newest sources listed."""
 COLUMNS = (
-    "operation", "name", "backend", "doc", "limits", "here", "checked", "results", "versions", "last_run", "last_measured",
+    "operation", "name", "backend", "doc", "limits", "other_work", "environment", "here", "checked", "results", "versions",
+    "last_run", "last_measured",
 )  # fmt: skip
 NOT_TESTED = "not tested here yet"
 
@@ -49,6 +50,8 @@ def _known() -> list[dict[str, Any]]:
                 place, _row(*place, kernel["backend"], kernel.get("doc") or kernel.get("why_not", ""))
             )
             row["limits"] = row["limits"] or limits_of(kernel)
+            row["other_work"] = row["other_work"] or kernel.get("other_work", "")
+            row["environment"] = row["environment"] or assignments(kernel.get("environment", {}))
             whys.setdefault(place, []).append(kernel["why_not"])
     for known, counted in _counted():
         place = (known.operation, known.name)
@@ -62,7 +65,7 @@ def _known() -> list[dict[str, Any]]:
 
 def _row(operation: str, name: str, backend: str, doc: str) -> dict[str, Any]:
     nothing = {"results": 0, "versions": 0, "last_run": None, "last_measured": None}
-    unknown = {"limits": "", "here": "", "checked": NOT_TESTED}
+    unknown = {"limits": "", "other_work": "", "environment": "", "here": "", "checked": NOT_TESTED}
     return {"operation": operation, "name": name, "backend": backend, "doc": doc} | unknown | nothing
 
 

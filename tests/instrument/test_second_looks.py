@@ -13,6 +13,7 @@ from kernels.child.clock import CpuClock, CudaClock
 from kernels.contract.replies import Captured, Fault, TimedBlock
 from kernels.host.device import Device
 from kernels.host.telemetry import Telemetry
+from kernels.parent import doubts
 from kernels.parent.child_process import CommandFailed
 from kernels.parent.crosscheck import _batch, agrees
 
@@ -192,3 +193,19 @@ def test_a_thread_that_loops_is_runnable_and_one_that_sleeps_is_not():
             process.kill()
         assert seen == [runnable] * 20
     assert not tasks._is_runnable(task), "it is gone"
+
+
+@pytest.mark.parametrize(("held_up", "said"), [(0, ""), (6, ""), (99, "work outside the timed region")])
+def test_a_host_that_is_busy_for_some_batches_accuses_nobody(monkeypatch, held_up, said):
+    """(ticks, time on the parent's clock) of batches: the baseline's are never held up, the arm's some times or always."""
+    engine = SimpleNamespace(baseline="sdpa", alive=[SimpleNamespace(name="sdpa")], cuda=True)
+    doubts_about, left = doubts.Doubts(engine), [held_up]
+
+    def batch(name, calls, graphs):
+        left[0] -= name != "sdpa"
+        return 45.5e6, 59.8e6 if name != "sdpa" and left[0] >= 0 else 46e6
+
+    monkeypatch.setattr(doubts_about, "_batch", batch)
+    monkeypatch.setattr(doubts.time, "sleep", lambda seconds: None)
+    why = doubts_about._why_outside("mine", 1e5, False)
+    assert said in why and bool(said) == bool(why)

@@ -7,7 +7,7 @@ from unittest import mock
 HOPPER = 90
 ALIGNED = 16
 """Triton compiles for arguments that are multiples of this: addresses and sizes."""
-NAMES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "int64": "i64"}
+NAMES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "int32": "i32", "int64": "i64"}
 
 
 class Recorder:
@@ -49,6 +49,16 @@ def _compile(function, args, options):
         value = given[parameter.name]
         if parameter.is_constexpr or (value is None) or (type(value) is int and value == 1):
             signature[parameter.name], constants[(position,)] = "constexpr", value
+            continue
+        if isinstance(value, tuple):
+            kinds = [("constexpr", False) if one == 1 else _kind(one) for one in value]
+            signature[parameter.name] = tuple(kind for kind, _ in kinds)
+            constants |= {(position, number): one for number, one in enumerate(value) if one == 1}
+            attributes |= {
+                (position, number): [["tt.divisibility", ALIGNED]]
+                for number, (_, aligned) in enumerate(kinds)
+                if aligned
+            }
             continue
         signature[parameter.name], aligned = _kind(value)
         if aligned and not parameter.do_not_specialize:

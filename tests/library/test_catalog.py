@@ -277,6 +277,24 @@ def test_what_is_loaded_is_hashed_as_it_was_run(folder):
     assert loaded.sha256 != info.sha256
 
 
+ANNOTATED = """
+from kernels.catalog import kernel
+
+def sized(x: 2 + 3):
+    return sized.__annotations__["x"]
+
+@kernel("attention", backend="pytorch")
+def annotated(q, k, v, *, causal, scale):
+    return sized(q)
+"""
+
+
+def test_a_files_annotations_are_what_it_wrote_and_not_text(folder):
+    """Languages inside Python, such as TileLang's, read them."""
+    (folder / "mine.py").write_text(ANNOTATED)
+    assert load(get_kernel("attention", "annotated")).call(1, 2, 3, causal=False, scale=1.0) == 5
+
+
 def test_a_kernel_that_its_file_no_longer_declares_is_unknown(folder):
     (folder / "mine.py").write_text(SIMPLE)
     info = get_kernel("attention", "my-own-way")

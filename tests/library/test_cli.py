@@ -254,10 +254,17 @@ def test_what_nobody_has_measured_is_not_plausible(capsys):
     assert "895.1 TFLOP/s is above everything measured on an H100 SXM so far: 797.5 TFLOP/s" in said
 
 
-def test_a_rate_that_does_not_fit_its_time_is_contradictory(capsys):
+def test_a_claim_of_sparse_attention_is_not_consistent_with_its_sizes(capsys):
+    sizes = "batch=2 heads=16 groups=1 seq_len=512 head_dim=64 block_size=32 selected_blocks=8 causal=true scale=0.1"
+    arguments = ("judge", "nsa", *sizes.split(), "--ms", "0.543", "--tflops", "45.23", "--gpu", "NVIDIA H100 PCIe")
+    assert main(arguments) == 1
+    assert "causal scale=0.1 on H100 PCIe: not consistent with its sizes\n" in capsys.readouterr().out
+
+
+def test_a_rate_that_does_not_fit_its_time_is_not_consistent_with_its_sizes(capsys):
     arguments = ("judge", "attention", "batch=2", "heads=16", "seq_len=512", "head_dim=64", "causal=true")
     assert main([*arguments, "--ms", "0.543", "--tflops", "45.23", "--gpu", "NVIDIA H100 PCIe"]) == 1
-    assert "H100 PCIe: contradictory" in capsys.readouterr().out
+    assert "H100 PCIe: not consistent with its sizes" in capsys.readouterr().out
 
 
 def test_more_bytes_than_the_memory_gives_are_impossible_on_cold_inputs(capsys):
@@ -294,6 +301,7 @@ def test_a_config_that_is_wrong(capsys, tmp_path):
 def test_numbers_of_the_protocol_that_make_no_sense(capsys):
     assert "protocol.rest: " in refused(capsys, "run", "smoke", "--device", "cpu", "--rest", "-1")
     assert "protocol.iters: " in refused(capsys, "run", "smoke", "--device", "cpu", "--iters", "0")
+    assert "--flush-l2 is for --protocol fixed" in refused(capsys, "run", "smoke", "--device", "cpu", "--flush-l2")
 
 
 def test_a_device_that_is_not_here(capsys):
@@ -310,7 +318,10 @@ def test_a_kernel_that_does_not_exist(capsys):
 
 def test_a_backend_that_no_kernel_has(capsys):
     said = refused(capsys, "run", "smoke", "--device", "cpu", "--backends", "pytorch,nope")
-    assert "no kernel of attention has the backend 'nope'; there are: cuda, gluon, pytorch, triton" in said
+    assert (
+        "no kernel of attention has the backend 'nope'; there are: cuda, cutedsl, gluon, pytorch, tilelang, triton"
+        in said
+    )
 
 
 def test_a_judge_who_does_not_know_the_gpu_or_the_sizes(capsys):
@@ -455,3 +466,9 @@ def test_list_for_people_marks_the_baselines(capsys):
     assert [line.split()[0] for line in lines if " (baseline)" in line] == baselines
     assert {"attention/sdpa", "gemm/eager", "softmax/functional"} <= set(baselines)
     assert any("attention/triton-flash" in line and line.endswith("[needs a CUDA device]") for line in lines)
+
+
+@pytest.mark.parametrize("more, flushes", [([], False), (["--flush-l2"], True)])
+def test_the_protocol_fixed_flushes_if_it_is_asked_to(more, flushes):
+    arguments = parser().parse_args(["run", "smoke", "--protocol", "fixed", *more])
+    assert chosen(arguments).protocol.flush_l2 is flushes

@@ -12,7 +12,7 @@ from runs.models import Run, Session, TierScale
 
 POSTED = (
     "add_to_session", "cancel_run", "delete_tier_scale", "end_session", "recalibrate", "remove_from_session", "share_run",
-    "share_status", "unshare_run", "unshare_status",
+    "share_status", "unshare_run", "unshare_status", "confirm_record",
 )  # fmt: skip
 
 
@@ -26,6 +26,9 @@ def addresses(demo, gpu):
         **{name: [demo.pk, demo.pk] for name in ("compare", "compare_csv", "compare_json", "compare_md")},
         "compare_with": [demo.pk],
         **{name: [] for name in ("results", "results_csv", "results_json", "results_jsonl")},
+        **{name: [] for name in ("leaderboard", "leaderboard_csv", "leaderboard_json", "confirm_record")},
+        "leaderboard_chart_json": ["fast"],
+        "leaderboard_chart_svg": ["fast"],
         "cancel_run": [demo.pk],
         "chart_json": [demo.pk, "speedup"],
         "chart_svg": [demo.pk, "latency"],

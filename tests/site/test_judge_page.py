@@ -56,7 +56,7 @@ def shown(client, query, status=200):
         ),
         (
             "[nsa] cuda {batch:2, heads:16, seq_len:512, dim:64, is_causal: true} (0.543 ms, 45.23 TFLOPS) NVIDIA H100 PCIe",
-            {"operation": "attention", "batch": "2", "heads": "16", "seq_len": "512", "head_dim": "64", "causal": "yes",
+            {"operation": "nsa", "batch": "2", "heads": "16", "seq_len": "512", "head_dim": "64", "causal": "yes",
              "gpu": "H100 PCIe", "ms": "0.543", "tflops": "45.23"},
         ),
         ("non-causal sdpa 900 GFLOP/s", {"operation": "attention", "causal": "no", "tflops": "0.9"}),
@@ -74,6 +74,14 @@ def test_a_pasted_claim_becomes_an_address_that_holds_it(owner):
     assert query == CLAIM | {"tflops": "1075"}
     page = owner.get(answer.url).content.decode()
     assert "12.27 ms would be 1075 TFLOP/s; H100 SXM cannot exceed 1071 (132 SMs x 4096 FLOP/clk x 1.98 GHz)." in page
+
+
+def test_a_pasted_claim_of_sparse_attention_is_not_consistent_with_its_sizes(owner):
+    answer = owner.get(JUDGE, {"claim": EXAMPLES[3]})
+    assert answer.status_code == 302
+    page = owner.get(answer.url).content.decode()
+    assert "not consistent with its sizes</span> 45.23 TFLOP/s for 0.543 ms is the work of 24.56 GFLOP" in page
+    assert "this workload has 755.9 MFLOP (2.147 GFLOP with masked work)" in page
 
 
 def test_a_text_that_is_not_understood_stays_and_what_was_read_is_in_the_fields(owner):
@@ -108,7 +116,8 @@ def test_an_empty_page_asks_and_gives_examples(owner):
          "895.1 TFLOP/s is above everything measured on an H100 SXM so far: 797.5 TFLOP/s"),
         ({"causal": "yes"}, "plausible", "50.2% of the speed of light (6.164 ms)"),
         ({"batch": "2", "heads": "16", "seq_len": "512", "head_dim": "64", "causal": "yes", "gpu": "NVIDIA H100 PCIe",
-          "ms": "0.543", "tflops": "45.23"}, "contradictory", "45.23 TFLOP/s for 0.543 ms is the work of 24.56 GFLOP"),
+          "ms": "0.543", "tflops": "45.23"}, "not consistent with its sizes",
+         "45.23 TFLOP/s for 0.543 ms is the work of 24.56 GFLOP"),
     ],
 )  # fmt: skip
 def test_the_claims_of_reports_get_their_verdicts(owner, more, word, why):

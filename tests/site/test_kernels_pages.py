@@ -111,7 +111,8 @@ def test_all_kernels_are_listed_measured_or_not_the_baseline_first(owner, gpu, m
     assert rows["attention", "triton-flash"]["results"] == 1 and rows["attention", "triton-flash"]["last_run"] == run.pk
     assert rows["gemm", "triton-gemm"] | {"doc": ""} == {
         "operation": "gemm", "name": "triton-gemm", "backend": "triton", "doc": "", "results": 0, "versions": 0,
-        "last_run": None, "last_measured": None, "limits": "fp16, bf16", "here": "", "checked": "not tested here yet",
+        "last_run": None, "last_measured": None, "limits": "fp16, bf16; batch 1", "here": "",
+        "checked": "not tested here yet", "other_work": "", "environment": "",
     }  # fmt: skip
     assert len(list(csv.DictReader(io.StringIO(page_of(owner, "kernels_csv"))))) == len(rows)
 
@@ -123,6 +124,8 @@ def test_a_kernel_says_what_it_takes_where_it_runs_and_whether_it_is_correct(own
     flash = rows["attention", "triton-flash"]
     assert (flash["checked"], flash["here"]) == ("correct", "on 1 of 2 devices: needs a CUDA device")
     assert rows["attention", "gluon-flash"]["limits"] == "fp16, bf16; head_dim 64, 128"
+    assert rows["nsa", "sdpa"]["other_work"] == "attends to every key, whatever block_indices select"
+    assert rows["nsa", "tilelang-cutedsl"]["environment"] == "TILELANG_USE_GEMM_V1=1"
     assert rows["attention", "sdpa"]["here"] == "" and rows["gemm", "eager"]["checked"] == "not tested here yet"
     page = page_of(owner, "kernels")
     assert "On 1 of 2 devices: needs a CUDA device" in page and "Takes fp16, bf16; head_dim 64, 128." in page

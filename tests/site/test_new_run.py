@@ -80,11 +80,16 @@ def test_each_operation_has_its_own_sizes_configs_and_kernels(owner, gpu, config
             name for name, config in configs.items() if config.spec.operation == operation
         }
         assert {kernel["operation"] for kernel in form.catalogue} == {operation}
-    assert list(form.sizes) == ["m", "n", "k"]
+    assert list(form.sizes) == ["m", "n", "k", "batch", "trans_a", "trans_b"]
     sent = {"operation": "gemm", "device": gpu.pk, "what": "workload", "m": "64, 128", "n": "64", "k": "32",
-            "dtype": ["float32"], "kernels": ["eager"], "protocol": "paired"}  # fmt: skip
+            "batch": "", "trans_a": "no", "trans_b": "no", "dtype": ["float32"], "kernels": ["eager"],
+            "protocol": "paired"}  # fmt: skip
     run = submitted(owner, sent)
     assert [w.label for w in run.spec.workloads] == ["gemm fp32 M=64 N=64 K=32", "gemm fp32 M=128 N=64 K=32"]
+    run = submitted(owner, sent | {"m": "64", "batch": "1, 8", "trans_b": "both"})
+    assert [w.label.removeprefix("gemm fp32 ") for w in run.spec.workloads] == [
+        "M=64 N=64 K=32", "M=64 N=64 K=32 B.T", "B=8 M=64 N=64 K=32", "B=8 M=64 N=64 K=32 B.T",
+    ]  # fmt: skip
 
 
 # --- devices ----------------------------------------------------------------------------------------------------------

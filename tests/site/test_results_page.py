@@ -216,6 +216,7 @@ def whole(answer):
 
 def test_files_have_what_the_page_has(owner, demo, monkeypatch):
     monkeypatch.setattr(results, "AT_ONCE", 5)
+    monkeypatch.setattr(results, "FIRST", 3)
     query = "?q=S=512&columns=p50_ms,mean_ms&sort=p50_ms"
     expected = [key.pk for key in keys_of("S=512", "p50_ms")]
     table = list(csv.DictReader(io.StringIO(whole(owner.get(f"/results.csv{query}")))))
@@ -281,6 +282,18 @@ def test_a_column_is_walked_along_its_index(crowd, sort):
         cursor.execute(f"EXPLAIN QUERY PLAN {query}")
         plan = str(cursor.fetchall())
     assert f"results_by_{Order.of(sort).column}" in plan and "TEMP B-TREE" not in plan
+
+
+@pytest.mark.parametrize("text", ["sdpa-flash", "S=4096 D=128", "slower H200", "by:ada"])
+@pytest.mark.parametrize("few,walk", [(0, 50), (0, 5_000), (3_000, 1)])
+def test_however_it_is_sorted_the_order_is_the_same(crowd, monkeypatch, text, few, walk):
+    monkeypatch.setattr(results, "FEW", few)
+    monkeypatch.setattr(results, "WALK", walk)
+    first = keys_of(text, "-tflops", 20)
+    found, _ = search({"q": [text]}, "olga")
+    then = results._keys(found, Order.of("-tflops"), first[-1], 20)
+    monkeypatch.undo()
+    assert [*first, *then] == keys_of(text, "-tflops", 40)
 
 
 def test_everybody_and_every_card_is_there(crowd):

@@ -43,6 +43,9 @@ def test_over_intervals_rounds_and_margins(demo, rounds, left):
 @pytest.mark.parametrize("change", [
     {"status": Status.SUSPECT}, {"p50_ms": None}, {"correctness": {"correct": None}}, {"correctness": {"correct": False}},
     {"p50_ms": None, "correctness": None}, {"correctness": {"correct": None}, "speedup": None},
+    {"other_work": "reads nothing"}, {"other_work": "reads nothing", "correctness": {"correct": None}},
+    {"other_work": "reads nothing", "p50_ms": None}, {"other_work": "reads nothing", "p50_ms": None, "correctness": None},
+    {"other_work": "reads nothing", "status": Status.SUSPECT},
 ])  # fmt: skip
 def test_of_what_has_no_verdict(demo, change):
     result = Result.objects.filter(kernel__name="triton-flash").first()

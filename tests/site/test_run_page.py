@@ -90,6 +90,47 @@ def test_a_ratio_without_a_reference_is_marked_and_counts_nowhere(owner, exporte
     assert moved == {comparison.NOT_COMPARED}
 
 
+def test_a_ratio_of_other_work_is_marked_and_counts_nowhere(owner, exported):
+    data = json.loads(json.dumps(exported))
+    for measured in data["measurements"]:
+        for result in measured["results"]:
+            if result["kernel"] != measured["baseline"]:
+                result |= {"correctness": {"correct": None}, "other_work": "reads nothing", "tflops": None}
+    run = load(data, "other.json")
+    page = page_of(owner, run)
+    (results,) = [part.split("</section>")[0] for part in page.split('id="table-attention"')[1:]]
+    with_ratio = Result.objects.filter(measurement__run=run, speedup__isnull=False)
+    assert results.count("not the same work") == with_ratio.count() > 8
+    assert "correctness unknown" not in page and "Measured; no comparison" in page
+    ((_, outcome),) = with_outcomes([run])
+    assert (outcome.first, outcome.row()["best"]) == (None, "")
+    assert set(frame(run).kernel) == {"sdpa"}
+    detail = owner.get(f"/runs/{run.pk}/results/{with_ratio[0].pk}/").content.decode()
+    assert "It is not the same work: it reads nothing." in detail
+    moved = [row for row in comparison.rows(export_of(run), export_of(run)) if row.speedup_after]
+    assert {(row.verdict, row.why) for row in moved} == {(comparison.NOT_COMPARED, "not the same work")}
+    points = measurements.points(measurements.tried().filter(measurement__run=run))
+    assert {point.verdict for point in points if point.speedup} == {"not the same work"}
+    assert not any(point.ratio for point in points), "a tier would be reached by it"
+    assert set(measurements.checks([with_ratio[0].pk]).values()) == {"not the same work"}
+    csv = owner.get(f"/runs/{run.pk}.csv").content.decode()
+    assert "not the same work: it reads nothing" in csv
+
+
+def test_the_page_and_the_files_say_the_environment_of_a_process(owner, exported):
+    data = json.loads(json.dumps(exported))
+    for result in data["measurements"][0]["results"]:
+        result["environment"] = {"MY_SWITCH": "1", "OTHER": "on"}
+    run = load(data, "environment.json")
+    page, count = page_of(owner, run), len(data["measurements"][0]["results"])
+    assert page.count("with MY_SWITCH=1, OTHER=on") == count
+    first = Result.objects.filter(measurement__run=run)[0]
+    detail = owner.get(f"/runs/{run.pk}/results/{first.pk}/").content.decode()
+    assert "<code>MY_SWITCH=1</code>, <code>OTHER=on</code>" in detail
+    assert export_of(run).measurements[0].results[0].environment == {"MY_SWITCH": "1", "OTHER": "on"}
+    assert owner.get(f"/runs/{run.pk}.csv").content.decode().count("MY_SWITCH=1, OTHER=on") == count
+
+
 def test_the_page_says_where_the_seconds_went_if_the_run_does(owner, demo, exported):
     assert "Where the time went" not in page_of(owner, demo)
     measured = [m | {"timing": {"rounds": 2.0, "rests": 1.0}} for m in exported["measurements"]]

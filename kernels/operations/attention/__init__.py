@@ -20,6 +20,7 @@ from kernels.operations.base import (
     Piece,
     draw,
 )
+from kernels.operations.products import yardstick_product
 
 if TYPE_CHECKING:
     import torch
@@ -252,8 +253,8 @@ class Attention(Operation):
 
     def _yardstick(self, q: Any, k: Any, v: Any, rows: Any = None) -> Any:
         """Eager PyTorch in the workload's dtype: matmuls accumulate in float32, softmax is in float32."""
-        scores = _product(q, k.mT).float().mul_(self.scale)
-        return _product(self._masked(scores, rows).softmax(-1).to(q.dtype), v)
+        scores = yardstick_product(q, k.mT).float().mul_(self.scale)
+        return yardstick_product(self._masked(scores, rows).softmax(-1).to(q.dtype), v)
 
     def _masked(self, scores: Any, rows: Any) -> Any:
         if not (self.causal or self.window):
@@ -266,16 +267,3 @@ class Attention(Operation):
         if self.window:
             hidden |= keys <= rows - self.window
         return scores.masked_fill_(hidden, float("-inf"))
-
-
-def _product(a: Any, b: Any) -> Any:
-    """a @ b of the yardstick. 16 bits: as PyTorch computes it. float32: term by term, the longest chain of roundings
-    that a kernel may have; the effect of a library's summation order varies more than twofold between shapes."""
-    import torch
-
-    if a.dtype != torch.float32:
-        return a @ b
-    sums = a.new_zeros(*a.shape[:-1], b.shape[-1])
-    for term in range(a.shape[-1]):
-        sums.addcmul_(a[..., term : term + 1], b[..., term : term + 1, :])
-    return sums

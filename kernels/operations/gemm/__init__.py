@@ -1,12 +1,12 @@
-"""GEMM: the product of two matrices."""
+"""GEMM: the product of two matrices, or of a batch of pairs; either may be stored transposed."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from kernels.catalog import operation
 from kernels.operations.base import (
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 FLOAT64_PRODUCTS = 2**30
 """Most multiply-adds of a product that float64 checks completely."""
-SAMPLED_ROWS = 256
-"""Above that, float64 checks this many rows."""
+SAMPLED_PAIRS, SAMPLED_ROWS = 8, 256
+"""Above that, float64 checks this many pairs of a batch, and this many rows of each."""
 CHUNK = 2**24
 """Elements of a chunk of rows in a complete check: 64 MiB in float32."""
 SLICE = 256
@@ -38,9 +38,15 @@ FEW_TERMS = 8
 
 @operation("gemm", baseline="eager", title="Matrix product (GEMM)")
 class Gemm(Operation):
-    """a: (M, K); b: (K, N); out: (M, N), all row-major."""
+    """a: (M, K); b: (K, N); out: (M, N), all row-major. Of a batch above 1: (B, M, K), (B, K, N), (B, M, N).
+
+    trans_a: a is stored as (K, M). trans_b: b is stored as (N, K).
+    """
 
     tensors: ClassVar[Mapping[str, tuple[str, ...]]] = {"a": ("m", "k"), "b": ("k", "n")}
+    options: ClassVar[tuple[str, ...]] = ("trans_a", "trans_b")
+    later: ClassVar[tuple[str, ...]] = ("batch", "trans_a", "trans_b")
+    on_request: ClassVar[Mapping[str, Any]] = {"trans_a": False, "trans_b": False}
     libraries: ClassVar[tuple[tuple[str, str], ...]] = (
         ("nvjet", "cuBLAS"),
         ("cublas", "cuBLAS"),
@@ -54,6 +60,23 @@ class Gemm(Operation):
     m: int = Field(ge=1, le=262_144, title="M", description="Rows of A and of the product.")
     n: int = Field(ge=1, le=262_144, title="N", description="Columns of B and of the product.")
     k: int = Field(ge=1, le=262_144, title="K", description="Columns of A and rows of B.")
+    batch: int = Field(
+        1,
+        ge=1,
+        le=65_536,
+        title="Batch (B)",
+        description="Pairs of matrices. Empty: one.",
+        json_schema_extra={"may_be_empty": True},
+    )
+    trans_a: bool = Field(False, title="A transposed")
+    trans_b: bool = Field(False, title="B transposed")
+
+    @model_validator(mode="before")
+    @classmethod
+    def an_empty_batch_is_one(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("batch", 1) in (None, ""):
+            return {name: value for name, value in values.items() if name != "batch"}
+        return values
 
     @property
     def distributions(self) -> tuple[Distribution, ...]:
@@ -65,62 +88,82 @@ class Gemm(Operation):
         return Allowance(slope=SYSTEMATIC + CUT_OFF * self.k)
 
     def label(self) -> str:
-        return f"M={self.m} N={self.n} K={self.k}"
+        batch = f"B={self.batch} " if self.batch > 1 else ""
+        stored = f"{' A.T' if self.trans_a else ''}{' B.T' if self.trans_b else ''}"
+        return f"{batch}M={self.m} N={self.n} K={self.k}{stored}"
 
     def flops(self) -> int:
-        """2MNK"""
-        return 2 * self.m * self.n * self.k
+        """2BMNK"""
+        return 2 * self.batch * self.m * self.n * self.k
 
     def flops_formula(self) -> tuple[str, str]:
-        return "2 x M x N x K", f"2 x {self.m} x {self.n} x {self.k}"
+        numbers = f"{self.m} x {self.n} x {self.k}"
+        return (
+            ("2 x B x M x N x K", f"2 x {self.batch} x {numbers}")
+            if self.batch > 1
+            else ("2 x M x N x K", f"2 x {numbers}")
+        )
 
     def bytes_moved(self) -> tuple[int, int]:
         """Reads A and B; writes the product."""
-        size = self.element_bytes
+        size = self.batch * self.element_bytes
         return (self.m + self.n) * self.k * size, self.m * self.n * size
 
     def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:
+        """Values do not depend on how they are stored."""
         import torch
 
         generator = torch.Generator(device).manual_seed(seed)
-        shapes = ((self.m, self.k), (self.k, self.n))
+        batch = (self.batch,) if self.batch > 1 else ()
+        shapes = ((*batch, self.m, self.k), (*batch, self.k, self.n))
         a, b = (draw(shape, self.dtype, device, generator, distribution) for shape in shapes)
         if distribution == "tails":
             a *= torch.rand(*a.shape, generator=generator, device=device) < FEW_TERMS / self.k
-        return Inputs((a, b), {})
+        stored = tuple(x.mT.contiguous() if trans else x for x, trans in ((a, self.trans_a), (b, self.trans_b)))
+        told = {name: True for name in self.on_request if getattr(self, name)}
+        return Inputs(stored, told)
 
     def edges(self) -> list[Gemm]:
-        """Each size at an edge, combined with others that are not."""
+        """Each size at an edge, combined with others that are not; a batch of two at most."""
         one_each = [{name: size} for name in ("m", "n", "k") for size in EDGE_SIZES]
-        return [Gemm(dtype=self.dtype, **{"m": 64, "n": 64, "k": 64} | changed) for changed in one_each]
+        fixed = {"dtype": self.dtype, "batch": min(2, self.batch), "trans_a": self.trans_a, "trans_b": self.trans_b}
+        return [Gemm(**fixed | {"m": 64, "n": 64, "k": 64} | changed) for changed in one_each]
+
+    def _plain(self, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor]:
+        """A as (..., M, K) and B as (..., K, N), however they are stored."""
+        a, b = inputs.tensors
+        return (a.mT if self.trans_a else a), (b.mT if self.trans_b else b)
 
     def output_like(self, inputs: Inputs) -> tuple[tuple[int, ...], torch.dtype]:
-        a, b = inputs.tensors
-        return (a.shape[0], b.shape[1]), a.dtype
+        a, b = self._plain(inputs)
+        return (*a.shape[:-1], b.shape[-1]), a.dtype
 
     def check(self, inputs: Inputs, seed: int, thorough: bool) -> Iterator[Piece]:
         import torch
 
-        a, b = inputs.tensors
-        if self.m * self.n * self.k <= FLOAT64_PRODUCTS:
+        a, b = self._plain(inputs)
+        if self.batch * self.m * self.n * self.k <= FLOAT64_PRODUCTS:
             yield _piece(..., a, b, torch.float64)
             return
         rng = torch.Generator().manual_seed(seed)
-        rows = torch.randperm(self.m, generator=rng)[:SAMPLED_ROWS].sort().values.to(a.device)
-        yield _piece(rows, a, b, torch.float64)
-        if thorough:
-            # float32 is exact enough for 16-bit results; float32 results need float64.
-            exact_dtype = torch.float64 if a.dtype == torch.float32 else torch.float32
-            step = max(1, CHUNK // self.n)
+        # float32 is exact enough for 16-bit results; float32 results need float64.
+        exact_dtype = torch.float64 if a.dtype == torch.float32 else torch.float32
+        step = max(1, CHUNK // self.n)
+        for pair in torch.randperm(self.batch, generator=rng)[:SAMPLED_PAIRS].tolist() if self.batch > 1 else [None]:
+            rows = torch.randperm(self.m, generator=rng)[:SAMPLED_ROWS].sort().values.to(a.device)
+            yield _piece(rows, a, b, torch.float64, pair)
+        for pair in range(self.batch) if thorough and self.batch > 1 else [None] * thorough:
             for first in range(0, self.m, step):
-                yield _piece(slice(first, first + step), a, b, exact_dtype)
+                yield _piece(slice(first, first + step), a, b, exact_dtype, pair)
 
 
-def _piece(
-    where: torch.Tensor | slice | type(...), a: torch.Tensor, b: torch.Tensor, exact_dtype: torch.dtype
-) -> Piece:
+def _piece(where: Any, a: torch.Tensor, b: torch.Tensor, exact_dtype: torch.dtype, pair: int | None = None) -> Piece:
+    """Rows of the product, of one pair of a batch; `...` is all of it."""
+    if pair is not None:
+        a, b = a[pair], b[pair]
+    index = where if pair is None else (pair, where)
     with _without_tf32():
-        return Piece(where, a[where].to(exact_dtype) @ b.to(exact_dtype), _yardstick(a[where], b))
+        return Piece(index, a[where].to(exact_dtype) @ b.to(exact_dtype), _yardstick(a[where], b))
 
 
 def _yardstick(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -131,9 +174,10 @@ def _yardstick(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     import torch
 
     step = 1 if a.dtype == torch.float32 else SLICE
-    sums = torch.zeros(a.shape[0], b.shape[1], dtype=torch.float32, device=a.device)
-    for first in range(0, a.shape[1], step):
-        sums.addmm_(a[:, first : first + step].float(), b[first : first + step].float())
+    sums = torch.zeros(*a.shape[:-1], b.shape[-1], dtype=torch.float32, device=a.device)
+    add = sums.addmm_ if a.dim() == 2 else sums.baddbmm_
+    for first in range(0, a.shape[-1], step):
+        add(a[..., first : first + step].float(), b[..., first : first + step, :].float())
     return sums.to(a.dtype)
 
 

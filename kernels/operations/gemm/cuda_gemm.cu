@@ -1,5 +1,5 @@
 // Tiles of 128 x 128 x 32 in shared memory, three deep, by cp.async; products by wmma on tensor cores, sums in float32.
-// @kernel("gemm", dtypes=("float16", "bfloat16"), needs=cuda(min_capability=8.0))
+// @kernel("gemm", dtypes=("float16", "bfloat16"), needs=cuda(min_capability=8.0), limits={"batch": (1,)})
 // @launch(grid=(ceil_div(n, 128), ceil_div(m, 128)), block=256, shared=3 * 2 * (128 * 40 + 32 * 136))
 // @call("gemm<T, k % 8 == 0 and n % 8 == 0>", a, b, out, m, n, k)
 

@@ -70,7 +70,9 @@ def _count(m, n, block_m, block_n):
     return triton.cdiv(m, block_m) * triton.cdiv(n, block_n)
 
 
-@kernel("gemm", backend="triton", dtypes=("float16", "bfloat16"), needs=cuda(min_capability=8.0))
+@kernel(
+    "gemm", backend="triton", dtypes=("float16", "bfloat16"), needs=cuda(min_capability=8.0), limits={"batch": (1,)}
+)  # fmt: skip
 def triton_gemm(a, b):
     """Tiled matrix product in Triton, float32 sums, tiles from a table."""
     return launch(a, b, tiles(a.shape[0], b.shape[-1], _device(a.device)))

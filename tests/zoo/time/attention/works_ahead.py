@@ -1,10 +1,13 @@
-"""One call works for the next eight, which then only hand over what is there: their median is short, their sum is not."""
+"""One call works for the next eight, which then only hand over what is there: their median is short, their sum is not.
+
+On a GPU it gains nothing: it does not meet the same sets in the same order often enough.
+"""
 
 import torch.nn.functional as F
 
 from kernels.catalog import kernel
 
-MUST_BE = {"cpu": ("suspect", "some calls work for others"), "cuda": ("suspect", "some calls work for others")}
+MUST_BE = {"cpu": ("suspect", "some calls work for others"), "cuda": ("ok",)}
 PROTOCOL = {"min_rounds": 30, "max_rounds": 30, "block_ms": 4.0}
 
 AHEAD = 8

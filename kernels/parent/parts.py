@@ -1,0 +1,80 @@
+"""Parts of a workload by environment: kernels that need environment variables are measured in processes of their own.
+
+The process of such a part has the variables of its kernels, and so has the baseline that is measured there beside them. No
+other kernel runs in it, and no ratio joins two parts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from kernels.analysis.statistics import MARGIN
+from kernels.contract.arm_result import Status, assignments
+from kernels.parent.arm import Arm
+from kernels.parent.groups import MAIN
+
+SLOWER = {"cuda": 1.1, "cpu": 1.5}
+"""A baseline that takes this many times as long with a kernel's variables as without them is slowed down by them. Processes
+of a CPU differ more."""
+
+
+@dataclass
+class Part:
+    """Arms that are measured in the same processes."""
+
+    arms: list[Arm]
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def alive(self) -> list[Arm]:
+        return [arm for arm in self.arms if arm.is_ok]
+
+    def group(self, name: str) -> str:
+        """The name of one of its groups: no two parts have groups of one name."""
+        if not self.environment:
+            return name
+        digest = hashlib.sha256(assignments(self.environment).encode()).hexdigest()[:8]
+        return f"env-{digest}" if name == MAIN else f"env-{digest} {name}"
+
+    @property
+    def notes(self) -> list[str]:
+        if not self.environment:
+            return []
+        return [f"measured in a process of its own with {assignments(self.environment)}, and so was its baseline"]
+
+
+def parts(arms: Sequence[Arm], baseline: Callable[[], Arm]) -> list[Part]:
+    """The parts of a workload, the one without variables first. It has the arms that cannot run here, too.
+
+    baseline: makes one more arm of the baseline.
+    """
+    apart: dict[str, list[Arm]] = {}
+    for arm in arms:
+        if arm.is_ok and arm.environment:
+            apart.setdefault(assignments(arm.environment), []).append(arm)
+    found = [Part([arm for arm in arms if not (arm.is_ok and arm.environment)])]
+    for mine in apart.values():
+        beside, environment = baseline(), mine[0].environment
+        beside.facts["environment"] = environment
+        found.append(Part([beside, *mine], environment))
+    return found
+
+
+def why_slower(kind: str, ns: float, plain_ns: float, margins: Sequence[float]) -> str:
+    """Why the variables of a part are held against its kernels, as a sentence; empty if they are not.
+
+    ns, plain_ns: the baseline's p50 with the variables, and without them. margins: of both measurements.
+    """
+    limit = SLOWER[kind]
+    for margin in margins:
+        limit *= 1 + max(0.0, margin - MARGIN)
+    if ns <= limit * plain_ns:
+        return ""
+    return f"its environment slows the baseline down: {ns / 1e3:.4g} us with it, {plain_ns / 1e3:.4g} us without it"
+
+
+def accuse(part: Part, why: str) -> None:
+    for arm in part.alive[1:]:
+        arm.fail(Status.SUSPECT, why)

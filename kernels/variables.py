@@ -1,0 +1,30 @@
+"""Environment variables that a kernel may declare."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,79}")
+RESERVED = ("LD_", "PYTHON", "CUDA_", "NVIDIA_", "MALLOC_", "GLIBC_", "KINETO_", "BENCHSITE_")
+"""Beginnings of the names of variables by which the loader, Python, the driver and the C library start, and the
+instrument's own: no kernel sets them."""
+RESERVED_NAMES = (
+    "PATH", "HOME", "TMPDIR", "USER", "LANG", "LC_ALL", "VIRTUAL_ENV", "CC", "CXX", "KERNEL_PATH",
+    "OMP_NUM_THREADS", "MKL_NUM_THREADS",
+    "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR",
+)  # fmt: skip
+
+
+def why_refused(environment: Any) -> str:
+    """Why a kernel's environment variables are refused, as a sentence; empty if they are not."""
+    if not isinstance(environment, dict | None):
+        return f'environment is {environment!r}; it must be a dict, such as {{"NAME": "1"}}'
+    for name, value in (environment or {}).items():
+        if not (isinstance(name, str) and VARIABLE.fullmatch(name)):
+            return f"the environment variable {name!r} is not valid: use A-Z, 0-9 and _, at most 80"
+        if name in RESERVED_NAMES or name.startswith(RESERVED):
+            return f"the environment variable {name} is not a kernel's: the instrument sets it, or the process starts by it"
+        if not isinstance(value, str) or len(value) > 200 or not value.isprintable():
+            return f"{name} is {value!r}; it must be a text of one line, at most 200 characters"
+    return ""

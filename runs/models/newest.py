@@ -1,0 +1,62 @@
+"""The newest result of each kernel on each terms: a small table beside a million results, for pages about who is best."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+from django.db import models
+
+from kernels.analysis.processes import is_confirmed
+from kernels.contract.arm_result import Status
+from kernels.report.comparison import COMPARABILITY_KEYS
+from runs.models.measurement import Measurement, Result
+from runs.models.workload import Workload
+
+
+class NewestManager(models.Manager["Newest"]):
+    def note(self, measurement: Measurement) -> None:
+        """Makes the results of a measurement the newest on their terms, in one statement."""
+        run = measurement.run
+        how = [measurement.protocol.get(key) for key in COMPARABILITY_KEYS]
+        confirmed = is_confirmed(measurement.protocol.get("processes"))
+        terms = [measurement.workload_id, run.gpu_id, run.demo, run.environment_id, measurement.mode, measurement.group]
+        terms += [measurement.baseline, confirmed, *how]
+        rows = measurement.results.exclude(status=Status.UNSUPPORTED).values_list(
+            "pk", "kernel", "kernel__name", "status"
+        )
+        self._put(
+            self.model(
+                terms=_digest([kernel, *terms]),
+                result_id=pk,
+                workload_id=measurement.workload_id,
+                confirmed=confirmed,
+            )
+            for pk, kernel, name, status in rows
+            if measurement.mode != "verify" and (name != measurement.baseline or status == Status.OK)
+        )
+
+    def _put(self, rows: Iterable[Newest]) -> None:
+        fields = ["result", "workload", "confirmed"]
+        self.bulk_create(rows, update_conflicts=True, unique_fields=["terms"], update_fields=fields)
+
+
+def _digest(terms: list[Any]) -> str:
+    return hashlib.sha256(repr(terms).encode()).hexdigest()[:32]
+
+
+class Newest(models.Model):
+    """One kernel on one workload, card, environment, mode, group, baseline and way of measuring; confirmed results apart
+    from others. Of a baseline, only results with a time. Results that no kernel supports, and mere checks, have no row."""
+
+    terms = models.CharField(max_length=32, unique=True)
+    """A hash of all of that."""
+    workload = models.ForeignKey(Workload, models.CASCADE, related_name="+")
+    result = models.OneToOneField(Result, models.CASCADE, related_name="newest")
+    confirmed = models.BooleanField()
+
+    objects = NewestManager()
+
+    def __str__(self) -> str:
+        return f"newest: {self.result}"

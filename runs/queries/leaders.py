@@ -1,0 +1,291 @@
+"""The leaderboard: on each workload and GPU model, the best confirmed kernel, and the best that is not confirmed.
+
+Best is the highest low end among FASTER kernels of uncontended runs; without one, the baseline. The intervals hold for all
+comparisons of the board at once (Bonferroni). Kernels are compared on the same terms only (history.Terms): a place has the
+record of the newest terms that were measured thoroughly, and beside it what its newest terms show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from kernels.analysis.processes import THOROUGH
+from kernels.analysis.statistics import for_many, word
+from kernels.analysis.verdicts import enough_rounds
+from kernels.catalog import operations
+from kernels.contract.arm_result import Verdict
+from runs.models import Environment, Run, Workload
+from runs.queries import history, measurements
+from runs.queries.history import Series
+from runs.queries.points import Point
+from runs.queries.ratio import Ratio
+
+MODES = ("graph", "cold", "cpu")
+"""Modes that the protocol chooses by itself. What was measured in another one stands on no board."""
+CONFIRMED, UNCONFIRMED = "confirmed", "unconfirmed"
+FIELDS = (
+    "operation", "workload", "workload_key", "dtype", "gpu", "host", "state", "kernel", "baseline", "speedup", "speedup_low",
+    "speedup_high", "comparisons", "p50_ms", "limit_ms", "limit_share", "mode", "person", "measured_at", "run", "result",
+    "sha256", "fingerprint",
+)  # fmt: skip
+
+
+class Placed(NamedTuple):
+    """A result with the interval that holds for all comparisons of the board."""
+
+    point: Point
+    ratio: Ratio
+
+    @property
+    def counts(self) -> bool:
+        """Whether it can lead: FASTER by this interval, too, and not contended."""
+        sure = word(self.ratio.low, self.ratio.high, self.point.margin, enough_rounds(self.point)) == Verdict.FASTER
+        return sure and self.point.verdict == Verdict.FASTER and not self.point.contended
+
+
+@dataclass
+class Record:
+    """Who is best on one place, on one terms."""
+
+    series: Series
+    base: Point
+    """The newest time of the baseline."""
+    best: Placed | None
+    """None: the baseline is unbeaten."""
+    compared: list[Placed]
+    """Everything that was compared, fastest first."""
+    is_confirmed: bool
+
+    @property
+    def point(self) -> Point:
+        return self.best.point if self.best else self.base
+
+    @property
+    def low(self) -> float:
+        """The certain part of its lead; 1 of the baseline."""
+        return self.best.ratio.low if self.best else 1.0
+
+    @property
+    def share(self) -> float | None:
+        """Speed of light / its p50."""
+        point = self.point
+        return point.limit_ms / point.p50_ms if point.limit_ms and point.p50_ms else None
+
+    @property
+    def host(self) -> str:
+        return self.series.gpu.host if self.series.gpu and not self.point.demo else ""
+
+    @property
+    def where(self) -> str:
+        """ "on gpu-1"; of a demo run, that it came with the site."""
+        return f"on {self.host}" if self.host else "in a demo run" if self.point.demo else ""
+
+
+@dataclass
+class Place:
+    """One workload on one GPU model."""
+
+    workload: Workload
+    gpu: str
+    record: Record | None = None
+    """The best that is confirmed."""
+    rumour: Record | None = None
+    """What is better, or all that there is, and not confirmed."""
+
+    @property
+    def cell(self) -> str:
+        """Its name in addresses."""
+        return f"{self.workload.key}-{self.gpu}"
+
+    @property
+    def shown(self) -> Record:
+        found = self.record or self.rumour
+        assert found is not None
+        return found
+
+
+@dataclass
+class Board:
+    places: list[Place] = field(default_factory=list)
+    comparisons: int = 0
+    """Results that are compared with a baseline, over the whole board."""
+    people: dict[int, str] = field(default_factory=dict)
+    """Run of a record -> who started it."""
+
+    @property
+    def gpus(self) -> list[str]:
+        """GPU models, the latest measured first."""
+        last: dict[str, int] = {}
+        for place in self.places:
+            last[place.gpu] = max(last.get(place.gpu, 0), place.shown.point.run)
+        return sorted(last, key=lambda name: -last[name])
+
+    def by(self, record: Record) -> str:
+        return self.people.get(record.point.run, "")
+
+
+def board() -> Board:
+    """All of it, from the newest result of each kernel on each terms."""
+    newest = measurements.newest_in(MODES)
+    series = history.grouped(measurements.points(newest))
+    groups: dict[tuple[int, str], dict[history.Terms, list[Series]]] = {}
+    for one in series:
+        name = one.environment.get("device") or (one.gpu.name if one.gpu else "")
+        groups.setdefault((one.terms.workload, name), {}).setdefault(one.terms._replace(group=""), []).append(one)
+    comparisons = sum(point.ratio is not None for one in series for point in one.points)
+    made = Board(comparisons=comparisons)
+    for (_, gpu), terms in groups.items():
+        if place := _place(gpu, list(terms.values()), comparisons):
+            made.places.append(place)
+    runs = {one.point.run for place in made.places for one in (place.record, place.rumour) if one}
+    named = (
+        Run.objects.filter(user__isnull=False, pk__in=runs)
+        if len(runs) < measurements.AT_ONCE
+        else Run.objects.filter(user__isnull=False)
+    )
+    made.people = dict(named.values_list("pk", "user__username"))
+    return made
+
+
+def _place(gpu: str, terms: list[list[Series]], comparisons: int) -> Place | None:
+    thorough = [one for one in terms if any(point.is_confirmed for part in one for point in part.points)]
+    sure = [found for one in thorough if (found := _record(one, comparisons, thorough=True))]
+    every = [found for one in terms if (found := _record(one, comparisons, thorough=False))]
+    if not every:
+        return None
+    place = Place(every[0].series.workload, gpu, max(sure, key=_age, default=None))
+    newest = max(every, key=_age)
+    if place.record is None or (newest.best and not newest.best.point.is_confirmed and newest.low > place.record.low):
+        place.rumour = newest
+    return place
+
+
+def _age(record: Record) -> tuple[bool, int]:
+    """A device of this site precedes a demo run; then the newest."""
+    return not record.base.demo, record.base.run
+
+
+def _record(series: list[Series], comparisons: int, thorough: bool) -> Record | None:
+    """Who is best on these terms. thorough: among confirmed results only."""
+    newest: dict[str, Point] = {}
+    for one in series:
+        for point in one.points:
+            if (point.is_confirmed or not thorough) and (
+                point.kernel not in newest or point.run > newest[point.kernel].run
+            ):
+                newest[point.kernel] = point
+    first = series[0]
+    base = newest.get(first.terms.baseline)
+    known = operations().get(first.workload.operation)
+    if base is None or not base.p50_ms or (known is not None and base.kernel != known.baseline):
+        return None
+    placed = [Placed(point, _for_many(point, comparisons)) for point in newest.values() if point.ratio is not None]
+    if not placed:
+        return None
+    best = max((one for one in placed if one.counts), key=lambda one: one.ratio.low, default=None)
+    confirmed = (best.point if best else base).is_confirmed
+    return Record(first, base, best, sorted(placed, key=lambda one: -one.ratio.ratio), confirmed)
+
+
+def _for_many(point: Point, comparisons: int) -> Ratio:
+    compared = point.compared
+    assert compared.ratio is not None
+    return Ratio(*for_many(compared.ratio, comparisons, compared.rounds), point.margin)
+
+
+# --- the history of a record ------------------------------------------------------------------------------------------
+
+
+def steps(place: Place) -> list[Placed]:
+    """The confirmed records of a place, oldest first: each one's low end is above that of the one before. Their intervals
+    hold one by one."""
+    there = Environment.objects.filter(body__device=place.gpu).values("pk")
+    rows = measurements.tried(key=place.workload.key).filter(
+        measurement__mode__in=MODES,
+        measurement__protocol__processes__gte=THOROUGH,
+        measurement__run__environment__in=there,
+    )
+    read = measurements.points(rows, history.MOST_RESULTS)
+    records: list[Placed] = []
+    for point in sorted(read, key=lambda point: point.run):
+        if point.ratio is not None and point.baseline == place.shown.base.kernel:
+            placed = Placed(point, point.ratio)
+            if placed.counts and placed.ratio.low > (records[-1].ratio.low if records else 1.0):
+                records.append(placed)
+    return records
+
+
+# --- how often a kernel is how fast -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Curve:
+    """Of one kernel: its speedup over a chosen kernel on each place where both were measured in one run."""
+
+    kernel: str
+    ratios: list[float]
+    places: int
+    """Places where the chosen kernel was measured."""
+
+    def share(self, factor: float) -> float:
+        """Share of all places on which it is at least so many times as fast."""
+        return sum(ratio >= factor for ratio in self.ratios) / self.places
+
+
+def curves(places: Iterable[Place], over: str) -> list[Curve]:
+    """One curve a kernel, the one that is as fast on most places first. A place that a kernel lacks counts against it."""
+    ratios: dict[str, list[float]] = {}
+    count = 0
+    for place in places:
+        record = place.shown
+        known = {placed.point.kernel: placed for placed in record.compared}
+        if over != record.base.kernel and over not in known:
+            continue
+        count += 1
+        below = known.get(over)
+        for name, placed in known.items():
+            if name != over and (below is None or below.point.run == placed.point.run):
+                ratios.setdefault(name, []).append(placed.ratio.ratio / (below.ratio.ratio if below else 1.0))
+        if below is not None:
+            ratios.setdefault(record.base.kernel, []).append(1 / below.ratio.ratio)
+    made = [Curve(name, sorted(values), count) for name, values in ratios.items()]
+    return sorted(made, key=lambda curve: (-curve.share(1.0), -sum(curve.ratios) / count, curve.kernel))
+
+
+def rows(made: Board, places: Iterable[Place]) -> Iterator[dict[str, Any]]:
+    """One row of FIELDS per record; a place with both has two."""
+    for place in places:
+        for record in (place.record, place.rumour):
+            if record is not None:
+                yield _row(made, place, record)
+
+
+def _row(made: Board, place: Place, record: Record) -> dict[str, Any]:
+    point, ratio = record.point, record.best.ratio if record.best else None
+    return {
+        "operation": place.workload.operation,
+        "workload": place.workload.label,
+        "workload_key": place.workload.key,
+        "dtype": place.workload.dtype,
+        "gpu": place.gpu,
+        "host": record.host,
+        "state": CONFIRMED if record.is_confirmed else UNCONFIRMED,
+        "kernel": point.kernel,
+        "baseline": record.base.kernel,
+        "speedup": ratio and ratio.ratio,
+        "speedup_low": ratio and ratio.low,
+        "speedup_high": ratio and ratio.high,
+        "comparisons": made.comparisons,
+        "p50_ms": point.p50_ms,
+        "limit_ms": point.limit_ms,
+        "limit_share": record.share,
+        "mode": point.mode,
+        "person": made.by(record),
+        "measured_at": (point.started_at or point.created_at).isoformat(),
+        "run": point.run,
+        "result": point.pk,
+        "sha256": point.sha256,
+        "fingerprint": record.series.terms.fingerprint,
+    }

@@ -1,0 +1,74 @@
+"""The cells and charts of the leaderboard. A cell has no template: a board has hundreds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from django import template
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
+
+from runs.templatetags.figures import percent, ratio
+
+register = template.Library()
+FACTORS = (1.0, 1.5, 2.0)
+
+
+@register.filter
+def plusminus(interval: Any) -> str:
+    """ "± 0.3%": the larger side of an interval."""
+    side = max(interval.high / interval.ratio, interval.ratio / interval.low) - 1
+    return f"\N{PLUS-MINUS SIGN} {side:.1%}" if side < 0.1 else f"\N{PLUS-MINUS SIGN} {side:.0%}"
+
+
+@register.filter
+def shares(curve: Any) -> list[float]:
+    return [curve.share(factor) for factor in FACTORS]
+
+
+@register.inclusion_tag("pictures/board_chart.html")
+def board_chart(name: str, query: str, alt: str) -> dict[str, Any]:
+    svg, spec = (reverse(f"leaderboard_chart_{kind}", args=[name]) + query for kind in ("svg", "json"))
+    return {"svg": svg, "spec": spec, "alt": alt}
+
+
+@register.simple_tag
+def board_cell(place: Any, view: Any, chosen: Any, ready: Collection[str], number: int, token: str) -> SafeString:
+    """One cell: the confirmed record, and what is not confirmed, with the button that confirms it."""
+    away = "" if number == view.place_on_phone else " away"
+    if place is None:
+        return format_html('<span class="cell none{}" role="cell">not measured</span>', away)
+    rumour = _rumour(place, ready, token) if place.rumour else ""
+    current = mark_safe(' aria-current="true"') if place is chosen else ""
+    style = format_html(' style="--p: {}"', round(100 * min(1, place.record.share or 0))) if place.record else ""
+    return format_html(
+        '<span class="cell {}{}"{}{} role="cell"><a class="to" href="{}">{}</a>{}</span>',
+        "sure" if place.record else "dashed", away, style, current, view.address(cell=place.cell), _lead(place.shown), rumour,
+    )  # fmt: skip
+
+
+def _lead(record: Any) -> SafeString:
+    name = format_html("<b>{}</b>" if record.is_confirmed else "<span>{}</span>", record.point.kernel)
+    lead = f"{ratio(record.best.ratio.ratio)}x {plusminus(record.best.ratio)}" if record.best else "baseline, unbeaten"
+    if not record.is_confirmed:
+        lead = f"{lead}" if record.best else "baseline"
+    return format_html('{}<span class="s">{}</span><span class="l">{}</span>', name, percent(record.share), lead)
+
+
+def _rumour(place: Any, ready: Collection[str], token: str) -> SafeString:
+    record = place.rumour
+    said = "unconfirmed"
+    if place.record and record.best:
+        name = "" if record.point.kernel == place.record.point.kernel else f"{record.point.kernel} "
+        said = f"{name}{ratio(record.best.ratio.ratio)}x, unconfirmed"
+    button: str = ""
+    if place.gpu in ready:
+        button = format_html(
+            '<form method="post" action="{}"><input type="hidden" name="csrfmiddlewaretoken" value="{}">'
+            '<input type="hidden" name="cell" value="{}"><button class="link" aria-label="Confirm {} on {}">'
+            "Confirm</button></form>",
+            reverse("confirm_record"), token, place.cell, record.point.kernel, place.workload.label,
+        )  # fmt: skip
+    return format_html('<span class="rumour"><span>{}</span>{}</span>', said, button)

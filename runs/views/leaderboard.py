@@ -1,0 +1,341 @@
+"""Who is best on each shape and GPU model, by how much, and how far from the limit. Page, charts and files are of one query."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlencode
+
+import vl_convert
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+
+from kernels.catalog import operations
+from kernels.dtypes import DTYPE_SHORT
+from kernels.protocol import EFFORTS, Protocol
+from kernels.workload import Config, Workload
+from runs.charts import leaderboard as charts
+from runs.charts.theme import THEMES
+from runs.models import Gpu, Run
+from runs.queries import leaders
+from runs.queries.leaders import CONFIRMED, FIELDS, UNCONFIRMED, Board, Curve, Place, Record
+from runs.views.downloads import csv_file
+
+MOST_COLUMNS, MOST_ROWS = 3, 50
+"""Of the matrix; the files have all."""
+CHARTS = ("record", "fast")
+CONFIRMING = "confirm"
+"""Name of the config of a run that confirms."""
+
+
+@dataclass
+class Line:
+    """One shape: a place, or none, for each column."""
+
+    shape: str
+    more: str
+    """The second part of a long shape."""
+    cells: list[Place | None]
+
+
+@dataclass
+class View:
+    """The board as an address asks for it."""
+
+    board: Board
+    asked: dict[str, str]
+    """operation, gpu, dtype, show, over and cell; each may be empty."""
+    places: list[Place] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, request: HttpRequest) -> View:
+        asked = {name: request.GET.get(name, "") for name in ("operation", "gpu", "dtype", "show", "over", "cell")}
+        view = cls(leaders.board(), asked)
+        view.places = [place for place in view.board.places if view._wanted(place)]
+        return view
+
+    def _wanted(self, place: Place) -> bool:
+        for name, value in (
+            ("operation", place.workload.operation),
+            ("gpu", place.gpu),
+            ("dtype", place.workload.dtype),
+        ):
+            if self.asked[name] not in ("", value):
+                return False
+        return self.asked["show"] not in (CONFIRMED, UNCONFIRMED) or (self.asked["show"] == CONFIRMED) == bool(
+            place.record
+        )
+
+    def address(self, **changed: str) -> str:
+        """The page with some of it changed."""
+        given = {name: value for name, value in (self.asked | changed).items() if value}
+        return f"?{urlencode(given)}"
+
+    @property
+    def here(self) -> str:
+        return self.address(cell="")
+
+    @property
+    def chips(self) -> list[tuple[str, list[tuple[str, str, bool]]]]:
+        """(filter, its (text, address, whether it is chosen))."""
+        places = self.board.places
+        known: list[tuple[str, list[tuple[str, str]]]] = [
+            ("operation", [(one, one) for one in sorted({place.workload.operation for place in places})]),
+            ("gpu", [(one, one) for one in self.board.gpus]),
+            ("dtype", [(one, DTYPE_SHORT.get(one, one)) for one in sorted({place.workload.dtype for place in places})]),
+            ("show", [(CONFIRMED, CONFIRMED), (UNCONFIRMED, UNCONFIRMED)]),
+        ]
+        return [
+            (name, [
+                (text, self.address(**{name: value, "cell": ""}), self.asked[name] == value)
+                for value, text in [("", "all"), *choices]
+            ])
+            for name, choices in known
+            if len(choices) > 1
+        ]  # fmt: skip
+
+    # --- the matrix ---
+
+    @cached_property
+    def columns(self) -> list[tuple[str, str]]:
+        """(GPU model, dtype), the latest measured model first."""
+        known = {(place.gpu, place.workload.dtype) for place in self.places}
+        order = self.board.gpus
+        return sorted(
+            known,
+            key=lambda one: (order.index(one[0]), list(DTYPE_SHORT).index(one[1]) if one[1] in DTYPE_SHORT else 99),
+        )
+
+    @property
+    def shown_columns(self) -> list[tuple[str, str]]:
+        """Those that have room; the chosen cell's among them."""
+        if self.chosen and (own := (self.chosen.gpu, self.chosen.workload.dtype)) not in self.columns[:MOST_COLUMNS]:
+            return [*self.columns[: MOST_COLUMNS - 1], own]
+        return self.columns[:MOST_COLUMNS]
+
+    @property
+    def heads(self) -> list[tuple[str, str, str]]:
+        """(GPU model and dtype, hosts, the address that shows this column on a phone)."""
+        return [
+            (
+                f"{gpu.removeprefix('NVIDIA ')} · {DTYPE_SHORT.get(dtype, dtype)}",
+                ", ".join(self._hosts(gpu)),
+                self._first_of(gpu, dtype),
+            )
+            for gpu, dtype in self.shown_columns
+        ]
+
+    def _hosts(self, gpu: str) -> list[str]:
+        return sorted({place.shown.host for place in self.places if place.gpu == gpu} - {""}) or ["demo"]
+
+    def _first_of(self, gpu: str, dtype: str) -> str:
+        first = next(place for place in self.places if (place.gpu, place.workload.dtype) == (gpu, dtype))
+        return self.address(cell=first.cell)
+
+    @cached_property
+    def lines(self) -> dict[str, list[Line]]:
+        """Operation -> its shapes, from small to large."""
+        found: dict[str, dict[str, dict[tuple[str, str], Place]]] = {}
+        for place in self.places:
+            shape = place.workload.label.split(" ", 2)[-1]
+            by_column = found.setdefault(place.workload.operation, {}).setdefault(shape, {})
+            by_column[place.gpu, place.workload.dtype] = place
+        return {
+            operation: [
+                Line(*halves(shape), [cells.get(column) for column in self.shown_columns])
+                for shape, cells in shapes.items()
+            ]
+            for operation, shapes in sorted(found.items())
+        }
+
+    @property
+    def groups(self) -> list[tuple[str, str, list[Line]]]:
+        """(operation, its baseline, the shapes that have room)."""
+        left, groups, known = MOST_ROWS, [], operations()
+        for operation, lines in self.lines.items():
+            shown = [line for line in lines if any(line.cells)][:left]
+            left -= len(shown)
+            if shown:
+                groups.append((operation, known[operation].baseline if operation in known else "", shown))
+        return groups
+
+    @property
+    def hidden(self) -> int:
+        return sum(len(lines) for lines in self.lines.values()) - sum(len(shown) for *_, shown in self.groups)
+
+    # --- one of its cells ---
+
+    @cached_property
+    def chosen(self) -> Place | None:
+        """The place of ?cell=, else the first confirmed one."""
+        if self.asked["cell"]:
+            return next((place for place in self.places if place.cell == self.asked["cell"]), None)
+        first = sorted(
+            self.places, key=lambda place: (place.record is None, self.columns.index((place.gpu, place.workload.dtype)))
+        )
+        return next(iter(first), None)
+
+    @property
+    def place_on_phone(self) -> int:
+        """Number of the column that a phone shows."""
+        own = self.chosen and (self.chosen.gpu, self.chosen.workload.dtype)
+        return self.shown_columns.index(own) if own in self.shown_columns else 0
+
+    @cached_property
+    def compared(self) -> list[Place]:
+        """The places of the curves: those of the chosen operation, GPU model and dtype."""
+        one = self.chosen
+        if one is None:
+            return []
+        own = (one.workload.operation, one.gpu, one.workload.dtype)
+        return [place for place in self.places if (place.workload.operation, place.gpu, place.workload.dtype) == own]
+
+    @property
+    def over(self) -> str:
+        """The kernel that the curves compare with."""
+        assert self.chosen is not None
+        return self.asked["over"] or self.chosen.shown.base.kernel
+
+    @cached_property
+    def curves(self) -> list[Curve]:
+        return leaders.curves(self.compared, self.over) if self.compared else []
+
+    # --- the first line ---
+
+    def headline(self) -> dict[str, str]:
+        """Who leads, on the operation with most records and the GPU model measured last: {"tone", "strong", "rest"}."""
+        if not self.places:
+            return {"tone": "same", "strong": "Nothing has been compared with a baseline yet", "rest": ""}
+        sure = [place for place in self.places if place.record]
+        gpu, _ = self.columns[0]
+        there = [place for place in sure or self.places if place.gpu == gpu] or [p for p in self.places if p.gpu == gpu]
+        operation, _ = Counter(place.workload.operation for place in there).most_common(1)[0]
+        newest = next(place for place in there if place.workload.operation == operation)
+        mine = [p for p in self.places if (p.gpu, p.workload.operation) == (gpu, operation)]
+        hosts = f" ({', '.join(self._hosts(newest.gpu))})" if newest.shown.host else ""
+        on = f"{newest.workload.operation} workloads on {newest.gpu}{hosts}"
+        wins = Counter(p.record.point.kernel for p in mine if p.record and p.record.best)
+        unbeaten = sum(1 for p in mine if p.record and not p.record.best)
+        waiting = len([p for p in self.places if p.rumour])
+        rest = [f"Nobody beats {newest.shown.base.kernel} on {unbeaten} of them."] if unbeaten and wins else []
+        if wins:
+            kernel, count = wins.most_common(1)[0]
+            strong, tone = f"{kernel} leads on {count} of {len(mine)} {on}", "faster"
+        elif unbeaten:
+            strong, tone = f"Nobody beats {newest.shown.base.kernel} on {unbeaten} of {len(mine)} {on}", "same"
+        else:
+            ahead = Counter(p.rumour.point.kernel for p in mine if p.rumour and p.rumour.best)
+            strong, tone = f"No record is confirmed on {on}", "same"
+            if ahead:
+                kernel, count = ahead.most_common(1)[0]
+                rest.append(f"{kernel} is ahead on {count} of {len(mine)}, unconfirmed.")
+        if waiting and (wins or unbeaten):
+            rest.append(f"{waiting} cell{'s wait' if waiting > 1 else ' waits'} for confirmation.")
+        return {"tone": tone, "strong": strong, "rest": " ".join(rest)}
+
+
+def halves(shape: str) -> tuple[str, str]:
+    """A long shape on two lines: "B=4 H=16 S=512", "D=64, causal"."""
+    parts = shape.split(" ")
+    return (shape, "") if "x" in parts or len(parts) < 4 else (" ".join(parts[:3]), ", ".join(parts[3:]))
+
+
+def leaderboard(request: HttpRequest) -> HttpResponse:
+    view = View.of(request)
+    chosen = view.chosen
+    context: dict[str, Any] = {"page": "leaderboard", "view": view, "headline": view.headline(), "chosen": chosen}
+    if chosen:
+        ready = Gpu.objects.online().values_list("name", flat=True)
+        context |= {
+            "steps": leaders.steps(chosen),
+            "by": view.board.by(chosen.shown),
+            "may_confirm": set(ready),
+            "chart_query": view.address(cell=chosen.cell),
+        }
+    return render(request, "leaderboard.html", context)
+
+
+def leaderboard_csv(request: HttpRequest) -> HttpResponse:
+    view = View.of(request)
+    return csv_file(leaders.rows(view.board, view.places), FIELDS, "leaderboard.csv")
+
+
+def leaderboard_json(request: HttpRequest) -> HttpResponse:
+    view = View.of(request)
+    return JsonResponse({"leaderboard": list(leaders.rows(view.board, view.places))})
+
+
+# --- charts -----------------------------------------------------------------------------------------------------------
+
+
+def _spec(request: HttpRequest, name: str) -> dict[str, Any]:
+    view, theme = View.of(request), request.GET.get("theme", "light")
+    if name not in CHARTS or theme not in THEMES or view.chosen is None:
+        raise Http404(f"there is no chart '{name}' in '{theme}'")
+    if name == "record":
+        chart = charts.record(leaders.steps(view.chosen), view.chosen.shown.base.kernel, THEMES[theme])
+    else:
+        chart = charts.fast(view.curves, THEMES[theme])
+    if chart is None:
+        raise Http404("there is nothing to draw")
+    return chart.to_dict()
+
+
+def chart_json(request: HttpRequest, name: str) -> HttpResponse:
+    return JsonResponse(_spec(request, name))
+
+
+def chart_svg(request: HttpRequest, name: str) -> HttpResponse:
+    return HttpResponse(vl_convert.vegalite_to_svg(_spec(request, name)), content_type="image/svg+xml")
+
+
+# --- confirm ----------------------------------------------------------------------------------------------------------
+
+
+@require_POST
+def confirm(request: HttpRequest) -> HttpResponse:
+    """Queues a thorough run of a place's best unconfirmed kernel with its baseline; of an unbeaten baseline, with all that
+    were compared with it. On the card of the result, else on one of its model."""
+    asked = request.POST.get("cell", "")
+    place = next((one for one in leaders.board().places if one.cell == asked), None)
+    if place is None or place.rumour is None:
+        raise Http404("nothing waits for confirmation there")
+    gpu = _card(place.rumour, place.gpu)
+    if gpu is None:
+        messages.error(request, f"No {place.gpu} answers now: nothing was queued.")
+        return redirect(f"{reverse('leaderboard')}?{urlencode({'cell': asked})}")
+    config = _confirming(place)
+    title = f"Confirm {config.title}"[:200]
+    user = request.user if request.user.is_authenticated else None
+    again = Run.objects.active().filter(config_name=CONFIRMING, title=title, gpu=gpu).first()
+    run = again or Run.objects.submit(config, gpu=gpu, user=user, title=title)
+    messages.success(
+        request, "This is being confirmed already." if again else "Queued: five processes confirm it, or do not."
+    )
+    return redirect(run)
+
+
+def _confirming(place: Place) -> Config:
+    assert place.rumour is not None
+    workload = Workload(**place.workload.as_json())
+    best = place.rumour.best
+    kernels = [best.point.kernel] if best else [placed.point.kernel for placed in place.rumour.compared]
+    return Config(
+        name=CONFIRMING,
+        title=f"{best.point.kernel if best else place.rumour.base.kernel} on {workload.label}",
+        operation=workload.operation,
+        kernels=kernels,
+        workloads=[workload],
+        protocol=Protocol(**EFFORTS["thorough"]),
+    )
+
+
+def _card(record: Record, name: str) -> Gpu | None:
+    if record.series.gpu and not record.point.demo and record.series.gpu.is_online:
+        return record.series.gpu
+    return Gpu.objects.online().filter(name=name).order_by("host", "index").first()

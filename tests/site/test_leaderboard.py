@@ -1,0 +1,290 @@
+"""The leaderboard: who is best on each shape and GPU model, what is confirmed, its history, its files, and the button."""
+
+import csv
+import io
+import json
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+from many import many
+
+from kernels.protocol import EFFORTS
+from runs.models import Measurement, Newest, Result, Run
+from runs.queries import leaders
+from runs.queries.leaders import FIELDS
+
+
+def thorough(run, processes=5):
+    """Makes a stored run one of five processes."""
+    for one in run.measurements.all():
+        one.protocol["processes"] = processes
+        one.save(update_fields=["protocol"])
+    return noted(run)
+
+
+def noted(run):
+    """What storing it would note: tests change runs after that."""
+    Newest.objects.filter(result__measurement__run=run).delete()
+    for one in Measurement.objects.filter(run=run).select_related("run"):
+        Newest.objects.note(one)
+    return run
+
+
+def places():
+    return leaders.board().places
+
+
+def page_of(client, query=""):
+    answer = client.get(f"/leaderboard/{query}")
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+# --- what is newest ---------------------------------------------------------------------------------------------------
+
+
+def test_each_kernel_has_one_row_for_each_terms(measured):
+    first = noted(measured(count=2))
+    count = Newest.objects.count()
+    assert count == Result.objects.filter(measurement__run=first).exclude(status="unsupported").count()
+    second = noted(measured(count=2))
+    assert Newest.objects.count() == count
+    assert set(Newest.objects.values_list("result__measurement__run", flat=True)) == {second.pk}
+    noted(measured(count=2, driver="999"))
+    assert Newest.objects.count() == 2 * count, "another driver hides nothing"
+
+
+def test_confirmed_results_are_not_hidden_by_later_ones(measured):
+    first = thorough(measured(count=1))
+    second = noted(measured(count=1))
+    runs = set(Newest.objects.values_list("result__measurement__run", flat=True))
+    assert runs == {first.pk, second.pk}
+
+
+def test_what_is_stored_is_noted(demo):
+    tried = Result.objects.filter(measurement__run=demo).exclude(status="unsupported")
+    assert Newest.objects.count() == tried.count()
+
+
+# --- who is best ------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_thorough_run_nothing_leads(owner, measured):
+    noted(measured(count=1))
+    (place,) = places()
+    assert place.record is None
+    assert (place.rumour.point.kernel, place.rumour.is_confirmed) == ("triton-flash", False)
+    page = page_of(owner)
+    assert "No record is confirmed on attention workloads on NVIDIA H200 (gpu-1)" in page
+    assert "triton-flash is ahead on 1 of 1, unconfirmed." in page
+    cell = page.split('class="cell dashed', 1)[1].split("</form>")[0]
+    assert "<b>" not in cell and ">Confirm</button>" in cell
+
+
+def test_a_thorough_run_makes_a_record(owner, measured):
+    run = thorough(measured(count=2))
+    first, second = places()
+    assert first.rumour is None and first.record.point.run == run.pk and first.record.is_confirmed
+    assert first.record.point.kernel == second.record.point.kernel == "triton-flash"
+    page = page_of(owner)
+    assert "triton-flash leads on 2 of 2 attention workloads on NVIDIA H200 (gpu-1)" in page
+    assert page.count('class="cell sure') == 2 and "Confirm</button>" not in page
+    assert "on gpu-1" in page
+
+
+def test_the_interval_is_that_of_all_comparisons(measured):
+    thorough(measured(count=1))
+    alone = places()[0].record.best.ratio
+    thorough(measured(count=8))
+    together = places()[0].record.best.ratio
+    assert together.ratio == alone.ratio and together.low < alone.low and together.high > alone.high
+
+
+def test_nobody_beats_the_baseline(owner, measured):
+    run = measured(count=1)
+    Result.objects.filter(measurement__run=run).exclude(kernel__name="sdpa").update(
+        speedup=0.5, speedup_low=0.49, speedup_high=0.51
+    )
+    thorough(run)
+    (place,) = places()
+    assert place.record.best is None and place.record.point.kernel == "sdpa"
+    assert "Nobody beats sdpa on 1 of 1 attention workloads" in page_of(owner)
+    assert "baseline, unbeaten" in page_of(owner)
+
+
+@pytest.mark.parametrize("change", ["contended", "incorrect", "undecided"])
+def test_what_does_not_count_does_not_lead(measured, change):
+    run = thorough(measured(count=1))
+    mine = Result.objects.filter(measurement__run=run, kernel__name="triton-flash")
+    if change == "contended":
+        Run.objects.filter(pk=run.pk).update(contended=True)
+    elif change == "incorrect":
+        mine.update(status="incorrect")
+    else:
+        mine.update(speedup=1.02, speedup_low=1.005, speedup_high=1.03)
+    (place,) = places()
+    assert place.record.point.kernel != "triton-flash"
+
+
+def test_a_faster_one_that_is_not_confirmed_stands_beside_the_record(owner, measured):
+    first = thorough(measured(count=1))
+    later = noted(measured(count=1, edit={"triton-flash": 1.2}))
+    (place,) = places()
+    assert (place.record.point.run, place.rumour.point.run) == (first.pk, later.pk)
+    page = page_of(owner)
+    assert "Unconfirmed, and higher: triton-flash" in page and "Confirm</button>" in page
+    slower = noted(measured(count=1, edit={"triton-flash": 0.9}))
+    assert slower and places()[0].rumour is None, "what is not higher says nothing"
+
+
+def test_a_new_driver_keeps_the_record_until_a_thorough_run(measured):
+    first = thorough(measured(count=1))
+    noted(measured(count=1, driver="999"))
+    assert places()[0].record.point.run == first.pk
+    second = thorough(measured(count=1, driver="999"))
+    assert places()[0].record.point.run == second.pk
+
+
+def test_two_models_are_two_columns(owner, measured, make_gpu):
+    thorough(measured(count=1))
+    other = make_gpu("GPU-2", name="NVIDIA H100", host="gpu-7")
+    thorough(measured(count=1, on=other, device="NVIDIA H100"))
+    page = page_of(owner)
+    assert "H200 · fp16 <small>gpu-1</small>" in page and "H100 · fp16 <small>gpu-7</small>" in page
+    only = page_of(owner, "?gpu=NVIDIA H100")
+    assert only.count('class="cell sure') == 1 and "(gpu-7)" in only
+    assert "Nothing is left with these filters." in page_of(owner, "?gpu=NVIDIA H100&show=unconfirmed")
+
+
+# --- its history, and how often ---------------------------------------------------------------------------------------
+
+
+def test_the_history_has_each_record_once(measured):
+    runs = [thorough(measured(count=1, edit={"triton-flash": factor})) for factor in (0.9, 1.0, 0.95, 1.1)]
+    steps = leaders.steps(places()[0])
+    assert [step.point.run for step in steps] == [runs[0].pk, runs[1].pk, runs[3].pk]
+    lows = [step.ratio.low for step in steps]
+    assert lows == sorted(lows)
+
+
+def test_how_often_a_kernel_is_how_fast(measured):
+    run = thorough(measured(count=4))
+    factors = {}
+    for number, one in enumerate(run.measurements.all()):
+        mine = one.results.filter(kernel__name="triton-flash")
+        factors[number] = 0.5 + number / 2
+        mine.update(speedup=factors[number], speedup_low=factors[number] * 0.99, speedup_high=factors[number] * 1.01)
+    curve = next(one for one in leaders.curves(places(), "sdpa") if one.kernel == "triton-flash")
+    assert [round(ratio, 6) for ratio in curve.ratios] == [0.5, 1.0, 1.5, 2.0]
+    assert [curve.share(p) for p in (0.4, 1.0, 1.2, 3.0)] == [1.0, 0.75, 0.5, 0.0]
+    Result.objects.filter(measurement=run.measurements.first(), kernel__name="triton-flash").update(status="incorrect")
+    curve = next(one for one in leaders.curves(places(), "sdpa") if one.kernel == "triton-flash")
+    assert curve.places == 4 and len(curve.ratios) == 3 and curve.share(0.4) == 0.75, "what is wrong is not fast"
+
+
+def test_over_another_kernel_the_ratios_are_of_one_measurement(measured):
+    thorough(measured(count=2))
+    over_sdpa = {one.kernel: one for one in leaders.curves(places(), "sdpa")}
+    over_flash = {one.kernel: one for one in leaders.curves(places(), "sdpa-flash")}
+    assert "sdpa-flash" not in over_flash and over_flash["sdpa"].places == 2
+    assert sorted(1 / ratio for ratio in over_sdpa["sdpa-flash"].ratios) == pytest.approx(over_flash["sdpa"].ratios)
+
+
+@pytest.mark.parametrize("name", ["record", "fast"])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_charts(owner, measured, name, theme):
+    thorough(measured(count=2))
+    spec = owner.get(f"/leaderboard/charts/{name}.json?theme={theme}").json()
+    assert spec["$schema"].endswith(".json") and "legend" not in json.dumps(spec["layer"])
+    assert owner.get(f"/leaderboard/charts/{name}.svg?theme={theme}").content.startswith(b"<svg")
+    assert owner.get(f"/leaderboard/charts/{name}.json?theme=odd").status_code == 404
+    page = page_of(owner)
+    assert f'data-chart="/leaderboard/charts/{name}.json?cell=' in page and 'alt="' in page
+
+
+def test_no_chart_of_nothing(owner, demo):
+    assert owner.get("/leaderboard/charts/zork.json").status_code == 404
+    assert owner.get("/leaderboard/charts/record.json").status_code == 404, "nothing is confirmed"
+
+
+# --- page, files, button ----------------------------------------------------------------------------------------------
+
+
+def test_an_empty_site(owner):
+    page = page_of(owner)
+    assert "Nothing has been compared with a baseline yet" in page and "Start a run." in page
+
+
+def test_files_have_what_the_page_has(owner, measured):
+    thorough(measured(count=2))
+    noted(measured(count=1, edit={"triton-flash": 1.2}))
+    rows = owner.get("/leaderboard.json").json()["leaderboard"]
+    table = list(csv.DictReader(io.StringIO(owner.get("/leaderboard.csv").content.decode())))
+    assert list(table[0]) == list(FIELDS) == list(rows[0]) and len(table) == len(rows) == 3
+    assert [row["state"] for row in rows] == ["confirmed", "unconfirmed", "confirmed"]
+    assert rows[0]["host"] == "gpu-1" and rows[0]["speedup_low"] < rows[0]["speedup"] < rows[0]["speedup_high"]
+    assert owner.get("/leaderboard.json?show=unconfirmed").json()["leaderboard"] == []
+
+
+def test_confirm_queues_a_thorough_run_on_that_card(owner, measured, gpu):
+    noted(measured(count=1))
+    cell = places()[0].cell
+    answer = owner.post("/leaderboard/confirm/", {"cell": cell})
+    run = Run.objects.latest("pk")
+    assert answer.url == run.get_absolute_url()
+    assert (run.gpu, run.user, run.state) == (gpu, owner.user, "queued")
+    assert run.spec.protocol.processes == EFFORTS["thorough"]["processes"] == 5
+    assert run.spec.kernels == ["sdpa", "triton-flash"] and len(run.spec.workloads) == 1
+    assert run.spec.workloads[0].key == places()[0].workload.key
+    owner.post("/leaderboard/confirm/", {"cell": cell})
+    assert Run.objects.latest("pk") == run, "once is enough"
+
+
+def test_confirm_an_unbeaten_baseline_with_all_that_were_compared(owner, measured):
+    run = measured(count=1)
+    others = Result.objects.filter(measurement__run=run).exclude(kernel__name="sdpa")
+    others.update(speedup=0.5, speedup_low=0.49, speedup_high=0.51)
+    noted(run)
+    owner.post("/leaderboard/confirm/", {"cell": places()[0].cell})
+    assert len(Run.objects.latest("pk").spec.kernels) > 3
+
+
+def test_where_no_such_card_answers_there_is_no_button(owner, measured, gpu):
+    noted(measured(count=1))
+    gpu.seen_at = timezone.now() - timedelta(hours=1)
+    gpu.save()
+    assert "Confirm</button>" not in page_of(owner)
+    before = Run.objects.count()
+    page = owner.post("/leaderboard/confirm/", {"cell": places()[0].cell}, follow=True).content.decode()
+    assert "No NVIDIA H200 answers now: nothing was queued." in page and Run.objects.count() == before
+    assert owner.post("/leaderboard/confirm/", {"cell": "zork"}).status_code == 404
+
+
+def test_no_more_than_twelve_queries(owner, demo, measured, django_assert_max_num_queries):
+    thorough(measured(count=8))
+    with django_assert_max_num_queries(12):
+        page_of(owner)
+
+
+def test_a_thousand_results_on_one_page(owner, demo, django_assert_max_num_queries):
+    many(demo, 40)
+    for one in Measurement.objects.select_related("run"):
+        Newest.objects.note(one)
+    assert Newest.objects.count() > 1000
+    with django_assert_max_num_queries(12):
+        page = page_of(owner)
+    assert "more shapes" in page and len(page) < 150_000
+    assert len(owner.get("/leaderboard.json").json()["leaderboard"]) > 200
+
+
+def test_the_migration_notes_what_is_stored(demo):
+    from importlib import import_module
+
+    from django.apps import apps
+
+    before = set(Newest.objects.values_list("terms", "result", "workload", "confirmed"))
+    Newest.objects.all().delete()
+    import_module("runs.migrations.0031_the_newest_results").fill(apps, connection.schema_editor())
+    assert set(Newest.objects.values_list("terms", "result", "workload", "confirmed")) == before
