@@ -61,6 +61,7 @@ def make_app(name: str, broker: str) -> Celery:
                 for part, queue in (("recorder", RECORD_QUEUE), ("worker", SITE_QUEUE))
             },
             "purge_logins": {"task": "purge_logins", "schedule": PURGE_EVERY_S},
+            "prune": {"task": "prune", "schedule": PURGE_EVERY_S},
         },
         timezone="UTC",
     )

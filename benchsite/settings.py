@@ -113,6 +113,20 @@ REDIS_URL = env.str("REDIS_URL", default="") or f"redis://{EMBEDDED_BROKER}"
 if not REDIS_URL.startswith(("redis://", "rediss://")):
     raise ImproperlyConfigured(f"REDIS_URL must begin with redis:// or rediss://, not {REDIS_URL.split(':')[0]!r}")
 
+
+def _days(name: str) -> int | None:
+    """A number of days; None, for ever, if it is not set."""
+    given = env.str(name, default="").strip()
+    if given and not (given.isdecimal() and int(given)):
+        raise ImproperlyConfigured(
+            f"{name} must be a number of days, 1 or more, not {given!r}; leave it out to keep all"
+        )
+    return int(given) if given else None
+
+
+KEEP_SAMPLES_DAYS, KEEP_SHARES_DAYS = _days("KEEP_SAMPLES_DAYS"), _days("KEEP_SHARES_DAYS")
+"""What runs/pipeline/keeping.py deletes when it is older."""
+
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},

@@ -160,6 +160,8 @@ class Run(models.Model):
     timing = models.JSONField(default=dict, blank=True)
     """Seconds by phase outside its measurements: kernels/contract/events.py."""
     log = models.TextField(blank=True)
+    samples_deleted_at = models.DateTimeField(null=True, blank=True)
+    """When its raw samples were deleted to save space (runs/pipeline/keeping.py). Its figures stay."""
 
     created_at = models.DateTimeField(default=timezone.now)
     sent_at = models.DateTimeField(null=True, blank=True)

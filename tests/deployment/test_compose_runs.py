@@ -187,6 +187,7 @@ def site(deployment):
     """Everything, started in the order of the file; the address, and the first user's password."""
     assert deployment.is_well("postgres")
     said = deployment.to_the_end("setup")
+    assert not (deployment.folder / "none").exists(), "it wrote an .env: a container's files are read-only"
     deployment.password = re.search(r"First user: admin, password: (\S+)", said)[1]
     for name in PARTS:
         assert not deployment.is_well(name), f"{name} is well before it has started"
