@@ -9,14 +9,14 @@ from typing import Any
 
 from kernels.host.device import Device
 from kernels.parent.arm import Arm
-from kernels.parent.child_process import CannotStart, Child, ChildDied, ChildTimedOut, CommandFailed
+from kernels.parent.child_process import CannotStart, Child, ChildDied, ChildTimedOut, CommandFailed, head_and_tail
 from kernels.parent.drive import Commands
 from kernels.parent.stopwatch import Stopwatch
 from kernels.workload import Workload
 
 log = logging.getLogger(__name__)
-LOG_TAIL, ERROR_TAIL = 16_000, 4_000
-"""Bytes of output kept: of a run, and of a failed kernel."""
+LOG_MOST, ERROR_TAIL = 16_000, 4_000
+"""Characters of output kept: of a run, its beginning and its end; of a failed kernel, its end."""
 CHECK_LIMIT_S = 120.0
 """A command that looks at an arm may take this long, beside the calls that it makes."""
 STARTS = 3
@@ -141,16 +141,17 @@ class ChildSession:
 
     def replace(self) -> None:
         if self._child is not None:
-            self._logs.append(self._child.log.tail())
+            self._logs.append(self._child.log.whole())
             self._child.close()
             self._child = None
 
     def why_suspect(self, arm: str) -> str:
         return ""
 
-    def log_tail(self) -> str:
-        parts = [*self._logs, self._child.log.tail() if self._child else ""]
-        return "".join(parts)[-LOG_TAIL:]
+    def log(self) -> str:
+        """What all processes wrote; of much, the beginning and the end."""
+        parts = [*self._logs, self._child.log.whole() if self._child else ""]
+        return head_and_tail("".join(parts), LOG_MOST)
 
     def close(self) -> None:
         for child in (self._child, self._warm):

@@ -64,7 +64,7 @@ class Execution:
             return
         with contextlib.suppress(Cancelled):
             if state is not None:
-                tail = self.supervisor.log_tail() if self.supervisor else ""
+                tail = self.supervisor.log() if self.supervisor else ""
                 self._emit(Finished(state=state, message=json_safe(message), log=json_safe(tail)))
         try:
             self.journal.end(self.run_id, self.attempt)
