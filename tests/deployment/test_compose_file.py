@@ -77,7 +77,7 @@ def test_every_variable_is_read_by_somebody(service):
 
 def test_every_variable_to_choose_is_in_the_docs():
     docs = (ROOT / "docs/deployment.md").read_text()
-    assert [name for name in variables() if f"`{name}" not in docs] == []
+    assert [name for name in variables() if f"`{name}`" not in docs] == []
     assert [name for name, default in variables().items() if default is None] == ["SITE_URL"]
 
 
