@@ -1,5 +1,6 @@
 """The database: one model a file."""
 
+from runs.models.claim import Claim, Import
 from runs.models.config import Config
 from runs.models.gpu import Calibration, Gpu
 from runs.models.kernel import Kernel, KernelVersion
@@ -12,6 +13,6 @@ from runs.models.tier_scale import Tier, TierScale
 from runs.models.workload import Workload
 
 __all__ = [
-    "Calibration", "Chart", "Config", "Environment", "Gpu", "Kernel", "KernelVersion", "Measurement", "Newest", "Note",
-    "RejectedEvent", "Result", "Run", "Session", "Share", "Tier", "TierScale", "Workload",
+    "Calibration", "Chart", "Claim", "Config", "Environment", "Gpu", "Import", "Kernel", "KernelVersion", "Measurement",
+    "Newest", "Note", "RejectedEvent", "Result", "Run", "Session", "Share", "Tier", "TierScale", "Workload",
 ]  # fmt: skip
