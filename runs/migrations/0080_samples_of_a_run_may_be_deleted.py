@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('runs', '0040_other_work_and_environment'),
+        ('runs', '0070_claims'),
     ]
 
     operations = [
