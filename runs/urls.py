@@ -8,6 +8,7 @@ from runs.views import (
     judge,
     kernels,
     leaderboard,
+    monitoring,
     new,
     overview,
     result,
@@ -34,6 +35,9 @@ register_converter(Id, "id")
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
+    path("healthz", monitoring.healthz, name="healthz"),
+    path("healthz/<slug:part>", monitoring.healthz, name="healthz_part"),
+    path("metrics", monitoring.metrics, name="metrics"),
     path("runs/", runs.runs, name="runs"),
     path("runs.csv", runs.runs_csv, name="runs_csv"),
     path("runs.json", runs.runs_json, name="runs_json"),

@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 from kernels.contract.events import Ending, Event, Finished
 from kernels.contract.fitting import fitted
 from kernels.host.device import WAITS, Device
+from kernels.host.logs import about
 from kernels.parent.child_process import Cancelled, Child, ChildDied, ChildTimedOut
 from kernels.parent.results import json_safe
 from kernels.parent.supervisor import Supervisor, WrongEnvironment
@@ -47,7 +48,8 @@ class Execution:
     def run(self) -> None:
         self.current.begin(self.run_id, self.attempt)
         try:
-            self._run()
+            with about(run=self.run_id, attempt=self.attempt):
+                self._run()
         finally:
             self.current.end()
 
@@ -55,12 +57,14 @@ class Execution:
         if not self.journal.begin(self.run_id, self.attempt):
             log.warning("run %s attempt %s came again and is ignored", self.run_id, self.attempt)
             return
+        log.info("began")
         state, message = self._measure()
+        log.info("ended: %s", " ".join(filter(None, (state or "interrupted", message))))
         if state is None and message == "shutdown":  # the site resumes it
             return
         with contextlib.suppress(Cancelled):
             if state is not None:
-                tail = self.supervisor.log_tail() if self.supervisor else ""
+                tail = self.supervisor.log() if self.supervisor else ""
                 self._emit(Finished(state=state, message=json_safe(message), log=json_safe(tail)))
         try:
             self.journal.end(self.run_id, self.attempt)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import secrets
 from datetime import datetime
 from functools import cached_property
@@ -23,6 +24,9 @@ from runs.models.session import Session
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
+
+
+log = logging.getLogger(__name__)
 
 
 class State(models.TextChoices):
@@ -109,6 +113,7 @@ class RunManager(models.Manager["Run"]):
             total=len(config.workloads),
             attempt=secrets.randbelow(2**20) * ATTEMPTS,
         )
+        log.info("submitted", extra={"run": run.pk})
         if wake:
             ask_dispatch()
         return run
@@ -155,6 +160,8 @@ class Run(models.Model):
     timing = models.JSONField(default=dict, blank=True)
     """Seconds by phase outside its measurements: kernels/contract/events.py."""
     log = models.TextField(blank=True)
+    samples_deleted_at = models.DateTimeField(null=True, blank=True)
+    """When its raw samples were deleted to save space (runs/pipeline/keeping.py). Its figures stay."""
 
     created_at = models.DateTimeField(default=timezone.now)
     sent_at = models.DateTimeField(null=True, blank=True)

@@ -72,4 +72,5 @@ def execute(run: Run) -> None:
     except ValidationError as error:  # written by an earlier version of the site
         run.advance(Run.State.FAILED, message=f"This version cannot read its config: {sentence(error)}")
         return
+    log.info("sent to %s", run.gpu, extra={"run": run.pk, "attempt": run.attempt})
     send("execute", spec.model_dump(mode="json"), queue=device_queue(run.gpu.uuid))

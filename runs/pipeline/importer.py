@@ -60,6 +60,7 @@ def load(export: Export, source: str) -> Run:
         environment=Environment.of(export.environment, export.fingerprint),
         preflight=export.preflight.model_dump(mode="json"),
         timing=export.timing,
+        samples_deleted_at=export.samples_deleted_at,
         contended=bool(export.preflight.others) or any(event.is_contended for event in export.measurements),
         created_at=when,
         started_at=when,
