@@ -3,6 +3,7 @@ from django.urls.converters import IntConverter
 
 from runs.views import (
     compare,
+    compare_many,
     gpus,
     imports,
     judge,
@@ -70,6 +71,7 @@ urlpatterns = [
     path("status/", status.status, name="status"),
     path("status/share/", share.share, name="share_status"),
     path("status/unshare/", share.unshare, name="unshare_status"),
+    path("compare/", compare_many.compare_many, name="compare_many"),
     path("compare/<id:before>...<id:after>/", compare.compare, name="compare"),
     path("compare/<id:before>...<id:after>.csv", compare.compare_csv, name="compare_csv"),
     path("compare/<id:before>...<id:after>.json", compare.compare_json, name="compare_json"),

@@ -38,8 +38,30 @@
     if (document.hidden && event.target.hasAttribute("data-poll")) event.preventDefault();
   });
 
+  // On a phone a table shows one kernel: a tab shows another in place; its address shows the same.
+  document.addEventListener("click", (event) => {
+    const tab = event.target.closest(".tabs.phone a[data-column]");
+    if (!tab) return;
+    event.preventDefault();
+    history.replaceState(null, "", tab.href);
+    for (const other of tab.parentElement.children) other.toggleAttribute("aria-current", other === tab);
+    const column = Number(tab.dataset.column);
+    for (const row of tab.closest("section").querySelectorAll(".cells tr")) {
+      row.querySelectorAll(".k").forEach((cell, number) => cell.classList.toggle("on", number === column));
+    }
+  });
+
   // A secret link is selected whole by a click into it.
   document.addEventListener("focusin", (event) => event.target.matches("[data-link]") && event.target.select());
+
+  // What a person opened stays open, and the column that a phone shows stays shown, when a poll replaces them.
+  const opened = new Set();
+  document.addEventListener("toggle", ({ target }) => target.id && opened[target.open ? "add" : "delete"](target.id), true);
+  document.addEventListener("htmx:load", () => opened.forEach((id) => document.getElementById(id)?.setAttribute("open", "")));
+  document.addEventListener("htmx:configRequest", (event) => {
+    const chosen = new URLSearchParams(location.search).get("kernel");
+    if (chosen && event.target.hasAttribute("data-poll")) event.detail.parameters.kernel = chosen;
+  });
 
   // A log shows its end.
   const follow = () => document.querySelectorAll("pre.tail").forEach((log) => (log.scrollTop = log.scrollHeight));

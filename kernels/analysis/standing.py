@@ -98,16 +98,28 @@ class Standing:
             where = f" on {self.counts[self.word]} of {self.of} workloads" if self.of > 1 else ""
             return f"{self.word} than {self.baseline}{where}"
         return {
-            MIXED: f"mixed against {self.baseline}",
+            MIXED: f"{self._mixed} of {self.of} workloads",
             "same": f"as fast as {self.baseline}",
             "undecided": f"not clearly different from {self.baseline}",
         }.get(self.word, f"not comparable with {self.baseline}")
+
+    @property
+    def _mixed(self) -> str:
+        """ "faster than sdpa on 6, slower on 2": what is more frequent first."""
+        first, second = sorted(("faster", "slower"), key=lambda word: -self.counts[word])
+        return f"{first} than {self.baseline} on {self.counts[first]}, {second} on {self.counts[second]}"
 
     @property
     def sentence(self) -> str:
         """ "faster on 6, slower on 2, 1.12x over 8 (1.11 to 1.13), least 0.82x", without a full stop."""
         words = [f"{word} on {count}" for word, count in self.counts.items() if count]
         return ", ".join(filter(None, [*([self.word] if self.n == self.of == 1 else words), self.figures]))
+
+    @property
+    def rest(self) -> str:
+        """What the sentence adds to the phrase."""
+        named = {"faster", "slower"} if self.word == MIXED else {self.word}
+        return self.figures if named == {word for word, count in self.counts.items() if count} else self.sentence
 
     @property
     def figures(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,8 @@ class Drive:
     """Whether heat slowed the device down since the last call."""
     look: Callable[[], None] = lambda: None
     """Called after each round: takes a sample of the host's load."""
+    seen: Callable[[str, Mapping[str, list[list[float]]]], None] = lambda baseline, blocks: None
+    """Called with the blocks of all rounds so far: shows what is measured."""
 
     def __post_init__(self) -> None:
         self.rng = Draws(f"drive/{self.seed}")

@@ -7,7 +7,7 @@ or a flood is the result of the kernel that was running; the others continue.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -87,6 +87,8 @@ class Engine:
     telemetry: Telemetry
     step: Callable[[str, str], None] = lambda kernel, text: None
     """Reports progress: a kernel (or empty) and its step."""
+    seen: Callable[[str, Mapping[str, list[list[float]]]], None] = lambda baseline, blocks: None
+    """Shows what the rounds measured so far."""
     ceilings: Ceilings | None = None
     l2_bytes: int = 0
 
@@ -338,7 +340,7 @@ class Drives:
     def of(self, names: tuple[str, ...], offset: int = 0) -> Drive:
         engine = self.engine
         telemetry = engine.telemetry
-        more = (self._on_step, telemetry.sm_mhz, telemetry.slowed, telemetry.load.look)
+        more = (self._on_step, telemetry.sm_mhz, telemetry.slowed, telemetry.load.look, engine.seen)
         return Drive(engine.session, list(names), self.baseline, engine.plan, self.seed + offset, *more)
 
     def _on_step(self, name: str, text: str) -> None:

@@ -175,7 +175,7 @@ class IsolatedRun(WorkloadRun):
             session.slots[name].clear()
         drive = Drive(
             session, names, base, self.plan, session.rng.randrange(2**31), self._on_step,
-            telemetry.sm_mhz, telemetry.slowed, telemetry.load.look,
+            telemetry.sm_mhz, telemetry.slowed, telemetry.load.look, self.context.progress.saw,
         )  # fmt: skip
         estimates = {name: Estimate(self.call_ns[name], 0.0) for name in names}
         paired = rounds.Paired(drive, MODE, estimates, cuda=False)

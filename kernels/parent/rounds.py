@@ -222,6 +222,7 @@ class Paired:
             reading.orders.append(order)
             for arm in order:
                 reading.blocks[arm].append(ticks[arm])
+            drive.seen(drive.baseline, reading.blocks)
             if number + 1 == DROP_AFTER:
                 self._drop_the_hopeless()
             if self._enough(number + 1, deadline):

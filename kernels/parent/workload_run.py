@@ -148,6 +148,7 @@ class WorkloadRun:
             cuda=context.is_cuda,
             telemetry=context.telemetry,
             step=lambda kernel, text: context.progress.step(self.workload, kernel, where + text),
+            seen=context.progress.saw,
             ceilings=context.ceilings,
             l2_bytes=context.l2_bytes,
         )

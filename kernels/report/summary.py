@@ -36,8 +36,15 @@ class Summary:
     """Further sentences."""
     tone: str
     """faster, slower or same: the colour of the verdict."""
+    ranks: list[str] = field(default_factory=list)
+    """Those of `rest` that say how the other kernels rank: pages fold them."""
     notes: list[str] = field(default_factory=list)
     """What was checked, and what limits the verdict: pages fold it."""
+
+    @property
+    def lede(self) -> list[str]:
+        """`rest` without what pages fold."""
+        return [sentence for sentence in self.rest if sentence not in self.ranks]
 
     def __str__(self) -> str:
         return " ".join([f"{self.strong}." if self.strong else "", *self.rest, *self.notes]).strip()
@@ -48,11 +55,13 @@ def summary(table: Sequence[Row], operation: str, contended: bool = False) -> Su
     busy = max((row.foreign_load for row in table if row.foreign_load is not None), default=0.0)
     ranked = ranking(compared(table), contended or busy > BUSY_SHARE)
     sentences: list[str] = []
+    ranks: list[str] = []
     strong, tone = "", "same"
     if first := ranked.first:
         strong, tone = headline(first, contended or busy > BUSY_SHARE)
         sentences += _about(first, table)
-        sentences += _others(ranked, first)
+        ranks = _others(ranked, first)
+        sentences += ranks
     elif any(row.verdict == Verdict.UNKNOWN for row in table):
         strong = "Measured; the correctness is unknown, because there is no reference"
     elif any(row.p50_ms is not None for row in table):
@@ -69,6 +78,7 @@ def summary(table: Sequence[Row], operation: str, contended: bool = False) -> Su
         strong,
         sentences,
         tone,
+        ranks,
         [*_checked([row for row in table if not row.other_work]), *_loaded(table), *_what_ran(table, operation)],
     )
 
@@ -96,8 +106,7 @@ def headline(one: Standing, contended: bool = False) -> tuple[str, str]:
 def _about(one: Standing, table: Sequence[Row]) -> list[str]:
     """The figures of the kernel in the headline."""
     if one.word:
-        single = sum(count > 0 for count in one.counts.values()) == 1
-        return [sentence(one.figures if single else one.sentence)]
+        return [sentence(one.rest)]
     mine = [row for row in table if row.kernel == one.kernel]
     if any(row.verdict == Verdict.UNPAIRED for row in mine):
         return ["The kernels ran one after the other: drift could explain the difference."]

@@ -1,53 +1,65 @@
-"""Charts of a run, drawn once when it ends: speedup as a forest plot, latency against the speed of light.
+"""Charts of a run, drawn once when it ends: the leading kernel's speedup, and the distance to the speed of light.
 
 Altair makes Vega-Lite specs; vl-convert makes the same SVG for pages without scripts. One per theme: dark charts are
-redrawn, not inverted. One per width: text keeps its size on phones. Rows are placed by pixel, so that headings have
-their own line and nothing covers a name.
+redrawn, not inverted. One per width: text keeps its size on phones. Rows are placed by pixel and the whole size is known
+before a chart is drawn, so that a page reserves it. A run of many workloads has a row for each kernel instead of one for
+each workload (run_strips.py).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import altair as alt
 import pandas as pd
 import vl_convert
 
+from kernels.analysis.standing import ranking
 from kernels.contract.arm_result import COUNT_NOWHERE
 from kernels.report import tables
-from runs.charts.theme import THEMES, theme
+from kernels.report.tables import Row
+from runs.charts import run_scaling
+from runs.charts.run_strips import MOST_KERNELS, latency_strip, speedup_strip
+from runs.charts.scales import log_ticks, placed, ratio_ticks, reach
+from runs.charts.theme import THEMES, in_pixels, written
 from runs.models import Chart, Run
 from runs.queries import measurements
+from runs.templatetags.figures import timespan
 
 NARROW, OF = "-narrow", "__"
 NAMES = ("speedup", "latency", f"speedup{NARROW}", f"latency{NARROW}")
-WIDTHS = {"speedup": (640, 318), "latency": (430, 318)}
-"""Total widths without padding, in pixels: (wide page, narrow page). A wide chart fits its column at 1440."""
-LEAST_SHOWN = 0.5
-"""Speedups below this are drawn at the edge with their number, so that the rest stays readable."""
+WIDTHS = {"speedup": (648, 326), "latency": (434, 326)}
+"""Whole widths in pixels: (wide page, narrow page). A wide chart fits its column at 1440."""
+LABELS = {"speedup": (210, 116), "latency": (116, 116)}
+"""Widths of the workloads' column."""
+TOP, ROW, BOTTOM, RIGHT = 26, 30, 28, 46
+"""Heights above, of and below the rows, and the room for a number beside the last mark."""
+MOST_ROWS = 30
+"""Workloads that have a row each; of more, kernels have."""
+FIGURE = 52
+"""Room for a number beside its mark."""
+ONE_LINE = 16
+"""Signs of a label that fit into one line beside a small chart."""
 WORDS = ("FASTER", "SLOWER", "SAME", "UNDECIDED", "unpaired", "needs more runs")
-HEADING, ROW, GAP = 20, 19, 6
-"""Heights: heading of a workload, row of marks, gap below a workload."""
-KERNELS = (150, 96)
-"""Widths of the kernel column: (wide page, narrow page). Longer names lose their middle."""
-FIGURE, EDGE = 52, 16
-"""Room for a number beside its mark, and for a mark alone."""
-LIGHT = "speed of light"
-OTHERS = "other kernels"
-UPRIGHT = "M-0.2,-1.5L0.2,-1.5L0.2,1.5L-0.2,1.5Z"
-DRAWING = {"look": 5}
+DRAWING = {"look": 9}
 """Increase it if the drawing changes: stored charts are then redrawn."""
+
+
+class Size(NamedTuple):
+    width: int
+    height: int
 
 
 def names_of(run: Run) -> list[str]:
     """Names of a run's charts; of several operations, each has its own: latency__gemm."""
-    if run.config.get("operation"):
-        return list(NAMES)
-    operations = run.spec.operations
-    kinds = [name for name in NAMES if not name.endswith(NARROW)]
-    return [f"{kind}{OF}{operation}{end}" for operation in operations for kind in kinds for end in ("", NARROW)]
+    single = bool(run.config.get("operation"))
+    names = []
+    for operation in run.spec.operations:
+        grown = run_scaling.planned([one for one in run.spec.workloads if one.operation == operation])
+        names += [f"{kind}{'' if single else OF + operation}" for kind in (*WIDTHS, *grown)]
+    return [f"{name}{end}" for name in names for end in ("", NARROW)]
 
 
 def draw(pk: int) -> None:
@@ -64,9 +76,11 @@ def chart_of(run: Run, name: str, palette: str) -> Chart | None:
     if stored and stored.done == run.done and stored.spec.get("usermeta") == DRAWING:
         return stored
     kind, _, operation = name.removesuffix(NARROW).partition(OF)
-    chart = {"speedup": speedup, "latency": latency}[kind](
-        frame(run, operation), THEMES[palette], narrow=name.endswith(NARROW)
-    )
+    narrow = name.endswith(NARROW)
+    if kind.startswith(run_scaling.NAME):
+        chart = _scaling(run, operation, kind, palette, narrow)
+    else:
+        chart = {"speedup": speedup, "latency": latency}[kind](rows_of(run, operation), THEMES[palette], narrow=narrow)
     if chart is None:
         return None
     spec = chart.to_dict() | {"usermeta": DRAWING}
@@ -74,254 +88,294 @@ def chart_of(run: Run, name: str, palette: str) -> Chart | None:
     return Chart.objects.update_or_create(run=run, name=name, theme=palette, defaults=values)[0]
 
 
-def frame(run: Run, operation: str = "") -> pd.DataFrame:
-    """The run's table as drawn, or one operation's part of it: short workload names, microseconds."""
+def _scaling(run: Run, operation: str, kind: str, palette: str, narrow: bool) -> Any:
     measured = [m for m in measurements.of_run(run) if operation in ("", m.workload.operation)]
-    table = pd.DataFrame(tables.as_records(tables.rows(measured)), columns=list(tables.COLUMNS))
-    both = [(m, arm) for m in measured for arm in m.results]
-    table["measurement"] = [m.pk for m, _ in both]
-    table["limit_us"] = [1e3 * (arm.limit_ms or math.nan) for _, arm in both]
-    for column in ("p50", "p50_low", "p50_high"):
-        table[f"{column}_us"] = table[f"{column}_ms"].astype(float) * 1e3
-    operations = table.workload.str.split(" ", n=2)
-    same_dtype = operations.str[1].nunique() <= 1
-    table["short"] = operations.str[2] if same_dtype else operations.str[1] + " " + operations.str[2]
-    return table[(table.status == "ok") & (~table.verdict.isin(COUNT_NOWHERE))]
+    found = {one.name: one for one in run_scaling.scalings(measured, leader_of(tables.rows(measured)))}
+    return run_scaling.draw(found[kind], THEMES[palette], narrow) if kind in found else None
 
 
-def drawn(table: Iterable[tables.Row]) -> list[tables.Row]:
+def rows_of(run: Run, operation: str = "") -> list[Row]:
+    """The run's table, or one operation's part of it."""
+    return tables.rows(m for m in measurements.of_run(run) if operation in ("", m.workload.operation))
+
+
+def drawn(table: Iterable[Row]) -> list[Row]:
     """The rows whose times count. An impossible or suspect row, or one that counts nowhere, keeps its time in
     the table, not in charts."""
     return [row for row in table if row.status == "ok" and row.verdict not in COUNT_NOWHERE]
 
 
-def has_limits(table: Iterable[tables.Row]) -> bool:
-    """Whether the latency chart shows a speed of light."""
-    return any(row.limit_share is not None for row in drawn(table))
+# --- what is drawn of a table -----------------------------------------------------------------------------------------
 
 
-def _places(data: pd.DataFrame, lines: bool) -> tuple[pd.DataFrame, float]:
-    """Adds `y` in pixels to rows: one line per row, or one per workload.
-
-    Returns also the workloads, with the `y` of their headings and the `top` and `bottom` of their rows; and the height.
-    """
-    groups, top, data["y"] = [], 0.0, 0.0
-    for _, rows in data.groupby("measurement", sort=False):
-        count = len(rows) if lines else 1
-        first = top + HEADING
-        data.loc[rows.index, "y"] = [first + ROW * (n * lines + 0.5) for n in range(len(rows))]
-        own = {name: rows[name].iloc[0] for name in ("workload", "short", "margin")}
-        groups.append(own | {"y": top + HEADING / 2, "top": first, "bottom": first + ROW * count, "one": 1.0})
-        top = first + ROW * count + GAP
-    return pd.DataFrame(groups), top - GAP
+def leader_of(table: Sequence[Row]) -> str:
+    """The kernel of the page's headline; empty if none was compared."""
+    first = ranking(tables.compared(drawn(table))).first
+    return first.kernel if first else ""
 
 
-def _down(height: float) -> Any:
-    """Makes channels of pixel positions, from the top."""
-    scale = alt.Scale(domain=[0, height], range=[0, height], nice=False)
-    return lambda field: alt.Y(field, scale=scale, axis=None)
-
-
-def _written(base: Any, colours: dict[str, str], **mark: Any) -> Any:
-    """Text on a halo in the panel's colour, which hides lines behind it."""
-    halo = {"color": colours["panel"], "stroke": colours["panel"], "strokeWidth": 5, "strokeJoin": "round"}
-    return base.mark_text(**mark | halo, aria=False) + base.mark_text(**mark)
-
-
-def _headings(groups: pd.DataFrame, y: Any, left: float, width: float, colours: dict[str, str]) -> Any:
-    base = alt.Chart(groups[["short", "y"]]).encode(x=alt.XValue(left), y=y("y:Q"), text="short:N")
-    return _written(base, colours, align="left", baseline="middle", fontWeight=600, limit=width)
-
-
-def speedup(table: pd.DataFrame, colours: dict[str, str], narrow: bool = False) -> Any:
-    """A forest plot: point and interval per kernel, grouped by workload; the margin around 1 as a band."""
-    data = _near(table[table.speedup.notna()].copy())
-    if data.empty:
-        return None
-    several = data.kernel.nunique() > 1
-    left = KERNELS[narrow] if several else 0
-    width = WIDTHS["speedup"][narrow] - left
-    groups, height = _places(data, lines=True)
-    low = max(LEAST_SHOWN, min(0.95, data.speedup_low.min(), 1 / (1 + data.margin.max())))
-    high = max(1.05, data.speedup_high.max(), 1 + data.margin.max())
-    room = FIGURE if low <= data.speedup.min() < 1 else EDGE
-    unit = (high - low) / (width - room - FIGURE)
-    groups["low"], groups["high"] = (1 / (1 + groups.margin)).clip(lower=low), 1 + groups.margin
-    data = _numbered(data, low, (FIGURE - room) * unit)
-    of = "" if several else f"of {data.kernel.iloc[0]} "
-    title = [f"speedup {of}over {data.baseline.iloc[0]}, with interval", "shaded: the margin"]
-    scale = alt.Scale(domain=[low - room * unit, high + FIGURE * unit], nice=False, zero=False)
-    x_axis = alt.Axis(tickCount=width // 50, labelOverlap=True, labelBound=6, titleLimit=width)
-    y = _down(height)
-
-    def x(field: str) -> Any:
-        return alt.X(field, scale=scale, title=title, axis=x_axis)
-
-    base = alt.Chart(groups[["workload", "margin", "low", "high", "one", "top", "bottom"]])
-    span = {"y": y("top:Q"), "y2": alt.Y2("bottom:Q")}
-    band = base.mark_rect(color=colours["band"], aria=False).encode(x=x("low:Q"), x2="high:Q", **span)
-    one = base.mark_rule(color=colours["quiet"], aria=False).encode(x=x("one:Q"), **span)
-    layers = [band, one, *_speedups(data, x, y, colours), _headings(groups, y, -left, left + width, colours)]
-    if several:
-        cut = data[["y"]].assign(name=[_cut(name, left) for name in data.kernel])
-        names = alt.Chart(cut).encode(x=alt.XValue(-left), y=y("y:Q"), text="name:N")
-        layers.append(names.mark_text(align="left", baseline="middle", limit=left - 6, color=colours["quiet"]))
-    return theme(alt.layer(*layers).properties(width=width, height=height), colours)
-
-
-def _numbered(data: pd.DataFrame, low: float, room: float) -> pd.DataFrame:
-    """Adds positions on an axis from `low`, and a number beside each mark, away from 1 if there is `room`.
-
-    The band and the line at 1 stay free: a number inside its band moves outside.
-    """
-    data["at"] = data.speedup.clip(lower=low)
-    data["from"], data["to"] = data.speedup_low.clip(lower=low), data.speedup_high.clip(lower=low)
-    data["edge"] = (data.speedup < low).map({True: "left", False: ""})
-    data["side"] = ((data.speedup < 1) & (data["from"] >= low + room)).map({True: "left", False: "right"})
-    data["text"] = data.speedup.map("{:.3f}".format)
-    data["word"] = data.verdict.where(data.verdict.isin(WORDS), "UNDECIDED")
-    beside = data["to"].where(data.speedup < 1, data["to"].clip(lower=1 + data.margin))
-    data["beside"] = beside.where(data.side == "right", data["from"].clip(upper=1 / (1 + data.margin)))
-    return data
-
-
-def _speedups(data: pd.DataFrame, x: Any, y: Any, colours: dict[str, str]) -> list[Any]:
-    """Interval, point and number of each row; a triangle at the left edge for values beyond it."""
-    words = alt.Scale(domain=list(WORDS), range=[colours["faster"], colours["slower"], *[colours["quiet"]] * 4])
-    colour = alt.Color("word:N", legend=None, scale=words)
-    shapes = alt.Scale(domain=["", "left"], range=["circle", "triangle-left"])
-    tooltip = [alt.Tooltip("workload:N"), alt.Tooltip("kernel:N"), alt.Tooltip("verdict:N"), alt.Tooltip("rounds:Q")]
-    for field, name in (("speedup", "speedup"), ("speedup_low", "from"), ("speedup_high", "to")):
-        tooltip.append(alt.Tooltip(f"{field}:Q", format=".3f", title=name))
-    places = ["y", "at", "from", "to", "edge", "side", "beside", "text"]
-    said = ["workload", "kernel", "word", "verdict", "rounds", "speedup", "speedup_low", "speedup_high"]
-    base = alt.Chart(data[places + said]).encode(y=y("y:Q"))
-    bar = base.mark_rule(strokeWidth=6, opacity=0.4, strokeCap="round", aria=False)
-    point = base.mark_point(filled=True, size=55, opacity=1)
-    text = base.encode(x=x("beside:Q"), text="text:N", tooltip=tooltip)
-    left, right = (text.transform_filter(f"datum.side == '{side}'") for side in ("left", "right"))
-    return [
-        _written(left, colours, align="right", baseline="middle", dx=-10),
-        _written(right, colours, align="left", baseline="middle", dx=10),
-        bar.encode(x=x("from:Q"), x2="to:Q", color=colour),
-        point.encode(x=x("at:Q"), color=colour, shape=alt.Shape("edge:N", legend=None, scale=shapes), tooltip=tooltip),
-    ]
-
-
-def _cut(name: str, width: int) -> str:
-    """Shortens a name in the middle: long names usually differ at their ends."""
-    most = (width - 6) * 10 // 64
-    half = (most - 2) // 2
-    return name if len(name) <= most else f"{name[:half]}…{name[-half:]}"
-
-
-def _near(data: pd.DataFrame) -> pd.DataFrame:
-    """Removes kernels far behind on all workloads, so that the rest stays readable."""
-    best = data.groupby("kernel").speedup_high.transform("max")
-    return data[best >= LEAST_SHOWN].copy() if (best >= LEAST_SHOWN).any() else data
-
-
-def left_out(table: Iterable[tables.Row]) -> list[str]:
-    """Kernels missing in the speedup chart: below LEAST_SHOWN on every workload."""
-    best: dict[str, float] = {}
+def places(table: Sequence[Row]) -> dict[tuple[str, str], dict[str, Row]]:
+    """Workload and mode -> kernel -> its row, of those that have a time."""
+    found: dict[tuple[str, str], dict[str, Row]] = {}
     for row in drawn(table):
-        if row.speedup_high is not None:
-            best[row.kernel] = max(best.get(row.kernel, 0.0), row.speedup_high)
-    far = [kernel for kernel, high in best.items() if high < LEAST_SHOWN]
-    return far if len(far) < len(best) else []
+        if row.p50_ms is not None:
+            found.setdefault((row.workload_key, row.mode), {})[row.kernel] = row
+    return found
 
 
-def latency(table: pd.DataFrame, colours: dict[str, str], narrow: bool = False) -> Any:
-    """p50 of each kernel with its interval on a log axis, and the speed of light if known."""
-    data = table[table.p50_us.notna()].copy()
-    if data.empty:
+def sizes_of(table: Sequence[Row]) -> dict[str, tuple[Size, Size]]:
+    """Chart -> its size on a wide page, and on a phone."""
+    workloads = len(places(table))
+    counts = {"speedup": workloads, "latency": workloads}
+    if workloads > MOST_ROWS:
+        rows = drawn(table)
+        limits = any(row.limit_share is not None for row in rows)
+        timed = {row.kernel for row in rows if (row.limit_share if limits else row.p50_ms) is not None}
+        counts = {"speedup": len({row.kernel for row in rows if row.speedup is not None}), "latency": len(timed)}
+    heights = {name: TOP + ROW * min(count, max(MOST_ROWS, MOST_KERNELS)) + BOTTOM for name, count in counts.items()}
+    return {
+        name: (Size(WIDTHS[name][0], heights[name]), Size(WIDTHS[name][1], heights[name])) for name in heights
+    }  # fmt: skip
+
+
+def short_labels(table: Sequence[Row], narrow: bool) -> list[str]:
+    """The workloads without what all share: on a wide page operation and dtype, on a phone every size."""
+    labels = list({key: next(iter(rows.values())).workload for key, rows in places(table).items()}.values())
+    words = [label.split(" ") for label in labels]
+    names = [{part.partition("=")[0]: part for part in parts[2:]} for parts in words]
+    varies = {name for one in names for name in one if len({other.get(name) for other in names}) > 1}
+    narrow = narrow and bool(varies)
+    dtypes = len({parts[1] for parts in words}) > 1
+    return [
+        " ".join([*([parts[1]] if dtypes else []), *(part for name, part in one.items() if not narrow or name in varies)])
+        or parts[-1]
+        for parts, one in zip(words, names, strict=True)
+    ]  # fmt: skip
+
+
+def _two_lines(label: str) -> list[str]:
+    """A label that is too long for one line beside a small chart."""
+    words = label.split(" ")
+    return [label] if len(label) <= ONE_LINE else [" ".join(words[:2]), " ".join(words[2:])]
+
+
+class Canvas:
+    """The rows of a chart: sizes, the channels of pixels, and the labels at the left."""
+
+    def __init__(self, name: str, table: Sequence[Row], colours: dict[str, str], narrow: bool) -> None:
+        self.colours, self.left = colours, LABELS[name][narrow]
+        self.two_lines = narrow or name == "latency"
+        self.labels = short_labels(table, self.two_lines)
+        self.width = WIDTHS[name][narrow] - self.left - RIGHT
+        self.height = ROW * len(self.labels)
+        self.room = {"left": self.left, "top": TOP, "right": RIGHT, "bottom": BOTTOM}
+
+    def y(self, field: str) -> Any:
+        return placed(alt.Y, field, self.height)
+
+    def named(self) -> Any:
+        labels = [_two_lines(label) for label in self.labels] if self.two_lines else self.labels
+        data = pd.DataFrame({"label": labels, "y": [self.middle(n) for n in range(len(self.labels))]})
+        base = alt.Chart(data).encode(x=alt.XValue(-self.left), y=self.y("y:Q"), text="label:N")
+        return base.mark_text(
+            align="left", baseline="middle", limit=self.left - 4, lineHeight=13, color=self.colours["ink"]
+        )
+
+    def middle(self, number: int) -> float:
+        return ROW * (number + 0.5)
+
+    def finish(self, layers: list[Any]) -> Any:
+        return in_pixels(alt.layer(*layers, self.named()), self.width, self.height, self.room, self.colours)
+
+
+# --- speedup ----------------------------------------------------------------------------------------------------------
+
+
+def speedup(table: Sequence[Row], colours: dict[str, str], narrow: bool = False) -> Any:
+    """The leading kernel's speedup with its interval on each workload; the margin around 1 as a band."""
+    leader = leader_of(table)
+    if not leader:
         return None
-    width = WIDTHS["latency"][narrow]
-    groups, height = _places(data, lines=False)
-    baseline = data.baseline.iloc[0]
-    fastest = _fastest(data, baseline)
-    data["who"] = data.kernel.where(data.kernel.isin([baseline, fastest]), OTHERS)
-    data["rank"] = data.who.map({fastest: 1, baseline: 2}).fillna(0)
-    data = data.sort_values("rank", kind="stable")
-    limits = data[data.limit_us.notna()].drop_duplicates("measurement").assign(who=LIGHT)
-    kinds = [
-        (baseline, UPRIGHT, colours["ink"], colours["ink"]),
-        (fastest, "circle", colours["accent"], colours["accent"]),
-        (OTHERS, "circle", colours["other"], colours["other"]),
-        (LIGHT, "diamond", "transparent", colours["ink"]),
-    ]
-    kinds = [kind for kind in kinds if kind[0] in {*data.who, *limits.who}]
-    times = pd.concat([data.p50_us, data.p50_low_us, data.p50_high_us, limits.limit_us])
-    low, high = _reach(times.min(), times.max())
-    scale = alt.Scale(type="log", domain=[low, high], nice=False, padding=14)
-    ticks = _ticks(low, high, width // 45)
-    axis = alt.Axis(format=",.9~g", values=ticks, labelOverlap="greedy", labelSeparation=6)
-    y = _down(height)
+    if len(places(table)) > MOST_ROWS:
+        return speedup_strip(drawn(table), colours, WIDTHS["speedup"][narrow])
+    canvas = Canvas("speedup", table, colours, narrow)
+    data = _speedups(table, leader, canvas)
+    low = min(0.95, data.low.min(), data.band_low.min())
+    high = max(1.05, data.high.max(), data.band_high.max())
+    scale = alt.Scale(type="log", domain=[low / 1.02, high * 1.02], nice=False, zero=False)
+    ticks = ratio_ticks(low, high, canvas.width // 52)
+    axis = alt.Axis(values=ticks, labelExpr="datum.value + 'x'", title=None)
 
     def x(field: str) -> Any:
-        return alt.X(field, scale=scale, title="p50 in microseconds, log", axis=axis)
+        return alt.X(field, scale=scale, axis=axis)
 
-    layers = [*_latencies(data, limits, x, y, _kinds(kinds, width)), _headings(groups, y, 0, width, colours)]
-    return theme(alt.layer(*layers).properties(width=width, height=height), colours)
+    span = {"y": canvas.y("top:Q"), "y2": alt.Y2("bottom:Q")}
+    behind = alt.Chart(data[["workload", "margin", "band_low", "band_high", "one", "top", "bottom"]])
+    band = behind.mark_rect(color=colours["band"], aria=False).encode(x=x("band_low:Q"), x2="band_high:Q", **span)
+    one = behind.mark_rule(color=colours["quiet"], aria=False).encode(x=x("one:Q"), **span)
+    said = data[data.speedup.notna()].copy()
+    said["side"] = [_side(row.low, row.high, low, high, canvas.width) for row in said.itertuples()]
+    return canvas.finish([band, one, *_marks(said, x, canvas), *_missing(data[data.speedup.isna()], x, canvas)])
 
 
-def _latencies(data: pd.DataFrame, limits: pd.DataFrame, x: Any, y: Any, kinds: dict[str, Any]) -> list[Any]:
-    """Interval and mark of each time, other kernels at the back; and the limits."""
-    name = alt.Tooltip("workload:N")
-    time = [alt.Tooltip("kernel:N"), alt.Tooltip("p50_us:Q", format=",.4~g", title="p50 us"), alt.Tooltip("n:Q")]
-    columns = ["y", "workload", "kernel", "who", "p50_us", "p50_low_us", "p50_high_us", "n"]
-    base = alt.Chart(data[columns]).encode(y=y("y:Q"))
-    bar = base.mark_rule(strokeWidth=6, opacity=0.4, strokeCap="round", aria=False)
-    point = base.mark_point(size=50, opacity=1, strokeWidth=1.5)
-    layers = [
-        bar.encode(x=x("p50_low_us:Q"), x2="p50_high_us:Q", stroke=kinds["stroke"]),
-        point.encode(x=x("p50_us:Q"), **kinds, tooltip=[name, *time]),
+def _speedups(table: Sequence[Row], leader: str, canvas: Canvas) -> pd.DataFrame:
+    """One row for each workload, with what its leader measured there."""
+    status = {(row.workload_key, row.mode): row.status for row in table if row.kernel == leader}
+    rows = []
+    for number, (key, mine) in enumerate(places(table).items()):
+        row, any_row = mine.get(leader), next(iter(mine.values()))
+        has = row is not None and row.speedup is not None
+        margin = any_row.margin
+        rows.append(
+            {
+                "workload": any_row.workload, "kernel": leader, "margin": margin, "one": 1.0,
+                "band_low": 1 / (1 + margin), "band_high": 1 + margin,
+                "y": canvas.middle(number), "top": ROW * number, "bottom": ROW * (number + 1),
+                "speedup": row.speedup if row and has else math.nan,
+                "low": row.speedup_low if row and has else math.nan,
+                "high": row.speedup_high if row and has else math.nan,
+                "word": str(row.verdict) if row and str(row.verdict) in WORDS else "UNDECIDED",
+                "text": f"{row.speedup:.2f}x" if row and has else str(status.get(key, "not measured")),
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _side(low: float, high: float, first: float, last: float, width: float) -> str:
+    """Where the number of a mark stands: at its right, unless it would cover the line at 1 and has room at its left."""
+    pixel = width / math.log(last / first)
+    covers = high < 1 < high * math.exp(FIGURE / pixel)
+    return "left" if covers and math.log(low / first) * pixel > FIGURE else "right"
+
+
+def _marks(data: pd.DataFrame, x: Any, canvas: Canvas) -> list[Any]:
+    """Interval, point and number of each row."""
+    colours = canvas.colours
+    words = alt.Scale(domain=list(WORDS), range=[colours["faster"], colours["slower"], *[colours["other"]] * 4])
+    colour = alt.Color("word:N", legend=None, scale=words)
+    tooltip = [alt.Tooltip("workload:N"), alt.Tooltip("kernel:N"), alt.Tooltip("word:N", title="verdict")]
+    for field, name in (("speedup", "speedup"), ("low", "from"), ("high", "to")):
+        tooltip.append(alt.Tooltip(f"{field}:Q", format=".3f", title=name))
+    columns = ["workload", "kernel", "word", "speedup", "low", "high", "text", "side", "y"]
+    base = alt.Chart(data[columns]).encode(y=canvas.y("y:Q"))
+    bar = base.mark_rule(strokeWidth=8, opacity=0.35, strokeCap="round", aria=False)
+    point = base.mark_point(filled=True, size=64, opacity=1)
+    right, left = base.transform_filter("datum.side == 'right'"), base.transform_filter("datum.side == 'left'")
+    return [
+        written(right.encode(x=x("high:Q"), text="text:N"), colours, align="left", baseline="middle", dx=11),
+        written(left.encode(x=x("low:Q"), text="text:N"), colours, align="right", baseline="middle", dx=-11),
+        bar.encode(x=x("low:Q"), x2="high:Q", color=colour),
+        point.encode(x=x("speedup:Q"), color=colour, tooltip=tooltip),
     ]
-    if len(limits):
-        light = alt.Chart(limits[["y", "workload", "who", "limit_us"]]).mark_point(size=60, opacity=1, strokeWidth=1.5)
-        limit = alt.Tooltip("limit_us:Q", format=",.4~g", title="limit us")
-        layers.append(light.encode(x=x("limit_us:Q"), y=y("y:Q"), **kinds, tooltip=[name, limit]))
-    return layers
 
 
-def _kinds(kinds: list[tuple[str, str, str, str]], width: float) -> dict[str, Any]:
-    """Channels for (name, shape, fill, stroke) of each kind of mark, and their one legend."""
-    names, shapes, fills, strokes = (list(part) for part in zip(*kinds, strict=True))
-    fits = sum(7 * len(name) + 30 for name in names) <= width
-    columns = len(names) if fits else 2
-    limit = 0 if fits else width / columns - 30
-    legend = alt.Legend(columns=columns, labelLimit=limit, symbolStrokeWidth=1.5, symbolSize=50)
-    ranges = {"shape": (alt.Shape, shapes), "fill": (alt.Fill, fills), "stroke": (alt.Stroke, strokes)}
-    return {
-        channel: kind("who:N", scale=alt.Scale(domain=names, range=values), legend=legend)
-        for channel, (kind, values) in ranges.items()
-    }
+def _missing(data: pd.DataFrame, x: Any, canvas: Canvas) -> list[Any]:
+    """Why the leader has no speedup on a workload, beside the line at 1."""
+    if data.empty:
+        return []
+    base = alt.Chart(data[["workload", "one", "text", "y"]]).encode(x=x("one:Q"), y=canvas.y("y:Q"), text="text:N")
+    return [base.mark_text(align="left", baseline="middle", dx=11, color=canvas.colours["quiet"])]
 
 
-def _reach(low: float, high: float) -> tuple[float, float]:
-    """(from, to) of the latency axis: `to` is at least 1.5 times `from`."""
-    room = max(1.0, math.sqrt(1.5 * low / high))
-    return low / room, high * room
+# --- the distance to the speed of light, or times ----------------------------------------------------------------------
 
 
-def _ticks(low: float, high: float, most: int) -> list[float]:
-    """Ticks on a log axis, at least three: 1, 2, 5, 10, ...; decades if too many; even steps if too few."""
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for leads, every in (((1, 2, 5), 1), ((1,), 1), ((1,), 2), ((1,), 3)):
-        ticks = [lead * 10.0**decade for decade in decades if decade % every == 0 for lead in leads]
-        ticks = [tick for tick in ticks if low <= tick <= high]
-        if 3 <= len(ticks) <= most:
-            return ticks
-    steps = (lead * 10.0**decade for decade in range(decades[-1], decades[0] - 3, -1) for lead in (5, 2, 1))
-    evens = ([step * n for n in range(math.ceil(low / step), math.floor(high / step) + 1)] for step in steps)
-    return next(ticks for ticks in evens if len(ticks) >= 4)
-
-
-def _fastest(data: pd.DataFrame, baseline: str) -> str | None:
-    """Highlighted kernel: best geometric mean over the most workloads."""
-    others = data[(data.kernel != baseline) & data.speedup.notna()]
-    if others.empty:
+def latency(table: Sequence[Row], colours: dict[str, str], narrow: bool = False) -> Any:
+    """The baseline and the leading kernel as shares of the speed of light; where no limit is known, their times."""
+    found = places(table)
+    if not found:
         return None
-    stand = others.groupby("kernel").speedup.agg(["count", lambda s: s.prod() ** (1 / len(s))])
-    stand.columns = ["count", "mean"]
-    return str(stand.sort_values(["count", "mean"]).index[-1])
+    shares = any(row.limit_share is not None for mine in found.values() for row in mine.values())
+    if len(found) > MOST_ROWS:
+        return latency_strip(drawn(table), colours, WIDTHS["latency"][narrow], shares)
+    canvas = Canvas("latency", table, colours, narrow)
+    data = _two_times(found, leader_of(table), canvas, shares)
+    if data.empty:
+        return None
+    return canvas.finish([*(_light(canvas) if shares else []), *_dumbbells(data, canvas, shares)])
+
+
+def _two_times(found: dict[Any, dict[str, Row]], leader: str, canvas: Canvas, shares: bool) -> pd.DataFrame:
+    rows = []
+    for number, mine in enumerate(found.values()):
+        for row in mine.values():
+            value = row.limit_share if shares else row.p50_ms
+            if value is not None and row.kernel in (row.baseline, leader):
+                who = "leader" if row.kernel == leader else "baseline"
+                text = f"{value:.0%}" if shares else timespan(value)
+                rows.append((row.workload, row.kernel, who, value, text, canvas.middle(number)))
+    return pd.DataFrame(rows, columns=["workload", "kernel", "who", "value", "text", "y"])
+
+
+def _light(canvas: Canvas) -> list[Any]:
+    """The speed of light: a dashed line with its name."""
+    amber = canvas.colours["amber"]
+    data = pd.DataFrame({"at": [1.0], "top": [-6.0], "bottom": [float(canvas.height)], "name": ["speed of light"]})
+    base = alt.Chart(data).encode(x=_share_axis("at:Q"))
+    line = base.mark_rule(color=amber, strokeWidth=2, strokeDash=[5, 4], aria=False)
+    name = base.mark_text(align="right", baseline="bottom", color=amber, dx=0, dy=-4)
+    return [
+        line.encode(y=canvas.y("top:Q"), y2="bottom:Q"),
+        name.encode(y=canvas.y("top:Q"), text="name:N"),
+    ]
+
+
+def _share_axis(field: str) -> Any:
+    axis = alt.Axis(values=[0, 0.25, 0.5, 0.75], format=".0%", title=None)
+    return alt.X(field, scale=alt.Scale(domain=[0, 1], nice=False), axis=axis)
+
+
+def _dumbbells(data: pd.DataFrame, canvas: Canvas, shares: bool) -> list[Any]:
+    """Baseline and leader on each row, joined; the larger with its number, and both names where they are far apart."""
+    colours = canvas.colours
+    low, high = reach(data.value.min(), data.value.max())
+    scale = alt.Scale(type="log", domain=[low, high], nice=False)
+    ticks = log_ticks(low, high, canvas.width // 64)
+    spans = "datum.value >= 1 ? format(datum.value, ',.9~g') + ' ms' : format(datum.value * 1000, ',.9~g') + ' µs'"
+    axis = alt.Axis(values=ticks, labelExpr=spans, title=None, labelOverlap="greedy")
+
+    def x(field: str) -> Any:
+        return _share_axis(field) if shares else alt.X(field, scale=scale, axis=axis)
+
+    ends = data.groupby("y", as_index=False).agg(low=("value", "min"), high=("value", "max"))
+    last = data.sort_values("value").groupby("y", as_index=False).last()[["value", "y", "text"]]
+    who = alt.Color(
+        "who:N",
+        legend=None,
+        scale=alt.Scale(domain=["baseline", "leader"], range=[colours["other"], colours["accent"]]),
+    )
+    tooltip = [
+        alt.Tooltip("workload:N"),
+        alt.Tooltip("kernel:N"),
+        alt.Tooltip("text:N", title="of limit" if shares else "p50"),
+    ]
+    joined = alt.Chart(ends).mark_rule(color=colours["other"], strokeWidth=2, aria=False)
+    points = alt.Chart(data).mark_point(filled=True, size=64, opacity=1)
+    numbers = alt.Chart(last).encode(x=x("value:Q"), y=canvas.y("y:Q"), text="text:N")
+    return [
+        joined.encode(x=x("low:Q"), x2="high:Q", y=canvas.y("y:Q")),
+        points.encode(x=x("value:Q"), y=canvas.y("y:Q"), color=who, tooltip=tooltip),
+        written(numbers, colours, align="left", baseline="middle", dx=11),
+        *_who_is_who(data, x, canvas, shares),
+    ]
+
+
+def _who_is_who(data: pd.DataFrame, x: Any, canvas: Canvas, shares: bool) -> list[Any]:
+    """The names of both kernels above their marks, on the row where these are farthest apart."""
+    pairs = data.groupby("y").filter(lambda rows: len(rows) > 1)
+    shown = data[data.y == data.y.max()]
+    if not pairs.empty:
+        ends = pairs.groupby("y").value.agg(["min", "max"])
+        far = (ends["max"] - ends["min"]) if shares else ends["max"] / ends["min"]
+        shown = data[data.y == far.idxmax()]
+    shown = shown.sort_values("value")
+    layers = []
+    for number, (_, row) in enumerate(shown.iterrows()):
+        align = "left" if number or len(shown) == 1 else "right"
+        name = pd.DataFrame({"value": [row.value], "name": [row.kernel], "y": [row.y]})
+        base = alt.Chart(name).encode(x=x("value:Q"), y=canvas.y("y:Q"), text="name:N")
+        shift = -3 if align == "left" else 3
+        layers.append(
+            written(base, canvas.colours, quiet=True, align=align, baseline="middle", dx=shift, dy=-14, limit=150)
+        )
+    return layers

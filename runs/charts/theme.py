@@ -10,10 +10,12 @@ THEMES: dict[str, dict[str, str]] = {
     "light": {
         "ink": "#1b1d1f", "quiet": "#6b7075", "line": "#e4e4e0", "faster": "#0b7a6b", "slower": "#b8430e",
         "accent": "#1f5fbf", "band": "#e6e6e2", "other": "#8a8f94", "panel": "#ffffff",
+        "amber": "#805a00",
     },
     "dark": {
         "ink": "#e8e9ea", "quiet": "#9aa1a8", "line": "#2c3035", "faster": "#4fc7b3", "slower": "#ff9a66",
         "accent": "#7fb0ff", "band": "#3a4046", "other": "#757c83", "panel": "#1a1d20",
+        "amber": "#e5bd5c",
     },
 }  # fmt: skip
 """As in site.css. `other` has a contrast of 3:1 against `panel`, the background of charts."""
@@ -43,3 +45,17 @@ def theme(chart: Any, colours: dict[str, str]) -> Any:
         legend=alt.LegendConfig(**legend),
         header=alt.HeaderConfig(labelColor=ink, labelFont=FONT, labelFontSize=11, labelFontWeight=600, title=None),
     )
+
+
+def in_pixels(chart: Any, width: int, height: int, room: dict[str, int], colours: dict[str, str]) -> Any:
+    """The same for a chart whose whole size is known before it is drawn: width and height of its marks, and the room
+    around them ("left", "top", "right", "bottom"), in which axes and labels stand."""
+    drawn = chart.properties(width=width, height=height, padding=room, autosize=alt.AutoSizeParams(type="none"))
+    return theme(drawn, colours)
+
+
+def written(base: Any, colours: dict[str, str], quiet: bool = False, **mark: Any) -> Any:
+    """Text on a halo in the panel's colour, which hides lines behind it."""
+    halo = {"color": colours["panel"], "stroke": colours["panel"], "strokeWidth": 5, "strokeJoin": "round"}
+    own = {"color": colours["quiet"]} if quiet else {}
+    return base.mark_text(**mark | halo, aria=False) + base.mark_text(**mark | own)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
+from django.utils import timezone
 from redis.exceptions import RedisError
 
 from runs.broker import BrokerKeys
@@ -22,7 +24,8 @@ def live_progress(run: Run) -> dict[str, Any]:
         return {}
     if state:
         state["number"] = min(state["position"] + 1, state["total"])
-        state["remaining_s"] = remaining(run)
+        left = state["remaining_s"] = remaining(run)
+        state["ends_at"] = timezone.now() + timedelta(seconds=left) if left else None
     return state
 
 

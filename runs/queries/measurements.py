@@ -82,6 +82,18 @@ def of_run(run: Run, raw: bool = False) -> list[StoredMeasured]:
     return sorted(measured, key=lambda m: (order.get(m.key, len(order)), m.pk))
 
 
+def of_runs(runs: Iterable[Run]) -> dict[int, list[StoredMeasured]]:
+    """The same of several runs, by row id, in as many queries as for one."""
+    found: dict[int, list[StoredMeasured]] = {run.pk: [] for run in runs}
+    arms = Result.objects.select_related("kernel", "version").defer(*RAW, "version__source")
+    rows = (
+        Measurement.objects.filter(run__in=list(found)).select_related("workload").defer("aa_samples_ns").order_by("pk")
+    )
+    for row in rows.prefetch_related(Prefetch("results", arms)):
+        found[row.run_id].append(_measured(row, row.results.all(), raw=False))
+    return found
+
+
 def of_result(run: int, result: int) -> tuple[Run, StoredMeasured, StoredArm] | None:
     """(run, measurement with the baseline's result, result), with raw data; None if the result does not exist."""
     rows = Result.objects.select_related("kernel", "version")

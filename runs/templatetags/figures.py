@@ -10,11 +10,13 @@ from django import template
 from django.utils import timezone
 from django.utils.html import format_html
 
-from kernels.contract.arm_result import Verdict
+from kernels.contract.arm_result import Ratio, Verdict
 from kernels.report.tables import three_digits
 
 register = template.Library()
 DASH = "\N{EN DASH}"
+LOPSIDED = 0.05
+"""Above this, an interval with one longer side is written with both ends."""
 
 
 @register.filter
@@ -75,6 +77,24 @@ def ratio(value: float | None) -> str:
 @register.filter
 def ratio3(value: float | None) -> str:
     return DASH if value is None else f"{value:.3f}"
+
+
+@register.filter
+def plus_minus(interval: Ratio) -> str:
+    """The larger side of an interval, of its ratio: "±0.3%"; both ends where the sides differ: "0.40 to 1.20"."""
+    above, below = interval.high / interval.ratio - 1, interval.ratio / interval.low - 1
+    side = max(above, below)
+    if side > LOPSIDED and side > 1.5 * min(above, below):
+        return f"{ratio(interval.low)} to {ratio(interval.high)}"
+    return f"\N{PLUS-MINUS SIGN}{side:.1%}" if side < 0.0995 else f"\N{PLUS-MINUS SIGN}{side:.0%}"
+
+
+@register.filter
+def timespan(ms: float | None) -> str:
+    """A time with its unit, for cells whose column has several: 9.92 µs, 13.2 ms."""
+    if ms is None:
+        return DASH
+    return f"{grouped(ms)} ms" if ms >= 1 else f"{grouped(ms * 1e3)} µs"
 
 
 @register.filter

@@ -36,9 +36,10 @@ def rung_scale(drawn: Any) -> dict[str, Any]:
 
 
 @register.inclusion_tag("pictures/run_chart.html")
-def run_chart(run: Any, name: str) -> dict[str, Any]:
-    """A chart of a run: runs/charts/run_charts.py."""
-    return {"run": run, "name": name, "kind": name.partition("__")[0]}
+def run_chart(run: Any, name: str, sizes: Sequence[Any]) -> dict[str, Any]:
+    """A chart of a run: runs/charts/run_charts.py. sizes: its size on a wide page and on a phone, which is reserved."""
+    wide, small = sizes
+    return {"run": run, "name": name, "kind": name.partition("__")[0], "wide": wide, "small": small}
 
 
 @register.inclusion_tag("pictures/result_chart.html")

@@ -102,6 +102,11 @@ class Columns:
         return f"?{urlencode(pairs, safe=',')}" if pairs else ""
 
     @property
+    def named(self) -> bool:
+        """Whether the address names a column or an order."""
+        return bool(self.is_asked or self.sort or self.problem)
+
+    @property
     def here(self) -> str:
         return self.query()
 

@@ -67,7 +67,7 @@ class Pair:
         pages = {
             (m.key, m.mode, arm.kernel): reverse("result", args=[now.pk, arm.pk]) for m in measured for arm in m.results
         }
-        runs = _results(was, measurements.of_run(was)), _results(now, measured)
+        runs = results_of(was, measurements.of_run(was)), results_of(now, measured)
         why = "It is the same run." if before == after else comparison.why_not(*runs)
         return cls(was, now, why, [] if why else comparison.rows(*runs), pages)
 
@@ -80,7 +80,7 @@ def by_kernel(table: list[comparison.Row], pages: dict[tuple[str, str, str], str
     scale = Scale.of(map(_changed, table))
     by_place: dict[tuple[str, str], dict[str, Any]] = {}
     for row in table:
-        place = row.workload.split(" ", 1)[0], row.kernel
+        place = _operation(row), row.kernel
         group = by_place.setdefault(place, {"operation": place[0], "kernel": place[1], "edited": False, "rows": []})
         page = pages.get((row.workload_key, row.mode, row.kernel), "")
         group["rows"].append({"row": row, "page": page, "cell": scale.cell(_changed(row))})
@@ -104,7 +104,7 @@ def _run(pk: int) -> Run:
         raise Http404(f"there is no run {pk}") from None
 
 
-def _results(run: Run, measured: Sequence[Measured]) -> RunResults:
+def results_of(run: Run, measured: Sequence[Measured]) -> RunResults:
     environment = dict(run.environment.body) if run.environment else {}
     if environment and run.gpu and not run.demo:
         environment["uuid"] = run.gpu.uuid
@@ -135,14 +135,22 @@ def compare(request: HttpRequest, before: int, after: int) -> HttpResponse:
 
 
 def _diffs(table: list[comparison.Row]) -> Iterator[dict[str, Any]]:
-    """Source changes per kernel: {"kernel", "lines": [(style, text), ...], "added", "removed"}."""
+    """Source changes per kernel: {"kernel", "lines": [(style, text), ...], "added", "removed"}. Of several operations,
+    kernels are named with theirs."""
+    several = len({_operation(row) for row in table}) > 1
     changed = [
-        (row.kernel, row.sha256_before or "", row.sha256_after or "") for row in table if row.same_source is False
+        (f"{_operation(row)}/{row.kernel}" if several else row.kernel, row.sha256_before or "", row.sha256_after or "")
+        for row in table
+        if row.same_source is False
     ]
     hashes = {sha for _, *both in changed for sha in both}
     sources = dict(KernelVersion.objects.filter(sha256__in=hashes).values_list("sha256", "source"))
     for kernel, was, now in dict.fromkeys(changed):
         yield {"kernel": kernel} | diff(sources.get(was, ""), sources.get(now, ""))
+
+
+def _operation(row: comparison.Row) -> str:
+    return row.workload.split(" ", 1)[0]
 
 
 # --- the table in other forms -----------------------------------------------------------------------------------------

@@ -203,7 +203,7 @@ class Subject:
         if not standing.was_compared:
             return {"tone": "same", "strong": self._failed(points), "rest": ""}
         strong, tone = headline(standing)
-        rest = [sentence(standing.sentence)]
+        rest = [sentence(standing.rest)]
         if len({one.terms._replace(workload=0, mode="", group="") for one in self.newest}) > 1:
             rest.append("The results are of several cards, versions or baselines.")
         return {"tone": tone, "strong": strong, "rest": " ".join(rest)}

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
+from urllib.parse import urlencode
 
 import yaml
 from django.contrib import messages
@@ -26,15 +27,21 @@ from kernels.config_files import ConfigError, load_config
 from kernels.contract.events import Measured
 from kernels.report import formats, measures, tables, timing
 from kernels.report.summary import as_text
-from runs.charts.run_charts import LEAST_SHOWN, chart_of, names_of
+from runs.charts.live_lines import live_lines
+from runs.charts.run_charts import BOTTOM, MOST_ROWS, ROW, TOP, chart_of, names_of
 from runs.charts.theme import THEMES
 from runs.models import Run, Share
 from runs.queries import measurements
 from runs.queries.live import live_progress
 from runs.views.columns import Columns, refused
 from runs.views.downloads import csv_file, download, saved_as
-from runs.views.run_sections import sections
+from runs.views.run_matrix import Asked
+from runs.views.run_sections import Section, sections
 
+MOST_ROWS_UNASKED = 160
+"""If there are more results, the table of all figures is another address: the page stays light."""
+LEAST_NOW = 150
+"""Least height of a chart in pixels: site.css reserves it, too."""
 PYTHON = ".venv/bin/python"
 """The interpreter that `make install` creates in the checkout."""
 
@@ -47,21 +54,45 @@ def context_of(request: HttpRequest, run: Run) -> dict[str, Any]:
     measured = measurements.of_run(run)
     table = tables.rows(measured)
     columns = Columns.of(request)
+    live, asked = live_progress(run), Asked.of(request)
+    parts = sections(run, measured, table, columns, asked, live)
     return {
         "page": "runs",
         "run": run,
         "measurements": measured,
         "columns": columns,
-        "sections": sections(measured, table, columns, run.contended),
+        "sections": parts,
+        "figures": len(table) <= MOST_ROWS_UNASKED or columns.named or "figures" in request.GET,
+        "verdict": parts[0].headline
+        if len(parts) == 1 and run.state == Run.State.DONE and parts[0].headline.strong
+        else None,
+        "poll": columns.poll + "".join(f"&{urlencode({name: value})}" for name, value in asked.pairs().items()),
         "checked": any(arm.correctness for m in measured for arm in m.results),
         "plan": [] if measured else run.spec.workloads,
         "ahead": running_before(run),
         "command": reproduce(run),
         "environment": run.environment.body if run.environment else {},
         "seen": f"{run.state}-{run.done}",
-        "least_shown": LEAST_SHOWN,
-        "live": live_progress(run),
+        "live": live,
+        **now_of(parts, live),
         "timing": timing.spent(measured, run.timing),
+    }
+
+
+def now_of(parts: list[Section], live: dict[str, Any]) -> dict[str, Any]:
+    """What the page shows of the workload that is being measured, where its charts will stand, and as high."""
+    mine = [part for part in parts if any(line.live for line in part.matrix.lines)] or parts[:1]
+    if not mine:
+        return {}
+    workloads = len(mine[0].matrix.lines)
+    rows = workloads if workloads <= MOST_ROWS else len(mine[0].matrix.standings)
+    return {
+        "now": live_lines(live.get("so_far") or {}, live.get("rounds") or 0),
+        "now_operation": mine[0].operation,
+        "now_height": max(LEAST_NOW, TOP + ROW * rows + BOTTOM),
+        "baseline": mine[0].matrix.baseline,
+        "live_matrix": mine[0].matrix,
+        "live_line": next((line for line in mine[0].matrix.lines if line.live), None),
     }
 
 
@@ -120,6 +151,7 @@ def link_by(request: HttpRequest, share: Share | None) -> str:
 def live(request: HttpRequest, pk: int) -> HttpResponse:
     """The polled part: progress always; results if the page does not have them yet."""
     context = context_of(request, get_run(pk))
+    context["polled"] = True
     context["changed"] = request.GET.get("seen") != context["seen"]
     return render(request, "_live.html", context)
 

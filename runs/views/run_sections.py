@@ -1,17 +1,23 @@
-"""The results of a run by operation: each has its headline, charts and table."""
+"""The results of a run by operation: each has its headline, table and charts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
+from kernels.analysis.standing import ranking
 from kernels.catalog import operations
 from kernels.report import tables
 from kernels.report.summary import Summary, summary
-from runs.charts.run_charts import OF, drawn, has_limits, left_out
+from runs.charts import run_scaling
+from runs.charts.run_charts import MOST_ROWS, OF, Size, drawn, leader_of, places, sizes_of
+from runs.charts.run_scaling import Scaling, scalings
+from runs.models import Run
 from runs.queries.measurements import StoredArm, StoredMeasured
 from runs.views.columns import Columns
+from runs.views.run_matrix import Asked, Matrix, Plan, matrix
 
 
 @dataclass(frozen=True)
@@ -23,11 +29,12 @@ class Section:
     headline: Summary
     measurements: list[StoredMeasured]
     table: list[tables.Row]
+    matrix: Matrix
     asked: Columns
 
     @cached_property
     def columns(self) -> Columns:
-        return self.asked.on(self.unit, self.has_limits)
+        return self.asked.on(self.unit, self.matrix.has_limits)
 
     @property
     def results(self) -> list[tuple[StoredMeasured, list[tuple[StoredArm, tables.Row]]]]:
@@ -50,12 +57,22 @@ class Section:
 
     @property
     def has_limits(self) -> bool:
-        return has_limits(self.table)
+        return any(row.limit_share is not None for row in drawn(self.table))
+
+    @cached_property
+    def sizes(self) -> dict[str, tuple[Size, Size]]:
+        """Chart -> its size on a wide page, and on a phone: pages reserve it."""
+        return sizes_of(self.table)
+
+    @cached_property
+    def is_strip(self) -> bool:
+        """Whether charts have a row for each kernel, because there are many workloads."""
+        return len(places(self.table)) > MOST_ROWS
 
     @property
-    def left_out(self) -> list[str]:
-        """Kernels that the speedup chart does not show."""
-        return left_out(self.table)
+    def leader(self) -> str:
+        """The kernel that charts show beside the baseline; empty if they show all."""
+        return "" if self.is_strip else leader_of(self.table)
 
     @property
     def charts(self) -> tuple[str, str]:
@@ -63,23 +80,77 @@ class Section:
         of = f"{OF}{self.operation}" if self.title else ""
         return f"speedup{of}", f"latency{of}"
 
+    @cached_property
+    def scalings(self) -> list[Scaling]:
+        """How times grow over each size that varies while the others are fixed."""
+        return scalings(self.measurements, leader_of(self.table)) if self.table else []
+
+    @property
+    def scaling_charts(self) -> list[tuple[Scaling, str]]:
+        of = f"{OF}{self.operation}" if self.title else ""
+        return [(one, f"{one.name}{of}") for one in self.scalings]
+
+    @property
+    def scaling_size(self) -> tuple[Size, Size]:
+        return Size(run_scaling.WIDTHS[0], run_scaling.HEIGHT), Size(run_scaling.WIDTHS[1], run_scaling.HEIGHT)
+
+    @property
+    def aa(self) -> str:
+        """The A/A ratios of its workloads: "0.998 to 1.001"."""
+        ratios = [m.aa.ratio for m in self.measurements if m.aa]
+        ends = [f"{end:.3f}" for end in (min(ratios), max(ratios))] if ratios else []
+        return " to ".join(dict.fromkeys(ends))
+
+    @property
+    def rounds(self) -> str:
+        """The rounds of its results: "40 to 110"."""
+        counts = [row.rounds for row in self.table if row.rounds]
+        return " to ".join(dict.fromkeys(str(end) for end in (min(counts), max(counts)))) if counts else ""
+
 
 def sections(
-    measured: Sequence[StoredMeasured], table: Sequence[tables.Row], asked: Columns, contended: bool
+    run: Run,
+    measured: Sequence[StoredMeasured],
+    table: Sequence[tables.Row],
+    asked: Columns,
+    view: Asked,
+    live: Mapping[str, Any],
 ) -> list[Section]:
-    """The results by operation, in the order measured."""
+    """The results by operation, in the order measured. live: what the agent shows of a run that it measures."""
     parts = tables.by_operation(table)
-    return [
-        Section(
-            operation,
-            title_of(operation) if len(parts) > 1 else "",
-            summary(part, operation, contended),
-            [m for m in measured if m.workload.operation == operation],
-            part,
-            asked,
-        )
-        for operation, part in parts.items()
-    ]
+    names = list(dict.fromkeys([*parts, *run.spec.operations]))
+    if not run.is_active:
+        names = [name for name in names if name in parts]
+    found = []
+    for name in names:
+        mine = [m for m in measured if m.workload.operation == name]
+        title = title_of(name) if len(names) > 1 else ""
+        found.append(_section(run, name, title, mine, parts.get(name, []), asked, view, live))
+    return found
+
+
+def _section(
+    run: Run,
+    operation: str,
+    title: str,
+    measured: list[StoredMeasured],
+    table: list[tables.Row],
+    asked: Columns,
+    view: Asked,
+    live: Mapping[str, Any],
+) -> Section:
+    spec = run.spec
+    plan = Plan(
+        [workload for workload in spec.workloads if workload.operation == operation],
+        spec.kernels_of(operation),
+        spec.baseline_of(operation) if operation in spec.operations else "",
+        live.get("workload", ""),
+        live.get("so_far") or {},
+        not run.is_active,
+    )
+    ranked = ranking(tables.compared(table), run.contended)
+    said = summary(table, operation, run.contended)
+    return Section(operation, title, said, measured, table, matrix(measured, table, plan, ranked, view, asked), asked)
 
 
 def title_of(operation: str) -> str:

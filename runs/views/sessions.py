@@ -129,7 +129,7 @@ def report_headline(table: list[comparison.Row], timeline: list[Entry]) -> Summa
     if newest is None or newest.run is None or newest.outcome is None or newest.outcome.first is None:
         return None
     strong, tone = headline(newest.outcome.first, newest.outcome.contended)
-    rest = [sentence(newest.outcome.first.sentence), f"This is run {newest.run.pk}: no kernel was measured twice yet."]
+    rest = [sentence(newest.outcome.first.rest), f"This is run {newest.run.pk}: no kernel was measured twice yet."]
     return Summary(strong, rest, tone)
 
 

@@ -19,3 +19,8 @@ def _collapsed(part: str) -> str:
     part = re.sub(r"\s+", " ", part)
     part = re.sub(r"(<[a-z][^<>]*?) (/?>)", r"\1\2", part)
     return AROUND_BLOCKS.sub(r"\1", part)
+
+
+def all_figures(page):
+    """The tables of a run's page that have a row for each result: what follows the first."""
+    return page.split('<table class="results">', 1)[1]

@@ -1,7 +1,6 @@
 """Charts: every result with a time is drawn, nothing is drawn of nothing, and each theme has colours of its own."""
 
 import re
-from dataclasses import replace
 
 import altair as alt
 import pytest
@@ -9,10 +8,10 @@ from cast import load, shortened
 from django.db import transaction
 from django.urls import reverse
 
-from kernels.contract.events import Measured
 from kernels.report import tables
-from runs.charts import run_charts
-from runs.charts.run_charts import LEAST_SHOWN, NAMES, WIDTHS, _ticks, chart_of, has_limits, left_out
+from runs.charts import run_charts, run_scaling
+from runs.charts.run_charts import NAMES, WIDTHS, _side, chart_of, leader_of, names_of, rows_of, short_labels, sizes_of
+from runs.charts.scales import log_ticks
 from runs.charts.theme import THEMES
 from runs.models import Chart, Result, Run
 from runs.queries import measurements
@@ -55,75 +54,58 @@ def test_each_theme_has_its_own_colours(drawn, name):
     assert any(colour in light for colour in only["light"])
 
 
-def measured_as(data, *changes):
-    """The same export with each measurement changed so; each of `changes` is for one of them."""
-    measurements = [m | change for m, change in zip(data["measurements"], changes, strict=True)]
-    return load(data | {"measurements": measurements}, "x.json")
-
-
-@pytest.mark.parametrize("width", ["", "-narrow"])
-def test_the_latency_chart_draws_every_result_that_has_a_time(drawn, width):
+@pytest.mark.parametrize("name", NAMES)
+def test_a_chart_is_as_large_as_the_page_reserves(drawn, name):
     table, found = drawn
-    timed = {(row.workload, row.kernel): row.p50_ms for row in table if row.p50_ms is not None}
-    seen = {
-        (workload, kernel): p50_us / 1e3
-        for workload, kernel, p50_us in points(found[f"latency{width}", "light"].spec, "workload", "kernel", "p50_us")
-    }
-    assert seen == pytest.approx(timed)
-    assert len(seen) > 50
+    wide, small = sizes_of(table)[name.removesuffix("-narrow")]
+    size = small if name.endswith("-narrow") else wide
+    head = re.search(r"<svg[^>]*>", found[name, "light"].svg)[0]
+    assert (f' width="{size.width}"' in head, f' height="{size.height}"' in head) == (True, True), head
 
 
-@pytest.mark.parametrize("width", ["", "-narrow"])
-def test_the_speedup_chart_draws_every_speedup_that_is_not_said_to_be_left_out(drawn, width):
+@pytest.mark.parametrize("name", ["speedup", "speedup-narrow"])
+def test_the_speedup_chart_draws_the_leader_on_every_workload(drawn, name):
     table, found = drawn
-    out = left_out(table)
+    wanted = {row.workload: (row.speedup, f"{row.speedup:.2f}x") for row in table if row.kernel == "triton-flash"}
+    seen = points(found[name, "light"].spec, "workload", "kernel", "speedup", "text", "low", "high")
+    assert {workload: (speedup, text) for workload, _, speedup, text, *_ in seen} == wanted
+    assert {kernel for _, kernel, *_ in seen} == {"triton-flash"} == {leader_of(table)}
+    assert all(low < speedup < high for _, _, speedup, _, low, high in seen)
+
+
+@pytest.mark.parametrize("name", ["latency", "latency-narrow"])
+def test_the_other_chart_has_the_shares_of_baseline_and_leader(drawn, name):
+    table, found = drawn
     wanted = {
-        (row.workload, row.kernel): row.speedup for row in table if row.speedup is not None and row.kernel not in out
-    }
-    drawn_points = points(found[f"speedup{width}", "light"].spec, "workload", "kernel", "speedup")
-    assert {(workload, kernel): speedup for workload, kernel, speedup in drawn_points} == pytest.approx(wanted)
-    assert len(drawn_points) == len(wanted) > 20
-
-
-def test_speedups_off_the_axis_stand_at_its_edge_with_their_number(drawn):
-    spec = drawn[1]["speedup", "light"].spec
-    fields = ("speedup", "at", "from", "text", "edge", "side")
-    clipped = 0
-    for speedup, at, left, text, edge, side in points(spec, *fields):
-        assert at >= LEAST_SHOWN
-        assert left >= LEAST_SHOWN
-        assert text == f"{speedup:.3f}"
-        assert edge == ("left" if at != speedup else "")
-        assert not edge or side == "right", "its number stands clear of the kernels' names"
-        clipped += bool(edge)
-    assert clipped > 2
+        (row.workload, row.kernel): row.limit_share for row in table if row.kernel in ("sdpa", "triton-flash")
+    }  # fmt: skip
+    seen = points(found[name, "light"].spec, "workload", "kernel", "who", "value")
+    assert {(workload, kernel): value for workload, kernel, _, value in seen} == wanted and len(seen) == 16
+    assert {(kernel, who) for _, kernel, who, _ in seen} == {("sdpa", "baseline"), ("triton-flash", "leader")}
+    for text in ("speed of light", "triton-flash", ">sdpa<", "67%"):
+        assert text in found[name, "light"].svg, text
 
 
 @pytest.mark.parametrize("name", ["speedup", "speedup-narrow"])
-def test_each_workload_has_the_band_of_its_own_margin_behind_its_own_rows(exported, db, name):
+def test_each_workload_has_the_band_of_its_own_margin_behind_its_own_row(exported, db, name):
     margins = (0.01, 0.14, 0.06)
-    run = measured_as(shortened(exported, 3), *({"margin": margin} for margin in margins))
-    spec = chart_of(run, name, "light").spec
-    bands = points(spec, "workload", "margin", "low", "high", "top", "bottom")
+    data = shortened(exported, 3)
+    changed = [m | {"margin": margin} for m, margin in zip(data["measurements"], margins, strict=True)]
+    spec = chart_of(load(data | {"measurements": changed}, "x.json"), name, "light").spec
+    bands = points(spec, "workload", "margin", "band_low", "band_high", "top", "bottom")
     assert [margin for _, margin, *_ in bands] == list(margins)
-    assert len({workload for workload, *_ in bands}) == 3
-    for workload, margin, low, high, top, bottom in bands:
+    for (workload, margin, low, high, top, bottom), (other, y) in zip(
+        bands, points(spec, "workload", "y")[:3], strict=True
+    ):
         assert (low, high) == pytest.approx((1 / (1 + margin), 1 + margin))
-        for other, y in points(spec, "workload", "y"):
-            assert (top < y < bottom) == (other == workload)
+        assert workload == other and top < y < bottom
 
 
-@pytest.mark.parametrize("name", ["speedup", "speedup-narrow"])
-def test_numbers_stand_off_the_band_and_the_line_at_one(drawn, name):
-    spec = drawn[1][name, "light"].spec
-    margins = dict(points(spec, "workload", "margin"))
-    for workload, speedup, side, beside in points(spec, "workload", "speedup", "side", "beside"):
-        if speedup >= 1:
-            assert (side, beside >= 1 + margins[workload]) == ("right", True)
-        elif side == "left":
-            assert beside <= 1 / (1 + margins[workload])
-        else:
-            assert speedup < 0.75
+def test_a_number_never_covers_the_line_at_one_if_there_is_room():
+    at = (0.5, 2.0, 400)
+    assert [_side(ratio * 0.999, ratio * 1.001, *at) for ratio in (0.97, 1.03, 0.6, 0.51)] == [
+        "left", "right", "right", "right",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("status", ["impossible", "suspect", "incorrect"])
@@ -132,34 +114,21 @@ def test_a_result_that_is_not_ok_is_drawn_nowhere_although_it_keeps_its_times(ex
     result = Result.objects.get(measurement=run.measurements.first(), kernel__name="triton-flash")
     assert result.p50_ms and result.speedup
     Result.objects.filter(pk=result.pk).update(status=status)
-    for name, time in (("speedup", "speedup"), ("latency", "p50_us")):
-        kernels = points(chart_of(run, name, "light").spec, "workload", "kernel", time)
-        assert [workload for workload, kernel, _ in kernels if kernel == "triton-flash"] == [
+    for name, figure in (("speedup", "speedup"), ("latency", "value")):
+        spec = chart_of(run, name, "light").spec
+        kernels = [(w, k) for w, k, value in points(spec, "workload", "kernel", figure) if value is not None]
+        assert [workload for workload, kernel in kernels if kernel == "triton-flash"] == [
             "attention fp16 B=1 H=8 S=512 D=64 causal"
         ]
+    assert f">{status}<" in chart_of(run, "speedup", "light").svg, "why nothing is drawn there"
     Result.objects.filter(measurement__run=run).update(status=status)
     Chart.objects.all().delete()
     assert [chart_of(run, name, "light") for name in NAMES] == [None] * len(NAMES)
-    table = tables.rows(measurements.of_run(run))
-    assert (has_limits(table), left_out(table)) == (False, [])
-
-
-def test_the_speed_of_light_stands_once_for_each_workload(drawn):
-    limits = points(drawn[1]["latency", "light"].spec, "workload", "who", "limit_us")
-    assert len(limits) == 8
-    assert {who for _, who, _ in limits} == {"speed of light"}
-    assert has_limits(drawn[0])
-
-
-def test_every_mark_is_named_by_what_is_there_to_see(drawn):
-    svg = drawn[1]["latency", "light"].svg
-    for text in ("sdpa", "other kernels", "speed of light", "p50 in microseconds, log", ">10,000<"):
-        assert text in svg, text
-    assert "speedup over sdpa, with interval" in drawn[1]["speedup", "light"].svg
 
 
 def test_the_speed_of_light_has_not_the_colour_of_slower(drawn):
-    assert THEMES["light"]["slower"] not in str(drawn[1]["latency", "light"].spec)
+    spec = drawn[1]["latency", "light"].spec
+    assert THEMES["light"]["slower"] not in str(spec) and THEMES["light"]["amber"] in str(spec)
 
 
 def luminance(colour):
@@ -171,7 +140,7 @@ def luminance(colour):
 @pytest.mark.parametrize("theme", THEMES)
 def test_every_mark_stands_out_from_the_panel(theme):
     panel = luminance(THEMES[theme]["panel"])
-    for mark in ("ink", "quiet", "faster", "slower", "accent", "other"):
+    for mark in ("ink", "quiet", "faster", "slower", "accent", "other", "amber"):
         darker, lighter = sorted((panel, luminance(THEMES[theme][mark])))
         assert (lighter + 0.05) / (darker + 0.05) >= 3, mark
 
@@ -179,7 +148,7 @@ def test_every_mark_stands_out_from_the_panel(theme):
 @pytest.mark.parametrize("low, high", [(0.4, 80_000), (3_100, 6_400), (100, 150), (7, 63), (12, 95), (1e-3, 1e9)])
 @pytest.mark.parametrize("most", [7, 9])
 def test_the_latency_axis_has_a_few_round_numbers(low, high, most):
-    ticks = _ticks(low, high, most)
+    ticks = log_ticks(low, high, most)
     assert 3 <= len(ticks) <= 11
     assert ticks == sorted(ticks)
     assert all(low <= tick <= high for tick in ticks)
@@ -213,10 +182,10 @@ def test_the_baseline_alone_has_a_latency_chart_and_no_speedups(owner, exported,
     data["measurements"] = [m | {"results": m["results"][:1]} for m in data["measurements"]]
     run = load(data, "x.json")
     assert chart_of(run, "speedup", "light") is None
-    assert len(points(chart_of(run, "latency", "light").spec, "kernel", "p50_us")) == 2
+    assert len(points(chart_of(run, "latency", "light").spec, "kernel", "value")) == 2
     page = owner.get(reverse("run", args=[run.pk])).content.decode()
-    assert "Distance to the speed of light" in page
-    assert "<h2>Speedup</h2>" not in page
+    assert "How much of the speed of light</h2>" in page
+    assert " over sdpa</h2>" not in page
 
 
 def test_a_device_without_known_peaks_has_no_speed_of_light(exported, db):
@@ -224,43 +193,35 @@ def test_a_device_without_known_peaks_has_no_speed_of_light(exported, db):
     results = [r | {"limit_ms": None, "limit_share": None} for r in data["measurements"][0]["results"]]
     run = load(data | {"measurements": [data["measurements"][0] | {"results": results}]}, "x.json")
     chart = chart_of(run, "latency", "light")
-    assert points(chart.spec, "limit_us") == []
-    assert "speed of light" not in chart.svg
-    assert "speed of light" not in str(chart.spec)
-    assert not has_limits(tables.rows(measurements.of_run(run)))
-    assert len(points(chart.spec, "p50_us")) == sum(r["p50_ms"] is not None for r in results)
+    assert "speed of light" not in chart.svg + str(chart.spec)
+    times = dict(points(chart.spec, "kernel", "value"))
+    assert times == {r["kernel"]: r["p50_ms"] for r in results if r["kernel"] in ("sdpa", "triton-flash")}
+    assert "µs<" in chart.svg
 
 
-def test_one_kernel_beside_the_baseline_has_a_row_for_each_workload(exported, db):
-    data = shortened(exported, 3)
-    data["measurements"] = [m | {"results": m["results"][:2]} for m in data["measurements"]]
-    chart = chart_of(load(data, "x.json"), "speedup", "light")
-    assert [row for (row,) in points(chart.spec, "short")] == [
-        "B=1 H=8 S=512 D=64",
-        "B=1 H=8 S=512 D=64 causal",
-        "B=4 H=16 S=512 D=64",
+def many(exported, count):
+    """A run of so many workloads: the first one of the sample, with other batches."""
+    first = exported["measurements"][0]
+    batches = [
+        first | {"workload": first["workload"] | {"sizes": first["workload"]["sizes"] | {"batch": n}}, "key": ""}
+        for n in range(1, count + 1)
     ]
-    assert "speedup of sdpa-flash over sdpa, with interval" in chart.svg
+    config = exported["config"] | {"workloads": [m["workload"] for m in batches]}
+    return load(exported | {"config": config, "measurements": batches}, "many.json")
 
 
-def test_kernels_far_behind_are_left_out_unless_all_are(exported, db):
-    data = shortened(exported, 1)
-    baseline, other = tables.rows(map(Measured.model_validate, data["measurements"]))[:2]
-
-    def row(kernel, high):
-        return replace(other, kernel=kernel, speedup=0.9 * high, speedup_low=0.8 * high, speedup_high=high)
-
-    assert left_out([row("near", 0.9), row("far", 0.3), row("far", 0.4)]) == ["far"]
-    assert left_out([row("near", 0.9), row("mixed", 0.3), row("mixed", 0.6)]) == []
-    assert left_out([row("far", 0.3), row("farther", 0.1)]) == []
-    assert (baseline.kernel, baseline.speedup) == ("sdpa", None)
-    assert left_out([baseline]) == []
-    far = {"speedup": 0.03, "speedup_low": 0.029, "speedup_high": 0.031}
-    results = [r | (far if r["speedup"] else {}) for r in data["measurements"][0]["results"]]
-    run = load(data | {"measurements": [data["measurements"][0] | {"results": results}]}, "x.json")
-    drawn = points(chart_of(run, "speedup", "light").spec, "kernel", "at", "text")
-    assert len(drawn) == sum(bool(r["speedup"]) for r in results)
-    assert {(at, text) for _, at, text in drawn} == {(LEAST_SHOWN, "0.030")}
+def test_of_many_workloads_each_kernel_has_a_row(owner, exported, db):
+    run = many(exported, 200)
+    page = owner.get(reverse("run", args=[run.pk])).content.decode()
+    for name, kernels in (("speedup", 7), ("latency", 8)):
+        spec = chart_of(run, name, "light").spec
+        assert sum(len(data) for data in spec["datasets"].values()) < 5000
+        marks = points(spec, "kernel", "workload", "value")
+        assert len({kernel for kernel, *_ in marks}) == kernels
+        size = sizes_of(rows_of(run))[name][0]
+        assert f' height="{size.height}"' in chart_of(run, name, "light").svg
+        assert f'width="{size.width}" height="{size.height}"' in page
+    assert "Speedup over sdpa, every workload" in page
 
 
 def test_two_dtypes_are_told_apart(exported, db):
@@ -268,8 +229,8 @@ def test_two_dtypes_are_told_apart(exported, db):
     first = data["measurements"][0]
     second = first | {"workload": first["workload"] | {"dtype": "bfloat16"}, "key": ""}
     run = load(data | {"measurements": [first, second]}, "x.json")
-    short = {row for (row,) in points(chart_of(run, "speedup", "light").spec, "short")}
-    assert short == {"fp16 B=1 H=8 S=512 D=64", "bf16 B=1 H=8 S=512 D=64"}
+    assert short_labels(rows_of(run), narrow=False) == ["fp16 B=1 H=8 S=512 D=64", "bf16 B=1 H=8 S=512 D=64"]
+    assert short_labels(rows_of(run), narrow=True) == ["fp16 B=1 H=8 S=512 D=64", "bf16 B=1 H=8 S=512 D=64"]
 
 
 # --- drawn once -------------------------------------------------------------------------------------------------------
@@ -331,7 +292,7 @@ def test_charts_fit_their_column_unscaled_and_their_text_is_as_large_on_a_phone(
     room = {"speedup": (654, 332), "latency": (439, 332)}[name]
     for suffix, most in zip(("", "-narrow"), room, strict=True):
         svg = drawn[1][f"{name}{suffix}", "light"].svg
-        assert most - 30 < float(re.search(r' width="([\d.]+)"', svg)[1]) <= most
+        assert most - 10 < float(re.search(r' width="([\d.]+)"', svg)[1]) <= most
         assert set(re.findall(r'font-size="([\d.]+)px"', svg)) == {"11"}
 
 
@@ -350,3 +311,20 @@ def test_names_in_a_chart_are_text(exported, db):
     assert Result.objects.filter(kernel__name=evil).exists()
     for name in NAMES:
         assert "<script" not in chart_of(run, name, "light").svg
+
+
+def test_a_size_that_varies_has_a_chart_a_sentence_and_a_table(owner, exported, demo):
+    page = owner.get(reverse("run", args=[demo.pk])).content.decode()
+    assert "Time against B and H <small>S=512 D=64</small>" in page
+    assert "triton-flash grows 3.87x ±0.2% where the work grows 16x: launch-bound below B=4 H=16; sdpa 2.70x" in page
+    names = [name for name in names_of(demo) if name.startswith("scaling")]
+    assert names == ["scaling_batch-heads", "scaling_batch-heads-narrow"]
+    for name in names:
+        svg = chart_of(demo, name, "light").svg
+        width = run_scaling.WIDTHS[name.endswith("narrow")]
+        assert f' width="{width}" height="{run_scaling.HEIGHT}"' in svg
+        lines = points(chart_of(demo, name, "light").spec, "kernel", "size", "ms", "who")
+        assert len({kernel for kernel, *_ in lines}) == 8 and len({ms for _, _, ms, _ in lines}) == 24
+        assert owner.get(reverse("chart_svg", args=[demo.pk, name])).status_code == 200
+    one = load(shortened(exported, 1), "one.json")
+    assert "Time against" not in owner.get(reverse("run", args=[one.pk])).content.decode()

@@ -7,6 +7,7 @@ import re
 
 import pytest
 from django.urls import reverse
+from shown import all_figures
 
 from kernels.report import measures, tables
 from runs.models import Result
@@ -52,7 +53,7 @@ def test_columns_of_the_address_are_shown_with_units(owner, demo):
     page = page_of(owner, demo, "?columns=mean_ms,slowdown&columns=p99_ms,queries_per_s,input_bytes")
     assert cells(headings(page)) == ["kernel", "verdict", "slowdown", "mean", "p99", "queries/s", "inputs bytes"]
     result = Result.objects.filter(kernel__name="triton-flash").order_by("pk").first()
-    row = page.split(f"/results/{result.pk}/", 1)[1].split("</tr>", 1)[0]
+    row = all_figures(page).split(f"/results/{result.pk}/", 1)[1].split("</tr>", 1)[0]
     slowdown, mean, p99, queries, inputs = texts(row)[-5:]
     assert slowdown.startswith(f"{1 / result.speedup:.3f} ")
     assert mean == tables.three_digits(result.mean_ms * 1e3)
@@ -98,13 +99,13 @@ def test_results_of_each_workload_are_sorted(owner, demo):
         valid = [measured.arm(name).status == "ok" for name in kernels]
         assert valid == sorted(valid, reverse=True), "what is not ok comes last"
     assert groups(page) != plain
-    assert f'href="/runs/{demo.pk}/?sort=tflops"' in page, "the other way round"
+    assert f'href="/runs/{demo.pk}/?sort=tflops#all-attention"' in page, "the other way round"
     assert 'aria-sort="ascending"' in page_of(owner, demo, "?sort=p50_ms")
 
 
 def test_a_link_of_a_heading_keeps_the_columns_and_so_do_files_and_the_form(owner, demo):
     page = page_of(owner, demo, "?columns=mean_ms,n&sort=mean_ms")
-    assert f'href="/runs/{demo.pk}/?columns=mean_ms,n&amp;sort=-mean_ms"' in page
+    assert f'href="/runs/{demo.pk}/?columns=mean_ms,n&amp;sort=-mean_ms#all-attention"' in page
     assert f'href="/runs/{demo.pk}.csv?columns=mean_ms,n&amp;sort=mean_ms"' in page
     assert '<input type="hidden" name="sort" value="mean_ms">' in page
     shown = re.findall(r'name="columns" value="(\w+)" checked', page)

@@ -10,10 +10,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
+from shown import all_figures
 
 from kernels.report import comparison, tables
 from kernels.report.summary import summary
-from runs.charts.run_charts import frame
+from runs.charts.run_charts import drawn, rows_of
 from runs.models import Measurement, Result, Run, Workload
 from runs.queries import live as live_queries
 from runs.queries import measurements
@@ -46,11 +47,21 @@ def live(monkeypatch):
 def test_a_done_run_shows_its_verdict_its_table_and_where_it_was_measured(owner, demo):
     page = page_of(owner, demo)
     said = summary(tables.rows(measurements.of_run(demo)), "attention")
-    assert f'<strong class="{said.tone}">{said.strong}</strong>' in page
-    assert page.split('id="table-attention"')[1].split("</section>")[0].count('<tr class="group">') == 8
-    assert page.count(f"/runs/{demo.pk}/results/") == 64
+    assert f'<h1 id="headline">{said.strong}</h1>' in page
+    table = page.split('<table class="cells">')[1].split("</table>")[0]
+    assert table.count('scope="row"') == 8
+    assert page.index('<table class="cells">') < page.index("data-chart") < page.index('<table class="results">')
+    assert all_figures(page).split("</table>")[0].count('<tr class="group">') == 8
+    assert all_figures(page).count(f"/runs/{demo.pk}/results/") == 64
     assert "attention fp16 B=16 H=96 S=4096 D=128" in page
-    for fact in ("NVIDIA H200", "demo", "driver <b>", "torch <b>", "protocol <b>paired</b>", "A/A 1.000"):
+    for fact in (
+        "NVIDIA H200",
+        "demo",
+        "driver <b>",
+        "torch <b>",
+        "protocol <b>paired</b>, <b>5 to 110</b> rounds",
+        "A/A <b>0.998 to 1.001</b>",
+    ):
         assert fact in page, fact
     assert 'hx-trigger="every 2s"' not in page, "nothing changes any more"
     assert "chart" in page
@@ -59,7 +70,7 @@ def test_a_done_run_shows_its_verdict_its_table_and_where_it_was_measured(owner,
 def test_every_result_stands_in_the_table_with_its_word_and_figures(owner, demo):
     page = page_of(owner, demo)
     for result in Result.objects.filter(measurement__run=demo).select_related("kernel"):
-        row = page.split(f"/results/{result.pk}/", 1)[1].split("</tr>", 1)[0]
+        row = all_figures(page).split(f"/results/{result.pk}/", 1)[1].split("</tr>", 1)[0]
         _, _, arm = measurements.of_result(demo.pk, result.pk)
         assert arm.verdict.lower() in row
         if result.speedup is not None:
@@ -75,14 +86,14 @@ def test_a_ratio_without_a_reference_is_marked_and_counts_nowhere(owner, exporte
                 result["correctness"] = {"correct": None}
     run = load(data, "unknown.json")
     page = page_of(owner, run)
-    (results,) = [part.split("</section>")[0] for part in page.split('id="table-attention"')[1:]]
+    results = all_figures(page).split("</table>")[0]
     with_ratio = Result.objects.filter(measurement__run=run, speedup__isnull=False)
     assert results.count("correctness unknown") == with_ratio.count() > 8
     assert "Measured; the correctness is unknown, because there is no reference" in page
     assert not {"FASTER", "SLOWER"} & {row.verdict for row in tables.rows(measurements.of_run(run))}
     ((_, outcome),) = with_outcomes([run])
     assert (outcome.first, outcome.row()["best"]) == (None, "")
-    assert set(frame(run).kernel) == {"sdpa"}
+    assert {row.kernel for row in drawn(rows_of(run))} == {"sdpa"}
     detail = owner.get(f"/runs/{run.pk}/results/{with_ratio[0].pk}/").content.decode()
     assert "correctness unknown" in detail
     assert comparison.rows(export_of(run), export_of(run))
@@ -98,13 +109,13 @@ def test_a_ratio_of_other_work_is_marked_and_counts_nowhere(owner, exported):
                 result |= {"correctness": {"correct": None}, "other_work": "reads nothing", "tflops": None}
     run = load(data, "other.json")
     page = page_of(owner, run)
-    (results,) = [part.split("</section>")[0] for part in page.split('id="table-attention"')[1:]]
+    results = all_figures(page).split("</table>")[0]
     with_ratio = Result.objects.filter(measurement__run=run, speedup__isnull=False)
     assert results.count("not the same work") == with_ratio.count() > 8
     assert "correctness unknown" not in page and "Measured; no comparison" in page
     ((_, outcome),) = with_outcomes([run])
     assert (outcome.first, outcome.row()["best"]) == (None, "")
-    assert set(frame(run).kernel) == {"sdpa"}
+    assert {row.kernel for row in drawn(rows_of(run))} == {"sdpa"}
     detail = owner.get(f"/runs/{run.pk}/results/{with_ratio[0].pk}/").content.decode()
     assert "It is not the same work: it reads nothing." in detail
     moved = [row for row in comparison.rows(export_of(run), export_of(run)) if row.speedup_after]
@@ -221,9 +232,79 @@ def test_a_run_that_is_measured_shows_what_its_agent_does(owner, make_run, live)
     page = page_of(owner, run)
     for text in (
         "1 of 3 workloads measured · 30 s so far · about 45 s left", "2 of 3, eager on attention &lt;x&gt;",
-        "round 7, at most 60 · 1980 MHz · 413 W · 51 C", "compiling &lt;b&gt;", '<progress max="3" value="1">',
+        "round 7, at most 60", "<dd>1980 MHz</dd>", "<dd>413 W</dd>", "<dd>51 °C</dd>",
+        "compiling &lt;b&gt;", '<progress max="3" value="1">',
     ):  # fmt: skip
         assert text in page, text
+
+
+def test_numbers_come_with_the_rounds_and_words_only_at_the_end(owner, make_run, live):
+    run = make_run(spec("eager", workloads=2), state="running", sent_at=timezone.now(), started_at=timezone.now())
+    first, second = run.spec.workloads
+    live |= {
+        "position": 0, "total": 2, "kernel": "eager", "workload": first.label, "step": "round 3", "log": "", "telemetry": {},
+        "so_far": {"eager": [0.5, 0.52, 0.51], "sdpa (A/A)": [1.0, 1.01, 1.0]}, "rounds": 3,
+    }  # fmt: skip
+    page = page_of(owner, run)
+    table = page.split('<table class="cells">')[1].split("</table>")[0]
+    assert table.count('scope="row"') == 2, "every planned workload has its row: nothing jumps when it is measured"
+    assert ">0.51x<small>0.50 to 0.52</small>" in table and "waiting" in table
+    assert not {"faster", "slower", "▲", "▼"} & set(table.split()) and "Rounds so far: 3" in page
+    polled = owner.get(reverse("run_live", args=[run.pk]), {"seen": "running-0"}).content.decode()
+    assert f'<tr id="line-{first.key}" hx-swap-oob="true"' in polled and second.key not in polled
+    assert 'id="now" hx-swap-oob="true"' in polled and 'id="results"' not in polled
+    assert polled.count("<polyline") == 2 and 'class="aa"' in polled
+
+
+def test_a_poll_that_sees_the_end_keeps_the_place_of_the_bar(owner, demo):
+    polled = owner.get(reverse("run_live", args=[demo.pk]), {"seen": "running-7"}).content.decode()
+    assert '<section id="progress" class="panel"' in polled and "All results are final." in polled
+    assert '<section id="progress" class="gone"' in page_of(owner, demo)
+
+
+def test_many_results_are_another_address(owner, exported, monkeypatch):
+    run = load(shortened(exported, 2), "x.json")
+    assert "table-attention" in page_of(owner, run) and '<table class="results">' in page_of(owner, run)
+    monkeypatch.setattr(run_view, "MOST_ROWS_UNASKED", 15)
+    page = page_of(owner, run)
+    assert '<table class="results">' not in page and '<a href="?figures=all#all-attention">All figures</a>' in page
+    for query in ("?figures=all", "?sort=p50_ms", "?columns=mean_ms"):
+        assert '<table class="results">' in owner.get(run.get_absolute_url() + query).content.decode()
+
+
+def lines_of(client, run, query=""):
+    page = client.get(run.get_absolute_url() + query).content.decode()
+    table = page.split('<table class="cells">')[1].split("</table>")[0]
+    return [row.split("</tr>")[0] for row in table.split("<tr")[2:]]
+
+
+def test_workloads_are_sorted_by_a_kernel_and_back(owner, demo):
+    measured = {m.label: m for m in measurements.of_run(demo)}
+    plain = lines_of(owner, demo)
+    for query, key in {
+        "?by=-kernel:triton-flash": lambda m: -m.arm("triton-flash").speedup,
+        "?by=kernel:compiled": lambda m: m.arm("compiled").speedup,
+        "?by=baseline": lambda m: m.base.p50_ms,
+    }.items():
+        wanted = [f"/results/{m.base.pk}/" for m in sorted(measured.values(), key=key)]
+        found = [re.search(r"/results/\d+/", row)[0] for row in lines_of(owner, demo, query)]
+        assert found == wanted, query
+    page = owner.get(demo.get_absolute_url() + "?by=-kernel:triton-flash").content.decode()
+    assert page.count('aria-sort="descending"') == 1 and "?by=kernel:triton-flash#table-attention" in page
+    assert lines_of(owner, demo, "?by=kernel:none") == lines_of(owner, demo, "?by=<script>") == plain
+
+
+def test_kernels_far_behind_are_shown_on_request(owner, demo):
+    page = page_of(owner, demo)
+    assert "<b>eager</b>" not in page and "show sdpa-efficient, eager, sdpa-math</a>" in page
+    assert "<b>eager</b>" in owner.get(demo.get_absolute_url() + "?kernels=all").content.decode()
+
+
+def test_only_what_is_faster_is_bold_and_every_word_can_be_heard(owner, demo):
+    for row in lines_of(owner, demo, "?kernels=all"):
+        for cell in row.split("<td")[2:]:
+            for word, mark in {"faster": "▲", "slower": "▼", "same": "="}.items():
+                assert (f'aria-hidden="true">{mark}</i>' in cell) == (f'<span class="hidden">{word}</span>' in cell)
 
 
 def test_without_a_broker_the_page_works_and_shows_less(owner, make_run):
@@ -268,7 +349,8 @@ def test_polling_sends_results_only_when_they_changed(owner, demo, exported):
     assert 'id="progress"' in polled("done-8")
     news = polled("running-7")
     assert 'id="results" hx-swap-oob="true"' in news
-    assert news.count("/results/") == 64
+    assert all_figures(news).count("/results/") == 64
+    assert '<h1 id="headline" hx-swap-oob="true">triton-flash is faster' in news
 
 
 @pytest.mark.parametrize("state, words", [("failed", "Failed"), ("cancelled", "Cancelled"), ("lost", "Lost")])
@@ -285,7 +367,7 @@ def test_what_was_measured_before_it_failed_is_there(owner, demo):
     Run.objects.filter(pk=demo.pk).update(state="failed", message="power cut", done=8, total=9, demo="")
     page = page_of(owner, demo)
     assert "8 of 9 workloads were measured; see below." in page
-    assert page.count(f"/runs/{demo.pk}/results/") == 64
+    assert all_figures(page).count(f"/runs/{demo.pk}/results/") == 64
 
 
 def test_title_note_and_log_are_text_and_not_html(owner, demo):
@@ -364,6 +446,7 @@ def test_why_nothing_was_decided(owner, exported, margin, said):
     assert said in page
     assert ("nothing is decided: this machine was busy" in page) == (margin > 0.05), "where its rows are"
     assert page.count("</span> undecided</span>") == 1
+    assert '? <span class="hidden">undecided</span>1.02x<small>' in page.split("</table>")[0]
 
 
 # --- how to measure it again ------------------------------------------------------------------------------------------
@@ -413,7 +496,7 @@ def with_result(exported, **changes):
 def test_an_impossible_time_is_no_time_and_says_why(owner, exported):
     run = with_result(exported, status="impossible", why="above the speed of light", **NO_SPEEDUP)
     result = Result.objects.get(measurement__run=run, status="impossible")
-    row = page_of(owner, run).split(f"/results/{result.pk}/", 1)[1].split("</tr>", 1)[0]
+    row = all_figures(page_of(owner, run)).split(f"/results/{result.pk}/", 1)[1].split("</tr>", 1)[0]
     assert "above the speed of light. Its time was" in row
     assert "<b>" not in row
 

@@ -50,9 +50,11 @@ def test_its_page_has_a_section_for_each_operation(owner, several):
     page = answer.content.decode()
     for title in ("LayerNorm, forward:", "Matrix product (GEMM):", '<h2 class="part" id="gemm">'):
         assert title in page
-    first, second = page.split('id="table-layer_norm"')[1], page.split('id="table-gemm"')[1]
-    assert first.split("</section>")[0].count('<tr class="group">') == 3
-    assert second.split("</section>")[0].count('<tr class="group">') == 4
+    for operation, workloads in {"layer_norm": 3, "gemm": 4}.items():
+        table = page.split(f'id="table-{operation}"')[1].split("</table>")[0]
+        assert table.count('scope="row"') == workloads
+        figures = page.split(f'id="all-{operation}"')[1].split("</table>")[0]
+        assert figures.count('<tr class="group">') == workloads
 
 
 @pytest.mark.parametrize("name", ["speedup__gemm", "latency__layer_norm-narrow"])

@@ -1,0 +1,63 @@
+"""Scales and ticks of charts: pixels from the top, ratios, and logarithmic axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import altair as alt
+
+RATIOS = (
+    (1.0,), (0.5, 1.0, 2.0), (0.8, 1.0, 1.2), (0.8, 1.0, 1.2, 1.4), (0.9, 1.0, 1.1), (0.95, 1.0, 1.05),
+    (0.25, 0.5, 1.0, 2.0, 4.0), (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0), (0.1, 1.0, 10.0), (0.01, 0.1, 1.0, 10.0, 100.0),
+    (0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0), (0.001, 0.03, 1.0, 30.0, 1000.0),
+)  # fmt: skip
+"""Sets of ticks for ratios; every set has 1."""
+APART = 46
+"""Pixels between two labels of an axis, at least."""
+
+
+def placed(channel: Any, field: str, extent: float) -> Any:
+    """A channel of pixel positions."""
+    return channel(field, scale=alt.Scale(domain=[0, extent], range=[0, extent], nice=False), axis=None)
+
+
+def ratio_ticks(low: float, high: float, most: int) -> list[float]:
+    """Ticks of a logarithmic axis of ratios, 1 among them: the set with the most that fit; at most so many."""
+    span = math.log(high / low)
+    best: list[float] = [1.0]
+    for ticks in RATIOS:
+        inside = [tick for tick in ticks if low <= tick <= high]
+        gaps = [math.log(after / before) for before, after in pairwise(inside)]
+        if len(inside) <= most and all(gap / span > 1 / (most + 1) for gap in gaps) and len(inside) > len(best):
+            best = inside
+    return best
+
+
+def reach(low: float, high: float) -> tuple[float, float]:
+    """(from, to) of an axis of times: `to` is at least 1.5 times `from`, and marks stand off both ends."""
+    room = max(1.08, math.sqrt(1.5 * low / high))
+    return low / room, high * room
+
+
+def log_ticks(low: float, high: float, most: int) -> list[float]:
+    """Ticks on a log axis, at least three: 1, 2, 5, 10, ...; decades if too many; even steps if too few."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for leads, every in (((1, 2, 5), 1), ((1,), 1), ((1,), 2), ((1,), 3)):
+        ticks = [lead * 10.0**decade for decade in decades if decade % every == 0 for lead in leads]
+        ticks = [tick for tick in ticks if low <= tick <= high]
+        if 3 <= len(ticks) <= most:
+            return ticks
+    steps = (lead * 10.0**decade for decade in range(decades[-1], decades[0] - 3, -1) for lead in (5, 2, 1))
+    evens = ([step * n for n in range(math.ceil(low / step), math.floor(high / step) + 1)] for step in steps)
+    return next(ticks for ticks in evens if len(ticks) >= 4)
+
+
+def spread(values: Sequence[float], most: int) -> list[int]:
+    """Positions of so many values, evenly spaced in their order of size, both ends among them."""
+    order = sorted(range(len(values)), key=lambda number: values[number])
+    if len(order) <= most:
+        return order
+    return [order[round(number * (len(order) - 1) / (most - 1))] for number in range(most)]
