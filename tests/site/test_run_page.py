@@ -351,6 +351,7 @@ def test_polling_sends_results_only_when_they_changed(owner, demo, exported):
     assert 'id="results" hx-swap-oob="true"' in news
     assert all_figures(news).count("/results/") == 64
     assert '<h1 id="headline" hx-swap-oob="true">triton-flash is faster' in news
+    assert news.count("hx-swap-oob") == 3, "title, crumb and results: nothing inside of these is swapped by itself"
 
 
 @pytest.mark.parametrize("state, words", [("failed", "Failed"), ("cancelled", "Cancelled"), ("lost", "Lost")])
