@@ -1,7 +1,22 @@
 from django.urls import path, register_converter
 from django.urls.converters import IntConverter
 
-from runs.views import compare, gpus, judge, kernels, new, overview, result, run, runs, sessions, share, status, tiers
+from runs.views import (
+    compare,
+    gpus,
+    judge,
+    kernels,
+    new,
+    overview,
+    result,
+    run,
+    runs,
+    sessions,
+    share,
+    status,
+    submissions,
+    tiers,
+)
 
 KERNEL = "kernels/<slug:operation>/<path:name>"
 WORKLOAD = f"{KERNEL}/on/<slug:key>"
@@ -65,6 +80,10 @@ urlpatterns = [
     path(f"{KERNEL}/", kernels.kernel, name="kernel"),
     path(f"{KERNEL}.csv", kernels.history_csv, name="kernel_csv"),
     path(f"{KERNEL}.json", kernels.history_json, name="kernel_json"),
+    path("submit/", submissions.submit, name="submit"),
+    path("submissions/", submissions.submissions, name="submissions"),
+    path("submissions/<slug:version>/", submissions.submission, name="submission"),
+    path("submissions/<slug:version>/measure/", submissions.measure, name="measure_submission"),
     path("tiers/", tiers.tiers, name="tiers"),
     path("tiers.csv", tiers.tiers_csv, name="tiers_csv"),
     path("tiers.json", tiers.tiers_json, name="tiers_json"),

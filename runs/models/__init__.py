@@ -7,10 +7,11 @@ from runs.models.measurement import Chart, Measurement, Result
 from runs.models.run import Environment, RejectedEvent, Run
 from runs.models.session import Note, Session
 from runs.models.share import Share
+from runs.models.submission import Submission
 from runs.models.tier_scale import Tier, TierScale
 from runs.models.workload import Workload
 
 __all__ = [
     "Calibration", "Chart", "Config", "Environment", "Gpu", "Kernel", "KernelVersion", "Measurement", "Note", "RejectedEvent",
-    "Result", "Run", "Session", "Share", "Tier", "TierScale", "Workload",
+    "Result", "Run", "Session", "Share", "Submission", "Tier", "TierScale", "Workload",
 ]  # fmt: skip
