@@ -48,18 +48,18 @@ def why_refused(facts: Facts) -> str:
 
 
 def probe() -> Facts:
-    """What the airlock can take away on this host, tried with a program that does nothing."""
+    """What the airlock can take away on this host, tried with a Python that does nothing."""
     with tempfile.TemporaryDirectory(prefix=f"{PREFIX}probe-") as scratch:
         uid = NOBODY if os.geteuid() == 0 else None
         if uid is not None:
             os.chown(scratch, uid, uid)
         read, write = os.pipe()
         readable = [sys.executable, sys.prefix, sys.base_prefix, str(ROOT), *filter(None, sys.path)]
-        spec = Spec(command=["/bin/true"], scratch=scratch, readable=readable, uid=uid, facts_fd=write)
+        spec = Spec(command=[sys.executable, "-c", ""], scratch=scratch, readable=readable, uid=uid, facts_fd=write)
         try:
-            subprocess.run(
+            ended = subprocess.run(
                 [sys.executable, "-m", "kernels.host.airlock", spec.model_dump_json()],
-                pass_fds=[write], cwd=ROOT, timeout=LIMIT_S, capture_output=True, check=False,
+                pass_fds=[write], cwd=ROOT, timeout=LIMIT_S, capture_output=True, check=False, text=True,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
             return Facts(missing=[f"the airlock: {error}"])
@@ -68,6 +68,10 @@ def probe() -> Facts:
             with os.fdopen(read, "rb") as facts:
                 said = facts.read()
     try:
-        return Facts.model_validate_json(said)
+        facts = Facts.model_validate_json(said)
     except ValidationError:
         return Facts(missing=["the airlock did not start"])
+    if ended.returncode:
+        why = ended.stderr.strip().rpartition("\n")[2]
+        return Facts(missing=[f"behind the airlock Python does not start: {why or ended.returncode}"])
+    return facts

@@ -1,5 +1,7 @@
 """A submission: which kernel its files declare, what it is called, how it travels, and what is refused."""
 
+import os
+import subprocess
 import sys
 
 import pytest
@@ -8,7 +10,7 @@ from pydantic import ValidationError
 from kernels import catalog
 from kernels.catalog import OPERATIONS_DIR, get_operation, load
 from kernels.config_files import configs
-from kernels.host.airlock import Facts
+from kernels.host.airlock import Facts, Spec
 from kernels.host.containment import TRUST_VARIABLE, probe, why_not_contained, why_refused
 from kernels.starts import BACKENDS, starts
 from kernels.submission import MAX_BYTES, Submission, Unreadable, kernel_of, reading, version_of
@@ -130,6 +132,31 @@ def test_what_the_host_cannot_take_away_is_named(field, name, monkeypatch):
 def test_the_probe_says_what_this_host_can_do():
     facts = probe()
     assert all(getattr(facts, field) for field in ALL) or facts.missing
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a program another user")
+def test_a_program_in_a_closed_folder_starts_also_when_files_of_this_process_are_private(tmp_path):
+    """An agent makes its files private (umask 077)."""
+    (tmp_path / "closed" / "deep" / "bin").mkdir(parents=True)
+    program = tmp_path / "closed" / "deep" / "bin" / "says"
+    program.write_text("#!/bin/sh\nid -u\n")
+    program.chmod(0o755)
+    (tmp_path / "closed").chmod(0o700)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    os.chown(scratch, 12345, 12345)
+    read, write = os.pipe()
+    spec = Spec(command=[str(program)], scratch=str(scratch), readable=[str(program)], uid=12345, facts_fd=write)
+    ended = subprocess.run(
+        [sys.executable, "-m", "kernels.host.airlock", spec.model_dump_json()],
+        pass_fds=[write], capture_output=True, text=True, umask=0o077, check=False,
+    )  # fmt: skip
+    os.close(write)
+    facts = Facts.model_validate_json(os.read(read, 1 << 16))
+    os.close(read)
+    if not facts.read_only:
+        pytest.skip("; ".join(facts.missing))
+    assert (ended.returncode, ended.stdout, facts.own_user) == (0, "12345\n", True), ended.stderr
 
 
 # --- what one starts from ---------------------------------------------------------------------------------------------
