@@ -12,6 +12,7 @@ from kernels.cli.describe import do_calibrate, do_env, do_list
 from kernels.cli.judge import do_compare, do_judge
 from kernels.cli.run import do_run
 from kernels.cli.stop import Stop
+from kernels.cli.trying import do_try
 from kernels.config_files import ConfigError
 from kernels.host.device import NoSuchDevice
 from kernels.parent.child_process import Cancelled, ChildDied
@@ -35,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
         return 130
 
 
-MEASURING = (do_env, do_calibrate, do_run)
+MEASURING = (do_env, do_calibrate, do_run, do_try)
 """Commands that start a measuring process: a signal must end it, too."""
 
 
@@ -56,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
         "calibrate: the device was busy; compare: something is slower), 2 the command could not be done, "
         "128 + N ended by signal N (130 SIGINT, 143 SIGTERM)",
     )
-    commands = top.add_subparsers(required=True, metavar="list | env | run | check | compare | calibrate | judge")
+    commands = top.add_subparsers(required=True, metavar="list | env | run | check | try | compare | calibrate | judge")
     listing = commands.add_parser("list", help="list kernels, and why some cannot run here")
     listing.add_argument("--json", action="store_true", help="as JSON")
     listing.add_argument("--device", help="cuda:0, cpu or a UUID (default: the first GPU, else the CPU)")
@@ -83,6 +84,14 @@ def parser() -> argparse.ArgumentParser:
     comparing.add_argument("--csv", metavar="FILE", type=Path, help="write the table to FILE")
     comparing.add_argument("--md", metavar="FILE", type=Path, help="write the table to FILE, as Markdown")
     comparing.set_defaults(do=do_compare)
+    trying = commands.add_parser(
+        "try", help="which kernels of a folder load, run and are right here, whatever their format"
+    )
+    trying.add_argument("folder", type=Path, help="a folder, such as a clone, or one file")
+    trying.add_argument("--device", help="cuda:0, cpu or a UUID (default: the first GPU, else the CPU)")
+    trying.add_argument("--limit", type=float, default=120.0, metavar="S", help="seconds for each kernel (120)")
+    trying.add_argument("--json", metavar="FILE", type=Path, help="write what became of each to FILE")
+    trying.set_defaults(do=do_try)
     run = commands.add_parser("run", help="measure a config and print the table")
     check = commands.add_parser("check", help="check a config's kernels for correctness, without timing them")
     for command in (run, check):

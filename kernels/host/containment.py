@@ -65,8 +65,8 @@ def probe() -> Facts:
             return Facts(missing=[f"the airlock: {error}"])
         finally:
             os.close(write)
-            with os.fdopen(read, "rb") as facts:
-                said = facts.read()
+            with os.fdopen(read, "rb") as file:
+                said = file.read()
     try:
         facts = Facts.model_validate_json(said)
     except ValidationError:
