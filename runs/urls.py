@@ -19,6 +19,7 @@ from runs.views import (
     sessions,
     share,
     status,
+    submissions,
     tiers,
 )
 
@@ -103,6 +104,10 @@ urlpatterns = [
     path("leaderboard/charts/<slug:name>.json", leaderboard.chart_json, name="leaderboard_chart_json"),
     path("leaderboard/charts/<slug:name>.svg", leaderboard.chart_svg, name="leaderboard_chart_svg"),
     path("leaderboard/confirm/", leaderboard.confirm, name="confirm_record"),
+    path("submit/", submissions.submit, name="submit"),
+    path("submissions/", submissions.submissions, name="submissions"),
+    path("submissions/<slug:version>/", submissions.submission, name="submission"),
+    path("submissions/<slug:version>/measure/", submissions.measure, name="measure_submission"),
     path("tiers/", tiers.tiers, name="tiers"),
     path("tiers.csv", tiers.tiers_csv, name="tiers_csv"),
     path("tiers.json", tiers.tiers_json, name="tiers_json"),

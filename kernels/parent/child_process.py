@@ -32,7 +32,7 @@ from kernels.nvrtc.compiler import CACHE_VARIABLE
 ROOT = Path(__file__).resolve().parents[2]
 PASSED_ON = (
     "PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "CUDA_HOME", "CUDA_PATH", "CC", "CXX", "LANG", "LC_ALL",
-    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "KERNEL_PATH", "VIRTUAL_ENV",
+    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "KERNEL_PATH", "SUBMITTED_KERNELS", "VIRTUAL_ENV",
 )  # fmt: skip
 READY_LIMIT_S = 180.0
 LAST_WORDS_S = 1.0

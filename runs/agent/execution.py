@@ -9,7 +9,6 @@ import time
 import traceback
 from typing import Any
 
-from pydantic import ValidationError
 from redis.exceptions import RedisError
 
 from kernels.contract.events import Ending, Event, Finished
@@ -19,9 +18,9 @@ from kernels.host.logs import about
 from kernels.parent.child_process import Cancelled, Child, ChildDied, ChildTimedOut
 from kernels.parent.results import json_safe
 from kernels.parent.supervisor import Supervisor, WrongEnvironment
-from kernels.workload import RunSpec
 from runs.agent.current import Current
 from runs.agent.journal import MAX_UNCONFIRMED, Journal
+from runs.agent.submitted import UnknownSpec, read_spec, submitted
 from runs.broker import BrokerKeys
 
 log = logging.getLogger(__name__)
@@ -74,14 +73,15 @@ class Execution:
     def _measure(self) -> tuple[Ending | None, str]:
         """(ending, why). None: interrupted; the site resumes it."""
         try:
-            spec = RunSpec(**self.raw)
-            self.supervisor = Supervisor(spec, self.device, self._emit, self._live, self._should_stop, self.warm)
-            self.supervisor.run()
+            spec = read_spec(self.raw)
+            with submitted(spec.submissions):
+                self.supervisor = Supervisor(spec, self.device, self._emit, self._live, self._should_stop, self.warm)
+                self.supervisor.run()
             return Ending.DONE, ""
         except Cancelled:
             why = self.current.why_stop()
             return (Ending.CANCELLED, "") if why == "cancelled" else (None, why)
-        except (ValidationError, WrongEnvironment, ChildDied, ChildTimedOut) as error:
+        except (UnknownSpec, WrongEnvironment, ChildDied, ChildTimedOut) as error:
             return Ending.FAILED, str(error)
         except Exception as error:
             log.exception("run %s failed", self.run_id)

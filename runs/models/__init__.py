@@ -9,10 +9,11 @@ from runs.models.newest import Newest
 from runs.models.run import Environment, RejectedEvent, Run
 from runs.models.session import Note, Session
 from runs.models.share import Share
+from runs.models.submission import Submission
 from runs.models.tier_scale import Tier, TierScale
 from runs.models.workload import Workload
 
 __all__ = [
     "Calibration", "Chart", "Claim", "Config", "Environment", "Gpu", "Import", "Kernel", "KernelVersion", "Measurement",
-    "Newest", "Note", "RejectedEvent", "Result", "Run", "Session", "Share", "Tier", "TierScale", "Workload",
+    "Newest", "Note", "RejectedEvent", "Result", "Run", "Session", "Share", "Submission", "Tier", "TierScale", "Workload",
 ]  # fmt: skip

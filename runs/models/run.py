@@ -21,6 +21,7 @@ from kernels.workload import RunSpec
 from runs.messages import ask_dispatch, tell_cancel
 from runs.models.gpu import Gpu
 from runs.models.session import Session
+from runs.models.submission import Submission
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -43,6 +44,11 @@ FINAL = (State.DONE, State.FAILED, State.CANCELLED, State.LOST)
 NO_ANSWER = "Cancelled; its device did not answer."
 ATTEMPTS = 1024
 """Attempts count from a random multiple of this, so (run, attempt) stays unique across recreated databases."""
+
+
+def kernels_of(spec: ConfigSpec) -> list[tuple[str, str]]:
+    """(operation, name) of each kernel of a config."""
+    return [(operation, name) for operation in spec.operations for name in spec.kernels_of(operation)]
 
 
 class Environment(models.Model):
@@ -207,6 +213,7 @@ class Run(models.Model):
             done=done,
             fingerprint=fingerprint,
             ceilings=self.gpu.ceilings,
+            submissions=[one.spec for one in Submission.objects.among(kernels_of(self.spec))],
         )
 
     @property
