@@ -1,10 +1,14 @@
-# Two images: `site` runs the web server and the site's workers; `agent` adds torch and a compiler, for a GPU host.
+# Three images. `site`: the web server and the site's workers. `agent`: the same with torch and a compiler, for a GPU host.
+# `front`: the TLS front. None runs as root.
 FROM python:3.13-slim AS site
 ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+# For manage.py backup and restore: as new as the server, or newer.
+RUN apt-get update && apt-get install -y --no-install-recommends postgresql-client && rm -rf /var/lib/apt/lists/*
+RUN useradd --system --uid 10001 --create-home benchsite
 WORKDIR /app
 COPY requirements.lock ./
 RUN pip install -r requirements.lock
-# Named one by one, so that neither .env nor var/ can come into an image.
+# Named one by one, so that neither .env nor secrets/ nor var/ can come into an image.
 COPY manage.py LICENSE ./
 COPY benchsite benchsite
 COPY kernels kernels
@@ -13,7 +17,7 @@ COPY static static
 COPY templates templates
 COPY docs docs
 RUN SECRET_KEY=for-this-step-only python manage.py build_static && \
-    useradd --system --create-home benchsite && chown -R benchsite var
+    mkdir -p var/cache var/metrics && chown -R benchsite var
 USER benchsite
 EXPOSE 8000
 CMD ["python", "-m", "runs.hosting.web", "0.0.0.0", "8000"]
@@ -26,6 +30,13 @@ RUN pip install -c requirements.lock -r requirements-torch.lock
 USER benchsite
 VOLUME /app/var
 CMD ["python", "-m", "runs.agent"]
+
+FROM caddy:2-alpine AS front
+# Ports above 1024 need no rights: the program's own are taken away, else it would not start without them.
+RUN setcap -r /usr/bin/caddy && adduser -S -D -H -u 10002 front && mkdir -p /data /config && chown -R front /data /config
+COPY deploy/Caddyfile /etc/caddy/Caddyfile
+USER front
+CMD ["caddy", "run", "--config", "/etc/caddy/Caddyfile", "--adapter", "caddyfile"]
 
 # What is built when no target is named.
 FROM site

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from logging.config import dictConfig
 from typing import Any
 
 from benchsite.queues import make_app
@@ -10,12 +11,18 @@ from kernels.host.processes import die_with_parent
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "benchsite.settings")
 
-from celery.signals import worker_process_init
+from celery.signals import setup_logging, worker_process_init
 from django.conf import settings
 
 app = make_app("benchsite", settings.REDIS_URL)
 app.set_default()
 app.autodiscover_tasks(["runs"])
+
+
+@setup_logging.connect
+def log_as_django_does(**_: Any) -> None:
+    """Celery leaves logging alone where this signal is heard."""
+    dictConfig(settings.LOGGING)
 
 
 @worker_process_init.connect

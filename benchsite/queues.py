@@ -14,6 +14,7 @@ RECORD_QUEUE = "record"
 SITE_QUEUE = "site"
 REAPER_EVERY_S = 15.0
 PURGE_EVERY_S = 3600.0
+PULSE_EVERY_S = 10.0
 VISIBILITY_TIMEOUT_S = 24 * 3600
 CONNECTION = {"socket_connect_timeout": 2, "socket_timeout": 5, "health_check_interval": 10, "max_retries": 0}
 """Publishers give up at once without a broker, and soon if it hangs: a form must not wait.
@@ -50,7 +51,17 @@ def make_app(name: str, broker: str) -> Celery:
         worker_enable_remote_control=False,
         beat_schedule={
             "reap": {"task": "reap", "schedule": REAPER_EVERY_S, "options": {"expires": REAPER_EVERY_S}},
+            **{
+                f"pulse_{part}": {
+                    "task": "pulse",
+                    "schedule": PULSE_EVERY_S,
+                    "args": [part],
+                    "options": {"queue": queue, "expires": PULSE_EVERY_S},
+                }
+                for part, queue in (("recorder", RECORD_QUEUE), ("worker", SITE_QUEUE))
+            },
             "purge_logins": {"task": "purge_logins", "schedule": PURGE_EVERY_S},
+            "prune": {"task": "prune", "schedule": PURGE_EVERY_S},
         },
         timezone="UTC",
     )

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import environ
 from csp.constants import SELF, UNSAFE_INLINE
 from django.core.exceptions import ImproperlyConfigured
 
-from benchsite import env_file
+from benchsite import env_file, secret_files
+from kernels.host import logs
 
 BASE_DIR = Path(__file__).resolve().parent.parent
+try:
+    secret_files.into_environment()
+except secret_files.UnreadableSecret as error:
+    raise ImproperlyConfigured(str(error)) from None
 env_file.into_environment()
 env = environ.Env()
 
@@ -21,8 +27,25 @@ if not SECRET_KEY:
     if not DEBUG:
         raise ImproperlyConfigured("SECRET_KEY is not set: `make up` writes one into .env; or set it yourself")
     SECRET_KEY = "only-for-debugging"
-ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["*"])
-CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+
+# SITE_URL, where people find the site, decides on hosts, origins, TLS and cookies.
+SITE_URL = env.str("SITE_URL", default="").rstrip("/")
+_site = urlsplit(SITE_URL)
+if SITE_URL and not (
+    _site.scheme in ("http", "https") and _site.hostname and f"{_site.scheme}://{_site.netloc}" == SITE_URL
+):
+    raise ImproperlyConfigured(f"SITE_URL must be an address such as https://bench.example.org, not {SITE_URL!r}")
+OWN_HOSTS = ["localhost", "127.0.0.1", "[::1]"]  # health checks ask there
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=[]) or ([_site.hostname, *OWN_HOSTS] if SITE_URL else ["*"])
+CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[]) or ([SITE_URL] if SITE_URL else [])
+OVER_TLS = _site.scheme == "https"
+SECURE_SSL_REDIRECT = SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = OVER_TLS
+SECURE_REDIRECT_EXEMPT = [r"^healthz", r"^metrics$"]  # asked from within, without TLS
+SECURE_HSTS_SECONDS = 365 * 24 * 3600 if OVER_TLS else 0
+# Not said by HSTS: subdomains (W005) and browsers' lists (W021). Other sites of the domain may have no TLS.
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
+METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
+"""What opens /metrics, and the names of agents in /healthz. Without one, only this host may read /metrics."""
 
 INSTALLED_APPS = [
     "whitenoise.runserver_nostatic",
@@ -38,6 +61,7 @@ INSTALLED_APPS = [
     "runs",
 ]
 MIDDLEWARE = [
+    "runs.observing.Observed",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -77,6 +101,8 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
     }
     DATABASES["default"]["TEST"] = {"NAME": env.str("TEST_DATABASE", default=str(VAR_DIR / "test.sqlite3"))}
+else:
+    DATABASES["default"].setdefault("OPTIONS", {}).setdefault("connect_timeout", 5)
 CACHES = {  # of all web processes of this host: it counts wrong passwords
     "default": {"BACKEND": "django.core.cache.backends.filebased.FileBasedCache", "LOCATION": VAR_DIR / "cache"}
 }
@@ -86,6 +112,20 @@ EMBEDDED_BROKER = f":{env.str('BROKER_PASSWORD', default='')}@127.0.0.1:{env.int
 REDIS_URL = env.str("REDIS_URL", default="") or f"redis://{EMBEDDED_BROKER}"
 if not REDIS_URL.startswith(("redis://", "rediss://")):
     raise ImproperlyConfigured(f"REDIS_URL must begin with redis:// or rediss://, not {REDIS_URL.split(':')[0]!r}")
+
+
+def _days(name: str) -> int | None:
+    """A number of days; None, for ever, if it is not set."""
+    given = env.str(name, default="").strip()
+    if given and not (given.isdecimal() and int(given)):
+        raise ImproperlyConfigured(
+            f"{name} must be a number of days, 1 or more, not {given!r}; leave it out to keep all"
+        )
+    return int(given) if given else None
+
+
+KEEP_SAMPLES_DAYS, KEEP_SHARES_DAYS = _days("KEEP_SAMPLES_DAYS"), _days("KEEP_SHARES_DAYS")
+"""What runs/pipeline/keeping.py deletes when it is older."""
 
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
@@ -122,11 +162,4 @@ SECURE_CONTENT_TYPE_NOSNIFF = True
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"
 
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {"plain": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "plain"}},
-    "root": {"handlers": ["console"], "level": "WARNING"},
-    "loggers": {"runs": {"level": "INFO"}},
-}
+LOGGING = logs.configuration()

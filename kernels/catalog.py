@@ -16,6 +16,7 @@ import operator
 import os
 import pkgutil
 import re
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cache, lru_cache
@@ -38,6 +39,11 @@ NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._+-]{{0,{LONGEST_NAME - 1}}}")
 """Valid names of kernels: they appear in comma-separated lists, addresses and file names."""
 KERNEL_PATH_VARIABLE = "KERNEL_PATH"
 """More kernel folders, separated by ':'; each has one folder per operation, like kernels/operations/."""
+SUBMITTED_VARIABLE = "SUBMITTED_KERNELS"
+"""The folder of the submissions of a run (kernels/submission.py): VERSION/operation/files. Their kernels are called
+name@VERSION."""
+AT = "@"
+"""Stands between name and version of a submitted kernel; no file can declare a name with it."""
 
 
 class Unsupported(Exception):
@@ -106,6 +112,11 @@ class KernelInfo:
     @property
     def full_name(self) -> str:
         return f"{self.operation}/{self.name}"
+
+    @property
+    def declared_name(self) -> str:
+        """Operation and name as its file says them: without the version of a submission."""
+        return self.full_name.partition(AT)[0]
 
     @property
     def folder(self) -> str:
@@ -241,9 +252,11 @@ READERS: dict[str, Reader] = {
 
 
 def kernel_folders(operation: str) -> list[Path]:
-    """The kernel folders of an operation: built-in, then those of KERNEL_PATH."""
+    """The kernel folders of an operation: built-in, then those of KERNEL_PATH, then those of submissions."""
     extra = [Path(p) for p in os.environ.get(KERNEL_PATH_VARIABLE, "").split(":") if p]
-    return [folder for folder in (root / operation for root in (OPERATIONS_DIR, *extra)) if folder.is_dir()]
+    submitted = os.environ.get(SUBMITTED_VARIABLE)
+    versions = sorted(Path(submitted).iterdir()) if submitted else []
+    return [folder for folder in (root / operation for root in (OPERATIONS_DIR, *extra, *versions)) if folder.is_dir()]
 
 
 def kernels(operation: str | None = None) -> list[KernelInfo]:
@@ -278,14 +291,24 @@ def read_kernels(operation: str, path: Path) -> Iterator[KernelInfo]:
     try:
         source = path.read_bytes()
         digest = hashlib.sha256(source).hexdigest()
-        for said in _declared(path, source):
-            info = _info(said, path, digest)
+        for info in declared_in(path, source):
             if info.operation != operation:
-                raise ValueError(f"{said.function} is for {info.operation}, in the folder of {operation}")
+                raise ValueError(f"{info.name} is for {info.operation}, in the folder of {operation}")
             yield info
     except Exception as error:  # any error: one bad file must not disable the device
         reason = f"{path.name} cannot be read: {error}"
-        yield KernelInfo(operation, _dashed(path.stem), "unknown", (), Needs(), {}, "", str(path), digest, error=reason)
+        name = _dashed(path.stem) + _version_of(path)
+        yield KernelInfo(operation, name, "unknown", (), Needs(), {}, "", str(path), digest, error=reason)
+
+
+def declared_in(path: Path, source: bytes) -> Iterator[KernelInfo]:
+    """The kernels that a file with this content declares, for any operation; nothing need lie at the path. Raises any
+    exception, with the reason, if it cannot be read."""
+    digest, version = hashlib.sha256(source).hexdigest(), _version_of(path)
+    for said in _declared(path, source):
+        checked = declaration(*said.arguments, function_name=said.function, **said.options)
+        checked["name"] += version
+        yield KernelInfo(**checked, doc=said.doc, path=str(path), sha256=digest, takes=said.takes)
 
 
 @lru_cache(maxsize=1024)
@@ -294,9 +317,10 @@ def _declared(path: Path, source: bytes) -> tuple[Declared, ...]:
     return tuple(READERS[path.suffix].declared(source, path))
 
 
-def _info(said: Declared, path: Path, digest: str) -> KernelInfo:
-    checked = declaration(*said.arguments, function_name=said.function, **said.options)
-    return KernelInfo(**checked, doc=said.doc, path=str(path), sha256=digest, takes=said.takes)
+def _version_of(path: Path) -> str:
+    """What the name of a kernel of a submission ends with, "@" and its version; empty for other files."""
+    root, submitted = path.parent.parent, os.environ.get(SUBMITTED_VARIABLE)
+    return f"{AT}{root.name}" if submitted and root.parent == Path(submitted) else ""
 
 
 def _dashed(name: str) -> str:
@@ -391,7 +415,9 @@ def load(info: KernelInfo) -> LoadedKernel:
     path = Path(info.path)
     source = path.read_bytes()
     digest = hashlib.sha256(source).hexdigest()
-    loaded = READERS[path.suffix].load(source, path, info.full_name)
+    if _version_of(path):  # its files may import each other
+        sys.path.insert(0, str(path.parent))
+    loaded = READERS[path.suffix].load(source, path, info.declared_name)
     if path.read_bytes() != source:
         raise RuntimeError(f"{path.name} was changed while it was being loaded; run it again")
     if loaded is None:

@@ -18,6 +18,7 @@ from kernels.catalog import UnknownName, get_operation
 from kernels.dtypes import DTYPE_SHORT
 from kernels.operations.base import Operation
 from kernels.protocol import Protocol
+from kernels.submission import Submission, is_submitted
 
 MAX_WORKLOADS = 2_000
 
@@ -149,6 +150,12 @@ class Config(Choice):
         return list({w.key: w for w in workloads}.values())
 
     @model_validator(mode="after")
+    def submitted_kernels_are_isolated(self) -> Config:
+        if not self.protocol.isolated and (found := [name for name in self.kernels if is_submitted(name)]):
+            raise ValueError(f"the submitted kernel {found[0]} is measured isolated only: choose the protocol isolated")
+        return self
+
+    @model_validator(mode="after")
     def baseline_is_measured(self) -> Config:
         if not self.operation:
             return self._with_baselines()
@@ -233,6 +240,8 @@ def sentence(error: ValidationError) -> str:
     """The first validation error, as "where: what"."""
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"{where}: there is no such field"
     what = first["msg"].removeprefix("Value error, ").replace("Input should be", "must be", 1)
     return f"{where}: {what}" if where else what
 
@@ -261,18 +270,8 @@ class Ceilings(BaseModel):
         return max(self.copy_gb_per_s, self.read_gb_per_s)
 
 
-class SourceFile(BaseModel):
-    """A kernel's file that is sent with a run."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    path: str
-    """Relative to the kernel's folder."""
-    text: str
-
-
 class RunSpec(Choice):
-    """One run for one device, as the agent receives it. `sources` is not in use yet."""
+    """One run for one device, as the agent receives it."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -287,8 +286,19 @@ class RunSpec(Choice):
     """Fingerprint of the earlier attempt: a resumed run must find the same environment. Empty: any."""
     ceilings: Ceilings | None = None
     """Ceilings of the device. None: calibrate first."""
-    sources: dict[str, list[SourceFile]] = {}
-    """operation/name -> files of a kernel that the agent does not have."""
+    submissions: list[Submission] = []
+    """The submitted kernels among `kernels`."""
+
+    @model_validator(mode="after")
+    def submissions_are_isolated(self) -> RunSpec:
+        if self.submissions and not self.protocol.isolated:
+            raise ValueError("a submitted kernel is measured isolated only")
+        return self
+
+    def as_message(self) -> dict[str, Any]:
+        """As JSON for an agent. A field that an earlier agent does not know is sent only if it says something: such an
+        agent refuses a run with a field that it does not know."""
+        return self.model_dump(mode="json", exclude=None if self.submissions else {"submissions"})
 
     @classmethod
     def of(cls, config: Config, device: str, **more: Any) -> RunSpec:

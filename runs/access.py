@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.utils.crypto import constant_time_compare
 
 from runs.models import Share
 
@@ -21,12 +23,21 @@ MOST_LINKS = 50
 COOKIE, KEPT_S = "shares", 14 * 24 * 3600
 
 
+def may_watch(request: HttpRequest) -> bool:
+    """Whether this request may read /metrics: it has METRICS_TOKEN; where none is set, it comes from this host."""
+    if settings.METRICS_TOKEN:
+        return constant_time_compare(request.headers.get("Authorization", ""), f"Bearer {settings.METRICS_TOKEN}")
+    return request.META.get("REMOTE_ADDR") in ("127.0.0.1", "::1")
+
+
 class LoggedInOrShared(LoginRequiredMiddleware):
     """Keeps the link in a signed cookie, so that the page's charts and files open, too. The database keeps nothing."""
 
     def process_view(
         self, request: HttpRequest, view_func: Callable[..., Any], view_args: Any, view_kwargs: Any
     ) -> HttpResponseBase | None:
+        if not getattr(view_func, "login_required", True):
+            return None  # it asks neither who it is nor the database, which may be down
         if not request.user.is_authenticated and _is_shared(request):
             return None
         refused = super().process_view(request, view_func, view_args, view_kwargs)

@@ -14,6 +14,10 @@ DAY_S = 24 * 3600
 LIVE_S = 3600
 PULSE_S = 15
 """Three missed hellos."""
+SILENT_AFTER_S = {"recorder": 60, "worker": 120, "beat": 180}
+"""A part of the site that shows no life for so long hangs: longer than the longest task of one that is well. The worker
+draws charts; beat is heard through the worker."""
+EVENTS = {"recorded": "Events of agents that were stored.", "rejected": "Events of agents that could not be stored."}
 
 
 @cache
@@ -56,14 +60,21 @@ class BrokerKeys:
     def shown(self, run: int) -> dict[str, Any]:
         return json.loads(self.redis.get(f"{PREFIX}live:{run}") or "{}")
 
-    # a part of the site, or an agent -> watchdog, page: it works
+    # a part of the site, or an agent -> watchdog, page, health: it works
     def pulse(self, name: str) -> None:
-        self.redis.set(f"{PREFIX}pulse:{name}", time.time(), ex=PULSE_S)
+        self.redis.set(f"{PREFIX}pulse:{name}", time.time(), ex=SILENT_AFTER_S.get(name, PULSE_S))
 
     def pulse_of(self, name: str) -> str | None:
-        """Changes with each pulse; None after PULSE_S without one."""
+        """Changes with each pulse; None after SILENT_AFTER_S without one, of an agent after PULSE_S."""
         found = self.redis.get(f"{PREFIX}pulse:{name}")
         return None if found is None else str(found)
+
+    # recorder -> metrics: how many events it has stored or rejected; begins at 0 in a new broker
+    def count(self, name: str, more: int) -> None:
+        self.redis.incrby(f"{PREFIX}events:{name}", more)
+
+    def counts(self) -> dict[str, int]:
+        return {name: int(self.redis.get(f"{PREFIX}events:{name}") or 0) for name in EVENTS}
 
     def now(self) -> float:
         """The broker's clock, in s: the one that site and agents share."""

@@ -15,10 +15,11 @@ from kernels.catalog import operations
 from kernels.config_files import ConfigError, read_config
 from kernels.dtypes import DTYPE_SHORT
 from kernels.protocol import EFFORTS, Protocol
+from kernels.submission import is_submitted
 from kernels.workload import Config as ConfigSpec
 from kernels.workload import Workload, sentence
 from runs.form_fields import ALL, may_be_empty, size_field, words_of
-from runs.models import Config, Gpu, Run, Session
+from runs.models import Config, Gpu, Run, Session, Submission
 
 DEFAULT_OPERATION = "attention"
 MAX_WORKLOADS = 600
@@ -171,6 +172,10 @@ class NewRunForm(forms.Form):
         mine = {k["name"]: k["why_not"] for k in chosen.kernels(self.chosen_operation.name)} if chosen else {}
         repeated = self.again.spec.kernels_of(self.chosen_operation.name) if self.again else []
         ticked = {*(self["kernels"].value() or []), *self._wanted()}
+        for name in filter(is_submitted, (*repeated, *ticked)):
+            if one := Submission.objects.named(self.chosen_operation.name, name):
+                known[name] = one.as_declared()
+                mine[name] = chosen.why_no_submissions if chosen else ""
         for name, kernel in known.items():
             kernel["baseline"] = name == self.chosen_operation.baseline
             kernel["why_not"] = mine.get(name, "this device does not have it") if chosen else ""
@@ -313,6 +318,7 @@ class NewRunForm(forms.Form):
             return
         for operation in spec.operations:
             known = {kernel["name"] for gpu in self.gpus for kernel in gpu.kernels(operation)}
+            known |= {name for name in spec.kernels_of(operation) if Submission.objects.named(operation, name)}
             if missing := [name for name in spec.kernels_of(operation) if name not in known]:
                 self.add_error("yaml", f"No device has a kernel {operation}/{missing[0]}.")
                 return

@@ -14,7 +14,7 @@ from django.db import close_old_connections
 from redis.exceptions import RedisError
 
 from runs.broker import BrokerKeys
-from runs.pipeline import dispatcher, reaper, recorder
+from runs.pipeline import dispatcher, keeping, reaper, recorder
 
 SHOW_EVERY_S = 1.0
 _shown_at = 0.0
@@ -69,3 +69,9 @@ def draw_charts(run: int) -> None:
 def purge_logins() -> None:
     """Deletes the rows of logins that have expired."""
     call_command("clearsessions")
+
+
+@shared_task(name="prune")
+def prune() -> None:
+    """Deletes what is kept no longer."""
+    keeping.prune()

@@ -62,6 +62,31 @@
     const chosen = new URLSearchParams(location.search).get("kernel");
     if (chosen && event.target.hasAttribute("data-poll")) event.detail.parameters.kernel = chosen;
   });
+  // A source has line numbers beside it, and takes dropped files as a whole.
+  const number = (text) => {
+    const lines = document.createElement("pre");
+    lines.className = "numbers";
+    lines.setAttribute("aria-hidden", "true");
+    text.before(lines);
+    const count = () => {
+      const many = text.value.split("\n").length;
+      if (lines.dataset.many !== String(many)) lines.textContent = Array.from({ length: many }, (_, at) => at + 1).join("\n") + "\n\n";
+      lines.dataset.many = many;
+      lines.scrollTop = text.scrollTop;
+    };
+    for (const event of ["input", "scroll"]) text.addEventListener(event, count);
+    text.addEventListener("dragover", (event) => event.preventDefault());
+    text.addEventListener("drop", async (event) => {
+      const [file] = event.dataTransfer.files;
+      if (!file) return;
+      event.preventDefault();
+      text.value = await file.text();
+      text.closest(".source").querySelector("input").value = file.name;
+      count();
+    });
+    count();
+  };
+  document.querySelectorAll(".numbered textarea").forEach(number);
 
   // A log shows its end.
   const follow = () => document.querySelectorAll("pre.tail").forEach((log) => (log.scrollTop = log.scrollHeight));

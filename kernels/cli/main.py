@@ -13,6 +13,7 @@ from kernels.cli.judge import do_compare, do_judge
 from kernels.cli.merge import do_merge
 from kernels.cli.run import do_run
 from kernels.cli.stop import Stop
+from kernels.cli.trying import do_try
 from kernels.config_files import ConfigError
 from kernels.host.device import NoSuchDevice
 from kernels.parent.child_process import Cancelled, ChildDied
@@ -36,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
         return 130
 
 
-MEASURING = (do_env, do_calibrate, do_run)
+MEASURING = (do_env, do_calibrate, do_run, do_try)
 """Commands that start a measuring process: a signal must end it, too."""
 
 
@@ -58,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
         "128 + N ended by signal N (130 SIGINT, 143 SIGTERM)",
     )
     commands = top.add_subparsers(
-        required=True, metavar="list | env | run | check | compare | merge | calibrate | judge"
+        required=True, metavar="list | env | run | check | try | compare | merge | calibrate | judge"
     )
     listing = commands.add_parser("list", help="list kernels, and why some cannot run here")
     listing.add_argument("--json", action="store_true", help="as JSON")
@@ -90,6 +91,14 @@ def parser() -> argparse.ArgumentParser:
     merging.add_argument("files", nargs="+", type=Path, metavar="FILE", help="exports of runs, or merged files")
     merging.add_argument("-o", "--output", required=True, type=Path, metavar="FILE", help="where the result is written")
     merging.set_defaults(do=do_merge)
+    trying = commands.add_parser(
+        "try", help="which kernels of a folder load, run and are right here, whatever their format"
+    )
+    trying.add_argument("folder", type=Path, help="a folder, such as a clone, or one file")
+    trying.add_argument("--device", help="cuda:0, cpu or a UUID (default: the first GPU, else the CPU)")
+    trying.add_argument("--limit", type=float, default=120.0, metavar="S", help="seconds for each kernel (120)")
+    trying.add_argument("--json", metavar="FILE", type=Path, help="write what became of each to FILE")
+    trying.set_defaults(do=do_try)
     run = commands.add_parser("run", help="measure a config and print the table")
     check = commands.add_parser("check", help="check a config's kernels for correctness, without timing them")
     for command in (run, check):

@@ -41,6 +41,8 @@ class Export(Model):
     """State of the run on its site, or in its terminal: running, done, interrupted, failed, ..."""
     timing: Timing = {}
     """Where the seconds outside the measurements went: see CrossChecked."""
+    samples_deleted_at: AwareDatetime | None = None
+    """When its site deleted the raw samples; None if it did not."""
     measurements: list[Measured] = []
 
     @property

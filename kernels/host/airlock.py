@@ -62,6 +62,7 @@ class Facts(BaseModel):
 def main() -> None:
     spec, facts = Spec.model_validate_json(sys.argv[1]), Facts()
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.umask(0o022)  # the command's user must be able to enter the folders that are made here
     facts.no_network = _try(facts, "no network", lambda: _unshare(NEW_NETWORK))
     _try(facts, "own shared memory", lambda: _unshare(NEW_IPC))
     facts.read_only = _try(facts, "read-only files", lambda: _close_files(spec))

@@ -211,7 +211,7 @@ def _free_uid() -> int:
 
 def _readable() -> list[str]:
     """What a cell must be able to read: the interpreter, its packages, this product, kernels, compilers."""
-    variables = ("PYTHONPATH", "PATH", "LD_LIBRARY_PATH", catalog.KERNEL_PATH_VARIABLE)
+    variables = ("PYTHONPATH", "PATH", "LD_LIBRARY_PATH", catalog.KERNEL_PATH_VARIABLE, catalog.SUBMITTED_VARIABLE)
     listed = [path for name in variables for path in os.environ.get(name, "").split(os.pathsep)]
     homes = [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV")]
     own = [sys.executable, sys.prefix, sys.base_prefix, str(ROOT)]

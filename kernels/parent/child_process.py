@@ -32,11 +32,12 @@ from kernels.nvrtc.compiler import CACHE_VARIABLE
 ROOT = Path(__file__).resolve().parents[2]
 PASSED_ON = (
     "PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "CUDA_HOME", "CUDA_PATH", "CC", "CXX", "LANG", "LC_ALL",
-    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "KERNEL_PATH", "VIRTUAL_ENV",
+    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "KERNEL_PATH", "SUBMITTED_KERNELS", "VIRTUAL_ENV",
 )  # fmt: skip
 READY_LIMIT_S = 180.0
 LAST_WORDS_S = 1.0
-LOG_BYTES = 64 * 1024
+LOG_BYTES, HEAD_BYTES = 64 * 1024, 16 * 1024
+"""Bytes of a process's output kept: of its end, and of its beginning."""
 LINE_BYTES = 64 * 2**20
 """Longest answer."""
 
@@ -69,10 +70,19 @@ class Cancelled(Exception):
     """The run was cancelled. The child has been killed."""
 
 
+def head_and_tail(text: str, most: int) -> str:
+    """A text that may be too long: its first quarter of `most` characters and its last three, and what lies between."""
+    if len(text) <= most:
+        return text
+    head, tail = text[: most // 4], text[-(most - most // 4) :]
+    return f"{head}\n[{len(text) - most} characters between are not shown]\n{tail}"
+
+
 class Log:
-    """The tail of the child's output, and its total size."""
+    """The head and the tail of the child's output, and its total size."""
 
     def __init__(self) -> None:
+        self.head = b""
         self.chunks: deque[bytes] = deque()
         self.kept = self.total = 0
         self.lock = threading.Lock()
@@ -80,10 +90,19 @@ class Log:
     def add(self, chunk: bytes) -> None:
         with self.lock:
             self.total += len(chunk)
+            self.head += chunk[: HEAD_BYTES - len(self.head)]
             self.chunks.append(chunk[-LOG_BYTES:])
             self.kept += len(self.chunks[-1])
             while self.kept - len(self.chunks[0]) > LOG_BYTES:
                 self.kept -= len(self.chunks.popleft())
+
+    def whole(self) -> str:
+        """All of it; of a long one its head and its tail."""
+        tail = self.tail()
+        if self.total <= LOG_BYTES:
+            return tail
+        with self.lock:
+            return self.head.decode("utf-8", "replace").replace("\x00", "") + "\n" + tail
 
     def tail(self, size: int = LOG_BYTES) -> str:
         with self.lock:

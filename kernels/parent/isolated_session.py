@@ -20,11 +20,13 @@ from typing import Any
 from kernels.catalog import get_kernel
 from kernels.contract.isolation import Armed, Attached, Batches, Called, Judged, Opened, Output, Segments, Taken
 from kernels.contract.replies import Fault, Nothing, Prepared, TimedBlock
+from kernels.host.containment import why_refused
 from kernels.host.device import Device
 from kernels.operations.base import Distribution
 from kernels.parent.cell_process import Cell, Trusted
 from kernels.parent.child_process import CommandFailed
 from kernels.parent.drive import kernel_of
+from kernels.submission import is_submitted
 from kernels.workload import Workload
 
 MOST_CALLS = 4096
@@ -155,6 +157,8 @@ class IsolatedSession:
             return self.start(slot)
         if self.why_same_user:
             cell.facts.missing.append(self.why_same_user)
+        if is_submitted(kernel_of(slot)) and (why := why_refused(cell.facts)):
+            raise CommandFailed(Fault(kind="unsupported", message=why, must_replace=True))
         there = attached.handle or f"/proc/self/fd/{memory}"
         opening = {"workload": self.workload.model_dump(), "arm": kernel_of(slot), "memory": there, "sets": self.room}
         cell.call("open", LIMIT_S, **opening)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import typing
 from collections.abc import Callable
 from typing import Any
 
 from kernels.host.device import Device
 from kernels.parent.arm import Arm
-from kernels.parent.child_process import CannotStart, Child, ChildDied, ChildTimedOut, CommandFailed
+from kernels.parent.child_process import CannotStart, Child, ChildDied, ChildTimedOut, CommandFailed, head_and_tail
 from kernels.parent.drive import Commands
 from kernels.parent.stopwatch import Stopwatch
 from kernels.workload import Workload
 
-LOG_TAIL, ERROR_TAIL = 16_000, 4_000
-"""Bytes of output kept: of a run, and of a failed kernel."""
+log = logging.getLogger(__name__)
+LOG_MOST, ERROR_TAIL = 16_000, 4_000
+"""Characters of output kept: of a run, its beginning and its end; of a failed kernel, its end."""
 CHECK_LIMIT_S = 120.0
 """A command that looks at an arm may take this long, beside the calls that it makes."""
 STARTS = 3
@@ -74,6 +76,7 @@ class ChildSession:
             self.replace()
             self._child = self._fresh()
             self._child.should_stop = self.should_stop
+            log.info("measuring process %s", self._child.process.pid, extra={"child": self._child.process.pid})
         return self._child
 
     def _fresh(self) -> Child:
@@ -138,16 +141,17 @@ class ChildSession:
 
     def replace(self) -> None:
         if self._child is not None:
-            self._logs.append(self._child.log.tail())
+            self._logs.append(self._child.log.whole())
             self._child.close()
             self._child = None
 
     def why_suspect(self, arm: str) -> str:
         return ""
 
-    def log_tail(self) -> str:
-        parts = [*self._logs, self._child.log.tail() if self._child else ""]
-        return "".join(parts)[-LOG_TAIL:]
+    def log(self) -> str:
+        """What all processes wrote; of much, the beginning and the end."""
+        parts = [*self._logs, self._child.log.whole() if self._child else ""]
+        return head_and_tail("".join(parts), LOG_MOST)
 
     def close(self) -> None:
         for child in (self._child, self._warm):

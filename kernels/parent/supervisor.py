@@ -63,7 +63,7 @@ class Supervisor:
         """Seconds by phase outside the workloads."""
         self.session = ChildSession(device, should_stop, warm_child, self.stopwatch)
         self.progress = Progress(live, len(spec.workloads), self.stopwatch)
-        self.progress.log = self.session.log_tail
+        self.progress.log = self.session.log
         self.doubtful = False
         """Whether this run's ceilings are to be measured again at its end: the device was busy."""
 
@@ -96,8 +96,8 @@ class Supervisor:
             self.session.close()
             self._take_outside()
 
-    def log_tail(self) -> str:
-        return self.session.log_tail()
+    def log(self) -> str:
+        return self.session.log()
 
     def _start(self, watch: telemetry.Telemetry) -> RunContext:
         environment, device = self.session.wait_ready(), self.device

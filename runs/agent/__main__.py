@@ -10,11 +10,12 @@ import signal
 import sys
 from pathlib import Path
 
-from kernels.host.device import NoSuchDevice, devices, find_device
+from benchsite import secret_files
+from kernels.host.device import NoSuchDevice
 from kernels.host.processes import die_with_parent
 from runs.hosting.checks import SetupError, check_broker, check_disk
 from runs.hosting.keeper import ROOT, Keeper
-from runs.hosting.stack import agent_parts
+from runs.hosting.stack import agent_parts, chosen_devices
 from runs.hosting.watchdog import Watchdog
 
 
@@ -22,6 +23,11 @@ def main() -> int:
     if "--with-make" in sys.argv:
         die_with_parent(signal.SIGTERM)
     os.umask(0o077)
+    try:
+        secret_files.into_environment()
+    except secret_files.UnreadableSecret as error:
+        print(f"agent: {error}", file=sys.stderr)
+        return 2
     broker = os.environ.get("BROKER") or os.environ.get("REDIS_URL") or ""
     if not broker:
         print(
@@ -32,15 +38,14 @@ def main() -> int:
     try:
         check_disk(var)
         check_broker(broker)
-        known = devices()
-        wanted = os.environ.get("DEVICE")
-        chosen = [find_device(wanted)] if wanted else [d for d in known if d.kind == "cuda"] or known
+        chosen = chosen_devices(os.environ.get("DEVICE") or "")
     except (SetupError, NoSuchDevice) as error:
         print(f"agent: {error}", file=sys.stderr)
         return 2
-    print(f"agents for {', '.join(f'{d.name} ({d.label})' for d in chosen)}; Ctrl-C stops them", flush=True)
     env = os.environ | {"BROKER": broker, "BENCHSITE_VAR": str(var), "PYTHONUNBUFFERED": "1"}
-    return Keeper(agent_parts(chosen), env, var).run(Watchdog(broker, chosen, None, site=False).watch)
+    keeper = Keeper(agent_parts(chosen), env, var)
+    keeper.say("", f"agents for {', '.join(f'{d.name} ({d.label})' for d in chosen)}; Ctrl-C stops them")
+    return keeper.run(Watchdog(broker, chosen, None, site=False).watch)
 
 
 if __name__ == "__main__":

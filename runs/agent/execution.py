@@ -9,18 +9,18 @@ import time
 import traceback
 from typing import Any
 
-from pydantic import ValidationError
 from redis.exceptions import RedisError
 
 from kernels.contract.events import Ending, Event, Finished
 from kernels.contract.fitting import fitted
 from kernels.host.device import WAITS, Device
+from kernels.host.logs import about
 from kernels.parent.child_process import Cancelled, Child, ChildDied, ChildTimedOut
 from kernels.parent.results import json_safe
 from kernels.parent.supervisor import Supervisor, WrongEnvironment
-from kernels.workload import RunSpec
 from runs.agent.current import Current
 from runs.agent.journal import MAX_UNCONFIRMED, Journal
+from runs.agent.submitted import UnknownSpec, read_spec, submitted
 from runs.broker import BrokerKeys
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,8 @@ class Execution:
     def run(self) -> None:
         self.current.begin(self.run_id, self.attempt)
         try:
-            self._run()
+            with about(run=self.run_id, attempt=self.attempt):
+                self._run()
         finally:
             self.current.end()
 
@@ -55,12 +56,14 @@ class Execution:
         if not self.journal.begin(self.run_id, self.attempt):
             log.warning("run %s attempt %s came again and is ignored", self.run_id, self.attempt)
             return
+        log.info("began")
         state, message = self._measure()
+        log.info("ended: %s", " ".join(filter(None, (state or "interrupted", message))))
         if state is None and message == "shutdown":  # the site resumes it
             return
         with contextlib.suppress(Cancelled):
             if state is not None:
-                tail = self.supervisor.log_tail() if self.supervisor else ""
+                tail = self.supervisor.log() if self.supervisor else ""
                 self._emit(Finished(state=state, message=json_safe(message), log=json_safe(tail)))
         try:
             self.journal.end(self.run_id, self.attempt)
@@ -70,14 +73,15 @@ class Execution:
     def _measure(self) -> tuple[Ending | None, str]:
         """(ending, why). None: interrupted; the site resumes it."""
         try:
-            spec = RunSpec(**self.raw)
-            self.supervisor = Supervisor(spec, self.device, self._emit, self._live, self._should_stop, self.warm)
-            self.supervisor.run()
+            spec = read_spec(self.raw)
+            with submitted(spec.submissions):
+                self.supervisor = Supervisor(spec, self.device, self._emit, self._live, self._should_stop, self.warm)
+                self.supervisor.run()
             return Ending.DONE, ""
         except Cancelled:
             why = self.current.why_stop()
             return (Ending.CANCELLED, "") if why == "cancelled" else (None, why)
-        except (ValidationError, WrongEnvironment, ChildDied, ChildTimedOut) as error:
+        except (UnknownSpec, WrongEnvironment, ChildDied, ChildTimedOut) as error:
             return Ending.FAILED, str(error)
         except Exception as error:
             log.exception("run %s failed", self.run_id)

@@ -11,6 +11,7 @@ import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
@@ -19,6 +20,7 @@ from celery import Celery
 from kernels.catalog import declared
 from kernels.contract.events import SentLine
 from kernels.contract.fitting import MAX_EVENT_BYTES
+from kernels.host.containment import probe, why_refused
 from kernels.host.device import Device
 from runs.agent.current import Current
 from runs.agent.journal import Journal
@@ -85,10 +87,16 @@ class AgentThreads:
             "host": platform.node(),
             "catalogue": declared(self.device.kind, self.device.capability),
             "held": self.held(),
+            "no_submissions": self.no_submissions,
             "at": time.time(),
             "sent": self.keys.now(),
         }
         self._publish("hello", said)
+
+    @cached_property
+    def no_submissions(self) -> str:
+        """Why this host runs no submitted kernel; empty if it does. Tried once."""
+        return why_refused(probe())
 
     def held(self) -> list[tuple[int, int]]:
         """The attempt that is executed, and those with lines that the site has not confirmed."""

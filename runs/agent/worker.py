@@ -12,14 +12,17 @@ import fcntl
 import os
 import sys
 import time
+from logging.config import dictConfig
 from pathlib import Path
 from typing import Any
 
 os.environ.pop("DJANGO_SETTINGS_MODULE", None)  # without settings no database can be opened here
 
-from celery.signals import worker_init, worker_process_init, worker_ready, worker_shutting_down
+from celery.signals import setup_logging, worker_init, worker_process_init, worker_ready, worker_shutting_down
 
+from benchsite import secret_files
 from benchsite.queues import device_queue, make_app
+from kernels.host import logs
 from kernels.host.device import find_device
 from kernels.host.processes import die_with_parent
 from kernels.parent.child_process import Child
@@ -30,6 +33,10 @@ from runs.agent.threads import AgentThreads
 
 PR_SET_DUMPABLE = 4
 
+try:
+    secret_files.into_environment()
+except secret_files.UnreadableSecret as error:
+    sys.exit(f"agent: {error}")
 broker = os.environ.get("BROKER") or os.environ.get("REDIS_URL") or ""
 if not broker.startswith(("redis://", "rediss://")):
     sys.exit("agent: set BROKER to the address of the site's broker, such as redis://:password@host:6379/0")
@@ -48,6 +55,12 @@ _lock = -1
 def _hide() -> None:
     """Hides this process's memory and environment from other processes of this user, also from the measuring child."""
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+@setup_logging.connect
+def log_as_the_site_does(**_: Any) -> None:
+    """Celery leaves logging alone where this signal is heard."""
+    dictConfig(logs.configuration())
 
 
 @worker_init.connect

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-from kernels.host import processes
+from kernels.host import logs, processes
 from kernels.host.processes import Process
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -126,12 +126,18 @@ class Keeper:
 
     def say(self, name: str, line: str) -> None:
         """A line of a part on the terminal; lost if there is no terminal any more."""
+        if logs.is_json():
+            self._write(logs.of_part(name or "keeper", line))
+            return
         head = f"{time.strftime('%H:%M:%S')} {name:<{self._width}} |"
         if self.out.isatty() and name in self.parts:
             head = f"\033[{COLOURS[list(self.parts).index(name) % len(COLOURS)]}m{head}\033[0m"
+        self._write(f"{head} {line}")
+
+    def _write(self, line: str) -> None:
         with self._writing:
             try:
-                self.out.write(f"{head} {line}\n")
+                self.out.write(f"{line}\n")
                 self.out.flush()
             except (OSError, ValueError):
                 pass

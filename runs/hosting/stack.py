@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchsite.queues import RECORD_QUEUE, SITE_QUEUE, device_queue
-from kernels.host.device import Device
+from kernels.host.device import Device, devices, find_device
 from runs.hosting.keeper import Part
 
 WORKER_OPTIONS = ["--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "WARNING"]
@@ -40,6 +40,12 @@ class Stack:
         schedule = ["--loglevel", "WARNING", "-s", str(self.var / "beat"), "--pidfile="]
         parts["beat"] = Part([*CELERY, "benchsite.celery", "beat", *schedule])
         return parts | agent_parts(self.devices)
+
+
+def chosen_devices(wanted: str = "") -> list[Device]:
+    """The devices of this host that get an agent: the wanted one, else its GPUs, else its CPU. Raises NoSuchDevice."""
+    known = devices()
+    return [find_device(wanted)] if wanted else [d for d in known if d.kind == "cuda"] or known
 
 
 def agent_parts(devices: list[Device]) -> dict[str, Part]:

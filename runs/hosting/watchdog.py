@@ -14,15 +14,14 @@ from redis.exceptions import RedisError
 
 from benchsite.queues import RECORD_QUEUE, SITE_QUEUE, make_app
 from kernels.host.device import Device
-from runs.broker import BrokerKeys
+from runs.broker import SILENT_AFTER_S, BrokerKeys
 from runs.hosting.addresses import page_answers
 from runs.hosting.keeper import Keeper
 from runs.hosting.stack import agent_name
 
 LOOK_EVERY_S, ASK_EVERY_S = 5.0, 10.0
-HANGS_AFTER_S = {"broker": 30.0, "web": 120.0, "recorder": 60.0, "worker": 120.0, "beat": 180.0}
-"""Longer than the longest task of a part that is well: the worker draws charts, and pages may be slow. Beat is heard
-through the worker."""
+HANGS_AFTER_S = {"broker": 30.0, "web": 120.0, **SILENT_AFTER_S}
+"""Pages may be slow."""
 AGENT_HANGS_AFTER_S = 60.0
 QUEUES = {"recorder": RECORD_QUEUE, "worker": SITE_QUEUE}
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import resource
+import shutil
 import signal
 import socket
 import sys
@@ -79,7 +80,18 @@ def serve(application: Callable[..., Any], sockets: list[socket.socket]) -> None
     MultiSocketServer(known, settings, [], dispatcher, server.log_info).run()
 
 
+def share_counts() -> None:
+    """A new folder for what the web processes count. prometheus_client reads its name when it is imported."""
+    from django.conf import settings
+
+    folder = settings.VAR_DIR / "metrics"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
+
+
 def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "benchsite.settings")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     if len(sys.argv) == 3 and not sys.argv[1].isdigit():
         sockets = listening(sys.argv[1], int(sys.argv[2]))
@@ -87,6 +99,7 @@ def main() -> None:
         sockets = [socket.socket(fileno=int(descriptor)) for descriptor in sys.argv[1:]]
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 4 * CONNECTIONS) if most > 0 else 4 * CONNECTIONS, most))
+    share_counts()
     from benchsite.wsgi import application  # before the fork: imported once
 
     for _ in range(PROCESSES):

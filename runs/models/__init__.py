@@ -1,5 +1,6 @@
 """The database: one model a file."""
 
+from runs.models.claim import Claim, Import
 from runs.models.config import Config
 from runs.models.gpu import Calibration, Gpu
 from runs.models.kernel import Kernel, KernelVersion
@@ -8,10 +9,11 @@ from runs.models.newest import Newest
 from runs.models.run import Environment, RejectedEvent, Run
 from runs.models.session import Note, Session
 from runs.models.share import Share
+from runs.models.submission import Submission
 from runs.models.tier_scale import Tier, TierScale
 from runs.models.workload import Workload
 
 __all__ = [
-    "Calibration", "Chart", "Config", "Environment", "Gpu", "Kernel", "KernelVersion", "Measurement", "Newest", "Note",
-    "RejectedEvent", "Result", "Run", "Session", "Share", "Tier", "TierScale", "Workload",
+    "Calibration", "Chart", "Claim", "Config", "Environment", "Gpu", "Import", "Kernel", "KernelVersion", "Measurement",
+    "Newest", "Note", "RejectedEvent", "Result", "Run", "Session", "Share", "Submission", "Tier", "TierScale", "Workload",
 ]  # fmt: skip

@@ -47,6 +47,8 @@ class Gpu(models.Model):
     """Maximum SM clock as its driver reports it."""
     catalogue = models.JSONField(default=list, blank=True)
     """Kernels of its agent: [{"operation", "name", "backend", "doc", "why_not", ...}]."""
+    no_submissions = models.TextField(null=True, blank=True)
+    """Why its agent runs no submitted kernel, as it said; empty if it does, None if it has not said."""
     active_attempts = models.JSONField(default=list, blank=True)
     """[run, attempt] pairs that its agent held at its last hello."""
     seen_at = models.DateTimeField(null=True, blank=True)
@@ -86,6 +88,13 @@ class Gpu(models.Model):
     def clock_error_s(self) -> float:
         """Seconds to take off its agent's times; 0 for a clock that is about right."""
         return self.clock_ahead_s if abs(self.clock_ahead_s) > CLOCK_IS_RIGHT_S else 0.0
+
+    @property
+    def why_no_submissions(self) -> str:
+        """Why no submitted kernel runs here, as a sentence; empty if they do."""
+        if self.no_submissions is None:
+            return "its agent has not said that it takes submitted kernels: update the repository on its host"
+        return self.no_submissions
 
     def kernels(self, operation: str) -> list[dict[str, Any]]:
         return [k for k in self.catalogue if k["operation"] == operation]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import secrets
 from datetime import datetime
 from functools import cached_property
@@ -20,9 +21,13 @@ from kernels.workload import RunSpec
 from runs.messages import ask_dispatch, tell_cancel
 from runs.models.gpu import Gpu
 from runs.models.session import Session
+from runs.models.submission import Submission
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
+
+
+log = logging.getLogger(__name__)
 
 
 class State(models.TextChoices):
@@ -39,6 +44,11 @@ FINAL = (State.DONE, State.FAILED, State.CANCELLED, State.LOST)
 NO_ANSWER = "Cancelled; its device did not answer."
 ATTEMPTS = 1024
 """Attempts count from a random multiple of this, so (run, attempt) stays unique across recreated databases."""
+
+
+def kernels_of(spec: ConfigSpec) -> list[tuple[str, str]]:
+    """(operation, name) of each kernel of a config."""
+    return [(operation, name) for operation in spec.operations for name in spec.kernels_of(operation)]
 
 
 class Environment(models.Model):
@@ -109,6 +119,7 @@ class RunManager(models.Manager["Run"]):
             total=len(config.workloads),
             attempt=secrets.randbelow(2**20) * ATTEMPTS,
         )
+        log.info("submitted", extra={"run": run.pk})
         if wake:
             ask_dispatch()
         return run
@@ -155,6 +166,8 @@ class Run(models.Model):
     timing = models.JSONField(default=dict, blank=True)
     """Seconds by phase outside its measurements: kernels/contract/events.py."""
     log = models.TextField(blank=True)
+    samples_deleted_at = models.DateTimeField(null=True, blank=True)
+    """When its raw samples were deleted to save space (runs/pipeline/keeping.py). Its figures stay."""
 
     created_at = models.DateTimeField(default=timezone.now)
     sent_at = models.DateTimeField(null=True, blank=True)
@@ -200,6 +213,7 @@ class Run(models.Model):
             done=done,
             fingerprint=fingerprint,
             ceilings=self.gpu.ceilings,
+            submissions=[one.spec for one in Submission.objects.among(kernels_of(self.spec))],
         )
 
     @property

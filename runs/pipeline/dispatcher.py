@@ -15,6 +15,7 @@ from django.utils import timezone
 from pydantic import ValidationError
 
 from benchsite.queues import device_queue
+from kernels.submission import Unreadable
 from kernels.workload import sentence
 from runs.messages import send
 from runs.models import Gpu, Run
@@ -72,4 +73,8 @@ def execute(run: Run) -> None:
     except ValidationError as error:  # written by an earlier version of the site
         run.advance(Run.State.FAILED, message=f"This version cannot read its config: {sentence(error)}")
         return
-    send("execute", spec.model_dump(mode="json"), queue=device_queue(run.gpu.uuid))
+    except Unreadable as error:
+        run.advance(Run.State.FAILED, message=f"The run cannot be sent: {error}.")
+        return
+    log.info("sent to %s", run.gpu, extra={"run": run.pk, "attempt": run.attempt})
+    send("execute", spec.as_message(), queue=device_queue(run.gpu.uuid))

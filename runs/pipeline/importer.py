@@ -1,14 +1,22 @@
-"""The importer: turns exported runs, such as the demo runs, into runs of this site."""
+"""The importer: turns the demo runs into runs of this site, and files of others into claims."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
+from typing import Any, TextIO
 
 from django.conf import settings
 from django.db import transaction
 
 from kernels.contract.export import Export, NotAnExport, read_export
-from runs.models import Environment, Run
+from kernels.foreign import names, records
+from kernels.foreign.claimed import Claimed, NotReadable, Record
+from kernels.foreign.rows import claims
+from runs.models import Claim, Environment, Import, Run
 from runs.models.run import FINAL
 from runs.pipeline.store import store_measured
 
@@ -52,6 +60,7 @@ def load(export: Export, source: str) -> Run:
         environment=Environment.of(export.environment, export.fingerprint),
         preflight=export.preflight.model_dump(mode="json"),
         timing=export.timing,
+        samples_deleted_at=export.samples_deleted_at,
         contended=bool(export.preflight.others) or any(event.is_contended for event in export.measurements),
         created_at=when,
         started_at=when,
@@ -62,3 +71,126 @@ def load(export: Export, source: str) -> Run:
     for event in export.measurements:
         store_measured(run, event)
     return run
+
+
+# --- claims of others -------------------------------------------------------------------------------------------------
+
+AT_ONCE = 500
+"""Rows that are looked up and stored together."""
+MOST_REFUSALS = 200
+"""So many refusals are kept; the rest is counted."""
+
+
+class TooMany(NotReadable):
+    """More rows than may be imported at once. Nothing was stored."""
+
+
+@dataclass
+class Outcome:
+    """What became of a file's rows."""
+
+    format: str
+    rows: int = 0
+    taken: int = 0
+    known: int = 0
+    refused: int = 0
+    refusals: list[tuple[str, str]] = field(default_factory=list)
+    """(where, why) of rows, and of single kernels of rows: the first MOST_REFUSALS."""
+    imported: Import | None = None
+    """None: nothing in it is new."""
+    before: Import | None = None
+    """Where a claim that was known came from."""
+
+    @property
+    def sentence(self) -> str:
+        """ "31 of 36 rows imported, 5 not." """
+        if not self.rows:
+            return "No row was found: nothing is imported."
+        if not self.taken and self.known and not self.refused:
+            return f"Nothing new: {'the row is' if self.known == 1 else f'all {self.known:,} rows are'} here already."
+        parts = [f"{self.taken:,} of {self.rows:,} row{'s' if self.rows != 1 else ''} imported"]
+        parts += [f"{self.known:,} {'was' if self.known == 1 else 'were'} here already"] if self.known else []
+        parts += [f"{self.refused:,} not"] if self.refused else []
+        return f"{', '.join(parts)}."
+
+    def refuse(self, where: str, why: Exception) -> None:
+        if len(self.refusals) < MOST_REFUSALS:
+            self.refusals.append((where, str(why)))
+
+
+@transaction.atomic
+def import_claims(
+    file: TextIO, name: str, *, about: str = "", user: Any = None, most: int | None = None, **more: str
+) -> Outcome:
+    """Stores the claims of a file that are new, with their origin. Memory does not grow with the file.
+
+    about: words on every row, such as "attention fp16 D=64 on NVIDIA L4". more: other fields of the Import.
+    Raises NotReadable; with `most`, TooMany.
+    """
+    kind, own, found = records.read(file)
+    outcome = Outcome(kind)
+    said = {**_of_name(name), **names.described(own), **names.described(about)}
+    target = Import(name=name[:200], format=kind, about=" ".join(filter(None, (own, about)))[:500], user=user, **more)
+    while some := list(islice(found, AT_ONCE)):
+        if most and outcome.rows + len(some) > most:
+            raise TooMany(f"It has more than {most:,} rows. Import it with: manage.py import_results FILE")
+        _store(some, said, outcome, target)
+    if target.pk:
+        counts = {name: getattr(outcome, name) for name in ("rows", "known", "refused", "refusals")}
+        Import.objects.filter(pk=target.pk).update(**counts)
+        target.refresh_from_db()
+        outcome.imported = target
+    return outcome
+
+
+def _of_name(name: str) -> dict[str, str]:
+    """What the name of a file says, for rows that say less: its operation, and a kernel."""
+    stem = Path(name).stem
+    if stem == name:  # no file
+        return {}
+    return {key: value for key, value in names.described(stem).items() if key == "operation"} | {"kernel": stem[:100]}
+
+
+def _store(some: list[Any], said: Mapping[str, str], outcome: Outcome, target: Import) -> None:
+    """Stores the new claims of some rows, and counts the rows."""
+    rows = []
+    for one in some:
+        read = list(claims(one, said)) if isinstance(one, Record) else [one]
+        if read:  # a row of averages gives nothing
+            rows.append(([claim for claim in read if isinstance(claim, Claimed)], read))
+    digests = {claim.digest for row, _ in rows for claim in row}
+    stored = {claim.digest: claim for claim in Claim.objects.filter(digest__in=digests).select_related("imported")}
+    new: dict[str, Claim] = {}
+    for row, read in rows:
+        for where, why in (one for one in read if not isinstance(one, Claimed)):
+            outcome.refuse(where, why)
+        fresh = [claim for claim in row if claim.digest not in stored and claim.digest not in new]
+        outcome.rows += 1
+        outcome.taken += bool(fresh)
+        outcome.known += bool(row and not fresh)
+        outcome.refused += not row
+        new |= {claim.digest: Claim(digest=claim.digest, body=claim.model_dump(mode="json")) for claim in fresh}
+    if stored and outcome.before is None:
+        outcome.before = next(iter(stored.values())).imported
+    if new:
+        if target.pk is None:
+            target.save()
+        for claim in new.values():
+            claim.imported = target
+        Claim.objects.bulk_create(new.values())
+
+
+def samples() -> Path:
+    return folder() / "claims"
+
+
+def load_sample_claims() -> list[Outcome]:
+    """Imports the tables of published documents that came with the site, once each."""
+    there = set(Import.objects.exclude(sample="").values_list("sample", flat=True))
+    loaded = []
+    for path in sorted(samples().glob("*.json")):
+        if path.name not in there:
+            document = json.loads(path.read_text())
+            with path.open() as file:
+                loaded.append(import_claims(file, document["title"], sample=path.name, source=document["typed_from"]))
+    return loaded

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -23,6 +24,7 @@ from redis.exceptions import RedisError
 from kernels.contract.events import Calibrated, CrossChecked, Ending, Finished, Line, Measured, SentLine, Started
 from kernels.contract.fitting import MAX_EVENT_BYTES
 from kernels.contract.upgrade import upgrade
+from kernels.host.logs import about
 from kernels.workload import sentence
 from runs.broker import BrokerKeys
 from runs.messages import ask_dispatch, send
@@ -46,11 +48,13 @@ def record(lines: Sequence[Any]) -> dict[tuple[int, int], int]:
     lines: SentLines as lists; or events as dicts, from an agent of the previous version.
     """
     confirmed: dict[tuple[int, int], int] = {}
+    counts: Counter[str] = Counter()
     with transaction.atomic():
         for line in sorted(map(_sent, lines), key=lambda line: line[:3]):
-            identity, seq = take(line)
+            with about(run=line.run, attempt=line.attempt):
+                identity, seq = take(line, counts)
             confirmed[identity] = max(seq, confirmed.get(identity, 0))
-    _confirm(confirmed)
+    _confirm(confirmed, counts)
     return confirmed
 
 
@@ -66,24 +70,25 @@ def _sent(line: Any) -> SentLine:
     return SentLine(run, attempt, seq, str(body))
 
 
-def take(line: SentLine) -> tuple[tuple[int, int], int]:
+def take(line: SentLine, counts: Counter[str]) -> tuple[tuple[int, int], int]:
     """Stores an event if it is the next one. Returns ((run, attempt), highest seq confirmed)."""
     run_id, attempt, seq = line[:3]
     run = Run.objects.select_for_update(of=("self",)).filter(pk=run_id).first()
     if run is None:
-        return _reject(line, "there is no such run")
+        return _reject(line, "there is no such run", counts)
     if attempt != run.attempt:
-        return _reject(line, f"attempt {attempt} of this run was superseded by attempt {run.attempt}")
+        return _reject(line, f"attempt {attempt} of this run was superseded by attempt {run.attempt}", counts)
     if seq <= run.seq or seq > run.seq + 1:  # a duplicate, or a predecessor is missing
         return (run_id, attempt), run.seq
     confirmed = (run_id, attempt), seq
     try:
         with transaction.atomic():
             _apply(run, read_line(line))
+        counts["recorded"] += 1
     except (OperationalError, InterfaceError):  # the database is busy or gone: the agent resends
         raise
     except Exception as error:
-        confirmed = _reject(line, f"{type(error).__name__}: {error}")
+        confirmed = _reject(line, f"{type(error).__name__}: {error}", counts)
     Run.objects.filter(pk=run_id).update(seq=seq, progress_at=timezone.now())
     return confirmed
 
@@ -101,11 +106,12 @@ def read_line(sent: SentLine) -> Line:
     return line
 
 
-def _reject(line: SentLine, reason: str) -> tuple[tuple[int, int], int]:
+def _reject(line: SentLine, reason: str, counts: Counter[str]) -> tuple[tuple[int, int], int]:
     body = line.body.replace("\\u0000", "�").replace("\x00", "�")[:KEPT_OF_REJECTED]
     numbers = dict(zip(("run", "attempt", "seq"), line[:3], strict=True))
     fitting = {name: number for name, number in numbers.items() if abs(number) < 2**31}
     RejectedEvent.objects.create(reason=reason.replace("\x00", "�")[:300], body=body, **fitting)
+    counts["rejected"] += 1
     log.warning("rejected event %s of run %s attempt %s: %s", line.seq, line.run, line.attempt, reason)
     return (line.run, line.attempt), line.seq
 
@@ -141,6 +147,7 @@ def _started(run: Run, event: Started, at: datetime) -> None:
     if run.started_at is None:
         changes["started_at"] = at
     run.advance(State.RUNNING, **changes)
+    log.info("running")
 
 
 def _calibrated(run: Run, event: Calibrated, at: datetime) -> None:
@@ -175,6 +182,7 @@ def _finished(run: Run, event: Finished, at: datetime) -> None:
     if state == State.DONE and (lost := _what_was_lost(run)):
         state, message = State.FAILED if run.done < run.total else state, lost
     run.advance(state, message=message, at=at, log=event.log)
+    log.info("%s", state)
     transaction.on_commit(lambda: send("draw_charts", run.pk))
     ask_dispatch()
 
@@ -188,14 +196,16 @@ def _what_was_lost(run: Run) -> str:
     return f"{count} event{'s' * (count > 1)} could not be stored; the first: {first.reason}"
 
 
-def _confirm(confirmed: dict[tuple[int, int], int]) -> None:
-    """After commit: confirms to agents. If lost, they resend."""
+def _confirm(confirmed: dict[tuple[int, int], int], counts: Counter[str]) -> None:
+    """After commit: confirms to agents, who resend if that is lost; counts, for /metrics."""
 
     def tell() -> None:
         try:
             keys = BrokerKeys(settings.REDIS_URL)
             for (run, attempt), seq in confirmed.items():
                 keys.confirm(run, attempt, seq)
+            for name, more in counts.items():
+                keys.count(name, more)
         except RedisError as error:
             log.warning("could not confirm events: %s", error)
 
@@ -216,7 +226,7 @@ def hello(said: dict[str, Any]) -> dict[str, Any]:
     device = said["device"]
     fields = {name: device.get(name) for name in ("kind", "name", "index", "capability", "memory_bytes", "max_sm_mhz")}
     fields |= {"driver": device.get("driver") or "", "host": said.get("host") or ""}
-    fields |= {"active_attempts": said.get("held") or []}
+    fields |= {"active_attempts": said.get("held") or [], "no_submissions": said.get("no_submissions")}
     if "at" in said:
         fields["clock_ahead_s"] = round(said["at"] + age_s - time.time(), 1)
     with transaction.atomic():

@@ -209,6 +209,7 @@ def export_of(run: Run) -> Export:
         fingerprint=environment.fingerprint if environment else "",
         preflight=run.preflight or {},
         state=run.state,
+        samples_deleted_at=run.samples_deleted_at,
         timing=run.timing,
         measurements=list(of_run(run, raw=True)),
     )

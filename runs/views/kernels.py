@@ -18,7 +18,7 @@ from kernels.dtypes import DTYPE_SHORT
 from kernels.report.summary import headline, sentence
 from runs.charts.forest import Scale
 from runs.charts.sparkline import sparkline
-from runs.models import Gpu, Kernel, Run
+from runs.models import Gpu, Kernel, Run, Submission
 from runs.queries import history, measurements
 from runs.queries.history import Series
 from runs.queries.points import Point
@@ -186,6 +186,7 @@ class Subject:
             "doc": next((k["doc"] for k in self.said.values() if k.get("doc")), ""),
             "why_not": {device: k["why_not"] for device, k in self.said.items() if k.get("why_not")},
             "is_there": bool(self.said),
+            "submission": Submission.objects.named(self.kernel.operation, self.kernel.name),
             "devices": self.devices,
             "device": self.device,
             "cut": self.cut,

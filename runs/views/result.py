@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
@@ -84,6 +85,7 @@ def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
         "ran_more": len(arm.ran) >= MOST_KERNELS_RAN,
         "doubts": doubts(subject),
         "arms": arms,
+        "samples_deleted_at": subject.run.samples_deleted_at if arm.n is not None and not arms else None,
         "said": distribution.captions(arms, is_paired(measured)) if arms else {},
         "cold": [one for one in subject.both if one.cold] if arm.cold else [],
         "clocks": [one for one in subject.both if one.sm_mhz] if arm.sm_mhz else [],
@@ -349,9 +351,16 @@ def _host(load: HostLoad) -> list[tuple[str, str]]:
 # --- the same in other forms ------------------------------------------------------------------------------------------
 
 
+def deleted(when: datetime) -> str:
+    return f"The samples of this run were deleted on {when:%Y-%m-%d}, to save space. Its figures were computed before."
+
+
 def samples_csv(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
     """All raw samples. Rounds, and positions in them, count from 1."""
-    samples_ns = Subject.of(pk, result_pk).result.samples_ns or []
+    subject = Subject.of(pk, result_pk)
+    if when := subject.run.samples_deleted_at:
+        return HttpResponse(f"{deleted(when)}\n", status=410, content_type="text/plain; charset=utf-8")
+    samples_ns = subject.result.samples_ns or []
     records = (
         {"round": number, "position": position, "ns": ns}
         for number, round_ns in enumerate(samples_ns, 1)
@@ -367,6 +376,7 @@ def result_json(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
     measured = subject.measured.model_dump(mode="json", by_alias=True, exclude={"results", "kind"})
     result = subject.result.model_dump(mode="json", by_alias=True) | {"verdict": subject.result.verdict}
     data = {"run": pk, "fingerprint": environment.fingerprint if environment else ""}
+    data |= {"samples_deleted_at": subject.run.samples_deleted_at}
     return JsonResponse(data | {"measurement": measured, "result": result})
 
 
@@ -377,7 +387,7 @@ def _spec(request: HttpRequest, pk: int, result_pk: int, name: str) -> dict[str,
     subject = Subject.of(pk, result_pk)
     arms = distribution.arms_of(subject.result, subject.baseline)
     if not arms:
-        raise Http404("not timed")
+        raise Http404(deleted(when) if (when := subject.run.samples_deleted_at) else "not timed")
     return distribution.spec_of(arms, name, theme, narrow, is_paired(subject.measured))
 
 

@@ -27,6 +27,7 @@ from kernels.config_files import ConfigError, load_config
 from kernels.contract.events import Measured
 from kernels.report import formats, measures, tables, timing
 from kernels.report.summary import as_text
+from kernels.submission import is_submitted
 from runs.charts.live_lines import live_lines
 from runs.charts.run_charts import BOTTOM, MOST_ROWS, ROW, TOP, chart_of, names_of
 from runs.charts.theme import THEMES
@@ -107,6 +108,8 @@ def reproduce(run: Run) -> str:
     """The command line that repeats the measurement without the site."""
     spec = run.spec
     device = "cpu" if run.gpu and run.gpu.kind == "cpu" else f"cuda:{run.gpu.index if run.gpu else 0}"
+    if submitted := [name for name in spec.kernels if is_submitted(name)]:
+        return f"# {', '.join(submitted)}: sent by this site with each run; press Run again"
     lines = []
     commit = (run.environment.body.get("commit") or "") if run.environment else ""
     if commit and not run.demo:  # a demo run's commit may exist only in its author's repository

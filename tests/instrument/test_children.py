@@ -29,7 +29,8 @@ class ScriptedChild:
 
     def __init__(self, device):
         type(self).made += 1
-        self.alive, self.log = True, SimpleNamespace(tail=lambda size=0: "")
+        self.alive, self.process = True, SimpleNamespace(pid=1)
+        self.log = SimpleNamespace(tail=lambda size=0: "", whole=lambda: "")
 
     def _next(self, answer):
         error = self.script.pop(0) if self.script else None

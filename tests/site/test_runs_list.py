@@ -39,7 +39,7 @@ def test_the_newest_comes_first_with_what_matters(owner, make_run, silent):
              finished_at=timezone.now())  # fmt: skip
     make_run(title="newer", gpu=None, device_name="NVIDIA B200", user=None)
     page = owner.get(LIST).content.decode()
-    assert page.index("newer") < page.index("older")
+    assert page.index(">newer<") < page.index(">older<")
     assert "2 runs" in page
     for text in ("NVIDIA H200", "NVIDIA B200", "olga", "1 of 1", "0 of 1", "1 min 30 s"):
         assert text in page, text
@@ -102,8 +102,8 @@ def test_a_thousand_runs_come_in_pages(owner, many):
     assert last.context["runs"][-1][0].title == "run 0"
     assert "<h1>1,000 runs</h1>" in first.content.decode()
     assert "page 1 of 20" in first.content.decode()
-    assert (b"newer" in first.content, b"older" in first.content) == (False, True)
-    assert (b"newer" in last.content, b"older" in last.content) == (True, False)
+    assert (b">newer<" in first.content, b">older<" in first.content) == (False, True)
+    assert (b">newer<" in last.content, b">older<" in last.content) == (True, False)
     assert (b">first<" in first.content, b'href="?page=20">last<' in first.content) == (False, True)
     assert (b'href="?page=1">first<' in last.content, b">last<" in last.content) == (True, False)
     assert owner.get(LIST, {"page": 99}).context["pages"].number == 20

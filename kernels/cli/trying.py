@@ -1,0 +1,142 @@
+"""`python -m kernels try FOLDER`: which kernels of a folder load, run and are right here, and why not."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from kernels.cli.stop import Stop
+from kernels.formats.found import FORMATS, PERF_REPORT, Found
+from kernels.formats.recognise import Folder
+from kernels.host.device import Device, find_device
+from kernels.host.scratch import Scratch
+from kernels.parent.child_process import ROOT, Cancelled, child_environment
+
+NOT_STARTED: dict[str, Any] = {"loaded": False, "ran": False, "right": False, "why": ""}
+LOOK_S = 0.25
+
+
+def do_try(arguments: argparse.Namespace, stop: Stop) -> int:
+    """Prints a line for each kernel, and the tally. Returns 0 if all are right."""
+    root = arguments.folder
+    if not root.exists():
+        raise FileNotFoundError(f"there is no {root}")
+    device = find_device(arguments.device)
+    folder = Folder(root)
+    tried = []
+    for found in folder.kernels():
+        if stop():
+            raise Cancelled
+        result = {"kernel": found.as_json() | {"more": {}}} | one(found, device, arguments.limit, stop)
+        tried.append(result)
+        print(_line(root, found, result), flush=True)
+    print("\n".join(["", *tally(tried, device), *_problems(folder, root)]))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(tried, indent=1) + "\n")
+    return 0 if all(result["right"] for result in tried) else 1
+
+
+def one(found: Found, device: Device, limit_s: float, stop: Stop) -> dict[str, Any]:
+    """{"loaded", "ran", "right", "why"} of a kernel, from a process of its own that ends in any case."""
+    if found.why_not:
+        return NOT_STARTED | {"why": found.why_not}
+    scratch = Scratch()
+    read, write = os.pipe()
+    name = "cpu" if device.kind == "cpu" else "cuda:0"
+    environment = child_environment(device, scratch.path) | {"PYTHONPATH": str(ROOT)}
+    if device.kind == "cpu":
+        environment["TRITON_INTERPRET"] = "1"
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "kernels.inprocess.attempt", json.dumps(found.as_json()), name, str(write)],
+            env=environment, cwd=scratch.path, pass_fds=[write], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        os.close(write)
+        try:
+            return _heard(process, read, limit_s, stop)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    finally:
+        os.close(read)
+        scratch.remove()
+
+
+def _heard(process: subprocess.Popen[bytes], read: int, limit_s: float, stop: Stop) -> dict[str, Any]:
+    """The last line that it wrote; with the reason if it did not come to an end."""
+    text, deadline = b"", time.monotonic() + limit_s
+    with selectors.DefaultSelector() as selector:
+        selector.register(read, selectors.EVENT_READ)
+        while True:
+            if stop():
+                raise Cancelled
+            if time.monotonic() > deadline:
+                return _last(text) | {"ran": False, "right": False, "why": f"did not end within {limit_s:g} s"}
+            if selector.select(LOOK_S):
+                if not (chunk := os.read(read, 65536)):
+                    break
+                text += chunk
+            elif process.poll() is not None:
+                break
+    status, last = process.wait(), _last(text)
+    if status < 0 and not last["why"]:
+        return last | {"ran": False, "right": False, "why": f"ended by {signal.Signals(-status).name}"}
+    if not last["ran"] and not last["why"]:
+        return last | {"why": f"ended with status {status}"}
+    return last
+
+
+def _last(text: bytes) -> dict[str, Any]:
+    lines = text.splitlines()
+    try:
+        return NOT_STARTED | (json.loads(lines[-1]) if lines else {})
+    except ValueError:  # the kernel wrote there
+        return NOT_STARTED | {"why": "other code than the loader wrote the answer"}
+
+
+def _line(root: Path, found: Found, result: dict[str, Any]) -> str:
+    path = Path(found.path)
+    shown = path.relative_to(root) if root.is_dir() and path.is_relative_to(root) else path
+    word = (
+        "right" if result["right"] else "wrong" if result["ran"] else "loads only" if result["loaded"] else "not loaded"
+    )
+    what = f"{found.format}{f', {found.operation}' if found.operation else ''}"
+    why = f"  {result['why']}" if result["why"] else ""
+    return f"{word:<10}  {shown}  ({what}: {found.name}){why}"
+
+
+def tally(tried: list[dict[str, Any]], device: Device) -> list[str]:
+    """ "N of M load, K run, J right", in all and by format."""
+
+    def line(name: str, part: list[dict[str, Any]]) -> str:
+        loaded, ran, right = (sum(bool(result[what]) for result in part) for what in ("loaded", "ran", "right"))
+        return f"{name}: {loaded} of {len(part)} load, {ran} run, {right} right"
+
+    lines = [line(f"On {device.name}", tried)]
+    formats = Counter(result["kernel"]["format"] for result in tried)
+    for name in FORMATS:
+        if formats[name] and len(formats) > 1:
+            lines.append("  " + line(name, [r for r in tried if r["kernel"]["format"] == name]))
+    if device.kind == "cpu":
+        lines.append("Triton kernels ran in its interpreter: there is no GPU here.")
+    if formats[PERF_REPORT]:
+        lines.append("A perf_report file is right if its providers agree with the library among them.")
+    return lines
+
+
+def _problems(folder: Folder, root: Path) -> list[str]:
+    if not (unused := folder.problems()):
+        return []
+    return [f"{len(unused)} problem{'s' * (len(unused) > 1)} without a kernel, such as {unused[0].name}"]

@@ -1,0 +1,77 @@
+"""Whether this host can contain a submitted kernel: what the airlock must have taken away, and what it could not.
+
+Until it has, a submitted kernel is not loaded. The owner of a host may trust those who submit: TRUST_SUBMISSIONS=1.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from kernels.host.airlock import Facts, Spec
+from kernels.host.scratch import PREFIX
+
+TRUST_VARIABLE = "TRUST_SUBMISSIONS"
+ROOT = Path(__file__).resolve().parents[2]
+NEEDED = {
+    "own_user": "a user of its own",
+    "no_network": "no network",
+    "read_only": "read-only files",
+}
+"""Fields of Facts that a submitted kernel needs -> what they are called."""
+LIMIT_S = 20.0
+NOBODY = 65534
+
+
+def is_trusting() -> bool:
+    """Whether the owner of this host lets submitted kernels run without these."""
+    return os.environ.get(TRUST_VARIABLE, "") not in ("", "0")
+
+
+def why_not_contained(facts: Facts) -> str:
+    """What a submitted kernel would need and does not have, as a sentence; empty if nothing is missing."""
+    lacking = [name for field, name in NEEDED.items() if not getattr(facts, field)]
+    if not lacking:
+        return ""
+    why = f" ({'; '.join(facts.missing)})" if facts.missing else ""
+    return f"a submitted kernel runs isolated only, and this host cannot give it {', '.join(lacking)}{why}"
+
+
+def why_refused(facts: Facts) -> str:
+    """The same; empty also on a host whose owner trusts submissions."""
+    return "" if is_trusting() else why_not_contained(facts)
+
+
+def probe() -> Facts:
+    """What the airlock can take away on this host, tried with a Python that does nothing."""
+    with tempfile.TemporaryDirectory(prefix=f"{PREFIX}probe-") as scratch:
+        uid = NOBODY if os.geteuid() == 0 else None
+        if uid is not None:
+            os.chown(scratch, uid, uid)
+        read, write = os.pipe()
+        readable = [sys.executable, sys.prefix, sys.base_prefix, str(ROOT), *filter(None, sys.path)]
+        spec = Spec(command=[sys.executable, "-c", ""], scratch=scratch, readable=readable, uid=uid, facts_fd=write)
+        try:
+            ended = subprocess.run(
+                [sys.executable, "-m", "kernels.host.airlock", spec.model_dump_json()],
+                pass_fds=[write], cwd=ROOT, timeout=LIMIT_S, capture_output=True, check=False, text=True,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return Facts(missing=[f"the airlock: {error}"])
+        finally:
+            os.close(write)
+            with os.fdopen(read, "rb") as file:
+                said = file.read()
+    try:
+        facts = Facts.model_validate_json(said)
+    except ValidationError:
+        return Facts(missing=["the airlock did not start"])
+    if ended.returncode:
+        why = ended.stderr.strip().rpartition("\n")[2]
+        return Facts(missing=[f"behind the airlock Python does not start: {why or ended.returncode}"])
+    return facts

@@ -1,0 +1,73 @@
+"""One kernel of a foreign format, tried in this process: `python -m kernels.inprocess.attempt FOUND DEVICE FD`.
+
+Writes an Attempt as one line of JSON to the descriptor FD after each step, so that a crash or the time limit shows how far
+it came. What the kernel prints goes to the log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from itertools import chain
+
+from kernels.formats.found import Found
+
+
+def main() -> None:
+    found, device, fd = Found(**json.loads(sys.argv[1])), sys.argv[2], int(sys.argv[3])
+    state = {"loaded": False, "ran": False, "right": False, "why": ""}
+
+    def say(**more: object) -> None:
+        state.update(more)
+        os.write(fd, json.dumps(state).encode() + b"\n")
+
+    step = "load"
+    try:
+        import torch
+
+        from kernels.inprocess.trials import Wrong, trials
+
+        torch.set_grad_enabled(False)
+        iterator = trials(found, device)
+        first = next(iterator)
+        say(loaded=True)
+        step = "run"
+        wrong = ""
+        for trial in chain([first], iterator):
+            try:
+                trial()
+            except Wrong as error:
+                wrong = wrong or str(error)
+            if device != "cpu":
+                torch.cuda.synchronize()
+        say(ran=True, right=not wrong, why=wrong)
+    except BaseException as error:
+        say(why=_sentence(error, step))
+        if not isinstance(error, Exception):
+            raise
+
+
+def _sentence(error: BaseException, step: str) -> str:
+    """What is missing, in a sentence."""
+    import torch
+
+    text = " ".join(str(error).split())
+    no_gpu = ("no nvidia driver", "not compiled with cuda", "0 active drivers", "no cuda gpus", "is_cuda", "nvidia-smi")
+    if not torch.cuda.is_available() and any(sign in text.lower() for sign in no_gpu):
+        return "needs a CUDA device"
+    if isinstance(error, ModuleNotFoundError):
+        return f"package {str(error.name).partition('.')[0]} is not installed here"
+    if type(error).__name__ == "Unsupported":
+        return text
+    if isinstance(error, (OSError, RuntimeError)) and any(
+        word in text for word in ("CUDA_HOME", "nvcc", "Ninja", "ninja")
+    ):
+        return "needs a CUDA compiler (nvcc) and ninja on this host"
+    if isinstance(error, StopIteration):
+        return "there is nothing to try in it"
+    return f"does not {step}: {type(error).__name__}: {text[:300]}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""What is not kept for ever: raw samples, share links, events that could not be stored. Every hour, a part at a time.
+
+Figures, verdicts and pages do not need raw samples: they were computed before. The page of a result says that its samples
+are gone, and when.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from runs.models import Measurement, RejectedEvent, Result, Run, Share
+
+MOST_RUNS = 200
+"""At a time: the recorder waits meanwhile for at most one of them."""
+KEEP_REJECTED_DAYS = 90
+
+
+def prune(most: int = MOST_RUNS) -> Counter[str]:
+    """Deletes what is older than the settings say. Returns how much of what."""
+    deleted: Counter[str] = Counter()
+    if before := _before(settings.KEEP_SAMPLES_DAYS):
+        for run in with_samples(before)[:most]:
+            deleted["samples of runs"] += _forget_samples(run)
+    if before := _before(settings.KEEP_SHARES_DAYS):
+        deleted["share links"] += Share.objects.filter(created_at__lt=before).delete()[0]
+    rejected = RejectedEvent.objects.filter(at__lt=timezone.now() - timedelta(days=KEEP_REJECTED_DAYS))
+    deleted["rejected events"] += rejected.delete()[0]
+    return deleted
+
+
+def _before(days: int | None) -> datetime | None:
+    return None if days is None else timezone.now() - timedelta(days=days)
+
+
+def with_samples(before: datetime) -> list[int]:
+    """Finished runs that ended before, oldest first, and still have samples. Demo runs keep theirs."""
+    runs = Run.objects.filter(finished_at__lt=before, samples_deleted_at=None, demo="")
+    return list(runs.order_by("finished_at").values_list("pk", flat=True))
+
+
+@transaction.atomic
+def _forget_samples(run: int) -> int:
+    """1 if the run had samples to delete; of one that was marked meanwhile, 0."""
+    marked = Run.objects.filter(pk=run, samples_deleted_at=None).update(samples_deleted_at=timezone.now())
+    if marked:
+        Result.objects.filter(measurement__run=run).update(samples_ns=None)
+        Measurement.objects.filter(run=run).update(aa_samples_ns=None)
+    return marked

@@ -1,0 +1,141 @@
+"""The form of a submission: files, what they are, and where to measure them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.core.files.uploadedfile import UploadedFile
+
+from kernels.submission import MAX_BYTES, Unreadable, kernel_of
+from runs.models import Config, Gpu, Submission
+from runs.submitting import NotSubmitted, config_for, device_for
+
+EFFORTS = [
+    ("quick", "quick: a few seconds a workload, wide intervals"),
+    ("normal", "normal: until the intervals are narrow"),
+    ("thorough", "thorough: five fresh processes, results are confirmed"),
+]
+
+
+@dataclass
+class File:
+    """One file in the form."""
+
+    name: str
+    text: str
+
+    @property
+    def lines(self) -> int:
+        """Height of its field, in lines."""
+        return min(40, max(12, self.text.count("\n") + 2))
+
+
+def typed_files(names: list[str], texts: list[str]) -> list[File]:
+    """The files of the form's fields; a browser sends line breaks as CR LF."""
+    pairs = zip(names, texts, strict=False)
+    files = [File(name.strip(), text.replace("\r\n", "\n")) for name, text in pairs]
+    return [file for file in files if file.name or file.text.strip()]
+
+
+def dropped_files(uploads: list[UploadedFile[bytes]]) -> list[File]:
+    """Uploaded files. Raises Unreadable for one that is too large, or no text."""
+    files = []
+    for upload in uploads:
+        name = str(upload.name)
+        if (upload.size or 0) > MAX_BYTES:
+            raise Unreadable(f"{name} has {upload.size:,} bytes; the limit is {MAX_BYTES:,}")
+        try:
+            files.append(File(name, upload.read().decode("utf-8")))
+        except UnicodeDecodeError:
+            raise Unreadable(f"{name} is not text in UTF-8") from None
+    return files
+
+
+def as_sentence(error: Exception) -> str:
+    """The message with a full stop, and with a capital letter, unless it begins with a file's name."""
+    text = str(error).rstrip(".")
+    begins_with_a_file = "." in text.partition(" ")[0]
+    return f"{text if begins_with_a_file else text[:1].upper() + text[1:]}."
+
+
+class WhereForm(forms.Form):
+    """Where and how to measure a submission."""
+
+    device = forms.ChoiceField(label="Device", required=False)
+    config = forms.ChoiceField(label="Config", required=False, help_text="Its workloads. Smallest: a few seconds.")
+    effort = forms.ChoiceField(label="Effort", choices=EFFORTS, required=False)
+    beside = forms.BooleanField(label="measure its parent in the same rounds", required=False, initial=True)
+
+    def __init__(self, *args: Any, operation: str = "", only_store: bool = False, **kwargs: Any) -> None:
+        """operation: offer its configs only. only_store: offer not to measure, too."""
+        super().__init__(*args, **kwargs)
+        self.gpus = list(Gpu.objects.in_order())
+        able = [gpu for gpu in self.gpus if not gpu.why_no_submissions]
+        self.refusing = [gpu for gpu in self.gpus if gpu.why_no_submissions]
+        devices = [(str(gpu.pk), f"{gpu.name} · {gpu.place} · {gpu.state}") for gpu in able]
+        if only_store or not devices:
+            devices.append(("", "none: only store it"))
+        configs = (
+            Config.objects.filter(body__operation=operation)
+            if operation
+            else Config.objects.exclude(body__operation="")
+        )
+        names = [(c.name, f"{c.name} · {c.title}" if c.title else c.name) for c in configs]
+        self._choice("device").choices = devices
+        self.initial.setdefault("device", devices[0][0])
+        self._choice("config").choices = [("", "the smallest of its operation"), *names]
+
+    def _choice(self, name: str) -> forms.ChoiceField:
+        field = self.fields[name]
+        assert isinstance(field, forms.ChoiceField)
+        return field
+
+    def run_of(self, submission: Submission) -> tuple[Any, Any] | None:
+        """(device, config) of the run that was asked for; None: none was. Marks the field and raises NotSubmitted."""
+        chosen = self.cleaned_data
+        if not chosen["device"]:
+            return None
+        beside = _parent_of(submission) if chosen["beside"] else []
+        try:
+            return device_for(chosen["device"]), config_for(submission, chosen["config"], chosen["effort"], beside)
+        except NotSubmitted as error:
+            self.add_error(error.field, str(error))
+            raise
+
+
+def _parent_of(submission: Submission) -> list[str]:
+    """The kernel of its parent, if that is of the same operation."""
+    parent = submission.parent
+    return [parent.kernel] if parent is not None and parent.operation == submission.operation else []
+
+
+class SubmissionForm(WhereForm):
+    """A new submission. `sources` are the files of its fields, then those that were dropped."""
+
+    message = forms.CharField(label="What it changes", required=False, max_length=2000)
+
+    def __init__(self, *args: Any, typed: list[File], uploads: list[UploadedFile[bytes]], **kwargs: Any) -> None:
+        super().__init__(*args, only_store=True, **kwargs)
+        self.typed, self.uploads = typed, uploads
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        try:
+            found = {file.name: file for file in [*self.typed, *dropped_files(self.uploads)]}
+            self.typed = list(found.values())
+            self.sources = {file.name: file.text for file in self.typed}
+            self.kernel = kernel_of(self.sources)
+            self._fits(cleaned)
+        except Unreadable as error:
+            self.add_error(None, as_sentence(error))
+        return cleaned
+
+    def _fits(self, cleaned: dict[str, Any]) -> None:
+        """Says of a config of another operation before anything is stored."""
+        if cleaned.get("device") and not self.errors:
+            try:
+                config_for(Submission(operation=self.kernel.operation, name=self.kernel.name), cleaned["config"])
+            except NotSubmitted as error:
+                self.add_error(error.field, str(error))

@@ -1,0 +1,81 @@
+"""From a stored submission to a run: the form and the command line make the same one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kernels.protocol import EFFORTS, Protocol
+from kernels.workload import Config as ConfigSpec
+from runs.models import Config, Gpu, Run, Submission
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+QUICKEST = "quick"
+"""The effort of a run that says nothing else."""
+MOST_WORKLOADS = 200
+"""Of one run of a submission."""
+
+
+class NotSubmitted(ValueError):
+    """A run that cannot be. The message is a sentence; `field` names what to change."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+def smallest_config(operation: str) -> Config | None:
+    """The config of an operation with the least work."""
+
+    def work(config: Config) -> int:
+        return sum(workload.problem.flops() for workload in config.spec.workloads)
+
+    return min((c for c in Config.objects.filter(body__operation=operation)), key=work, default=None)
+
+
+def config_for(submission: Submission, name: str = "", effort: str = "", beside: list[str] | None = None) -> ConfigSpec:
+    """The submission beside its operation's baseline, on the workloads of a config (default: the smallest), isolated.
+
+    beside: names of kernels that are measured in the same rounds. Raises NotSubmitted.
+    """
+    stored = Config.objects.filter(name=name).first() if name else smallest_config(submission.operation)
+    if stored is None:
+        raise NotSubmitted(
+            "config", f"There is no config {name!r}." if name else "There is no config of its operation."
+        )
+    spec = stored.spec
+    if submission.operation not in spec.operations:
+        of = ", ".join(spec.operations)
+        raise NotSubmitted(
+            "config", f"The config {spec.name} is of {of}; {submission.name} is for {submission.operation}."
+        )
+    if effort and effort not in EFFORTS:
+        raise NotSubmitted("effort", f"There is no effort {effort!r}; there are {', '.join(EFFORTS)}.")
+    part = spec.part(submission.operation)
+    if len(part.workloads) > MOST_WORKLOADS:
+        raise NotSubmitted(
+            "config", f"The config {spec.name} has {len(part.workloads)} workloads; choose a smaller one."
+        )
+    how: dict[str, Any] = part.protocol.model_dump() | EFFORTS.get(effort or QUICKEST, {})
+    how |= {"name": "paired", "mode": "auto", "isolated": True}
+    kernels = [part.baseline, *(beside or []), submission.kernel]
+    return ConfigSpec(**part.model_dump() | {"kernels": kernels, "protocol": Protocol(**how), "title": ""})
+
+
+def device_for(wanted: str) -> Gpu:
+    """A device by its row, its UUID, or a part of its name, such as h200; one that answers first. Raises NotSubmitted."""
+    known = list(Gpu.objects.in_order())
+    exact = [gpu for gpu in known if wanted in (str(gpu.pk), gpu.uuid)]
+    found = exact or [gpu for gpu in known if wanted.lower() in gpu.name.lower() or wanted.lower() == gpu.kind]
+    if not found:
+        names = ", ".join(sorted({gpu.name for gpu in known})) or "none: no agent has reported"
+        raise NotSubmitted("device", f"There is no device {wanted!r}; there are: {names}.")
+    return min(found, key=lambda gpu: (bool(gpu.why_no_submissions), not gpu.is_online))
+
+
+def start_run(submission: Submission, gpu: Gpu, config: ConfigSpec, *, user: User | None = None, note: str = "") -> Run:
+    """Queues a run of the submission. Raises NotSubmitted."""
+    if why := gpu.why_no_submissions:
+        raise NotSubmitted("device", f"{gpu.name} does not take submitted kernels: {why}.")
+    return Run.objects.submit(config, gpu=gpu, user=user, title=f"{submission.kernel} on {config.name}", note=note)

@@ -1,0 +1,167 @@
+"""Submissions: the form, the list, and the page of one with its results, ancestors and sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.core.paginator import Paginator
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_POST
+
+from kernels.catalog import operations
+from kernels.starts import start, starts
+from kernels.submission import VERSION_DIGITS
+from runs.models import Kernel, Submission
+from runs.queries import history, measurements
+from runs.queries.history import Series
+from runs.queries.points import Point
+from runs.submission_form import File, SubmissionForm, WhereForm, typed_files
+from runs.submitting import NotSubmitted, start_run
+from runs.views.kernels import Subject
+from runs.views.sources import diff
+
+FIRST_START = "attention/triton"
+PER_PAGE = 50
+
+
+def person(request: HttpRequest) -> User | None:
+    return request.user if isinstance(request.user, User) else None
+
+
+def found(version: str) -> Submission:
+    """The submission of a version: some first digits of its sha256."""
+    if len(version) < VERSION_DIGITS:
+        raise Http404("there is no such submission")
+    return get_object_or_404(Submission.objects.select_related("parent", "user"), sha256__startswith=version)
+
+
+# --- the form ---------------------------------------------------------------------------------------------------------
+
+
+def submit(request: HttpRequest) -> HttpResponse:
+    """The form: a file to start from (?start=attention/triton), or another submission's files (?parent=VERSION)."""
+    asked = request.POST.get("parent") or request.GET.get("parent")
+    parent = found(asked) if asked else None
+    if request.method != "POST":
+        files = _first_files(request, parent)
+        return _form_page(request, SubmissionForm(typed=files, uploads=[]), parent)
+    typed = typed_files(request.POST.getlist("filename"), request.POST.getlist("source"))
+    form = SubmissionForm(request.POST, typed=typed, uploads=request.FILES.getlist("dropped"))
+    if not form.is_valid():
+        return _form_page(request, form, parent, status=422)
+    message = form.cleaned_data["message"].strip()
+    one, _new = Submission.objects.store(form.sources, user=person(request), message=message, parent=parent)
+    return _measure(request, form, one) or _form_page(request, form, parent, status=422)
+
+
+def _first_files(request: HttpRequest, parent: Submission | None) -> list[File]:
+    if parent:
+        return [File(name, text) for name, text in parent.files.items()]
+    chosen = start(request.GET.get("start", FIRST_START))
+    return [File(chosen.file_name, chosen.text)] if chosen else [File("", "")]
+
+
+def _form_page(
+    request: HttpRequest, form: SubmissionForm, parent: Submission | None, status: int = 200
+) -> HttpResponse:
+    listed = list(starts())
+    context = {
+        "page": "submissions",
+        "form": form,
+        "parent": parent,
+        "chosen": "" if parent or request.method == "POST" else request.GET.get("start", FIRST_START),
+        "starts": [(op.title, [one for one in listed if one.operation == op.name]) for op in operations().values()],
+    }
+    return render(request, "submit.html", context, status=status)
+
+
+def _measure(request: HttpRequest, form: WhereForm, one: Submission) -> HttpResponse | None:
+    """Starts the run that a form asks for: an answer, or None if the form has faults."""
+    try:
+        if (asked := form.run_of(one)) is None:
+            return redirect(one)
+        gpu, config = asked
+        return redirect(start_run(one, gpu, config, user=person(request)))
+    except NotSubmitted as error:
+        if error.field not in form.errors:
+            form.add_error(error.field, str(error))
+        return None
+
+
+# --- all of them, and one ---------------------------------------------------------------------------------------------
+
+
+def submissions(request: HttpRequest) -> HttpResponse:
+    listed: QuerySet[Submission] = Submission.objects.select_related("user", "parent").defer("files", "parent__files")
+    page = Paginator(listed, PER_PAGE).get_page(request.GET.get("page"))
+    return render(request, "submissions.html", {"page": "submissions", "pages": page})
+
+
+def submission(request: HttpRequest, version: str) -> HttpResponse:
+    return _page(request, found(version))
+
+
+@require_POST
+def measure(request: HttpRequest, version: str) -> HttpResponse:
+    """Another run of a stored submission."""
+    one = found(version)
+    form = WhereForm(request.POST, operation=one.operation)
+    if form.is_valid() and (answer := _measure(request, form, one)):
+        return answer
+    return _page(request, one, form, status=422)
+
+
+def _page(request: HttpRequest, one: Submission, form: WhereForm | None = None, status: int = 200) -> HttpResponse:
+    kernel = Kernel.objects.filter(operation=one.operation, name=one.kernel).first()
+    rows = list(results(kernel)) if kernel else []
+    shown = kernel or Kernel(operation=one.operation, name=one.kernel)
+    checks = measurements.checks([row["series"].newest.pk for row in rows])
+    for row in rows:
+        row["check"] = checks.get(row["series"].newest.pk, "")
+    place = rows[0]["series"] if rows else None
+    context = {
+        "page": "submissions",
+        "one": one,
+        "form": form or WhereForm(operation=one.operation),
+        "rows": rows,
+        "headline": Subject(shown, {}, [], series=[row["series"] for row in rows]).headline(),
+        "place": place,
+        "line": list(line(one, place)),
+        "diffs": list(diffs(one)),
+        "children": list(one.children.defer("files")),
+    }
+    return render(request, "submission.html", context, status=status)
+
+
+def results(kernel: Kernel) -> Iterator[dict[str, Any]]:
+    """The newest result on each workload of each device: {"device", "series"}."""
+    for device, environments in history.devices(kernel).items():
+        for series in history.series(kernel, environments):
+            if series.number == 1:
+                yield {"device": device, "series": series}
+
+
+def line(one: Submission, place: Series | None) -> Iterator[dict[str, Any]]:
+    """It and its ancestors, newest first, each with its newest result at a place (workload and card)."""
+    for ancestor in one.line():
+        yield {"one": ancestor, "point": _result_at(ancestor, place) if place else None}
+
+
+def _result_at(one: Submission, place: Series) -> Point | None:
+    rows = measurements.tried(key=place.workload.key).filter(
+        kernel__operation=one.operation, kernel__name=one.kernel, measurement__run__gpu=place.newest.gpu
+    )
+    return next(iter(measurements.points(rows, 1)), None)
+
+
+def diffs(one: Submission) -> Iterator[dict[str, Any]]:
+    """What changed since the parent, file by file."""
+    before = one.parent.files if one.parent else {}
+    if one.parent:
+        for name in sorted({*before, *one.files}):
+            if (was := before.get(name, "")) != (now := one.files.get(name, "")):
+                yield {"name": name, "diff": diff(was, now)}

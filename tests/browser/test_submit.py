@@ -1,0 +1,61 @@
+"""A person pastes a kernel, sees its lines counted, drops a second file, and reads what the kernel is worth."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.timeout(420)
+MINE = """from kernels.catalog import kernel
+
+@kernel("swish", backend="pytorch")
+def browsed(x):
+    return x * x.sigmoid()
+"""
+
+
+def fill(page, live_site):
+    page.goto(f"{live_site.url}/submit/")
+    page.locator("textarea[name=source]").fill(MINE)
+    page.locator("input[name=filename]").fill("browsed.py")
+
+
+def test_lines_are_numbered_as_they_are_typed(open_page, live_site):
+    page = open_page()
+    fill(page, live_site)
+    assert page.locator(".numbered .numbers").inner_text().split() == ["1", "2", "3", "4", "5", "6"]
+    page.locator("textarea[name=source]").fill("one\n" * 3)
+    assert page.locator(".numbered .numbers").inner_text().split() == ["1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_no_page_of_submissions_is_wider_than_the_screen(open_page, live_site, width):
+    page = open_page()
+    page.set_viewport_size({"width": width, "height": 900})
+    for address in ("submit/", "submissions/"):
+        page.goto(f"{live_site.url}/{address}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_kernel_is_pasted_measured_and_forked(open_page, live_site):
+    page = open_page()
+    page.wait_for_function("fetch('/gpus/').then((r) => r.text()).then((t) => /idle|busy/.test(t))", timeout=60_000)
+    fill(page, live_site)
+    page.locator("#dropped").set_input_files(
+        [{"name": "notes.txt", "mimeType": "text/plain", "buffer": b"two lines\n"}]
+    )
+    page.get_by_label("What it changes").fill("plain product")
+    if page.locator("select[name=device] option").count() == 1:
+        pytest.skip(f"this machine takes no submitted kernels: {page.locator('form.submission').inner_text()}")
+    page.get_by_role("button", name="Submit").click()
+    page.wait_for_url(re.compile(r"/runs/\d+/$"))
+    expect(page.locator("p.verdict").first).to_be_visible(timeout=360_000)
+    page.goto(f"{live_site.url}/submissions/")
+    page.locator("td a", has_text="browsed@").click()
+    main = page.locator("main")
+    expect(main).to_contain_text("plain product")
+    expect(main).to_contain_text("notes.txt")
+    expect(main.locator("table.results")).to_contain_text("correct")
+    page.get_by_role("link", name="Fork").click()
+    assert page.locator("textarea[name=source]").first.input_value() == MINE
+    assert page.locator("input[name=filename]").nth(1).input_value() == "notes.txt"

@@ -1,0 +1,144 @@
+"""A submitted kernel goes through every process: its files travel with the run, and it runs isolated or not at all."""
+
+import hashlib
+
+import pytest
+
+from kernels.submission import Submission as Spec
+from kernels.workload import Config
+from runs.models import Result, Run, Submission
+
+pytestmark = pytest.mark.timeout(240)
+WITHIN = 200
+GOOD = """from kernels.catalog import kernel
+from scale import by
+
+@kernel("swish", backend="pytorch", name="mine")
+def mine(x):
+    return by(x, x.sigmoid())
+"""
+SCALE = "def by(a, b):\n    return a * b\n"
+HOSTILE = """import os, socket
+from kernels.catalog import kernel
+
+@kernel("swish", backend="pytorch", name="hostile")
+def hostile(x):
+    said = [f"root {os.getuid() == 0}"]
+    for path in FORBIDDEN:
+        try:
+            open(path, "ab").close()
+            said.append(f"opened {path}")
+        except OSError as error:
+            said.append("refused")
+    try:
+        socket.create_connection(("127.0.0.1", PORT), 2)
+        said.append("connected")
+    except OSError:
+        said.append("no network")
+    folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    said.append(f"{len(os.listdir(folder))} submissions")
+    said.append(str([name for name in os.environ if "BROKER" in name or "DATABASE" in name]))
+    raise RuntimeError("; ".join(said))
+"""
+
+
+def submitted(site, *all_files):
+    """A run of these submissions."""
+    kept = [Submission.objects.store(files)[0] for files in all_files]
+    config = Config(
+        name="submitted",
+        operation="swish",
+        kernels=[one.kernel for one in kept],
+        protocol={"isolated": True, "warmup_s": 0.02, "min_rounds": 8, "max_rounds": 8, "verify_seeds": 1},
+        workloads=[{"rows": 256, "cols": 4096, "dtype": "float32"}],
+    )
+    return Run.objects.submit(config, gpu=site.gpu()), kept
+
+
+def results_of(run):
+    return {r.kernel.name: r for r in Result.objects.filter(measurement__run=run).select_related("kernel", "version")}
+
+
+@pytest.fixture
+def able(site):
+    """The site, if this machine can contain a submitted kernel."""
+    if why := site.gpu().why_no_submissions:
+        pytest.skip(why)
+    return site
+
+
+def test_its_files_reach_the_agent_and_the_result_has_its_source_under_its_version(able):
+    run, (one,) = submitted(able, {"mine.py": GOOD, "scale.py": SCALE})
+    able.wait(run, "done", within=WITHIN)
+    result = results_of(run)[one.kernel]
+    assert (result.status, result.why, result.correctness["correct"]) == ("ok", "", True)
+    assert (result.version.source, result.version.sha256) == (GOOD, hashlib.sha256(GOOD.encode()).hexdigest())
+    assert result.speedup is not None and result.measurement.isolated
+    assert not [path for path in (able.folder / "tmp").iterdir() if list(path.rglob("mine.py"))]
+
+
+def test_two_versions_are_measured_side_by_side_and_a_broken_one_fails_alone(able):
+    run, (good, bad) = submitted(
+        able, {"mine.py": GOOD, "scale.py": SCALE}, {"mine.py": GOOD, "scale.py": "def by(a, b):\n    return a + b\n"}
+    )
+    able.wait(run, "done", within=WITHIN)
+    found = results_of(run)
+    assert (found[good.kernel].status, found[bad.kernel].status) == ("ok", "incorrect")
+
+
+def test_a_submitted_kernel_reaches_no_network_no_secret_and_no_file_of_the_site(able):
+    forbidden = [
+        str(able.database),
+        str(able.folder / "db.sqlite3-wal"),
+        *map(str, able.folder.glob("agent/*.sqlite3")),
+    ]
+    text = HOSTILE.replace("FORBIDDEN", repr(forbidden)).replace("PORT", str(able.port))
+    run, (one,) = submitted(able, {"hostile.py": text})
+    able.wait(run, "done", within=WITHIN)
+    result = results_of(run)[one.kernel]
+    refused = "; ".join(["refused"] * len(forbidden))
+    assert result.status == "failed"
+    assert f"root False; {refused}; no network; 1 submissions; []" in result.why
+
+
+def test_an_agent_refuses_a_run_with_a_field_that_it_does_not_know(site, monkeypatch):
+    """As an earlier agent refuses a run with submissions."""
+    message = Run.run_spec
+
+    class Newer:
+        def __init__(self, spec):
+            self.spec = spec
+
+        def as_message(self):
+            return self.spec.as_message() | {"from_next_year": [1]}
+
+    monkeypatch.setattr(Run, "run_spec", lambda run: Newer(message(run)))
+    run = site.submit("eager")
+    from runs.pipeline import dispatcher
+
+    dispatcher.dispatch()
+    monkeypatch.undo()
+    site.wait(run, "failed", within=60)
+    assert run.message == (
+        "This agent does not know the field from_next_year of a run: update the repository on its host."
+    )
+
+
+def test_a_host_that_cannot_contain_a_kernel_does_not_load_it(monkeypatch, tmp_path):
+    """The parent decides with what the airlock says of the process, before the kernel is there."""
+    from kernels.host.device import find_device
+    from kernels.parent import cell_process, isolated_session
+    from kernels.parent.child_process import CommandFailed
+    from kernels.submission import reading
+    from kernels.workload import Workload
+
+    monkeypatch.setattr(cell_process.os, "geteuid", lambda: 1000)  # then a cell gets no user of its own
+    one = Spec(operation="swish", files={"mine.py": GOOD.replace("def mine", "open('/loaded')\ndef mine")})
+    workload = Workload(operation="swish", dtype="float32", sizes={"rows": 8, "cols": 64})
+    with reading(tmp_path, [one]):
+        session = isolated_session.IsolatedSession(find_device("cpu"), workload, lambda: False, 0.0, 1)
+        try:
+            with pytest.raises(CommandFailed, match="this host cannot give it a user of its own"):
+                session.start(f"mine@{one.version}")
+        finally:
+            session.close()

@@ -1,0 +1,212 @@
+"""Submissions on the site: the form, what is stored, what is refused, and the page of one with its ancestors."""
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.urls import reverse
+from form import again
+
+from kernels.submission import Unreadable
+from runs.models import Gpu, Run, Submission
+from runs.submitting import NotSubmitted, config_for, device_for, start_run
+
+SOURCE = """from kernels.catalog import kernel
+
+@kernel("swish", backend="pytorch")
+def mine(x):
+    "Product and logistic function."
+    return x * x.sigmoid()
+"""
+FORM = reverse("submit")
+
+
+@pytest.fixture
+def ready(cpu, configs):
+    """A device that takes submitted kernels."""
+    Gpu.objects.filter(pk=cpu.pk).update(no_submissions="")
+    cpu.refresh_from_db()
+    return cpu
+
+
+def sent(source=SOURCE, name="mine.py", **more):
+    return {"filename": name, "source": source, "device": "", "config": "", "effort": "quick", "message": ""} | more
+
+
+def stored(client, **more):
+    """The submission that a form makes."""
+    answer = client.post(FORM, sent(**more))
+    assert answer.status_code == 302, answer.context["form"].errors
+    return Submission.objects.latest("pk")
+
+
+# --- the form ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_pasted_kernel_is_stored_with_who_and_what(owner, ready):
+    one = stored(owner, message="  twice as fast ", source=SOURCE.replace("\n", "\r\n"))
+    assert (one.operation, one.name, one.backend, one.user, one.message) == (
+        "swish", "mine", "pytorch", owner.user, "twice as fast",
+    )  # fmt: skip
+    assert one.files == {"mine.py": SOURCE}
+    assert one.kernel == f"mine@{one.sha256[:10]}"
+    assert one.get_absolute_url() == f"/submissions/{one.version}/"
+
+
+def test_with_a_device_it_is_measured_isolated_beside_the_baseline(owner, ready):
+    answer = owner.post(FORM, sent(device=str(ready.pk)))
+    run, one = Run.objects.get(), Submission.objects.get()
+    assert answer.url == run.get_absolute_url()
+    assert run.spec.kernels == [run.spec.baseline, one.kernel]
+    assert run.spec.protocol.isolated and run.spec.operation == "swish" and run.spec.name == "smoke-swish"
+    assert run.user == owner.user and run.gpu == ready
+    assert run.run_spec().submissions == [one.spec]
+
+
+def test_dropped_files_join_the_typed_ones_and_replace_those_of_the_same_name(owner, ready):
+    files = [
+        SimpleUploadedFile("mine.py", SOURCE.replace("Product", "Sum").encode()),
+        SimpleUploadedFile("helper.py", b"HALF = 0.5\n"),
+    ]
+    owner.post(FORM, sent() | {"dropped": files})
+    assert Submission.objects.get().files == {"mine.py": SOURCE.replace("Product", "Sum"), "helper.py": "HALF = 0.5\n"}
+
+
+def test_only_dropped_files_are_enough(owner, ready):
+    owner.post(FORM, sent(source="", name="") | {"dropped": [SimpleUploadedFile("mine.py", SOURCE.encode())]})
+    assert Submission.objects.get().files == {"mine.py": SOURCE}
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"source": "", "name": ""}, "There is no file."),
+        ({"source": "x = 1"}, "No file declares a kernel"),
+        ({"source": "def ("}, "mine.py cannot be read"),
+        ({"source": SOURCE + "#" * 1_000_000}, "the limit is 1,000,000"),
+        ({"name": "../mine.py"}, "is not valid"),
+        ({"dropped": [SimpleUploadedFile("a.py", b"\xff\xfe\x00")]}, "a.py is not text in UTF-8"),
+        ({"config": "smoke"}, "The config smoke is of attention; mine is for swish."),
+    ],
+)
+def test_what_cannot_be_is_said_and_nothing_is_stored(owner, ready, more, why):
+    answer = owner.post(FORM, sent(**{"device": str(ready.pk)} | more))
+    assert answer.status_code == 422
+    assert why in answer.content.decode()
+    assert not Submission.objects.exists() and not Run.objects.exists()
+    if "source" in more and "def" in more["source"]:
+        assert more["source"].split("\n")[0] in answer.content.decode()  # what was typed stays
+
+
+def test_the_form_says_that_kernels_run_isolated_and_starts_from_one_that_works(owner, ready):
+    page = owner.get(FORM).content.decode()
+    assert "always runs isolated" in page
+    assert "?start=gelu/cuda" in page
+    assert (
+        'kernel("gelu", name="my-kernel", backend="triton"'
+        in owner.get(FORM + "?start=gelu/triton").context["form"].typed[0].text
+    )
+    assert owner.get(FORM + "?start=no/such").status_code == 200
+
+
+def test_a_device_that_cannot_isolate_is_not_offered_and_says_what_is_missing(owner, ready, gpu):
+    page = owner.get(FORM)
+    assert [pk for pk, _ in page.context["form"].fields["device"].choices] == [str(ready.pk), ""]
+    assert (
+        "Not on NVIDIA H200 (gpu-1 / 0): its agent has not said that it takes submitted kernels"
+        in page.content.decode()
+    )
+    Gpu.objects.filter(pk=gpu.pk).update(no_submissions="this host cannot give it no network")
+    assert "this host cannot give it no network" in owner.get(FORM).content.decode()
+    assert "no submitted kernels: this host cannot" in owner.get(reverse("gpu", args=[gpu.pk])).content.decode()
+    assert owner.post(FORM, sent(device=str(gpu.pk))).status_code == 422
+    with pytest.raises(NotSubmitted, match="does not take submitted kernels: this host"):
+        one, _ = Submission.objects.store({"mine.py": SOURCE})
+        start_run(one, Gpu.objects.get(pk=gpu.pk), config_for(one))
+
+
+def test_a_stranger_sees_nothing(stranger, owner, ready):
+    one = stored(owner)
+    for address in (FORM, reverse("submissions"), one.get_absolute_url()):
+        assert stranger.get(address).status_code == 302
+    assert stranger.post(FORM, sent()).status_code == 302
+    assert Submission.objects.count() == 1
+
+
+# --- what is stored ---------------------------------------------------------------------------------------------------
+
+
+def test_the_same_files_twice_are_one_submission(owner, member, ready):
+    first = stored(owner, message="mine")
+    again_ = stored(member, message="theirs")
+    assert first.pk == again_.pk and Submission.objects.count() == 1
+    assert (again_.user, again_.message) == (owner.user, "mine")
+
+
+def test_a_submission_never_changes(owner, ready):
+    one = stored(owner)
+    one.message = "other"
+    with pytest.raises(TypeError, match="never changes"):
+        one.save()
+
+
+def test_a_run_whose_submission_is_not_stored_is_not_sent(owner, ready):
+    one = stored(owner)
+    run = start_run(one, ready, config_for(one))
+    Submission.objects.all().delete()
+    with pytest.raises(Unreadable, match="is not stored here"):
+        run.run_spec()
+
+
+def test_devices_are_found_by_a_part_of_their_name(gpu, ready):
+    assert device_for("h200") == gpu and device_for("EPYC") == ready and device_for("cpu") == ready
+    assert device_for(gpu.uuid) == gpu
+    with pytest.raises(NotSubmitted, match="there are: AMD EPYC, NVIDIA H200"):
+        device_for("mi300")
+
+
+# --- its page ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_shows_its_source_and_that_nothing_was_measured(owner, ready):
+    page = owner.get(stored(owner, message="<b>fast</b>").get_absolute_url()).content.decode()
+    assert "Not measured yet" in page and "return x * x.sigmoid()" in page
+    assert "&lt;b&gt;fast&lt;/b&gt;" in page and "<b>fast</b>" not in page
+    assert owner.get("/submissions/0123456789/").status_code == 404
+    assert owner.get("/submissions/0/").status_code == 404
+
+
+def test_a_fork_starts_from_the_files_and_shows_what_it_changed(owner, ready):
+    parent = stored(owner)
+    form = owner.get(FORM, {"parent": parent.version})
+    assert form.context["form"].typed[0].text == SOURCE
+    child = stored(owner, parent=parent.version, source=SOURCE.replace("x * x.sigmoid()", "x.sigmoid() * x"))
+    assert child.parent == parent
+    page = owner.get(child.get_absolute_url())
+    (changed,) = page.context["diffs"]
+    assert (changed["name"], changed["diff"]["added"], changed["diff"]["removed"]) == ("mine.py", 1, 1)
+    assert child.kernel in owner.get(parent.get_absolute_url()).content.decode()
+    assert [row["one"] for row in page.context["line"]] == [child, parent]
+
+
+def test_a_child_is_measured_beside_its_parent(owner, ready):
+    parent = stored(owner)
+    child = stored(owner, parent=parent.version, source=SOURCE + "# changed\n")
+    owner.post(reverse("measure_submission", args=[child.version]), {"device": ready.pk, "beside": "on"})
+    run = Run.objects.latest("pk")
+    assert run.spec.kernels[1:] == [parent.kernel, child.kernel]
+    assert run.run_spec().submissions == [parent.spec, child.spec]
+    owner.post(reverse("measure_submission", args=[child.version]), {"device": ready.pk})
+    assert Run.objects.latest("pk").spec.kernels[1:] == [child.kernel]
+
+
+def test_run_again_keeps_the_submission(owner, ready):
+    one = stored(owner)
+    run = start_run(one, ready, config_for(one), user=owner.user)
+    repeated = again(owner, run)
+    assert one.kernel in repeated["kernels"] and repeated["protocol"] == "isolated"
+    assert "press Run again" in owner.get(run.get_absolute_url()).content.decode()
+
+
+def test_the_list_names_each(owner, ready):
+    assert "None yet" in owner.get(reverse("submissions")).content.decode()
+    one = stored(owner)
+    assert one.kernel in owner.get(reverse("submissions")).content.decode()
