@@ -8,11 +8,17 @@ from django.test import Client
 from django.urls import get_resolver, reverse
 from django.utils import timezone
 
-from runs.models import Import, Run, Session, TierScale
+from runs.models import Import, Run, Session, Submission, TierScale
 
+KERNEL = """from kernels.catalog import kernel
+
+@kernel("swish", backend="pytorch")
+def mine(x):
+    return x * x.sigmoid()
+"""
 POSTED = (
-    "add_to_session", "cancel_run", "confirm_record", "delete_import", "delete_tier_scale", "end_session", "recalibrate",
-    "remove_from_session", "share_run", "share_status", "unshare_run", "unshare_status",
+    "add_to_session", "cancel_run", "confirm_record", "delete_import", "delete_tier_scale", "end_session",
+    "measure_submission", "recalibrate", "remove_from_session", "share_run", "share_status", "unshare_run", "unshare_status",
 )  # fmt: skip
 
 
@@ -20,11 +26,14 @@ POSTED = (
 def addresses(demo, gpu):
     """Every page of the site, by its name in runs/urls.py."""
     result = demo.measurements.first().results.first()
+    submission, _ = Submission.objects.store({"mine.py": KERNEL})
     mine = {
         **{name: [] for name in ("overview", "runs", "runs_csv", "runs_json", "new_run", "estimate")},
         **{name: [demo.pk] for name in ("run", "run_live", "run_csv", "run_json", "run_jsonl", "run_md", "run_yaml")},
         **{name: [demo.pk, demo.pk] for name in ("compare", "compare_csv", "compare_json", "compare_md")},
         "compare_with": [demo.pk],
+        **{name: [] for name in ("compare_many", "submit", "submissions")},
+        **{name: [submission.version] for name in ("submission", "measure_submission")},
         **{name: [] for name in ("results", "results_csv", "results_json", "results_jsonl")},
         **{name: [] for name in ("leaderboard", "leaderboard_csv", "leaderboard_json", "confirm_record")},
         "leaderboard_chart_json": ["fast"],
