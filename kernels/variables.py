@@ -11,6 +11,7 @@ RESERVED = ("LD_", "PYTHON", "CUDA_", "NVIDIA_", "MALLOC_", "GLIBC_", "KINETO_",
 instrument's own: no kernel sets them."""
 RESERVED_NAMES = (
     "PATH", "HOME", "TMPDIR", "USER", "LANG", "LC_ALL", "VIRTUAL_ENV", "CC", "CXX", "KERNEL_PATH",
+    "SUBMITTED_KERNELS",
     "OMP_NUM_THREADS", "MKL_NUM_THREADS",
     "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR",
 )  # fmt: skip

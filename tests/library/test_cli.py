@@ -378,7 +378,7 @@ def test_no_kernels_at_all(capsys):
         ("seq_len", "--sweep wants SIZE=A,B"),
         ("seq_len=", "--sweep wants SIZE=A,B"),
         ("seq_len=x", "seq_len"),
-        ("speed=3", "workloads.0.speed: Extra inputs"),
+        ("speed=3", "workloads.0.speed: there is no such field"),
         ("heads=0", "workloads.0.heads: "),
     ],
 )

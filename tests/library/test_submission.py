@@ -163,7 +163,11 @@ def test_a_program_in_a_closed_folder_starts_also_when_files_of_this_process_are
 
 
 def test_each_operation_has_a_start_of_each_backend():
-    assert {one.key for one in STARTS} == {f"{op}/{backend}" for op in catalog.operations() for backend in BACKENDS}
+    """Of each backend that has a kernel there: sparse attention has none in CUDA C++."""
+    shipped = {
+        f"{op}/{b}" for op in catalog.operations() for b, at in BACKENDS.items() if [*(OPERATIONS_DIR / op).glob(at)]
+    }
+    assert {one.key for one in STARTS} == shipped and len(shipped) == len(catalog.operations()) * len(BACKENDS) - 1
 
 
 @pytest.mark.parametrize("one", STARTS, ids=lambda one: one.key)

@@ -123,7 +123,11 @@ WRONG = {
     ),
     "a size that is no number": ({"workloads": [SIZES | {"batch": "x"}]}, "workloads.0.batch: ", "valid integer"),
     "a size that is missing": ({"workloads": [{"batch": 1}]}, "workloads.0.heads: ", "required"),
-    "a size that does not exist": ({"workloads": [SIZES | {"size": 3}]}, "workloads.0.size: ", "not permitted"),
+    "a size that does not exist": (
+        {"workloads": [SIZES | {"size": 3}]},
+        "workloads.0.size: ",
+        "there is no such field",
+    ),
     "the second workload": ({"workloads": [SIZES, SIZES | {"heads": 0}]}, "workloads.1.heads: ", "greater than"),
     "sizes that do not go together": (
         {"workloads": [SIZES | {"kv_heads": 3}]},
@@ -152,7 +156,7 @@ WRONG = {
         "protocol: ",
         "max_rounds (3) is below min_rounds (20)",
     ),
-    "a key that does not exist": ({"kernel": ["sdpa"]}, "kernel: ", "not permitted"),
+    "a key that does not exist": ({"kernel": ["sdpa"]}, "kernel: ", "there is no such field"),
     "a name with a blank": ({"name": "my config"}, "name: ", "pattern"),
 }
 

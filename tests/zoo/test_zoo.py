@@ -185,10 +185,10 @@ def probed(count=7, **times):
 
 def test_what_comes_up_once_is_asked_again_and_judged_with_all_that_was_found():
     answers = [probed(seen_ns=7 * [50.0]), probed()]
-    assert why_probed(lambda seeds, sights: answers.pop(0), lambda: 1, call_ns=100.0) == ""
+    assert why_probed(lambda seeds, sights, in_turn: answers.pop(0), lambda: 1, call_ns=100.0) == ""
     assert not answers
     guilty = probed(seen_ns=7 * [50.0])
-    assert why_probed(lambda seeds, sights: guilty, lambda: 1, call_ns=100.0).startswith(
+    assert why_probed(lambda seeds, sights, in_turn: guilty, lambda: 1, call_ns=100.0).startswith(
         "the kernel caches results: 2.0 times"
     )
 
@@ -197,7 +197,7 @@ def test_what_comes_up_once_is_asked_again_and_judged_with_all_that_was_found():
 def test_a_kernel_that_takes_long_is_asked_less(call_ns, calls, sights):
     asked = []
 
-    def probe(seeds, sights):
+    def probe(seeds, sights, in_turn):
         asked.append((len(seeds), sights))
         return probed(len(seeds))
 
