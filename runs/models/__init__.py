@@ -1,5 +1,6 @@
 """The database: one model a file."""
 
+from runs.models.change import Change
 from runs.models.claim import Claim, Import
 from runs.models.config import Config
 from runs.models.gpu import Calibration, Gpu
@@ -7,6 +8,7 @@ from runs.models.kernel import Kernel, KernelVersion
 from runs.models.measurement import Chart, Measurement, Result
 from runs.models.newest import Newest
 from runs.models.run import Environment, RejectedEvent, Run
+from runs.models.schedule import Schedule, ScheduledDay
 from runs.models.session import Note, Session
 from runs.models.share import Share
 from runs.models.submission import Submission
@@ -14,6 +16,7 @@ from runs.models.tier_scale import Tier, TierScale
 from runs.models.workload import Workload
 
 __all__ = [
-    "Calibration", "Chart", "Claim", "Config", "Environment", "Gpu", "Import", "Kernel", "KernelVersion", "Measurement",
-    "Newest", "Note", "RejectedEvent", "Result", "Run", "Session", "Share", "Submission", "Tier", "TierScale", "Workload",
+    "Calibration", "Change", "Chart", "Claim", "Config", "Environment", "Gpu", "Import", "Kernel", "KernelVersion",
+    "Measurement", "Newest", "Note", "RejectedEvent", "Result", "Run", "Schedule", "ScheduledDay", "Session", "Share",
+    "Submission", "Tier", "TierScale", "Workload",
 ]  # fmt: skip

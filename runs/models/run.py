@@ -175,6 +175,8 @@ class Run(models.Model):
     finished_at = models.DateTimeField(null=True, blank=True)
     progress_at = models.DateTimeField(null=True, blank=True)
     """Time of the last event."""
+    looked_at = models.DateTimeField(null=True, blank=True)
+    """When its results were looked at for changes; unknown: not yet."""
 
     objects = RunManager.from_queryset(RunQuerySet)()
 
@@ -187,6 +189,7 @@ class Run(models.Model):
         indexes = [
             models.Index(fields=["state", "sent_at"], name="what_is_queued_or_running"),
             models.Index(fields=["user", "-id"], name="runs_of_a_person"),
+            models.Index(fields=["id"], condition=Q(looked_at=None), name="not_looked_at"),
         ]
 
     def __str__(self) -> str:

@@ -20,6 +20,8 @@ from runs.messages import tell_cancel
 from runs.models import Gpu, Run
 from runs.models.run import NO_ANSWER, State
 from runs.pipeline.dispatcher import dispatch, execute
+from runs.pipeline.schedules import start_scheduled
+from runs.pipeline.watch import watch
 
 log = logging.getLogger(__name__)
 UNANSWERED_AFTER = timedelta(seconds=20)
@@ -44,7 +46,9 @@ def reap() -> None:
     send_again()
     for gpu in Gpu.objects.online():
         resume_denied(gpu)
+    start_scheduled()
     dispatch()
+    watch()
 
 
 def send_again() -> None:

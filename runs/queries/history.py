@@ -5,7 +5,7 @@ A series ends where workload, card, environment, mode, protocol, baseline or its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -71,29 +71,42 @@ class Series:
         return {"card": self.gpu.place if self.gpu else "unknown"} | known | {"over": over}
 
 
-def devices(kernel: Kernel | None = None) -> dict[str, list[int]]:
+def devices(kernel: Kernel | None = None) -> dict[str, dict[int, Environment]]:
     """Device names with results (of the kernel, or all), latest first, with their environments."""
     last = measurements.last_runs(measurements.tried(kernel))
     known = Environment.objects.in_bulk(last)
-    names: dict[str, list[int]] = {}
+    names: dict[str, dict[int, Environment]] = {}
     for pk in sorted(last, key=lambda pk: -last[pk]):
-        names.setdefault(known[pk].body.get("device") or "", []).append(pk)
+        names.setdefault(known[pk].body.get("device") or "", {})[pk] = known[pk]
     return names
 
 
-def series(kernel: Kernel, environments: Iterable[int], key: str = "", most: int | None = None) -> list[Series]:
+def series(
+    kernel: Kernel,
+    environments: Mapping[int, Environment],
+    key: str = "",
+    most: int | None = None,
+    gpus: Mapping[int, Gpu] | None = None,
+) -> list[Series]:
     """Series of a kernel in these environments, by workload from small to large; newest first within a workload.
 
-    most: number of newest results read.
+    most: number of newest results read. gpus: all of them, if they are read already.
     """
-    return grouped(measurements.points(measurements.tried(kernel, environments=environments, key=key), most))
+    points = measurements.points(measurements.tried(kernel, environments=environments, key=key), most)
+    return grouped(points, environments, gpus)
 
 
-def grouped(points: Sequence[Point]) -> list[Series]:
-    """Groups results into series, in their order."""
-    known = Environment.objects.in_bulk({point.environment for point in points})
+def grouped(
+    points: Sequence[Point],
+    known: Mapping[int, Environment] | None = None,
+    gpus: Mapping[int, Gpu] | None = None,
+) -> list[Series]:
+    """Groups results into series, in their order. known, gpus: environments and GPUs, if they are read already."""
+    if known is None:
+        known = Environment.objects.in_bulk({point.environment for point in points})
+    if gpus is None:
+        gpus = Gpu.objects.defer("catalogue").in_bulk({point.gpu for point in points if point.gpu})
     workloads = Workload.objects.in_bulk({point.workload for point in points})
-    gpus = Gpu.objects.defer("catalogue").in_bulk({point.gpu for point in points if point.gpu})
     made: dict[Terms, Series] = {}
     for point in points:
         environment, gpu = known[point.environment], gpus.get(point.gpu or 0)

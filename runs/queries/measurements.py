@@ -229,7 +229,7 @@ PLACE = {
     "mode": "mode", "group": "group", "baseline": "baseline", "margin": "margin", "workload": "workload",
     "run": "run", "created_at": "run__created_at", "gpu": "run__gpu", "started_at": "run__started_at",
     "environment": "run__environment", "demo": "run__demo", "contended": "run__contended",
-    "processes": "protocol__processes",
+    "isolated": "isolated", "processes": "protocol__processes",
 }  # fmt: skip
 """Fields that all results of a measurement share, by their name in Point."""
 AT_ONCE = 900

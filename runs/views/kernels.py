@@ -16,7 +16,6 @@ from kernels.catalog import operations
 from kernels.contract.arm_result import Status, assignments
 from kernels.dtypes import DTYPE_SHORT
 from kernels.report.summary import headline, sentence
-from runs.charts.forest import Scale
 from runs.charts.sparkline import sparkline
 from runs.models import Gpu, Kernel, Run, Submission
 from runs.queries import history, measurements
@@ -25,8 +24,6 @@ from runs.queries.points import Point
 from runs.views.downloads import csv_file
 from runs.views.sources import diff
 
-MOST_ROWS_SHOWN = 200
-"""Rows of a history shown on the page; the files have all."""
 VERSIONS = 12
 """Number of newest sources listed."""
 COLUMNS = (
@@ -157,8 +154,8 @@ class Subject:
     @classmethod
     def of(cls, request: HttpRequest, operation: str, name: str, key: str = "", most: int | None = None) -> Subject:
         kernel = Kernel.objects.filter(operation=operation, name=name.replace("\x00", "")).first()
-        gpus = Gpu.objects.in_order().only("name", "catalogue")
-        said = {gpu.name: k for gpu in gpus for k in gpu.kernels(operation) if k["name"] == name}
+        gpus = {gpu.pk: gpu for gpu in Gpu.objects.in_order()}
+        said = {gpu.name: k for gpu in gpus.values() for k in gpu.kernels(operation) if k["name"] == name}
         if kernel is None and not said:
             raise Http404(f"there is no kernel {operation}/{name}")
         if kernel is None:
@@ -167,7 +164,7 @@ class Subject:
         device = request.GET.get("device") or next(iter(places), "")
         if device not in ("", *places):
             raise Http404(f"there is no result of {name} on {device}")
-        series = history.series(kernel, places[device], key, most) if places else []
+        series = history.series(kernel, places[device], key, most, gpus) if places else []
         if key and not series:
             raise Http404(f"there is no result of {name} on a workload {key}{f' on {device}' if device else ''}")
         read = sum(len(one.points) for one in series)
@@ -244,40 +241,3 @@ def versions(kernel: Kernel) -> list[dict[str, Any]]:
         for now, was in zip(newest, [*newest[1:], None], strict=False)
     ]
     return listed[:VERSIONS]
-
-
-def workload(request: HttpRequest, operation: str, name: str, key: str) -> HttpResponse:
-    """The history of a kernel on one workload, series by series."""
-    subject = Subject.of(request, operation, name, key, most=history.MOST_RESULTS)
-    scale = Scale.of(ratio for one in subject.series for _, ratio in one.drawn)
-    left, groups, now = MOST_ROWS_SHOWN, [], subject.series[0].facts
-    for one in subject.series:
-        facts = [(fact, value, value != now.get(fact)) for fact, value in one.facts.items() if value]
-        rows = [
-            {"point": point, "cell": scale.cell(point.ratio), "edited": _edited(point, was), "was": was}
-            for point, was in zip(one.points, [*one.points[1:], None], strict=True)
-        ]
-        if left > 0:
-            groups.append({"facts": facts, "rows": rows[:left]})
-        left -= len(rows)
-    total = sum(len(one.points) for one in subject.series)
-    newest = subject.series[0]
-    shown = {"workload": newest.workload, "groups": groups, "total": total, "shown": min(total, MOST_ROWS_SHOWN)}
-    shown["tiers_mode"] = newest.terms.mode if newest.newest.base_p50_ms else ""
-    return render(request, "kernel_workload.html", subject.context | shown)
-
-
-def _edited(point: Point, was: Point | None) -> bool:
-    return was is not None and None not in (point.version, was.version) and point.version != was.version
-
-
-def _history(request: HttpRequest, operation: str, name: str, key: str) -> list[dict[str, Any]]:
-    return history.rows(Subject.of(request, operation, name, key).series, name)
-
-
-def history_csv(request: HttpRequest, operation: str, name: str, key: str = "") -> HttpResponse:
-    return csv_file(_history(request, operation, name, key), history.FIELDS, f"{operation}-{name}.csv")
-
-
-def history_json(request: HttpRequest, operation: str, name: str, key: str = "") -> HttpResponse:
-    return JsonResponse({"kernel": f"{operation}/{name}", "results": _history(request, operation, name, key)})

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from daily import fill, repeated
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import get_resolver, reverse
@@ -17,8 +18,9 @@ def mine(x):
     return x * x.sigmoid()
 """
 POSTED = (
-    "add_to_session", "cancel_run", "confirm_record", "delete_import", "delete_tier_scale", "end_session",
-    "measure_submission", "recalibrate", "remove_from_session", "share_run", "share_status", "unshare_run", "unshare_status",
+    "acknowledge", "add_to_session", "cancel_run", "confirm_record", "delete_import", "delete_tier_scale", "end_schedule",
+    "end_session", "measure_submission", "recalibrate", "remove_from_session", "repeat_run", "share_run", "share_status",
+    "unshare_run", "unshare_status",
 )  # fmt: skip
 
 
@@ -27,6 +29,7 @@ def addresses(demo, gpu):
     """Every page of the site, by its name in runs/urls.py."""
     result = demo.measurements.first().results.first()
     submission, _ = Submission.objects.store({"mine.py": KERNEL})
+    (own,) = fill(gpu, repeated(1))
     mine = {
         **{name: [] for name in ("overview", "runs", "runs_csv", "runs_json", "new_run", "estimate")},
         **{name: [demo.pk] for name in ("run", "run_live", "run_csv", "run_json", "run_jsonl", "run_md", "run_yaml")},
@@ -38,7 +41,13 @@ def addresses(demo, gpu):
         **{name: [] for name in ("leaderboard", "leaderboard_csv", "leaderboard_json", "confirm_record")},
         "leaderboard_chart_json": ["fast"],
         "leaderboard_chart_svg": ["fast"],
-        "cancel_run": [demo.pk],
+        **{name: [demo.pk] for name in ("cancel_run", "repeat_run")},
+        **{name: [] for name in ("changes", "changes_csv", "changes_json")},
+        **{name: [1] for name in ("acknowledge", "end_schedule")},
+        **{
+            name: ["attention", "sdpa-flash", own.measurements.get().workload.key]
+            for name in ("kernel_marks_csv", "kernel_marks_json", "history_chart_json", "history_chart_svg")
+        },
         "chart_json": [demo.pk, "speedup"],
         "chart_svg": [demo.pk, "latency"],
         **{name: [demo.pk, result.pk] for name in ("result", "result_csv", "result_json")},

@@ -13,7 +13,7 @@ from django.urls import reverse
 
 from runs.models import Kernel, Result, Run
 from runs.queries import history, measurements
-from runs.views import kernels as kernels_page
+from runs.views import history as history_page
 
 FLASH = ["attention", "triton-flash"]
 
@@ -26,7 +26,7 @@ def page_of(client, name, *args, **asked):
 
 def series_of(name="triton-flash", key="", **more):
     kernel = Kernel.objects.get(operation="attention", name=name)
-    environments = [pk for known in history.devices(kernel).values() for pk in known]
+    environments = {pk: one for known in history.devices(kernel).values() for pk, one in known.items()}
     return history.series(kernel, environments, key)
 
 
@@ -247,7 +247,7 @@ def test_a_history_says_what_was_other_in_each_series(owner, measured):
 def test_a_history_that_is_too_long_for_the_page_says_so_and_is_whole_in_the_files(owner, measured, monkeypatch):
     runs = [measured(count=1) for _ in range(4)]
     key = runs[0].measurements.get().workload.key
-    monkeypatch.setattr(kernels_page, "MOST_ROWS_SHOWN", 2)
+    monkeypatch.setattr(history_page, "MOST_ROWS_SHOWN", 2)
     page = page_of(owner, "kernel_workload", *FLASH, key)
     assert "4 results on NVIDIA H200. The newest 2 are listed; csv and json have all." in page
     monkeypatch.setattr(history, "MOST_RESULTS", 3)

@@ -1,0 +1,93 @@
+"""The watch: looks for changes in the lines of a run that has ended. It may look twice: the same changes are stored once."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from kernels.analysis.changes import RULE, Test
+from kernels.contract.arm_result import Status
+from runs.models import Change, Kernel, Result, Run, Workload
+from runs.models.run import FINAL
+from runs.queries import history, measurements
+from runs.queries.lines import Line, lines
+
+AT_ONCE, LONGEST_S = 20, 5.0
+"""Most runs that are looked at in one tick, and the seconds after which no other is begun."""
+log = logging.getLogger(__name__)
+
+
+def watch() -> int:
+    """Looks at ended runs that nobody has looked at, oldest first, for a few seconds. Returns their number."""
+    runs = Run.objects.filter(looked_at=None, state__in=FINAL).order_by("pk")[:AT_ONCE]
+    begun, count = time.monotonic(), 0
+    for run in runs:
+        count += 1
+        try:
+            look(run)
+        except Exception:  # of one run's data: the others, and the reaper, go on
+            log.exception("the watch cannot look at run %s", run.pk)
+            Run.objects.filter(pk=run.pk).update(looked_at=timezone.now())
+        if time.monotonic() - begun > LONGEST_S:
+            break
+    return count
+
+
+def look(run: Run) -> None:
+    """Stores the changes of every line that this run is a point of."""
+    if run.gpu and not run.demo:
+        for kernel, workload, mode in _touched(run):
+            for line in lines_of(kernel, workload, mode, run.gpu.pk):
+                store(kernel, line)
+    Run.objects.filter(pk=run.pk).update(looked_at=timezone.now())
+
+
+def _touched(run: Run) -> Iterable[tuple[Kernel, Workload, str]]:
+    rows = Result.objects.filter(measurement__run=run, status=Status.OK).exclude(measurement__mode="verify")
+    rows = rows.select_related("kernel", "measurement__workload")
+    return {(row.kernel, row.measurement.workload, row.measurement.mode) for row in rows}
+
+
+def lines_of(kernel: Kernel, workload: Workload, mode: str, gpu: int) -> list[Line]:
+    """The lines of a kernel on a workload and a card."""
+    rows = measurements.tried(kernel, key=workload.key).filter(measurement__mode=mode, measurement__run__gpu=gpu)
+    levels = Change.objects.filter(kernel=kernel, workload=workload, gpu=gpu, mode=mode)
+    begun = levels.exclude(acknowledged_at=None).values_list("run", flat=True)
+    return lines(history.grouped(measurements.points(rows, history.MOST_RESULTS)), list(begun))
+
+
+@transaction.atomic
+def store(kernel: Kernel, line: Line) -> None:
+    """Replaces the line's changes by those that are found now. What somebody has acknowledged stays."""
+    if line.gpu is None:
+        return
+    where: dict[str, Any] = {"kernel": kernel, "workload": line.workload, "gpu": line.gpu, "mode": line.mode}
+    runs = [point.run for point in line.points]
+    kept = [runs[test.index] for test in line.found]
+    stale = Change.objects.filter(**where, run__in=runs[line.first :], acknowledged_at=None).exclude(run__in=kept)
+    stale.delete()
+    for test in line.found:
+        Change.objects.update_or_create(**where, run_id=runs[test.index], defaults=_fields(line, test))
+
+
+def _fields(line: Line, test: Test) -> dict[str, Any]:
+    return {
+        "before_id": line.points[test.index - 1].run,
+        "at": line.at(test.index),
+        "verdict": test.verdict,
+        "ratio": test.ratio,
+        "low": test.low,
+        "high": test.high,
+        "t": test.t,
+        "runs_before": test.before,
+        "runs_after": test.after,
+        "level_before_ms": test.level_before,
+        "level_after_ms": test.level_after,
+        "facts": [list(fact) for fact in line.facts(test.index)],
+        "rule": RULE.as_dict(),
+    }

@@ -1,0 +1,168 @@
+"""The history of a kernel on one workload: its sentence, its chart, its marks and its differences."""
+
+import csv
+import io
+import json
+from datetime import timedelta
+
+import pytest
+from daily import BEGIN, Day, fill, look_at_all, repeated, step
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from runs.models import Change
+
+TORCH = {"torch": "2.11.0"}
+
+
+def args_of(runs, kernel="sdpa-flash"):
+    return ["attention", kernel, runs[0].measurements.get().workload.key]
+
+
+def page_of(client, runs, kernel="sdpa-flash", **asked):
+    answer = client.get(reverse("kernel_workload", args=args_of(runs, kernel)), asked)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def h1(page):
+    return page.split("<h1>")[1].split("</h1>")[0]
+
+
+@pytest.mark.parametrize(
+    ("what", "cause", "certainty"),
+    [
+        ({"environment": TORCH}, ", when torch went from 2.10.0 to 2.11.0", "Its source was the same on both sides."),
+        ({"source": "b"}, ", when its source changed", "Card, driver and versions were the same on both sides."),
+        ({}, "", "Nothing else that is recorded changed at that run."),
+        (
+            {"environment": TORCH, "source": "b"},
+            ", when torch went from 2.10.0 to 2.11.0 and its source changed",
+            "Two things changed at once: which of them is the cause cannot be told from this.",
+        ),
+    ],
+    ids=["torch", "source", "nothing", "two"],
+)
+def test_a_regression_is_one_sentence_with_its_cause(owner, gpu, what, cause, certainty):
+    page = page_of(owner, fill(gpu, step(after=30, **what)))
+    (ratio,) = [part for part in h1(page).split() if part.endswith("%")]
+    assert h1(page) == f"sdpa-flash got {ratio} slower on 17 August{cause}"
+    assert 4.0 <= float(ratio.rstrip("%")) <= 4.2
+    assert certainty in page and "and stayed there: " in page
+    assert "The baseline sdpa did not change there: " in page
+    assert f"time<b>+{ratio}, +" in page.replace("time <b>", "time<b>"), "never without its interval"
+
+
+def test_a_faster_kernel_takes_less_time(owner, gpu):
+    page = page_of(owner, fill(gpu, step(ratio=0.8, source="b")))
+    assert "sdpa-flash takes " in h1(page) and " less time since 17 August, when its source changed" in h1(page)
+
+
+def test_too_few_runs_since_are_not_said_to_have_stayed(owner, gpu):
+    page = page_of(owner, fill(gpu, step(after=10, environment=TORCH)))
+    assert "10 runs since are too few to tell whether it stayed there: 16 can." in page
+
+
+def test_no_change_is_said_only_if_it_is_certain(owner, gpu):
+    runs = fill(gpu, repeated(40))
+    page = page_of(owner, runs)
+    assert h1(page) == "sdpa-flash did not change since 24 July"
+    assert "newest 12 against the first 24 of 40" in page
+    wild = fill(gpu, repeated(40), kernel="wild", spread=0.2)
+    assert h1(page_of(owner, wild, "wild")) == "Whether wild changed since 24 July cannot be told"
+
+
+def test_a_slow_drift_is_not_called_unchanged(owner, gpu):
+    days = [Day(time=0.01872 * (1 + 0.0006 * number)) for number in range(45)]
+    assert "did not change" not in h1(page_of(owner, fill(gpu, days)))
+
+
+def test_a_young_line_says_how_many_runs_it_needs(owner, gpu):
+    assert h1(page_of(owner, fill(gpu, repeated(5)))) == "Too few runs to tell: 5 of 16"
+
+
+def test_without_a_run_of_its_own_there_is_no_chart(owner, gpu):
+    runs = fill(gpu, repeated(2, more={"contended": True}))
+    page = page_of(owner, runs)
+    assert h1(page).startswith("No run of this site has measured sdpa-flash on attention fp16")
+    assert "data-chart" not in page and '<details class="panel" id="runs" open>' in page
+    assert owner.get(reverse("history_chart_svg", args=args_of(runs))).status_code == 404
+
+
+def test_marks_are_numbered_by_date_and_each_is_tested(owner, gpu):
+    days = [*repeated(20), *repeated(20, environment={"driver": "590"}), *repeated(5, source="b", environment=TORCH)]
+    runs = fill(gpu, days)
+    page = page_of(owner, runs)
+    table = page.split('class="results marks"')[1]
+    assert table.index("18 ") and table.count("no change") == 1
+    assert "5 of 8 runs" in table and "insufficient data" in table
+    rows = json.loads(owner.get(reverse("kernel_marks_json", args=args_of(runs))).content)["marks"]
+    assert [(row["number"], row["verdict"], row["run"]) for row in rows] == [
+        (2, "insufficient data", runs[40].pk), (1, "no change", runs[20].pk),
+    ]  # fmt: skip
+    text = owner.get(reverse("kernel_marks_csv", args=args_of(runs))).content.decode()
+    first = next(csv.DictReader(io.StringIO(text)))
+    assert first["facts"] == "torch 2.10.0 to 2.11.0; driver 590 to 580.126; source a000000 to b000000"
+
+
+def test_the_differences_of_a_change_are_shown(owner, gpu):
+    page = page_of(owner, fill(gpu, step(environment=TORCH, source="b")))
+    assert '<span class="del">- torch    2.10.0' in page and '<span class="add">+ torch    2.11.0' in page
+    assert '<span class="add">+    return q @ k @ v  # b' in page
+
+
+def test_each_card_has_its_line_the_newest_first(owner, gpu, make_gpu):
+    fill(gpu, repeated(3))
+    other = make_gpu("GPU-2", host="gpu-2")
+    runs = fill(other, repeated(4), begin=BEGIN + timedelta(days=9))
+    answer = owner.get(reverse("kernel_workload", args=args_of(runs)))
+    assert [(line.gpu, len(line.points)) for line in answer.context["lines"]] == [(other, 4), (gpu, 3)]
+    assert answer.context["line"].gpu == other
+    key = answer.context["lines"][1].key
+    assert owner.get(reverse("kernel_workload", args=args_of(runs)), {"line": key}).context["line"].gpu == gpu
+    assert owner.get(reverse("kernel_workload", args=args_of(runs)), {"line": "x"}).status_code == 404
+
+
+def test_an_acknowledged_change_begins_a_level(owner, gpu):
+    runs = fill(gpu, step(after=20, environment=TORCH))
+    look_at_all()
+    change = Change.objects.get()
+    assert "Acknowledge with a note" in page_of(owner, runs)
+    owner.post(reverse("acknowledge", args=[change.pk]), {"note": "<b>known</b>"})
+    page = page_of(owner, runs)
+    assert h1(page) == "sdpa-flash did not change since 17 August"
+    assert "&lt;b&gt;known&lt;/b&gt;" in page and "Acknowledge with a note" not in page
+
+
+@pytest.mark.parametrize("kernel", ["sdpa-flash", "sdpa"])
+@pytest.mark.parametrize("days", [repeated(1), step(environment=TORCH), [Day(source=f"s{n}") for n in range(30)]])
+def test_the_chart_is_drawn(owner, gpu, days, kernel):
+    runs = fill(gpu, days)
+    for asked in ({}, {"narrow": ""}, {"theme": "dark"}):
+        svg = owner.get(reverse("history_chart_svg", args=args_of(runs, kernel)), asked).content.decode()
+        assert svg.startswith("<svg") and "against itself (A/A)" in svg
+        assert ("the baseline, p50" in svg) == (kernel == "sdpa-flash")
+        assert "NaN" not in svg
+    spec = owner.get(reverse("history_chart_json", args=args_of(runs, kernel))).content.decode()
+    assert len(json.loads(spec)["vconcat"]) == (3 if kernel == "sdpa-flash" else 2)
+
+
+def test_an_outlier_does_not_flatten_the_chart(owner, gpu):
+    days = repeated(40)
+    days[20].time = 0.1
+    spec = json.loads(owner.get(reverse("history_chart_json", args=args_of(fill(gpu, days)))).content)
+    points = [one for rows in spec["datasets"].values() for one in rows if one.get("edge") == "up"]
+    assert len(points) == 1 and points[0]["us"] > 90 > 21 > points[0]["y"]
+
+
+def test_a_page_takes_at_most_12_queries(owner, gpu):
+    days = [*step(40, 20, environment=TORCH, source="b"), *repeated(20, time=0.03, source="c")]
+    runs = fill(gpu, days)
+    look_at_all()
+    Change.objects.filter(run=runs[40]).update(acknowledged_at=timezone.now(), acknowledged_by=owner.user, note="x")
+    address = reverse("kernel_workload", args=args_of(runs))
+    with CaptureQueriesContext(connection) as captured:
+        assert owner.get(address).status_code == 200
+    assert len(captured) <= 12, [one["sql"][-130:] for one in captured]
