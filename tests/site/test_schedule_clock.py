@@ -16,6 +16,10 @@ def schedule(make_run, owner):
     return Schedule.begin(make_run(state="done"), owner.user, timezone.localdate() + timedelta(days=30))
 
 
+def skipped_tomorrow():
+    return ScheduledDay.objects.get(day=timezone.localdate() + TOMORROW).skipped
+
+
 def end_runs():
     Run.objects.filter(state="queued").update(state="done")
 
@@ -41,12 +45,12 @@ def test_a_day_is_skipped_while_every_device_of_the_name_is_silent(make_run, own
     Schedule.begin(run, owner.user, timezone.localdate() + timedelta(days=30))
     Gpu.objects.update(seen_at=timezone.now() - timedelta(hours=1))
     assert start_scheduled(timezone.localdate() + TOMORROW) == []
-    assert ScheduledDay.objects.get().skipped == f"Every {gpu.name} is offline."
+    assert skipped_tomorrow() == f"Every {gpu.name} is offline."
 
 
 def test_a_config_that_cannot_be_read_is_a_sentence_of_that_day_once(schedule, caplog):
     Run.objects.filter(pk=schedule.run.pk).update(config={"name": "x"})
     for _ in range(3):
         start_scheduled(timezone.localdate() + TOMORROW)
-    assert ScheduledDay.objects.get().skipped == "Its run could not be made: the log of the site says why."
+    assert skipped_tomorrow() == "Its run could not be made: the log of the site says why."
     assert len(caplog.records) == 1
