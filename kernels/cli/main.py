@@ -97,6 +97,7 @@ def parser() -> argparse.ArgumentParser:
     trying.add_argument("folder", type=Path, help="a folder, such as a clone, or one file")
     trying.add_argument("--device", help="cuda:0, cpu or a UUID (default: the first GPU, else the CPU)")
     trying.add_argument("--limit", type=float, default=120.0, metavar="S", help="seconds for each kernel (120)")
+    trying.add_argument("--jobs", type=int, default=2, metavar="N", help="kernels that are tried at once (2)")
     trying.add_argument("--json", metavar="FILE", type=Path, help="write what became of each to FILE")
     trying.set_defaults(do=do_try)
     run = commands.add_parser("run", help="measure a config and print the table")
