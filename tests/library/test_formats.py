@@ -142,8 +142,8 @@ def test_a_kernel_that_hangs_crashes_or_forges_its_answer_ends_alone(tmp_path):
         return next(iter(Folder(path).kernels()))
 
     begin = time.monotonic()
-    assert tried(found("hangs.py", "time.sleep(600)"), 20)["why"] == "did not end within 20 s"
-    assert time.monotonic() - begin < 60
+    assert tried(found("hangs.py", "time.sleep(600)"), 3)["why"] == "did not end within 3 s"
+    assert time.monotonic() - begin < 30
     assert "ended by SIGKILL" in tried(found("dies.py", "os.kill(os.getpid(), 9)"))["why"]
     assert "SystemExit" in tried(found("exits.py", "raise SystemExit(3)"))["why"]
     assert "package nosuchpackage is not installed here" in tried(found("needs.py", "import nosuchpackage.a"))["why"]
