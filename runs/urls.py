@@ -2,6 +2,7 @@ from django.urls import path, register_converter
 from django.urls.converters import IntConverter
 
 from runs.views import (
+    api,
     changes,
     compare,
     compare_many,
@@ -24,6 +25,7 @@ from runs.views import (
     status,
     submissions,
     tiers,
+    tokens,
 )
 
 KERNEL = "kernels/<slug:operation>/<path:name>"
@@ -117,6 +119,15 @@ urlpatterns = [
     path("leaderboard/charts/<slug:name>.json", leaderboard.chart_json, name="leaderboard_chart_json"),
     path("leaderboard/charts/<slug:name>.svg", leaderboard.chart_svg, name="leaderboard_chart_svg"),
     path("leaderboard/confirm/", leaderboard.confirm, name="confirm_record"),
+    path("client.py", api.client, name="client"),
+    path("tokens/", tokens.tokens, name="tokens"),
+    path("tokens/<id:pk>/revoke/", tokens.revoke, name="revoke_token"),
+    path("api/me", api.me, name="api_me"),
+    path("api/submissions", api.submit, name="api_submit"),
+    path("api/runs", api.runs, name="api_runs"),
+    path("api/runs/<id:pk>", api.run, name="api_run"),
+    path("api/runs/<id:pk>/cancel", api.cancel, name="api_cancel"),
+    path("api/compare/<id:before>...<id:after>", api.compare, name="api_compare"),
     path("submit/", submissions.submit, name="submit"),
     path("submissions/", submissions.submissions, name="submissions"),
     path("submissions/<slug:version>/", submissions.submission, name="submission"),
