@@ -1,8 +1,8 @@
 from django.urls import path, register_converter
 from django.urls.converters import IntConverter
 
+from runs.api import site
 from runs.views import (
-    api,
     changes,
     compare,
     compare_many,
@@ -41,6 +41,7 @@ class Id(IntConverter):
 register_converter(Id, "id")
 
 urlpatterns = [
+    *site.urls(),
     path("", overview.overview, name="overview"),
     path("healthz", monitoring.healthz, name="healthz"),
     path("healthz/<slug:part>", monitoring.healthz, name="healthz_part"),
@@ -119,15 +120,8 @@ urlpatterns = [
     path("leaderboard/charts/<slug:name>.json", leaderboard.chart_json, name="leaderboard_chart_json"),
     path("leaderboard/charts/<slug:name>.svg", leaderboard.chart_svg, name="leaderboard_chart_svg"),
     path("leaderboard/confirm/", leaderboard.confirm, name="confirm_record"),
-    path("client.py", api.client, name="client"),
     path("tokens/", tokens.tokens, name="tokens"),
     path("tokens/<id:pk>/revoke/", tokens.revoke, name="revoke_token"),
-    path("api/me", api.me, name="api_me"),
-    path("api/submissions", api.submit, name="api_submit"),
-    path("api/runs", api.runs, name="api_runs"),
-    path("api/runs/<id:pk>", api.run, name="api_run"),
-    path("api/runs/<id:pk>/cancel", api.cancel, name="api_cancel"),
-    path("api/compare/<id:before>...<id:after>", api.compare, name="api_compare"),
     path("submit/", submissions.submit, name="submit"),
     path("submissions/", submissions.submissions, name="submissions"),
     path("submissions/<slug:version>/", submissions.submission, name="submission"),

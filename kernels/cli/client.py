@@ -27,6 +27,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -58,15 +59,17 @@ class Site:
         self.address, self.token = address.rstrip("/"), token
         self.open = urllib.request.build_opener(NoRedirect).open
 
-    def ask(self, path: str, body: Any = None, method: str | None = None, etag: str = "") -> tuple[Any, str]:
+    def ask(self, path: str, body: Any = None, etag: str = "", key: str = "") -> tuple[Any, str]:
         """(answer, its ETag); the answer is None if nothing has changed. Raises Failed."""
         headers = {"Accept": "application/json", "Authorization": f"Bearer {self.token}"}
         data = None
         if body is not None:
             data, headers["Content-Type"] = json.dumps(body).encode(), "application/json"
+        if key:
+            headers["Idempotency-Key"] = key
         if etag:
             headers["If-None-Match"] = etag
-        request = urllib.request.Request(f"{self.address}{path}", data, headers, method=method)
+        request = urllib.request.Request(f"{self.address}{path}", data, headers)
         try:
             with self.open(request, timeout=LIMIT_S) as answer:
                 return json.load(answer), answer.headers.get("ETag", "")
@@ -80,11 +83,12 @@ class Site:
             reason = getattr(error, "reason", error)
             raise Failed(f"{self.address} cannot be reached: {reason}", UNREACHABLE) from None
 
-    def patiently(self, path: str, etag: str) -> tuple[Any, str]:
-        """As `ask`, but a site that is away for a moment is asked again."""
+    def patiently(self, path: str, body: Any = None, etag: str = "") -> tuple[Any, str]:
+        """As `ask`, but a site that is away for a moment is asked again. A write has a key, so that it is done once."""
+        key = str(uuid.uuid4()) if body is not None else ""
         for number in range(TRIES):
             try:
-                return self.ask(path, etag=etag)
+                return self.ask(path, body, etag, key)
             except Failed as error:
                 if error.status != UNREACHABLE or number == TRIES - 1:
                     raise
@@ -182,7 +186,7 @@ def submit(arguments: argparse.Namespace) -> int:
         except (OSError, UnicodeDecodeError) as error:
             raise Failed(f"{path} cannot be read: {error}") from None
     wanted = {name: getattr(arguments, name) for name in ("gpu", "config", "effort", "message", "parent")}
-    answer, _ = site.ask("/api/submissions", {"files": files} | {k: v for k, v in wanted.items() if v})
+    answer, _ = site.patiently("/api/submissions", {"files": files} | {k: v for k, v in wanted.items() if v})
     print(f"{answer['kernel']}  {'stored' if answer['new'] else 'known already'}  {answer['url']}", flush=True)
     run = answer["run"]
     if not run:
@@ -199,7 +203,7 @@ def watch(site: Site, number: int) -> int:
     """Prints what a run does, then its table."""
     etag, shown = "", ""
     while True:
-        run, etag = site.patiently(f"/api/runs/{number}", etag)
+        run, etag = site.patiently(f"/api/runs/{number}/progress", etag=etag)
         if run:
             now = progress_of(run)
             if now != shown:
@@ -227,7 +231,9 @@ def ended(run: dict[str, Any]) -> int:
 
 def list_runs(arguments: argparse.Namespace) -> int:
     answer, _ = site_of(arguments).ask(f"/api/runs?limit={arguments.limit}")
-    rows = [(str(r["id"]), r["state"], f"{r['done']}/{r['total']}", r["device"], r["title"]) for r in answer["runs"]]
+    rows = [
+        (str(r["id"]), r["state"], f"{r['measured']}/{r['workloads']}", r["device"], r["title"]) for r in answer["runs"]
+    ]
     widths = [max((len(cell) for cell in column), default=0) for column in zip(*rows, strict=False)]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip())
@@ -240,7 +246,7 @@ def show(arguments: argparse.Namespace) -> int:
         status = watch(site, arguments.run)
         print(f"{site.address}/runs/{arguments.run}/")
         return status
-    run, _ = site.ask(f"/api/runs/{arguments.run}")
+    run, _ = site.ask(f"/api/runs/{arguments.run}/progress")
     print(f"{run['title']}\n{progress_of(run)} on {run['device']}")
     status = ended(run) if run["final"] else OK
     print(run["url"])
@@ -248,7 +254,7 @@ def show(arguments: argparse.Namespace) -> int:
 
 
 def cancel(arguments: argparse.Namespace) -> int:
-    run, _ = site_of(arguments).ask(f"/api/runs/{arguments.run}/cancel", {}, method="POST")
+    run, _ = site_of(arguments).patiently(f"/api/runs/{arguments.run}/cancel", {})
     print(run["said"])
     return OK
 

@@ -19,7 +19,7 @@ DAYS = [("7", "a week"), ("30", "30 days"), ("90", "90 days"), ("366", "a year")
 class TokenForm(forms.Form):
     name = forms.CharField(label="What it is for", max_length=100, help_text="Such as: laptop, CI of repository x.")
     rights = forms.ChoiceField(
-        label="Rights", choices=[("read", "read"), ("write", "read, submit and cancel")], initial="read"
+        label="Rights", choices=[("read", "read"), ("write", "read, submit, cancel and import")], initial="read"
     )
     days = forms.ChoiceField(label="Valid for", choices=DAYS, initial="30")
 

@@ -22,7 +22,7 @@ POSTED = (
     "end_session", "measure_submission", "recalibrate", "remove_from_session", "repeat_run", "revoke_token", "share_run",
     "share_status", "unshare_run", "unshare_status",
 )  # fmt: skip
-API = {"api_me", "api_submit", "api_runs", "api_run", "api_cancel", "api_compare", "client"}
+API = {"api_nowhere", "client"}
 """Without a session: tests/site/test_api.py."""
 
 
@@ -37,7 +37,7 @@ def addresses(demo, gpu):
         **{name: [demo.pk] for name in ("run", "run_live", "run_csv", "run_json", "run_jsonl", "run_md", "run_yaml")},
         **{name: [demo.pk, demo.pk] for name in ("compare", "compare_csv", "compare_json", "compare_md")},
         "compare_with": [demo.pk],
-        **{name: [] for name in ("compare_many", "submit", "submissions", "tokens")},
+        **{name: [] for name in ("compare_many", "submit", "submissions", "tokens", "api_docs")},
         **{name: [submission.version] for name in ("submission", "measure_submission")},
         **{name: [] for name in ("results", "results_csv", "results_json", "results_jsonl")},
         **{name: [] for name in ("leaderboard", "leaderboard_csv", "leaderboard_json", "confirm_record")},

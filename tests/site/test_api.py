@@ -35,8 +35,8 @@ class Api:
     def get(self, path, **headers):
         return self.client.get(path, headers=headers)
 
-    def post(self, path, body=None):
-        return self.client.post(path, json.dumps(body or {}), content_type="application/json")
+    def post(self, path, body=None, **headers):
+        return self.client.post(path, json.dumps(body or {}), content_type="application/json", headers=headers)
 
 
 @pytest.fixture
@@ -117,8 +117,18 @@ def test_the_last_use_is_noted(tokens, reader):
     assert timezone.now() - ApiToken.objects.get(pk=tokens["read"][0].pk).last_used_at < timedelta(minutes=1)
 
 
-def test_a_session_is_no_token_and_a_token_is_no_session(owner, reader):
-    assert owner.get("/api/runs").status_code == 401
+def test_a_session_reads_and_writes_nothing_and_a_token_opens_no_page(owner, reader, make_run):
+    run = make_run()
+    assert owner.get("/api/runs").json()["runs"][0]["id"] == run.pk
+    assert owner.get("/api/me").json() == {
+        "user": "olga",
+        "writes": False,
+        "expires_at": None,
+        "site": "http://testserver/",
+    }
+    assert is_problem(owner.post(f"/api/runs/{run.pk}/cancel"), 401, "Authorization: Bearer")
+    run.refresh_from_db()
+    assert not run.cancel_requested and run.state == "queued"
     assert reader.client.get("/runs/").status_code == 302
 
 
@@ -149,8 +159,11 @@ def test_a_kernel_is_submitted_and_its_run_is_queued(writer, owner, ready):
 @pytest.mark.parametrize(
     ("body", "field", "detail"),
     [
-        ({}, "files", "files must be an object"),
-        ({"files": {"a.py": 3}}, "files", "files must be an object"),
+        ({}, "files", "files: field required"),
+        ({"files": {"a.py": 3}}, "files.a.py", "input should be a valid string"),
+        ({"files": {}, "colour": 1}, "colour", "extra inputs are not permitted"),
+        ({"files": {"a.py": "\x00"}}, "body", "may not hold the character NUL"),
+        ({"files": {"\ud800": ""}}, "body", "half a surrogate pair"),
         ({"files": {"a.py": "x = 1"}}, "files", "No file declares a kernel"),
         ({"files": {"mine.py": SOURCE}, "gpu": "mi300"}, "gpu", "There is no device 'mi300'; there are: AMD EPYC."),
         ({"files": {"mine.py": SOURCE}, "gpu": "cpu", "config": "nosuch"}, "config", "There is no config 'nosuch'."),
@@ -160,7 +173,7 @@ def test_a_kernel_is_submitted_and_its_run_is_queued(writer, owner, ready):
             "is of attention; mine is for swish",
         ),
         ({"files": {"mine.py": SOURCE}, "gpu": "cpu", "effort": "much"}, "effort", "there are quick, normal, thorough"),
-        ({"files": {"mine.py": SOURCE}, "gpu": ["cpu"]}, "gpu", "gpu must be a text"),
+        ({"files": {"mine.py": SOURCE}, "gpu": ["cpu"]}, "gpu", "input should be a valid string"),
         ({"files": {"mine.py": SOURCE}, "parent": "nosuch"}, "parent", "There is no submission nosuch."),
     ],
 )
@@ -172,7 +185,7 @@ def test_what_is_refused_names_the_field_and_what_to_change(writer, ready, body,
 
 @pytest.mark.parametrize(
     ("raw", "status", "detail"),
-    [(b"{", 400, "JSON"), (b"[1]", 400, "object"), (b"\xff", 400, "JSON"), (b"", 400, "JSON")],
+    [(b"{", 400, "JSON"), (b"[1]", 422, "dictionary"), (b"\xff", 400, "JSON"), (b"", 422, "required")],
 )
 def test_a_body_that_is_no_object_is_said(writer, raw, status, detail):
     assert is_problem(writer.client.post("/api/submissions", raw, content_type="application/json"), status, detail)
@@ -181,16 +194,17 @@ def test_a_body_that_is_no_object_is_said(writer, raw, status, detail):
 def test_runs_are_listed_in_pages(reader, make_run):
     made = [make_run(title=f"run {n}").pk for n in range(5)]
     first = reader.get("/api/runs?limit=3").json()
-    assert [run["id"] for run in first["runs"]] == made[:1:-1] and first["next"] == made[2]
-    rest = reader.get(f"/api/runs?limit=3&before={first['next']}").json()
+    assert [run["id"] for run in first["runs"]] == made[:1:-1] and first["next"] == str(made[2])
+    rest = reader.get(f"/api/runs?limit=3&cursor={first['next']}").json()
     assert [run["id"] for run in rest["runs"]] == made[1::-1] and rest["next"] is None
-    assert is_problem(reader.get("/api/runs?limit=-1"), 422, "limit must be a positive whole number")
-    assert is_problem(reader.get(f"/api/runs?before={'9' * 30}"), 422, "before")
+    assert reader.get("/api/runs?limit=5").json()["next"] is None
+    assert is_problem(reader.get("/api/runs?limit=-1"), 422, "limit: input should be greater than or equal to 1")
+    assert is_problem(reader.get(f"/api/runs?cursor={'9' * 30}"), 422, "cursor")
 
 
 def test_a_run_is_read_with_its_table_and_an_etag(reader, make_run, ready):
     run = make_run(title="mine")
-    answer = reader.get(f"/api/runs/{run.pk}")
+    answer = reader.get(f"/api/runs/{run.pk}/progress")
     body = answer.json()
     assert (body["id"], body["state"], body["final"], body["place"], body["results"]) == (
         run.pk,
@@ -199,16 +213,16 @@ def test_a_run_is_read_with_its_table_and_an_etag(reader, make_run, ready):
         1,
         [],
     )
-    same = reader.get(f"/api/runs/{run.pk}", **{"If-None-Match": answer.headers["ETag"]})
+    same = reader.get(f"/api/runs/{run.pk}/progress", **{"If-None-Match": answer.headers["ETag"]})
     assert (same.status_code, same.content) == (304, b"")
     Run.objects.filter(pk=run.pk).update(state="failed", message="The device is gone.")
-    changed = reader.get(f"/api/runs/{run.pk}", **{"If-None-Match": answer.headers["ETag"]})
+    changed = reader.get(f"/api/runs/{run.pk}/progress", **{"If-None-Match": answer.headers["ETag"]})
     assert changed.json()["final"] and changed.json()["message"] == "The device is gone."
 
 
 def test_an_ended_run_has_its_results_as_rows_and_as_text(reader, exported, db):
     run = load(exported, "api")
-    body = reader.get(f"/api/runs/{run.pk}").json()
+    body = reader.get(f"/api/runs/{run.pk}/progress").json()
     assert {row["kernel"] for row in body["results"]} >= {"sdpa"} and all("verdict" in row for row in body["results"])
     assert "sdpa" in body["text"]
     other = load(exported, "api2")
@@ -226,10 +240,12 @@ def test_a_run_is_cancelled(writer, make_run):
 
 
 def test_what_is_not_there_and_the_wrong_method_are_problems(reader, writer):
-    assert is_problem(reader.get("/api/runs/999999"), 404, "")
+    assert is_problem(reader.get("/api/runs/999999"), 404, "no such thing")
+    assert is_problem(reader.get("/api/runs/999999/progress"), 404, "There is no run 999999.")
+    assert is_problem(reader.get("/api/runs/x"), 404, "/api/ lists what there is")
     assert is_problem(reader.get("/api/compare/1...999999"), 404, "there is no run")
-    assert is_problem(writer.get("/api/submissions"), 405, "answers POST")
-    assert is_problem(writer.post("/api/runs"), 405, "answers GET")
+    assert is_problem(writer.get("/api/imports"), 405, "answers POST, not GET")
+    assert is_problem(writer.post("/api/results"), 405, "answers GET")
 
 
 def test_the_client_is_served_to_anybody(stranger):
