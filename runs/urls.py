@@ -1,6 +1,7 @@
 from django.urls import path, register_converter
 from django.urls.converters import IntConverter
 
+from runs.api import site
 from runs.views import (
     changes,
     compare,
@@ -24,6 +25,7 @@ from runs.views import (
     status,
     submissions,
     tiers,
+    tokens,
 )
 
 KERNEL = "kernels/<slug:operation>/<path:name>"
@@ -39,6 +41,7 @@ class Id(IntConverter):
 register_converter(Id, "id")
 
 urlpatterns = [
+    *site.urls(),
     path("", overview.overview, name="overview"),
     path("healthz", monitoring.healthz, name="healthz"),
     path("healthz/<slug:part>", monitoring.healthz, name="healthz_part"),
@@ -117,6 +120,8 @@ urlpatterns = [
     path("leaderboard/charts/<slug:name>.json", leaderboard.chart_json, name="leaderboard_chart_json"),
     path("leaderboard/charts/<slug:name>.svg", leaderboard.chart_svg, name="leaderboard_chart_svg"),
     path("leaderboard/confirm/", leaderboard.confirm, name="confirm_record"),
+    path("tokens/", tokens.tokens, name="tokens"),
+    path("tokens/<id:pk>/revoke/", tokens.revoke, name="revoke_token"),
     path("submit/", submissions.submit, name="submit"),
     path("submissions/", submissions.submissions, name="submissions"),
     path("submissions/<slug:version>/", submissions.submission, name="submission"),

@@ -19,9 +19,11 @@ def mine(x):
 """
 POSTED = (
     "acknowledge", "add_to_session", "cancel_run", "confirm_record", "delete_import", "delete_tier_scale", "end_schedule",
-    "end_session", "measure_submission", "recalibrate", "remove_from_session", "repeat_run", "share_run", "share_status",
-    "unshare_run", "unshare_status",
+    "end_session", "measure_submission", "recalibrate", "remove_from_session", "repeat_run", "revoke_token", "share_run",
+    "share_status", "unshare_run", "unshare_status",
 )  # fmt: skip
+API = {"api_nowhere", "client"}
+"""Without a session: tests/site/test_api.py."""
 
 
 @pytest.fixture
@@ -35,7 +37,7 @@ def addresses(demo, gpu):
         **{name: [demo.pk] for name in ("run", "run_live", "run_csv", "run_json", "run_jsonl", "run_md", "run_yaml")},
         **{name: [demo.pk, demo.pk] for name in ("compare", "compare_csv", "compare_json", "compare_md")},
         "compare_with": [demo.pk],
-        **{name: [] for name in ("compare_many", "submit", "submissions")},
+        **{name: [] for name in ("compare_many", "submit", "submissions", "tokens", "api_docs")},
         **{name: [submission.version] for name in ("submission", "measure_submission")},
         **{name: [] for name in ("results", "results_csv", "results_json", "results_jsonl")},
         **{name: [] for name in ("leaderboard", "leaderboard_csv", "leaderboard_json", "confirm_record")},
@@ -76,6 +78,7 @@ def addresses(demo, gpu):
         **{name: [] for name in ("gpus", "gpus_csv", "gpus_json", "judge", "judge_json")},
         **{name: [gpu.pk] for name in ("gpu", "gpu_json", "recalibrate")},
         "imports": [],
+        "revoke_token": [0],
         **{
             name: [Import.objects.get_or_create(name="rows.csv", format="csv")[0].pk]
             for name in ("import", "import_csv", "import_json", "delete_import")
@@ -88,7 +91,7 @@ def test_every_address_is_tried_here(addresses):
     ours = {key for key in get_resolver().reverse_dict if isinstance(key, str)}
     accounts = {"login", "logout", "password_change", "password_change_done"}
     for_machines = {"healthz", "healthz_part", "metrics"}  # test_monitoring says who may read what there
-    assert ours - set(addresses) == accounts | for_machines
+    assert ours - set(addresses) == accounts | for_machines | API
 
 
 def test_pages_of_the_account_are_in_the_looks_of_the_site_and_have_titles(owner, stranger):
