@@ -15,8 +15,9 @@ TAGS = {
 }  # fmt: skip
 SCHEMES = {"http", "https", "mailto"}
 RUN = re.compile(r"\brun (\d{1,18})\b", re.IGNORECASE)
-ACTIVE = re.compile(r"(?i)(javascript|vbscript|data)(\s*:)")
-"""Schemes that a viewer of Markdown might run."""
+ACTIVE = re.compile(r"(?i)(\]\(\s*\\?<?\s*|\]:\s*\\?<?\s*)(javascript|vbscript|data)(\s*\\?:)")
+"""An address that a viewer of Markdown might run."""
+HTML = re.compile(r"(\\*)([<&])")
 READER = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable(["table", "strikethrough"])
 
 
@@ -61,4 +62,10 @@ def _with_links(children: list[Token], runs: Mapping[int, bool], base: str) -> l
 
 def as_typed(text: str) -> str:
     """A person's Markdown for a Markdown file: its markup stays, HTML shows as it was typed, no address runs anything."""
-    return ACTIVE.sub(r"unsafe-\1\2", re.sub(r"[<&]", r"\\\g<0>", text))
+    return ACTIVE.sub(r"\1unsafe-\2\3", HTML.sub(_escaped, text))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """A sign of HTML behind an even number of backslashes needs one more: behind an odd number it is text already."""
+    slashes, sign = found.groups()
+    return f"{slashes}{sign}" if len(slashes) % 2 else f"{slashes}\\{sign}"

@@ -59,7 +59,7 @@ class PhasesField(forms.Field):
         return [int(part) for part in parts]
 
 
-def _lines(rows: int = 2) -> forms.Textarea:
+def _lines(rows: int = 1) -> forms.Textarea:
     return forms.Textarea(attrs={"rows": rows})
 
 
@@ -93,7 +93,7 @@ class RowForm(forms.Form):
 
 class PhaseForm(RowForm):
     number = forms.IntegerField(min_value=0, max_value=999, required=False, widget=_short(3, inputmode="numeric"))
-    state = forms.ChoiceField(choices=PhaseState.choices, required=False)
+    state = forms.ChoiceField(choices=[(one, one) for one in PhaseState.values], required=False)
     planned_min = MinutesField(label="planned", required=False, widget=_short(9))
     actual_min = MinutesField(label="took", required=False, widget=_short(9))
     after = PhasesField(label="needs phases", required=False, widget=_short(7))
@@ -118,7 +118,7 @@ class CriterionForm(RowForm):
 
 
 class BlockerForm(RowForm):
-    state = forms.ChoiceField(choices=BlockerState.choices, required=False)
+    state = forms.ChoiceField(choices=[(one, one) for one in BlockerState.values], required=False)
     text = forms.CharField(label="what it is, what was done", max_length=5000, required=False, widget=_lines())
 
 
@@ -158,9 +158,10 @@ class Phases(Rows):
         mine = [form for form in self.forms if not form.is_empty()]
         needs: dict[int, list[int]] = {}
         for form, row in zip(mine, self.filled(), strict=True):
-            if row["number"] in needs:
-                form.add_error("number", f"Another phase is number {row['number']}.")
-            needs[row["number"]] = row["after"]
+            number = row["number"]
+            if number in needs:
+                form.add_error("number", f"Another phase is number {number}.")  # which takes it out of the row
+            needs[number] = row["after"]
         for form in mine:
             row = form.cleaned_data
             if unknown := [number for number in row.get("after", ()) if number not in needs]:

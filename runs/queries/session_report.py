@@ -120,7 +120,7 @@ class SessionReport:
         """Measured, withdrawn and claimed, by operation, GPU, method and work; the baseline before the others."""
         every = [*self.measured, *(one.figure for one in self.withdrawn), *self.claims]
         return sorted(every, key=lambda one: (
-            one.is_claimed, one.workload.operation, one.gpu, one.method, one.workload.dtype, one.work, one.label,
+            one.is_claimed, one.workload.operation, one.gpu, one.method.lower(), one.workload.dtype, one.work, one.label,
             not one.is_baseline, one.kernel,
         ))  # fmt: skip
 

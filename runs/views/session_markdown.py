@@ -53,11 +53,11 @@ def _plan(report: SessionReport) -> list[str]:
     ]
     phases = [["phase", "state", "planned", "took", "needs"]]
     phases += [
-        [f"{one.number} {_name(one.title)}", one.state, in_words(one.planned_min), in_words(one.actual_min),
+        [f"{one.number} {_name(one.title)}", _name(one.state), in_words(one.planned_min), in_words(one.actual_min),
          ", ".join(map(str, one.after))] for one in report.phases
     ]  # fmt: skip
     blockers = [["blocker", "state", "what"]]
-    blockers += [[_name(one.title), one.state, _line(one.text)] for one in report.session.hindrances]
+    blockers += [[_name(one.title), _name(one.state), _line(one.text)] for one in report.session.hindrances]
     return [
         *_section("Success criteria", criteria), *_section("Phases", phases), *_section("Blockers", blockers)
     ]  # fmt: skip
