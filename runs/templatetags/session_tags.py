@@ -67,29 +67,20 @@ def source_link(one: Figure, base: str = "", shared: bool = False) -> SafeString
 @register.simple_tag
 def factor_cell(one: Figure, base: str = "", shared: bool = False) -> SafeString:
     """A result in a line of its workload: the speedup, and how far it is from the limit. It links to where it comes from."""
-    share = f", {small_share(one.share)}" if one.share is not None else ""
-    word = str(one.verdict)
-    if one.ratio is None:
-        shown: Any = word or DASH
-    elif one.slowdown and one.slowdown >= FAR:
-        shown = format_html("{}", f"{grouped(one.slowdown)} times slower")
-    else:
-        shown = speedup_of(one)
+    shown: Any = str(one.verdict) or DASH
+    if one.ratio is not None:
+        shown = f"{grouped(one.slowdown)}x slower" if one.slowdown and one.slowdown >= FAR else speedup_of(one)
     if not (one.is_claimed and shared):
         shown = format_html('<a href="{}{}">{}</a>', base, one.link, shown)
+    if one.is_withdrawn:
+        return format_html("<s>{}</s> <small>withdrawn</small>", shown)
+    word = str(one.verdict)
     tone = word.lower() if word in ("FASTER", "SLOWER") and not one.is_contended else ""
     mark = {"faster": "▲ ", "slower": "▼ "}.get(tone, "")
-    notes = [
-        *(["unconfirmed"] if tone == "faster" and not one.is_confirmed else []),
-        *(["contended"] if one.is_contended else []),
-    ]
-    more = f"{timespan(one.ms)}{share}" + (f", {', '.join(notes)}" if notes else "")
-    cell = format_html('<span class="{}">{}{}</span><small>{}</small>', tone, mark, shown, more)
-    return (
-        format_html('<s title="its run is withdrawn">{}</s> <small>withdrawn</small>', cell)
-        if one.is_withdrawn
-        else cell
-    )
+    note = ", contended" if one.is_contended else ", unconfirmed" if tone == "faster" and not one.is_confirmed else ""
+    share = f", {small_share(one.share)}" if one.share is not None else ""
+    below = f"{timespan(one.ms)}{share}{note}" if one.ms is not None else ""
+    return format_html('<span class="{}">{}{}</span><small>{}</small>', tone, mark, shown, below)
 
 
 @register.simple_tag
@@ -102,7 +93,7 @@ def speedup_of(one: Figure) -> SafeString:
         return format_html("{}", said)
     decided = str(one.verdict) in ("FASTER", "SLOWER", "SAME") and not one.is_contended and not one.is_withdrawn
     shown = format_html("<b>{}</b>", said) if decided else said
-    return format_html("{} <small>{}</small>", shown, plus_minus(one.ratio))
+    return format_html('{} <span class="pm">{}</span>', shown, plus_minus(one.ratio))
 
 
 @register.filter

@@ -115,7 +115,7 @@ def test_the_report_of_the_sample_is_whole(owner, sample):
     page = forms(owner, sample)["session_report"]
     for text in (
         "3 of 11 phases are done, 1 is blocked.", "waits for 5 (blocked)", "Nsight Compute was not installed", "worked around",
-        "A: the full workflow", "Next actions", "Learnings", "Deliverables", "837 times slower",
+        "A: the full workflow", "Next actions", "Learnings", "Deliverables", "837x slower",
     ):  # fmt: skip
         assert text in page, text
 
