@@ -19,8 +19,8 @@ def mine(x):
 """
 POSTED = (
     "acknowledge", "add_to_session", "cancel_run", "confirm_record", "delete_import", "delete_tier_scale", "end_schedule",
-    "end_session", "measure_submission", "recalibrate", "remove_from_session", "repeat_run", "revoke_token", "share_run",
-    "share_status", "unshare_run", "unshare_status",
+    "end_session", "measure_submission", "recalibrate", "remove_from_session", "repeat_run", "restore_run", "revoke_token",
+    "share_run", "share_session", "share_status", "unshare_run", "unshare_session", "unshare_status", "withdraw_run",
 )  # fmt: skip
 API = {"api_nowhere", "client"}
 """Without a session: tests/site/test_api.py."""
@@ -31,6 +31,8 @@ def addresses(demo, gpu):
     """Every page of the site, by its name in runs/urls.py."""
     result = demo.measurements.first().results.first()
     submission, _ = Submission.objects.store({"mine.py": KERNEL})
+    reported = Session.objects.create(title="A reported effort")
+    Run.objects.filter(pk=demo.pk).update(session=reported)
     (own,) = fill(gpu, repeated(1))
     mine = {
         **{name: [] for name in ("overview", "runs", "runs_csv", "runs_json", "new_run", "estimate")},
@@ -74,6 +76,9 @@ def addresses(demo, gpu):
             name: [Session.objects.create(title="An effort").pk]
             for name in ("session", "session_json", "session_md", "edit_session", "end_session", "add_to_session")
         },
+        **{name: [reported.pk] for name in ("session_report", "session_html", "share_session", "unshare_session")},
+        **{name: [reported.pk, "factors"] for name in ("session_chart_json", "session_chart_svg")},
+        **{name: [demo.pk] for name in ("withdraw_run", "restore_run")},
         "remove_from_session": [Session.objects.first().pk, demo.pk],
         **{name: [] for name in ("gpus", "gpus_csv", "gpus_json", "judge", "judge_json")},
         **{name: [gpu.pk] for name in ("gpu", "gpu_json", "recalibrate")},
