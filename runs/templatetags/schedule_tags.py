@@ -19,7 +19,11 @@ def schedule_of(run: Run) -> Schedule | None:
     """The schedule that repeats this run, or that has started it, with `today`: what became of this day."""
     today = Prefetch("days", ScheduledDay.objects.filter(day=timezone.localdate()), to_attr="of_today")
     of = [run.pk] if run.repeats_id is None else [run.pk, run.repeats_id]
-    found = Schedule.objects.filter(run__in=of, ended_at=None, until__gte=timezone.localdate()).prefetch_related(today).first()
+    found = (
+        Schedule.objects.filter(run__in=of, ended_at=None, until__gte=timezone.localdate())
+        .prefetch_related(today)
+        .first()
+    )
     if found:
         found.today = next(iter(found.of_today), None)  # type: ignore[attr-defined]
     return found
