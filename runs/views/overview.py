@@ -113,11 +113,6 @@ class Now:
         return ",".join(("#running", "#runs", *(f"#device-{gpu.pk}" for gpu in self.gpus)))
 
     @property
-    def ready(self) -> str:
-        """The devices in words."""
-        return headline(self.gpus)
-
-    @property
     def is_new(self) -> bool:
         """Nobody has run anything here yet."""
         return not self.active and all(run.demo for run, _ in self.latest)
