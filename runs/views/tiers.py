@@ -187,6 +187,10 @@ def unconfirmed(point: Point) -> str:
     return f" Unconfirmed: measured in {point.processes or 1} process{'es' * ((point.processes or 1) > 1)}, not in {THOROUGH}."
 
 
+def _is_record(point: Point) -> bool:
+    return point.is_confirmed and not point.demo
+
+
 @dataclass(frozen=True)
 class Cell:
     """One tier on one workload. Without a step: its time is unknown, as the speed of light is."""
@@ -227,7 +231,7 @@ def tiers(request: HttpRequest) -> HttpResponse:
         "ladders": standing.ladders,
         "size": ladder_charts.CLIMB,
         "counts": standing.counts(),
-        "has_progress": any(one.reached for one in standing.ladders),
+        "has_progress": any(one.reached and one.best and _is_record(one.best[0]) for one in standing.ladders),
     }
     return render(request, "tiers.html", standing.context | more)
 

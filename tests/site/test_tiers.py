@@ -616,6 +616,7 @@ def test_the_climb_and_the_progress(owner, measured, scale):
 
 def test_no_chart_of_nothing(owner, demo, scale):
     note_again()
+    assert "progress.json" not in owner.get(reverse("tiers")).content.decode(), "a tier is reached, by a demo run"
     assert owner.get(reverse("tiers_progress_json")).status_code == 404
     key = demo.measurements.first().workload.key
     assert owner.get(reverse("climb_chart_json", args=[key, "graph"])).status_code == 404
