@@ -182,8 +182,10 @@ def climb(
         dash = [4, 3] if ink != "quiet" else [1, 0]
         colour = colours["line" if ink == "quiet" else ink]
         layers.append(base.mark_rule(color=colour, strokeDash=dash, strokeWidth=1.5, aria=False))
-        text = base.encode(x=alt.value(4), text="text:N")
-        layers.append(written(text, colours, align="left", dy=-7, color=colours[ink]))
+        is_tier = ink == "quiet"
+        text = base.encode(x=alt.value(4 if is_tier else CLIMB[0] - 64), text="text:N")
+        side = "left" if is_tier else "right"
+        layers.append(written(text, colours, align=side, dy=-7, color=colours[ink]))
     layers += [
         _dated(rows).mark_rule(strokeWidth=5, opacity=0.28, color=colours["accent"], aria=False).encode(
             x=x, y=alt.Y("low:Q", scale=scale, axis=axis, title=None), y2="high:Q"
