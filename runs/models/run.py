@@ -194,6 +194,7 @@ class Run(models.Model):
         indexes = [
             models.Index(fields=["state", "sent_at"], name="what_is_queued_or_running"),
             models.Index(fields=["user", "-id"], name="runs_of_a_person"),
+            models.Index(fields=["started_at", "gpu"], name="runs_by_start"),
             models.Index(fields=["id"], condition=Q(looked_at=None), name="not_looked_at"),
         ]
 
