@@ -29,8 +29,8 @@ from runs.views import (
     tier_workload,
     tiers,
     tokens,
-    withdrawal,
     week,
+    withdrawal,
 )
 
 KERNEL = "kernels/<slug:operation>/<path:name>"
