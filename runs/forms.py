@@ -33,6 +33,9 @@ SHOWN_WORKLOADS = 8
 class NewRunForm(ProtocolFields):
     """Fields of every run; the sizes depend on the operation. again: the run to repeat, if any."""
 
+    field_order = ("operation", "device", "what", "config", "start", "yaml", "dtype", "kernels")
+    """Before those of the protocol: the first fault is said in this order."""
+
     operation = forms.CharField(widget=forms.HiddenInput, required=False)
     device = forms.ChoiceField(label="Device", error_messages={"required": "Choose a device."})
     what = forms.ChoiceField(
