@@ -22,7 +22,22 @@ from runs.api.problems import Problem
 CLIENT = Path(settings.BASE_DIR) / "kernels" / "cli" / "client.py"
 View = Callable[..., HttpResponseBase]
 
-api = NinjaAPI(
+
+class Api(NinjaAPI):
+    """Its document says in which form errors come."""
+
+    def get_openapi_schema(self, **more: Any) -> Any:
+        document = super().get_openapi_schema(**more)
+        for methods in document["paths"].values():
+            for one in methods.values():
+                for status, answer in one["responses"].items():
+                    content = answer.get("content", {})
+                    if int(status) >= 400 and "application/json" in content:
+                        content[problems.KIND] = content.pop("application/json")
+        return document
+
+
+api = Api(
     title="Benchsite",
     version="1",
     description="What the pages show, and what their forms do. Errors are application/problem+json.",
