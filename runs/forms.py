@@ -14,12 +14,12 @@ from kernels.analysis.memory import why_too_large
 from kernels.catalog import operations
 from kernels.config_files import ConfigError, read_config
 from kernels.dtypes import DTYPE_SHORT
-from kernels.protocol import EFFORTS, Protocol
 from kernels.submission import is_submitted
 from kernels.workload import Config as ConfigSpec
 from kernels.workload import Workload, sentence
 from runs.form_fields import ALL, may_be_empty, size_field, words_of
 from runs.models import Config, Gpu, Run, Session, Submission
+from runs.protocol_fields import ProtocolFields
 
 DEFAULT_OPERATION = "attention"
 MAX_WORKLOADS = 600
@@ -30,23 +30,7 @@ ANY = "any:"
 SHOWN_WORKLOADS = 8
 
 
-ISOLATED = "isolated"
-"""The choice of the protocol paired with each kernel in a process of its own."""
-
-
-def protocol_choice(protocol: Protocol) -> str:
-    """The choice that means a protocol."""
-    return ISOLATED if protocol.isolated else protocol.name
-
-
-def _named(choice: str) -> dict[str, Any]:
-    """The values of a Protocol that a choice means."""
-    if choice == ISOLATED:
-        return {"name": "paired", "isolated": True, "mode": "auto"}
-    return {"name": choice, "isolated": False}
-
-
-class NewRunForm(forms.Form):
+class NewRunForm(ProtocolFields):
     """Fields of every run; the sizes depend on the operation. again: the run to repeat, if any."""
 
     operation = forms.CharField(widget=forms.HiddenInput, required=False)
@@ -74,40 +58,6 @@ class NewRunForm(forms.Form):
         label="Kernels to compare",
         required=False,
         widget=forms.CheckboxSelectMultiple,
-    )
-    protocol = forms.ChoiceField(
-        label="Protocol",
-        choices=[
-            ("paired", "paired: all kernels in every round, compared within rounds"),
-            ("isolated", "isolated: paired, each kernel in a process of its own; for kernels that nobody has read"),
-            ("fixed", "fixed: 200 warm-up and 500 timed calls, one kernel after the other"),
-        ],
-        initial="paired",
-    )
-    mode = forms.ChoiceField(
-        label="Mode",
-        choices=[
-            ("", "from the config (default: automatic)"),
-            ("auto", "automatic: graph replay below 50 us, else cold"),
-            ("cold", "cold: inputs not in the cache, launch gap hidden"),
-            ("graph", "graph: CUDA-graph replay over rotated inputs"),
-            ("warm", "warm: one buffer, always in the cache"),
-            ("sustained", "sustained: back to back for at least 1 s"),
-            ("e2e", "e2e: host time, dispatch included"),
-        ],
-        required=False,
-        help_text="On a CPU the mode is always cpu. The protocol fixed sets its own mode; isolated measures batches.",
-    )
-    effort = forms.ChoiceField(
-        label="Effort",
-        choices=[
-            ("", "from the config (default: normal)"),
-            ("quick", "quick: a few seconds a workload, wide intervals"),
-            ("normal", "normal: until the intervals are narrow"),
-            ("thorough", "thorough: five fresh processes, results are confirmed"),
-        ],
-        required=False,
-        help_text="For the protocols paired and isolated.",
     )
     session = forms.ChoiceField(label="Session", required=False, help_text="Group with related runs.")
     title = forms.CharField(label="Title", required=False, max_length=200, help_text="Name in lists.")
@@ -246,7 +196,7 @@ class NewRunForm(forms.Form):
         """The field that gets the focus after an error: the first marked one."""
         if not self.is_bound or self.non_field_errors():
             return ""
-        own = ["kernels", "protocol", "effort", "mode", "session", "title", "note"]
+        own = ["kernels", *ProtocolFields.base_fields, "session", "title", "note"]
         order = ["device", "what", "config", "yaml", *self.sizes, "dtype", *own]
         return next((name for name in order if name in self.errors), "")
 
@@ -285,7 +235,11 @@ class NewRunForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
-        hidden = {"config": ("yaml",), "workload": ("config", "yaml"), "yaml": ("config", "kernels", "effort", "mode")}
+        hidden = {
+            "config": ("yaml",),
+            "workload": ("config", "yaml"),
+            "yaml": ("config", "kernels", *ProtocolFields.base_fields),
+        }
         sizes = () if cleaned.get("what") == "workload" else (*self.sizes, "dtype")
         for name in (*hidden.get(cleaned.get("what", ""), ()), *sizes):
             self.errors.pop(name, None)  # of a hidden part of the form
@@ -332,12 +286,8 @@ class NewRunForm(forms.Form):
             if self._too_many(math.prod(len(value) for value in sizes.values())):
                 return
             body = {"name": TYPED, "operation": self.chosen_operation.name, "workloads": [sizes]}
-        mode = {"mode": cleaned["mode"]} if cleaned["mode"] else {}
-        changes = EFFORTS.get(cleaned["effort"], {}) | mode | _named(cleaned["protocol"])
-        if cleaned["protocol"] == ISOLATED and cleaned["mode"] not in ("", "auto"):
-            self.add_error("mode", "Isolated measures batches: choose the automatic mode.")
+        if (protocol := self.protocol_of(body.get("protocol", {}))) is None:
             return
-        protocol = Protocol(**body.get("protocol", {}) | changes)
         body |= {"kernels": cleaned["kernels"], "protocol": protocol.model_dump()}
         try:
             spec = ConfigSpec(**body)

@@ -39,7 +39,8 @@ class IsolatedRun(WorkloadRun):
         context = self.context
         context.session.replace()  # it holds memory of the device
         stop, cells = context.session.should_stop, len(self._alive()) + 1
-        self.session = IsolatedSession(context.device, self.workload, stop, self.plan.rest, cells)
+        watch = context.session.stopwatch
+        self.session = IsolatedSession(context.device, self.workload, stop, self.plan.rest, cells, watch)
         self.call_ns: dict[str, float] = {}
         self.facts = Facts()
         self.before: list[int] = []

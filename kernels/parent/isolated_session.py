@@ -18,6 +18,7 @@ from statistics import median
 from typing import Any
 
 from kernels.catalog import get_kernel
+from kernels.contract.events import Phase
 from kernels.contract.isolation import Armed, Attached, Batches, Called, Judged, Opened, Output, Segments, Taken
 from kernels.contract.replies import Fault, Nothing, Prepared, TimedBlock
 from kernels.host.containment import why_refused
@@ -26,6 +27,7 @@ from kernels.operations.base import Distribution
 from kernels.parent.cell_process import Cell, Trusted
 from kernels.parent.child_process import CommandFailed
 from kernels.parent.drive import kernel_of
+from kernels.parent.stopwatch import Stopwatch
 from kernels.submission import is_submitted
 from kernels.workload import Workload
 
@@ -100,9 +102,16 @@ class IsolatedSession:
     """One workload. `turn` names the arm whose block comes next."""
 
     def __init__(
-        self, device: Device, workload: Workload, should_stop: Callable[[], bool], rest: float, cells: int
+        self,
+        device: Device,
+        workload: Workload,
+        should_stop: Callable[[], bool],
+        rest: float,
+        cells: int,
+        stopwatch: Stopwatch | None = None,
     ) -> None:
         """cells: how many there will be at once."""
+        self.during = (stopwatch or Stopwatch()).during
         self.device, self.workload, self.should_stop = device, workload, should_stop
         self.rest = rest if device.kind == "cuda" else 0.0
         self.seed = secrets.randbits(48)
@@ -112,11 +121,15 @@ class IsolatedSession:
         self.graphs = False
         self.why_same_user = ""
         """Why cells cannot have users of their own."""
-        self.trusted = Trusted(device, should_stop)
-        self.spares = [self._spawn() for _ in range(min(cells, SPARES))]
-        """Cells that have loaded no kernel, each with the file of its input sets."""
+        with self.during("start"):
+            self.trusted = Trusted(device, should_stop)
+            self.spares = [self._spawn() for _ in range(min(cells, SPARES))]
+            """Cells that have loaded no kernel, each with the file of its input sets."""
         try:
-            self._open(cells)
+            with self.during("start"):
+                self.trusted.wait_ready()
+            with self.during("inputs"):
+                self._open(cells)
         except BaseException:
             self.close()
             raise
@@ -148,7 +161,8 @@ class IsolatedSession:
             os.ftruncate(memory, self.room * self.set_bytes)
             fcntl.fcntl(memory, fcntl.F_ADD_SEALS, SEALS)
             path = f"/proc/{os.getpid()}/fd/{memory}"
-        cell.wait_ready()
+        with self.during("start"):
+            cell.wait_ready()
         attached: Attached = self.trusted.call("attach", cell=slot, sets=self.room, pid=cell.pid, path=path)
         reached: Taken = self.trusted.call("reach", cell=slot, segments=[])
         if reached.refused and cell.facts.own_user:  # before any kernel is loaded
@@ -161,7 +175,8 @@ class IsolatedSession:
             raise CommandFailed(Fault(kind="unsupported", message=why, must_replace=True))
         there = attached.handle or f"/proc/self/fd/{memory}"
         opening = {"workload": self.workload.model_dump(), "arm": kernel_of(slot), "memory": there, "sets": self.room}
-        cell.call("open", LIMIT_S, **opening)
+        with self.during("load"):
+            cell.call("open", LIMIT_S, **opening)
         return found
 
     def stop(self, slot: str) -> None:
@@ -189,9 +204,11 @@ class IsolatedSession:
         """Two calls on fresh inputs: the reading of one of them, and the time of both (s)."""
         mine = self.slots[slot]
         mine.captured, asked = 0, {"cell": slot, "seed": seed, "distribution": distribution}
-        self.trusted.call("write", LIMIT_S, calls=VERIFY_CALLS, **asked)
+        with self.during("inputs"):
+            self.trusted.call("write", LIMIT_S, calls=VERIFY_CALLS, **asked)
         begin = time.monotonic()
-        called: Called = mine.cell.call("run", limit_s, calls=VERIFY_CALLS)
+        with self.during("first call"):
+            called: Called = mine.cell.call("run", limit_s, calls=VERIFY_CALLS)
         took_s = time.monotonic() - begin
         if why := called.wrong_kind or self._wrong_device(called):
             return {"wrong_kind": why}, took_s
@@ -201,7 +218,8 @@ class IsolatedSession:
         addresses = [one.address for outputs in called.outputs for one in outputs]
         mine.shared |= _overlap(addresses, mine.layout)
         self._take(slot, [mine.layout])
-        judged: Judged = self.trusted.call("judge", LIMIT_S, indices=[chosen], thorough=thorough, **asked)
+        with self.during("check"):
+            judged: Judged = self.trusted.call("judge", LIMIT_S, indices=[chosen], thorough=thorough, **asked)
         mine.inputs_changed |= judged.inputs_changed
         return judged.readings[0], took_s
 
@@ -235,13 +253,13 @@ class IsolatedSession:
         """Time of a call (ns), from batches that grow until they are long enough."""
         calls, call_ns = 1, 0.0
         while calls:
-            ticks = [self.batch(slot, calls, limit_s) / calls for _ in range(3)]
+            ticks = [self.batch(slot, calls, limit_s, "estimate") / calls for _ in range(3)]
             call_ns = min(ticks)
             wanted = self.calls_for(call_ns)
             calls = min(wanted, 16 * calls) if wanted > 2 * calls else 0
         return call_ns
 
-    def batch(self, slot: str, calls: int, limit_s: float = LIMIT_S) -> int:
+    def batch(self, slot: str, calls: int, limit_s: float = LIMIT_S, phase: Phase = "rounds") -> int:
         """One batch on fresh inputs: its length (ns). The outputs of its last call, and of others that are chosen
         afterwards, are copied and checked."""
         mine, seed = self.slots[slot], self.rng.randrange(2**31)
@@ -249,11 +267,14 @@ class IsolatedSession:
             self._capture(slot, calls, limit_s)
 
         def between(armed: Armed) -> None:
-            self._must_be_idle()
-            self.trusted.call("write", limit_s, cell=slot, seed=seed, calls=calls)
-            time.sleep(self.rest * REST_S)
+            with self.during("fresh inputs"):
+                self._must_be_idle()
+                self.trusted.call("write", limit_s, cell=slot, seed=seed, calls=calls)
+            with self.during("rests"):
+                time.sleep(self.rest * REST_S)
 
-        done, wall_ns, ended = mine.cell.batch(calls, limit_s, between)
+        with self.during(phase):
+            done, wall_ns, ended = mine.cell.batch(calls, limit_s, between)
         if len(done.addresses) != calls * len(mine.layout):
             raise Suspect(f"{len(done.addresses)} outputs after {calls} calls")
         if not self.graphs:
@@ -264,7 +285,8 @@ class IsolatedSession:
         self._take(slot, [_outputs_of(mine.layout, done.addresses, index) for index in chosen])
         mine.delays_ns.append((stopped if self.device.kind == "cpu" else time.monotonic_ns()) - ended)
         mine.shared |= _overlap(done.addresses, mine.layout)
-        judged: Judged = self.trusted.call("judge", limit_s, cell=slot, seed=seed, indices=chosen)
+        with self.during("check after"):
+            judged: Judged = self.trusted.call("judge", limit_s, cell=slot, seed=seed, indices=chosen)
         mine.readings += judged.readings
         mine.inputs_changed |= judged.inputs_changed
         mine.walls_ns.append(wall_ns)
@@ -276,8 +298,9 @@ class IsolatedSession:
         """Captures a batch as a graph, anew for every CAPTURE_EVERY batches."""
         mine = self.slots[slot]
         if mine.captured != calls or mine.replayed >= CAPTURE_EVERY:
-            mine.cell.call("capture", limit_s, calls=calls)
-            self._reach(slot)
+            with self.during("captures"):
+                mine.cell.call("capture", limit_s, calls=calls)
+                self._reach(slot)
             mine.captured, mine.replayed = calls, 0
         mine.replayed += 1
 
@@ -285,7 +308,8 @@ class IsolatedSession:
         """Lengths of batches without calls (ns): what the host adds to every batch."""
         cell, self.slots[slot].captured = self.slots[slot].cell, 0
         cell.call("forget")
-        return [cell.batch(0, LIMIT_S, lambda armed: None)[1] for _ in range(count)]
+        with self.during("estimate"):
+            return [cell.batch(0, LIMIT_S, lambda armed: None)[1] for _ in range(count)]
 
     def _usual_pace(self) -> float:
         return median(self.trusted.call("pace").ns for _ in range(PACE_SAMPLES))

@@ -19,9 +19,10 @@ from runs.api.access import WRITING
 from runs.api.answers import once
 from runs.api.problems import Problem
 from runs.api.reads import ROUTER, answers, lines
-from runs.forms import NewRunForm, protocol_choice
+from runs.forms import NewRunForm
 from runs.models import Config, Run, Submission
 from runs.pipeline.importer import import_claims
+from runs.protocol_fields import protocol_choice
 from runs.submission_form import as_sentence
 from runs.submitting import NotSubmitted, config_for, device_for, start_run
 from runs.views import new

@@ -11,12 +11,13 @@ from django.utils.datastructures import MultiValueDict
 
 from kernels.catalog import operations
 from kernels.config_files import as_yaml
-from runs.forms import ANY, NewRunForm, protocol_choice
+from runs.forms import ANY, NewRunForm
 from runs.models import Config, Gpu, Run, Session
+from runs.protocol_fields import ProtocolFields, details_of, protocol_choice
 from runs.queries.estimates import estimate as estimate_run
 from runs.views import number
 
-KEPT = ("device", "what", "start", "yaml", "protocol", "effort", "mode", "session", "title", "note")
+KEPT = ("device", "what", "start", "yaml", *ProtocolFields.base_fields, "session", "title", "note")
 """Fields that are valid for every operation."""
 
 
@@ -118,7 +119,7 @@ def from_run(run: Run) -> dict[str, Any]:
     values |= {
         "protocol": protocol_choice(spec.protocol),
         "mode": spec.protocol.mode if spec.protocol.mode != "auto" else "",
-    }
+    } | details_of(spec.protocol)
     form = NewRunForm(initial=values, again=run)
     values["device"] = _device_of(run, form)
     if not spec.operation:

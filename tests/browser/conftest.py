@@ -35,8 +35,9 @@ def browser():
         if "browser" in os.environ.get("BENCHSITE_REQUIRE", ""):
             pytest.fail("chromium is required here and is not installed")
         pytest.skip("no chromium on the PATH: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=15_000)  # on a busy machine
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield chromium

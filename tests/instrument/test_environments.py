@@ -47,6 +47,7 @@ def with_another(a, b):
     assert SEEN == ("", "on"), SEEN
     return a @ b
 """
+MORE = "more of environments: `make test` measures once with them, shared and isolated"
 NAMES = ["eager", "without", "with-one", "with-the-same", "with-another"]
 
 
@@ -89,12 +90,14 @@ def test_each_environment_has_a_process_with_its_own_baseline(switches):
     assert all(len(environment) < 2 for environment in started), "no process has the variables of two"
 
 
+@pytest.mark.thorough(MORE)
 def test_the_crosscheck_runs_each_kernel_in_its_environment(switches):
     events, _ = measured(["eager", "with-one", "without"])
     (checked,) = [event for event in events if event.kind == "crosschecked"]
     assert {seen.kernel for seen in checked.seen if seen.ran} == {"eager", "with-one", "without"}
 
 
+@pytest.mark.thorough(MORE)
 def test_a_check_without_timing_uses_the_environment(switches):
     events, _ = measured(NAMES, verify_only=True)
     found = {arm.kernel: (arm.status, arm.why) for event in events if event.kind == "measured" for arm in event.results}
@@ -125,6 +128,7 @@ def test_a_kernel_with_an_environment_cannot_be_the_baseline(switches):
     assert results["without"].speedup is None
 
 
+@pytest.mark.thorough(MORE)
 def test_a_baseline_slowed_down_by_the_environment_makes_its_kernels_suspect(switches, monkeypatch):
     """The variables slow the baseline only: as a library's switch would that the kernel does not use."""
     (switches / "gemm" / "eager.py").write_text(
@@ -133,7 +137,7 @@ def test_a_baseline_slowed_down_by_the_environment_makes_its_kernels_suspect(swi
         "@kernel('gemm', backend='pytorch')\n"
         "def eager(a, b):\n"
         "    if os.environ.get('MY_SWITCH'):\n"
-        "        time.sleep(0.02)\n"
+        "        time.sleep(0.004)\n"
         "    return a @ b\n"
     )
     events, _ = measured(["eager", "with-one", "with-another"], SIZES | {"m": 256, "n": 256, "k": 256})

@@ -86,14 +86,14 @@ def test_cuda_flash_is_right_with_groups_and_ragged_ends(emulated, window, causa
 
 
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
-@pytest.mark.parametrize("window", [1, 33, 130])
+@pytest.mark.parametrize("window", telling([1, 33, 130], 33, why=MANY))
 def test_cuda_flash_does_windows(emulated, window, causal):
     problem = Attention(batch=2, heads=1, kv_heads=1, seq_len=300, head_dim=64, causal=causal, window=window, scale=0.2)
     said = verdict(emulated, "cuda-flash", problem)
     assert said["correct"], said["why"]
 
 
-@pytest.mark.parametrize("distribution", ["x30", "near_constant", "outliers"])
+@pytest.mark.parametrize("distribution", telling(["x30", "near_constant", "outliers"], "x30", why=MANY))
 def test_cuda_flash_is_right_on_unusual_inputs(emulated, distribution):
     problem = Attention(batch=1, heads=2, seq_len=130, head_dim=64, causal=True)
     said = verdict(emulated, "cuda-flash", problem, distribution)
@@ -118,7 +118,7 @@ def test_the_emulated_gpu_shows_what_is_wrong(emulated, change):
 
 
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
-@pytest.mark.parametrize("window", [0, 1, 20])
+@pytest.mark.parametrize("window", telling([0, 1, 20], 20, why=MANY))
 def test_cuda_naive_is_right(emulated, window, causal):
     for dtype, head_dim in (("float16", 40), ("float32", 64)):
         problem = Attention(

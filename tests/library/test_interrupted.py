@@ -149,6 +149,7 @@ def test_at_any_moment_nothing_is_left_behind_and_the_file_is_whole(folder, numb
         assert read_export(out.read_bytes()).partial or code == 0, told
 
 
+@pytest.mark.thorough(MORE)
 def test_a_killed_run_leaves_a_whole_file_that_says_what_it_lacks(folder):
     out = folder / "out.json"
     process = start(folder, "four.yaml", "--device", "cpu", "--json", out)
@@ -214,6 +215,7 @@ def test_without_a_terminal_each_thing_that_is_finished_is_a_line(folder):
     assert seconds == sorted(seconds) and seconds[-1] > 0
 
 
+@pytest.mark.thorough(MORE)
 def test_a_full_disk_costs_no_result(folder):
     """It cannot be written, so the table is all there is: measured to the end, and the exit status says it."""
     code, said, err = run(folder, "four.yaml", "--device", "cpu", "--json", "/dev/full")

@@ -34,6 +34,8 @@ def right_half(call):
     return half
 
 
+MORE = pytest.mark.thorough("more outputs of the same kind: `make test` measures one")
+
 # --- whole numbers and truth values -----------------------------------------------------------------------------------
 
 
@@ -47,7 +49,7 @@ def right_half(call):
     ],
     ids=["indices", "bool", "levels", "int32"],
 )
-@pytest.mark.parametrize("reference", [True, False], ids=["reference", "no reference"])
+@pytest.mark.parametrize("reference", [True, pytest.param(False, marks=MORE)], ids=["reference", "no reference"])
 def test_integer_and_boolean_outputs_are_accepted_and_checked(call, other, reference):
     candidates = {"other": other, "half": right_half(call), "same": lambda x: torch.full_like(call(x), 1)}
     found = quick(candidates, call, reference=call if reference else None)
@@ -75,7 +77,9 @@ def test_levels_may_be_rounded_as_eager_pytorch_rounds_and_not_wrap():
     assert has_no_speedup(found["wraps"], "incorrect") and "largest difference " in found["wraps"].why
 
 
-@pytest.mark.parametrize("dtype", [torch.int8, torch.bool, torch.int64], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.int8, *(pytest.param(one, marks=MORE) for one in (torch.bool, torch.int64))], ids=str
+)
 def test_one_buffer_and_half_written_buffers_of_whole_numbers_are_seen(dtype):
     buffer = torch.empty(ROWS, COLS, dtype=dtype)
 

@@ -108,6 +108,7 @@ class TestOnSqlite:
             call_command("restore", tmp_path / "one")
 
 
+@pytest.mark.thorough("a restore under runs: `make test` restores a quiet site")
 @pytest.mark.timeout(200)
 def test_runs_that_were_in_progress_at_the_backup_end_truthfully_after_a_restore(site, tmp_path, monkeypatch):
     """One was measuring, one was waiting; both ended between backup and restore. The site lives all the time."""

@@ -101,6 +101,7 @@ def test_nothing_is_lost_when_the_broker_is_killed_and_emptied(site, slow_run):
     assert not RejectedEvent.objects.exists()
 
 
+@pytest.mark.thorough(RARER)
 def test_workers_take_the_next_message_of_a_broker_that_was_emptied_under_them(site):
     site.flush_the_broker()
     site.wait(site.submit("eager"), "done")
@@ -118,6 +119,7 @@ def test_a_run_whose_message_was_lost_is_sent_again_as_the_same_attempt(site, mo
     assert run.attempts == 1
 
 
+@pytest.mark.thorough(RARER)
 def test_a_broker_that_hangs_holds_nobody_up(site):
     """It takes connections and answers nothing: a run is submitted all the same, and starts once the broker is back."""
     broker = site.process("broker")

@@ -13,16 +13,16 @@ WITHIN = 200
 GOOD = """from kernels.catalog import kernel
 from scale import by
 
-@kernel("swish", backend="pytorch", name="mine")
-def mine(x):
-    return by(x, x.sigmoid())
+@kernel("gemm", backend="pytorch", name="mine")
+def mine(a, b):
+    return by(a, b)
 """
-SCALE = "def by(a, b):\n    return a * b\n"
+SCALE = "def by(a, b):\n    return a @ b\n"
 HOSTILE = """import os, socket
 from kernels.catalog import kernel
 
-@kernel("swish", backend="pytorch", name="hostile")
-def hostile(x):
+@kernel("gemm", backend="pytorch", name="hostile")
+def hostile(a, b):
     said = [f"root {os.getuid() == 0}"]
     for path in FORBIDDEN:
         try:
@@ -47,10 +47,10 @@ def submitted(site, *all_files):
     kept = [Submission.objects.store(files)[0] for files in all_files]
     config = Config(
         name="submitted",
-        operation="swish",
+        operation="gemm",
         kernels=[one.kernel for one in kept],
         protocol={"isolated": True, "warmup_s": 0.02, "min_rounds": 8, "max_rounds": 8, "verify_seeds": 1},
-        workloads=[{"rows": 256, "cols": 4096, "dtype": "float32"}],
+        workloads=[{"m": 256, "n": 256, "k": 256, "dtype": "float32"}],
     )
     return Run.objects.submit(config, gpu=site.gpu()), kept
 
@@ -67,38 +67,31 @@ def able(site):
     return site
 
 
-def test_its_files_reach_the_agent_and_the_result_has_its_source_under_its_version(able):
-    run, (one,) = submitted(able, {"mine.py": GOOD, "scale.py": SCALE})
-    able.wait(run, "done", within=WITHIN)
-    result = results_of(run)[one.kernel]
-    assert (result.status, result.why, result.correctness["correct"]) == ("ok", "", True)
-    assert (result.version.source, result.version.sha256) == (GOOD, hashlib.sha256(GOOD.encode()).hexdigest())
-    assert result.speedup is not None and result.measurement.isolated
-    assert not [path for path in (able.folder / "tmp").iterdir() if list(path.rglob("mine.py"))]
-
-
-def test_two_versions_are_measured_side_by_side_and_a_broken_one_fails_alone(able):
-    run, (good, bad) = submitted(
-        able, {"mine.py": GOOD, "scale.py": SCALE}, {"mine.py": GOOD, "scale.py": "def by(a, b):\n    return a + b\n"}
-    )
-    able.wait(run, "done", within=WITHIN)
-    found = results_of(run)
-    assert (found[good.kernel].status, found[bad.kernel].status) == ("ok", "incorrect")
-
-
-def test_a_submitted_kernel_reaches_no_network_no_secret_and_no_file_of_the_site(able):
+def test_versions_are_measured_side_by_side_and_a_hostile_one_reaches_nothing(able):
+    """No network, no secret and no file of the site."""
     forbidden = [
         str(able.database),
         str(able.folder / "db.sqlite3-wal"),
         *map(str, able.folder.glob("agent/*.sqlite3")),
     ]
-    text = HOSTILE.replace("FORBIDDEN", repr(forbidden)).replace("PORT", str(able.port))
-    run, (one,) = submitted(able, {"hostile.py": text})
+    hostile_text = HOSTILE.replace("FORBIDDEN", repr(forbidden)).replace("PORT", str(able.port))
+    run, (good, bad, hostile) = submitted(
+        able,
+        {"mine.py": GOOD, "scale.py": SCALE},
+        {"mine.py": GOOD, "scale.py": "def by(a, b):\n    return a @ b * 1.5\n"},
+        {"hostile.py": hostile_text},
+    )
     able.wait(run, "done", within=WITHIN)
-    result = results_of(run)[one.kernel]
+    results = results_of(run)
+    found = [results[one.kernel] for one in (good, bad, hostile)]
+    assert [one.status for one in found] == ["ok", "incorrect", "failed"]
+    result = found[0]
+    assert (result.why, result.correctness["correct"]) == ("", True)
+    assert (result.version.source, result.version.sha256) == (GOOD, hashlib.sha256(GOOD.encode()).hexdigest())
+    assert result.speedup is not None and result.measurement.isolated
     refused = "; ".join(["refused"] * len(forbidden))
-    assert result.status == "failed"
-    assert f"root False; {refused}; no network; 1 submissions; []" in result.why
+    assert f"root False; {refused}; no network; 3 submissions; []" in found[2].why
+    assert not [path for path in (able.folder / "tmp").iterdir() if list(path.rglob("mine.py"))]
 
 
 def test_an_agent_refuses_a_run_with_a_field_that_it_does_not_know(site, monkeypatch):
@@ -133,8 +126,8 @@ def test_a_host_that_cannot_contain_a_kernel_does_not_load_it(monkeypatch, tmp_p
     from kernels.workload import Workload
 
     monkeypatch.setattr(cell_process.os, "geteuid", lambda: 1000)  # then a cell gets no user of its own
-    one = Spec(operation="swish", files={"mine.py": GOOD.replace("def mine", "open('/loaded')\ndef mine")})
-    workload = Workload(operation="swish", dtype="float32", sizes={"rows": 8, "cols": 64})
+    one = Spec(operation="gemm", files={"mine.py": GOOD.replace("def mine", "open('/loaded')\ndef mine")})
+    workload = Workload(operation="gemm", dtype="float32", sizes={"m": 8, "n": 8, "k": 64})
     with reading(tmp_path, [one]):
         session = isolated_session.IsolatedSession(find_device("cpu"), workload, lambda: False, 0.0, 1)
         try:

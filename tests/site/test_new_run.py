@@ -193,8 +193,36 @@ WRONG = {
     "a config of another operation": ({"what": "config", "config": "gemm"}, "config", "Select a valid choice. gemm"),
     "too long a title": ({"title": "x" * 201}, "title", "at most 200 characters"),
     "too long a note": ({"note": "x" * 5001}, "note", "at most 5000 characters"),
+    "warm-up of another protocol": ({"warmup": "10"}, "warmup", "Only the protocol fixed has this"),
+    "an L2 of another protocol": ({"protocol": "isolated", "flush_l2": "on"}, "flush_l2", "Only the protocol fixed"),
+    "no timed call": ({"protocol": "fixed", "iters": "0"}, "iters", "Use a number from 1 to 100,000."),
+    "too many warm-up calls": ({"protocol": "fixed", "warmup": "1000000"}, "warmup", "from 0 to 100,000."),
+    "too many checks": ({"verify_seeds": "11"}, "verify_seeds", "Use a number from 1 to 10."),
+    "a seed in words": ({"seed": "many"}, "seed", "Use a whole number."),
+    "too large a seed": ({"seed": str(2**63)}, "seed", "Use a number from 0"),
     "a NUL in the title": ({"title": "a\x00b"}, "title", "Null characters are not allowed."),
 }  # fmt: skip
+
+
+def test_the_details_of_a_protocol_reach_the_run(owner, typed, chosen):
+    asked_for = {"warmup": "10", "iters": "20", "flush_l2": "on", "verify_seeds": "2", "seed": str(2**63 - 1)}
+    for sent in (typed, chosen):
+        protocol = submitted(owner, sent | {"protocol": "fixed"} | asked_for).spec.protocol
+        assert (protocol.name, protocol.warmup, protocol.iters, protocol.flush_l2) == ("fixed", 10, 20, True)
+        assert (protocol.verify_seeds, protocol.seed) == (2, 2**63 - 1)
+
+
+def test_a_seed_is_not_repeated_by_itself(owner, typed):
+    run = submitted(owner, typed | {"seed": "7"})
+    assert (run.spec.protocol.seed, again(owner, run)["seed"]) == (7, "")
+
+
+def test_the_details_are_open_only_where_one_is_given(owner, typed):
+    details = r'<details class="field"{}>\s*<summary>Warm-up, calls, L2, checks, seed</summary>'
+    page = owner.get(PAGE).content.decode()
+    assert re.search(details.format(""), page)
+    _, page = refused(owner, typed | {"iters": "7"})
+    assert re.search(details.format(" open"), page)
 
 
 def test_a_window_and_a_scale_multiply_like_other_sizes_and_come_back(owner, typed):
@@ -319,6 +347,8 @@ def repeated(client, run):
         {"heads": "8, 16", "kv_heads": "1, 2"},
         {"kv_heads": "8"},
         {"protocol": "fixed"},
+        {"protocol": "fixed", "warmup": "10", "iters": "20", "flush_l2": "on", "verify_seeds": "2"},
+        {"protocol": "isolated", "verify_seeds": "9"},
         {"what": "config", "config": "canonical", "kernels": ["sdpa", "sdpa-math"]},
         {"title": "", "note": ""},
     ],
