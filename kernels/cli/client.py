@@ -35,7 +35,9 @@ from typing import Any
 OK, NOT_OK, REFUSED, UNREACHABLE, NO_TOKEN, INTERRUPTED = 0, 1, 2, 3, 4, 130
 COMMANDS = ("submit", "runs", "login")
 BEST = "best"
-POLL_S, LIMIT_S, TRIES = 0.7, 30.0, 5
+POLL_S, LIMIT_S = 0.7, 30.0
+READS, WRITES = 5, 3
+"""Times that a site is asked which is away for a moment."""
 GOOD = ("ok", "unsupported")
 
 
@@ -88,11 +90,12 @@ class Site:
     def patiently(self, path: str, body: Any = None, etag: str = "") -> tuple[Any, str]:
         """As `ask`, but a site that is away for a moment is asked again. A write has a key, so that it is done once."""
         key = str(uuid.uuid4()) if body is not None else ""
-        for number in range(TRIES):
+        tries = WRITES if key else READS
+        for number in range(tries):
             try:
                 return self.ask(path, body, etag, key)
             except Failed as error:
-                if error.status != UNREACHABLE or number == TRIES - 1:
+                if error.status != UNREACHABLE or number == tries - 1:
                     raise
                 time.sleep(2**number)
         return None, etag

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
-from django.urls import URLPattern, path
+from django.urls import URLPattern, path, re_path
 from django.views.decorators.csrf import csrf_exempt
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, Throttled, ValidationError
@@ -115,6 +115,6 @@ def urls() -> list[Any]:
     return [
         path("api/", docs, name="api_docs"),
         path("api/", (kept, namespace, name)),
-        path("api/<path:rest>", _for_programs(nowhere), name="api_nowhere"),
+        re_path(r"^api/(?P<rest>[\s\S]+)\Z", _for_programs(nowhere), name="api_nowhere"),
         path("client.py", client, name="client"),
     ]

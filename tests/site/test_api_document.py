@@ -136,7 +136,8 @@ def test_every_read_answers_as_the_document_says_and_304_the_second_time(documen
 def test_nobody_reads_or_writes_without_a_token_or_a_session(document, stranger, stored):
     for method, address, _ in operations(document):
         assert is_problem(getattr(stranger, method)(filled(address, stored)), 401, "Authorization: Bearer"), address
-    assert is_problem(stranger.get("/api/nosuch"), 404, "nothing at this address")
+    for path in ("/api/nosuch", "/api/submissions/%0A", "/api/kernels/gemm/a%0Ab%0D", "/api//"):
+        assert is_problem(stranger.get(path), 404, "nothing at this address"), path
 
 
 def test_a_read_is_the_twin_of_its_page(owner, stored):
