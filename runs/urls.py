@@ -20,12 +20,17 @@ from runs.views import (
     run,
     runs,
     schedule,
+    session_report,
     sessions,
     share,
     status,
     submissions,
+    tier_scales,
+    tier_workload,
     tiers,
     tokens,
+    week,
+    withdrawal,
 )
 
 KERNEL = "kernels/<slug:operation>/<path:name>"
@@ -57,6 +62,8 @@ urlpatterns = [
     path("runs/<id:pk>/compare/", compare.compare_with, name="compare_with"),
     path("runs/<id:pk>/share/", share.share, name="share_run"),
     path("runs/<id:pk>/unshare/", share.unshare, name="unshare_run"),
+    path("runs/<id:pk>/withdraw/", withdrawal.withdraw_run, name="withdraw_run"),
+    path("runs/<id:pk>/restore/", withdrawal.restore_run, name="restore_run"),
     path("runs/<id:pk>/repeat/", schedule.repeat, name="repeat_run"),
     path("schedules/<id:pk>/end/", schedule.end, name="end_schedule"),
     path("results/", results.results_page, name="results"),
@@ -72,7 +79,13 @@ urlpatterns = [
     path("sessions/new/", sessions.edit, name="new_session"),
     path("sessions/<id:pk>/", sessions.session, name="session"),
     path("sessions/<id:pk>.json", sessions.session_json, name="session_json"),
-    path("sessions/<id:pk>.md", sessions.session_md, name="session_md"),
+    path("sessions/<id:pk>.md", session_report.report_md, name="session_md"),
+    path("sessions/<id:pk>.html", session_report.report_html, name="session_html"),
+    path("sessions/<id:pk>/report/", session_report.report_page, name="session_report"),
+    path("sessions/<id:pk>/charts/<slug:name>.json", session_report.chart_json, name="session_chart_json"),
+    path("sessions/<id:pk>/charts/<slug:name>.svg", session_report.chart_svg, name="session_chart_svg"),
+    path("sessions/<id:pk>/share/", share.share_session, name="share_session"),
+    path("sessions/<id:pk>/unshare/", share.unshare_session, name="unshare_session"),
     path("sessions/<id:pk>/edit/", sessions.edit, name="edit_session"),
     path("sessions/<id:pk>/end/", sessions.end, name="end_session"),
     path("sessions/<id:pk>/runs/", sessions.add_run, name="add_to_session"),
@@ -113,6 +126,15 @@ urlpatterns = [
     path("changes/", changes.changes, name="changes"),
     path("changes.csv", changes.changes_csv, name="changes_csv"),
     path("changes.json", changes.changes_json, name="changes_json"),
+    *(
+        path(f"{address}.{kind}", view, {"kind": kind}, name=f"{name}_{kind}")
+        for kind in ("json", "svg")
+        for address, view, name in (
+            ("changes/<id:pk>/trend", week.trend, "trend"),
+            ("leaderboard/<slug:key>/steps", week.record, "record_steps"),
+            ("gpus/<id:pk>/day", week.day, "gpu_day"),
+        )
+    ),
     path("changes/<id:pk>/acknowledge/", changes.acknowledge, name="acknowledge"),
     path("leaderboard/", leaderboard.leaderboard, name="leaderboard"),
     path("leaderboard.csv", leaderboard.leaderboard_csv, name="leaderboard_csv"),
@@ -129,12 +151,23 @@ urlpatterns = [
     path("tiers/", tiers.tiers, name="tiers"),
     path("tiers.csv", tiers.tiers_csv, name="tiers_csv"),
     path("tiers.json", tiers.tiers_json, name="tiers_json"),
-    path("tiers/scales/new/", tiers.scale, name="new_tier_scale"),
-    path("tiers/scales/<id:pk>/", tiers.scale, name="tier_scale"),
-    path("tiers/scales/<id:pk>/delete/", tiers.delete_scale, name="delete_tier_scale"),
-    path("tiers/<slug:key>/<slug:mode>/", tiers.workload, name="tier_workload"),
-    path("tiers/<slug:key>/<slug:mode>.csv", tiers.workload_csv, name="tier_workload_csv"),
-    path("tiers/<slug:key>/<slug:mode>.json", tiers.workload_json, name="tier_workload_json"),
+    path("tiers/scales/new/", tier_scales.scale, name="new_tier_scale"),
+    path("tiers/scales/<id:pk>/", tier_scales.scale, name="tier_scale"),
+    path("tiers/scales/<id:pk>/delete/", tier_scales.delete_scale, name="delete_tier_scale"),
+    path("tiers/<slug:key>/<slug:mode>/target/", tier_workload.target, name="set_target"),
+    path("tiers/<slug:key>/<slug:mode>/pin/", tier_workload.pin, name="pin_baseline"),
+    *(
+        path(f"tiers/{address}.{kind}", view, {"kind": kind}, name=f"{name}_{kind}")
+        for kind in ("json", "svg")
+        for address, view, name in (
+            ("charts/progress", tiers.progress_chart, "tiers_progress"),
+            ("<slug:key>/<slug:mode>/charts/ladder", tier_workload.ladder_chart, "ladder_chart"),
+            ("<slug:key>/<slug:mode>/charts/climb", tier_workload.climb_chart, "climb_chart"),
+        )
+    ),
+    path("tiers/<slug:key>/<slug:mode>/", tier_workload.workload, name="tier_workload"),
+    path("tiers/<slug:key>/<slug:mode>.csv", tier_workload.workload_csv, name="tier_workload_csv"),
+    path("tiers/<slug:key>/<slug:mode>.json", tier_workload.workload_json, name="tier_workload_json"),
     path("judge/", judge.judge, name="judge"),
     path("judge.json", judge.judge_json, name="judge_json"),
     path("gpus/", gpus.gpus, name="gpus"),

@@ -18,6 +18,8 @@ from kernels.report.comparison import GONE, NEW, Results, Row, RunResults, rows,
 from kernels.report.tables import listed, markdown, text
 
 EXIT = {Gate.HOLDS: 0, Gate.FAILS: 1, Gate.UNKNOWN: 2}
+ALWAYS_FAIL = (Status.INCORRECT, Status.SUSPECT)
+"""Even if they were so before. What else is not ok fails if it was ok."""
 NOT_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 COLUMNS = ("workload", "kernel", "gate", "change (interval)", "margin", "against", "why")
 
@@ -146,11 +148,13 @@ def _unknown(workload: str, mode: str, kernel: str, why: str, against: str = "")
 
 
 def _line(row: Row, name: str, before: Results, after: Results, most: float) -> Line | None:
-    """None: the gate says nothing of it, as of the baseline, and of what is new or never ran here."""
-    if row.verdict in FAILURES:
+    """None: the gate says nothing of it: the baseline, and what was not ok before and could not be measured, or is new."""
+    if row.verdict in ALWAYS_FAIL or row.is_broken:
         why = f"{row.verdict}: {row.why}" if row.why else str(row.verdict)
         return Line(row.workload, row.mode, row.kernel, Gate.FAILS, why, None, None, name)
-    if row.verdict in (NEW, Verdict.BASELINE) or (row.verdict == Status.UNSUPPORTED and row.status_before != Status.OK):
+    if row.verdict in (NEW, Verdict.BASELINE, Status.OK, *FAILURES):
+        return None
+    if row.verdict == Status.UNSUPPORTED and row.status_before != Status.OK:
         return None
     change, margin = row.ratio, row.margin
     if change is None or margin is None:

@@ -14,11 +14,12 @@ from runs.models.schedule import Schedule, ScheduledDay
 from runs.models.session import Note, Session
 from runs.models.share import Share
 from runs.models.submission import Submission
+from runs.models.target import Pin, Target
 from runs.models.tier_scale import Tier, TierScale
 from runs.models.workload import Workload
 
 __all__ = [
-    "Answered", "ApiToken", "Calibration", "Change", "Chart", "Claim", "Config", "Environment", "Gpu", "Import", "Kernel",
-    "KernelVersion", "Measurement", "Newest", "Note", "RejectedEvent", "Result", "Run", "Schedule", "ScheduledDay",
-    "Session", "Share", "Submission", "Tier", "TierScale", "Workload",
+    "Answered", "ApiToken", "Calibration", "Change", "Chart", "Claim", "Config", "Environment", "Gpu", "Import",
+    "Kernel", "KernelVersion", "Measurement", "Newest", "Note", "Pin", "RejectedEvent", "Result", "Run", "Schedule",
+    "ScheduledDay", "Session", "Share", "Submission", "Target", "Tier", "TierScale", "Workload",
 ]  # fmt: skip

@@ -80,7 +80,7 @@ class RunQuerySet(models.QuerySet["Run"]):
 
     def for_list(self) -> RunQuerySet:
         return (
-            self.select_related("gpu", "user")
+            self.select_related("gpu", "user", "withdrawn_by")
             .defer("config", "log", "preflight", "timing", "gpu__catalogue")
             .order_by("-id")
         )
@@ -169,6 +169,11 @@ class Run(models.Model):
     samples_deleted_at = models.DateTimeField(null=True, blank=True)
     """When its raw samples were deleted to save space (runs/pipeline/keeping.py). Its figures stay."""
 
+    withdrawn_at = models.DateTimeField(null=True, blank=True)
+    """When somebody took its figures back. They count nowhere from then on, and every quote is struck through."""
+    withdrawn_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
+    withdrawn_why = models.CharField(max_length=300, blank=True)
+
     created_at = models.DateTimeField(default=timezone.now)
     sent_at = models.DateTimeField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
@@ -189,6 +194,7 @@ class Run(models.Model):
         indexes = [
             models.Index(fields=["state", "sent_at"], name="what_is_queued_or_running"),
             models.Index(fields=["user", "-id"], name="runs_of_a_person"),
+            models.Index(fields=["started_at", "gpu"], name="runs_by_start"),
             models.Index(fields=["id"], condition=Q(looked_at=None), name="not_looked_at"),
         ]
 

@@ -90,12 +90,14 @@ def test_an_interval_over_the_limit_cannot_be_told_and_says_how_many_processes()
     assert "about 4 processes of each run would decide" in report.lines[0].why
 
 
-@pytest.mark.parametrize("status", ["incorrect", "suspect", "crashed"])
-def test_a_result_that_is_not_ok_fails_even_if_it_was_so_before(status):
-    now = run(measurement(result("mine", sha="b", status=status)))
-    for before in (run(measurement(result("mine", 1.2))), now):
-        report = gate(now, [("before", before)], 0.02)
-        assert report.status == 1 and report.lines[0].why.startswith(status)
+@pytest.mark.parametrize("status", ["incorrect", "suspect", "crashed", "out of memory"])
+def test_a_result_that_is_not_ok_fails_and_one_that_is_wrong_even_if_it_was_so_before(status):
+    now, good = (run(measurement(result("mine", *of, sha="b", status=word), result("control", 1.1, "c")))
+                 for of, word in (((), status), ((1.2,), "ok")))  # fmt: skip
+    broken, still, mended = (gate(a, [("before", b)], 0.02) for a, b in ((now, good), (now, now), (good, now)))
+    assert broken.status == 1 and broken.lines[0].why.startswith(status)
+    assert still.status == (1 if status in ("incorrect", "suspect") else 0)
+    assert mended.status == 0 and [line.kernel for line in mended.lines] == ["control"]
 
 
 def test_what_was_not_measured_again_is_not_told_and_what_is_new_is_let_through():
@@ -157,9 +159,9 @@ def test_junit_has_a_case_for_each_result():
     assert (unknown.get("errors"), unknown.find("testcase/error").get("type")) == ("1", "cannot tell")
     empty = ElementTree.fromstring(as_junit(gate(run(), [], 0.02)))
     assert (empty.get("tests"), empty.get("errors")) == ("1", "1")
-    bad = run(measurement(result("mine", sha="b", status="failed", why="a \x1b < & \ufffe b")))
+    bad = run(measurement(result("mine", sha="b", status="incorrect", why="a \x1b < & \ufffe b")))
     said = ElementTree.fromstring(as_junit(gate(bad, [("before", bad)], 0.02)))
-    assert said.find("testcase/failure").get("message") == "failed: a ? < & ? b"
+    assert said.find("testcase/failure").get("message") == "incorrect: a ? < & ? b"
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
