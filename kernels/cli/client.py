@@ -5,15 +5,16 @@
     python3 client.py login --site https://SITE
     python3 client.py submit my_kernel.py --gpu h200 --config canonical --wait
     python3 client.py runs list
+    python3 client.py gate 12 --against best --max-regression 2%
 
 In a clone of Benchsite, `python -m kernels` in the place of `client.py` is the same.
 
 The token comes from BENCHSITE_TOKEN, else from ~/.config/benchsite/tokens.json, where `login` keeps it. The site comes
 from --site, else from BENCHSITE_SITE, else from the last login.
 
-Exit status: 0 done (submit --wait: every result is correct); 1 a result is not ok, or the run did not end well;
-2 what was asked for cannot be done, the message says what to change; 3 the site cannot be reached; 4 no valid token;
-130 interrupted (a run goes on).
+Exit status: 0 done (submit --wait: every result is correct; gate: it holds); 1 a result is not ok, or the run did not
+end well (gate: it fails); 2 what was asked for cannot be done, the message says what to change (gate: it cannot tell);
+3 the site cannot be reached; 4 no valid token; 130 interrupted (a run goes on).
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ from typing import Any
 
 OK, NOT_OK, REFUSED, UNREACHABLE, NO_TOKEN, INTERRUPTED = 0, 1, 2, 3, 4, 130
 COMMANDS = ("submit", "runs", "login")
-POLL_S, LIMIT_S, TRIES = 0.7, 30.0, 5
+BEST = "best"
+POLL_S, LIMIT_S = 0.7, 30.0
+READS, WRITES = 5, 3
+"""Times that a site is asked which is away for a moment."""
 GOOD = ("ok", "unsupported")
 
 
@@ -86,11 +90,12 @@ class Site:
     def patiently(self, path: str, body: Any = None, etag: str = "") -> tuple[Any, str]:
         """As `ask`, but a site that is away for a moment is asked again. A write has a key, so that it is done once."""
         key = str(uuid.uuid4()) if body is not None else ""
-        for number in range(TRIES):
+        tries = WRITES if key else READS
+        for number in range(tries):
             try:
                 return self.ask(path, body, etag, key)
             except Failed as error:
-                if error.status != UNREACHABLE or number == TRIES - 1:
+                if error.status != UNREACHABLE or number == tries - 1:
                     raise
                 time.sleep(2**number)
         return None, etag
@@ -265,11 +270,50 @@ def compare(arguments: argparse.Namespace) -> int:
     return OK
 
 
+def gate(arguments: argparse.Namespace) -> int:
+    """The site's gate of a run."""
+    site, against = site_of(arguments), arguments.against
+    numbers = against == [BEST] or all(one.isdecimal() for one in against)
+    if not (arguments.run.isdecimal() and numbers):
+        raise Failed("give numbers of runs of the site, and best or numbers after --against")
+    body = {"run": int(arguments.run), "against": BEST if against == [BEST] else [int(one) for one in against],
+            "max_regression": arguments.max_regression, "kernels": arguments.kernel}  # fmt: skip
+    answer, _ = site.patiently("/api/gate", body)
+    print(f"{answer['text']}\n{answer['url']}")
+    for path, content in ((arguments.md, answer["markdown"]), (arguments.junit, answer["junit"])):
+        if path:
+            path.write_text(content, encoding="utf-8")
+    return int(answer["status"])
+
+
+def share(text: str) -> float:
+    """2% or 0.02"""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a share such as 2%")
+    return value
+
+
+def gate_options(one: argparse.ArgumentParser) -> None:
+    one.add_argument("run", metavar="RUN", help="the run to judge")
+    one.add_argument("--against", nargs="+", required=True, metavar="BEFORE", help="earlier runs; of several, each "
+                     "kernel's best; of a site also: best, which is all of the same card, versions and workloads")  # fmt: skip
+    one.add_argument(
+        "--max-regression", type=share, required=True, metavar="SHARE", help="how much slower is allowed: 2%%"
+    )
+    one.add_argument("--kernel", action="append", default=[], metavar="NAME", help="only this kernel; may be repeated")
+    one.add_argument("--md", type=Path, metavar="FILE", help="write the table to FILE, as Markdown")
+    one.add_argument("--junit", type=Path, metavar="FILE", help="write it to FILE, as JUnit XML")
+
+
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog=Path(sys.argv[0]).name, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    commands = top.add_subparsers(required=True, metavar="submit | runs | login")
+    commands = top.add_subparsers(required=True, metavar="submit | runs | gate | login")
     site = argparse.ArgumentParser(add_help=False)
     site.add_argument("--site", default="", metavar="URL", help="the Benchsite, such as https://bench.example.org")
     entering = commands.add_parser("login", parents=[site], help="keep a token for a site")
@@ -298,6 +342,9 @@ def parser() -> argparse.ArgumentParser:
     both.add_argument("before", type=int)
     both.add_argument("after", type=int)
     both.set_defaults(do=compare)
+    gating = commands.add_parser("gate", parents=[site], help="fail if a run is slower than it may be")
+    gate_options(gating)
+    gating.set_defaults(do=gate)
     return top
 
 

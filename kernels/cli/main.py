@@ -10,6 +10,7 @@ from kernels import catalog
 from kernels.cli import client
 from kernels.cli.choice import PLANS
 from kernels.cli.describe import do_calibrate, do_env, do_list
+from kernels.cli.gate import do_gate
 from kernels.cli.judge import do_compare, do_judge
 from kernels.cli.merge import do_merge
 from kernels.cli.run import do_run
@@ -25,7 +26,7 @@ from kernels.report.measures import BY_KEY
 def main(argv: list[str] | None = None) -> int:
     """Does a command. Returns its exit status: see kernels/__main__.py."""
     given = sys.argv[1:] if argv is None else argv
-    if given[:1] and given[0] in client.COMMANDS:
+    if given[:1] and (given[0] in client.COMMANDS or _of_a_site(given)):
         return client.main(given)
     top = parser()
     arguments = top.parse_args(given)
@@ -39,6 +40,12 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+
+
+def _of_a_site(given: list[str]) -> bool:
+    """Whether a gate is of runs of a site: numbers, and no files of such names."""
+    named = [one for one in given[1:] if one.isdecimal() or one == client.BEST or one.endswith(".json")]
+    return given[0] == "gate" and bool(named) and not any(Path(one).exists() for one in named)
 
 
 MEASURING = (do_env, do_calibrate, do_run, do_try)
@@ -59,11 +66,12 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m kernels",
         description="Measure GPU kernels, without the site.",
         epilog="exit codes: 0 every result ok or unsupported here, 1 a result is not ok (judge: the claim is not plausible; "
-        "calibrate: the device was busy; compare: something is slower), 2 the command could not be done, "
+        "calibrate: the device was busy; compare: something is slower; gate: slower than it may be, or not ok), "
+        "2 the command could not be done (gate: cannot tell), "
         "128 + N ended by signal N (130 SIGINT, 143 SIGTERM). "
         "submit, runs and login speak to a site: `python -m kernels submit --help`",
     )
-    listed = "list | env | run | check | try | compare | merge | calibrate | judge | submit | runs | login"
+    listed = "list | env | run | check | try | compare | merge | gate | calibrate | judge | submit | runs | login"
     commands = top.add_subparsers(required=True, metavar=listed)
     listing = commands.add_parser("list", help="list kernels, and why some cannot run here")
     listing.add_argument("--json", action="store_true", help="as JSON")
@@ -91,6 +99,9 @@ def parser() -> argparse.ArgumentParser:
     comparing.add_argument("--csv", metavar="FILE", type=Path, help="write the table to FILE")
     comparing.add_argument("--md", metavar="FILE", type=Path, help="write the table to FILE, as Markdown")
     comparing.set_defaults(do=do_compare)
+    gating = commands.add_parser("gate", help="fail if a run is slower than it may be; of files, or of runs of a site")
+    client.gate_options(gating)
+    gating.set_defaults(do=do_gate)
     merging = commands.add_parser("merge", help="results of several hosts or runs in one file")
     merging.add_argument("files", nargs="+", type=Path, metavar="FILE", help="exports of runs, or merged files")
     merging.add_argument("-o", "--output", required=True, type=Path, metavar="FILE", help="where the result is written")

@@ -9,9 +9,9 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from ninja import Path, Query, Router
 
-from kernels.report import comparison, tables
+from kernels.report import comparison, gate, tables
 from runs.api import schemas
-from runs.api.access import READING
+from runs.api.access import READING, Token
 from runs.api.answers import as_json, etag_of, not_a_cursor, number_of, tagged, unchanged
 from runs.api.problems import Problem
 from runs.models import ApiToken, Config, Run, Submission
@@ -22,7 +22,7 @@ from runs.queries.results import Key
 from runs.views import changes, gpus, history, kernels, leaderboard, runs
 from runs.views import results as results_page
 from runs.views import run as run_page
-from runs.views.compare import Pair
+from runs.views.compare import OFFERED, Pair, alike, results_of
 from runs.views.submissions import found as submission_named
 
 PROBLEMS = frozenset({401, 404, 422, 429})
@@ -67,6 +67,7 @@ def list_runs(request: HttpRequest, asked: Query[schemas.RunsAsked]) -> HttpResp
 @ROUTER.get("/runs/{id:pk}", response=answers(schemas.RunOut), tags=["runs"])
 def one_run(request: HttpRequest, pk: Path[int]) -> HttpResponse:
     """Everything about a run, with raw samples: the same as /runs/N.json."""
+    _run(pk)
     return tagged(request, run_page.table_json(request, pk))
 
 
@@ -101,6 +102,28 @@ def compare(request: HttpRequest, before: Path[int], after: Path[int]) -> HttpRe
     url = request.build_absolute_uri(reverse("compare", args=[before, after]))
     rows = comparison.as_records(pair.table)
     return as_json(request, {"before": before, "after": after, "rows": rows, "text": text, "url": url})
+
+
+def _run(pk: int) -> Run:
+    try:
+        return run_page.get_run(pk)
+    except Http404:
+        raise Http404(f"There is no run {pk}.") from None
+
+
+@ROUTER.post("/gate", response=answers(schemas.GateOut, 400, 413), tags=["runs"], auth=[Token()])
+def judge(request: HttpRequest, sent: schemas.GateIn) -> HttpResponse:
+    """Did a kernel get slower than it may, from earlier runs to this one?"""
+    run = _run(sent.run)
+    if sent.against == "best":
+        earlier = list(alike(run).filter(pk__lt=run.pk, contended=False)[:OFFERED])
+    else:
+        earlier = [_run(pk) for pk in dict.fromkeys(sent.against[:OFFERED])]
+    before = [(f"run {one.pk}", results_of(one, measurements.of_run(one))) for one in earlier]
+    report = gate.gate(results_of(run, measurements.of_run(run)), before, sent.max_regression, sent.kernels)
+    url = request.build_absolute_uri(run.get_absolute_url())
+    words = {"text": gate.as_text(report), "markdown": gate.as_markdown(report, url), "junit": gate.as_junit(report)}
+    return as_json(request, report.record() | words | {"url": url})
 
 
 # --- results ----------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from ninja import Field, Schema
 from pydantic import ConfigDict, model_validator
@@ -264,6 +264,31 @@ class RunIn(Sent):
     effort: str = Field("", max_length=20, description="Of a named config: quick, normal or thorough.")
     title: str = Field("", max_length=200)
     note: str = Field("", max_length=5000)
+
+
+class GateIn(Sent):
+    """A run, and the earlier ones that it is held against."""
+
+    run: int = Field(ge=0, lt=10**18)
+    against: Literal["best"] | list[Annotated[int, Field(ge=0, lt=10**18)]] = Field(
+        "best", description="Numbers of runs; `best`: all comparable ones before it. Of several, each kernel's best."
+    )
+    max_regression: float = Field(0.02, gt=0, lt=1, description="How much slower is allowed: 0.02 is 2%.")
+    kernels: list[str] = Field([], max_length=200, description="Only these; default: all.")
+
+
+class GateOut(Schema):
+    word: str
+    """holds, fails, or cannot tell."""
+    status: int
+    """0, 1 or 2: the exit status of a command."""
+    sentence: str
+    max_regression: float
+    rows: list[ROW]
+    text: str
+    markdown: str
+    junit: str
+    url: str
 
 
 class Cancelled(RunLine):

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
-from django.urls import URLPattern, path
+from django.urls import URLPattern, path, re_path
 from django.views.decorators.csrf import csrf_exempt
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, Throttled, ValidationError
@@ -22,7 +22,22 @@ from runs.api.problems import Problem
 CLIENT = Path(settings.BASE_DIR) / "kernels" / "cli" / "client.py"
 View = Callable[..., HttpResponseBase]
 
-api = NinjaAPI(
+
+class Api(NinjaAPI):
+    """Its document says in which form errors come."""
+
+    def get_openapi_schema(self, **more: Any) -> Any:
+        document = super().get_openapi_schema(**more)
+        for methods in document["paths"].values():
+            for one in methods.values():
+                for status, answer in one["responses"].items():
+                    content = answer.get("content", {})
+                    if int(status) >= 400 and "application/json" in content:
+                        content[problems.KIND] = content.pop("application/json")
+        return document
+
+
+api = Api(
     title="Benchsite",
     version="1",
     description="What the pages show, and what their forms do. Errors are application/problem+json.",
@@ -100,6 +115,6 @@ def urls() -> list[Any]:
     return [
         path("api/", docs, name="api_docs"),
         path("api/", (kept, namespace, name)),
-        path("api/<path:rest>", _for_programs(nowhere), name="api_nowhere"),
+        re_path(r"^api/(?P<rest>[\s\S]+)\Z", _for_programs(nowhere), name="api_nowhere"),
         path("client.py", client, name="client"),
     ]

@@ -59,6 +59,7 @@ def test_login_keeps_the_token_for_this_user_only(client, token, live_site):
     assert token not in there.stdout + there.stderr
 
 
+@pytest.mark.thorough("two submissions from a terminal to their verdicts; test_submit does it in the browser")
 def test_a_kernel_is_submitted_watched_and_judged(client, token, live_site):
     more = {"BENCHSITE_TOKEN": token, "BENCHSITE_SITE": live_site.url}
     (client.folder / "good.py").write_text(GOOD)
@@ -78,6 +79,11 @@ def test_a_kernel_is_submitted_watched_and_judged(client, token, live_site):
     wrong = client("submit", "bad.py", "--gpu", "cpu", "--wait", **more)
     assert wrong.returncode == 1 and "incorrect" in wrong.stdout
     assert "is done already" in client("runs", "cancel", number, **more).stdout
+    gated = client("gate", number, "--against", number, "--max-regression", "50%", "--md", "gate.md", **more)
+    assert gated.returncode in (0, 2) and "from-a-terminal" in gated.stdout, (
+        gated.stderr
+    )  # 2: a busy machine is too noisy
+    assert gated.stdout.split("\n\n")[1].split("\n")[0] in (client.folder / "gate.md").read_text()
     same = client("runs", "compare", number, number, **more)
     assert same.returncode == 2 and "It is the same run." in same.stderr
 
@@ -90,6 +96,8 @@ def test_what_goes_wrong_has_a_status_of_its_own_and_says_what_to_change(client,
     assert client("submit", "missing.py", "--site", live_site.url, **more).returncode == 2
     assert client("submit", "none.py", "--site", "http://127.0.0.1:9", **more).returncode == 3
     assert client("runs", "list", **more).returncode == 2  # which site?
+    gated = client("gate", "999", "--against", "best", "--max-regression", "2%", "--site", live_site.url, **more)
+    assert gated.returncode == 2 and "There is no run 999." in gated.stderr
     assert client("nosuch").returncode == 2
     assert "Traceback" not in refused.stderr
 

@@ -32,6 +32,8 @@ def server():
             self.end_headers()
             self.wfile.write(body)
 
+        do_POST = do_GET
+
         def log_message(self, *arguments):
             pass
 
@@ -76,6 +78,33 @@ def test_a_strange_answer_is_a_sentence(home, server, answer, status, capsys):
     assert client.main(["runs", "list"]) == status
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "Traceback" not in said
+
+
+def test_a_gate_ends_with_the_status_that_the_site_says_and_writes_its_files(home, server, tmp_path, capsys):
+    client.keep(server.url, "bench_mine")
+    for status in (0, 1, 2):
+        said = {"status": status, "text": "table", "url": "link", "markdown": "**m**", "junit": "<x/>"}
+        server.answers["/api/gate"] = (200, {}, json.dumps(said).encode())
+        files = ["--md", str(tmp_path / "g.md"), "--junit", str(tmp_path / "g.xml")]
+        assert client.main(["gate", "7", "--against", "best", "--max-regression", "2%", *files]) == status
+        assert capsys.readouterr().out == "table\nlink\n"
+        assert ((tmp_path / "g.md").read_text(), (tmp_path / "g.xml").read_text()) == ("**m**", "<x/>")
+    assert client.main(["gate", "x", "--against", "best", "--max-regression", "2%"]) == client.REFUSED
+
+
+def test_a_write_to_a_site_that_is_away_is_sent_again_with_the_same_key(home, monkeypatch):
+    keys, answers = [], iter([client.Failed("away", client.UNREACHABLE), ({"id": 1}, "")])
+
+    def ask(self, path, body=None, etag="", key=""):
+        keys.append(key)
+        if isinstance(one := next(answers), client.Failed):
+            raise one
+        return one
+
+    monkeypatch.setattr(client.Site, "ask", ask)
+    monkeypatch.setattr(client.time, "sleep", lambda seconds: None)
+    assert client.Site("http://x", "t").patiently("/api/runs", {})[0] == {"id": 1}
+    assert len(keys) == 2 and keys[0] and keys[0] == keys[1]
 
 
 def test_a_damaged_token_file_is_no_token(home):

@@ -1,6 +1,7 @@
 """A fixed cast (owner, member of the team, stranger), devices with their catalogues, and runs with real results."""
 
 import copy
+import uuid
 from datetime import timedelta
 
 import pytest
@@ -16,6 +17,13 @@ from kernels.contract.environment import fingerprint
 from kernels.contract.export import read_export
 from runs.models import Config, Gpu, Run
 from runs.pipeline import importer
+
+
+@pytest.fixture(autouse=True)
+def own_cache(settings):
+    """What is counted in a test, such as requests, is of this test and process alone."""
+    name = f"test-{uuid.uuid4()}"
+    settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": name}}
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,208 @@
+"""The gate: what holds, fails and cannot be told, and what is said of it."""
+
+import math
+from xml.etree import ElementTree
+
+import pytest
+from test_comparison import MEASURED, measurement, result, run
+
+from kernels.analysis.gate import Gate, limit_of, processes_needed, whole, word_of
+from kernels.cli import client
+from kernels.cli.choice import exported
+from kernels.cli.main import main
+from kernels.contract.arm_result import Ratio
+from kernels.report.gate import as_junit, as_markdown, gate
+
+
+def judged(was, now, most=0.02, **more):
+    """The gate of a kernel with a new source, and of a control that did not move."""
+
+    def of(speedup, sha):
+        return run(measurement(result("mine", speedup, sha, **more), result("control", 1.1, "c")))
+
+    return gate(of(now, "b"), [("before", of(was, "a"))], most, ["mine"])
+
+
+# --- the rule ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "margin", "word"),
+    [
+        ((1.00, 0.99, 1.01), 0.01, Gate.HOLDS),
+        ((1.30, 1.29, 1.31), 0.01, Gate.HOLDS),
+        ((0.985, 0.9805, 0.99), 0.01, Gate.HOLDS),  # slower, by less than is allowed
+        ((0.97, 0.965, 0.975), 0.01, Gate.FAILS),
+        ((0.97, 0.95, 0.99), 0.01, Gate.UNKNOWN),
+        ((1.00, 0.97, 1.03), 0.01, Gate.UNKNOWN),
+        ((0.97, 0.965, 0.975), 0.04, Gate.UNKNOWN),  # A/A moved more than that
+        ((0.90, 0.89, 0.91), 0.04, Gate.FAILS),
+        ((1.00, 0.99, 1.01), 0.04, Gate.UNKNOWN),
+        ((0.50, 0.49, 0.51), 0.06, Gate.UNKNOWN),  # too noisy for anything
+    ],
+)
+def test_a_change_holds_fails_or_cannot_be_told(change, margin, word):
+    assert word_of(Ratio(*change), margin, 0.02) == word
+
+
+def test_the_limit_is_of_the_time():
+    assert limit_of(0.02) == pytest.approx(1 / 1.02)
+
+
+def test_one_that_fails_fails_all_and_nothing_holds_without_a_result():
+    assert whole([Gate.HOLDS, Gate.UNKNOWN, Gate.FAILS]) == Gate.FAILS
+    assert whole([Gate.HOLDS, Gate.UNKNOWN]) == whole([]) == Gate.UNKNOWN
+    assert whole([Gate.HOLDS]) == Gate.HOLDS
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (2, 5)])
+def test_with_the_advised_processes_the_interval_no_longer_contains_the_limit(before, after):
+    half, ratio = 0.03, 0.965
+    change = Ratio(ratio, ratio * math.exp(-half), ratio * math.exp(half))
+    needed = processes_needed(change, 0.02, before, after)
+    of_one = half / math.sqrt(1 / before + 1 / after)
+
+    def width(processes):
+        return of_one * math.sqrt(2 / processes)
+
+    far = math.log(limit_of(0.02) / ratio)
+    assert width(needed) <= far and (needed == max(before, after) + 1 or width(needed - 1) > far)
+    assert processes_needed(Ratio(1 / 1.02, 0.9, 1.1), 0.02, 1, 1) is None
+    assert processes_needed(Ratio(0.981, 0.9, 1.1), 0.02, 1, 1) is None
+
+
+# --- of runs ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_kernel_that_is_as_fast_holds_and_one_that_is_slower_fails():
+    holds, fails = judged(1.2, 1.21), judged(1.2, 1.1)
+    assert (holds.status, fails.status) == (0, 1)
+    assert holds.sentence == "The gate holds: no kernel is slower by more than 2% (1 result)."
+    assert fails.sentence == "The gate fails on 1 of 1 results: mine."
+    assert fails.lines[0].why == "slower by 9.09%, at least 8.78%"
+
+
+def test_an_interval_over_the_limit_cannot_be_told_and_says_how_many_processes():
+    report = judged(1.2, 1.2 / 1.0215)
+    needed = report.lines[0].processes
+    assert report.status == 2 and needed == 4
+    assert report.sentence == "The gate cannot tell on 1 of 1 results: mine. Measure both runs with 4 processes."
+    assert "about 4 processes of each run would decide" in report.lines[0].why
+
+
+@pytest.mark.parametrize("status", ["incorrect", "suspect", "crashed", "out of memory"])
+def test_a_result_that_is_not_ok_fails_and_one_that_is_wrong_even_if_it_was_so_before(status):
+    now, good = (run(measurement(result("mine", *of, sha="b", status=word), result("control", 1.1, "c")))
+                 for of, word in (((), status), ((1.2,), "ok")))  # fmt: skip
+    broken, still, mended = (gate(a, [("before", b)], 0.02) for a, b in ((now, good), (now, now), (good, now)))
+    assert broken.status == 1 and broken.lines[0].why.startswith(status)
+    assert still.status == (1 if status in ("incorrect", "suspect") else 0)
+    assert mended.status == 0 and [line.kernel for line in mended.lines] == ["control"]
+
+
+def test_what_was_not_measured_again_is_not_told_and_what_is_new_is_let_through():
+    both, one = measurement(result("mine", 1.2), result("other", 1.1)), measurement(result("other", 1.1))
+    gone, new = gate(run(one), [("before", run(both))], 0.02), gate(run(both), [("before", run(one))], 0.02)
+    assert gone.status == 2 and "it was not measured again" in [line.why for line in gone.lines]
+    assert new.status == 0 and [line.kernel for line in new.lines] == ["other"]
+    nothing = gate(run(both), [("before", run(both))], 0.02, ["nosuch"])
+    assert nothing.status == 2 and "nosuch" in nothing.sentence
+
+
+def test_runs_that_cannot_be_compared_are_not_told():
+    other = run(measurement(result("mine", 1.2)), torch="2.12")
+    report = gate(run(measurement(result("mine", 1.2))), [("before", other)], 0.02)
+    assert report.status == 2 and "torch" in report.sentence
+
+
+def test_of_several_runs_the_best_counts():
+    def of(speedup):
+        return run(measurement(result("mine", speedup), result("control", 1.1, "c")))
+
+    earlier = [("slow", of(1.0)), ("best", of(1.3)), ("middle", of(1.2))]
+    report = gate(run(measurement(result("mine", 1.21, "b"), result("control", 1.1, "c"))), earlier, 0.02, ["mine"])
+    assert report.status == 1 and report.lines[0].against == "best"
+
+
+def test_a_submission_is_held_against_the_earlier_one_of_its_name():
+    before = run(measurement(result("mine@0123456789", 1.2, "a"), result("control", 1.1, "c")))
+    after = run(measurement(result("mine@9876543210", 1.1, "b"), result("control", 1.1, "c")))
+    for kernels in ([], ["mine"], ["mine@9876543210"]):
+        report = gate(after, [("before", before)], 0.02, kernels)
+        assert report.status == 1 and report.lines[0].kernel == "mine"
+    two = run(measurement(result("mine@9876543210", 1.1, "b"), result("mine@0123456789", 1.2, "a")))
+    both = gate(two, [("before", two)], 0.02)
+    assert {line.kernel for line in both.lines} == {"mine@9876543210", "mine@0123456789"}
+
+
+def test_an_unchanged_kernel_that_moved_leaves_nothing_certain():
+    before = run(measurement(result("mine", 1.2), result("control", 1.1, "c")))
+    after = run(measurement(result("mine", 1.2, "b"), result("control", 1.06, "c")))
+    report = gate(after, [("before", before)], 0.02, ["mine"])
+    assert report.status == 2 and "moved as much" in report.lines[0].why
+
+
+# --- in words and files -----------------------------------------------------------------------------------------------
+
+
+def test_markdown_says_the_word_first_and_bolds_nothing_undecided():
+    assert as_markdown(judged(1.2, 1.1)).startswith("**The gate fails on 1 of 1 results: mine.**\n\n| workload |")
+    assert as_markdown(judged(1.2, 1.2 / 1.0215)).startswith("The gate cannot tell")
+    assert "0.917x (0.914 to 0.919)" in as_markdown(judged(1.2, 1.1))
+
+
+def test_junit_has_a_case_for_each_result():
+    suite = ElementTree.fromstring(as_junit(judged(1.2, 1.1)))
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("1", "1", "0")
+    assert suite.find("testcase/failure").get("message").startswith("slower by 9.09%")
+    unknown = ElementTree.fromstring(as_junit(judged(1.2, 1.2 / 1.0215)))
+    assert (unknown.get("errors"), unknown.find("testcase/error").get("type")) == ("1", "cannot tell")
+    empty = ElementTree.fromstring(as_junit(gate(run(), [], 0.02)))
+    assert (empty.get("tests"), empty.get("errors")) == ("1", "1")
+    bad = run(measurement(result("mine", sha="b", status="incorrect", why="a \x1b < & \ufffe b")))
+    said = ElementTree.fromstring(as_junit(gate(bad, [("before", bad)], 0.02)))
+    assert said.find("testcase/failure").get("message") == "incorrect: a ? < & ? b"
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def export():
+    return exported(next(iter(sorted(MEASURED.glob("h200-*.json")))))
+
+
+def slower(arm):
+    if arm.kernel != "triton-flash" or arm.speedup is None:
+        return arm
+    moved = {name: getattr(arm, name) * 0.8 for name in ("speedup", "speedup_low", "speedup_high")}
+    return arm.model_copy(update=moved | {"sha256": "edited"})
+
+
+def test_the_command_judges_exports_and_writes_both_files(tmp_path, export, capsys):
+    edited = [m.model_copy(update={"results": [slower(arm) for arm in m.results]}) for m in export.measurements]
+    before, after = tmp_path / "before.json", tmp_path / "after.json"
+    before.write_text(export.as_json([]))
+    after.write_text(export.model_copy(update={"measurements": edited}).as_json([]))
+    files = ["--md", str(tmp_path / "g.md"), "--junit", str(tmp_path / "g.xml"), "--kernel", "triton-flash"]
+    assert main(["gate", str(after), "--against", str(before), "--max-regression", "2%", *files]) == 1
+    assert "The gate fails on" in capsys.readouterr().out
+    assert (tmp_path / "g.md").read_text().startswith("**The gate fails on")
+    assert ElementTree.parse(tmp_path / "g.xml").getroot().get("failures") != "0"
+    assert main(["gate", str(before), "--against", str(before), "--max-regression", "2%", "--kernel", "nosuch"]) == 2
+    assert main(["gate", str(after), "--against", "best", "--max-regression", "2%"]) == 2
+    assert "best is the best run of a site" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("share", ["0", "2", "-1%", "x", "nan", "100%"])
+def test_a_share_that_is_none_is_refused(share, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["gate", "a.json", "--against", "b.json", f"--max-regression={share}"])
+    assert ended.value.code == 2 and "is not a share such as 2%" in capsys.readouterr().err
+
+
+def test_numbers_go_to_the_site(monkeypatch):
+    seen = []
+    monkeypatch.setattr(client, "main", lambda given: seen.append(given) or 7)
+    given = ["gate", "12", "--against", "best", "--max-regression", "2%"]
+    assert main(given) == 7 and seen == [given]
