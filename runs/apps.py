@@ -9,12 +9,14 @@ class RunsConfig(AppConfig):
     verbose_name = "Runs"
 
     def ready(self) -> None:
-        post_migrate.connect(add_first_scale, sender=self)
+        post_migrate.connect(add_first_scales, sender=self)
 
 
-def add_first_scale(using: str, **_: Any) -> None:
+def add_first_scales(using: str, **_: Any) -> None:
     """A site always has a tier scale."""
     from runs.models import TierScale
 
-    if not TierScale.objects.using(using).exists():
-        TierScale.objects.using(using).create(name="Five tiers", body=TierScale.FIVE)
+    scales = TierScale.objects.using(using)
+    if not scales.exists():
+        scales.create(name="Way to the speed of light", kind=TierScale.Kind.LIGHT, body=TierScale.WAY)
+        scales.create(name="Five tiers", body=TierScale.FIVE)

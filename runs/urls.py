@@ -1,6 +1,7 @@
 from django.urls import path, register_converter
 from django.urls.converters import IntConverter
 
+from runs.api import site
 from runs.views import (
     changes,
     compare,
@@ -24,7 +25,11 @@ from runs.views import (
     share,
     status,
     submissions,
+    tier_scales,
+    tier_workload,
     tiers,
+    tokens,
+    week,
     withdrawal,
 )
 
@@ -41,6 +46,7 @@ class Id(IntConverter):
 register_converter(Id, "id")
 
 urlpatterns = [
+    *site.urls(),
     path("", overview.overview, name="overview"),
     path("healthz", monitoring.healthz, name="healthz"),
     path("healthz/<slug:part>", monitoring.healthz, name="healthz_part"),
@@ -120,6 +126,15 @@ urlpatterns = [
     path("changes/", changes.changes, name="changes"),
     path("changes.csv", changes.changes_csv, name="changes_csv"),
     path("changes.json", changes.changes_json, name="changes_json"),
+    *(
+        path(f"{address}.{kind}", view, {"kind": kind}, name=f"{name}_{kind}")
+        for kind in ("json", "svg")
+        for address, view, name in (
+            ("changes/<id:pk>/trend", week.trend, "trend"),
+            ("leaderboard/<slug:key>/steps", week.record, "record_steps"),
+            ("gpus/<id:pk>/day", week.day, "gpu_day"),
+        )
+    ),
     path("changes/<id:pk>/acknowledge/", changes.acknowledge, name="acknowledge"),
     path("leaderboard/", leaderboard.leaderboard, name="leaderboard"),
     path("leaderboard.csv", leaderboard.leaderboard_csv, name="leaderboard_csv"),
@@ -127,6 +142,8 @@ urlpatterns = [
     path("leaderboard/charts/<slug:name>.json", leaderboard.chart_json, name="leaderboard_chart_json"),
     path("leaderboard/charts/<slug:name>.svg", leaderboard.chart_svg, name="leaderboard_chart_svg"),
     path("leaderboard/confirm/", leaderboard.confirm, name="confirm_record"),
+    path("tokens/", tokens.tokens, name="tokens"),
+    path("tokens/<id:pk>/revoke/", tokens.revoke, name="revoke_token"),
     path("submit/", submissions.submit, name="submit"),
     path("submissions/", submissions.submissions, name="submissions"),
     path("submissions/<slug:version>/", submissions.submission, name="submission"),
@@ -134,12 +151,23 @@ urlpatterns = [
     path("tiers/", tiers.tiers, name="tiers"),
     path("tiers.csv", tiers.tiers_csv, name="tiers_csv"),
     path("tiers.json", tiers.tiers_json, name="tiers_json"),
-    path("tiers/scales/new/", tiers.scale, name="new_tier_scale"),
-    path("tiers/scales/<id:pk>/", tiers.scale, name="tier_scale"),
-    path("tiers/scales/<id:pk>/delete/", tiers.delete_scale, name="delete_tier_scale"),
-    path("tiers/<slug:key>/<slug:mode>/", tiers.workload, name="tier_workload"),
-    path("tiers/<slug:key>/<slug:mode>.csv", tiers.workload_csv, name="tier_workload_csv"),
-    path("tiers/<slug:key>/<slug:mode>.json", tiers.workload_json, name="tier_workload_json"),
+    path("tiers/scales/new/", tier_scales.scale, name="new_tier_scale"),
+    path("tiers/scales/<id:pk>/", tier_scales.scale, name="tier_scale"),
+    path("tiers/scales/<id:pk>/delete/", tier_scales.delete_scale, name="delete_tier_scale"),
+    path("tiers/<slug:key>/<slug:mode>/target/", tier_workload.target, name="set_target"),
+    path("tiers/<slug:key>/<slug:mode>/pin/", tier_workload.pin, name="pin_baseline"),
+    *(
+        path(f"tiers/{address}.{kind}", view, {"kind": kind}, name=f"{name}_{kind}")
+        for kind in ("json", "svg")
+        for address, view, name in (
+            ("charts/progress", tiers.progress_chart, "tiers_progress"),
+            ("<slug:key>/<slug:mode>/charts/ladder", tier_workload.ladder_chart, "ladder_chart"),
+            ("<slug:key>/<slug:mode>/charts/climb", tier_workload.climb_chart, "climb_chart"),
+        )
+    ),
+    path("tiers/<slug:key>/<slug:mode>/", tier_workload.workload, name="tier_workload"),
+    path("tiers/<slug:key>/<slug:mode>.csv", tier_workload.workload_csv, name="tier_workload_csv"),
+    path("tiers/<slug:key>/<slug:mode>.json", tier_workload.workload_json, name="tier_workload_json"),
     path("judge/", judge.judge, name="judge"),
     path("judge.json", judge.judge_json, name="judge_json"),
     path("gpus/", gpus.gpus, name="gpus"),

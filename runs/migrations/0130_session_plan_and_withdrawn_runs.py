@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('runs', '0101_schedules'),
+        ('runs', '0120_targets'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -30,6 +30,8 @@ class Change(models.Model):
     before = models.ForeignKey(Run, models.CASCADE, related_name="+")
     """The run before it."""
     at = models.DateTimeField()
+    found_at = models.DateTimeField(default=timezone.now, db_index=True)
+    """When the site found it: a change is certain only some runs after it."""
     verdict = models.CharField(max_length=20, choices=[(one.value, one.value) for one in Verdict])
     ratio = models.FloatField()
     low = models.FloatField()

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
-from django.db import models
+from django.db import models, transaction
 from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
@@ -121,7 +121,7 @@ class RunManager(models.Manager["Run"]):
         )
         log.info("submitted", extra={"run": run.pk})
         if wake:
-            ask_dispatch()
+            transaction.on_commit(ask_dispatch)
         return run
 
 
@@ -194,6 +194,7 @@ class Run(models.Model):
         indexes = [
             models.Index(fields=["state", "sent_at"], name="what_is_queued_or_running"),
             models.Index(fields=["user", "-id"], name="runs_of_a_person"),
+            models.Index(fields=["started_at", "gpu"], name="runs_by_start"),
             models.Index(fields=["id"], condition=Q(looked_at=None), name="not_looked_at"),
         ]
 

@@ -6,15 +6,17 @@ A kernel's position is its paired speedup in one run. Kernels of several runs sh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from django.db.models import QuerySet
 
 from kernels.analysis.statistics import for_many, word
 from kernels.analysis.verdicts import enough_rounds
 from kernels.catalog import operations
 from kernels.contract.arm_result import Verdict
-from runs.models import Tier, TierScale
+from runs.models import Environment, Result, Tier, TierScale
 from runs.queries import history, measurements
 from runs.queries.history import Series
 from runs.queries.points import Point
@@ -74,6 +76,16 @@ class Ladder:
         return max(sure, key=lambda placed: placed[1].low, default=None)
 
     @property
+    def best_ms(self) -> float:
+        """The best kernel's p50; the baseline's, if it is best."""
+        return self.best[0].p50_ms or self.base_ms if self.best else self.base_ms
+
+    def missing_ms(self, step: Step) -> float | None:
+        """What the best kernel takes longer than a tier allows; None: no longer, so only certainty is missing."""
+        missing = self.best_ms - step.target_ms
+        return missing if missing > 0 else None
+
+    @property
     def most(self) -> float | None:
         """Largest speedup that the speed of light allows; unknown for cached inputs."""
         return self.base_ms / self.base.limit_ms if self.base.limit_ms and self.mode != "warm" else None
@@ -82,7 +94,7 @@ class Ladder:
     def steps(self) -> list[Step]:
         confirmed = self.best[1].low if self.best else 0.0
         steps, is_next = [], True
-        for tier in self.scale.tiers:
+        for tier in self.scale.tiers_up_to(self.most):
             if tier.factor <= confirmed:
                 state = REACHED
             elif self.most is not None and tier.factor > self.most:
@@ -115,23 +127,33 @@ def _counts(point: Point, ratio: Ratio) -> bool:
     return sure and point.verdict == Verdict.FASTER and not point.contended
 
 
-def ladders(environments: Iterable[int], scale: TierScale, key: str = "") -> list[Ladder]:
+def read(environments: Mapping[int, Environment], also: QuerySet[Any] | None = None) -> list[Series]:
+    """The newest results on devices of one name. also: row ids of older ones that a page needs beside them."""
+    newest = measurements.newest_in().filter(measurement__run__environment__in=list(environments))
+    if also is not None:
+        newest = Result.objects.filter(pk__in=newest.order_by().values("pk").union(also))
+    return history.grouped(measurements.points(newest), environments)
+
+
+def ladders(environments: Mapping[int, Environment], scale: TierScale, key: str = "") -> list[Ladder]:
     """One ladder per workload and mode with a time of the baseline, from small workloads to large ones.
 
     key: only those of one workload. Their intervals hold for the comparisons on all ladders, as on the page of all.
     """
-    newest = measurements.newest_on_each_terms(measurements.tried(environments=environments))
-    series = history.grouped(measurements.points(newest))
+    return [one for one in built(read(environments), scale) if not key or one.series.workload.key == key]
+
+
+def built(series: Iterable[Series], scale: TierScale) -> list[Ladder]:
+    """The ladders of the newest results on a device of one name. Their intervals hold for all comparisons on them."""
     places: dict[tuple[int, str], list[Series]] = {}
     for one in series:
         places.setdefault((one.terms.workload, one.terms.mode), []).append(one)
     ladders = [ladder for place in places.values() if (ladder := _ladder(place, scale))]
     comparisons = sum(len(ladder.kernels) for ladder in ladders)
-    chosen = [ladder for ladder in ladders if not key or ladder.series.workload.key == key]
-    for ladder in chosen:
+    for ladder in ladders:
         ladder.comparisons = comparisons
         ladder.kernels = [(point, _for_many(point, comparisons)) for point, _ in ladder.kernels]
-    return chosen
+    return ladders
 
 
 def _for_many(point: Point, comparisons: int) -> Ratio:

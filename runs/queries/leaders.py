@@ -11,12 +11,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from django.db.models import QuerySet
+
 from kernels.analysis.processes import THOROUGH
 from kernels.analysis.statistics import for_many, word
 from kernels.analysis.verdicts import enough_rounds
 from kernels.catalog import operations
 from kernels.contract.arm_result import Verdict
-from runs.models import Environment, Run, Workload
+from runs.models import Environment, Result, Run, Workload
 from runs.queries import history, measurements
 from runs.queries.history import Series
 from runs.queries.points import Point
@@ -202,15 +204,20 @@ def steps(place: Place) -> list[Placed]:
     """The confirmed records of a place, oldest first: each one's low end is above that of the one before. Their intervals
     hold one by one."""
     there = Environment.objects.filter(body__device=place.gpu).values("pk")
-    rows = measurements.tried(key=place.workload.key).filter(
-        measurement__mode__in=MODES,
-        measurement__protocol__processes__gte=THOROUGH,
-        measurement__run__environment__in=there,
-    )
-    read = measurements.points(rows, history.MOST_RESULTS)
+    rows = confirmed(measurements.tried(key=place.workload.key)).filter(measurement__run__environment__in=there)
+    return climb(measurements.points(rows, history.MOST_RESULTS), place.shown.base.kernel)
+
+
+def confirmed(rows: QuerySet[Result]) -> QuerySet[Result]:
+    """Those of runs that can hold a record."""
+    return rows.filter(measurement__mode__in=MODES, measurement__protocol__processes__gte=THOROUGH)
+
+
+def climb(points: Iterable[Point], baseline: str) -> list[Placed]:
+    """Each result of one place that broke the record of its time, over a baseline of this name; oldest first."""
     records: list[Placed] = []
-    for point in sorted(read, key=lambda point: point.run):
-        if point.ratio is not None and point.baseline == place.shown.base.kernel:
+    for point in sorted(points, key=lambda point: point.run):
+        if point.ratio is not None and point.baseline == baseline:
             placed = Placed(point, point.ratio)
             if placed.counts and placed.ratio.low > (records[-1].ratio.low if records else 1.0):
                 records.append(placed)

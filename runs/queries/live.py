@@ -14,19 +14,34 @@ from runs.models import Run
 from runs.queries.estimates import estimate
 
 
-def live_progress(run: Run) -> dict[str, Any]:
-    """The agent's live progress; empty if the broker has none."""
+def shown_of(run: Run) -> dict[str, Any]:
+    """What the agent shows of a run; empty if the broker has nothing."""
     if not run.is_active:
         return {}
     try:
-        state = BrokerKeys(settings.REDIS_URL).shown(run.pk)
+        return BrokerKeys(settings.REDIS_URL).shown(run.pk)
     except (RedisError, ValueError):
         return {}
-    if state:
+
+
+def live_progress(run: Run) -> dict[str, Any]:
+    """The agent's live progress, with the remaining time; empty if the broker has none."""
+    if state := shown_of(run):
         state["number"] = min(state["position"] + 1, state["total"])
         left = state["remaining_s"] = remaining(run)
         state["ends_at"] = timezone.now() + timedelta(seconds=left) if left else None
     return state
+
+
+def doing(run: Run) -> str:
+    """What its device does now, in words; without a query."""
+    if not run.is_active:
+        return ""
+    try:
+        state = BrokerKeys(settings.REDIS_URL).shown(run.pk) or {}
+    except (RedisError, ValueError):
+        return ""
+    return " ".join(str(state[name]) for name in ("workload", "kernel", "step") if state.get(name))
 
 
 def remaining(run: Run) -> float | None:

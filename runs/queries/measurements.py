@@ -237,13 +237,6 @@ PLACE = {
 AT_ONCE = 900
 """Most row ids in one query: some databases take no more than 999 values."""
 
-TOLD_APART = (
-    "kernel", "measurement__workload", "measurement__mode", "measurement__group", "measurement__baseline",
-    "measurement__run__environment", "measurement__run__gpu", "measurement__run__demo",
-    *(f"measurement__protocol__{key}" for key in COMPARABILITY_KEYS),
-)  # fmt: skip
-"""Only the newest result for each of these: newer results on other terms do not hide older ones."""
-
 
 def tells(measured: Measured, arm: ArmResult) -> bool:
     """Whether a result belongs to a history: `tried` reads the same from rows."""
@@ -272,16 +265,11 @@ def tried(
     return rows.filter(measurement__workload__key=key) if key else rows
 
 
-def newest_on_each_terms(rows: QuerySet[Result]) -> QuerySet[Result]:
-    """The newest result of each kernel on each terms; of a baseline, the newest with a time."""
-    rows = rows.exclude(~Q(status=Status.OK), kernel__name=F("measurement__baseline"))
-    newest = rows.order_by().values(*TOLD_APART).annotate(newest=Max("pk")).values("newest")
-    return Result.objects.filter(pk__in=newest)
-
-
-def newest_in(modes: Iterable[str]) -> QuerySet[Result]:
-    """The newest result of each kernel on each terms, confirmed ones apart, in these modes: from the table beside them."""
-    return Result.objects.filter(pk__in=Newest.objects.values("result"), measurement__mode__in=list(modes))
+def newest_in(modes: Iterable[str] = ()) -> QuerySet[Result]:
+    """The newest result of each kernel on each terms, confirmed ones apart, in these modes, else in all: from the table
+    beside them."""
+    rows = Result.objects.filter(pk__in=Newest.objects.values("result"))
+    return rows.filter(measurement__mode__in=list(modes)) if modes else rows
 
 
 def last_runs(rows: QuerySet[Result]) -> dict[int, int]:

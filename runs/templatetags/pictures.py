@@ -24,17 +24,6 @@ def sparkline(line: dict[str, Any], verdict: str) -> dict[str, Any]:
     return {"s": line, "verdict": verdict}
 
 
-@register.inclusion_tag("pictures/rung.html")
-def rung(row: Any, drawn: Any) -> dict[str, Any]:
-    """One row of a ladder: a kernel, a tier, the baseline or the speed of light, on the common scale."""
-    return {"row": row, "drawn": drawn}
-
-
-@register.inclusion_tag("pictures/rung_scale.html")
-def rung_scale(drawn: Any) -> dict[str, Any]:
-    return {"drawn": drawn}
-
-
 @register.inclusion_tag("pictures/run_chart.html")
 def run_chart(run: Any, name: str, sizes: Sequence[Any]) -> dict[str, Any]:
     """A chart of a run: runs/charts/run_charts.py. sizes: its size on a wide page and on a phone, which is reserved."""

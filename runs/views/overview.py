@@ -1,15 +1,32 @@
-"""The first page: devices and the latest runs."""
+"""The first page: what changed this week, how far the targets are, what the devices do, what ran last."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils import timezone
 
-from runs.models import Gpu, Run
+from kernels.analysis.changes import Change as Verdict
+from kernels.contract.arm_result import Verdict as Word
+from kernels.report import change_words as words
+from runs.charts import run_charts, week_charts
+from runs.models import Change, Gpu, Run, Target
+from runs.queries import measurements, week
+from runs.queries.live import shown_of
 from runs.queries.outcomes import with_outcomes
+from runs.queries.week import Day
+from runs.templatetags.figures import percent
 from runs.views.gpus import headline
 
-RECENT = 12
+RECENT = 8
+MOST_SHOWN, MOST_RECORDS = 4, 3
+"""Changes and records that have a chart here; the others are behind a link."""
+NUMBERS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
 
 
 def at_work(gpus: list[Gpu]) -> list[Gpu]:
@@ -21,15 +38,218 @@ def at_work(gpus: list[Gpu]) -> list[Gpu]:
     return gpus
 
 
+@dataclass
+class Device:
+    """A device with what it does."""
+
+    gpu: Gpu
+    run: Run | None
+    queued: int
+    day: Day
+
+    @property
+    def warmth(self) -> str:
+        """Temperature and power during what was measured last: "51 °C, 412 W"; empty if it is unknown."""
+        known = getattr(self.gpu, "telemetry", None) or {}
+        figures = (("temperature_c", "\N{DEGREE SIGN}C"), ("power_w", "W"))
+        said = [f"{known[name]['median']:.0f} {unit}" for name, unit in figures if known.get(name)]
+        return ", ".join(said)
+
+    @property
+    def busy(self) -> str:
+        return percent(self.day.share)
+
+    @property
+    def label(self) -> str:
+        return week_charts.label_of_day(self.day)
+
+
+@dataclass
+class Now:
+    """What changes from second to second: polled."""
+
+    at: datetime
+    gpus: list[Gpu]
+    active: list[Run]
+    latest: list[Any]
+    days: dict[int, Day]
+
+    @classmethod
+    def read(cls) -> Now:
+        at, gpus = timezone.now(), week.devices()
+        runs = list(week.active_and_newest(RECENT))
+        active = [run for run in runs if run.is_active]
+        sent = {run.gpu_id for run in active if run.sent_at}
+        for gpu in gpus:
+            gpu.at_work = int(gpu.pk in sent)  # type: ignore[attr-defined]
+        latest = with_outcomes(runs[:RECENT])
+        return cls(at, gpus, active, latest, week.days(at))
+
+    @property
+    def running(self) -> list[Run]:
+        return [run for run in self.active if run.sent_at]
+
+    @property
+    def waiting(self) -> int:
+        return len(self.active) - len(self.running)
+
+    @cached_property
+    def devices(self) -> list[Device]:
+        runs = {run.gpu_id: run for run in self.running}
+        queues: dict[int, int] = {}
+        for run in self.active:
+            if run.gpu_id and not run.sent_at:
+                queues[run.gpu_id] = queues.get(run.gpu_id, 0) + 1
+        empty = week.day(week.midnight(self.at), self.at, ())
+        return [Device(gpu, runs.get(gpu.pk), queues.get(gpu.pk, 0), self.days.get(gpu.pk, empty)) for gpu in self.gpus]
+
+    @cached_property
+    def live(self) -> list[dict[str, Any]]:
+        return [live(run) for run in self.running]
+
+    @property
+    def swapped(self) -> str:
+        """What a poll replaces."""
+        return ",".join(("#running", "#runs", *(f"#device-{gpu.pk}" for gpu in self.gpus)))
+
+    @property
+    def is_new(self) -> bool:
+        """Nobody has run anything here yet."""
+        return not self.active and all(run.demo for run, _ in self.latest)
+
+
+def live(run: Run) -> dict[str, Any]:
+    """A run in progress: what its agent says, and about how many seconds are left. No query: there may be many."""
+    whole = run.elapsed_s / run.done * run.total if run.elapsed_s and run.done else None
+    left = whole - (run.elapsed_s or 0) if whole else None
+    height = run_charts.TOP + run_charts.ROW * run.done + run_charts.BOTTOM
+    single = run.operation  # type: ignore[attr-defined]
+    has_chart = bool(run.done and single and run.total <= run_charts.MOST_ROWS)
+    return {"run": run, "state": shown_of(run), "left": left, "height": height if has_chart else 0}
+
+
+@dataclass
+class Story:
+    """What the page says in its first lines."""
+
+    strong: str
+    rest: list[str] = field(default_factory=list)
+
+
+def count(number: int) -> str:
+    return NUMBERS[number] if number < len(NUMBERS) else str(number)
+
+
+def story(changes: list[Change], records: int, standings: Any, now: Now) -> Story:
+    slower = {(row.kernel_id) for row in changes if row.verdict == Verdict.REGRESSION}
+    faster = {(row.kernel_id) for row in changes if row.verdict == Verdict.IMPROVEMENT} - slower
+    said = []
+    if slower:
+        said.append(f"{count(len(slower))} kernel{'s' * (len(slower) > 1)} got slower")
+    if faster:
+        some = f" kernel{'s' * (len(faster) > 1)}" if not slower else ""
+        said.append(f"{count(len(faster))}{some} got faster")
+    if not said:
+        said.append("No change was found")
+    if records:
+        said.append(f"{count(records)} record{'s' * (records > 1)} fell")
+    return Story(f"This week {', '.join(one[0].lower() + one[1:] for one in said)}", [*_targets(standings), *_up(now)])
+
+
+def _targets(standings: Any) -> list[str]:
+    total, reached = len(standings.progress), standings.reached
+    if not total:
+        return []
+    if total == 1:
+        one = f"The target is {'' if reached else 'not '}reached."
+    else:
+        one = f"{count(reached)} of {count(total).lower()} targets {'is' if reached == 1 else 'are'} reached."
+    drifted = len(standings.drifted)
+    more = f"{count(drifted)} pinned baseline{'s have' if drifted > 1 else ' has'} drifted." if drifted else ""
+    return [one, *([more] if more else [])]
+
+
+def _up(now: Now) -> list[str]:
+    up, total = sum(gpu.is_online for gpu in now.gpus), len(now.gpus)
+    said = (
+        headline(now.gpus)
+        if total < 2
+        else f"{count(up)} of {count(total).lower()} devices {'is' if up == 1 else 'are'} up"
+    )
+    waiting = f"{now.waiting} run{'s' * (now.waiting > 1)} waiting" if now.waiting else ""
+    return [f"{said}{'; ' if waiting else ''}{waiting}."]
+
+
+def between(low: float, high: float) -> str:
+    """An interval beside "6.1% slower": 5.8 to 6.5%."""
+    ends = sorted((low, high), key=lambda end: abs(end - 1))
+    return f"{words.percent(ends[0], sign=False).rstrip('%')} to {words.percent(ends[1], sign=False)}"
+
+
+def row(change: Change) -> dict[str, Any]:
+    """A change as the page shows it."""
+    at, now = timezone.localtime(change.at), timezone.localtime()
+    why = words.cause(change.facts)
+    when = words.day(at, now)
+    return {
+        "change": change,
+        "effect": words.percent(change.ratio, sign=False),
+        "reach": between(change.low, change.high),
+        "word": "slower" if change.ratio > 1 else "less time",
+        "style": words.STYLES[Verdict(change.verdict)],
+        "cause": f"On {when}, {why}." if why else f"On {when}. Nothing else that is recorded changed.",
+        "label": f"p50 of {change.kernel.name}: {words.level(change.level_before_ms)} us until {when}, "
+        f"{words.level(change.level_after_ms)} us since",
+    }
+
+
 def overview(request: HttpRequest) -> HttpResponse:
-    gpus = at_work(list(Gpu.objects.in_order()))
-    context = {
+    now = Now.read()
+    context: dict[str, Any] = {
         "page": "overview",
-        "gpus": gpus,
-        "runs": with_outcomes(Run.objects.for_list()[:RECENT]),
-        "waiting": Run.objects.waiting().count(),
-        "headline": headline(gpus),
+        "now": now,
+        "sizes": {name: week_charts.size(name) for name in week_charts.HEIGHTS},
     }
     if request.htmx:  # type: ignore[attr-defined]
-        return render(request, "_overview.html", context)
+        return render(request, "_overview_now.html", context)
+    if now.is_new:
+        return render(request, "overview_new.html", context | sample())
+    since = now.at - week.PERIOD
+    changes = week.changes(since)
+    targets = list(Target.objects.select_related("workload", "owner", "pin")[: week.MOST_TARGETS])
+    read = week.read(since, targets, now.gpus)
+    context |= {
+        "story": story(changes, len(read.records), read.standings, now),
+        "changes": [row(change) for change in changes[:MOST_SHOWN]],
+        "more_changes": max(0, len(changes) - MOST_SHOWN),
+        "records": read.records[:MOST_RECORDS],
+        "more_records": max(0, len(read.records) - MOST_RECORDS),
+        "standings": read.standings,
+        "sizes": {name: week_charts.size(name) for name in week_charts.HEIGHTS},
+    }
     return render(request, "overview.html", context)
+
+
+# --- a site on which nothing has run ------------------------------------------------------------------------------------
+
+
+def sample() -> dict[str, Any]:
+    """The run that came with the site, told with its own figures; empty if there is none."""
+    run = Run.objects.exclude(demo="").filter(done__gt=0).order_by("pk").first()
+    if run is None:
+        return {"sample": None}
+    told = [one for one in measurements.run_results([run.pk]) if one.speedup and one.speedup_low and one.speedup_high]
+    ((_, outcome),) = with_outcomes([run])
+    mine = [one for one in told if outcome.first and one.kernel == outcome.first.kernel]
+    by_word = {
+        word: sorted((one for one in mine if one.compared.verdict == word), key=lambda one: one.speedup or 0)
+        for word in (Word.FASTER, Word.SLOWER, Word.SAME, Word.UNDECIDED)
+    }
+    return {
+        "sizes_of": run_charts.sizes_of(run_charts.rows_of(run)),
+        "sample": run,
+        "outcome": outcome,
+        "best": by_word[Word.FASTER][-1] if by_word[Word.FASTER] else None,
+        "worst": by_word[Word.SLOWER][0] if by_word[Word.SLOWER] else None,
+        "open": next(iter(by_word[Word.UNDECIDED] or by_word[Word.SAME]), None),
+    }

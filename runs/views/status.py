@@ -31,7 +31,7 @@ def newest_runs() -> list[Any]:
 
 def standings() -> list[dict[str, Any]]:
     """Per device name: the standing of its kernels on the first scale."""
-    scale = TierScale.objects.first()
+    scale = TierScale.objects.current().first()
     if scale is None:
         return []
     places = history.devices()

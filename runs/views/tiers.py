@@ -1,29 +1,31 @@
-"""Tiers: the standing on each workload, the ladder of one workload, and the scales."""
+"""Tiers: what a device allows, which tiers are reached on each workload, and what is missing."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
-from django import forms
-from django.contrib import messages
+import vl_convert
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse
-from django.views.decorators.http import require_POST
+from django.shortcuts import render
+from django.utils import timezone
 
 from kernels.analysis.processes import THOROUGH
 from kernels.catalog import operations
-from runs.charts import strip
-from runs.models import TierScale
-from runs.models.tier_scale import Tier, parse
-from runs.queries import history, ladder
-from runs.queries.ladder import Ladder
+from runs.charts import ladder_charts
+from runs.charts.theme import THEMES
+from runs.models import Environment, Target, TierScale, Workload
+from runs.queries import history, ladder, week
+from runs.queries.ladder import Ladder, Step
+from runs.queries.leaders import Placed
 from runs.queries.points import Point
-from runs.templatetags.figures import us
+from runs.queries.targets import Progress
+from runs.templatetags.figures import timespan
 from runs.views.downloads import csv_file
 
-EXAMPLE = "Good, B, 2\nVery Good, B+, 3\nExcellent, A, 5"
+MOST_ROWS = 60
+"""Workloads on the page; the files have all."""
 
 
 @dataclass
@@ -36,20 +38,36 @@ class Standing:
     """The chosen device name."""
     devices: list[str]
     ladders: list[Ladder] = field(default_factory=list)
+    steps: list[Placed] = field(default_factory=list)
+    """The records of one workload, if the page is of one."""
 
     @classmethod
     def of(cls, request: HttpRequest, key: str = "") -> Standing:
-        scales = list(TierScale.objects.all())
+        every = list(TierScale.objects.all())
+        scales = [one for one in every if one.replaced_by_id is None]
         asked = request.GET.get("scale", "")
-        scale = next((one for one in scales if str(one.pk) == asked), None) if asked else next(iter(scales), None)
+        scale = next((one for one in every if str(one.pk) == asked), None) if asked else next(iter(scales), None)
         if scale is None:
             raise Http404("there is no such tier scale" if asked else "there is no tier scale")
         places = history.devices()
         device = request.GET.get("device") or next(iter(places), "")
         if device not in ("", *places):
             raise Http404(f"there is no result on {device}")
-        ladders = ladder.ladders(places[device], scale, key) if places else []
-        return cls(scale, scales, device, list(places), ladders)
+        standing = cls(scale, scales, device, list(places))
+        if places:
+            standing.read(places[device], key)
+        return standing
+
+    def read(self, environments: dict[int, Environment], key: str) -> None:
+        rising = week.rising(Workload.objects.filter(key=key)).filter(
+            measurement__run__environment__in=list(environments)
+        )
+        series = ladder.read(environments, rising.values("pk") if key else None)
+        found = ladder.built(series, self.scale)
+        self.ladders = [one for one in found if not key or one.series.workload.key == key]
+        if key:
+            records = week.records_of(one for one in series if one.workload.key == key)
+            self.steps = records[0].steps if records else []
 
     @property
     def context(self) -> dict[str, Any]:
@@ -71,8 +89,50 @@ class Standing:
             groups.setdefault(known[name].title if name in known else name, []).append(one)
         return groups
 
+    def physics(self) -> str:
+        """Which tiers this device does not allow, as a sentence without its full stop; before anything else."""
+        known = [one for one in self.ladders if one.most]
+        if not known:
+            return f"No speed of light is known on {self.device}" if self.ladders else ""
+        names = {tier.label: tier.name for tier in self.scale.tiers}
+        counts = dict.fromkeys(names, 0)
+        for one in known:
+            for step in one.beyond:
+                counts[step.tier.label] += 1
+        gpu, total = self.device.removeprefix("NVIDIA "), len(known)
+        never = [names[label] for label, count in counts.items() if count == total]
+        partly = {names[label]: count for label, count in counts.items() if 0 < count < total}
+        if not never and not partly:
+            return f"The {gpu} allows every tier of this scale"
+        said = [f"{_range(never)} {'is' if len(never) == 1 else 'are'} beyond the {gpu}"] if never else []
+        if partly:
+            least, most = min(partly.values()), max(partly.values())
+            often = f"{least}" if least == most else f"{least} to {most}"
+            where = f"on {often} of {total} workloads"
+            verb = "is" if len(partly) == 1 else "are"
+            said.append(f"{_range(list(partly))} {verb} beyond {'it' if never else f'the {gpu}'} {where}")
+        return ". ".join(said)
+
+    def counts(self) -> list[tuple[str, int, int]]:
+        """(tier, workloads on which it is reached, on which it is possible)."""
+        rows = []
+        for tier in self.scale.tiers:
+            states = [step.state for one in self.ladders for step in one.steps if step.tier.label == tier.label]
+            rows.append((tier.label, states.count(ladder.REACHED), len(states) - states.count(ladder.BEYOND)))
+        return rows
+
+    def milestone(self) -> str:
+        """The next tier that is nearest, in sentences."""
+        nexts = [(one, one.next) for one in self.ladders if one.next]
+        if not nexts:
+            return ""
+        one, step = min(nexts, key=lambda pair: pair[0].best_ms / pair[1].target_ms)
+        missing = one.missing_ms(step)
+        gap = f"{timespan(missing)} to go" if missing else "fast enough, not certain yet"
+        return f"Nearest milestone: {step.tier.label} on {one.series.workload.label}, {gap}."
+
     def headline(self) -> dict[str, str]:
-        """Headline of all ladders: {"tone", "strong", "rest"}."""
+        """What is reached: {"tone", "strong", "rest"}."""
         if not any(one.kernels for one in self.ladders):
             return {"tone": "same", "strong": "No kernel was compared with a baseline yet", "rest": ""}
         bests = [(one, *one.best) for one in self.ladders if one.best]
@@ -90,15 +150,111 @@ class Standing:
                 "strong": f"No kernel reaches a tier on {'any of ' * (count > 1)}{of}",
                 "rest": rest,
             }
-        highest = max(reached, key=lambda tier: tier.factor)
+        order = [tier.label for tier in self.scale.tiers]
+        highest = max(reached, key=lambda tier: order.index(tier.label))
         strong = f"Kernels reach a tier on {len(reached)} of {of}"
         return {"tone": "faster", "strong": strong, "rest": f"Highest tier: {highest.label}. {rest}"}
+
+    def matrix(self) -> dict[str, list[Row]]:
+        """Operation title -> a row for each of its workloads, with a cell for each tier of the scale."""
+        aims = {
+            (aim.workload_id, aim.mode): Progress(aim, None)
+            for aim in Target.objects.filter(device=self.device).select_related("owner", "pin")
+        }
+        rows: dict[str, list[Row]] = {}
+        for title, ladders in self.groups.items():
+            for one in ladders:
+                steps = {step.tier.label: step for step in one.steps}
+                cells = [Cell(one, steps.get(tier.label)) for tier in self.scale.tiers]
+                aim = aims.get((one.series.terms.workload, one.mode))
+                if aim:
+                    aim.ladder = one
+                rows.setdefault(title, []).append(Row(one, cells, aim))
+        return rows
+
+
+def _range(names: list[str]) -> str:
+    """Tiers in a row: "Good", "Good and Very Good", "Good to Outstanding"."""
+    if len(names) < 3:
+        return " and ".join(names)
+    return f"{names[0]} to {names[-1]}"
+
+
+def unconfirmed(point: Point) -> str:
+    """A sentence after a space on what is missing to confirm a result; empty if nothing is."""
+    if point.is_confirmed:
+        return ""
+    return f" Unconfirmed: measured in {point.processes or 1} process{'es' * ((point.processes or 1) > 1)}, not in {THOROUGH}."
+
+
+def _is_record(point: Point) -> bool:
+    return point.is_confirmed and not point.demo
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One tier on one workload. Without a step: its time is unknown, as the speed of light is."""
+
+    ladder: Ladder
+    step: Step | None
+
+    @property
+    def state(self) -> str:
+        return self.step.state if self.step else "unknown"
+
+    @property
+    def missing_ms(self) -> float | None:
+        return self.ladder.missing_ms(self.step) if self.step else None
+
+
+@dataclass(frozen=True)
+class Row:
+    ladder: Ladder
+    cells: list[Cell]
+    aim: Progress | None
 
 
 def tiers(request: HttpRequest) -> HttpResponse:
     standing = Standing.of(request)
-    more = {"headline": standing.headline(), "groups": standing.groups, "ladders": standing.ladders}
+    rows = standing.matrix()
+    shown, left = {}, MOST_ROWS
+    for title, group in rows.items():
+        if left > 0:
+            shown[title] = group[:left]
+            left -= len(group)
+    more = {
+        "headline": standing.headline(),
+        "physics": standing.physics(),
+        "milestone": standing.milestone(),
+        "matrix": shown,
+        "hidden": sum(map(len, rows.values())) - sum(map(len, shown.values())),
+        "ladders": standing.ladders,
+        "size": ladder_charts.CLIMB,
+        "counts": standing.counts(),
+        "has_progress": any(one.reached and one.best and _is_record(one.best[0]) for one in standing.ladders),
+    }
     return render(request, "tiers.html", standing.context | more)
+
+
+def progress_chart(request: HttpRequest, kind: str) -> HttpResponse:
+    """On how many workloads each tier was reached, by date."""
+    standing, theme = Standing.of(request), request.GET.get("theme", "light")
+    if theme not in THEMES:
+        raise Http404(f"there is no chart in '{theme}'")
+    records = week.records(one.series.terms.workload for one in standing.ladders if one.best)
+    steps = {one.workload.pk: one.steps for one in records if one.gpu == standing.device}
+    reached: dict[str, list[datetime]] = {tier.label: [] for tier in standing.scale.tiers}
+    for one in standing.ladders:
+        for step in one.steps:
+            climbed = (s for s in steps.get(one.series.terms.workload, []) if s.ratio.low >= step.tier.factor)
+            if first := next(climbed, None):
+                reached[step.tier.label].append(week.when(first.point))
+    if not any(reached.values()):
+        raise Http404("no confirmed record reaches a tier")
+    spec = ladder_charts.progress(reached, len(standing.ladders), timezone.now(), THEMES[theme]).to_dict(validate=False)
+    if kind == "json":
+        return JsonResponse(spec)
+    return HttpResponse(vl_convert.vegalite_to_svg(spec), content_type="image/svg+xml")
 
 
 def tiers_csv(request: HttpRequest) -> HttpResponse:
@@ -110,129 +266,3 @@ def tiers_csv(request: HttpRequest) -> HttpResponse:
 def tiers_json(request: HttpRequest) -> HttpResponse:
     standing = Standing.of(request)
     return JsonResponse({"scale": standing.scale.name, "tiers": ladder.rows(standing.ladders, standing.device)})
-
-
-# --- one workload -----------------------------------------------------------------------------------------------------
-
-
-def _one(request: HttpRequest, key: str, mode: str) -> tuple[Standing, Ladder]:
-    standing = Standing.of(request, key)
-    for one in standing.ladders:
-        if one.mode == mode:
-            return standing, one
-    raise Http404(f"no baseline was measured on a workload {key} in mode {mode} on {standing.device}")
-
-
-def workload(request: HttpRequest, key: str, mode: str) -> HttpResponse:
-    standing, one = _one(request, key, mode)
-    modes = [other.mode for other in standing.ladders]
-    more = {"ladder": one, "modes": modes, "drawn": strip.drawn(one), "headline": ladder_headline(one)}
-    return render(request, "tier_workload.html", standing.context | more)
-
-
-def workload_csv(request: HttpRequest, key: str, mode: str) -> HttpResponse:
-    standing, one = _one(request, key, mode)
-    return csv_file(ladder.rows([one], standing.device), ladder.FIELDS, f"tiers-{key}-{mode}.csv")
-
-
-def workload_json(request: HttpRequest, key: str, mode: str) -> HttpResponse:
-    standing, one = _one(request, key, mode)
-    return JsonResponse({"scale": standing.scale.name, "tiers": ladder.rows([one], standing.device)})
-
-
-def ladder_headline(one: Ladder) -> dict[str, str]:
-    """Headline of one ladder: {"tone", "strong", "rest"}: tier reached, next tier, tiers beyond the hardware limit."""
-    if one.reached:
-        tone, strong = "faster", f"{one.reached.tier.label} is reached"
-    else:
-        tone, strong = "same", "No tier is reached yet"
-    rest = [_best(one)]
-    if one.next:
-        target = f"{us(one.next.target_ms)} us"
-        after = "next" if one.reached else "first"
-        rest.append(f"The {after} is {one.next.tier.label} at {one.next.tier.factor:g}x: {target}.")
-        if one.best and one.best[1].ratio >= one.next.tier.factor:
-            rest.append("The best kernel is fast enough, but its interval does not confirm it.")
-    if one.beyond:
-        rest.append(_beyond(one))
-    return {"tone": tone, "strong": strong, "rest": " ".join(rest)}
-
-
-def _best(one: Ladder) -> str:
-    over = one.base.kernel
-    if not one.kernels:
-        return f"No kernel was compared with {over}."
-    if one.best is None:
-        return f"No kernel is confirmed faster than {over}."
-    point, ratio = one.best
-    figures = f"{ratio.ratio:.3f}x the speed of {over} ({ratio.low:.3f} to {ratio.high:.3f})"
-    return f"{point.kernel} is best: {figures}.{unconfirmed(point)}"
-
-
-def unconfirmed(point: Point) -> str:
-    """A sentence after a space on what is missing to confirm a result; empty if nothing is."""
-    if point.is_confirmed:
-        return ""
-    return f" Unconfirmed: measured in {point.processes or 1} process{'es' * ((point.processes or 1) > 1)}, not in {THOROUGH}."
-
-
-def _beyond(one: Ladder) -> str:
-    names = [step.tier.label for step in one.beyond]
-    which = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
-    limit = us(one.base.limit_ms)
-    return f"{which} would need less than the {limit} us that the hardware allows: not offered."
-
-
-# --- scales -----------------------------------------------------------------------------------------------------------
-
-
-class ScaleForm(forms.ModelForm):  # type: ignore[type-arg]
-    """The form of a scale, one tier a line."""
-
-    tiers = forms.CharField(
-        label="Tiers",
-        widget=forms.Textarea(attrs={"rows": 8, "placeholder": EXAMPLE, "spellcheck": "false"}),
-        max_length=4000,
-        help_text="One tier a line: name, grade, factor over the baseline. The grade is optional: Good,, 2",
-    )
-
-    class Meta:
-        model = TierScale
-        fields = ("name",)
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.label_suffix = ""
-        if self.instance.pk:
-            self.fields["tiers"].initial = self.instance.text
-
-    def clean_tiers(self) -> list[Tier]:
-        return parse(self.cleaned_data["tiers"])
-
-    def save(self, commit: bool = True) -> TierScale:
-        self.instance.body = [list(tier) for tier in self.cleaned_data["tiers"]]
-        return super().save(commit)
-
-
-def scale(request: HttpRequest, pk: int | None = None) -> HttpResponse:
-    """Creates or edits a scale."""
-    known = get_object_or_404(TierScale, pk=pk) if pk is not None else None
-    form = ScaleForm(request.POST or None, instance=known)
-    if request.method == "POST" and form.is_valid():
-        saved = form.save()
-        messages.success(request, f"The scale {saved.name} is saved.")
-        return redirect(f"{reverse('tiers')}?scale={saved.pk}")
-    may_go = known is not None and TierScale.objects.count() > 1
-    return render(request, "tier_scale.html", {"page": "tiers", "form": form, "scale": known, "may_go": may_go})
-
-
-@require_POST
-def delete_scale(request: HttpRequest, pk: int) -> HttpResponse:
-    """Deletes a scale, except the last one: the tiers page needs one."""
-    known = get_object_or_404(TierScale, pk=pk)
-    if TierScale.objects.exclude(pk=pk).exists():
-        known.delete()
-        messages.success(request, f"The scale {known.name} is deleted.")
-    else:
-        messages.error(request, f"{known.name} is the only scale and cannot be deleted.")
-    return redirect("tiers")

@@ -58,15 +58,29 @@ def test_the_status_page_is_given_away_and_goes_on_by_itself(open_page, live_sit
 def test_from_the_tiers_to_a_ladder(open_page, live_site):
     page = open_page()
     page.goto(f"{live_site.url}/tiers/?device=NVIDIA%20H200")
+    expect(page.locator("h1")).to_have_text("The H200 allows every tier of this scale")
+    page.get_by_role("link", name="Five tiers").click()
+    expect(page.locator("h1")).to_contain_text("Breakthrough is beyond the H200")
     page.locator("table.results td a").first.click()
-    expect(page.locator(".verdict")).to_contain_text(
-        "No tier is reached yet. triton-flash is best: 1.485x the speed of sdpa"
-    )
-    assert page.locator("tr.of-tier").count() == 5
-    light = page.locator("tr.of-light line.light").bounding_box()
-    reached = page.locator("tr.of-kernel", has_text="triton-flash").locator("circle").bounding_box()
-    step = page.locator("tr.of-tier.beyond .step").bounding_box()
-    assert reached["x"] < light["x"] < step["x"]
+    expect(page.locator("h1")).to_have_text("Good (B) is 1.74 µs away. Breakthrough (A++) is beyond this GPU.")
+    chart = page.locator("figure[data-chart*='ladder.json'] svg")
+    marks = {
+        name: chart.get_by_text(name, exact=False).last.bounding_box() for name in ("speed of light", "0.155", "6.68")
+    }
+    assert marks["6.68"]["x"] < marks["speed of light"]["x"] < marks["0.155"]["x"]
+
+
+def test_a_target_is_chosen_and_stands_on_the_overview(open_page, live_site):
+    page = open_page()
+    page.goto(f"{live_site.url}/tiers/?device=NVIDIA%20H200")
+    page.locator("table.results td a").first.click()
+    page.locator("#id_tier").select_option(label="A tenth (D), 1.32x")
+    page.get_by_role("button", name="Save target").click()
+    expect(page.get_by_role("status")).to_have_text("The target is chosen.")
+    expect(page.locator(".reach")).to_be_visible()
+    page.get_by_text("Change", exact=True).click()
+    page.get_by_role("button", name="Remove").click()
+    expect(page.get_by_role("status")).to_have_text("The target is removed.")
 
 
 def test_a_session_is_begun_filled_and_told(open_page, live_site):

@@ -3,13 +3,14 @@
 import re
 
 import pytest
-from daily import fill, repeated
+from cast import thorough
+from daily import fill, look_at_all, repeated, step
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import get_resolver, reverse
 from django.utils import timezone
 
-from runs.models import Import, Run, Session, Submission, TierScale
+from runs.models import Change, Import, Run, Session, Submission, TierScale
 
 KERNEL = """from kernels.catalog import kernel
 
@@ -19,25 +20,31 @@ def mine(x):
 """
 POSTED = (
     "acknowledge", "add_to_session", "cancel_run", "confirm_record", "delete_import", "delete_tier_scale", "end_schedule",
-    "end_session", "measure_submission", "recalibrate", "remove_from_session", "repeat_run", "restore_run", "share_run",
-    "share_session", "share_status", "unshare_run", "unshare_session", "unshare_status", "withdraw_run",
+    "end_session", "measure_submission", "pin_baseline", "recalibrate", "remove_from_session", "repeat_run", "restore_run",
+    "revoke_token", "set_target", "share_run", "share_session", "share_status", "unshare_run", "unshare_session",
+    "unshare_status", "withdraw_run",
 )  # fmt: skip
+API = {"api_nowhere", "client"}
+"""Without a session: tests/site/test_api.py."""
 
 
 @pytest.fixture
-def addresses(demo, gpu):
+def addresses(demo, gpu, measured):
     """Every page of the site, by its name in runs/urls.py."""
     result = demo.measurements.first().results.first()
     submission, _ = Submission.objects.store({"mine.py": KERNEL})
     reported = Session.objects.create(title="A reported effort")
     Run.objects.filter(pk=demo.pk).update(session=reported)
     (own,) = fill(gpu, repeated(1))
+    run = thorough(measured(count=1))
+    fill(gpu, step(9, 9, 1.06), "compiled")
+    look_at_all()
     mine = {
         **{name: [] for name in ("overview", "runs", "runs_csv", "runs_json", "new_run", "estimate")},
         **{name: [demo.pk] for name in ("run", "run_live", "run_csv", "run_json", "run_jsonl", "run_md", "run_yaml")},
         **{name: [demo.pk, demo.pk] for name in ("compare", "compare_csv", "compare_json", "compare_md")},
         "compare_with": [demo.pk],
-        **{name: [] for name in ("compare_many", "submit", "submissions")},
+        **{name: [] for name in ("compare_many", "submit", "submissions", "tokens", "api_docs")},
         **{name: [submission.version] for name in ("submission", "measure_submission")},
         **{name: [] for name in ("results", "results_csv", "results_json", "results_jsonl")},
         **{name: [] for name in ("leaderboard", "leaderboard_csv", "leaderboard_json", "confirm_record")},
@@ -46,6 +53,9 @@ def addresses(demo, gpu):
         **{name: [demo.pk] for name in ("cancel_run", "repeat_run")},
         **{name: [] for name in ("changes", "changes_csv", "changes_json")},
         **{name: [1] for name in ("acknowledge", "end_schedule")},
+        **{f"trend_{kind}": [Change.objects.get().pk] for kind in ("json", "svg")},
+        **{f"record_steps_{kind}": [run.measurements.get().workload.key] for kind in ("json", "svg")},
+        **{f"gpu_day_{kind}": [gpu.pk] for kind in ("json", "svg")},
         **{
             name: ["attention", "sdpa-flash", own.measurements.get().workload.key]
             for name in ("kernel_marks_csv", "kernel_marks_json", "history_chart_json", "history_chart_svg")
@@ -66,7 +76,19 @@ def addresses(demo, gpu):
             f"tier_workload{kind}": [result.measurement.workload.key, result.measurement.mode]
             for kind in ("", "_csv", "_json")
         },
-        **{name: [TierScale.objects.get().pk] for name in ("tier_scale", "delete_tier_scale")},
+        **{f"tiers_progress_{kind}": [] for kind in ("json", "svg")},
+        **{
+            name: [result.measurement.workload.key, result.measurement.mode]
+            for name in (
+                "set_target",
+                "pin_baseline",
+                "ladder_chart_json",
+                "ladder_chart_svg",
+                "climb_chart_json",
+                "climb_chart_svg",
+            )
+        },
+        **{name: [TierScale.objects.first().pk] for name in ("tier_scale", "delete_tier_scale")},
         **{name: [demo.pk] for name in ("share_run", "unshare_run")},
         **{name: [] for name in ("status", "share_status", "unshare_status")},
         **{name: [] for name in ("sessions", "new_session")},
@@ -81,6 +103,7 @@ def addresses(demo, gpu):
         **{name: [] for name in ("gpus", "gpus_csv", "gpus_json", "judge", "judge_json")},
         **{name: [gpu.pk] for name in ("gpu", "gpu_json", "recalibrate")},
         "imports": [],
+        "revoke_token": [0],
         **{
             name: [Import.objects.get_or_create(name="rows.csv", format="csv")[0].pk]
             for name in ("import", "import_csv", "import_json", "delete_import")
@@ -93,7 +116,7 @@ def test_every_address_is_tried_here(addresses):
     ours = {key for key in get_resolver().reverse_dict if isinstance(key, str)}
     accounts = {"login", "logout", "password_change", "password_change_done"}
     for_machines = {"healthz", "healthz_part", "metrics"}  # test_monitoring says who may read what there
-    assert ours - set(addresses) == accounts | for_machines
+    assert ours - set(addresses) == accounts | for_machines | API
 
 
 def test_pages_of_the_account_are_in_the_looks_of_the_site_and_have_titles(owner, stranger):

@@ -1,103 +1,286 @@
-"""The first page: what the devices are doing, in a sentence and in cards, and what ran last."""
+"""The first page: what changed, which records fell, how far the targets are, what the devices do, what ran last."""
 
+import json
 import re
+from datetime import timedelta
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
+from cast import thorough
+from daily import fill, look_at_all, step
 from django.urls import reverse
 from django.utils import timezone
 
-from runs.models import Run
+from runs.models import Change, Pin, Result, Run, Target
+from runs.queries import week
 
 PAGE = reverse("overview")
 
 
-def headline(client):
-    return client.get(PAGE).context["headline"]
+def page_of(client):
+    return client.get(PAGE).content.decode()
+
+
+def strong(client):
+    return client.get(PAGE).context["story"].strong
+
+
+def told(client):
+    return " ".join(client.get(PAGE).context["story"].rest)
+
+
+def ago(days):
+    return timezone.now() - timedelta(days=days)
+
+
+# --- a site on which nothing has run ----------------------------------------------------------------------------------
 
 
 def test_without_devices_it_says_how_one_gets_here(owner):
-    page = owner.get(PAGE).content.decode()
-    assert headline(owner) == "No device has reported yet"
-    assert "make agent" in page
+    page = page_of(owner)
+    assert "No device has reported yet" in page and "make agent" in page
 
 
-def test_the_headline_is_the_answer_and_that_of_the_list_of_devices(owner, gpu, make_gpu, make_run):
-    def both():
-        assert headline(owner) == owner.get(reverse("gpus")).context["headline"]
-        return headline(owner)
+def test_a_new_site_tells_the_sample_and_has_one_button(owner, demo, gpu):
+    page = page_of(owner)
+    assert "Nothing has run here yet. This is what a run says" in page
+    assert "▲ 1.48x" in page and "▼ 0.82x" in page, "its own figures, also where it is slower"
+    main = page.split('<main id="main">')[1]
+    assert main.count('class="btn"') == 1 and "Start the first run" in main
+    assert f'data-chart="/runs/{demo.pk}/charts/speedup.json"' in page
 
-    assert both() == "1 device, idle"
+
+def test_after_the_first_run_it_is_the_page_of_the_site(owner, demo, make_run):
+    make_run()
+    page = page_of(owner)
+    assert "This week no change was found" in page and "Nothing has run here yet" not in page
+
+
+# --- what changed -----------------------------------------------------------------------------------------------------
+
+
+def test_regressions_come_first_with_their_cause(owner, gpu):
+    fill(gpu, step(20, 10, 0.93, source="b"), "triton-flash", ago(30))
+    fill(gpu, step(20, 10, 1.04, environment={"torch": "2.11.0"}), "compiled", ago(30), seed=2)
+    look_at_all()
+    assert strong(owner) == "This week one kernel got slower, one got faster"
+    page = page_of(owner)
+    assert page.index(">compiled<") < page.index(">triton-flash<")
+    at = timezone.localtime(Change.objects.get(kernel__name="compiled").at)
+    assert f"On {at.day} {at:%B}, when torch went from 2.10.0 to 2.11.0." in page
+    assert re.search(r"4\.\d% slower</b> <small class=\"nb\">3\.\d to 4\.\d%", page)
+
+
+def test_a_change_that_was_found_earlier_is_not_of_this_week(owner, gpu):
+    fill(gpu, step(20, 10, 1.04), "compiled", ago(60))
+    look_at_all()
+    assert strong(owner) == "This week one kernel got slower", "found now: that is news"
+    Change.objects.update(found_at=ago(8))
+    assert strong(owner) == "This week no change was found"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_trend_of_a_change(owner, gpu, theme):
+    fill(gpu, step(40, 10, 1.04), "compiled", ago(50))
+    look_at_all()
+    change = Change.objects.get()
+    spec = owner.get(reverse("trend_json", args=[change.pk]), {"theme": theme}).json()
+    rows = [row for data in spec["datasets"].values() for row in data if set(row) == {"x", "y"}]
+    assert len(rows) == 30 + 10, "runs before and after, no more"
+    assert all(0 <= row["x"] <= 330 and 0 <= row["y"] <= 56 for row in rows)
+    levels = {
+        row["y"] for data in spec["datasets"].values() for row in data if set(row) == {"x", "y", "to"} and row["y"]
+    }
+    assert len(levels) == 2
+    texts = [row["text"] for data in spec["datasets"].values() for row in data if "text" in row]
+    at = timezone.localtime(change.at)
+    assert f"{at.day} {at:%b}" in texts
+    assert owner.get(reverse("trend_svg", args=[change.pk])).content.startswith(b"<svg")
+    assert owner.get(reverse("trend_json", args=[change.pk]), {"theme": "odd"}).status_code == 404
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_record_says_what_it_was(owner, measured):
+    thorough(measured(count=1, edit={"triton-flash": 0.9}), ago(40))
+    thorough(measured(count=1, edit={"triton-flash": 0.8}), ago(30))
+    run = thorough(measured(count=1), ago(1))
+    assert strong(owner) == "This week no change was found, one record fell"
+    page = page_of(owner)
+    assert re.search(r"<b>1.48x</b> <small>±0\.[3-6]%, was 1.34x</small>", page)
+    key = run.measurements.get().workload.key
+    spec = owner.get(reverse("record_steps_json", args=[key]), {"gpu": "NVIDIA H200"}).json()
+    assert "1.34x" in json.dumps(spec["datasets"])
+    assert owner.get(reverse("record_steps_json", args=[key]), {"gpu": "NVIDIA L4"}).status_code == 404
+
+
+@pytest.mark.parametrize("why", ["earlier", "contended", "one process", "lower", "demo"])
+def test_what_is_no_record_of_this_week(owner, measured, why):
+    thorough(measured(count=1), ago(40))
+    factor = 0.9 if why == "lower" else 1.2
+    run = thorough(measured(count=1, edit={"triton-flash": factor}), ago(8 if why == "earlier" else 1))
+    if why == "contended":
+        Run.objects.filter(pk=run.pk).update(contended=True)
+    elif why == "demo":
+        Run.objects.filter(pk=run.pk).update(demo="from elsewhere")
+    elif why == "one process":
+        run.measurements.update(protocol={"processes": 1, "paired": True})
+    assert "record" not in strong(owner)
+
+
+def test_the_two_rules_of_a_record_agree(measured):
+    """The page reads what rises, the leaderboard all results of a place."""
+    from runs.queries import leaders
+
+    for number, factor in enumerate((0.9, 0.8, 1.0, 0.95, 1.1)):
+        thorough(measured(count=2, edit={"triton-flash": factor}), ago(50 - number))
+    for place in leaders.board().places:
+        mine = [one.point.pk for one in week.steps(place.workload, place.gpu)]
+        assert mine == [one.point.pk for one in leaders.steps(place)] and len(mine) == 3
+
+
+# --- targets ----------------------------------------------------------------------------------------------------------
+
+
+def aim(run, factor, user=None, **more):
+    one = run.measurements.first()
+    return Target.objects.create(
+        workload=one.workload, device="NVIDIA H200", mode=one.mode, factor=factor, owner=user, **more
+    )
+
+
+def test_a_target_says_what_is_missing_and_whose_it_is(owner, measured):
+    run = thorough(measured(count=1))
+    aim(run, 2.0, owner.user, due=timezone.localdate() + timedelta(days=3))
+    page = page_of(owner)
+    assert told(owner).startswith("The target is not reached.")
+    assert '<b class="ink">1.74 µs</b> to go' in page, "sdpa at 9.92 us / 2 = 4.96; triton-flash at 6.70"
+    assert "triton-flash at 6.70 µs · olga, until" in page and "target 2x, 4.96 µs" in page
+    Target.objects.update(factor=1.4)
+    assert told(owner).startswith("The target is reached.")
+
+
+def test_a_target_beyond_the_speed_of_light_says_so(owner, measured):
+    aim(thorough(measured(count=1)), 40.0)
+    assert "beyond the hardware limit" in page_of(owner)
+
+
+def test_a_bar_that_rests_on_one_process_is_hatched(owner, measured):
+    run = measured(count=1)
+    aim(run, 2.0)
+    assert '<i class="hatched"' in page_of(owner) and "unconfirmed" in page_of(owner)
+    thorough(run)
+    assert '<i class="hatched"' not in page_of(owner)
+
+
+def test_a_pinned_baseline_that_drifts_is_flagged_and_noise_is_not(owner, measured):
+    first = thorough(measured(count=1))
+    base = Result.objects.get(measurement__run=first, kernel__name="sdpa")
+    one = first.measurements.get()
+    target = aim(first, 1.4)
+    figures = {name: getattr(base, name) for name in ("p50_ms", "p50_low_ms", "p50_high_ms")}
+    Pin(workload=one.workload, device="NVIDIA H200", mode=one.mode, kernel="sdpa", run=first, **figures).keep()
+    target.refresh_from_db()
+    assert target.pin is not None
+    later = thorough(measured(count=1))
+    now = Result.objects.filter(measurement__run=later, kernel__name="sdpa")
+    now.update(**{name: 1.009 * value for name, value in figures.items()})
+    assert "drift" not in page_of(owner), "0.9% is within the margin"
+    now.update(**{name: 1.05 * value for name, value in figures.items()})
+    assert "One pinned baseline has drifted." in told(owner)
+    assert "sdpa takes +5.0% time" in page_of(owner)
+    later.measurements.update(margin=0.06)
+    assert "drift" not in page_of(owner), "noise is no drift"
+
+
+# --- devices and runs -------------------------------------------------------------------------------------------------
+
+
+def test_the_page_says_how_many_devices_are_up(owner, gpu, make_gpu, make_run):
+    make_run(state="done")
+    assert told(owner) == "1 device, idle."
     other = make_gpu("GPU-2", host="gpu-2")
-    assert both() == "2 devices, all idle"
-    make_run(state="running", sent_at=timezone.now())
-    assert both() == "2 devices: 1 idle, 1 busy"
+    assert told(owner) == "Two of two devices are up."
     other.seen_at = None
     other.save()
-    assert both() == "2 devices: 1 busy, 1 silent"
-    Run.objects.update(state="done")
-    assert both() == "2 devices: 1 idle, 1 silent"
-
-
-def test_a_card_says_what_its_device_does(owner, make_gpu, make_run, silent):
-    busy = make_gpu("GPU-2", host="gpu-2", driver="580.1")
-    run = make_run(gpu=busy, state="running", sent_at=timezone.now(), total=8, done=3)
     make_run(title="waiting")
-    page = owner.get(PAGE).content.decode()
-    assert f'href="/runs/{run.pk}/">run {run.pk}</a> · 3 of 8 workloads' in page
-    assert "gpu-2 / 0 · driver 580.1" in page
-    assert "1 run waiting" in page
+    assert told(owner) == "One of two devices is up; 1 run waiting."
 
 
-def test_a_silent_card_says_so_once_and_since_when_with_the_zone(owner, silent):
-    cards = owner.get(PAGE).content.decode().split('class="cards"')[1].split("</section>")[0]
-    assert cards.count("silent") == 1
-    assert f'title="{silent.seen_at:%Y-%m-%d %H:%M:%S} UTC">{silent.seen_at:%Y-%m-%d %H:%M} UTC</time>' in cards
-    assert "idle" not in cards
+def test_a_device_says_what_it_does(owner, make_gpu, make_run, silent):
+    busy = make_gpu("GPU-2", host="gpu-2")
+    run = make_run(gpu=busy, state="running", sent_at=timezone.now(), total=8, done=3)
+    make_run(gpu=busy, title="waiting")
+    page = page_of(owner)
+    there = page.split(f'id="device-{busy.pk}"')[1].split("</figure>")[0]
+    assert f'href="/runs/{run.pk}/">run {run.pk}</a>' in there and "1 in the queue" in there
+    assert "3 of 8 workloads" in page.split('id="running"')[1]
+    quiet = page.split(f'id="device-{silent.pk}"')[1].split("</figure>")[0]
+    assert quiet.count("silent") == 1
+    assert f"{silent.seen_at:%Y-%m-%d %H:%M} UTC</time>" in quiet
 
 
-def test_an_idle_card_says_so_once(owner, gpu):
-    cards = owner.get(PAGE).content.decode().split('class="cards"')[1].split("</section>")[0]
-    assert cards.count("idle") == 1
+def test_a_device_says_how_warm_it_was(owner, measured, gpu):
+    run = measured(count=1)
+    run.measurements.update(telemetry={"temperature_c": {"median": 50.6}, "power_w": {"median": 412.4}})
+    assert "51 °C, 412 W" in page_of(owner)
 
 
-def test_polling_gets_the_part_that_changes(owner, gpu):
+def test_the_day_of_a_device():
+    begin = week.midnight(timezone.now())
+    hour = timedelta(hours=1)
+    made = week.day(begin, begin + 6 * hour, [(begin, begin + hour), (begin + 1.25 * hour, begin + 1.75 * hour)])
+    assert made.slots[:5] == [1.0, 1.0, 0.5, 0.5, 0.0]
+    assert made.share == pytest.approx(0.25) and made.passed == 13
+
+
+def test_a_run_counts_for_today_only_since_midnight(owner, gpu, make_run):
+    now = week.midnight(timezone.now()) + timedelta(hours=2)
+    begun = now - timedelta(hours=3)
+    make_run(state="done", started_at=begun, finished_at=begun + timedelta(hours=1.5))
+    make_run(state="running", sent_at=begun, started_at=now - timedelta(minutes=30))
+    make_run(state="done", started_at=begun - timedelta(days=3), finished_at=begun - timedelta(days=2.9))
+    assert week.days(now)[gpu.pk].share == pytest.approx(0.5)
+    spec = owner.get(reverse("gpu_day_json", args=[gpu.pk])).json()
+    assert spec["width"] == 330
+    assert owner.get(reverse("gpu_day_svg", args=[gpu.pk])).content.startswith(b"<svg")
+
+
+def test_polling_gets_the_part_that_changes(owner, gpu, make_run):
+    make_run(state="running", sent_at=timezone.now())
     part = owner.get(PAGE, headers={"HX-Request": "true"}).content.decode()
-    assert part.lstrip().startswith('<div id="overview"')
-    assert "<html" not in part
-    assert part.strip() in owner.get(PAGE).content.decode()
+    assert "<html" not in part and "What changed" not in part
+    replaced = re.search(r'hx-swap="none" hx-select-oob="([^"]+)"', page_of(owner)).group(1).split(",")
+    assert replaced == ["#running", "#runs", f"#device-{gpu.pk}"]
+    for text in (part, page_of(owner)):
+        for name in replaced:
+            assert text.count(f'id="{name[1:]}"') == 1, name
 
 
-def test_what_a_poll_replaces_has_ids_so_that_focus_and_scroll_stay(owner, make_gpu, make_run):
-    """htmx focuses again what has an id; the frame that scrolls is not replaced at all."""
+def test_what_a_poll_replaces_has_ids_so_that_focus_stays(owner, make_gpu, make_run):
+    """htmx focuses again what has an id."""
     make_run(gpu=make_gpu("GPU-2", host="gpu-2"), state="running", sent_at=timezone.now())
-    page = owner.get(PAGE).content.decode()
-    replaced = re.search(r'hx-swap="none" hx-select-oob="([^"]+)"', page).group(1).split(",")
-    assert replaced == ["#headline", "#cards", "#runs"]
-    for name in replaced:
-        assert page.count(f'id="{name[1:]}"') == 1, name
-    cards = page.split('id="cards"')[1].split("</section>")[0]
-    rows = page.split('<tbody id="runs">')[1].split("</tbody>")[0]
-    links = re.findall("<a [^>]*>", cards + rows)
-    ids = [re.search(r' id="([^"]+)"', link).group(1) for link in links]
-    assert len(ids) == len(set(ids)) == 5
-    assert "tabindex" not in cards + rows
+    part = owner.get(PAGE, headers={"HX-Request": "true"}).content.decode()
+    swapped = part.split('<ul class="latest"')[1] + part.split('id="running"')[1].split("</section>")[0]
+    for link in re.findall(r"<(?:a|button) [^>]*>", swapped):
+        assert " id=" in link or 'href=""' in link, link
 
 
 @pytest.mark.parametrize("gpus, runs", [(1, 1), (8, 40)])
-def test_it_takes_the_same_queries_for_any_number_of_devices_and_runs(
-    owner, make_gpu, make_run, gpus, runs, django_assert_max_num_queries
-):
+def test_no_more_than_twelve_queries(owner, measured, make_gpu, make_run, gpus, runs, django_assert_max_num_queries):
     made = [make_gpu(f"GPU-{n}", host=f"gpu-{n}") for n in range(100, 100 + gpus)]
     for number in range(runs):
         make_run(gpu=made[number % gpus], title=f"run {number}")
     for device in made:
         make_run(gpu=device, state="running", sent_at=timezone.now())
+        fill(device, step(9, 9, 1.05), "compiled", ago(18))
+    look_at_all()
+    aim(thorough(measured(count=2), ago(2)), 1.4, owner.user)
     Run.objects.update(done=1)
-    with django_assert_max_num_queries(7):  # session, user, running, devices, latest, their results, waiting
+    with django_assert_max_num_queries(12):
         answer = owner.get(PAGE)
-    assert len(answer.context["runs"]) == min(12, runs + gpus)
-    with CaptureQueriesContext(connection) as seen:
+    assert "one record fell" in answer.context["story"].strong or "two records fell" in answer.context["story"].strong
+    assert "kernel got slower" in answer.context["story"].strong
+    assert len(answer.context["now"].latest) == 8
+    with django_assert_max_num_queries(8):
         owner.get(PAGE, headers={"HX-Request": "true"})
-    assert len(seen) <= 7

@@ -3,27 +3,37 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
-from cast import load
+from cast import load, thorough
 from django.core.exceptions import ValidationError
 from django.urls import reverse
 
-from runs.models import Measurement, Result, Run, Tier, TierScale
+from runs.models import Measurement, Newest, Pin, Result, Run, Target, Tier, TierScale
 from runs.models.tier_scale import parse
 from runs.queries import history, ladder
 from runs.queries.ladder import BEYOND, NEXT, OPEN, REACHED
+from runs.queries.targets import Progress, drift
 
 FIVE = ["Good", "Very Good", "Excellent", "Outstanding", "Breakthrough"]
 
 
 @pytest.fixture
 def scale(db):
-    return TierScale.objects.get()
+    return TierScale.objects.get(name="Five tiers")
+
+
+def note_again():
+    """What storing would note now: tests change runs after that."""
+    Newest.objects.all().delete()
+    for one in Measurement.objects.select_related("run").order_by("run", "pk"):
+        Newest.objects.note(one)
 
 
 def ladders_of(scale, key=""):
-    environments = [pk for known in history.devices().values() for pk in known]
+    note_again()
+    environments = {pk: one for known in history.devices().values() for pk, one in known.items()}
     return ladder.ladders(environments, scale, key)
 
 
@@ -246,6 +256,10 @@ def test_inputs_in_the_cache_have_another_speed_of_light(measured, scale):
 
 
 def page_of(client, name, *args, **asked):
+    """On the scale of factors, if no other is asked for."""
+    note_again()
+    if "scale" not in asked and not name.endswith("scale"):
+        asked["scale"] = TierScale.objects.get(name="Five tiers", replaced_by=None).pk
     answer = client.get(reverse(name, args=args), asked)
     assert answer.status_code == 200
     return answer.content.decode()
@@ -255,12 +269,13 @@ def test_the_page_says_how_far_it_is(owner, demo, measured, scale):
     page = page_of(owner, "tiers")
     assert "No kernel reaches a tier on any of 8 workloads" in page
     assert "Best: 1.485x (1.475 to 1.494), triton-flash on attention fp16 B=1 H=8 S=512 D=64." in page
-    assert "beyond the hardware limit" in page
+    assert page.count('<td class="step beyond">') == 24 and page.count('<td class="step next">') == 6
+    assert '1.74 µs<span class="less"> to go</span><small>4.96 µs</small>' in page
     faster(measured(), 3.1)
     page = page_of(owner, "tiers")
     assert "Kernels reach a tier on 2 of 8 workloads" in page
     assert "Highest tier: Very Good (B+)." in page
-    assert '<span class="tag faster">Very Good (B+)</span>' in page
+    assert page.count('<td class="step reached">') == 4
 
 
 def test_what_is_undecided_is_not_called_the_best(owner, measured, scale):
@@ -303,8 +318,8 @@ def test_a_ladder_has_kernels_and_tiers_in_one_order(owner, demo, scale):
     places = [page.index(f">{name}<") for name in ("sdpa-math", "compiled", "sdpa", "triton-flash", "Good (B)")]
     assert places == sorted(places)
     assert page.index("speed of light<") < page.index("Breakthrough (A++)</b>")
-    assert "No tier is reached yet" in page
-    assert "Breakthrough (A++) would need less than the 0.595 us that the hardware allows" in page
+    assert "<h1>Good (B) is 1.74 µs away. Breakthrough (A++) is beyond this GPU.</h1>" in page
+    assert "Good (B) needs 4.96 µs, 2x. The hardware allows 0.595 µs, 16.7x." in page
     assert page.count('<td class="text"><b>') == 5
 
 
@@ -332,11 +347,15 @@ def test_what_there_is_not_is_not_found(owner, demo, scale):
         assert owner.get(reverse("tier_workload", args=place)).status_code == 404
 
 
-def test_it_takes_as_many_queries_with_many_runs_as_with_few(owner, measured, django_assert_max_num_queries):
+def test_it_takes_as_many_queries_with_many_runs_as_with_few(owner, measured, scale, django_assert_max_num_queries):
     for _ in range(3):
-        measured()
-    with django_assert_max_num_queries(12):
-        page_of(owner, "tiers")
+        run = thorough(measured())
+    one = run.measurements.first()
+    Target.objects.create(workload=one.workload, device="NVIDIA H200", mode=one.mode, factor=1.4)
+    key = ladders_of(scale)[0].series.workload.key
+    for name, args in (("tiers", ()), ("tier_workload", (key, "graph"))):
+        with django_assert_max_num_queries(12):
+            assert owner.get(reverse(name, args=args)).status_code == 200
 
 
 # --- scales -----------------------------------------------------------------------------------------------------------
@@ -377,22 +396,43 @@ def test_a_scale_is_made_changed_and_deleted(owner, demo, scale):
     page = page_of(owner, "tiers", scale=made.pk)
     assert "Kernels reach a tier on 5 of 8 workloads" in page
     assert f"?device=NVIDIA%20H200&amp;scale={scale.pk}" in page, "the way to the other scale"
-    owner.post(reverse("tier_scale", args=[made.pk]), {"name": "Small steps", "tiers": "A little, , 1.2"})
-    assert TierScale.objects.get(pk=made.pk).tiers == [Tier("A little", "", 1.2)]
     owner.post(reverse("delete_tier_scale", args=[made.pk]))
-    assert list(TierScale.objects.all()) == [scale]
+    assert not TierScale.objects.filter(name="Small steps").exists()
+
+
+def test_an_edit_makes_a_new_version_and_the_old_one_keeps_its_verdicts(owner, demo, scale):
+    made = TierScale.objects.create(name="Small steps", body=[["A little", "", 1.05], ["More", "B", 1.4]])
+    before = page_of(owner, "tiers", scale=made.pk)
+    answer = owner.post(reverse("tier_scale", args=[made.pk]), {"name": "Small steps", "tiers": "A little, , 1.2"})
+    now = TierScale.objects.current().get(name="Small steps")
+    assert answer.headers["location"] == f"{reverse('tiers')}?scale={now.pk}"
+    assert (now.version, now.tiers, now.created_by) == (2, [Tier("A little", "", 1.2)], owner.user)
+    made.refresh_from_db()
+    assert made.replaced_by == now and made.tiers == [Tier("A little", "", 1.05), Tier("More", "B", 1.4)]
+    page = page_of(owner, "tiers", scale=made.pk)
+    assert "Kernels reach a tier on 5 of 8 workloads" in before and "Kernels reach a tier on 5 of 8 workloads" in page
+    assert "version 1" in page and "A newer version replaced it" in page
+    assert "Kernels reach a tier on 2 of 8 workloads" in page_of(owner, "tiers", scale=now.pk)
+    form = owner.get(reverse("tier_scale", args=[now.pk])).content.decode()
+    assert f'<a href="/tiers/?scale={made.pk}">version 1</a>' in form
+    assert owner.get(reverse("tier_scale", args=[made.pk])).status_code == 404, "an old version is not edited"
+    owner.post(reverse("tier_scale", args=[now.pk]), {"name": "Small steps", "tiers": "A little, , 1.2"})
+    assert TierScale.objects.filter(name="Small steps").count() == 2, "nothing has changed"
+    owner.post(reverse("delete_tier_scale", args=[now.pk]))
+    assert not TierScale.objects.filter(name="Small steps").exists()
 
 
 def test_what_is_wrong_is_said_and_nothing_typed_is_lost(owner, scale):
     page = owner.post(reverse("new_tier_scale"), {"name": scale.name, "tiers": "Good, B"}).content.decode()
     assert "Not saved yet: see the marked fields." in page
-    assert "Tier scale with this Name already exists." in page
+    assert "There is a scale with this name already." in page
     assert "Line 1: name, grade and factor" in page
     assert "Good, B</textarea>" in page
-    assert TierScale.objects.count() == 1
+    assert TierScale.objects.count() == 2
 
 
 def test_the_last_scale_stays(owner, scale):
+    TierScale.objects.exclude(pk=scale.pk).delete()
     assert "Delete" not in page_of(owner, "tier_scale", scale.pk)
     answer = owner.post(reverse("delete_tier_scale", args=[scale.pk]), follow=True)
     assert "is the only scale and cannot be deleted" in answer.content.decode()
@@ -403,4 +443,180 @@ def test_strangers_see_no_tiers(stranger, scale):
     for name, args in (("tiers", []), ("tiers_csv", []), ("new_tier_scale", []), ("tier_scale", [scale.pk])):
         assert stranger.get(reverse(name, args=args)).status_code == 302
     stranger.post(reverse("new_tier_scale"), {"name": "x", "tiers": "a, b, 2"})
-    assert TierScale.objects.count() == 1
+    assert TierScale.objects.count() == 2
+
+
+# --- the scale that a device allows -----------------------------------------------------------------------------------
+
+
+def test_the_first_scale_is_one_that_every_device_allows(owner, demo, scale):
+    note_again()
+    page = owner.get(reverse("tiers")).content.decode()
+    assert "<h1>The H200 allows every tier of this scale</h1>" in page and 'class="step beyond"' not in page
+    way = TierScale.objects.get(name="Way to the speed of light")
+    for one in ladders_of(way):
+        factors = [step.tier.factor for step in one.steps]
+        assert factors == sorted(factors) and factors[0] > 1 and factors[-1] < one.most
+        half = next(step for step in one.steps if step.tier.name == "Half")
+        assert half.tier.factor**2 == pytest.approx(one.most)
+
+
+def test_a_share_of_the_way_is_no_tier_where_the_way_is_unknown(measured):
+    measured(count=1).measurements.update(mode="warm")
+    (one,) = ladders_of(TierScale.objects.get(kind="light"))
+    assert one.steps == []
+
+
+def test_physics_comes_first(owner, demo, scale):
+    page = page_of(owner, "tiers")
+    said = "<h1>Breakthrough is beyond the H200. Good to Outstanding are beyond it on 2 to 6 of 8 workloads</h1>"
+    assert said in page
+    assert "Nearest milestone: Good (B) on attention fp16 B=1 H=8 S=512 D=64, 1.74 µs to go." in page
+
+
+@pytest.mark.parametrize(
+    "text, said", [("Half, B, 1.5", "a share is a number between 0 and 1, not"), ("Half", "Half, B, 0.5")]
+)
+def test_a_share_is_between_none_and_all_of_the_way(owner, scale, text, said):
+    page = owner.post(reverse("new_tier_scale"), {"name": "x", "kind": "light", "tiers": text}).content.decode()
+    assert said in page and not TierScale.objects.filter(name="x").exists()
+    owner.post(reverse("new_tier_scale"), {"name": "x", "kind": "light", "tiers": "Half, B, 0.5"})
+    assert TierScale.objects.get(name="x").kind == "light"
+
+
+# --- a target, and a pinned baseline ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def there(measured, scale):
+    """The address of a workload's tiers."""
+    thorough(measured(count=1))
+    return ladders_of(scale)[0].series.workload.key, "graph"
+
+
+def decide(client, what, there, scale, **sent):
+    where = f"{reverse(what, args=there)}?device=NVIDIA%20H200&scale={scale.pk}"
+    return client.post(where, sent, follow=True).content.decode()
+
+
+def test_a_target_is_chosen_changed_and_removed(owner, there, scale):
+    page = decide(owner, "set_target", there, scale, tier="0", owner=owner.user.username, due="2026-12-01")
+    target = Target.objects.get()
+    assert (target.factor, target.owner, f"{target.due}") == (2.0, owner.user, "2026-12-01")
+    assert target.tier == "Good (B) of Five tiers v1", "an edit of the scale does not move it"
+    assert "The target of 4.96 µs is 1.74 µs away." in page and "until 1 December 2026" in page
+    matrix = page_of(owner, "tiers")
+    assert 'target 2.00x<span class="less">, 1.74 µs to go · olga, 1 Dec</span>' in matrix
+    decide(owner, "set_target", there, scale, tier="own", factor="1.4", owner=owner.user.username)
+    assert Target.objects.get().factor == 1.4 and Target.objects.get().due is None
+    assert "The target is reached." in page_of(owner, "tier_workload", *there)
+    decide(owner, "set_target", there, scale, remove="1")
+    assert not Target.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "sent, said",
+    [
+        ({"tier": "own", "factor": "40"}, "The hardware limit is 16.7x: no kernel can reach more."),
+        ({"tier": "own", "factor": ""}, "A factor is a number above 1"),
+        ({"tier": "own", "factor": "nan"}, "The target was not saved."),
+        ({"tier": "4"}, "Select a valid choice"),
+        ({}, "This field is required."),
+        ({"tier": "0", "owner": "nobody"}, "There is no user nobody."),
+    ],
+)
+def test_what_is_no_target_gets_a_sentence(owner, there, scale, sent, said):
+    page = decide(owner, "set_target", there, scale, **{"owner": "olga"} | sent)
+    assert said in page and not Target.objects.exists()
+
+
+def test_a_baseline_is_pinned_and_its_target_counts_from_there(owner, there, scale, measured):
+    decide(owner, "set_target", there, scale, tier="own", factor="1.4", owner=owner.user.username)
+    page = decide(owner, "pin_baseline", there, scale)
+    pin = Pin.objects.get()
+    assert (pin.kernel, pin.by, Target.objects.get().pin) == ("sdpa", owner.user, pin)
+    assert "sdpa is pinned at 9.92 us." in page and "No later run can be held against it." in page
+    run = thorough(measured(count=1))
+    base = Result.objects.filter(measurement__run=run, kernel__name="sdpa")
+    figures = {"p50_ms": pin.p50_ms, "p50_low_ms": pin.p50_low_ms, "p50_high_ms": pin.p50_high_ms}
+    base.update(**{name: 1.05 * value for name, value in figures.items()})
+    page = page_of(owner, "tier_workload", *there)
+    assert "It takes +5.0% time" in page and "baseline drifted" in page_of(owner, "tiers")
+    assert "The target is not reached" in page or "away." in page or "The target is reached." in page
+    aim = Progress(Target.objects.select_related("pin").get(), ladders_of(scale)[0])
+    assert aim.goal_ms == pytest.approx(pin.p50_ms / 1.4), "not from the slower baseline of today"
+    assert "drift" not in decide(owner, "pin_baseline", there, scale, remove="1").split("Pinned baseline")[1]
+    assert Target.objects.get().pin is None
+
+
+@pytest.mark.parametrize(
+    "times, margin, certain", [(1.009, 0.01, False), (1.03, 0.01, True), (1.03, 0.04, False), (0.95, 0.01, True)]
+)
+def test_drift_is_what_intervals_and_margins_do_not_explain(there, scale, times, margin, certain):
+    one = ladders_of(scale)[0]
+    ms = one.base_ms
+    pin = Pin(
+        kernel="sdpa", p50_ms=ms / times, p50_low_ms=0.999 * ms / times, p50_high_ms=1.001 * ms / times, margin=margin
+    )
+    found = drift(pin, replace(one.base, p50_low_ms=0.999 * ms, p50_high_ms=1.001 * ms, margin=0.01))
+    assert found.ratio == pytest.approx(times) and found.is_certain == certain
+    assert found.low < found.ratio < found.high
+
+
+@pytest.mark.parametrize("why", ["another baseline", "contended", "noisy", "no interval"])
+def test_what_cannot_be_held_against_a_pin(there, scale, why):
+    base = ladders_of(scale)[0].base
+    pin = Pin(kernel="eager" if why == "another baseline" else "sdpa", p50_ms=1, p50_low_ms=1, p50_high_ms=1)
+    changed = {"contended": {"contended": True}, "noisy": {"margin": 0.06}, "no interval": {"p50_low_ms": None}}
+    assert drift(pin, replace(base, **changed.get(why, {}))) is None
+
+
+def test_the_next_pin_takes_the_place_of_the_last(owner, there, scale):
+    decide(owner, "pin_baseline", there, scale)
+    decide(owner, "pin_baseline", there, scale)
+    assert Pin.objects.count() == 1
+
+
+# --- charts -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_ladder_is_drawn_with_all_its_rows(owner, demo, scale, theme, narrow):
+    one = ladders_of(scale)[0]
+    address = reverse("ladder_chart_json", args=[one.series.workload.key, "graph"])
+    asked = {"theme": theme, "scale": scale.pk} | ({"narrow": ""} if narrow else {})
+    spec = owner.get(address, asked).json()
+    rows = [row for data in spec["datasets"].values() for row in data]
+    names = {row["name"] for row in rows if row.get("style")}
+    assert {"sdpa", "triton-flash", "sdpa-math"} <= {name.rstrip("…") for name in names}
+    assert spec["width"] == (326 if narrow else 1130)
+    assert all(0 <= row["x"] <= spec["width"] for row in rows)
+    light = next(row for row in rows if str(row.get("text")).startswith("speed of light"))
+    beyond = [row["x"] for row in rows if row.get("style") == "beyond" and row["x"]]
+    assert min(beyond) > light["x"], "beyond the line"
+    assert owner.get(address.replace(".json", ".svg"), asked).content.startswith(b"<svg")
+    assert owner.get(address, asked | {"theme": "odd"}).status_code == 404
+
+
+def test_the_climb_and_the_progress(owner, measured, scale):
+    for factor in (0.9, 1.0, 1.5):
+        thorough(measured(count=2, edit={"triton-flash": factor}))
+    one = ladders_of(scale)[0]
+    assert one.reached.tier.name == "Good"
+    climb = owner.get(reverse("climb_chart_json", args=[one.series.workload.key, "graph"]), {"scale": scale.pk}).json()
+    texts = [row["text"] for data in climb["datasets"].values() for row in data if "text" in row]
+    assert texts[:2] == ["Good (B)", "Good (B)"] or "Good (B)" in texts
+    progress = owner.get(reverse("tiers_progress_json"), {"scale": scale.pk}).json()
+    texts = {row["text"] for data in progress["datasets"].values() for row in data if "text" in row}
+    assert texts == {"Good (B): 2 of 2"}
+    page = page_of(owner, "tiers")
+    assert 'data-chart="/tiers/charts/progress.json?device=NVIDIA%20H200&amp;scale=' in page
+
+
+def test_no_chart_of_nothing(owner, demo, scale):
+    note_again()
+    assert "progress.json" not in owner.get(reverse("tiers")).content.decode(), "a tier is reached, by a demo run"
+    assert owner.get(reverse("tiers_progress_json")).status_code == 404
+    key = demo.measurements.first().workload.key
+    assert owner.get(reverse("climb_chart_json", args=[key, "graph"])).status_code == 404

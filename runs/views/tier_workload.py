@@ -1,0 +1,225 @@
+"""The tiers of one workload on a device: its ladder, its climb, its target, its pinned baseline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import vl_convert
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.http import urlencode
+from django.views.decorators.http import require_POST
+
+from runs.charts import ladder_charts
+from runs.charts.theme import THEMES
+from runs.models import Pin, Target
+from runs.queries import ladder
+from runs.queries.ladder import Ladder
+from runs.queries.targets import REACHED, Progress, drift
+from runs.templatetags.figures import grouped, timespan, us
+from runs.views.downloads import csv_file
+from runs.views.target_form import TargetForm
+from runs.views.tiers import Standing, unconfirmed
+
+
+def one_of(request: HttpRequest, key: str, mode: str) -> tuple[Standing, Ladder]:
+    standing = Standing.of(request, key)
+    for one in standing.ladders:
+        if one.mode == mode:
+            return standing, one
+    raise Http404(f"no baseline was measured on a workload {key} in mode {mode} on {standing.device}")
+
+
+def _target(standing: Standing, one: Ladder) -> Progress | None:
+    rows = Target.objects.filter(workload=one.series.workload, device=standing.device, mode=one.mode)
+    found = rows.select_related("workload", "owner", "pin").first()
+    return Progress(found, one) if found else None
+
+
+def _pin(standing: Standing, one: Ladder) -> Pin | None:
+    rows = Pin.objects.filter(workload=one.series.workload, device=standing.device, mode=one.mode)
+    return rows.select_related("by").first()
+
+
+def workload(request: HttpRequest, key: str, mode: str) -> HttpResponse:
+    standing, one = one_of(request, key, mode)
+    aim, pin = _target(standing, one), _pin(standing, one)
+    goal = aim.goal_ms if aim else None
+    rows = ladder_charts.rows_of(one, goal)
+    initial = {"owner": request.user.get_username()}
+    more = {
+        "ladder": one,
+        "modes": [other.mode for other in standing.ladders],
+        "headline": ladder_headline(one, aim),
+        "rows": _table(one),
+        "sizes": [(width, ladder_charts.height(rows)) for width in ladder_charts.WIDTHS],
+        "label": _label(one),
+        "steps": standing.steps,
+        "aim": aim,
+        "pin": pin,
+        "drift": drift(pin, one.base) if pin else None,
+        "form": TargetForm(one, initial=initial),
+    }
+    return render(request, "tier_workload.html", standing.context | more)
+
+
+def _table(one: Ladder) -> list[dict[str, Any]]:
+    """The chart as a table: kernels, tiers, the baseline and the speed of light, slowest first."""
+    rows: list[dict[str, Any]] = [{"kind": "baseline", "point": one.base, "ms": one.base_ms, "factor": 1.0}]
+    for point, ratio in one.kernels:
+        rows.append(
+            {"kind": "kernel", "point": point, "ratio": ratio, "ms": one.base_ms / ratio.ratio, "factor": ratio.ratio}
+        )
+    for step in one.steps:
+        missing = one.missing_ms(step) if step.state != ladder.REACHED else None
+        rows.append(
+            {"kind": "tier", "step": step, "ms": step.target_ms, "factor": step.tier.factor, "missing": missing}
+        )
+    if one.most and one.base.limit_ms:
+        rows.append({"kind": "light", "ms": one.base.limit_ms, "factor": one.most})
+    return sorted(rows, key=lambda row: -float(row["ms"]))
+
+
+def _label(one: Ladder) -> str:
+    kernels = 1 + len(one.kernels)
+    return f"Times of {kernels} kernels and {len(one.steps)} tiers on a logarithmic axis; the numbers are in the table"
+
+
+def workload_csv(request: HttpRequest, key: str, mode: str) -> HttpResponse:
+    standing, one = one_of(request, key, mode)
+    return csv_file(ladder.rows([one], standing.device), ladder.FIELDS, f"tiers-{key}-{mode}.csv")
+
+
+def workload_json(request: HttpRequest, key: str, mode: str) -> HttpResponse:
+    standing, one = one_of(request, key, mode)
+    return JsonResponse({"scale": standing.scale.name, "tiers": ladder.rows([one], standing.device)})
+
+
+# --- the first lines --------------------------------------------------------------------------------------------------
+
+
+def ladder_headline(one: Ladder, aim: Progress | None = None) -> dict[str, str]:
+    """{"strong", "rest"}: how far it is to the next tier, what the device does not allow; then the figures."""
+    said = [_reached(one)] if one.reached or not one.next else []
+    if one.next:
+        missing = one.missing_ms(one.next)
+        name = one.next.tier.label
+        said.append(f"{name} is {timespan(missing)} away" if missing else f"{name} is fast enough, but not certain")
+    if one.beyond:
+        names = [step.tier.label for step in one.beyond]
+        which = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+        said.append(f"{which} {'is' if len(names) == 1 else 'are'} beyond this GPU")
+    rest = [_best(one)]
+    if one.next:
+        rest.append(f"{one.next.tier.label} needs {timespan(one.next.target_ms)}, {one.next.tier.factor:.3g}x.")
+        if one.best and one.best[1].ratio >= one.next.tier.factor:
+            rest.append("The best kernel is fast enough, but its interval does not confirm it.")
+    if one.most:
+        rest.append(f"The hardware allows {timespan(one.base.limit_ms)}, {grouped(one.most)}x.")
+    if aim:
+        rest.append(_aim(aim))
+    return {"strong": ". ".join(said), "rest": " ".join(rest)}
+
+
+def _reached(one: Ladder) -> str:
+    return f"{one.reached.tier.label} is reached" if one.reached else "No tier is reached"
+
+
+def _aim(aim: Progress) -> str:
+    if aim.state == REACHED:
+        return "The target is reached."
+    if aim.missing_ms and aim.goal_ms:
+        return f"The target of {timespan(aim.goal_ms)} is {timespan(aim.missing_ms)} away."
+    return "The target is not reached with certainty."
+
+
+def _best(one: Ladder) -> str:
+    over = one.base.kernel
+    if not one.kernels:
+        return f"No kernel was compared with {over}."
+    if one.best is None:
+        return f"No kernel is confirmed faster than {over} at {us(one.base_ms)} us."
+    point, ratio = one.best
+    figures = f"{ratio.ratio:.3f}x the speed of {over} ({ratio.low:.3f} to {ratio.high:.3f})"
+    return f"{point.kernel} is best: {figures}.{unconfirmed(point)}"
+
+
+# --- charts -----------------------------------------------------------------------------------------------------------
+
+
+def _answer(request: HttpRequest, draw: Any, kind: str) -> HttpResponse:
+    theme = request.GET.get("theme", "light")
+    if theme not in THEMES:
+        raise Http404(f"there is no chart in '{theme}'")
+    spec = draw(THEMES[theme]).to_dict(validate=False)
+    if kind == "json":
+        return JsonResponse(spec)
+    return HttpResponse(vl_convert.vegalite_to_svg(spec), content_type="image/svg+xml")
+
+
+def ladder_chart(request: HttpRequest, key: str, mode: str, kind: str) -> HttpResponse:
+    """Kernels and tiers on one axis of times."""
+    standing, one = one_of(request, key, mode)
+    aim, narrow = _target(standing, one), "narrow" in request.GET
+    goal = aim.goal_ms if aim else None
+    return _answer(request, lambda colours: ladder_charts.ladder(one, goal, colours, narrow), kind)
+
+
+def climb_chart(request: HttpRequest, key: str, mode: str, kind: str) -> HttpResponse:
+    """The records by date, with the tiers."""
+    standing, one = one_of(request, key, mode)
+    steps, aim = standing.steps, _target(standing, one)
+    if not steps:
+        raise Http404("no record is confirmed there")
+    wanted = one.base_ms / aim.goal_ms if aim and aim.goal_ms else None
+    return _answer(request, lambda colours: ladder_charts.climb(steps, one, wanted, timezone.now(), colours), kind)
+
+
+# --- what a person decides --------------------------------------------------------------------------------------------
+
+
+def _back(standing: Standing, key: str, mode: str) -> HttpResponse:
+    query = urlencode({"device": standing.device, "scale": str(standing.scale.pk)})
+    return redirect(f"{reverse('tier_workload', args=[key, mode])}?{query}")
+
+
+@require_POST
+def target(request: HttpRequest, key: str, mode: str) -> HttpResponse:
+    """Chooses, changes or removes the target of a workload on a device."""
+    standing, one = one_of(request, key, mode)
+    workload, place = one.series.workload, {"device": standing.device, "mode": mode}
+    if "remove" in request.POST:
+        Target.objects.filter(workload=workload, **place).delete()
+        messages.success(request, "The target is removed.")
+        return _back(standing, key, mode)
+    form = TargetForm(one, request.POST)
+    if form.is_valid():
+        form.keep(standing.device, Pin.objects.filter(workload=workload, **place).first())
+        messages.success(request, "The target is chosen.")
+    else:
+        wrong = [str(error) for errors in form.errors.values() for error in errors]
+        messages.error(request, f"The target was not saved. {' '.join(wrong)}")
+    return _back(standing, key, mode)
+
+
+@require_POST
+def pin(request: HttpRequest, key: str, mode: str) -> HttpResponse:
+    """Pins the baseline's newest time, or ends that."""
+    standing, one = one_of(request, key, mode)
+    workload, base = one.series.workload, one.base
+    if "remove" in request.POST:
+        Pin.objects.filter(workload=workload, device=standing.device, mode=mode).delete()
+        messages.success(request, "The baseline is no longer pinned.")
+    elif base.contended or not (base.p50_ms and base.p50_low_ms and base.p50_high_ms):
+        messages.error(request, "Others used the device in the newest run: measure the baseline again, then pin it.")
+    else:
+        user = request.user if request.user.is_authenticated else None
+        Pin(
+            workload=workload, device=standing.device, mode=mode, kernel=base.kernel, p50_ms=base.p50_ms, by=user,
+            p50_low_ms=base.p50_low_ms, p50_high_ms=base.p50_high_ms, margin=base.margin, run_id=base.run,
+        ).keep()  # fmt: skip
+        messages.success(request, f"{base.kernel} is pinned at {grouped(1e3 * base.p50_ms)} us.")
+    return _back(standing, key, mode)
