@@ -21,7 +21,7 @@ from runs.templatetags.figures import grouped, ratio
 
 WIDTHS = (640, 326)
 """Whole widths in pixels: (wide page, narrow page)."""
-LEFT, ROW, TOP, BOTTOM, RIGHT = (300, 150), 24, 8, 28, 56
+LEFT, ROW, TOP, BOTTOM, RIGHT = (250, 150), 24, 8, 28, 56
 MANY, MOST_ROWS = 20, 40
 LEAST_KERNELS = 2
 """A line alone shows nothing beside it."""
@@ -46,9 +46,9 @@ def charts(figures: Sequence[Figure]) -> list[Drawn]:
     found = []
     if rows := factor_rows(figures):
         height = TOP + ROW * len(rows) + BOTTOM
-        found.append(
-            Drawn(FACTORS, "Speedup over the baseline", "Speedup of each kernel; the numbers are in the table", height)
-        )
+        of = f" of {rows[0].kernel}" if len({one.kernel for one in rows}) == 1 else ""
+        title = f"Speedup{of} over the baseline"
+        found.append(Drawn(FACTORS, title, f"{title}; the numbers are in the table", height))
     if series_of(figures):
         alt_text = "Time against work for each kernel; the numbers are in the table"
         found.append(Drawn(SCALING, "Time as the work grows", alt_text, run_scaling.HEIGHT))
@@ -73,10 +73,15 @@ def factor_rows(figures: Sequence[Figure]) -> list[Figure]:
     most often, or that has the most."""
     rows = [one for one in figures if one.ratio and not one.is_baseline and not one.is_withdrawn]
     if len(rows) > MANY:
-        faster = Counter(one.kernel for one in rows if _tone(one) == "faster") or Counter(one.kernel for one in rows)
-        leader = faster.most_common(1)[0][0]
-        rows = [one for one in rows if one.kernel == leader]
+        rows = [one for one in rows if one.kernel == leader_of(rows)]
     return rows[:MOST_ROWS]
+
+
+def leader_of(rows: Sequence[Figure]) -> str:
+    """The kernel that is faster most often; without one, the kernel with the most results. Empty without results."""
+    mine = [one for one in rows if one.ratio and not one.is_baseline]
+    count = Counter(one.kernel for one in mine if _tone(one) == "faster") or Counter(one.kernel for one in mine)
+    return count.most_common(1)[0][0] if count else ""
 
 
 def _tone(one: Figure) -> str:
@@ -88,11 +93,11 @@ def factors(rows: Sequence[Figure], colours: dict[str, str], narrow: bool = Fals
     """A point for each result on a logarithmic axis, with its interval; a claim, which has none, is hollow."""
     left, whole = LEFT[narrow], WIDTHS[narrow]
     width, height = whole - left - RIGHT, ROW * len(rows)
-    several = len({one.method for one in rows}) > 1
+    labels = labels_of(rows)
     data = pd.DataFrame([
         {
             "y": ROW * (number + 0.5), "ratio": one.ratio.ratio, "low": one.ratio.low, "high": one.ratio.high,
-            "label": _label(one, narrow, several), "word": str(one.verdict),
+            "label": labels[number], "word": str(one.verdict), "kernel": one.kernel,
             "tone": _tone(one), "claimed": one.is_claimed, "one": 1.0,
             "text": f"1/{grouped(1 / one.ratio.ratio)}" if one.ratio.ratio < 0.1 else f"{ratio(one.ratio.ratio)}x",
         }
@@ -112,7 +117,12 @@ def factors(rows: Sequence[Figure], colours: dict[str, str], narrow: bool = Fals
         return alt.X(field, scale=scale, axis=axis)
 
     one = alt.Chart(data.iloc[[0]]).mark_rule(color=colours["quiet"], aria=False).encode(x=x("one:Q"))
-    tooltip = [alt.Tooltip("label:N"), alt.Tooltip("word:N"), alt.Tooltip("ratio:Q", format=".4g", title="speedup")]
+    tooltip = [
+        alt.Tooltip("kernel:N"),
+        alt.Tooltip("label:N"),
+        alt.Tooltip("word:N"),
+        alt.Tooltip("ratio:Q", format=".4g", title="speedup"),
+    ]
     names = base.mark_text(align="left", baseline="middle", limit=left - 10, aria=False, color=colours["ink"])
     near = data["ratio"] > math.sqrt(low * high)
     right, off = alt.Chart(data[~near]).encode(y=y, text="text:N"), alt.Chart(data[near]).encode(y=y, text="text:N")
@@ -134,10 +144,19 @@ def factors(rows: Sequence[Figure], colours: dict[str, str], narrow: bool = Fals
     return in_pixels(alt.layer(*layers), width, height, room, colours)
 
 
-def _label(one: Figure, narrow: bool, several: bool) -> str:
-    """On a phone the kernel alone; with its method, if there are several."""
-    words = [] if narrow else one.label.split(" ")[1:]
-    return " ".join([*words, one.kernel, *([f"({one.method})"] if several else [])])
+def labels_of(rows: Sequence[Figure]) -> list[str]:
+    """What tells the rows apart: the sizes that differ, the kernel and the method if there are several."""
+    words = [one.label.split(" ") for one in rows]
+    common = set.intersection(*map(set, words)) if len(rows) > 1 else set()
+    kernels, methods = ({getattr(one, name) for one in rows} for name in ("kernel", "method"))
+    return [
+        " ".join(
+            [word for word in mine if word not in common]
+            + [one.kernel] * (len(kernels) > 1 or len(rows) == 1)
+            + [f"({one.method})"] * (len(methods) > 1)
+        )
+        for one, mine in zip(rows, words, strict=True)
+    ]
 
 
 # --- time against work ------------------------------------------------------------------------------------------------
@@ -156,7 +175,7 @@ def series_of(figures: Sequence[Figure]) -> Scaling | None:
         for grown in scaling.series(_points(group)):
             growths = scaling.growths(grown)
             if len(growths) >= LEAST_KERNELS:
-                leader = next((one.kernel for one in growths if one.kernel != baseline), baseline)
+                leader = leader_of(group) or baseline
                 shown = Scaling(grown, growths, leader, baseline, letters(str(operation)))
                 found.append((not is_claimed, grown.span, shown))
     return max(found, key=lambda one: one[:2])[2] if found else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -243,7 +244,8 @@ class SessionReport:
 
 
 def _grid(is_claimed: bool, gpu: str, mine: list[Figure]) -> Grid:
-    kernels = list(dict.fromkeys(one.kernel for one in mine))
+    faster = Counter(one.kernel for one in mine if one.verdict == Verdict.FASTER and not one.is_withdrawn)
+    kernels = sorted(dict.fromkeys(one.kernel for one in mine), key=lambda kernel: -faster[kernel])
     places: dict[tuple[str, str], dict[str, list[Figure]]] = {}
     for one in mine:
         places.setdefault((one.place, one.method), {}).setdefault(one.kernel, []).append(one)

@@ -73,14 +73,14 @@ def factor_cell(one: Figure, base: str = "", shared: bool = False) -> SafeString
     if not (one.is_claimed and shared):
         shown = format_html('<a href="{}{}">{}</a>', base, one.link, shown)
     if one.is_withdrawn:
-        return format_html("<s>{}</s> <small>withdrawn</small>", shown)
+        return format_html('<s class="gone-by" title="withdrawn">{}</s>', shown)
     word = str(one.verdict)
     tone = word.lower() if word in ("FASTER", "SLOWER") and not one.is_contended else ""
     mark = {"faster": "▲ ", "slower": "▼ "}.get(tone, "")
-    note = ", contended" if one.is_contended else ", unconfirmed" if tone == "faster" and not one.is_confirmed else ""
+    note = "contended" if one.is_contended else "unconfirmed" if tone == "faster" and not one.is_confirmed else ""
     share = f", {small_share(one.share)}" if one.share is not None else ""
-    below = f"{timespan(one.ms)}{share}{note}" if one.ms is not None else ""
-    return format_html('<span class="{}">{}{}</span><small>{}</small>', tone, mark, shown, below)
+    below = f"{timespan(one.ms)}{share}" if one.ms is not None else ""
+    return format_html('<span class="{}">{}{}</span><small>{}</small><small>{}</small>', tone, mark, shown, below, note)
 
 
 @register.simple_tag
