@@ -17,6 +17,8 @@ OF_A_RUN = frozenset({
     "result_csv", "result_json", "result_chart_json", "result_chart_svg",
 })  # fmt: skip
 """Names of the addresses that a run's link opens; each has the run's number as `pk`."""
+OF_A_SESSION = frozenset({"session_report", "session_md", "session_html", "session_chart_json", "session_chart_svg"})
+"""The same of a session's report."""
 STATUS = "status"
 MOST_LINKS = 50
 """Newest links kept in the cookie of a visitor without an account."""
@@ -57,16 +59,26 @@ class LoggedInOrShared(LoginRequiredMiddleware):
         return response
 
 
+def _shown(match: Any) -> dict[str, int]:
+    """What an address shows: a run, a session, or neither."""
+    kind = "run" if match.url_name in OF_A_RUN else "session" if match.url_name in OF_A_SESSION else ""
+    return {kind: match.kwargs["pk"]} if kind else {}
+
+
 def _is_shared(request: HttpRequest) -> bool:
     match = request.resolver_match
-    if match is None or request.method not in ("GET", "HEAD") or match.url_name not in OF_A_RUN | {STATUS}:
+    if (
+        match is None
+        or request.method not in ("GET", "HEAD")
+        or match.url_name not in OF_A_RUN | OF_A_SESSION | {STATUS}
+    ):
         return False
-    run = None if match.url_name == STATUS else match.kwargs["pk"]
     kept = request.get_signed_cookie(COOKIE, default="", salt=COOKIE, max_age=KEPT_S) or ""
     known = kept.split(".")
+    what = _shown(match)
     asked = request.GET.get("share", "")
-    by_this = asked not in known and Share.objects.opens(run, [asked])
-    if not by_this and not Share.objects.opens(run, known):
+    by_this = asked not in known and Share.objects.opens([asked], **what)
+    if not by_this and not Share.objects.opens(known, **what):
         return False
     if by_this:
         request.new_shares = [asked, *filter(None, known)][:MOST_LINKS]  # type: ignore[attr-defined]

@@ -8,6 +8,7 @@ from typing import Any
 from django import forms
 from django.core.files.uploadedfile import UploadedFile
 
+from kernels.formats.adding import with_declaration
 from kernels.submission import MAX_BYTES, Unreadable, kernel_of
 from runs.models import Config, Gpu, Submission
 from runs.submitting import NotSubmitted, config_for, device_for
@@ -125,7 +126,7 @@ class SubmissionForm(WhereForm):
         try:
             found = {file.name: file for file in [*self.typed, *dropped_files(self.uploads)]}
             self.typed = list(found.values())
-            self.sources = {file.name: file.text for file in self.typed}
+            self.sources = with_declaration({file.name: file.text for file in self.typed})
             self.kernel = kernel_of(self.sources)
             self._fits(cleaned)
         except Unreadable as error:

@@ -1,6 +1,7 @@
 from django.urls import path, register_converter
 from django.urls.converters import IntConverter
 
+from runs.api import site
 from runs.views import (
     changes,
     compare,
@@ -19,6 +20,7 @@ from runs.views import (
     run,
     runs,
     schedule,
+    session_report,
     sessions,
     share,
     status,
@@ -26,7 +28,9 @@ from runs.views import (
     tier_scales,
     tier_workload,
     tiers,
+    tokens,
     week,
+    withdrawal,
 )
 
 KERNEL = "kernels/<slug:operation>/<path:name>"
@@ -42,6 +46,7 @@ class Id(IntConverter):
 register_converter(Id, "id")
 
 urlpatterns = [
+    *site.urls(),
     path("", overview.overview, name="overview"),
     path("healthz", monitoring.healthz, name="healthz"),
     path("healthz/<slug:part>", monitoring.healthz, name="healthz_part"),
@@ -57,6 +62,8 @@ urlpatterns = [
     path("runs/<id:pk>/compare/", compare.compare_with, name="compare_with"),
     path("runs/<id:pk>/share/", share.share, name="share_run"),
     path("runs/<id:pk>/unshare/", share.unshare, name="unshare_run"),
+    path("runs/<id:pk>/withdraw/", withdrawal.withdraw_run, name="withdraw_run"),
+    path("runs/<id:pk>/restore/", withdrawal.restore_run, name="restore_run"),
     path("runs/<id:pk>/repeat/", schedule.repeat, name="repeat_run"),
     path("schedules/<id:pk>/end/", schedule.end, name="end_schedule"),
     path("results/", results.results_page, name="results"),
@@ -72,7 +79,13 @@ urlpatterns = [
     path("sessions/new/", sessions.edit, name="new_session"),
     path("sessions/<id:pk>/", sessions.session, name="session"),
     path("sessions/<id:pk>.json", sessions.session_json, name="session_json"),
-    path("sessions/<id:pk>.md", sessions.session_md, name="session_md"),
+    path("sessions/<id:pk>.md", session_report.report_md, name="session_md"),
+    path("sessions/<id:pk>.html", session_report.report_html, name="session_html"),
+    path("sessions/<id:pk>/report/", session_report.report_page, name="session_report"),
+    path("sessions/<id:pk>/charts/<slug:name>.json", session_report.chart_json, name="session_chart_json"),
+    path("sessions/<id:pk>/charts/<slug:name>.svg", session_report.chart_svg, name="session_chart_svg"),
+    path("sessions/<id:pk>/share/", share.share_session, name="share_session"),
+    path("sessions/<id:pk>/unshare/", share.unshare_session, name="unshare_session"),
     path("sessions/<id:pk>/edit/", sessions.edit, name="edit_session"),
     path("sessions/<id:pk>/end/", sessions.end, name="end_session"),
     path("sessions/<id:pk>/runs/", sessions.add_run, name="add_to_session"),
@@ -129,6 +142,8 @@ urlpatterns = [
     path("leaderboard/charts/<slug:name>.json", leaderboard.chart_json, name="leaderboard_chart_json"),
     path("leaderboard/charts/<slug:name>.svg", leaderboard.chart_svg, name="leaderboard_chart_svg"),
     path("leaderboard/confirm/", leaderboard.confirm, name="confirm_record"),
+    path("tokens/", tokens.tokens, name="tokens"),
+    path("tokens/<id:pk>/revoke/", tokens.revoke, name="revoke_token"),
     path("submit/", submissions.submit, name="submit"),
     path("submissions/", submissions.submissions, name="submissions"),
     path("submissions/<slug:version>/", submissions.submission, name="submission"),

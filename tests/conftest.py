@@ -38,8 +38,12 @@ def pytest_unconfigure(config):
 # --- in which order, and beside whom ----------------------------------------------------------------------------------
 
 ROOMS = {
-    "a site's processes": tuple(f"tests/pipeline/test_{name}.py" for name in ("recovery", "a_run", "cancel")),
-    "a site in a browser": tuple(f"tests/browser/test_{name}.py" for name in ("main_job", "form", "links")),
+    "a site's processes": tuple(
+        f"tests/pipeline/test_{name}.py" for name in ("recovery", "a_run", "cancel", "submitted")
+    ),
+    "a site in a browser": tuple(
+        f"tests/browser/test_{name}.py" for name in ("main_job", "form", "links", "submit", "client")
+    ),
 }
 """Each waits longer than it works, so all begin first; its files share what takes long to start, so one process runs them."""
 OTHERS = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from kernels.analysis.findings_one import Finding, Kind, Timed, of_one
+from kernels.analysis.findings_run import Observed, of_observed
 from kernels.analysis.findings_series import factors, scaling, slow
 from kernels.analysis.peaks import Reached
 
@@ -29,6 +30,21 @@ def findings(
     """
     every = list(results)
     found = [finding for one in every for finding in of_one(one, *known(one))]
-    found += [*factors(every, is_baseline), *slow(every, is_baseline), *scaling(every, is_baseline)]
+    return in_order([*found, *of_several(every, is_baseline)])
+
+
+def of_several(every: Sequence[Timed], is_baseline: Callable[[str], bool]) -> list[Finding]:
+    """What times say beside each other."""
+    return [*factors(every, is_baseline), *slow(every, is_baseline), *scaling(every, is_baseline)]
+
+
+def in_order(found: Iterable[Finding]) -> list[Finding]:
+    """Findings in the order of `Kind`; of one kind, what rests on the most results first."""
     order = list(Kind)
-    return sorted(found, key=lambda finding: order.index(finding.kind))
+    return sorted(found, key=lambda finding: (order.index(finding.kind), -len(finding.of)))
+
+
+def of_runs(measured: Sequence[Observed], is_baseline: Callable[[str], bool]) -> list[Finding]:
+    """Every finding of results that runs have measured. Their limits were judged when they were measured: a status says it."""
+    sound = [one.timed for one in measured if one.counts]
+    return in_order([*of_observed(measured), *of_several(sound, is_baseline)])

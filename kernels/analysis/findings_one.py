@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,15 +21,22 @@ class Kind(StrEnum):
     CONTRADICTORY = "not consistent with its sizes"
     """Figures of one result that do not belong to the same work."""
     ABOVE = "above everything measured"
+    SUSPECT = "suspect"
     INCORRECT = "incorrect"
+    BROKEN = "failed"
+    """It crashed, timed out, ran out of memory, or raised."""
     FACTORS = "factors and times disagree"
     SLOW = "far slower than the baseline"
     LOW = "far from the limit"
     GROWS = "grows with the work"
     LAUNCH = "launch-bound"
+    NOISE = "noise"
+    CONTENDED = "contended"
+    CLOCK = "clock drop"
 
 
-DOUBTS = (Kind.IMPOSSIBLE, Kind.CONTRADICTORY, Kind.ABOVE, Kind.INCORRECT, Kind.FACTORS)
+DOUBTS = (Kind.IMPOSSIBLE, Kind.CONTRADICTORY, Kind.ABOVE, Kind.SUSPECT, Kind.INCORRECT, Kind.BROKEN, Kind.FACTORS, Kind.NOISE,
+          Kind.CONTENDED, Kind.CLOCK)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,14 @@ class Timed:
     """The dtype was not said: nothing is concluded from the bytes of an element."""
     link: str = ""
     """Address of the result."""
+    low: float | None = None
+    """The interval of a measured time; None: a claim has none."""
+    high: float | None = None
+
+    @property
+    def spread(self) -> float:
+        """Half the interval's length, in logarithms; 0 without one."""
+        return math.log(self.high / self.low) / 2 if self.low and self.high else 0.0
 
     @property
     def where(self) -> tuple[str, str, str]:
@@ -74,7 +90,7 @@ class Finding:
 
     @property
     def doubts(self) -> bool:
-        """Whether it says that a figure cannot be true."""
+        """Whether it says that a figure cannot be true, or does not count."""
         return self.kind in DOUBTS
 
 

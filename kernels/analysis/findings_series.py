@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -153,6 +154,12 @@ class Series(NamedTuple):
         return self.large.ms / self.small.ms
 
     @property
+    def grown(self) -> str:
+        """ "15.3x"; of measured times with its uncertainty: "15.3x +-0.8%"."""
+        side = math.expm1(math.hypot(self.small.spread, self.large.spread))
+        return f"{self.time:.3g}x" + (f" \N{PLUS-MINUS SIGN}{side:.1%}" if side else "")
+
+    @property
     def ends(self) -> tuple[Any, str, str]:
         """Series of two kernels are compared if this is equal."""
         return self.small.where, self.small.workload.key, self.large.workload.key
@@ -191,14 +198,14 @@ def scaling(every: Sequence[Timed], is_baseline: IsBaseline) -> Iterator[Finding
         first = alike[0]
         by = f" ({first.small.method})" if first.small.method else ""
         grows = (
-            f"{kernel}{by}: the time grows {first.time:.3g}x where the work grows {first.work:.4g}x, from "
+            f"{kernel}{by}: the time grows {first.grown} where the work grows {first.work:.4g}x, from "
             f"{first.small.workload.label} to {first.large.workload.label}"
         )
         arithmetic = tuple(line for one in alike for line in one.arithmetic)
         results = tuple(result for one in alike for result in one)
         if kind == Kind.GROWS:
             other = base.get(first.ends)
-            than = f"; that of {other.small.kernel} grows {other.time:.3g}x" if other else ""
+            than = f"; that of {other.small.kernel} grows {other.grown}" if other else ""
             share = _shares(sorted(first, key=lambda one: share_of_light(one) or 0.0))
             yield Finding(
                 kind, f"{grows}{than}. It reaches {share} of the speed of light: its parts run one after the other, or each "

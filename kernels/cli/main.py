@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from kernels import catalog
+from kernels.cli import client
 from kernels.cli.choice import PLANS
 from kernels.cli.describe import do_calibrate, do_env, do_list
 from kernels.cli.judge import do_compare, do_judge
@@ -23,8 +24,11 @@ from kernels.report.measures import BY_KEY
 
 def main(argv: list[str] | None = None) -> int:
     """Does a command. Returns its exit status: see kernels/__main__.py."""
+    given = sys.argv[1:] if argv is None else argv
+    if given[:1] and given[0] in client.COMMANDS:
+        return client.main(given)
     top = parser()
-    arguments = top.parse_args(argv)
+    arguments = top.parse_args(given)
     if "resume" in arguments and not (arguments.config or arguments.resume):
         top.error("name a config, or a run to continue: --resume FILE")
     try:
@@ -56,11 +60,11 @@ def parser() -> argparse.ArgumentParser:
         description="Measure GPU kernels, without the site.",
         epilog="exit codes: 0 every result ok or unsupported here, 1 a result is not ok (judge: the claim is not plausible; "
         "calibrate: the device was busy; compare: something is slower), 2 the command could not be done, "
-        "128 + N ended by signal N (130 SIGINT, 143 SIGTERM)",
+        "128 + N ended by signal N (130 SIGINT, 143 SIGTERM). "
+        "submit, runs and login speak to a site: `python -m kernels submit --help`",
     )
-    commands = top.add_subparsers(
-        required=True, metavar="list | env | run | check | try | compare | merge | calibrate | judge"
-    )
+    listed = "list | env | run | check | try | compare | merge | calibrate | judge | submit | runs | login"
+    commands = top.add_subparsers(required=True, metavar=listed)
     listing = commands.add_parser("list", help="list kernels, and why some cannot run here")
     listing.add_argument("--json", action="store_true", help="as JSON")
     listing.add_argument("--device", help="cuda:0, cpu or a UUID (default: the first GPU, else the CPU)")
@@ -97,6 +101,7 @@ def parser() -> argparse.ArgumentParser:
     trying.add_argument("folder", type=Path, help="a folder, such as a clone, or one file")
     trying.add_argument("--device", help="cuda:0, cpu or a UUID (default: the first GPU, else the CPU)")
     trying.add_argument("--limit", type=float, default=120.0, metavar="S", help="seconds for each kernel (120)")
+    trying.add_argument("--jobs", type=int, default=2, metavar="N", help="kernels that are tried at once (2)")
     trying.add_argument("--json", metavar="FILE", type=Path, help="write what became of each to FILE")
     trying.set_defaults(do=do_try)
     run = commands.add_parser("run", help="measure a config and print the table")

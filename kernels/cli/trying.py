@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,27 +29,30 @@ LOOK_S = 0.25
 
 def do_try(arguments: argparse.Namespace, stop: Stop) -> int:
     """Prints a line for each kernel, and the tally. Returns 0 if all are right."""
-    root = arguments.folder
+    root = arguments.folder.resolve()
     if not root.exists():
         raise FileNotFoundError(f"there is no {root}")
     device = find_device(arguments.device)
     folder = Folder(root)
     tried = []
-    for found in folder.kernels():
-        if stop():
-            raise Cancelled
-        result = {"kernel": found.as_json() | {"more": {}}} | one(found, device, arguments.limit, stop)
-        tried.append(result)
-        print(_line(root, found, result), flush=True)
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        kernels = list(folder.kernels())
+        for found, result in zip(
+            kernels, pool.map(lambda one: attempt(one, device, arguments.limit, stop), kernels), strict=True
+        ):
+            tried.append({"kernel": found.as_json() | {"more": {}}} | result)
+            print(_line(root, found, result), flush=True)
+    if stop():
+        raise Cancelled
     print("\n".join(["", *tally(tried, device), *_problems(folder, root)]))
     if arguments.json:
         arguments.json.write_text(json.dumps(tried, indent=1) + "\n")
     return 0 if all(result["right"] for result in tried) else 1
 
 
-def one(found: Found, device: Device, limit_s: float, stop: Stop) -> dict[str, Any]:
+def attempt(found: Found, device: Device, limit_s: float, stop: Stop) -> dict[str, Any]:
     """{"loaded", "ran", "right", "why"} of a kernel, from a process of its own that ends in any case."""
-    if found.why_not:
+    if found.why_not or stop():
         return NOT_STARTED | {"why": found.why_not}
     scratch = Scratch()
     read, write = os.pipe()
@@ -81,7 +85,7 @@ def _heard(process: subprocess.Popen[bytes], read: int, limit_s: float, stop: St
         selector.register(read, selectors.EVENT_READ)
         while True:
             if stop():
-                raise Cancelled
+                return NOT_STARTED
             if time.monotonic() > deadline:
                 return _last(text) | {"ran": False, "right": False, "why": f"did not end within {limit_s:g} s"}
             if selector.select(LOOK_S):

@@ -50,9 +50,9 @@ def adapted_python(text: str, hints: str) -> Adapted | None:
         raise NotAdapted(f"{' and '.join(f.name for f, _ in matches)} may each be the kernel: put @kernel above one")
     function, candidates = matches[0]
     operation = _told_apart(function.name, candidates, hints)
-    missing = [
-        o for o in get_operation(operation).options if o not in _arguments(function) and function.args.kwarg is None
-    ]
+    declared, taken = get_operation(operation), {*_arguments(function)}
+    passed = [option for option in declared.options if option not in declared.on_request]
+    missing = [] if function.args.kwarg else [option for option in passed if option not in taken]
     if missing:
         raise NotAdapted(f"{function.name} does not take {', '.join(missing)}, which {operation} passes by name")
     backend = "triton" if re.search(r"^\s*(import triton|from triton)", text, re.M) else "pytorch"

@@ -354,7 +354,7 @@ def as_csv(table: Iterable[Row]) -> str:
     return records_as_csv(as_records(table), COLUMNS)
 
 
-def _lines(table: Sequence[Row]) -> list[list[str]]:
+def lines(table: Sequence[Row]) -> list[list[str]]:
     headings = [
         "workload",
         "kernel",
@@ -380,8 +380,8 @@ def _cells(row: Row) -> list[str]:
 
 
 def as_markdown(table: Sequence[Row], heading: str = "") -> str:
-    return markdown(_lines(table), heading)
+    return markdown(lines(table), heading)
 
 
 def as_text(table: Sequence[Row]) -> str:
-    return text(_lines(table), [row.why for row in table])
+    return text(lines(table), [row.why for row in table])

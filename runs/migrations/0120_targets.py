@@ -23,7 +23,7 @@ def say_when_found(apps, schema_editor):
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('runs', '0101_schedules'),
+        ('runs', '0111_answered_writes'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

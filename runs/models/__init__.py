@@ -1,5 +1,7 @@
 """The database: one model a file."""
 
+from runs.models.answered import Answered
+from runs.models.api_token import ApiToken
 from runs.models.change import Change
 from runs.models.claim import Claim, Import
 from runs.models.config import Config
@@ -17,7 +19,7 @@ from runs.models.tier_scale import Tier, TierScale
 from runs.models.workload import Workload
 
 __all__ = [
-    "Calibration", "Change", "Chart", "Claim", "Config", "Environment", "Gpu", "Import", "Kernel", "KernelVersion",
-    "Measurement", "Newest", "Note", "Pin", "RejectedEvent", "Result", "Run", "Schedule", "ScheduledDay", "Session", "Share",
-    "Submission", "Target", "Tier", "TierScale", "Workload",
+    "Answered", "ApiToken", "Calibration", "Change", "Chart", "Claim", "Config", "Environment", "Gpu", "Import",
+    "Kernel", "KernelVersion", "Measurement", "Newest", "Note", "Pin", "RejectedEvent", "Result", "Run", "Schedule",
+    "ScheduledDay", "Session", "Share", "Submission", "Target", "Tier", "TierScale", "Workload",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from kernels.foreign.claimed import Claimed
+from runs.models.session import Session
 
 
 class Import(models.Model):
@@ -25,6 +26,8 @@ class Import(models.Model):
     """File of a sample that came with the site."""
     source = models.CharField(max_length=300, blank=True)
     """Which tables of a document it was typed from."""
+    session = models.ForeignKey(Session, models.SET_NULL, null=True, blank=True, related_name="imports")
+    """Whose report quotes these claims."""
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     rows = models.IntegerField(default=0)

@@ -18,6 +18,10 @@ from runs.models.workload import Workload
 class NewestManager(models.Manager["Newest"]):
     def note(self, measurement: Measurement) -> None:
         """Makes the results of a measurement the newest on their terms, in one statement."""
+        self.put(self.rows_of(measurement))
+
+    def rows_of(self, measurement: Measurement) -> list[Newest]:
+        """The rows that its results would have."""
         run = measurement.run
         how = [measurement.protocol.get(key) for key in COMPARABILITY_KEYS]
         confirmed = is_confirmed(measurement.protocol.get("processes"))
@@ -26,7 +30,7 @@ class NewestManager(models.Manager["Newest"]):
         rows = measurement.results.exclude(status=Status.UNSUPPORTED).values_list(
             "pk", "kernel", "kernel__name", "status"
         )
-        self._put(
+        return [
             self.model(
                 terms=_digest([kernel, *terms]),
                 result_id=pk,
@@ -35,9 +39,9 @@ class NewestManager(models.Manager["Newest"]):
             )
             for pk, kernel, name, status in rows
             if measurement.mode != "verify" and (name != measurement.baseline or status == Status.OK)
-        )
+        ]
 
-    def _put(self, rows: Iterable[Newest]) -> None:
+    def put(self, rows: Iterable[Newest]) -> None:
         fields = ["result", "workload", "confirmed"]
         self.bulk_create(rows, update_conflicts=True, unique_fields=["terms"], update_fields=fields)
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
-from django.db import models
+from django.db import models, transaction
 from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
@@ -80,7 +80,7 @@ class RunQuerySet(models.QuerySet["Run"]):
 
     def for_list(self) -> RunQuerySet:
         return (
-            self.select_related("gpu", "user")
+            self.select_related("gpu", "user", "withdrawn_by")
             .defer("config", "log", "preflight", "timing", "gpu__catalogue")
             .order_by("-id")
         )
@@ -121,7 +121,7 @@ class RunManager(models.Manager["Run"]):
         )
         log.info("submitted", extra={"run": run.pk})
         if wake:
-            ask_dispatch()
+            transaction.on_commit(ask_dispatch)
         return run
 
 
@@ -168,6 +168,11 @@ class Run(models.Model):
     log = models.TextField(blank=True)
     samples_deleted_at = models.DateTimeField(null=True, blank=True)
     """When its raw samples were deleted to save space (runs/pipeline/keeping.py). Its figures stay."""
+
+    withdrawn_at = models.DateTimeField(null=True, blank=True)
+    """When somebody took its figures back. They count nowhere from then on, and every quote is struck through."""
+    withdrawn_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
+    withdrawn_why = models.CharField(max_length=300, blank=True)
 
     created_at = models.DateTimeField(default=timezone.now)
     sent_at = models.DateTimeField(null=True, blank=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
@@ -16,7 +17,7 @@ from kernels.contract.export import Export, NotAnExport, read_export
 from kernels.foreign import names, records
 from kernels.foreign.claimed import Claimed, NotReadable, Record
 from kernels.foreign.rows import claims
-from runs.models import Claim, Environment, Import, Run
+from runs.models import Claim, Environment, Import, Note, Run, Session
 from runs.models.run import FINAL
 from runs.pipeline.store import store_measured
 
@@ -182,6 +183,29 @@ def _store(some: list[Any], said: Mapping[str, str], outcome: Outcome, target: I
 
 def samples() -> Path:
     return folder() / "claims"
+
+
+def load_sample_sessions() -> list[Session]:
+    """Makes the sessions that came with the site, once each, from documents and the claims that were typed from them."""
+    there = set(Session.objects.exclude(sample="").values_list("sample", flat=True))
+    loaded = []
+    for path in sorted((folder() / "sessions").glob("*.json")):
+        if path.name not in there:
+            loaded.append(_load_session(json.loads(path.read_text()), path.name))
+    return loaded
+
+
+@transaction.atomic
+def _load_session(document: dict[str, Any], name: str) -> Session:
+    at = datetime.fromisoformat(document["at"])
+    session = Session.objects.create(
+        **{key: value for key, value in document.items() if key not in ("at", "claims", "notes")},
+        sample=name, created_at=at, ended_at=at,
+    )  # fmt: skip
+    Import.objects.filter(sample__in=document["claims"]).update(session=session)
+    for number, note in enumerate(document["notes"]):
+        Note.objects.create(session=session, created_at=at + timedelta(minutes=number), **note)
+    return session
 
 
 def load_sample_claims() -> list[Outcome]:

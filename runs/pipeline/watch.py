@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
 from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
 
 from kernels.analysis.changes import RULE, Test
-from kernels.contract.arm_result import Status
-from runs.models import Change, Kernel, Result, Run, Workload
+from runs.models import Change, Kernel, Run, Workload
 from runs.models.run import FINAL
 from runs.queries import history, measurements
+from runs.queries.line_rows import touched
 from runs.queries.lines import Line, lines
 
 AT_ONCE, LONGEST_S = 20, 5.0
@@ -41,16 +40,10 @@ def watch() -> int:
 def look(run: Run) -> None:
     """Stores the changes of every line that this run is a point of."""
     if run.gpu and not run.demo:
-        for kernel, workload, mode in _touched(run):
+        for kernel, workload, mode in touched(run):
             for line in lines_of(kernel, workload, mode, run.gpu.pk):
                 store(kernel, line)
     Run.objects.filter(pk=run.pk).update(looked_at=timezone.now())
-
-
-def _touched(run: Run) -> Iterable[tuple[Kernel, Workload, str]]:
-    rows = Result.objects.filter(measurement__run=run, status=Status.OK).exclude(measurement__mode="verify")
-    rows = rows.select_related("kernel", "measurement__workload")
-    return {(row.kernel, row.measurement.workload, row.measurement.mode) for row in rows}
 
 
 def lines_of(kernel: Kernel, workload: Workload, mode: str, gpu: int) -> list[Line]:

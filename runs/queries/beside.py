@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from django.db.models import F
-
 from kernels.analysis.changes import RULE, Test, Value, compare
-from kernels.contract.arm_result import Status
-from runs.models import Result
+from runs.queries.line_rows import baselines
 from runs.queries.lines import Line
 
 FLOOR_SHARE = 0.9
@@ -44,14 +41,11 @@ class Beside:
 def beside(line: Line, kernel: str) -> Beside:
     """Of the baseline of the line's newest run; one query."""
     baseline = line.points[-1].baseline
-    rows = Result.objects.filter(measurement__run__in=[point.run for point in line.points], status=Status.OK)
-    rows = rows.filter(measurement__workload=line.workload, measurement__mode=line.mode, kernel__name=baseline)
-    rows = rows.filter(measurement__group=line.points[-1].group, measurement__baseline=F("kernel__name"))
+    runs, last = [point.run for point in line.points], line.points[-1]
     times, ratios = {}, {}
-    columns = ("measurement__run", "measurement__aa", "p50_ms", "p50_low_ms", "p50_high_ms")
-    for run, aa, *time in rows.values_list(*columns):
-        if aa:
-            ratios[run] = (aa[0], aa[1], aa[2])
-        if kernel != baseline and all(time):
-            times[run] = Value(*time)
+    for one in baselines(runs, line.workload, line.mode, last.group, baseline):
+        if one.aa:
+            ratios[one.run] = (one.aa[0], one.aa[1], one.aa[2])
+        if kernel != baseline and one.p50_ms and one.p50_low_ms and one.p50_high_ms:
+            times[one.run] = Value(one.p50_ms, one.p50_low_ms, one.p50_high_ms)
     return Beside(baseline, times, ratios)

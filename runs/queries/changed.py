@@ -12,7 +12,7 @@ from django.db.models.functions import TruncDate
 
 from kernels.analysis.changes import RULE
 from kernels.analysis.changes import Change as Verdict
-from runs.models import Change, Kernel, Result
+from runs.models import Change, Kernel
 from runs.queries import history, measurements
 from runs.queries.lines import Line, drift, lines
 
@@ -33,16 +33,6 @@ def with_places(rows: QuerySet[Change]) -> QuerySet[Change]:
     large = ("run__config", "run__log", "before__config", "before__log", "gpu__catalogue")
     beside = ("kernel", "workload", "gpu", "acknowledged_by", "run__environment", "before__environment")
     return rows.select_related(*beside).defer(*large)
-
-
-def sources(rows: Sequence[Change]) -> dict[tuple[int, int, int], tuple[str, str]]:
-    """(run, kernel, workload) -> (sha256, source) of both sides of these changes, in one query."""
-    runs = {run for row in rows for run in (row.run_id, row.before_id)}
-    of = Result.objects.filter(measurement__run__in=runs, kernel__in={row.kernel_id for row in rows})
-    of = of.filter(measurement__workload__in={row.workload_id for row in rows}, version__isnull=False)
-    place = ("measurement__run", "kernel", "measurement__workload")
-    found = of.values_list(*place, "version__sha256", "version__source")
-    return {(run, kernel, workload): (sha256, source) for run, kernel, workload, sha256, source in found}
 
 
 @dataclass(frozen=True)

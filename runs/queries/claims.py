@@ -101,7 +101,7 @@ class Reading:
 
     def rows(self, claims: Iterable[Claim], first: int = 0) -> list[ClaimRow]:
         """Claims in a row, the first of them the `first` of the import, counted from 0."""
-        those = [(claim.pk, claim.claimed, timed(claim.claimed, self._link(claim.pk, first + i)))
+        those = [(claim.pk, claim.claimed, timed(claim.claimed, self.link(claim.pk, first + i)))
                  for i, claim in enumerate(claims)]  # fmt: skip
         compared = pairs([one for _, _, one in those], self._is_baseline_of([claimed for _, claimed, _ in those]))
         speedups = {one.link: base.ms / one.ms for one, base in compared if one.ms and base.ms}
@@ -112,7 +112,7 @@ class Reading:
             [row.timed for row in rows], self._is_baseline_of([row.claimed for row in rows]), self._known
         )  # fmt: skip
 
-    def _link(self, pk: int, index: int) -> str:
+    def link(self, pk: int, index: int) -> str:
         page = index // PER_PAGE + 1
         return f"{self.imported.get_absolute_url()}{f'?page={page}' if page > 1 else ''}#claim-{pk}"
 

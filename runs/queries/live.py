@@ -33,6 +33,17 @@ def live_progress(run: Run) -> dict[str, Any]:
     return state
 
 
+def doing(run: Run) -> str:
+    """What its device does now, in words; without a query."""
+    if not run.is_active:
+        return ""
+    try:
+        state = BrokerKeys(settings.REDIS_URL).shown(run.pk) or {}
+    except (RedisError, ValueError):
+        return ""
+    return " ".join(str(state[name]) for name in ("workload", "kernel", "step") if state.get(name))
+
+
 def remaining(run: Run) -> float | None:
     """Seconds left, from workloads measured so far, or from earlier runs. None once the estimate has run out."""
     if run.elapsed_s is None or run.started_at is None:

@@ -121,14 +121,16 @@ def of_results(pks: Iterable[int]) -> dict[int, tuple[StoredMeasured, StoredArm]
 
 
 def with_baselines(
-    results: Iterable[int], measurements: Iterable[int]
+    results: Iterable[int], measurements: Iterable[int] | None = None
 ) -> dict[int, tuple[Run, StoredMeasured, StoredArm]]:
     """Row id -> (run, measurement with the baseline's result, result) of results of many runs, in one query.
 
-    measurements: row ids of the measurements that they are of.
+    measurements: row ids of the measurements that they are of, if they are known.
     """
     wanted = set(results)
-    rows = Result.objects.filter(measurement__in=list(measurements))
+    rows = Result.objects.filter(
+        measurement__in=Measurement.objects.filter(results__in=wanted) if measurements is None else list(measurements)
+    )
     rows = rows.filter(Q(pk__in=wanted) | Q(kernel__name=F("measurement__baseline")))
     beside = ("measurement__workload", "measurement__run__gpu", "measurement__run__user")
     together: dict[int, list[Result]] = {}
@@ -228,7 +230,7 @@ READ = {
 PLACE = {
     "mode": "mode", "group": "group", "baseline": "baseline", "margin": "margin", "workload": "workload",
     "run": "run", "created_at": "run__created_at", "gpu": "run__gpu", "started_at": "run__started_at",
-    "environment": "run__environment", "demo": "run__demo", "contended": "run__contended",
+    "environment": "run__environment", "demo": "run__demo", "contended": "run__contended", "withdrawn_at": "run__withdrawn_at",
     "isolated": "isolated", "processes": "protocol__processes",
 }  # fmt: skip
 """Fields that all results of a measurement share, by their name in Point."""
@@ -247,9 +249,13 @@ def tried(
     environments: Iterable[int] | None = None,
     session: Session | None = None,
     key: str = "",
+    withdrawn: bool = False,
 ) -> QuerySet[Result]:
-    """Results of a kernel, in environments, in a session, on a workload; without unsupported ones and mere checks."""
+    """Results of a kernel, in environments, in a session, on a workload; without unsupported ones and mere checks, and
+    unless `withdrawn` without those of withdrawn runs."""
     rows = Result.objects.exclude(status=Status.UNSUPPORTED).exclude(measurement__mode="verify")
+    if not withdrawn:
+        rows = rows.filter(measurement__run__withdrawn_at=None)
     if kernel is not None:
         rows = rows.filter(kernel=kernel)
     if environments is not None:

@@ -51,6 +51,7 @@ class Point:
     demo: str
     processes: int | None
     contended: bool
+    withdrawn_at: datetime | None
     isolated: bool
     base_sha256: str | None
     base_p50_ms: float | None

@@ -6,6 +6,8 @@ runs (kernels/report/comparison.py), with unchanged kernels as the control.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from django.urls import reverse
 
 from kernels.contract.events import Measured
@@ -22,16 +24,29 @@ Ends = dict[str, tuple[Point, Point]]
 
 
 def progress(session: Session) -> tuple[list[comparison.Row], Pages]:
-    """(rows, pages of the last results by workload, mode and kernel) of kernels measured more than once.
+    """(rows, pages of the last results by workload, mode and kernel) of kernels measured more than once."""
+    ends = ends_of(history.grouped(measurements.points(measurements.tried(session=session))))
+    return compared(ends, measurements.of_results(results_of(ends)))
 
-    On each workload and mode: the newest series with such a kernel.
-    """
+
+def ends_of(series: Iterable[Series]) -> list[tuple[Series, Ends]]:
+    """On each workload and mode the newest series with a kernel that was measured more than once, and its ends."""
     places: dict[tuple[int, str, str], tuple[Series, Ends]] = {}
-    for one in history.grouped(measurements.points(measurements.tried(session=session))):
+    for one in series:
         if len(pairs := _ends(one)) > 1:
             places.setdefault((one.terms.workload, one.terms.mode, one.terms.group), (one, pairs))
-    ends = list(places.values())
-    results = measurements.of_results(point.pk for _, pairs in ends for pair in pairs.values() for point in pair)
+    return list(places.values())
+
+
+def results_of(ends: Iterable[tuple[Series, Ends]]) -> set[int]:
+    """Row ids of the results that are compared."""
+    return {point.pk for _, pairs in ends for pair in pairs.values() for point in pair}
+
+
+def compared(
+    ends: Iterable[tuple[Series, Ends]], results: Mapping[int, tuple[StoredMeasured, StoredArm]]
+) -> tuple[list[comparison.Row], Pages]:
+    """The same from results that are read already."""
     before: list[Measured] = []
     after: list[Measured] = []
     pages: Pages = {}

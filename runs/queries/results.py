@@ -132,11 +132,13 @@ class Found(NamedTuple):
             "run": self.run.pk, "result": self.arm.pk, "measured_at": self.when.isoformat(), "operation": self.row.operation,
             "dtype": self.measured.workload.dtype, "gpu": self.gpu, "host": self.host, "person": self.person,
             "label": self.run.title, "contended": self.run.contended, "demo": bool(self.run.demo),
+            "withdrawn": bool(self.run.withdrawn_at),
         }  # fmt: skip
 
 
 PLACE = (
     "run", "result", "measured_at", "operation", "dtype", "gpu", "host", "person", "label", "contended", "demo",
+    "withdrawn",
 )  # fmt: skip
 
 

@@ -16,7 +16,8 @@ from django.views.decorators.http import require_POST
 from kernels.analysis.changes import RULE
 from kernels.analysis.changes import Change as Verdict
 from runs.models import Change, Gpu, Kernel
-from runs.queries.changed import Answer, answer, listed, sources, with_places
+from runs.queries.changed import Answer, answer, listed, with_places
+from runs.queries.line_rows import sources
 from runs.views import number
 from runs.views.downloads import csv_file
 from runs.views.history import environment_diff, facts_text

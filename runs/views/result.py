@@ -11,6 +11,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
 from kernels.analysis.agreement import AGREE_NS, AGREE_NS_PER_KERNEL, AGREE_SHARE
+from kernels.analysis.findings_run import CLOCKS_ALIKE, THROTTLING
 from kernels.analysis.memory import size
 from kernels.analysis.processes import is_confirmed
 from kernels.analysis.statistics import MARGIN, WIDEST_MARGIN
@@ -27,16 +28,6 @@ from runs.queries.measurements import StoredArm, StoredMeasured
 from runs.templatetags.figures import duration, grouped, ratio3, us
 from runs.views import correctness
 from runs.views.downloads import csv_file
-
-CLOCKS_ALIKE = 0.02
-"""Two arms whose median SM clocks differ by more than this ran at different clock speeds."""
-THROTTLING = {
-    "SwThermalSlowdown": "thermal slow-down by the driver",
-    "HwThermalSlowdown": "thermal slow-down by the hardware",
-    "HwSlowdown": "slow-down by the hardware",
-    "HwPowerBrakeSlowdown": "power brake by the hardware",
-    "SwPowerCap": "its power limit",
-}
 
 
 @dataclass(frozen=True)
@@ -112,6 +103,8 @@ def doubts(subject: Subject) -> list[str]:
     """Caveats: sentences on what may distort the number."""
     measured, result, baseline = subject.measured, subject.result, subject.baseline
     sentences = []
+    if subject.run.withdrawn_at:
+        sentences.append(f"Its run is withdrawn: {subject.run.withdrawn_why} The figures count nowhere.")
     if subject.run.contended:
         sentences.append(_contended(measured))
     if baseline and baseline.pk != result.pk:

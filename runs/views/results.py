@@ -166,7 +166,12 @@ def _same(names: Iterable[str]) -> list[tuple[str, str]]:
 
 def _records(asked: Asked) -> Iterator[dict[str, Any]]:
     for found in results.every(asked.search, asked.order):
-        yield found.place | next(iter(measures.as_records([found.row], asked.columns.asked)))
+        yield record(asked, found)
+
+
+def record(asked: Asked, found: Found) -> dict[str, Any]:
+    """A result as a row of files."""
+    return found.place | next(iter(measures.as_records([found.row], asked.columns.asked)))
 
 
 def _stream(asked: Asked, kind: str, lines: Iterator[str]) -> StreamingHttpResponse:

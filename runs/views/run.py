@@ -48,7 +48,9 @@ PYTHON = ".venv/bin/python"
 
 
 def get_run(pk: int) -> Run:
-    return get_object_or_404(Run.objects.select_related("gpu", "user", "environment", "share", "session"), pk=pk)
+    return get_object_or_404(
+        Run.objects.select_related("gpu", "user", "environment", "share", "session", "withdrawn_by"), pk=pk
+    )
 
 
 def context_of(request: HttpRequest, run: Run) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.core.paginator import Paginator
@@ -68,7 +69,8 @@ def runs(request: HttpRequest) -> HttpResponse:
     return render(request, "runs.html", context)
 
 
-def _rows(request: HttpRequest) -> list[dict[str, Any]]:
+def records(runs: Iterable[Run]) -> list[dict[str, Any]]:
+    """Runs as rows of FIELDS."""
     return [
         {
             "id": run.pk,
@@ -84,13 +86,13 @@ def _rows(request: HttpRequest) -> list[dict[str, Any]]:
             "started_at": run.started_at.isoformat() if run.started_at else "",
             "finished_at": run.finished_at.isoformat() if run.finished_at else "",
         }
-        for run, outcome in with_outcomes(chosen(request)[:MOST_ROWS])
+        for run, outcome in with_outcomes(runs)
     ]
 
 
 def runs_csv(request: HttpRequest) -> HttpResponse:
-    return csv_file(_rows(request), FIELDS, "runs.csv")
+    return csv_file(records(chosen(request)[:MOST_ROWS]), FIELDS, "runs.csv")
 
 
 def runs_json(request: HttpRequest) -> HttpResponse:
-    return JsonResponse({"runs": _rows(request)})
+    return JsonResponse({"runs": records(chosen(request)[:MOST_ROWS])})

@@ -1,9 +1,7 @@
-"""Sessions: the list, and the report of one: goal, each kernel's change, runs and notes in order."""
+"""Sessions: the list, the page of one with its plan, its runs and its notes, and what fills it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from django import forms
@@ -15,15 +13,13 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_POST
 
-from kernels.contract.arm_result import Verdict
-from kernels.report import comparison, tables
-from kernels.report.summary import Summary, headline, sentence
+from kernels.report import comparison
 from runs.models import Note, Run, Session
-from runs.queries.outcomes import Outcome, with_outcomes
-from runs.queries.progress import progress
+from runs.queries.session_report import session_report
+from runs.session_form import TEXTS, Plan
 from runs.views import number
 from runs.views.compare import by_kernel
-from runs.views.downloads import download
+from runs.views.session_report import get_session
 
 PER_PAGE = 50
 
@@ -38,36 +34,20 @@ def sessions(request: HttpRequest) -> HttpResponse:
     return render(request, "sessions.html", {"page": "sessions", "pages": page})
 
 
-class SessionForm(forms.ModelForm):  # type: ignore[type-arg]
-    class Meta:
-        model = Session
-        fields = ("title", "objective")
-        widgets = {"objective": forms.Textarea(attrs={"rows": 4})}
-        help_texts = {"objective": "Goal, and how to tell that it is met."}
-
-
 def edit(request: HttpRequest, pk: int | None = None) -> HttpResponse:
     """Creates or edits a session."""
     known = get_object_or_404(Session, pk=pk) if pk is not None else None
-    form = SessionForm(request.POST or None, instance=known, label_suffix="")
-    if request.method == "POST" and form.is_valid():
+    plan = Plan(request.POST if request.method == "POST" else None, known)
+    valid = request.method == "POST" and plan.is_valid()
+    if valid:
         if known is None:
-            form.instance.user = request.user
-        return redirect(form.save())
-    return render(request, "session_edit.html", {"page": "sessions", "form": form, "session": known})
+            plan.form.instance.user = request.user
+        return redirect(plan.save())
+    context = {"page": "sessions", "plan": plan, "form": plan.form, "session": known, "texts": TEXTS}
+    return render(request, "session_edit.html", context, status=422 if request.method == "POST" else 200)
 
 
 # --- one of them ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A run or a note with its time."""
-
-    at: datetime
-    run: Run | None = None
-    outcome: Outcome | None = None
-    note: Note | None = None
 
 
 class NoteForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -85,58 +65,29 @@ class NoteForm(forms.ModelForm):  # type: ignore[type-arg]
         return cleaned
 
 
-def entries(session: Session) -> list[Entry]:
-    """Runs and notes by time."""
-    runs = with_outcomes(Run.objects.for_list().filter(session=session).order_by("pk"))
-    timeline = [Entry(run.created_at, run=run, outcome=outcome) for run, outcome in runs]
-    timeline += [Entry(note.created_at, note=note) for note in session.notes.select_related("user")]
-    return sorted(timeline, key=lambda entry: entry.at)
-
-
-def _session(pk: int) -> Session:
-    return get_object_or_404(Session.objects.select_related("user"), pk=pk)
-
-
 def session(request: HttpRequest, pk: int) -> HttpResponse:
-    """Shows the report; POST adds a note."""
-    session = _session(pk)
+    """Shows a session; POST adds a note."""
+    session = get_session(pk)
     form = NoteForm(request.POST or None, label_suffix="")
     if request.method == "POST" and form.is_valid():
         form.instance.session, form.instance.user = session, request.user
         form.save()
         return redirect(session)
-    table, pages = progress(session)
-    timeline = entries(session)
+    report = session_report(session)
     context = {
         "page": "sessions",
         "session": session,
         "form": form,
-        "entries": timeline,
-        "run_count": sum(entry.run is not None for entry in timeline),
-        "headline": report_headline(table, timeline),
-        **by_kernel(table, pages),
+        "report": report,
+        **by_kernel(report.table, report.pages),
     }
     return render(request, "session.html", context, status=422 if form.errors else 200)
-
-
-def report_headline(table: list[comparison.Row], timeline: list[Entry]) -> Summary | None:
-    """What changed in a session. If no kernel was measured twice: how the kernel of its last run stands. None: nothing
-    was compared."""
-    changed = comparison.summary(table) if any(row.verdict != Verdict.BASELINE for row in table) else None
-    if changed:
-        return changed
-    newest = next((entry for entry in reversed(timeline) if entry.run and entry.outcome and entry.outcome.first), None)
-    if newest is None or newest.run is None or newest.outcome is None or newest.outcome.first is None:
-        return None
-    strong, tone = headline(newest.outcome.first, newest.outcome.contended)
-    rest = [sentence(newest.outcome.first.rest), f"This is run {newest.run.pk}: no kernel was measured twice yet."]
-    return Summary(strong, rest, tone)
 
 
 @require_POST
 def add_run(request: HttpRequest, pk: int) -> HttpResponse:
     """Adds an existing run to the session."""
-    session, asked = _session(pk), request.POST.get("run", "").strip()
+    session, asked = get_session(pk), request.POST.get("run", "").strip()
     run = number(asked)
     joining = Run.objects.select_related("session").filter(pk=run).first() if run is not None else None
     if joining:
@@ -151,7 +102,7 @@ def add_run(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_POST
 def remove_run(request: HttpRequest, pk: int, run: int) -> HttpResponse:
-    session = _session(pk)
+    session = get_session(pk)
     Run.objects.filter(pk=run, session=session).update(session=None)
     messages.success(request, f"Run {run} was removed from this session.")
     return redirect(session)
@@ -160,68 +111,47 @@ def remove_run(request: HttpRequest, pk: int, run: int) -> HttpResponse:
 @require_POST
 def end(request: HttpRequest, pk: int) -> HttpResponse:
     """Ends or reopens a session."""
-    session = _session(pk)
+    session = get_session(pk)
     session.ended_at = None if session.ended_at else timezone.now()
     session.save(update_fields=["ended_at"])
     return redirect(session)
 
 
-# --- the report in other forms ----------------------------------------------------------------------------------------
+# --- in other forms ---------------------------------------------------------------------------------------------------
 
 
 def session_json(request: HttpRequest, pk: int) -> HttpResponse:
-    session = _session(pk)
-    table, _ = progress(session)
+    session = get_session(pk)
+    report = session_report(session)
     timeline = [
         {"at": entry.at.isoformat()}
         | ({"run": entry.run.pk, "title": entry.run.title, "state": entry.run.state} if entry.run else {})
+        | ({"withdrawn": entry.run.withdrawn_why or True} if entry.run and entry.run.withdrawn_at else {})
         | (entry.outcome.row() if entry.outcome else {})
         | ({"phase": entry.note.phase, "note": entry.note.text} if entry.note else {})
-        for entry in entries(session)
+        for entry in report.entries
     ]
+    texts = {name: getattr(session, name) for name in ("title", "objective", "phases", "blockers", "options", *TEXTS)}
     return JsonResponse(
-        {
-            "title": session.title,
-            "objective": session.objective,
+        texts
+        | {
             "begun_at": session.created_at.isoformat(),
             "ended_at": session.ended_at and session.ended_at.isoformat(),
+            "criteria": [
+                row | {"asked": one.asked, "answer": one.answer.word, "why": one.answered}
+                for row, one in zip(session.criteria, report.criteria, strict=True)
+            ],
+            "findings": [
+                {
+                    "kind": one.kind,
+                    "sentence": one.sentence,
+                    "arithmetic": one.arithmetic,
+                    "results": [of.link for of in one.of],
+                }
+                for one in report.findings
+            ],
+            "gpu_seconds": report.gpu_seconds,
             "timeline": timeline,
-            "progress": comparison.as_records(table),
+            "progress": comparison.as_records(report.table),
         }
     )
-
-
-def without_html(text: str) -> str:
-    """A person's Markdown: its markup stays, HTML shows as it was typed."""
-    return tables.escaped(text, "<&")
-
-
-def session_md(request: HttpRequest, pk: int) -> HttpResponse:
-    """The report as Markdown."""
-    session = _session(pk)
-    table, _ = progress(session)
-    objective = [without_html(session.objective), ""] if session.objective else []
-    lines = [f"# {tables.escaped(' '.join(session.title.split()))}", "", *objective]
-    timeline = entries(session)
-    if said := report_headline(table, timeline):
-        lines += [" ".join([f"**{said.strong}.**", *said.rest]), ""]
-    if table:
-        lines += [comparison.as_markdown(table, "Each kernel: first result to last"), ""]
-    for entry in timeline:
-        lines += _entry_lines(request, entry)
-    text = "\n".join(lines).rstrip() + "\n"
-    return download(text, "text/markdown; charset=utf-8", f"session-{pk}.md")
-
-
-def _entry_lines(request: HttpRequest, entry: Entry) -> list[str]:
-    when = f"{entry.at:%Y-%m-%d %H:%M} UTC"
-    if entry.run:
-        link = request.build_absolute_uri(entry.run.get_absolute_url())
-        title = tables.escaped(" ".join(entry.run.title.split()))
-        first = entry.outcome.first if entry.outcome else None
-        best = f": {first.kernel} {first.sentence}" if first else ""
-        return [f"- {when}: [run {entry.run.pk}]({link}), {title}, {entry.run.state}{best}"]
-    assert entry.note is not None
-    heading = ["", f"## {tables.escaped(entry.note.phase)}", ""] if entry.note.phase else []
-    text = without_html(" ".join(entry.note.text.split()))
-    return heading + ([f"- {when}: {text}"] if text else [])

@@ -20,11 +20,12 @@ def mine(x):
 """
 POSTED = (
     "acknowledge", "add_to_session", "cancel_run", "confirm_record", "delete_import", "delete_tier_scale", "end_schedule",
-    "end_session", "measure_submission", "pin_baseline", "recalibrate",
-    "remove_from_session", "repeat_run", "set_target",
-    "share_run", "share_status",
-    "unshare_run", "unshare_status",
+    "end_session", "measure_submission", "pin_baseline", "recalibrate", "remove_from_session", "repeat_run", "restore_run",
+    "revoke_token", "set_target", "share_run", "share_session", "share_status", "unshare_run", "unshare_session",
+    "unshare_status", "withdraw_run",
 )  # fmt: skip
+API = {"api_nowhere", "client"}
+"""Without a session: tests/site/test_api.py."""
 
 
 @pytest.fixture
@@ -32,6 +33,8 @@ def addresses(demo, gpu, measured):
     """Every page of the site, by its name in runs/urls.py."""
     result = demo.measurements.first().results.first()
     submission, _ = Submission.objects.store({"mine.py": KERNEL})
+    reported = Session.objects.create(title="A reported effort")
+    Run.objects.filter(pk=demo.pk).update(session=reported)
     (own,) = fill(gpu, repeated(1))
     run = thorough(measured(count=1))
     fill(gpu, step(9, 9, 1.06), "compiled")
@@ -41,7 +44,7 @@ def addresses(demo, gpu, measured):
         **{name: [demo.pk] for name in ("run", "run_live", "run_csv", "run_json", "run_jsonl", "run_md", "run_yaml")},
         **{name: [demo.pk, demo.pk] for name in ("compare", "compare_csv", "compare_json", "compare_md")},
         "compare_with": [demo.pk],
-        **{name: [] for name in ("compare_many", "submit", "submissions")},
+        **{name: [] for name in ("compare_many", "submit", "submissions", "tokens", "api_docs")},
         **{name: [submission.version] for name in ("submission", "measure_submission")},
         **{name: [] for name in ("results", "results_csv", "results_json", "results_jsonl")},
         **{name: [] for name in ("leaderboard", "leaderboard_csv", "leaderboard_json", "confirm_record")},
@@ -93,10 +96,14 @@ def addresses(demo, gpu, measured):
             name: [Session.objects.create(title="An effort").pk]
             for name in ("session", "session_json", "session_md", "edit_session", "end_session", "add_to_session")
         },
+        **{name: [reported.pk] for name in ("session_report", "session_html", "share_session", "unshare_session")},
+        **{name: [reported.pk, "factors"] for name in ("session_chart_json", "session_chart_svg")},
+        **{name: [demo.pk] for name in ("withdraw_run", "restore_run")},
         "remove_from_session": [Session.objects.first().pk, demo.pk],
         **{name: [] for name in ("gpus", "gpus_csv", "gpus_json", "judge", "judge_json")},
         **{name: [gpu.pk] for name in ("gpu", "gpu_json", "recalibrate")},
         "imports": [],
+        "revoke_token": [0],
         **{
             name: [Import.objects.get_or_create(name="rows.csv", format="csv")[0].pk]
             for name in ("import", "import_csv", "import_json", "delete_import")
@@ -109,7 +116,7 @@ def test_every_address_is_tried_here(addresses):
     ours = {key for key in get_resolver().reverse_dict if isinstance(key, str)}
     accounts = {"login", "logout", "password_change", "password_change_done"}
     for_machines = {"healthz", "healthz_part", "metrics"}  # test_monitoring says who may read what there
-    assert ours - set(addresses) == accounts | for_machines
+    assert ours - set(addresses) == accounts | for_machines | API
 
 
 def test_pages_of_the_account_are_in_the_looks_of_the_site_and_have_titles(owner, stranger):

@@ -166,7 +166,7 @@ def test_a_report_as_markdown_and_json(owner, ran, session):
     text = owner.get(reverse("session_md", args=[session.pk])).content.decode()
     assert text.startswith("# Beat cuDNN\n\n10% on two shapes.\n\n**triton-flash is faster than before.**")
     assert f"[run {runs[1].pk}](http://testserver{runs[1].get_absolute_url()})" in text
-    assert "\n## Tuning\n" in text and ": Larger tiles.\n" in text
+    assert "\n### Tuning\n" in text and ": Larger tiles.\n" in text
     data = json.loads(owner.get(reverse("session_json", args=[session.pk])).content)
     assert [entry.get("run") for entry in data["timeline"]] == [runs[0].pk, runs[1].pk, None]
     assert data["timeline"][2]["phase"] == "Tuning"

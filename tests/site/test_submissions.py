@@ -80,6 +80,8 @@ def test_only_dropped_files_are_enough(owner, ready):
     [
         ({"source": "", "name": ""}, "There is no file."),
         ({"source": "x = 1"}, "No file declares a kernel"),
+        ({"source": "def apply(x):\n    return x\n", "name": "a.py"}, "name the function or its file after the one"),
+        ({"source": "class ModelNew: pass"}, "mine.py is a kernel of KernelBench: that is a workload of its own"),
         ({"source": "def ("}, "mine.py cannot be read"),
         ({"source": SOURCE + "#" * 1_000_000}, "the limit is 1,000,000"),
         ({"name": "../mine.py"}, "is not valid"),
@@ -129,6 +131,12 @@ def test_a_stranger_sees_nothing(stranger, owner, ready):
         assert stranger.get(address).status_code == 302
     assert stranger.post(FORM, sent()).status_code == 302
     assert Submission.objects.count() == 1
+
+
+def test_a_bare_function_gets_its_declaration(owner, ready):
+    one = stored(owner, source="import torch\n\n\ndef softmax(x):\n    return torch.softmax(x, -1)\n", name="fast.py")
+    assert (one.operation, one.name, one.backend) == ("softmax", "softmax", "pytorch")
+    assert '@kernel("softmax", backend="pytorch")\ndef softmax(x):' in one.files["fast.py"]
 
 
 # --- what is stored ---------------------------------------------------------------------------------------------------

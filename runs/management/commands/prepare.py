@@ -1,4 +1,4 @@
-"""Updates a site before its processes start: tables, static files, configs, demo runs, sample claims, a first user."""
+"""Updates a site before its processes start: tables, static files, configs, samples, a first user."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
 from runs.models import Config
-from runs.pipeline.importer import load_demo_runs, load_sample_claims
+from runs.pipeline.importer import load_demo_runs, load_sample_claims, load_sample_sessions
 
 PASSWORD_BYTES = 9
 
@@ -25,6 +25,7 @@ class Command(BaseCommand):
         Config.objects.read_files()
         load_demo_runs()
         load_sample_claims()
+        load_sample_sessions()
         if not get_user_model().objects.exists():
             password = secrets.token_urlsafe(PASSWORD_BYTES)
             get_user_model().objects.create_superuser("admin", password=password)

@@ -1,0 +1,252 @@
+"""Success criteria, evaluated from results: holds, does not hold, cannot tell.
+
+A criterion about a speedup holds on a workload if the low end of the interval reaches it, and does not hold if the high end
+stays below. Between them nothing can be told. The intervals hold for all comparisons of the criterion at once (Bonferroni).
+Where A/A was off, a speedup has to reach the factor by as much more as A/A widened the margin. A noisy, contended, unpaired
+or claimed result decides nothing. A p90 is compared by the percentiles around it (`p90_reach`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from kernels.analysis.statistics import MARGIN, for_many
+from kernels.analysis.verdicts import is_noisy
+from kernels.contract.arm_result import FAILURES, ArmResult, ColdCalls, Ratio, Status, Verdict
+
+
+class Word(StrEnum):
+    HOLDS = "holds"
+    FAILS = "does not hold"
+    UNKNOWN = "cannot tell"
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """What is wanted of one kernel. Without a speedup, p90 or correctness it is about something that nobody measures here."""
+
+    kernel: str = ""
+    """Empty: of any one kernel."""
+    speedup: float | None = None
+    """Least speedup over the baseline."""
+    at_least: int | None = None
+    """On so many workloads; None: on all."""
+    workloads: str = ""
+    """Words of their labels: "B=1 H=8, B=4 H=16" are two choices. Empty: every workload."""
+    p90: bool = False
+    """The p90 must not be worse than the baseline's."""
+    correct: bool = False
+    """Every output that was checked must be correct."""
+
+    @property
+    def is_measured(self) -> bool:
+        return self.speedup is not None or self.p90 or self.correct
+
+    def is_about(self, label: str) -> bool:
+        """Whether a workload of this label is one of those meant."""
+        words = set(label.lower().split())
+        meant = [set(choice.lower().split()) for choice in self.workloads.split(",") if choice.strip()]
+        return not meant or any(choice <= words for choice in meant)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is known of one kernel on one workload of one device."""
+
+    place: str
+    """Workload, device and mode: results are counted by it."""
+    label: str
+    """Of the workload."""
+    kernel: str
+    verdict: Verdict | Status
+    ratio: Ratio | None = None
+    """The speedup with its interval. Of a claim, three equal figures."""
+    margin: float = MARGIN
+    rounds: float = 0
+    is_baseline: bool = False
+    is_confirmed: bool = False
+    is_contended: bool = False
+    is_claimed: bool = False
+    is_checked: bool = False
+    p90: tuple[float, float] | None = None
+    """Least and largest value that it can have, in ms."""
+    base_p90: tuple[float, float] | None = None
+    link: str = ""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A criterion on one workload."""
+
+    seen: Seen
+    word: Word
+    why: str
+    ratio: Ratio | None = None
+    """As it was compared: for all comparisons at once."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    word: Word
+    why: str
+    kernel: str = ""
+    """Whose results it is about."""
+    places: Sequence[Place] = ()
+    needed: int = 0
+    """Workloads on which it must hold."""
+    of: int = 0
+    """Workloads that it is about."""
+
+    is_about_time: bool = True
+    """Whether it is about a speedup or a p90: these need several processes to be confirmed."""
+
+    @property
+    def held(self) -> list[Place]:
+        return [one for one in self.places if one.word == Word.HOLDS]
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether enough processes confirm each result that it holds by. What does not hold needs no confirmation."""
+        return self.word != Word.HOLDS or not self.is_about_time or all(one.seen.is_confirmed for one in self.held)
+
+
+def evaluate(criterion: Criterion, seen: Iterable[Seen]) -> Answer:
+    """The answer from the newest results of each kernel on each workload."""
+    if not criterion.is_measured:
+        return Answer(Word.UNKNOWN, "nothing here measures it")
+    meant = [one for one in seen if criterion.is_about(one.label)]
+    places = {one.place for one in meant}
+    needed = len(places) if criterion.at_least is None else criterion.at_least
+    if not places:
+        return Answer(Word.UNKNOWN, "nothing was measured on such a workload", criterion.kernel, (), needed)
+    mine = [one for one in meant if not one.is_baseline and criterion.kernel in ("", one.kernel)]
+    if not mine:
+        who = criterion.kernel or "another kernel than the baseline"
+        return Answer(Word.UNKNOWN, f"{who} was not measured there", criterion.kernel, (), needed, len(places))
+    comparisons = sum(one.ratio is not None for one in mine)
+    kernels = dict.fromkeys(one.kernel for one in mine)
+    answers = [
+        _of_kernel(criterion, name, [one for one in mine if one.kernel == name], comparisons, needed, len(places))
+        for name in kernels
+    ]
+    order = (Word.HOLDS, Word.UNKNOWN, Word.FAILS)
+    return min(answers, key=lambda one: (order.index(one.word), not one.is_confirmed, -len(one.held)))
+
+
+def _of_kernel(criterion: Criterion, name: str, mine: Sequence[Seen], comparisons: int, needed: int, of: int) -> Answer:
+    found = tuple(_on(criterion, one, comparisons) for one in mine)
+    if all(one.is_claimed for one in mine):
+        return Answer(Word.UNKNOWN, _claimed(mine), name, found, needed, of)
+    wrong = [one.seen for one in found if one.seen.verdict in FAILURES]
+    if criterion.correct and wrong:
+        first = wrong[0]
+        return Answer(Word.FAILS, f"{name} is {first.verdict} on {first.label}", name, found, needed, of)
+    if needed > of:
+        return Answer(Word.UNKNOWN, f"only {of} such workload{'s' * (of != 1)} measured", name, found, needed, of)
+    held = sum(one.word == Word.HOLDS for one in found)
+    open_ = of - len(found) + sum(one.word == Word.UNKNOWN for one in found)
+    unchecked = [one for one in mine if not one.is_checked and one.verdict not in FAILURES]
+    missing = of - len({one.place for one in mine})
+    if held + open_ < needed:
+        return Answer(Word.FAILS, _first(found, Word.FAILS), name, found, needed, of)
+    if held < needed:
+        why = _first(found, Word.UNKNOWN) or f"not measured on {missing} of {of} workloads"
+        return Answer(Word.UNKNOWN, why, name, found, needed, of)
+    if criterion.correct and (unchecked or missing):
+        why = f"its outputs were not checked on {len(unchecked) + missing} of {of} workloads"
+        return Answer(Word.UNKNOWN, why, name, found, needed, of)
+    timed = criterion.speedup is not None or criterion.p90
+    return Answer(Word.HOLDS, "", name, found, needed, of, timed)
+
+
+def _claimed(mine: Sequence[Seen]) -> str:
+    ratios = sorted(one.ratio.ratio for one in mine if one.ratio)
+    ends = dict.fromkeys(f"{end:.2g}x" for end in (ratios[0], ratios[-1])) if ratios else {}
+    said = f" ({' to '.join(ends)})" if ends else ""
+    return f"only claimed{said}, not measured here"
+
+
+def _first(found: Iterable[Place], word: Word) -> str:
+    return next((f"{one.why} on {one.seen.label}" for one in found if one.word == word), "")
+
+
+def _on(criterion: Criterion, one: Seen, comparisons: int) -> Place:
+    """On one workload: its speedup and its p90. Whether it is correct is asked for all workloads together."""
+    if one.verdict in FAILURES:
+        return Place(one, Word.FAILS, f"{one.kernel} is {one.verdict}")
+    ratio = for_many(one.ratio, comparisons, one.rounds) if one.ratio and one.rounds else one.ratio
+    words = []
+    if criterion.speedup is not None:
+        words.append(_speedup(criterion.speedup, replace(one, ratio=ratio)))
+    if criterion.p90:
+        words.append(_p90(one))
+    for wanted in (Word.FAILS, Word.UNKNOWN):
+        if why := next((why for word, why in words if word == wanted), ""):
+            return Place(one, wanted, why, ratio)
+    return Place(one, Word.HOLDS, "", ratio)
+
+
+def _doubt(one: Seen) -> str:
+    """Why a result decides nothing; empty if it may."""
+    if one.is_claimed:
+        return f"only claimed{f' ({one.ratio.ratio:.3g}x)' if one.ratio else ''}, not measured here"
+    if one.is_contended:
+        return "others used the device"
+    if is_noisy(one.margin):
+        return f"A/A was off by {one.margin:.0%}"
+    return ""
+
+
+def _speedup(factor: float, one: Seen) -> tuple[Word, str]:
+    if why := _doubt(one):
+        return Word.UNKNOWN, why
+    if one.ratio is None or one.verdict not in (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME, Verdict.UNDECIDED):
+        return Word.UNKNOWN, str(one.verdict) or "no speedup"
+    more = 1 + max(0.0, one.margin - MARGIN)
+    said = f"{one.ratio.ratio:.3g}x ({one.ratio.low:.3g} to {one.ratio.high:.3g})"
+    if one.ratio.low >= factor * more:
+        return Word.HOLDS, ""
+    if one.ratio.high < factor / more:
+        return Word.FAILS, said
+    return Word.UNKNOWN, f"{said} may be above or below {factor:g}x"
+
+
+# --- p90 --------------------------------------------------------------------------------------------------------------
+
+Z = 2.576
+"""Of a 99% interval."""
+
+
+def p90_reach(calls: ArmResult | ColdCalls) -> tuple[float, float] | None:
+    """The least and largest value that the p90 of single calls can have in 99% of all cases: the stored percentiles around
+    the ranks that n independent calls allow. None: too few calls, or none.
+
+    The rank of the p90 of n calls lies within 0.9 +- 2.576 sqrt(0.09 / n).
+    """
+    below = getattr(calls, "p75_ms", None) or calls.p50_ms
+    if not calls.n or calls.p90_ms is None or below is None:
+        return None
+    side = Z * (0.09 / calls.n) ** 0.5
+    if calls.p95_ms is not None and side <= 0.05:
+        return below, calls.p95_ms
+    if calls.p99_ms is not None and side <= 0.09:
+        return below, calls.p99_ms
+    return None
+
+
+def _p90(one: Seen) -> tuple[Word, str]:
+    if why := _doubt(one):
+        return Word.UNKNOWN, why
+    if one.p90 is None or one.base_p90 is None:
+        return Word.UNKNOWN, "too few single calls for a p90"
+    more = 1 + max(MARGIN, one.margin)
+    if one.p90[1] <= one.base_p90[0] * more:
+        return Word.HOLDS, ""
+    if one.p90[0] > one.base_p90[1] * more:
+        return (
+            Word.FAILS,
+            f"p90 is worse: at least {one.p90[0]:.4g} ms, the baseline's at most {one.base_p90[1]:.4g} ms",
+        )
+    return Word.UNKNOWN, "the p90s are too close"

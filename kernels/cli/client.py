@@ -1,0 +1,317 @@
+#!/usr/bin/env python3
+"""Submits kernels to a Benchsite, and shows its runs. One file, Python 3.10 or newer, nothing to install.
+
+    curl -O https://SITE/client.py
+    python3 client.py login --site https://SITE
+    python3 client.py submit my_kernel.py --gpu h200 --config canonical --wait
+    python3 client.py runs list
+
+In a clone of Benchsite, `python -m kernels` in the place of `client.py` is the same.
+
+The token comes from BENCHSITE_TOKEN, else from ~/.config/benchsite/tokens.json, where `login` keeps it. The site comes
+from --site, else from BENCHSITE_SITE, else from the last login.
+
+Exit status: 0 done (submit --wait: every result is correct); 1 a result is not ok, or the run did not end well;
+2 what was asked for cannot be done, the message says what to change; 3 the site cannot be reached; 4 no valid token;
+130 interrupted (a run goes on).
+"""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import os
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import uuid
+from pathlib import Path
+from typing import Any
+
+OK, NOT_OK, REFUSED, UNREACHABLE, NO_TOKEN, INTERRUPTED = 0, 1, 2, 3, 4, 130
+COMMANDS = ("submit", "runs", "login")
+POLL_S, LIMIT_S, TRIES = 0.7, 30.0, 5
+GOOD = ("ok", "unsupported")
+
+
+class Failed(Exception):
+    """Ends the command with a message and an exit status."""
+
+    def __init__(self, message: str, status: int = REFUSED) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A token is sent to the site that was named, to no other."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        raise Failed(f"{req.full_url} is at {newurl} now: name that site with --site", REFUSED)
+
+
+class Site:
+    """The API of one site."""
+
+    def __init__(self, address: str, token: str) -> None:
+        self.address, self.token = address.rstrip("/"), token
+        self.open = urllib.request.build_opener(NoRedirect).open
+
+    def ask(self, path: str, body: Any = None, etag: str = "", key: str = "") -> tuple[Any, str]:
+        """(answer, its ETag); the answer is None if nothing has changed. Raises Failed."""
+        headers = {"Accept": "application/json", "Authorization": f"Bearer {self.token}"}
+        data = None
+        if body is not None:
+            data, headers["Content-Type"] = json.dumps(body).encode(), "application/json"
+        if key:
+            headers["Idempotency-Key"] = key
+        if etag:
+            headers["If-None-Match"] = etag
+        request = urllib.request.Request(f"{self.address}{path}", data, headers)
+        try:
+            with self.open(request, timeout=LIMIT_S) as answer:
+                return json.load(answer), answer.headers.get("ETag", "")
+        except urllib.error.HTTPError as error:
+            if error.code == 304:
+                return None, etag
+            raise Failed(said(error), NO_TOKEN if error.code in (401, 403) else REFUSED) from None
+        except ValueError:
+            raise Failed(f"{self.address} did not answer as a Benchsite: is it its address?", UNREACHABLE) from None
+        except OSError as error:
+            reason = getattr(error, "reason", error)
+            raise Failed(f"{self.address} cannot be reached: {reason}", UNREACHABLE) from None
+
+    def patiently(self, path: str, body: Any = None, etag: str = "") -> tuple[Any, str]:
+        """As `ask`, but a site that is away for a moment is asked again. A write has a key, so that it is done once."""
+        key = str(uuid.uuid4()) if body is not None else ""
+        for number in range(TRIES):
+            try:
+                return self.ask(path, body, etag, key)
+            except Failed as error:
+                if error.status != UNREACHABLE or number == TRIES - 1:
+                    raise
+                time.sleep(2**number)
+        return None, etag
+
+
+def said(error: urllib.error.HTTPError) -> str:
+    """The reason in an answer of application/problem+json."""
+    try:
+        body = json.load(error)
+        return f"{body['title']}: {body['detail']}"
+    except (ValueError, KeyError, TypeError):
+        return f"the site answered {error.code} {error.reason}"
+
+
+# --- where the token is -----------------------------------------------------------------------------------------------
+
+
+def token_file() -> Path:
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "benchsite" / "tokens.json"
+
+
+def kept() -> dict[str, Any]:
+    """{"site": the last one, "tokens": {site: token}}"""
+    try:
+        found = json.loads(token_file().read_text())
+        return {"site": str(found.get("site", "")), "tokens": dict(found.get("tokens", {}))}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {"site": "", "tokens": {}}
+
+
+def keep(site: str, token: str) -> None:
+    """Stores a token so that only this user can read it."""
+    path, all_of_them = token_file(), kept()
+    all_of_them["site"] = site
+    all_of_them["tokens"][site] = token
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump(all_of_them, file)
+    os.replace(fresh, path)
+
+
+def address_of(arguments: argparse.Namespace) -> str:
+    address = (arguments.site or os.environ.get("BENCHSITE_SITE") or kept()["site"]).rstrip("/")
+    if not address:
+        raise Failed("which site? --site https://..., or the variable BENCHSITE_SITE")
+    if "://" not in address:
+        address = f"https://{address}"
+    parts = urllib.parse.urlsplit(address)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise Failed(f"{address} is not the address of a site, such as https://bench.example.org")
+    return address
+
+
+def site_of(arguments: argparse.Namespace) -> Site:
+    address = address_of(arguments)
+    token = os.environ.get("BENCHSITE_TOKEN") or kept()["tokens"].get(address)
+    if not token:
+        raise Failed(
+            f"there is no token for {address}: make one at {address}/tokens/, then `login --site {address}`", NO_TOKEN
+        )
+    return Site(address, token.strip())
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+def login(arguments: argparse.Namespace) -> int:
+    address = address_of(arguments)
+    if address.startswith("http://") and urllib.parse.urlsplit(address).hostname not in (
+        "localhost",
+        "127.0.0.1",
+        "::1",
+    ):
+        print(f"note: {address} is not encrypted: who sees the traffic sees the token", file=sys.stderr)
+    prompt = f"Token of {address} (made at {address}/tokens/): "
+    token = (getpass.getpass(prompt) if sys.stdin.isatty() else sys.stdin.readline()).strip()
+    if not token:
+        raise Failed("no token was given", NO_TOKEN)
+    who, _ = Site(address, token).ask("/api/me")
+    keep(address, token)
+    print(f"{who['user']} at {address}, {'read, submit and cancel' if who['writes'] else 'read only'}, "
+          f"until {who['expires_at'][:10]}")  # fmt: skip
+    return OK
+
+
+def submit(arguments: argparse.Namespace) -> int:
+    site = site_of(arguments)
+    files = {}
+    for path in arguments.files:
+        try:
+            files[path.name] = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise Failed(f"{path} cannot be read: {error}") from None
+    wanted = {name: getattr(arguments, name) for name in ("gpu", "config", "effort", "message", "parent")}
+    answer, _ = site.patiently("/api/submissions", {"files": files} | {k: v for k, v in wanted.items() if v})
+    print(f"{answer['kernel']}  {'stored' if answer['new'] else 'known already'}  {answer['url']}", flush=True)
+    run = answer["run"]
+    if not run:
+        return OK
+    print(f"run {run['id']} on {run['device']}", flush=True)
+    status = OK
+    if arguments.wait:
+        status = watch(site, run["id"])
+    print(run["url"])
+    return status
+
+
+def watch(site: Site, number: int) -> int:
+    """Prints what a run does, then its table."""
+    etag, shown = "", ""
+    while True:
+        run, etag = site.patiently(f"/api/runs/{number}/progress", etag=etag)
+        if run:
+            now = progress_of(run)
+            if now != shown:
+                print(now, flush=True)
+            shown = now
+            if run["final"]:
+                return ended(run)
+        time.sleep(POLL_S)
+
+
+def progress_of(run: dict[str, Any]) -> str:
+    place = f", number {run['place']} in the queue" if run["place"] else ""
+    return f"{run['state']}{place}, {run['done']} of {run['total']}  {run['progress']}".rstrip()
+
+
+def ended(run: dict[str, Any]) -> int:
+    """Prints the table of a run that has ended. Returns the exit status."""
+    if run["text"]:
+        print(f"\n{run['text']}\n")
+    if run["message"]:
+        print(run["message"])
+    good = run["state"] == "done" and all(result["status"] in GOOD for result in run["results"])
+    return OK if good else NOT_OK
+
+
+def list_runs(arguments: argparse.Namespace) -> int:
+    answer, _ = site_of(arguments).ask(f"/api/runs?limit={arguments.limit}")
+    rows = [
+        (str(r["id"]), r["state"], f"{r['measured']}/{r['workloads']}", r["device"], r["title"]) for r in answer["runs"]
+    ]
+    widths = [max((len(cell) for cell in column), default=0) for column in zip(*rows, strict=False)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip())
+    return OK
+
+
+def show(arguments: argparse.Namespace) -> int:
+    site = site_of(arguments)
+    if arguments.wait:
+        status = watch(site, arguments.run)
+        print(f"{site.address}/runs/{arguments.run}/")
+        return status
+    run, _ = site.ask(f"/api/runs/{arguments.run}/progress")
+    print(f"{run['title']}\n{progress_of(run)} on {run['device']}")
+    status = ended(run) if run["final"] else OK
+    print(run["url"])
+    return status
+
+
+def cancel(arguments: argparse.Namespace) -> int:
+    run, _ = site_of(arguments).patiently(f"/api/runs/{arguments.run}/cancel", {})
+    print(run["said"])
+    return OK
+
+
+def compare(arguments: argparse.Namespace) -> int:
+    answer, _ = site_of(arguments).ask(f"/api/compare/{arguments.before}...{arguments.after}")
+    print(f"{answer['text']}\n{answer['url']}")
+    return OK
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog=Path(sys.argv[0]).name, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = top.add_subparsers(required=True, metavar="submit | runs | login")
+    site = argparse.ArgumentParser(add_help=False)
+    site.add_argument("--site", default="", metavar="URL", help="the Benchsite, such as https://bench.example.org")
+    entering = commands.add_parser("login", parents=[site], help="keep a token for a site")
+    entering.set_defaults(do=login)
+    sending = commands.add_parser("submit", parents=[site], help="send a kernel, and measure it")
+    sending.add_argument("files", nargs="+", type=Path, metavar="FILE", help="the kernel's file, and those it imports")
+    sending.add_argument("--gpu", default="", help="a part of the device's name, such as h200; without it, only store")
+    sending.add_argument("--config", default="", help="its workloads (default: the smallest of the operation)")
+    sending.add_argument("--effort", default="", help="quick (default), normal or thorough")
+    sending.add_argument("--message", "-m", default="", help="what it changes")
+    sending.add_argument("--parent", default="", metavar="VERSION", help="the submission that it changes")
+    sending.add_argument("--wait", action="store_true", help="show progress and the table, and end with its verdict")
+    sending.set_defaults(do=submit)
+    runs = commands.add_parser("runs", help="list, show, cancel and compare runs")
+    of_runs = runs.add_subparsers(required=True, metavar="list | show | cancel | compare")
+    listing = of_runs.add_parser("list", parents=[site], help="the newest runs")
+    listing.add_argument("--limit", type=int, default=20)
+    listing.set_defaults(do=list_runs)
+    for name, does, what in (("show", show, "state and table of a run"), ("cancel", cancel, "stop a run")):
+        one = of_runs.add_parser(name, parents=[site], help=what)
+        one.add_argument("run", type=int)
+        one.set_defaults(do=does)
+        if name == "show":
+            one.add_argument("--wait", action="store_true", help="until it has ended")
+    both = of_runs.add_parser("compare", parents=[site], help="what changed from one run to another")
+    both.add_argument("before", type=int)
+    both.add_argument("after", type=int)
+    both.set_defaults(do=compare)
+    return top
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser().parse_args(argv)
+    try:
+        return int(arguments.do(arguments))
+    except Failed as error:
+        print(f"{parser().prog}: {error}", file=sys.stderr)
+        return error.status
+    except KeyboardInterrupt:
+        print("interrupted; a run that was started goes on", file=sys.stderr)
+        return INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

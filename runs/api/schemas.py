@@ -1,0 +1,289 @@
+"""What is sent and answered. Rows whose columns can be chosen are open: kernels/report/measures.py names the columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ninja import Field, Schema
+from pydantic import ConfigDict, model_validator
+
+LISTED, MOST_LISTED = 50, 200
+TEXT = 2000
+ROW = dict[str, Any]
+
+
+def storable(value: Any) -> Any:
+    """Raises ValueError for texts that a database cannot hold: with NUL, or with half a surrogate pair."""
+    if isinstance(value, str):
+        if "\x00" in value:
+            raise ValueError("a text may not hold the character NUL")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ValueError("a text may not hold half a surrogate pair") from None
+    elif isinstance(value, dict):
+        storable([*value, *value.values()])
+    elif isinstance(value, list):
+        for one in value:
+            storable(one)
+    return value
+
+
+class Sent(Schema):
+    """The body of a write."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def can_be_stored(cls, values: Any) -> Any:
+        return storable(getattr(values, "_obj", values))
+
+
+class ProblemOut(Schema):
+    """An error: what is wrong, and what to change."""
+
+    model_config = ConfigDict(extra="allow")
+    title: str
+    status: int
+    detail: str
+    field: str | None = None
+
+
+class Cursor(Schema):
+    """Which part of a list."""
+
+    limit: int = Field(LISTED, ge=1, le=MOST_LISTED, description="Rows of a page.")
+    cursor: str = Field("", max_length=200, description="`next` of the page before.")
+
+
+class RunsAsked(Cursor):
+    state: str = Field("", max_length=20)
+    device: str = Field("", max_length=20, description="Number of a device.")
+    by: str = Field("", max_length=20, description="`me`: only runs of the asker.")
+    q: str = Field("", max_length=1000, description="Text in the title, config or note.")
+
+
+class ResultsAsked(Cursor):
+    """The filters of /results/. Each may be given several times; names are those of its search field."""
+
+    q: str = Field("", max_length=500, description="Words, such as `sdpa-flash H200 S=4096 fp16`.")
+    operation: list[str] = []
+    kernel: list[str] = []
+    backend: list[str] = []
+    dtype: list[str] = []
+    gpu: list[str] = []
+    host: list[str] = []
+    shape: list[str] = []
+    state: list[str] = []
+    mode: list[str] = []
+    person: list[str] = []
+    label: list[str] = []
+    run: list[str] = []
+    since: list[str] = []
+    until: list[str] = []
+    columns: str = Field("", max_length=1000, description="Measures, such as `p50_ms,speedup`.")
+    sort: str = Field("", max_length=100, description="A measure or `measured_at`; `-` before it: descending.")
+
+
+class HistoryAsked(Schema):
+    device: str = Field("", max_length=200, description="A GPU's name; default: of the newest result.")
+
+
+class BoardAsked(Schema):
+    operation: str = Field("", max_length=100)
+    gpu: str = Field("", max_length=200)
+    dtype: str = Field("", max_length=20)
+    show: str = Field("", max_length=20, description="`confirmed` or `unconfirmed`.")
+
+
+class ChangesAsked(Schema):
+    kernel: str = Field("", max_length=200)
+    operation: str = Field("", max_length=100)
+    device: str = Field("", max_length=200)
+    period: str = Field("30", max_length=5, description="Days: 7, 30, 90, 365; or `all`.")
+
+
+class Me(Schema):
+    user: str
+    writes: bool
+    expires_at: str | None
+    """Of a token."""
+    site: str
+
+
+class RunLine(Schema):
+    """A run in lists."""
+
+    model_config = ConfigDict(extra="allow")
+    id: int
+    title: str
+    state: str
+    device: str
+    config: str
+    workloads: int
+    measured: int
+    by: str
+    created_at: str
+    url: str
+
+
+class RunsPage(Schema):
+    runs: list[RunLine]
+    next: str | None
+
+
+class Progress(Schema):
+    """A run while it is measured."""
+
+    id: int
+    title: str
+    state: str
+    final: bool
+    done: int
+    total: int
+    message: str
+    device: str
+    created_at: str
+    url: str
+    place: int | None
+    progress: str
+    """What its device does now."""
+    results: list[ROW]
+    text: str
+    """The table, for a terminal."""
+
+
+class RunOut(Schema):
+    """An export: everything that the run has, with raw samples; another site can import it."""
+
+    model_config = ConfigDict(extra="allow")
+    title: str
+    config: ROW
+    environment: ROW
+    measurements: list[ROW]
+    table: list[ROW]
+
+
+class ResultsPage(Schema):
+    results: list[ROW]
+    next: str | None
+
+
+class KernelsOut(Schema):
+    kernels: list[ROW]
+
+
+class HistoryOut(Schema):
+    kernel: str
+    results: list[ROW]
+
+
+class BoardOut(Schema):
+    leaderboard: list[ROW]
+
+
+class ChangesOut(Schema):
+    changes: list[ROW]
+
+
+class DevicesOut(Schema):
+    gpus: list[ROW]
+
+
+class ConfigOut(Schema):
+    name: str
+    title: str
+    operations: list[str]
+    workloads: int
+    kernels: list[str]
+
+
+class ConfigsOut(Schema):
+    configs: list[ConfigOut]
+
+
+class SubmissionLine(Schema):
+    submission: str
+    kernel: str
+    operation: str
+    backend: str
+    message: str
+    by: str
+    parent: str | None
+    created_at: str
+    url: str
+
+
+class SubmissionsPage(Schema):
+    submissions: list[SubmissionLine]
+    next: str | None
+
+
+class SubmissionOut(SubmissionLine):
+    files: dict[str, str]
+
+
+class Compared(Schema):
+    before: int
+    after: int
+    rows: list[ROW]
+    text: str
+    url: str
+
+
+class SubmissionIn(Sent):
+    """A kernel with its files; with a gpu, its run is queued."""
+
+    files: dict[str, str] = Field(description="File name -> text.")
+    gpu: str = Field(
+        "", max_length=TEXT, description="A part of the device's name, its UUID or number. Empty: only store."
+    )
+    config: str = Field("", max_length=TEXT, description="Its workloads; default: the smallest of the operation.")
+    effort: str = Field("", max_length=TEXT, description="quick (default), normal or thorough.")
+    message: str = Field("", max_length=TEXT, description="What it changes.")
+    parent: str = Field("", max_length=TEXT, description="The submission that it changes.")
+    note: str = Field("", max_length=TEXT)
+
+
+class Submitted(Schema):
+    submission: str
+    kernel: str
+    operation: str
+    new: bool
+    url: str
+    run: RunLine | None
+
+
+class RunIn(Sent):
+    """A run of a config: the name of one of the site, or a whole one."""
+
+    config: str | ROW
+    gpu: str = Field(max_length=TEXT, description="A part of the device's name, its UUID or number.")
+    kernels: list[str] = Field([], description="Of a named config: other kernels than its own.")
+    effort: str = Field("", max_length=20, description="Of a named config: quick, normal or thorough.")
+    title: str = Field("", max_length=200)
+    note: str = Field("", max_length=5000)
+
+
+class Cancelled(RunLine):
+    said: str
+
+
+class ImportIn(Sent):
+    """Results of others, as claims: text of a CSV, JSON or JSON lines file."""
+
+    text: str = Field(min_length=1, max_length=2**20)
+    name: str = Field("sent to the API", max_length=200)
+    about: str = Field("", max_length=300, description="What the rows do not say.")
+
+
+class Imported(Schema):
+    imported: int | None
+    said: str
+    rows: int
+    taken: int
+    known: int
+    refused: int
+    refusals: list[ROW]
+    url: str | None

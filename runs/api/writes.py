@@ -1,0 +1,149 @@
+"""What can be done: submit a kernel or a config, cancel, import. Each as its form does it."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.urls import reverse
+from ninja import Path
+
+from kernels.catalog import UnknownName
+from kernels.foreign.claimed import NotReadable
+from kernels.formats.adding import with_declaration
+from kernels.submission import Unreadable
+from runs.api import schemas
+from runs.api.access import WRITING
+from runs.api.answers import once
+from runs.api.problems import Problem
+from runs.api.reads import ROUTER, answers, lines
+from runs.forms import NewRunForm
+from runs.models import Config, Run, Submission
+from runs.pipeline.importer import import_claims
+from runs.protocol_fields import protocol_choice
+from runs.submission_form import as_sentence
+from runs.submitting import NotSubmitted, config_for, device_for, start_run
+from runs.views import new
+from runs.views.imports import MOST_ROWS
+from runs.views.run import get_run
+from runs.views.submissions import person
+
+__all__ = ["ROUTER"]
+
+FIELDS = {"device": "gpu", "yaml": "config", "__all__": "config"}
+"""Fields of the pages' forms that have other names here."""
+
+
+def done(schema: Any) -> dict[Any, Any]:
+    return answers(schema, 400, 403, 409, 413) | {201: schema}
+
+
+@ROUTER.post("/submissions", response=done(schemas.Submitted), tags=["kernels"], **WRITING)
+def submit(request: HttpRequest, sent: schemas.SubmissionIn) -> HttpResponse:
+    """Stores a kernel and, with a gpu, queues its run."""
+    return once(request, request.user, lambda: _submitted(request, sent))
+
+
+def _submitted(request: HttpRequest, sent: schemas.SubmissionIn) -> tuple[int, Any]:
+    parent = None
+    if sent.parent:
+        parent = Submission.objects.filter(sha256__startswith=sent.parent.rpartition("@")[2]).first()
+        if parent is None:
+            raise Problem(422, "Wrong field", f"There is no submission {sent.parent[:80]}.", field="parent")
+    try:
+        gpu = device_for(sent.gpu) if sent.gpu else None
+        files, user, run = with_declaration(sent.files), person(request), None
+        one, new_one = Submission.objects.store(files, user=user, message=sent.message.strip(), parent=parent)
+        if gpu is not None:
+            run = start_run(one, gpu, config_for(one, sent.config, sent.effort), user=user, note=sent.note)
+    except NotSubmitted as error:
+        raise Problem(422, "Not submitted", str(error), field=FIELDS.get(error.field, error.field)) from None
+    except (Unreadable, UnknownName) as error:
+        raise Problem(422, "No kernel", as_sentence(error), field="files") from None
+    body = {
+        "submission": one.version, "kernel": one.kernel, "operation": one.operation, "new": new_one,
+        "url": request.build_absolute_uri(one.get_absolute_url()), "run": _line(request, run) if run else None,
+    }  # fmt: skip
+    return (201 if new_one or run else 200), body
+
+
+def _line(request: HttpRequest, run: Run) -> dict[str, Any]:
+    return lines(request, list(Run.objects.for_list().filter(pk=run.pk)))[0]
+
+
+@ROUTER.post("/runs", response=done(schemas.RunLine), tags=["runs"], **WRITING)
+def start(request: HttpRequest, sent: schemas.RunIn) -> HttpResponse:
+    """Queues a run of a config."""
+    return once(request, request.user, lambda: _started(request, sent))
+
+
+def _started(request: HttpRequest, sent: schemas.RunIn) -> tuple[int, Any]:
+    try:
+        gpu = device_for(sent.gpu)
+    except NotSubmitted as error:
+        raise Problem(422, "Not submitted", str(error), field="gpu") from None
+    values = QueryDict(mutable=True)
+    for name, value in {"device": str(gpu.pk), "title": sent.title, "note": sent.note, **_config(sent)}.items():
+        values.setlist(name, value if isinstance(value, list) else [value])
+    form = NewRunForm(values)
+    if not form.is_valid():
+        name, said = next((name, str(said[0])) for name, said in form.errors.items() if said)
+        field = FIELDS.get(name, name)
+        raise Problem(422, "Not submitted", f"{field}: {said.removeprefix('Line 1: ')}", field=field)
+    return 201, _line(request, new.submit(form, request))
+
+
+def _config(sent: schemas.RunIn) -> dict[str, Any]:
+    """Values of the form for a config. Raises Problem."""
+    whole = sent.config
+    if isinstance(whole, str):
+        stored = Config.objects.filter(name=whole).first()
+        if stored is None:
+            raise Problem(422, "Not submitted", f"There is no config {whole[:80]!r}; see /api/configs.", field="config")
+        spec = stored.spec
+        if spec.operation:
+            kernels = sent.kernels or spec.kernels
+            how = {"protocol": protocol_choice(spec.protocol), "effort": sent.effort}
+            return {"what": "config", "operation": spec.operation, "config": whole, "kernels": kernels, **how}
+        whole = stored.body
+    if sent.kernels or sent.effort:
+        said = "Of a whole config, and of one of several operations, kernels and effort stand in the config."
+        raise Problem(422, "Not submitted", said, field="kernels" if sent.kernels else "effort")
+    return {"what": "yaml", "protocol": "paired", "yaml": json.dumps(whole)}
+
+
+@ROUTER.post("/runs/{id:pk}/cancel", response=done(schemas.Cancelled), tags=["runs"], **WRITING)
+def cancel(request: HttpRequest, pk: Path[int]) -> HttpResponse:
+    """Stops a run."""
+
+    def cancelled() -> tuple[int, Any]:
+        run = get_run(pk)
+        said = run.cancel()
+        return 200, _line(request, run) | {"said": said}
+
+    return once(request, request.user, cancelled)
+
+
+@ROUTER.post("/imports", response=done(schemas.Imported), tags=["results"], **WRITING)
+def add_claims(request: HttpRequest, sent: schemas.ImportIn) -> HttpResponse:
+    """Imports results of others, as claims."""
+    return once(request, request.user, lambda: _imported(request, sent))
+
+
+def _imported(request: HttpRequest, sent: schemas.ImportIn) -> tuple[int, Any]:
+    try:
+        outcome = import_claims(
+            io.StringIO(sent.text, newline=""), sent.name, about=sent.about, user=request.user, most=MOST_ROWS
+        )
+    except NotReadable as error:
+        raise Problem(422, "Not readable", str(error), field="text") from None
+    target = outcome.imported or outcome.before
+    body = {
+        "imported": outcome.imported.pk if outcome.imported else None, "said": outcome.sentence, "rows": outcome.rows,
+        "taken": outcome.taken, "known": outcome.known, "refused": outcome.refused,
+        "refusals": [{"where": where, "why": why} for where, why in outcome.refusals],
+        "url": request.build_absolute_uri(reverse("import", args=[target.pk])) if target else None,
+    }  # fmt: skip
+    return (201 if outcome.imported else 200), body

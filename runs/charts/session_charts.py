@@ -1,0 +1,175 @@
+"""Charts of a session's report: the speedup of each result, and time against work, with a line for each kernel."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import altair as alt
+import pandas as pd
+
+from kernels.analysis import scaling
+from kernels.analysis.scaling import Point, Time
+from runs.charts import run_scaling
+from runs.charts.run_scaling import Scaling, letters
+from runs.charts.scales import placed, ratio_ticks
+from runs.charts.theme import in_pixels, written
+from runs.queries.figures import Figure
+from runs.templatetags.figures import grouped, ratio
+
+WIDTHS = (640, 326)
+"""Whole widths in pixels: (wide page, narrow page)."""
+LEFT, ROW, TOP, BOTTOM, RIGHT = (300, 150), 24, 8, 28, 56
+MANY, MOST_ROWS = 20, 40
+LEAST_KERNELS = 2
+"""A line alone shows nothing beside it."""
+FACTORS, SCALING = "factors", "scaling"
+
+
+class Drawn(NamedTuple):
+    """A chart of a report."""
+
+    name: str
+    title: str
+    alt: str
+    height: int
+
+    @property
+    def width(self) -> int:
+        return WIDTHS[0]
+
+
+def charts(figures: Sequence[Figure]) -> list[Drawn]:
+    """The charts that these figures have."""
+    found = []
+    if rows := factor_rows(figures):
+        height = TOP + ROW * len(rows) + BOTTOM
+        found.append(
+            Drawn(FACTORS, "Speedup over the baseline", "Speedup of each kernel; the numbers are in the table", height)
+        )
+    if series_of(figures):
+        alt_text = "Time against work for each kernel; the numbers are in the table"
+        found.append(Drawn(SCALING, "Time as the work grows", alt_text, run_scaling.HEIGHT))
+    return found
+
+
+def draw(name: str, figures: Sequence[Figure], colours: dict[str, str], narrow: bool = False) -> Any:
+    """One of them; None if there is nothing to draw."""
+    if name == FACTORS:
+        rows = factor_rows(figures)
+        return factors(rows, colours, narrow) if rows else None
+    if name == SCALING and (one := series_of(figures)):
+        return run_scaling.draw(one, colours, narrow)
+    return None
+
+
+# --- speedups ---------------------------------------------------------------------------------------------------------
+
+
+def factor_rows(figures: Sequence[Figure]) -> list[Figure]:
+    """The figures with a speedup that count, in the order of the table. Of many, those of one kernel: the one that is faster
+    most often, or that has the most."""
+    rows = [one for one in figures if one.ratio and not one.is_baseline and not one.is_withdrawn]
+    if len(rows) > MANY:
+        faster = Counter(one.kernel for one in rows if _tone(one) == "faster") or Counter(one.kernel for one in rows)
+        leader = faster.most_common(1)[0][0]
+        rows = [one for one in rows if one.kernel == leader]
+    return rows[:MOST_ROWS]
+
+
+def _tone(one: Figure) -> str:
+    word = str(one.verdict).lower()
+    return word if word in ("faster", "slower") and not one.is_contended else "open"
+
+
+def factors(rows: Sequence[Figure], colours: dict[str, str], narrow: bool = False) -> Any:
+    """A point for each result on a logarithmic axis, with its interval; a claim, which has none, is hollow."""
+    left, whole = LEFT[narrow], WIDTHS[narrow]
+    width, height = whole - left - RIGHT, ROW * len(rows)
+    several = len({one.method for one in rows}) > 1
+    data = pd.DataFrame([
+        {
+            "y": ROW * (number + 0.5), "ratio": one.ratio.ratio, "low": one.ratio.low, "high": one.ratio.high,
+            "label": _label(one, narrow, several), "word": str(one.verdict),
+            "tone": _tone(one), "claimed": one.is_claimed, "one": 1.0,
+            "text": f"1/{grouped(1 / one.ratio.ratio)}" if one.ratio.ratio < 0.1 else f"{ratio(one.ratio.ratio)}x",
+        }
+        for number, one in enumerate(rows) if one.ratio
+    ])  # fmt: skip
+    low, high = min(0.9, data.low.min()), max(1.1, data.high.max())
+    scale = alt.Scale(type="log", domain=[low / 1.05, high * 1.05], nice=False, zero=False)
+    axis = alt.Axis(values=ratio_ticks(low, high, width // 52), labelExpr="datum.value + 'x'", title=None)
+    tones = alt.Scale(
+        domain=["faster", "slower", "open"], range=[colours["faster"], colours["slower"], colours["other"]]
+    )
+    y = placed(alt.Y, "y:Q", height)
+    colour = alt.Color("tone:N", legend=None, scale=tones)
+    base = alt.Chart(data).encode(y=y)
+
+    def x(field: str) -> Any:
+        return alt.X(field, scale=scale, axis=axis)
+
+    one = alt.Chart(data.iloc[[0]]).mark_rule(color=colours["quiet"], aria=False).encode(x=x("one:Q"))
+    tooltip = [alt.Tooltip("label:N"), alt.Tooltip("word:N"), alt.Tooltip("ratio:Q", format=".4g", title="speedup")]
+    names = base.mark_text(align="left", baseline="middle", limit=left - 10, aria=False, color=colours["ink"])
+    near = data["ratio"] > math.sqrt(low * high)
+    right, off = alt.Chart(data[~near]).encode(y=y, text="text:N"), alt.Chart(data[near]).encode(y=y, text="text:N")
+    bar = base.mark_rule(strokeWidth=7, opacity=0.35, strokeCap="round", aria=False)
+    layers = [
+        one,
+        bar.encode(x=x("low:Q"), x2="high:Q", color=colour),
+        base.transform_filter("!datum.claimed").mark_point(filled=True, size=56, opacity=1).encode(
+            x=x("ratio:Q"), color=colour, tooltip=tooltip
+        ),
+        base.transform_filter("datum.claimed").mark_point(size=48, opacity=1, strokeWidth=1.6).encode(
+            x=x("ratio:Q"), color=colour, tooltip=tooltip
+        ),
+        names.encode(x=alt.XValue(-left + 6), text="label:N"),
+        written(right.encode(x=x("high:Q")), colours, align="left", baseline="middle", dx=9),
+        written(off.encode(x=x("low:Q")), colours, align="right", baseline="middle", dx=-9),
+    ]  # fmt: skip
+    room = {"left": left, "top": TOP, "right": RIGHT, "bottom": BOTTOM}
+    return in_pixels(alt.layer(*layers), width, height, room, colours)
+
+
+def _label(one: Figure, narrow: bool, several: bool) -> str:
+    """On a phone the kernel alone; with its method, if there are several."""
+    words = [] if narrow else one.label.split(" ")[1:]
+    return " ".join([*words, one.kernel, *([f"({one.method})"] if several else [])])
+
+
+# --- time against work ------------------------------------------------------------------------------------------------
+
+
+def series_of(figures: Sequence[Figure]) -> Scaling | None:
+    """The series with the most growth of work, of one operation, GPU and method; measured ones before claims."""
+    groups: dict[tuple[object, ...], list[Figure]] = {}
+    for one in figures:
+        known = one.workload.known_problem
+        if one.ms and known and not one.is_withdrawn and one.verdict not in ("incorrect", "impossible", "suspect"):
+            groups.setdefault((one.is_claimed, one.workload.operation, one.gpu, one.method), []).append(one)
+    found = []
+    for (is_claimed, operation, *_), group in groups.items():
+        baseline = next((one.baseline for one in group if one.baseline), "")
+        for grown in scaling.series(_points(group)):
+            growths = scaling.growths(grown)
+            if len(growths) >= LEAST_KERNELS:
+                leader = next((one.kernel for one in growths if one.kernel != baseline), baseline)
+                shown = Scaling(grown, growths, leader, baseline, letters(str(operation)))
+                found.append((not is_claimed, grown.span, shown))
+    return max(found, key=lambda one: one[:2])[2] if found else None
+
+
+def _points(group: Sequence[Figure]) -> list[Point]:
+    at: dict[str, list[Figure]] = {}
+    for one in group:
+        at.setdefault(one.workload.key, []).append(one)
+    return [
+        Point(
+            {**mine[0].workload.sizes, "dtype": mine[0].workload.dtype}, mine[0].work,
+            {one.kernel: Time(one.ms or 0, one.low_ms or one.ms or 0, one.high_ms or one.ms or 0) for one in mine},
+        )
+        for mine in at.values()
+    ]  # fmt: skip

@@ -1,0 +1,314 @@
+"""The report of a session, read from its runs, its claims and its plan. All of it is made when it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+
+from kernels.analysis import findings as analysis
+from kernels.analysis.criteria import Answer, Seen, evaluate
+from kernels.analysis.findings_one import Finding, Kind
+from kernels.analysis.statistics import for_many
+from kernels.contract.arm_result import Verdict
+from kernels.report import comparison
+from kernels.report.criteria_words import answered, asked
+from kernels.report.summary import Summary, headline, sentence
+from runs.models import Claim, Environment, Gpu, Note, Run, Session, TierScale
+from runs.models.plan import Phase, PhaseState, Wanted
+from runs.models.tier_scale import Tier
+from runs.queries import history, measurements
+from runs.queries import progress as progressed
+from runs.queries.figures import Figure, Shown, claimed_figures, gpu_of, read_claims, seen_claim
+from runs.queries.outcomes import Outcome, with_outcomes
+from runs.queries.points import Point
+
+MOST_CLAIMS = 1_000
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run or a note with its time."""
+
+    at: datetime
+    run: Run | None = None
+    outcome: Outcome | None = None
+    note: Note | None = None
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A success criterion with its answer."""
+
+    wanted: Wanted
+    answer: Answer
+
+    @property
+    def asked(self) -> str:
+        return asked(self.wanted.criterion)
+
+    @property
+    def answered(self) -> str:
+        return answered(self.answer)
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How far the best kernel of a workload is up the tiers."""
+
+    figure: Figure
+    tier: Tier | None
+    next: Tier | None
+    missing_ms: float | None
+    """What its time must lose to reach the next tier."""
+    is_beyond: bool
+    """The next tier is faster than the speed of light allows."""
+
+
+@dataclass(frozen=True)
+class PhaseRow:
+    """A phase, and the phases that it waits for."""
+
+    phase: Phase
+    waits: list[Phase]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One workload: the baseline's result, and those of each kernel; a withdrawn one beside the one that counts."""
+
+    label: str
+    method: str
+    base: Figure | None
+    cells: list[list[Figure]]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Results of one operation on one GPU against their baselines: a line for each workload, a column for each kernel."""
+
+    title: str
+    baseline: str
+    kernels: list[str]
+    lines: list[Line]
+    is_claimed: bool
+
+
+@dataclass
+class SessionReport:
+    session: Session
+    runs: list[tuple[Run, Outcome]]
+    newest: list[Shown]
+    """The newest result of each kernel on each workload, GPU and mode."""
+    withdrawn: list[Shown]
+    """Results that would be the newest, were their runs not withdrawn."""
+    claims: list[Figure]
+    findings: list[Finding]
+    table: list[comparison.Row]
+    pages: progressed.Pages
+    notes: list[Note] = field(default_factory=list)
+
+    # --- its rows ---
+
+    @cached_property
+    def measured(self) -> list[Figure]:
+        return [one.figure for one in self.newest]
+
+    @cached_property
+    def figures(self) -> list[Figure]:
+        """Measured, withdrawn and claimed, by operation, GPU, method and work; the baseline before the others."""
+        every = [*self.measured, *(one.figure for one in self.withdrawn), *self.claims]
+        return sorted(every, key=lambda one: (
+            one.is_claimed, one.workload.operation, one.gpu, one.method.lower(), one.workload.dtype, one.work, one.label,
+            not one.is_baseline, one.kernel,
+        ))  # fmt: skip
+
+    @property
+    def baselines(self) -> list[Figure]:
+        return [one for one in self.figures if one.is_baseline]
+
+    @property
+    def compared(self) -> list[Figure]:
+        return [one for one in self.figures if not one.is_baseline]
+
+    @cached_property
+    def grids(self) -> list[Grid]:
+        groups: dict[tuple[bool, str, str], list[Figure]] = {}
+        for one in self.compared:
+            groups.setdefault((one.is_claimed, one.workload.operation, one.gpu), []).append(one)
+        return [_grid(is_claimed, gpu, mine) for (is_claimed, _, gpu), mine in groups.items()]
+
+    @property
+    def edited(self) -> list[comparison.Row]:
+        """What changed with its source."""
+        return [row for row in self.table if not row.same_source and row.verdict != Verdict.BASELINE]
+
+    @property
+    def unchanged(self) -> list[comparison.Row]:
+        return [row for row in self.table if row.same_source and row.verdict != Verdict.BASELINE]
+
+    @cached_property
+    def seen(self) -> list[Seen]:
+        """For the criteria: one of each kernel on each place; what was measured here precedes a claim."""
+        found: dict[tuple[str, str], Seen] = {}
+        for one in [*(one.seen for one in self.newest), *map(seen_claim, self.claims)]:
+            found.setdefault((one.place, one.kernel), one)
+        return list(found.values())
+
+    @cached_property
+    def criteria(self) -> list[Judged]:
+        return [Judged(one, evaluate(one.criterion, self.seen)) for one in self.session.wanted]
+
+    @property
+    def phases(self) -> list[Phase]:
+        return self.session.plan
+
+    @property
+    def phase_rows(self) -> list[PhaseRow]:
+        return [PhaseRow(one, one.waits_for(self.phases)) for one in self.phases]
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        """Runs and notes by time."""
+        timeline = [Entry(run.created_at, run=run, outcome=outcome) for run, outcome in self.runs]
+        timeline += [Entry(note.created_at, note=note) for note in self.notes]
+        return sorted(timeline, key=lambda entry: entry.at)
+
+    @property
+    def known_runs(self) -> dict[int, bool]:
+        """Number -> whether it is withdrawn: notes that name a run link to it."""
+        return {run.pk: bool(run.withdrawn_at) for run, _ in self.runs}
+
+    # --- its words ---
+
+    @cached_property
+    def headline(self) -> Summary | None:
+        """What changed; else how the kernel of its last run stands; else what its claims say. None: nothing was compared."""
+        if any(row.verdict != Verdict.BASELINE for row in self.table):
+            return comparison.summary(self.table)
+        last = next(
+            ((run, outcome) for run, outcome in reversed(self.runs) if outcome.first and not run.withdrawn_at), None
+        )
+        if last and last[1].first:
+            strong, tone = headline(last[1].first, last[1].contended)
+            rest = [sentence(last[1].first.rest), f"This is run {last[0].pk}: no kernel was measured twice yet."]
+            return Summary(strong, rest, tone)
+        slow = next((one for one in self.findings if one.kind == Kind.SLOW), None)
+        if slow:
+            rest = ["This follows from imported claims: this site did not measure it."] if self.claims else []
+            return Summary(slow.sentence.removesuffix("."), rest, "same")
+        return None
+
+    @property
+    def counted(self) -> str:
+        """ "1 of 5 success criteria holds. 3 of 11 phases are done, 1 is blocked."."""
+        said = []
+        if self.criteria:
+            words = [one.answer.word for one in self.criteria]
+            held = words.count(words[0].HOLDS)
+            said.append(f"{held} of {len(words)} success criteria hold{'s' * (held == 1)}.")
+        if self.phases:
+            states = [phase.state for phase in self.phases]
+            done, blocked = states.count(PhaseState.DONE), states.count(PhaseState.BLOCKED)
+            more = f", {blocked} {'is' if blocked == 1 else 'are'} blocked" if blocked else ""
+            said.append(f"{done} of {len(states)} phases {'is' if done == 1 else 'are'} done{more}.")
+        return " ".join(said)
+
+    @property
+    def gpu_seconds(self) -> dict[str, float]:
+        """Device -> seconds of its runs, withdrawn ones included. Demo runs used no device of this site."""
+        used: dict[str, float] = {}
+        for run, _ in self.runs:
+            if not run.demo and (took := run.elapsed_s):
+                used[gpu_of(run)] = used.get(gpu_of(run), 0.0) + took
+        return used
+
+    @property
+    def minutes(self) -> tuple[int, int]:
+        """(planned, taken) of all phases."""
+        return sum(one.planned_min or 0 for one in self.phases), sum(one.actual_min or 0 for one in self.phases)
+
+    def tiers(self, scale: TierScale | None) -> list[Reached]:
+        """The best kernel on each workload: what it has reached by the interval that holds for all of them."""
+        tried = [one for one in self.measured if one.ratio and not one.is_baseline]
+        best: dict[tuple[str, str], tuple[Figure, float]] = {}
+        for one in tried if scale else ():
+            assert one.ratio is not None
+            sure = one.verdict == Verdict.FASTER and not one.is_contended
+            low = for_many(one.ratio, len(tried), one.rounds).low if sure and one.rounds else 0.0
+            if low >= best.get((one.place, one.method), (one, -1.0))[1]:
+                best[one.place, one.method] = one, low
+        return [_reached(one, low, scale.tiers) for one, low in best.values()] if scale else []
+
+
+def _grid(is_claimed: bool, gpu: str, mine: list[Figure]) -> Grid:
+    kernels = list(dict.fromkeys(one.kernel for one in mine))
+    places: dict[tuple[str, str], dict[str, list[Figure]]] = {}
+    for one in mine:
+        places.setdefault((one.place, one.method), {}).setdefault(one.kernel, []).append(one)
+    lines = []
+    for found in places.values():
+        first = next(one for several in found.values() for one in several)
+        base = next(
+            (one.base for several in found.values() for one in several if one.base and not one.is_withdrawn), first.base
+        )
+        lines.append(Line(first.label, first.method, base, [found.get(kernel, []) for kernel in kernels]))
+    title = f"{mine[0].workload.operation} on {gpu or 'an unknown GPU'}{', claimed' if is_claimed else ''}"
+    return Grid(title, next((one.baseline for one in mine if one.baseline), ""), kernels, lines, is_claimed)
+
+
+def _reached(one: Figure, low: float, tiers: Sequence[Tier]) -> Reached:
+    reached = [tier for tier in tiers if tier.factor <= low]
+    following = next((tier for tier in tiers if tier.factor > low), None)
+    base = one.base.ms if one.base else None
+    needed = base / following.factor if base and following else None
+    missing = max(0.0, one.ms - needed) if needed and one.ms else None
+    beyond = bool(needed and one.limit_ms and one.limit_ms > needed)
+    return Reached(one, reached[-1] if reached else None, following, missing, beyond)
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def session_report(session: Session) -> SessionReport:
+    """Everything that pages and files of a session show, in eight queries."""
+    listed = Run.objects.for_list().select_related("gpu", "user", "withdrawn_by", "environment").filter(session=session)
+    runs = with_outcomes(listed.order_by("pk"))
+    by_pk = {run.pk: run for run, _ in runs}
+    points = measurements.points(measurements.tried(session=session, withdrawn=True), history.MOST_RESULTS)
+    sound = [point for point in points if not point.withdrawn_at]
+    ends = progressed.ends_of(history.grouped(sound, *_known(by_pk)))
+    newest, withdrawn = _newest(points, by_pk)
+    wanted = progressed.results_of(ends) | set(newest) | set(withdrawn)
+    read = measurements.with_baselines(wanted) if wanted else {}
+    table, pages = progressed.compared(ends, {pk: (measured, arm) for pk, (_, measured, arm) in read.items()})
+    shown = {pk: Shown(by_pk[run.pk], measured, arm) for pk, (run, measured, arm) in read.items()}
+    claims = read_claims(Claim.objects.filter(imported__session=session).select_related("imported")[:MOST_CLAIMS])
+    figures = claimed_figures(claims)
+    mine = [shown[pk] for pk in newest if pk in shown]
+    observed = [found for one in mine if (found := one.observed) is not None]
+    bases = {one.timed.kernel for one in observed if one.is_baseline}
+    named = {baseline for _, baseline in claims} - {""}
+    of_claims = analysis.findings([one for one, _ in claims], named.__contains__)
+    every = analysis.in_order([*analysis.of_runs(observed, bases.__contains__), *of_claims])
+    notes = list(session.notes.select_related("user"))
+    gone = [shown[pk] for pk in withdrawn if pk in shown]
+    return SessionReport(session, runs, mine, gone, figures, every, table, pages, notes)
+
+
+def _known(runs: dict[int, Run]) -> tuple[dict[int, Environment], dict[int, Gpu]]:
+    """Environments and GPUs that were read with the runs."""
+    environments = {run.environment.pk: run.environment for run in runs.values() if run.environment}
+    return environments, {run.gpu.pk: run.gpu for run in runs.values() if run.gpu}
+
+
+def _newest(points: Sequence[Point], runs: dict[int, Run]) -> tuple[list[int], list[int]]:
+    """Row ids of the newest results of each kernel on each workload, GPU and mode; and of withdrawn ones that are newer."""
+    newest: dict[tuple[object, ...], int] = {}
+    withdrawn: dict[tuple[object, ...], int] = {}
+    for point in points:  # the newest run first
+        key = (point.workload, gpu_of(runs[point.run]), point.mode, point.group, point.kernel)
+        if key not in newest:
+            (withdrawn if point.withdrawn_at else newest).setdefault(key, point.pk)
+    return list(newest.values()), list(withdrawn.values())

@@ -1,0 +1,112 @@
+"""The report of a session: a page, Markdown, one HTML file that stands alone, and its charts. All are made when read."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import vl_convert
+from django.conf import settings
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, render
+from django.template.loader import render_to_string
+
+from runs.charts import session_charts
+from runs.charts.theme import THEMES
+from runs.models import Session, TierScale
+from runs.queries.session_report import SessionReport, session_report
+from runs.views.downloads import download
+from runs.views.run import link_by
+from runs.views.session_markdown import as_markdown
+
+ALONE = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+"""What the file that stands alone may do: no script, nothing from elsewhere."""
+Picture = Callable[[str, str], str]
+
+
+def get_session(pk: int) -> Session:
+    return get_object_or_404(Session.objects.select_related("user", "share"), pk=pk)
+
+
+def _context(session: Session, shared: bool, base: str = "") -> dict[str, Any]:
+    report = session_report(session)
+    scale = TierScale.objects.first()
+    return {
+        "page": "sessions",
+        "session": session,
+        "report": report,
+        "reached": report.tiers(scale),
+        "scale": scale,
+        "charts": session_charts.charts(report.figures),
+        "shared": shared,
+        "base": base,
+    }
+
+
+def report_page(request: HttpRequest, pk: int) -> HttpResponse:
+    """The page, which also prints well."""
+    session = get_session(pk)
+    context = _context(session, getattr(request, "shared", False))
+    return render(request, "session_report.html", context | {"link": link_by(request, getattr(session, "share", None))})
+
+
+def report_md(request: HttpRequest, pk: int) -> HttpResponse:
+    """The report as Markdown."""
+    session = get_session(pk)
+    scale = TierScale.objects.first()
+    text = as_markdown(session_report(session), scale, base_of(request))
+    return download(text, "text/markdown; charset=utf-8", f"session-{pk}.md")
+
+
+def base_of(request: HttpRequest) -> str:
+    """Before each address in a file."""
+    return request.build_absolute_uri("/").rstrip("/")
+
+
+def report_html(request: HttpRequest, pk: int) -> HttpResponse:
+    """The report as one file: it loads nothing and runs nothing."""
+    session = get_session(pk)
+    context = _context(session, getattr(request, "shared", False), base_of(request))
+    report: SessionReport = context["report"]
+    pictures = {
+        chart.name: {theme: _data(report, chart.name, theme) for theme in THEMES} for chart in context["charts"]
+    }  # fmt: skip
+    more = {"pictures": pictures, "style": stylesheet(), "policy": ALONE, "alone": True}
+    text = render_to_string("session_report_file.html", context | more)
+    return download(text, "text/html; charset=utf-8", f"session-{pk}.html")
+
+
+def _data(report: SessionReport, name: str, theme: str) -> str:
+    """A chart as an address that holds it. An image runs no script."""
+    chart = session_charts.draw(name, report.figures, THEMES[theme])
+    svg = vl_convert.vegalite_to_svg(chart.to_dict())
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
+
+
+@lru_cache(maxsize=1)
+def stylesheet() -> str:
+    """The site's own, which loads nothing. A stylesheet cannot end its element."""
+    return (settings.BASE_DIR / "static" / "site.css").read_text().replace("</", "<\\/")
+
+
+def _spec(request: HttpRequest, pk: int, name: str) -> dict[str, Any]:
+    theme = request.GET.get("theme", "light")
+    if theme not in THEMES:
+        raise Http404(f"there is no chart in '{theme}'")
+    chart = session_charts.draw(
+        name, session_report(get_session(pk)).figures, THEMES[theme], narrow="narrow" in request.GET
+    )
+    if chart is None:
+        raise Http404("there is nothing to draw")
+    spec: dict[str, Any] = chart.to_dict()
+    return spec
+
+
+def chart_json(request: HttpRequest, pk: int, name: str) -> HttpResponse:
+    return JsonResponse(_spec(request, pk, name))
+
+
+def chart_svg(request: HttpRequest, pk: int, name: str) -> HttpResponse:
+    return HttpResponse(vl_convert.vegalite_to_svg(_spec(request, pk, name)), content_type="image/svg+xml")

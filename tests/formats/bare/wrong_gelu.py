@@ -1,0 +1,5 @@
+import torch
+
+
+def gelu(x, approximate):
+    return torch.relu(x)

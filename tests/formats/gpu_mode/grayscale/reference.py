@@ -1,0 +1,19 @@
+import torch
+from task import input_t, output_t
+from utils import close
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def generate_input(size: int, seed: int) -> input_t:
+    gen = torch.Generator(device=DEVICE).manual_seed(seed)
+    return torch.rand(size, size, 3, device=DEVICE, generator=gen)
+
+
+def ref_kernel(data: input_t) -> output_t:
+    weights = torch.tensor([0.2989, 0.5870, 0.1140], device=data.device)
+    return (data * weights).sum(-1)
+
+
+def check_implementation(data: input_t, output: output_t):
+    return close(output, ref_kernel(data))

@@ -1,0 +1,3 @@
+from typing import Any
+
+input_t, output_t = Any, Any

@@ -1,0 +1,183 @@
+"""Kernels in the formats that people have: what a folder is recognised as without running it, and what becomes of each.
+
+tests/formats has at least five right kernels in each format, as its users write them, and some that are not.
+"""
+
+import json
+import os
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from kernels.cli.main import main
+from kernels.cli.trying import attempt, tally
+from kernels.formats import bare
+from kernels.formats.found import (
+    BARE,
+    CUDA_FILE,
+    DECORATED,
+    FLASHINFER,
+    FORMATS,
+    GPU_MODE,
+    KERNELBENCH,
+    PERF_REPORT,
+    Found,
+)
+from kernels.formats.recognise import Folder
+from kernels.host.device import find_device
+from kernels.submission import kernel_of
+
+KERNELS = Path(__file__).parents[1] / "formats"
+FOUND = list(Folder(KERNELS).kernels())
+WRONG = {
+    "wrong.py", "wrong_gelu.py", "6_wrong_bias.py", "wrong_sum.py", "scale_wrong.json",
+}  # fmt: skip
+NOT_LOADED = {
+    "unread.py": "must be a literal",
+    "ambiguous.py": "gelu, softmax, swish: name the function or its file after",
+    "gelu_without_option.py": "does not take approximate",
+    "with_host_code.cu": "it has host code",
+    "no_launch.cu": "no comment says how swish is launched",
+    "alone_custom_kernel.py": "there is no reference.py",
+    "lost.json": "the definition softmax_nowhere is not below this folder",
+    "scale_cuda.json": "its language is cuda",
+}
+AT_RUN = {"without_library.py": "none of its providers (v1, v2) is a library"}
+"""Only its benchmark says so."""
+
+
+def name(found):
+    return Path(found.path).name
+
+
+def never():
+    return False
+
+
+# --- recognised -------------------------------------------------------------------------------------------------------
+
+
+def test_every_format_is_recognised_with_at_least_five_kernels_that_are_right():
+    good = Counter(f.format for f in FOUND if name(f) not in {*WRONG, *NOT_LOADED, *AT_RUN})
+    assert set(good) == set(FORMATS)
+    assert min(good.values()) >= 5, good
+
+
+@pytest.mark.parametrize("found", [f for f in FOUND if f.why_not], ids=name)
+def test_what_cannot_be_loaded_says_what_is_missing(found):
+    assert NOT_LOADED[name(found)] in found.why_not and "\n" not in found.why_not
+
+
+def test_nothing_else_is_refused():
+    assert {name(f) for f in FOUND if f.why_not} == set(NOT_LOADED)
+
+
+def test_nothing_is_run_to_recognise_it(tmp_path):
+    (tmp_path / "bomb.py").write_text("raise SystemExit('it ran')\n\ndef softmax(x):\n    return x\n")
+    (tmp_path / "pair.py").write_text("1 / 0\nclass Model: pass\nclass ModelNew: pass\ndef get_inputs(): pass\n")
+    assert {f.format for f in Folder(tmp_path).kernels()} == {BARE, KERNELBENCH}
+
+
+def test_files_that_are_no_kernels_are_left_alone(tmp_path):
+    for file, text in {
+        "setup.py": "from setuptools import setup\nsetup()\n",
+        "utils.py": "def helper(a, b):\n    return a\n\n\ndef gemm_shape(n):\n    return n\n",
+        "broken.py": "def (",
+        "data.json": '{"name": 3}',
+        "list.json": "[1]",
+        "deep.json": "[" * 100_000,
+    }.items():
+        (tmp_path / file).write_text(text)
+    (tmp_path / "utils.py").write_text("def helper(first, second):\n    return first\n")
+    assert list(Folder(tmp_path).kernels()) == []
+
+
+def test_a_problem_without_a_kernel_is_no_kernel():
+    folder = Folder(KERNELS / "kernelbench")
+    list(folder.kernels())
+    assert [path.name for path in folder.problems()] == ["7_without_kernel.py"]
+
+
+def test_a_new_model_finds_its_problem_by_name():
+    pairs = {name(f): Path(f.problem).name for f in FOUND if f.format == KERNELBENCH}
+    assert pairs["1_scale_add_new.py"] == "1_scale_add.py"
+    assert pairs["2_linear_relu_fused.py"] == "2_linear_relu.py"
+    assert pairs["5_mean_dim.py"] == "5_mean_dim.py"
+
+
+@pytest.mark.parametrize("found", [f for f in FOUND if f.format in (BARE, CUDA_FILE) and not f.why_not], ids=name)
+def test_the_declaration_that_is_added_makes_a_submission(found):
+    info = kernel_of({name(found): found.more["text"]})
+    assert (info.operation, info.name) == (found.operation, found.name)
+    kept = [line for line in Path(found.path).read_text().splitlines() if line.strip()]
+    assert [line for line in found.more["text"].splitlines() if line in kept and line.strip()] == kept
+
+
+def test_grid_and_block_of_a_launch_become_expressions():
+    one = bare.adapted_cuda((KERNELS / "cuda" / "gemm_naive.cu").read_text(), "gemm")
+    assert "// @launch(grid=((n + 15) // 16, (m + 15) // 16), block=(16, 16))" in one.text
+    assert '// @call("gemm", a, b, out, m, n, k)' in one.text and 'dtypes=("float32",)' in one.text
+
+
+# --- tried ------------------------------------------------------------------------------------------------------------
+
+
+def tried(found, limit_s=150):
+    return attempt(found, find_device("cpu"), limit_s, never)
+
+
+def test_one_kernel_is_tried_in_a_process_of_its_own():
+    good, bad = (next(f for f in FOUND if name(f) == file) for file in ("softmax.py", "6_wrong_bias.py"))
+    assert tried(good) == {"loaded": True, "ran": True, "right": True, "why": ""}
+    result = tried(bad)
+    assert (result["ran"], result["right"]) == (True, False) and result["why"].startswith("largest error")
+
+
+def test_a_kernel_that_hangs_crashes_or_forges_its_answer_ends_alone(tmp_path):
+    def found(file, body):
+        path = tmp_path / file
+        path.write_text(f"import os, time\n{body}\n\ndef softmax(x):\n    return x.softmax(-1)\n")
+        return next(iter(Folder(path).kernels()))
+
+    begin = time.monotonic()
+    assert tried(found("hangs.py", "time.sleep(600)"), 3)["why"] == "did not end within 3 s"
+    assert time.monotonic() - begin < 30
+    assert "ended by SIGKILL" in tried(found("dies.py", "os.kill(os.getpid(), 9)"))["why"]
+    assert "SystemExit" in tried(found("exits.py", "raise SystemExit(3)"))["why"]
+    assert "package nosuchpackage is not installed here" in tried(found("needs.py", "import nosuchpackage.a"))["why"]
+
+
+def test_the_command_prints_a_line_for_each_and_the_tally(capsys, tmp_path):
+    assert main(["try", str(KERNELS / "flashinfer"), "--device", "cpu", "--json", str(tmp_path / "out.json")]) == 1
+    said = capsys.readouterr().out
+    assert "6 of 8 load, 6 run, 5 right" in said
+    assert "right       solutions/gemm_triton.json  (flashinfer: gemm_triton)" in said
+    assert len(json.loads((tmp_path / "out.json").read_text())) == 8
+
+
+@pytest.mark.thorough("each kernel of each foreign format, in a process of its own")
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("of", [f for f in FORMATS if f != CUDA_FILE])
+def test_each_kernel_becomes_what_it_must(of):
+    wrong_word = []
+    for found in [f for f in FOUND if f.format == of]:
+        result = tried(found)
+        file = name(found)
+        expected = (False, False) if file in {*NOT_LOADED, *AT_RUN} else (True, file not in WRONG)
+        if (result["ran"], result["right"]) != expected:
+            wrong_word.append((file, result))
+    assert wrong_word == []
+
+
+def test_a_tally_counts_what_loads_runs_and_is_right():
+    kernel = Found(GPU_MODE, "a.py", "custom_kernel").as_json()
+    results = [
+        {"kernel": kernel, "loaded": True, "ran": True, "right": True},
+        {"kernel": kernel | {"format": PERF_REPORT}, "loaded": True, "ran": False, "right": False},
+        {"kernel": kernel | {"format": DECORATED}, "loaded": False, "ran": False, "right": False},
+    ]
+    lines = tally(results, find_device("cpu"))
+    assert "2 of 3 load, 1 run, 1 right" in lines[0] and "  GPU MODE: 1 of 1 load, 1 run, 1 right" in lines
+    assert FLASHINFER not in "".join(lines) and os.linesep not in lines[0]

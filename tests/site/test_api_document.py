@@ -1,0 +1,288 @@
+"""The API as its own document describes it: every operation answers as declared, and hostile values make no fault."""
+
+import itertools
+import json
+import random
+
+import pytest
+from cast import load
+from django.core.cache import cache
+from django.urls import reverse
+from test_api import SOURCE, Api, is_problem
+
+from runs.api import access
+from runs.api.schemas import LISTED
+from runs.api.site import api
+from runs.models import Answered, ApiToken, Gpu, Import, Run, Submission
+
+HOSTILE = (
+    "", "0", "-1", "1", "9" * 30, "1e999", "nan", "\x00", "\ud7ff", "é" * 300, "a" * 5000, "' OR 1=1 --", "../../etc/passwd",
+    "%00", "[]", "{}", "null", "true", "S>=", "kernel:", "sort=-", "1_2_3_4", "nan_1_2_3", "inf_0_0_0", "2026-13-45", "99999d",
+    "p50_ms,nosuch", "-speedup", "sdpa", "attention", "swish@0123456789", "all", "me",
+)  # fmt: skip
+VALUES = (
+    *HOSTILE,
+    0,
+    -1,
+    10**30,
+    1.5,
+    True,
+    None,
+    [],
+    ["x"],
+    [[]],
+    {},
+    {"a": "\ud800"},
+    {"a.py": SOURCE},
+    {"workloads": [{}]},
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_counted():
+    cache.clear()
+    yield
+    cache.clear()
+
+
+@pytest.fixture
+def document():
+    return json.loads(json.dumps(api.get_openapi_schema()))
+
+
+@pytest.fixture
+def writer(owner):
+    return Api(ApiToken.objects.make(owner.user, "writes", writes=True, days=7)[1])
+
+
+@pytest.fixture
+def stored(exported, cpu, configs):
+    """Something of everything."""
+    Gpu.objects.filter(pk=cpu.pk).update(no_submissions="")
+    run = load(exported, "api")
+    one, _ = Submission.objects.store({"mine.py": SOURCE})
+    workload = run.measurements.first().workload.key
+    known = {"pk": run.pk, "before": run.pk, "after": run.pk, "operation": "attention", "name": "sdpa", "key": workload}
+    return known | {"version": one.version, "device": cpu.pk}
+
+
+def operations(document):
+    for address, methods in document["paths"].items():
+        for method, one in methods.items():
+            yield method, address, one
+
+
+def filled(address, known):
+    known = known | ({"pk": known["device"]} if "/devices/" in address else {})
+    known = known | ({"name": "smoke"} if "/configs/" in address else {})
+    return address.format(**known)
+
+
+def holds(document, schema, value, where="answer"):
+    """Whether a value is as a schema says: types, required members, no others where it is closed."""
+    if "$ref" in schema:
+        return holds(document, document["components"]["schemas"][schema["$ref"].rpartition("/")[2]], value, where)
+    if "anyOf" in schema:
+        errors = []
+        for one in schema["anyOf"]:
+            try:
+                return holds(document, one, value, where)
+            except AssertionError as error:
+                errors.append(error)
+        raise errors[0]
+    kinds = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool}
+    kind = schema.get("type")
+    if kind == "null":
+        assert value is None, where
+    elif kind:
+        assert isinstance(value, kinds[kind]), (where, kind, value)
+    for name in schema.get("required", ()):
+        assert name in value, (where, name)
+    if kind == "object" and "properties" in schema:
+        for name, one in value.items():
+            if name in schema["properties"]:
+                holds(document, schema["properties"][name], one, f"{where}.{name}")
+            else:
+                assert schema.get("additionalProperties"), f"{where} has {name}, which is not declared"
+    if kind == "array":
+        for one in value[:3]:
+            holds(document, schema["items"], one, f"{where}[]")
+    return True
+
+
+def test_the_document_has_every_address_with_its_answers_and_who_may_ask(document, stranger, owner):
+    assert len(document["paths"]) >= 18
+    for method, address, one in operations(document):
+        assert {"200", "401", "422", "429"} <= set(one["responses"]), address
+        asked = {name for way in one["security"] for name in way}
+        assert asked == ({"Token", "Session"} if method == "get" else {"Token"}), address
+        assert one.get("description") or address == "/api/devices", address
+    assert stranger.get("/api/openapi.json").json() == document
+    assert stranger.get("/api/").status_code == 302
+    page = owner.get(reverse("api_docs")).content.decode()
+    assert all(f"{method.upper()} {address}" in page for method, address, _ in operations(document))
+    assert "https://" not in page and "<script>" not in page
+
+
+def test_every_read_answers_as_the_document_says_and_304_the_second_time(document, owner, stored):
+    for method, address, one in operations(document):
+        if method != "get" or "compare" in address:
+            continue
+        path = filled(address, stored)
+        answer = owner.get(path)
+        assert answer.status_code == 200, (path, answer.content[:200])
+        holds(document, one["responses"]["200"]["content"]["application/json"]["schema"], answer.json(), path)
+        again = owner.get(path, headers={"If-None-Match": answer.headers["ETag"]})
+        assert (again.status_code, again.content) == (304, b""), path
+        assert owner.get(path, headers={"If-None-Match": '"other"'}).status_code == 200
+        assert "Content-Disposition" not in answer.headers
+
+
+def test_nobody_reads_or_writes_without_a_token_or_a_session(document, stranger, stored):
+    for method, address, _ in operations(document):
+        assert is_problem(getattr(stranger, method)(filled(address, stored)), 401, "Authorization: Bearer"), address
+    assert is_problem(stranger.get("/api/nosuch"), 404, "nothing at this address")
+
+
+def test_a_read_is_the_twin_of_its_page(owner, stored):
+    twins = {f"/api/runs/{stored['pk']}": f"/runs/{stored['pk']}.json", "/api/kernels": "/kernels.json",
+             "/api/leaderboard": "/leaderboard.json", "/api/changes?period=all": "/changes.json?period=all",
+             "/api/kernels/attention/sdpa": "/kernels/attention/sdpa.json"}  # fmt: skip
+    for address, page in twins.items():
+        assert owner.get(address).json() == owner.get(page).json(), address
+    results = b"".join(owner.get("/results.json").streaming_content)
+    assert owner.get("/api/results?limit=200").json()["results"] == json.loads(results)["results"][:200]
+
+
+@pytest.mark.parametrize("sort", ["", "-p50_ms"])
+def test_cursors_give_every_result_once(owner, stored, sort):
+    every = owner.get(f"/api/results?limit=200&sort={sort}").json()
+    assert every["next"] is None and len(every["results"]) > 20
+    seen, cursor = [], ""
+    while cursor is not None:
+        page = owner.get(f"/api/results?limit=7&sort={sort}&cursor={cursor}").json()
+        seen += page["results"]
+        cursor = page["next"]
+    assert seen == every["results"]
+    assert is_problem(owner.get("/api/results?cursor=nosuch"), 422, "leave it out for the first page")
+    assert is_problem(owner.get("/api/results?q=kernel:nosuch"), 422, "Not understood")
+    assert owner.get("/api/runs").json()["next"] is None and LISTED >= 50
+
+
+def test_watching_an_unchanged_run_reads_no_result(writer, stored, make_run, django_assert_max_num_queries):
+    for pk in (stored["pk"], make_run().pk):
+        first = writer.get(f"/api/runs/{pk}/progress")
+        with django_assert_max_num_queries(3) as asked:  # the token, the run; its place in the queue
+            again = writer.get(f"/api/runs/{pk}/progress", **{"If-None-Match": first.headers["ETag"]})
+        assert again.status_code == 304
+        assert not any("runs_result" in query["sql"] for query in asked.captured_queries)
+
+
+# --- writes -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_of_a_named_and_of_a_whole_config_is_queued(writer, owner, stored):
+    named = writer.post("/api/runs", {"config": "smoke", "gpu": "epyc", "kernels": ["sdpa-math"], "effort": "quick"})
+    assert named.status_code == 201, named.content
+    run = Run.objects.get(pk=named.json()["id"])
+    assert (run.user, run.state) == (owner.user, "queued") and set(run.spec.kernels) == {"sdpa", "sdpa-math"}
+    whole = owner.get("/api/configs/smoke").json()
+    again = writer.post("/api/runs", {"config": whole, "gpu": "epyc", "title": "mine"})
+    assert again.status_code == 201, again.content
+    assert Run.objects.get(pk=again.json()["id"]).spec.workloads == run.spec.workloads
+    for body, field, detail in [
+        ({"config": "nosuch", "gpu": "epyc"}, "config", "There is no config 'nosuch'"),
+        ({"config": "smoke", "gpu": "mi300"}, "gpu", "There is no device 'mi300'"),
+        ({"config": "smoke", "gpu": "epyc", "kernels": ["nosuch"]}, "kernels", "nosuch"),
+        ({"config": {"x": 1}, "gpu": "epyc"}, "config", "config: kernels: Field required"),
+        ({"config": whole, "gpu": "epyc", "effort": "quick"}, "effort", "stand in the config"),
+    ]:
+        refused = writer.post("/api/runs", body)
+        assert is_problem(refused, 422, detail) and refused.json()["field"] == field, body
+    assert Run.objects.filter(state="queued").count() == 2
+
+
+def test_claims_are_imported(writer, owner):
+    body = {"text": "kernel,ms\nv1,0.5\n", "about": "attention fp16 B=4 H=16 S=512 D=64 on NVIDIA L4", "name": "theirs"}
+    first = writer.post("/api/imports", body)
+    assert first.status_code == 201, first.content
+    assert Import.objects.get(pk=first.json()["imported"]).user == owner.user
+    again = writer.post("/api/imports", body)
+    assert (again.status_code, again.json()["imported"]) == (200, None) and "Nothing new" in again.json()["said"]
+    assert writer.post("/api/imports", {"text": "x"}).status_code in (200, 422)
+
+
+def test_a_write_with_a_key_is_done_once(writer, stored):
+    body = {"files": {"mine.py": SOURCE}, "gpu": "epyc", "effort": "quick"}
+    first = writer.post("/api/submissions", body, **{"Idempotency-Key": "one"})
+    again = writer.post("/api/submissions", body, **{"Idempotency-Key": "one"})
+    assert first.status_code == again.status_code == 201 and first.json() == again.json()
+    assert Run.objects.filter(state="queued").count() == 1
+    other = writer.post("/api/submissions", body | {"note": "x"}, **{"Idempotency-Key": "one"})
+    assert is_problem(other, 409, "take a new one for each")
+    assert writer.post("/api/submissions", body, **{"Idempotency-Key": "two"}).status_code == 201
+    assert Run.objects.filter(state="queued").count() == 2
+    assert is_problem(writer.post("/api/submissions", body, **{"Idempotency-Key": "x" * 201}), 422, "Idempotency-Key")
+
+
+def test_a_refused_write_keeps_no_key_and_stores_nothing(writer, stored):
+    wrong = {"files": {"other.py": SOURCE.replace("mine", "other")}, "gpu": "epyc", "config": "nosuch"}
+    refused = writer.post("/api/submissions", wrong, **{"Idempotency-Key": "k"})
+    assert refused.status_code == 422 and not Answered.objects.exists()
+    assert not Submission.objects.filter(name="other").exists()
+    assert writer.post("/api/submissions", wrong | {"config": ""}, **{"Idempotency-Key": "k"}).status_code == 201
+
+
+def test_too_many_requests_of_one_token_wait_and_those_of_another_do_not(writer, owner, member, monkeypatch):
+    monkeypatch.setattr(access.READS, "most", 3)
+    assert [writer.get("/api/me").status_code for _ in range(4)] == [200, 200, 200, 429]
+    refused = writer.get("/api/me")
+    assert is_problem(refused, 429, "ask again in") and 1 <= int(refused.headers["Retry-After"]) <= 10
+    other = Api(ApiToken.objects.make(member.user, "x", writes=False, days=1)[1])
+    assert other.get("/api/me").status_code == owner.get("/api/me").status_code == 200
+
+
+def test_a_body_that_is_too_large_is_refused(writer, settings):
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 1000
+    assert is_problem(writer.post("/api/submissions", {"files": {"a.py": "#" * 2000}}), 413, "at most 1,000 bytes")
+
+
+# --- hostile values ---------------------------------------------------------------------------------------------------
+
+
+def test_hostile_parameters_and_paths_make_no_fault(document, owner, stored, monkeypatch):
+    monkeypatch.setattr(access.READS, "most", 10**9)
+    owner.raise_request_exception = False
+    drawn = random.Random(14)
+    for method, address, one in operations(document):
+        if method != "get":
+            continue
+        names = [p["name"] for p in one.get("parameters", ()) if p["in"] == "query"]
+        tries = [{name: value} for name in names for value in drawn.sample(HOSTILE, 6)]
+        tries += [{name: drawn.choice(HOSTILE) for name in names} for _ in range(3)]
+        for query in tries:
+            answer = owner.get(filled(address, stored), query)
+            assert answer.status_code in (200, 404, 409, 422), (address, query, answer.content[:300])
+            assert answer.status_code == 200 or is_problem(answer, answer.status_code, "")
+        places = [p["name"] for p in one.get("parameters", ()) if p["in"] == "path"]
+        for name, value in itertools.product(places, drawn.sample(HOSTILE[1:], 6)):
+            bad = filled(address, stored | {name: value.replace("\x00", "%00")})
+            assert owner.get(bad).status_code in (200, 404, 409, 422), bad
+
+
+def test_hostile_bodies_make_no_fault(document, writer, stored, monkeypatch):
+    monkeypatch.setattr(access.WRITES, "most", 10**9)
+    writer.client.raise_request_exception = False
+    drawn = random.Random(15)
+    good = {"files": {"mine.py": SOURCE}, "config": "smoke", "gpu": "epyc", "text": "kernel,ms\nv1,0.5\n"}
+    for method, address, one in operations(document):
+        if method != "post" or "requestBody" not in one:
+            continue
+        schema = one["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+        fields = document["components"]["schemas"][schema]["properties"]
+        for name in fields:
+            for value in drawn.sample(VALUES, 12):
+                body = {key: good[key] for key in fields if key in good} | {name: value}
+                answer = writer.post(filled(address, stored), body)
+                assert answer.status_code in (200, 201, 422), (address, name, value, answer.content[:300])
+                assert answer.status_code < 300 or is_problem(answer, 422, "")

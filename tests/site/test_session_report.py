@@ -1,0 +1,343 @@
+"""The report of a session: from its runs, from the sample's claims, in four forms, by link; nothing in it runs script."""
+
+import json
+import re
+from datetime import timedelta
+
+import pytest
+from django.urls import reverse
+from django.utils import timezone
+
+from runs.markdown import as_typed, rendered
+from runs.models import Note, Result, Run, Session, Share
+from runs.pipeline import importer, withdrawal
+from runs.queries.session_report import session_report
+
+ATTACK = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+ROW = {"title": "", "kernel": "", "speedup": None, "at_least": None, "workloads": "", "p90": False, "correct": False}
+
+
+@pytest.fixture
+def session(owner):
+    criteria = [ROW | {"kernel": "triton-flash", "speedup": 1.1, "at_least": 2, "correct": True}]
+    phases = [
+        {
+            "number": 0,
+            "title": "Baselines",
+            "state": "done",
+            "planned_min": 30,
+            "actual_min": 25,
+            "after": [],
+            "text": "",
+        },
+        {
+            "number": 1,
+            "title": "Tiles",
+            "state": "blocked",
+            "planned_min": 90,
+            "actual_min": None,
+            "after": [0],
+            "text": "",
+        },
+        {
+            "number": 2,
+            "title": "Confirm",
+            "state": "pending",
+            "planned_min": None,
+            "actual_min": None,
+            "after": [1],
+            "text": "",
+        },
+    ]
+    return Session.objects.create(title="Beat cuDNN", user=owner.user, criteria=criteria, phases=phases)
+
+
+@pytest.fixture
+def ran(measured, session):
+    def make(**asked):
+        run = measured(**asked)
+        Run.objects.filter(pk=run.pk).update(session=session)
+        run.refresh_from_db()
+        return run
+
+    return make
+
+
+@pytest.fixture
+def sample(db):
+    importer.load_sample_claims()
+    (session,) = importer.load_sample_sessions()
+    return session
+
+
+def forms(client, session):
+    """The report in each form, by its name."""
+    pages = {
+        name: reverse(name, args=[session.pk]) for name in ("session", "session_report", "session_md", "session_html")
+    }
+    return {name: client.get(address).content.decode() for name, address in pages.items()}
+
+
+# --- the sample: a published report, rebuilt from its claims ----------------------------------------------------------
+
+
+def test_the_sample_finds_by_itself_what_its_document_does_not_say(owner, sample):
+    every = {(one.kind, one.sentence) for one in session_report(sample).findings}
+    said = " ".join(sentence for _, sentence in every)
+    assert (
+        "v3 (p50) is 133 to 837 times slower than sdpa on all 6 workloads and reaches 0.1% of the speed of light."
+        in said
+    )
+    assert "v3 (p50): the time grows 15.3x where the work grows 16x" in said and "that of sdpa grows 3.02x" in said
+    assert ("launch-bound", "the small end is launch overhead") in {
+        (kind, text.split("; ")[-1].split(",")[0]) for kind, text in every
+    }
+    assert (
+        "v3 (PyTorch profiler) is reported as 172, 523, 816 times slower than sdpa; its own times give 442, 564, 949."
+    ) in said
+    for name, text in forms(owner, sample).items():
+        assert "133 to 837 times slower" in text, name
+
+
+def test_a_claim_decides_no_criterion(owner, sample):
+    answers = [(one.answer.word, one.answered) for one in session_report(sample).criteria]
+    assert {word for word, _ in answers} == {"cannot tell"}
+    assert answers[1][1] == "Only claimed (0.0012x to 0.0075x), not measured here."
+    assert answers[-1][1] == "Nothing here measures it."
+
+
+def test_the_sample_is_loaded_once_and_the_form_does_not_offer_it(owner, sample, gpu):
+    assert importer.load_sample_sessions() == []
+    assert sample.title not in owner.get(reverse("new_run")).content.decode()
+
+
+def test_the_report_of_the_sample_is_whole(owner, sample):
+    page = forms(owner, sample)["session_report"]
+    for text in (
+        "3 of 11 phases are done, 1 is blocked.", "waits for 5 (blocked)", "Nsight Compute was not installed", "worked around",
+        "A: the full workflow", "Next actions", "Learnings", "Deliverables", "837x slower",
+    ):  # fmt: skip
+        assert text in page, text
+
+
+# --- from runs --------------------------------------------------------------------------------------------------------
+
+
+def test_criteria_are_answered_from_the_newest_runs(owner, ran, session):
+    def word():
+        return session_report(session).criteria[0].answer.word
+
+    assert word() == "cannot tell"
+    ran(count=2)
+    assert word() == "holds"
+    page = forms(owner, session)["session"]
+    assert "1 of 1 success criteria holds." in page and "Unconfirmed: fewer than five processes measured it." in page
+    assert 'class="tag same"><span aria-hidden="true">✓</span> holds' in page, "unconfirmed is not coloured"
+    last = ran(count=2)
+    Result.objects.filter(measurement__run=last, kernel__name="triton-flash").update(status="incorrect", speedup=None)
+    assert word() == "does not hold"
+
+
+def test_a_contended_run_makes_no_criterion_hold(ran, session):
+    Run.objects.filter(pk=ran(count=2).pk).update(contended=True)
+    assert session_report(session).criteria[0].answer.why.startswith("others used the device")
+
+
+def test_every_figure_links_to_its_run(owner, ran, session):
+    run = ran(count=2)
+    found = forms(owner, session)
+    for one in run.measurements.first().results.all():
+        address = reverse("result", args=[run.pk, one.pk])
+        assert address in found["session_report"] or one.status != "ok"
+        assert f"http://testserver{address}" in found["session_html"] or one.status != "ok"
+        assert f"http://testserver{address}" in found["session_md"] or one.status != "ok"
+
+
+def test_gpu_time_is_that_of_its_runs(owner, ran, session):
+    for _ in range(2):
+        at = timezone.now() - timedelta(hours=1)
+        Run.objects.filter(pk=ran(count=1).pk).update(started_at=at, finished_at=at + timedelta(minutes=3))
+    assert session_report(session).gpu_seconds == {"NVIDIA H200": 360.0}
+    assert "NVIDIA H200 used <b>6 min</b>" in forms(owner, session)["session_report"]
+
+
+def test_charts_are_drawn_in_both_themes_and_widths(owner, ran, session):
+    ran(count=8)
+    for name in ("factors", "scaling"):
+        for more in ("?theme=dark", "?theme=light&narrow"):
+            svg = owner.get(reverse("session_chart_svg", args=[session.pk, name]) + more)
+            assert (svg.status_code, svg.headers["Content-Type"]) == (200, "image/svg+xml"), name
+        spec = json.loads(owner.get(reverse("session_chart_json", args=[session.pk, name])).content)
+        assert any("triton-flash" in str(data) for data in spec["datasets"].values())
+    for asked in ("factors.svg?theme=x", "nothing.svg"):
+        assert owner.get(f"/sessions/{session.pk}/charts/{asked}").status_code == 404
+
+
+def test_tiers_by_the_interval(ran, session):
+    from runs.models import TierScale
+
+    ran(count=1)
+    scale = TierScale(name="mine", body=[["Good", "B", 1.2], ["Best", "A", 1.4], ["Far", "S", 3.0]])
+    (one,) = session_report(session).tiers(scale)
+    assert (one.figure.kernel, one.tier.name, one.next.name) == ("triton-flash", "Best", "Far")
+    assert one.missing_ms == pytest.approx(one.figure.ms - one.figure.base.ms / 3.0)
+
+
+def test_the_pages_take_few_queries(owner, ran, session, sample, django_assert_max_num_queries):
+    for factor in (1.0, 1.2, 1.3, 1.4):
+        ran(edit={"triton-flash": factor})
+    for one in (session, sample):
+        for name in ("session", "session_report", "session_md", "session_html"):
+            with django_assert_max_num_queries(12):
+                assert owner.get(reverse(name, args=[one.pk])).status_code == 200
+
+
+def test_an_empty_session_has_a_report(owner):
+    empty = Session.objects.create(title="Nothing")
+    for name, text in forms(owner, empty).items():
+        assert "Nothing" in text, name
+    assert owner.get("/sessions/999/report/").status_code == 404
+
+
+# --- the file that stands alone ---------------------------------------------------------------------------------------
+
+
+def test_the_file_loads_nothing_and_runs_nothing(owner, ran, session):
+    ran(count=8)
+    text = forms(owner, session)["session_html"]
+    assert "default-src &#x27;none&#x27;" in text and "<script" not in text and "<link" not in text
+    assert not re.findall(r'(?:src|srcset)="(?!data:image/svg)', text)
+    assert "url(" not in text and "@import" not in text
+    assert text.count("data:image/svg+xml;base64,") == 4, "two charts, light and dark"
+    assert "@media print" in text and "size: A4" in text
+    assert all(link.startswith("http://testserver/") for link in re.findall(r'href="([^"#]+)"', text))
+
+
+# --- texts of people --------------------------------------------------------------------------------------------------
+
+
+def test_no_text_of_a_person_runs_script_in_any_form(owner, ran, session):
+    run = ran(count=1)
+    Run.objects.filter(pk=run.pk).update(title=ATTACK, note=ATTACK, withdrawn_at=timezone.now(), withdrawn_why=ATTACK)
+    other = ran(count=1)
+    Result.objects.filter(measurement__run=other, kernel__name="eager").update(
+        status="incorrect", why=ATTACK, speedup=None
+    )
+    link = f"{ATTACK} [click](javascript:alert(3)) [x]: data:text/html,x"
+    Note.objects.create(session=session, phase=ATTACK, text=link)
+    row = {"title": ATTACK, "text": link}
+    texts = dict.fromkeys(("objective", "decision", "next_actions", "learnings", "deliverables"), link)
+    Session.objects.filter(pk=session.pk).update(
+        title=ATTACK, **texts, blockers=[row | {"state": ATTACK}], options=[row], criteria=[ROW | row | {"workloads": ATTACK}],
+        phases=[row | {"number": 0, "state": "done", "after": []}],
+    )  # fmt: skip
+    for name, text in forms(owner, session).items():
+        if name == "session_md":
+            assert text.count("<script") == text.count("\\<script") > 5
+            assert text.count("<img") == text.count("\\<img") and "](javascript:" not in text
+        else:
+            assert "<script>alert" not in text and "<img src=x" not in text, name
+            assert not re.search(r'(href|src)\s*=\s*"?\s*(javascript|data:text)', text), name
+    owner.get(reverse("edit_session", args=[session.pk]))
+    page = owner.get(reverse("edit_session", args=[session.pk])).content.decode()
+    assert "<script>alert" not in page
+
+
+def test_claims_of_an_imported_file_are_text(owner, session):
+    import io
+
+    rows = [{"kernel": ATTACK, "batch": 1, "heads": 8, "seq_len": 512, "head_dim": 64, "p50_ms": 2.0, "baseline": "sdpa"},
+            {"kernel": "sdpa", "batch": 1, "heads": 8, "seq_len": 512, "head_dim": 64, "p50_ms": 1.0}]  # fmt: skip
+    outcome = importer.import_claims(io.StringIO(json.dumps(rows)), ATTACK, about="attention fp16 on NVIDIA L4")
+    outcome.imported.session = session
+    outcome.imported.save()
+    for name, text in forms(owner, session).items():
+        assert "alert(1)" in text, name
+        if name != "session_md":
+            assert "<script>alert" not in text and "<img src=x" not in text, name
+        else:
+            assert text.count("<script") == text.count("\\<script")
+    for theme in ("light", "dark"):
+        svg = owner.get(reverse("session_chart_svg", args=[session.pk, "factors"]) + f"?theme={theme}").content.decode()
+        assert "<script" not in svg and "<img" not in svg
+
+
+def test_markdown_of_people():
+    html = rendered("# Title\n**bold** `code` [a](https://a.example) ![i](http://x/y.png)\n\n- one\n- two")
+    assert "<h3>Title</h3>" in html and "<strong>bold</strong>" in html and "<li>one</li>" in html
+    assert 'href="https://a.example"' in html and "<img" not in html
+    assert as_typed("Baseline data: 5 ms <b> & c") == "Baseline data: 5 ms \\<b> \\& c"
+    assert as_typed("\\<script>") == "\\<script>", "another backslash would escape the backslash, and not the sign"
+    assert as_typed("\\\\<script>") == "\\\\\\<script>"
+    for text in ("[x](javascript:alert(1))", "[x](javascript\\:a)", "[x](< data:a>)",
+                 "[x](JAVASCRIPT:a)", "[x](vbscript:a)", "[x](data:text/html,a)",
+                 "<a href=javascript:a>x</a>",
+                 "[x](&#106;avascript:a)", "<svg onload=a>", "[x](java\tscript:a)"):  # fmt: skip
+        assert "<a " not in rendered(text) and "<svg" not in rendered(text), text
+        assert not re.search(r"\]\(\s*<?\s*(javascript|vbscript|data)\\?:", as_typed(text), re.IGNORECASE), text
+
+
+def test_a_run_that_a_note_names_is_a_link_struck_through_when_it_is_withdrawn():
+    html = rendered("run 7, run 8, run 9 and `run 7`", {7: False, 8: True}, "http://site")
+    assert '<a href="http://site/runs/7/" rel="noopener noreferrer nofollow">run 7</a>' in html
+    assert '<s><a href="http://site/runs/8/"' in html
+    assert html.count("<a ") == 2, "run 9 is not of this session, and code stays code"
+
+
+# --- by link ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_link_opens_the_report_and_the_runs_of_the_session_and_nothing_else(owner, stranger, ran, session, measured):
+    run, other = ran(count=1), measured(count=1)
+    page = owner.post(reverse("share_session", args=[session.pk]), follow=True).content.decode()
+    link = re.search(r'value="http://testserver([^"]+)" data-link', page)[1]
+    assert owner.post(reverse("share_session", args=[session.pk])).status_code == 302
+    assert Share.objects.count() == 1
+    answer = stranger.get(link)
+    assert (answer.status_code, answer.headers["X-Robots-Tag"]) == (200, "noindex")
+    shown = answer.content.decode()
+    assert 'method="post"' not in shown
+    for name in ("session_md", "session_html"):
+        assert stranger.get(reverse(name, args=[session.pk])).status_code == 200
+    assert stranger.get(reverse("session_chart_svg", args=[session.pk, "factors"])).status_code == 200
+    links = set(re.findall(r'href="(/[^"#?]*)', shown)) - {"/", reverse("login")}
+    for address in (one for one in links if not one.startswith("/static/")):
+        assert stranger.get(address).status_code == 200, address
+    for address in (session.get_absolute_url(), other.get_absolute_url(), reverse("session_json", args=[session.pk]),
+                    reverse("edit_session", args=[session.pk]), reverse("status"), reverse("runs")):  # fmt: skip
+        assert stranger.get(address).status_code == 302, address
+    Run.objects.filter(pk=run.pk).update(session=None)
+    assert stranger.get(run.get_absolute_url()).status_code == 302, "a run that left the session"
+    owner.post(reverse("unshare_session", args=[session.pk]))
+    assert stranger.get(link).status_code == 302
+
+
+def test_the_link_of_a_session_is_not_that_of_the_status_page(owner, stranger, session):
+    owner.post(reverse("share_session", args=[session.pk]))
+    token = Share.objects.get().token
+    assert stranger.get(reverse("status"), {"share": token}).status_code == 302
+    owner.post(reverse("share_status"))
+    assert Share.objects.count() == 2
+    owner.post(reverse("unshare_status"))
+    assert Share.objects.get().session == session
+
+
+# --- a withdrawn run --------------------------------------------------------------------------------------------------
+
+
+def test_a_withdrawn_run_is_struck_through_and_the_one_before_counts_again(owner, ran, session):
+    ran(count=1)
+    last = ran(count=1, edit={"triton-flash": 1.5})
+    Note.objects.create(session=session, text=f"Best so far: run {last.pk}.")
+    before = session_report(session)
+    assert before.headline.strong == "triton-flash is faster than before"
+    withdrawal.withdraw(last, "The clock was locked.", owner.user)
+    after = session_report(session)
+    assert not any(row.verdict == "FASTER" for row in after.table)
+    assert {one.run for one in after.measured} == {last.pk - 1}
+    assert {one.run for one in after.figures if one.is_withdrawn} == {last.pk}
+    found = forms(owner, session)
+    assert "Withdrawn: The clock was locked." in found["session_report"]
+    for name in ("session", "session_report", "session_html"):
+        assert re.search(rf'<s><a href="[^"]*{last.get_absolute_url()}"[^>]*>run {last.pk}</a></s>', found[name]), name
+    assert f"~~[run {last.pk}]" in found["session_md"]
