@@ -106,6 +106,7 @@ def rising(workloads: Any) -> QuerySet[Result]:
     """Results that are above all before them on a workload and in an environment: every record is among them."""
     there = Measurement.objects.filter(workload__in=workloads, mode__in=leaders.MODES, margin__lte=WIDEST_MARGIN)
     there = there.filter(protocol__processes__gte=THOROUGH, run__demo="", run__contended=False)
+    there = there.filter(run__withdrawn_at=None)
     rows = Result.objects.filter(measurement__in=there.order_by().values("pk"), status=Status.OK, is_checked=1)
     rows = rows.filter(paired=True, other_work="", speedup_low__gt=1)
     place = [F("measurement__workload"), F("measurement__run__environment")]
