@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from django.db.models import QuerySet
@@ -69,7 +70,7 @@ class Ladder:
         assert self.base.p50_ms is not None
         return self.base.p50_ms
 
-    @property
+    @cached_property
     def best(self) -> tuple[Point, Ratio] | None:
         """The highest low end among FASTER kernels of uncontended runs. None: the baseline is best."""
         sure = [placed for placed in self.kernels if _counts(*placed)]
@@ -90,7 +91,7 @@ class Ladder:
         """Largest speedup that the speed of light allows; unknown for cached inputs."""
         return self.base_ms / self.base.limit_ms if self.base.limit_ms and self.mode != "warm" else None
 
-    @property
+    @cached_property
     def steps(self) -> list[Step]:
         confirmed = self.best[1].low if self.best else 0.0
         steps, is_next = [], True

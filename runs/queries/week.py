@@ -15,6 +15,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from kernels.analysis.changes import Change as Verdict
+from kernels.analysis.processes import THOROUGH
 from kernels.analysis.statistics import WIDEST_MARGIN
 from kernels.catalog import operations
 from kernels.contract.arm_result import Status
@@ -92,7 +93,7 @@ def read(since: datetime, targets: Sequence[Target], gpus: Iterable[Gpu]) -> Rea
     """Records that fell in this time, the newest first, and how far the targets are."""
     fresh = Newest.objects.filter(confirmed=True, result__measurement__run__started_at__gte=since)
     fresh = fresh.filter(result__measurement__run__demo="", result__speedup_low__gt=1)
-    wanted: QuerySet[Any] = rising(fresh.order_by("-result").values("workload")[:MOST_RECENT]).values("pk")
+    wanted: QuerySet[Any] = rising(fresh.order_by("-result_id").values("workload")[:MOST_RECENT]).values("pk")
     if targets:
         of_targets = Newest.objects.filter(workload__in={one.workload_id for one in targets}).values("result")
         wanted = wanted.union(of_targets)
@@ -103,11 +104,11 @@ def read(since: datetime, targets: Sequence[Target], gpus: Iterable[Gpu]) -> Rea
 
 def rising(workloads: Any) -> QuerySet[Result]:
     """Results that are above all before them on a workload and in an environment: every record is among them."""
-    rows = leaders.confirmed(measurements.tried()).filter(measurement__workload__in=workloads)
-    rows = rows.filter(
-        measurement__run__demo="", measurement__run__contended=False, measurement__margin__lte=WIDEST_MARGIN
-    )
-    rows = rows.filter(status=Status.OK, is_checked=1, paired=True, other_work="", speedup_low__gt=1)
+    there = Measurement.objects.filter(workload__in=workloads, mode__in=leaders.MODES, margin__lte=WIDEST_MARGIN)
+    there = there.filter(protocol__processes__gte=THOROUGH, run__demo="", run__contended=False)
+    there = there.filter(run__withdrawn_at=None)
+    rows = Result.objects.filter(measurement__in=there.order_by().values("pk"), status=Status.OK, is_checked=1)
+    rows = rows.filter(paired=True, other_work="", speedup_low__gt=1)
     place = [F("measurement__workload"), F("measurement__run__environment")]
     frame = RowRange(end=-1)
     before = Window(Max("speedup_low"), partition_by=place, order_by=["measurement__run", "pk"], frame=frame)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -115,11 +116,12 @@ class Standing:
 
     def counts(self) -> list[tuple[str, int, int]]:
         """(tier, workloads on which it is reached, on which it is possible)."""
-        rows = []
-        for tier in self.scale.tiers:
-            states = [step.state for one in self.ladders for step in one.steps if step.tier.label == tier.label]
-            rows.append((tier.label, states.count(ladder.REACHED), len(states) - states.count(ladder.BEYOND)))
-        return rows
+        reached, possible = Counter[str](), Counter[str]()
+        for one in self.ladders:
+            for step in one.steps:
+                reached[step.tier.label] += step.state == ladder.REACHED
+                possible[step.tier.label] += step.state != ladder.BEYOND
+        return [(tier.label, reached[tier.label], possible[tier.label]) for tier in self.scale.tiers]
 
     def milestone(self) -> str:
         """The next tier that is nearest, in sentences."""
@@ -241,7 +243,9 @@ def progress_chart(request: HttpRequest, kind: str) -> HttpResponse:
     standing, theme = Standing.of(request), request.GET.get("theme", "light")
     if theme not in THEMES:
         raise Http404(f"there is no chart in '{theme}'")
-    records = week.records(one.series.terms.workload for one in standing.ladders if one.best)
+    records = week.records(
+        one.series.terms.workload for one in standing.ladders if one.best and _is_record(one.best[0])
+    )
     steps = {one.workload.pk: one.steps for one in records if one.gpu == standing.device}
     reached: dict[str, list[datetime]] = {tier.label: [] for tier in standing.scale.tiers}
     for one in standing.ladders:

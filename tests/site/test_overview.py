@@ -114,13 +114,15 @@ def test_a_record_says_what_it_was(owner, measured):
     assert owner.get(reverse("record_steps_json", args=[key]), {"gpu": "NVIDIA L4"}).status_code == 404
 
 
-@pytest.mark.parametrize("why", ["earlier", "contended", "one process", "lower", "demo"])
+@pytest.mark.parametrize("why", ["earlier", "contended", "one process", "lower", "demo", "withdrawn"])
 def test_what_is_no_record_of_this_week(owner, measured, why):
     thorough(measured(count=1), ago(40))
     factor = 0.9 if why == "lower" else 1.2
     run = thorough(measured(count=1, edit={"triton-flash": factor}), ago(8 if why == "earlier" else 1))
     if why == "contended":
         Run.objects.filter(pk=run.pk).update(contended=True)
+    elif why == "withdrawn":
+        Run.objects.filter(pk=run.pk).update(withdrawn_at=timezone.now())
     elif why == "demo":
         Run.objects.filter(pk=run.pk).update(demo="from elsewhere")
     elif why == "one process":
