@@ -17,7 +17,7 @@ from kernels.analysis.statistics import for_many, word
 from kernels.analysis.verdicts import enough_rounds
 from kernels.catalog import operations
 from kernels.contract.arm_result import Verdict
-from runs.models import Environment, Result, Tier, TierScale
+from runs.models import Environment, Tier, TierScale
 from runs.queries import history, measurements
 from runs.queries.history import Series
 from runs.queries.points import Point
@@ -132,7 +132,7 @@ def read(environments: Mapping[int, Environment], also: QuerySet[Any] | None = N
     """The newest results on devices of one name. also: row ids of older ones that a page needs beside them."""
     newest = measurements.newest_in().filter(measurement__run__environment__in=list(environments))
     if also is not None:
-        newest = Result.objects.filter(pk__in=newest.order_by().values("pk").union(also))
+        newest = measurements.at(newest.order_by().values("pk").union(also))
     return history.grouped(measurements.points(newest), environments)
 
 

@@ -18,7 +18,7 @@ from kernels.analysis.statistics import for_many, word
 from kernels.analysis.verdicts import enough_rounds
 from kernels.catalog import operations
 from kernels.contract.arm_result import Verdict
-from runs.models import Environment, Result, Run, Workload
+from runs.models import Environment, Run, Workload
 from runs.queries import history, measurements
 from runs.queries.history import Series
 from runs.queries.points import Point
@@ -208,7 +208,7 @@ def steps(place: Place) -> list[Placed]:
     return climb(measurements.points(rows, history.MOST_RESULTS), place.shown.base.kernel)
 
 
-def confirmed(rows: QuerySet[Result]) -> QuerySet[Result]:
+def confirmed(rows: QuerySet[Any]) -> QuerySet[Any]:
     """Those of runs that can hold a record."""
     return rows.filter(measurement__mode__in=MODES, measurement__protocol__processes__gte=THOROUGH)
 

@@ -272,6 +272,11 @@ def newest_in(modes: Iterable[str] = ()) -> QuerySet[Result]:
     return rows.filter(measurement__mode__in=list(modes)) if modes else rows
 
 
+def at(pks: Any) -> QuerySet[Result]:
+    """Results by their row ids, or by a query for these."""
+    return Result.objects.filter(pk__in=pks)
+
+
 def last_runs(rows: QuerySet[Result]) -> dict[int, int]:
     """Environment -> the last run in it that has one of these results."""
     places = rows.order_by().values_list("measurement__run__environment").annotate(last=Max("measurement__run"))

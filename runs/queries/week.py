@@ -97,7 +97,7 @@ def read(since: datetime, targets: Sequence[Target], gpus: Iterable[Gpu]) -> Rea
     if targets:
         of_targets = Newest.objects.filter(workload__in={one.workload_id for one in targets}).values("result")
         wanted = wanted.union(of_targets)
-    points = measurements.points(Result.objects.filter(pk__in=wanted))
+    points = measurements.points(measurements.at(wanted))
     series = history.grouped(points, gpus={gpu.pk: gpu for gpu in gpus}) if points else []
     return Read(_broken(series, since), standings(targets, series))
 
@@ -120,7 +120,7 @@ def rising(workloads: Any) -> QuerySet[Result]:
 
 def records(workloads: Iterable[int]) -> list[Broken]:
     """The records of these workloads, on every GPU model."""
-    points = measurements.points(Result.objects.filter(pk__in=rising(list(workloads)).values("pk")))
+    points = measurements.points(measurements.at(rising(list(workloads)).values("pk")))
     return records_of(history.grouped(points)) if points else []
 
 
