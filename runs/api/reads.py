@@ -116,7 +116,7 @@ def judge(request: HttpRequest, sent: schemas.GateIn) -> HttpResponse:
     """Did a kernel get slower than it may, from earlier runs to this one?"""
     run = _run(sent.run)
     if sent.against == "best":
-        earlier = list(alike(run).filter(pk__lt=run.pk, contended=False)[:OFFERED])
+        earlier = list(alike(run).filter(pk__lt=run.pk, contended=False, withdrawn_at=None)[:OFFERED])
     else:
         earlier = [_run(pk) for pk in dict.fromkeys(sent.against[:OFFERED])]
     before = [(f"run {one.pk}", results_of(one, measurements.of_run(one))) for one in earlier]
