@@ -100,7 +100,7 @@ KINDS = {Word.IMPOSSIBLE: Kind.IMPOSSIBLE, Word.CONTRADICTORY: Kind.CONTRADICTOR
 
 
 def judged(one: Timed, measured: Sequence[Reached] = (), bandwidths: Sequence[Reached] = ()) -> Judgement | None:
-    """The result as a claim, held against the limits of its GPU. None: without a known GPU, or without a figure."""
+    """The result as a claim, compared with the limits of its GPU. None: without a known GPU, or without a figure."""
     if one.peak is None or (one.ms is None and one.tflops is None):
         return None
     return judge(Claim(one.workload, one.peak, one.ms, one.tflops), measured, bandwidths)

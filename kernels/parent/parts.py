@@ -63,7 +63,7 @@ def parts(arms: Sequence[Arm], baseline: Callable[[], Arm]) -> list[Part]:
 
 
 def why_slower(kind: str, ns: float, plain_ns: float, margins: Sequence[float]) -> str:
-    """Why the variables of a part are held against its kernels, as a sentence; empty if they are not.
+    """Why the variables of a part count against its kernels, as a sentence; empty if they do not.
 
     ns, plain_ns: the baseline's p50 with the variables, and without them. margins: of both measurements.
     """

@@ -99,8 +99,8 @@ def percent(share: float) -> str:
 
 
 def gate(after: Results, earlier: Sequence[tuple[str, Results]], most: float, kernels: Iterable[str] = ()) -> Report:
-    """Holds a run against earlier ones: each kernel on each workload against that earlier run in which the low end of its
-    speedup is highest. A submission is held against earlier ones of its name. earlier: (name, run). kernels: only these;
+    """Compares a run with earlier ones: each kernel on each workload with the earlier run in which the low end of its
+    speedup is highest. A submission is compared with earlier ones of its name. earlier: (name, run). kernels: only these;
     default: all."""
     chosen, whys = {name.partition(AT)[0] for name in kernels}, []
     after = _without_versions(after)

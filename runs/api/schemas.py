@@ -267,7 +267,7 @@ class RunIn(Sent):
 
 
 class GateIn(Sent):
-    """A run, and the earlier ones that it is held against."""
+    """A run, and the earlier ones that it is compared with."""
 
     run: int = Field(ge=0, lt=10**18)
     against: Literal["best"] | list[Annotated[int, Field(ge=0, lt=10**18)]] = Field(

@@ -138,7 +138,7 @@ class Calibration(models.Model):
     @property
     def again(self) -> bool:
         """Whether the next run measures it again: on request, because the device was busy, because it has no intervals, or
-        because the harness changed. Until then its figures are shown, and nothing is held against them."""
+        because the harness changed. Until then its figures are shown, and nothing is compared with them."""
         harness = self.environment.body.get("harness") if self.environment else HARNESS_VERSION
         doubtful = bool(self.refused) or not self.ceilings.get("intervals")
         return doubtful or self.again_of == self.measured_at or harness != HARNESS_VERSION

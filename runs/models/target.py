@@ -47,7 +47,7 @@ class Target(OfAPlace):
 
 
 class Pin(OfAPlace):
-    """A time of the baseline that later ones are held against. Times are p50 in ms, with its 99% interval."""
+    """A time of the baseline that later ones are compared with. Times are p50 in ms, with its 99% interval."""
 
     kernel = models.CharField(max_length=100)
     p50_ms = models.FloatField()

@@ -39,7 +39,7 @@ class ClaimRow:
     claimed: Claimed
     timed: Timed
     model: str
-    """Of the GPU; empty: unknown here, so the claim is held against no limit."""
+    """Of the GPU; empty: unknown here, so the claim is compared with no limit."""
     tflops: float | None
     """Of unmasked work."""
     dense: float | None

@@ -1,4 +1,4 @@
-"""Import: results that others report, as claims. A file or pasted text goes in; each claim is held against the limits."""
+"""Import: results that others report, as claims. A file or pasted text goes in; each claim is compared with the limits."""
 
 from __future__ import annotations
 

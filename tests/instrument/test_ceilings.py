@@ -135,7 +135,7 @@ def test_ceilings_are_refused_from_a_busy_device(kind, looks, foreign, noisy, sa
 
 @pytest.fixture
 def supervised(monkeypatch):
-    """(calibrated events, ceilings that the workloads were held against) of a run on a device that was busy so often,
+    """(calibrated events, ceilings that the workloads were compared with) of a run on a device that was busy so often,
     and whose workloads had these margins."""
 
     def run(busy, margins, ceilings=None):
@@ -176,7 +176,7 @@ def supervised(monkeypatch):
 def test_refused_ceilings_are_measured_again_at_the_end_of_the_run(supervised):
     events, held = supervised(busy=1, margins=[0.01])
     assert [event.refused for event in events] == ["busy", ""]
-    assert held == [None], "nothing is held against ceilings of a busy device"
+    assert held == [None], "nothing is compared with ceilings of a busy device"
 
 
 def test_ceilings_are_measured_again_if_the_device_was_busy_during_the_run(supervised):

@@ -441,7 +441,7 @@ def test_the_light_is_at_the_clock_that_the_driver_reports(owner, make_gpu):
 
 
 def test_what_another_harness_measured_is_measured_again(owner, h200):
-    """A result is held against ceilings that were measured as it was."""
+    """A result is compared with ceilings that were measured as it was."""
     for harness, kept in (("1", None), (HARNESS_VERSION, CEILINGS)):
         Calibration.objects.all().delete()
         measured = calibrate(h200)

@@ -535,7 +535,7 @@ def test_a_baseline_is_pinned_and_its_target_counts_from_there(owner, there, sca
     page = decide(owner, "pin_baseline", there, scale)
     pin = Pin.objects.get()
     assert (pin.kernel, pin.by, Target.objects.get().pin) == ("sdpa", owner.user, pin)
-    assert "sdpa is pinned at 9.92 us." in page and "No later run can be held against it." in page
+    assert "sdpa is pinned at 9.92 us." in page and "No later run can be compared with it." in page
     run = thorough(measured(count=1))
     base = Result.objects.filter(measurement__run=run, kernel__name="sdpa")
     figures = {"p50_ms": pin.p50_ms, "p50_low_ms": pin.p50_low_ms, "p50_high_ms": pin.p50_high_ms}
