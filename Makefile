@@ -47,8 +47,8 @@ lint: .venv/.installed-dev ## ruff, mypy, and the borders of the rooms
 fmt: .venv/.installed-dev ## formats the code and mends what ruff can mend
 	@$(VENV)/ruff check --fix --quiet; $(VENV)/ruff format --quiet
 
-speed: .venv/.installed ## how fast the site is: pages, events, start
-	@exec $(VENV)/python scripts/speed.py
+speed: .venv/.installed ## how fast the site is: pages, events, start; RESULTS=1000000: pages with so many results, too
+	@exec $(VENV)/python scripts/speed.py $(if $(RESULTS),--results $(RESULTS))
 
 lock: ## newer pinned packages into requirements*.lock (needs uv)
 	@scripts/lock.sh

@@ -1,6 +1,7 @@
 """make speed: how long the product takes for what people wait for. Prints figures, asserts nothing.
 
-Starts a site of its own (a folder, a port, a broker of its own) and ends it. `--install` also times a clean clone.
+Starts a site of its own (a folder, a port, a broker of its own) and ends it. `--install` also times a clean clone;
+`--results 1000000` times pages once more with so many results, copies of the demo run's.
 """
 
 from __future__ import annotations
@@ -20,6 +21,21 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE_REQUESTS = 30
+PAGES = {
+    "overview": "/",
+    "list of runs": "/runs/",
+    "new run": "/runs/new/",
+    "results": "/results/",
+    "results of one kernel, by speedup": "/results/?q=sdpa-flash&sort=-speedup",
+    "leaderboard": "/leaderboard/",
+    "list of kernels": "/kernels/",
+    "page of a kernel": "/kernels/attention/sdpa/",
+    "changes": "/changes/",
+    "tiers": "/tiers/",
+    "status": "/status/",
+    "sessions": "/sessions/",
+    "session's report": "/sessions/1/report/",
+}
 
 
 def free_port() -> int:
@@ -120,34 +136,46 @@ def time_runs() -> None:
     say("Run pressed to the first result of smoke stored", statistics.median(to_page))
 
 
-def time_pages() -> None:
-    """Server time of pages, in process, median; without the network and without charts."""
+def time_pages(beside: str = "") -> None:
+    """Server time of pages, in process; without the network and without charts."""
     from django.contrib.auth import get_user_model
     from django.test import Client
-    from django.test.utils import setup_test_environment
+    from django.test.utils import setup_test_environment, teardown_test_environment
 
     from runs.models import Run
 
     setup_test_environment()
     client = Client()
     client.force_login(get_user_model().objects.first())
-    largest = max(Run.objects.all(), key=lambda run: run.total)
-    pages = {"overview": "/", "list of runs": "/runs/", "new run": "/runs/new/"}
-    pages |= {
-        "list of kernels": "/kernels/",
-        "page of a kernel": "/kernels/attention/sdpa/",
-        "tiers": "/tiers/",
-        "status": "/status/",
-        "sessions": "/sessions/",
-    }
-    for name, path in (pages | {f"run page, {largest.total} workloads x 8 kernels": f"/runs/{largest.pk}/"}).items():
+    largest = max(Run.objects.exclude(config={}), key=lambda run: run.total)
+    pages = PAGES | {f"run page, {largest.total} workloads x 8 kernels": f"/runs/{largest.pk}/"}
+    for name, path in pages.items():
         client.get(path)
         times = []
         for _ in range(PAGE_REQUESTS):
             begun = time.perf_counter()
-            assert client.get(path).status_code == 200
+            assert client.get(path).status_code == 200, path
             times.append(time.perf_counter() - begun)
-        say(f"{name}: server time (p50 of {PAGE_REQUESTS})", statistics.median(times), 0.05)
+        p95 = statistics.quantiles(times, n=20)[18]
+        say(f"{name}{beside}: server time, p50 {written(statistics.median(times))}, p95", p95, 0.15)
+    teardown_test_environment()
+
+
+def fill(results: int) -> str:
+    """Adds copies of the demo run's results. Returns how many there are, as words."""
+    sys.path.insert(0, str(ROOT / "tests/site"))
+    from django.db.models import Max
+    from many import many
+
+    from runs.models import Measurement, Newest, Result, Run
+
+    template = Run.objects.exclude(demo="").first()
+    assert template is not None
+    many(template, -(-results // Result.objects.filter(measurement__run=template).count()))
+    last = Measurement.objects.filter(run__demo="").order_by().values("workload", "run__gpu").annotate(last=Max("pk"))
+    for measurement in Measurement.objects.filter(pk__in=[one["last"] for one in last]).select_related("run"):
+        Newest.objects.note(measurement)
+    return f", of {Result.objects.count():,} results"
 
 
 def time_charts() -> None:
@@ -189,6 +217,7 @@ def time_clean_clone(folder: Path) -> None:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--install", action="store_true", help="also time a clean clone")
+    options.add_argument("--results", type=int, default=0, help="time pages once more with so many results")
     chosen = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="benchsite-speed-") as name:
         folder = Path(name)
@@ -199,6 +228,8 @@ def main() -> None:
             time_runs()
             time_pages()
             time_charts()
+            if chosen.results:
+                time_pages(fill(chosen.results))
         finally:
             say("Ctrl-C to everything stopped", site.stop())
         say("make up again", site.start(), 25)
