@@ -2,6 +2,9 @@
 
 import pytest
 
+JOURNEYS = "more journeys in a browser: `make test` has the main one, the form, links, sessions and a submission"
+"""Why some files of tests/browser are left to `make test-all`."""
+
 
 def telling(values, *chosen, why):
     """Values for `parametrize`, of which all but the chosen ones are left to `make test-all`, for this reason."""

@@ -4,8 +4,9 @@ import re
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from selection import JOURNEYS
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.thorough(JOURNEYS)]
 PAGES = (
     "", "runs/", "runs/new/", "runs/1/", "results/", "leaderboard/?gpu=NVIDIA+H200", "kernels/", "kernels/attention/sdpa/",
     "kernels/attention/triton-flash/", "submit/", "submissions/", "changes/", "tiers/?device=NVIDIA+H200", "tiers/scales/new/",

@@ -166,6 +166,7 @@ def test_a_killed_run_leaves_a_whole_file_that_says_what_it_lacks(folder):
     assert read_export(out.read_bytes()).partial == ""
 
 
+@pytest.mark.thorough(MORE)
 def test_a_run_continues_only_where_its_numbers_belong_together(folder):
     out, other = folder / "out.json", folder / "other.json"
     process = start(folder, "four.yaml", "--device", "cpu", "--json", out)
