@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
+from selection import JOURNEYS
 
 pytestmark = pytest.mark.timeout(480)
 RUN_LIMIT_MS = 200_000
@@ -82,6 +83,7 @@ def test_the_same_pages_work_without_scripts(open_page, live_site):
     )
 
 
+@pytest.mark.thorough(JOURNEYS)
 def test_a_run_is_repeated_and_compared_with_the_one_before(open_page, live_site):
     """The way from a changed kernel to a link; here nothing was changed."""
     page = open_page()

@@ -47,7 +47,7 @@ def with_another(a, b):
     assert SEEN == ("", "on"), SEEN
     return a @ b
 """
-MORE = "more of environments: `make test` measures once with them, shared and isolated"
+MORE = "more of environments: `make test` measures once with them, in the shared process"
 NAMES = ["eager", "without", "with-one", "with-the-same", "with-another"]
 
 
@@ -104,6 +104,7 @@ def test_a_check_without_timing_uses_the_environment(switches):
     assert found == dict.fromkeys(NAMES, ("ok", ""))
 
 
+@pytest.mark.thorough(MORE)
 def test_an_isolated_kernel_has_its_environment_alone(switches):
     events, _ = measured(["eager", "without", "with-one"], isolated=True)
     (event,) = [event for event in events if event.kind == "measured"]
