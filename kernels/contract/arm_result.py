@@ -79,8 +79,8 @@ class Ratio(NamedTuple):
 
 
 def assignments(environment: Mapping[str, str]) -> str:
-    """Environment variables in a line: "NAME=1, OTHER=2"."""
-    return ", ".join(f"{name}={value}" for name, value in environment.items())
+    """Environment variables in a line, by name: "NAME=1, OTHER=2"."""
+    return ", ".join(f"{name}={value}" for name, value in sorted(environment.items()))
 
 
 class Model(BaseModel):

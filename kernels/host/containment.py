@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from kernels.host.airlock import Facts, Spec
-from kernels.host.scratch import PREFIX
+from kernels.host.scratch import PREFIX, given
 
 TRUST_VARIABLE = "TRUST_SUBMISSIONS"
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,9 +50,7 @@ def why_refused(facts: Facts) -> str:
 def probe() -> Facts:
     """What the airlock can take away on this host, tried with a Python that does nothing."""
     with tempfile.TemporaryDirectory(prefix=f"{PREFIX}probe-") as scratch:
-        uid = NOBODY if os.geteuid() == 0 else None
-        if uid is not None:
-            os.chown(scratch, uid, uid)
+        uid = given(scratch, NOBODY if os.geteuid() == 0 else None)
         read, write = os.pipe()
         readable = [sys.executable, sys.prefix, sys.base_prefix, str(ROOT), *filter(None, sys.path)]
         spec = Spec(command=[sys.executable, "-c", ""], scratch=scratch, readable=readable, uid=uid, facts_fd=write)

@@ -22,6 +22,7 @@ from kernels.contract.isolation import CELL_REPLIES, TRUSTED_REPLIES, Armed, Bat
 from kernels.host import processes
 from kernels.host.airlock import Facts, Spec
 from kernels.host.device import Device
+from kernels.host.scratch import given
 from kernels.parent.child_process import ROOT, Child, ChildDied, ChildTimedOut, CommandFailed
 
 FIRST_UID = 1_500_000_000
@@ -71,6 +72,7 @@ class Cell(Child):
         os.close(self._facts_write)
 
     def _command(self, arguments: list[str]) -> list[str]:
+        self.uid = given(self.scratch, self.uid)
         spec = Spec(
             command=[sys.executable, "-m", "kernels.isolated.cell", *arguments],
             scratch=self.scratch,
@@ -78,8 +80,6 @@ class Cell(Child):
             uid=self.uid,
             facts_fd=self._facts_write,
         )
-        if self.uid is not None:
-            os.chown(self.scratch, self.uid, self.uid)
         return [sys.executable, "-m", "kernels.host.airlock", spec.model_dump_json()]
 
     def _more_fds(self) -> list[int]:
