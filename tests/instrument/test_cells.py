@@ -57,10 +57,9 @@ def test_a_kernel_that_writes_into_out_gets_a_tensor_in_a_cell_too(session, tmp_
 
 
 def test_cells_start_before_their_kernel_is_known_each_is_used_once_and_none_is_left():
-    descriptors, made = (
-        len(os.listdir("/proc/self/fd")),
-        IsolatedSession(find_device("cpu"), SMALL, lambda: False, 1, 3),
-    )
+    gc.collect()  # other tests' files are not counted
+    descriptors = len(os.listdir("/proc/self/fd"))
+    made = IsolatedSession(find_device("cpu"), SMALL, lambda: False, 1, 3)
     spare = [cell for cell, _ in made.spares]
     used = [made.start(name).cell for name in ("eager", "compiled")]
     assert len(spare) == 3 and set(used) < set(spare) and len(set(used)) == 2
@@ -68,7 +67,7 @@ def test_cells_start_before_their_kernel_is_known_each_is_used_once_and_none_is_
     assert all(cell.process.poll() is not None for cell in spare)
     del made, spare, used
     gc.collect()
-    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert len(os.listdir("/proc/self/fd")) <= descriptors
 
 
 def behind_airlock(tmp_path, code, uid=None):
