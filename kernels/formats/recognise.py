@@ -30,7 +30,7 @@ class Folder:
         self.json = {path: said for path in self.files if path.suffix == ".json" and (said := _json(path)) is not None}
         self.models = {p for p, tree in self.trees.items() if {"Model", "get_inputs"} <= _names(tree)}
         self.definitions = {
-            s["name"]: path for path, s in self.json.items() if {"axes", "inputs", "reference"} <= s.keys()
+            s["name"]: path for path, s in self.json.items() if {"name", "axes", "inputs", "reference"} <= s.keys()
         }
         self.used: set[Path] = set()
         """Problems that some kernel is for."""
@@ -63,7 +63,7 @@ class Folder:
             yield _gpu_mode(path, names)
         elif reports := _perf_reports(tree):
             yield Found(PERF_REPORT, str(path), ", ".join(reports), more={"functions": reports})
-        elif "@kernel(" in (text := path.read_text()):
+        elif "@kernel(" in (text := path.read_text(errors="replace")):
             yield from _declared(path)
         elif path not in self.models and "ref_kernel" not in names:
             yield from _bare(path, text)
@@ -87,7 +87,7 @@ class Folder:
         return Found(KERNELBENCH, str(path), "ModelNew", why_not=why)
 
     def _solution(self, path: Path, said: dict[str, Any]) -> Found:
-        definition = self.definitions.get(said["definition"])
+        definition = self.definitions.get(str(said["definition"]))
         spec = said["spec"] if isinstance(said["spec"], dict) else {}
         why = ""
         if definition is None:
@@ -104,7 +104,7 @@ class Folder:
 
 def _files(root: Path) -> Iterator[Path]:
     for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
-        if not SKIPPED & set(path.parts) and path.is_file() and path.stat().st_size <= LARGEST:
+        if not SKIPPED & {*path.relative_to(root).parts} and path.is_file() and path.stat().st_size <= LARGEST:
             yield path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
 from django.conf import settings
@@ -159,13 +160,12 @@ class TierScale(models.Model):
         """Stores the next version and returns it; itself, if nothing differs. Its verdicts stay those of this one."""
         if (name, body) == (self.name, [list(tier) for tier in self.tiers]):
             return self
-        following = TierScale(
-            name=name, kind=self.kind, body=body, version=self.version + 1, created_by=user, replaced_by=self
-        )  # itself would be a second current one of its name for a moment
+        following = TierScale(kind=self.kind, body=body, version=self.version + 1, created_by=user)
+        following.name = secrets.token_hex(16)  # with its own, there would be two current ones for a moment
         following.save()
         TierScale.objects.filter(pk=self.pk).update(replaced_by=following)
-        TierScale.objects.filter(pk=following.pk).update(replaced_by=None)
-        following.replaced_by = None
+        following.name = name
+        following.save(update_fields=["name"])
         return following
 
     @property

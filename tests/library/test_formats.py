@@ -181,3 +181,17 @@ def test_a_tally_counts_what_loads_runs_and_is_right():
     lines = tally(results, find_device("cpu"))
     assert "2 of 3 load, 1 run, 1 right" in lines[0] and "  GPU MODE: 1 of 1 load, 1 run, 1 right" in lines
     assert FLASHINFER not in "".join(lines) and os.linesep not in lines[0]
+
+
+def test_a_clone_in_a_folder_called_build_and_files_of_any_kind_are_read(tmp_path):
+    clone = tmp_path / "build" / "clone"
+    clone.mkdir(parents=True)
+    (clone / "swish.py").write_bytes(
+        "# -*- coding: latin-1 -*-\n# Größe\ndef swish(x):\n    return x\n".encode("latin-1")
+    )
+    (clone / "nameless.json").write_text('{"axes": {}, "inputs": {}, "reference": ""}')
+    (clone / "odd.json").write_text('{"sources": [], "spec": 1, "definition": ["a", "b"]}')
+    assert [(found.format, bool(found.why_not)) for found in Folder(clone).kernels()] == [
+        (FLASHINFER, True),
+        (BARE, False),
+    ]

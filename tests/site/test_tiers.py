@@ -400,6 +400,14 @@ def test_a_scale_is_made_changed_and_deleted(owner, demo, scale):
     assert not TierScale.objects.filter(name="Small steps").exists()
 
 
+def test_a_scale_is_edited_again_and_again(scale):
+    first = newest = scale
+    for number in range(3):
+        newest = newest.next_version(first.name, [["A little", "", 1.2 + number]], None)
+    assert (newest.version, [one.version for one in newest.older]) == (4, [3, 2, 1])
+    assert list(TierScale.objects.current().filter(name=first.name)) == [newest]
+
+
 def test_an_edit_makes_a_new_version_and_the_old_one_keeps_its_verdicts(owner, demo, scale):
     made = TierScale.objects.create(name="Small steps", body=[["A little", "", 1.05], ["More", "B", 1.4]])
     before = page_of(owner, "tiers", scale=made.pk)
