@@ -74,7 +74,8 @@ class Bench:
         self.kept = Kept(self.clock.free_bytes)
         self.grown: dict[str, list[tuple[int, int]]] = {}
         self.held: Held | None = None
-        self.most_calls = MAX_SETS  # calls whose outputs fit into memory together
+        self.room, self.output_bytes = 0, 1
+        """Memory for the outputs of one block, and what those of one call keep of it, in bytes."""
         self.likes: tuple[Like, ...] = ()
 
     # --- one workload ---------------------------------------------------------------------------------------------
@@ -177,13 +178,19 @@ class Bench:
         wanted = sets or max(2, covering)
         count = min(wanted, max(2, room), MAX_SETS, len(seeds) - 1)
         self.sets.make(seeds[1 : count + 1], blank=seeds[0])
-        held = sum(math.prod(shape) * dtype.itemsize for shape, dtype in outputs.likes(self.problem, one))
-        self.most_calls = max(1, int(MEMORY_SHARE * self.clock.free_bytes() / max(1, held)))
+        declared = sum(math.prod(shape) * dtype.itemsize for shape, dtype in outputs.likes(self.problem, one))
+        self.output_bytes = max(self.output_bytes, declared)
+        self.room = int(MEMORY_SHARE * self.clock.free_bytes())
         if self.kind == "cpu":
-            host_memory.touch(held * min(MAX_CALLS, self.most_calls))
+            host_memory.touch(declared * min(MAX_CALLS, self.most_calls))
         self.clock.evict()  # allocates now, not behind the first gate
         self.clock.synchronize()
         return Prepared(sets=count, covered=count >= (sets or covering), input_bytes=nbytes)
+
+    @property
+    def most_calls(self) -> int:
+        """Calls whose outputs fit into memory together: at least 1."""
+        return max(1, self.room // self.output_bytes)
 
     def renew(self, seeds: list[int]) -> Nothing:
         """Draws new values for the first input sets. Each block writes them right before its timed calls."""
@@ -241,6 +248,8 @@ class Bench:
     def _held(self, held: Held, block: Block) -> TimedBlock:
         held.outputs, held.seeds = block.outputs, [self.sets.seed(index) for index in range(len(block.outputs))]
         self.held = held
+        if held.graph is None and held.outputs:
+            self.output_bytes = max(self.output_bytes, outputs.kept_bytes(held.outputs[-1]))
         self.guard.claim(held.arm)
         return block.reply()
 
@@ -253,6 +262,12 @@ class Bench:
         if held.memory is not None and held.graph is None and not held.kept:
             grown = (memory_in_use(self.kind) or 0) - held.memory
             self.grown.setdefault(held.arm, []).append((grown, held.calls))
+
+    def let_go(self) -> Nothing:
+        """Poisons and frees the outputs of the last block now, so that the next command takes no time for it."""
+        self._let_go()
+        self.clock.synchronize()
+        return Nothing()
 
     def keep(self, arm: str, position: int, seed: int) -> Nothing:
         """Keeps a copy of one output of the last block for `recheck`; then one more call, on the values of `seed`."""

@@ -49,6 +49,12 @@ def nbytes(out: Any) -> int:
     return sum(t.numel() * t.element_size() for t in as_tuple(out) if type(t) is torch.Tensor)
 
 
+def kept_bytes(out: Any) -> int:
+    """Memory that lives as long as an output: a small tensor may be a view into large memory, as PyTorch's mse_loss is."""
+    tensors = [one for one in as_tuple(plain(out)) if type(one) is torch.Tensor]
+    return sum({one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in tensors}.values())
+
+
 def equal(some: Any, others: Any) -> bool:
     """Whether both hold the same values. Raises if they are not tensors, or differ in number."""
     return all(bool(torch.equal(a, b)) for a, b in zip(as_tuple(some), as_tuple(others), strict=True))

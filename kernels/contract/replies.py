@@ -188,6 +188,7 @@ REPLIES: dict[str, type[Reply]] = {
     "replay": TimedBlock,
     "capture": Captured,
     "drop_graphs": Nothing,
+    "let_go": Nothing,
     "recheck": Rechecked,
     "probe": Probed,
     "release": Nothing,

@@ -81,21 +81,23 @@ class Doubts:
         if name == self.engine.baseline or all(arm.name != self.engine.baseline for arm in self.engine.alive):
             return ""
         calls = max(2, min(MAX_BATCH, round(BATCH_NS / call_ns)))
-        around_ns, least, why = 0.0, math.inf, ""
+        around_ns, least, why = 0.0, (0.0, math.inf), ""
         kind = "cuda" if self.engine.cuda else "cpu"
         for number in range(OUTSIDE_TRIES):
             time.sleep(OUTSIDE_REST_S * (number >= DOUBTS))
             base_ticks_ns, base_wall_ns = self._batch(self.engine.baseline, calls, graphs)
             ticks_ns, wall_ns = self._batch(name, calls, graphs)
             around_ns = max(around_ns, base_wall_ns - base_ticks_ns)
-            if wall_ns - ticks_ns < least:
-                least, why = wall_ns - ticks_ns, why_outside(ticks_ns, wall_ns, around_ns, kind)
-            if not why:
+            if wall_ns - ticks_ns < least[1] - least[0]:
+                least = ticks_ns, wall_ns
+            if not (why := why_outside(*least, around_ns, kind)):
                 break
         return why
 
     def _batch(self, name: str, calls: int, graphs: bool) -> tuple[float, int]:
         """(sum of the samples, time on this process's clock) of a batch, in ns."""
+        self.engine.running = next(arm for arm in self.engine.alive if arm.name == name)
+        self.engine.session.call("let_go", CHECK_LIMIT_S)
         asked: dict[str, Any] = {"calls": calls, "untimed": False}
         nodes, do = 1, "block"
         if graphs:

@@ -21,6 +21,7 @@ OF_COMMAND: Mapping[str, Phase] = {
     "forget_references": "check",
     "recheck": "check after",
     "probe": "probes",
+    "let_go": "probes",
     "capture": "captures",
     "drop_graphs": "captures",
     "calibrate": "calibrate",

@@ -9,6 +9,7 @@ import pytest
 from simulated_gpu import SimulatedGpu, Work
 
 from kernels.child import profiler, tasks
+from kernels.child.bench import Bench
 from kernels.child.clock import CpuClock, CudaClock
 from kernels.contract.replies import Captured, Fault, TimedBlock
 from kernels.host.device import Device
@@ -209,3 +210,24 @@ def test_a_host_that_is_busy_for_some_batches_accuses_nobody(monkeypatch, held_u
     monkeypatch.setattr(doubts.time, "sleep", lambda seconds: None)
     why = doubts_about._why_outside("mine", 1e5, False)
     assert said in why and bool(said) == bool(why)
+
+
+def test_what_the_instrument_does_between_batches_accuses_nobody(monkeypatch):
+    """Poison over the outputs of the batch before takes 17 ms: before every batch but the baseline's first."""
+    engine = SimpleNamespace(baseline="sdpa", alive=[SimpleNamespace(name="sdpa")], cuda=True)
+    doubts_about, excess_ns = doubts.Doubts(engine), iter([1e6, 17e6, 17.4e6, 17.3e6, *[17.2e6] * 16])
+    monkeypatch.setattr(doubts_about, "_batch", lambda name, calls, graphs: (27e6, 27e6 + next(excess_ns)))
+    monkeypatch.setattr(doubts.time, "sleep", lambda seconds: None)
+    assert not doubts_about._why_outside("mine", 1e5, False)
+
+
+def test_an_output_that_keeps_large_memory_shortens_blocks(monkeypatch):
+    """PyTorch's mse_loss returns one number in memory of the size of its inputs: a thousand of them fill any GPU."""
+    bench = Bench("cpu")
+    bench.open({"operation": "mse_loss", "sizes": {"rows": 256, "cols": 256}, "dtype": "float32"})
+    monkeypatch.setattr(bench.clock, "free_bytes", lambda: 40 * 256 * 256 * 4)
+    bench.prepare(list(range(4)), 2)
+    bench.block("functional", 2)
+    assert len(bench.block("functional", 1000).ticks_ns) == 10
+    bench.let_go()
+    assert bench.held is None
