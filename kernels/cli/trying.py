@@ -21,7 +21,7 @@ from kernels.formats.found import FORMATS, PERF_REPORT, Found
 from kernels.formats.recognise import Folder
 from kernels.host.device import Device, find_device
 from kernels.host.scratch import Scratch
-from kernels.parent.child_process import ROOT, Cancelled, child_environment
+from kernels.parent.child_process import Cancelled, child_environment
 
 NOT_STARTED: dict[str, Any] = {"loaded": False, "ran": False, "right": False, "why": ""}
 LOOK_S = 0.25
@@ -57,7 +57,7 @@ def attempt(found: Found, device: Device, limit_s: float, stop: Stop) -> dict[st
     scratch = Scratch()
     read, write = os.pipe()
     name = "cpu" if device.kind == "cpu" else "cuda:0"
-    environment = child_environment(device, scratch.path) | {"PYTHONPATH": str(ROOT)}
+    environment = child_environment(device, scratch.path)
     if device.kind == "cpu":
         environment["TRITON_INTERPRET"] = "1"
     try:

@@ -112,8 +112,10 @@ class Log:
 
 
 def child_environment(device: Device, scratch: str) -> dict[str, str]:
+    """What a process that runs kernels gets: this product's folder first, then the folders that this process was given."""
     passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     return passed | {
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), passed.get("PYTHONPATH")])),
         "HOME": scratch,
         "TMPDIR": scratch,
         "USER": "benchsite",
@@ -157,7 +159,7 @@ class Child:
         environment = self.environment | child_environment(self.device, self.scratch)
         self.process = subprocess.Popen(
             self._command([self.device.kind, str(commands_read), str(answers_write)]),
-            env=environment | {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH")]))},
+            env=environment,
             cwd=self.scratch,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -1,5 +1,6 @@
 """Kernels with environment variables: a process of their own, beside their own baseline, and nobody else's."""
 
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -8,7 +9,7 @@ from kernels.catalog import declaration, get_kernel
 from kernels.contract.arm_result import Status
 from kernels.host.device import find_device
 from kernels.parent.arm import Arm
-from kernels.parent.child_process import PASSED_ON, Child, child_environment
+from kernels.parent.child_process import PASSED_ON, ROOT, Child, child_environment
 from kernels.parent.parts import parts, why_slower
 from kernels.parent.supervisor import Supervisor
 from kernels.variables import RESERVED, RESERVED_NAMES
@@ -214,3 +215,12 @@ def test_a_kernel_cannot_set_what_the_instrument_sets():
     mine = child_environment(SimpleNamespace(kind="cpu", uuid=""), "/tmp/scratch")
     for name in {*PASSED_ON, *mine}:
         assert name in RESERVED_NAMES or name.startswith(RESERVED), name
+
+
+def test_a_process_for_kernels_finds_what_this_process_was_given_to_import(monkeypatch, tmp_path):
+    """The product's folder comes first; a folder of packages that PYTHONPATH names is not lost."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    folders = child_environment(find_device("cpu"), str(tmp_path))["PYTHONPATH"].split(os.pathsep)
+    assert folders == [str(ROOT), str(tmp_path)]
+    monkeypatch.delenv("PYTHONPATH")
+    assert child_environment(find_device("cpu"), str(tmp_path))["PYTHONPATH"] == str(ROOT)

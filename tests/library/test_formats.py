@@ -195,3 +195,17 @@ def test_a_clone_in_a_folder_called_build_and_files_of_any_kind_are_read(tmp_pat
         (FLASHINFER, True),
         (BARE, False),
     ]
+
+
+def test_a_kernel_that_is_tried_finds_the_packages_of_this_process(monkeypatch, tmp_path):
+    packages, kernels = tmp_path / "packages", tmp_path / "kernels"
+    packages.mkdir()
+    kernels.mkdir()
+    (packages / "half_again.py").write_text("def twice(x):\n    return x * 2 / 2\n")
+    (kernels / "with_package.py").write_text(
+        "import torch\nfrom half_again import twice\n\n\ndef swish(x):\n    return twice(x) * torch.sigmoid(x)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(packages))
+    (found,) = Folder(kernels).kernels()
+    answer = attempt(found, find_device("cpu"), 60, never)
+    assert answer["right"], answer
