@@ -1,4 +1,4 @@
-"""A newer form of gluon_flash.py, not measured by the instrument yet. Its causal tiles go in pairs of equal length.
+"""A newer form of gluon_flash.py. Its causal tiles go in pairs of equal length.
 
 Flash attention forward for Hopper in Gluon: a warp loads tiles by TMA, two or three groups of four warps multiply.
 
@@ -64,7 +64,7 @@ def heads_in_pairs(rows, all_heads, processors):
     needs=cuda(architecture=9.0, triton=(">=3.6", "<3.7")), limits={"head_dim": (32, 64, 80, 96, 128, 256)},
 )  # fmt: skip
 def gluon_flash_pairs(q, k, v, *, causal, scale):
-    """gluon-flash with causal tiles in pairs of equal length, and more head dims. Not measured by the instrument yet."""
+    """gluon-flash with causal tiles in pairs of equal length, and more head dims."""
     _check(q, k, v, scale)
     batch, heads, seq_len, head_dim = q.shape
     processors = torch.cuda.get_device_properties(q.device).multi_processor_count
