@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.db import models, transaction
+from django.db import IntegrityError, models, transaction
 from django.utils import timezone
 
 if TYPE_CHECKING:
@@ -157,16 +157,25 @@ class TierScale(models.Model):
 
     @transaction.atomic
     def next_version(self, name: str, body: list[list[object]], user: User | None) -> TierScale:
-        """Stores the next version and returns it; itself, if nothing differs. Its verdicts stay those of this one."""
+        """Stores the next version and returns it; itself, if nothing differs. Its verdicts stay those of this one.
+
+        IntegrityError: this version has been replaced meanwhile, or another scale has the name.
+        """
         if (name, body) == (self.name, [list(tier) for tier in self.tiers]):
             return self
         following = TierScale(kind=self.kind, body=body, version=self.version + 1, created_by=user)
         following.name = secrets.token_hex(16)  # with its own, there would be two current ones for a moment
         following.save()
-        TierScale.objects.filter(pk=self.pk).update(replaced_by=following)
+        if not TierScale.objects.current().filter(pk=self.pk).update(replaced_by=following):
+            raise IntegrityError(f"{self} has been replaced")
         following.name = name
         following.save(update_fields=["name"])
         return following
+
+    @property
+    def newest(self) -> TierScale:
+        """The current version of this scale."""
+        return self.replaced_by.newest if self.replaced_by else self
 
     @property
     def older(self) -> list[TierScale]:

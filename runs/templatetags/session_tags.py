@@ -77,7 +77,8 @@ def factor_cell(one: Figure, base: str = "", shared: bool = False) -> SafeString
     word = str(one.verdict)
     tone = word.lower() if word in ("FASTER", "SLOWER") and not one.is_contended else ""
     mark = {"faster": "▲ ", "slower": "▼ "}.get(tone, "")
-    note = "contended" if one.is_contended else "unconfirmed" if tone == "faster" and not one.is_confirmed else ""
+    note = "contended" if one.is_contended else "unconfirmed" if _is_unconfirmed(one) else ""
+    tone = "" if _is_unconfirmed(one) else tone
     share = f", {small_share(one.share)}" if one.share is not None else ""
     below = f"{timespan(one.ms)}{share}" if one.ms is not None else ""
     return format_html('<span class="{}">{}{}</span><small>{}</small><small>{}</small>', tone, mark, shown, below, note)
@@ -85,15 +86,21 @@ def factor_cell(one: Figure, base: str = "", shared: bool = False) -> SafeString
 
 @register.simple_tag
 def speedup_of(one: Figure) -> SafeString:
-    """A speedup with its interval; of a claim, without one. Bold only where it is decided."""
+    """A speedup with its interval; of a claim, without one. Bold only where it is decided, and a lead only if confirmed."""
     if one.ratio is None:
         return format_html("{}", DASH)
     said = f"{ratio(one.ratio.ratio)}x"
     if one.is_claimed:
         return format_html("{}", said)
     decided = str(one.verdict) in ("FASTER", "SLOWER", "SAME") and not one.is_contended and not one.is_withdrawn
+    decided = decided and not _is_unconfirmed(one)
     shown = format_html("<b>{}</b>", said) if decided else said
     return format_html('{} <span class="pm">{}</span>', shown, plus_minus(one.ratio))
+
+
+def _is_unconfirmed(one: Figure) -> bool:
+    """Whether a result is faster in fewer processes than a record takes."""
+    return str(one.verdict) == "FASTER" and not one.is_confirmed
 
 
 @register.filter

@@ -6,6 +6,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
+from django.db import IntegrityError, transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -78,10 +79,17 @@ class ScaleForm(forms.ModelForm):  # type: ignore[type-arg]
 
 def scale(request: HttpRequest, pk: int | None = None) -> HttpResponse:
     """Creates a scale, or the next version of one."""
-    known = get_object_or_404(TierScale.objects.current(), pk=pk) if pk is not None else None
+    posted = request.method == "POST"
+    editable = TierScale.objects.all() if posted else TierScale.objects.current()
+    opened = get_object_or_404(editable, pk=pk) if pk is not None else None
+    known = opened.newest if opened else None
     form = ScaleForm(request.POST or None, instance=known)
-    if request.method == "POST" and form.is_valid():
-        saved = form.stored(request.user if request.user.is_authenticated else None)
+    if posted and form.is_valid() and opened and known and opened.pk != known.pk:
+        form.add_error(
+            "tiers",
+            f"Somebody saved version {known.version} meanwhile. Your text is below: save it as the next version.",
+        )
+    if posted and form.is_valid() and (saved := _saved(form, request)):
         version = f" as version {saved.version}" if saved.version > 1 else ""
         messages.success(request, f"The scale {saved.name} is saved{version}.")
         return redirect(f"{reverse('tiers')}?scale={saved.pk}")
@@ -89,6 +97,18 @@ def scale(request: HttpRequest, pk: int | None = None) -> HttpResponse:
     older = TierScale.objects.get(pk=known.pk).older if known else []
     context = {"page": "tiers", "form": form, "scale": known, "may_go": may_go, "older": older}
     return render(request, "tier_scale.html", context)
+
+
+def _saved(form: ScaleForm, request: HttpRequest) -> TierScale | None:
+    """What the form says, stored; None if another request was first: the form then says so."""
+    try:
+        with transaction.atomic():
+            return form.stored(request.user if request.user.is_authenticated else None)
+    except IntegrityError:
+        form.add_error(
+            "tiers", "Somebody saved a scale with this name at the same moment. Your text is below: save it again."
+        )
+        return None
 
 
 @require_POST

@@ -133,6 +133,10 @@ def test_criteria_are_answered_from_the_newest_runs(owner, ran, session):
     page = forms(owner, session)["session"]
     assert "1 of 1 success criteria holds." in page and "Unconfirmed: fewer than five processes measured it." in page
     assert 'class="tag same"><span aria-hidden="true">✓</span> holds' in page, "unconfirmed is not coloured"
+    table = forms(owner, session)["session_report"].split("results told factors")[1]
+    assert "<small>unconfirmed</small>" in table
+    leads = re.findall('<span class="([^"]*)">▲ <a [^>]*>(<b>)?', table)
+    assert leads and set(leads) == {("", "")}, "an unconfirmed lead is neither coloured nor bold"
     last = ran(count=2)
     Result.objects.filter(measurement__run=last, kernel__name="triton-flash").update(status="incorrect", speedup=None)
     assert word() == "does not hold"

@@ -15,6 +15,7 @@ from runs.models.tier_scale import parse
 from runs.queries import history, ladder
 from runs.queries.ladder import BEYOND, NEXT, OPEN, REACHED
 from runs.queries.targets import Progress, drift
+from runs.views.tier_scales import ScaleForm
 
 FIVE = ["Good", "Very Good", "Excellent", "Outstanding", "Breakthrough"]
 
@@ -406,6 +407,20 @@ def test_a_scale_is_edited_again_and_again(scale):
         newest = newest.next_version(first.name, [["A little", "", 1.2 + number]], None)
     assert (newest.version, [one.version for one in newest.older]) == (4, [3, 2, 1])
     assert list(TierScale.objects.current().filter(name=first.name)) == [newest]
+
+
+def test_two_people_edit_a_scale_at_once_and_nothing_typed_is_lost(owner, scale, monkeypatch):
+    address = reverse("tier_scale", args=[scale.pk])
+    owner.post(address, {"name": scale.name, "tiers": "First, , 1.2"})
+    late = owner.post(address, {"name": scale.name, "tiers": "Late, , 1.3"}).content.decode()
+    assert "Somebody saved version 2 meanwhile." in late and "Late, , 1.3" in late
+    now = TierScale.objects.current().get(name=scale.name)
+    assert now.tiers == [Tier("First", "", 1.2)] and f'action="{reverse("tier_scale", args=[now.pk])}"' in late
+    monkeypatch.setattr(TierScale, "newest", property(lambda one: one))  # the other request commits after both looks
+    monkeypatch.setattr(ScaleForm, "clean_name", lambda form: form.cleaned_data["name"])
+    raced = owner.post(address, {"name": scale.name, "tiers": "Raced, , 1.4"}).content.decode()
+    assert "Somebody saved a scale with this name at the same moment." in raced and "Raced, , 1.4" in raced
+    assert TierScale.objects.current().get(name=scale.name) == now
 
 
 def test_an_edit_makes_a_new_version_and_the_old_one_keeps_its_verdicts(owner, demo, scale):
