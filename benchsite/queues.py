@@ -14,6 +14,7 @@ RECORD_QUEUE = "record"
 SITE_QUEUE = "site"
 REAPER_EVERY_S = 15.0
 PURGE_EVERY_S = 3600.0
+CONFIRM_EVERY_S = 300.0
 PULSE_EVERY_S = 10.0
 VISIBILITY_TIMEOUT_S = 24 * 3600
 CONNECTION = {"socket_connect_timeout": 2, "socket_timeout": 5, "health_check_interval": 10, "max_retries": 0}
@@ -62,6 +63,11 @@ def make_app(name: str, broker: str) -> Celery:
             },
             "purge_logins": {"task": "purge_logins", "schedule": PURGE_EVERY_S},
             "prune": {"task": "prune", "schedule": PURGE_EVERY_S},
+            "confirm_leaders": {
+                "task": "confirm_leaders",
+                "schedule": CONFIRM_EVERY_S,
+                "options": {"expires": CONFIRM_EVERY_S},
+            },
         },
         timezone="UTC",
     )

@@ -124,6 +124,8 @@ def _days(name: str) -> int | None:
     return int(given) if given else None
 
 
+CONFIRM_LEADERS = env.bool("CONFIRM_LEADERS", default=False)
+"""Whether the site measures leaders again, to confirm them, on devices with nothing to do."""
 KEEP_SAMPLES_DAYS, KEEP_SHARES_DAYS = _days("KEEP_SAMPLES_DAYS"), _days("KEEP_SHARES_DAYS")
 """What runs/pipeline/keeping.py deletes when it is older."""
 

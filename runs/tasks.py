@@ -13,6 +13,7 @@ from django.core.management import call_command
 from django.db import close_old_connections
 from redis.exceptions import RedisError
 
+from runs import confirming
 from runs.broker import BrokerKeys
 from runs.pipeline import dispatcher, keeping, reaper, recorder
 
@@ -63,6 +64,12 @@ def draw_charts(run: int) -> None:
     from runs.charts.run_charts import draw
 
     draw(run)
+
+
+@shared_task(name="confirm_leaders")
+def confirm_leaders() -> None:
+    """Queues runs that confirm what leads, on devices with nothing to do."""
+    confirming.confirm_leaders()
 
 
 @shared_task(name="purge_logins")

@@ -17,20 +17,17 @@ from django.views.decorators.http import require_POST
 
 from kernels.catalog import operations
 from kernels.dtypes import DTYPE_SHORT
-from kernels.protocol import EFFORTS, Protocol
-from kernels.workload import Config, Workload
+from runs import confirming
 from runs.charts import leaderboard as charts
 from runs.charts.theme import THEMES
-from runs.models import Gpu, Run
+from runs.models import Gpu
 from runs.queries import leaders
-from runs.queries.leaders import CONFIRMED, FIELDS, UNCONFIRMED, Board, Curve, Place, Record
+from runs.queries.leaders import CONFIRMED, FIELDS, UNCONFIRMED, Board, Curve, Place
 from runs.views.downloads import csv_file
 
 MOST_COLUMNS, MOST_ROWS = 3, 50
 """Of the matrix; the files have all."""
 CHARTS = ("record", "fast")
-CONFIRMING = "confirm"
-"""Name of the config of a run that confirms."""
 
 
 @dataclass
@@ -299,43 +296,16 @@ def chart_svg(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_POST
 def confirm(request: HttpRequest) -> HttpResponse:
-    """Queues a thorough run of a place's best unconfirmed kernel with its baseline; of an unbeaten baseline, with all that
-    were compared with it. On the card of the result, else on one of its model."""
+    """Queues a thorough run of a place's best unconfirmed kernel, on the card of the result, else on one of its model."""
     asked = request.POST.get("cell", "")
     place = next((one for one in leaders.board().places if one.cell == asked), None)
     if place is None or place.rumour is None:
         raise Http404("nothing waits for confirmation there")
-    gpu = _card(place.rumour, place.gpu)
-    if gpu is None:
-        messages.error(request, f"No {place.gpu} answers now: nothing was queued.")
+    try:
+        run, is_new = confirming.confirm(place, request.user if request.user.is_authenticated else None)
+    except confirming.NotConfirmed as why:
+        messages.error(request, str(why))
         return redirect(f"{reverse('leaderboard')}?{urlencode({'cell': asked})}")
-    config = _confirming(place)
-    title = f"Confirm {config.title}"[:200]
-    user = request.user if request.user.is_authenticated else None
-    again = Run.objects.active().filter(config_name=CONFIRMING, title=title, gpu=gpu).first()
-    run = again or Run.objects.submit(config, gpu=gpu, user=user, title=title)
-    messages.success(
-        request, "This is being confirmed already." if again else "Queued: five processes confirm it, or do not."
-    )
+    said = "Queued: five processes confirm it, or do not." if is_new else "This is being confirmed already."
+    messages.success(request, said)
     return redirect(run)
-
-
-def _confirming(place: Place) -> Config:
-    assert place.rumour is not None
-    workload = Workload(**place.workload.as_json())
-    best = place.rumour.best
-    kernels = [best.point.kernel] if best else [placed.point.kernel for placed in place.rumour.compared]
-    return Config(
-        name=CONFIRMING,
-        title=f"{best.point.kernel if best else place.rumour.base.kernel} on {workload.label}",
-        operation=workload.operation,
-        kernels=kernels,
-        workloads=[workload],
-        protocol=Protocol(**EFFORTS["thorough"]),
-    )
-
-
-def _card(record: Record, name: str) -> Gpu | None:
-    if record.series.gpu and not record.point.demo and record.series.gpu.is_online:
-        return record.series.gpu
-    return Gpu.objects.online().filter(name=name).order_by("host", "index").first()

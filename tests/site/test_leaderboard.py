@@ -11,7 +11,8 @@ from django.utils import timezone
 from many import many
 
 from kernels.protocol import EFFORTS
-from runs.models import Measurement, Newest, Result, Run
+from runs.confirming import confirm_leaders
+from runs.models import Gpu, Kernel, Measurement, Newest, Result, Run
 from runs.queries import leaders
 from runs.queries.leaders import FIELDS
 
@@ -260,6 +261,41 @@ def test_where_no_such_card_answers_there_is_no_button(owner, measured, gpu):
     page = owner.post("/leaderboard/confirm/", {"cell": places()[0].cell}, follow=True).content.decode()
     assert "No NVIDIA H200 answers now: nothing was queued." in page and Run.objects.count() == before
     assert owner.post("/leaderboard/confirm/", {"cell": "zork"}).status_code == 404
+
+
+def test_a_submitted_kernel_is_confirmed_isolated_where_submissions_run(owner, measured, gpu):
+    noted(measured(count=1))
+    name = "triton-flash@" + "0" * 12
+    Kernel.objects.filter(name="triton-flash").update(name=name)
+    Gpu.objects.filter(pk=gpu.pk).update(no_submissions="its agent is not root")
+    cell, before = places()[0].cell, Run.objects.count()
+    page = owner.post("/leaderboard/confirm/", {"cell": cell}, follow=True).content.decode()
+    assert "does not take submitted kernels: its agent is not root." in page and Run.objects.count() == before
+    Gpu.objects.filter(pk=gpu.pk).update(no_submissions="")
+    owner.post("/leaderboard/confirm/", {"cell": cell})
+    run = Run.objects.latest("pk")
+    assert run.spec.protocol.isolated and run.spec.protocol.processes == 5 and name in run.spec.kernels
+
+
+def test_the_site_confirms_what_leads_on_idle_devices_and_tries_once(measured, demo, gpu, settings):
+    noted(measured(count=2))
+    assert confirm_leaders() == [], "only if it is asked to"
+    settings.CONFIRM_LEADERS = True
+    (run,) = confirm_leaders()
+    assert (run.gpu, run.user, run.spec.protocol.processes) == (gpu, None, 5)
+    assert confirm_leaders() == [], "the device is busy"
+    Run.objects.filter(pk=run.pk).update(state="failed")
+    (second,) = confirm_leaders()
+    assert second.title != run.title, "what failed is not tried again"
+    Run.objects.filter(pk=second.pk).update(state="done")
+    assert confirm_leaders() == []
+    noted(measured(count=1, edit={"triton-flash": 1.2}))
+    (third,) = confirm_leaders()
+    assert third.title == run.title, "a newer result is another one"
+    Run.objects.filter(pk=third.pk).update(state="failed")
+    noted(measured(count=1, edit={"triton-flash": 1.3}))
+    Gpu.objects.update(seen_at=timezone.now() - timedelta(hours=1))
+    assert confirm_leaders() == [], "nobody answers"
 
 
 def test_no_more_than_twelve_queries(owner, demo, measured, django_assert_max_num_queries):
