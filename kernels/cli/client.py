@@ -5,7 +5,7 @@
     python3 client.py login --site https://SITE
     python3 client.py submit my_kernel.py --gpu h200 --config canonical --wait
     python3 client.py runs list
-    python3 client.py gate 12 --against best --max-regression 2%
+    python3 client.py gate 12 --against best --max-regression 2% --until-decided 20
 
 In a clone of Benchsite, `python -m kernels` in the place of `client.py` is the same.
 
@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import getpass
 import json
+import math
 import os
 import sys
 import time
@@ -32,6 +33,9 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+UNDECIDED = 2
+"""Status of a gate that cannot tell."""
+MOST_PROCESSES, MOST_MINUTES = 20, 1440
 OK, NOT_OK, REFUSED, UNREACHABLE, NO_TOKEN, INTERRUPTED = 0, 1, 2, 3, 4, 130
 COMMANDS = ("submit", "runs", "login")
 BEST = "best"
@@ -206,8 +210,13 @@ def submit(arguments: argparse.Namespace) -> int:
 
 def watch(site: Site, number: int) -> int:
     """Prints what a run does, then its table."""
+    return ended(followed(site, number))
+
+
+def followed(site: Site, number: int, until: float = math.inf) -> dict[str, Any]:
+    """Prints what a run does, until it has ended. Raises TimeoutError at the time `until` of time.monotonic()."""
     etag, shown = "", ""
-    while True:
+    while time.monotonic() < until:
         run, etag = site.patiently(f"/api/runs/{number}/progress", etag=etag)
         if run:
             now = progress_of(run)
@@ -215,8 +224,9 @@ def watch(site: Site, number: int) -> int:
                 print(now, flush=True)
             shown = now
             if run["final"]:
-                return ended(run)
+                return dict(run)
         time.sleep(POLL_S)
+    raise TimeoutError(f"run {number} has not ended in time")
 
 
 def progress_of(run: dict[str, Any]) -> str:
@@ -279,11 +289,79 @@ def gate(arguments: argparse.Namespace) -> int:
     body = {"run": int(arguments.run), "against": BEST if against == [BEST] else [int(one) for one in against],
             "max_regression": arguments.max_regression, "kernels": arguments.kernel}  # fmt: skip
     answer, _ = site.patiently("/api/gate", body)
+    if arguments.until_decided:
+        answer = decided(site, body, answer, time.monotonic() + arguments.until_decided * 60)
     print(f"{answer['text']}\n{answer['url']}")
     for path, content in ((arguments.md, answer["markdown"]), (arguments.junit, answer["junit"])):
         if path:
             path.write_text(content, encoding="utf-8")
     return int(answer["status"])
+
+
+def decided(site: Site, body: dict[str, Any], answer: dict[str, Any], until: float) -> dict[str, Any]:
+    """The gate's answer after the run and those that it is compared with are measured again, with as many processes as would
+    decide, until it is decided or the time is up. Raises Failed if a kernel's source is no longer what was measured."""
+    processes = 0
+    while answer["status"] == UNDECIDED:
+        needed = max((row["processes"] or 0 for row in answer["rows"]), default=0)
+        if not needed or processes == MOST_PROCESSES:
+            print("More processes would not decide." if needed else "The reason is not the number of processes.")
+            return answer
+        processes = min(MOST_PROCESSES, max(needed, processes + 1))
+        earlier = {int(row["against"].removeprefix("run ")) for row in answer["rows"] if row["against"]}
+        print(f"{answer['sentence']} Measuring with {processes} processes.", flush=True)
+        again = {number: repeat(site, number, processes) for number in sorted({body["run"], *earlier})}
+        try:
+            for old, new in again.items():
+                same_sources(site, old, followed(site, new, until))
+        except TimeoutError:
+            for number in again.values():
+                site.patiently(f"/api/runs/{number}/cancel", {})
+            print("The time is up: what was not measured yet is cancelled.")
+            return answer
+        body = body | {"run": again[body["run"]], "against": [again[number] for number in sorted(earlier)]}
+        answer, _ = site.patiently("/api/gate", body)
+    return answer
+
+
+def repeat(site: Site, number: int, processes: int) -> int:
+    """Queues the config of a run again on its device, measured in fresh processes. The number of the new run."""
+    run, _ = site.patiently(f"/api/runs/{number}")
+    config = run["config"] | {"protocol": run["config"]["protocol"] | {"processes": processes}}
+    title = f"{run['title']}, {processes} processes"[:200]
+    body = {
+        "config": config,
+        "gpu": run["environment"]["uuid"],
+        "title": title,
+        "note": f"For the gate: run {number} again.",
+    }
+    return int(site.patiently("/api/runs", body)[0]["id"])
+
+
+def same_sources(site: Site, old: int, run: dict[str, Any]) -> None:
+    """Raises Failed if the new run of an old one did not end well, or measured other sources."""
+    if run["state"] != "done":
+        raise Failed(f"run {run['id']}, which measures run {old} again, ended as {run['state']}: {run['message']}")
+    before, _ = site.patiently(f"/api/runs/{old}/progress")
+    sources = {(row["workload_key"], row["kernel"]): row["sha256"] for row in before["results"]}
+    changed = {
+        row["kernel"] for row in run["results"] if sources.get((row["workload_key"], row["kernel"])) != row["sha256"]
+    }
+    if changed:
+        who = ", ".join(sorted(changed))
+        raise Failed(
+            f"the source of {who} is no longer what run {old} measured: submit both versions, or measure by hand"
+        )
+
+
+def minutes(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= MOST_MINUTES:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of minutes up to {MOST_MINUTES}")
+    return value
 
 
 def share(text: str) -> float:
@@ -305,6 +383,8 @@ def gate_options(one: argparse.ArgumentParser) -> None:
         "--max-regression", type=share, required=True, metavar="SHARE", help="how much slower is allowed: 2%%"
     )
     one.add_argument("--kernel", action="append", default=[], metavar="NAME", help="only this kernel; may be repeated")
+    one.add_argument("--until-decided", type=minutes, metavar="MINUTES", help="of a site: where more processes would tell, "
+                     "measure these runs again with them, for so long at most")  # fmt: skip
     one.add_argument("--md", type=Path, metavar="FILE", help="write the table to FILE, as Markdown")
     one.add_argument("--junit", type=Path, metavar="FILE", help="write it to FILE, as JUnit XML")
 

@@ -15,6 +15,8 @@ def do_gate(arguments: argparse.Namespace) -> int:
     """Prints the table. Returns 0 if the gate holds, 1 if it fails, 2 if it cannot tell."""
     if client.BEST in arguments.against and not Path(client.BEST).exists():
         raise ConfigError("best is the best run of a site: give the run's number, or name the files of earlier runs")
+    if arguments.until_decided:
+        raise ConfigError("--until-decided measures runs of a site: measure files again with `run --processes N`")
     earlier = [(path.name, exported(path)) for path in map(Path, arguments.against)]
     report = gate.gate(exported(Path(arguments.run)), earlier, arguments.max_regression, arguments.kernel)
     print(gate.as_text(report))

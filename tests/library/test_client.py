@@ -125,3 +125,92 @@ def test_the_client_needs_the_standard_library_only():
     }
     names |= {str(node.module).split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert names <= sys.stdlib_module_names
+
+
+# --- until it is decided ----------------------------------------------------------------------------------------------
+
+
+class Scripted:
+    """A site whose gate cannot tell at first, and that measures at once."""
+
+    def __init__(self, gates, sha="a", state="done", final=True):
+        self.gates, self.sha, self.state, self.final = iter(gates), sha, state, final
+        self.queued, self.gated, self.cancelled = [], [], []
+
+    def __call__(self, site, path, body=None, etag="", key=""):
+        if path == "/api/gate":
+            self.gated.append((body["run"], body["against"]))
+            return next(self.gates), ""
+        if path == "/api/runs":
+            self.queued.append((body["config"]["protocol"]["processes"], body["gpu"], body["title"]))
+            return {"id": 100 + len(self.queued)}, ""
+        number = int(path.split("/")[3])
+        if path.endswith("/cancel"):
+            self.cancelled.append(number)
+            return {"said": "cancelled"}, ""
+        if path.endswith("/progress"):
+            sha = self.sha if number > 100 else "a"
+            row = {"kernel": "mine", "workload_key": "k", "sha256": sha}
+            return {
+                "id": number, "state": self.state, "final": self.final or number < 100, "message": "", "place": None,
+                "done": 1, "total": 1, "progress": "", "results": [row],
+            }, ""  # fmt: skip
+        return {
+            "title": f"run {number}",
+            "config": {"protocol": {"processes": 1}},
+            "environment": {"uuid": "GPU-1"},
+        }, ""
+
+
+def said(status, processes=None):
+    row = {"against": "run 7", "processes": processes}
+    words = {"text": f"table {status}", "url": "link", "sentence": "The gate cannot tell.", "markdown": "", "junit": ""}
+    return {"status": status, "rows": [row]} | words
+
+
+def gated(home, monkeypatch, site, *more):
+    client.keep("http://x", "bench_mine")
+    monkeypatch.setattr(client.Site, "ask", site)
+    monkeypatch.setattr(client.time, "sleep", lambda seconds: None)
+    return client.main(["gate", "9", "--against", "7", "--max-regression", "2%", "--until-decided", *more])
+
+
+def test_a_gate_that_cannot_tell_measures_both_runs_again_until_it_can(home, monkeypatch, capsys):
+    scripted = Scripted([said(2, 3), said(2, 2), said(1)])
+    assert gated(home, monkeypatch, lambda *a, **k: scripted(*a, **k), "5") == 1
+    assert [(processes, gpu) for processes, gpu, _ in scripted.queued] == [
+        (3, "GPU-1"),
+        (3, "GPU-1"),
+        (4, "GPU-1"),
+        (4, "GPU-1"),
+    ]
+    assert scripted.gated == [(9, [7]), (102, [101]), (104, [103])]
+    assert "The gate cannot tell. Measuring with 3 processes." in capsys.readouterr().out
+
+
+def test_what_more_processes_do_not_decide_is_not_measured_again(home, monkeypatch, capsys):
+    scripted = Scripted([said(2)])
+    assert gated(home, monkeypatch, lambda *a, **k: scripted(*a, **k), "5") == 2
+    assert scripted.queued == [] and "not the number of processes" in capsys.readouterr().out
+    scripted = Scripted([said(2, 90), said(2, 90)])
+    assert gated(home, monkeypatch, lambda *a, **k: scripted(*a, **k), "5") == 2
+    assert [processes for processes, _, _ in scripted.queued] == [20, 20]
+    assert "More processes would not decide." in capsys.readouterr().out
+
+
+def test_another_source_decides_nothing(home, monkeypatch, capsys):
+    """The kernel of a host's folder may have been edited since: its run of today says nothing of the earlier one."""
+    scripted = Scripted([said(2, 3)], sha="b")
+    assert gated(home, monkeypatch, lambda *a, **k: scripted(*a, **k), "5") == 2
+    assert "the source of mine is no longer what run 7 measured" in capsys.readouterr().err
+
+
+def test_a_run_that_ends_badly_and_a_time_that_is_up_are_said(home, monkeypatch, capsys):
+    scripted = Scripted([said(2, 3)], state="failed")
+    assert gated(home, monkeypatch, lambda *a, **k: scripted(*a, **k), "5") == 2
+    assert "which measures run 7 again, ended as failed" in capsys.readouterr().err
+    scripted = Scripted([said(2, 3)], final=False)
+    assert gated(home, monkeypatch, lambda *a, **k: scripted(*a, **k), "0.001") == 2
+    assert scripted.cancelled == [101, 102] and "The time is up" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        gated(home, monkeypatch, scripted, "-1")

@@ -231,6 +231,22 @@ def test_an_ended_run_has_its_results_as_rows_and_as_text(reader, exported, db):
     assert is_problem(reader.get(f"/api/compare/{run.pk}...{run.pk}"), 409, "same run")
 
 
+def test_a_run_is_measured_again_from_what_the_api_says_of_it(writer, measured, gpu):
+    """What `gate --until-decided` does: another number of processes, all else as it was."""
+    run = measured(count=2)
+    said = writer.get(f"/api/runs/{run.pk}").json()
+    Gpu.objects.filter(pk=gpu.pk).update(uuid=said["environment"]["uuid"])  # the fixture's has a name of its own
+    config = said["config"] | {"protocol": said["config"]["protocol"] | {"processes": 7}}
+    answer = writer.post("/api/runs", {"config": config, "gpu": said["environment"]["uuid"], "title": "again"})
+    assert answer.status_code == 201, answer.content
+    again = Run.objects.get(pk=answer.json()["id"])
+    assert again.gpu == gpu and again.spec.protocol.processes == 7
+    assert (again.spec.kernels, again.spec.workloads) == (run.spec.kernels, run.spec.workloads)
+    assert again.spec.protocol.model_copy(update={"processes": 1}) == run.spec.protocol.model_copy(
+        update={"processes": 1}
+    )
+
+
 def test_a_run_is_cancelled(writer, make_run):
     run = make_run()
     answer = writer.post(f"/api/runs/{run.pk}/cancel")
