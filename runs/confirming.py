@@ -19,6 +19,8 @@ from runs.queries.leaders import Place
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
+    from runs.models.run import RunQuerySet
+
 CONFIRMING = "confirm"
 """Name of the config of a run that confirms."""
 
@@ -72,10 +74,9 @@ def confirm(place: Place, user: User | None) -> tuple[Run, bool]:
     gpu = device_of(place, config)
     with transaction.atomic():
         Gpu.objects.select_for_update().get(pk=gpu.pk)  # two requests at once queue one run
-        asked = Run.objects.filter(config_name=CONFIRMING, title=_title(config), gpu=gpu)
-        if again := asked.active().first():
+        if again := _runs(config).active().filter(gpu=gpu).first():
             return again, False
-        return Run.objects.submit(config, gpu=gpu, user=user, title=_title(config)), True
+        return Run.objects.submit(config, gpu=gpu, user=user, title=f"Confirm {config.title}"[:200]), True
 
 
 def confirm_leaders() -> list[Run]:
@@ -96,8 +97,7 @@ def confirm_leaders() -> list[Run]:
             gpu = device_of(place, config)
         except NotConfirmed:
             continue
-        tried = Run.objects.filter(config_name=CONFIRMING, title=_title(config), pk__gt=place.rumour.point.run)
-        if gpu.pk not in idle or tried.exists():
+        if gpu.pk not in idle or _runs(config).filter(pk__gt=place.rumour.point.run).exists():
             continue
         run, is_new = confirm(place, None)
         if is_new:
@@ -106,5 +106,6 @@ def confirm_leaders() -> list[Run]:
     return started
 
 
-def _title(config: Config) -> str:
-    return f"Confirm {config.title}"[:200]
+def _runs(config: Config) -> RunQuerySet:
+    """The runs of it so far. Their titles may have been edited; the title in their config has not."""
+    return Run.objects.filter(config_name=CONFIRMING, config__title=config.title)

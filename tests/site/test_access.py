@@ -98,7 +98,7 @@ def addresses(demo, gpu, measured):
         },
         **{name: [reported.pk] for name in ("session_report", "session_html", "share_session", "unshare_session")},
         **{name: [reported.pk, "factors"] for name in ("session_chart_json", "session_chart_svg")},
-        **{name: [demo.pk] for name in ("withdraw_run", "restore_run")},
+        **{name: [demo.pk] for name in ("withdraw_run", "restore_run", "name_run")},
         "remove_from_session": [Session.objects.first().pk, demo.pk],
         **{name: [] for name in ("gpus", "gpus_csv", "gpus_json", "judge", "judge_json")},
         **{name: [gpu.pk] for name in ("gpu", "gpu_json", "recalibrate")},

@@ -528,3 +528,23 @@ def test_a_run_without_results_says_what_it_was_to_measure_how_and_what_was_logg
 def test_a_waiting_run_names_what_it_waits_for(owner, make_run, gpu):
     busy = make_run(gpu=gpu, state="running", sent_at=timezone.now(), attempt=1)
     assert f'after <a id="ahead" href="/runs/{busy.pk}/">run {busy.pk}</a>' in page_of(owner, make_run(gpu=gpu))
+
+
+def test_title_and_note_are_edited_while_the_run_goes_on_and_cannot_run_script(owner, stranger, make_run):
+    run = make_run(title="first", state="running")
+    address = reverse("name_run", args=[run.pk])
+    assert f'<a href="{address}">edit title and note</a>' in owner.get(run.get_absolute_url()).content.decode()
+    for sent, said in (
+        ({"title": " "}, "This field is required."),
+        ({"title": "x" * 201, "note": "kept"}, "at most 200"),
+    ):
+        page = owner.post(address, sent).content.decode()
+        assert said in page and sent.get("note", "") in page
+    owner.post(address, {"title": "<script>alert(1)</script>", "note": "a\nb<b>"})
+    run.refresh_from_db()
+    assert (run.title, run.note, run.state) == ("<script>alert(1)</script>", "a\nb<b>", "running")
+    page = owner.get(run.get_absolute_url()).content.decode()
+    assert "<script>alert" not in page and "a<br>b&lt;b&gt;" in page
+    stranger.post(address, {"title": "stolen"})
+    run.refresh_from_db()
+    assert run.title != "stolen"
