@@ -55,7 +55,7 @@ def me(request: HttpRequest) -> HttpResponse:
 
 @ROUTER.get("/runs", response=answers(schemas.RunsPage), tags=["runs"])
 def list_runs(request: HttpRequest, asked: Query[schemas.RunsAsked]) -> HttpResponse:
-    """Newest first."""
+    """Runs, newest first, without their results."""
     before = number_of(asked.cursor)
     chosen = runs.chosen(request)
     page = list((chosen if before is None else chosen.filter(pk__lt=before))[: asked.limit + 1])
@@ -185,7 +185,7 @@ def history_of(
 
 @ROUTER.get("/submissions", response=answers(schemas.SubmissionsPage), tags=["kernels"])
 def list_submissions(request: HttpRequest, asked: Query[schemas.Cursor]) -> HttpResponse:
-    """Newest first, without their files."""
+    """Submissions, newest first, without their files."""
     before = number_of(asked.cursor)
     stored = Submission.objects.select_related("user", "parent").defer("files", "parent__files")
     page = list((stored if before is None else stored.filter(pk__lt=before))[: asked.limit + 1])
@@ -215,6 +215,7 @@ def submission_line(request: HttpRequest, one: Submission) -> dict[str, Any]:
 
 @ROUTER.get("/devices", response=answers(schemas.DevicesOut), tags=["devices"])
 def list_devices(request: HttpRequest) -> HttpResponse:
+    """Devices that an agent has reported, with their state."""
     return tagged(request, gpus.gpus_json(request))
 
 
