@@ -109,6 +109,14 @@ class Telemetry:
         return [name for name, bit in named2 if bit and bits & bit]
 
 
+def foreign_processes(device: Device) -> int | None:
+    """How many foreign processes are on a GPU now; None for a CPU, and without NVML. Ask while nothing is measured: in a
+    container NVML may not know that a process is ours."""
+    with nvml() as lib:
+        telemetry = Telemetry(lib, device)
+        return len(telemetry.others()) if telemetry.handle else None
+
+
 def _descends_from_us(pid: int) -> bool:
     """Whether a process is this one or a descendant; processes of other containers count as foreign."""
     for _ in range(32):

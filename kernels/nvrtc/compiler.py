@@ -39,6 +39,9 @@ COMPILATION, LOG_FOLLOWS = "NVRTC_ERROR_COMPILATION", "compilation log:"
 """In what cuda-core raises when the compiler refuses a source."""
 NOWHERE = "/proc/none"
 """The compiler looks for headers beside a source. There are none: a kernel is one file, so that its hash says all of it."""
+LIBRARY = Path(__file__).parent / "include"
+USUAL = "usual.h"
+"""Included before every source."""
 NOT_SHOWN = ("ptxas info    : 0 bytes gmem", "ptxas info    : Compile time", "Remark: ")
 """Lines of the compiler that say nothing about a kernel."""
 FORMAT = 1
@@ -119,6 +122,7 @@ def _compile(source: Source, arch: str) -> Compiled:
         name=f"{NOWHERE}/{source.name}",
         arch=arch,
         include_path=list(map(str, _include_path())),
+        pre_include=[USUAL],
         device_as_default_execution_space=True,  # constexpr functions and lambdas without __device__
         define_macro=list(source.defines) or None,
         ptxas_options=["-v"],
@@ -164,7 +168,8 @@ def nvrtc_version() -> tuple[int, int]:
 
 
 def _include_path() -> list[Path]:
-    return toolchain.include_folders(toolchain.cuda_major())
+    """Folders of headers. The last one has what stands for the C and C++ libraries."""
+    return [*toolchain.include_folders(toolchain.cuda_major()), LIBRARY]
 
 
 # --- the cache --------------------------------------------------------------------------------------------------------
@@ -187,7 +192,7 @@ def _key(source: Source, arch: str) -> str:
     ]
     digest.update(json.dumps(said).encode())
     digest.update(source.text.encode())
-    for path in sorted(_headers(source.text.encode(), folders)):
+    for path in sorted(_headers(f'#include "{USUAL}"\n{source.text}'.encode(), folders)):
         digest.update(f"{path}\0".encode() + _sha256(path).encode())
     return digest.hexdigest()
 

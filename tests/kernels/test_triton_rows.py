@@ -81,6 +81,14 @@ def test_every_tile_is_right(interpreter, operation, tile, shape):
     assert_right(interpreter.run(operation=operation, sizes=sized(operation, *shape), tile=tile))
 
 
+def test_gelu_keeps_the_digits_of_its_left_tail(interpreter):
+    """From -12 to 12. F.gelu in float32 loses all digits below -6, where 1 + erf is 0."""
+    found = interpreter.run(operation="gelu", sizes={}, tail=True)
+    assert found["error"] < 1e-5  # of which x^2 in float32 has most
+    assert found["of_pytorch"] > 0.1, "PyTorch keeps them, so this test tells nothing"
+    assert found["at_infinity"] == "inf" and found["of_nan"] == "nan"
+
+
 @pytest.mark.parametrize("layout", ["transposed", "every other", "followed by NaN"])
 @pytest.mark.parametrize("in_blocks", [False, True], ids=["", "in blocks"])
 @pytest.mark.parametrize("operation", ACROSS)
@@ -162,9 +170,13 @@ def run_case(
     layout="contiguous",
     in_blocks=False,
     poison_output=False,
+    tail=False,
 ):
     """Runs the kernel once and judges it as the instrument does."""
     import torch
+
+    if tail:
+        return tail_of_gelu()
 
     from kernels.analysis.correctness import judge
     from kernels.catalog import get_operation
@@ -187,6 +199,26 @@ def run_case(
         out = getattr(module, f"triton_{operation}")(*laid, **inputs.options)
     reference = Reference(problem, inputs, 0, True, distribution)
     return {"poisoned": len(poisoned)} | judge([measure(out, reference)], dtype)
+
+
+def tail_of_gelu():
+    """The largest relative errors of triton-gelu and F.gelu in float32 from -12 to 12; what they make of inf and NaN."""
+    import torch
+
+    from kernels.operations.gelu.triton_gelu import triton_gelu
+
+    def error(found):
+        return ((found.double() - right) / right).abs().max().item()
+
+    x = torch.linspace(-12, 12, 20_000)
+    right = x.double() * torch.special.erfc(x.double() * -(0.5**0.5)) / 2
+    ends = triton_gelu(torch.tensor([[float("inf"), float("nan")]]), approximate="none")
+    return {
+        "error": error(triton_gelu(x.view(20, 1000), approximate="none").view(-1)),
+        "of_pytorch": error(torch.nn.functional.gelu(x)),
+        "at_infinity": str(ends[0, 0].item()),
+        "of_nan": str(ends[0, 1].item()),
+    }
 
 
 def laid_out(x, layout):

@@ -1,5 +1,5 @@
-"""triton-overlapped, -persistent and -warp-specialized in the interpreter: right at the lengths, head dims and windows that
-break tiles. And compiled for Hopper without a GPU: loads are asynchronous, warps have roles.
+"""triton-overlapped and triton-persistent in the interpreter: right at the lengths, head dims and windows that break tiles.
+And compiled for Hopper without a GPU: loads are asynchronous.
 """
 
 import importlib
@@ -10,7 +10,7 @@ from interpreter import WHOLE_GRIDS, interpreting, serve
 from selection import telling
 
 LENGTHS = (1, 63, 65, 127, 129, 200, 300)
-STAGES = ("triton_overlapped", "triton_persistent", "triton_warp_specialized")
+STAGES = ("triton_overlapped", "triton_persistent")
 FOR_HOPPER = "compiling for Hopper: `make test` takes one of each"
 
 
@@ -41,7 +41,7 @@ def test_does_windows(interpreter, name, window, causal):
         assert_right(interpreter.run(name=name, seq_len=seq_len, window=window, causal=causal, scale=0.2))
 
 
-@pytest.mark.parametrize("name", STAGES[:2])
+@pytest.mark.parametrize("name", STAGES)
 @pytest.mark.parametrize("head_dim", telling([16, 40, 80, 96, 192, 256], 40, 192, why=WHOLE_GRIDS))
 def test_does_every_head_dim(interpreter, name, head_dim):
     assert_right(interpreter.run(name=name, seq_len=129, head_dim=head_dim, causal=True, window=50))
@@ -65,7 +65,7 @@ def test_a_window_of_another_size_is_seen(interpreter, name):
     assert not found["correct"]
 
 
-@pytest.mark.parametrize("name", STAGES[:2])
+@pytest.mark.parametrize("name", STAGES)
 def test_says_what_it_cannot_do(interpreter, name):
     for head_dim in (8, 44, 264):
         assert (
@@ -79,7 +79,7 @@ def test_says_what_it_cannot_do(interpreter, name):
 @pytest.mark.parametrize("head_dim", telling([64, 96, 128, 256], 128, why=FOR_HOPPER))
 @pytest.mark.parametrize("causal", telling([False, True], True, why=FOR_HOPPER), ids=["full", "causal"])
 @pytest.mark.parametrize("window", telling([0, 512], 512, why=FOR_HOPPER))
-@pytest.mark.parametrize("name", STAGES[:2])
+@pytest.mark.parametrize("name", STAGES)
 def test_loads_overlap_with_products(name, window, causal, head_dim):
     (made,) = launched(name, head_dim, causal, window)
     assert "cp.async" in made.asm["ptx"] and "wgmma" in made.asm["ptx"]

@@ -1,6 +1,9 @@
 """GELU in Triton: each program loads a stretch of x, 16 bytes a thread at a time, computes in float32, and stores it.
 
-tanh comes from one exponential: (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)), which neither overflows nor loses digits.
+tanh comes from one exponential: (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)), which neither overflows nor loses digits. The exact form
+needs Phi(-|x|), the normal distribution below -|x|: exp(-x^2 / 2) times a polynomial of degree 8 in 1 / (1 + 0.31 |x|). The
+polynomial was fitted here for the least relative error, 1.7e-7 for |x| up to 14. So the left tail keeps its digits, which
+1 + erf(x) does not, and the branches of an erf for all x are saved.
 """
 
 from typing import NamedTuple
@@ -29,7 +32,7 @@ def tiles(rows, cols):
 
 @kernel("gelu", backend="triton", needs=cuda(min_capability=7.5))
 def triton_gelu(x, *, approximate):
-    """GELU in Triton, in float32: erf, or tanh by one exponential."""
+    """GELU in Triton, in float32, by one exponential: the normal distribution, or its form with tanh."""
     return launch(x, approximate, tiles(*x.shape))
 
 
@@ -61,8 +64,23 @@ def _gelu(x, out, count, TANH: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.const
         power = values * (-2.302208198144325 - 0.1029432395800235 * values * values)
         result = values / (1.0 + tl.exp2(power))
     else:
-        result = 0.5 * values * (1.0 + tl.erf(values * 0.7071067811865476))
+        below = _below(values)
+        result = values * tl.where(values >= 0, 1.0 - below, below)
     if EVEN:
         tl.store(out + place, result.to(out.dtype.element_ty))
     else:
         tl.store(out + place, result.to(out.dtype.element_ty), mask=place < count)
+
+
+@triton.jit
+def _below(x):
+    """Phi(-|x|)."""
+    u = 1.0 / (1.0 + 0.31 * tl.abs(x))
+    series = 0.0358417784 * u - 0.14160479
+    series = series * u + 0.15506817
+    series = series * u - 0.0149036436
+    series = series * u + 0.110110251
+    series = series * u + 0.107771061
+    series = series * u + 0.124060345
+    series = series * u + 0.12365691
+    return series * u * tl.exp2(x * x * -0.7213475204444817)

@@ -13,7 +13,11 @@ template <typename T> struct alignas(16) Packet {
     T value[WIDTH];
 };
 
-__device__ float activation(float x) { return x / (1 + expf(-x)); }
+__device__ float activation(float x) {
+    float power;  // exp(-x); 0 below 2^-126, where expf would spend more instructions
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * -1.4426950408889634f));
+    return __fdividef(x, 1 + power);  // 0 where the divisor is above 2^126
+}
 
 template <typename T>
 __global__ void __launch_bounds__(THREADS) swish(const T* __restrict__ x, T* __restrict__ out, long long count) {

@@ -1,0 +1,2 @@
+// <stdint.h>: what a kernel may use of it, NVRTC and usual.h give.
+#pragma once

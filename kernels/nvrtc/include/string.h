@@ -1,0 +1,2 @@
+// <string.h>: what a kernel may use of it, NVRTC and usual.h give.
+#pragma once
