@@ -29,6 +29,17 @@ def device_queue(uuid: str) -> str:
     return f"device.{uuid}"
 
 
+def unacked_key(uuid: str) -> str:
+    """Where an agent's transport keeps what it has taken: a key of its own, since hosts may not see each other's."""
+    return f"unacked.{uuid}"
+
+
+def of_agent(uuid: str) -> dict[str, str]:
+    """Transport options of a device's agent."""
+    key = unacked_key(uuid)
+    return {"unacked_key": key, "unacked_index_key": f"{key}.index", "unacked_mutex_key": f"{key}.mutex"}
+
+
 def make_app(name: str, broker: str) -> Celery:
     app = Celery(name, broker=broker, set_as_current=False)
     options = {"visibility_timeout": VISIBILITY_TIMEOUT_S}

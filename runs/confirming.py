@@ -85,7 +85,7 @@ def confirm_leaders() -> list[Run]:
     if not settings.CONFIRM_LEADERS:
         return []
     busy = Run.objects.active().exclude(gpu=None).values("gpu")
-    idle = {gpu.pk for gpu in Gpu.objects.online().exclude(pk__in=busy)}
+    idle = {gpu.pk for gpu in Gpu.objects.taking_runs().exclude(pk__in=busy)}
     started: list[Run] = []
     if not idle:
         return started

@@ -27,6 +27,8 @@ TYPED = "typed"
 """Name of a config typed into the form."""
 ANY = "any:"
 """Prefix of a choice of any device of a name."""
+EVERY = "every"
+"""The choice of one device of each model that answers."""
 SHOWN_WORKLOADS = 8
 
 
@@ -113,7 +115,14 @@ class NewRunForm(ProtocolFields):
         choices = [(str(gpu.pk), f"{gpu.name} · {gpu.place} · {gpu.state}") for gpu in self.gpus]
         names = [gpu.name for gpu in self.gpus]
         several = sorted({name for name in names if names.count(name) > 1})
-        return [*choices, *((f"{ANY}{name}", f"any {name}") for name in several)]
+        choices += [(f"{ANY}{name}", f"any {name}") for name in several]
+        models = [gpu.name for gpu in self.models]
+        return choices + ([(EVERY, f"every model: {', '.join(models)}")] if len(models) > 1 else [])
+
+    @property
+    def models(self) -> list[Gpu]:
+        """One device of each model that answers."""
+        return list({gpu.name: gpu for gpu in reversed(self.gpus) if gpu.is_online}.values())[::-1]
 
     def _catalogue(self) -> list[dict[str, Any]]:
         """All kernels of all devices, baseline first, with the reason if the chosen device cannot run them."""
@@ -122,7 +131,7 @@ class NewRunForm(ProtocolFields):
             for kernel in gpu.kernels(self.chosen_operation.name):
                 known.setdefault(kernel["name"], dict(kernel))
         chosen = self.chosen_gpu()
-        mine = {k["name"]: k["why_not"] for k in chosen.kernels(self.chosen_operation.name)} if chosen else {}
+        mine = self._why_not()
         repeated = self.again.spec.kernels_of(self.chosen_operation.name) if self.again else []
         ticked = {*(self["kernels"].value() or []), *self._wanted()}
         for name in filter(is_submitted, (*repeated, *ticked)):
@@ -137,6 +146,14 @@ class NewRunForm(ProtocolFields):
             kernel["wanted"] = name in ticked
             kernel["ticked"] = kernel["baseline"] or (kernel["wanted"] and not kernel["off"])
         return sorted(known.values(), key=lambda k: (not k["baseline"], bool(k["why_not"]), k["name"]))
+
+    def _why_not(self) -> dict[str, str]:
+        """The name of a kernel -> why the chosen device cannot run it; of several devices, why none can."""
+        found: dict[str, str] = {}
+        for gpu in self.chosen_gpus():
+            for kernel in gpu.kernels(self.chosen_operation.name):
+                found[kernel["name"]] = found.get(kernel["name"], kernel["why_not"]) and kernel["why_not"]
+        return found
 
     def _wanted(self) -> list[str]:
         """Ticked kernels that the chosen device cannot run: another device may."""
@@ -224,9 +241,17 @@ class NewRunForm(ProtocolFields):
         if self["device"].value() is None:
             return self.gpus[0] if self.gpus else None
         chosen = str(self["device"].value())
+        if chosen == EVERY:
+            return next(iter(self.models), None)
         if chosen.startswith(ANY):
             return next((gpu for gpu in self.gpus if gpu.name == chosen.removeprefix(ANY)), None)
         return next((gpu for gpu in self.gpus if str(gpu.pk) == chosen), None)
+
+    def chosen_gpus(self) -> list[Gpu]:
+        """The chosen device, or one of each model."""
+        if self["device"].value() == EVERY:
+            return self.models
+        return [gpu for gpu in [self.chosen_gpu()] if gpu]
 
     def clean_kernels(self) -> list[str]:
         """The kernels in catalogue order, always with the baseline."""
@@ -314,11 +339,12 @@ class NewRunForm(ProtocolFields):
 
     def _too_large(self, workloads: list[Workload]) -> bool:
         """Refuses what cannot fit the memory of the chosen device."""
-        gpu = self.chosen_gpu()
-        why = why_too_large(workloads, gpu.memory_bytes if gpu else None)
-        if why:
-            self.add_error(None, f"{why[:1].upper()}{why[1:]}")
-        return bool(why)
+        for gpu in self.chosen_gpus():
+            if why := why_too_large(workloads, gpu.memory_bytes):
+                where = f"{gpu.name}: " if self["device"].value() == EVERY else ""
+                self.add_error(None, f"{where}{why}" if where else f"{why[:1].upper()}{why[1:]}")
+                return True
+        return False
 
     def _sizes(self, cleaned: dict[str, Any]) -> dict[str, Any]:
         several = {"no": [False], "yes": [True], "both": [False, True]}

@@ -16,6 +16,7 @@ from runs.views import (
     naming,
     new,
     overview,
+    pausing,
     result,
     results,
     run,
@@ -177,5 +178,7 @@ urlpatterns = [
     path("gpus.json", gpus.gpus_json, name="gpus_json"),
     path("gpus/<id:pk>/", gpus.gpu, name="gpu"),
     path("gpus/<id:pk>.json", gpus.gpu_json, name="gpu_json"),
+    path("gpus/<id:pk>/pause/", pausing.pause, name="pause_gpu"),
+    path("gpus/<id:pk>/resume/", pausing.resume, name="resume_gpu"),
     path("gpus/<id:pk>/recalibrate/", gpus.recalibrate, name="recalibrate"),
 ]

@@ -22,6 +22,7 @@ from kernels.contract.events import SentLine
 from kernels.contract.fitting import MAX_EVENT_BYTES
 from kernels.host.containment import probe, why_refused
 from kernels.host.device import Device
+from kernels.host.telemetry import foreign_processes
 from runs.agent.current import Current
 from runs.agent.journal import Journal
 from runs.broker import BrokerKeys
@@ -88,6 +89,7 @@ class AgentThreads:
             "catalogue": declared(self.device.kind, self.device.capability),
             "held": self.held(),
             "no_submissions": self.no_submissions,
+            "foreign": None if self.current.attempt else foreign_processes(self.device),
             "at": time.time(),
             "sent": self.keys.now(),
         }

@@ -21,7 +21,7 @@ os.environ.pop("DJANGO_SETTINGS_MODULE", None)  # without settings no database c
 from celery.signals import setup_logging, worker_init, worker_process_init, worker_ready, worker_shutting_down
 
 from benchsite import secret_files
-from benchsite.queues import device_queue, make_app
+from benchsite.queues import device_queue, make_app, of_agent
 from kernels.host import logs
 from kernels.host.device import find_device
 from kernels.host.processes import die_with_parent
@@ -45,6 +45,7 @@ var = Path(os.environ.get("BENCHSITE_VAR") or Path(__file__).parent.parent.paren
 journal = Journal(var / "agent" / f"{device.uuid}.sqlite3")
 app = make_app("agent", broker)
 app.conf.task_default_queue = device_queue(device.uuid)
+app.conf.broker_transport_options = app.conf.broker_transport_options | of_agent(device.uuid)
 app.set_default()
 current = Current()
 threads = AgentThreads(app, broker, device, journal, current)

@@ -18,6 +18,7 @@ from runs.models import ApiToken, Config, Run, Submission
 from runs.models.run import FINAL
 from runs.queries import measurements, results
 from runs.queries.live import doing
+from runs.queries.queue import forecast
 from runs.queries.results import Key
 from runs.views import changes, gpus, history, kernels, leaderboard, runs
 from runs.views import results as results_page
@@ -78,11 +79,12 @@ def progress(request: HttpRequest, pk: Path[int]) -> HttpResponse:
     run = Run.objects.for_list().filter(pk=pk).first()
     if run is None:
         raise Http404(f"There is no run {pk}.")
+    place = forecast(run)
     body = {
         "id": run.pk, "title": run.title, "state": run.state, "final": run.state in FINAL, "done": run.done,
         "total": run.total, "message": run.message, "device": run.gpu.name if run.gpu else run.device_name,
         "created_at": run.created_at.isoformat(), "url": request.build_absolute_uri(run.get_absolute_url()),
-        "place": run.place_in_queue(), "progress": doing(run),
+        "place": place and place.place, "progress": doing(run),
     }  # fmt: skip
     etag = etag_of(json.dumps(body))
     if same := unchanged(request, etag):

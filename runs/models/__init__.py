@@ -6,6 +6,7 @@ from runs.models.change import Change
 from runs.models.claim import Claim, Import
 from runs.models.config import Config
 from runs.models.gpu import Calibration, Gpu
+from runs.models.host import Host
 from runs.models.kernel import Kernel, KernelVersion
 from runs.models.measurement import Chart, Measurement, Result
 from runs.models.newest import Newest
@@ -19,7 +20,7 @@ from runs.models.tier_scale import Tier, TierScale
 from runs.models.workload import Workload
 
 __all__ = [
-    "Answered", "ApiToken", "Calibration", "Change", "Chart", "Claim", "Config", "Environment", "Gpu", "Import",
+    "Answered", "ApiToken", "Calibration", "Change", "Chart", "Claim", "Config", "Environment", "Gpu", "Host", "Import",
     "Kernel", "KernelVersion", "Measurement", "Newest", "Note", "Pin", "RejectedEvent", "Result", "Run", "Schedule",
     "ScheduledDay", "Session", "Share", "Submission", "Target", "Tier", "TierScale", "Workload",
 ]  # fmt: skip

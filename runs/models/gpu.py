@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from datetime import timedelta
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from django.db import models
 from django.db.models import Count, Q
 from django.utils import timezone
 
 from kernels import HARNESS_VERSION
-from runs.messages import agent_pulses
+from runs.messages import agent_pulses, ask_dispatch
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
 
 SILENT_AFTER = timedelta(seconds=15)
 """Three missed hellos."""
@@ -21,6 +25,9 @@ CLOCK_IS_RIGHT_S = 30.0
 class GpuQuerySet(models.QuerySet["Gpu"]):
     def online(self) -> GpuQuerySet:
         return self.filter(seen_at__gte=timezone.now() - SILENT_AFTER)
+
+    def taking_runs(self) -> GpuQuerySet:
+        return self.online().filter(paused_at=None)
 
     def in_order(self) -> GpuQuerySet:
         """CUDA devices first, then by host and index."""
@@ -55,6 +62,13 @@ class Gpu(models.Model):
     clock_ahead_s = models.FloatField(default=0.0)
     """Its agent's clock, compared with the site's, at its last hello."""
 
+    foreign = models.IntegerField(null=True, blank=True)
+    """Foreign processes on it when its agent last had no run; None: unknown, as for a CPU."""
+    paused_at = models.DateTimeField(null=True, blank=True)
+    """Since when it takes no run; the one in progress goes on."""
+    paused_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
+    paused_why = models.CharField(max_length=200, blank=True)
+
     objects = GpuQuerySet.as_manager()
 
     class Meta:
@@ -79,10 +93,20 @@ class Gpu(models.Model):
 
     @property
     def state(self) -> str:
-        """ "idle", "busy", "silent" or "unheard". Counts of `with_runs` are newer than the device's own report."""
+        """ "idle", "busy", "paused", "silent" or "unheard". Counts of `with_runs` are newer than the device's own report."""
         if not self.is_online:
             return "unheard" if self.is_unheard else "silent"
-        return "busy" if self.active_attempts or getattr(self, "at_work", 0) else "idle"
+        if self.active_attempts or getattr(self, "at_work", 0):
+            return "busy"
+        return "paused" if self.paused_at else "idle"
+
+    def pause(self, user: User, why: str) -> None:
+        """It takes no run from now on. The one in progress goes on."""
+        Gpu.objects.filter(pk=self.pk, paused_at=None).update(paused_at=timezone.now(), paused_by=user, paused_why=why)
+
+    def resume(self) -> None:
+        Gpu.objects.filter(pk=self.pk).update(paused_at=None, paused_by=None, paused_why="")
+        ask_dispatch()
 
     @property
     def clock_error_s(self) -> float:

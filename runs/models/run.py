@@ -124,6 +124,13 @@ class RunManager(models.Manager["Run"]):
             transaction.on_commit(ask_dispatch)
         return run
 
+    @transaction.atomic
+    def submit_on_each(self, config: ConfigSpec, device_names: list[str], **options: Any) -> list[Run]:
+        """Stores a queued run for any device of each name."""
+        runs = [self.submit(config, device_name=name, **options) for name in device_names]
+        self.filter(pk__in=[run.pk for run in runs]).update(together=runs[0])
+        return runs
+
 
 class Run(models.Model):
     """A config on one device."""
@@ -141,6 +148,8 @@ class Run(models.Model):
     """If no device was chosen: any device of this name."""
     priority = models.IntegerField(default=0)
     repeats = models.ForeignKey("self", models.SET_NULL, null=True, blank=True, related_name="repeated_by")
+    together = models.ForeignKey("self", models.SET_NULL, null=True, blank=True, related_name="companions")
+    """Of runs that were launched together on several models: the first of them."""
     session = models.ForeignKey(Session, models.SET_NULL, null=True, blank=True, related_name="runs")
     demo = models.CharField(max_length=200, blank=True)
     """For a run that came with the site: where and when it was measured."""
@@ -155,6 +164,8 @@ class Run(models.Model):
     """Highest contiguous event of the current attempt that is stored."""
     attempts_without_progress = models.IntegerField(default=0)
     """Attempts in a row that started but measured no workload."""
+    expected_s = models.FloatField(null=True, blank=True)
+    """Estimated device time when it was queued (runs/queries/queue.py)."""
     total = models.IntegerField(default=0)
     done = models.IntegerField(default=0)
     """Number of workloads measured."""
@@ -239,13 +250,6 @@ class Run(models.Model):
         if self.started_at is None:
             return None
         return max(0.0, ((self.finished_at or timezone.now()) - self.started_at).total_seconds())
-
-    def place_in_queue(self) -> int | None:
-        """1 for the next run; None if it is not waiting. An estimate: fairness may reorder."""
-        if self.state != State.QUEUED or self.sent_at:
-            return None
-        ahead = Run.objects.waiting().filter(Q(gpu=self.gpu) | Q(gpu=None))
-        return ahead.filter(Q(priority__gt=self.priority) | Q(priority=self.priority, pk__lt=self.pk)).count() + 1
 
     def advance(self, state: str, *, message: str = "", at: datetime | None = None, **more: Any) -> bool:
         """Moves an active run to `state`, once. False if another process has moved it already."""

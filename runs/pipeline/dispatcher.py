@@ -1,16 +1,14 @@
-"""The dispatcher: gives each idle device exactly one run, chosen in the database.
+"""The dispatcher: gives each idle device that takes runs exactly one, chosen in the database (runs/queries/queue.py says which).
 
-Order: priority; then the person with the least recent device time; then age. Any message may be lost: the row records
-it, and the reaper resends it.
+Any message may be lost: the row records it, and the reaper resends it.
 """
 
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
 
 from django.db import IntegrityError, transaction
-from django.db.models import F, Q, Sum
+from django.db.models import F
 from django.utils import timezone
 from pydantic import ValidationError
 
@@ -19,37 +17,27 @@ from kernels.submission import Unreadable
 from kernels.workload import sentence
 from runs.messages import send
 from runs.models import Gpu, Run
+from runs.queries.queue import device_seconds_lately, estimate_new, next_of, waiting
 
 log = logging.getLogger(__name__)
-FAIRNESS_WINDOW = timedelta(hours=24)
 
 
 def dispatch() -> list[Run]:
     """Sends a waiting run to every idle device. Returns the runs sent."""
-    busy = Run.objects.sent().values("gpu")
+    idle = list(Gpu.objects.taking_runs().exclude(pk__in=Run.objects.sent().values("gpu")).in_order())
+    estimate_new()
+    runs = waiting() if idle else []
+    used = device_seconds_lately() if runs else {}
     sent = []
-    for gpu in Gpu.objects.online().exclude(pk__in=busy).in_order():
-        run = next_for(gpu)
-        if run and claim(run, gpu):
+    for gpu in idle:
+        run = next_of(runs, gpu, used)
+        if run is None:
+            continue
+        runs.remove(run)
+        if claim(run, gpu):
             execute(run)
             sent.append(run)
     return sent
-
-
-def next_for(gpu: Gpu) -> Run | None:
-    mine = Run.objects.waiting().filter(Q(gpu=gpu) | Q(gpu=None, device_name=gpu.name))
-    candidates = list(mine.order_by("-priority", "pk").only("pk", "priority", "user")[:500])
-    if not candidates:
-        return None
-    used = device_seconds_lately()
-    return min(candidates, key=lambda run: (-run.priority, used.get(run.user_id, 0), run.pk))
-
-
-def device_seconds_lately() -> dict[int | None, float]:
-    """Seconds of device time per person in the last day."""
-    ended = Run.objects.filter(started_at__gte=timezone.now() - FAIRNESS_WINDOW, finished_at__gt=F("started_at"))
-    sums = ended.values("user").annotate(spent=Sum(F("finished_at") - F("started_at")))
-    return {row["user"]: row["spent"].total_seconds() for row in sums if row["spent"]}
 
 
 def claim(run: Run, gpu: Gpu) -> bool:

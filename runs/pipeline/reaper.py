@@ -16,9 +16,11 @@ from redis.exceptions import RedisError
 
 from benchsite.queues import RECORD_QUEUE
 from runs.broker import BrokerKeys
+from runs.hosts import keep_told
 from runs.messages import tell_cancel
 from runs.models import Gpu, Run
 from runs.models.run import NO_ANSWER, State
+from runs.pipeline.contended import repeat_contended
 from runs.pipeline.dispatcher import dispatch, execute
 from runs.pipeline.schedules import start_scheduled
 from runs.pipeline.watch import watch
@@ -32,6 +34,7 @@ MAX_WITHOUT_PROGRESS = 3
 
 
 def reap() -> None:
+    keep_told()
     try:
         if BrokerKeys(settings.REDIS_URL).queue_length(RECORD_QUEUE):
             return
@@ -47,6 +50,7 @@ def reap() -> None:
     for gpu in Gpu.objects.online():
         resume_denied(gpu)
     start_scheduled()
+    repeat_contended()
     dispatch()
     watch()
 

@@ -227,6 +227,8 @@ def hello(said: dict[str, Any]) -> dict[str, Any]:
     fields = {name: device.get(name) for name in ("kind", "name", "index", "capability", "memory_bytes", "max_sm_mhz")}
     fields |= {"driver": device.get("driver") or "", "host": said.get("host") or ""}
     fields |= {"active_attempts": said.get("held") or [], "no_submissions": said.get("no_submissions")}
+    if said.get("foreign") is not None or not fields["active_attempts"]:
+        fields["foreign"] = said.get("foreign")
     if "at" in said:
         fields["clock_ahead_s"] = round(said["at"] + age_s - time.time(), 1)
     with transaction.atomic():

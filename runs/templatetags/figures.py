@@ -176,7 +176,15 @@ def word_tag(verdict: str) -> dict[str, str]:
     return {"word": word, "mark": MARKS.get(word, ""), "style": known or ("same" if quiet else "warn")}
 
 
-STATES = {"running": "busy", "busy": "busy", "queued": "wait", "cancelled": "over", "done": "on", "idle": "on"}
+STATES = {
+    "running": "busy",
+    "busy": "busy",
+    "queued": "wait",
+    "paused": "wait",
+    "cancelled": "over",
+    "done": "on",
+    "idle": "on",
+}
 
 
 @register.simple_tag

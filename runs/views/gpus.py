@@ -17,6 +17,7 @@ from kernels.analysis.peaks import Peak, peak_of
 from kernels.dtypes import DTYPE_SHORT
 from runs.models import Calibration, Gpu, Run
 from runs.queries.outcomes import with_outcomes
+from runs.queries.queue import queue_of
 from runs.templatetags.figures import grouped, percent
 from runs.views.downloads import csv_file
 
@@ -189,7 +190,7 @@ def headline(gpus: list[Gpu]) -> str:
     states = Counter(gpu.state for gpu in gpus)
     if len(states) == 1:
         return f"{len(gpus)} devices, all {gpus[0].state}"
-    counted = [f"{states[state]} {state}" for state in ("idle", "busy", "silent", "unheard") if states[state]]
+    counted = [f"{states[state]} {state}" for state in ("idle", "busy", "paused", "silent", "unheard") if states[state]]
     return f"{len(gpus)} devices: {', '.join(counted)}"
 
 
@@ -205,7 +206,9 @@ def gpus_json(request: HttpRequest) -> HttpResponse:
 
 
 def _get(pk: int) -> Gpu:
-    return get_object_or_404(Gpu.objects.with_runs().prefetch_related("calibrations__environment"), pk=pk)
+    return get_object_or_404(
+        Gpu.objects.with_runs().select_related("paused_by").prefetch_related("calibrations__environment"), pk=pk
+    )
 
 
 def cannot_run(gpu: Gpu) -> list[dict[str, Any]]:
@@ -224,6 +227,7 @@ def gpu(request: HttpRequest, pk: int) -> HttpResponse:
         "gib": gib(device),
         "run": Run.objects.for_list().sent().filter(gpu=device).first(),
         "runs": with_outcomes(Run.objects.for_list().filter(gpu=device)[:RECENT]),
+        "queue": queue_of(device),
         "peak": peak,
         "calibration": calibration,
         "ceilings": ceilings,

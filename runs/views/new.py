@@ -11,7 +11,7 @@ from django.utils.datastructures import MultiValueDict
 
 from kernels.catalog import operations
 from kernels.config_files import as_yaml
-from runs.forms import ANY, NewRunForm
+from runs.forms import ANY, EVERY, NewRunForm
 from runs.models import Config, Gpu, Run, Session
 from runs.protocol_fields import ProtocolFields, details_of, protocol_choice
 from runs.queries.estimates import estimate as estimate_run
@@ -45,17 +45,19 @@ def _page(request: HttpRequest, form: NewRunForm, status: int = 200) -> HttpResp
 
 
 def submit(form: NewRunForm, request: HttpRequest) -> Run:
+    """Queues the run; of one on every model, one for each, and returns the first."""
     chosen = form.cleaned_data
-    any_of = chosen["device"].removeprefix(ANY) if chosen["device"].startswith(ANY) else ""
-    return Run.objects.submit(
-        form.spec,
-        gpu=None if any_of else get_object_or_404(Gpu, pk=chosen["device"]),
-        device_name=any_of,
-        user=request.user,  # type: ignore[arg-type]
-        title=chosen["title"].strip(),
-        note=chosen["note"].strip(),
-        session=Session.objects.filter(pk=chosen["session"] or 0).first(),
-    )
+    options: dict[str, Any] = {
+        "user": request.user,
+        "title": chosen["title"].strip(),
+        "note": chosen["note"].strip(),
+        "session": Session.objects.filter(pk=chosen["session"] or 0).first(),
+    }
+    if chosen["device"] == EVERY:
+        return Run.objects.submit_on_each(form.spec, [gpu.name for gpu in form.models], **options)[0]
+    if chosen["device"].startswith(ANY):
+        return Run.objects.submit(form.spec, device_name=chosen["device"].removeprefix(ANY), **options)
+    return Run.objects.submit(form.spec, gpu=get_object_or_404(Gpu, pk=chosen["device"]), **options)
 
 
 def _again(sent: QueryDict) -> Run | None:
@@ -146,7 +148,9 @@ def _estimate(form: NewRunForm, as_drawn: bool = True) -> dict[str, Any]:
         data = sent.copy()
         data.setlist("kernels", form.ticked())
         form = NewRunForm(data, again=form.again)
-    estimated = estimate_run(form.spec, form.chosen_gpu()) if form.is_valid() else None
+    gpus: list[Gpu | None] = [*form.chosen_gpus()] or [None]
+    estimates = [estimate_run(form.spec, gpu) for gpu in gpus] if form.is_valid() else []
+    estimated = max(estimates, key=lambda one: one.seconds, default=None)
     return {"estimate": estimated, "problem": "" if estimated else form.problem()}
 
 

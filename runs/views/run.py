@@ -34,6 +34,7 @@ from runs.charts.theme import THEMES
 from runs.models import Run, Share
 from runs.queries import measurements
 from runs.queries.live import live_progress
+from runs.queries.queue import forecast
 from runs.views.columns import Columns, refused
 from runs.views.downloads import csv_file, download, saved_as
 from runs.views.run_matrix import Asked
@@ -73,6 +74,7 @@ def context_of(request: HttpRequest, run: Run) -> dict[str, Any]:
         "checked": any(arm.correctness for m in measured for arm in m.results),
         "plan": [] if measured else run.spec.workloads,
         "ahead": running_before(run),
+        "forecast": forecast(run),
         "command": reproduce(run),
         "environment": run.environment.body if run.environment else {},
         "seen": f"{run.state}-{run.done}",

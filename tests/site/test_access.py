@@ -19,10 +19,10 @@ def mine(x):
     return x * x.sigmoid()
 """
 POSTED = (
-    "acknowledge", "add_to_session", "cancel_run", "confirm_record", "delete_import", "delete_tier_scale", "end_schedule",
-    "end_session", "measure_submission", "pin_baseline", "recalibrate", "remove_from_session", "repeat_run", "restore_run",
-    "revoke_token", "set_target", "share_run", "share_session", "share_status", "unshare_run", "unshare_session",
-    "unshare_status", "withdraw_run",
+    "acknowledge", "add_to_session", "cancel_run", "confirm_record", "delete_import", "delete_tier_scale",
+    "end_schedule", "end_session", "measure_submission", "pause_gpu", "pin_baseline", "recalibrate",
+    "remove_from_session", "repeat_run", "restore_run", "resume_gpu", "revoke_token", "set_target", "share_run",
+    "share_session", "share_status", "unshare_run", "unshare_session", "unshare_status", "withdraw_run",
 )  # fmt: skip
 API = {"api_nowhere", "client"}
 """Without a session: tests/site/test_api.py."""
@@ -101,7 +101,7 @@ def addresses(demo, gpu, measured):
         **{name: [demo.pk] for name in ("withdraw_run", "restore_run", "name_run")},
         "remove_from_session": [Session.objects.first().pk, demo.pk],
         **{name: [] for name in ("gpus", "gpus_csv", "gpus_json", "judge", "judge_json")},
-        **{name: [gpu.pk] for name in ("gpu", "gpu_json", "recalibrate")},
+        **{name: [gpu.pk] for name in ("gpu", "gpu_json", "recalibrate", "pause_gpu", "resume_gpu")},
         "imports": [],
         "revoke_token": [0],
         **{

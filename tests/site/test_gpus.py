@@ -348,7 +348,9 @@ def test_a_page_of_many_runs_and_drivers_takes_few_queries(owner, h200, make_run
     for number in range(12):
         calibrate(h200, driver=f"{number}", run=make_run(gpu=h200), days=number)
     Run.objects.update(done=1)
-    with django_assert_max_num_queries(7):  # session, user, device, calibrations, present run, last runs, their results
+    # session, user, device, calibrations, present run, last runs, their results; the queue: its runs, the order of all
+    # waiting ones, device time, devices, runs in progress
+    with django_assert_max_num_queries(12):
         owner.get(address(h200))
     with django_assert_max_num_queries(5):
         owner.get(address(h200, "gpu_json"))

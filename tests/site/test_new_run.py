@@ -106,6 +106,7 @@ def test_one_device_of_a_name_is_offered_as_itself(owner, gpu, cpu, silent, conf
         str(gpu.pk): f"NVIDIA H200 · gpu-1 / 0 · {gpu.state}",
         str(silent.pk): f"NVIDIA L4 · gpu-9 / 0 · {silent.state}",
         str(cpu.pk): f"AMD EPYC · web-1 · {cpu.state}",
+        "every": "every model: NVIDIA H200, AMD EPYC",
     }
 
 

@@ -1,0 +1,49 @@
+"""Measures a contended run again, once, when the foreign process has left the GPU."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from runs.models import Gpu, Run
+from runs.models.run import State
+
+log = logging.getLogger(__name__)
+NOT_LATER_THAN = timedelta(days=1)
+"""After a day nobody waits for it any more."""
+
+
+def repeat_contended() -> list[Run]:
+    """Queues at most one run for each idle GPU without a foreign process: its oldest contended run of the last day that has
+    not been repeated, and is no such repetition itself."""
+    busy = Run.objects.active().exclude(gpu=None).values("gpu")
+    free = Gpu.objects.taking_runs().filter(kind="cuda", foreign=0).exclude(pk__in=busy)
+    return [run for gpu in free for run in [_repeat_on(gpu)] if run]
+
+
+@transaction.atomic
+def _repeat_on(gpu: Gpu) -> Run | None:
+    Gpu.objects.select_for_update().get(pk=gpu.pk)  # two reapers at once queue one run
+    since = timezone.now() - NOT_LATER_THAN
+    mine = Run.objects.filter(
+        gpu=gpu, state=State.DONE, contended=True, finished_at__gte=since, demo="", withdrawn_at=None
+    )
+    mine = mine.filter(Q(repeats=None) | Q(repeats__contended=False), repeated_by=None)
+    first = mine.select_related("session", "user").order_by("pk").first()
+    if first is None:
+        return None
+    run = Run.objects.submit(
+        first.spec,
+        gpu=gpu,
+        user=first.user,
+        title=first.title,
+        note=f"Another process was on the GPU in run {first.pk}. This run measures the same again.",
+        repeats=first,
+        session=first.session,
+    )
+    log.info("measures run %s again, which was contended", first.pk, extra={"run": run.pk})
+    return run
