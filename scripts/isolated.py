@@ -10,11 +10,12 @@ import sys
 import time
 import traceback
 from pathlib import Path
+from typing import TextIO
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kernels.contract.events import Calibrated, Event, Measured
-from kernels.host.device import find_device
+from kernels.host.device import Device, find_device
 from kernels.parent.supervisor import Supervisor
 from kernels.workload import Ceilings, Config, RunSpec
 
@@ -38,38 +39,47 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--shapes", nargs="*", default=())
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--most-rounds", type=int, help="default: twice --rounds")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--only", choices=("isolated", "shared"))
     arguments = parser.parse_args()
     device = find_device(arguments.device)
+    most = arguments.most_rounds or 2 * arguments.rounds
+    plan = {"verify_seeds": arguments.seeds, "min_rounds": arguments.rounds, "max_rounds": most, "warmup_s": 0.2}
+    shapes = arguments.shapes or SHAPES[device.kind]
     ceilings: Ceilings | None = None
     with arguments.out.open("a") as out:
-        for shape in arguments.shapes or SHAPES[device.kind]:
-            for isolated in (False, True):
-                if arguments.only and isolated != (arguments.only == "isolated"):
-                    continue
-                plan = {"isolated": isolated, "verify_seeds": arguments.seeds}
-                plan |= {"min_rounds": arguments.rounds, "max_rounds": 2 * arguments.rounds, "warmup_s": 0.2}
-                workloads = [sizes_of(shape, device.kind)]
+        for mode in ("shared", "isolated"):
+            if arguments.only in (None, mode):
                 config = Config(
-                    name="isolated",
+                    name=mode,
                     operation="attention",
                     kernels=KERNELS[device.kind],
-                    protocol=plan,
-                    workloads=workloads,
+                    protocol=plan | {"isolated": mode == "isolated"},
+                    workloads=[sizes_of(shape, device.kind) for shape in shapes],
                 )
-                events: list[Event] = []
-                began = time.monotonic()
-                try:
-                    Supervisor(RunSpec.of(config, device.uuid, ceilings=ceilings), device, events.append).run()
-                except Exception:
-                    traceback.print_exc()
-                ceilings = next((e.ceilings for e in events if isinstance(e, Calibrated)), ceilings)
-                for event in events:
-                    if isinstance(event, Measured):
-                        out.write(event.model_dump_json() + "\n")
-                        out.flush()
-                        show(event, time.monotonic() - began)
+                ceilings = measure(config, device, ceilings, out)
+
+
+def measure(config: Config, device: Device, ceilings: Ceilings | None, out: TextIO) -> Ceilings | None:
+    """Measures a config, and writes what is measured as it comes. Returns the ceilings of the device."""
+    began = [time.monotonic()]
+    known = [ceilings]
+
+    def emit(event: Event) -> None:
+        if isinstance(event, Calibrated):
+            known[0] = event.ceilings
+        if isinstance(event, Measured):
+            out.write(event.model_dump_json() + "\n")
+            out.flush()
+            show(event, time.monotonic() - began[0])
+            began[0] = time.monotonic()
+
+    try:
+        Supervisor(RunSpec.of(config, device.uuid, ceilings=ceilings), device, emit).run()
+    except Exception:
+        traceback.print_exc()
+    return known[0]
 
 
 def show(event: Measured, took_s: float) -> None:

@@ -138,7 +138,7 @@ class Isolation(Model):
     graphs: bool = False
     """Batches are captured CUDA graphs."""
     host_us: float | None = None
-    """Median length of an empty batch."""
+    """Median length of an empty batch. Since harness 6 it is subtracted from every batch."""
     host_spread_us: float | None = None
     """Its interquartile range."""
     beside: Ratio | None = None

@@ -36,7 +36,7 @@ class Cell:
         self.graph: Any = None
         self.synchronize: Any = torch.cuda.synchronize if kind == "cuda" else lambda: None
         if kind == "cuda":
-            torch.ones(1, device="cuda").add_(1)
+            self.one = torch.ones(1, device="cuda").add_(1)
             self.synchronize()
         else:
             libc = ctypes.CDLL(None)
@@ -73,7 +73,7 @@ class Cell:
         return Called(outputs=[claims for claims, _ in found], wrong_kind=next((why for _, why in found if why), ""))
 
     def capture(self, calls: int) -> Nothing:
-        """Captures one call on each of the first input sets as a graph."""
+        """Captures one call on each of the first input sets as a graph. Without calls: the addition of one number."""
         self.forget()
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
@@ -82,6 +82,8 @@ class Cell:
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
+            if not calls:
+                self.one.add_(1)
             self.outs = [self._run(index) for index in range(calls)]
         self.graph = graph
         self.synchronize()

@@ -7,7 +7,7 @@ from typing import Any
 
 from kernels import catalog
 from kernels.analysis.blocks import Estimate
-from kernels.analysis.isolation import is_slower_beside, why_too_short
+from kernels.analysis.isolation import host_error, is_slower_beside, why_too_short
 from kernels.analysis.statistics import unpaired_speedup
 from kernels.contract.arm_result import NO_SPEEDUP, ArmResult, Ratio, Status
 from kernels.contract.events import Measured
@@ -27,7 +27,7 @@ from kernels.parent.workload_run import WorkloadRun
 MODE = "batch"
 BEFORE = 8
 """Batches of the baseline before any other kernel has a process, and again after they have ended."""
-EMPTY = 40
+EMPTY = 30
 """Empty batches."""
 
 
@@ -97,8 +97,9 @@ class IsolatedRun(WorkloadRun):
             self._estimate(arm)
             if arm.name == self.baseline:
                 self._step(arm, "alone")
-                self.before = self._alone()
                 self.empty = self.session.empty_batches(arm.name, EMPTY)
+                self.session.host_ns = median(self.empty)
+                self.before = self._alone()
         except (CommandFailed, ChildDied, ChildTimedOut) as error:
             self._blame(arm, "in its own process", error)
 
@@ -147,7 +148,7 @@ class IsolatedRun(WorkloadRun):
     def _alone(self, batches: int = BEFORE) -> list[int]:
         """Times of a call of the baseline (ns), one per batch."""
         calls = self.session.calls_for(self.call_ns[self.baseline])
-        return [round(self.session.batch(self.baseline, calls) / calls) for _ in range(batches)]
+        return [round(self.session.call_ns(self.baseline, calls)) for _ in range(batches)]
 
     def _blame(self, arm: Arm, doing: str, error: Exception) -> None:
         slot = self.session.slots.get(arm.name)
@@ -243,26 +244,26 @@ class IsolatedRun(WorkloadRun):
     def _isolated_event(self, reading: rounds.Reading | None) -> Measured:
         timed = Timed(Group(MAIN, MODE if reading else "verify", ()), self._alive(), reading)
         event = self._event(timed, sorted(self.arms, key=lambda arm: not arm.is_ok))
-        host_ns = median(self.empty) if self.empty else None
-        spread_ns = quantiles(self.empty, n=4)[2] - quantiles(self.empty, n=4)[0] if self.empty else None
+        quartiles = quantiles(self.empty, n=4) if self.empty else None
         facts = Isolation(
             **self.facts.model_dump(exclude={"pid"}),
             graphs=self.session.graphs,
-            host_us=None if host_ns is None else round(host_ns / 1e3, 1),
-            host_spread_us=None if spread_ns is None else round(spread_ns / 1e3, 1),
+            host_us=quartiles and round(self.session.host_ns / 1e3, 1),
+            host_spread_us=quartiles and round((quartiles[2] - quartiles[0]) / 1e3, 1),
             beside=self.beside,
             seed=self.session.seed,
             batches=self.batches,
         )
-        results = [self._without_single_calls(arm, host_ns or 0.0) for arm in event.results]
+        results = [self._without_single_calls(arm) for arm in event.results]
         return event.model_copy(update={"isolated": True, "isolation": facts, "results": results})
 
-    def _without_single_calls(self, arm: ArmResult, host_ns: float) -> ArmResult:
+    def _without_single_calls(self, arm: ArmResult) -> ArmResult:
         """A result whose samples are batches: it has no percentiles of calls, and no speedup if batches are too short."""
         changes: dict[str, Any] = dict.fromkeys(("p75_ms", "p90_ms", "p95_ms", "p99_ms"))
         if arm.p50_ms is not None and arm.kernel in self.batches:
             batch_ns = self.batches[arm.kernel].ms * 1e6
-            why = why_too_short(arm.p50_ms * 1e6, batch_ns, host_ns, self.context.is_cuda, self.session.graphs)
+            empty = (self.session.host_ns, host_error(self.empty) if self.empty else 0.0)
+            why = why_too_short(arm.p50_ms * 1e6, batch_ns, empty, self.context.is_cuda, self.session.graphs)
             if why and arm.speedup is not None:
                 changes |= {"why": why} | NO_SPEEDUP
         return arm.model_copy(update=changes)

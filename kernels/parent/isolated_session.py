@@ -119,6 +119,8 @@ class IsolatedSession:
         self.slots: dict[str, Slot] = {}
         self.turn = ""
         self.graphs = False
+        self.host_ns = 0.0
+        """What the host adds to every batch: it is subtracted."""
         self.why_same_user = ""
         """Why cells cannot have users of their own."""
         with self.during("start"):
@@ -191,9 +193,11 @@ class IsolatedSession:
             _end(*self.spares.pop())
 
     def close(self) -> None:
+        """Ends all processes, whatever they are doing."""
         self._end_spares()
-        for slot in list(self.slots):
-            self.stop(slot)
+        for found in self.slots.values():
+            _end(found.cell, found.memory)
+        self.slots.clear()
         self.trusted.close()
 
     # --- correctness --------------------------------------------------------------------------------------------------
@@ -280,10 +284,15 @@ class IsolatedSession:
         if not self.graphs:
             self._reach(slot)
         chosen = [calls - 1, *self.rng.sample(range(calls - 1), min(CHOSEN, calls - 1))]
-        mine.cell.freeze()
-        stopped = time.monotonic_ns()
-        self._take(slot, [_outputs_of(mine.layout, done.addresses, index) for index in chosen])
-        mine.delays_ns.append((stopped if self.device.kind == "cpu" else time.monotonic_ns()) - ended)
+        claims = [_outputs_of(mine.layout, done.addresses, index) for index in chosen]
+        if self.device.kind == "cpu":
+            mine.cell.freeze()
+            mine.delays_ns.append(time.monotonic_ns() - ended)
+            self._take(slot, claims)
+        else:
+            self._take(slot, claims)
+            mine.delays_ns.append(time.monotonic_ns() - ended)
+            mine.cell.freeze()
         mine.shared |= _overlap(done.addresses, mine.layout)
         with self.during("check after"):
             judged: Judged = self.trusted.call("judge", limit_s, cell=slot, seed=seed, indices=chosen)
@@ -305,11 +314,15 @@ class IsolatedSession:
         mine.replayed += 1
 
     def empty_batches(self, slot: str, count: int) -> list[int]:
-        """Lengths of batches without calls (ns): what the host adds to every batch."""
+        """Lengths of batches without calls (ns): what the host adds to every batch. Of graphs: of one addition."""
         cell, self.slots[slot].captured = self.slots[slot].cell, 0
-        cell.call("forget")
+        cell.call("capture" if self.graphs else "forget", **({"calls": 0} if self.graphs else {}))
         with self.during("estimate"):
-            return [cell.batch(0, LIMIT_S, lambda armed: None)[1] for _ in range(count)]
+            return [cell.batch(0, LIMIT_S, lambda armed: time.sleep(self.rest * REST_S))[1] for _ in range(count)]
+
+    def call_ns(self, slot: str, calls: int, limit_s: float = LIMIT_S) -> float:
+        """Time of a call (ns), from one batch, without what the host adds."""
+        return max(1.0, self.batch(slot, calls, limit_s) - self.host_ns) / calls
 
     def _usual_pace(self) -> float:
         return median(self.trusted.call("pace").ns for _ in range(PACE_SAMPLES))
@@ -328,7 +341,7 @@ class IsolatedSession:
     def call(self, do: str, limit_s: float = LIMIT_S, **arguments: Any) -> Any:
         if do == "block":
             calls = arguments["calls"]
-            return TimedBlock(ticks_ns=[self.batch(self.turn, calls, limit_s) / calls])
+            return TimedBlock(ticks_ns=[self.call_ns(self.turn, calls, limit_s)])
         if do == "prepare":
             return Prepared(sets=self.room, covered=True, input_bytes=self.set_bytes)
         return {"renew": Nothing(), "keep": Nothing()}[do]  # every batch has fresh inputs, and is checked

@@ -2,13 +2,15 @@
 
 import gc
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
+from statistics import median, stdev
 
 import pytest
 
-from kernels.analysis.isolation import is_slower_beside, why_too_short
+from kernels.analysis.isolation import host_error, is_slower_beside, why_too_short
 from kernels.contract.arm_result import Ratio, Status, Verdict
 from kernels.contract.isolation import Output
 from kernels.host import processes
@@ -168,11 +170,36 @@ def test_outputs_that_share_memory(addresses, shared):
 
 
 def test_too_short():
-    assert why_too_short(1e6, 20e6, 100e3, cuda=True, graphs=True) == ""
-    assert why_too_short(1e6, 20e6, 300e3, cuda=True, graphs=True).startswith(Verdict.TOO_SHORT)
-    assert why_too_short(20e3, 20e6, 0, cuda=True, graphs=False).startswith(Verdict.TOO_SHORT)
-    assert why_too_short(20e3, 20e6, 0, cuda=False, graphs=False) == ""
-    assert why_too_short(5e3, 20e6, 0, cuda=False, graphs=False).startswith(Verdict.TOO_SHORT)
+    empty = (300e3, 15e3)  # as on an H200
+    assert why_too_short(1e6, 20e6, empty, cuda=True, graphs=True) == ""
+    assert why_too_short(1e6, 20e6, (300e3, 30e3), cuda=True, graphs=True).startswith(Verdict.TOO_SHORT)
+    assert why_too_short(1e6, 5e6, (300e3, 1e3), cuda=True, graphs=True).startswith(Verdict.TOO_SHORT)
+    assert why_too_short(20e3, 20e6, empty, cuda=True, graphs=False).startswith(Verdict.TOO_SHORT)
+    assert why_too_short(20e3, 50e6, (60e3, 3e3), cuda=False, graphs=False) == ""
+    assert why_too_short(5e3, 50e6, (60e3, 3e3), cuda=False, graphs=False).startswith(Verdict.TOO_SHORT)
+
+
+def test_the_error_of_the_median_of_empty_batches():
+    """The median of 30 draws of a normal distribution has a standard error of 1.2533 sigma / sqrt(30)."""
+    draws = random.Random(1)
+    medians, errors = [], []
+    for _ in range(400):
+        empty = [round(draws.gauss(200e3, 20e3)) for _ in range(30)]
+        medians.append(median(empty))
+        errors.append(host_error(empty))
+    assert median(errors) == pytest.approx(stdev(medians), rel=0.15)
+
+
+def test_what_the_host_adds_is_no_part_of_a_call(session, monkeypatch):
+    session.start("eager")
+    session.verify("eager", 60.0, 1)
+    empty = session.empty_batches("eager", 9)
+    assert 0 < median(empty) < min(session.batch("eager", session.calls_for(1e4)) for _ in range(3))
+    monkeypatch.setattr(session, "batch", lambda slot, calls, limit_s: 1_000_000)
+    monkeypatch.setattr(session, "host_ns", 200_000)
+    assert session.call("block", calls=8).ticks_ns == [100_000]
+    monkeypatch.setattr(session, "host_ns", 2_000_000)
+    assert session.call_ns("eager", 8) > 0
 
 
 def test_isolated_has_no_other_protocol_or_mode():
