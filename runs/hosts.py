@@ -68,4 +68,5 @@ def keep_told() -> None:
 
 
 def _digests(broker: Redis, user: str) -> list[str]:
-    return [str(digest) for digest in (broker.acl_getuser(user) or {}).get("passwords", [])]
+    passwords = (broker.acl_getuser(user) or {}).get("passwords")
+    return [str(digest) for digest in passwords] if isinstance(passwords, list) else []

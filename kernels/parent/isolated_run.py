@@ -7,7 +7,7 @@ from typing import Any
 
 from kernels import catalog
 from kernels.analysis.blocks import Estimate
-from kernels.analysis.isolation import host_error, is_slower_beside, why_too_short
+from kernels.analysis.isolation import Host, is_slower_beside, why_too_short
 from kernels.analysis.statistics import unpaired_speedup
 from kernels.contract.arm_result import NO_SPEEDUP, ArmResult, Ratio, Status
 from kernels.contract.events import Measured
@@ -244,27 +244,33 @@ class IsolatedRun(WorkloadRun):
     def _isolated_event(self, reading: rounds.Reading | None) -> Measured:
         timed = Timed(Group(MAIN, MODE if reading else "verify", ()), self._alive(), reading)
         event = self._event(timed, sorted(self.arms, key=lambda arm: not arm.is_ok))
-        quartiles = quantiles(self.empty, n=4) if self.empty else None
+        host = self._host()
         facts = Isolation(
             **self.facts.model_dump(exclude={"pid"}),
             graphs=self.session.graphs,
-            host_us=quartiles and round(self.session.host_ns / 1e3, 1),
-            host_spread_us=quartiles and round((quartiles[2] - quartiles[0]) / 1e3, 1),
+            host_us=host and round(host.ns / 1e3, 1),
+            host_spread_us=host and round(host.spread_ns / 1e3, 1),
             beside=self.beside,
             seed=self.session.seed,
             batches=self.batches,
         )
-        results = [self._without_single_calls(arm) for arm in event.results]
+        by_name = {arm.kernel: arm for arm in event.results}
+        results = [self._without_single_calls(arm, by_name.get(event.baseline), host) for arm in event.results]
         return event.model_copy(update={"isolated": True, "isolation": facts, "results": results})
 
-    def _without_single_calls(self, arm: ArmResult) -> ArmResult:
+    def _host(self) -> Host | None:
+        if not self.empty:
+            return None
+        low, _, high = quantiles(self.empty, n=4)
+        return Host(self.session.host_ns, high - low)
+
+    def _without_single_calls(self, arm: ArmResult, base: ArmResult | None, host: Host | None) -> ArmResult:
         """A result whose samples are batches: it has no percentiles of calls, and no speedup if batches are too short."""
         changes: dict[str, Any] = dict.fromkeys(("p75_ms", "p90_ms", "p95_ms", "p99_ms"))
-        if arm.p50_ms is not None and arm.kernel in self.batches:
-            batch_ns = self.batches[arm.kernel].ms * 1e6
-            empty = (self.session.host_ns, host_error(self.empty) if self.empty else 0.0)
-            why = why_too_short(arm.p50_ms * 1e6, batch_ns, empty, self.context.is_cuda, self.session.graphs)
-            if why and arm.speedup is not None:
+        if arm.speedup is not None and base and arm.p50_ms and base.p50_ms and host:
+            calls_ns = (arm.p50_ms * 1e6, base.p50_ms * 1e6)
+            batches_ns = (self.batches[arm.kernel].ms * 1e6, self.batches[base.kernel].ms * 1e6)
+            if why := why_too_short(calls_ns, batches_ns, host, self.context.is_cuda, self.session.graphs):
                 changes |= {"why": why} | NO_SPEEDUP
         return arm.model_copy(update=changes)
 

@@ -2,16 +2,16 @@
 
 import gc
 import os
-import random
 import subprocess
 import sys
 from pathlib import Path
-from statistics import median, stdev
+from statistics import median
 
 import pytest
 
-from kernels.analysis.isolation import host_error, is_slower_beside, why_too_short
+from kernels.analysis.isolation import Host, is_slower_beside, why_too_short
 from kernels.contract.arm_result import Ratio, Status, Verdict
+from kernels.contract.events import Measured
 from kernels.contract.isolation import Output
 from kernels.host import processes
 from kernels.host.airlock import Facts, Spec, closed_folders
@@ -169,25 +169,57 @@ def test_outputs_that_share_memory(addresses, shared):
     assert _overlap(addresses, LAYOUT) == shared
 
 
-def test_too_short():
-    empty = (300e3, 15e3)  # as on an H200
-    assert why_too_short(1e6, 20e6, empty, cuda=True, graphs=True) == ""
-    assert why_too_short(1e6, 20e6, (300e3, 30e3), cuda=True, graphs=True).startswith(Verdict.TOO_SHORT)
-    assert why_too_short(1e6, 5e6, (300e3, 1e3), cuda=True, graphs=True).startswith(Verdict.TOO_SHORT)
-    assert why_too_short(20e3, 20e6, empty, cuda=True, graphs=False).startswith(Verdict.TOO_SHORT)
-    assert why_too_short(20e3, 50e6, (60e3, 3e3), cuda=False, graphs=False) == ""
-    assert why_too_short(5e3, 50e6, (60e3, 3e3), cuda=False, graphs=False).startswith(Verdict.TOO_SHORT)
+HOST = Host(450e3, 100e3)
+"""As on an H200."""
 
 
-def test_the_error_of_the_median_of_empty_batches():
-    """The median of 30 draws of a normal distribution has a standard error of 1.2533 sigma / sqrt(30)."""
-    draws = random.Random(1)
-    medians, errors = [], []
-    for _ in range(400):
-        empty = [round(draws.gauss(200e3, 20e3)) for _ in range(30)]
-        medians.append(median(empty))
-        errors.append(host_error(empty))
-    assert median(errors) == pytest.approx(stdev(medians), rel=0.15)
+@pytest.mark.parametrize(
+    ("call_ns", "batch_ns", "host", "graphs"),
+    [
+        ((20e3, 18e3), (20e6, 19.9e6), HOST, True),
+        ((2e6, 2.4e6), (20e6, 19.2e6), HOST, True),
+    ],
+)
+def test_long_enough_on_a_gpu(call_ns, batch_ns, host, graphs):
+    assert why_too_short(call_ns, batch_ns, host, cuda=True, graphs=graphs) == ""
+
+
+@pytest.mark.parametrize(
+    ("call_ns", "batch_ns", "host", "graphs"),
+    [
+        ((20e3, 16e3), (20e6, 16e6), HOST, True),  # the calls of the slower kernel fill the memory
+        ((20e3, 20e3), (5e6, 5e6), HOST, True),  # a tenth of a batch is the host
+        ((9e3, 20e3), (20e6, 20e6), HOST, True),
+        ((20e3, 9e3), (20e6, 20e6), HOST, True),
+        ((20e3, 20e3), (20e6, 20e6), HOST, False),
+    ],
+)
+def test_too_short_on_a_gpu(call_ns, batch_ns, host, graphs):
+    assert why_too_short(call_ns, batch_ns, host, cuda=True, graphs=graphs).startswith(Verdict.TOO_SHORT)
+
+
+def test_too_short_on_a_cpu():
+    host = Host(60e3, 20e3)
+    assert why_too_short((20e3, 25e3), (50e6, 51e6), host, cuda=False, graphs=False) == ""
+    assert why_too_short((5e3, 25e3), (50e6, 51e6), host, cuda=False, graphs=False).startswith(Verdict.TOO_SHORT)
+
+
+def test_the_committed_isolated_ratios_agree_with_the_shared_process():
+    """Twelve workloads on one H200, measured in one call: shared, then isolated. What is not too short agrees."""
+    shared, isolated = {}, {}
+    for line in (ROOT / "docs/measurements/isolated-twelve-h200-2026-11-23.jsonl").read_text().splitlines():
+        event = Measured.model_validate_json(line)
+        (isolated if event.isolated else shared)[event.workload.label] = event
+    off = {}
+    for label, event in isolated.items():
+        base, arm = sorted(event.results, key=lambda arm: arm.kernel)
+        calls = (arm.p50_ms * 1e6, base.p50_ms * 1e6)
+        lengths = tuple(event.isolation.batches[one.kernel].ms * 1e6 for one in (arm, base))
+        host = Host(event.isolation.host_us * 1e3, event.isolation.host_spread_us * 1e3)
+        if not why_too_short(calls, lengths, host, cuda=True, graphs=event.isolation.graphs):
+            expected = next(one.speedup for one in shared[label].results if one.kernel == arm.kernel)
+            off[label] = abs(base.p50_ms / arm.p50_ms / expected - 1)
+    assert len(off) == 8 and max(off.values()) < 0.014
 
 
 def test_what_the_host_adds_is_no_part_of_a_call(session, monkeypatch):
