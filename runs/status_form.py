@@ -21,7 +21,7 @@ TITLES = {
     "workloads": "Workloads, with the best kernel", "sessions": "Sessions",
     "devices": "Devices, with when they were last heard",
 }  # fmt: skip
-ALL = {"sessions": "every open one", "devices": "every device"}
+ALL = {"sessions": "every open session"}
 
 
 def choices(kind: str) -> list[tuple[str, str]]:
@@ -39,7 +39,7 @@ def choices(kind: str) -> list[tuple[str, str]]:
         rows = [(one.pk, f"{one.pk}: {one.title}") for one in Session.objects.all()[:MOST_CHOICES]]
     else:
         rows = [(one.pk, f"{one.place}, {one.name}") for one in Gpu.objects.in_order().defer("catalogue")]
-    return [(EVERY, ALL.get(kind, f"every one of the {kind}")), *((str(pk), name) for pk, name in rows)]
+    return [(EVERY, ALL.get(kind, f"every {kind[:-1]}")), *((str(pk), name) for pk, name in rows)]
 
 
 class StatusForm(forms.Form):

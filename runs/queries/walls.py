@@ -16,8 +16,10 @@ from runs.queries.leaders import Board, Place
 from runs.queries.session_report import SessionReport, session_report
 from runs.queries.targets import Standings, standings
 
-MOST = {"targets": 12, "kernels": 8, "workloads": 12, "sessions": 6, "devices": 24}
+MOST = {"targets": 8, "kernels": 5, "workloads": 8, "sessions": 5, "devices": 24}
 """Rows of a part: more cannot be read from three metres."""
+BESIDE_A_CHANGE = 2
+"""Kernels that have room beside the change and its chart."""
 
 
 @dataclass
@@ -72,8 +74,8 @@ def read(page: StatusPage) -> Wall:
             wall.parts.append(Rows("devices"))
             wall.warmth = warmth()
             continue
-        most = MOST[part.kind]
         change = largest_change(part) if part.kind == "kernels" else None
+        most = MOST[part.kind] if change is None else BESIDE_A_CHANGE
         wall.parts.append(Rows(part.kind, rows[:most], max(0, len(rows) - most), change))
     return wall
 

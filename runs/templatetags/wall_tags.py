@@ -8,7 +8,7 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from kernels.analysis.standing import Standing
+from kernels.analysis.standing import Standing, in_digits
 from runs.templatetags.figures import percent
 
 register = template.Library()
@@ -29,7 +29,9 @@ def wall_bar(one: Any) -> SafeString:
 
 
 @register.filter
-def stands(one: Standing) -> str:
-    """ "faster than sdpa on 6 of 8 workloads, 1.31x over 8 (1.30 to 1.32)": its standing in one clause."""
-    figures = one.figures.split(";")[0].split(", least")[0]
-    return f"{one.phrase}{', ' if figures and one.mean else ''}{figures if one.mean else ''}"
+def mean(one: Standing) -> str:
+    """ "1.31x (1.30 to 1.32)": its geometric mean with the interval; empty if it has none."""
+    if one.mean is None:
+        return ""
+    ratio, low, high = in_digits(*one.mean)
+    return f"{ratio}x ({low} to {high})"
