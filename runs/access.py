@@ -8,9 +8,11 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
 from django.utils.crypto import constant_time_compare
 
 from runs.models import Share
+from runs.models.share import TOKEN
 
 OF_A_RUN = frozenset({
     "run", "run_live", "run_csv", "run_json", "run_jsonl", "run_md", "run_yaml", "chart_json", "chart_svg", "result",
@@ -20,6 +22,7 @@ OF_A_RUN = frozenset({
 OF_A_SESSION = frozenset({"session_report", "session_md", "session_html", "session_chart_json", "session_chart_svg"})
 """The same of a session's report."""
 STATUS = "status"
+"""Where one status page was, before there were several: its old links lead on."""
 MOST_LINKS = 50
 """Newest links kept in the cookie of a visitor without an account."""
 COOKIE, KEPT_S = "shares", 14 * 24 * 3600
@@ -40,8 +43,8 @@ class LoggedInOrShared(LoginRequiredMiddleware):
     ) -> HttpResponseBase | None:
         if not getattr(view_func, "login_required", True):
             return None  # it asks neither who it is nor the database, which may be down
-        if not request.user.is_authenticated and _is_shared(request):
-            return None
+        if not request.user.is_authenticated and (opened := _by_link(request)):
+            return None if opened is True else opened
         refused = super().process_view(request, view_func, view_args, view_kwargs)
         if refused and request.headers.get("HX-Request"):
             # A poll must not replace the page by the login form; a form in progress must survive a reload.
@@ -65,22 +68,34 @@ def _shown(match: Any) -> dict[str, int]:
     return {kind: match.kwargs["pk"]} if kind else {}
 
 
-def _is_shared(request: HttpRequest) -> bool:
+def _by_link(request: HttpRequest) -> HttpResponse | bool:
+    """Whether a link opens what is asked for; an answer in its place for a link that has ended."""
     match = request.resolver_match
-    if (
-        match is None
-        or request.method not in ("GET", "HEAD")
-        or match.url_name not in OF_A_RUN | OF_A_SESSION | {STATUS}
-    ):
+    if match is None or request.method not in ("GET", "HEAD"):
+        return False
+    asked, what = request.GET.get("share", ""), _shown(match)
+    if match.url_name == STATUS and TOKEN.fullmatch(asked):
+        return redirect("wall", asked)
+    if not what:
         return False
     kept = request.get_signed_cookie(COOKIE, default="", salt=COOKIE, max_age=KEPT_S) or ""
     known = kept.split(".")
-    what = _shown(match)
-    asked = request.GET.get("share", "")
-    by_this = asked not in known and Share.objects.opens([asked], **what)
-    if not by_this and not Share.objects.opens(known, **what):
-        return False
-    if by_this:
-        request.new_shares = [asked, *filter(None, known)][:MOST_LINKS]  # type: ignore[attr-defined]
+    found = {share.token: share for share in Share.objects.known([asked, *known], **what)}
+    live = next((share for share in found.values() if share.is_live), None)
+    if live is None:
+        return closed(request, next(iter(found.values()))) if found else False
+    if asked in found and found[asked].is_live:
+        found[asked].note_open()
+        if asked not in known:
+            request.new_shares = [asked, *filter(None, known)][:MOST_LINKS]  # type: ignore[attr-defined]
     request.shared = True  # type: ignore[attr-defined]
     return True
+
+
+def closed(request: HttpRequest, share: Share) -> HttpResponse:
+    """What a link says after its end. A page that polls is loaded anew, and then says it."""
+    answer = render(request, "closed.html", {"share": share}, status=410)
+    answer.headers["X-Robots-Tag"] = "noindex"
+    if request.headers.get("HX-Request"):
+        answer.headers["HX-Refresh"] = "true"
+    return answer

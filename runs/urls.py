@@ -1,7 +1,8 @@
 from django.urls import path, register_converter
-from django.urls.converters import IntConverter
+from django.urls.converters import IntConverter, StringConverter
 
 from runs.api import site
+from runs.models.share import TOKEN
 from runs.views import (
     changes,
     compare,
@@ -25,12 +26,13 @@ from runs.views import (
     session_report,
     sessions,
     share,
-    status,
+    status_pages,
     submissions,
     tier_scales,
     tier_workload,
     tiers,
     tokens,
+    wall,
     week,
     withdrawal,
 )
@@ -45,7 +47,14 @@ class Id(IntConverter):
     regex = "[0-9]{1,18}"
 
 
+class Token(StringConverter):
+    """The secret part of a link."""
+
+    regex = TOKEN.pattern
+
+
 register_converter(Id, "id")
+register_converter(Token, "token")
 
 urlpatterns = [
     *site.urls(),
@@ -93,9 +102,16 @@ urlpatterns = [
     path("sessions/<id:pk>/end/", sessions.end, name="end_session"),
     path("sessions/<id:pk>/runs/", sessions.add_run, name="add_to_session"),
     path("sessions/<id:pk>/runs/<id:run>/remove/", sessions.remove_run, name="remove_from_session"),
-    path("status/", status.status, name="status"),
-    path("status/share/", share.share, name="share_status"),
-    path("status/unshare/", share.unshare, name="unshare_status"),
+    path("status/", status_pages.status, name="status"),
+    path("status/new/", status_pages.edit, name="new_status"),
+    path("status/<id:pk>/edit/", status_pages.edit, name="edit_status"),
+    path("status/<id:pk>/end/", status_pages.end, name="end_status"),
+    path("status/<token:token>/", wall.wall, name="wall"),
+    path("status/<token:token>/frame/", wall.frame, name="wall_frame"),
+    path("status/<token:token>.svg", wall.badge_svg, name="wall_svg"),
+    path("status/<token:token>.json", wall.badge_json, name="wall_json"),
+    path("links/", share.links, name="links"),
+    path("links/<id:pk>/end/", share.end_link, name="end_link"),
     path("compare/", compare_many.compare_many, name="compare_many"),
     path("compare/<id:before>...<id:after>/", compare.compare, name="compare"),
     path("compare/<id:before>...<id:after>.csv", compare.compare_csv, name="compare_csv"),

@@ -14,6 +14,7 @@ from runs.models.run import Environment, RejectedEvent, Run
 from runs.models.schedule import Schedule, ScheduledDay
 from runs.models.session import Note, Session
 from runs.models.share import Share
+from runs.models.status_page import StatusPage
 from runs.models.submission import Submission
 from runs.models.target import Pin, Target
 from runs.models.tier_scale import Tier, TierScale
@@ -22,5 +23,5 @@ from runs.models.workload import Workload
 __all__ = [
     "Answered", "ApiToken", "Calibration", "Change", "Chart", "Claim", "Config", "Environment", "Gpu", "Host", "Import",
     "Kernel", "KernelVersion", "Measurement", "Newest", "Note", "Pin", "RejectedEvent", "Result", "Run", "Schedule",
-    "ScheduledDay", "Session", "Share", "Submission", "Target", "Tier", "TierScale", "Workload",
+    "ScheduledDay", "Session", "Share", "StatusPage", "Submission", "Target", "Tier", "TierScale", "Workload",
 ]  # fmt: skip

@@ -29,15 +29,6 @@ MOST_SHOWN, MOST_RECORDS = 4, 3
 NUMBERS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
 
 
-def at_work(gpus: list[Gpu]) -> list[Gpu]:
-    """Adds each device's current run, or None."""
-    running = {run.gpu_id: run for run in Run.objects.sent().select_related("gpu").defer("config", "log")}
-    for gpu in gpus:
-        gpu.run = running.get(gpu.pk)  # type: ignore[attr-defined]
-        gpu.at_work = int(gpu.pk in running)  # type: ignore[attr-defined]
-    return gpus
-
-
 @dataclass
 class Device:
     """A device with what it does."""

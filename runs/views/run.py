@@ -49,9 +49,9 @@ PYTHON = ".venv/bin/python"
 
 
 def get_run(pk: int) -> Run:
-    return get_object_or_404(
-        Run.objects.select_related("gpu", "user", "environment", "share", "session", "withdrawn_by"), pk=pk
-    )
+    """With `live_token`, that of its link."""
+    runs = Run.objects.select_related("gpu", "user", "environment", "session", "withdrawn_by")
+    return get_object_or_404(runs.annotate(live_token=Share.objects.all().token_of("run")), pk=pk)
 
 
 def context_of(request: HttpRequest, run: Run) -> dict[str, Any]:
@@ -145,14 +145,13 @@ def _folders(run: Run) -> str:
 
 def run(request: HttpRequest, pk: int) -> HttpResponse:
     shown = get_run(pk)
-    return render(
-        request, "run.html", context_of(request, shown) | {"link": link_by(request, getattr(shown, "share", None))}
-    )
+    link = link_of(request, shown.get_absolute_url(), getattr(shown, "live_token", None))
+    return render(request, "run.html", context_of(request, shown) | {"link": link})
 
 
-def link_by(request: HttpRequest, share: Share | None) -> str:
-    """The full address of a secret link, for users to share; empty if there is none."""
-    return request.build_absolute_uri(share.get_absolute_url()) if share and request.user.is_authenticated else ""
+def link_of(request: HttpRequest, address: str, token: str | None) -> str:
+    """The full address of a live link, for users to share; empty if there is none."""
+    return request.build_absolute_uri(f"{address}?share={token}") if token and request.user.is_authenticated else ""
 
 
 def live(request: HttpRequest, pk: int) -> HttpResponse:

@@ -12,13 +12,14 @@ from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, render
 from django.template.loader import render_to_string
+from django.urls import reverse
 
 from runs.charts import session_charts
 from runs.charts.theme import THEMES
-from runs.models import Session, TierScale
+from runs.models import Session, Share, TierScale
 from runs.queries.session_report import SessionReport, session_report
 from runs.views.downloads import download
-from runs.views.run import link_by
+from runs.views.run import link_of
 from runs.views.session_markdown import as_markdown
 
 ALONE = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -27,7 +28,9 @@ Picture = Callable[[str, str], str]
 
 
 def get_session(pk: int) -> Session:
-    return get_object_or_404(Session.objects.select_related("user", "share"), pk=pk)
+    """With `live_token`, that of its link."""
+    sessions = Session.objects.select_related("user").annotate(live_token=Share.objects.all().token_of("session"))
+    return get_object_or_404(sessions, pk=pk)
 
 
 def _context(session: Session, shared: bool, base: str = "") -> dict[str, Any]:
@@ -49,7 +52,8 @@ def report_page(request: HttpRequest, pk: int) -> HttpResponse:
     """The page, which also prints well."""
     session = get_session(pk)
     context = _context(session, getattr(request, "shared", False))
-    return render(request, "session_report.html", context | {"link": link_by(request, getattr(session, "share", None))})
+    link = link_of(request, reverse("session_report", args=[pk]), getattr(session, "live_token", None))
+    return render(request, "session_report.html", context | {"link": link})
 
 
 def report_md(request: HttpRequest, pk: int) -> HttpResponse:

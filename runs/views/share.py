@@ -1,48 +1,60 @@
-"""Creates and ends secret links to a run, to the report of a session, or to the status page."""
+"""Creates and ends secret links, and lists those that are live with their use."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
 from runs.models import Session, Share
 from runs.views.run import get_run
 
+MOST = 500
+"""Newest live links listed."""
+
 
 @require_POST
-def share(request: HttpRequest, pk: int | None = None) -> HttpResponse:
-    """Creates the link of a run, or of the status page, if it has none."""
-    run = get_run(pk) if pk is not None else None
-    _create(request, run=run, session=None)
-    return redirect(run) if run else redirect("status")
+def share(request: HttpRequest, pk: int) -> HttpResponse:
+    """Creates the link of a run, if it has none."""
+    run = get_run(pk)
+    Share.objects.all().make(request.user, run=run)
+    return redirect(run)
 
 
-def _create(request: HttpRequest, **what: Any) -> None:
-    if not Share.objects.filter(**what).exists():
-        by = request.user if request.user.is_authenticated else None
-        Share.objects.get_or_create(**what, defaults={"user": by})
+@require_POST
+def unshare(request: HttpRequest, pk: int) -> HttpResponse:
+    run = get_run(pk)
+    Share.objects.filter(run=run).end(request.user)
+    return redirect(run)
 
 
 @require_POST
 def share_session(request: HttpRequest, pk: int) -> HttpResponse:
     """Creates the link of a session's report, if it has none."""
     session = get_object_or_404(Session, pk=pk)
-    _create(request, run=None, session=session)
+    Share.objects.all().make(request.user, session=session)
     return redirect("session_report", session.pk)
 
 
 @require_POST
 def unshare_session(request: HttpRequest, pk: int) -> HttpResponse:
     session = get_object_or_404(Session, pk=pk)
-    Share.objects.filter(session=session).delete()
+    Share.objects.filter(session=session).end(request.user)
     return redirect("session_report", session.pk)
 
 
+@never_cache
+def links(request: HttpRequest) -> HttpResponse:
+    """All live links with their use."""
+    live = Share.objects.live().select_related("page", "user").order_by("-pk")
+    return render(request, "links.html", {"page": "status", "links": live[:MOST], "count": live.count()})
+
+
 @require_POST
-def unshare(request: HttpRequest, pk: int | None = None) -> HttpResponse:
-    run = get_run(pk) if pk is not None else None
-    Share.objects.filter(run=run, session=None).delete()
-    return redirect(run) if run else redirect("status")
+def end_link(request: HttpRequest, pk: int) -> HttpResponse:
+    found = get_object_or_404(Share.objects.select_related("page"), pk=pk)
+    if Share.objects.filter(pk=found.pk).end(request.user):
+        messages.info(request, f"The link to {found.what} is ended. It says so to those who open it.")
+    return redirect("links")

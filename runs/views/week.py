@@ -39,11 +39,11 @@ def trend(request: HttpRequest, pk: int, kind: str) -> HttpResponse:
     change = get_object_or_404(
         Change.objects.select_related("kernel", "workload", "gpu").defer("gpu__catalogue"), pk=pk
     )
-    line, index = _line_of(change)
+    line, index = line_of(change)
     return _answer(week_charts.trend(line, change, index, colours), kind)
 
 
-def _line_of(change: Change) -> tuple[Line, int]:
+def line_of(change: Change) -> tuple[Line, int]:
     """The line of a change, and the index of its run."""
     rows = measurements.tried(change.kernel, key=change.workload.key)
     rows = rows.filter(measurement__mode=change.mode, measurement__run__gpu=change.gpu_id)

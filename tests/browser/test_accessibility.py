@@ -10,7 +10,8 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.thorough(JOURNEYS)]
 PAGES = (
     "", "runs/", "runs/new/", "runs/1/", "results/", "leaderboard/?gpu=NVIDIA+H200", "kernels/", "kernels/attention/sdpa/",
     "kernels/attention/triton-flash/", "submit/", "submissions/", "changes/", "tiers/?device=NVIDIA+H200", "tiers/scales/new/",
-    "sessions/", "sessions/1/", "sessions/1/report/", "status/", "judge/", "import/", "gpus/", "tokens/", "api/",
+    "sessions/", "sessions/1/", "sessions/1/report/", "status/", "status/new/", "links/",
+    "judge/", "import/", "gpus/", "tokens/", "api/",
     "accounts/password_change/", "no-such-page/",
 )  # fmt: skip
 FOUND = {
@@ -30,6 +31,18 @@ def serious(page):
         for one in violations
         if one["impact"] in ("serious", "critical")
     ]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_status_page_has_no_serious_fault(open_page, live_site, theme):
+    page = open_page()
+    page.goto(f"{live_site.url}/status/new/")
+    page.get_by_label("Title").fill(f"A {theme} wall")
+    for part in ("every workload", "every open session"):
+        page.get_by_label(part).check()
+    page.get_by_role("button", name="Make its link").click()
+    page.goto(f"{page.locator('[data-link]').first.input_value()}?theme={theme}")
+    assert serious(page) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

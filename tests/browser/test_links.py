@@ -1,5 +1,9 @@
 """From "it is faster" to "here is the link": what the team gives away, and what somebody without an account sees of it."""
 
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
 import pytest
 from playwright.sync_api import expect
 
@@ -43,16 +47,51 @@ def test_a_run_is_given_away_by_its_link_until_that_is_ended(open_page, live_sit
     team.get_by_role("button", name="Stop sharing").click()
     expect(team.locator("[data-link]")).to_have_count(0)
     later = browser.new_context()
-    assert later.request.get(link, max_redirects=0).status == 302
+    assert later.request.get(link, max_redirects=0).status == 410
     later.close()
 
 
-def test_the_status_page_is_given_away_and_goes_on_by_itself(open_page, live_site, visitor):
-    visitor.goto(give_away(open_page(), live_site, "/status/"))
-    visitor.locator("#status").evaluate("part => part.dataset.old = 'yes'")
-    expect(visitor.locator("#status[data-old]")).to_have_count(0, timeout=20_000)
-    expect(visitor.locator("h1")).to_contain_text("device")
-    assert visitor.locator("main a:visible").count() == 0, "nothing here leads to a login"
+def test_a_status_page_is_composed_goes_on_by_itself_and_says_when_it_was_ended(open_page, live_site, browser):
+    team = open_page()
+    team.goto(f"{live_site.url}/status/new/")
+    team.get_by_label("Title").fill("The wall")
+    team.get_by_label("Names of people").check()
+    team.get_by_role("button", name="Make its link").click()
+    link = team.locator("[data-link]").first.input_value()
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    wall = context.new_page()
+    wall.goto(link)
+    expect(wall.locator("h1")).to_have_text("No kernel changed this week")
+    assert wall.locator("main a:visible").count() == 0, "nothing here leads to a login"
+    assert wall.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(19, 21, 23)", "dark by default"
+    assert wall.evaluate("parseFloat(getComputedStyle(document.body).fontSize)") > 20
+    wall.locator("#wall").evaluate("part => part.dataset.old = 'yes'")
+    expect(wall.locator("#wall[data-old]")).to_have_count(0, timeout=20_000)
+    team.goto(f"{live_site.url}/links/")
+    team.get_by_role("button", name="End the link to the status page “The wall”").click()
+    expect(wall.locator("h1")).to_contain_text("This link was ended on", timeout=20_000)
+    context.close()
+
+
+def test_another_site_may_frame_the_frame_and_nothing_else(open_page, live_site, browser, tmp_path):
+    team = open_page()
+    team.goto(f"{live_site.url}/status/new/")
+    team.get_by_label("Title").fill("In a frame")
+    team.get_by_role("button", name="Make its link").click()
+    link = team.locator("[data-link]").first.input_value()
+    frames = f'<iframe id="may" src="{link}frame/"></iframe><iframe id="not" src="{link}"></iframe>'
+    context = browser.new_context()
+    page = context.new_page()
+    (tmp_path / "index.html").write_text(frames)
+    site = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=tmp_path))
+    Thread(target=site.serve_forever, daemon=True).start()
+    page.goto(f"http://127.0.0.1:{site.server_port}/")
+    expect(page.frame_locator("#may").locator("h1")).to_have_text("No kernel changed this week")
+    assert page.frame_locator("#not").locator("h1", has_text="No kernel changed this week").count() == 0
+    context.close()
+    site.shutdown()
+    site.server_close()
+    team.get_by_role("button", name="End the link to In a frame").click()
 
 
 def test_from_the_tiers_to_a_ladder(open_page, live_site):
@@ -125,6 +164,15 @@ def test_no_page_scrolls_sideways(open_page, live_site, width):
     page = open_page()
     page.set_viewport_size({"width": width, "height": 900})
     claim = "/judge/?operation=gemm&m=8192&n=8192&k=8192&dtype=bfloat16&gpu=RTX+5090&tflops=240"
-    for path in ("/tiers/?device=NVIDIA%20H200", "/tiers/scales/1/", "/status/", "/sessions/", "/sessions/1/", claim):
+    for path in (
+        "/tiers/?device=NVIDIA%20H200",
+        "/tiers/scales/1/",
+        "/status/",
+        "/status/new/",
+        "/links/",
+        "/sessions/",
+        "/sessions/1/",
+        claim,
+    ):
         assert page.goto(live_site.url + path).ok, path
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path

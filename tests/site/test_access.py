@@ -3,14 +3,15 @@
 import re
 
 import pytest
-from cast import thorough
+from cast import signed_in, thorough
 from daily import fill, look_at_all, repeated, step
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import get_resolver, reverse
 from django.utils import timezone
 
-from runs.models import Change, Import, Run, Session, Submission, TierScale
+from runs.models import Change, Import, Run, Session, Share, StatusPage, Submission, TierScale
+from runs.models.status_page import EVERY, KINDS
 
 KERNEL = """from kernels.catalog import kernel
 
@@ -20,10 +21,13 @@ def mine(x):
 """
 POSTED = (
     "acknowledge", "add_to_session", "cancel_run", "confirm_record", "delete_import", "delete_tier_scale",
-    "end_schedule", "end_session", "measure_submission", "pause_gpu", "pin_baseline", "recalibrate",
+    "end_link", "end_schedule", "end_session", "end_status", "measure_submission", "pause_gpu", "pin_baseline", "recalibrate",
     "remove_from_session", "repeat_run", "restore_run", "resume_gpu", "revoke_token", "set_target", "share_run",
-    "share_session", "share_status", "unshare_run", "unshare_session", "unshare_status", "withdraw_run",
+    "share_session", "unshare_run", "unshare_session", "withdraw_run",
 )  # fmt: skip
+EVERYTHING = [[kind, EVERY] for kind in KINDS]
+WALLS = ("wall", "wall_frame", "wall_svg", "wall_json")
+"""A status page, for whoever has its link."""
 API = {"api_nowhere", "client"}
 """Without a session: tests/site/test_api.py."""
 
@@ -39,6 +43,9 @@ def addresses(demo, gpu, measured):
     run = thorough(measured(count=1))
     fill(gpu, step(9, 9, 1.06), "compiled")
     look_at_all()
+    wall = Share.objects.all().make(
+        signed_in("walter").user, page=StatusPage.objects.create(title="W", body=EVERYTHING)
+    )
     mine = {
         **{name: [] for name in ("overview", "runs", "runs_csv", "runs_json", "new_run", "estimate")},
         **{name: [demo.pk] for name in ("run", "run_live", "run_csv", "run_json", "run_jsonl", "run_md", "run_yaml")},
@@ -90,7 +97,10 @@ def addresses(demo, gpu, measured):
         },
         **{name: [TierScale.objects.first().pk] for name in ("tier_scale", "delete_tier_scale")},
         **{name: [demo.pk] for name in ("share_run", "unshare_run")},
-        **{name: [] for name in ("status", "share_status", "unshare_status")},
+        **{name: [] for name in ("status", "new_status", "links")},
+        **{name: [wall.page_id] for name in ("edit_status", "end_status")},
+        "end_link": [wall.pk],
+        **{name: [wall.token] for name in WALLS},
         **{name: [] for name in ("sessions", "new_session")},
         **{
             name: [Session.objects.create(title="An effort").pk]
@@ -153,6 +163,8 @@ def test_the_team_sees_every_page(owner, member, gpu, configs, addresses):
 
 def test_a_stranger_is_sent_to_the_login_and_back(stranger, addresses):
     for name, address in addresses.items():
+        if name in WALLS:
+            continue
         for answer in (stranger.get(address), stranger.post(address)):
             assert answer.status_code == 302, name
             assert answer.url == f"{reverse('login')}?next={address}", name

@@ -313,17 +313,13 @@ def test_a_link_opens_the_report_and_the_runs_of_the_session_and_nothing_else(ow
     Run.objects.filter(pk=run.pk).update(session=None)
     assert stranger.get(run.get_absolute_url()).status_code == 302, "a run that left the session"
     owner.post(reverse("unshare_session", args=[session.pk]))
-    assert stranger.get(link).status_code == 302
+    assert stranger.get(link).status_code == 410
 
 
-def test_the_link_of_a_session_is_not_that_of_the_status_page(owner, stranger, session):
+def test_the_link_of_a_session_opens_no_status_page(owner, stranger, session):
     owner.post(reverse("share_session", args=[session.pk]))
     token = Share.objects.get().token
-    assert stranger.get(reverse("status"), {"share": token}).status_code == 302
-    owner.post(reverse("share_status"))
-    assert Share.objects.count() == 2
-    owner.post(reverse("unshare_status"))
-    assert Share.objects.get().session == session
+    assert stranger.get(reverse("wall", args=[token])).status_code == 404
 
 
 # --- a withdrawn run --------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Secret links: who has one sees one run, or the status page, and nothing else; the status page itself."""
+"""Secret links: who has one sees one run, and nothing else, until it ends; what is live is listed with its use."""
 
 import re
 from datetime import timedelta
@@ -51,7 +51,11 @@ def test_the_team_makes_a_link_gives_it_away_and_ends_it(owner, stranger, demo):
     assert (answer.status_code, answer.headers["X-Robots-Tag"]) == (200, "noindex")
     owner.post(reverse("unshare_run", args=[demo.pk]))
     for address in (link, demo.get_absolute_url()):
-        assert stranger.get(address).status_code == 302, "a link that was ended opens nothing, to nobody"
+        answer = stranger.get(address)
+        assert answer.status_code == 410, "a link that was ended opens nothing, to nobody"
+        assert f"This link was ended on {timezone.now():%Y-%m-%d}." in answer.content.decode()
+        assert answer.headers["X-Robots-Tag"] == "noindex"
+    assert Client().get(demo.get_absolute_url()).status_code == 302, "who never had a link is sent to the login"
 
 
 def test_asking_twice_gives_the_same_link(owner, demo):
@@ -176,12 +180,12 @@ def test_no_number_is_too_large_for_an_address(owner, stranger, number):
         assert owner.post(f"/runs/{number}/{action}/").status_code == 404
 
 
-def test_a_poll_after_the_end_of_a_link_leads_to_the_login(owner, stranger, demo, shared):
-    """And does not draw the login page into the place of what was polled."""
+def test_a_poll_after_the_end_of_a_link_loads_the_page_anew(owner, stranger, demo, shared):
+    """And does not draw a sentence or a login into the place of what was polled."""
     stranger.get(shared)
     owner.post(reverse("unshare_run", args=[demo.pk]))
     answer = stranger.get(reverse("run_live", args=[demo.pk]), headers={"HX-Request": "true"})
-    assert (answer.status_code, answer.headers["HX-Refresh"], answer.content) == (204, "true", b"")
+    assert (answer.status_code, answer.headers["HX-Refresh"]) == (410, "true")
 
 
 def test_who_is_logged_out_while_filling_in_the_form_keeps_what_is_typed(stranger):
@@ -203,40 +207,43 @@ def test_tokens_cannot_be_guessed(shared, owner, make_run):
     assert all(len(token) == 32 for token in tokens)
 
 
-# --- the status page --------------------------------------------------------------------------------------------------
+# --- all of them ------------------------------------------------------------------------------------------------------
 
 
-def test_the_status_page_has_devices_newest_runs_and_tiers(owner, demo, measured, gpu, silent):
-    older, newer = measured(count=1), measured(count=1)
-    page = owner.get(reverse("status")).content.decode()
-    assert "2 devices: 1 idle, 1 silent" in page
-    assert f'href="{newer.get_absolute_url()}"' in page
-    assert f'href="{older.get_absolute_url()}"' not in page, "of a config and a device only the newest"
-    assert f'href="{demo.get_absolute_url()}"' in page
-    assert "Kernels reach a tier on 3 of 8 workloads</strong> on NVIDIA H200." in page
-    assert "faster, 1.485x (1.4" in " ".join(page.split())
+def test_live_links_are_listed_with_their_use_and_ended_there(owner, stranger, demo, shared):
+    page = owner.get(reverse("links")).content.decode()
+    assert "1 link can be opened without an account" in page
+    assert f">run {demo.pk}</a>" in page and "0 times" in page and "never" in page
+    stranger.get(shared)
+    stranger.get(demo.get_absolute_url())
+    stranger.get(shared)
+    page = owner.get(reverse("links")).content.decode()
+    assert "2 times" in page, "what is followed from there is not another opening"
+    assert "just now" in page.split("2 times")[1]
+    answer = owner.post(reverse("end_link", args=[Share.objects.get().pk]), follow=True).content.decode()
+    assert f"The link to run {demo.pk} is ended." in answer and "Nothing can be opened without an account" in answer
+    assert stranger.get(shared).status_code == 410
+    ended = Share.objects.get()
+    assert ended.ended_by == owner.user
 
 
-def test_a_site_without_anything_has_a_status(owner):
-    page = owner.get(reverse("status")).content.decode()
-    assert "No device has reported yet" in page
-    assert "No run has finished yet." in page
+def test_a_link_that_expired_says_so(stranger, demo):
+    share = Share.objects.create(run=demo, expires_at=timezone.now() - timedelta(days=1))
+    answer = stranger.get(share.get_absolute_url())
+    assert answer.status_code == 410
+    assert f"This link expired on {share.expires_at:%Y-%m-%d}." in answer.content.decode()
 
 
-def test_the_status_page_is_shared_by_a_link_of_its_own(owner, stranger, demo, gpu):
-    page = owner.post(reverse("share_status"), follow=True).content.decode()
-    link = re.search(r'value="http://testserver([^"]+)" data-link', page)[1]
-    page = stranger.get(link).content.decode()
-    assert "1 device, idle" in page
-    assert stranger.get(reverse("status"), headers={"HX-Request": "true"}).status_code == 200, "as it is polled"
-    assert links_of(page) == {"/", reverse("login"), reverse("status")}
-    for name, args in (("overview", []), ("run", [demo.pk])):
-        assert stranger.get(reverse(name, args=args)).status_code == 302
-    owner.post(reverse("unshare_status"))
-    assert stranger.get(link).status_code == 302
+def test_after_the_end_of_a_link_another_is_made(owner, stranger, demo, shared):
+    owner.post(reverse("unshare_run", args=[demo.pk]))
+    owner.post(reverse("share_run", args=[demo.pk]))
+    assert stranger.get(shared).status_code == 410
+    other = Share.objects.live().get().get_absolute_url()
+    assert other != shared and stranger.get(other).status_code == 200
 
 
-def test_a_poll_of_the_status_page_is_a_fragment(owner, demo):
-    page = owner.get(reverse("status"), headers={"HX-Request": "true"}).content.decode()
-    assert page.count('<div id="status"') == 1
-    assert "<html" not in page
+def test_a_list_of_links_is_no_more_than_a_few_queries(owner, make_run, django_assert_max_num_queries):
+    for _ in range(30):
+        Share.objects.create(run=make_run(), user=owner.user)
+    with django_assert_max_num_queries(12):
+        assert "30 links" in owner.get(reverse("links")).content.decode()

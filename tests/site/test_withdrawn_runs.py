@@ -123,7 +123,7 @@ def test_a_reason_is_needed_and_an_active_run_is_cancelled_first(owner, two, mak
 def test_a_visitor_by_link_withdraws_nothing(owner, stranger, two):
     owner.post(reverse("share_run", args=[two[0].pk]))
     two[0].refresh_from_db()
-    page = stranger.get(two[0].share.get_absolute_url()).content.decode()
+    page = stranger.get(two[0].shares.get().get_absolute_url()).content.decode()
     assert "Withdraw" not in page
     assert stranger.post(reverse("withdraw_run", args=[two[0].pk]), {"why": "x"}).status_code == 302
     assert not Run.objects.exclude(withdrawn_at=None).exists()
