@@ -3,6 +3,10 @@ says otherwise."""
 
 from __future__ import annotations
 
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
 from kernels.contract.arm_result import Model, Ratio
 from kernels.contract.arm_result import Text as Checked
 from kernels.contract.replies import Nothing, OutputReading, Reply, Text
@@ -10,21 +14,36 @@ from kernels.contract.replies import Nothing, OutputReading, Reply, Text
 # --- a cell: everything is a claim of a process that is not trusted ---------------------------------------------------
 
 
+MOST_CALLS = 4096
+"""Calls of a batch."""
+MOST_OUTPUTS, MOST_DIMENSIONS, MOST_SEGMENTS = 64, 16, 4096
+Address = Annotated[int, Field(ge=0, lt=2**63)]
+Extent = Annotated[int, Field(ge=0, lt=2**48)]
+Addresses = Annotated[list[Address], Field(max_length=MOST_CALLS * MOST_OUTPUTS)]
+Word = Annotated[str, Field(max_length=32, pattern="^[a-z0-9_]*$")]
+
+
 class Output(Reply):
     """Where an output lies in the memory of a cell."""
 
-    address: int
-    shape: list[int]
-    strides: list[int]
+    address: Address
+    shape: Annotated[list[Extent], Field(max_length=MOST_DIMENSIONS)]
+    strides: Annotated[list[Extent], Field(max_length=MOST_DIMENSIONS)]
     """In elements."""
-    dtype: str
-    device: str
+    dtype: Word
+    device: Word
+
+    @model_validator(mode="after")
+    def has_a_stride_for_each_size(self) -> Self:
+        if len(self.shape) != len(self.strides):
+            raise ValueError("shape and strides differ in length")
+        return self
 
 
 class Called(Reply):
     """Some calls, with all of their outputs alive."""
 
-    outputs: list[list[Output]]
+    outputs: Annotated[list[Annotated[list[Output], Field(max_length=MOST_OUTPUTS)]], Field(max_length=MOST_CALLS)]
     wrong_kind: Text = ""
     """Why a call returned no tensors."""
 
@@ -32,22 +51,24 @@ class Called(Reply):
 class Armed(Reply):
     """A batch is prepared; the cell waits for the word to go."""
 
-    addresses: list[int] = []
+    addresses: Addresses = []
     """Of all outputs, if a captured graph has fixed them."""
 
 
 class Batch(Reply):
     """A batch is done: all of its outputs are alive."""
 
-    addresses: list[int]
-    own_ns: int
+    addresses: Addresses
+    own_ns: Annotated[int, Field(ge=0, lt=2**62)]
     """By the cell's own clock."""
 
 
 class Segments(Reply):
     """Device memory of a cell: (start, handle in hex) of each allocation that holds outputs."""
 
-    segments: list[tuple[int, str]]
+    segments: Annotated[
+        list[tuple[Address, Annotated[str, Field(pattern="^[0-9a-f]{128}$")]]], Field(max_length=MOST_SEGMENTS)
+    ]
 
 
 CELL_REPLIES: dict[str, type[Reply]] = {
@@ -134,6 +155,12 @@ class Isolation(Model):
     no_network: bool = False
     own_pids: bool = False
     read_only: bool = False
+    user_namespace: bool | None = None
+    """This and what follows: None in events of earlier versions."""
+    own_proc: bool | None = None
+    hidden: bool | None = None
+    limited_scratch: bool | None = None
+    limited_memory: bool | None = None
     missing: list[Checked] = []
     graphs: bool = False
     """Batches are captured CUDA graphs."""

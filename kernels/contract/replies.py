@@ -10,13 +10,21 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
+CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"} | {13: "\n"}
+MOST_CHARACTERS = 16_000
 
-def _as_utf8(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
+
+def printable(text: str) -> str:
+    """A text without what a terminal or a database would act on: half characters, escapes, NUL."""
+    return text.encode("utf-8", "replace").decode().translate(CONTROLS)
 
 
-Text = Annotated[str, BeforeValidator(_as_utf8)]
-"""What a kernel says may hold half characters, which JSON refuses."""
+def _said(text: Any) -> Any:
+    return printable(text[:MOST_CHARACTERS]) if isinstance(text, str) else text
+
+
+Text = Annotated[str, BeforeValidator(_said)]
+"""What a kernel says may hold anything, and any amount of it."""
 OutputReading = dict[str, Any]
 """Errors of one output: see `measure` in kernels/child/reference.py."""
 

@@ -1,31 +1,24 @@
 """The airlock: takes from itself what a foreign kernel does not need, then becomes another program.
 
-`python -m kernels.host.airlock SPEC`, SPEC is a `Spec` as JSON. It runs trusted code only, and needs root for most
-steps. What the host does not allow is left out, and the `Facts` say so.
+`python -m kernels.host.airlock SPEC`, SPEC is a `Spec` as JSON. It runs trusted code only. With root it takes everything;
+another user takes what a user namespace allows. What the host does not allow is left out, and the `Facts` say so.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import signal
-import struct
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 from pydantic import BaseModel
 
-NEW_MOUNTS, NEW_IPC, NEW_PIDS, NEW_NETWORK = 0x00020000, 0x08000000, 0x20000000, 0x40000000
-"""Flags of unshare(2)."""
-MS_BIND, MS_MOVE, MS_REC, MS_PRIVATE = 4096, 8192, 16384, 1 << 18
-"""Flags of mount(2)."""
-MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, READ_ONLY = 442, -100, 0x8000, 1
-PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
+from kernels.host import limits, rights, view
+from kernels.host.system import NEW_IPC, NEW_NETWORK, NEW_PIDS, NEW_USERS, libc, unshare
 
-libc = ctypes.CDLL(None, use_errno=True)
+PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
 
 
 class Spec(BaseModel):
@@ -36,12 +29,18 @@ class Spec(BaseModel):
     """The only folder that stays writable."""
     readable: list[str] = []
     """Files and folders that the command must be able to read."""
+    hidden: list[str] = []
+    """Files and folders that it must not see, beside those that view.py hides of every host."""
     uid: int | None = None
     """The user to become; None: stay the same one."""
     facts_fd: int
     """Where the facts are written, as one line of JSON."""
     own_pids: bool = True
     """False: stay among the host's processes, if CUDA memory cannot be shared otherwise."""
+    kind: str = "cpu"
+    """Of its device."""
+    groups: list[str] = []
+    """Control groups to join."""
 
 
 class Facts(BaseModel):
@@ -50,11 +49,20 @@ class Facts(BaseModel):
     pid: int = 0
     """Of the command, as the host counts."""
     own_user: bool = False
+    user_namespace: bool = False
+    """It is the agent's user without any right over what that user has outside."""
     no_network: bool = False
     own_pids: bool = False
-    """It sees no other process, and what it starts ends with it."""
+    """What it starts ends with it, and it can send no other process a signal."""
+    own_proc: bool = False
+    """It sees no other process."""
     read_only: bool = False
     """It can write into its scratch folder only."""
+    hidden: bool = False
+    """Files that it does not need are not there: home folders, settings, database, journals."""
+    limited_scratch: bool = False
+    limited_memory: bool = False
+    """All of its processes together have a limit of memory that the kernel keeps."""
     missing: list[str] = []
     """What the host did not allow, with the reason."""
 
@@ -63,24 +71,59 @@ def main() -> None:
     spec, facts = Spec.model_validate_json(sys.argv[1]), Facts()
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.umask(0o022)  # the command's user must be able to enter the folders that are made here
-    facts.no_network = _try(facts, "no network", lambda: _unshare(NEW_NETWORK))
-    _try(facts, "own shared memory", lambda: _unshare(NEW_IPC))
-    facts.read_only = _try(facts, "read-only files", lambda: _close_files(spec))
-    facts.own_pids = spec.own_pids and _try(facts, "own process ids", lambda: _unshare(NEW_PIDS))
+    facts.limited_memory = _try(facts, "a limit of memory for all processes", lambda: limits.join(spec.groups))
+    limits.of_each_process(spec.kind)
+    if not rights.may_mount() and _try(facts, "a user namespace", _enter_user_namespace):
+        facts.user_namespace = True
+    facts.no_network = _try(facts, "no network", lambda: unshare(NEW_NETWORK))
+    _try(facts, "own shared memory", lambda: unshare(NEW_IPC))
+    facts.read_only = facts.hidden = _try(facts, "read-only files", lambda: _close_files(spec))
+    if facts.read_only:
+        facts.limited_scratch = _try(
+            facts, "a limit of the scratch folder", lambda: view.limit_scratch(spec.scratch, spec.uid)
+        )
+        if not facts.limited_scratch:
+            _try(facts, "a scratch folder", lambda: view.open_scratch(spec.scratch))
+    facts.own_pids = spec.own_pids and _try(facts, "own process ids", lambda: unshare(NEW_PIDS))
     if facts.own_pids and (pid := os.fork()):
         _wait_for(pid)
     facts.pid = int(os.readlink("/proc/self"))
     if facts.own_pids and facts.read_only:
-        _try(facts, "own /proc", lambda: _mount(b"proc", b"/proc", b"proc", 0))
-    elif facts.read_only:
-        _try(facts, "own /proc", lambda: _set_read_only("/proc", False, 0))  # CUDA writes there
-    facts.own_user = spec.uid is not None and _try(facts, "own user", lambda: _become(spec, facts.read_only))
+        facts.own_proc = _try(facts, "own /proc", view.new_proc)
+    if facts.read_only and not facts.own_proc:
+        _try(facts, "a writable /proc", view.open_proc)  # CUDA writes there
+    _change_user(spec, facts)
     libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user has cleared it
     os.write(spec.facts_fd, facts.model_dump_json().encode() + b"\n")
     os.close(spec.facts_fd)
     os.chdir(spec.scratch)
     os.execv(spec.command[0], spec.command)
+
+
+def _enter_user_namespace() -> None:
+    """The same user, with all rights over the other namespaces that are made now, and none outside."""
+    uid, gid = os.geteuid(), os.getegid()
+    if uid == rights.ROOT:
+        raise OSError(errno.EPERM, "root without its rights can have none of its own")
+    unshare(NEW_USERS)
+    rights.name_myself(uid, gid)
+
+
+def _close_files(spec: Spec) -> None:
+    view.close([*spec.readable, *spec.command[:1]], spec.hidden, spec.scratch)
+
+
+def _change_user(spec: Spec, facts: Facts) -> None:
+    """Becomes the user of the spec; who cannot gives up all rights of this one."""
+    if spec.uid is None:
+        facts.missing.append("own user: only root may change users")
+    else:
+        uid = spec.uid
+        folders = [] if facts.read_only else [*spec.readable, spec.scratch]
+        facts.own_user = _try(facts, "own user", lambda: rights.become(uid, folders))
+    if not facts.own_user:
+        _try(facts, "no rights", rights.give_up)
 
 
 def _try(facts: Facts, what: str, step: Callable[[], None]) -> bool:
@@ -90,73 +133,6 @@ def _try(facts: Facts, what: str, step: Callable[[], None]) -> bool:
     except OSError as error:
         facts.missing.append(f"{what}: {error.strerror}")
         return False
-
-
-def _check(result: int) -> None:
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-
-
-def _unshare(flag: int) -> None:
-    _check(libc.unshare(flag))
-
-
-def _mount(source: bytes, target: bytes, kind: bytes | None, flags: int, data: bytes | None = None) -> None:
-    _check(libc.mount(source, target, kind, ctypes.c_ulong(flags), data))
-
-
-def _close_files(spec: Spec) -> None:
-    """Makes all files read-only except the scratch folder, in this process's own view."""
-    _unshare(NEW_MOUNTS)
-    _mount(b"none", b"/", None, MS_REC | MS_PRIVATE)
-    scratch = os.path.realpath(spec.scratch)
-    if spec.uid is not None:
-        for folder, inside in closed_folders([*spec.readable, scratch]).items():
-            _open_only(folder, inside)
-    _mount(scratch.encode(), scratch.encode(), None, MS_BIND)
-    _set_read_only("/", True, AT_RECURSIVE)
-    _set_read_only(scratch, False, 0)
-
-
-def closed_folders(paths: list[str]) -> dict[str, list[str]]:
-    """Folders that other users cannot enter -> those of the paths that lie inside."""
-    found: dict[str, list[str]] = {}
-    for path in sorted({os.path.realpath(path) for path in paths if os.path.exists(path)}):
-        for folder in reversed(Path(path).parents):
-            if not folder.stat().st_mode & 1:
-                known = found.setdefault(str(folder), [])
-                if not any(path == other or path.startswith(f"{other}/") for other in known):
-                    known.append(path)
-                break
-    return found
-
-
-def _open_only(folder: str, inside: list[str]) -> None:
-    """Replaces a folder by one that everybody may enter, with nothing but these paths in it."""
-    held = [os.open(path, os.O_PATH) for path in inside]
-    kinds = [os.path.isdir(path) for path in inside]
-    _mount(b"tmpfs", folder.encode(), b"tmpfs", 0, b"mode=755")
-    for path, fd, is_folder in zip(inside, held, kinds, strict=True):
-        os.makedirs(path if is_folder else os.path.dirname(path), exist_ok=True)
-        if not is_folder:
-            Path(path).touch()
-        _mount(f"/proc/self/fd/{fd}".encode(), path.encode(), None, MS_BIND | MS_REC)
-        os.close(fd)
-
-
-def _set_read_only(path: str, read_only: bool, flags: int) -> None:
-    attributes = struct.pack("QQQQ", READ_ONLY * read_only, READ_ONLY * (not read_only), 0, 0)
-    _check(libc.syscall(MOUNT_SETATTR, AT_FDCWD, path.encode(), flags, attributes, len(attributes)))
-
-
-def _become(spec: Spec, folders_are_open: bool) -> None:
-    uid = spec.uid or 0
-    if not folders_are_open and (closed := closed_folders([*spec.readable, spec.scratch])):
-        raise OSError(errno.EACCES, f"other users cannot enter {next(iter(closed))}")
-    os.setgroups([])
-    os.setresgid(uid, uid, uid)
-    os.setresuid(uid, uid, uid)
 
 
 def _wait_for(pid: int) -> None:

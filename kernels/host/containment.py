@@ -6,24 +6,30 @@ Until it has, a submitted kernel is not loaded. The owner of a host may trust th
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from kernels.host import limits
 from kernels.host.airlock import Facts, Spec
+from kernels.host.needed import hidden, readable
 from kernels.host.scratch import PREFIX, given
 
 TRUST_VARIABLE = "TRUST_SUBMISSIONS"
 ROOT = Path(__file__).resolve().parents[2]
-NEEDED = {
-    "own_user": "a user of its own",
-    "no_network": "no network",
-    "read_only": "read-only files",
+NEEDED: dict[str, Callable[[Facts], bool]] = {
+    "a user of its own": lambda facts: facts.own_user or (facts.user_namespace and facts.own_pids and facts.own_proc),
+    "no network": lambda facts: facts.no_network,
+    "read-only files": lambda facts: facts.read_only,
+    "a view without the files of others": lambda facts: facts.hidden,
 }
-"""Fields of Facts that a submitted kernel needs -> what they are called."""
+"""What a submitted kernel needs. In a user namespace, with processes of its own, the agent's user has no right over what
+is outside: that is as good as a user of its own."""
 LIMIT_S = 20.0
 NOBODY = 65534
 
@@ -35,7 +41,7 @@ def is_trusting() -> bool:
 
 def why_not_contained(facts: Facts) -> str:
     """What a submitted kernel would need and does not have, as a sentence; empty if nothing is missing."""
-    lacking = [name for field, name in NEEDED.items() if not getattr(facts, field)]
+    lacking = [name for name, has in NEEDED.items() if not has(facts)]
     if not lacking:
         return ""
     why = f" ({'; '.join(facts.missing)})" if facts.missing else ""
@@ -52,8 +58,11 @@ def probe() -> Facts:
     with tempfile.TemporaryDirectory(prefix=f"{PREFIX}probe-") as scratch:
         uid = given(scratch, NOBODY if os.geteuid() == 0 else None)
         read, write = os.pipe()
-        readable = [sys.executable, sys.prefix, sys.base_prefix, str(ROOT), *filter(None, sys.path)]
-        spec = Spec(command=[sys.executable, "-c", ""], scratch=scratch, readable=readable, uid=uid, facts_fd=write)
+        groups = limits.new_groups(secrets.token_hex(4))
+        spec = Spec(
+            command=[sys.executable, "-c", "import pydantic"], scratch=scratch, readable=readable(), hidden=hidden(), uid=uid,
+            facts_fd=write, groups=groups,
+        )  # fmt: skip
         try:
             ended = subprocess.run(
                 [sys.executable, "-m", "kernels.host.airlock", spec.model_dump_json()],
@@ -62,6 +71,7 @@ def probe() -> Facts:
         except (OSError, subprocess.TimeoutExpired) as error:
             return Facts(missing=[f"the airlock: {error}"])
         finally:
+            limits.remove(groups)
             os.close(write)
             with os.fdopen(read, "rb") as file:
                 said = file.read()

@@ -42,6 +42,10 @@ def is_alive(process: Process) -> bool:
     return identify(process.pid) == process
 
 
+def is_alive_number(pid: int) -> bool:
+    return identify(pid) is not None
+
+
 def descendants(*pids: int) -> list[int]:
     """Numbers of the processes below these, nearest first; zombies included."""
     children = _children if os.path.exists("/proc/thread-self/children") else _children_of_all()
@@ -49,6 +53,15 @@ def descendants(*pids: int) -> list[int]:
     for parent in found:
         found += [pid for pid in children(parent) if pid not in found]
     return found[len(pids) :]
+
+
+def memory_bytes(pids: Iterable[int]) -> int:
+    """Memory of these processes that no file on a disk holds. What several share counts for each."""
+    found = 0
+    for pid in pids:
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/status") as file:
+            found += sum(int(line.split()[1]) for line in file if line.startswith(("RssAnon:", "RssShmem:")))
+    return found * 1024
 
 
 def with_environment(line: str) -> list[int]:

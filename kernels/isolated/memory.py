@@ -109,6 +109,12 @@ class Reader:
             device_memory.close_handle(here)
         self.segments.clear()
 
+    def must_have_room(self, outputs: Sequence[Output]) -> None:
+        """Raises ValueError if the outputs of one call are too large together."""
+        sizes = [max(span(one), math.prod(one.shape) * dtype_of(one).itemsize) for one in outputs]
+        if sum(sizes) > self.most_bytes:
+            raise ValueError("an output is too large")
+
     def copy(self, output: Output) -> torch.Tensor:
         """The output as a tensor of this process. Raises ValueError or OSError if there is no such memory."""
         nbytes, dtype = span(output), dtype_of(output)

@@ -93,8 +93,12 @@ class Trusted:
         """Copies the outputs of some calls out of the cell's memory."""
         self.taken = []
         try:
-            copies = [[self.readers[cell].copy(Output.model_validate(one)) for one in claims] for claims in calls]
-        except (ValueError, OSError, RuntimeError) as error:
+            reader, copies = self.readers[cell], []
+            for claims in calls:
+                outputs = [Output.model_validate(one) for one in claims]
+                reader.must_have_room(outputs)
+                copies.append([reader.copy(one) for one in outputs])
+        except (ValueError, OSError, RuntimeError, OverflowError, MemoryError) as error:
             return Taken(refused=f"{type(error).__name__}: {error}")
         self.clock.synchronize()
         self.taken = [one[0] if len(one) == 1 else tuple(one) for one in copies]

@@ -18,12 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from kernels import catalog
+from kernels.analysis.memory import size
 from kernels.contract.isolation import CELL_REPLIES, TRUSTED_REPLIES, Armed, Batch
-from kernels.host import processes
+from kernels.host import limits, processes
 from kernels.host.airlock import Facts, Spec
 from kernels.host.device import Device
+from kernels.host.needed import hidden, readable
 from kernels.host.scratch import given
-from kernels.parent.child_process import ROOT, Child, ChildDied, ChildTimedOut, CommandFailed
+from kernels.parent.child_process import Child, ChildDied, ChildTimedOut, CommandFailed
 
 FIRST_UID = 1_500_000_000
 """Users of cells: far above those that hosts give to people."""
@@ -55,6 +57,7 @@ class Cell(Child):
     """A process with one kernel, behind the airlock. `memory`: the file of its input sets, on a CPU."""
 
     replies = CELL_REPLIES
+    line_bytes = 16 * 2**20
 
     def __init__(
         self,
@@ -67,6 +70,7 @@ class Cell(Child):
         self.memory = memory
         self.uid = _free_uid() if own_user and os.geteuid() == 0 else None
         self.facts = Facts()
+        self.groups = limits.new_groups(secrets.token_hex(4))
         self._facts_read, self._facts_write = os.pipe()
         super().__init__(device, should_stop, environment)
         os.close(self._facts_write)
@@ -76,9 +80,12 @@ class Cell(Child):
         spec = Spec(
             command=[sys.executable, "-m", "kernels.isolated.cell", *arguments],
             scratch=self.scratch,
-            readable=_readable(),
+            readable=readable(catalog.KERNEL_PATH_VARIABLE, catalog.SUBMITTED_VARIABLE),
+            hidden=hidden(),
             uid=self.uid,
             facts_fd=self._facts_write,
+            kind=self.device.kind,
+            groups=self.groups,
         )
         return [sys.executable, "-m", "kernels.host.airlock", spec.model_dump_json()]
 
@@ -101,6 +108,7 @@ class Cell(Child):
 
     def close(self) -> None:
         super().close()
+        limits.remove(self.groups)
         if self._facts_read >= 0:
             self._forget_facts()
 
@@ -108,6 +116,28 @@ class Cell(Child):
     def pid(self) -> int:
         """Of the process with the kernel, behind the airlock."""
         return self.facts.pid or self.process.pid
+
+    # --- limits -------------------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Ends a cell that takes more than limits.py grants: also where the host has no control group that would."""
+        used = processes.memory_bytes(self.processes())
+        said = (
+            f"its processes take {size(used)} of memory; {size(limits.memory_bytes())} are allowed"
+            if used > limits.memory_bytes()
+            else f"it printed more than {size(limits.OUTPUT_BYTES)}"
+            if self.log.total > limits.OUTPUT_BYTES
+            else ""
+        )
+        if said:
+            self.kill()
+            raise ChildDied(said)
+
+    def _death(self) -> ChildDied:
+        found = super()._death()
+        if limits.ran_out_of_memory(self.groups):
+            return ChildDied(f"its processes take more than {size(limits.memory_bytes())} of memory")
+        return found
 
     # --- it runs only while the parent waits --------------------------------------------------------------------------
 
@@ -127,10 +157,7 @@ class Cell(Child):
         """
         between(self.call("arm", limit_s, calls=calls))
         known = self.processes()
-        try:
-            self._commands.write(b"go\n")
-        except BrokenPipeError:
-            raise self._death() from None
+        self._send(b"go\n", limit_s)
         begin = time.monotonic_ns()
         processes.end(known[::-1], signal.SIGCONT)
         try:
@@ -139,6 +166,8 @@ class Cell(Child):
         finally:
             processes.end(known, signal.SIGSTOP)
         answer = self._parsed(line)
+        if answer.token != self._token or self._buffer:
+            raise self._forged()
         if answer.error is not None:
             raise CommandFailed(answer.error)
         try:
@@ -207,12 +236,3 @@ def _free_uid() -> int:
             pwd.getpwuid(uid)
         except KeyError:
             return uid
-
-
-def _readable() -> list[str]:
-    """What a cell must be able to read: the interpreter, its packages, this product, kernels, compilers."""
-    variables = ("PYTHONPATH", "PATH", "LD_LIBRARY_PATH", catalog.KERNEL_PATH_VARIABLE, catalog.SUBMITTED_VARIABLE)
-    listed = [path for name in variables for path in os.environ.get(name, "").split(os.pathsep)]
-    homes = [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV")]
-    own = [sys.executable, sys.prefix, sys.base_prefix, str(ROOT)]
-    return [path for path in [*own, *sys.path, *listed, *homes] if path]

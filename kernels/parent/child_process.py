@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
-from kernels.contract.replies import REPLIES, Answer, Fault, Reply
+from kernels.contract.replies import REPLIES, Answer, Fault, Reply, printable
 from kernels.host import processes
 from kernels.host.device import Device
 from kernels.host.scratch import Scratch
@@ -36,10 +36,9 @@ PASSED_ON = (
 )  # fmt: skip
 READY_LIMIT_S = 180.0
 LAST_WORDS_S = 1.0
+LOOK_EVERY_S = 0.25
 LOG_BYTES, HEAD_BYTES = 64 * 1024, 16 * 1024
 """Bytes of a process's output kept: of its end, and of its beginning."""
-LINE_BYTES = 64 * 2**20
-"""Longest answer."""
 
 
 class ChildDied(Exception):
@@ -102,11 +101,11 @@ class Log:
         if self.total <= LOG_BYTES:
             return tail
         with self.lock:
-            return self.head.decode("utf-8", "replace").replace("\x00", "") + "\n" + tail
+            return printable(self.head.decode("utf-8", "replace")) + "\n" + tail
 
     def tail(self, size: int = LOG_BYTES) -> str:
         with self.lock:
-            text = b"".join(self.chunks)[-size:].decode("utf-8", "replace").replace("\x00", "")
+            text = printable(b"".join(self.chunks)[-size:].decode("utf-8", "replace"))
         dropped = self.total - len(text.encode())
         return (f"[{dropped} bytes before this are not shown]\n" if dropped > 1024 else "") + text
 
@@ -131,11 +130,18 @@ def child_environment(device: Device, scratch: str) -> dict[str, str]:
     }
 
 
+def _name_of(number: int) -> str:
+    """Of a signal; those for programs' own use have none."""
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+
+
 class Child:
     """One measuring process. `call` sends a command and waits for the answer."""
 
     replies: ClassVar[Mapping[str, type[Reply]]] = REPLIES
     """Its commands, and what each replies."""
+    line_bytes: ClassVar[int] = 64 * 2**20
+    """Longest answer."""
 
     def __init__(
         self,
@@ -150,7 +156,7 @@ class Child:
         self.scratch = self._folder.path
         self.log = Log()
         self.ready: dict[str, Any] | None = None
-        self._buffer, self._closed = b"", False
+        self._buffer, self._closed, self._token = b"", False, ""
         self._start()
 
     def _start(self) -> None:
@@ -169,9 +175,9 @@ class Child:
         )
         os.close(commands_read)
         os.close(answers_write)
-        self._commands = os.fdopen(commands_write, "wb", buffering=0)
-        self._answers = answers_read
-        os.set_blocking(answers_read, False)
+        self._commands, self._answers = commands_write, answers_read
+        for mine in (commands_write, answers_read):
+            os.set_blocking(mine, False)
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()
 
@@ -206,11 +212,8 @@ class Child:
         Raises CommandFailed, ChildDied, ChildTimedOut or Cancelled.
         """
         self.wait_ready()
-        token = secrets.token_hex(8)
-        try:
-            self._commands.write(json.dumps({"token": token, "do": do, "with": arguments}).encode() + b"\n")
-        except BrokenPipeError:
-            raise self._death() from None
+        token = self._token = secrets.token_hex(8)
+        self._send(json.dumps({"token": token, "do": do, "with": arguments}).encode() + b"\n", limit_s)
         answer = self._answer(limit_s)
         if answer.token != token or self._buffer:
             raise self._forged()
@@ -220,6 +223,28 @@ class Child:
             return self.replies[do].model_validate(answer.ok)
         except ValidationError:
             raise self._forged() from None
+
+    def _send(self, line: bytes, limit_s: float) -> None:
+        """Writes a command. The process may have filled its pipe, or not read it."""
+        deadline = time.monotonic() + limit_s
+        while line:
+            try:
+                line = line[os.write(self._commands, line) :]
+            except BlockingIOError:
+                select.select([], [self._commands], [], LOOK_EVERY_S)
+                self._keep_waiting(deadline, limit_s)
+            except BrokenPipeError:
+                raise self._death() from None
+
+    def _keep_waiting(self, deadline: float, limit_s: float) -> None:
+        """Raises Cancelled, ChildTimedOut or ChildDied if there is nothing to wait for."""
+        if self.should_stop():
+            self.kill()
+            raise Cancelled
+        if time.monotonic() > deadline:
+            self._abort()
+            raise ChildTimedOut(f"no answer within {limit_s:g} s")
+        self._look()
 
     def _forged(self) -> Forged:
         self.kill()
@@ -232,19 +257,17 @@ class Child:
         """The next line of the process."""
         deadline = time.monotonic() + limit_s
         while b"\n" not in self._buffer:
-            if self.should_stop():
-                self.kill()
-                raise Cancelled
-            if time.monotonic() > deadline:
-                self._abort()
-                raise ChildTimedOut(f"no answer within {limit_s:g} s")
-            readable, _, _ = select.select([self._answers], [], [], 0.25)
+            self._keep_waiting(deadline, limit_s)
+            readable, _, _ = select.select([self._answers], [], [], LOOK_EVERY_S)
             if readable:
                 self._read_answer()
             elif not self.alive and not select.select([self._answers], [], [], 0)[0]:
                 raise self._death()  # a process forked by the child may hold the pipe open
         line, self._buffer = self._buffer.split(b"\n", 1)
         return line
+
+    def _look(self) -> None:
+        """Called while it waits for an answer. May raise ChildDied."""
 
     def _parsed(self, line: bytes) -> Answer:
         try:
@@ -257,7 +280,7 @@ class Child:
         if not chunk:
             raise self._death()
         self._buffer += chunk
-        if len(self._buffer) > LINE_BYTES:
+        if len(self._buffer) > self.line_bytes:
             self.kill()
             raise ChildDied("the measuring process sent an endless answer")
 
@@ -271,7 +294,7 @@ class Child:
         if status is None:
             return ChildDied("the measuring process closed its pipe")
         if status < 0:
-            return ChildDied(f"killed by {signal.Signals(-status).name}")
+            return ChildDied(f"killed by {_name_of(-status)}")
         return ChildDied(f"exited with status {status}")
 
     def _abort(self) -> None:
@@ -301,7 +324,7 @@ class Child:
             return
         self._closed = True
         self.kill()
-        with contextlib.suppress(OSError):
-            self._commands.close()
-            os.close(self._answers)
+        for mine in (self._commands, self._answers):
+            with contextlib.suppress(OSError):
+                os.close(mine)
         self._folder.remove()

@@ -19,7 +19,18 @@ from typing import Any
 
 from kernels.catalog import get_kernel
 from kernels.contract.events import Phase
-from kernels.contract.isolation import Armed, Attached, Batches, Called, Judged, Opened, Output, Segments, Taken
+from kernels.contract.isolation import (
+    MOST_CALLS,
+    Armed,
+    Attached,
+    Batches,
+    Called,
+    Judged,
+    Opened,
+    Output,
+    Segments,
+    Taken,
+)  # fmt: skip
 from kernels.contract.replies import Fault, Nothing, Prepared, TimedBlock
 from kernels.host.containment import why_refused
 from kernels.host.device import Device
@@ -31,8 +42,6 @@ from kernels.parent.stopwatch import Stopwatch
 from kernels.submission import is_submitted
 from kernels.workload import Workload
 
-MOST_CALLS = 4096
-"""Calls of a batch."""
 MEMORY_SHARE, MOST_SHARE = 0.4, 0.08
 """Share of the free memory for input sets and outputs of all cells together; and for one cell's input sets, or its
 outputs, at most."""
@@ -216,6 +225,8 @@ class IsolatedSession:
         took_s = time.monotonic() - begin
         if why := called.wrong_kind or self._wrong_device(called):
             return {"wrong_kind": why}, took_s
+        if len(called.outputs) != VERIFY_CALLS or len({len(outputs) for outputs in called.outputs}) != 1:
+            raise Suspect(f"its {VERIFY_CALLS} calls did not return the same number of outputs")
         self._reach(slot)
         chosen = self.rng.randrange(VERIFY_CALLS)
         mine.layout = called.outputs[chosen]

@@ -20,7 +20,8 @@ from celery import Celery
 from kernels.catalog import declared
 from kernels.contract.events import SentLine
 from kernels.contract.fitting import MAX_EVENT_BYTES
-from kernels.host.containment import probe, why_refused
+from kernels.host.airlock import Facts
+from kernels.host.containment import is_trusting, probe, why_refused
 from kernels.host.device import Device
 from kernels.host.telemetry import foreign_processes
 from runs.agent.current import Current
@@ -88,7 +89,8 @@ class AgentThreads:
             "host": platform.node(),
             "catalogue": declared(self.device.kind, self.device.capability),
             "held": self.held(),
-            "no_submissions": self.no_submissions,
+            "no_submissions": why_refused(self.sandbox),
+            "sandbox": self.sandbox.model_dump(exclude={"pid"}) | {"trusted": is_trusting()},
             "foreign": None if self.current.attempt else foreign_processes(self.device),
             "at": time.time(),
             "sent": self.keys.now(),
@@ -96,9 +98,9 @@ class AgentThreads:
         self._publish("hello", said)
 
     @cached_property
-    def no_submissions(self) -> str:
-        """Why this host runs no submitted kernel; empty if it does. Tried once."""
-        return why_refused(probe())
+    def sandbox(self) -> Facts:
+        """What this host takes from a submitted kernel. Tried once."""
+        return probe()
 
     def held(self) -> list[tuple[int, int]]:
         """The attempt that is executed, and those with lines that the site has not confirmed."""

@@ -56,6 +56,9 @@ class Gpu(models.Model):
     """Kernels of its agent: [{"operation", "name", "backend", "doc", "why_not", ...}]."""
     no_submissions = models.TextField(null=True, blank=True)
     """Why its agent runs no submitted kernel, as it said; empty if it does, None if it has not said."""
+    sandbox = models.JSONField(null=True, blank=True)
+    """What its host takes from a kernel's own process: fields of Isolation, and whether its owner trusts all kernels
+    anyway. None: its agent has not said."""
     active_attempts = models.JSONField(default=list, blank=True)
     """[run, attempt] pairs that its agent held at its last hello."""
     seen_at = models.DateTimeField(null=True, blank=True)

@@ -227,6 +227,7 @@ def hello(said: dict[str, Any]) -> dict[str, Any]:
     fields = {name: device.get(name) for name in ("kind", "name", "index", "capability", "memory_bytes", "max_sm_mhz")}
     fields |= {"driver": device.get("driver") or "", "host": said.get("host") or ""}
     fields |= {"active_attempts": said.get("held") or [], "no_submissions": said.get("no_submissions")}
+    fields["sandbox"] = said.get("sandbox")
     if said.get("foreign") is not None or not fields["active_attempts"]:
         fields["foreign"] = said.get("foreign")
     if "at" in said:

@@ -20,6 +20,7 @@ from runs.queries.outcomes import with_outcomes
 from runs.queries.queue import queue_of
 from runs.templatetags.figures import grouped, percent
 from runs.views.downloads import csv_file
+from runs.views.sandbox import kept_apart, sandbox_of
 
 RECENT = 10
 MODES = ("cold", "graph", "e2e", "cpu")
@@ -221,9 +222,12 @@ def gpu(request: HttpRequest, pk: int) -> HttpResponse:
     calibration, peak = present(device), peak_of(device.name, device.max_sm_mhz)
     ceilings = ceilings_of(calibration.ceilings, peak) if calibration else []
     calibrations = list(device.calibrations.all())
+    host = sandbox_of(device.sandbox)
     context = {
         "page": "gpus",
         "gpu": device,
+        "sandbox": kept_apart(host) if host else [],
+        "host_said": host.missing if host else [],
         "gib": gib(device),
         "run": Run.objects.for_list().sent().filter(gpu=device).first(),
         "runs": with_outcomes(Run.objects.for_list().filter(gpu=device)[:RECENT]),

@@ -28,6 +28,7 @@ from runs.queries.measurements import StoredArm, StoredMeasured
 from runs.templatetags.figures import duration, grouped, ratio3, us
 from runs.views import correctness
 from runs.views.downloads import csv_file
+from runs.views.sandbox import kept_apart
 
 
 @dataclass(frozen=True)
@@ -282,13 +283,9 @@ def parts_of_interval(result: ArmResult) -> list[tuple[str, str]]:
 
 def isolation_of(how: Isolation, kernel: str) -> list[tuple[str, str]]:
     """How the kernel's process was kept apart, as (name, value) pairs."""
-    said = {True: "yes", False: "no: this host does not allow it"}
-    facts = [
-        ("a user of its own", said[how.own_user]),
-        ("no network", said[how.no_network]),
-        ("sees no other process", said[how.own_pids]),
-        ("files are read-only", said[how.read_only]),
-    ]
+    facts = [(kept.what, kept.said) for kept in kept_apart(how)]
+    if how.missing:
+        facts.append(("what the host said", "; ".join(how.missing)))
     if batches := how.batches.get(kernel):
         facts += [
             ("batch", f"{batches.calls} calls, {batches.ms:.3g} ms" + (", one graph" if how.graphs else "")),

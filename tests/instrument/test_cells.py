@@ -14,8 +14,9 @@ from kernels.contract.arm_result import Ratio, Status, Verdict
 from kernels.contract.events import Measured
 from kernels.contract.isolation import Output
 from kernels.host import processes
-from kernels.host.airlock import Facts, Spec, closed_folders
+from kernels.host.airlock import Facts, Spec
 from kernels.host.device import find_device
+from kernels.host.view import closed_folders
 from kernels.parent.arm import Arm
 from kernels.parent.cell_process import TrustedEnded
 from kernels.parent.isolated_run import IsolatedRun
@@ -94,14 +95,16 @@ def behind_airlock(tmp_path, code, uid=None):
 def test_a_program_behind_the_airlock_writes_into_its_scratch_folder_only(tmp_path):
     if os.geteuid():
         pytest.skip("without root the airlock closes nothing")
-    code = f"import os\nopen('mine', 'w')\nprint(os.getuid())\nopen('{ROOT}/theirs', 'w')"
+    code = (
+        "import os\nopen('mine', 'w').write('x')\nprint(os.getuid(), os.path.abspath('mine'), os.listdir('.'))\n"
+        f"open('{ROOT}/kernels/theirs', 'w')"
+    )
     facts, done = behind_airlock(tmp_path, code, uid=1_500_000_123)
     if not facts.read_only:
         pytest.skip("this host allows no read-only files: " + "; ".join(facts.missing))
-    assert done.stdout == f"{1_500_000_123 if facts.own_user else 0}\n"
+    assert done.stdout == f"{1_500_000_123 if facts.own_user else 0} {tmp_path}/mine ['mine']\n"
     assert "Read-only file system" in done.stderr
-    assert (tmp_path / "mine").exists()
-    assert not (ROOT / "theirs").exists()
+    assert not (ROOT / "kernels" / "theirs").exists()
 
 
 def test_a_program_behind_the_airlock_ends_as_it_would_without(tmp_path):

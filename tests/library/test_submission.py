@@ -114,11 +114,17 @@ def test_agents_that_do_not_know_submissions_are_sent_the_field_only_if_it_says_
 
 # --- where it may run -------------------------------------------------------------------------------------------------
 
-ALL = {"own_user": True, "no_network": True, "read_only": True}
+ALL = {"own_user": True, "no_network": True, "read_only": True, "hidden": True}
 
 
 @pytest.mark.parametrize(
-    ("field", "name"), [("own_user", "a user"), ("no_network", "no network"), ("read_only", "read-only")]
+    ("field", "name"),
+    [
+        ("own_user", "a user"),
+        ("no_network", "no network"),
+        ("read_only", "read-only"),
+        ("hidden", "without the files of others"),
+    ],
 )
 def test_what_the_host_cannot_take_away_is_named(field, name, monkeypatch):
     monkeypatch.delenv(TRUST_VARIABLE, raising=False)
@@ -127,6 +133,14 @@ def test_what_the_host_cannot_take_away_is_named(field, name, monkeypatch):
     assert name in why_refused(lacking) and "not permitted" in why_refused(lacking)
     monkeypatch.setenv(TRUST_VARIABLE, "1")
     assert why_refused(lacking) == "" and name in why_not_contained(lacking)
+
+
+def test_a_user_namespace_is_as_good_as_a_user_only_with_processes_of_its_own(monkeypatch):
+    monkeypatch.delenv(TRUST_VARIABLE, raising=False)
+    in_namespace = ALL | {"own_user": False, "user_namespace": True, "own_pids": True, "own_proc": True}
+    assert why_refused(Facts(**in_namespace)) == ""
+    for field in ("user_namespace", "own_pids", "own_proc"):
+        assert "a user of its own" in why_refused(Facts(**in_namespace | {field: False}))
 
 
 def test_the_probe_says_what_this_host_can_do():

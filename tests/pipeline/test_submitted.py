@@ -38,6 +38,13 @@ def hostile(a, b):
     folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     said.append(f"{len(os.listdir(folder))} submissions")
     said.append(str([name for name in os.environ if "BROKER" in name or "DATABASE" in name]))
+    for entry in os.listdir("/proc"):
+        for name in ("environ", "cmdline"):
+            try:
+                text = open(f"/proc/{entry}/{name}", "rb").read()
+            except OSError:
+                continue
+            said += [f"found {entry}"] * (b"redis://" in text or b"SECRET_KEY" in text)
     raise RuntimeError("; ".join(said))
 """
 
@@ -91,6 +98,7 @@ def test_versions_are_measured_side_by_side_and_a_hostile_one_reaches_nothing(ab
     assert result.speedup is not None and result.measurement.isolated
     refused = "; ".join(["refused"] * len(forbidden))
     assert f"root False; {refused}; no network; 3 submissions; []" in found[2].why
+    assert "found" not in found[2].why
     assert not [path for path in (able.folder / "tmp").iterdir() if list(path.rglob("mine.py"))]
 
 

@@ -1,6 +1,7 @@
 """Devices: a table of all, and each with what it reaches, against its datasheet and with earlier drivers."""
 
 import csv
+import html
 import io
 import re
 from datetime import timedelta
@@ -474,3 +475,53 @@ def test_a_device_that_does_not_exist_is_a_404(owner, path):
 
 def test_measuring_again_what_does_not_exist_is_a_404(owner):
     assert owner.post("/gpus/999/recalibrate/").status_code == 404
+
+
+# --- the sandbox of its host ------------------------------------------------------------------------------------------
+
+HELD = {
+    "own_user": True, "no_network": True, "own_pids": True, "own_proc": True, "read_only": True, "hidden": True,
+    "limited_scratch": True, "limited_memory": True, "user_namespace": False, "missing": [], "trusted": False,
+}  # fmt: skip
+
+
+def sandbox_on(owner, gpu, **said):
+    gpu.no_submissions, gpu.sandbox = said.pop("refuses", ""), HELD | said
+    gpu.save()
+    page = owner.get(reverse("gpu", args=[gpu.pk])).content.decode()
+    return " ".join(re.sub("<[^>]+>", " ", page[page.index("sandbox-title") :]).split())
+
+
+def test_a_devices_page_says_what_its_host_takes_from_a_kernel(owner, gpu):
+    page = sandbox_on(owner, gpu)
+    assert "Submitted kernels run here, each in a process of its own." in page
+    assert "a user of its own yes" in page and "no:" not in page.split("Kernels that cannot run")[0]
+
+
+def test_what_a_host_does_not_allow_is_said_with_the_reason(owner, gpu):
+    page = sandbox_on(
+        owner,
+        gpu,
+        own_user=False,
+        user_namespace=True,
+        limited_memory=False,
+        missing=["a limit of memory: <not> permitted"],
+    )
+    assert (
+        "a user of its own no: it has the agent's user, without any right outside (a user namespace)"
+        in html.unescape(page)
+    )
+    assert "memory of all its processes has a limit no: this host does not allow it" in page
+    assert "a limit of memory: &lt;not&gt; permitted" in page
+
+
+def test_a_page_says_that_an_owner_trusts_kernels_or_that_none_run(owner, gpu):
+    assert "the host's owner trusts them" in html.unescape(sandbox_on(owner, gpu, own_user=False, trusted=True))
+    assert "No submitted kernel runs here: it has no user" in sandbox_on(owner, gpu, refuses="it has no user")
+
+
+@pytest.mark.parametrize("said", [None, {"own_user": "?"}, ["no"], {"from_next_year": True}])
+def test_a_device_without_a_known_sandbox_has_a_page(owner, gpu, said):
+    gpu.sandbox = said
+    gpu.save()
+    assert "sandbox-title" not in owner.get(reverse("gpu", args=[gpu.pk])).content.decode()
