@@ -177,7 +177,9 @@ def estimate(request: HttpRequest) -> HttpResponse:
     if changed == "devices":
         if not form.catalogue:
             return HttpResponse(status=204)  # still none: nothing on the page changes
-        values = {name: chosen for name, chosen in initial(request, again, offered).items() if name in ("device", "kernels")}
+        values = {
+            name: chosen for name, chosen in initial(request, again, offered).items() if name in ("device", "kernels")
+        }
         values |= {"device": data["device"]} if data.get("device") else {}
     elif changed == "config" and (config := form.configs.get(str(data.get("config")))):
         values = {"kernels": config.spec.kernels, "wanted": []}

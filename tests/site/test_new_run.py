@@ -451,9 +451,10 @@ def test_the_form_takes_as_many_queries_for_many_devices_as_for_one(
     for number in range(count):
         make_gpu(f"GPU-many-{number}", host=f"gpu-{number}", name=f"GPU {number % 5}")
     again = make_run(session=Session.objects.create(title="Mine"))
-    for asked in ({}, {"operation": "gemm"}, {"config": "canonical-s512", "session": again.session_id}, {"again": again.pk}):
+    of_a_session = {"config": "canonical-s512", "session": again.session_id}
+    for address in ({}, {"operation": "gemm"}, of_a_session, {"again": again.pk}):
         with django_assert_max_num_queries(8):  # session, user, the run; devices, configs, sessions; pace, ceilings
-            assert owner.get(PAGE, asked).status_code == 200
+            assert owner.get(PAGE, address).status_code == 200
     with django_assert_max_num_queries(8):
         assert owner.post(PAGE, {"tab": "gemm"}).status_code == 200
 
