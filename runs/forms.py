@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from django import forms
-from django.db.models import Case, F, When
 from django.http import QueryDict
 from pydantic import ValidationError
 
@@ -18,7 +17,8 @@ from kernels.submission import is_submitted
 from kernels.workload import Config as ConfigSpec
 from kernels.workload import Workload, sentence
 from runs.form_fields import ALL, may_be_empty, size_field, words_of
-from runs.models import Config, Gpu, Run, Session, Submission
+from runs.models import Config, Gpu, Run
+from runs.offered import Offered
 from runs.protocol_fields import ProtocolFields
 
 DEFAULT_OPERATION = "attention"
@@ -68,22 +68,22 @@ class NewRunForm(ProtocolFields):
     title = forms.CharField(label="Title", required=False, max_length=200, help_text="Name in lists.")
     note = forms.CharField(label="Note", required=False, widget=forms.Textarea(attrs={"rows": 2}), max_length=5000)
 
-    def __init__(self, *args: Any, again: Run | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, again: Run | None = None, offered: Offered | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.again = again
+        self.offered = offered or Offered()
         wanted = str(self["operation"].value() or "")
         self.chosen_operation = operations().get(wanted) or operations()[DEFAULT_OPERATION]
         self.sizes = {name: info for name, info in self.chosen_operation.model_fields.items() if name != "dtype"}
         self.fields |= {name: size_field(info) for name, info in self.sizes.items()}
-        self.gpus = list(Gpu.objects.in_order())
+        self.gpus = self.offered.gpus
         self.configs, names = self._configs()
         self._choice("start").choices = [("", "nothing"), *((name, name) for name in names)]
         self._choice("device").choices = self._devices()
         self._choice("config").choices = [
             (c.name, f"{c.name} · {c.title}" if c.title else c.name) for c in self.configs.values()
         ]
-        sessions = Session.objects.filter(ended_at=None).values_list("pk", "title")
-        self._choice("session").choices = [("", "none"), *((str(pk), title) for pk, title in sessions)]
+        self._choice("session").choices = [("", "none"), *self.offered.sessions.items()]
         self.catalogue = self._catalogue()
         self._choice("kernels").choices = [(k["name"], k["name"]) for k in self.catalogue]
 
@@ -96,15 +96,9 @@ class NewRunForm(ProtocolFields):
         return self._choice(name).valid_value(value)
 
     def _configs(self) -> tuple[dict[str, Config], list[str]]:
-        """The configs of the operation, and that of a run to repeat if it is no longer known; and the names of all.
-
-        A config of a whole grid is long: the database sends no other contents.
-        """
+        """The configs of the operation, and that of a run to repeat if it is no longer known; and the names of all."""
         operation = self.chosen_operation.name
-        own = Case(When(body__operation=operation, then=F("body")), default=None)
-        rows = list(Config.objects.values_list("name", "title", own))
-        configs = {name: Config(name=name, title=title, body=body) for name, title, body in rows if body}
-        names = [name for name, *_ in rows]
+        configs, names = self.offered.configs(operation)
         if self.again and self.again.config["name"] not in (TYPED, *names):
             body, title = self.again.config, f"as in run {self.again.pk}"
             if body["operation"] == operation:
@@ -135,7 +129,7 @@ class NewRunForm(ProtocolFields):
         repeated = self.again.spec.kernels_of(self.chosen_operation.name) if self.again else []
         ticked = {*(self["kernels"].value() or []), *self._wanted()}
         for name in filter(is_submitted, (*repeated, *ticked)):
-            if one := Submission.objects.named(self.chosen_operation.name, name):
+            if one := self.offered.submission(self.chosen_operation.name, name):
                 known[name] = one.as_declared()
                 mine[name] = chosen.why_no_submissions if chosen else ""
         for name, kernel in known.items():
@@ -300,7 +294,7 @@ class NewRunForm(ProtocolFields):
             return
         for operation in spec.operations:
             known = {kernel["name"] for gpu in self.gpus for kernel in gpu.kernels(operation)}
-            known |= {name for name in spec.kernels_of(operation) if Submission.objects.named(operation, name)}
+            known |= {name for name in spec.kernels_of(operation) if self.offered.submission(operation, name)}
             if missing := [name for name in spec.kernels_of(operation) if name not in known]:
                 self.add_error("yaml", f"No device has a kernel {operation}/{missing[0]}.")
                 return

@@ -13,6 +13,7 @@ from kernels.catalog import operations
 from kernels.config_files import as_yaml
 from runs.forms import ANY, EVERY, NewRunForm
 from runs.models import Config, Gpu, Run, Session
+from runs.offered import Offered
 from runs.protocol_fields import ProtocolFields, details_of, protocol_choice
 from runs.queries.estimates import estimate as estimate_run
 from runs.views import number
@@ -23,12 +24,14 @@ KEPT = ("device", "what", "start", "yaml", *ProtocolFields.base_fields, "session
 
 def new_run(request: HttpRequest) -> HttpResponse:
     """Shows or submits the form. A tab of another operation keeps what fits."""
+    offered = Offered()
     if request.method != "POST":
-        values = initial(request)
-        return _page(request, NewRunForm(initial=values, again=_again(request.GET)))
+        again = _again(request.GET)
+        values = initial(request, again, offered)
+        return _page(request, NewRunForm(initial=values, again=again, offered=offered))
     if "tab" in request.POST:
-        return _page(request, NewRunForm(initial=of_another_operation(request.POST)))
-    form = NewRunForm(request.POST, again=_again(request.POST))
+        return _page(request, NewRunForm(initial=of_another_operation(request.POST, offered), offered=offered))
+    form = NewRunForm(request.POST, again=_again(request.POST), offered=offered)
     if form.is_valid():
         return redirect(submit(form, request))
     form.point_at_fault()
@@ -66,24 +69,24 @@ def _again(sent: QueryDict) -> Run | None:
     return Run.objects.filter(pk=again).first() if again is not None else None
 
 
-def initial(request: HttpRequest) -> dict[str, Any]:
+def initial(request: HttpRequest, again: Run | None, offered: Offered) -> dict[str, Any]:
     """Initial values: from an earlier run (?again=) or a named config, else the smallest config; with ?kernel=, ?session=
     and, for an earlier run, ?effort=."""
-    if run := _again(request.GET):
-        return from_run(run) | {"effort": request.GET.get("effort", "")}
-    values = fresh(request.GET.get("operation", ""), request.GET.get("config", ""))
+    if again:
+        return from_run(again, offered) | {"effort": request.GET.get("effort", "")}
+    values = fresh(offered, request.GET.get("operation", ""), request.GET.get("config", ""))
     if asked := number(request.GET.get("session")):
-        values["session"] = str(asked) if Session.objects.filter(ended_at=None, pk=asked).exists() else ""
+        values["session"] = str(asked) if str(asked) in offered.sessions else ""
     if ticked := request.GET.getlist("kernel"):
         values["kernels"] = [*values.get("kernels", []), *ticked]
     return values
 
 
-def fresh(operation: str, name: str = "") -> dict[str, Any]:
+def fresh(offered: Offered, operation: str, name: str = "") -> dict[str, Any]:
     """The first online device, a config (default: the smallest), and its first workload as sizes."""
-    gpu = next((g for g in Gpu.objects.in_order() if g.is_online), Gpu.objects.in_order().first())
+    gpu = next((g for g in offered.gpus if g.is_online), next(iter(offered.gpus), None))
     values: dict[str, Any] = {"device": str(gpu.pk) if gpu else "", "what": "config", "operation": operation}
-    form = NewRunForm(initial=values)
+    form = NewRunForm(initial=values, offered=offered)
     config = form.configs.get(name) or min(form.configs.values(), key=_work, default=None)
     if config is None:
         return values | {"dtype": ["float16"]}
@@ -101,28 +104,28 @@ def _work(config: Config) -> int:
     return sum(workload.problem.flops() for workload in config.spec.workloads)
 
 
-def of_another_operation(sent: QueryDict) -> dict[str, Any]:
+def of_another_operation(sent: QueryDict, offered: Offered) -> dict[str, Any]:
     """A fresh form of the chosen operation, with the earlier choices that fit."""
-    values = fresh(sent.get("tab", "")) | {name: sent[name] for name in KEPT if name in sent}
+    values = fresh(offered, sent.get("tab", "")) | {name: sent[name] for name in KEPT if name in sent}
     if values["what"] == "workload" and sent.getlist("dtype"):
         values["dtype"] = sent.getlist("dtype")
     return values
 
 
-def from_run(run: Run) -> dict[str, Any]:
+def from_run(run: Run, offered: Offered) -> dict[str, Any]:
     spec = run.spec
     values: dict[str, Any] = {
         "title": run.title,
         "note": run.note,
         "kernels": spec.kernels,
         "operation": spec.operation,
-        "session": str(run.session_id) if run.session and not run.session.ended_at else "",
+        "session": str(run.session_id) if str(run.session_id) in offered.sessions else "",
     }
     values |= {
         "protocol": protocol_choice(spec.protocol),
         "mode": spec.protocol.mode if spec.protocol.mode != "auto" else "",
     } | details_of(spec.protocol)
-    form = NewRunForm(initial=values, again=run)
+    form = NewRunForm(initial=values, again=run, offered=offered)
     values["device"] = _device_of(run, form)
     if not spec.operation:
         return values | {"what": "yaml", "yaml": as_yaml(spec)}
@@ -147,7 +150,7 @@ def _estimate(form: NewRunForm, as_drawn: bool = True) -> dict[str, Any]:
         sent = form.data if isinstance(form.data, QueryDict) else MultiValueDict(_lists(form.initial))
         data = sent.copy()
         data.setlist("kernels", form.ticked())
-        form = NewRunForm(data, again=form.again)
+        form = NewRunForm(data, again=form.again, offered=form.offered)
     gpus: list[Gpu | None] = [*form.chosen_gpus()] or [None]
     estimates = [estimate_run(form.spec, gpu) for gpu in gpus] if form.is_valid() else []
     estimated = max(estimates, key=lambda one: one.seconds, default=None)
@@ -162,7 +165,8 @@ def estimate(request: HttpRequest) -> HttpResponse:
     """Estimate fragment, refreshed as the form changes. Ticks are redrawn only if device or config changes (or the
     first devices report), so that a slow reply cannot undo them."""
     data, changed, again = request.GET.copy(), request.GET.get("changed", ""), _again(request.GET)
-    form = NewRunForm(data, again=again)
+    offered = Offered()
+    form = NewRunForm(data, again=again, offered=offered)
     more = {
         "kernels_too": changed in ("device", "config", "devices"),
         "contents_too": changed == "config",
@@ -173,7 +177,9 @@ def estimate(request: HttpRequest) -> HttpResponse:
     if changed == "devices":
         if not form.catalogue:
             return HttpResponse(status=204)  # still none: nothing on the page changes
-        values = {name: chosen for name, chosen in initial(request).items() if name in ("device", "kernels")}
+        values = {
+            name: chosen for name, chosen in initial(request, again, offered).items() if name in ("device", "kernels")
+        }
         values |= {"device": data["device"]} if data.get("device") else {}
     elif changed == "config" and (config := form.configs.get(str(data.get("config")))):
         values = {"kernels": config.spec.kernels, "wanted": []}
@@ -184,5 +190,5 @@ def estimate(request: HttpRequest) -> HttpResponse:
         values = {"yaml": as_yaml(start.spec)}
     for name, chosen in _lists(values).items():
         data.setlist(name, chosen)
-    form = NewRunForm(data, again=again)
+    form = NewRunForm(data, again=again, offered=offered)
     return render(request, "_estimate.html", {"form": form} | more | _estimate(form, as_drawn=bool(changed)))

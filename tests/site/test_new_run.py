@@ -13,7 +13,7 @@ from kernels.workload import Config as ConfigSpec
 from runs.form_fields import NumbersField
 from runs.forms import MAX_WORKLOADS, NewRunForm
 from runs.management.commands import up
-from runs.models import Run
+from runs.models import Run, Session
 
 # --- what it makes ----------------------------------------------------------------------------------------------------
 
@@ -446,12 +446,17 @@ def test_a_config_may_be_named_in_the_address(owner, gpu, configs):
 
 @pytest.mark.parametrize("count", (1, 30))
 def test_the_form_takes_as_many_queries_for_many_devices_as_for_one(
-    owner, make_gpu, configs, count, django_assert_max_num_queries
+    owner, make_gpu, make_run, configs, count, django_assert_max_num_queries
 ):
     for number in range(count):
-        make_gpu(f"GPU-{number}", host=f"gpu-{number}", name=f"GPU {number % 5}")
-    with django_assert_max_num_queries(15):
-        owner.get(PAGE)
+        make_gpu(f"GPU-many-{number}", host=f"gpu-{number}", name=f"GPU {number % 5}")
+    again = make_run(session=Session.objects.create(title="Mine"))
+    of_a_session = {"config": "canonical-s512", "session": again.session_id}
+    for address in ({}, {"operation": "gemm"}, of_a_session, {"again": again.pk}):
+        with django_assert_max_num_queries(8):  # session, user, the run; devices, configs, sessions; pace, ceilings
+            assert owner.get(PAGE, address).status_code == 200
+    with django_assert_max_num_queries(8):
+        assert owner.post(PAGE, {"tab": "gemm"}).status_code == 200
 
 
 def test_a_form_alone_is_not_valid(db):
