@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('runs', '0171_hosts'),
+        ('runs', '0141_the_old_status_link_is_a_page'),
     ]
 
     operations = [
