@@ -15,14 +15,37 @@ import pytest
 from runs.hosting.setup import free_port
 
 
+def as_user() -> list[str]:
+    """How a command is run as a user that PostgreSQL accepts."""
+    return ["runuser", "-u", "postgres", "--"] if getpass.getuser() == "root" else []
+
+
 @dataclass(frozen=True)
 class Server:
     programs: Path
     port: int
+    data: Path
+    options: str
 
     @property
     def url(self):
         return f"postgres://benchsite@127.0.0.1:{self.port}/postgres"
+
+    def control(self, *arguments: str) -> int:
+        """Runs pg_ctl as PostgreSQL's user: its exit status."""
+        command = [*as_user(), str(self.programs / "pg_ctl"), "-D", str(self.data), "-o", self.options]
+        log = str(self.data.parent / "log")
+        nowhere = subprocess.DEVNULL
+        return subprocess.run(
+            [*command, "-l", log, "-w", *arguments], cwd=self.data.parent, stdout=nowhere, stderr=nowhere
+        ).returncode
+
+    def restart(self, mode: str) -> None:
+        self.control("-m", mode, "restart")
+
+    def start_if_ended(self) -> None:
+        if self.control("status"):
+            self.control("start")
 
 
 def programs():
@@ -38,30 +61,28 @@ def programs():
 
 
 @contextmanager
-def postgres(password_file=None):
-    """A Server with the superuser benchsite; with a password file only who knows the password gets in."""
+def postgres(password_file=None, inside=None):
+    """A Server with the superuser benchsite; with a password file only who knows the password gets in. inside: the folder
+    of its own one."""
     bin_, port = programs(), free_port()
-    folder = Path(tempfile.mkdtemp(prefix="benchsite-postgres-"))  # pytest closes its own folders to other users
-    as_user = ["runuser", "-u", "postgres", "--"] if getpass.getuser() == "root" else []
+    folder = Path(
+        tempfile.mkdtemp(prefix="benchsite-postgres-", dir=inside)
+    )  # pytest closes its own folders to other users
     auth = ["--auth=trust"]
     if password_file:
         shutil.copy(password_file, folder / "password")
         auth = ["--auth=scram-sha-256", f"--pwfile={folder / 'password'}"]
-    if as_user:
+    if as_user():
         for path in (folder, *folder.iterdir()):
             shutil.chown(path, "postgres")
-    data, options = folder / "data", f"-p {port} -c listen_addresses=127.0.0.1 -k {folder} -c fsync=off"
-
-    def run(*command: str) -> None:
-        subprocess.run([*as_user, *command], check=True, capture_output=True, cwd=folder)
-
-    run(str(bin_ / "initdb"), "-D", str(data), "-U", "benchsite", *auth, "-E", "UTF8")
-    subprocess.run(
-        [*as_user, str(bin_ / "pg_ctl"), "-D", str(data), "-o", options, "-l", str(folder / "log"), "-w", "start"],
-        check=True, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    data = folder / "data"
+    options = f"-p {port} -c listen_addresses=127.0.0.1 -k {folder} -c fsync=off -c max_wal_size=64MB"
+    make = [*as_user(), str(bin_ / "initdb"), "-D", str(data), "-U", "benchsite", *auth, "-E", "UTF8"]
+    subprocess.run(make, check=True, capture_output=True, cwd=folder)
+    server = Server(bin_, port, data, options)
+    assert server.control("start") == 0
     try:
-        yield Server(bin_, port)
+        yield server
     finally:
-        run(str(bin_ / "pg_ctl"), "-D", str(data), "-m", "immediate", "stop")
+        server.control("-m", "immediate", "stop")
         shutil.rmtree(folder)
