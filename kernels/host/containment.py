@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from kernels.host import limits
 from kernels.host.airlock import Facts, Spec
 from kernels.host.needed import hidden, readable
-from kernels.host.scratch import PREFIX, given
+from kernels.host.scratch import PREFIX, given, shared_folder
 
 TRUST_VARIABLE = "TRUST_SUBMISSIONS"
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,7 +55,7 @@ def why_refused(facts: Facts) -> str:
 
 def probe() -> Facts:
     """What the airlock can take away on this host, tried with a Python that does nothing."""
-    with tempfile.TemporaryDirectory(prefix=f"{PREFIX}probe-") as scratch:
+    with tempfile.TemporaryDirectory(prefix=f"{PREFIX}probe-", dir=shared_folder()) as scratch:
         uid = given(scratch, NOBODY if os.geteuid() == 0 else None)
         read, write = os.pipe()
         groups = limits.new_groups(secrets.token_hex(4))

@@ -9,7 +9,6 @@ import os
 import platform
 import stat
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels.host.environment import cpu_name
+from kernels.host.scratch import shared_folder
 
 WAITS = "waits"
 """First word of the message while another process holds the device."""
@@ -151,7 +151,7 @@ def locked(
 
     on_wait: called repeatedly with a sentence (prefix WAITS) while another process holds the lock.
     """
-    path = Path(tempfile.gettempdir()) / f"benchsite-{device.uuid}.lock"
+    path = Path(shared_folder()) / f"benchsite-{device.uuid}.lock"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
         with contextlib.suppress(PermissionError):

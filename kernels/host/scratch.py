@@ -14,14 +14,20 @@ from kernels.host import processes
 
 PREFIX, LOCK = "benchsite-", ".owner"
 ROUNDS = 20
+SHARED_VARIABLE = "BENCHSITE_TMP"
+
+
+def shared_folder() -> str:
+    """The folder of what all processes of a host share: locks of devices, scratch folders. Every user reaches it."""
+    return os.environ.get(SHARED_VARIABLE) or tempfile.gettempdir()
 
 
 class Scratch:
-    """A folder in the folder for temporary files, with a lock that ends with its owner."""
+    """A folder in the shared folder, with a lock that ends with its owner."""
 
     def __init__(self) -> None:
         remove_abandoned()
-        self.path = tempfile.mkdtemp(prefix=PREFIX)
+        self.path = tempfile.mkdtemp(prefix=PREFIX, dir=shared_folder())
         self._lock = os.open(f"{self.path}/.new", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         os.rename(f"{self.path}/.new", f"{self.path}/{LOCK}")  # nobody sees it unlocked while its owner lives
@@ -56,7 +62,7 @@ def end_all_of(folder: str) -> None:
 
 def remove_abandoned() -> None:
     """Removes the scratch folders of owners that were killed."""
-    for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{LOCK}"):
+    for lock in Path(shared_folder()).glob(f"{PREFIX}*/{LOCK}"):
         with contextlib.suppress(OSError):
             descriptor = os.open(lock, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:

@@ -75,7 +75,7 @@ def main() -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(configuration(addresses, port, os.environ["BROKER_PASSWORD"], folder))
-    binary = str(ValkeyServer()._binary_path)
+    binary = str(ValkeyServer(data_dir=folder, persist=True)._binary_path)
     put_damaged_data_aside(binary, folder)
     os.execv(binary, [binary, str(path)])
 

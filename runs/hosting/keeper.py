@@ -1,11 +1,13 @@
 """Keeps the parts of a site running: starts them, starts again what ends, shows their output, ends all with itself.
 
-Each part is a process group of its own, so Ctrl-C reaches only the keeper. The kernel kills a part when the keeper dies,
-even by SIGKILL. A file in var/keepers says what runs, for `make down`. No Django.
+Each part is a process group of its own, so Ctrl-C reaches only the keeper, and has a folder for temporary files, which is
+removed with it. The kernel kills a part when the keeper dies, even by SIGKILL. A file in var/keepers says what runs, for
+`make down`. No Django.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -22,6 +24,7 @@ from typing import IO
 
 from kernels.host import logs, processes
 from kernels.host.processes import Process
+from kernels.host.scratch import SHARED_VARIABLE, Scratch, remove_abandoned, shared_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = "keepers"
@@ -53,15 +56,20 @@ class _Running:
 
     def __init__(self, name: str, part: Part) -> None:
         self.name, self.part = name, part
+        self.scratch: Scratch | None = None
         self.process: subprocess.Popen[bytes] | None = None
         self.identity: Process | None = None
         self.started, self.pause_s, self.due = 0.0, AGAIN_FIRST_S, 0.0
 
     def start(self, env: dict[str, str]) -> None:
         descriptors = [one.fileno() for one in self.part.sockets]
+        own = {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), env.get("PYTHONPATH")]))}
+        with contextlib.suppress(OSError):  # a full disk
+            self.scratch = Scratch()
+            own |= {"TMPDIR": self.scratch.path, SHARED_VARIABLE: shared_folder()}
         self.process = subprocess.Popen(
             [sys.executable, "-c", ENDS_WITH, str(os.getpid()), *self.part.command, *map(str, descriptors)],
-            env=env | self.part.env | {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), env.get("PYTHONPATH")]))},
+            env=env | self.part.env | own,
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -84,6 +92,13 @@ class _Running:
         if self.process:
             processes.end_group(self.process.pid)
             self.process.wait()
+            self.clear()
+
+    def clear(self) -> None:
+        """Removes its temporary files: a process that was killed has left some."""
+        if self.scratch:
+            self.scratch.remove()
+            self.scratch = None
 
 
 class Keeper:
@@ -184,6 +199,7 @@ class Keeper:
         ones = list(self.parts.values())
         self._end_some([one for one in ones if not one.part.last], GRACE_S)
         self._end_some([one for one in ones if one.part.last], LAST_S)
+        remove_abandoned()
         self.file.unlink(missing_ok=True)
 
     def _end_some(self, ones: Iterable[_Running], within_s: float) -> None:

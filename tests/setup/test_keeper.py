@@ -238,3 +238,40 @@ def test_make_up_dies_with_make_and_leaves_the_port_free(tmp_path):
     finally:
         make.kill()
         processes.end([one.pid for one in below if processes.is_alive(one)])
+
+
+LEAVES = """
+import os, sys
+from pathlib import Path
+from runs.hosting.keeper import Keeper, Part
+kills = "import os, tempfile; open(tempfile.mkdtemp() + '/left', 'w'); os.kill(os.getpid(), 9)"
+stays = "import sys, tempfile, time; open(sys.argv[1] + '/here', 'w').write(tempfile.mkdtemp()); time.sleep(300)"
+parts = {"kills": Part([sys.executable, "-c", kills]), "stays": Part([sys.executable, "-c", stays, sys.argv[1]])}
+sys.exit(Keeper(parts, dict(os.environ), Path(sys.argv[1])).run())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_temporary_files_of_a_part_go_with_it(tmp_path, number):
+    """Those of a keeper that was killed go when the next process of this host makes some."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    env = os.environ | {"PYTHONPATH": str(ROOT), "BENCHSITE_TMP": str(shared)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", LEAVES, str(tmp_path)], env=env, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        seen = iter(process.stdout.readline, "")
+        assert any("killed by SIGKILL" in line for line in seen)
+        assert any("killed by SIGKILL" in line for line in seen)
+        here = wait_until(lambda: (tmp_path / "here").exists() and (tmp_path / "here").read_text(), "a part writes")
+        assert Path(here).parent.parent == shared
+        assert not list(shared.glob("*/*/left"))
+    finally:
+        process.send_signal(number)
+        process.wait(20)
+    if number == signal.SIGKILL:
+        wait_until(lambda: not processes.with_environment(f"TMPDIR={Path(here).parent}"), "the part has ended")
+        sweep = "from kernels.host.scratch import Scratch; Scratch().remove()"
+        subprocess.run([sys.executable, "-c", sweep], env=env, check=True)
+    assert list(shared.iterdir()) == []
