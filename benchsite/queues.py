@@ -63,6 +63,7 @@ def make_app(name: str, broker: str) -> Celery:
         worker_enable_remote_control=False,
         beat_schedule={
             "reap": {"task": "reap", "schedule": REAPER_EVERY_S, "options": {"expires": REAPER_EVERY_S}},
+            "deliver": {"task": "deliver", "schedule": REAPER_EVERY_S, "options": {"expires": REAPER_EVERY_S}},
             **{
                 f"pulse_{part}": {
                     "task": "pulse",

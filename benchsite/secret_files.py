@@ -10,8 +10,13 @@ from collections.abc import MutableMapping
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-SECRETS = ("SECRET_KEY", "BROKER_PASSWORD", "DATABASE_PASSWORD", "METRICS_TOKEN")
-JOINED = {"REDIS_URL": "BROKER_PASSWORD", "BROKER": "BROKER_PASSWORD", "DATABASE_URL": "DATABASE_PASSWORD"}
+SECRETS = ("SECRET_KEY", "BROKER_PASSWORD", "DATABASE_PASSWORD", "METRICS_TOKEN", "EMAIL_PASSWORD")
+JOINED = {
+    "REDIS_URL": "BROKER_PASSWORD",
+    "BROKER": "BROKER_PASSWORD",
+    "DATABASE_URL": "DATABASE_PASSWORD",
+    "EMAIL_URL": "EMAIL_PASSWORD",
+}
 """Address -> the secret that it takes, if it is written without a password and the secret came from a file."""
 
 

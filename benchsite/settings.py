@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -128,6 +129,19 @@ CONFIRM_LEADERS = env.bool("CONFIRM_LEADERS", default=False)
 """Whether the site measures leaders again, to confirm them, on devices with nothing to do."""
 KEEP_SAMPLES_DAYS, KEEP_SHARES_DAYS = _days("KEEP_SAMPLES_DAYS"), _days("KEEP_SHARES_DAYS")
 """What runs/pipeline/keeping.py deletes when it is older."""
+
+SENDS_MAIL = bool(env.str("EMAIL_URL", default=""))
+if SENDS_MAIL:
+    vars().update(env.email_url("EMAIL_URL"))
+else:
+    EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
+EMAIL_TIMEOUT = 5
+DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", default="") or f"benchsite@{_site.hostname or 'localhost'}"
+try:
+    WEBHOOK_NETWORKS = [ip_network(one) for one in env.list("WEBHOOK_NETWORKS", default=[])]
+except ValueError as error:
+    raise ImproperlyConfigured(f"WEBHOOK_NETWORKS must name networks such as 10.0.0.0/8: {error}") from None
+"""Networks that are not public and that webhooks may reach all the same."""
 
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},

@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 
 from runs import confirming
 from runs.broker import BrokerKeys
-from runs.pipeline import dispatcher, keeping, reaper, recorder
+from runs.pipeline import delivering, dispatcher, keeping, reaper, recorder
 
 SHOW_EVERY_S = 1.0
 _shown_at = 0.0
@@ -70,6 +70,13 @@ def draw_charts(run: int) -> None:
 def confirm_leaders() -> None:
     """Queues runs that confirm what leads, on devices with nothing to do."""
     confirming.confirm_leaders()
+
+
+@shared_task(name="deliver")
+def deliver() -> None:
+    """Sends the notices that are due."""
+    close_old_connections()
+    delivering.deliver()
 
 
 @shared_task(name="purge_logins")

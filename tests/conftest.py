@@ -43,7 +43,18 @@ ROOMS = {
     ),
     "a site in a browser": tuple(
         f"tests/browser/test_{name}.py"
-        for name in ("main_job", "form", "navigation", "links", "submit", "client", "imports", "leaderboard", "results")
+        for name in (
+            "main_job",
+            "form",
+            "navigation",
+            "links",
+            "submit",
+            "client",
+            "gate_snippets",
+            "imports",
+            "leaderboard",
+            "results",
+        )
     ),
 }
 """Each waits longer than it works, so all begin first; its files share what takes long to start, so one process runs them."""

@@ -10,6 +10,7 @@ from runs.models.host import Host
 from runs.models.kernel import Kernel, KernelVersion
 from runs.models.measurement import Chart, Measurement, Result
 from runs.models.newest import Newest
+from runs.models.notice import Delivery, MailChoice, Notice, Webhook
 from runs.models.run import Environment, RejectedEvent, Run
 from runs.models.schedule import Schedule, ScheduledDay
 from runs.models.session import Note, Session
@@ -21,7 +22,8 @@ from runs.models.tier_scale import Tier, TierScale
 from runs.models.workload import Workload
 
 __all__ = [
-    "Answered", "ApiToken", "Calibration", "Change", "Chart", "Claim", "Config", "Environment", "Gpu", "Host", "Import",
-    "Kernel", "KernelVersion", "Measurement", "Newest", "Note", "Pin", "RejectedEvent", "Result", "Run", "Schedule",
-    "ScheduledDay", "Session", "Share", "StatusPage", "Submission", "Target", "Tier", "TierScale", "Workload",
+    "Answered", "ApiToken", "Calibration", "Change", "Chart", "Claim", "Config", "Delivery", "Environment", "Gpu",
+    "Host", "Import", "Kernel", "KernelVersion", "MailChoice", "Measurement", "Newest", "Note", "Notice", "Pin",
+    "RejectedEvent", "Result", "Run", "Schedule", "ScheduledDay", "Session", "Share", "StatusPage", "Submission",
+    "Target", "Tier", "TierScale", "Webhook", "Workload",
 ]  # fmt: skip

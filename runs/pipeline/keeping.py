@@ -13,11 +13,11 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from runs.models import Measurement, RejectedEvent, Result, Run, Share
+from runs.models import Measurement, Notice, RejectedEvent, Result, Run, Share
 
 MOST_RUNS = 200
 """At a time: the recorder waits meanwhile for at most one of them."""
-KEEP_REJECTED_DAYS = 90
+KEEP_REJECTED_DAYS = KEEP_NOTICES_DAYS = 90
 
 
 def prune(most: int = MOST_RUNS) -> Counter[str]:
@@ -28,6 +28,8 @@ def prune(most: int = MOST_RUNS) -> Counter[str]:
             deleted["samples of runs"] += _forget_samples(run)
     if before := _before(settings.KEEP_SHARES_DAYS):
         deleted["share links"] += Share.objects.filter(created_at__lt=before).delete()[0]
+    told = Notice.objects.filter(at__lt=timezone.now() - timedelta(days=KEEP_NOTICES_DAYS))
+    deleted["notices"] += told.delete()[0]
     rejected = RejectedEvent.objects.filter(at__lt=timezone.now() - timedelta(days=KEEP_REJECTED_DAYS))
     deleted["rejected events"] += rejected.delete()[0]
     return deleted

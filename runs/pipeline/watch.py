@@ -12,6 +12,7 @@ from django.utils import timezone
 from kernels.analysis.changes import RULE, Test
 from runs.models import Change, Kernel, Run, Workload
 from runs.models.run import FINAL
+from runs.pipeline.noticing import notice
 from runs.queries import history, measurements
 from runs.queries.line_rows import touched
 from runs.queries.lines import Line, lines
@@ -23,12 +24,13 @@ log = logging.getLogger(__name__)
 
 def watch() -> int:
     """Looks at ended runs that nobody has looked at, oldest first, for a few seconds. Returns their number."""
-    runs = Run.objects.filter(looked_at=None, state__in=FINAL).order_by("pk")[:AT_ONCE]
+    runs = Run.objects.filter(looked_at=None, state__in=FINAL).select_related("gpu").order_by("pk")[:AT_ONCE]
     begun, count = time.monotonic(), 0
     for run in runs:
         count += 1
         try:
             look(run)
+            notice(run)
         except Exception:  # of one run's data: the others, and the reaper, go on
             log.exception("the watch cannot look at run %s", run.pk)
             Run.objects.filter(pk=run.pk).update(looked_at=timezone.now())

@@ -1,10 +1,8 @@
 """The command line that the site serves, on its own: from a token made in the browser to the verdict of a kernel."""
 
-import os
 import re
 import subprocess
 import sys
-import urllib.request
 
 import pytest
 
@@ -16,33 +14,6 @@ def from_a_terminal(x):
     return x * x.sigmoid()
 """
 BAD = GOOD.replace("x * x.sigmoid()", "x.sigmoid()").replace("from_a_terminal", "wrong")
-
-
-@pytest.fixture
-def token(open_page, live_site):
-    page = open_page()
-    page.goto(f"{live_site.url}/tokens/")
-    page.get_by_label("What it is for").fill("terminal")
-    page.get_by_label("Rights").select_option("write")
-    page.get_by_role("button", name="Make").click()
-    return page.get_by_label("The new token").input_value()
-
-
-@pytest.fixture
-def client(live_site, tmp_path):
-    """client.py as it is downloaded, in a home of its own without this repository."""
-    path = tmp_path / "client.py"
-    path.write_bytes(urllib.request.urlopen(f"{live_site.url}/client.py", timeout=30).read())
-    environment = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
-
-    def call(*arguments, given="", **more):
-        return subprocess.run(
-            [sys.executable, "-I", str(path), *map(str, arguments)],
-            env=environment | more, input=given, capture_output=True, text=True, timeout=380, cwd=tmp_path, check=False,
-        )  # fmt: skip
-
-    call.folder, call.environment = tmp_path, environment
-    return call
 
 
 def test_login_keeps_the_token_for_this_user_only(client, token, live_site):

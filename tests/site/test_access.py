@@ -20,10 +20,11 @@ def mine(x):
     return x * x.sigmoid()
 """
 POSTED = (
-    "acknowledge", "add_to_session", "cancel_run", "confirm_record", "delete_import", "delete_tier_scale",
-    "end_link", "end_schedule", "end_session", "end_status", "measure_submission", "pause_gpu", "pin_baseline", "recalibrate",
-    "remove_from_session", "repeat_run", "restore_run", "resume_gpu", "revoke_token", "set_target", "share_run",
-    "share_session", "unshare_run", "unshare_session", "withdraw_run",
+    "acknowledge", "add_to_session", "cancel_run", "choose_mail", "confirm_record", "delete_import",
+    "delete_tier_scale", "delete_webhook", "end_link", "end_schedule", "end_session", "end_status",
+    "measure_submission", "pause_gpu", "pin_baseline", "recalibrate", "remove_from_session", "repeat_run",
+    "restore_run", "resume_gpu", "revoke_token", "set_target", "share_run", "share_session", "share_status",
+    "test_webhook", "unshare_run", "unshare_session", "withdraw_run",
 )  # fmt: skip
 EVERYTHING = [[kind, EVERY] for kind in KINDS]
 WALLS = ("wall", "wall_frame", "wall_svg", "wall_json")
@@ -51,7 +52,11 @@ def addresses(demo, gpu, measured):
         **{name: [demo.pk] for name in ("run", "run_live", "run_csv", "run_json", "run_jsonl", "run_md", "run_yaml")},
         **{name: [demo.pk, demo.pk] for name in ("compare", "compare_csv", "compare_json", "compare_md")},
         "compare_with": [demo.pk],
-        **{name: [] for name in ("compare_many", "submit", "submissions", "tokens", "api_docs")},
+        **{
+            name: []
+            for name in ("compare_many", "submit", "submissions", "tokens", "notices", "choose_mail", "api_docs")
+        },
+        **{name: [0] for name in ("test_webhook", "delete_webhook")},
         **{name: [submission.version] for name in ("submission", "measure_submission")},
         **{name: [] for name in ("results", "results_csv", "results_json", "results_jsonl")},
         **{name: [] for name in ("leaderboard", "leaderboard_csv", "leaderboard_json", "confirm_record")},

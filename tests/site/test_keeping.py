@@ -117,7 +117,11 @@ def test_old_links_and_rejected_events_go(old, stranger, settings, capsys):
         RejectedEvent.objects.create(reason=f"{days} days ago", body="")
         RejectedEvent.objects.filter(reason=f"{days} days ago").update(at=timezone.now() - timedelta(days=days))
     call_command("prune")
-    assert capsys.readouterr().out.splitlines() == ["share links: 1 deleted", "rejected events: 1 deleted"]
+    said = capsys.readouterr().out.splitlines()
+    assert [line for line in said if not line.endswith(": 0 deleted")] == [
+        "share links: 1 deleted",
+        "rejected events: 1 deleted",
+    ]
     assert stranger.get(share.get_absolute_url()).status_code == 302
     assert [one.run for one in Share.objects.all()] == [None]
     assert [one.reason for one in RejectedEvent.objects.all()] == ["89 days ago"]

@@ -1,0 +1,448 @@
+"""Notices: what happens is told once, to who asked, signed, and tried again; and the page where people ask."""
+
+import hmac
+import ipaddress
+import json
+import re
+import socket
+import threading
+import time
+from datetime import timedelta
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
+
+import pytest
+from cast import signed_in, thorough
+from daily import fill, look_at_all, step
+from django.core import mail
+from django.urls import reverse
+from django.utils import timezone
+
+from runs import outgoing
+from runs.models import Delivery, MailChoice, Notice, Run, Target, Webhook
+from runs.models.notice import BACKOFF, MOST_WEBHOOKS, Event, Kind
+from runs.pipeline import delivering, noticing
+from runs.pipeline.delivering import deliver, signed
+from runs.pipeline.keeping import KEEP_NOTICES_DAYS, prune
+from runs.pipeline.watch import watch
+
+PAGE = reverse("notices")
+LOOPBACK = [ipaddress.ip_network("127.0.0.0/8")]
+ALL = list(Kind.values)
+
+
+@pytest.fixture
+def receiver(settings):
+    """A real server on this machine; `status` is what it answers, `got` what it got."""
+    settings.WEBHOOK_NETWORKS = LOOPBACK
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            self.server.got.append((self.path, dict(self.headers), body))
+            time.sleep(self.server.delay_s)
+            self.send_response(self.server.status)
+            self.send_header("Location", "/elsewhere")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.got, server.status, server.delay_s = [], 204, 0.0
+    server.url = f"http://127.0.0.1:{server.server_port}/hook?x=1"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def sends_mail(settings):
+    settings.SENDS_MAIL, settings.SITE_URL = True, "https://bench.example.org"
+
+
+def hook(client, url="http://127.0.0.1:9/", kinds=ALL):
+    return Webhook.make(client.user, url, kinds)[0]
+
+
+def ended(run, user=None, ago_s=5):
+    """The run has just ended, and nobody has looked at it."""
+    Run.objects.filter(pk=run.pk).update(
+        finished_at=timezone.now() - timedelta(seconds=ago_s), looked_at=None, user=user, demo=""
+    )
+    run.refresh_from_db()
+    return run
+
+
+def told(event):
+    return list(Notice.objects.filter(event=event).values_list("sentence", flat=True))
+
+
+# --- what happened ----------------------------------------------------------------------------------------------------
+
+
+def test_the_end_of_a_run_is_told_once(measured, owner):
+    run = ended(measured(count=1))
+    hook(owner)
+    watch(), noticing.notice(run), noticing.notice(run)
+    assert told(Event.RUN) == [f"Run {run.pk} ({run.title or run.config_name} on NVIDIA H200) ended: done."]
+    assert Delivery.objects.count() == 1 and Notice.objects.get().path == reverse("run", args=[run.pk])
+
+
+@pytest.mark.parametrize("why", ["demo", "old", "unfinished"])
+def test_of_some_runs_nobody_is_told(measured, make_run, why):
+    run = make_run() if why == "unfinished" else ended(measured(count=1), ago_s=3600 * 48 if why == "old" else 5)
+    if why == "demo":
+        Run.objects.filter(pk=run.pk).update(demo="from elsewhere")
+    watch()
+    assert not Notice.objects.exists()
+
+
+def test_a_regression_is_told_by_the_run_that_makes_it_certain(gpu):
+    runs = fill(gpu, step())
+    Run.objects.exclude(pk=runs[-1].pk).update(finished_at=timezone.now() - timedelta(days=3))
+    ended(runs[-1])
+    look_at_all()
+    (sentence,) = told(Event.REGRESSION)
+    assert re.fullmatch(
+        rf"sdpa-flash on attention .*, NVIDIA H200, is slower by 4\.\d% \(\d\.\d% to \d\.\d%\) since run {runs[24].pk}\.",
+        sentence,
+    )
+    notice = Notice.objects.get(event=Event.REGRESSION)
+    assert (
+        notice.facts["since_run"] == runs[24].pk and notice.facts["low"] < notice.facts["ratio"] < notice.facts["high"]
+    )
+    noticing.notice(runs[-1])
+    assert len(told(Event.REGRESSION)) == 1
+
+
+def test_a_broken_record_is_told_and_a_lower_result_is_none(measured):
+    thorough(measured(count=1, edit={"triton-flash": 0.9}))
+    run = ended(thorough(measured(count=1)))
+    watch()
+    (sentence,) = told(Event.RECORD)
+    assert (
+        sentence.startswith("triton-flash has the record on attention") and "before 1.34x by triton-flash." in sentence
+    )
+    assert "1.48x (1.4" in sentence
+    lower = ended(thorough(measured(count=1, edit={"triton-flash": 0.95})))
+    watch()
+    assert len(told(Event.RECORD)) == 1 and told(Event.RUN)[0].startswith(f"Run {run.pk}") and lower.pk
+
+
+def test_a_target_is_told_when_it_is_reached_and_once(measured):
+    run = ended(thorough(measured(count=1)))
+    one = run.measurements.first()
+    target = Target.objects.create(workload=one.workload, device="NVIDIA H200", mode=one.mode, factor=40.0)
+    noticing.notice(run)
+    assert told(Event.TARGET) == []
+    target.factor = 1.4
+    target.save()
+    for again in (run, run, ended(thorough(measured(count=1)))):
+        noticing.notice(again)
+    (sentence,) = told(Event.TARGET)
+    assert sentence.startswith("The target of 1.4x on attention") and "is reached: triton-flash, 1.48x (1.4" in sentence
+
+
+def test_what_fails_for_one_run_does_not_stop_the_watch(measured, monkeypatch, caplog):
+    bad, good = ended(measured(count=1)), ended(measured(count=1))
+
+    def records(run, real=noticing._records):
+        if run.pk == bad.pk:
+            raise ValueError("odd data")
+        return real(run)
+
+    monkeypatch.setattr(noticing, "_records", records)
+    assert watch() == 2 and watch() == 0
+    assert any(f"({good.title or good.config_name}" in sentence for sentence in told(Event.RUN))
+
+
+# --- to whom ----------------------------------------------------------------------------------------------------------
+
+
+def test_only_who_asked_is_told(measured, owner, member):
+    mine, every = hook(owner, kinds=["run"]), hook(member, kinds=["any_run"])
+    hook(owner, kinds=["record"]), hook(member, kinds=["run"])
+    run = ended(measured(count=1), user=owner.user)
+    noticing.notice(run)
+    notice = Notice.objects.get(event=Event.RUN)
+    assert {one.webhook for one in notice.deliveries.all()} == {mine, every}
+
+
+def test_mail_goes_to_who_has_chosen_and_has_an_address(measured, owner, member, sends_mail):
+    for client, kinds in ((owner, ["any_run"]), (member, ["any_run"])):
+        MailChoice.objects.create(user=client.user, kinds=kinds)
+    owner.user.email = "olga@example.org"
+    owner.user.save()
+    run = ended(measured(count=1))
+    noticing.notice(run)
+    deliver()
+    (one,) = mail.outbox
+    assert one.to == ["olga@example.org"] and one.subject.startswith(f"[Benchsite] Run {run.pk} (")
+    assert f"https://bench.example.org/runs/{run.pk}/" in one.body and "\n" not in one.subject
+    assert Delivery.objects.get().state == "delivered"
+
+
+def test_nobody_who_left_is_told(measured, owner):
+    hook(owner)
+    owner.user.is_active = False
+    owner.user.save()
+    noticing.notice(ended(measured(count=1)))
+    assert not Delivery.objects.exists()
+
+
+def test_mail_that_cannot_be_sent_is_tried_again(measured, owner, settings, sends_mail):
+    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 9
+    MailChoice.objects.create(user=owner.user, kinds=["any_run"])
+    owner.user.email = "olga@example.org"
+    owner.user.save()
+    noticing.notice(ended(measured(count=1)))
+    deliver()
+    one = Delivery.objects.get()
+    assert (one.state, one.attempts, one.answer.split(":")[0]) == ("waiting", 1, "ConnectionRefusedError")
+
+
+# --- on the way -------------------------------------------------------------------------------------------------------
+
+
+def delivery_to(client, url, **more):
+    webhook, secret = Webhook.make(client.user, url, ALL)
+    notice = Notice.objects.create(
+        event="run.ended", key=str(webhook.pk), sentence="It ended.", path="/runs/1/", **more
+    )
+    return Delivery.objects.create(notice=notice, webhook=webhook), secret
+
+
+def test_a_webhook_gets_a_signed_body_that_its_secret_verifies(owner, receiver, settings):
+    settings.SITE_URL = "https://bench.example.org"
+    one, secret = delivery_to(owner, receiver.url, facts={"state": "done"})
+    assert deliver() == 1 and deliver() == 0
+    ((path, headers, body),) = receiver.got
+    said = json.loads(body)
+    assert path == "/hook?x=1" and said["event"] == headers["Benchsite-Event"] == "run.ended"
+    assert (said["url"], said["data"]) == ("https://bench.example.org/runs/1/", {"state": "done"})
+    signature = hmac.new(secret.encode(), headers["Benchsite-Timestamp"].encode() + b"." + body, sha256).hexdigest()
+    assert headers["Benchsite-Signature"] == f"v1={signature}"
+    assert abs(int(headers["Benchsite-Timestamp"]) - time.time()) < 60
+    one.refresh_from_db()
+    assert (one.state, one.attempts, one.answer) == ("delivered", 1, "204") and one.ended_at
+
+
+def test_signatures_differ_by_body_secret_and_time(monkeypatch):
+    made = [signed("a", b"x"), signed("b", b"x"), signed("a", b"y")]
+    monkeypatch.setattr(delivering.time, "time", lambda: 1.0)
+    assert len({one["Benchsite-Signature"] for one in [*made, signed("a", b"x")]}) == 4
+
+
+def test_what_fails_is_tried_again_later_and_later_and_then_no_more(owner, receiver):
+    receiver.status = 500
+    one, _ = delivery_to(owner, receiver.url)
+    waits = []
+    for _ in range(20):
+        Delivery.objects.update(next_at=timezone.now())
+        if not deliver():
+            break
+        one.refresh_from_db()
+        waits.append(one.next_at - timezone.now())
+    assert len(receiver.got) == len(BACKOFF) + 1 and (one.state, one.answer) == ("failed", "500")
+    assert all(later > earlier * 2 for earlier, later in pairwise(waits[: len(BACKOFF)]))
+    receiver.status = 200
+    assert deliver() == 0
+
+
+def test_a_redirect_is_not_followed(owner, receiver):
+    receiver.status = 302
+    delivery_to(owner, receiver.url)
+    deliver()
+    assert len(receiver.got) == 1 and Delivery.objects.get().state == "waiting"
+
+
+def test_an_address_that_is_gone_is_told_nothing_more(owner, receiver):
+    receiver.status = 410
+    one, _ = delivery_to(owner, receiver.url)
+    deliver()
+    one.refresh_from_db()
+    assert one.state == "failed" and Webhook.objects.get().stopped == "it answered 410 Gone"
+
+
+def test_a_slow_address_holds_the_worker_for_seconds_only(owner, receiver, monkeypatch):
+    monkeypatch.setattr(delivering, "LIMIT_S", 0.5)
+    receiver.delay_s = 3.0
+    for _ in range(4):
+        delivery_to(owner, receiver.url)
+    began = time.monotonic()
+    deliver()
+    assert time.monotonic() - began < 2.5
+    assert set(Delivery.objects.values_list("state", "answer")) == {("waiting", delivering.NO_ANSWER)}
+
+
+def test_one_attempt_is_made_by_one_process(owner, receiver):
+    one, _ = delivery_to(owner, receiver.url)
+    other = Delivery.objects.get(pk=one.pk)
+    assert one.claim(timezone.now()) and not other.claim(timezone.now())
+    assert deliver() == 0
+
+
+def test_old_notices_are_forgotten(owner):
+    one, _ = delivery_to(owner, "https://example.org/")
+    Notice.objects.update(at=timezone.now() - timedelta(days=KEEP_NOTICES_DAYS + 1))
+    assert prune()["notices"] == 2 and not Delivery.objects.filter(pk=one.pk).exists()
+
+
+# --- where it may go --------------------------------------------------------------------------------------------------
+
+PRIVATE = (
+    "127.0.0.1", "127.8.8.8", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "0.0.0.0", "100.64.0.1",
+    "224.0.0.1", "255.255.255.255", "::1", "::", "fe80::1", "fc00::1", "::ffff:127.0.0.1", "::ffff:169.254.169.254",
+    "2002:7f00:1::1", "64:ff9b::7f00:1", "ff02::1",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+def test_no_private_address_is_called(address, settings):
+    assert not outgoing.is_allowed(ipaddress.ip_address(address))
+    host = f"[{address}]" if ":" in address else address
+    with pytest.raises(outgoing.Refused, match="no public address"):
+        outgoing.post(f"http://{host}:8000/", b"{}", {})
+
+
+@pytest.mark.parametrize("address", ["1.1.1.1", "93.184.216.34", "2606:4700::1111"])
+def test_public_addresses_are_called_and_networks_may_be_named(address, settings):
+    assert outgoing.is_allowed(ipaddress.ip_address(address))
+    settings.WEBHOOK_NETWORKS = [ipaddress.ip_network("10.0.0.0/8")]
+    assert outgoing.is_allowed(ipaddress.ip_address("10.1.1.1")) and outgoing.is_allowed(ipaddress.ip_address(address))
+    assert not outgoing.is_allowed(ipaddress.ip_address("127.0.0.1"))
+
+
+@pytest.mark.parametrize("name", ["2130706433", "0x7f000001", "127.1", "localhost", "017700000001"])
+def test_other_spellings_of_this_machine_are_refused_too(name):
+    with pytest.raises((outgoing.Refused, OSError)):
+        outgoing.post(f"http://{name}/", b"{}", {})
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["ftp://example.org/", "file:///etc/passwd", "example.org", "https://", "https://a:b@example.org/",
+     "https://example.org:99999/", "https://exa mple.org/", "https://example.org/\r\nX: y", "https://[::1", ""],
+)  # fmt: skip
+def test_what_is_no_address_is_refused(url):
+    with pytest.raises(outgoing.Refused):
+        outgoing.parsed(url)
+
+
+def test_a_name_that_changes_its_address_after_the_check_is_not_followed(monkeypatch, receiver, settings):
+    """The connection goes to the address that was checked: the name is asked once."""
+    asked = []
+
+    def lookup(host, port, *rest, real=socket.getaddrinfo, **more):
+        if host != "hooks.example.org":
+            return real(host, port, *rest, **more)
+        asked.append(host)
+        address = "127.0.0.1" if len(asked) == 1 else "127.0.0.2"
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
+
+    monkeypatch.setattr(outgoing.socket, "getaddrinfo", lookup)
+    assert outgoing.post(f"http://hooks.example.org:{receiver.server_port}/x", b"{}", {}) == 204
+    assert asked == ["hooks.example.org"]
+    assert receiver.got[0][1]["Host"] == f"hooks.example.org:{receiver.server_port}"
+
+
+def test_a_name_with_one_private_address_among_public_ones_is_refused(monkeypatch):
+    both = [(socket.AF_INET, 1, 6, "", (one, 443)) for one in ("93.184.216.34", "10.0.0.1")]
+    monkeypatch.setattr(outgoing.socket, "getaddrinfo", lambda *_, **__: both)
+    with pytest.raises(outgoing.Refused, match=r"is 10\.0\.0\.1"):
+        outgoing.post("https://hooks.example.org/", b"{}", {})
+
+
+def test_a_webhook_whose_name_became_private_later_is_not_called(owner, receiver, settings):
+    delivery_to(owner, receiver.url)
+    settings.WEBHOOK_NETWORKS = []
+    deliver()
+    assert not receiver.got and "no public address" in Delivery.objects.get().answer
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+def page_of(client):
+    answer = client.get(PAGE)
+    assert answer.status_code == 200
+    return " ".join(re.sub("<[^>]+>", " ", answer.content.decode().partition("<main")[2]).split())
+
+
+def test_a_webhook_is_made_its_secret_shown_once_and_it_is_deleted(owner, receiver):
+    assert "there is no webhook" in page_of(owner)
+    answer = owner.post(PAGE, {"url": receiver.url, "kinds": ["run", "record"]})
+    webhook = Webhook.objects.get()
+    assert webhook.secret in answer.content.decode() and answer["Cache-Control"].startswith("max-age=0")
+    page = page_of(owner)
+    assert webhook.secret not in owner.get(PAGE).content.decode()
+    assert "1 webhook gets notices" in page and "a run of mine ended, a record was broken" in page
+    assert webhook.secret not in json.dumps(list(Webhook.objects.values()), default=str), "the database cannot sign"
+    owner.post(reverse("delete_webhook", args=[webhook.pk]))
+    assert not Webhook.objects.exists()
+
+
+def test_a_test_is_sent_and_its_answer_listed(owner, receiver):
+    webhook = hook(owner, receiver.url)
+    Webhook.objects.update(stopped="it answered 410 Gone")
+    assert "stopped: it answered 410 Gone" in page_of(owner)
+    owner.post(reverse("test_webhook", args=[webhook.pk]))
+    deliver()
+    assert json.loads(receiver.got[0][2])["event"] == "test"
+    assert "This is a test." in page_of(owner) and "delivered 1 204" in page_of(owner)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://127.0.0.1/", "127.0.0.1 is 127.0.0.1, which is no public address."),
+        ("ftp://example.org/", "Write an address that begins with https:// or http://."),
+        ("https://no-such-host.invalid/", "The site finds no host of this name."),
+    ],
+)
+def test_an_address_that_cannot_be_called_is_refused_in_the_form(owner, url, why):
+    answer = owner.post(PAGE, {"url": url, "kinds": ["run"]})
+    assert answer.status_code == 422 and why in answer.content.decode() and not Webhook.objects.exists()
+
+
+def test_a_webhook_without_events_and_one_too_many_are_refused(owner, receiver):
+    assert owner.post(PAGE, {"url": receiver.url}).status_code == 422
+    for _ in range(MOST_WEBHOOKS):
+        hook(owner)
+    assert "delete one first" in owner.post(PAGE, {"url": receiver.url, "kinds": ["run"]}).content.decode()
+    assert Webhook.objects.count() == MOST_WEBHOOKS
+
+
+def test_mail_is_chosen(owner, sends_mail):
+    answer = owner.post(reverse("choose_mail"), {"email": "olga@example.org", "kinds": ["run", "target"]}, follow=True)
+    assert "Mail goes to olga@example.org" in " ".join(re.sub("<[^>]+>", " ", answer.content.decode()).split())
+    assert MailChoice.objects.get().kinds == ["run", "target"]
+    owner.post(reverse("choose_mail"), {"email": "olga@example.org"})
+    assert "You get no mail" in page_of(owner)
+
+
+def test_mail_without_an_address_is_refused_and_a_site_without_a_server_says_so(owner):
+    answer = owner.post(reverse("choose_mail"), {"email": "", "kinds": ["run"]})
+    assert answer.status_code == 422 and "Write the address that gets the mail." in answer.content.decode()
+    assert "This site sends no mail" in page_of(owner)
+
+
+def test_nobody_sees_or_touches_the_webhooks_of_another(owner, receiver):
+    webhook = hook(owner, receiver.url)
+    delivery_to(owner, receiver.url)
+    other = signed_in("mia")
+    assert receiver.url not in other.get(PAGE).content.decode() and "It ended." not in page_of(other)
+    for name in ("delete_webhook", "test_webhook"):
+        assert other.post(reverse(name, args=[webhook.pk])).status_code == 404
+    assert Webhook.objects.filter(pk=webhook.pk).exists()
+
+
+def test_the_page_asks_the_database_little(owner, receiver, django_assert_max_num_queries):
+    for _ in range(20):
+        delivery_to(owner, receiver.url)
+    with django_assert_max_num_queries(12):
+        owner.get(PAGE)
