@@ -8,7 +8,7 @@ LOCKS := pyproject.toml requirements.lock requirements-torch.lock scripts/instal
 PYTEST := $(VENV)/python -m pytest -ra -n 2 --dist loadfile --no-loadscope-reorder
 TEST := $(VENV)/ruff check --quiet || status=1; $(PYTEST) -m "not thorough" || status=1
 
-.PHONY: help install up down test test-all test-gpu zoo bench agent lint fmt speed lock
+.PHONY: help install up down test test-all test-gpu zoo chaos bench agent lint fmt speed lock
 
 help: ## this list
 	@awk -F ' *## ' '/^[a-z-]+:.*## /{sub(/:.*/, "", $$1); printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ test-gpu: .venv/.installed-dev ## on a GPU host: every kernel on each config's s
 
 zoo: .venv/.installed-dev ## kernels that cheat and honest ones: what each must be called, and what it is called; DEVICE=cpu
 	@exec $(VENV)/python tests/zoo
+
+chaos: .venv/.installed-dev ## runs on four hosts while everything breaks, 8 minutes, as root; RUNS=200 SECONDS=480 SEED=N
+	@exec $(VENV)/python -m tests.chaos --runs $(or $(RUNS),200) --seconds $(or $(SECONDS),480) $(if $(SEED),--seed $(SEED))
 
 bench: .venv/.installed ## measures a config in this terminal and keeps it as a run; CONFIG=smoke DEVICE=cuda:0 KERNELS=a,b MEASURES=p50_ms,joules
 	@exec $(VENV)/python manage.py bench

@@ -12,6 +12,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import sys
 import threading
 import time
@@ -93,8 +94,8 @@ class Chaos:
 
     # --- what breaks --------------------------------------------------------------------------------------------------
 
-    def break_things(self, faults: list[Any], again: bool) -> None:
-        """Each of some faults, in this order; again: from the start, as long as things may break."""
+    def break_things(self, faults: list[Any], again: list[Any]) -> None:
+        """Each of some faults, in any order; then some of them again and again, as long as things may break."""
         while True:
             for fault in self.rng.sample(faults, len(faults)):
                 if time.monotonic() > self.calm:
@@ -107,14 +108,14 @@ class Chaos:
                     self.faults[fault.__name__] += 1
                 print(f"{time.monotonic() - self.began:6.1f} s  {said}", flush=True)
                 time.sleep(self.rng.uniform(*PAUSE_S))
-            if not again:
-                return
+            faults = again
 
     def run(self, token: str, uuids: list[str]) -> None:
         from tests.chaos import faults
 
         self.token, self.uuids = token, uuids
-        lanes = [(faults.ONCE, True), (faults.OFTEN, True)]
+        again = [fault for fault in faults.ONCE if fault not in faults.LONG]
+        lanes = [(faults.ONCE, again), (faults.OFTEN, faults.OFTEN)]
         threads = [threading.Thread(target=self.break_things, args=lane, daemon=True) for lane in lanes]
         for thread in threads:
             thread.start()
@@ -186,6 +187,7 @@ def main() -> int:
         print(f"chaos: {why}", file=sys.stderr)
         return 2
     print(f"seed {asked.seed}", flush=True)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # what was started ends, disks go
     with fleet() as here:
         os.environ |= here.environment("host-0") | {"DATABASE_URL": here.postgres.url, "SECRET_KEY": here.mark}
         os.environ.pop("CHAOS")  # this process is none of the fleet
