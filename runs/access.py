@@ -1,17 +1,21 @@
-"""Access: users see everything; a secret link shows only what it shares, read-only."""
+"""Access: who is logged in reads everything and does what its role allows; a secret link shows only what it shares."""
 
 from __future__ import annotations
 
+import zoneinfo
 from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.middleware import LoginRequiredMiddleware
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
-from runs.models import Share
+from runs.models import Role, Run, Share
+from runs.models.person import may, owns, role_of
 from runs.models.share import TOKEN
 
 OF_A_RUN = frozenset({
@@ -26,6 +30,36 @@ STATUS = "status"
 MOST_LINKS = 50
 """Newest links kept in the cookie of a visitor without an account."""
 COOKIE, KEPT_S = "shares", 14 * 24 * 3600
+OF_ENGINEERS = frozenset({
+    "new_run", "estimate", "submit", "new_session", "edit_session", "new_status", "edit_status", "new_tier_scale",
+    "name_run",
+})  # fmt: skip
+"""Pages that are only of use to who may save their form. Everything that is not a GET is of engineers, too, but for:"""
+OF_EVERYBODY = frozenset({
+    "login", "logout", "password_change", "tokens", "revoke_token", "compare_with", "compare_many", "judge", "settings",
+    "choose_mail", "delete_webhook",
+})  # fmt: skip
+"""What a viewer may post: about its own account, and questions."""
+OF_ADMINS = frozenset({"audit", "people", "person_role", "person_state", "person_reset"})
+"""For an admin, whatever the method."""
+NEEDS = {
+    Role.ENGINEER: "A viewer reads and changes nothing. An admin can make you an engineer.",
+    Role.ADMIN: "This page is for admins.",
+}
+
+
+def least_role(name: str, method: str) -> Role:
+    """The role that an address needs of somebody who is logged in."""
+    if name in OF_ADMINS:
+        return Role.ADMIN
+    changes = method not in ("GET", "HEAD", "OPTIONS") and name not in OF_EVERYBODY
+    return Role.ENGINEER if changes or name in OF_ENGINEERS else Role.VIEWER
+
+
+def own_only(request: HttpRequest, run: Run, does: str) -> None:
+    """Raises PermissionDenied unless this person may cancel and withdraw the run."""
+    if not owns(request.user, run):
+        raise PermissionDenied(f"Only who launched run {run.pk}, or an admin, {does}.")
 
 
 def may_watch(request: HttpRequest) -> bool:
@@ -46,6 +80,9 @@ class LoggedInOrShared(LoginRequiredMiddleware):
         if not request.user.is_authenticated and (opened := _by_link(request)):
             return None if opened is True else opened
         refused = super().process_view(request, view_func, view_args, view_kwargs)
+        if refused is None and request.user.is_authenticated:
+            _check_role(request)
+            _at_home(request)
         if refused and request.headers.get("HX-Request"):
             # A poll must not replace the page by the login form; a form in progress must survive a reload.
             match = request.resolver_match
@@ -54,12 +91,37 @@ class LoggedInOrShared(LoginRequiredMiddleware):
         return refused
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        timezone.deactivate()
         if getattr(request, "shared", False):
             response.headers["X-Robots-Tag"] = "noindex"
         if shares := getattr(request, "new_shares", None):
             options: dict[str, Any] = {"httponly": True, "samesite": "Lax", "secure": request.is_secure()}
             response.set_signed_cookie(COOKIE, ".".join(shares), salt=COOKIE, max_age=KEPT_S, **options)
         return response
+
+
+def of_person(request: HttpRequest) -> dict[str, Any]:
+    """For templates: the role of this person, and how it wants pages."""
+    user: Any = getattr(request, "user", None)
+    role = role_of(user)
+    if role is None:
+        return {"role": "", "may_write": False, "is_admin": False, "theme": ""}
+    theme = getattr(getattr(user, "person", None), "theme", "")
+    return {"role": role.value, "may_write": role != Role.VIEWER, "is_admin": role == Role.ADMIN, "theme": theme}
+
+
+def _at_home(request: HttpRequest) -> None:
+    """Times are those of this person's place."""
+    zone = getattr(getattr(request.user, "person", None), "time_zone", "")
+    if zone in zoneinfo.available_timezones():
+        timezone.activate(zoneinfo.ZoneInfo(zone))
+
+
+def _check_role(request: HttpRequest) -> None:
+    match = request.resolver_match
+    needed = least_role((match.url_name or "") if match else "", request.method or "")
+    if not may(request.user, needed):
+        raise PermissionDenied(NEEDS[needed])
 
 
 def _shown(match: Any) -> dict[str, int]:

@@ -2,12 +2,14 @@
 (() => {
   "use strict";
   document.documentElement.classList.add("js");
-  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const chosen = document.documentElement.dataset.theme;
+  const isDark = () => (chosen ? chosen === "dark" : system.matches);
   const narrow = matchMedia("(max-width: 560px)");
 
   async function draw(figure) {
     const small = narrow.matches && "narrow" in figure.dataset;
-    const asked = `theme=${dark.matches ? "dark" : "light"}${small ? "&narrow" : ""}`;
+    const asked = `theme=${isDark() ? "dark" : "light"}${small ? "&narrow" : ""}`;
     if (figure.dataset.drawn === asked || !window.vegaEmbed) return;
     figure.dataset.drawn = asked;
     try {
@@ -28,7 +30,7 @@
   }
 
   const drawAll = () => document.querySelectorAll("[data-chart]").forEach(draw);
-  dark.addEventListener("change", drawAll);
+  system.addEventListener("change", drawAll);
   narrow.addEventListener("change", drawAll);
   window.addEventListener("load", drawAll);
   document.addEventListener("htmx:load", drawAll);

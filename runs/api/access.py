@@ -13,6 +13,7 @@ from ninja.throttling import BaseThrottle
 
 from runs.api.problems import Problem
 from runs.models import ApiToken
+from runs.models.person import Role, may
 
 
 class Token(HttpBearer):
@@ -29,6 +30,8 @@ class Token(HttpBearer):
             raise Problem(401, "The token is not valid", said)
         if self.writes and not found.writes:
             raise Problem(403, "The token may only read", "Make a token with the right to submit and cancel: /tokens/.")
+        if self.writes and not may(found.user, Role.ENGINEER):
+            raise Problem(403, "A viewer reads", "Its person is a viewer: an admin can make an engineer of it.")
         request.user = found.user
         return found
 

@@ -124,6 +124,7 @@ class RunLine(Schema):
     workloads: int
     measured: int
     by: str
+    tags: str
     created_at: str
     url: str
 

@@ -21,6 +21,7 @@ from runs.api.problems import Problem
 from runs.api.reads import ROUTER, answers, lines
 from runs.forms import NewRunForm
 from runs.models import Config, Run, Submission
+from runs.models.person import owns
 from runs.pipeline.importer import import_claims
 from runs.protocol_fields import protocol_choice
 from runs.submission_form import as_sentence
@@ -120,7 +121,9 @@ def cancel(request: HttpRequest, pk: Path[int]) -> HttpResponse:
 
     def cancelled() -> tuple[int, Any]:
         run = get_run(pk)
-        said = run.cancel()
+        if not owns(request.user, run):
+            raise Problem(403, "Not your run", "Who launched a run cancels it, or an admin.")
+        said = run.cancel(request.user)  # type: ignore[arg-type]
         return 200, _line(request, run) | {"said": said}
 
     return once(request, request.user, cancelled)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import secrets
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
+
+from runs.models.audit import Audit
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -34,13 +36,15 @@ class ApiTokenManager(models.Manager["ApiToken"]):
         expires = timezone.now() + timedelta(days=min(days, LONGEST_DAYS))
         start = text[: len(PREFIX) + SHOWN]
         row = self.create(user=user, name=name, start=start, digest=digest_of(text), writes=writes, expires_at=expires)
+        rights = "read and write" if writes else "read"
+        Audit.objects.note(user, Audit.Kind.TOKEN, f"{row.start}… for {name}: {rights}")
         return row, text
 
     def used(self, text: str) -> ApiToken | None:
         """The valid token with this text, its use noted; None if there is none."""
         now = timezone.now()
         valid = self.filter(revoked_at=None, expires_at__gt=now, user__is_active=True)
-        found = valid.select_related("user").filter(digest=digest_of(text)).first()
+        found = valid.select_related("user__person").filter(digest=digest_of(text)).first()
         if found and (found.last_used_at is None or found.last_used_at < now - NOTE_USE_EVERY):
             self.filter(pk=found.pk).update(last_used_at=now)
         return found
@@ -76,5 +80,7 @@ class ApiToken(models.Model):
             return "revoked"
         return "expired" if self.expires_at <= timezone.now() else "valid"
 
-    def revoke(self) -> None:
-        ApiToken.objects.filter(pk=self.pk, revoked_at=None).update(revoked_at=timezone.now())
+    def revoke(self, by: Any = None) -> None:
+        """by: who; its own person, if nobody else."""
+        if ApiToken.objects.filter(pk=self.pk, revoked_at=None).update(revoked_at=timezone.now()):
+            Audit.objects.note(by or self.user, Audit.Kind.REVOKED, f"token {self.start}… of {self.user}")

@@ -19,9 +19,11 @@ from django.utils import timezone
 from kernels.workload import Config as ConfigSpec
 from kernels.workload import RunSpec
 from runs.messages import ask_dispatch, tell_cancel
+from runs.models.audit import Audit
 from runs.models.gpu import Gpu
 from runs.models.session import Session
 from runs.models.submission import Submission
+from runs.models.tag import Tag
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -120,6 +122,8 @@ class RunManager(models.Manager["Run"]):
             attempt=secrets.randbelow(2**20) * ATTEMPTS,
         )
         log.info("submitted", extra={"run": run.pk})
+        if user is not None:
+            Audit.objects.note(user, Audit.Kind.LAUNCHED, f"run {run.pk}: {run.title}", run.get_absolute_url())
         if wake:
             transaction.on_commit(ask_dispatch)
         return run
@@ -151,6 +155,7 @@ class Run(models.Model):
     together = models.ForeignKey("self", models.SET_NULL, null=True, blank=True, related_name="companions")
     """Of runs that were launched together on several models: the first of them."""
     session = models.ForeignKey(Session, models.SET_NULL, null=True, blank=True, related_name="runs")
+    tags = models.ManyToManyField(Tag, blank=True, related_name="runs")
     demo = models.CharField(max_length=200, blank=True)
     """For a run that came with the site: where and when it was measured."""
 
@@ -263,19 +268,26 @@ class Run(models.Model):
             self.refresh_from_db()
         return bool(moved)
 
-    def cancel(self) -> str:
+    def cancel(self, by: User | None = None) -> str:
         """Requests the run to stop. Returns a sentence about the outcome."""
+        said, asked = self._cancel()
+        if asked and by is not None:
+            Audit.objects.note(by, Audit.Kind.CANCELLED, f"run {self.pk}: {self.title}", self.get_absolute_url())
+        return said
+
+    def _cancel(self) -> tuple[str, bool]:
+        """(the sentence, whether there was something to cancel)."""
         if Run.objects.waiting().filter(pk=self.pk).update(state=State.CANCELLED, finished_at=timezone.now()):
-            return "Cancelled before it was sent to a device."
+            return "Cancelled before it was sent to a device.", True
         self.refresh_from_db()
         if not self.is_active:
-            return f"This run is {self.state} already."
+            return f"This run is {self.state} already.", False
         Run.objects.active().filter(pk=self.pk).update(cancel_requested=True)
         if self.gpu and not self.gpu.is_online:
             self.advance(State.CANCELLED, message=NO_ANSWER)
-            return "Cancelled. Its device is silent and gets the cancel when it returns."
+            return "Cancelled. Its device is silent and gets the cancel when it returns.", True
         tell_cancel(self.pk, self.attempt)
-        return "Cancelling. The device is free within seconds."
+        return "Cancelling. The device is free within seconds.", True
 
 
 class RejectedEvent(models.Model):

@@ -14,6 +14,7 @@ from django.db.models import F, OuterRef, Q, Subquery
 from django.urls import reverse
 from django.utils import timezone
 
+from runs.models.audit import Audit
 from runs.models.run import Run
 from runs.models.session import Session
 from runs.models.status_page import StatusPage
@@ -50,12 +51,16 @@ class ShareQuerySet(models.QuerySet["Share"]):
             return found
         self.filter(**what, ended_at=None).update(ended_at=timezone.now())
         by = user if user.is_authenticated else None
-        share, _ = self.get_or_create(**what, ended_at=None, defaults={"user": by, "expires_at": expires_at})
+        share, is_new = self.get_or_create(**what, ended_at=None, defaults={"user": by, "expires_at": expires_at})
+        if is_new:
+            Audit.objects.note(user, Audit.Kind.SHARED, f"a link to {share.what}", share.page_of)
         return share
 
     def end(self, user: Any) -> int:
         """Ends these links; each then says that it was ended."""
-        by = user if user.is_authenticated else None
+        by, open_ones = user if user.is_authenticated else None, list(self.filter(ended_at=None).select_related("page"))
+        for share in open_ones:
+            Audit.objects.note(user, Audit.Kind.REVOKED, f"the link to {share.what}", share.page_of)
         return self.filter(ended_at=None).update(ended_at=timezone.now(), ended_by=by)
 
 
@@ -108,10 +113,14 @@ class Share(models.Model):
     def note_open(self) -> None:
         Share.objects.filter(pk=self.pk).update(opens=F("opens") + 1, opened_at=timezone.now())
 
-    def get_absolute_url(self) -> str:
+    @property
+    def page_of(self) -> str:
+        """Where people with an account see what it opens."""
         if self.page_id:
-            return reverse("wall", args=[self.token])
-        page = (
+            return reverse("edit_status", args=[self.page_id])
+        return (
             reverse("session_report", args=[self.session_id]) if self.session_id else reverse("run", args=[self.run_id])
         )
-        return f"{page}?share={self.token}"
+
+    def get_absolute_url(self) -> str:
+        return reverse("wall", args=[self.token]) if self.page_id else f"{self.page_of}?share={self.token}"

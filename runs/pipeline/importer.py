@@ -17,7 +17,7 @@ from kernels.contract.export import Export, NotAnExport, read_export
 from kernels.foreign import names, records
 from kernels.foreign.claimed import Claimed, NotReadable, Record
 from kernels.foreign.rows import claims
-from runs.models import Claim, Environment, Import, Note, Run, Session
+from runs.models import Audit, Claim, Environment, Import, Note, Run, Session
 from runs.models.run import FINAL
 from runs.pipeline.store import store_measured
 
@@ -141,6 +141,10 @@ def import_claims(
         Import.objects.filter(pk=target.pk).update(**counts)
         target.refresh_from_db()
         outcome.imported = target
+        if user is not None:
+            Audit.objects.note(
+                user, Audit.Kind.IMPORTED, f"{name[:200]}: {outcome.taken} rows", target.get_absolute_url()
+            )
     return outcome
 
 

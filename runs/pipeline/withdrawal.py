@@ -7,7 +7,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from runs.models import Change, Measurement, Newest, Run
+from runs.models import Audit, Change, Measurement, Newest, Run
 
 MOST_LOOKED_AT = 1000
 """Older measurements that are looked at, to find what was the newest before."""
@@ -21,6 +21,7 @@ def withdraw(run: Run, why: str, user: Any = None) -> bool:
     run.withdrawn_at, run.withdrawn_by, run.withdrawn_why = timezone.now(), user, why
     run.looked_at = None  # the watch looks at its lines again
     run.save(update_fields=["withdrawn_at", "withdrawn_by", "withdrawn_why", "looked_at"])
+    Audit.objects.note(user, Audit.Kind.WITHDRAWN, f"run {run.pk}: {why}", run.get_absolute_url())
     Change.objects.filter(run=run, acknowledged_at=None).delete()
     for measurement in run.measurements.all():
         held = Newest.objects.filter(result__measurement=measurement)
@@ -45,12 +46,13 @@ def _put_older(measurement: Measurement, run: Run, missing: set[str]) -> None:
 
 
 @transaction.atomic
-def restore(run: Run) -> bool:
+def restore(run: Run, user: Any = None) -> bool:
     """Takes a withdrawal back. False if there is none."""
     if not run.withdrawn_at:
         return False
     run.withdrawn_at, run.withdrawn_by, run.withdrawn_why, run.looked_at = None, None, "", None
     run.save(update_fields=["withdrawn_at", "withdrawn_by", "withdrawn_why", "looked_at"])
+    Audit.objects.note(user, Audit.Kind.RESTORED, f"run {run.pk}: {run.title}", run.get_absolute_url())
     for measurement in run.measurements.select_related("run"):
         rows = Newest.objects.rows_of(measurement)
         there = dict(Newest.objects.filter(terms__in=[row.terms for row in rows]).values_list("terms", "result"))

@@ -280,6 +280,8 @@ def _of_runs(asked: Search) -> list[Q]:
         holds.append(Q(gpu__host__in=names))
     if names := asked.names("person"):
         holds.append(Q(user__username__in=names))
+    if names := asked.names("tag"):
+        holds.append(Q(pk__in=Run.tags.through.objects.filter(tag__name__in=names).values("run")))
     if numbers := asked.values("run"):
         holds.append(Q(pk__in=numbers))
     if states := asked.values("state"):

@@ -50,7 +50,7 @@ class Term(NamedTuple):
     """One thing that was understood."""
 
     kind: str
-    """kernel, operation, backend, dtype, gpu, host, person, label, run, size, shape, mode, verdict, state, quality, since
+    """kernel, operation, backend, dtype, gpu, host, person, tag, label, run, size, shape, mode, verdict, state, quality, since
     or until."""
     value: Any
     said: str
@@ -152,7 +152,7 @@ class Reader:
         for kind, names, within in (
             ("operation", known.operations, False), ("kernel", known.kernels, False),
             ("backend", known.backends, False), ("gpu", known.gpus, True), ("host", known.hosts, False),
-            ("person", known.people, False), ("kernel", known.kernels, True),
+            ("person", known.people, False), ("tag", known.tags, False), ("kernel", known.kernels, True),
         ):  # fmt: skip
             if len(word) > 1 and (found := alike(names, word, within)):
                 return [_named(kind, found)]
@@ -192,6 +192,9 @@ class Reader:
     def person_named(self, text: str) -> list[Term]:
         mine = text.lower() == "me" and self.person
         return self._one_of("person", self.known.people, mine or text)
+
+    def tag(self, text: str) -> list[Term]:
+        return self._one_of("tag", self.known.tags, text)
 
     def dtype(self, text: str) -> list[Term]:
         named = {short: name for name, short in DTYPE_SHORT.items()} | {name: name for name in DTYPE_SHORT}
@@ -290,7 +293,7 @@ KEYS: dict[str, Read] = {
     "shape": Reader.shape, "dtype": Reader.dtype, "gpu": Reader.gpu, "device": Reader.gpu, "host": Reader.host,
     "state": Reader.state, "status": Reader.state, "verdict": Reader.state, "mode": Reader.mode,
     "person": Reader.person_named, "by": Reader.person_named, "label": Reader.label, "title": Reader.label,
-    "run": Reader.run, "on": Reader.day, "since": Reader.since, "until": Reader.until,
+    "tag": Reader.tag, "run": Reader.run, "on": Reader.day, "since": Reader.since, "until": Reader.until,
 }  # fmt: skip
 """Names of filters, in the search field (`kernel:sdpa`) and in addresses (`?kernel=sdpa`)."""
 

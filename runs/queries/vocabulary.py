@@ -1,4 +1,4 @@
-"""The names that a search over results knows: of kernels, operations, backends, GPUs, hosts and people of this site."""
+"""The names that a search over results knows: of kernels, operations, backends, GPUs, hosts, people and tags of this site."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.contrib.auth import get_user_model
 
 from kernels.catalog import operations
 from kernels.contract.arm_result import Status, Verdict
-from runs.models import Gpu, Kernel, Run
+from runs.models import Gpu, Kernel, Run, Tag
 
 STATUSES = {str(one): f"{one}" for one in Status}
 VERDICTS = {one.lower(): str(one) for one in Verdict if one != Verdict.NONE}
@@ -35,10 +35,11 @@ class Vocabulary:
     """Names of devices, those of demo runs among them."""
     hosts: list[str] = field(default_factory=list)
     people: list[str] = field(default_factory=list)
+    tags: list[str] = field(default_factory=list)
 
     @classmethod
     def read(cls) -> Vocabulary:
-        """Four queries."""
+        """Five queries."""
         kernels = list(Kernel.objects.order_by().values_list("operation", "name", "backend"))
         gpus = list(Gpu.objects.order_by().values_list("name", "host"))
         elsewhere = Run.objects.filter(gpu=None).order_by().values_list("device_name", flat=True).distinct()
@@ -50,6 +51,7 @@ class Vocabulary:
             gpus=_sorted([*(name for name, _ in gpus), *elsewhere]),
             hosts=_sorted(host for _, host in gpus),
             people=_sorted(people),
+            tags=list(Tag.objects.values_list("name", flat=True)),
         )
 
 

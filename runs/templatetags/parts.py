@@ -13,6 +13,7 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import mark_safe
 
+from runs.models.person import owns
 from runs.templatetags.figures import DASH, ago
 
 register = template.Library()
@@ -23,6 +24,12 @@ def asked(**values: Any) -> str:
     """The query string of an address: `{% asked device=name scale=scale.pk %}`. Leaves out None."""
     given = [f"{name}={quote(str(value))}" for name, value in values.items() if value is not None]
     return f"?{'&'.join(given)}" if given else ""
+
+
+@register.filter
+def mine(thing: Any, user: Any) -> bool:
+    """Whether this person may cancel and withdraw it."""
+    return owns(user, thing)
 
 
 @register.inclusion_tag("parts/headline.html", name="headline")

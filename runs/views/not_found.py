@@ -1,4 +1,4 @@
-"""404 pages: say what does not exist, and link on."""
+"""404 and 403 pages: say what does not exist, or what a role does not allow, and link on."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ NOUNS = {"Run": "run", "Gpu": "device"}
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     return render(request, "404.html", {"sentence": _sentence(request, exception)}, status=404)
+
+
+def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Says what the role of this person does not allow."""
+    said = str(exception.args[0]) if exception.args else ""
+    return render(request, "403.html", {"sentence": said}, status=403)
 
 
 def _sentence(request: HttpRequest, exception: Exception) -> str:

@@ -27,7 +27,7 @@ USUAL = ("speedup", "p50_ms", "tflops", "gb_per_s", "limit_share")
 """Columns without `?columns=`; of the two rates, those that the operations on the page have."""
 CHOICES = (
     ("operation", "Operation"), ("dtype", "Dtype"), ("gpu", "GPU"), ("host", "Host"), ("backend", "Backend"),
-    ("state", "State"), ("person", "Person"),
+    ("state", "State"), ("person", "Person"), ("tag", "Tag"),
 )  # fmt: skip
 TYPED = (("kernel", "Kernel"), ("shape", "Shape"), ("label", "Title"), ("since", "Since"), ("until", "Until"))
 EXAMPLES = {"kernel": "sdpa-flash", "shape": "S=4096 D=128", "label": "nightly"}
@@ -153,6 +153,7 @@ def _selects(asked: Asked) -> list[tuple[str, str, list[tuple[str, list[tuple[st
         "backend": [("", _same(known.backends))],
         "state": [("of the result", _same(words)), ("of its run", _same([*STATES, *QUALITIES]))],
         "person": [("", _same(known.people))],
+        "tag": [("", _same(known.tags))],
     }
     return [(name, title, choices[name], _first(asked, name)) for name, title in CHOICES]
 

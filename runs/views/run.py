@@ -28,6 +28,7 @@ from kernels.contract.events import Measured
 from kernels.report import formats, measures, tables, timing
 from kernels.report.summary import as_text
 from kernels.submission import is_submitted
+from runs.access import own_only
 from runs.charts.live_lines import live_lines
 from runs.charts.run_charts import BOTTOM, MOST_ROWS, ROW, TOP, chart_of, names_of
 from runs.charts.theme import THEMES
@@ -146,7 +147,8 @@ def _folders(run: Run) -> str:
 def run(request: HttpRequest, pk: int) -> HttpResponse:
     shown = get_run(pk)
     link = link_of(request, shown.get_absolute_url(), getattr(shown, "live_token", None))
-    return render(request, "run.html", context_of(request, shown) | {"link": link})
+    more = {"link": link, "tags": None if request.user.is_anonymous else list(shown.tags.all())}
+    return render(request, "run.html", context_of(request, shown) | more)
 
 
 def link_of(request: HttpRequest, address: str, token: str | None) -> str:
@@ -165,7 +167,8 @@ def live(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 def cancel(request: HttpRequest, pk: int) -> HttpResponse:
     run = get_run(pk)
-    messages.info(request, run.cancel())
+    own_only(request, run, "cancels it")
+    messages.info(request, run.cancel(request.user))  # type: ignore[arg-type]
     return redirect(run)
 
 

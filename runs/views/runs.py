@@ -6,17 +6,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.core.paginator import Paginator
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, prefetch_related_objects
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
-from runs.models import Gpu, Run
+from runs.models import Gpu, Run, Tag
 from runs.queries.outcomes import COLUMNS, with_outcomes
 from runs.views import number
 from runs.views.downloads import csv_file
 
 PER_PAGE = 50
 MOST_ROWS = 10_000
+MOST_TAGS = 300
 LONGEST_SEARCH = 1000
 """Longest search text."""
 FIELDS = (
@@ -30,6 +31,7 @@ FIELDS = (
     *COLUMNS,
     "faulty",
     "by",
+    "tags",
     "created_at",
     "started_at",
     "finished_at",
@@ -37,7 +39,7 @@ FIELDS = (
 
 
 def chosen(request: HttpRequest) -> QuerySet[Run]:
-    """Runs that match ?state=, ?device=, ?by= and ?q=. None for an unknown state or device."""
+    """Runs that match ?state=, ?device=, ?by=, ?tag= and ?q=. None for an unknown state, device or tag."""
     runs = Run.objects.for_list()
     asked = request.GET
     if asked.get("state"):
@@ -47,18 +49,22 @@ def chosen(request: HttpRequest) -> QuerySet[Run]:
         runs = runs.filter(gpu=device) if device is not None else runs.none()
     if asked.get("by") == "me":
         runs = runs.filter(user=request.user.pk)
+    if tag := asked.get("tag", "").replace("\x00", "").strip().lower():
+        runs = runs.filter(tags__name=tag)
     if text := asked.get("q", "").replace("\x00", "").strip()[:LONGEST_SEARCH]:
         runs = runs.filter(Q(title__icontains=text) | Q(config_name__icontains=text) | Q(note__icontains=text))
     return runs
 
 
 def runs(request: HttpRequest) -> HttpResponse:
-    page = Paginator(chosen(request), PER_PAGE).get_page(request.GET.get("page"))
+    page = Paginator(chosen(request).prefetch_related("tags"), PER_PAGE).get_page(request.GET.get("page"))
     kept = request.GET.copy()
     kept.pop("page", None)
     context = {
         "page": "runs",
         "runs": with_outcomes(page.object_list),
+        "tagged": True,
+        "tags": Tag.objects.all()[:MOST_TAGS],
         "pages": page,
         "states": Run.State.values,
         "gpus": Gpu.objects.in_order(),
@@ -71,6 +77,8 @@ def runs(request: HttpRequest) -> HttpResponse:
 
 def records(runs: Iterable[Run]) -> list[dict[str, Any]]:
     """Runs as rows of FIELDS."""
+    listed = list(runs)
+    prefetch_related_objects(listed, "tags")
     return [
         {
             "id": run.pk,
@@ -82,11 +90,12 @@ def records(runs: Iterable[Run]) -> list[dict[str, Any]]:
             "measured": run.done,
             **outcome.row(),
             "by": run.user.get_username() if run.user else "",
+            "tags": " ".join(tag.name for tag in run.tags.all()),
             "created_at": run.created_at.isoformat(),
             "started_at": run.started_at.isoformat() if run.started_at else "",
             "finished_at": run.finished_at.isoformat() if run.finished_at else "",
         }
-        for run, outcome in with_outcomes(runs)
+        for run, outcome in with_outcomes(listed)
     ]
 
 

@@ -10,7 +10,8 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
-from runs.models import ApiToken
+from runs.models import ApiToken, Role
+from runs.models.person import may
 from runs.views.submissions import person
 
 DAYS = [("7", "a week"), ("30", "30 days"), ("90", "90 days"), ("366", "a year")]
@@ -28,6 +29,8 @@ class TokenForm(forms.Form):
 def tokens(request: HttpRequest) -> HttpResponse:
     """The list, and the form of a new one. A new token is in the answer to the form, and nowhere else."""
     form, text = TokenForm(request.POST or None, label_suffix=""), ""
+    if not may(request.user, Role.ENGINEER):
+        form.fields["rights"].choices = form.fields["rights"].choices[:1]  # type: ignore[attr-defined]
     status = 200
     if request.method == "POST":
         if (user := person(request)) and form.is_valid():

@@ -7,6 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
+from runs.access import own_only
 from runs.models import Run
 from runs.pipeline import withdrawal
 from runs.views.run import get_run
@@ -17,6 +18,7 @@ LONGEST_WHY = Run._meta.get_field("withdrawn_why").max_length or 0
 @require_POST
 def withdraw_run(request: HttpRequest, pk: int) -> HttpResponse:
     run, why = get_run(pk), " ".join(request.POST.get("why", "").split())
+    own_only(request, run, "withdraws it")
     if not why:
         messages.error(request, "Say why: whoever quoted this run will read it.")
     elif len(why) > LONGEST_WHY:
@@ -31,6 +33,7 @@ def withdraw_run(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 def restore_run(request: HttpRequest, pk: int) -> HttpResponse:
     run = get_run(pk)
-    if withdrawal.restore(run):
+    own_only(request, run, "lets it count again")
+    if withdrawal.restore(run, request.user):
         messages.success(request, "This run counts again.")
     return redirect(run)

@@ -5,16 +5,18 @@ from django.test import Client
 
 from kernels.contract.export import Export
 from kernels.workload import Config
-from runs.models import Measurement, Newest, Run
+from runs.models import Measurement, Newest, Person, Role, Run
 from runs.pipeline import importer
 
 SIZES = {"batch": 1, "heads": 8, "seq_len": 512, "head_dim": 64}
 NO_SPEEDUP = dict.fromkeys(("speedup", "speedup_low", "speedup_high"))
 
 
-def signed_in(name):
+def signed_in(name, role=Role.ENGINEER):
     client = Client()
     client.user = User.objects.create(username=name)
+    Person.objects.filter(user=client.user).update(role=role)
+    client.user = User.objects.get(pk=client.user.pk)
     client.force_login(client.user)
     return client
 

@@ -15,7 +15,7 @@ from kernels.analysis.processes import with_process
 from kernels.catalog import declared
 from kernels.contract.environment import fingerprint
 from kernels.contract.export import read_export
-from runs.models import Config, Gpu, Run
+from runs.models import Config, Gpu, Role, Run
 from runs.pipeline import importer
 
 
@@ -59,6 +59,18 @@ def owner(db):
 def member(db):
     """A client of somebody else of the team."""
     return signed_in("mats")
+
+
+@pytest.fixture
+def viewer(db):
+    """A client of somebody who reads only."""
+    return signed_in("vera", Role.VIEWER)
+
+
+@pytest.fixture
+def admin(db):
+    """A client of an admin."""
+    return signed_in("ada", Role.ADMIN)
 
 
 @pytest.fixture

@@ -127,7 +127,7 @@ def test_a_page_of_fifty_takes_as_many_queries_as_a_page_of_one(owner, many, dja
     many(1)
     one = queries()
     many(PER_PAGE, done=1)
-    with django_assert_max_num_queries(6):  # session, user, count, page, their results, devices
+    with django_assert_max_num_queries(8):  # session, user, count, page, their results and tags, devices, all tags
         owner.get(LIST)
     assert queries() - one <= 1
 
@@ -162,7 +162,7 @@ def test_csv_and_json_have_a_row_for_each_run_that_was_asked_for(owner, make_run
 def test_files_take_as_many_queries_for_many_runs_as_for_one(owner, many, django_assert_max_num_queries):
     many(200, done=1)
     for name in ("runs_csv", "runs_json"):
-        with django_assert_max_num_queries(4):  # session, user, runs, their results
+        with django_assert_max_num_queries(5):  # session, user, runs, their results and tags
             owner.get(reverse(name))
 
 

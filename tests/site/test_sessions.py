@@ -303,6 +303,6 @@ def test_a_shared_run_does_not_name_its_session(stranger, owner, session, demo):
     Run.objects.update(session=session)
     owner.post(reverse("share_run", args=[demo.pk]))
     demo.refresh_from_db()
-    page = stranger.get(demo.share.get_absolute_url()).content.decode()
+    page = stranger.get(demo.shares.get().get_absolute_url()).content.decode()
     assert "Beat cuDNN" not in page
     assert stranger.get(session.get_absolute_url()).status_code == 302

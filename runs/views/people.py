@@ -1,0 +1,116 @@
+"""People, for admins: accounts with their roles; a new password is shown once."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.contrib.auth.validators import UnicodeUsernameValidator
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST
+
+from runs.models import Audit, Person, Role
+from runs.models.person import role_of
+
+PASSWORD_BYTES = 12
+MOST = 1000
+
+
+class AddForm(forms.Form):
+    username = forms.CharField(label="Name", max_length=150, validators=[UnicodeUsernameValidator()])
+    role = forms.ChoiceField(choices=Role.choices, initial=Role.ENGINEER)
+
+    def clean_username(self) -> str:
+        name = str(self.cleaned_data["username"])
+        if User.objects.filter(username__iexact=name).exists():
+            raise forms.ValidationError("There is an account with this name already.")
+        return name
+
+
+def _page(request: HttpRequest, form: AddForm, shown: tuple[str, str] | None = None, status: int = 200) -> HttpResponse:
+    """shown: (name, password), in this answer and nowhere else."""
+    people = User.objects.select_related("person").order_by("-is_active", "username")[:MOST]
+    rows = [{"one": one, "role": role_of(one) or Role(one.person.role)} for one in people]
+    context: dict[str, Any] = {"rows": rows, "form": form, "shown": shown, "roles": Role.choices}
+    return render(request, "people.html", context, status=status)
+
+
+@never_cache
+def people(request: HttpRequest) -> HttpResponse:
+    """The list, and the form of a new account."""
+    form = AddForm(request.POST or None, label_suffix="")
+    if request.method != "POST":
+        return _page(request, form)
+    if not form.is_valid():
+        return _page(request, form, status=422)
+    name, role, password = form.cleaned_data["username"], form.cleaned_data["role"], _password()
+    with transaction.atomic():
+        user = User.objects.create_user(name, password=password)
+        Person.objects.filter(user=user).update(role=role)
+        Audit.objects.note(request.user, Audit.Kind.ADDED, f"{name}, {role}")
+    return _page(request, AddForm(label_suffix=""), (name, password))
+
+
+def _password() -> str:
+    return secrets.token_urlsafe(PASSWORD_BYTES)
+
+
+def _admins() -> int:
+    return sum(role_of(one) == Role.ADMIN for one in User.objects.select_related("person").filter(is_active=True))
+
+
+def _get(pk: int) -> User:
+    return get_object_or_404(User.objects.select_related("person").select_for_update(of=("self",)), pk=pk)
+
+
+@require_POST
+@transaction.atomic
+def role(request: HttpRequest, pk: int) -> HttpResponse:
+    user, wanted = _get(pk), request.POST.get("role", "")
+    before = role_of(user) or Role(user.person.role)
+    if wanted not in Role.values:
+        messages.error(request, "There is no such role.")
+    elif before == Role.ADMIN and wanted != Role.ADMIN and user.is_active and _admins() == 1:
+        messages.error(request, f"{user} is the only admin: make somebody else one first.")
+    elif wanted != before:
+        if wanted != Role.ADMIN and user.is_superuser:
+            user.is_superuser = user.is_staff = False
+            user.save(update_fields=["is_superuser", "is_staff"])
+        Person.objects.filter(user=user).update(role=wanted)
+        Audit.objects.note(request.user, Audit.Kind.ROLE, f"{user}: {before.value} to {wanted}")
+        messages.info(request, f"{user} is now {'an' if wanted != Role.VIEWER else 'a'} {wanted}.")
+    return redirect("people")
+
+
+@require_POST
+@transaction.atomic
+def state(request: HttpRequest, pk: int) -> HttpResponse:
+    """Disables an account, or enables it again. Its runs, links and sessions of work stay."""
+    user = _get(pk)
+    if user.is_active and role_of(user) == Role.ADMIN and _admins() == 1:
+        messages.error(request, f"{user} is the only admin: make somebody else one first.")
+        return redirect("people")
+    user.is_active = not user.is_active
+    user.save(update_fields=["is_active"])
+    kind = Audit.Kind.ENABLED if user.is_active else Audit.Kind.DISABLED
+    Audit.objects.note(request.user, kind, str(user))
+    messages.info(request, f"{user} may log in again." if user.is_active else f"{user} and its tokens are shut out.")
+    return redirect("people")
+
+
+@never_cache
+@require_POST
+def reset(request: HttpRequest, pk: int) -> HttpResponse:
+    """Gives somebody a new password, which ends its logins."""
+    user, password = get_object_or_404(User, pk=pk), _password()
+    with transaction.atomic():
+        user.set_password(password)
+        user.save(update_fields=["password"])
+        Audit.objects.note(request.user, Audit.Kind.RESET, str(user))
+    return _page(request, AddForm(label_suffix=""), (user.get_username(), password))
