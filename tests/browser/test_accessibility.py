@@ -11,7 +11,7 @@ PAGES = (
     "", "runs/", "runs/new/", "runs/1/", "results/", "leaderboard/?gpu=NVIDIA+H200", "kernels/", "kernels/attention/sdpa/",
     "kernels/attention/triton-flash/", "submit/", "submissions/", "changes/", "tiers/?device=NVIDIA+H200", "tiers/scales/new/",
     "sessions/", "sessions/1/", "sessions/1/report/", "status/", "status/new/", "links/",
-    "judge/", "import/", "gpus/", "tokens/", "api/",
+    "judge/", "people/", "audit/", "settings/", "import/", "gpus/", "tokens/", "api/",
     "accounts/password_change/", "no-such-page/",
 )  # fmt: skip
 FOUND = {
