@@ -3,7 +3,7 @@
 import os
 import subprocess
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -86,7 +86,8 @@ def serving(root: Path, port: int = 0, dumb: bool = False):
             for name, value in lines.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(answer)
+            with suppress(OSError):  # git has gone
+                self.wfile.write(answer)
 
         def log_message(self, *_):
             pass

@@ -1,6 +1,7 @@
 """A submission that lies in a git repository: which addresses an agent takes, and what it takes from them."""
 
 import os
+import tempfile
 import time
 from pathlib import Path
 
@@ -216,11 +217,13 @@ def test_a_redirect_is_not_followed(repository, server, tmp_path):
         assert not elsewhere.asked
 
 
-def test_a_repository_that_is_too_large_ends_early(repository, server, monkeypatch):
+def test_a_repository_that_is_too_large_ends_early_and_leaves_nothing(repository, server, monkeypatch, tmp_path):
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
     monkeypatch.setattr(fetching, "MOST_BYTES", 2**20)
     commit = repository.commit({"mine.py": KERNEL, "large.bin": os.urandom(8 * 2**20)})
     refused(source(server, commit), "cannot be fetched")
-    assert not list(Path(os.environ.get("TMPDIR", "/tmp")).glob("benchsite-*/repository"))
+    assert not list((tmp_path / "scratch").iterdir())
 
 
 def test_a_server_that_does_not_answer_holds_nobody(repository, server, monkeypatch):
