@@ -10,12 +10,14 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from kernels.catalog import AT, READERS, SUBMITTED_VARIABLE, KernelInfo, declared_in
+from kernels.git_source import GitSource
 
 MAX_BYTES = 1_000_000
 """Of all files together, as UTF-8."""
@@ -78,28 +80,34 @@ class Submission(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     operation: str
-    files: dict[str, str]
-    """Name -> text."""
+    files: dict[str, str] = {}
+    """Name -> text; empty if they lie in a repository."""
+    git: GitSource | None = None
+    """Where the agent fetches the files."""
 
-    @field_validator("files")
-    @classmethod
-    def are_valid(cls, files: dict[str, str]) -> dict[str, str]:
-        return checked_files(files)
+    @model_validator(mode="after")
+    def are_valid(self) -> Submission:
+        if self.git is None:
+            checked_files(self.files)
+        elif self.files:
+            raise ValueError("the files of a submission come with it or from a repository, not both")
+        return self
 
     @cached_property
     def sha256(self) -> str:
-        return version_of(self.files)
+        """Of the files; of those in a repository, of where they lie."""
+        return self.git.sha256 if self.git else version_of(self.files)
 
     @property
     def version(self) -> str:
         """The digits of its sha256 that its kernel's name ends with."""
         return self.sha256[:VERSION_DIGITS]
 
-    def write(self, folder: Path) -> None:
-        """Writes the files where `reading` finds them. Everybody who knows the folder may read them: a kernel may have a
-        user of its own."""
+    def write(self, folder: Path, files: dict[str, str] | None = None) -> None:
+        """Writes the files, or those that were fetched for it, where `reading` finds them. Everybody who knows the folder may
+        read them: a kernel may have a user of its own."""
         place = folder / self.version / self.operation
-        for name, text in self.files.items():
+        for name, text in (self.files if files is None else files).items():
             path = place / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8", newline="")
@@ -116,13 +124,15 @@ def is_submitted(kernel: str) -> bool:
 class reading:
     """While it is entered, this process and those that it starts know the kernels of these submissions."""
 
-    def __init__(self, folder: Path, submissions: list[Submission]) -> None:
-        """folder: new, and of this measurement only."""
-        self.folder, self.submissions = folder, submissions
+    def __init__(
+        self, folder: Path, submissions: list[Submission], fetched: Mapping[str, dict[str, str]] | None = None
+    ) -> None:
+        """folder: new, and of this measurement only. fetched: files that lie in repositories, by version."""
+        self.folder, self.submissions, self.fetched = folder, submissions, fetched or {}
 
     def __enter__(self) -> None:
         for one in self.submissions:
-            one.write(self.folder)
+            one.write(self.folder, self.fetched.get(one.version))
         os.environ[SUBMITTED_VARIABLE] = str(self.folder)
 
     def __exit__(self, *error: object) -> None:

@@ -298,7 +298,11 @@ class RunSpec(Choice):
     def as_message(self) -> dict[str, Any]:
         """As JSON for an agent. A field that an earlier agent does not know is sent only if it says something: such an
         agent refuses a run with a field that it does not know."""
-        return self.model_dump(mode="json", exclude=None if self.submissions else {"submissions"})
+        said = self.model_dump(mode="json", exclude=None if self.submissions else {"submissions"})
+        for one in said.get("submissions", []):
+            if one["git"] is None:
+                del one["git"]
+        return said
 
     @classmethod
     def of(cls, config: Config, device: str, **more: Any) -> RunSpec:

@@ -7,8 +7,11 @@ from typing import Any
 
 from django import forms
 from django.core.files.uploadedfile import UploadedFile
+from pydantic import ValidationError
 
+from kernels.catalog import operations
 from kernels.formats.adding import with_declaration
+from kernels.git_source import GitSource
 from kernels.submission import MAX_BYTES, Unreadable, kernel_of
 from runs.models import Config, Gpu, Submission
 from runs.submitting import NotSubmitted, config_for, device_for
@@ -116,27 +119,58 @@ class SubmissionForm(WhereForm):
     """A new submission. `sources` are the files of its fields, then those that were dropped."""
 
     message = forms.CharField(label="What it changes", required=False, max_length=2000)
+    git_url = forms.CharField(
+        label="Address", required=False, max_length=500,
+        help_text="https://, ssh:// or file://, as the device's host can reach it. Its owner decides which it takes.",
+    )  # fmt: skip
+    git_commit = forms.CharField(label="Commit", required=False, max_length=40, help_text="All 40 digits.")
+    git_folder = forms.CharField(label="Folder", required=False, max_length=500, help_text="Of the kernel's files.")
+    git_kernel = forms.CharField(label="Kernel", required=False, max_length=60, help_text="As its file declares it.")
+    git_operation = forms.ChoiceField(
+        label="Operation", required=False, choices=lambda: [(name, name) for name in operations()]
+    )
 
     def __init__(self, *args: Any, typed: list[File], uploads: list[UploadedFile[bytes]], **kwargs: Any) -> None:
         super().__init__(*args, only_store=True, **kwargs)
         self.typed, self.uploads = typed, uploads
 
+    @property
+    def is_from_git(self) -> bool:
+        return bool(self["git_url"].value())
+
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
+        self.source: GitSource | None = None
+        if cleaned.get("git_url"):
+            self._read_source(cleaned)
+            return cleaned
         try:
             found = {file.name: file for file in [*self.typed, *dropped_files(self.uploads)]}
             self.typed = list(found.values())
             self.sources = with_declaration({file.name: file.text for file in self.typed})
             self.kernel = kernel_of(self.sources)
-            self._fits(cleaned)
+            self._fits(cleaned, self.kernel.operation, self.kernel.name)
         except Unreadable as error:
             self.add_error(None, as_sentence(error))
         return cleaned
 
-    def _fits(self, cleaned: dict[str, Any]) -> None:
+    def _read_source(self, cleaned: dict[str, Any]) -> None:
+        """Of a kernel in a repository."""
+        names = ("url", "commit", "folder", "kernel")
+        said = {name: (cleaned.get(f"git_{name}") or "").strip() for name in names}
+        try:
+            self.source = GitSource.model_validate(said | {"commit": said["commit"].lower()})
+        except ValidationError as error:
+            for one in error.errors():
+                self.add_error(f"git_{one['loc'][0]}", as_sentence(one["ctx"]["error"]))
+            return
+        if "git_operation" in cleaned:
+            self._fits(cleaned, cleaned["git_operation"], said["kernel"])
+
+    def _fits(self, cleaned: dict[str, Any], operation: str, name: str) -> None:
         """Says of a config of another operation before anything is stored."""
         if cleaned.get("device") and not self.errors:
             try:
-                config_for(Submission(operation=self.kernel.operation, name=self.kernel.name), cleaned["config"])
+                config_for(Submission(operation=operation, name=name), cleaned["config"])
             except NotSubmitted as error:
                 self.add_error(error.field, str(error))

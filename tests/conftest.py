@@ -39,7 +39,7 @@ def pytest_unconfigure(config):
 
 ROOMS = {
     "a site's processes": tuple(
-        f"tests/pipeline/test_{name}.py" for name in ("recovery", "a_run", "cancel", "submitted")
+        f"tests/pipeline/test_{name}.py" for name in ("recovery", "a_run", "cancel", "submitted", "from_git")
     ),
     "a site in a browser": tuple(
         f"tests/browser/test_{name}.py"

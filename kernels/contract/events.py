@@ -42,6 +42,8 @@ class Preflight(Model):
     """Ids of foreign processes on the device."""
     start: dict[str, int | float] = {}
     """sm_mhz, power_w, temperature_c, throttle (bits)."""
+    fetched: dict[str, str] = {}
+    """Kernels whose files came from a repository -> the sha256 of the files."""
 
 
 class Started(Model):

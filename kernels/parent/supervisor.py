@@ -64,6 +64,8 @@ class Supervisor:
         self.session = ChildSession(device, should_stop, warm_child, self.stopwatch)
         self.progress = Progress(live, len(spec.workloads), self.stopwatch)
         self.progress.log = self.session.log
+        self.fetched: dict[str, str] = {}
+        """Kernels whose files came from a repository -> the sha256 of the files."""
         self.doubtful = False
         """Whether this run's ceilings are to be measured again at its end: the device was busy."""
 
@@ -106,7 +108,7 @@ class Supervisor:
         print_ = fingerprint(environment)
         if self.spec.fingerprint and self.spec.fingerprint != print_:
             raise WrongEnvironment(environment)
-        preflight = Preflight(others=watch.others(), start=watch.now())
+        preflight = Preflight(others=watch.others(), start=watch.now(), fetched=self.fetched)
         self.emit(Started(environment=json_safe(environment), fingerprint=print_, preflight=preflight))
         known = self.spec.ceilings or self._calibrate(watch)
         return RunContext(self.spec, device, environment, known, self.session, watch, self.progress)

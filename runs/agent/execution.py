@@ -19,6 +19,7 @@ from kernels.parent.child_process import Cancelled, Child, ChildDied, ChildTimed
 from kernels.parent.results import json_safe
 from kernels.parent.supervisor import Supervisor, WrongEnvironment
 from runs.agent.current import Current
+from runs.agent.fetching import NotFetched
 from runs.agent.journal import MAX_UNCONFIRMED, Journal
 from runs.agent.submitted import UnknownSpec, read_spec, submitted
 from runs.broker import BrokerKeys
@@ -74,14 +75,15 @@ class Execution:
         """(ending, why). None: interrupted; the site resumes it."""
         try:
             spec = read_spec(self.raw)
-            with submitted(spec.submissions):
+            with submitted(spec.submissions) as fetched:
                 self.supervisor = Supervisor(spec, self.device, self._emit, self._live, self._should_stop, self.warm)
+                self.supervisor.fetched = fetched
                 self.supervisor.run()
             return Ending.DONE, ""
         except Cancelled:
             why = self.current.why_stop()
             return (Ending.CANCELLED, "") if why == "cancelled" else (None, why)
-        except (UnknownSpec, WrongEnvironment, ChildDied, ChildTimedOut) as error:
+        except (UnknownSpec, NotFetched, WrongEnvironment, ChildDied, ChildTimedOut) as error:
             return Ending.FAILED, str(error)
         except Exception as error:
             log.exception("run %s failed", self.run_id)

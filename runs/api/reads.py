@@ -200,7 +200,7 @@ def list_submissions(request: HttpRequest, asked: Query[schemas.Cursor]) -> Http
 def one_submission(request: HttpRequest, version: Path[str]) -> HttpResponse:
     """A submission with its files."""
     one = submission_named(version)
-    return as_json(request, submission_line(request, one) | {"files": one.files})
+    return as_json(request, submission_line(request, one) | {"files": one.files, "git": one.git})
 
 
 def submission_line(request: HttpRequest, one: Submission) -> dict[str, Any]:

@@ -223,6 +223,8 @@ class SubmissionsPage(Schema):
 
 class SubmissionOut(SubmissionLine):
     files: dict[str, str]
+    git: dict[str, str] | None
+    """Where the files lie, if not here."""
 
 
 class Compared(Schema):
@@ -233,10 +235,21 @@ class Compared(Schema):
     url: str
 
 
-class SubmissionIn(Sent):
-    """A kernel with its files; with a gpu, its run is queued."""
+class GitIn(Sent):
+    """A kernel in a repository that the agent can reach."""
 
-    files: dict[str, str] = Field(description="File name -> text.")
+    url: str = Field(max_length=TEXT, description="https://, ssh:// or file://, without a password.")
+    commit: str = Field(max_length=40, description="All 40 digits.")
+    folder: str = Field("", max_length=TEXT, description="Of the kernel's files. Empty: the whole repository.")
+    operation: str = Field(max_length=TEXT, description="Such as attention.")
+    kernel: str = Field(max_length=TEXT, description="Its name, as its file declares it.")
+
+
+class SubmissionIn(Sent):
+    """A kernel with its files, or a repository that has them; with a gpu, its run is queued."""
+
+    files: dict[str, str] = Field({}, description="File name -> text.")
+    git: GitIn | None = None
     gpu: str = Field(
         "", max_length=TEXT, description="A part of the device's name, its UUID or number. Empty: only store."
     )

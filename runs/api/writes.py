@@ -9,10 +9,12 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
 from ninja import Path
+from pydantic import ValidationError
 
-from kernels.catalog import UnknownName
+from kernels.catalog import UnknownName, operations
 from kernels.foreign.claimed import NotReadable
 from kernels.formats.adding import with_declaration
+from kernels.git_source import GitSource
 from kernels.submission import Unreadable
 from runs.api import schemas
 from runs.api.access import WRITING
@@ -55,19 +57,41 @@ def _submitted(request: HttpRequest, sent: schemas.SubmissionIn) -> tuple[int, A
             raise Problem(422, "Wrong field", f"There is no submission {sent.parent[:80]}.", field="parent")
     try:
         gpu = device_for(sent.gpu) if sent.gpu else None
-        files, user, run = with_declaration(sent.files), person(request), None
-        one, new_one = Submission.objects.store(files, user=user, message=sent.message.strip(), parent=parent)
+        user, run = person(request), None
+        told: dict[str, Any] = {"user": user, "message": sent.message.strip(), "parent": parent}
+        if not sent.git and not sent.files:
+            raise Problem(422, "No kernel", "Send files, or git.", field="files")
+        if sent.git:
+            one, new_one = Submission.objects.store_git(_source(sent), sent.git.operation, **told)
+        else:
+            one, new_one = Submission.objects.store(with_declaration(sent.files), **told)
         if gpu is not None:
             run = start_run(one, gpu, config_for(one, sent.config, sent.effort), user=user, note=sent.note)
     except NotSubmitted as error:
         raise Problem(422, "Not submitted", str(error), field=FIELDS.get(error.field, error.field)) from None
     except (Unreadable, UnknownName) as error:
-        raise Problem(422, "No kernel", as_sentence(error), field="files") from None
+        raise Problem(422, "No kernel", as_sentence(error), field="git" if sent.git else "files") from None
     body = {
         "submission": one.version, "kernel": one.kernel, "operation": one.operation, "new": new_one,
         "url": request.build_absolute_uri(one.get_absolute_url()), "run": _line(request, run) if run else None,
     }  # fmt: skip
     return (201 if new_one or run else 200), body
+
+
+def _source(sent: schemas.SubmissionIn) -> GitSource:
+    """Where the files of a submission lie."""
+    assert sent.git is not None
+    if sent.files:
+        raise Problem(422, "Wrong field", "Send files or git, not both.", field="git")
+    if sent.git.operation not in operations():
+        listed = ", ".join(operations())
+        raise Problem(422, "Wrong field", f"There is no such operation; there are {listed}.", field="git.operation")
+    try:
+        return GitSource.model_validate(sent.git.model_dump(exclude={"operation"}))
+    except ValidationError as error:
+        first = error.errors()[0]
+        why = as_sentence(first["ctx"]["error"])
+        raise Problem(422, "Wrong field", why, field=f"git.{first['loc'][0]}") from None
 
 
 def _line(request: HttpRequest, run: Run) -> dict[str, Any]:

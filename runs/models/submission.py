@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from kernels.catalog import AT
+from kernels.git_source import GitSource
 from kernels.submission import VERSION_DIGITS, Unreadable, kernel_of, version_of
 from kernels.submission import Submission as SubmissionSpec
 
@@ -32,6 +33,24 @@ class SubmissionManager(models.Manager["Submission"]):
             sha256=version_of(files),
             defaults=said | {"files": files, "user": user, "message": message, "parent": parent},
         )
+        return one, new
+
+    def store_git(
+        self,
+        source: GitSource,
+        operation: str,
+        *,
+        user: User | None = None,
+        message: str = "",
+        parent: Submission | None = None,
+    ) -> tuple[Submission, bool]:
+        """The same of a kernel in a repository that agents fetch it from. Its files are not read here."""
+        said = {"operation": operation, "name": source.kernel, "git": source.model_dump(), "files": {}}
+        one, new = self.get_or_create(
+            sha256=source.sha256, defaults=said | {"user": user, "message": message, "parent": parent}
+        )
+        if one.operation != operation:
+            raise Unreadable(f"this commit is stored already as a kernel of {one.operation}")
         return one, new
 
     def named(self, operation: str, kernel: str) -> Submission | None:
@@ -56,14 +75,16 @@ class Submission(models.Model):
     """The files of one kernel. It never changes: a change is another submission, whose parent it is."""
 
     sha256 = models.CharField(max_length=64, unique=True)
-    """Of names and contents of all files."""
+    """Of names and contents of all files; of those in a repository, of where they lie."""
     operation = models.CharField(max_length=50)
     name = models.CharField(max_length=100)
     """As its file declares it, without the version."""
     backend = models.CharField(max_length=50, blank=True)
     doc = models.TextField(blank=True)
     files = models.JSONField()
-    """File name -> text."""
+    """File name -> text; empty if they lie in a repository."""
+    git = models.JSONField(null=True, blank=True)
+    """Fields of GitSource: where agents fetch the files."""
     message = models.TextField(blank=True, max_length=2000)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True)
     parent = models.ForeignKey("self", models.SET_NULL, null=True, blank=True, related_name="children")
@@ -94,7 +115,12 @@ class Submission(models.Model):
 
     @property
     def spec(self) -> SubmissionSpec:
-        return SubmissionSpec(operation=self.operation, files=self.files)
+        return SubmissionSpec(operation=self.operation, files=self.files, git=self.source)
+
+    @property
+    def source(self) -> GitSource | None:
+        """Where its files lie, if not here."""
+        return GitSource.model_validate(self.git) if self.git else None
 
     def as_declared(self) -> dict[str, Any]:
         """As an agent declares the kernels of its host."""

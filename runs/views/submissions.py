@@ -14,12 +14,12 @@ from django.views.decorators.http import require_POST
 
 from kernels.catalog import operations
 from kernels.starts import start, starts
-from kernels.submission import VERSION_DIGITS
-from runs.models import Kernel, Submission
+from kernels.submission import VERSION_DIGITS, Unreadable
+from runs.models import Kernel, Run, Submission
 from runs.queries import history, measurements
 from runs.queries.history import Series
 from runs.queries.points import Point
-from runs.submission_form import File, SubmissionForm, WhereForm, typed_files
+from runs.submission_form import File, SubmissionForm, WhereForm, as_sentence, typed_files
 from runs.submitting import NotSubmitted, start_run
 from runs.views.kernels import Subject
 from runs.views.sources import diff
@@ -54,12 +54,20 @@ def submit(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         return _form_page(request, form, parent, status=422)
     message = form.cleaned_data["message"].strip()
-    one, _new = Submission.objects.store(form.sources, user=person(request), message=message, parent=parent)
+    told: dict[str, Any] = {"user": person(request), "message": message, "parent": parent}
+    try:
+        if form.source:
+            one, _new = Submission.objects.store_git(form.source, form.cleaned_data["git_operation"], **told)
+        else:
+            one, _new = Submission.objects.store(form.sources, **told)
+    except Unreadable as error:
+        form.add_error(None, as_sentence(error))
+        return _form_page(request, form, parent, status=422)
     return _measure(request, form, one) or _form_page(request, form, parent, status=422)
 
 
 def _first_files(request: HttpRequest, parent: Submission | None) -> list[File]:
-    if parent:
+    if parent and parent.files:
         return [File(name, text) for name, text in parent.files.items()]
     chosen = start(request.GET.get("start", FIRST_START))
     return [File(chosen.file_name, chosen.text)] if chosen else [File("", "")]
@@ -130,11 +138,19 @@ def _page(request: HttpRequest, one: Submission, form: WhereForm | None = None, 
         "rows": rows,
         "headline": Subject(shown, {}, [], series=[row["series"] for row in rows]).headline(),
         "place": place,
+        "fetched": _fetched(one, rows),
         "line": list(line(one, place)),
         "diffs": list(diffs(one)),
         "children": list(one.children.defer("files")),
     }
     return render(request, "submission.html", context, status=status)
+
+
+def _fetched(one: Submission, rows: list[dict[str, Any]]) -> str:
+    """The sha256 of the files that its newest run fetched; empty if they are stored here."""
+    run = max((row["series"].newest.run for row in rows), default=None) if one.git else None
+    preflight = Run.objects.filter(pk=run).values_list("preflight", flat=True).first() if run else None
+    return str((preflight or {}).get("fetched", {}).get(one.kernel, ""))
 
 
 def results(kernel: Kernel) -> Iterator[dict[str, Any]]:

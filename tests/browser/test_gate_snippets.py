@@ -66,7 +66,7 @@ def told(gate, folder):
     """The word of a gate, in which status, terminal, Markdown and JUnit XML agree. A busy machine cannot tell."""
     word = {0: "holds", 1: "fails", 2: "cannot tell"}[gate.returncode]
     summary = (folder / "gate.md").read_text()
-    sentence = summary.partition("\n")[0]
+    sentence = summary.partition("\n")[0].strip("*")
     assert sentence.startswith(f"The gate {word}") and sentence in gate.stdout, gate.stdout + gate.stderr
     assert "| my-kernel" in summary
     cases = list(ElementTree.parse(folder / "gate.xml").iter("testcase"))

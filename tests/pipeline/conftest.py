@@ -102,6 +102,8 @@ class Site:
 
     def __init__(self, folder):
         self.folder, self.port, self.password = folder, free_port(), secrets.token_urlsafe(12)
+        self.git_port = free_port()
+        """Of the git server that its agents may fetch from; a test starts it."""
         self.url = f"redis://:{self.password}@127.0.0.1:{self.port}/0"
         self.database = folder / "db.sqlite3"
         self.device = find_device("cpu")
@@ -113,6 +115,7 @@ class Site:
             "KERNEL_PATH": ":".join(
                 str(room) for room in sorted(ZOO.iterdir()) if room.is_dir() and room.name[0] != "_"
             ),
+            "GIT_SOURCES": f"http://127.0.0.1:{self.git_port}/team/",
             "OMP_NUM_THREADS": "1",
             "PYTHONUNBUFFERED": "1",
             "REDIS_URL": self.url,

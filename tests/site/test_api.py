@@ -159,7 +159,7 @@ def test_a_kernel_is_submitted_and_its_run_is_queued(writer, owner, ready):
 @pytest.mark.parametrize(
     ("body", "field", "detail"),
     [
-        ({}, "files", "files: field required"),
+        ({}, "files", "Send files, or git."),
         ({"files": {"a.py": 3}}, "files.a.py", "input should be a valid string"),
         ({"files": {}, "colour": 1}, "colour", "extra inputs are not permitted"),
         ({"files": {"a.py": "\x00"}}, "body", "may not hold the character NUL"),
@@ -268,3 +268,38 @@ def test_the_client_is_served_to_anybody(stranger):
     answer = stranger.get("/client.py")
     assert answer.status_code == 200 and answer.headers["Content-Type"].startswith("text/x-python")
     compile(answer.content, "client.py", "exec")
+
+
+# --- a kernel in a repository -----------------------------------------------------------------------------------------
+
+THERE = {
+    "url": "https://git.example.org/team/kernels.git", "commit": "0123456789abcdef" * 2 + "01234567", "folder": "",
+    "operation": "swish", "kernel": "mine",
+}  # fmt: skip
+
+
+def test_a_kernel_in_a_repository_is_submitted_and_read_again(writer, ready):
+    made = writer.post("/api/submissions", {"git": THERE, "gpu": "AMD"})
+    assert made.status_code == 201 and made.json()["new"] and made.json()["run"]["id"]
+    read = writer.get(f"/api/submissions/{made.json()['submission']}").json()
+    assert read["files"] == {} and read["git"] == {name: THERE[name] for name in ("url", "commit", "folder", "kernel")}
+    assert writer.post("/api/submissions", {"git": THERE}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("more", "field", "why"),
+    [
+        ({"commit": "main"}, "git.commit", "The commit must have all 40 hexadecimal digits"),
+        ({"url": "ftp://host/x"}, "git.url", "The address must begin with"),
+        ({"operation": "poetry"}, "git.operation", "There is no such operation; there are"),
+    ],
+)
+def test_a_wrong_field_of_a_repository_is_a_problem_that_names_it(writer, ready, more, field, why):
+    answer = writer.post("/api/submissions", {"git": THERE | more})
+    assert is_problem(answer, 422, why) and answer.json()["field"] == field
+
+
+def test_files_and_a_repository_together_are_a_problem(writer, ready):
+    both = writer.post("/api/submissions", {"git": THERE, "files": {"mine.py": "x"}})
+    assert is_problem(both, 422, "Send files or git, not both.")
+    assert is_problem(writer.post("/api/submissions", {}), 422, "Send files, or git.")

@@ -218,3 +218,58 @@ def test_the_list_names_each(owner, ready):
     assert "None yet" in owner.get(reverse("submissions")).content.decode()
     one = stored(owner)
     assert one.kernel in owner.get(reverse("submissions")).content.decode()
+
+
+# --- from a git repository --------------------------------------------------------------------------------------------
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+GIT = {
+    "git_url": "https://git.example.org/team/kernels.git", "git_commit": COMMIT, "git_folder": "swish/mine",
+    "git_kernel": "mine", "git_operation": "swish",
+}  # fmt: skip
+
+
+def test_a_kernel_in_a_repository_is_stored_by_its_commit_and_measured(owner, ready):
+    answer = owner.post(FORM, sent(device=str(ready.pk), message="as merged", **GIT))
+    run, one = Run.objects.get(), Submission.objects.get()
+    assert answer.url == run.get_absolute_url()
+    assert (one.operation, one.name, one.files, one.message) == ("swish", "mine", {}, "as merged")
+    assert one.git == {"url": GIT["git_url"], "commit": COMMIT, "folder": "swish/mine", "kernel": "mine"}
+    run.gpu = ready
+    (sent_with,) = run.run_spec().submissions
+    assert sent_with.git.commit == COMMIT and f"mine@{sent_with.version}" == one.kernel
+    assert one.kernel in run.spec.kernels
+    owner.post(FORM, sent(**GIT))
+    assert Submission.objects.count() == 1, "the same commit is one submission"
+
+
+def test_the_page_of_such_a_submission_says_where_it_lies_and_can_be_forked_by_a_file(owner, ready):
+    one = stored(owner, **GIT)
+    page = owner.get(one.get_absolute_url()).content.decode()
+    assert COMMIT[:12] in page and "https://git.example.org/team/kernels.git" in page and "swish/mine" in page
+    assert "Its files lie in the repository." in page
+    child = stored(owner, parent=one.version)
+    assert child.parent == one and owner.get(child.get_absolute_url()).status_code == 200
+    assert owner.get(f"{FORM}?parent={one.version}").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "why"),
+    [
+        ("git_url", "git@host:team/x.git", "The address must begin with https://, ssh://, file://, http://."),
+        ("git_url", "https://me:secret@host/x", "The address must not contain a password: everybody here sees it."),
+        ("git_commit", "main", "The commit must have all 40 hexadecimal digits"),
+        ("git_folder", "../x", "The folder must be a path such as kernels/gemm"),
+        ("git_kernel", "", "The kernel&#x27;s name must be of small letters, digits and -"),
+        ("git_operation", "poetry", "Select a valid choice."),
+    ],
+)
+def test_a_wrong_field_of_a_repository_is_marked(owner, ready, field, value, why):
+    answer = owner.post(FORM, sent(**GIT | {field: value}))
+    assert answer.status_code == 422 and why in answer.content.decode()
+    assert list(answer.context["form"].errors) == [field] and not Submission.objects.exists()
+
+
+def test_a_config_of_another_operation_is_refused_before_it_is_stored(owner, ready):
+    answer = owner.post(FORM, sent(device=str(ready.pk), config="smoke", **GIT))
+    assert answer.status_code == 422 and not Submission.objects.exists()
