@@ -5,7 +5,11 @@ PYTHON ?= python3
 VENV := .venv/bin
 LOCKS := pyproject.toml requirements.lock requirements-torch.lock scripts/install.py
 
-PYTEST := $(VENV)/python -m pytest -ra -n 2 --dist loadfile --no-loadscope-reorder
+# Where it is set, each of the hundreds of processes that tests start would compile every module anew.
+unexport PYTHONDONTWRITEBYTECODE
+
+# Three on two cores: many tests wait for processes.
+PYTEST := $(VENV)/python -m pytest -ra -n 3 --dist loadfile --no-loadscope-reorder
 TEST := $(VENV)/ruff check --quiet || status=1; $(PYTEST) -m "not thorough" || status=1
 
 .PHONY: help install up down test test-all test-gpu zoo chaos bench agent lint fmt speed lock

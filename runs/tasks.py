@@ -89,3 +89,4 @@ def purge_logins() -> None:
 def prune() -> None:
     """Deletes what is kept no longer."""
     keeping.prune()
+    keeping.refresh_statistics()

@@ -142,9 +142,11 @@ def time_pages(beside: str = "") -> None:
     from django.test import Client
     from django.test.utils import setup_test_environment, teardown_test_environment
 
+    from runs.hosting.web import settle
     from runs.models import Run
 
     setup_test_environment()
+    settle()  # as the web server does
     client = Client()
     client.force_login(get_user_model().objects.first())
     largest = max(Run.objects.exclude(config={}), key=lambda run: run.total)

@@ -8,6 +8,7 @@ half-sent request holds a connection, never a thread.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import resource
@@ -66,11 +67,19 @@ class Server(TcpWSGIServer):  # type: ignore[misc]
                 channel.will_close |= now - self.unfinished[channel][1] > REQUEST_S
 
 
+def settle() -> None:
+    """What is loaded stays: the garbage collector does not look through it again, which took 0.2 s in the middle of a request."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+
+
 def serve(application: Callable[..., Any], sockets: list[socket.socket]) -> None:
     """Serves until SIGTERM or SIGINT."""
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     settings, dispatcher = Adjustments(sockets=sockets, **options()), ThreadedTaskDispatcher()
     dispatcher.set_thread_count(settings.threads)
+    settle()
     known: dict[int, Any] = {}
     for one in sockets:
         about = (one.family, one.type, one.proto, one.getsockname())

@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('runs', '0161_notices'),
+        ('runs', '0162_submissions_from_git'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -122,6 +122,7 @@ class Result(models.Model):
         constraints = [models.UniqueConstraint(fields=["measurement", "kernel"], name="one_result_per_kernel")]
         indexes = [
             models.Index(fields=["status", "measurement"], name="results_by_status"),
+            models.Index(fields=["kernel", "id", "status", "measurement"], name="results_by_kernel"),
             *(
                 models.Index(fields=[name, "id", "measurement", "kernel", "status"], name=f"results_by_{name}")
                 for name in SORTED_BY

@@ -10,7 +10,7 @@ from collections import Counter
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 from django.utils import timezone
 
 from runs.models import Measurement, Notice, RejectedEvent, Result, Run, Share
@@ -18,6 +18,8 @@ from runs.models import Measurement, Notice, RejectedEvent, Result, Run, Share
 MOST_RUNS = 200
 """At a time: the recorder waits meanwhile for at most one of them."""
 KEEP_REJECTED_DAYS = KEEP_NOTICES_DAYS = 90
+LOOKED_AT = 1000
+"""Entries of each index that SQLite looks at: it takes some 30 ms, however many there are."""
 
 
 def prune(most: int = MOST_RUNS) -> Counter[str]:
@@ -33,6 +35,15 @@ def prune(most: int = MOST_RUNS) -> Counter[str]:
     rejected = RejectedEvent.objects.filter(at__lt=timezone.now() - timedelta(days=KEEP_REJECTED_DAYS))
     deleted["rejected events"] += rejected.delete()[0]
     return deleted
+
+
+def refresh_statistics() -> None:
+    """Tells SQLite how its tables are filled: without, it reads all results of a kernel to find those on one workload.
+    PostgreSQL does it by itself."""
+    if connection.vendor == "sqlite":
+        with connection.cursor() as cursor:
+            cursor.execute(f"PRAGMA analysis_limit = {LOOKED_AT}")
+            cursor.execute("ANALYZE")
 
 
 def _before(days: int | None) -> datetime | None:

@@ -73,7 +73,7 @@ class Series:
 
 def devices(kernel: Kernel | None = None) -> dict[str, dict[int, Environment]]:
     """Device names with results (of the kernel, or all), latest first, with their environments."""
-    last = measurements.last_runs(measurements.tried(kernel) if kernel else measurements.newest_in())
+    last = measurements.last_runs(kernel)
     known = Environment.objects.in_bulk(last)
     names: dict[str, dict[int, Environment]] = {}
     for pk in sorted(last, key=lambda pk: -last[pk]):

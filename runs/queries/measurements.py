@@ -6,6 +6,7 @@ The recorder has validated them; they are not validated again, because a page re
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from django.db.models import Count, F, IntegerField, Max, OuterRef, Prefetch, Q, QuerySet, Subquery
@@ -157,19 +158,6 @@ def last_unsupported(kernel: Kernel) -> tuple[int, str] | None:
     return rows.order_by("-pk").values_list("measurement__run", "why").first()
 
 
-def checks(pks: Iterable[int]) -> dict[int, str]:
-    """How the check of each of these results went: "correct", "unknown" (without a reference), "not the same work", or its
-    status."""
-    rows = Result.objects.filter(pk__in=pks).values_list("pk", "status", "is_checked", "other_work")
-    return {pk: _check(*row) for pk, *row in rows}
-
-
-def _check(status: str, correct: int, other_work: str) -> str:
-    if status != Status.OK:
-        return status
-    return str(Verdict.OTHER_WORK) if other_work else "correct" if correct else "unknown"
-
-
 def seconds_per_result(gpu: Gpu, keys: list[str], isolated: bool = False) -> dict[str, list[float]]:
     """Workload -> seconds of each measurement on this device / its timed results and processes. Without sustained ones.
     isolated: of isolated ones, or of the others."""
@@ -233,7 +221,8 @@ PLACE = {
     "environment": "run__environment", "demo": "run__demo", "contended": "run__contended", "withdrawn_at": "run__withdrawn_at",
     "isolated": "isolated", "processes": "protocol__processes",
 }  # fmt: skip
-"""Fields that all results of a measurement share, by their name in Point."""
+"""Fields that all results of a measurement share, by their name in Point: in its order, after those of READ."""
+FAILED = [status for status in Status if status not in (Status.OK, Status.UNSUPPORTED)]
 AT_ONCE = 900
 """Most row ids in one query: some databases take no more than 999 values."""
 
@@ -277,35 +266,47 @@ def at(pks: Any) -> QuerySet[Result]:
     return Result.objects.filter(pk__in=pks)
 
 
-def last_runs(rows: QuerySet[Result]) -> dict[int, int]:
-    """Environment -> the last run in it that has one of these results."""
+def last_runs(kernel: Kernel | None = None) -> dict[int, int]:
+    """Environment -> the last run in it with a result of the kernel, or of any: from the newest results, which lack a
+    baseline that failed."""
+    rows = newest_in()
+    if kernel is not None:
+        failed = tried(kernel).filter(status__in=FAILED, kernel__name=F("measurement__baseline"))
+        rows = at(Newest.objects.filter(result__kernel=kernel).values("result").union(failed.order_by().values("pk")))
     places = rows.order_by().values_list("measurement__run__environment").annotate(last=Max("measurement__run"))
     return {environment: run for environment, run in places if environment is not None}
 
 
 def points(rows: QuerySet[Result], most: int | None = None) -> list[Point]:
-    """The results, those of the newest run first. most: number of newest results read."""
-    read = list(rows.order_by("-measurement__run", "pk").values_list("measurement", *READ.values())[:most])
-    places = _places(list({measurement for measurement, *_ in read}))
-    return [Point(**dict(zip(READ, values, strict=True)) | places[measurement]) for measurement, *values in read]
+    """The results, those of the newest run first. most: number of results read, those that were stored last."""
+    if most is not None:
+        rows = at(rows.order_by("-pk").values("pk")[:most])
+    read = list(rows.order_by("-measurement__run", "pk").values_list("measurement", *READ.values()))
+    places, failed = _places(list({measurement for measurement, *_ in read}))
+    made = []
+    for measurement, *values in read:
+        point = Point(*values, *places[measurement])
+        made.append(replace(point, **NO_SPEEDUP) if measurement in failed else point)  # type: ignore[arg-type]
+    return made
 
 
-def _places(pks: list[int]) -> dict[int, dict[str, Any]]:
-    """Measurement -> what its results share. No ratio stands over a baseline that is not ok: their speedup is None."""
-    places: dict[int, dict[str, Any]] = {}
+def _places(pks: list[int]) -> tuple[dict[int, tuple[Any, ...]], set[int]]:
+    """(measurement -> what its results share, those whose baseline is not ok: no ratio stands over such a one)."""
+    places: dict[int, tuple[Any, ...]] = {}
+    failed: set[int] = set()
     more = {
         f"base_{name}": Subquery(_baselines("pk", "baseline").values(column)[:1])
         for name, column in {"sha256": "version__sha256", "p50_ms": "p50_ms", "status": "status"}.items()
     }
-    names = PLACE | {name: name for name in ("base_sha256", "base_p50_ms")}
+    names = [*PLACE.values(), "base_sha256", "base_p50_ms"]
     how = [f"protocol__{key}" for key in COMPARABILITY_KEYS]
     for chunk in (pks[start : start + AT_ONCE] for start in range(0, len(pks), AT_ONCE)):
         rows = Measurement.objects.filter(pk__in=chunk).order_by().annotate(**more)
-        for pk, base_status, *values in rows.values_list("pk", "base_status", *names.values(), *how):
-            places[pk] = dict(zip(names, values, strict=False)) | {"how": tuple(values[len(names) :])}
+        for pk, base_status, *values in rows.values_list("pk", "base_status", *names, *how):
+            places[pk] = (*values[: len(names)], tuple(values[len(names) :]))
             if base_status not in (None, Status.OK):
-                places[pk] |= NO_SPEEDUP
-    return places
+                failed.add(pk)
+    return places, failed
 
 
 def _baselines(measurement: str = "measurement", baseline: str = "measurement__baseline") -> QuerySet[Result]:

@@ -13,9 +13,9 @@ from kernels.contract.arm_result import Status, Verdict
 from runs.queries.ratio import Ratio as SpeedupRatio
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Point:
-    """One result of a series. Not a StoredArm: thousands are read at a time."""
+    """One result of a series. Not a StoredArm, and not frozen: thousands are made at a time."""
 
     pk: int
     kernel: str
@@ -49,10 +49,10 @@ class Point:
     started_at: datetime | None
     environment: int
     demo: str
-    processes: int | None
     contended: bool
     withdrawn_at: datetime | None
     isolated: bool
+    processes: int | None
     base_sha256: str | None
     base_p50_ms: float | None
     how: tuple[Any, ...]

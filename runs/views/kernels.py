@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import Count, Max, Min, Q
+from django.db.models import Count, Min, Q
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
@@ -18,12 +18,16 @@ from kernels.dtypes import DTYPE_SHORT
 from kernels.report.summary import headline, sentence
 from runs.charts.sparkline import sparkline
 from runs.models import Gpu, Kernel, Run, Submission
-from runs.queries import history, measurements
+from runs.queries import history, measurements, tallies
 from runs.queries.history import Series
 from runs.queries.points import Point
 from runs.views.downloads import csv_file
 from runs.views.sources import diff
 
+MOST_RESULTS = 1000
+"""Number of newest results read for the page of all workloads."""
+MOST_ROWS = 60
+"""Number of workloads listed, unless all are asked for."""
 VERSIONS = 12
 """Number of newest sources listed."""
 COLUMNS = (
@@ -84,27 +88,15 @@ def _here(whys: list[str]) -> str:
 
 def _counted() -> Iterator[tuple[Kernel, dict[str, Any]]]:
     """Counts and dates of each measured kernel."""
-    tells = ~Q(results__status="unsupported")
-    looked = Q(results__status__in=[Status.OK, Status.INCORRECT, Status.SUSPECT])
-    kernels = list(
-        Kernel.objects.annotate(
-            count=Count("results", filter=tells),
-            last=Max("results", filter=tells),
-            judged=Max("results", filter=looked),
-        )
-    )
-    runs = Run.objects.filter(measurements__results__in=[kernel.last for kernel in kernels if kernel.last])
+    found = tallies.tallies()
+    runs = Run.objects.filter(measurements__results__in=[tally.last for tally in found.values()])
     last = {pk: more for pk, *more in runs.values_list("measurements__results", "pk", "created_at")}
-    checked = measurements.checks([kernel.judged for kernel in kernels if kernel.judged])
-    versions = dict(Kernel.objects.annotate(count=Count("versions")).values_list("pk", "count"))
-    for kernel in kernels:
-        if kernel.last in last:
-            run, at = last[kernel.last]
-            counts = {"results": kernel.count, "versions": versions[kernel.pk]}
-            yield (
-                kernel,
-                counts | {"last_run": run, "last_measured": at, "checked": checked.get(kernel.judged, NOT_TESTED)},
-            )
+    checked = tallies.checks([tally.judged for tally in found.values()])
+    for kernel in Kernel.objects.annotate(sources=Count("versions")):
+        if tally := found.get(kernel.pk):
+            run, at = last[tally.last]
+            counts = {"results": tally.results, "versions": kernel.sources, "last_run": run, "last_measured": at}
+            yield kernel, counts | {"checked": checked.get(tally.judged, NOT_TESTED)}
         else:
             yield kernel, {}
 
@@ -221,12 +213,20 @@ class Subject:
 
 
 def kernel(request: HttpRequest, operation: str, name: str) -> HttpResponse:
-    subject = Subject.of(request, operation, name, most=history.MOST_RESULTS)
+    subject = Subject.of(request, operation, name, most=MOST_RESULTS)
     counts = Counter(one.terms.workload for one in subject.series for _ in one.points)
-    rows = [{"series": one, "line": sparkline(one.drawn), "all": counts[one.terms.workload]} for one in subject.newest]
+    shown = subject.newest if "all" in request.GET else latest(subject.newest)
+    rows = [{"series": one, "line": sparkline(one.drawn), "all": counts[one.terms.workload]} for one in shown]
     compared = any(one.newest.verdict != "baseline" for one in subject.newest)
     more = {"headline": subject.headline(), "rows": rows, "compared": compared, "versions": versions(subject.kernel)}
-    return render(request, "kernel.html", subject.context | more)
+    return render(request, "kernel.html", subject.context | more | {"of": len(subject.newest)})
+
+
+def latest(series: list[Series]) -> list[Series]:
+    """Those measured last, if there are many; in the same order."""
+    last = sorted(series, key=lambda one: -one.newest.run)[:MOST_ROWS]
+    kept = {id(one) for one in last}
+    return [one for one in series if id(one) in kept]
 
 
 def versions(kernel: Kernel) -> list[dict[str, Any]]:

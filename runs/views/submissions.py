@@ -16,7 +16,7 @@ from kernels.catalog import operations
 from kernels.starts import start, starts
 from kernels.submission import VERSION_DIGITS, Unreadable
 from runs.models import Kernel, Run, Submission
-from runs.queries import history, measurements
+from runs.queries import history, measurements, tallies
 from runs.queries.history import Series
 from runs.queries.points import Point
 from runs.submission_form import File, SubmissionForm, WhereForm, as_sentence, typed_files
@@ -127,7 +127,7 @@ def _page(request: HttpRequest, one: Submission, form: WhereForm | None = None, 
     kernel = Kernel.objects.filter(operation=one.operation, name=one.kernel).first()
     rows = list(results(kernel)) if kernel else []
     shown = kernel or Kernel(operation=one.operation, name=one.kernel)
-    checks = measurements.checks([row["series"].newest.pk for row in rows])
+    checks = tallies.checks([row["series"].newest.pk for row in rows])
     for row in rows:
         row["check"] = checks.get(row["series"].newest.pk, "")
     place = rows[0]["series"] if rows else None

@@ -48,7 +48,7 @@ def fill(gpu, days, kernel="sdpa-flash", begin=BEGIN, seed=1, sizes=None, user=N
     """A run a day with two results. Returns the runs, oldest first."""
     from kernels.contract.environment import fingerprint
     from kernels.workload import Workload as Spec
-    from runs.models import Environment, Kernel, Measurement, Result, Run, Workload
+    from runs.models import Environment, Kernel, Measurement, Newest, Result, Run, Workload
 
     more = random.Random(seed)
     spec = Spec(operation="attention", dtype="float16", sizes=sizes or SIZES)
@@ -86,6 +86,7 @@ def fill(gpu, days, kernel="sdpa-flash", begin=BEGIN, seed=1, sizes=None, user=N
             Result.objects.create(
                 measurement=measurement, kernel=known[name], version=version, **values | ratio | changed
             )
+        Newest.objects.note(measurement)
         runs.append(run)
     return runs
 

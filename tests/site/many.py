@@ -44,8 +44,7 @@ def many(template: Run, runs: int) -> None:
         table, columns, values = _copied(Result, {"id": own, "measurement_id": ids["id"]} | scaled | nothing)
         source = f"copies CROSS JOIN places JOIN {table} t ON t.measurement_id = places.pk"
         cursor.execute(f"INSERT INTO {table} ({columns}) {more} SELECT {values} FROM {source} ORDER BY copies.n, t.id")
-        if connection.vendor == "postgresql":
-            cursor.execute("ANALYZE")  # as it does by itself after a while
+        cursor.execute("ANALYZE")  # as it is done after a while (runs/pipeline/keeping.py)
 
 
 def _copied(model, changed):

@@ -11,9 +11,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from runs.models import Kernel, Result, Run
+from runs.models import Kernel, Newest, Result, Run
 from runs.queries import history, measurements
 from runs.views import history as history_page
+from runs.views import kernels as kernels_page
 
 FLASH = ["attention", "triton-flash"]
 
@@ -251,6 +252,7 @@ def test_a_history_that_is_too_long_for_the_page_says_so_and_is_whole_in_the_fil
     page = page_of(owner, "kernel_workload", *FLASH, key)
     assert "4 results on NVIDIA H200. The newest 2 are listed; csv and json have all." in page
     monkeypatch.setattr(history, "MOST_RESULTS", 3)
+    monkeypatch.setattr(kernels_page, "MOST_RESULTS", 3)
     page = page_of(owner, "kernel_workload", *FLASH, key)
     assert "The newest 3 results on NVIDIA H200. 2 of them are listed; csv and json have all." in page
     assert "Newest result on each workload, of the newest 3 results" in page_of(owner, "kernel", *FLASH)
@@ -316,3 +318,24 @@ def test_a_long_history_costs_no_more_queries(owner, measured):
         measured(edit={"triton-flash": 1 + number / 10}, driver=f"59{number}")
     assert [queries(*page) for page in pages] == few
     assert max(few) <= 12
+
+
+def test_of_many_workloads_those_measured_last_are_listed_unless_all_are_asked_for(owner, demo, monkeypatch):
+    monkeypatch.setattr(kernels_page, "MOST_ROWS", 3)
+    page = f"/kernels/attention/sdpa-flash/?device={Run.objects.get().environment.body['device']}"
+    few, every = owner.get(page), owner.get(f"{page}&all=1")
+    assert (len(few.context["rows"]), len(every.context["rows"])) == (3, 8)
+    assert "The 3 workloads measured last, of 8." in few.content.decode() and b"Show all" not in every.content
+    labels = [row["series"].workload.label for row in every.context["rows"]]
+    assert [row["series"].workload.label for row in few.context["rows"]] == [
+        label for label in labels if label in {row["series"].workload.label for row in few.context["rows"]}
+    ]
+
+
+def test_a_device_on_which_the_baseline_only_failed_is_offered(owner, measured, make_gpu):
+    measured(1)
+    other = measured(1, on=make_gpu("GPU-5", name="NVIDIA L4", host="gpu-5"), device="NVIDIA L4")
+    failed = Result.objects.get(measurement__run=other, kernel__name="sdpa")
+    Result.objects.filter(pk=failed.pk).update(status="incorrect", p50_ms=None)
+    Newest.objects.filter(result=failed).delete()
+    assert owner.get("/kernels/attention/sdpa/").context["devices"] == ["NVIDIA L4", "NVIDIA H200"]

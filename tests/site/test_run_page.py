@@ -17,7 +17,7 @@ from kernels.report.summary import summary
 from runs.charts.run_charts import drawn, rows_of
 from runs.models import Measurement, Result, Run, Workload
 from runs.queries import live as live_queries
-from runs.queries import measurements
+from runs.queries import measurements, tallies
 from runs.queries.live import remaining
 from runs.queries.measurements import export_of
 from runs.queries.outcomes import with_outcomes
@@ -123,7 +123,7 @@ def test_a_ratio_of_other_work_is_marked_and_counts_nowhere(owner, exported):
     points = measurements.points(measurements.tried().filter(measurement__run=run))
     assert {point.verdict for point in points if point.speedup} == {"not the same work"}
     assert not any(point.ratio for point in points), "a tier would be reached by it"
-    assert set(measurements.checks([with_ratio[0].pk]).values()) == {"not the same work"}
+    assert set(tallies.checks([with_ratio[0].pk]).values()) == {"not the same work"}
     csv = owner.get(f"/runs/{run.pk}.csv").content.decode()
     assert "not the same work: it reads nothing" in csv
 
