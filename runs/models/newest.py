@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.db import models
@@ -16,34 +16,43 @@ from runs.models.workload import Workload
 
 
 class NewestManager(models.Manager["Newest"]):
-    def note(self, measurement: Measurement) -> None:
-        """Makes the results of a measurement the newest on their terms, in one statement."""
-        self.put(self.rows_of(measurement))
+    def note(self, measurements: Sequence[Measurement]) -> None:
+        """Makes the results of measurements the newest on their terms, in one statement."""
+        results = Result.objects.filter(measurement__in=measurements).exclude(status=Status.UNSUPPORTED)
+        by_measurement: dict[int, list[tuple[int, int, str, str]]] = {}
+        columns = results.values_list("measurement", "pk", "kernel", "kernel__name", "status")
+        for owner, pk, kernel, name, status in columns.order_by("pk"):
+            by_measurement.setdefault(owner, []).append((pk, kernel, name, status))
+        self.put(row for one in measurements for row in _rows(one, by_measurement.get(one.pk, [])))
 
     def rows_of(self, measurement: Measurement) -> list[Newest]:
         """The rows that its results would have."""
-        run = measurement.run
-        how = [measurement.protocol.get(key) for key in COMPARABILITY_KEYS]
-        confirmed = is_confirmed(measurement.protocol.get("processes"))
-        terms = [measurement.workload_id, run.gpu_id, run.demo, run.environment_id, measurement.mode, measurement.group]
-        terms += [measurement.baseline, confirmed, *how]
-        rows = measurement.results.exclude(status=Status.UNSUPPORTED).values_list(
-            "pk", "kernel", "kernel__name", "status"
-        )
-        return [
-            self.model(
-                terms=_digest([kernel, *terms]),
-                result_id=pk,
-                workload_id=measurement.workload_id,
-                confirmed=confirmed,
-            )
-            for pk, kernel, name, status in rows
-            if measurement.mode != "verify" and (name != measurement.baseline or status == Status.OK)
-        ]
+        results = measurement.results.exclude(status=Status.UNSUPPORTED)
+        return _rows(measurement, list(results.values_list("pk", "kernel", "kernel__name", "status")))
 
     def put(self, rows: Iterable[Newest]) -> None:
+        """Of several on the same terms, the last one."""
         fields = ["result", "workload", "confirmed"]
-        self.bulk_create(rows, update_conflicts=True, unique_fields=["terms"], update_fields=fields)
+        self.bulk_create(
+            {row.terms: row for row in rows}.values(),
+            update_conflicts=True,
+            unique_fields=["terms"],
+            update_fields=fields,
+        )
+
+
+def _rows(measurement: Measurement, results: Iterable[tuple[int, int, str, str]]) -> list[Newest]:
+    """results: id, id and name of the kernel, and status of each."""
+    run = measurement.run
+    how = [measurement.protocol.get(key) for key in COMPARABILITY_KEYS]
+    confirmed = is_confirmed(measurement.protocol.get("processes"))
+    terms = [measurement.workload_id, run.gpu_id, run.demo, run.environment_id, measurement.mode, measurement.group]
+    terms += [measurement.baseline, confirmed, *how]
+    return [
+        Newest(terms=_digest([kernel, *terms]), result_id=pk, workload_id=measurement.workload_id, confirmed=confirmed)
+        for pk, kernel, name, status in results
+        if measurement.mode != "verify" and (name != measurement.baseline or status == Status.OK)
+    ]
 
 
 def _digest(terms: list[Any]) -> str:

@@ -69,8 +69,7 @@ def load(export: Export, source: str) -> Run:
         total=len(config.workloads),
         done=len({event.key for event in export.measurements}),
     )
-    for event in export.measurements:
-        store_measured(run, event)
+    store_measured(run, export.measurements)
     return run
 
 

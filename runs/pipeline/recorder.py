@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import groupby
 from typing import Any
 
 from django.conf import settings
@@ -50,10 +51,11 @@ def record(lines: Sequence[Any]) -> dict[tuple[int, int], int]:
     confirmed: dict[tuple[int, int], int] = {}
     counts: Counter[str] = Counter()
     with transaction.atomic():
-        for line in sorted(map(_sent, lines), key=lambda line: line[:3]):
-            with about(run=line.run, attempt=line.attempt):
-                identity, seq = take(line, counts)
-            confirmed[identity] = max(seq, confirmed.get(identity, 0))
+        for (run, attempt), some in groupby(
+            sorted(map(_sent, lines), key=lambda line: line[:3]), lambda line: line[:2]
+        ):
+            with about(run=run, attempt=attempt):
+                confirmed[run, attempt] = take(list(some), counts)
     _confirm(confirmed, counts)
     return confirmed
 
@@ -70,27 +72,54 @@ def _sent(line: Any) -> SentLine:
     return SentLine(run, attempt, seq, str(body))
 
 
-def take(line: SentLine, counts: Counter[str]) -> tuple[tuple[int, int], int]:
-    """Stores an event if it is the next one. Returns ((run, attempt), highest seq confirmed)."""
-    run_id, attempt, seq = line[:3]
-    run = Run.objects.select_for_update(of=("self",)).filter(pk=run_id).first()
-    if run is None:
-        return _reject(line, "there is no such run", counts)
+def take(lines: list[SentLine], counts: Counter[str]) -> int:
+    """Stores the events of an attempt that come next: together, or if one cannot be stored, each alone. Returns the highest
+    number confirmed. lines: in order."""
+    run_id, attempt = lines[0][:2]
+    if (run := _locked(run_id)) is None:
+        return _reject_all(lines, "there is no such run", counts)
     if attempt != run.attempt:
-        return _reject(line, f"attempt {attempt} of this run was superseded by attempt {run.attempt}", counts)
-    if seq <= run.seq or seq > run.seq + 1:  # a duplicate, or a predecessor is missing
-        return (run_id, attempt), run.seq
-    confirmed = (run_id, attempt), seq
+        return _reject_all(lines, f"attempt {attempt} of this run was superseded by attempt {run.attempt}", counts)
+    if not (fresh := _following(run.seq, lines)):
+        return run.seq
     try:
-        with transaction.atomic():
-            _apply(run, read_line(line))
-        counts["recorded"] += 1
+        _apply_all(run, fresh)
+        counts["recorded"] += len(fresh)
     except (OperationalError, InterfaceError):  # the database is busy or gone: the agent resends
         raise
     except Exception as error:
-        confirmed = _reject(line, f"{type(error).__name__}: {error}", counts)
-    Run.objects.filter(pk=run_id).update(seq=seq, progress_at=timezone.now())
-    return confirmed
+        if len(fresh) == 1:
+            _reject(fresh[0], _reason(error), counts)
+        else:
+            _take_each(fresh, counts)
+    Run.objects.filter(pk=run_id).update(seq=fresh[-1].seq, progress_at=timezone.now())
+    return fresh[-1].seq
+
+
+def _take_each(lines: list[SentLine], counts: Counter[str]) -> None:
+    """One of them cannot be stored: it alone is rejected."""
+    for line in lines:
+        try:
+            _apply_all(_locked(line.run), [line])
+            counts["recorded"] += 1
+        except (OperationalError, InterfaceError):
+            raise
+        except Exception as error:
+            _reject(line, _reason(error), counts)
+
+
+def _locked(run: int) -> Run | None:
+    return Run.objects.select_for_update(of=("self",)).filter(pk=run).first()
+
+
+def _following(seq: int, lines: list[SentLine]) -> list[SentLine]:
+    """Those that come next after a number: no duplicates, and none whose predecessor is missing."""
+    found: list[SentLine] = []
+    for line in lines:
+        if line.seq == seq + 1:
+            found.append(line)
+            seq += 1
+    return found
 
 
 def read_line(sent: SentLine) -> Line:
@@ -106,14 +135,40 @@ def read_line(sent: SentLine) -> Line:
     return line
 
 
-def _reject(line: SentLine, reason: str, counts: Counter[str]) -> tuple[tuple[int, int], int]:
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _reject_all(lines: list[SentLine], reason: str, counts: Counter[str]) -> int:
+    for line in lines:
+        _reject(line, reason, counts)
+    return lines[-1].seq
+
+
+def _reject(line: SentLine, reason: str, counts: Counter[str]) -> None:
     body = line.body.replace("\\u0000", "�").replace("\x00", "�")[:KEPT_OF_REJECTED]
     numbers = dict(zip(("run", "attempt", "seq"), line[:3], strict=True))
     fitting = {name: number for name, number in numbers.items() if abs(number) < 2**31}
     RejectedEvent.objects.create(reason=reason.replace("\x00", "�")[:300], body=body, **fitting)
     counts["rejected"] += 1
     log.warning("rejected event %s of run %s attempt %s: %s", line.seq, line.run, line.attempt, reason)
-    return (line.run, line.attempt), line.seq
+
+
+def _apply_all(run: Run | None, lines: list[SentLine]) -> None:
+    """All of these events of a run, or none. Results that follow each other are stored together."""
+    with transaction.atomic():
+        for results, some in groupby(map(read_line, lines), lambda line: isinstance(line.event, Measured)):
+            if results:
+                _measured(_current(run), [line.event for line in some if isinstance(line.event, Measured)])
+            else:
+                for line in some:
+                    _apply(_current(run), line)
+
+
+def _current(run: Run | None) -> Run:
+    """A run as the events before have left it."""
+    assert run is not None, "there is no such run"
+    return Run.objects.select_related("environment", "gpu").get(pk=run.pk)
 
 
 def _apply(run: Run, line: Line) -> None:
@@ -122,8 +177,6 @@ def _apply(run: Run, line: Line) -> None:
             _started(run, event, site_time(run, line.at))
         case Calibrated() as event:
             _calibrated(run, event, site_time(run, line.at))
-        case Measured() as event:
-            _measured(run, event)
         case CrossChecked() as event:
             _crosschecked(run, event)
         case Finished() as event:
@@ -162,11 +215,13 @@ def _calibrated(run: Run, event: Calibrated, at: datetime) -> None:
     Calibration.objects.update_or_create(**known, defaults=refused, create_defaults=fresh | refused | {"ceilings": {}})
 
 
-def _measured(run: Run, event: Measured) -> None:
-    if store_measured(run, event):
+def _measured(run: Run, events: list[Measured]) -> None:
+    if new := store_measured(run, events):
         done = run.measurements.values("workload").distinct().count()
-        contended = {"contended": True} if event.is_contended else {}
-        Run.objects.filter(pk=run.pk).update(done=done, attempts_without_progress=0, **contended)
+        keys = {(row.workload.key, row.mode, row.group) for row in new}
+        contended = any(event.is_contended and (event.key, event.mode, event.group) in keys for event in events)
+        changes = {"contended": True} if contended else {}
+        Run.objects.filter(pk=run.pk).update(done=done, attempts_without_progress=0, **changes)
 
 
 def _crosschecked(run: Run, event: CrossChecked) -> None:

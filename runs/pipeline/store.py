@@ -1,13 +1,13 @@
-"""Stores a Measured event as rows, for recorder and importer."""
+"""Stores Measured events as rows, for recorder and importer. The number of queries does not depend on how many they are."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel
 
 from kernels.analysis.processes import with_process
-from kernels.contract.arm_result import ArmResult
 from kernels.contract.events import Measured
 from runs.models import Kernel, KernelVersion, Measurement, Newest, Result, Run, Workload
 from runs.models.measurement import COLUMNS
@@ -26,38 +26,38 @@ def json_of(value: Any) -> Any:
     return [json_of(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def store_measured(run: Run, event: Measured) -> Measurement | None:
-    """The new row with its results; None if the run has it already."""
+def store_measured(run: Run, events: Sequence[Measured]) -> list[Measurement]:
+    """The new rows with their results, in the order of the events. What the run has already is left out."""
     environment = run.environment.body if run.environment else {}
-    event = with_process(event, environment.get("device", ""))
-    measurement, new = Measurement.objects.get_or_create(
-        run=run,
-        workload=Workload.objects.of(event.workload),
-        mode=event.mode,
-        group=event.group,
-        defaults={name: json_of(getattr(event, name)) for name in SHARED},
-    )
-    if not new:
-        return None
-    commit = (environment.get("commit") or "")[:50]
-    for arm in event.results:
-        _store_arm(measurement, event, arm, commit)
-    Newest.objects.note(measurement)
-    return measurement
+    workloads = Workload.objects.of_each(event.workload for event in events)
+    known = run.measurements.filter(workload__in=workloads.values()).values_list("workload", "mode", "group")
+    places = set(known)
+    new: list[tuple[Measurement, Measured]] = []
+    for event in (with_process(event, environment.get("device", "")) for event in events):
+        workload = workloads[event.workload.key]
+        if (place := (workload.pk, event.mode, event.group)) not in places:
+            places.add(place)
+            values = {name: json_of(getattr(event, name)) for name in SHARED}
+            new.append((Measurement(run=run, workload=workload, mode=event.mode, group=event.group, **values), event))
+    rows = Measurement.objects.bulk_create(row for row, _ in new)
+    _store_arms(new, (environment.get("commit") or "")[:50])
+    Newest.objects.note(rows)
+    return rows
 
 
-def _store_arm(measurement: Measurement, event: Measured, arm: ArmResult, commit: str) -> None:
-    kernel, _ = Kernel.objects.get_or_create(
-        operation=event.workload.operation, name=arm.kernel, defaults={"backend": arm.backend}
+def _store_arms(new: list[tuple[Measurement, Measured]], commit: str) -> None:
+    arms = [(row, event.workload.operation, arm) for row, event in new for arm in event.results]
+    kernels = Kernel.objects.of_each({(operation, arm.kernel): arm.backend for _, operation, arm in arms})
+    sources = {(kernels[operation, arm.kernel].pk, arm.sha256): arm.source for _, operation, arm in arms}
+    versions = KernelVersion.objects.of_each(
+        {key: source for key, source in sources.items() if key[1] and source}, commit
     )
-    version = None
-    if arm.sha256 and arm.source:
-        version, _ = KernelVersion.objects.get_or_create(
-            kernel=kernel, sha256=arm.sha256, defaults={"source": arm.source, "commit": commit}
+    Result.objects.bulk_create(
+        Result(
+            measurement=row,
+            kernel=(kernel := kernels[operation, arm.kernel]),
+            version=versions.get((kernel.pk, arm.sha256)),
+            **{name: json_of(getattr(arm, name)) for name in COLUMNS},
         )
-    Result.objects.create(
-        measurement=measurement,
-        kernel=kernel,
-        version=version,
-        **{name: json_of(getattr(arm, name)) for name in COLUMNS},
+        for row, operation, arm in arms
     )
