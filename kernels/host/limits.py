@@ -114,7 +114,9 @@ def remove(folders: list[str]) -> None:
     """Removes groups whose processes have ended."""
     for folder in folders:
         with contextlib.suppress(OSError):
-            for pid in map(int, (Path(folder) / "cgroup.procs").read_text().split()):
+            pids = map(int, (Path(folder) / "cgroup.procs").read_text().split())
+            processes_of_this_view = [pid for pid in pids if pid > 0]  # 0: of another container
+            for pid in processes_of_this_view:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(OSError):

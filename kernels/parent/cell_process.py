@@ -30,6 +30,8 @@ from kernels.parent.child_process import Child, ChildDied, ChildTimedOut, Comman
 FIRST_UID = 1_500_000_000
 """Users of cells: far above those that hosts give to people."""
 STOP_LIMIT_S = 1.0
+END_LIMIT_S = 5.0
+"""On a busy machine a process lives on for a moment after it was killed."""
 FACTS_LIMIT_S = 30.0
 
 
@@ -200,11 +202,11 @@ class Cell(Child):
         """Kills all processes of this cell, also those that left its group."""
         left = self.processes()
         super().kill()
-        for _ in range(10):
+        deadline = time.monotonic() + END_LIMIT_S
+        while left and time.monotonic() < deadline:
             processes.end(left, signal.SIGKILL)
-            if not (left := [pid for pid in self.processes() if _state(pid) not in "ZX"]):
-                break
             time.sleep(0.01)
+            left = [pid for pid in self.processes() if _state(pid) not in "ZX"]
 
 
 def _owned_by(uid: int) -> list[int]:
