@@ -125,7 +125,11 @@ def addresses(demo, gpu, measured):
             for name in ("import", "import_csv", "import_json", "delete_import")
         },
     }
-    return {name: reverse(name, args=args) for name, args in mine.items()}
+    charts = {
+        f"compare_chart_{kind}": f"/compare/charts/speedup.{kind}?runs={demo.pk}&operation=attention"
+        for kind in ("json", "svg", "png")
+    }
+    return {name: reverse(name, args=args) for name, args in mine.items()} | charts
 
 
 def test_every_address_is_tried_here(addresses):
