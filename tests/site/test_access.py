@@ -1,6 +1,7 @@
 """Who may see and do what: the team everything, a stranger nothing but the login; and nothing is changed by a GET."""
 
 import re
+from urllib.parse import quote
 
 import pytest
 from cast import signed_in, thorough
@@ -171,7 +172,7 @@ def test_a_stranger_is_sent_to_the_login_and_back(stranger, addresses):
             continue
         for answer in (stranger.get(address), stranger.post(address)):
             assert answer.status_code == 302, name
-            assert answer.url == f"{reverse('login')}?next={address}", name
+            assert answer.url == f"{reverse('login')}?next={quote(address)}", name
 
 
 def test_the_stranger_changed_nothing(stranger, make_run, gpu):
