@@ -120,6 +120,10 @@ urlpatterns = [
     path("links/", share.links, name="links"),
     path("links/<id:pk>/end/", share.end_link, name="end_link"),
     path("compare/", compare_many.compare_many, name="compare_many"),
+    *(
+        path(f"compare/charts/<slug:name>.{kind}", compare_many.chart, {"kind": kind}, name=f"compare_chart_{kind}")
+        for kind in ("json", "svg", "png")
+    ),
     path("compare/<id:before>...<id:after>/", compare.compare, name="compare"),
     path("compare/<id:before>...<id:after>.csv", compare.compare_csv, name="compare_csv"),
     path("compare/<id:before>...<id:after>.json", compare.compare_json, name="compare_json"),

@@ -20,6 +20,13 @@ def as_user() -> list[str]:
     return ["runuser", "-u", "postgres", "--"] if getpass.getuser() == "root" else []
 
 
+SPARING = (
+    "fsync=off", "synchronous_commit=off", "full_page_writes=off", "wal_level=minimal", "max_wal_senders=0",
+    "autovacuum=off", "jit=off", "max_wal_size=4GB", "checkpoint_timeout=1h",
+)  # fmt: skip
+"""Nothing has to outlive a crash, and tests truncate every table again and again."""
+
+
 @dataclass(frozen=True)
 class Server:
     programs: Path

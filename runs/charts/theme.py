@@ -19,6 +19,11 @@ THEMES: dict[str, dict[str, str]] = {
     },
 }  # fmt: skip
 """As in site.css. `other` has a contrast of 3:1 against `panel`, the background of charts."""
+SERIES = {
+    "light": ("#1f5fbf", "#805a00", "#7a3fa0", "#0b7a6b", "#b8430e", "#6b7075", "#1b1d1f", "#a0305f"),
+    "dark": ("#7fb0ff", "#e5bd5c", "#c79bea", "#4fc7b3", "#ff9a66", "#9aa1a8", "#e8e9ea", "#f090b5"),
+}
+"""Colours of things that stand side by side without a verdict, each with a contrast of 3:1 against `panel`."""
 FONT = "DejaVu Sans, system-ui, sans-serif"
 
 

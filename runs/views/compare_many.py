@@ -11,15 +11,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.http import urlencode
 
-from kernels.report import comparison
+from kernels.report import comparison, tables
 from kernels.report.comparison import RunResults
+from runs.charts import side_by_side
+from runs.charts.theme import THEMES
 from runs.models import Run
 from runs.queries import measurements
 from runs.queries.measurements import StoredArm, StoredMeasured
 from runs.views.compare import results_of
+from runs.views.pictures import as_file
 
 MOST_RUNS = 8
 
@@ -58,10 +62,8 @@ class Group:
 def compare_many(request: HttpRequest) -> HttpResponse:
     """Of two runs that can be compared: their own page."""
     asked = request.GET.get("runs", "")
-    numbers = list(dict.fromkeys(int(text) for text in re.findall(r"\d{1,18}", asked)))
-    found = Run.objects.select_related("gpu", "environment").in_bulk(numbers[:MOST_RUNS])
-    runs = [found[number] for number in numbers if number in found]
-    context: dict[str, Any] = {"page": "runs", "asked": asked[:200], "problem": _problem(numbers, found)}
+    numbers, runs = _asked(asked)
+    context: dict[str, Any] = {"page": "runs", "asked": asked[:200], "problem": _problem(numbers, runs)}
     if not runs:
         return render(request, "compare_many.html", context)
     measured = measurements.of_runs(runs)
@@ -76,16 +78,46 @@ def compare_many(request: HttpRequest) -> HttpResponse:
         "groups": groups(runs, measured, changes),
         "first": first,
         "compared": len(changes),
+        "pictures": side_by_side.pictures([tables.rows(measured[run.pk]) for run in runs]),
+        "widths": side_by_side.WIDTHS,
+        "chart_query": urlencode({"runs": ",".join(str(run.pk) for run in runs)}),
+        "names": [_name(run) for run in runs],
     }
     return render(request, "compare_many.html", context)
 
 
-def _problem(numbers: Sequence[int], found: Mapping[int, Run]) -> str:
+def chart(request: HttpRequest, name: str, kind: str) -> HttpResponse:
+    """Speedup, latency or throughput of one operation in these runs, as json, svg or png."""
+    palette, operation = request.GET.get("theme", "light"), request.GET.get("operation", "")
+    _, runs = _asked(request.GET.get("runs", ""))
+    measured = measurements.of_runs(runs)
+    pictures = side_by_side.pictures([tables.rows(measured[run.pk]) for run in runs])
+    wanted = next((one for one in pictures if (one.name, one.operation) == (name, operation)), None)
+    if wanted is None or palette not in THEMES:
+        raise Http404(f"there is no chart '{name}' of these runs")
+    drawn = side_by_side.draw(wanted, [_name(run) for run in runs], palette, "narrow" in request.GET)
+    return as_file(drawn.to_dict(), kind, palette, f"{name}-{operation}")
+
+
+def _name(run: Run) -> str:
+    body = run.environment.body if run.environment else {}
+    return f"run {run.pk}: {body.get('device') or run.device_name or 'an unknown device'}"
+
+
+def _asked(text: str) -> tuple[list[int], list[Run]]:
+    """(the numbers in an address, the runs that there are of the first MOST_RUNS)."""
+    numbers = list(dict.fromkeys(int(number) for number in re.findall(r"\d{1,18}", text)))
+    found = Run.objects.select_related("gpu", "environment").in_bulk(numbers[:MOST_RUNS])
+    return numbers, [found[number] for number in numbers if number in found]
+
+
+def _problem(numbers: Sequence[int], runs: Sequence[Run]) -> str:
     """What is wrong with the address, as a sentence."""
     if not numbers:
         return "Give the numbers of the runs, separated by commas."
     if len(numbers) > MOST_RUNS:
         return f"At most {MOST_RUNS} runs fit side by side; these are the first {MOST_RUNS}."
+    found = {run.pk for run in runs}
     missing = [str(number) for number in numbers if number not in found]
     return f"There is no run {', '.join(missing)}." if missing else ""
 

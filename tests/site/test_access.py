@@ -1,6 +1,7 @@
 """Who may see and do what: the team everything, a stranger nothing but the login; and nothing is changed by a GET."""
 
 import re
+from urllib.parse import quote
 
 import pytest
 from cast import signed_in, thorough
@@ -125,7 +126,11 @@ def addresses(demo, gpu, measured):
             for name in ("import", "import_csv", "import_json", "delete_import")
         },
     }
-    return {name: reverse(name, args=args) for name, args in mine.items()}
+    charts = {
+        f"compare_chart_{kind}": f"/compare/charts/speedup.{kind}?runs={demo.pk}&operation=attention"
+        for kind in ("json", "svg", "png")
+    }
+    return {name: reverse(name, args=args) for name, args in mine.items()} | charts
 
 
 def test_every_address_is_tried_here(addresses):
@@ -167,7 +172,7 @@ def test_a_stranger_is_sent_to_the_login_and_back(stranger, addresses):
             continue
         for answer in (stranger.get(address), stranger.post(address)):
             assert answer.status_code == 302, name
-            assert answer.url == f"{reverse('login')}?next={address}", name
+            assert answer.url == f"{reverse('login')}?next={quote(address)}", name
 
 
 def test_the_stranger_changed_nothing(stranger, make_run, gpu):

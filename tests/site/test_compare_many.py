@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 from django.urls import reverse
 
+from runs.charts import side_by_side
 from runs.views.compare import _diffs
 
 
@@ -81,3 +82,57 @@ def test_kernels_of_one_name_in_two_operations_have_titles_of_their_own(db):
 
     assert [one["kernel"] for one in _diffs([row("softmax"), row("gelu")])] == ["softmax/eager", "gelu/eager"]
     assert [one["kernel"] for one in _diffs([row("softmax")])] == ["eager"]
+
+
+# --- charts -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def on_two_cards(measured, make_gpu):
+    return [measured(), measured(on=make_gpu("GPU-2", host="gpu-2"), device="NVIDIA L4", edit={"triton-flash": 0.5})]
+
+
+def marks_of(spec):
+    return [row for rows in spec["datasets"].values() for row in rows if "value" in row]
+
+
+def test_each_kernels_speedup_stands_side_by_side_on_each_card_without_a_word(owner, on_two_cards):
+    page = page_of(owner, *on_two_cards)
+    asked = {"runs": ",".join(str(run.pk) for run in on_two_cards), "operation": "attention"}
+    spec = owner.get(reverse("compare_chart_json", args=["speedup"]), asked).json()
+    marks = marks_of(spec)
+    assert {mark["run"] for mark in marks} == {
+        f"run {run.pk}: {device}" for run, device in zip(on_two_cards, ("NVIDIA H200", "NVIDIA L4"), strict=True)
+    }
+    mine = [mark for mark in marks if mark["kernel"] == "triton-flash"]
+    assert len(mine) == 4 and mine[1]["value"] == pytest.approx(mine[0]["value"] / 2)
+    assert all(mark["low"] <= mark["value"] <= mark["high"] for mark in marks)
+    assert "sdpa" not in {mark["kernel"] for mark in marks}, "the baseline has no speedup over itself"
+    assert not {"FASTER", "SLOWER", "faster", "slower"} & set(str(spec).replace("'", " ").split())
+    table = page.split('aria-label="Speedup over the baseline of each run"')[1].split("</table>")[0]
+    assert table.count("<tr>") == 1 + len(marks) / 2
+
+
+@pytest.mark.parametrize("name", ["speedup", "latency", "throughput"])
+@pytest.mark.parametrize("more", [{}, {"theme": "dark", "narrow": ""}])
+def test_a_chart_is_as_large_as_its_page_reserves_and_comes_as_svg_and_png(owner, on_two_cards, name, more):
+    asked = {"runs": ",".join(str(run.pk) for run in on_two_cards), "operation": "attention"} | more
+    svg, png = (owner.get(reverse(f"compare_chart_{kind}", args=[name]), asked) for kind in ("svg", "png"))
+    (reserved,) = [one for one in owner.get(reverse("compare_many"), asked).context["pictures"] if one.name == name]
+    width = side_by_side.WIDTHS["narrow" in more]
+    assert f'width="{width}" height="{reserved.heights["narrow" in more]}"' in svg.content.decode()
+    assert png.content.startswith(b"\x89PNG") and f"{name}-attention.png" in png.headers["Content-Disposition"]
+
+
+def test_of_many_workloads_some_are_drawn_for_every_kernel_and_the_table_has_all(owner, on_two_cards, monkeypatch):
+    monkeypatch.setattr(side_by_side, "MOST_LINES", 8)
+    answer = owner.get(reverse("compare_many"), {"runs": ",".join(str(run.pk) for run in on_two_cards)})
+    one = answer.context["pictures"][0]
+    assert len(one.drawn) == 1 < len(one.workloads) and "1 of 2 workloads are drawn" in answer.content.decode()
+    assert {line.kernel for line in one.shown} == {line.kernel for line in one.lines}
+
+
+@pytest.mark.parametrize("asked", [{}, {"operation": "gemm"}, {"operation": "attention", "theme": "pink"}])
+def test_there_is_no_chart_of_nothing(owner, demo, asked):
+    assert owner.get(reverse("compare_chart_svg", args=["speedup"]), {"runs": demo.pk} | asked).status_code == 404
+    assert owner.get(reverse("compare_chart_svg", args=["nosuch"]), {"runs": demo.pk} | asked).status_code == 404
