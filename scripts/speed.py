@@ -176,7 +176,7 @@ def fill(results: int) -> str:
     many(template, -(-results // Result.objects.filter(measurement__run=template).count()))
     last = Measurement.objects.filter(run__demo="").order_by().values("workload", "run__gpu").annotate(last=Max("pk"))
     for measurement in Measurement.objects.filter(pk__in=[one["last"] for one in last]).select_related("run"):
-        Newest.objects.note(measurement)
+        Newest.objects.note([measurement])
     return f", of {Result.objects.count():,} results"
 
 

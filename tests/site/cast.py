@@ -49,5 +49,5 @@ def thorough(run, at=None):
         Run.objects.filter(pk=run.pk).update(started_at=at, created_at=at, finished_at=at)
     Newest.objects.filter(result__measurement__run=run).delete()
     for one in Measurement.objects.filter(run=run).select_related("run"):
-        Newest.objects.note(one)
+        Newest.objects.note([one])
     return run

@@ -86,7 +86,7 @@ def fill(gpu, days, kernel="sdpa-flash", begin=BEGIN, seed=1, sizes=None, user=N
             Result.objects.create(
                 measurement=measurement, kernel=known[name], version=version, **values | ratio | changed
             )
-        Newest.objects.note(measurement)
+        Newest.objects.note([measurement])
         runs.append(run)
     return runs
 

@@ -29,7 +29,7 @@ def noted(run):
     """What storing it would note: tests change runs after that."""
     Newest.objects.filter(result__measurement__run=run).delete()
     for one in Measurement.objects.filter(run=run).select_related("run"):
-        Newest.objects.note(one)
+        Newest.objects.note([one])
     return run
 
 
@@ -307,7 +307,7 @@ def test_no_more_than_twelve_queries(owner, demo, measured, django_assert_max_nu
 def test_a_thousand_results_on_one_page(owner, demo, django_assert_max_num_queries):
     many(demo, 40)
     for one in Measurement.objects.select_related("run"):
-        Newest.objects.note(one)
+        Newest.objects.note([one])
     assert Newest.objects.count() > 1000
     with django_assert_max_num_queries(12):
         page = page_of(owner)

@@ -29,7 +29,7 @@ def note_again():
     """What storing would note now: tests change runs after that."""
     Newest.objects.all().delete()
     for one in Measurement.objects.select_related("run").order_by("run", "pk"):
-        Newest.objects.note(one)
+        Newest.objects.note([one])
 
 
 def ladders_of(scale, key=""):

@@ -19,7 +19,7 @@ def two(measured, owner):
     Newest.objects.all().delete()  # they were stored as demo runs
     Run.objects.update(user=owner.user)
     for run in runs:
-        Newest.objects.note(run.measurements.select_related("run").get())
+        Newest.objects.note([run.measurements.select_related("run").get()])
     return runs
 
 
