@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(VENV)/python -m pytest -ra -n 3 --dist loadfile --no-loadscope-reorder
 TEST := $(VENV)/ruff check --quiet || status=1; $(PYTEST) -m "not thorough" || status=1
 
-.PHONY: help install up down test test-all test-gpu zoo chaos bench agent lint fmt speed lock
+.PHONY: help install up down test test-all test-gpu zoo chaos load bench agent lint fmt speed lock
 
 help: ## this list
 	@awk -F ' *## ' '/^[a-z-]+:.*## /{sub(/:.*/, "", $$1); printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ zoo: .venv/.installed-dev ## kernels that cheat and honest ones: what each must 
 
 chaos: .venv/.installed-dev ## runs on four hosts while everything breaks, 8 minutes, as root; RUNS=200 SECONDS=480 SEED=N
 	@exec $(VENV)/python -m tests.chaos --runs $(or $(RUNS),200) --seconds $(or $(SECONDS),480) $(if $(SEED),--seed $(SEED))
+
+load: .venv/.installed-dev ## one site under load, 10 minutes; SECONDS=600
+	@exec $(VENV)/python -m tests.load --seconds $(or $(SECONDS),600)
 
 bench: .venv/.installed ## measures a config in this terminal and keeps it as a run; CONFIG=smoke DEVICE=cuda:0 KERNELS=a,b MEASURES=p50_ms,joules
 	@exec $(VENV)/python manage.py bench
