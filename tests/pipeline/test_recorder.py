@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connection
+from django.test.utils import CaptureQueriesContext
 
 from kernels.analysis.statistics import describe
 from kernels.contract.arm_result import ArmResult
@@ -15,7 +16,7 @@ from kernels.contract.events import CrossChecked, Finished, Line, Measured, Star
 from kernels.contract.fitting import MAX_EVENT_BYTES
 from kernels.report import tables
 from kernels.workload import Config
-from runs.models import Gpu, Measurement, RejectedEvent, Result, Run
+from runs.models import Gpu, Measurement, Newest, RejectedEvent, Result, Run
 from runs.pipeline import importer, recorder
 from runs.queries import measurements
 
@@ -355,3 +356,31 @@ def test_a_journal_of_version_1_is_stored(as_dicts):
     assert (mine.samples_ns, mine.std_ms) == (was["ticks_ns"], was["stats"]["std"])
     assert (stored.aa_samples_ns, list(stored.aa), stored.margin) == (told["aa_ticks_ns"], told["aa"], told["margin"])
     assert (mine.crosscheck.calls, mine.ran) == (lines[-2]["data"]["seen"][0]["check"]["calls"], [("aten::x", 123)])
+
+
+def test_many_results_in_one_message_take_no_more_queries_than_a_few(run):
+    """Beside what one at a time would give: the same rows."""
+    several = CONFIG.workloads[0].sizes | {"seq_len": [64 * number for number in range(1, 13)]}
+    sizes = Config(name="many", operation="attention", kernels=["sdpa"], workloads=[several]).workloads
+    told = [Started(environment=ENVIRONMENT, fingerprint="f"), *map(measured, sizes)]
+    lines = [Line(run=run.pk, attempt=1, seq=seq, at=AT, event=event) for seq, event in enumerate(told, start=1)]
+    lines = [line.model_dump(mode="json", by_alias=True) for line in lines]
+    record(lines[:2])
+    with CaptureQueriesContext(connection) as few:
+        record(lines[2:5])
+    with CaptureQueriesContext(connection) as many:
+        record(lines[5:])
+    assert len(many) == len(few)
+    run.refresh_from_db()
+    assert run.done == len(sizes) == run.measurements.count()
+    assert Result.objects.filter(measurement__run=run).count() == 2 * len(sizes) == Newest.objects.count()
+
+
+def test_one_result_that_cannot_be_stored_keeps_none_of_its_message_back(run):
+    told = [Started(environment=ENVIRONMENT, fingerprint="f"), *map(measured, CONFIG.workloads)]
+    lines = [Line(run=run.pk, attempt=1, seq=seq, at=AT, event=event) for seq, event in enumerate(told, start=1)]
+    lines = [line.model_dump(mode="json", by_alias=True) for line in lines]
+    lines[1]["event"]["key"] = "of another"
+    assert record(lines) == {(run.pk, 1): 3}
+    assert [one.seq for one in RejectedEvent.objects.all()] == [2]
+    assert run.measurements.get().workload.key == CONFIG.workloads[1].key
