@@ -24,7 +24,7 @@ CMD ["python", "-m", "runs.hosting.web", "0.0.0.0", "8000"]
 
 FROM site AS agent
 USER root
-RUN apt-get update && apt-get install -y --no-install-recommends g++ && rm -rf /var/lib/apt/lists/*
+RUN apt-get update && apt-get install -y --no-install-recommends g++ git && rm -rf /var/lib/apt/lists/*
 COPY requirements-torch.lock ./
 RUN pip install -c requirements.lock -r requirements-torch.lock
 USER benchsite

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import connection, transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from runs.models import Measurement, Notice, RejectedEvent, Result, Run, Share
@@ -29,7 +30,8 @@ def prune(most: int = MOST_RUNS) -> Counter[str]:
         for run in with_samples(before)[:most]:
             deleted["samples of runs"] += _forget_samples(run)
     if before := _before(settings.KEEP_SHARES_DAYS):
-        deleted["share links"] += Share.objects.filter(created_at__lt=before).delete()[0]
+        old = Q(page=None, created_at__lt=before) | Q(ended_at__lt=before) | Q(expires_at__lt=before)
+        deleted["share links"] += Share.objects.filter(old).delete()[0]  # a status page hangs on a wall for years
     told = Notice.objects.filter(at__lt=timezone.now() - timedelta(days=KEEP_NOTICES_DAYS))
     deleted["notices"] += told.delete()[0]
     rejected = RejectedEvent.objects.filter(at__lt=timezone.now() - timedelta(days=KEEP_REJECTED_DAYS))

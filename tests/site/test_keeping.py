@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from kernels.contract.export import read_export
-from runs.models import Measurement, RejectedEvent, Result, Run, Share
+from runs.models import Measurement, RejectedEvent, Result, Run, Share, StatusPage
 from runs.pipeline import importer, keeping
 from runs.tasks import prune
 
@@ -125,3 +125,17 @@ def test_old_links_and_rejected_events_go(old, stranger, settings, capsys):
     assert stranger.get(share.get_absolute_url()).status_code == 302
     assert [one.run for one in Share.objects.all()] == [None]
     assert [one.reason for one in RejectedEvent.objects.all()] == ["89 days ago"]
+
+
+def test_the_link_of_a_status_page_stays_as_long_as_it_opens_something(db, settings):
+    settings.KEEP_SHARES_DAYS = 30
+    page, long_ago = StatusPage.objects.create(title="A wall"), timezone.now() - timedelta(days=400)
+    live = Share.objects.create(page=page)
+    later = Share.objects.create(
+        page=StatusPage.objects.create(title="B"), expires_at=timezone.now() + timedelta(days=1)
+    )
+    Share.objects.create(page=page, ended_at=long_ago)
+    Share.objects.create(page=StatusPage.objects.create(title="C"), expires_at=long_ago)
+    Share.objects.update(created_at=long_ago)
+    prune()
+    assert set(Share.objects.all()) == {live, later}
