@@ -192,7 +192,7 @@ def test_page_list_kernel_session_and_files_say_the_same_sentence(owner, demo):
     assert owner.get(session.get_absolute_url()).context["report"].headline.rest[0] == headline.rest[0]
     assert said in owner.get(reverse("session_md", args=[session.pk])).content.decode()
     assert owner.get(reverse("runs_json")).json()["runs"][0]["outcome"] == said
-    assert said in " ".join(owner.get(reverse("status")).content.decode().split())
+    assert said in " ".join(owner.get(reverse("runs")).content.decode().split())
 
 
 @pytest.mark.parametrize(

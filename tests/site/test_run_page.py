@@ -192,7 +192,9 @@ def test_eight_by_eight_take_as_many_queries_as_one_by_eight(owner, exported, dj
         return len(seen)
 
     small, large = load(shortened(exported, 1), "small.json"), load(exported, "large.json")
-    with django_assert_max_num_queries(5):  # session, user, run, measurements with workloads, results with kernels
+    with django_assert_max_num_queries(
+        6
+    ):  # session, user, run, tags, measurements with workloads, results with kernels
         page_of(owner, large)
     assert queries(small) == queries(large)
 
