@@ -59,6 +59,7 @@ def test_log_in_fill_in_run_watch_and_take_the_csv_home(open_page, live_site):
     assert float(shown.replace(",", "")) == pytest.approx(1e3 * float(table[1]["p50_ms"]), rel=0.01)
 
 
+@pytest.mark.thorough(JOURNEYS)
 def test_the_same_pages_work_without_scripts(open_page, live_site):
     page = open_page(java_script_enabled=False)
     submit_a_typed_run(page, live_site, "without scripts")

@@ -33,6 +33,7 @@ def run_of(site, commit, url="/team/kernels/.git"):
     return Run.objects.submit(config, gpu=site.gpu()), one
 
 
+@pytest.mark.thorough("a kernel from git through the whole pipeline: `make test` has its errors, and a submitted one")
 def test_a_kernel_is_fetched_measured_and_its_hash_recorded(site, tmp_path):
     if why := site.gpu().why_no_submissions:
         pytest.skip(why)
