@@ -26,6 +26,8 @@ ROOT = Path(__file__).parents[2]
 DISK = "700m"
 """Size of each disk: hosts ask for 500 MiB."""
 DAY_S = 86_400
+OTHERS = ("REDIS_URL", "DATABASE_URL", "TEST_DATABASE", "KERNEL_PATH")
+"""Variables that would lead to another site."""
 
 
 def table() -> dict[int, tuple[int, str]]:
@@ -124,7 +126,7 @@ class Fleet:
     def environment(self, host: str) -> dict[str, str]:
         var = self.disks[host]
         (var / "tmp").mkdir(exist_ok=True)
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+        kept = {name: value for name, value in os.environ.items() if name not in OTHERS}
         return kept | {
             "BENCHSITE_VAR": str(var / "var"), "BENCHSITE_ENV": str(var / "env"), "TMPDIR": str(var / "tmp"),
             "BROKER_PASSWORD": self.mark, "BROKER_PORT": str(self.broker_port), "BROKER": self.broker,

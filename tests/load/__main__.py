@@ -63,7 +63,8 @@ class Site:
 
     def __init__(self, folder: Path, database: str) -> None:
         self.folder, self.port, self.broker_port, self.mark = folder, free_port(), free_port(), secrets.token_hex(12)
-        self.env = os.environ | {
+        kept = {name: value for name, value in os.environ.items() if name not in ("REDIS_URL", "KERNEL_PATH")}
+        self.env = kept | {
             "BENCHSITE_VAR": str(folder / "var"), "BENCHSITE_ENV": str(folder / "env"), "DATABASE_URL": database,
             "BROKER_PASSWORD": self.mark, "BROKER_PORT": str(self.broker_port), "SECRET_KEY": self.mark,
             "DJANGO_SETTINGS_MODULE": "benchsite.settings", "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1",
