@@ -24,7 +24,10 @@ SPARING = (
     "fsync=off", "synchronous_commit=off", "full_page_writes=off", "wal_level=minimal", "max_wal_senders=0",
     "autovacuum=off", "jit=off", "max_wal_size=4GB", "checkpoint_timeout=1h",
 )  # fmt: skip
-"""Nothing has to outlive a crash, and tests truncate every table again and again."""
+"""Nothing has to outlive a crash, and tests truncate every table again and again: statistics of the tables of one test would
+mislead the planner in the next."""
+AS_IN_USE = ("fsync=off", "max_wal_size=64MB")
+"""For a site that is used as people use theirs; its disk is small."""
 
 
 @dataclass(frozen=True)
@@ -68,13 +71,12 @@ def programs():
 
 
 @contextmanager
-def postgres(password_file=None, inside=None):
+def postgres(password_file=None, inside=None, settings=SPARING):
     """A Server with the superuser benchsite; with a password file only who knows the password gets in. inside: the folder
     of its own one."""
     bin_, port = programs(), free_port()
-    folder = Path(
-        tempfile.mkdtemp(prefix="benchsite-postgres-", dir=inside)
-    )  # pytest closes its own folders to other users
+    # pytest closes its own folders to other users
+    folder = Path(tempfile.mkdtemp(prefix="benchsite-postgres-", dir=inside))
     auth = ["--auth=trust"]
     if password_file:
         shutil.copy(password_file, folder / "password")
@@ -83,7 +85,7 @@ def postgres(password_file=None, inside=None):
         for path in (folder, *folder.iterdir()):
             shutil.chown(path, "postgres")
     data = folder / "data"
-    options = f"-p {port} -c listen_addresses=127.0.0.1 -k {folder} -c fsync=off -c max_wal_size=64MB"
+    options = " -c ".join((f"-p {port} -k {folder}", "listen_addresses=127.0.0.1", *settings))
     make = [*as_user(), str(bin_ / "initdb"), "-D", str(data), "-U", "benchsite", *auth, "-E", "UTF8"]
     subprocess.run(make, check=True, capture_output=True, cwd=folder)
     server = Server(bin_, port, data, options)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from runs.hosting.setup import free_port
-from tests.postgres_server import Server, postgres
+from tests.postgres_server import AS_IN_USE, Server, postgres
 
 ROOT = Path(__file__).parents[2]
 DISK = "700m"
@@ -177,7 +177,7 @@ def fleet(hosts: int = 4) -> Iterator[Fleet]:
         with contextlib.ExitStack() as stack:
             names = [*(f"host-{number}" for number in range(hosts)), "database"]
             disks = {name: stack.enter_context(disk(folder / name)) for name in names}
-            server = stack.enter_context(postgres(inside=disks["database"]))
+            server = stack.enter_context(postgres(inside=disks["database"], settings=AS_IN_USE))
             yield Fleet(folder, disks, server, free_port(), free_port(), secrets.token_hex(12))
     finally:
         shutil.rmtree(folder, ignore_errors=True)

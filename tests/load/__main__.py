@@ -30,7 +30,7 @@ from kernels.parent.supervisor import Supervisor
 from kernels.workload import Config, RunSpec
 from runs.hosting.setup import free_port
 from tests.load.people import Reader, Slow, rows_to_import
-from tests.postgres_server import postgres
+from tests.postgres_server import AS_IN_USE, postgres
 
 ROOT = Path(__file__).parents[2]
 PEOPLE, AGENTS, SLOW, ROWS = 50, 8, 8, 100_000
@@ -246,7 +246,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600)
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    with tempfile.TemporaryDirectory(prefix="benchsite-load-") as name, postgres() as server:
+    with tempfile.TemporaryDirectory(prefix="benchsite-load-") as name, postgres(settings=AS_IN_USE) as server:
         site = Site(Path(name), server.url)
         store_events(site.folder / "events.json")
         os.environ |= {key: site.env[key] for key in ("DATABASE_URL", "SECRET_KEY", "BENCHSITE_VAR", "BENCHSITE_ENV")}
