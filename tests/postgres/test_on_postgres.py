@@ -31,8 +31,9 @@ def server():
 def test_recorder_dispatcher_and_pages_pass_on_postgres(server):
     suites = [suite for suite in SUITES if (ROOT / suite).exists()]
     inherited = {k: v for k, v in os.environ.items() if k not in OURS}
+    options = ["-p", "no:cacheprovider", "-n", "2", "--dist", "loadfile", "-m", "not thorough"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", "2", "--dist", "loadfile", "-m", "not thorough", *DRAWN, *suites],
+        [sys.executable, "-m", "pytest", *options, *DRAWN, *suites],
         cwd=ROOT, env=inherited | {"TEST_DATABASE_URL": server}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-6000:]
