@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,10 +30,10 @@ class Audit:
         return not (self.lost or self.twice or self.stuck or self.said)
 
 
-def of_runs(asked: int, cancelled: set[int], kernels: set[str]) -> Audit:
-    """asked: runs are numbered from 0. cancelled: numbers of those that a cancel was sent for."""
+def of_runs(taken: Iterable[int], cancelled: set[int], kernels: set[str]) -> Audit:
+    """taken: numbers of the runs that the site said it had taken. cancelled: of those that a cancel was sent for."""
     found = Audit()
-    by_number: dict[int, list[Run]] = {number: [] for number in range(asked)}
+    by_number: dict[int, list[Run]] = {number: [] for number in taken}
     for run in Run.objects.filter(title__startswith=TITLE):
         by_number.setdefault(int(run.title.removeprefix(TITLE)), []).append(run)
     for number, runs in by_number.items():

@@ -198,6 +198,6 @@ ONCE: list[Fault] = [
     database_restarted, events_twice_and_reversed, host_killed, broker_killed,
 ]  # fmt: skip
 """Each comes at least once, in any order, if there is time."""
-LONG: list[Fault] = [table_locked_long, journal_locked_long]
+LONG: list[Fault] = [table_locked_long, journal_locked_long, site_killed, database_disk_full]
 """Not more than once."""
 OFTEN: list[Fault] = [killed, killed, killed, child_killed, child_killed, stopped, stopped, asked_to_end, table_locked]
