@@ -27,6 +27,8 @@ from tests.chaos.fleet import DAY_S, Fleet, eventually, fleet
 
 FAULTS_SHARE = 0.7
 """Share of the time in which things break; the rest is for what they left."""
+QUIET_S = 90.0
+"""Time for the last runs, after the last fault, at least."""
 PAUSE_S = (0.5, 3.5)
 WAITING = 12
 """Runs that wait or run at once."""
@@ -122,7 +124,8 @@ class Chaos:
         self.submit_all()
         for thread in threads:
             thread.join(max(0.0, self.calm - time.monotonic()) + 60)
-        while time.monotonic() < self.end and self.active():
+        end = max(self.end, time.monotonic() + QUIET_S)
+        while time.monotonic() < end and self.active():
             time.sleep(1)
 
     def active(self) -> int:
