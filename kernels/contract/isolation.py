@@ -165,9 +165,11 @@ class Isolation(Model):
     graphs: bool = False
     """Batches are captured CUDA graphs."""
     host_us: float | None = None
-    """Median length of an empty batch. Since harness 6 it is subtracted from every batch."""
+    """Median length of an empty batch."""
     host_spread_us: float | None = None
     """Its interquartile range."""
+    host_subtracted: bool = False
+    """Whether `host_us` was subtracted from every batch. False in events of earlier versions."""
     beside: Ratio | None = None
     """The baseline's time beside the other kernels, over its time before they had a process."""
     seed: int | None = None

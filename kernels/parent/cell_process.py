@@ -145,6 +145,7 @@ class Cell(Child):
 
     def call(self, do: str, limit_s: float = 120.0, **arguments: Any) -> Any:
         self.wait_ready()
+        self._look()
         self.thaw()
         try:
             return super().call(do, limit_s, **arguments)

@@ -211,6 +211,7 @@ class Child:
 
         Raises CommandFailed, ChildDied, ChildTimedOut or Cancelled.
         """
+        self._stop_if_cancelled()
         self.wait_ready()
         token = self._token = secrets.token_hex(8)
         self._send(json.dumps({"token": token, "do": do, "with": arguments}).encode() + b"\n", limit_s)
@@ -238,13 +239,16 @@ class Child:
 
     def _keep_waiting(self, deadline: float, limit_s: float) -> None:
         """Raises Cancelled, ChildTimedOut or ChildDied if there is nothing to wait for."""
-        if self.should_stop():
-            self.kill()
-            raise Cancelled
+        self._stop_if_cancelled()
         if time.monotonic() > deadline:
             self._abort()
             raise ChildTimedOut(f"no answer within {limit_s:g} s")
         self._look()
+
+    def _stop_if_cancelled(self) -> None:
+        if self.should_stop():
+            self.kill()
+            raise Cancelled
 
     def _forged(self) -> Forged:
         self.kill()
@@ -257,12 +261,13 @@ class Child:
         """The next line of the process."""
         deadline = time.monotonic() + limit_s
         while b"\n" not in self._buffer:
-            self._keep_waiting(deadline, limit_s)
             readable, _, _ = select.select([self._answers], [], [], LOOK_EVERY_S)
             if readable:
                 self._read_answer()
             elif not self.alive and not select.select([self._answers], [], [], 0)[0]:
                 raise self._death()  # a process forked by the child may hold the pipe open
+            if b"\n" not in self._buffer:  # not before: a batch is timed until its answer is here
+                self._keep_waiting(deadline, limit_s)
         line, self._buffer = self._buffer.split(b"\n", 1)
         return line
 

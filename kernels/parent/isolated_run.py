@@ -250,6 +250,7 @@ class IsolatedRun(WorkloadRun):
             graphs=self.session.graphs,
             host_us=host and round(host.ns / 1e3, 1),
             host_spread_us=host and round(host.spread_ns / 1e3, 1),
+            host_subtracted=host is not None,
             beside=self.beside,
             seed=self.session.seed,
             batches=self.batches,

@@ -293,7 +293,9 @@ def isolation_of(how: Isolation, kernel: str) -> list[tuple[str, str]]:
             ("work after a batch could win", f"{batches.delay_us / batches.ms / 1e3:.1%} of it, at most"),
         ]
     if how.host_us is not None:
-        facts.append(("empty batch", f"{how.host_us:.0f} us; subtracted from every batch"))
+        facts.append(
+            ("empty batch", f"{how.host_us:.0f} us" + ("; subtracted from every batch" if how.host_subtracted else ""))
+        )
     if how.beside:
         ratio, low, high = map(ratio3, how.beside)
         facts.append(("baseline beside the others", f"{ratio} of its time alone, interval {low} to {high}"))

@@ -19,6 +19,7 @@ from kernels.host.device import find_device
 from kernels.host.view import closed_folders
 from kernels.parent.arm import Arm
 from kernels.parent.cell_process import TrustedEnded
+from kernels.parent.child_process import Cancelled, ChildTimedOut
 from kernels.parent.isolated_run import IsolatedRun
 from kernels.parent.isolated_session import IsolatedSession, Suspect, _overlap
 from kernels.parent.rounds import Reading
@@ -235,6 +236,42 @@ def test_what_the_host_adds_is_no_part_of_a_call(session, monkeypatch):
     assert session.call("block", calls=8).ticks_ns == [100_000]
     monkeypatch.setattr(session, "host_ns", 2_000_000)
     assert session.call_ns("eager", 8) > 0
+
+
+def test_nothing_is_looked_at_while_a_short_batch_is_timed(session, monkeypatch):
+    """A look at the processes of a cell takes as long as what the host adds to a batch."""
+    cell, looks = session.start("eager").cell, []
+    session.verify("eager", 60.0, 1)
+    monkeypatch.setattr(cell, "_look", lambda: looks.append(1))
+    wait, at_go = cell._line, []
+
+    def line(limit_s):
+        at_go.append(len(looks))
+        answer = wait(limit_s)
+        at_go.append(len(looks))
+        return answer
+
+    monkeypatch.setattr(cell, "_line", line)
+    empty = session.empty_batches("eager", 20)
+    assert len(empty) == 20
+    assert at_go[0::2] == at_go[1::2], "it looked while an answer was on its way"
+    assert len(looks) >= 20, "it looks before each command"
+
+
+def test_a_run_is_cancelled_between_answers_that_come_at_once(session):
+    cell = session.start("eager").cell
+    cell.wait_ready()
+    cell.should_stop = lambda: True
+    with pytest.raises(Cancelled):
+        cell.call("forget")
+
+
+def test_a_long_wait_is_looked_at(session, monkeypatch):
+    cell, looks = session.start("eager").cell, []
+    monkeypatch.setattr(cell, "_look", lambda: looks.append(1))
+    with pytest.raises(ChildTimedOut):
+        cell._line(0.6)
+    assert len(looks) >= 2
 
 
 def test_isolated_has_no_other_protocol_or_mode():

@@ -340,7 +340,8 @@ def test_a_child_that_does_not_read_its_commands_cannot_hold_the_parent(cell_of)
 def test_a_run_is_cancelled_while_a_command_is_written(cell_of):
     cell = cell_of(HOSTILE["never reads"])
     cell.wait_ready()
-    cell.should_stop = lambda: True
+    asked = iter([False])  # before the command
+    cell.should_stop = lambda: next(asked, True)
     with pytest.raises(Cancelled):
         cell.call("run", 20.0, calls="x" * 2**20)
 

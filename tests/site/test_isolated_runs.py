@@ -12,6 +12,7 @@ from kernels.contract.isolation import Batches, Isolation
 from kernels.report import tables
 from runs.models import Measurement
 from runs.queries import measurements
+from runs.views.result import isolation_of
 
 APART = Isolation(
     own_user=True, no_network=True, own_pids=False, read_only=True, missing=["own process ids: Operation not permitted"],
@@ -62,6 +63,12 @@ def test_the_page_says_what_the_host_did_not_allow_and_what_it_means(owner, isol
     assert "work after a batch could win</dt><dd>4.0% of it, at most" in page
     assert "1.002 of its time alone" in page
     assert "each kernel in a process of its own" in owner.get(reverse("run", args=[isolated.pk])).content.decode()
+
+
+@pytest.mark.parametrize("subtracted", [False, True])
+def test_the_page_says_subtracted_only_of_what_was(subtracted):
+    facts = dict(isolation_of(APART.model_copy(update={"host_subtracted": subtracted}), "eager"))
+    assert facts["empty batch"] == "90 us" + ("; subtracted from every batch" if subtracted else "")
 
 
 def test_the_calls_of_batches_are_counted(isolated):
