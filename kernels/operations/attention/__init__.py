@@ -127,11 +127,11 @@ class Attention(Operation):
         nothing."""
         self.__dict__["scale"] = self.scale or self.head_dim**-0.5
         self.__dict__["kv_len"] = self.kv_len if self.kv_len != self.seq_len else 0
-        self.__dict__["window"] = self.window if self.window < self.keys else 0
         if self.keys < self.seq_len and (self.causal or self.window):
             raise ValueError(
                 f"a causal query, or one in a window, needs a key: {self.seq_len} queries, {self.keys} keys"
             )
+        self.__dict__["window"] = self.window if self.window < self.keys else 0
         return self
 
     @property

@@ -100,8 +100,9 @@ def launch(q, k, v, causal, scale, tile):
     splits = device.processors * tile.programs // (all_heads * high)
     splits = max(1, min(splits, triton.cdiv(length, tile.keys), MOST_SPLITS))
     tma = tile.tma and device.tma and width == head_dim and k.data_ptr() % 16 == 0 and v.data_ptr() % 16 == 0
-    out = torch.empty_like(q)
-    parts = q.new_empty(all_heads * splits * rows * (head_dim + 2) if splits > 1 else 1, dtype=torch.float32)
+    out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+    values = all_heads * splits * rows * (head_dim + 2) if splits > 1 else 0
+    parts = torch.empty(values, dtype=torch.float32, device=q.device)
     reduction = tile.reduction if splits > 1 else "none"
     if reduction == "early" and q.device.type == "cpu":  # Triton's interpreter has no such launch
         reduction = "apart"
