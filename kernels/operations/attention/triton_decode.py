@@ -2,16 +2,11 @@
 
 A program holds all queries of the heads that share a KV head as the rows of one tile, at least 16 for the tensor cores, and
 streams its share of the keys past them. So K and V are read once, and there are shares enough for every processor. Each
-program leaves its sums, maxima and totals in float32; they are then added in the order of the keys, so results repeat.
+program leaves its sums, maxima and totals in float32. A second launch adds them in the order of the keys, so results repeat;
+its programs may start while the first launch ends, and wait for all of it (programmatic dependent launch). Adding in the
+first launch, by the last program of each tile, was slower or no different on an H200 with the best tile of every shape.
 
-Who adds them, `Tile.reduction`:
-- "last": the program of a tile that ends last, in the same launch. Each program stores its part; a barrier orders the stores
-  of its threads before one atomic addition to the tile's counter, which releases them and acquires those of others (acq_rel,
-  whole GPU). Who reads splits - 1 comes last: after the barrier that hands this number to its threads, it reads all parts,
-  past L1. It then sets the counter back to 0, which the next launch of the stream sees. Calls of one device share counters:
-  two of them must not run at a time.
-- "apart": a second launch, with a program for few rows each.
-- "early": the same, but its programs start while the first launch ends, and wait for all of it (programmatic dependent launch).
+Which tile a problem gets is data: RULES. A rule without evidence is a guess.
 """
 
 from functools import cache
@@ -31,8 +26,8 @@ FEWEST_ROWS = 16
 """Of a tile: what the tensor cores take."""
 MOST_ROWS = 128
 MOST_SPLITS = 1024
-IN_FLIGHT = 64
-"""float32 values of other programs that a thread loads at a time when it adds parts."""
+PARTS, ROWS_ADDED = 8192, 2
+"""float32 values that a program of the second launch loads at a time, and the rows that it adds at most."""
 
 
 class Tile(NamedTuple):
@@ -47,7 +42,8 @@ class Tile(NamedTuple):
     """Programs for each processor: keys are split until there are so many, or a block of keys for each."""
     swapped: bool = False
     """Scores are keys x rows: keys fill the 64 rows that wgmma wants, which few queries do not."""
-    reduction: str = "last"
+    early: bool = True
+    """The second launch starts while the first one ends (Hopper and later)."""
     tma: bool = True
     """K and V come by the tensor memory accelerator (Hopper and later), if the head dim is a power of 2."""
 
@@ -61,16 +57,45 @@ class Device(NamedTuple):
     tma: bool
 
 
+class Rule(NamedTuple):
+    """The tile of problems within its bounds on a Hopper GPU; the first rule that fits counts."""
+
+    tile: Tile
+    most_rows: int = 2**20
+    """Queries of the heads that share a KV head."""
+    most_width: int = 256
+    """Head dim, as the next power of 2."""
+    most_keys: int = 2**20
+    most_heads: int = 2**26
+    """KV heads of all batches."""
+    evidence: str = ""
+    """The file of docs/measurements that shows it. Empty: not measured."""
+
+
+MEASURED = "decode-and-gemm-tiles-h200-2026-11-23.json"
+RULES = (
+    Rule(Tile(64, 4, 4, 2, tma=False), 4, 128, 1024, 8, evidence=MEASURED),
+    Rule(Tile(128, 4, 3, 1, swapped=True), 16, 128, evidence=MEASURED),
+    Rule(Tile(128, 4, 3, 1, swapped=True), 32, 128, most_heads=8, evidence=MEASURED),
+    Rule(Tile(64, 4, 4, 2, early=False), 32, 128, evidence=MEASURED),
+    Rule(Tile(128, 4, 3, 1), 64, 128, evidence=MEASURED),
+    Rule(Tile(128, 8, 3, 1), 128, 128, evidence=MEASURED),
+    Rule(Tile(128, 8, 3, 1), most_width=128),
+    Rule(Tile(32, 4, 3, 2)),
+)
+
+
 def tiles(rows, head_dim, all_heads, keys, device):
-    """The tile for `rows` queries of each of `all_heads` KV heads. Guesses; nothing is measured yet."""
-    wide = triton.next_power_of_2(head_dim)
-    if device.shared_bytes < 160 * 1024:  # compute capability 8.6, 8.9 and 12.x: 99 KiB
-        return Tile(32 if wide > 128 else 64, 4, 2, 1, reduction="apart", tma=False)
-    splits = device.processors // all_heads
-    parts = splits * rows * wide * 4
-    reduction = "last" if parts <= 2**17 else "early" if device.tma else "apart"
-    step = 32 if wide > 128 else 64
-    return Tile(step, 8 if rows > 64 else 4, 3 if wide > 64 else 4, 1 if rows > 64 else 2, False, reduction, device.tma)
+    """The tile for `rows` queries of each of `all_heads` KV heads."""
+    width = triton.next_power_of_2(head_dim)
+    if not device.tma or device.shared_bytes < 200 * 1024:  # before Hopper, and 12.x: guesses
+        few = device.shared_bytes < 160 * 1024
+        return Tile(32 if width > 128 else 64, 4, 2 if few or width > 128 else 3, early=False, tma=False)
+    return next(
+        one.tile
+        for one in RULES
+        if rows <= one.most_rows and width <= one.most_width and keys <= one.most_keys and all_heads <= one.most_heads
+    )
 
 
 @kernel(
@@ -103,32 +128,23 @@ def launch(q, k, v, causal, scale, tile):
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     values = all_heads * splits * rows * (head_dim + 2) if splits > 1 else 0
     parts = torch.empty(values, dtype=torch.float32, device=q.device)
-    reduction = tile.reduction if splits > 1 else "none"
-    if reduction == "early" and q.device.type == "cpu":  # Triton's interpreter has no such launch
-        reduction = "apart"
-    sizes = {"HEAD_DIM": head_dim, "WIDTH": width, "SLOTS": triton.next_power_of_2(splits)}
+    early = tile.early and device.tma and q.device.type != "cpu"  # Triton's interpreter has no such launch
     with torch.cuda.device_of(q):  # Triton launches on the current device, which may not be the tensors'
         _decode[(all_heads * splits * high,)](
             q, _rows(k, all_heads, tile.keys) if tma else k, _rows(v, all_heads, tile.keys) if tma else v,
-            out, parts, _counters(q.device), all_heads, length, queries, rows, splits, high, scale * LOG2_E,
-            **sizes, ROWS=height, KEYS=tile.keys, CAUSAL=causal and queries > 1, REDUCTION=reduction,
-            SWAPPED=tile.swapped, TMA=tma, STAGES=tile.stages, **_step(height, rows, width, tile.warps),
-            num_warps=tile.warps,
+            out, parts, all_heads, length, queries, rows, splits, high, scale * LOG2_E,
+            HEAD_DIM=head_dim, WIDTH=width, ROWS=height, KEYS=tile.keys, CAUSAL=causal and queries > 1,
+            SPLIT=splits > 1, EARLY=early, SWAPPED=tile.swapped, TMA=tma, STAGES=tile.stages, num_warps=tile.warps,
         )  # fmt: skip
-        if reduction in ("apart", "early"):
-            early = {"launch_pdl": True} if reduction == "early" else {}
-            of_step = _step(2, rows, width, 4)
-            _reduction[(all_heads, triton.cdiv(rows, of_step["TOGETHER"]))](
-                out, parts, all_heads, rows, splits, **sizes, **of_step, EARLY=bool(early), num_warps=4, **early
+        if splits > 1:
+            at_once = PARTS // width
+            together = min(triton.next_power_of_2(rows), ROWS_ADDED, at_once)
+            _reduction[(all_heads, triton.cdiv(rows, together))](
+                out, parts, all_heads, rows, splits, HEAD_DIM=head_dim, WIDTH=width,
+                SLOTS=triton.next_power_of_2(splits), TOGETHER=together, AT_ONCE=at_once // together, EARLY=early,
+                num_warps=4, **({"launch_pdl": True} if early else {}),
             )  # fmt: skip
     return out
-
-
-def _step(height, rows, width, warps):
-    """Rows whose parts are added together, and how many parts of each at a time."""
-    at_once = IN_FLIGHT * 32 * warps // width
-    together = min(height, triton.next_power_of_2(rows), max(1, at_once))
-    return {"TOGETHER": together, "AT_ONCE": max(1, at_once // together)}
 
 
 def _check(q, k, v, causal):
@@ -154,22 +170,15 @@ def _device(device):
     return Device(properties.multi_processor_count, properties.shared_memory_per_block_optin, properties.major >= 9)
 
 
-@cache
-def _counters(device):
-    """A counter for each tile, 0 between launches: keys are split only where there are fewer tiles than programs."""
-    return torch.zeros(_device(device).processors * 16, dtype=torch.int32, device=device)
-
-
 def _rows(x, all_heads, rows):
     return TensorDescriptor.from_tensor(x.view(all_heads, x.shape[2], x.shape[3]), [1, rows, x.shape[3]])
 
 
 @triton.jit(do_not_specialize=["all_heads", "length", "queries", "rows", "splits", "high"])
 def _decode(
-    q, k, v, out, parts, counters, all_heads, length, queries, rows, splits, high, scale,
-    HEAD_DIM: tl.constexpr, WIDTH: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
-    CAUSAL: tl.constexpr, REDUCTION: tl.constexpr, SWAPPED: tl.constexpr, TMA: tl.constexpr, STAGES: tl.constexpr,
-    TOGETHER: tl.constexpr, AT_ONCE: tl.constexpr,
+    q, k, v, out, parts, all_heads, length, queries, rows, splits, high, scale,
+    HEAD_DIM: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, CAUSAL: tl.constexpr,
+    SPLIT: tl.constexpr, EARLY: tl.constexpr, SWAPPED: tl.constexpr, TMA: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """A share of the keys for a tile of rows of one KV head. Tiles of the same keys run side by side."""
     place = tl.program_id(0) % high
@@ -196,26 +205,16 @@ def _decode(
             tile, k, v, head, first, last, length, seen, everyone, scale, HEAD_DIM, WIDTH, ROWS, KEYS, TMA, STAGES
         )  # fmt: skip
 
-    if REDUCTION == "none":
-        tl.store(out + at, (sums / total[:, None]).to(out.dtype.element_ty), mask=inside)
-    else:
-        if REDUCTION == "early":
+    if SPLIT:
+        if EARLY:
             gdc_launch_dependents()
         of_part = (head * splits + split) * rows + row
         tl.store(parts + of_part[:, None] * HEAD_DIM + column[None, :], sums, mask=inside)
         statistics = parts + tl.cast(all_heads, tl.int64) * splits * rows * HEAD_DIM
         tl.store(statistics + of_part * 2, largest, mask=row < rows)
         tl.store(statistics + of_part * 2 + 1, total, mask=row < rows)
-        if REDUCTION == "last":
-            tl.debug_barrier()
-            done = tl.atomic_add(counters + head * high + place, 1, sem="acq_rel", scope="gpu")
-            if done == splits - 1:
-                tl.debug_barrier()
-                for start in range(place * ROWS, tl.minimum(rows, (place + 1) * ROWS), TOGETHER):
-                    _add_parts(
-                        out, parts, head, start, all_heads, rows, splits, HEAD_DIM, WIDTH, SLOTS, TOGETHER, AT_ONCE
-                    )
-                tl.store(counters + head * high + place, 0)
+    else:
+        tl.store(out + at, (sums / total[:, None]).to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -284,12 +283,15 @@ def _block(
     return block
 
 
-@triton.jit
-def _add_parts(
-    out, parts, head, start, all_heads, rows, splits, HEAD_DIM: tl.constexpr, WIDTH: tl.constexpr, SLOTS: tl.constexpr,
-    TOGETHER: tl.constexpr, AT_ONCE: tl.constexpr,
+@triton.jit(do_not_specialize=["all_heads", "rows", "splits"])
+def _reduction(
+    out, parts, all_heads, rows, splits, HEAD_DIM: tl.constexpr, WIDTH: tl.constexpr, SLOTS: tl.constexpr,
+    TOGETHER: tl.constexpr, AT_ONCE: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """Adds the parts of TOGETHER rows of a KV head in the order of the keys, AT_ONCE at a time, and writes the output."""
+    """The second launch: a program adds the parts of TOGETHER rows of a KV head in the order of the keys, AT_ONCE at a time."""
+    if EARLY:
+        gdc_wait()
+    head, start = tl.cast(tl.program_id(0), tl.int64), tl.program_id(1) * TOGETHER
     row, column = start + tl.arange(0, TOGETHER), tl.arange(0, WIDTH)
     statistics = parts + tl.cast(all_heads, tl.int64) * splits * rows * HEAD_DIM
     every = tl.arange(0, SLOTS)
@@ -313,15 +315,3 @@ def _add_parts(
     inside = (row < rows)[:, None] & (column < HEAD_DIM)[None, :]
     to = out + (head * rows + row)[:, None] * HEAD_DIM + column[None, :]
     tl.store(to, (sums / total[:, None]).to(out.dtype.element_ty), mask=inside)
-
-
-@triton.jit(do_not_specialize=["all_heads", "rows", "splits"])
-def _reduction(
-    out, parts, all_heads, rows, splits, HEAD_DIM: tl.constexpr, WIDTH: tl.constexpr, SLOTS: tl.constexpr,
-    TOGETHER: tl.constexpr, AT_ONCE: tl.constexpr, EARLY: tl.constexpr,
-):  # fmt: skip
-    """The second launch: a program adds the parts of TOGETHER rows of one KV head."""
-    if EARLY:
-        gdc_wait()
-    head, start = tl.cast(tl.program_id(0), tl.int64), tl.program_id(1) * TOGETHER
-    _add_parts(out, parts, head, start, all_heads, rows, splits, HEAD_DIM, WIDTH, SLOTS, TOGETHER, AT_ONCE)

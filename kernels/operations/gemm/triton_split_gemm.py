@@ -1,14 +1,11 @@
-"""Matrix product in Triton for Hopper: persistent programs, and K split over programs where there are few tiles.
+"""Matrix product in Triton for Hopper: persistent programs, and K split over programs where a long K has few tiles.
 
-Slices of A and B come by the tensor memory accelerator, tiles of the product leave by it. Two ways, in one launch each:
+Slices of A and B come by the tensor memory accelerator, tiles of the product leave by it. Two ways:
 - Many tiles: one program per processor computes tile after tile, grouped so that those in flight share A and B in L2. The
   loads of the next tile run while the last one is stored, in `parts` of its columns, which need less shared memory.
-- Few tiles (one side is short, or K is long): a program computes a share of K of one tile, and leaves float32 sums in a
-  workspace. They are added in the order of K, never by atomic additions to the product, so results repeat. `Tile.reduction`
-  says who adds, as in attention's triton-decode: "last", the last program of a tile (a barrier orders its threads' stores
-  before one acq_rel addition to the tile's counter; who reads splits - 1 reads all sums and sets the counter back to 0;
-  calls of one device share counters, so two of them must not run at a time), "apart", a second launch, or "early", a
-  second launch that is already there.
+- A long K with few tiles: a program computes a share of K of one tile, and leaves float32 sums in a workspace. A second
+  launch, whose programs may start while the first one ends, adds them in the order of K. Nothing is added by atomic
+  additions, so results repeat. Adding in the first launch, by the last program of each tile, was slower on an H200.
 
 Which tile a product gets is data: RULES. A rule without evidence is a guess.
 """
@@ -40,9 +37,6 @@ class Tile(NamedTuple):
     """Rows of tiles shared by programs in flight."""
     parts: int = 1
     """A tile is stored in 1 or 2 parts."""
-    swapped: bool = False
-    """Computes B.T @ A.T: the columns fill the 64 rows that wgmma wants, which a short A does not."""
-    reduction: str = "last"
 
 
 class Rule(NamedTuple):
@@ -58,19 +52,24 @@ class Rule(NamedTuple):
     """The file of docs/measurements that shows it. Empty: not measured."""
 
 
+MEASURED = "decode-and-gemm-tiles-h200-2026-11-23.json"
 RULES = (
-    Rule(Tile(16, 128, 128, 4, 4, 4), most_m=16),
-    Rule(Tile(128, 16, 128, 4, 4, 4), most_n=16),
-    Rule(Tile(64, 128, 128, 4, 3, 4), most_m=64),
-    Rule(Tile(128, 128, 64, 8, 4, 2), most_m=128, least_k=4096),
-    Rule(Tile(128, 128, 64, 8, 4, 16, reduction="early"), most_tiles=8, least_k=8192),
-    Rule(Tile(128, 128, 64, 8, 4, 8, reduction="early"), most_tiles=16, least_k=8192),
-    Rule(Tile(128, 128, 64, 8, 4, 2, reduction="early"), most_tiles=66, least_k=8192),
-    Rule(Tile(64, 64, 128, 4, 4), most_tiles=33),
-    Rule(Tile(64, 128, 128, 4, 4), most_tiles=66),
+    Rule(Tile(128, 128, 64, 8, 4, 16), most_tiles=8, least_k=8192, evidence=MEASURED),
+    Rule(Tile(128, 128, 64, 4, 5, 8), most_tiles=16, least_k=8192, evidence=MEASURED),
+    Rule(Tile(16, 64, 256, 4, 3), most_m=16, evidence=MEASURED),
+    Rule(Tile(64, 16, 256, 4, 3), most_n=16, evidence=MEASURED),
+    Rule(Tile(128, 128, 64, 4, 5, 2), most_tiles=66, least_k=16384, evidence=MEASURED),
+    Rule(Tile(64, 32, 256, 4, 3), most_tiles=33, evidence=MEASURED),
+    Rule(Tile(64, 128, 128, 4, 4), most_tiles=66, evidence=MEASURED),
     Rule(Tile(128, 128, 64, 8, 4), most_tiles=192),
-    Rule(Tile(128, 256, 64, 8, 3)),
+    Rule(Tile(128, 256, 64, 8, 4, group=4, parts=2), most_tiles=1024, evidence=MEASURED),
+    Rule(Tile(128, 256, 64, 8, 3), most_tiles=4096, evidence=MEASURED),
+    Rule(Tile(128, 256, 64, 8, 3, group=4), evidence=MEASURED),
 )
+
+
+ADDED = 2048
+"""Elements of the product that a program of the second launch adds."""
 
 
 def rule(m, n, k):
@@ -112,9 +111,7 @@ def launch(a, b, tile):
     with torch.cuda.device_of(a):  # Triton launches on the current device, which may not be the tensors'
         if splits == 1:
             of_out = TensorDescriptor.from_tensor(out, [tile.block_m, tile.block_n // tile.parts])
-            _persistent[(min(count, processors),)](
-                of_a, of_b, of_out, m, n, k, **blocks, PARTS=tile.parts, SWAPPED=tile.swapped, **settings
-            )
+            _persistent[(min(count, processors),)](of_a, of_b, of_out, m, n, k, **blocks, PARTS=tile.parts, **settings)
         else:
             _split_over_programs(of_a, of_b, out, m, n, k, count, splits, tile, blocks | settings)
     return out
@@ -122,20 +119,13 @@ def launch(a, b, tile):
 
 def _split_over_programs(of_a, of_b, out, m, n, k, count, splits, tile, settings):
     sums = torch.empty(count * splits * tile.block_m * tile.block_n, dtype=torch.float32, device=out.device)
-    reduction = tile.reduction
-    if reduction == "early" and out.device.type == "cpu":  # Triton's interpreter has no such launch
-        reduction = "apart"
-    counters = _counters(out.device, triton.next_power_of_2(count)) if reduction == "last" else out
-    _split[(count * splits,)](
-        of_a, of_b, out, sums, counters, m, n, k, splits, **settings, REDUCTION=reduction, SWAPPED=tile.swapped
-    )
-    if reduction != "last":
-        rows = min(tile.block_m, max(1, 2048 // tile.block_n))
-        early = {"launch_pdl": True} if reduction == "early" else {}
-        _reduction[(count, tile.block_m // rows)](
-            out, sums, m, n, splits, ROWS=rows, **{name: settings[name] for name in ("BLOCK_M", "BLOCK_N", "GROUP")},
-            EARLY=bool(early), num_warps=4, **early,
-        )  # fmt: skip
+    early = out.device.type != "cpu"  # Triton's interpreter has no such launch
+    _split[(count * splits,)](of_a, of_b, sums, m, n, k, splits, **settings, EARLY=early)
+    rows = min(tile.block_m, max(1, ADDED // tile.block_n))
+    _reduction[(count, tile.block_m // rows)](
+        out, sums, m, n, splits, ROWS=rows, **{name: settings[name] for name in ("BLOCK_M", "BLOCK_N", "GROUP")},
+        EARLY=early, num_warps=4, **({"launch_pdl": True} if early else {}),
+    )  # fmt: skip
 
 
 def _check(a, b):
@@ -154,12 +144,6 @@ def _processors(device):
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 3
 
 
-@cache
-def _counters(device, count):
-    """A counter for each tile, 0 between launches."""
-    return torch.zeros(count, dtype=torch.int32, device=device)
-
-
 @triton.jit
 def _place(tile, m, n, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr):
     """First row and column. Tiles are numbered down GROUP rows of tiles, then along: the last group may have fewer."""
@@ -171,34 +155,26 @@ def _place(tile, m, n, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.c
 
 @triton.jit
 def _slices_added(
-    a, b, first_row, first_column, first, last, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    SWAPPED: tl.constexpr,
+    a, b, first_row, first_column, first, last, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
 ):  # fmt: skip
     """A tile's sums over slices of K from first to last. What lies outside the matrices is 0."""
-    if SWAPPED:
-        turned = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
-        for step in range(first, last):
-            left, right = a.load([first_row, step * BLOCK_K]), b.load([step * BLOCK_K, first_column])
-            turned = tl.dot(tl.trans(right), tl.trans(left), turned)
-        sums = tl.trans(turned)
-    else:
-        sums = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
-        for step in range(first, last):
-            left, right = a.load([first_row, step * BLOCK_K]), b.load([step * BLOCK_K, first_column])
-            sums = tl.dot(left, right, sums)
+    sums = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+    for step in range(first, last):
+        left, right = a.load([first_row, step * BLOCK_K]), b.load([step * BLOCK_K, first_column])
+        sums = tl.dot(left, right, sums)
     return sums
 
 
 @triton.jit(do_not_specialize=["m"])
 def _persistent(
     a, b, out, m, n, k, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
-    PARTS: tl.constexpr, SWAPPED: tl.constexpr,
+    PARTS: tl.constexpr,
 ):  # fmt: skip
     """All tiles of this program."""
     count = tl.cdiv(m, BLOCK_M) * tl.cdiv(n, BLOCK_N)
     for tile in tl.range(tl.program_id(0), count, tl.num_programs(0), flatten=True):
         row, column = _place(tile, m, n, BLOCK_M, BLOCK_N, GROUP)
-        sums = _slices_added(a, b, row, column, 0, tl.cdiv(k, BLOCK_K), BLOCK_M, BLOCK_N, BLOCK_K, SWAPPED)
+        sums = _slices_added(a, b, row, column, 0, tl.cdiv(k, BLOCK_K), BLOCK_M, BLOCK_N, BLOCK_K)
         if PARTS == 2:
             left, right = sums.reshape(BLOCK_M, 2, BLOCK_N // 2).permute(0, 2, 1).split()
             out.store([row, column], left.to(out.dtype))
@@ -209,28 +185,34 @@ def _persistent(
 
 @triton.jit(do_not_specialize=["m", "splits"])
 def _split(
-    a, b, out, sums, counters, m, n, k, splits, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    GROUP: tl.constexpr, REDUCTION: tl.constexpr, SWAPPED: tl.constexpr,
+    a, b, sums, m, n, k, splits, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """A share of K of one tile."""
     split, tile = tl.program_id(0) % splits, tl.program_id(0) // splits
     row, column = _place(tile, m, n, BLOCK_M, BLOCK_N, GROUP)
     slices = tl.cdiv(k, BLOCK_K)
     first, last = split * slices // splits, (split + 1) * slices // splits
-    mine = _slices_added(a, b, row, column, first, last, BLOCK_M, BLOCK_N, BLOCK_K, SWAPPED)
-    if REDUCTION == "early":
+    mine = _slices_added(a, b, row, column, first, last, BLOCK_M, BLOCK_N, BLOCK_K)
+    if EARLY:
         gdc_launch_dependents()
     size: tl.constexpr = BLOCK_M * BLOCK_N
     within = tl.arange(0, BLOCK_M)[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
     of_tile = sums + tl.cast(tile, tl.int64) * splits * size
     tl.store(of_tile + split * size + within, mine)
-    if REDUCTION == "last":
-        tl.debug_barrier()
-        done = tl.atomic_add(counters + tile, 1, sem="acq_rel", scope="gpu")
-        if done == splits - 1:
-            tl.debug_barrier()
-            _add_up(out, of_tile, row, column, m, n, splits, 0, BLOCK_M, size, BLOCK_N)
-            tl.store(counters + tile, 0)
+
+
+@triton.jit(do_not_specialize=["m", "splits"])
+def _reduction(
+    out, sums, m, n, splits, ROWS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr,
+    EARLY: tl.constexpr,
+):  # fmt: skip
+    """The second launch: a program adds ROWS rows of a tile."""
+    if EARLY:
+        gdc_wait()
+    row, column = _place(tl.program_id(0), m, n, BLOCK_M, BLOCK_N, GROUP)
+    of_tile = sums + tl.cast(tl.program_id(0), tl.int64) * splits * (BLOCK_M * BLOCK_N)
+    _add_up(out, of_tile, row, column, m, n, splits, tl.program_id(1) * ROWS, ROWS, BLOCK_M * BLOCK_N, BLOCK_N)
 
 
 @triton.jit
@@ -245,16 +227,3 @@ def _add_up(
         total += tl.load(of_tile + split * SIZE + within, cache_modifier=".cg")
     to = out + (row + down).to(tl.int64)[:, None] * n + (column + along)[None, :]
     tl.store(to, total.to(out.dtype.element_ty), mask=(row + down < m)[:, None] & (column + along < n)[None, :])
-
-
-@triton.jit(do_not_specialize=["m", "splits"])
-def _reduction(
-    out, sums, m, n, splits, ROWS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr,
-    EARLY: tl.constexpr,
-):  # fmt: skip
-    """The second launch: a program adds ROWS rows of a tile."""
-    if EARLY:
-        gdc_wait()
-    row, column = _place(tl.program_id(0), m, n, BLOCK_M, BLOCK_N, GROUP)
-    of_tile = sums + tl.cast(tl.program_id(0), tl.int64) * splits * (BLOCK_M * BLOCK_N)
-    _add_up(out, of_tile, row, column, m, n, splits, tl.program_id(1) * ROWS, ROWS, BLOCK_M * BLOCK_N, BLOCK_N)
