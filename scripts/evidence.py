@@ -77,7 +77,7 @@ class Site:
         for at, event in events:
             match event:
                 case Started():
-                    self.environment = event.model_dump(mode="json", exclude={"kind"})
+                    self.environment = event.model_dump(mode="json", exclude={"kind"}) | {"uuid": self.device.uuid}
                 case Calibrated():
                     self.ceilings = event.ceilings
                 case Measured():

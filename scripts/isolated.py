@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kernels.contract.events import Calibrated, Event, Measured
 from kernels.host.device import Device, find_device
+from kernels.parent.isolated_session import BATCH_NS
 from kernels.parent.supervisor import Supervisor
 from kernels.workload import Ceilings, Config, RunSpec
 
@@ -42,10 +43,15 @@ def main() -> None:
     parser.add_argument("--most-rounds", type=int, help="default: twice --rounds")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--only", choices=("isolated", "shared"))
+    parser.add_argument("--batch-ms", type=float, help="length of isolated batches, instead of the instrument's own")
+    parser.add_argument("--rest", type=float, default=1.0, help="the protocol's: rest before a block or batch")
     arguments = parser.parse_args()
+    if arguments.batch_ms:
+        BATCH_NS.update(dict.fromkeys(BATCH_NS, arguments.batch_ms * 1e6))
     device = find_device(arguments.device)
     most = arguments.most_rounds or 2 * arguments.rounds
     plan = {"verify_seeds": arguments.seeds, "min_rounds": arguments.rounds, "max_rounds": most, "warmup_s": 0.2}
+    plan["rest"] = arguments.rest
     shapes = arguments.shapes or SHAPES[device.kind]
     ceilings: Ceilings | None = None
     with arguments.out.open("a") as out:

@@ -49,8 +49,9 @@ BATCH_NS = {"cpu": 50e6, "cuda": 20e6}
 """On a GPU not longer: continuous work lowers the clock."""
 LEAST_CALLS = {"cpu": 4, "cuda": 1}
 """On a GPU, a batch of long calls is as short as a block of the shared process: more calls in a row lose clock."""
-REST_S = 0.1
-"""Rest of a GPU between the writing of inputs and a batch: in less, it does not find back to its clock."""
+REST_S = 0.02
+"""Rest of a GPU between the writing of inputs and a batch: as long as the batch, as in the shared process. With 100 ms
+ratios were no closer to the shared process's (docs/measurements/isolated-rests-h200-2026-11-23.jsonl)."""
 CAPTURE_EVERY = 4
 """Batches from one capture."""
 SPARES = 3

@@ -25,6 +25,7 @@ from kernels.parent.rounds import Reading, joined
 
 ROOT = Path(__file__).resolve().parents[2]
 EVIDENCE = json.loads((ROOT / "docs/measurements/evidence-h200-2026-11-21.json").read_text())
+OTHER = json.loads((ROOT / "docs/measurements/evidence-of-another-h200-2026-11-23.json").read_text())
 SPREAD = ProcessSpread(0.001, 9, "a test")
 
 
@@ -57,6 +58,16 @@ def test_two_processes_of_one_kernel_agree_as_often_as_the_interval_says():
     assert total > 400
     assert contained / total >= 0.98
     assert without < contained, "intervals of rounds alone miss some"
+
+
+def test_two_processes_on_another_card_agree_within_the_spread_fitted_to_the_first():
+    rows = [process["workloads"] for process in OTHER["pairs"]]
+    assert len(rows) == 2 and OTHER["uuid"].startswith("GPU-")
+    for key, first in rows[0].items():
+        spread = spread_of("NVIDIA H200", first["mode"])
+        told = (row[key]["speedup"]["triton-flash"] for row in rows)
+        one, two = (pooled([Ratio(*(r[k] for k in ("ratio", "low", "high")))], spread).ratio for r in told)
+        assert change(one, two)[1] <= 1 <= change(one, two)[2], first["label"]
 
 
 @pytest.mark.parametrize("freedom", [4, 9, 13, 40])
