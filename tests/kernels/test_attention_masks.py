@@ -206,11 +206,13 @@ def test_pytorchs_kernels_do_two_lengths_at_every_edge(name, causal, window):
 
 def test_a_kernel_that_knows_one_length_is_not_called_with_two():
     two, one = (Workload(operation="attention", dtype="float16", sizes=SIZES | more) for more in ({"kv_len": 97}, {}))
-    assert get_kernel("attention", "triton-flash").why_not_for("float16", two.sizes | {"head_dim": 64}) == (
-        "does not do kv_len=97: it takes no argument of this name"
+    assert get_kernel("attention", "triton-flash").why_not_for(
+        "float16", two.problem.model_dump() | {"head_dim": 64}
+    ) == ("does not do kv_len=97: it takes no argument of this name")
+    assert not get_kernel("attention", "triton-flash").why_not_for(
+        "float16", one.problem.model_dump() | {"head_dim": 64}
     )
-    assert not get_kernel("attention", "triton-flash").why_not_for("float16", one.sizes | {"head_dim": 64})
-    assert not get_kernel("attention", "sdpa").why_not_for("float16", two.sizes)
+    assert not get_kernel("attention", "sdpa").why_not_for("float16", two.problem.model_dump())
 
 
 def test_edges_of_two_lengths_cut_the_keys():

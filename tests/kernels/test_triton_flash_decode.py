@@ -1,4 +1,4 @@
-"""triton-decode in the interpreter: right at the lengths, groups and head dims that break tiles, in every way that it has.
+"""triton-flash-decode in the interpreter: right at the lengths, groups and head dims that break tiles, in every way that it has.
 And compiled for Hopper without a GPU. Its rules are data: each fits the chip, and names its evidence or none.
 """
 
@@ -113,7 +113,7 @@ def test_says_what_it_cannot_do(interpreter, sizes, reason):
 
 
 def test_every_problem_has_a_tile_and_every_rule_is_reached():
-    module = pytest.importorskip("kernels.operations.attention.triton_decode")
+    module = pytest.importorskip("kernels.operations.attention.triton_flash_decode")
     seen = set()
     for device in (
         module.Device(132, 232_448, True),
@@ -135,7 +135,7 @@ def test_every_problem_has_a_tile_and_every_rule_is_reached():
 
 
 def test_evidence_is_a_file():
-    module = pytest.importorskip("kernels.operations.attention.triton_decode")
+    module = pytest.importorskip("kernels.operations.attention.triton_flash_decode")
     for one in module.RULES:
         assert not one.evidence or (ROOT / "docs" / "measurements" / one.evidence).is_file(), one
 
@@ -163,7 +163,7 @@ def test_keys_fill_what_wgmma_wants_and_few_rows_do_not(swapped):
 def launched(queries, kv_heads, head_dim, **tile):
     torch = pytest.importorskip("torch")
     pytest.importorskip("triton")
-    from kernels.operations.attention import triton_decode as module
+    from kernels.operations.attention import triton_flash_decode as module
 
     shapes = ((32, queries), (kv_heads, 8192))
     q, k = (torch.empty(1, heads, length, head_dim, dtype=torch.bfloat16, device="meta") for heads, length in shapes)
@@ -185,7 +185,7 @@ def run_case(tile=None, told=None, distribution="normal", poison_output=False, *
     from kernels.analysis.correctness import judge
     from kernels.child.reference import Reference, measure
     from kernels.operations.attention import Attention
-    from kernels.operations.attention import triton_decode as module
+    from kernels.operations.attention import triton_flash_decode as module
 
     problem = Attention(**{"batch": 2, "heads": 4, "kv_heads": 2, "head_dim": 64} | sizes)
     inputs = problem.inputs("cpu", 3, distribution)
@@ -197,7 +197,7 @@ def run_case(tile=None, told=None, distribution="normal", poison_output=False, *
         if tile:
             out = module.launch(*inputs.tensors, options["causal"], options["scale"], module.Tile(**tile))
         else:
-            out = module.triton_decode(*inputs.tensors, **options)
+            out = module.triton_flash_decode(*inputs.tensors, **options)
     said = judge([measure(out, Reference(problem, inputs, 3, True, distribution))], problem.dtype)
     return {"correct": said["correct"], "why": said["why"], "poisoned": len(poisoned)}
 

@@ -105,7 +105,7 @@ def tiles(rows, head_dim, all_heads, keys, device):
     needs=cuda(min_capability=8.0),
     limits={"seq_len": (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16)},
 )
-def triton_decode(q, k, v, *, causal, scale, kv_len=0):
+def triton_flash_decode(q, k, v, *, causal, scale, kv_len=0):
     """Attention of up to 16 queries to many keys: grouped heads in one tile, keys split over programs."""
     batch, heads, queries, head_dim = q.shape
     rows = heads // k.shape[1] * queries
