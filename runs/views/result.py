@@ -13,7 +13,6 @@ from django.shortcuts import render
 from kernels.analysis.agreement import AGREE_NS, AGREE_NS_PER_KERNEL, AGREE_SHARE
 from kernels.analysis.findings_run import CLOCKS_ALIKE, THROTTLING
 from kernels.analysis.memory import size
-from kernels.analysis.processes import is_confirmed
 from kernels.analysis.statistics import MARGIN, WIDEST_MARGIN
 from kernels.analysis.verdicts import is_noisy
 from kernels.contract.arm_result import MOST_KERNELS_RAN, ArmResult, CrossCheck
@@ -85,7 +84,7 @@ def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
         "protocol": protocol_of(measured),
         "isolation": isolation_of(measured.isolation, arm.kernel) if measured.isolation else [],
         "interval": parts_of_interval(arm),
-        "confirmed": is_confirmed(measured.protocol.processes),
+        "confirmed": arm.is_confirmed,
         "telemetry": telemetry_of(measured.telemetry),
         "correctness": correctness.facts(arm.correctness),
         "checks": correctness.tables(arm.correctness),
