@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import zoneinfo
 from collections.abc import Callable
 from typing import Any
@@ -113,8 +114,11 @@ def of_person(request: HttpRequest) -> dict[str, Any]:
 def _at_home(request: HttpRequest) -> None:
     """Times are those of this person's place."""
     zone = getattr(getattr(request.user, "person", None), "time_zone", "")
-    if zone in zoneinfo.available_timezones():
-        timezone.activate(zoneinfo.ZoneInfo(zone))
+    if zone:
+        with contextlib.suppress(
+            zoneinfo.ZoneInfoNotFoundError, ValueError, OSError
+        ):  # a place that is gone: the site's times
+            timezone.activate(zoneinfo.ZoneInfo(zone))
 
 
 def _check_role(request: HttpRequest) -> None:
