@@ -55,7 +55,7 @@ class StatusForm(forms.Form):
         super().__init__(data, label_suffix="", initial=_initial(page))
         self.page, self.share = page, share
         if share is not None:
-            ends = f"as now, {share.expires_at:%Y-%m-%d}" if share.expires_at else "as now, never"
+            ends = f"as now, {timezone.localdate(share.expires_at)}" if share.expires_at else "as now, never"
             self.fields["expires"].choices = [(KEEP, ends), *PERIODS]  # type: ignore[attr-defined]
             self.fields["expires"].initial = KEEP
         for kind in KINDS:

@@ -60,7 +60,9 @@ class Command(BaseCommand):
     def _list(self) -> None:
         for host in Host.objects.order_by("name"):
             state = (
-                f"revoked {host.revoked_at:%Y-%m-%d %H:%M}" if host.revoked_at else f"since {host.created_at:%Y-%m-%d}"
+                f"revoked {host.revoked_at:%Y-%m-%d %H:%M} UTC"
+                if host.revoked_at
+                else f"since {host.created_at:%Y-%m-%d}"
             )
             self.stdout.write(f"{host.name}  {state}  {', '.join(host.devices)}")
 
