@@ -127,7 +127,9 @@ def forecasts(upto: Run | None = None) -> dict[int, Forecast]:
         started[_wish(run)] += 1
         used[run.user_id] = used.get(run.user_id, 0.0) + (run.expected_s or UNKNOWN_S)
         heapq.heappush(free, (at_s + (run.expected_s or UNKNOWN_S), pk))
-    for run in sorted((run for run in runs if run.pk not in found), key=lambda run: _order(run, used)):  # no device takes them
+    for run in sorted(
+        (run for run in runs if run.pk not in found), key=lambda run: _order(run, used)
+    ):  # no device takes them
         started[_wish(run)] += 1
         found[run.pk] = Forecast(started[_wish(run)], None)
     return found
