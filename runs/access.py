@@ -57,10 +57,10 @@ def least_role(name: str, method: str) -> Role:
     return Role.ENGINEER if changes or name in OF_ENGINEERS else Role.VIEWER
 
 
-def own_only(request: HttpRequest, run: Run, does: str) -> None:
+def own_only(request: HttpRequest, run: Run, what: str) -> None:
     """Raises PermissionDenied unless this person may cancel and withdraw the run."""
     if not owns(request.user, run):
-        raise PermissionDenied(f"Only who launched run {run.pk}, or an admin, {does}.")
+        raise PermissionDenied(f"Only the person who launched run {run.pk}, or an admin, can {what}.")
 
 
 def may_watch(request: HttpRequest) -> bool:

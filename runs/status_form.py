@@ -47,8 +47,8 @@ class StatusForm(forms.Form):
 
     title = forms.CharField(max_length=100)
     sentence = forms.CharField(max_length=300, required=False, help_text="Optional: one of your own, below the title.")
-    names = forms.BooleanField(label="Names of people", required=False)
-    sources = forms.BooleanField(label="Sources of its kernels", required=False)
+    names = forms.BooleanField(label="Show names of people", required=False)
+    sources = forms.BooleanField(label="Show the sources of its kernels", required=False)
     expires = forms.ChoiceField(label="Its link ends", choices=PERIODS, initial="90")
 
     def __init__(self, data: Any = None, page: StatusPage | None = None, share: Share | None = None) -> None:

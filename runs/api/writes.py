@@ -146,7 +146,7 @@ def cancel(request: HttpRequest, pk: Path[int]) -> HttpResponse:
     def cancelled() -> tuple[int, Any]:
         run = get_run(pk)
         if not owns(request.user, run):
-            raise Problem(403, "Not your run", "Who launched a run cancels it, or an admin.")
+            raise Problem(403, "Not your run", "Only the person who launched a run, or an admin, can cancel it.")
         said = run.cancel(request.user)  # type: ignore[arg-type]
         return 200, _line(request, run) | {"said": said}
 

@@ -57,7 +57,7 @@ class WebhookForm(forms.Form):
         except outgoing.Refused as error:
             raise forms.ValidationError(str(error)) from None
         except (OSError, UnicodeError):
-            raise forms.ValidationError("The site finds no host of this name.") from None
+            raise forms.ValidationError("The site finds no host of this name: look for a spelling mistake.") from None
         return url
 
     def clean(self) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class AddForm(forms.Form):
     def clean_username(self) -> str:
         name = str(self.cleaned_data["username"])
         if User.objects.filter(username__iexact=name).exists():
-            raise forms.ValidationError("There is an account with this name already.")
+            raise forms.ValidationError("There is an account with this name already: choose another name.")
         return name
 
 
@@ -87,9 +87,9 @@ def role(request: HttpRequest, pk: int) -> HttpResponse:
     user, wanted = _get(pk), request.POST.get("role", "")
     before = _listed_role(user)
     if wanted not in Role.values:
-        messages.error(request, "There is no such role.")
+        messages.error(request, "Choose one of the roles viewer, engineer and admin.")
     elif before == Role.ADMIN and wanted != Role.ADMIN and user.is_active and _admins() == 1:
-        messages.error(request, f"{user} is the only admin: make somebody else one first.")
+        messages.error(request, f"{user} is the only admin: make somebody else an admin first.")
     elif wanted != before:
         if wanted != Role.ADMIN and user.is_superuser:
             user.is_superuser = user.is_staff = False
@@ -106,13 +106,18 @@ def state(request: HttpRequest, pk: int) -> HttpResponse:
     """Disables an account, or enables it again. Its runs, links and sessions of work stay."""
     user = _get(pk)
     if user.is_active and role_of(user) == Role.ADMIN and _admins() == 1:
-        messages.error(request, f"{user} is the only admin: make somebody else one first.")
+        messages.error(request, f"{user} is the only admin: make somebody else an admin first.")
         return redirect("people")
     user.is_active = not user.is_active
     user.save(update_fields=["is_active"])
     kind = Audit.Kind.ENABLED if user.is_active else Audit.Kind.DISABLED
     Audit.objects.note(request.user, kind, str(user))
-    messages.info(request, f"{user} may log in again." if user.is_active else f"{user} and its tokens are shut out.")
+    messages.info(
+        request,
+        f"{user} can log in again."
+        if user.is_active
+        else f"{user} cannot log in any more, and the tokens of this account are refused.",
+    )
     return redirect("people")
 
 

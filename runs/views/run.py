@@ -167,7 +167,7 @@ def live(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 def cancel(request: HttpRequest, pk: int) -> HttpResponse:
     run = get_run(pk)
-    own_only(request, run, "cancels it")
+    own_only(request, run, "cancel it")
     messages.info(request, run.cancel(request.user))  # type: ignore[arg-type]
     return redirect(run)
 

@@ -321,7 +321,7 @@ def test_a_test_is_sent_and_its_answer_listed(owner, receiver):
             "127.0.0.1 is no public address. Write a public one, or add its network to WEBHOOK_NETWORKS.",
         ),
         ("ftp://example.org/", "Write an address that begins with https:// or http://."),
-        ("https://no-such-host.invalid/", "The site finds no host of this name."),
+        ("https://no-such-host.invalid/", "The site finds no host of this name: look for a spelling mistake."),
     ],
 )
 def test_an_address_that_cannot_be_called_is_refused_in_the_form(owner, url, why):

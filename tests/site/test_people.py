@@ -54,7 +54,7 @@ def test_an_admin_adds_somebody_whose_password_is_shown_once(admin):
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"username": "ADA"}, "There is an account with this name already."),
+        ({"username": "ADA"}, "There is an account with this name already: choose another name."),
         ({"username": ""}, "This field is required."),
         ({"username": "a b<script>"}, "Enter a valid username"),
         ({"role": "king"}, "not one of the available choices"),
@@ -103,7 +103,7 @@ def test_a_new_password_replaces_the_old_one_and_ends_logins(admin):
 def test_the_only_admin_stays_one(admin):
     for name, sent in (("person_role", {"role": "viewer"}), ("person_state", {})):
         page = text(admin.post(reverse(name, args=[admin.user.pk]), sent, follow=True))
-        assert "ada is the only admin: make somebody else one first." in page
+        assert "ada is the only admin: make somebody else an admin first." in page
     other = signed_in("otto", Role.ADMIN)
     admin.post(reverse("person_role", args=[admin.user.pk]), {"role": "viewer"})
     assert other.get(reverse("people")).status_code == 200 and admin.get(reverse("people")).status_code == 403
