@@ -9,6 +9,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.middleware import LoginRequiredMiddleware
+from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
@@ -55,6 +56,11 @@ def least_role(name: str, method: str) -> Role:
         return Role.ADMIN
     changes = method not in ("GET", "HEAD", "OPTIONS") and name not in OF_EVERYBODY
     return Role.ENGINEER if changes or name in OF_ENGINEERS else Role.VIEWER
+
+
+def person(request: HttpRequest) -> User | None:
+    """Who asks; None: nobody who is logged in."""
+    return request.user if isinstance(request.user, User) else None
 
 
 def own_only(request: HttpRequest, run: Run, what: str) -> None:

@@ -56,8 +56,9 @@ class StatusForm(forms.Form):
         self.page, self.share = page, share
         if share is not None:
             ends = f"as now, {timezone.localdate(share.expires_at)}" if share.expires_at else "as now, never"
-            self.fields["expires"].choices = [(KEEP, ends), *PERIODS]  # type: ignore[attr-defined]
-            self.fields["expires"].initial = KEEP
+            self.fields["expires"] = forms.ChoiceField(
+                label="Its link ends", choices=[(KEEP, ends), *PERIODS], initial=KEEP
+            )
         for kind in KINDS:
             place = forms.IntegerField(label="place", min_value=1, max_value=9, required=False)
             place.widget.attrs |= {"class": "small", "aria-label": f"Place of {kind}"}

@@ -17,9 +17,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
 from runs import outgoing
+from runs.access import person
 from runs.models import Delivery, MailChoice, Notice, Webhook
 from runs.models.notice import MOST_WEBHOOKS, Event, Kind
-from runs.views.submissions import person
 
 RECENT = 30
 
