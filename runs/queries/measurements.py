@@ -289,7 +289,7 @@ def points(rows: QuerySet[Result], most: int | None = None) -> list[Point]:
     made = []
     for measurement, *values in read:
         point = Point(*values, *places[measurement])
-        made.append(replace(point, **NO_SPEEDUP) if measurement in failed else point)  # type: ignore[arg-type]
+        made.append(replace(point, **NO_SPEEDUP) if measurement in failed else point)
     return made
 
 
@@ -332,7 +332,7 @@ def run_results(runs: list[int]) -> list[RunResult]:
     failed = {one.measurement for one in results if one.kernel == one.baseline}
     if not failed:
         return results
-    return [one._replace(**NO_SPEEDUP) if one.measurement in failed else one for one in results]  # type: ignore[arg-type]
+    return [one._replace(**NO_SPEEDUP) if one.measurement in failed else one for one in results]
 
 
 # --- from rows to events ----------------------------------------------------------------------------------------------

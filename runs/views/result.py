@@ -9,6 +9,7 @@ from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
+from django.utils import timezone
 
 from kernels.analysis.agreement import AGREE_NS, AGREE_NS_PER_KERNEL, AGREE_SHARE
 from kernels.analysis.findings_run import CLOCKS_ALIKE, THROTTLING
@@ -343,7 +344,7 @@ def _host(load: HostLoad) -> list[tuple[str, str]]:
 
 
 def deleted(when: datetime) -> str:
-    return f"The samples of this run were deleted on {when:%Y-%m-%d}, to save space. Its figures were computed before."
+    return f"The samples of this run were deleted on {timezone.localdate(when)}, to save space. Its figures were computed before."
 
 
 def samples_csv(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
