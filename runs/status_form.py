@@ -47,17 +47,18 @@ class StatusForm(forms.Form):
 
     title = forms.CharField(max_length=100)
     sentence = forms.CharField(max_length=300, required=False, help_text="Optional: one of your own, below the title.")
-    names = forms.BooleanField(label="Names of people", required=False)
-    sources = forms.BooleanField(label="Sources of its kernels", required=False)
+    names = forms.BooleanField(label="Show names of people", required=False)
+    sources = forms.BooleanField(label="Show the sources of its kernels", required=False)
     expires = forms.ChoiceField(label="Its link ends", choices=PERIODS, initial="90")
 
     def __init__(self, data: Any = None, page: StatusPage | None = None, share: Share | None = None) -> None:
         super().__init__(data, label_suffix="", initial=_initial(page))
         self.page, self.share = page, share
         if share is not None:
-            ends = f"as now, {share.expires_at:%Y-%m-%d}" if share.expires_at else "as now, never"
-            self.fields["expires"].choices = [(KEEP, ends), *PERIODS]  # type: ignore[attr-defined]
-            self.fields["expires"].initial = KEEP
+            ends = f"as now, {timezone.localdate(share.expires_at)}" if share.expires_at else "as now, never"
+            self.fields["expires"] = forms.ChoiceField(
+                label="Its link ends", choices=[(KEEP, ends), *PERIODS], initial=KEEP
+            )
         for kind in KINDS:
             place = forms.IntegerField(label="place", min_value=1, max_value=9, required=False)
             place.widget.attrs |= {"class": "small", "aria-label": f"Place of {kind}"}

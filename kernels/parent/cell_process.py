@@ -52,7 +52,7 @@ class Trusted(Child):
             raise TrustedEnded(f"the process that holds inputs and references ended: {error}") from None
 
     def _command(self, arguments: list[str]) -> list[str]:
-        return [sys.executable, "-m", "kernels.isolated.trusted", *arguments]
+        return [sys.executable, "-m", "kernels.isolated", "trusted", *arguments]
 
 
 class Cell(Child):
@@ -80,7 +80,7 @@ class Cell(Child):
     def _command(self, arguments: list[str]) -> list[str]:
         self.uid = given(self.scratch, self.uid)
         spec = Spec(
-            command=[sys.executable, "-m", "kernels.isolated.cell", *arguments],
+            command=[sys.executable, "-m", "kernels.isolated", "cell", *arguments],
             scratch=self.scratch,
             readable=readable(catalog.KERNEL_PATH_VARIABLE, catalog.SUBMITTED_VARIABLE),
             hidden=hidden(),

@@ -103,7 +103,7 @@ class Gpu(models.Model):
             return "busy"
         return "paused" if self.paused_at else "idle"
 
-    def pause(self, user: User, why: str) -> None:
+    def pause(self, user: User | None, why: str) -> None:
         """It takes no run from now on. The one in progress goes on."""
         Gpu.objects.filter(pk=self.pk, paused_at=None).update(paused_at=timezone.now(), paused_by=user, paused_why=why)
 

@@ -31,6 +31,7 @@ from runs.broker import BrokerKeys
 from runs.messages import ask_dispatch, send
 from runs.models import Calibration, Environment, Gpu, RejectedEvent, Result, Run
 from runs.models.run import FINAL, State
+from runs.pipeline.confirmed import settle
 from runs.pipeline.store import json_of, store_measured
 
 log = logging.getLogger(__name__)
@@ -222,6 +223,8 @@ def _measured(run: Run, events: list[Measured]) -> None:
         contended = any(event.is_contended and (event.key, event.mode, event.group) in keys for event in events)
         changes = {"contended": True} if contended else {}
         Run.objects.filter(pk=run.pk).update(done=done, attempts_without_progress=0, **changes)
+        if contended:
+            settle(new)
 
 
 def _crosschecked(run: Run, event: CrossChecked) -> None:

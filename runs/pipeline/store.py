@@ -11,6 +11,7 @@ from kernels.analysis.processes import with_process
 from kernels.contract.events import Measured
 from runs.models import Kernel, KernelVersion, Measurement, Newest, Result, Run, Workload
 from runs.models.measurement import COLUMNS
+from runs.pipeline.confirmed import settle
 
 SHARED = (
     "baseline", "margin", "aa", "aa_samples_ns", "protocol", "telemetry", "notes", "took_s", "timing", "isolated",
@@ -42,6 +43,7 @@ def store_measured(run: Run, events: Sequence[Measured]) -> list[Measurement]:
     rows = Measurement.objects.bulk_create(row for row, _ in new)
     _store_arms(new, (environment.get("commit") or "")[:50])
     Newest.objects.note(rows)
+    settle(rows)
     return rows
 
 

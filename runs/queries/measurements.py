@@ -51,6 +51,7 @@ class StoredArm(ArmResult):
 
     pk: int = Field(exclude=True)
     verdict: Verdict | Status = Field(exclude=True)
+    is_confirmed: bool = Field(default=False, exclude=True)
 
     @property
     def is_correlated(self) -> bool:
@@ -213,6 +214,7 @@ READ = {
     "speedup": "speedup", "speedup_low": "speedup_low", "speedup_high": "speedup_high", "paired": "paired",
     "left_after_round": "left_after_round", "effective_sample_size": "effective_sample_size",
     "is_checked": "is_checked", "other_work": "other_work", "version": "version", "sha256": "version__sha256",
+    "is_confirmed": "confirmed",
 }  # fmt: skip
 """Fields of each result, by their name in Point."""
 PLACE = {
@@ -239,10 +241,13 @@ def tried(
     session: Session | None = None,
     key: str = "",
     withdrawn: bool = False,
+    unsupported: bool = False,
 ) -> QuerySet[Result]:
-    """Results of a kernel, in environments, in a session, on a workload; without unsupported ones and mere checks, and
-    unless `withdrawn` without those of withdrawn runs."""
-    rows = Result.objects.exclude(status=Status.UNSUPPORTED).exclude(measurement__mode="verify")
+    """Results of a kernel, in environments, in a session, on a workload; without mere checks, and unless they are asked for
+    without unsupported ones and those of withdrawn runs."""
+    rows = Result.objects.exclude(measurement__mode="verify")
+    if not unsupported:
+        rows = rows.exclude(status=Status.UNSUPPORTED)
     if not withdrawn:
         rows = rows.filter(measurement__run__withdrawn_at=None)
     if kernel is not None:
@@ -254,11 +259,9 @@ def tried(
     return rows.filter(measurement__workload__key=key) if key else rows
 
 
-def newest_in(modes: Iterable[str] = ()) -> QuerySet[Result]:
-    """The newest result of each kernel on each terms, confirmed ones apart, in these modes, else in all: from the table
-    beside them."""
-    rows = Result.objects.filter(pk__in=Newest.objects.values("result"))
-    return rows.filter(measurement__mode__in=list(modes)) if modes else rows
+def newest() -> QuerySet[Result]:
+    """The newest result of each kernel on each terms, confirmed ones apart: from the table beside them."""
+    return Result.objects.filter(pk__in=Newest.objects.values("result"))
 
 
 def at(pks: Any) -> QuerySet[Result]:
@@ -269,7 +272,7 @@ def at(pks: Any) -> QuerySet[Result]:
 def last_runs(kernel: Kernel | None = None) -> dict[int, int]:
     """Environment -> the last run in it with a result of the kernel, or of any: from the newest results, which lack a
     baseline that failed."""
-    rows = newest_in()
+    rows = newest()
     if kernel is not None:
         failed = tried(kernel).filter(status__in=FAILED, kernel__name=F("measurement__baseline"))
         rows = at(Newest.objects.filter(result__kernel=kernel).values("result").union(failed.order_by().values("pk")))
@@ -286,7 +289,7 @@ def points(rows: QuerySet[Result], most: int | None = None) -> list[Point]:
     made = []
     for measurement, *values in read:
         point = Point(*values, *places[measurement])
-        made.append(replace(point, **NO_SPEEDUP) if measurement in failed else point)  # type: ignore[arg-type]
+        made.append(replace(point, **NO_SPEEDUP) if measurement in failed else point)
     return made
 
 
@@ -329,7 +332,7 @@ def run_results(runs: list[int]) -> list[RunResult]:
     failed = {one.measurement for one in results if one.kernel == one.baseline}
     if not failed:
         return results
-    return [one._replace(**NO_SPEEDUP) if one.measurement in failed else one for one in results]  # type: ignore[arg-type]
+    return [one._replace(**NO_SPEEDUP) if one.measurement in failed else one for one in results]
 
 
 # --- from rows to events ----------------------------------------------------------------------------------------------
@@ -385,6 +388,7 @@ def _arm(arm: Result, raw: bool) -> StoredArm:
             fields[name] = model.model_validate(fields[name])
     fields |= {"pk": arm.pk, "status": Status(arm.status), "kernel": arm.kernel.name, "backend": arm.kernel.backend}
     fields["ran"] = [(name, ns) for name, ns in arm.ran]
+    fields["is_confirmed"] = arm.confirmed
     if arm.version:
         fields |= {"sha256": arm.version.sha256, "source": arm.version.source if raw else ""}
     return BLANK.model_copy(update=fields)

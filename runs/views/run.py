@@ -28,7 +28,7 @@ from kernels.contract.events import Measured
 from kernels.report import formats, measures, tables, timing
 from kernels.report.summary import as_text
 from kernels.submission import is_submitted
-from runs.access import own_only
+from runs.access import own_only, person
 from runs.charts.live_lines import live_lines
 from runs.charts.run_charts import BOTTOM, MOST_ROWS, ROW, TOP, chart_of, names_of
 from runs.charts.theme import THEMES
@@ -167,8 +167,8 @@ def live(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 def cancel(request: HttpRequest, pk: int) -> HttpResponse:
     run = get_run(pk)
-    own_only(request, run, "cancels it")
-    messages.info(request, run.cancel(request.user))  # type: ignore[arg-type]
+    own_only(request, run, "cancel it")
+    messages.info(request, run.cancel(person(request)))
     return redirect(run)
 
 

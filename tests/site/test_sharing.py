@@ -1,7 +1,7 @@
 """Secret links: who has one sees one run, and nothing else, until it ends; what is live is listed with its use."""
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from cast import signed_in
@@ -232,6 +232,23 @@ def test_a_link_that_expired_says_so(stranger, demo):
     answer = stranger.get(share.get_absolute_url())
     assert answer.status_code == 410
     assert f"This link expired on {share.expires_at:%Y-%m-%d}." in answer.content.decode()
+
+
+def test_the_day_of_an_end_is_that_of_the_persons_place(owner, demo):
+    share = Share.objects.create(run=demo, expires_at=datetime(2026, 11, 23, 18, tzinfo=UTC))
+    with timezone.override("Asia/Tokyo"):
+        assert share.why_closed == "This link expired on 2026-11-24."
+        share.ended_at = datetime(2026, 11, 22, 18, tzinfo=UTC)
+        assert share.why_closed == "This link was ended on 2026-11-23."
+
+
+def test_all_links_are_listed_page_by_page(owner, make_run, monkeypatch):
+    monkeypatch.setattr("runs.views.share.PER_PAGE", 2)
+    for _ in range(3):
+        Share.objects.create(run=make_run(), user=owner.user)
+    pages = [owner.get(reverse("links"), {"page": page}).content.decode() for page in (1, 2)]
+    assert all("3 links can be opened" in page for page in pages)
+    assert [page.count("End the link to") for page in pages] == [2, 1]
 
 
 def test_after_the_end_of_a_link_another_is_made(owner, stranger, demo, shared):
