@@ -287,6 +287,15 @@ def test_a_drawing_that_nobody_asked_for_is_not_shown_a_day_later(stranger, hist
     assert "0 of 1 target reached" in text(stranger.get(link))
 
 
+def test_an_answer_is_closed_also_if_the_next_drawing_fails(db):
+    """Else its request never ends: the connection to the database stays open."""
+    answer = view.Answer("page")
+    answer.afterwards = lambda: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        answer.close()
+    assert answer.closed
+
+
 def test_two_requests_do_not_draw_at_once(make, gpu, monkeypatch):
     page = make("targets").page
     drawn = []
