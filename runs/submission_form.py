@@ -121,7 +121,7 @@ class SubmissionForm(WhereForm):
     message = forms.CharField(label="What it changes", required=False, max_length=2000)
     git_url = forms.CharField(
         label="Address", required=False, max_length=500,
-        help_text="https://, ssh:// or file://. The device's host must reach it, and its owner must name it in GIT_SOURCES.",
+        help_text="https://, ssh:// or file://. The device's host must reach it; its owner names it in GIT_SOURCES.",
     )  # fmt: skip
     git_commit = forms.CharField(
         label="Commit", required=False, max_length=40, help_text="All 40 digits, as git rev-parse HEAD prints them."

@@ -59,9 +59,11 @@ class Answer(HttpResponse):
     afterwards: Callable[[], None] | None = None
 
     def close(self) -> None:
-        if self.afterwards:
-            self.afterwards()
-        super().close()
+        try:
+            if self.afterwards:
+                self.afterwards()
+        finally:
+            super().close()
 
 
 # --- drawing ------------------------------------------------------------------------------------------------------------

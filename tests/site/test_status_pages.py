@@ -119,6 +119,18 @@ def test_the_list_has_links_badges_frames_and_use(owner, stranger, make, gpu):
     assert Share.objects.live().get().token != share.token
 
 
+def test_an_edited_page_keeps_what_is_chosen_of_many(owner, monkeypatch):
+    monkeypatch.setattr("runs.status_form.MOST_CHOICES", 2)
+    oldest, *_ = [Session.objects.create(title=f"Session {number}") for number in range(4)]
+    page = StatusPage.objects.create(title="The wall", body=[["sessions", [oldest.pk]]])
+    address = reverse("edit_status", args=[page.pk])
+    assert f'value="{oldest.pk}"' in text(owner.get(address))
+    sent = {"title": "The wall", "expires": "7", "sessions": [str(oldest.pk)]}
+    assert owner.post(address, sent).status_code == 302
+    page.refresh_from_db()
+    assert page.body == [["sessions", [oldest.pk]]]
+
+
 def test_all_pages_are_listed_page_by_page(owner, make, monkeypatch):
     monkeypatch.setattr("runs.views.status_pages.PER_PAGE", 2)
     for _ in range(3):
@@ -285,6 +297,15 @@ def test_a_drawing_that_nobody_asked_for_is_not_shown_a_day_later(stranger, hist
     now = time.time()
     monkeypatch.setattr(view.time, "time", lambda: now + view.KEPT_S + 1)
     assert "0 of 1 target reached" in text(stranger.get(link))
+
+
+def test_an_answer_is_closed_also_if_the_next_drawing_fails(db):
+    """Else its request never ends: the connection to the database stays open."""
+    answer = view.Answer("page")
+    answer.afterwards = lambda: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        answer.close()
+    assert answer.closed
 
 
 def test_two_requests_do_not_draw_at_once(make, gpu, monkeypatch):
