@@ -10,7 +10,7 @@ from django.contrib import messages
 from django.contrib.auth.models import User
 from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.core.paginator import Paginator
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -22,6 +22,7 @@ from runs.models.person import role_of
 
 PASSWORD_BYTES = 12
 PER_PAGE = 100
+TAKEN = "There is an account with this name already: choose another name."
 
 
 class AddForm(forms.Form):
@@ -31,7 +32,7 @@ class AddForm(forms.Form):
     def clean_username(self) -> str:
         name = str(self.cleaned_data["username"])
         if User.objects.filter(username__iexact=name).exists():
-            raise forms.ValidationError("There is an account with this name already: choose another name.")
+            raise forms.ValidationError(TAKEN)
         return name
 
 
@@ -59,10 +60,14 @@ def people(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         return _page(request, form, status=422)
     name, role, password = form.cleaned_data["username"], form.cleaned_data["role"], _password()
-    with transaction.atomic():
-        user = User.objects.create_user(name, password=password)
-        Person.objects.filter(user=user).update(role=role)
-        Audit.objects.note(request.user, Audit.Kind.ADDED, f"{name}, {role}")
+    try:
+        with transaction.atomic():
+            user = User.objects.create_user(name, password=password)
+            Person.objects.filter(user=user).update(role=role)
+            Audit.objects.note(request.user, Audit.Kind.ADDED, f"{name}, {role}")
+    except IntegrityError:  # somebody added it at the same moment
+        form.add_error("username", TAKEN)
+        return _page(request, form, status=422)
     return _page(request, AddForm(label_suffix=""), (name, password))
 
 
@@ -124,8 +129,13 @@ def state(request: HttpRequest, pk: int) -> HttpResponse:
 @never_cache
 @require_POST
 def reset(request: HttpRequest, pk: int) -> HttpResponse:
-    """Gives somebody a new password, which ends its logins."""
+    """Gives somebody a new password, which ends its logins. Of a superuser only another: /admin/ would be open to every admin."""
     user, password = get_object_or_404(User, pk=pk), _password()
+    if user.is_superuser and not getattr(request.user, "is_superuser", False):
+        messages.error(
+            request, f"{user} is a superuser: only a superuser gives it a new password, or manage.py changepassword."
+        )
+        return redirect("people")
     with transaction.atomic():
         user.set_password(password)
         user.save(update_fields=["password"])

@@ -100,6 +100,23 @@ def test_a_new_password_replaces_the_old_one_and_ends_logins(admin):
     assert Audit.objects.get(kind=Audit.Kind.RESET).what == "nina"
 
 
+def test_only_a_superuser_gives_a_superuser_a_new_password(admin):
+    boss = User.objects.create_superuser("boss", password="a long secret")
+    page = text(admin.post(reverse("person_reset", args=[boss.pk]), follow=True))
+    assert "boss is a superuser: only a superuser gives it a new password" in page
+    client, answer = login("boss", "a long secret")
+    assert answer.status_code == 302
+    answer = client.post(reverse("person_reset", args=[boss.pk]))
+    assert login("boss", shown_password(text(answer)))[1].status_code == 302
+
+
+def test_a_name_that_is_taken_at_the_same_moment_is_told(admin, monkeypatch):
+    User.objects.create_user("nina", password="a long secret")
+    monkeypatch.setattr("runs.views.people.AddForm.clean_username", lambda form: form.cleaned_data["username"])
+    answer = admin.post(reverse("people"), {"username": "nina", "role": "viewer"})
+    assert answer.status_code == 422 and "There is an account with this name already" in text(answer)
+
+
 def test_the_only_admin_stays_one(admin):
     for name, sent in (("person_role", {"role": "viewer"}), ("person_state", {})):
         page = text(admin.post(reverse(name, args=[admin.user.pk]), sent, follow=True))
