@@ -95,10 +95,17 @@ class Seen:
         return self.call.stalls[0] if self.call.stalls else None
 
     @property
+    def nearest(self) -> tuple[float, str] | None:
+        """The unit that is nearest to its peak: (share, name)."""
+        call = self.call
+        units = [(call.tensor, "the tensor pipe"), (call.compute, "the busiest pipe of the SMs"), (call.dram, "DRAM")]
+        known = [(share, name) for share, name in [*units, (call.l2, "L2")] if share is not None]
+        return max(known, key=lambda one: one[0]) if known else None
+
+    @property
     def busiest(self) -> float | None:
-        """Of the units that a kernel can be bound by."""
-        known = [one for one in (self.call.compute, self.call.dram, self.call.l2, self.call.tensor) if one is not None]
-        return max(known) if known else None
+        """The share of that unit."""
+        return self.nearest[0] if self.nearest else None
 
 
 @dataclass(frozen=True)
@@ -275,7 +282,7 @@ RULES = (
         "stalls", lambda seen: seen.top.share if seen.top else None, "at least", 0.3,
         lambda seen, share: f"{waits_for(seen.top.reason if seen.top else '')} ({percent(share)} of a warp's time)",
         "one reason then outweighs all others",
-        only=lambda seen: not _known(seen.call.issue, 0.7),
+        only=lambda seen: not _known(seen.call.issue, 0.7) and not _known(seen.busiest, NEAR_PEAK),
     ),
     Rule(
         "latency-bound", lambda seen: seen.busiest, "below", FAR_FROM_PEAK,
@@ -285,7 +292,7 @@ RULES = (
     ),
 )  # fmt: skip
 """In the order in which they are said: what makes others pointless comes first."""
-NO_RULE = "no rule finds a single cause"
+NO_RULE = "no single cause"
 MOST_SAID = 3
 """Findings in a diagnosis."""
 
@@ -313,7 +320,9 @@ def diagnosis(profile: Profile) -> str:
     if not said:
         timeline = profile.timeline
         known = profile.counters is not None or (timeline is not None and timeline.busy_ns is not None)
-        said = [NO_RULE] if known else []
+        nearest = seen_of(profile).nearest
+        more = f": nearest to its limit is {nearest[1]}, at {percent(nearest[0])}" if nearest else ""
+        said = [f"{NO_RULE}{more}"] if known else []
     text = "; ".join(said)
     return f"{text[0].upper()}{text[1:]}." if text else ""
 

@@ -165,8 +165,12 @@ def parser() -> argparse.ArgumentParser:
             mode=None,
             effort=None,
             isolated=False,
+            profile=False,
             **dict.fromkeys(PLANS),
         )
+    run.add_argument(
+        "--profile", action="store_true", help="after the measurement, say why each kernel is slow: see `profile`"
+    )
     run.add_argument("--verify", action="store_true", help="check correctness only (same as `check`)")
     run.add_argument("--protocol", choices=("paired", "fixed"), help="instead of the config's")
     run.add_argument(

@@ -11,7 +11,7 @@ from typing import Any
 from kernels.cli.files import replace_file
 from kernels.cli.progress import Progress
 from kernels.cli.stop import Stop
-from kernels.config_files import ConfigError, load_config
+from kernels.config_files import ConfigError, check_kernels, load_config
 from kernels.contract.profile import Profile
 from kernels.host.device import Device, find_device, locked, print_changes
 from kernels.parent.child_process import Cancelled
@@ -41,6 +41,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
 def do_profile(arguments: argparse.Namespace, stop: Stop) -> int:
     """Profiles kernels, prints what limits each, and writes the figures. Returns 0 if all that run here ran."""
     config = load_config(arguments.config)
+    check_kernels(config)
     choice, device = _chosen(config, arguments.kernels, arguments.workload), find_device(arguments.device)
     launcher = Launcher(device, arguments.limit, stop, isolated=arguments.isolated or config.protocol.isolated)
     found = examined(launcher, choice)

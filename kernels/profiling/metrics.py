@@ -42,7 +42,6 @@ METRICS = (
     ),
     Metric("issue", "share", (f"smsp__issue_active{PERCENT_OF}active", f"sm__inst_issued{PERCENT_OF}active")),
     Metric("dram", "share", (f"dram__throughput{PERCENT_OF}elapsed", f"gpu__dram_throughput{PERCENT_OF}elapsed")),
-    Metric("dram_bytes", "sum", ("dram__bytes.sum",)),
     Metric("l2", "share", (f"lts__throughput{PERCENT_OF}elapsed", f"lts__t_sectors{PERCENT_OF}elapsed")),
     Metric("l1", "share", (f"l1tex__throughput{PERCENT_OF}active", f"l1tex__throughput{PERCENT_OF}elapsed")),
     Metric("l1_hits", "share", ("l1tex__t_sector_hit_rate.pct",)),
@@ -57,8 +56,6 @@ METRICS = (
     Metric("load_requests", "sum", ("l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",)),
     Metric("store_sectors", "sum", ("l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",)),
     Metric("store_requests", "sum", ("l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",)),
-    Metric("used_of_loads", "share", ("smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct",)),
-    Metric("used_of_stores", "share", ("smsp__sass_average_data_bytes_per_sector_mem_global_op_st.pct",)),
     Metric(
         "shared_wavefronts",
         "sum",
@@ -66,8 +63,24 @@ METRICS = (
     ),
     Metric("bank_conflicts", "sum", ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",)),
 )
-LOCAL = ("l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum", "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum")
-"""Their sum is the figure local_sectors."""
+L1_LOCAL = "l1tex__t_sectors_pipe_lsu_mem_local_op_"
+SUMS = {
+    "local_sectors": (f"{L1_LOCAL}ld.sum", f"{L1_LOCAL}st.sum"),
+    "dram_bytes": ("dram__bytes_read.sum", "dram__bytes_write.sum"),
+}
+"""Figures that are sums of metrics."""
+SECTOR_USE = "smsp__sass_average_data_bytes_per_sector_mem_global_op_"
+QUOTIENTS = {
+    "sm_busy": (
+        ("smsp__cycles_active.avg", "smsp__cycles_elapsed.avg"),
+        ("sm__cycles_active.avg", "sm__cycles_elapsed.avg"),
+    ),
+    "used_of_loads": ((f"{SECTOR_USE}ld.ratio", f"{SECTOR_USE}ld.max_rate"),),
+    "used_of_stores": ((f"{SECTOR_USE}st.ratio", f"{SECTOR_USE}st.max_rate"),),
+}
+"""Figures that are a metric over another; the first pair that both have values counts."""
+OF_NOTHING = {"used_of_loads": "load_requests", "used_of_stores": "store_requests"}
+"""Figures that mean nothing where the other one is 0."""
 STALL = re.compile(
     r"smsp__average_warps?_(?:latency_)?issue_stalled_([a-z_]+?)(_not_issued)?(?:_per_warp_active|_per_issue_active)?"
     r"\.(?:ratio|pct)"
@@ -86,7 +99,13 @@ LIMITS = {
 
 def asked() -> list[str]:
     """The metrics that ncu is asked for beside its sections."""
-    return [*(name for metric in METRICS for name in metric.names[:1] if not name.startswith("launch__")), *LOCAL]
+    first = [name for metric in METRICS for name in metric.names[:1] if "." in name]
+    parts = [name for names in SUMS.values() for name in names]
+    return [
+        *first,
+        *parts,
+        *(name for pairs in QUOTIENTS.values() for name in pairs[0] if not name.endswith("max_rate")),
+    ]
 
 
 def figures(values: Mapping[str, float]) -> dict[str, Any]:
@@ -96,11 +115,25 @@ def figures(values: Mapping[str, float]) -> dict[str, Any]:
         value = next((values[name] for name in metric.names if name in values), None)
         if value is not None and value >= 0:
             found[metric.figure] = _as(metric.kind, value)
-    if local := [values[name] for name in LOCAL if values.get(name, -1) >= 0]:
-        found["local_sectors"] = sum(local)
+    for figure, names in SUMS.items():
+        if known := [values[name] for name in names if values.get(name, -1) >= 0]:
+            found[figure] = sum(known)
+    for figure, pairs in QUOTIENTS.items():
+        if figure not in found and (quotient := _quotient(values, pairs)) is not None:
+            found[figure] = quotient
+    for figure, other in OF_NOTHING.items():
+        if not found.get(other):
+            found.pop(figure, None)
     if limits := {what: values[name] for name, what in LIMITS.items() if name in values}:
         found["limited_by"] = min(limits, key=lambda what: limits[what])
     return found | {"stalls": stalls(values)}
+
+
+def _quotient(values: Mapping[str, float], pairs: tuple[tuple[str, str], ...]) -> float | None:
+    for over, under in pairs:
+        if values.get(over, -1) >= 0 and values.get(under, 0) > 0:
+            return values[over] / values[under]
+    return None
 
 
 def _as(kind: str, value: float) -> float | int:

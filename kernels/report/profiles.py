@@ -55,7 +55,9 @@ def _dram_bytes(call: Figures) -> str:
 def _limit(call: Figures) -> str:
     if call.occupancy_limit is None:
         return ""
-    return percent(call.occupancy_limit) + (f", limited by {call.limited_by}" if call.limited_by else "")
+    return percent(call.occupancy_limit) + (
+        f", limited by {call.limited_by}" if call.limited_by and call.occupancy_limit < 1 else ""
+    )
 
 
 def _time(call: Figures) -> str:
