@@ -171,7 +171,7 @@ def _launch_bound(seen: Seen, idle: float) -> str:
     line = seen.profile.timeline
     assert line is not None and line.busy_ns is not None
     return (
-        f"launch-bound: the host takes {microseconds(line.enqueue_ns)} to launch a call, its kernels run "
+        f"launch-bound outside a graph: the host takes {microseconds(line.enqueue_ns)} to launch a call, its kernels run "
         f"{microseconds(line.busy_ns)}"
     )
 
@@ -232,14 +232,14 @@ RULES = (
         "copies of large tensors reach 0.85 to 0.93 of a datasheet's bandwidth",
     ),
     Rule(
-        "tensor-bound", lambda seen: seen.call.tensor, "at least", NEAR_PEAK,
-        lambda seen, share: f"bound by tensor cores: they work in {percent(share)} of the cycles",
-        "the best matrix products keep the pipe 0.8 to 0.95 busy",
-    ),
-    Rule(
         "L2-bound", lambda seen: seen.call.l2, "at least", NEAR_PEAK,
         lambda seen, share: f"L2-bound: {percent(share)} of peak",
         "as for DRAM",
+    ),
+    Rule(
+        "tensor-bound", lambda seen: seen.call.tensor, "at least", NEAR_PEAK,
+        lambda seen, share: f"bound by tensor cores: they work in {percent(share)} of the cycles",
+        "the best matrix products keep the pipe 0.8 to 0.95 busy",
     ),
     Rule(
         "compute-bound", lambda seen: seen.call.compute, "at least", NEAR_PEAK,

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from glob import glob
+from pathlib import Path
 
 from kernels.contract.profile import MOST_LAUNCHES, Counters
 from kernels.profiling.ask import MOST_SAID, Ask, answer_of
@@ -49,6 +50,11 @@ REFUSALS = (
     ("No kernels were profiled", "The call launched no GPU kernel."),
 )
 """What ncu says, and what it means: who could change it, and how."""
+PARAMETERS = Path("/proc/driver/nvidia/params")
+"""The driver's settings."""
+STATUS = Path("/proc/self/status")
+ADMIN = 1 << 21 | 1 << 38
+"""CAP_SYS_ADMIN, CAP_PERFMON."""
 ERROR = re.compile(r"^==ERROR== *(.+)$", re.MULTILINE)
 UNKNOWN_METRIC = re.compile(r"metric|section", re.IGNORECASE)
 VERSION_LIMIT_S = 20.0
@@ -60,6 +66,31 @@ def find() -> str | None:
         return os.path.abspath(found)
     found_all = (path for place in PLACES for path in sorted(glob(place), reverse=True))
     return next((path for path in found_all if os.access(path, os.X_OK)), None)
+
+
+def why_none(kind: str, isolated: bool = False) -> str:
+    """Why this host gives no counters of a device of this kind, as far as can be said without trying; else empty.
+
+    isolated: of a kernel behind the airlock, which has no rights.
+    """
+    if kind != "cuda":
+        return NO_GPU
+    if find() is None:
+        return NO_NCU
+    return REFUSALS[0][1] if _of_admins_only() and (isolated or not _is_admin()) else ""
+
+
+def _of_admins_only() -> bool:
+    try:
+        return "RmProfilingAdminOnly: 1" in PARAMETERS.read_text()
+    except OSError:
+        return False
+
+
+def _is_admin() -> bool:
+    """Whether this process may do what the driver asks for: CAP_SYS_ADMIN or CAP_PERFMON."""
+    match = re.search(r"^CapEff:\s*([0-9a-f]+)", STATUS.read_text(), re.MULTILINE)
+    return match is not None and bool(int(match[1], 16) & ADMIN)
 
 
 def version(path: str) -> str:

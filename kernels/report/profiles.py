@@ -111,6 +111,17 @@ def stalls(profile: Profile) -> list[tuple[str, str]]:
     return [(waits_for(one.reason), percent(one.share)) for one in seen_of(profile).call.stalls[:MOST_STALLS]]
 
 
+def times(profile: Profile) -> list[tuple[str, str]]:
+    """The times of a call, as (name, value)."""
+    if (seen := profile.timeline) is None:
+        return []
+    found = [("a call, back to back", microseconds(seen.call_ns)), ("the host's part", microseconds(seen.enqueue_ns))]
+    if seen.busy_ns is not None:
+        kernels = "" if seen.kernels is None else f", {seen.kernels} kernel{'s' * (seen.kernels != 1)}"
+        found.append(("the GPU's part", f"{microseconds(seen.busy_ns)}{kernels}"))
+    return found
+
+
 def headline(profile: Profile) -> str:
     """The diagnosis, or why there is none."""
     return diagnosis(profile) or profile.timeline_missing or profile.counters_missing or "Nothing was seen."
@@ -124,9 +135,7 @@ def as_text(profile: Profile) -> list[str]:
         target = f"  (target {line.target}: {met})" if line.target and met else ""
         said.append(f"    {line.title:<42} {line.said}{target}")
     said += [f"    {'a warp ' + what:<42} {share} of its time" for what, share in stalls(profile)]
-    if (seen := profile.timeline) is not None:
-        busy = f", of which the GPU works {microseconds(seen.busy_ns)}" if seen.busy_ns is not None else ""
-        said.append(f"    {'a call, back to back':<42} {microseconds(seen.call_ns)}{busy}")
+    said += [f"    {name:<42} {value}" for name, value in times(profile)]
     if profile.counters_missing and profile.counters_missing not in said[0]:
         said.append(f"  No counters. {profile.counters_missing}")
     return said

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from django.db.models import Count, F, IntegerField, Max, OuterRef, Prefetch, Q, QuerySet, Subquery
+from django.db.models import Count, Exists, F, IntegerField, Max, OuterRef, Prefetch, Q, QuerySet, Subquery
 from django.db.models.functions import Cast
 from pydantic import Field
 
@@ -31,7 +31,7 @@ from kernels.contract.export import Export
 from kernels.contract.isolation import Isolation
 from kernels.report.comparison import COMPARABILITY_KEYS
 from kernels.workload import Workload as WorkloadSpec
-from runs.models import Gpu, Kernel, Measurement, Newest, Result, Run, Session
+from runs.models import Gpu, Kernel, KernelProfile, Measurement, Newest, Result, Run, Session
 from runs.models.measurement import COLUMNS, CORRELATED, CORRELATED_ROUNDS
 from runs.queries.points import Point, RunResult
 
@@ -52,6 +52,8 @@ class StoredArm(ArmResult):
     pk: int = Field(exclude=True)
     verdict: Verdict | Status = Field(exclude=True)
     is_confirmed: bool = Field(default=False, exclude=True)
+    was_profiled: bool = Field(False, exclude=True)
+    """Whether it has a profile, or a run that makes one: read with a single result only."""
 
     @property
     def is_correlated(self) -> bool:
@@ -100,13 +102,27 @@ def of_result(run: int, result: int) -> tuple[Run, StoredMeasured, StoredArm] | 
     """(run, measurement with the baseline's result, result), with raw data; None if the result does not exist."""
     rows = Result.objects.select_related("kernel", "version")
     row = rows.select_related("measurement__workload", "measurement__run__gpu", "measurement__run__environment")
+    profiles, profiling = (
+        KernelProfile.objects.filter(result=OuterRef("pk")),
+        Run.objects.filter(profile_of=OuterRef("pk")),
+    )
+    row = row.annotate(was_profiled=Exists(profiles) | Exists(profiling))
     result_row = row.filter(pk=result, measurement__run=run).first()
     if result_row is None:
         return None
     measurement = result_row.measurement
     beside = rows.filter(measurement=measurement, kernel__name=measurement.baseline).exclude(pk=result).defer("log")
     measured = _measured(measurement, [*beside, result_row], raw=True)
-    return measurement.run, measured, measured.results[-1]
+    arm = measured.results[-1]
+    arm.__dict__["was_profiled"] = result_row.was_profiled
+    return measurement.run, measured, arm
+
+
+def whose(result: int) -> dict[str, Any] | None:
+    """What a result is of: {"pk", "run", "label", "named"}."""
+    names = {"run": F("measurement__run"), "label": F("measurement__workload__label"), "named": F("kernel__name")}
+    found = Result.objects.filter(pk=result).values("pk", **names).first()
+    return dict(found) if found else None
 
 
 def of_results(pks: Iterable[int]) -> dict[int, tuple[StoredMeasured, StoredArm]]:
@@ -203,6 +219,7 @@ def export_of(run: Run) -> Export:
         samples_deleted_at=run.samples_deleted_at,
         timing=run.timing,
         measurements=list(of_run(run, raw=True)),
+        profiles=[row.profile for row in KernelProfile.objects.filter(result__measurement__run=run).defer("trace")],
     )
 
 

@@ -36,8 +36,8 @@ CASES = {
         "12% of the sectors",
     ),
     "DRAM-bound": (of(dram=0.93), of(dram=0.79), "DRAM-bound: 93% of peak"),
-    "tensor-bound": (of(tensor=0.95), of(tensor=0.5), "they work in 95%"),
     "L2-bound": (of(l2=0.85), of(l2=0.79), "L2-bound: 85% of peak"),
+    "tensor-bound": (of(tensor=0.95), of(tensor=0.5), "they work in 95%"),
     "compute-bound": (of(compute=0.86), of(compute=0.86, tensor=0.9), "at 86%"),
     "bank conflicts": (
         of(bank_conflicts=40, shared_wavefronts=100),
@@ -96,7 +96,7 @@ def test_no_rule_holds_of_what_is_not_known(rule):
 def test_a_diagnosis_is_one_sentence_with_what_matters_most_first():
     many = of(busy(0.3, host=0.95), waves=0.25, compute=0.1, dram=0.1, l2=0.1, used_of_loads=0.1, used_of_stores=0.1)
     said = diagnosis(many)
-    assert said.startswith("Launch-bound: the host") and said.endswith(".")
+    assert said.startswith("Launch-bound outside a graph: the host") and said.endswith(".")
     assert said.count(";") == MOST_SAID - 1
     assert len(findings(many)) > MOST_SAID
 

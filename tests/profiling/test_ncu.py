@@ -102,6 +102,28 @@ def test_an_ncu_beside_its_installers_folder_is_found(monkeypatch, tmp_path):
     assert ncu.find() == str(tmp_path / "2025.3.1" / "ncu")
 
 
+@pytest.mark.parametrize(
+    ("parameters", "rights", "isolated", "allowed"),
+    [
+        ("RmProfilingAdminOnly: 0\n", "0000000000000000", False, True),
+        ("RmProfilingAdminOnly: 1\n", "0000000000000000", False, False),
+        ("RmProfilingAdminOnly: 1\n", "000001ffffffffff", False, True),
+        ("RmProfilingAdminOnly: 1\n", "0000004000000000", False, True),  # CAP_PERFMON alone
+        ("RmProfilingAdminOnly: 1\n", "000001ffffffffff", True, False),
+        (None, "0000000000000000", False, True),  # it is tried, and then said
+    ],
+)
+def test_what_the_driver_allows_is_known_before_it_is_tried(host, monkeypatch, parameters, rights, isolated, allowed):
+    host("")
+    settings, status = host.folder / "params", host.folder / "status"
+    if parameters:
+        settings.write_text(parameters)
+    status.write_text(f"Name:\tpython\nCapEff:\t{rights}\n")
+    monkeypatch.setattr(ncu, "PARAMETERS", settings)
+    monkeypatch.setattr(ncu, "STATUS", status)
+    assert (ncu.why_none("cuda", isolated) == "") == allowed
+
+
 def test_a_cpu_has_no_counters():
     cpu = Launcher(Device("cpu", "CPU-0", "a CPU"), 1.0)
     assert ncu.counters(cpu, ASK, {}) == (None, ncu.NO_GPU)
