@@ -27,6 +27,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('body', models.JSONField()),
+                ('table', models.TextField(blank=True)),
                 ('trace', models.BinaryField(null=True)),
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('result', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='profiles', to='runs.result')),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.db import models
 from django.utils import timezone
@@ -20,11 +20,12 @@ class KernelProfileManager(models.Manager["KernelProfile"]):
     def store(self, run: Run, result: Result, profile: Profile) -> KernelProfile:
         """The first profile of a result by a run stays as it is."""
         timeline = profile.timeline
-        trace = _bytes(timeline.trace) if timeline else b""
+        files: dict[str, Any] = {"table": "", "trace": None}
         if timeline:
-            profile = profile.model_copy(update={"timeline": timeline.model_copy(update={"trace": ""})})
+            files = {"table": timeline.table, "trace": _bytes(timeline.trace) or None}
+            profile = profile.model_copy(update={"timeline": timeline.model_copy(update={"table": "", "trace": ""})})
         body = profile.model_dump(mode="json", exclude_none=True)
-        return self.get_or_create(run=run, result=result, defaults={"body": body, "trace": trace or None})[0]
+        return self.get_or_create(run=run, result=result, defaults={"body": body} | files)[0]
 
 
 def _bytes(trace: str) -> bytes:
@@ -42,7 +43,9 @@ class KernelProfile(models.Model):
     """The run that brought it; often another one than that of the result."""
     result = models.ForeignKey("Result", models.CASCADE, related_name="profiles")
     body = models.JSONField()
-    """The Profile, without its trace."""
+    """The Profile, without the profiler's table and the trace, which are large."""
+    table = models.TextField(blank=True)
+    """PyTorch's profiler's."""
     trace = models.BinaryField(null=True)
     """A Chrome trace, compressed with gzip."""
     created_at = models.DateTimeField(default=timezone.now)
@@ -59,3 +62,9 @@ class KernelProfile(models.Model):
     @property
     def profile(self) -> Profile:
         return Profile(**self.body)
+
+    @property
+    def with_table(self) -> Profile:
+        profile = self.profile
+        timeline = profile.timeline.model_copy(update={"table": self.table}) if profile.timeline else None
+        return profile.model_copy(update={"timeline": timeline})

@@ -29,6 +29,7 @@ from kernels.contract.arm_result import (
 from kernels.contract.events import Measured, ProtocolFacts, TelemetrySummary, without_false_ratios
 from kernels.contract.export import Export
 from kernels.contract.isolation import Isolation
+from kernels.contract.profile import Profile
 from kernels.report.comparison import COMPARABILITY_KEYS
 from kernels.workload import Workload as WorkloadSpec
 from runs.models import Gpu, Kernel, KernelProfile, Measurement, Newest, Result, Run, Session
@@ -54,6 +55,8 @@ class StoredArm(ArmResult):
     is_confirmed: bool = Field(default=False, exclude=True)
     was_profiled: bool = Field(False, exclude=True)
     """Whether it has a profile, or a run that makes one: read with a single result only."""
+    profile: Profile | None = Field(None, exclude=True)
+    """The newest, if it was asked for."""
 
     @property
     def is_correlated(self) -> bool:
@@ -139,17 +142,20 @@ def of_results(pks: Iterable[int]) -> dict[int, tuple[StoredMeasured, StoredArm]
 
 
 def with_baselines(
-    results: Iterable[int], measurements: Iterable[int] | None = None
+    results: Iterable[int], measurements: Iterable[int] | None = None, profiles: bool = False
 ) -> dict[int, tuple[Run, StoredMeasured, StoredArm]]:
     """Row id -> (run, measurement with the baseline's result, result) of results of many runs, in one query.
 
-    measurements: row ids of the measurements that they are of, if they are known.
+    measurements: row ids of the measurements that they are of, if they are known. profiles: also their newest profiles.
     """
     wanted = set(results)
     rows = Result.objects.filter(
         measurement__in=Measurement.objects.filter(results__in=wanted) if measurements is None else list(measurements)
     )
     rows = rows.filter(Q(pk__in=wanted) | Q(kernel__name=F("measurement__baseline")))
+    if profiles:
+        newest = KernelProfile.objects.filter(result=OuterRef("pk")).order_by("-pk").values("body")[:1]
+        rows = rows.annotate(profile=Subquery(newest))
     beside = ("measurement__workload", "measurement__run__gpu", "measurement__run__user")
     together: dict[int, list[Result]] = {}
     for row in rows.select_related("kernel", "version", *beside).defer(*RAW, *LARGE).order_by("pk"):
@@ -157,7 +163,9 @@ def with_baselines(
     read = {}
     for arms in together.values():
         measured = _measured(arms[0].measurement, arms, raw=False)
-        for arm in measured.results:
+        for arm, row in zip(measured.results, arms, strict=True):
+            if body := row.__dict__.get("profile"):
+                arm.__dict__["profile"] = Profile(**body)
             if arm.pk in wanted:
                 read[arm.pk] = arms[0].measurement.run, measured, arm
     return read
@@ -219,7 +227,7 @@ def export_of(run: Run) -> Export:
         samples_deleted_at=run.samples_deleted_at,
         timing=run.timing,
         measurements=list(of_run(run, raw=True)),
-        profiles=[row.profile for row in KernelProfile.objects.filter(result__measurement__run=run).defer("trace")],
+        profiles=[row.with_table for row in KernelProfile.objects.filter(result__measurement__run=run).defer("trace")],
     )
 
 

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from django.db.models import BooleanField, ExpressionWrapper, Q
+from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
 
 from runs.models import KernelProfile, Run
 
 
 def newest_of(result: int) -> KernelProfile | None:
-    """The newest profile of a result, without its trace; `has_trace` says whether there is one."""
+    """The newest profile of a result."""
     return _rows().filter(result=result).order_by("-pk").first()
 
 
-def newest_of_each(results: Iterable[int]) -> dict[int, KernelProfile]:
-    """Result -> its newest profile."""
-    rows = _rows().filter(result__in=list(results)).order_by("pk")
-    return {row.result_id: row for row in rows}
-
-
-def _rows():  # type: ignore[no-untyped-def]
-    has_trace = ExpressionWrapper(Q(trace__isnull=False), output_field=BooleanField())
-    return KernelProfile.objects.defer("trace").annotate(has_trace=has_trace)
+def _rows() -> QuerySet[KernelProfile]:
+    """Without their files; `has_table` and `has_trace` say which there are."""
+    has = {"has_table": ~Q(table=""), "has_trace": Q(trace__isnull=False)}
+    wrapped = {name: ExpressionWrapper(one, output_field=BooleanField()) for name, one in has.items()}
+    return KernelProfile.objects.defer("table", "trace").annotate(**wrapped)
 
 
 def last_run_of(result: int) -> Run | None:

@@ -120,10 +120,10 @@ def profile_json(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
 
 def profile_txt(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
     """The table of PyTorch's profiler."""
-    timeline = _newest(pk, result_pk).profile.timeline
-    if timeline is None or not timeline.table:
+    row = _newest(pk, result_pk)
+    if not row.table:
         raise Http404(f"result {result_pk} has no profiler's table")
-    return download(timeline.table, "text/plain; charset=utf-8", f"run-{pk}-result-{result_pk}-profile.txt")
+    return download(row.table, "text/plain; charset=utf-8", f"run-{pk}-result-{result_pk}-profile.txt")
 
 
 def trace(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:

@@ -29,7 +29,7 @@ POSTED = (
     "remove_from_session", "remove_tag", "repeat_run", "restore_run", "resume_gpu", "revoke_token", "set_target",
     "share_run", "share_session", "test_webhook", "unshare_run", "unshare_session", "withdraw_run",
 )  # fmt: skip
-PROFILE = Profile(key="k", kernel="sdpa", timeline=Timeline(call_ns=2.0, enqueue_ns=1.0, table="aten::mm"))
+PROFILE = Profile(key="k", kernel="sdpa", timeline=Timeline(call_ns=2.0, enqueue_ns=1.0))
 EVERYTHING = [[kind, EVERY] for kind in KINDS]
 WALLS = ("wall", "wall_frame", "wall_svg", "wall_json")
 """A status page, for whoever has its link."""
@@ -44,7 +44,9 @@ def addresses(demo, gpu, measured):
     submission, _ = Submission.objects.store({"mine.py": KERNEL})
     reported = Session.objects.create(title="A reported effort")
     Run.objects.filter(pk=demo.pk).update(session=reported)
-    KernelProfile.objects.create(run=demo, result=result, body=PROFILE.model_dump(mode="json"), trace=b"gzip")
+    KernelProfile.objects.create(
+        run=demo, result=result, body=PROFILE.model_dump(mode="json"), table="aten::mm", trace=b"gzip"
+    )
     (own,) = fill(gpu, repeated(1))
     run = thorough(measured(count=1))
     fill(gpu, step(9, 9, 1.06), "compiled")

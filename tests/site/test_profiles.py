@@ -11,7 +11,7 @@ from test_result_page import page_of, text_of
 
 from kernels.contract.events import Examined, Finished, Line, Started
 from kernels.contract.profile import Counters, Launch, Profile, Timeline
-from runs.models import Gpu, KernelProfile, RejectedEvent, Result, Role, Run
+from runs.models import Gpu, KernelProfile, RejectedEvent, Result, Role, Run, Session
 from runs.pipeline import importer, recorder
 from runs.queries.measurements import export_of
 
@@ -154,7 +154,8 @@ def test_an_event_is_stored_once_and_the_run_is_done(owner, result):
     assert (run.state, run.done) == ("done", 1)
     stored = KernelProfile.objects.get()
     assert (stored.run, stored.result_id, bytes(stored.trace)) == (run, result.pk, TRACE)
-    assert stored.profile.timeline.trace == ""
+    assert (stored.profile.timeline.trace, stored.profile.timeline.table) == ("", "")
+    assert stored.with_table.timeline.table == "aten::mm"
     assert not RejectedEvent.objects.exists()
 
 
@@ -195,6 +196,7 @@ def test_profiles_travel_with_an_exported_run(owner, result):
     again = KernelProfile.objects.get(run=run)
     assert again.result.measurement.run == run
     assert again.profile.counters.launches[0].registers == 168
+    assert again.table == "aten::mm"
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
@@ -275,3 +277,51 @@ def test_a_shared_run_shows_its_profiles_and_no_button(owner, result, client):
     )
     assert client.get(address(result, "result_profile_trace")).status_code == 200
     assert client.post(address(result)).status_code == 302
+
+
+# --- the report of a session ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def session(result):
+    made = Session.objects.create(title="Why is it slow?")
+    Run.objects.filter(pk=result.measurement.run_id).update(session=made)
+    return made
+
+
+HYPOTHESES = (
+    "DRAM-bound: 93% of peak.",
+    "tail: 1.06 waves, so 47% of the places stay empty.",
+)
+
+
+def test_a_report_quotes_diagnoses_as_hypotheses_with_their_evidence(owner, result, session):
+    profiled(owner, result)
+    page = owner.get(reverse("session_report", args=[session.pk])).content.decode()
+    for said in HYPOTHESES:
+        assert f"root-cause hypothesis sdpa-flash on {result.measurement.workload.label}: {said}" in text_of(page)
+    assert "the rule DRAM-bound: at least 0.8, because copies of large tensors reach" in text_of(page)
+    assert f'href="{address(result, "result")}#profile"' in page
+
+
+def test_the_files_of_a_report_have_them_too(owner, result, session):
+    profiled(owner, result)
+    links = f"{address(result, 'result')}#profile"
+    markdown = owner.get(reverse("session_md", args=[session.pk])).content.decode()
+    assert "- root-cause hypothesis: sdpa-flash on" in markdown and links in markdown
+    found = owner.get(reverse("session_json", args=[session.pk])).json()["findings"]
+    causes = [one for one in found if one["kind"] == "root-cause hypothesis"]
+    assert [one["results"] for one in causes] == [[links]] * 2
+    assert HYPOTHESES[0] in causes[0]["sentence"]
+
+
+def test_a_report_without_profiles_has_no_hypothesis(owner, result, session):
+    assert "root-cause hypothesis" not in owner.get(reverse("session_report", args=[session.pk])).content.decode()
+
+
+def test_the_newest_profile_of_a_result_counts(owner, result, session):
+    profiled(owner, result)
+    profiled(owner, result, counters=Counters(launches=[LAUNCH.model_copy(update={"dram": 0.5, "waves": 4.0})]))
+    page = text_of(owner.get(reverse("session_report", args=[session.pk])).content.decode())
+    assert "DRAM-bound" not in page and "low occupancy" not in page
+    assert "root-cause hypothesis" in page

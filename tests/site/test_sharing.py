@@ -16,14 +16,16 @@ from runs.access import COOKIE, MOST_LINKS, OF_A_RUN
 from runs.models import KernelProfile, Run, Share
 from runs.tasks import purge_logins
 
-PROFILE = Profile(key="k", kernel="triton-flash", timeline=Timeline(call_ns=2.0, enqueue_ns=1.0, table="aten::mm"))
+PROFILE = Profile(key="k", kernel="triton-flash", timeline=Timeline(call_ns=2.0, enqueue_ns=1.0))
 
 
 @pytest.fixture
 def shared(owner, demo):
     """The address of the demo, as its link says it. One of its results was profiled."""
     result = demo.measurements.first().results.get(kernel__name="triton-flash")
-    KernelProfile.objects.create(run=demo, result=result, body=PROFILE.model_dump(mode="json"), trace=b"gzip")
+    KernelProfile.objects.create(
+        run=demo, result=result, body=PROFILE.model_dump(mode="json"), table="aten::mm", trace=b"gzip"
+    )
     owner.post(reverse("share_run", args=[demo.pk]))
     return Share.objects.get().get_absolute_url()
 
