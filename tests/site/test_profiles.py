@@ -6,11 +6,13 @@ import json
 
 import pytest
 from cast import signed_in
+from daily import look_at_all
 from django.urls import reverse
 from test_result_page import page_of, text_of
 
 from kernels.contract.events import Examined, Finished, Line, Started
 from kernels.contract.profile import Counters, Launch, Profile, Timeline
+from runs.charts.run_charts import draw
 from runs.models import Gpu, KernelProfile, RejectedEvent, Result, Role, Run, Session
 from runs.pipeline import importer, recorder
 from runs.queries.measurements import export_of
@@ -187,6 +189,19 @@ def test_a_profiling_run_counts_as_no_measurement(owner, result):
     page = text_of(owner.get(run.get_absolute_url()).content.decode())
     assert f"This run profiles sdpa-flash on {result.measurement.workload.label} . It measures nothing." in page
     assert "Nothing was measured" not in page
+
+
+def test_what_follows_a_run_finds_nothing_to_do_after_one_that_profiles(owner, result):
+    look_at_all()
+    run = profiled(owner, result)
+    draw(run.pk)
+    look_at_all()
+    run.refresh_from_db()
+    assert run.looked_at is not None
+    assert not run.charts.exists()
+    assert "Profile of sdpa-flash" in owner.get("/runs/").content.decode()
+    for kind in ("json", "csv", "md", "jsonl"):
+        assert owner.get(reverse(f"run_{kind}", args=[run.pk])).status_code == 200
 
 
 def test_profiles_travel_with_an_exported_run(owner, result):
