@@ -288,6 +288,8 @@ class RunSpec(Choice):
     """Ceilings of the device. None: calibrate first."""
     submissions: list[Submission] = []
     """The submitted kernels among `kernels`."""
+    profile: str = ""
+    """A kernel that is only profiled: nothing is measured. Empty: all are measured."""
 
     @model_validator(mode="after")
     def submissions_are_isolated(self) -> RunSpec:
@@ -298,7 +300,8 @@ class RunSpec(Choice):
     def as_message(self) -> dict[str, Any]:
         """As JSON for an agent. A field that an earlier agent does not know is sent only if it says something: such an
         agent refuses a run with a field that it does not know."""
-        said = self.model_dump(mode="json", exclude=None if self.submissions else {"submissions"})
+        silent = {name for name in ("submissions", "profile") if not getattr(self, name)}
+        said = self.model_dump(mode="json", exclude=silent)
         for one in said.get("submissions", []):
             if one["git"] is None:
                 del one["git"]

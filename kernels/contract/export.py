@@ -8,7 +8,18 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, ValidationError
 
 from kernels.contract.arm_result import Model
-from kernels.contract.events import Calibrated, CrossChecked, Event, Finished, Measured, Preflight, Started, Timing
+from kernels.contract.events import (
+    Calibrated,
+    CrossChecked,
+    Event,
+    Examined,
+    Finished,
+    Measured,
+    Preflight,
+    Started,
+    Timing,
+)
+from kernels.contract.profile import Profile
 from kernels.contract.upgrade import FORMAT, FORMAT_1, upgrade
 from kernels.workload import Ceilings, Config, sentence
 
@@ -44,6 +55,8 @@ class Export(Model):
     samples_deleted_at: AwareDatetime | None = None
     """When its site deleted the raw samples; None if it did not."""
     measurements: list[Measured] = []
+    profiles: list[Profile] = []
+    """Why its kernels are slow, if that was asked for."""
 
     @property
     def progress(self) -> str:
@@ -73,6 +86,8 @@ class Export(Model):
             case CrossChecked():
                 seen = list(event.added_to(self.measurements))
                 return self.model_copy(update={"measurements": seen, "timing": event.timing})
+            case Examined():
+                return self.model_copy(update={"profiles": [*self.profiles, event.profile]})
             case Finished():
                 return self.model_copy(update={"state": str(event.state)})
 

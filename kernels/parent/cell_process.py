@@ -70,7 +70,7 @@ class Cell(Child):
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.memory = memory
-        self.uid = _free_uid() if own_user and os.geteuid() == 0 else None
+        self.uid = free_uid() if own_user and os.geteuid() == 0 else None
         self.facts = Facts()
         self.groups = limits.new_groups(secrets.token_hex(4))
         self._facts_read, self._facts_write = os.pipe()
@@ -232,7 +232,7 @@ def _state(pid: int) -> str:
         return "X"
 
 
-def _free_uid() -> int:
+def free_uid() -> int:
     while True:
         uid = FIRST_UID + secrets.randbelow(100_000_000)
         try:

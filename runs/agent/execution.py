@@ -18,6 +18,7 @@ from kernels.host.logs import about
 from kernels.parent.child_process import Cancelled, Child, ChildDied, ChildTimedOut
 from kernels.parent.results import json_safe
 from kernels.parent.supervisor import Supervisor, WrongEnvironment
+from kernels.profiling.profiling_run import ProfilingRun
 from runs.agent.current import Current
 from runs.agent.fetching import NotFetched
 from runs.agent.journal import MAX_UNCONFIRMED, Journal
@@ -76,7 +77,8 @@ class Execution:
         try:
             spec = read_spec(self.raw)
             with submitted(spec.submissions) as fetched:
-                self.supervisor = Supervisor(spec, self.device, self._emit, self._live, self._should_stop, self.warm)
+                kind = ProfilingRun if spec.profile else Supervisor
+                self.supervisor = kind(spec, self.device, self._emit, self._live, self._should_stop, self.warm)
                 self.supervisor.fetched = fetched
                 self.supervisor.run()
             return Ending.DONE, ""

@@ -22,7 +22,17 @@ from django.utils import timezone
 from pydantic import ValidationError
 from redis.exceptions import RedisError
 
-from kernels.contract.events import Calibrated, CrossChecked, Ending, Finished, Line, Measured, SentLine, Started
+from kernels.contract.events import (
+    Calibrated,
+    CrossChecked,
+    Ending,
+    Examined,
+    Finished,
+    Line,
+    Measured,
+    SentLine,
+    Started,
+)
 from kernels.contract.fitting import MAX_EVENT_BYTES
 from kernels.contract.upgrade import upgrade
 from kernels.host.logs import about
@@ -32,7 +42,7 @@ from runs.messages import ask_dispatch, send
 from runs.models import Calibration, Environment, Gpu, RejectedEvent, Result, Run
 from runs.models.run import FINAL, State
 from runs.pipeline.confirmed import settle
-from runs.pipeline.store import json_of, store_measured
+from runs.pipeline.store import json_of, store_measured, store_profiles
 
 log = logging.getLogger(__name__)
 KEPT_OF_REJECTED = 64 * 1024
@@ -180,6 +190,8 @@ def _apply(run: Run, line: Line) -> None:
             _calibrated(run, event, site_time(run, line.at))
         case CrossChecked() as event:
             _crosschecked(run, event)
+        case Examined() as event:
+            _examined(run, event)
         case Finished() as event:
             _finished(run, event, site_time(run, line.at))
 
@@ -235,6 +247,14 @@ def _crosschecked(run: Run, event: CrossChecked) -> None:
     Run.objects.filter(pk=run.pk).update(timing=event.timing)
 
 
+def _examined(run: Run, event: Examined) -> None:
+    """Stores a profile; once, however often it is sent. Raises Rejected if there is no result that it is of."""
+    if store_profiles(run, [event.profile]):
+        raise Rejected(f"there is no result of {event.profile.kernel} on this workload that it could be a profile of")
+    if run.profile_of_id:
+        Run.objects.filter(pk=run.pk).update(done=1, attempts_without_progress=0)
+
+
 def _finished(run: Run, event: Finished, at: datetime) -> None:
     state, message = ENDINGS[event.state], event.message
     if state == State.DONE and (lost := _what_was_lost(run)):
@@ -285,7 +305,7 @@ def hello(said: dict[str, Any]) -> dict[str, Any]:
     fields = {name: device.get(name) for name in ("kind", "name", "index", "capability", "memory_bytes", "max_sm_mhz")}
     fields |= {"driver": device.get("driver") or "", "host": said.get("host") or ""}
     fields |= {"active_attempts": said.get("held") or [], "no_submissions": said.get("no_submissions")}
-    fields["sandbox"] = said.get("sandbox")
+    fields |= {"sandbox": said.get("sandbox"), "no_counters": said.get("no_counters")}
     if said.get("foreign") is not None or not fields["active_attempts"]:
         fields["foreign"] = said.get("foreign")
     if "at" in said:

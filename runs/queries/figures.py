@@ -121,6 +121,12 @@ class Shown:
         )  # fmt: skip
 
     @property
+    def timed(self) -> Timed:
+        """For hypotheses about its cause: with a link to its profile."""
+        link = f"{reverse('result', args=[self.run.pk, self.arm.pk])}#profile"
+        return Timed(self.measured.workload, self.arm.kernel, self.arm.p50_ms, gpu=gpu_of(self.run), link=link)
+
+    @property
     def observed(self) -> Observed | None:
         """For the findings. None: its operation no longer exists."""
         arm, base, run, workload = self.arm, self._base, self.run, self.measured.workload

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from django.db.models import Count, F, IntegerField, Max, OuterRef, Prefetch, Q, QuerySet, Subquery
+from django.db.models import Count, Exists, F, IntegerField, Max, OuterRef, Prefetch, Q, QuerySet, Subquery
 from django.db.models.functions import Cast
 from pydantic import Field
 
@@ -29,9 +29,10 @@ from kernels.contract.arm_result import (
 from kernels.contract.events import Measured, ProtocolFacts, TelemetrySummary, without_false_ratios
 from kernels.contract.export import Export
 from kernels.contract.isolation import Isolation
+from kernels.contract.profile import Profile
 from kernels.report.comparison import COMPARABILITY_KEYS
 from kernels.workload import Workload as WorkloadSpec
-from runs.models import Gpu, Kernel, Measurement, Newest, Result, Run, Session
+from runs.models import Gpu, Kernel, KernelProfile, Measurement, Newest, Result, Run, Session
 from runs.models.measurement import COLUMNS, CORRELATED, CORRELATED_ROUNDS
 from runs.queries.points import Point, RunResult
 
@@ -52,6 +53,10 @@ class StoredArm(ArmResult):
     pk: int = Field(exclude=True)
     verdict: Verdict | Status = Field(exclude=True)
     is_confirmed: bool = Field(default=False, exclude=True)
+    was_profiled: bool = Field(False, exclude=True)
+    """Whether it has a profile, or a run that makes one: read with a single result only."""
+    profile: Profile | None = Field(None, exclude=True)
+    """The newest, if it was asked for."""
 
     @property
     def is_correlated(self) -> bool:
@@ -100,13 +105,27 @@ def of_result(run: int, result: int) -> tuple[Run, StoredMeasured, StoredArm] | 
     """(run, measurement with the baseline's result, result), with raw data; None if the result does not exist."""
     rows = Result.objects.select_related("kernel", "version")
     row = rows.select_related("measurement__workload", "measurement__run__gpu", "measurement__run__environment")
+    profiles, profiling = (
+        KernelProfile.objects.filter(result=OuterRef("pk")),
+        Run.objects.filter(profile_of=OuterRef("pk")),
+    )
+    row = row.annotate(was_profiled=Exists(profiles) | Exists(profiling))
     result_row = row.filter(pk=result, measurement__run=run).first()
     if result_row is None:
         return None
     measurement = result_row.measurement
     beside = rows.filter(measurement=measurement, kernel__name=measurement.baseline).exclude(pk=result).defer("log")
     measured = _measured(measurement, [*beside, result_row], raw=True)
-    return measurement.run, measured, measured.results[-1]
+    arm = measured.results[-1]
+    arm.__dict__["was_profiled"] = result_row.was_profiled
+    return measurement.run, measured, arm
+
+
+def whose(result: int) -> dict[str, Any] | None:
+    """What a result is of: {"pk", "run", "label", "named"}."""
+    names = {"run": F("measurement__run"), "label": F("measurement__workload__label"), "named": F("kernel__name")}
+    found = Result.objects.filter(pk=result).values("pk", **names).first()
+    return dict(found) if found else None
 
 
 def of_results(pks: Iterable[int]) -> dict[int, tuple[StoredMeasured, StoredArm]]:
@@ -123,17 +142,20 @@ def of_results(pks: Iterable[int]) -> dict[int, tuple[StoredMeasured, StoredArm]
 
 
 def with_baselines(
-    results: Iterable[int], measurements: Iterable[int] | None = None
+    results: Iterable[int], measurements: Iterable[int] | None = None, profiles: bool = False
 ) -> dict[int, tuple[Run, StoredMeasured, StoredArm]]:
     """Row id -> (run, measurement with the baseline's result, result) of results of many runs, in one query.
 
-    measurements: row ids of the measurements that they are of, if they are known.
+    measurements: row ids of the measurements that they are of, if they are known. profiles: also their newest profiles.
     """
     wanted = set(results)
     rows = Result.objects.filter(
         measurement__in=Measurement.objects.filter(results__in=wanted) if measurements is None else list(measurements)
     )
     rows = rows.filter(Q(pk__in=wanted) | Q(kernel__name=F("measurement__baseline")))
+    if profiles:
+        newest = KernelProfile.objects.filter(result=OuterRef("pk")).order_by("-pk").values("body")[:1]
+        rows = rows.annotate(profile=Subquery(newest))
     beside = ("measurement__workload", "measurement__run__gpu", "measurement__run__user")
     together: dict[int, list[Result]] = {}
     for row in rows.select_related("kernel", "version", *beside).defer(*RAW, *LARGE).order_by("pk"):
@@ -141,7 +163,9 @@ def with_baselines(
     read = {}
     for arms in together.values():
         measured = _measured(arms[0].measurement, arms, raw=False)
-        for arm in measured.results:
+        for arm, row in zip(measured.results, arms, strict=True):
+            if body := row.__dict__.get("profile"):
+                arm.__dict__["profile"] = Profile(**body)
             if arm.pk in wanted:
                 read[arm.pk] = arms[0].measurement.run, measured, arm
     return read
@@ -203,6 +227,7 @@ def export_of(run: Run) -> Export:
         samples_deleted_at=run.samples_deleted_at,
         timing=run.timing,
         measurements=list(of_run(run, raw=True)),
+        profiles=[row.with_table for row in KernelProfile.objects.filter(result__measurement__run=run).defer("trace")],
     )
 
 

@@ -57,6 +57,8 @@ def estimate_new() -> None:
 
 
 def _expected_s(run: Run) -> float:
+    if run.profile_of_id:
+        return UNKNOWN_S
     gpu = run.gpu or Gpu.objects.in_order().filter(name=run.device_name).first()
     try:
         return estimate(run.spec, gpu).seconds

@@ -28,6 +28,7 @@ from runs.queries.measurements import StoredArm, StoredMeasured
 from runs.templatetags.figures import duration, grouped, ratio3, us
 from runs.views import correctness
 from runs.views.downloads import csv_file
+from runs.views.profiles import panel
 from runs.views.sandbox import kept_apart
 
 
@@ -89,6 +90,7 @@ def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
         "telemetry": telemetry_of(measured.telemetry),
         "correctness": correctness.facts(arm.correctness),
         "checks": correctness.tables(arm.correctness),
+        "why": panel(subject.run, measured, arm),
     }
     return render(request, "result.html", context)
 

@@ -82,6 +82,7 @@ def context_of(request: HttpRequest, run: Run) -> dict[str, Any]:
         "live": live,
         **now_of(parts, live),
         "timing": timing.spent(measured, run.timing),
+        "profiled": measurements.whose(run.profile_of_id) if run.profile_of_id else None,
     }
 
 
@@ -122,6 +123,11 @@ def reproduce(run: Run) -> str:
             f"git checkout {commit.rstrip('+')[:12]}{'   # there were local changes' if commit.endswith('+') else ''}"
         )
     folder = _folders(run)
+    if run.profile_of_id:
+        lines.append(
+            f"{folder}{PYTHON} -m kernels profile {spec.kernels[-1]} --config run-{run.pk}.yaml --device {device}"
+        )
+        return "\n".join(lines)
     try:
         same = load_config(spec.name)
     except ConfigError:

@@ -11,14 +11,21 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from kernels.contract.profile import Profile, Timeline
 from runs.access import COOKIE, MOST_LINKS, OF_A_RUN
-from runs.models import Run, Share
+from runs.models import KernelProfile, Run, Share
 from runs.tasks import purge_logins
+
+PROFILE = Profile(key="k", kernel="triton-flash", timeline=Timeline(call_ns=2.0, enqueue_ns=1.0))
 
 
 @pytest.fixture
 def shared(owner, demo):
-    """The address of the demo, as its link says it."""
+    """The address of the demo, as its link says it. One of its results was profiled."""
+    result = demo.measurements.first().results.get(kernel__name="triton-flash")
+    KernelProfile.objects.create(
+        run=demo, result=result, body=PROFILE.model_dump(mode="json"), table="aten::mm", trace=b"gzip"
+    )
     owner.post(reverse("share_run", args=[demo.pk]))
     return Share.objects.get().get_absolute_url()
 
@@ -27,6 +34,7 @@ def addresses_of(run):
     result = run.measurements.first().results.get(kernel__name="triton-flash")
     more = {"chart_json": ["speedup"], "chart_svg": ["speedup"]}
     more |= {name: [result.pk] for name in ("result", "result_csv", "result_json")}
+    more |= {f"result_profile_{kind}": [result.pk] for kind in ("json", "txt", "trace")}
     more |= {name: [result.pk, "samples"] for name in ("result_chart_json", "result_chart_svg")}
     return {name: reverse(name, args=[run.pk, *more.get(name, [])]) for name in OF_A_RUN}
 
