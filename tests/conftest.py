@@ -45,8 +45,9 @@ def django_db_keepdb(request, django_db_modify_db_settings):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop():
-    """What has been collected stays: the garbage collector does not look through it again."""
+    """The garbage collector does not look through what has been collected, and looks as often as in the web server."""
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
     gc.enable()
 
 
