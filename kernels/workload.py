@@ -19,6 +19,7 @@ from kernels.dtypes import DTYPE_SHORT
 from kernels.operations.base import Operation
 from kernels.protocol import Protocol
 from kernels.submission import Submission, is_submitted
+from kernels.tune_plan import TunePlan
 
 MAX_WORKLOADS = 2_000
 
@@ -288,6 +289,16 @@ class RunSpec(Choice):
     """Ceilings of the device. None: calibrate first."""
     submissions: list[Submission] = []
     """The submitted kernels among `kernels`."""
+    tune: TunePlan | None = None
+    """Search the best settings of its only kernel, instead of measuring it."""
+    tried: list[dict[str, Any]] = []
+    """Trials of earlier attempts: kernels/contract/search.py."""
+
+    @model_validator(mode="after")
+    def one_kernel_is_tuned(self) -> RunSpec:
+        if self.tune and (self.protocol.isolated or self.protocol.name != "paired" or self.protocol.verify_only):
+            raise ValueError("a search measures in pairs, and not isolated")
+        return self
 
     @model_validator(mode="after")
     def submissions_are_isolated(self) -> RunSpec:
@@ -298,7 +309,10 @@ class RunSpec(Choice):
     def as_message(self) -> dict[str, Any]:
         """As JSON for an agent. A field that an earlier agent does not know is sent only if it says something: such an
         agent refuses a run with a field that it does not know."""
-        said = self.model_dump(mode="json", exclude=None if self.submissions else {"submissions"})
+        said = self.model_dump(mode="json")
+        for name in ("submissions", "tune", "tried"):
+            if not said[name]:
+                del said[name]
         for one in said.get("submissions", []):
             if one["git"] is None:
                 del one["git"]

@@ -16,6 +16,7 @@ from kernels.cli.merge import do_merge
 from kernels.cli.run import do_run
 from kernels.cli.stop import Stop
 from kernels.cli.trying import do_try
+from kernels.cli.tune import do_tune, tune_options
 from kernels.config_files import ConfigError
 from kernels.host.device import NoSuchDevice
 from kernels.parent.child_process import Cancelled, ChildDied
@@ -30,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
         return client.main(given)
     top = parser()
     arguments = top.parse_args(given)
-    if "resume" in arguments and not (arguments.config or arguments.resume):
+    if "resume" in arguments and arguments.do is not do_tune and not (arguments.config or arguments.resume):
         top.error("name a config, or a run to continue: --resume FILE")
     try:
         return _measuring(arguments) if arguments.do in MEASURING else arguments.do(arguments)
@@ -48,7 +49,7 @@ def _of_a_site(given: list[str]) -> bool:
     return given[0] == "gate" and bool(named) and not any(Path(one).exists() for one in named)
 
 
-MEASURING = (do_env, do_calibrate, do_run, do_try)
+MEASURING = (do_env, do_calibrate, do_run, do_try, do_tune)
 """Commands that start a measuring process: a signal must end it, too."""
 
 
@@ -71,7 +72,9 @@ def parser() -> argparse.ArgumentParser:
         "128 + N ended by signal N (130 SIGINT, 143 SIGTERM). "
         "submit, runs and login speak to a site: `python -m kernels submit --help`",
     )
-    listed = "list | env | run | check | try | compare | merge | gate | calibrate | judge | submit | runs | login"
+    listed = (
+        "list | env | run | check | try | tune | compare | merge | gate | calibrate | judge | submit | runs | login"
+    )
     commands = top.add_subparsers(required=True, metavar=listed)
     listing = commands.add_parser("list", help="list kernels, and why some cannot run here")
     listing.add_argument("--json", action="store_true", help="as JSON")
@@ -115,6 +118,9 @@ def parser() -> argparse.ArgumentParser:
     trying.add_argument("--jobs", type=int, default=2, metavar="N", help="kernels that are tried at once (2)")
     trying.add_argument("--json", metavar="FILE", type=Path, help="write what became of each to FILE")
     trying.set_defaults(do=do_try)
+    tuning = commands.add_parser("tune", help="find the settings of a kernel that are best on this card")
+    tune_options(tuning)
+    tuning.set_defaults(do=do_tune)
     run = commands.add_parser("run", help="measure a config and print the table")
     check = commands.add_parser("check", help="check a config's kernels for correctness, without timing them")
     for command in (run, check):

@@ -8,7 +8,18 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, ValidationError
 
 from kernels.contract.arm_result import Model
-from kernels.contract.events import Calibrated, CrossChecked, Event, Finished, Measured, Preflight, Started, Timing
+from kernels.contract.events import (
+    Calibrated,
+    Confirmed,
+    CrossChecked,
+    Event,
+    Finished,
+    Measured,
+    Preflight,
+    Started,
+    Timing,
+    Tried,
+)
 from kernels.contract.upgrade import FORMAT, FORMAT_1, upgrade
 from kernels.workload import Ceilings, Config, sentence
 
@@ -73,6 +84,8 @@ class Export(Model):
             case CrossChecked():
                 seen = list(event.added_to(self.measurements))
                 return self.model_copy(update={"measurements": seen, "timing": event.timing})
+            case Tried() | Confirmed():
+                return self  # a search has a file of its own: kernels/contract/search.py
             case Finished():
                 return self.model_copy(update={"state": str(event.state)})
 
