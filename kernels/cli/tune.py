@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from kernels.report import searches
 from kernels.settings import Settings, size_of, table_path
 from kernels.tune_plan import SAMPLERS, TunePlan
 from kernels.tuning.instrument import Instrument
+from kernels.tuning.of_spec import kernel_digest, why_not
 from kernels.tuning.tuner import Tuner, now
 from kernels.workload import Config, RunSpec, Workload, sentence
 
@@ -161,11 +161,7 @@ def _chosen(arguments: argparse.Namespace) -> tuple[catalog.KernelInfo, Config]:
 
 
 def _searches(arguments: argparse.Namespace, info: catalog.KernelInfo, config: Config, device: Device) -> list[Search]:
-    why = info.why_not_on(device.kind, device.capability)
-    if not info.space:
-        why = why or 'it declares no space: @kernel(..., space={"warps": (4, 8)}), and an argument `settings`'
-    elif info.environment:
-        why = why or "it has environment variables of its own"
+    why = why_not(info, device)
     workloads = [w for w in config.workloads if not info.why_not_for(w.dtype, w.problem.model_dump())]
     if not workloads:
         why = why or f"it does none of the workloads of {config.name}"
@@ -180,7 +176,7 @@ def _search(plan: TunePlan, info: catalog.KernelInfo, config: Config, workloads:
     return Search(
         operation=info.operation,
         kernel=info.name,
-        sha256=_digest(info),
+        sha256=kernel_digest(info),
         plan=plan,
         protocol=config.protocol,
         space=info.space,
@@ -188,11 +184,6 @@ def _search(plan: TunePlan, info: catalog.KernelInfo, config: Config, workloads:
         workloads=workloads,
         began_at=now(),
     )
-
-
-def _digest(info: catalog.KernelInfo) -> str:
-    """Of the file alone: a search changes the table beside it."""
-    return hashlib.sha256(Path(info.path).read_bytes()).hexdigest()
 
 
 def _plan(arguments: argparse.Namespace, plan: TunePlan) -> TunePlan:
@@ -230,6 +221,6 @@ def _to_resume(arguments: argparse.Namespace, device: Device) -> tuple[Path, Tab
     for one in left:
         if one.space != info.space:
             raise ConfigError(f"the space of {info.full_name} has changed since {one.began_at}: start a new search")
-        if one.sha256 != _digest(info):
+        if one.sha256 != kernel_digest(info):
             raise ConfigError(f"the source of {info.full_name} has changed since {one.began_at}: start a new search")
     return path, table, [one.model_copy(update={"plan": _plan(arguments, one.plan)}) for one in left]
