@@ -23,6 +23,7 @@ from kernels.settings import Settings, size_of, table_path
 from kernels.tune_plan import SAMPLERS, TunePlan
 from kernels.tuning.instrument import Instrument
 from kernels.tuning.of_spec import kernel_digest, why_not
+from kernels.tuning.samplers import CannotTune
 from kernels.tuning.tuner import Tuner, now
 from kernels.workload import Config, RunSpec, Workload, sentence
 
@@ -112,7 +113,10 @@ class OneSearch:
             f"{search.operation}/{search.kernel} on {self.device.name}: {search.plan.trials} trials by {search.plan.sampler} "
             f"of {size_of(search.space)} settings, {len(search.workloads)} workloads"
         )
-        self.tuner = Tuner(search, instrument, self._emit, self.progress.live, self.stop, self._from_table(search))
+        try:
+            self.tuner = Tuner(search, instrument, self._emit, self.progress.live, self.stop, self._from_table(search))
+        except CannotTune as error:
+            raise ConfigError(str(error)) from None
         try:
             self.tuner.run()
         except WrongEnvironment as error:

@@ -14,12 +14,9 @@ from kernels.parent.child_process import Child
 from kernels.parent.supervisor import Emit
 from kernels.settings import Settings
 from kernels.tuning.instrument import Instrument, Live
+from kernels.tuning.samplers import CannotTune
 from kernels.tuning.tuner import Tuner, now
 from kernels.workload import RunSpec
-
-
-class CannotTune(ValueError):
-    """The kernel cannot be tuned on this device. The message is a sentence."""
 
 
 def kernel_digest(info: catalog.KernelInfo) -> str:

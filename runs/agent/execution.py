@@ -18,7 +18,8 @@ from kernels.host.logs import about
 from kernels.parent.child_process import Cancelled, Child, ChildDied, ChildTimedOut
 from kernels.parent.results import json_safe
 from kernels.parent.supervisor import Supervisor, WrongEnvironment
-from kernels.tuning.of_spec import CannotTune, tune
+from kernels.tuning.of_spec import tune
+from kernels.tuning.samplers import CannotTune
 from kernels.workload import RunSpec
 from runs.agent.current import Current
 from runs.agent.fetching import NotFetched

@@ -1,6 +1,7 @@
 """The rules of a search, on an objective that is known: samplers, gates, finalists, bounds, resumption."""
 
 import random
+import sys
 
 import pytest
 from tuning import CONFIG, SPACE, Scripted, search, timed
@@ -15,7 +16,7 @@ from kernels.tune_plan import SAMPLERS, TunePlan
 from kernels.tuning import gates, tuner
 from kernels.tuning.evolution import Evolution, Known
 from kernels.tuning.instrument import quick, thorough
-from kernels.tuning.samplers import sampler_of
+from kernels.tuning.samplers import CannotTune, sampler_of
 from kernels.tuning.tuner import Tuner, finalists
 
 BEST = {"rows": 8, "warps": 4}
@@ -100,6 +101,14 @@ def test_what_was_known_before_is_not_asked_for_again():
             left.append(asked.settings)
         assert sorted(one["rows"] for one in left) == sorted(SPACE["rows"]), name
         assert {one["warps"] for one in left} == {16}, name
+
+
+def test_without_optuna_evolution_works_and_the_others_say_what_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    monkeypatch.delitem(sys.modules, "kernels.tuning.optuna_study", raising=False)
+    assert sampler_of(TunePlan(sampler="evolution"), SPACE).ask()
+    with pytest.raises(CannotTune, match="the sampler tpe needs the package optuna: pip install optuna"):
+        sampler_of(TunePlan(), SPACE)
 
 
 # --- gates ------------------------------------------------------------------------------------------------------------

@@ -42,6 +42,13 @@ def test_the_form_offers_kernels_that_declare_settings_and_configs_of_their_oper
     assert 'href="/runs/tune/"' in owner.get("/runs/new/").content.decode()
 
 
+def test_a_tunable_kernel_leads_to_the_form(owner, viewer, gpu, configs):
+    page = owner.get("/kernels/layer_norm/triton-layer-norm/").content.decode()
+    assert 'href="/runs/tune/?kernel=layer_norm/triton-layer-norm"' in page
+    assert "/runs/tune/" not in owner.get("/kernels/layer_norm/eager/").content.decode()
+    assert "/runs/tune/" not in viewer.get("/kernels/layer_norm/triton-layer-norm/").content.decode()
+
+
 def test_a_search_is_queued_as_it_was_asked_for(owner, sent, gpu):
     answer = owner.post("/runs/tune/", sent)
     run = Run.objects.get()
