@@ -45,7 +45,7 @@ from kernels.contract.replies import (
     Watched,
 )
 from kernels.operations.base import Distribution, Inputs, Like
-from kernels.settings import settled, spelled
+from kernels.settings import Settings, settled, spelled
 from kernels.workload import Workload
 
 ROTATION = 5
@@ -65,7 +65,6 @@ class Bench:
         if kind == "cpu":
             host_memory.keep_freed()
         self.loaded: dict[str, LoadedKernel] = {}
-        self.card = card(kind)
         self.guard = Guard(kind, self.clock)
         self._forget()
         self.guard.near.add([("the bench", self)])
@@ -116,8 +115,14 @@ class Bench:
         """An arm as it runs on the current workload."""
         if arm not in self.calls:
             kernel = self._kernel(arm)
-            self.calls[arm] = settled(kernel.call, kernel.decides.chosen(self.workload.key, *self.card)[0])
+            self.calls[arm] = settled(kernel.call, self._settings(kernel)[0])
         return self.calls[arm]
+
+    def _settings(self, kernel: LoadedKernel) -> tuple[Settings | None, str]:
+        """(its settings for the current workload on this card, where they come from)."""
+        if not kernel.decides.space:
+            return None, ""
+        return kernel.decides.chosen(self.workload.key, *card(self.kind))
 
     def _run(self, arm: str, inputs: Inputs) -> Any:
         return self._settled(arm)(*inputs.tensors, **inputs.options)
@@ -126,7 +131,7 @@ class Bench:
         """Loads a kernel's file."""
         kernel = self._kernel(arm)
         self.guard.claim_processes(arm)
-        settings, tuned = kernel.decides.chosen(self.workload.key, *self.card)
+        settings, tuned = self._settings(kernel)
         return Loaded(sha256=kernel.sha256, source=kernel.source, settings=spelled(settings or {}), tuned=tuned)
 
     def compile(self, arm: str, seed: int) -> Compiled:
