@@ -1,6 +1,9 @@
 #!/usr/bin/env python
+import contextlib
 import os
 import sys
+
+from kernels.host import starting
 
 
 def main() -> None:
@@ -9,8 +12,13 @@ def main() -> None:
         from runs.hosting.setup import write_env_file
 
         write_env_file()
-    from django.core.management import execute_from_command_line
+    with starting.imports():
+        import django
+        from django.core.exceptions import ImproperlyConfigured
+        from django.core.management import execute_from_command_line
 
+        with contextlib.suppress(ImproperlyConfigured):  # the command says so
+            django.setup()
     execute_from_command_line(sys.argv)
 
 

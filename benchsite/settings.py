@@ -108,8 +108,14 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     DATABASES["default"]["TEST"] = {"NAME": env.str("TEST_DATABASE", default=str(VAR_DIR / "test.sqlite3"))}
 else:
     DATABASES["default"].setdefault("OPTIONS", {}).setdefault("connect_timeout", 5)
-CACHES = {  # of all web processes of this host: it counts requests of tokens, and keeps drawings of status pages
-    "default": {"BACKEND": "django.core.cache.backends.filebased.FileBasedCache", "LOCATION": VAR_DIR / "cache"}
+CACHES = {  # of all web processes of this host: counts of wrong passwords and of requests, drawings of status pages
+    "default": {
+        "BACKEND": "django.core.cache.backends.filebased.FileBasedCache",
+        "LOCATION": VAR_DIR / "cache",
+        "OPTIONS": {
+            "MAX_ENTRIES": 5000
+        },  # when it is full it forgets any of them, also who waits after wrong passwords
+    }
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
@@ -152,7 +158,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "runs.logins.Accounts"]
-# Wrong passwords, counted in the database: runs/logins.py says of what.
+# Wrong passwords, counted in the cache: runs/logins.py says of what.
 AXES_HANDLER = "runs.logins.Handler"
 AXES_FAILURE_LIMIT = 10
 AXES_COOLOFF_TIME = timedelta(minutes=10)

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import sys
 
+from kernels.host import starting
+
 if __name__ == "__main__":
     try:
-        from kernels.cli.main import main
+        with starting.imports():
+            from kernels.cli.main import main
     except KeyboardInterrupt:  # the imports take a second
         sys.exit(130)
     sys.exit(main())

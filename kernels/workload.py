@@ -300,6 +300,9 @@ class RunSpec(Choice):
             raise ValueError("a search measures in pairs, and not isolated")
         return self
 
+    profile: str = ""
+    """A kernel that is only profiled: nothing is measured. Empty: all are measured."""
+
     @model_validator(mode="after")
     def submissions_are_isolated(self) -> RunSpec:
         if self.submissions and not self.protocol.isolated:
@@ -309,10 +312,8 @@ class RunSpec(Choice):
     def as_message(self) -> dict[str, Any]:
         """As JSON for an agent. A field that an earlier agent does not know is sent only if it says something: such an
         agent refuses a run with a field that it does not know."""
-        said = self.model_dump(mode="json")
-        for name in ("submissions", "tune", "tried"):
-            if not said[name]:
-                del said[name]
+        silent = {name for name in ("submissions", "profile", "tune", "tried") if not getattr(self, name)}
+        said = self.model_dump(mode="json", exclude=silent)
         for one in said.get("submissions", []):
             if one["git"] is None:
                 del one["git"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import zoneinfo
 from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.middleware import LoginRequiredMiddleware
+from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
@@ -20,7 +22,8 @@ from runs.models.share import TOKEN
 
 OF_A_RUN = frozenset({
     "run", "run_live", "run_csv", "run_json", "run_jsonl", "run_md", "run_yaml", "chart_json", "chart_svg", "result",
-    "result_csv", "result_json", "result_chart_json", "result_chart_svg",
+    "result_csv", "result_json", "result_chart_json", "result_chart_svg", "result_profile_json", "result_profile_txt",
+    "result_profile_trace",
 })  # fmt: skip
 """Names of the addresses that a run's link opens; each has the run's number as `pk`."""
 OF_A_SESSION = frozenset({"session_report", "session_md", "session_html", "session_chart_json", "session_chart_svg"})
@@ -56,10 +59,15 @@ def least_role(name: str, method: str) -> Role:
     return Role.ENGINEER if changes or name in OF_ENGINEERS else Role.VIEWER
 
 
-def own_only(request: HttpRequest, run: Run, does: str) -> None:
+def person(request: HttpRequest) -> User | None:
+    """Who asks; None: nobody who is logged in."""
+    return request.user if isinstance(request.user, User) else None
+
+
+def own_only(request: HttpRequest, run: Run, what: str) -> None:
     """Raises PermissionDenied unless this person may cancel and withdraw the run."""
     if not owns(request.user, run):
-        raise PermissionDenied(f"Only who launched run {run.pk}, or an admin, {does}.")
+        raise PermissionDenied(f"Only the person who launched run {run.pk}, or an admin, can {what}.")
 
 
 def may_watch(request: HttpRequest) -> bool:
@@ -113,8 +121,11 @@ def of_person(request: HttpRequest) -> dict[str, Any]:
 def _at_home(request: HttpRequest) -> None:
     """Times are those of this person's place."""
     zone = getattr(getattr(request.user, "person", None), "time_zone", "")
-    if zone in zoneinfo.available_timezones():
-        timezone.activate(zoneinfo.ZoneInfo(zone))
+    if zone:
+        with contextlib.suppress(
+            zoneinfo.ZoneInfoNotFoundError, ValueError, OSError
+        ):  # a place that is gone: the site's times
+            timezone.activate(zoneinfo.ZoneInfo(zone))
 
 
 def _check_role(request: HttpRequest) -> None:

@@ -1,6 +1,6 @@
-"""A second opinion: a result that leads is measured again, in five fresh processes with seeds of its own, before it is called
-confirmed. A person asks for it on the leaderboard; with CONFIRM_LEADERS the site asks for it itself, on devices with nothing
-to do."""
+"""A second opinion: a result that leads is measured again with seeds of its own, in five fresh processes and in five isolated
+ones, before it is called confirmed. A person asks for it on the leaderboard; with CONFIRM_LEADERS the site asks for it itself,
+on devices with nothing to do."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 from django.db import transaction
 
+from kernels.analysis.confirmation import Opinion, is_thorough
+from kernels.contract.arm_result import Status
 from kernels.protocol import EFFORTS, Protocol
 from kernels.submission import is_submitted
 from kernels.workload import Config, Workload
 from runs.models import Gpu, Run
-from runs.queries import leaders
+from runs.queries import leaders, opinions
 from runs.queries.leaders import Place
+from runs.queries.points import Point
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -29,19 +32,44 @@ class NotConfirmed(ValueError):
     """A run that cannot be now. The message is a sentence."""
 
 
-def config_of(place: Place) -> Config:
-    """The best unconfirmed kernel of a place beside its baseline; of an unbeaten baseline, all that were compared with it.
+def configs_of(place: Place) -> list[Config]:
+    """What is missing to confirm the best unconfirmed kernel of a place, or an unbeaten baseline: measured in five processes,
+    and in five isolated ones. Submitted kernels are always isolated; a baseline needs no second opinion."""
+    rumour = place.rumour
+    assert rumour is not None
+    best = rumour.best
+    kernels = [best.point.kernel] if best else [placed.point.kernel for placed in rumour.compared]
+    if any(is_submitted(kernel) for kernel in kernels):
+        return [_config(place, kernels, isolated=True)]
+    missing = [] if is_thorough(rumour.point.processes) else [_config(place, kernels, isolated=False)]
+    if best and _is_open(opinion_of(place)):
+        missing.append(_config(place, kernels, isolated=True))
+    return missing
 
-    Submitted kernels are measured isolated, as always.
-    """
+
+def _is_open(second: Point | None) -> bool:
+    """Whether another isolated measurement may say more: there is none, or the machine was busy."""
+    return second is None or (second.status == Status.OK and opinions.said(1.0, second) == Opinion.NONE)
+
+
+def opinion_of(place: Place, confirmed: bool = False) -> Point | None:
+    """The isolated result of the best unconfirmed kernel of a place; confirmed: of its record."""
+    record = place.record if confirmed else place.rumour
+    if record is None or record.best is None or record.point.isolated:
+        return None
+    point = record.point
+    known = opinions.isolated(place.workload.key, place.gpu, point.demo, [point.kernel])
+    return known.get(opinions.key_of(point.kernel, point.sha256))
+
+
+def _config(place: Place, kernels: list[str], isolated: bool) -> Config:
+    """These kernels beside the baseline."""
     assert place.rumour is not None
     workload = Workload(**place.workload.as_json())
     best = place.rumour.best
-    kernels = [best.point.kernel] if best else [placed.point.kernel for placed in place.rumour.compared]
-    isolated = any(is_submitted(kernel) for kernel in kernels)
     return Config(
         name=CONFIRMING,
-        title=f"{best.point.kernel if best else place.rumour.base.kernel} on {workload.label}",
+        title=f"{best.point.kernel if best else place.rumour.base.kernel} on {workload.label}{', isolated' * isolated}",
         operation=workload.operation,
         kernels=kernels,
         workloads=[workload],
@@ -58,7 +86,7 @@ def device_of(place: Place, config: Config) -> Gpu:
         of_model.insert(0, rumour.series.gpu)
     if not of_model:
         raise NotConfirmed(f"No {place.gpu} answers now: nothing was queued.")
-    if not config.protocol.isolated:
+    if not any(is_submitted(kernel) for kernel in config.kernels):
         return of_model[0]
     able = next((gpu for gpu in of_model if not gpu.why_no_submissions), None)
     if able is None:
@@ -68,9 +96,25 @@ def device_of(place: Place, config: Config) -> Gpu:
     return able
 
 
-def confirm(place: Place, user: User | None) -> tuple[Run, bool]:
-    """(the run that confirms a place, whether this call queued it). Raises NotConfirmed."""
-    config = config_of(place)
+def confirm(place: Place, user: User | None) -> list[tuple[Run, bool]]:
+    """(run, whether this call queued it) of each run that is missing to confirm a place. Raises NotConfirmed."""
+    if not (configs := configs_of(place)):
+        second = opinion_of(place)
+        assert second is not None
+        raise NotConfirmed(f"Nothing was queued: it is {phrase_of(second)} (run {second.run}).")
+    return [_submitted(place, config, user) for config in configs]
+
+
+def phrase_of(second: Point) -> str:
+    """What an isolated result says, as a phrase."""
+    if second.status != Status.OK:
+        return f"{second.status} in isolation"
+    if second.ratio is None:
+        return f"{second.why or 'nothing was decided'}, in isolation"
+    return f"{second.ratio.ratio:.3f}x ({second.ratio.low:.3f} to {second.ratio.high:.3f}) in isolation"
+
+
+def _submitted(place: Place, config: Config, user: User | None) -> tuple[Run, bool]:
     gpu = device_of(place, config)
     with transaction.atomic():
         Gpu.objects.select_for_update().get(pk=gpu.pk)  # two requests at once queue one run
@@ -85,24 +129,22 @@ def confirm_leaders() -> list[Run]:
     if not settings.CONFIRM_LEADERS:
         return []
     busy = Run.objects.active().exclude(gpu=None).values("gpu")
-    idle = {gpu.pk for gpu in Gpu.objects.taking_runs().exclude(pk__in=busy)}
+    idle = dict(Gpu.objects.taking_runs().exclude(pk__in=busy).values_list("pk", "name"))
     started: list[Run] = []
-    if not idle:
-        return started
-    for place in leaders.board().places:
-        if place.rumour is None or place.rumour.point.demo:
+    for place in leaders.board().places if idle else ():
+        if place.rumour is None or place.rumour.point.demo or place.gpu not in idle.values():
             continue
-        config = config_of(place)
-        try:
-            gpu = device_of(place, config)
-        except NotConfirmed:
-            continue
-        if gpu.pk not in idle or _runs(config).filter(pk__gt=place.rumour.point.run).exists():
-            continue
-        run, is_new = confirm(place, None)
-        if is_new:
-            started.append(run)
-            idle.discard(gpu.pk)
+        for config in configs_of(place):
+            try:
+                gpu = device_of(place, config)
+            except NotConfirmed:
+                continue
+            if gpu.pk not in idle or _runs(config).filter(pk__gt=place.rumour.point.run).exists():
+                continue
+            run, is_new = _submitted(place, config, None)
+            if is_new:
+                started.append(run)
+                del idle[gpu.pk]
     return started
 
 

@@ -30,13 +30,15 @@ def parsed(url: str) -> SplitResult:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise Refused("This is not an address.") from None
+        raise Refused("Write an address such as https://hooks.example.org/benchsite: this is none.") from None
     if parts.scheme not in PORTS or not parts.hostname:
         raise Refused("Write an address that begins with https:// or http://.")
     if parts.username is not None or parts.password is not None:
         raise Refused("Leave out name and password: a webhook is signed.")
-    if port == 0 or any(ord(sign) <= 32 or ord(sign) >= 127 for sign in url):
-        raise Refused("This is not an address.")
+    if port == 0:
+        raise Refused("Leave out the port, or write one from 1 to 65535.")
+    if any(ord(sign) <= 32 or ord(sign) >= 127 for sign in url):
+        raise Refused("Write the address without spaces, and other signs than ASCII as %XX.")
     return parts
 
 
@@ -48,7 +50,10 @@ def resolved(parts: SplitResult) -> Address:
     addresses = [ipaddress.ip_address(str(one[4][0]).partition("%")[0]) for one in found]
     for address in addresses:
         if not is_allowed(address):
-            raise Refused(f"{parts.hostname} is {address}, which is no public address. WEBHOOK_NETWORKS may allow it.")
+            leads = "" if parts.hostname == str(address) else f" leads to {address}, which"
+            raise Refused(
+                f"{parts.hostname}{leads} is no public address. Write a public one, or add its network to WEBHOOK_NETWORKS."
+            )
     return addresses[0]
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from django import forms
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from runs.models import Gpu, Kernel, Newest, Session, Share, StatusPage, Target, Workload
@@ -24,19 +26,26 @@ TITLES = {
 ALL = {"sessions": "every open session"}
 
 
-def choices(kind: str) -> list[tuple[str, str]]:
-    """(row id, its name) of what may be chosen."""
+def _some(known: QuerySet[Any], chosen: Sequence[int]) -> list[Any]:
+    """Not more than fit, and all that are chosen: to save a page must not drop them."""
+    rows = list(known[:MOST_CHOICES])
+    missing = set(chosen) - {row.pk for row in rows}
+    return rows + list(known.model._default_manager.filter(pk__in=missing))
+
+
+def choices(kind: str, chosen: Sequence[int] = ()) -> list[tuple[str, str]]:
+    """(row id, its name) of what may be chosen. chosen: of what is."""
     measured = Newest.objects.order_by()
     if kind == "targets":
-        rows = [(one.pk, str(one)) for one in Target.objects.select_related("workload")[:MOST_CHOICES]]
+        rows = [(one.pk, str(one)) for one in _some(Target.objects.select_related("workload"), chosen)]
     elif kind == "kernels":
         known = Kernel.objects.filter(pk__in=measured.values("result__kernel")).order_by("operation", "name")
-        rows = [(one.pk, str(one)) for one in known[:MOST_CHOICES]]
+        rows = [(one.pk, str(one)) for one in _some(known, chosen)]
     elif kind == "workloads":
         there = Workload.objects.filter(pk__in=measured.values("workload")).order_by("operation", "label")
-        rows = [(one.pk, one.label) for one in there[:MOST_CHOICES]]
+        rows = [(one.pk, one.label) for one in _some(there, chosen)]
     elif kind == "sessions":
-        rows = [(one.pk, f"{one.pk}: {one.title}") for one in Session.objects.all()[:MOST_CHOICES]]
+        rows = [(one.pk, f"{one.pk}: {one.title}") for one in _some(Session.objects.all(), chosen)]
     else:
         rows = [(one.pk, f"{one.place}, {one.name}") for one in Gpu.objects.in_order().defer("catalogue")]
     return [(EVERY, ALL.get(kind, f"every {kind[:-1]}")), *((str(pk), name) for pk, name in rows)]
@@ -47,23 +56,28 @@ class StatusForm(forms.Form):
 
     title = forms.CharField(max_length=100)
     sentence = forms.CharField(max_length=300, required=False, help_text="Optional: one of your own, below the title.")
-    names = forms.BooleanField(label="Names of people", required=False)
-    sources = forms.BooleanField(label="Sources of its kernels", required=False)
+    names = forms.BooleanField(label="Show names of people", required=False)
+    sources = forms.BooleanField(label="Show the sources of its kernels", required=False)
     expires = forms.ChoiceField(label="Its link ends", choices=PERIODS, initial="90")
 
     def __init__(self, data: Any = None, page: StatusPage | None = None, share: Share | None = None) -> None:
         super().__init__(data, label_suffix="", initial=_initial(page))
         self.page, self.share = page, share
         if share is not None:
-            ends = f"as now, {share.expires_at:%Y-%m-%d}" if share.expires_at else "as now, never"
-            self.fields["expires"].choices = [(KEEP, ends), *PERIODS]  # type: ignore[attr-defined]
-            self.fields["expires"].initial = KEEP
+            ends = f"as now, {timezone.localdate(share.expires_at)}" if share.expires_at else "as now, never"
+            self.fields["expires"] = forms.ChoiceField(
+                label="Its link ends", choices=[(KEEP, ends), *PERIODS], initial=KEEP
+            )
         for kind in KINDS:
             place = forms.IntegerField(label="place", min_value=1, max_value=9, required=False)
             place.widget.attrs |= {"class": "small", "aria-label": f"Place of {kind}"}
             self.fields[f"{kind}_place"] = place
+            part = page.part(kind) if page else None
             self.fields[kind] = forms.MultipleChoiceField(
-                label=TITLES[kind], choices=choices(kind), required=False, widget=forms.CheckboxSelectMultiple
+                label=TITLES[kind],
+                choices=choices(kind, part.chosen if part else ()),
+                required=False,
+                widget=forms.CheckboxSelectMultiple,
             )
 
     @property

@@ -121,11 +121,17 @@ class SubmissionForm(WhereForm):
     message = forms.CharField(label="What it changes", required=False, max_length=2000)
     git_url = forms.CharField(
         label="Address", required=False, max_length=500,
-        help_text="https://, ssh:// or file://, as the device's host can reach it. Its owner decides which it takes.",
+        help_text="https://, ssh:// or file://. The device's host must reach it; its owner names it in GIT_SOURCES.",
     )  # fmt: skip
-    git_commit = forms.CharField(label="Commit", required=False, max_length=40, help_text="All 40 digits.")
-    git_folder = forms.CharField(label="Folder", required=False, max_length=500, help_text="Of the kernel's files.")
-    git_kernel = forms.CharField(label="Kernel", required=False, max_length=60, help_text="As its file declares it.")
+    git_commit = forms.CharField(
+        label="Commit", required=False, max_length=40, help_text="All 40 digits, as git rev-parse HEAD prints them."
+    )
+    git_folder = forms.CharField(
+        label="Folder", required=False, max_length=500, help_text="Of the kernel's files. Empty: the whole repository."
+    )
+    git_kernel = forms.CharField(
+        label="Kernel", required=False, max_length=60, help_text="Its name, as its file declares it."
+    )
     git_operation = forms.ChoiceField(
         label="Operation", required=False, choices=lambda: [(name, name) for name in operations()]
     )

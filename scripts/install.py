@@ -136,6 +136,7 @@ def write_bytecode() -> None:
         "import torch._inductor.compile_fx",
         "import triton",
         "import django; django.setup(); import benchsite.urls",
+        "import compileall; compileall.compile_dir('kernels', quiet=2)",
     ):
         subprocess.run(
             [str(PYTHON), "-c", code], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -18,6 +18,7 @@ SIZES = {
     "heads": ("h", "heads", "num_heads", "nheads"),
     "kv_heads": ("hkv", "kv_heads", "num_kv_heads"),
     "seq_len": ("s", "sl", "seq", "seq_len", "seqlen", "n_ctx", "sequence_length"),
+    "kv_len": ("skv", "kv_len", "kv_seq_len"),
     "head_dim": ("d", "hd", "dim", "head_dim", "headdim"),
     "groups": ("g", "groups"),
     "block_size": ("block_size",),

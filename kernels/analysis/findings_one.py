@@ -28,6 +28,8 @@ class Kind(StrEnum):
     FACTORS = "factors and times disagree"
     SLOW = "far slower than the baseline"
     LOW = "far from the limit"
+    CAUSE = "root-cause hypothesis"
+    """A profile's diagnosis."""
     GROWS = "grows with the work"
     LAUNCH = "launch-bound"
     NOISE = "noise"

@@ -18,13 +18,6 @@ from kernels.contract.events import Measured
 
 Z = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
 """Half-width of a normal interval in standard deviations: 2.58."""
-THOROUGH = 5
-"""A ratio from at least this many processes counts as confirmed."""
-
-
-def is_confirmed(processes: int | None) -> bool:
-    """Whether a ratio is confirmed: by enough fresh processes. Others are called unconfirmed."""
-    return (processes or 1) >= THOROUGH
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import traceback
 from typing import Any
 
 from kernels.contract.replies import Answer, Fault, Reply
-from kernels.host import processes
+from kernels.host import processes, starting
 
 MAX_FILE_BYTES = 4 * 2**30
 CPU_MEMORY_SHARE = 0.8
@@ -63,8 +63,6 @@ def fault(error: BaseException, must_replace: bool) -> Fault:
 
 
 def serve(kind: str, commands: Any, answers: Any) -> None:
-    from kernels.child.environment import environment
-
     bench: Any = None
 
     token = ""
@@ -74,12 +72,14 @@ def serve(kind: str, commands: Any, answers: Any) -> None:
         answers.flush()
 
     try:
-        import torch
+        with starting.imports():
+            import torch
 
-        with contextlib.suppress(ImportError):
-            import triton  # noqa: F401  (warm: the first Triton kernel should not pay for the import)
-        from kernels.child.bench import Bench
-        from kernels.child.guard import Guard
+            with contextlib.suppress(ImportError):
+                import triton  # noqa: F401  (warm: the first Triton kernel should not pay for the import)
+            from kernels.child.bench import Bench
+            from kernels.child.environment import environment
+            from kernels.child.guard import Guard
 
         if kind == "cuda":
             torch.ones(1, device="cuda:0").add_(1)

@@ -127,6 +127,10 @@ class Bench:
     def _run(self, arm: str, inputs: Inputs) -> Any:
         return self._settled(arm)(*inputs.tensors, **inputs.options)
 
+    def caller(self, arm: str, seed: int) -> Callable[[], Any]:
+        """A call of an arm on inputs of this seed."""
+        return partial(self._run, arm, self.problem.inputs(self.device, seed))
+
     def load(self, arm: str) -> Loaded:
         """Loads a kernel's file."""
         kernel = self._kernel(arm)
@@ -410,8 +414,7 @@ class Bench:
         """Profiler spans and event times of the same calls: see profiler.profile."""
         from kernels.child import profiler  # imported late: the import is slow and needed only after all timing
 
-        inputs = self.problem.inputs(self.device, seed)
-        return profiler.profile(self.clock, lambda: self._run(arm, inputs))
+        return profiler.profile(self.clock, self.caller(arm, seed))
 
     def calibrate(self) -> CeilingSamples:
         """Ceilings of this device, before any kernel is loaded: see calibrate.probe."""

@@ -64,7 +64,11 @@ class Collector:
         self.export = self.export.model_copy(update={"state": state, "timing": timing})
         self.progress.end()
         if self.table and self.has_news:
-            self._write(self.paths)
+            self.write()
+
+    def write(self) -> None:
+        """Writes every file."""
+        self._write(self.paths)
 
     def _replaceable(self) -> dict[str, Path]:
         """Files that can be written again and again; a pipe gets the end only."""

@@ -13,6 +13,7 @@ from kernels.cli.describe import do_calibrate, do_env, do_list
 from kernels.cli.gate import do_gate
 from kernels.cli.judge import do_compare, do_judge
 from kernels.cli.merge import do_merge
+from kernels.cli.profile import add_options, do_profile
 from kernels.cli.run import do_run
 from kernels.cli.stop import Stop
 from kernels.cli.trying import do_try
@@ -49,7 +50,7 @@ def _of_a_site(given: list[str]) -> bool:
     return given[0] == "gate" and bool(named) and not any(Path(one).exists() for one in named)
 
 
-MEASURING = (do_env, do_calibrate, do_run, do_try, do_tune)
+MEASURING = (do_env, do_calibrate, do_run, do_try, do_tune, do_profile)
 """Commands that start a measuring process: a signal must end it, too."""
 
 
@@ -73,7 +74,8 @@ def parser() -> argparse.ArgumentParser:
         "submit, runs and login speak to a site: `python -m kernels submit --help`",
     )
     listed = (
-        "list | env | run | check | try | tune | compare | merge | gate | calibrate | judge | submit | runs | login"
+        "list | env | run | check | try | tune | profile | compare | merge | gate | calibrate | judge | "
+        "submit | runs | login"
     )
     commands = top.add_subparsers(required=True, metavar=listed)
     listing = commands.add_parser("list", help="list kernels, and why some cannot run here")
@@ -121,6 +123,7 @@ def parser() -> argparse.ArgumentParser:
     tuning = commands.add_parser("tune", help="find the settings of a kernel that are best on this card")
     tune_options(tuning)
     tuning.set_defaults(do=do_tune)
+    add_options(commands.add_parser("profile", help="why kernels are slow: hardware counters and a timeline"))
     run = commands.add_parser("run", help="measure a config and print the table")
     check = commands.add_parser("check", help="check a config's kernels for correctness, without timing them")
     for command in (run, check):
@@ -167,8 +170,12 @@ def parser() -> argparse.ArgumentParser:
             mode=None,
             effort=None,
             isolated=False,
+            profile=False,
             **dict.fromkeys(PLANS),
         )
+    run.add_argument(
+        "--profile", action="store_true", help="after the measurement, say why each kernel is slow: see `profile`"
+    )
     run.add_argument("--verify", action="store_true", help="check correctness only (same as `check`)")
     run.add_argument("--protocol", choices=("paired", "fixed"), help="instead of the config's")
     run.add_argument(

@@ -11,12 +11,17 @@ from kernels.cli import resume
 from kernels.cli.choice import chosen, columns, exported, outputs
 from kernels.cli.collector import DONE, FAILED, INTERRUPTED, Collector
 from kernels.cli.files import is_replaceable
+from kernels.cli.profile import examined
 from kernels.cli.progress import Progress
 from kernels.cli.stop import Stop
 from kernels.config_files import ConfigError
-from kernels.host.device import find_device
+from kernels.contract.arm_result import Status
+from kernels.contract.events import Examined
+from kernels.host.device import Device, find_device
 from kernels.parent.child_process import Cancelled
 from kernels.parent.supervisor import Supervisor, WrongEnvironment
+from kernels.profiling.examine import LIMIT_S
+from kernels.profiling.process import Launcher
 from kernels.report import tables, timing
 from kernels.report.summary import as_text
 
@@ -52,6 +57,8 @@ def do_run(arguments: argparse.Namespace, stop: Stop) -> int:
             progress.say(_ended(collected, stop))
         if collected.has_news:
             _show(collected, arguments.timing)
+    if arguments.profile and state == DONE:
+        _profile(collected, device, stop)
     if collected.trouble:
         raise collected.trouble
     return stop.status if state == INTERRUPTED else _status(collected)
@@ -77,6 +84,16 @@ def _show(collected: Collector, with_timing: bool) -> None:
             print(f"\n{timing.as_text(timing.spent(export.measurements, export.timing))}", flush=True)
     except OSError:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (else Python fails again when it exits)
+
+
+def _profile(collected: Collector, device: Device, stop: Stop) -> None:
+    """Profiles what was measured and is ok, now that nothing is timed any more; prints it, and adds it to the files."""
+    config = collected.export.config
+    timed = {(m.key, arm.kernel) for m in collected.export.measurements for arm in m.results if arm.status == Status.OK}
+    launcher = Launcher(device, LIMIT_S, stop, isolated=config.protocol.isolated)
+    for one in examined(launcher, config, lambda workload, kernel: (workload.key, kernel) in timed):
+        collected.emit(Examined(profile=one))
+    collected.write()
 
 
 def _status(collected: Collector) -> int:

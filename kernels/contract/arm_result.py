@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -184,7 +184,7 @@ class CrossCheck(Model):
         return min(1.0, self.span_ns / self.wall_ns) if self.span_ns and self.wall_ns else None
 
 
-NO_SPEEDUP = dict.fromkeys(("speedup", "speedup_low", "speedup_high", "effective_sample_size"))
+NO_SPEEDUP: dict[str, Any] = dict.fromkeys(("speedup", "speedup_low", "speedup_high", "effective_sample_size"))
 """Fields of an ArmResult without a speedup."""
 
 

@@ -1,8 +1,9 @@
 """The events of a run: one model each, from the measuring process to the page.
 
 A run emits Started; Calibrated, if the device's ceilings are unknown, and once more at its end if they are refused or
-doubtful; one Measured for each group of each workload; CrossChecked; and Finished. The site keys a measurement by (run,
-workload, mode, group). A search emits one Tried for each trial and one Confirmed for each finalist instead.
+doubtful; one Measured for each group of each workload; CrossChecked; one Examined for each profile that was asked for; and
+Finished. The site keys a measurement by (run, workload, mode, group). A search emits one Tried for each trial and one
+Confirmed for each finalist instead.
 
 Names of times end in their unit; ratios have none. None means "not measured". Unknown fields are dropped, so that a
 newer agent can report to an older site.
@@ -18,6 +19,7 @@ from pydantic import AwareDatetime, Field, model_validator
 
 from kernels.contract.arm_result import NO_SPEEDUP, ArmResult, CrossCheck, Model, Ratio, Spread, Status, Text
 from kernels.contract.isolation import Isolation
+from kernels.contract.profile import Profile
 from kernels.contract.search import Finalist, Trial
 from kernels.workload import Ceilings, Workload
 
@@ -237,6 +239,13 @@ def _with_check(arm: ArmResult, seen: Seen | None) -> ArmResult:
     return arm.model_copy(update={"ran": seen.ran, "crosscheck": seen.check}) if seen else arm
 
 
+class Examined(Model):
+    """Why a kernel is slow on a workload: no measurement, and after all of them."""
+
+    kind: Literal["examined"] = "examined"
+    profile: Profile
+
+
 class Finished(Model):
     kind: Literal["finished"] = "finished"
     state: Ending
@@ -258,7 +267,7 @@ class Confirmed(Model):
     finalist: Finalist
 
 
-Event = Started | Calibrated | Measured | CrossChecked | Tried | Confirmed | Finished
+Event = Started | Calibrated | Measured | CrossChecked | Examined | Tried | Confirmed | Finished
 
 
 class Line(Model):

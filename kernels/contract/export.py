@@ -13,6 +13,7 @@ from kernels.contract.events import (
     Confirmed,
     CrossChecked,
     Event,
+    Examined,
     Finished,
     Measured,
     Preflight,
@@ -20,6 +21,7 @@ from kernels.contract.events import (
     Timing,
     Tried,
 )
+from kernels.contract.profile import Profile
 from kernels.contract.upgrade import FORMAT, FORMAT_1, upgrade
 from kernels.workload import Ceilings, Config, sentence
 
@@ -55,6 +57,8 @@ class Export(Model):
     samples_deleted_at: AwareDatetime | None = None
     """When its site deleted the raw samples; None if it did not."""
     measurements: list[Measured] = []
+    profiles: list[Profile] = []
+    """Why its kernels are slow, if that was asked for."""
 
     @property
     def progress(self) -> str:
@@ -86,6 +90,8 @@ class Export(Model):
                 return self.model_copy(update={"measurements": seen, "timing": event.timing})
             case Tried() | Confirmed():
                 return self  # a search has a file of its own: kernels/contract/search.py
+            case Examined():
+                return self.model_copy(update={"profiles": [*self.profiles, event.profile]})
             case Finished():
                 return self.model_copy(update={"state": str(event.state)})
 

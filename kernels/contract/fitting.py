@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from kernels.contract.arm_result import ArmResult, Status
-from kernels.contract.events import Event, Finished, Measured
+from kernels.contract.events import Event, Examined, Finished, Measured
 
 MAX_EVENT_BYTES = 16 * 2**20
 """Of an event as JSON, with its line. The recorder refuses a longer one."""
@@ -20,11 +20,13 @@ MOST_TEXT = 2**20
 
 def fitted(event: Event, most: int = MAX_EVENT_BYTES - LINE_BYTES) -> Event:
     """The event in at most `most` bytes of JSON: first without long texts, then without samples, at last without the
-    largest results, which then say so."""
+    largest results, which then say so. A profile goes without its trace."""
     if size(event) <= most:
         return event
     if isinstance(event, Finished):
         return event.model_copy(update={"log": event.log[-MOST_TEXT:], "message": cut(event.message, MOST_TEXT)})
+    if isinstance(event, Examined):
+        return _without_trace(event)
     if not isinstance(event, Measured):
         return event
     each = min(MOST_TEXT, most // 8 // max(1, len(event.results)))
@@ -40,6 +42,14 @@ def fitted(event: Event, most: int = MAX_EVENT_BYTES - LINE_BYTES) -> Event:
         arms = [_left_out(arm) if arm is largest else arm for arm in event.results]
         event = event.model_copy(update={"results": arms})
     return event
+
+
+def _without_trace(event: Examined) -> Examined:
+    if event.profile.timeline is None:
+        return event
+    changes = {"trace": "", "trace_missing": "the trace is not kept: it is too large"}
+    timeline = event.profile.timeline.model_copy(update=changes)
+    return event.model_copy(update={"profile": event.profile.model_copy(update={"timeline": timeline})})
 
 
 def size(event: Any) -> int:

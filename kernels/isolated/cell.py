@@ -19,7 +19,7 @@ from kernels.contract.isolation import Armed, Called, Segments
 from kernels.contract.replies import Nothing
 from kernels.isolated import device_memory
 from kernels.isolated.memory import Layout, mapped, outputs_of
-from kernels.isolated.serving import Pipes, main
+from kernels.isolated.serving import Pipes
 from kernels.settings import settled
 from kernels.workload import Workload
 
@@ -141,7 +141,3 @@ def _addresses(outs: list[Any]) -> list[int]:
 
 def _joined(addresses: list[int]) -> bytes:
     return ",".join(map(str, addresses)).encode()
-
-
-if __name__ == "__main__":
-    main(Cell)

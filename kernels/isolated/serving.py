@@ -41,8 +41,8 @@ class Pipes:
 
 
 def main(make: Callable[[str, Pipes], Any]) -> None:
-    """Starts a worker for a kind of device and serves it. Arguments: kind, commands' pipe, answers' pipe."""
-    kind, pipes = sys.argv[1], Pipes(int(sys.argv[2]), int(sys.argv[3]))
+    """Starts a worker for a kind of device and serves it. Arguments: see __main__.py."""
+    kind, pipes = sys.argv[2], Pipes(int(sys.argv[3]), int(sys.argv[4]))
     faulthandler.enable()
     limit_myself(kind)
     try:

@@ -15,7 +15,7 @@ from kernels.contract.isolation import Attached, Judged, Opened, Output, Paced, 
 from kernels.contract.replies import Nothing
 from kernels.isolated import device_memory
 from kernels.isolated.memory import Layout, Reader, mapped
-from kernels.isolated.serving import Pipes, main
+from kernels.isolated.serving import Pipes
 from kernels.operations.base import Distribution, Inputs
 from kernels.workload import Workload
 
@@ -128,7 +128,3 @@ class Trusted:
             self._paced[: PACE_BYTES // 2].copy_(self._paced[PACE_BYTES // 2 :])
         self.clock.synchronize()
         return Paced(ns=perf_counter_ns() - begin)
-
-
-if __name__ == "__main__":
-    main(Trusted)

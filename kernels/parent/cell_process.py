@@ -52,7 +52,7 @@ class Trusted(Child):
             raise TrustedEnded(f"the process that holds inputs and references ended: {error}") from None
 
     def _command(self, arguments: list[str]) -> list[str]:
-        return [sys.executable, "-m", "kernels.isolated.trusted", *arguments]
+        return [sys.executable, "-m", "kernels.isolated", "trusted", *arguments]
 
 
 class Cell(Child):
@@ -70,7 +70,7 @@ class Cell(Child):
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.memory = memory
-        self.uid = _free_uid() if own_user and os.geteuid() == 0 else None
+        self.uid = free_uid() if own_user and os.geteuid() == 0 else None
         self.facts = Facts()
         self.groups = limits.new_groups(secrets.token_hex(4))
         self._facts_read, self._facts_write = os.pipe()
@@ -80,7 +80,7 @@ class Cell(Child):
     def _command(self, arguments: list[str]) -> list[str]:
         self.uid = given(self.scratch, self.uid)
         spec = Spec(
-            command=[sys.executable, "-m", "kernels.isolated.cell", *arguments],
+            command=[sys.executable, "-m", "kernels.isolated", "cell", *arguments],
             scratch=self.scratch,
             readable=readable(catalog.KERNEL_PATH_VARIABLE, catalog.SUBMITTED_VARIABLE),
             hidden=hidden(),
@@ -232,7 +232,7 @@ def _state(pid: int) -> str:
         return "X"
 
 
-def _free_uid() -> int:
+def free_uid() -> int:
     while True:
         uid = FIRST_UID + secrets.randbelow(100_000_000)
         try:

@@ -102,6 +102,12 @@ class Supervisor:
         return self.session.log()
 
     def _start(self, watch: telemetry.Telemetry) -> RunContext:
+        environment = self._started(watch)
+        known = self.spec.ceilings or self._calibrate(watch)
+        return RunContext(self.spec, self.device, environment, known, self.session, watch, self.progress)
+
+    def _started(self, watch: telemetry.Telemetry) -> dict[str, Any]:
+        """Says what it runs on; returns the environment. Raises WrongEnvironment."""
         environment, device = self.session.wait_ready(), self.device
         environment |= {"driver": device.driver, "uuid": device.uuid, "max_sm_mhz": device.max_sm_mhz}
         environment |= {"commit": commit(), "board": watch.board()}
@@ -110,8 +116,7 @@ class Supervisor:
             raise WrongEnvironment(environment)
         preflight = Preflight(others=watch.others(), start=watch.now(), fetched=self.fetched)
         self.emit(Started(environment=json_safe(environment), fingerprint=print_, preflight=preflight))
-        known = self.spec.ceilings or self._calibrate(watch)
-        return RunContext(self.spec, device, environment, known, self.session, watch, self.progress)
+        return environment
 
     def _take_outside(self) -> None:
         self.outside = added(self.outside, self.stopwatch.take())

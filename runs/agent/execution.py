@@ -18,6 +18,7 @@ from kernels.host.logs import about
 from kernels.parent.child_process import Cancelled, Child, ChildDied, ChildTimedOut
 from kernels.parent.results import json_safe
 from kernels.parent.supervisor import Supervisor, WrongEnvironment
+from kernels.profiling.profiling_run import ProfilingRun
 from kernels.tuning.of_spec import tune
 from kernels.tuning.samplers import CannotTune
 from kernels.workload import RunSpec
@@ -95,7 +96,8 @@ class Execution:
             return Ending.FAILED, why
 
     def _supervise(self, spec: RunSpec, fetched: dict[str, str]) -> None:
-        self.supervisor = Supervisor(spec, self.device, self._emit, self._live, self._should_stop, self.warm)
+        kind = ProfilingRun if spec.profile else Supervisor
+        self.supervisor = kind(spec, self.device, self._emit, self._live, self._should_stop, self.warm)
         self.supervisor.fetched = fetched
         self.supervisor.run()
 

@@ -24,6 +24,7 @@ from kernels.host.airlock import Facts
 from kernels.host.containment import is_trusting, probe, why_refused
 from kernels.host.device import Device
 from kernels.host.telemetry import foreign_processes
+from kernels.profiling.ncu import why_none
 from runs.agent.current import Current
 from runs.agent.journal import Journal
 from runs.broker import BrokerKeys
@@ -91,6 +92,7 @@ class AgentThreads:
             "held": self.held(),
             "no_submissions": why_refused(self.sandbox),
             "sandbox": self.sandbox.model_dump(exclude={"pid"}) | {"trusted": is_trusting()},
+            "no_counters": self.no_counters,
             "foreign": None if self.current.attempt else foreign_processes(self.device),
             "at": time.time(),
             "sent": self.keys.now(),
@@ -101,6 +103,11 @@ class AgentThreads:
     def sandbox(self) -> Facts:
         """What this host takes from a submitted kernel. Tried once."""
         return probe()
+
+    @cached_property
+    def no_counters(self) -> str:
+        """Why a profile on this host has no hardware counters; empty if it has."""
+        return why_none(self.device.kind)
 
     def held(self) -> list[tuple[int, int]]:
         """The attempt that is executed, and those with lines that the site has not confirmed."""

@@ -31,7 +31,9 @@ class Token(HttpBearer):
         if self.writes and not found.writes:
             raise Problem(403, "The token may only read", "Make a token with the right to submit and cancel: /tokens/.")
         if self.writes and not may(found.user, Role.ENGINEER):
-            raise Problem(403, "A viewer reads", "Its person is a viewer: an admin can make an engineer of it.")
+            raise Problem(
+                403, "A viewer only reads", "The person of this token is a viewer. An admin can make them an engineer."
+            )
         request.user = found.user
         return found
 

@@ -16,6 +16,7 @@ from kernels.foreign.claimed import NotReadable
 from kernels.formats.adding import with_declaration
 from kernels.git_source import GitSource
 from kernels.submission import Unreadable
+from runs.access import person
 from runs.api import schemas
 from runs.api.access import WRITING
 from runs.api.answers import once
@@ -31,7 +32,6 @@ from runs.submitting import NotSubmitted, config_for, device_for, start_run
 from runs.views import new
 from runs.views.imports import MOST_ROWS
 from runs.views.run import get_run
-from runs.views.submissions import person
 
 __all__ = ["ROUTER"]
 
@@ -146,8 +146,8 @@ def cancel(request: HttpRequest, pk: Path[int]) -> HttpResponse:
     def cancelled() -> tuple[int, Any]:
         run = get_run(pk)
         if not owns(request.user, run):
-            raise Problem(403, "Not your run", "Who launched a run cancels it, or an admin.")
-        said = run.cancel(request.user)  # type: ignore[arg-type]
+            raise Problem(403, "Not your run", "Only the person who launched a run, or an admin, can cancel it.")
+        said = run.cancel(person(request))
         return 200, _line(request, run) | {"said": said}
 
     return once(request, request.user, cancelled)

@@ -209,7 +209,7 @@ def speedup(table: Sequence[Row], colours: dict[str, str], narrow: bool = False)
     data = _speedups(table, leader, canvas)
     low = min(0.95, data.low.min(), data.band_low.min())
     high = max(1.05, data.high.max(), data.band_high.max())
-    scale = alt.Scale(type="log", domain=[low / 1.02, high * 1.02], nice=False, zero=False)
+    scale = alt.Scale(type="log", domain=[low / 1.02, high * 1.02], nice=False)
     ticks = ratio_ticks(low, high, canvas.width // 52)
     axis = alt.Axis(values=ticks, labelExpr="datum.value + 'x'", title=None)
 

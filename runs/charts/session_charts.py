@@ -104,7 +104,7 @@ def factors(rows: Sequence[Figure], colours: dict[str, str], narrow: bool = Fals
         for number, one in enumerate(rows) if one.ratio
     ])  # fmt: skip
     low, high = min(0.9, data.low.min()), max(1.1, data.high.max())
-    scale = alt.Scale(type="log", domain=[low / 1.05, high * 1.05], nice=False, zero=False)
+    scale = alt.Scale(type="log", domain=[low / 1.05, high * 1.05], nice=False)
     axis = alt.Axis(values=ratio_ticks(low, high, width // 52), labelExpr="datum.value + 'x'", title=None)
     tones = alt.Scale(
         domain=["faster", "slower", "open"], range=[colours["faster"], colours["slower"], colours["other"]]

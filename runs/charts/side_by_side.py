@@ -58,10 +58,20 @@ class Picture(NamedTuple):
 
     @property
     def drawn(self) -> list[str]:
-        """The workloads that are drawn: of many some, from the first to the last, the same for every kernel."""
-        kernels, known = len({line.kernel for line in self.lines}), self.workloads
-        most = min(len(known), max(1, MOST_LINES // kernels))
-        return [known[round(n * (len(known) - 1) / max(1, most - 1))] for n in range(most)]
+        """The workloads that are drawn, the same for every kernel: of many those that most runs have; of equal ones some,
+        from the first to the last."""
+        most = max(1, MOST_LINES // len({line.kernel for line in self.lines}))
+        by_runs: dict[int, list[str]] = {}
+        for workload in self.workloads:
+            by_runs.setdefault(self._runs_on(workload), []).append(workload)
+        chosen: list[str] = []
+        for _, some in sorted(by_runs.items(), reverse=True):
+            chosen += _spread(some, most - len(chosen))
+        return [workload for workload in self.workloads if workload in chosen]
+
+    def _runs_on(self, workload: str) -> int:
+        """How many runs have a mark on it, of the kernel that most runs have."""
+        return max(sum(mark is not None for mark in line.marks) for line in self.lines if line.workload == workload)
 
     @property
     def shown(self) -> list[Line]:
@@ -82,6 +92,12 @@ class Picture(NamedTuple):
         return self._height(False), self._height(True)
 
 
+def _spread(known: Sequence[str], most: int) -> list[str]:
+    """So many of them at most, from the first to the last."""
+    count = min(len(known), most)
+    return [known[round(n * (len(known) - 1) / max(1, count - 1))] for n in range(count)]
+
+
 def pictures(tables: Sequence[Sequence[Row]]) -> list[Picture]:
     """The charts that the tables of these runs have, operation by operation."""
     operations = dict.fromkeys(row.operation for table in tables for row in table)
@@ -98,15 +114,15 @@ def pictures(tables: Sequence[Sequence[Row]]) -> list[Picture]:
 
 def _lines(tables: Sequence[Sequence[Row]], name: str) -> list[Line]:
     marks: dict[str, dict[tuple[str, str], list[Mark | None]]] = {}
-    labels: dict[str, str] = {}
+    labels: dict[tuple[str, str], str] = {}
     for number, table in enumerate(tables):
         for row in table:
             if mark := _mark(row, name):
                 place = (row.workload_key, row.mode)
-                labels.setdefault(row.workload_key, f"{short(row.workload)} {row.mode}")
+                labels.setdefault(place, f"{short(row.workload)} {row.mode}")
                 empty: list[Mark | None] = [None] * len(tables)
                 marks.setdefault(row.kernel, {}).setdefault(place, empty)[number] = mark
-    return [Line(kernel, labels[key], mine) for kernel, places in marks.items() for (key, _), mine in places.items()]
+    return [Line(kernel, labels[place], mine) for kernel, places in marks.items() for place, mine in places.items()]
 
 
 def _mark(row: Row, name: str) -> Mark | None:
@@ -133,7 +149,7 @@ def draw(picture: Picture, names: Sequence[str], palette: str, narrow: bool = Fa
     else:
         low, high = reach(low, high)
         axis = alt.Axis(values=log_ticks(low, high, width // 60), format="~s", title=None)
-    scale = alt.Scale(type="log", domain=[low, high], nice=False, zero=False)
+    scale = alt.Scale(type="log", domain=[low, high], nice=False)
     series = list(names)
     colour = alt.Color("run:N", legend=None, sort=series, scale=alt.Scale(domain=series, range=list(SERIES[palette])))
     shape = alt.Shape("run:N", legend=None, sort=series, scale=alt.Scale(domain=series, range=list(SHAPES)))

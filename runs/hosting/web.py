@@ -24,6 +24,7 @@ from waitress.channel import HTTPChannel
 from waitress.server import MultiSocketServer, TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 
+from kernels.host import starting
 from kernels.host.processes import die_with_parent
 from runs.hosting.addresses import listening
 
@@ -109,7 +110,8 @@ def main() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 4 * CONNECTIONS) if most > 0 else 4 * CONNECTIONS, most))
     share_counts()
-    from benchsite.wsgi import application  # before the fork: imported once
+    with starting.imports():
+        from benchsite.wsgi import application  # before the fork: imported once
 
     for _ in range(PROCESSES):
         if os.fork() == 0:

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('runs', '0150_results_by_kernel'),
+        ('runs', '0190_profiles'),
     ]
 
     operations = [

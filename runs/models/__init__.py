@@ -13,6 +13,7 @@ from runs.models.measurement import Chart, Measurement, Result
 from runs.models.newest import Newest
 from runs.models.notice import Delivery, MailChoice, Notice, Webhook
 from runs.models.person import Person, Role
+from runs.models.profile import KernelProfile
 from runs.models.run import Environment, RejectedEvent, Run
 from runs.models.schedule import Schedule, ScheduledDay
 from runs.models.session import Note, Session
@@ -27,7 +28,7 @@ from runs.models.workload import Workload
 
 __all__ = [
     "Answered", "ApiToken", "Audit", "Calibration", "Change", "Chart", "Claim", "Config", "Delivery", "Environment",
-    "Gpu", "Host", "Import", "Kernel", "KernelVersion", "MailChoice", "Measurement", "Newest", "Note", "Notice",
+    "Gpu", "Host", "Import", "Kernel", "KernelProfile", "KernelVersion", "MailChoice", "Measurement", "Newest", "Note", "Notice",
     "Person", "Pin", "RejectedEvent", "Result", "Role", "Run", "Schedule", "ScheduledDay", "Session", "Share",
     "StatusPage", "Submission", "Tag", "Target", "Tier", "TierScale", "Trial", "Webhook", "Workload",
 ]  # fmt: skip

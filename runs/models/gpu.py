@@ -59,6 +59,8 @@ class Gpu(models.Model):
     sandbox = models.JSONField(null=True, blank=True)
     """What its host takes from a kernel's own process: fields of Isolation, and whether its owner trusts all kernels
     anyway. None: its agent has not said."""
+    no_counters = models.TextField(null=True, blank=True)
+    """Why a profile here has no hardware counters, as its agent said; empty if it has. None: its agent cannot profile."""
     active_attempts = models.JSONField(default=list, blank=True)
     """[run, attempt] pairs that its agent held at its last hello."""
     seen_at = models.DateTimeField(null=True, blank=True)
@@ -103,7 +105,7 @@ class Gpu(models.Model):
             return "busy"
         return "paused" if self.paused_at else "idle"
 
-    def pause(self, user: User, why: str) -> None:
+    def pause(self, user: User | None, why: str) -> None:
         """It takes no run from now on. The one in progress goes on."""
         Gpu.objects.filter(pk=self.pk, paused_at=None).update(paused_at=timezone.now(), paused_by=user, paused_why=why)
 

@@ -9,8 +9,14 @@ from django.core.validators import RegexValidator
 from django.db import models
 from django.utils import timezone
 
-NAME = RegexValidator(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,60}\Z", "A name of letters, digits, '.', '_' and '-', 61 at most.")
-UUID = RegexValidator(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z", "The id of a device, as `python -m kernels env` shows it.")
+NAME = RegexValidator(
+    r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,60}\Z",
+    "Give the host a name of letters, digits, '.', '_' and '-': at most 61 characters.",
+)
+UUID = RegexValidator(
+    r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z",
+    "Give the id of each device as `python -m kernels env` prints it on the host.",
+)
 
 
 class HostManager(models.Manager["Host"]):

@@ -114,6 +114,8 @@ class Result(models.Model):
     """1 if a reference found it correct. The database computes it: lists read it of thousands of results, and JSON
     would take longer than all the rest."""
     ran = models.JSONField(default=list)
+    confirmed = models.BooleanField(default=False)
+    """Whether it may lead: runs/pipeline/confirmed.py says so, and not the event."""
     samples_ns = models.JSONField(null=True)
     cold = models.JSONField(null=True)
     sm_mhz = models.JSONField(null=True)
@@ -124,6 +126,7 @@ class Result(models.Model):
         constraints = [models.UniqueConstraint(fields=["measurement", "kernel"], name="one_result_per_kernel")]
         indexes = [
             models.Index(fields=["status", "measurement"], name="results_by_status"),
+            models.Index(fields=["measurement"], condition=models.Q(confirmed=True), name="confirmed_results"),
             models.Index(fields=["kernel", "id", "status", "measurement"], name="results_by_kernel"),
             *(
                 models.Index(fields=[name, "id", "measurement", "kernel", "status"], name=f"results_by_{name}")

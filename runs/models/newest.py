@@ -8,27 +8,28 @@ from typing import Any
 
 from django.db import models
 
-from kernels.analysis.processes import is_confirmed
 from kernels.contract.arm_result import Status
 from kernels.report.comparison import COMPARABILITY_KEYS
 from runs.models.measurement import Measurement, Result
 from runs.models.workload import Workload
+
+READ = ("pk", "kernel", "kernel__name", "status", "confirmed")
+"""Columns of a result that say on which terms it is."""
 
 
 class NewestManager(models.Manager["Newest"]):
     def note(self, measurements: Sequence[Measurement]) -> None:
         """Makes the results of measurements the newest on their terms, in one statement."""
         results = Result.objects.filter(measurement__in=measurements).exclude(status=Status.UNSUPPORTED)
-        by_measurement: dict[int, list[tuple[int, int, str, str]]] = {}
-        columns = results.values_list("measurement", "pk", "kernel", "kernel__name", "status")
-        for owner, pk, kernel, name, status in columns.order_by("pk"):
-            by_measurement.setdefault(owner, []).append((pk, kernel, name, status))
+        by_measurement: dict[int, list[tuple[Any, ...]]] = {}
+        for owner, *columns in results.values_list("measurement", *READ).order_by("pk"):
+            by_measurement.setdefault(owner, []).append(tuple(columns))
         self.put(row for one in measurements for row in _rows(one, by_measurement.get(one.pk, [])))
 
     def rows_of(self, measurement: Measurement) -> list[Newest]:
         """The rows that its results would have."""
         results = measurement.results.exclude(status=Status.UNSUPPORTED)
-        return _rows(measurement, list(results.values_list("pk", "kernel", "kernel__name", "status")))
+        return _rows(measurement, list(results.values_list(*READ)))
 
     def put(self, rows: Iterable[Newest]) -> None:
         """Of several on the same terms, the last one."""
@@ -41,16 +42,19 @@ class NewestManager(models.Manager["Newest"]):
         )
 
 
-def _rows(measurement: Measurement, results: Iterable[tuple[int, int, str, str]]) -> list[Newest]:
-    """results: id, id and name of the kernel, and status of each."""
+def _rows(measurement: Measurement, results: Iterable[tuple[Any, ...]]) -> list[Newest]:
+    """results: READ of each."""
     run = measurement.run
     how = [measurement.protocol.get(key) for key in COMPARABILITY_KEYS]
-    confirmed = is_confirmed(measurement.protocol.get("processes"))
     terms = [measurement.workload_id, run.gpu_id, run.demo, run.environment_id, measurement.mode, measurement.group]
-    terms += [measurement.baseline, confirmed, *how]
     return [
-        Newest(terms=_digest([kernel, *terms]), result_id=pk, workload_id=measurement.workload_id, confirmed=confirmed)
-        for pk, kernel, name, status in results
+        Newest(
+            terms=_digest([kernel, *terms, measurement.baseline, confirmed, *how]),
+            result_id=pk,
+            workload_id=measurement.workload_id,
+            confirmed=confirmed,
+        )
+        for pk, kernel, name, status, confirmed in results
         if measurement.mode != "verify" and (name != measurement.baseline or status == Status.OK)
     ]
 

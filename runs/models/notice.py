@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any
 
 from django.conf import settings
-from django.db import models
+from django.db import models, transaction
 from django.db.models import Q
 from django.utils import timezone
 
@@ -89,6 +89,7 @@ class MailChoice(models.Model):
 
 
 class NoticeManager(models.Manager["Notice"]):
+    @transaction.atomic
     def give(self, event: Event, key: str, sentence: str, path: str, run: Run | None, facts: dict[str, Any]) -> Notice:
         """The notice of something that happened: once for each key, to all who asked."""
         named = {"sentence": sentence[:500], "path": path, "run": run, "facts": facts}

@@ -101,6 +101,7 @@ class RunManager(models.Manager["Run"]):
         note: str = "",
         priority: int = 0,
         repeats: Run | None = None,
+        profile_of: int | None = None,
         session: Session | None = None,
         tune: TunePlan | None = None,
         wake: bool = True,
@@ -108,6 +109,7 @@ class RunManager(models.Manager["Run"]):
         """Stores a queued run. It waits in the database for the dispatcher.
 
         tune: search the best settings of the config's only kernel.
+        profile_of: the row id of the result whose kernel it profiles.
         wake: also notify the dispatcher; otherwise it is found at the next hello.
         """
         run = self.create(
@@ -120,6 +122,7 @@ class RunManager(models.Manager["Run"]):
             user=user,
             priority=priority,
             repeats=repeats,
+            profile_of_id=profile_of,
             session=session,
             total=tune.trials if tune else len(config.workloads),
             tune=tune.model_dump(mode="json") if tune else None,
@@ -160,6 +163,8 @@ class Run(models.Model):
     repeats = models.ForeignKey("self", models.SET_NULL, null=True, blank=True, related_name="repeated_by")
     together = models.ForeignKey("self", models.SET_NULL, null=True, blank=True, related_name="companions")
     """Of runs that were launched together on several models: the first of them."""
+    profile_of = models.ForeignKey("Result", models.CASCADE, null=True, blank=True, related_name="profiling_runs")
+    """The result whose kernel this run profiles; it measures nothing. None: a run that measures."""
     session = models.ForeignKey(Session, models.SET_NULL, null=True, blank=True, related_name="runs")
     tags = models.ManyToManyField(Tag, blank=True, related_name="runs")
     demo = models.CharField(max_length=200, blank=True)
@@ -255,6 +260,7 @@ class Run(models.Model):
             done=done,
             fingerprint=fingerprint,
             ceilings=self.gpu.ceilings,
+            profile=self.profile_of.kernel.name if self.profile_of else "",
             submissions=[one.spec for one in Submission.objects.among(kernels_of(self.spec))],
             tune=self.plan,
             tried=tried,

@@ -107,8 +107,8 @@ class Share(models.Model):
     def why_closed(self) -> str:
         """Why it opens nothing any more, as a sentence."""
         if self.ended_at:
-            return f"This link was ended on {self.ended_at:%Y-%m-%d}."
-        return f"This link expired on {self.expires_at:%Y-%m-%d}." if self.expires_at else ""
+            return f"This link was ended on {timezone.localdate(self.ended_at)}."
+        return f"This link expired on {timezone.localdate(self.expires_at)}." if self.expires_at else ""
 
     def note_open(self) -> None:
         Share.objects.filter(pk=self.pk).update(opens=F("opens") + 1, opened_at=timezone.now())

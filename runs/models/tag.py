@@ -15,7 +15,9 @@ def name_of(text: str) -> str:
     """A tag as it is stored. Raises ValidationError."""
     name = "-".join(text.lower().split())
     if not NAME.fullmatch(name):
-        raise ValidationError(f"A tag has letters, digits, and . _ + - between them: at most {LONGEST} signs.")
+        raise ValidationError(
+            f"Write a tag of letters and digits, with . _ + - between them: at most {LONGEST} characters."
+        )
     return name
 
 

@@ -8,7 +8,9 @@ from datetime import timedelta
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
+from pydantic import ValidationError
 
+from kernels.workload import Config
 from runs.models import Gpu, Run
 from runs.models.run import State
 
@@ -25,6 +27,14 @@ def repeat_contended() -> list[Run]:
     return [run for gpu in free for run in [_repeat_on(gpu)] if run]
 
 
+def _spec(run: Run) -> Config | None:
+    """None of a run that an earlier version of the site wrote and this one cannot read."""
+    try:
+        return run.spec
+    except ValidationError:
+        return None
+
+
 @transaction.atomic
 def _repeat_on(gpu: Gpu) -> Run | None:
     Gpu.objects.select_for_update().get(pk=gpu.pk)  # two reapers at once queue one run
@@ -33,11 +43,12 @@ def _repeat_on(gpu: Gpu) -> Run | None:
         gpu=gpu, state=State.DONE, contended=True, finished_at__gte=since, demo="", withdrawn_at=None
     )
     mine = mine.filter(Q(repeats=None) | Q(repeats__contended=False), repeated_by=None)
-    first = mine.select_related("session", "user").order_by("pk").first()
-    if first is None:
+    found = ((one, _spec(one)) for one in mine.select_related("session", "user").order_by("pk").iterator())
+    first, spec = next(((one, spec) for one, spec in found if spec), (None, None))
+    if first is None or spec is None:
         return None
     run = Run.objects.submit(
-        first.spec,
+        spec,
         gpu=gpu,
         user=first.user,
         title=first.title,

@@ -65,6 +65,9 @@ def _attempt(send: Callable[[], tuple[bool, str]], said: dict[int, tuple[bool, s
 
 def _sending(one: Delivery) -> Callable[[], tuple[bool, str]]:
     """How it is sent: all that it needs is read here."""
+    person = one.webhook.user if one.webhook else one.user
+    if person is None or not person.is_active:
+        return lambda: (False, "its account is disabled")
     if one.webhook:
         url, body = one.webhook.url, json.dumps(one.notice.body(), allow_nan=False).encode()
         headers = signed(one.webhook.secret, body) | {
@@ -72,7 +75,7 @@ def _sending(one: Delivery) -> Callable[[], tuple[bool, str]]:
             "Benchsite-Delivery": str(one.pk),
         }  # fmt: skip
         return lambda: _answered(outgoing.post(url, body, headers))
-    address = one.user.email if one.user else ""
+    address = person.email
     subject = " ".join(one.notice.sentence.split())[:150]
     text = f"{one.notice.sentence}\n\n{one.notice.url}\n\nWhat mail you get: {settings.SITE_URL}/notices/\n"
     mail = EmailMessage(f"[Benchsite] {subject}", text, to=[address], headers={"Auto-Submitted": "auto-generated"})

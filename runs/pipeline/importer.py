@@ -19,7 +19,7 @@ from kernels.foreign.claimed import Claimed, NotReadable, Record
 from kernels.foreign.rows import claims
 from runs.models import Audit, Claim, Environment, Import, Note, Run, Session
 from runs.models.run import FINAL
-from runs.pipeline.store import store_measured
+from runs.pipeline.store import store_measured, store_profiles
 
 
 def folder() -> Path:
@@ -70,6 +70,7 @@ def load(export: Export, source: str) -> Run:
         done=len({event.key for event in export.measurements}),
     )
     store_measured(run, export.measurements)
+    store_profiles(run, export.profiles)
     return run
 
 

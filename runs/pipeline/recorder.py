@@ -27,6 +27,7 @@ from kernels.contract.events import (
     Confirmed,
     CrossChecked,
     Ending,
+    Examined,
     Finished,
     Line,
     Measured,
@@ -42,7 +43,8 @@ from runs.broker import BrokerKeys
 from runs.messages import ask_dispatch, send
 from runs.models import Calibration, Environment, Gpu, RejectedEvent, Result, Run, Trial
 from runs.models.run import FINAL, State
-from runs.pipeline.store import json_of, store_measured
+from runs.pipeline.confirmed import settle
+from runs.pipeline.store import json_of, store_measured, store_profiles
 
 log = logging.getLogger(__name__)
 KEPT_OF_REJECTED = 64 * 1024
@@ -194,6 +196,8 @@ def _apply(run: Run, line: Line) -> None:
             _tried(run, event)
         case Confirmed() as event:
             _confirmed_again(run, event)
+        case Examined() as event:
+            _examined(run, event)
         case Finished() as event:
             _finished(run, event, site_time(run, line.at))
 
@@ -237,6 +241,8 @@ def _measured(run: Run, events: list[Measured]) -> None:
         contended = any(event.is_contended and (event.key, event.mode, event.group) in keys for event in events)
         changes = {"contended": True} if contended else {}
         Run.objects.filter(pk=run.pk).update(done=done, attempts_without_progress=0, **changes)
+        if contended:
+            settle(new)
 
 
 def _crosschecked(run: Run, event: CrossChecked) -> None:
@@ -256,6 +262,14 @@ def _tried(run: Run, event: Tried) -> None:
 
 def _confirmed_again(run: Run, event: Confirmed) -> None:
     run.trials.filter(number=event.finalist.number).update(confirmed=event.finalist.model_dump(mode="json"))
+
+
+def _examined(run: Run, event: Examined) -> None:
+    """Stores a profile; once, however often it is sent. Raises Rejected if there is no result that it is of."""
+    if store_profiles(run, [event.profile]):
+        raise Rejected(f"there is no result of {event.profile.kernel} on this workload that it could be a profile of")
+    if run.profile_of_id:
+        Run.objects.filter(pk=run.pk).update(done=1, attempts_without_progress=0)
 
 
 def _finished(run: Run, event: Finished, at: datetime) -> None:
@@ -308,7 +322,7 @@ def hello(said: dict[str, Any]) -> dict[str, Any]:
     fields = {name: device.get(name) for name in ("kind", "name", "index", "capability", "memory_bytes", "max_sm_mhz")}
     fields |= {"driver": device.get("driver") or "", "host": said.get("host") or ""}
     fields |= {"active_attempts": said.get("held") or [], "no_submissions": said.get("no_submissions")}
-    fields["sandbox"] = said.get("sandbox")
+    fields |= {"sandbox": said.get("sandbox"), "no_counters": said.get("no_counters")}
     if said.get("foreign") is not None or not fields["active_attempts"]:
         fields["foreign"] = said.get("foreign")
     if "at" in said:

@@ -9,8 +9,10 @@ from pydantic import BaseModel
 
 from kernels.analysis.processes import with_process
 from kernels.contract.events import Measured
-from runs.models import Kernel, KernelVersion, Measurement, Newest, Result, Run, Workload
+from kernels.contract.profile import Profile
+from runs.models import Kernel, KernelProfile, KernelVersion, Measurement, Newest, Result, Run, Workload
 from runs.models.measurement import COLUMNS
+from runs.pipeline.confirmed import settle
 
 SHARED = (
     "baseline", "margin", "aa", "aa_samples_ns", "protocol", "telemetry", "notes", "took_s", "timing", "isolated",
@@ -42,6 +44,7 @@ def store_measured(run: Run, events: Sequence[Measured]) -> list[Measurement]:
     rows = Measurement.objects.bulk_create(row for row, _ in new)
     _store_arms(new, (environment.get("commit") or "")[:50])
     Newest.objects.note(rows)
+    settle(rows)
     return rows
 
 
@@ -61,3 +64,17 @@ def _store_arms(new: list[tuple[Measurement, Measured]], commit: str) -> None:
         )
         for row, operation, arm in arms
     )
+
+
+def store_profiles(run: Run, profiles: Sequence[Profile]) -> list[Profile]:
+    """Stores profiles at the results that they explain: of this run, or the one that it profiles. Returns those that are of
+    no result."""
+    strays = []
+    for profile in profiles:
+        results = Result.objects.filter(measurement__workload__key=profile.key, kernel__name=profile.kernel)
+        mine = results.filter(pk=run.profile_of_id) if run.profile_of_id else results.filter(measurement__run=run)
+        if (result := mine.order_by("pk").first()) is None:
+            strays.append(profile)
+        else:
+            KernelProfile.objects.store(run, result, profile)
+    return strays

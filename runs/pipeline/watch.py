@@ -21,15 +21,22 @@ AT_ONCE, LONGEST_S = 20, 5.0
 """Most runs that are looked at in one tick, and the seconds after which no other is begun."""
 log = logging.getLogger(__name__)
 
+Place = tuple[int, int, str, int]
+"""Of lines: kernel, workload, mode, card."""
+
 
 def watch() -> int:
-    """Looks at ended runs that nobody has looked at, oldest first, for a few seconds. Returns their number."""
+    """Looks at ended runs that nobody has looked at, oldest first, for a few seconds. Returns their number.
+
+    A line is read with all its points, so of several runs that are points of it the first one's look is enough.
+    """
+    seen: set[Place] = set()
     runs = Run.objects.filter(looked_at=None, state__in=FINAL).select_related("gpu").order_by("pk")[:AT_ONCE]
     begun, count = time.monotonic(), 0
     for run in runs:
         count += 1
         try:
-            look(run)
+            look(run, seen)
             notice(run)
         except Exception:  # of one run's data: the others, and the reaper, go on
             log.exception("the watch cannot look at run %s", run.pk)
@@ -39,12 +46,15 @@ def watch() -> int:
     return count
 
 
-def look(run: Run) -> None:
-    """Stores the changes of every line that this run is a point of."""
+def look(run: Run, seen: set[Place] | None = None) -> None:
+    """Stores the changes of every line that this run is a point of. seen: where lines have been looked at; it adds to them."""
+    seen = set() if seen is None else seen
     if run.gpu and not run.demo:
         for kernel, workload, mode in touched(run):
-            for line in lines_of(kernel, workload, mode, run.gpu.pk):
-                store(kernel, line)
+            if (place := (kernel.pk, workload.pk, mode, run.gpu.pk)) not in seen:
+                for line in lines_of(kernel, workload, mode, run.gpu.pk):
+                    store(kernel, line)
+                seen.add(place)
     Run.objects.filter(pk=run.pk).update(looked_at=timezone.now())
 
 

@@ -12,7 +12,6 @@ from kernels.analysis.findings_one import Timed, share_of_light
 from kernels.analysis.findings_run import Observed
 from kernels.analysis.findings_series import pairs
 from kernels.analysis.peaks import peak_of
-from kernels.analysis.processes import is_confirmed
 from kernels.analysis.verdicts import certain_ratio
 from kernels.contract.arm_result import Ratio, Status, Verdict
 from kernels.workload import Workload
@@ -117,9 +116,15 @@ class Shown:
             reverse("result", args=[run.pk, arm.pk]), f"run {run.pk}", arm.p50_ms, arm.p50_low_ms, arm.p50_high_ms,
             None if mine or base is None else self._figure(base, base), None if mine else certain_ratio(arm), measured.margin,
             arm.effective_sample_size or arm.rounds or 0, arm.tflops, arm.limit_share, arm.limit_ms, run.pk,
-            is_confirmed(measured.protocol.processes), run.contended or measured.is_contended, bool(run.withdrawn_at),
+            arm.is_confirmed, run.contended or measured.is_contended, bool(run.withdrawn_at),
             measured.why_undecided, arm.why,
         )  # fmt: skip
+
+    @property
+    def timed(self) -> Timed:
+        """For hypotheses about its cause: with a link to its profile."""
+        link = f"{reverse('result', args=[self.run.pk, self.arm.pk])}#profile"
+        return Timed(self.measured.workload, self.arm.kernel, self.arm.p50_ms, gpu=gpu_of(self.run), link=link)
 
     @property
     def observed(self) -> Observed | None:

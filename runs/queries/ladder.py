@@ -130,7 +130,7 @@ def _counts(point: Point, ratio: Ratio) -> bool:
 
 def read(environments: Mapping[int, Environment], also: QuerySet[Any] | None = None) -> list[Series]:
     """The newest results on devices of one name. also: row ids of older ones that a page needs beside them."""
-    newest = measurements.newest_in().filter(measurement__run__environment__in=list(environments))
+    newest = measurements.newest().filter(measurement__run__environment__in=list(environments))
     if also is not None:
         newest = measurements.at(newest.order_by().values("pk").union(also))
     return history.grouped(measurements.points(newest), environments)

@@ -2,7 +2,8 @@
 
 Best is the highest low end among FASTER kernels of uncontended runs; without one, the baseline. The intervals hold for all
 comparisons of the board at once (Bonferroni). Kernels are compared on the same terms only (history.Terms): a place has the
-record of the newest terms that were measured thoroughly, and beside it what its newest terms show.
+record of the newest terms with confirmed results, and beside it what its newest terms show. Submitted kernels are measured
+isolated, and so have terms of their own: the higher of both leads.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from django.db.models import QuerySet
+from django.db.models import F, Q, QuerySet
 
-from kernels.analysis.processes import THOROUGH
 from kernels.analysis.statistics import for_many, word
 from kernels.analysis.verdicts import enough_rounds
 from kernels.catalog import operations
 from kernels.contract.arm_result import Verdict
+from kernels.submission import is_submitted
 from runs.models import Environment, Run, Workload
 from runs.queries import history, measurements
 from runs.queries.history import Series
@@ -25,7 +26,8 @@ from runs.queries.points import Point
 from runs.queries.ratio import Ratio
 
 MODES = ("graph", "cold", "cpu")
-"""Modes that the protocol chooses by itself. What was measured in another one stands on no board."""
+"""Modes that the protocol chooses by itself. What was measured in another one stands on no board, but for submitted kernels:
+they are always isolated. An isolated result of another kernel is a second opinion of it."""
 CONFIRMED, UNCONFIRMED = "confirmed", "unconfirmed"
 FIELDS = (
     "operation", "workload", "workload_key", "dtype", "gpu", "host", "state", "kernel", "baseline", "speedup", "speedup_low",
@@ -130,7 +132,7 @@ class Board:
 
 def board() -> Board:
     """All of it, from the newest result of each kernel on each terms."""
-    newest = measurements.newest_in(MODES)
+    newest = standing(measurements.newest())
     series = history.grouped(measurements.points(newest))
     groups: dict[tuple[int, str], dict[history.Terms, list[Series]]] = {}
     for one in series:
@@ -151,17 +153,40 @@ def board() -> Board:
     return made
 
 
+def standing(rows: QuerySet[Any]) -> QuerySet[Any]:
+    """Those of results that can stand on a board: `stands` says the same of a point."""
+    isolated = Q(measurement__isolated=True) & (
+        Q(kernel__name__contains="@") | Q(kernel__name=F("measurement__baseline"))
+    )
+    return rows.filter(isolated | Q(measurement__isolated=False, measurement__mode__in=MODES))
+
+
+def stands(point: Point) -> bool:
+    if point.isolated:
+        return is_submitted(point.kernel) or point.kernel == point.baseline
+    return point.mode in MODES
+
+
 def _place(gpu: str, terms: list[list[Series]], comparisons: int) -> Place | None:
-    thorough = [one for one in terms if any(point.is_confirmed for part in one for point in part.points)]
-    sure = [found for one in thorough if (found := _record(one, comparisons, thorough=True))]
-    every = [found for one in terms if (found := _record(one, comparisons, thorough=False))]
-    if not every:
+    with_confirmed = [one for one in terms if any(point.is_confirmed for part in one for point in part.points)]
+    sure = _of_both_ways(found for one in with_confirmed if (found := _record(one, comparisons, confirmed=True)))
+    newest = _of_both_ways(found for one in terms if (found := _record(one, comparisons, confirmed=False)))
+    if newest is None:
         return None
-    place = Place(every[0].series.workload, gpu, max(sure, key=_age, default=None))
-    newest = max(every, key=_age)
+    place = Place(newest.series.workload, gpu, sure)
     if place.record is None or (newest.best and not newest.best.point.is_confirmed and newest.low > place.record.low):
         place.rumour = newest
     return place
+
+
+def _of_both_ways(records: Iterable[Record]) -> Record | None:
+    """The newest of the shared process and the newest of isolated ones: the one whose certain lead is larger."""
+    newest: dict[bool, Record] = {}
+    for one in records:
+        way = one.point.isolated
+        if way not in newest or _age(one) > _age(newest[way]):
+            newest[way] = one
+    return max(newest.values(), key=lambda one: (not one.base.demo, one.low, not one.point.isolated), default=None)
 
 
 def _age(record: Record) -> tuple[bool, int]:
@@ -169,12 +194,12 @@ def _age(record: Record) -> tuple[bool, int]:
     return not record.base.demo, record.base.run
 
 
-def _record(series: list[Series], comparisons: int, thorough: bool) -> Record | None:
-    """Who is best on these terms. thorough: among confirmed results only."""
+def _record(series: list[Series], comparisons: int, confirmed: bool) -> Record | None:
+    """Who is best on these terms. confirmed: among confirmed results only."""
     newest: dict[str, Point] = {}
     for one in series:
         for point in one.points:
-            if (point.is_confirmed or not thorough) and (
+            if (point.is_confirmed or not confirmed) and (
                 point.kernel not in newest or point.run > newest[point.kernel].run
             ):
                 newest[point.kernel] = point
@@ -187,8 +212,8 @@ def _record(series: list[Series], comparisons: int, thorough: bool) -> Record | 
     if not placed:
         return None
     best = max((one for one in placed if one.counts), key=lambda one: one.ratio.low, default=None)
-    confirmed = (best.point if best else base).is_confirmed
-    return Record(first, base, best, sorted(placed, key=lambda one: -one.ratio.ratio), confirmed)
+    sure = (best.point if best else base).is_confirmed
+    return Record(first, base, best, sorted(placed, key=lambda one: -one.ratio.ratio), sure)
 
 
 def _for_many(point: Point, comparisons: int) -> Ratio:
@@ -210,7 +235,7 @@ def steps(place: Place) -> list[Placed]:
 
 def confirmed(rows: QuerySet[Any]) -> QuerySet[Any]:
     """Those of runs that can hold a record."""
-    return rows.filter(measurement__mode__in=MODES, measurement__protocol__processes__gte=THOROUGH)
+    return standing(rows).filter(confirmed=True)
 
 
 def climb(points: Iterable[Point], baseline: str) -> list[Placed]:

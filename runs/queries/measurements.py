@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from django.db.models import Count, F, IntegerField, Max, OuterRef, Prefetch, Q, QuerySet, Subquery
+from django.db.models import Count, Exists, F, IntegerField, Max, OuterRef, Prefetch, Q, QuerySet, Subquery
 from django.db.models.functions import Cast
 from pydantic import Field
 
@@ -29,9 +29,10 @@ from kernels.contract.arm_result import (
 from kernels.contract.events import Measured, ProtocolFacts, TelemetrySummary, without_false_ratios
 from kernels.contract.export import Export
 from kernels.contract.isolation import Isolation
+from kernels.contract.profile import Profile
 from kernels.report.comparison import COMPARABILITY_KEYS
 from kernels.workload import Workload as WorkloadSpec
-from runs.models import Gpu, Kernel, Measurement, Newest, Result, Run, Session
+from runs.models import Gpu, Kernel, KernelProfile, Measurement, Newest, Result, Run, Session
 from runs.models.measurement import COLUMNS, CORRELATED, CORRELATED_ROUNDS
 from runs.queries.points import Point, RunResult
 
@@ -51,6 +52,11 @@ class StoredArm(ArmResult):
 
     pk: int = Field(exclude=True)
     verdict: Verdict | Status = Field(exclude=True)
+    is_confirmed: bool = Field(default=False, exclude=True)
+    was_profiled: bool = Field(False, exclude=True)
+    """Whether it has a profile, or a run that makes one: read with a single result only."""
+    profile: Profile | None = Field(None, exclude=True)
+    """The newest, if it was asked for."""
 
     @property
     def is_correlated(self) -> bool:
@@ -99,13 +105,27 @@ def of_result(run: int, result: int) -> tuple[Run, StoredMeasured, StoredArm] | 
     """(run, measurement with the baseline's result, result), with raw data; None if the result does not exist."""
     rows = Result.objects.select_related("kernel", "version")
     row = rows.select_related("measurement__workload", "measurement__run__gpu", "measurement__run__environment")
+    profiles, profiling = (
+        KernelProfile.objects.filter(result=OuterRef("pk")),
+        Run.objects.filter(profile_of=OuterRef("pk")),
+    )
+    row = row.annotate(was_profiled=Exists(profiles) | Exists(profiling))
     result_row = row.filter(pk=result, measurement__run=run).first()
     if result_row is None:
         return None
     measurement = result_row.measurement
     beside = rows.filter(measurement=measurement, kernel__name=measurement.baseline).exclude(pk=result).defer("log")
     measured = _measured(measurement, [*beside, result_row], raw=True)
-    return measurement.run, measured, measured.results[-1]
+    arm = measured.results[-1]
+    arm.__dict__["was_profiled"] = result_row.was_profiled
+    return measurement.run, measured, arm
+
+
+def whose(result: int) -> dict[str, Any] | None:
+    """What a result is of: {"pk", "run", "label", "named"}."""
+    names = {"run": F("measurement__run"), "label": F("measurement__workload__label"), "named": F("kernel__name")}
+    found = Result.objects.filter(pk=result).values("pk", **names).first()
+    return dict(found) if found else None
 
 
 def of_results(pks: Iterable[int]) -> dict[int, tuple[StoredMeasured, StoredArm]]:
@@ -122,17 +142,20 @@ def of_results(pks: Iterable[int]) -> dict[int, tuple[StoredMeasured, StoredArm]
 
 
 def with_baselines(
-    results: Iterable[int], measurements: Iterable[int] | None = None
+    results: Iterable[int], measurements: Iterable[int] | None = None, profiles: bool = False
 ) -> dict[int, tuple[Run, StoredMeasured, StoredArm]]:
     """Row id -> (run, measurement with the baseline's result, result) of results of many runs, in one query.
 
-    measurements: row ids of the measurements that they are of, if they are known.
+    measurements: row ids of the measurements that they are of, if they are known. profiles: also their newest profiles.
     """
     wanted = set(results)
     rows = Result.objects.filter(
         measurement__in=Measurement.objects.filter(results__in=wanted) if measurements is None else list(measurements)
     )
     rows = rows.filter(Q(pk__in=wanted) | Q(kernel__name=F("measurement__baseline")))
+    if profiles:
+        newest = KernelProfile.objects.filter(result=OuterRef("pk")).order_by("-pk").values("body")[:1]
+        rows = rows.annotate(profile=Subquery(newest))
     beside = ("measurement__workload", "measurement__run__gpu", "measurement__run__user")
     together: dict[int, list[Result]] = {}
     for row in rows.select_related("kernel", "version", *beside).defer(*RAW, *LARGE).order_by("pk"):
@@ -140,7 +163,9 @@ def with_baselines(
     read = {}
     for arms in together.values():
         measured = _measured(arms[0].measurement, arms, raw=False)
-        for arm in measured.results:
+        for arm, row in zip(measured.results, arms, strict=True):
+            if body := row.__dict__.get("profile"):
+                arm.__dict__["profile"] = Profile(**body)
             if arm.pk in wanted:
                 read[arm.pk] = arms[0].measurement.run, measured, arm
     return read
@@ -202,6 +227,7 @@ def export_of(run: Run) -> Export:
         samples_deleted_at=run.samples_deleted_at,
         timing=run.timing,
         measurements=list(of_run(run, raw=True)),
+        profiles=[row.with_table for row in KernelProfile.objects.filter(result__measurement__run=run).defer("trace")],
     )
 
 
@@ -213,6 +239,7 @@ READ = {
     "speedup": "speedup", "speedup_low": "speedup_low", "speedup_high": "speedup_high", "paired": "paired",
     "left_after_round": "left_after_round", "effective_sample_size": "effective_sample_size",
     "is_checked": "is_checked", "other_work": "other_work", "version": "version", "sha256": "version__sha256",
+    "is_confirmed": "confirmed",
 }  # fmt: skip
 """Fields of each result, by their name in Point."""
 PLACE = {
@@ -239,10 +266,13 @@ def tried(
     session: Session | None = None,
     key: str = "",
     withdrawn: bool = False,
+    unsupported: bool = False,
 ) -> QuerySet[Result]:
-    """Results of a kernel, in environments, in a session, on a workload; without unsupported ones and mere checks, and
-    unless `withdrawn` without those of withdrawn runs."""
-    rows = Result.objects.exclude(status=Status.UNSUPPORTED).exclude(measurement__mode="verify")
+    """Results of a kernel, in environments, in a session, on a workload; without mere checks, and unless they are asked for
+    without unsupported ones and those of withdrawn runs."""
+    rows = Result.objects.exclude(measurement__mode="verify")
+    if not unsupported:
+        rows = rows.exclude(status=Status.UNSUPPORTED)
     if not withdrawn:
         rows = rows.filter(measurement__run__withdrawn_at=None)
     if kernel is not None:
@@ -254,11 +284,9 @@ def tried(
     return rows.filter(measurement__workload__key=key) if key else rows
 
 
-def newest_in(modes: Iterable[str] = ()) -> QuerySet[Result]:
-    """The newest result of each kernel on each terms, confirmed ones apart, in these modes, else in all: from the table
-    beside them."""
-    rows = Result.objects.filter(pk__in=Newest.objects.values("result"))
-    return rows.filter(measurement__mode__in=list(modes)) if modes else rows
+def newest() -> QuerySet[Result]:
+    """The newest result of each kernel on each terms, confirmed ones apart: from the table beside them."""
+    return Result.objects.filter(pk__in=Newest.objects.values("result"))
 
 
 def at(pks: Any) -> QuerySet[Result]:
@@ -269,7 +297,7 @@ def at(pks: Any) -> QuerySet[Result]:
 def last_runs(kernel: Kernel | None = None) -> dict[int, int]:
     """Environment -> the last run in it with a result of the kernel, or of any: from the newest results, which lack a
     baseline that failed."""
-    rows = newest_in()
+    rows = newest()
     if kernel is not None:
         failed = tried(kernel).filter(status__in=FAILED, kernel__name=F("measurement__baseline"))
         rows = at(Newest.objects.filter(result__kernel=kernel).values("result").union(failed.order_by().values("pk")))
@@ -286,7 +314,7 @@ def points(rows: QuerySet[Result], most: int | None = None) -> list[Point]:
     made = []
     for measurement, *values in read:
         point = Point(*values, *places[measurement])
-        made.append(replace(point, **NO_SPEEDUP) if measurement in failed else point)  # type: ignore[arg-type]
+        made.append(replace(point, **NO_SPEEDUP) if measurement in failed else point)
     return made
 
 
@@ -329,7 +357,7 @@ def run_results(runs: list[int]) -> list[RunResult]:
     failed = {one.measurement for one in results if one.kernel == one.baseline}
     if not failed:
         return results
-    return [one._replace(**NO_SPEEDUP) if one.measurement in failed else one for one in results]  # type: ignore[arg-type]
+    return [one._replace(**NO_SPEEDUP) if one.measurement in failed else one for one in results]
 
 
 # --- from rows to events ----------------------------------------------------------------------------------------------
@@ -385,6 +413,7 @@ def _arm(arm: Result, raw: bool) -> StoredArm:
             fields[name] = model.model_validate(fields[name])
     fields |= {"pk": arm.pk, "status": Status(arm.status), "kernel": arm.kernel.name, "backend": arm.kernel.backend}
     fields["ran"] = [(name, ns) for name, ns in arm.ran]
+    fields["is_confirmed"] = arm.confirmed
     if arm.version:
         fields |= {"sha256": arm.version.sha256, "source": arm.version.source if raw else ""}
     return BLANK.model_copy(update=fields)

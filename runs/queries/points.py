@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from kernels.analysis.processes import is_confirmed
 from kernels.analysis.standing import Compared
 from kernels.analysis.verdicts import judged, verdict_of
 from kernels.contract.arm_result import Status, Verdict
@@ -38,6 +37,7 @@ class Point:
     other_work: str
     version: int | None
     sha256: str | None
+    is_confirmed: bool
     mode: str
     group: str
     baseline: str
@@ -61,10 +61,6 @@ class Point:
     @property
     def verdict(self) -> Verdict | Status:
         return verdict_of(self, self.baseline, self.margin)
-
-    @property
-    def is_confirmed(self) -> bool:
-        return is_confirmed(self.processes)
 
     @property
     def ratio(self) -> SpeedupRatio | None:

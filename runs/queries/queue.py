@@ -59,6 +59,8 @@ def estimate_new() -> None:
 def _expected_s(run: Run) -> float:
     if run.plan:
         return 60 * run.plan.minutes if run.plan.minutes else UNKNOWN_S * run.plan.trials / run.plan.together
+    if run.profile_of_id:
+        return UNKNOWN_S
     gpu = run.gpu or Gpu.objects.in_order().filter(name=run.device_name).first()
     try:
         return estimate(run.spec, gpu).seconds
@@ -93,12 +95,21 @@ def _order(run: Run, used: Used) -> tuple[int, float, datetime, int]:
     return -run.priority, used.get(run.user_id, 0.0), done_at, run.pk
 
 
+def _lines(runs: Iterable[Run]) -> dict[tuple[Wish, int | None], list[Run]]:
+    """The runs of each wish and person, the next one last: however much device time people use, these keep their order."""
+    lines: dict[tuple[Wish, int | None], list[Run]] = {}
+    for run in sorted(runs, key=lambda run: _order(run, {}), reverse=True):
+        lines.setdefault((_wish(run), run.user_id), []).append(run)
+    return lines
+
+
 def forecasts(upto: Run | None = None) -> dict[int, Forecast]:
     """The number of a waiting run -> when it is expected to start; stops at one run. What devices do is played forward by
     the estimates."""
-    runs, used, now = {run.pk: run for run in waiting()}, device_seconds_lately(), timezone.now()
+    runs, used, now = waiting(), device_seconds_lately(), timezone.now()
     gpus = {gpu.pk: gpu for gpu in Gpu.objects.taking_runs().only("pk", "name")}
-    devices = {_wish(run): {pk for pk, gpu in gpus.items() if may_take(gpu, run)} for run in runs.values()}
+    lines = _lines(runs)
+    devices = {wish: {pk for pk, gpu in gpus.items() if may_take(gpu, line[-1])} for (wish, _), line in lines.items()}
     left_s: dict[int | None, float] = {}
     for there in Run.objects.sent().only("gpu", "user", "started_at", "sent_at", "expected_s"):
         left_s[there.gpu_id] = _left_s(there, now)
@@ -109,9 +120,9 @@ def forecasts(upto: Run | None = None) -> dict[int, Forecast]:
     started: Counter[Wish] = Counter()
     while free:
         at_s, pk = heapq.heappop(free)
-        if (run := next_of(runs.values(), gpus[pk], used)) is None:
+        if (run := next_of((line[-1] for line in lines.values() if line), gpus[pk], used)) is None:
             continue
-        del runs[run.pk]
+        lines[_wish(run), run.user_id].pop()
         mine = devices[_wish(run)]
         before = sum(count for wish, count in started.items() if devices[wish] & mine)
         found[run.pk] = Forecast(before + 1, now + timedelta(seconds=at_s))
@@ -120,7 +131,9 @@ def forecasts(upto: Run | None = None) -> dict[int, Forecast]:
         started[_wish(run)] += 1
         used[run.user_id] = used.get(run.user_id, 0.0) + (run.expected_s or UNKNOWN_S)
         heapq.heappush(free, (at_s + (run.expected_s or UNKNOWN_S), pk))
-    for run in sorted(runs.values(), key=lambda run: _order(run, used)):  # no device takes them
+    for run in sorted(
+        (run for run in runs if run.pk not in found), key=lambda run: _order(run, used)
+    ):  # no device takes them
         started[_wish(run)] += 1
         found[run.pk] = Forecast(started[_wish(run)], None)
     return found

@@ -18,7 +18,6 @@ from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Concat
 from django.utils import timezone
 
-from kernels.analysis.processes import THOROUGH
 from kernels.contract.arm_result import Status
 from kernels.report import tables
 from kernels.report.measures import BY_KEY
@@ -228,6 +227,9 @@ def _results(asked: Search, is_sorted: bool = False) -> QuerySet[Result]:
     """Conditions on results themselves: their kernel and their word. is_sorted: by a column, only those that are ok."""
     rows = Result.objects.order_by()
     kernels = Kernel.objects.order_by().values("pk")
+    for quality in asked.values("quality"):
+        if quality in ("confirmed", "unconfirmed"):
+            rows = rows.filter(confirmed=quality == "confirmed")
     if names := asked.names("kernel"):
         kernels = kernels.filter(name__in=names)
     if names := asked.names("backend"):
@@ -260,10 +262,6 @@ def _measurements(asked: Search) -> QuerySet[Measurement]:
         rows = rows.alias(its_workload=_probed("workload_id")).filter(its_workload__in=alike)
     if modes := asked.values("mode"):
         rows = rows.filter(mode__in=modes)
-    for quality in asked.values("quality"):
-        thorough = Q(protocol__processes__gte=THOROUGH)
-        if quality in ("confirmed", "unconfirmed"):
-            rows = rows.filter(thorough if quality == "confirmed" else ~thorough)
     return rows
 
 

@@ -10,6 +10,7 @@ from functools import cached_property
 
 from kernels.analysis import findings as analysis
 from kernels.analysis.criteria import Answer, Seen, evaluate
+from kernels.analysis.findings_cause import causes
 from kernels.analysis.findings_one import Finding, Kind
 from kernels.analysis.statistics import for_many
 from kernels.contract.arm_result import Verdict
@@ -283,7 +284,7 @@ def session_report(session: Session) -> SessionReport:
     ends = progressed.ends_of(history.grouped(sound, *_known(by_pk)))
     newest, withdrawn = _newest(points, by_pk)
     wanted = progressed.results_of(ends) | set(newest) | set(withdrawn)
-    read = measurements.with_baselines(wanted) if wanted else {}
+    read = measurements.with_baselines(wanted, profiles=True) if wanted else {}
     table, pages = progressed.compared(ends, {pk: (measured, arm) for pk, (_, measured, arm) in read.items()})
     shown = {pk: Shown(by_pk[run.pk], measured, arm) for pk, (run, measured, arm) in read.items()}
     claims = read_claims(Claim.objects.filter(imported__session=session).select_related("imported")[:MOST_CLAIMS])
@@ -293,7 +294,8 @@ def session_report(session: Session) -> SessionReport:
     bases = {one.timed.kernel for one in observed if one.is_baseline}
     named = {baseline for _, baseline in claims} - {""}
     of_claims = analysis.findings([one for one, _ in claims], named.__contains__)
-    every = analysis.in_order([*analysis.of_runs(observed, bases.__contains__), *of_claims])
+    hypotheses = causes((one.timed, one.arm.profile) for one in mine if one.arm.profile)
+    every = analysis.in_order([*analysis.of_runs(observed, bases.__contains__), *hypotheses, *of_claims])
     notes = list(session.notes.select_related("user"))
     gone = [shown[pk] for pk in withdrawn if pk in shown]
     return SessionReport(session, runs, mine, gone, figures, every, table, pages, notes)

@@ -36,14 +36,25 @@ class Stood:
 
 @dataclass
 class Rows:
-    """What stands in one part."""
+    """What is chosen of one part."""
 
     kind: str
     rows: Sequence[Any] = ()
-    more: int = 0
-    """Rows that found no room."""
+    most: int = 0
+    """Rows that have room."""
+    unread: int = 0
+    """Chosen rows that were not even read."""
     change: Change | None = None
     """Of kernels: the largest change that was found this week."""
+
+    @property
+    def shown(self) -> Sequence[Any]:
+        return self.rows[: self.most]
+
+    @property
+    def more(self) -> int:
+        """Rows that found no room."""
+        return len(self.rows) - len(self.shown) + self.unread
 
 
 @dataclass
@@ -62,6 +73,7 @@ class Wall:
 def read(page: StatusPage) -> Wall:
     wall, boards = Wall(page), _once(leaders.board)
     for part in page.parts:
+        unread = 0
         if part.kind == "targets":
             rows: Sequence[Any] = [one for one in targets().progress if part.has(one.target.pk)]
         elif part.kind == "kernels":
@@ -69,14 +81,14 @@ def read(page: StatusPage) -> Wall:
         elif part.kind == "workloads":
             rows = [place for place in boards().places if part.has(place.workload.pk)]
         elif part.kind == "sessions":
-            rows = reports(part)
+            rows, unread = reports(part)
         else:
             wall.parts.append(Rows("devices"))
             wall.warmth = warmth()
             continue
         change = largest_change(part) if part.kind == "kernels" else None
         most = MOST[part.kind] if change is None else BESIDE_A_CHANGE
-        wall.parts.append(Rows(part.kind, rows[:most], max(0, len(rows) - most), change))
+        wall.parts.append(Rows(part.kind, rows, most, unread, change))
     return wall
 
 
@@ -132,11 +144,13 @@ def largest_change(part: Part) -> Change | None:
     return max(open_ones, key=lambda one: abs(one.ratio - 1), default=None)
 
 
-def reports(part: Part) -> list[SessionReport]:
-    """Reports of chosen sessions, the newest first; of all sessions, of those that are open."""
+def reports(part: Part) -> tuple[list[SessionReport], int]:
+    """(reports of chosen sessions, the newest first, as many as have room; how many have none). Of all sessions, of those
+    that are open."""
     known = Session.objects.select_related("user")
     rows = known.filter(ended_at=None, sample="") if part.every else known.filter(pk__in=part.chosen)
-    return [session_report(one) for one in rows[: MOST["sessions"]]]
+    made = [session_report(one) for one in rows[: MOST["sessions"]]]
+    return made, rows.count() - len(made) if len(made) == MOST["sessions"] else 0
 
 
 def warmth() -> dict[int, float]:
@@ -173,7 +187,7 @@ def devices(part: Part | None, warmth: dict[int, float]) -> list[Heard]:
     """Chosen devices, in two queries. warmth: of the kept drawing."""
     if part is None:
         return []
-    gpus = [gpu for gpu in Gpu.objects.in_order().defer("catalogue") if part.has(gpu.pk)][: MOST["devices"]]
+    gpus = [gpu for gpu in Gpu.objects.in_order().defer("catalogue") if part.has(gpu.pk)]
     running = {run.gpu_id: run for run in Run.objects.sent().select_related("user").defer("config", "log")}
     for gpu in gpus:
         gpu.at_work = int(gpu.pk in running)  # type: ignore[attr-defined]

@@ -15,7 +15,6 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from kernels.analysis.changes import Change as Verdict
-from kernels.analysis.processes import THOROUGH
 from kernels.analysis.statistics import WIDEST_MARGIN
 from kernels.catalog import operations
 from kernels.contract.arm_result import Status
@@ -104,11 +103,11 @@ def read(since: datetime, targets: Sequence[Target], gpus: Iterable[Gpu]) -> Rea
 
 def rising(workloads: Any) -> QuerySet[Result]:
     """Results that are above all before them on a workload and in an environment: every record is among them."""
-    there = Measurement.objects.filter(workload__in=workloads, mode__in=leaders.MODES, margin__lte=WIDEST_MARGIN)
-    there = there.filter(protocol__processes__gte=THOROUGH, run__demo="", run__contended=False)
+    there = Measurement.objects.filter(workload__in=workloads, margin__lte=WIDEST_MARGIN)
+    there = there.filter(run__demo="", run__contended=False)
     there = there.filter(run__withdrawn_at=None)
     rows = Result.objects.filter(measurement__in=there.order_by().values("pk"), status=Status.OK, is_checked=1)
-    rows = rows.filter(paired=True, other_work="", speedup_low__gt=1)
+    rows = leaders.standing(rows).filter(confirmed=True, paired=True, other_work="", speedup_low__gt=1)
     place = [F("measurement__workload"), F("measurement__run__environment")]
     frame = RowRange(end=-1)
     before = Window(Max("speedup_low"), partition_by=place, order_by=["measurement__run", "pk"], frame=frame)
@@ -142,7 +141,7 @@ def records_of(series: Iterable[Series]) -> list[Broken]:
     for (_, gpu), together in there.items():
         workload = together[0].workload
         baseline = known[workload.operation].baseline if workload.operation in known else together[0].terms.baseline
-        confirmed = [p for one in together for p in one.points if p.is_confirmed and p.mode in leaders.MODES]
+        confirmed = [p for one in together for p in one.points if p.is_confirmed and leaders.stands(p)]
         if records := leaders.climb([p for p in confirmed if not p.demo], baseline):
             found.append(Broken(workload, gpu, records))
     return found

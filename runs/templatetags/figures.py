@@ -134,7 +134,7 @@ def ago(when: datetime | None) -> str:
     if seconds < 5:
         return "just now"
     if seconds > 7 * 86400:
-        return f"{when:%Y-%m-%d}"
+        return str(timezone.localdate(when))
     if seconds > 86400:
         return f"{int(seconds // 86400)} d ago"
     unit, name = (3600, "h") if seconds >= 3600 else (60, "min") if seconds >= 60 else (1, "s")

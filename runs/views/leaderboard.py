@@ -252,9 +252,16 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
             "steps": leaders.steps(chosen),
             "by": view.board.by(chosen.shown),
             "may_confirm": set(ready),
+            "opinion": _opinion(chosen),
             "chart_query": view.address(cell=chosen.cell),
         }
     return render(request, "leaderboard.html", context)
+
+
+def _opinion(place: Place) -> dict[str, Any] | None:
+    """The second opinion of what a place shows: a phrase and its run."""
+    second = confirming.opinion_of(place, confirmed=place.record is not None)
+    return {"phrase": confirming.phrase_of(second), "run": second.run} if second else None
 
 
 def leaderboard_csv(request: HttpRequest) -> HttpResponse:
@@ -302,10 +309,12 @@ def confirm(request: HttpRequest) -> HttpResponse:
     if place is None or place.rumour is None:
         raise Http404("nothing waits for confirmation there")
     try:
-        run, is_new = confirming.confirm(place, request.user if request.user.is_authenticated else None)
+        runs = confirming.confirm(place, request.user if request.user.is_authenticated else None)
     except confirming.NotConfirmed as why:
         messages.error(request, str(why))
         return redirect(f"{reverse('leaderboard')}?{urlencode({'cell': asked})}")
-    said = "Queued: five processes confirm it, or do not." if is_new else "This is being confirmed already."
+    new = [run for run, is_new in runs if is_new]
+    isolated = ", and an isolated measurement beside it" if len(runs) > 1 else ""
+    said = f"Queued: five processes confirm it, or do not{isolated}." if new else "This is being confirmed already."
     messages.success(request, said)
-    return redirect(run)
+    return redirect((new or [run for run, _ in runs])[0])

@@ -71,9 +71,10 @@ def _again(sent: QueryDict) -> Run | None:
 
 def initial(request: HttpRequest, again: Run | None, offered: Offered) -> dict[str, Any]:
     """Initial values: from an earlier run (?again=) or a named config, else the smallest config; with ?kernel=, ?session=
-    and, for an earlier run, ?effort=."""
+    and, for an earlier run, ?effort= and ?protocol=."""
     if again:
-        return from_run(again, offered) | {"effort": request.GET.get("effort", "")}
+        chosen = {"protocol": request.GET["protocol"]} if "protocol" in request.GET else {}
+        return from_run(again, offered) | {"effort": request.GET.get("effort", "")} | chosen
     values = fresh(offered, request.GET.get("operation", ""), request.GET.get("config", ""))
     if asked := number(request.GET.get("session")):
         values["session"] = str(asked) if str(asked) in offered.sessions else ""

@@ -11,14 +11,15 @@ from django.contrib.auth.models import User
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
 from runs import outgoing
+from runs.access import person
 from runs.models import Delivery, MailChoice, Notice, Webhook
 from runs.models.notice import MOST_WEBHOOKS, Event, Kind
-from runs.views.submissions import person
 
 RECENT = 30
 
@@ -56,7 +57,7 @@ class WebhookForm(forms.Form):
         except outgoing.Refused as error:
             raise forms.ValidationError(str(error)) from None
         except (OSError, UnicodeError):
-            raise forms.ValidationError("The site finds no host of this name.") from None
+            raise forms.ValidationError("The site finds no host of this name: look for a spelling mistake.") from None
         return url
 
     def clean(self) -> dict[str, Any]:
@@ -105,7 +106,7 @@ def test_webhook(request: HttpRequest, pk: int) -> HttpResponse:
     webhook = get_object_or_404(Webhook, pk=pk, user=request.user.pk)
     Webhook.objects.filter(pk=webhook.pk).update(stopped="")
     key = f"{webhook.pk}:{timezone.now().isoformat()}"
-    notice = Notice.objects.create(event=Event.TEST, key=key, sentence="This is a test.", path=request.path)
+    notice = Notice.objects.create(event=Event.TEST, key=key, sentence="This is a test.", path=reverse("notices"))
     Delivery.objects.create(notice=notice, webhook=webhook)
     messages.success(request, "A test is sent within 15 seconds. Its answer is in the list of deliveries.")
     return redirect("notices")

@@ -7,13 +7,14 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_POST
 
+from runs.access import person
 from runs.models import Gpu
 
 
 @require_POST
 def pause(request: HttpRequest, pk: int) -> HttpResponse:
     gpu = get_object_or_404(Gpu.objects.defer("catalogue"), pk=pk)
-    gpu.pause(request.user, request.POST.get("why", "").strip()[:200])  # type: ignore[arg-type]
+    gpu.pause(person(request), request.POST.get("why", "").strip()[:200])
     messages.success(request, f"{gpu.name} is paused. A run in progress goes on; the next ones wait.")
     return redirect("gpu", pk)
 

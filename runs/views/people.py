@@ -9,7 +9,9 @@ from django import forms
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.contrib.auth.validators import UnicodeUsernameValidator
-from django.db import transaction
+from django.core.paginator import Paginator
+from django.db import IntegrityError, transaction
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
@@ -19,7 +21,8 @@ from runs.models import Audit, Person, Role
 from runs.models.person import role_of
 
 PASSWORD_BYTES = 12
-MOST = 1000
+PER_PAGE = 100
+TAKEN = "There is an account with this name already: choose another name."
 
 
 class AddForm(forms.Form):
@@ -29,15 +32,22 @@ class AddForm(forms.Form):
     def clean_username(self) -> str:
         name = str(self.cleaned_data["username"])
         if User.objects.filter(username__iexact=name).exists():
-            raise forms.ValidationError("There is an account with this name already.")
+            raise forms.ValidationError(TAKEN)
         return name
+
+
+def _listed_role(user: User) -> Role:
+    """Its role; of an account that is disabled, that which it has when it is enabled again."""
+    person: Person | None = getattr(user, "person", None)
+    return Role.ADMIN if user.is_superuser else Role(person.role) if person else Role.VIEWER
 
 
 def _page(request: HttpRequest, form: AddForm, shown: tuple[str, str] | None = None, status: int = 200) -> HttpResponse:
     """shown: (name, password), in this answer and nowhere else."""
-    people = User.objects.select_related("person").order_by("-is_active", "username")[:MOST]
-    rows = [{"one": one, "role": role_of(one) or Role(one.person.role)} for one in people]
-    context: dict[str, Any] = {"rows": rows, "form": form, "shown": shown, "roles": Role.choices}
+    known = User.objects.select_related("person").order_by("-is_active", "username")
+    pages = Paginator(known, PER_PAGE).get_page(request.GET.get("page"))
+    rows = [{"one": one, "role": _listed_role(one)} for one in pages]
+    context: dict[str, Any] = {"pages": pages, "rows": rows, "form": form, "shown": shown, "roles": Role.choices}
     return render(request, "people.html", context, status=status)
 
 
@@ -50,10 +60,14 @@ def people(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         return _page(request, form, status=422)
     name, role, password = form.cleaned_data["username"], form.cleaned_data["role"], _password()
-    with transaction.atomic():
-        user = User.objects.create_user(name, password=password)
-        Person.objects.filter(user=user).update(role=role)
-        Audit.objects.note(request.user, Audit.Kind.ADDED, f"{name}, {role}")
+    try:
+        with transaction.atomic():
+            user = User.objects.create_user(name, password=password)
+            Person.objects.filter(user=user).update(role=role)
+            Audit.objects.note(request.user, Audit.Kind.ADDED, f"{name}, {role}")
+    except IntegrityError:  # somebody added it at the same moment
+        form.add_error("username", TAKEN)
+        return _page(request, form, status=422)
     return _page(request, AddForm(label_suffix=""), (name, password))
 
 
@@ -66,23 +80,26 @@ def _admins() -> int:
 
 
 def _get(pk: int) -> User:
-    return get_object_or_404(User.objects.select_related("person").select_for_update(of=("self",)), pk=pk)
+    """The account. It is locked with all admins, in one order: else two admins could take the role from each other at once."""
+    admins = Q(is_superuser=True) | Q(person__role=Role.ADMIN)
+    list(User.objects.select_for_update(of=("self",)).filter(admins | Q(pk=pk)).order_by("pk"))
+    return get_object_or_404(User.objects.select_related("person"), pk=pk)
 
 
 @require_POST
 @transaction.atomic
 def role(request: HttpRequest, pk: int) -> HttpResponse:
     user, wanted = _get(pk), request.POST.get("role", "")
-    before = role_of(user) or Role(user.person.role)
+    before = _listed_role(user)
     if wanted not in Role.values:
-        messages.error(request, "There is no such role.")
+        messages.error(request, "Choose one of the roles viewer, engineer and admin.")
     elif before == Role.ADMIN and wanted != Role.ADMIN and user.is_active and _admins() == 1:
-        messages.error(request, f"{user} is the only admin: make somebody else one first.")
+        messages.error(request, f"{user} is the only admin: make somebody else an admin first.")
     elif wanted != before:
         if wanted != Role.ADMIN and user.is_superuser:
             user.is_superuser = user.is_staff = False
             user.save(update_fields=["is_superuser", "is_staff"])
-        Person.objects.filter(user=user).update(role=wanted)
+        Person.objects.update_or_create(user=user, defaults={"role": wanted})
         Audit.objects.note(request.user, Audit.Kind.ROLE, f"{user}: {before.value} to {wanted}")
         messages.info(request, f"{user} is now {'an' if wanted != Role.VIEWER else 'a'} {wanted}.")
     return redirect("people")
@@ -94,21 +111,31 @@ def state(request: HttpRequest, pk: int) -> HttpResponse:
     """Disables an account, or enables it again. Its runs, links and sessions of work stay."""
     user = _get(pk)
     if user.is_active and role_of(user) == Role.ADMIN and _admins() == 1:
-        messages.error(request, f"{user} is the only admin: make somebody else one first.")
+        messages.error(request, f"{user} is the only admin: make somebody else an admin first.")
         return redirect("people")
     user.is_active = not user.is_active
     user.save(update_fields=["is_active"])
     kind = Audit.Kind.ENABLED if user.is_active else Audit.Kind.DISABLED
     Audit.objects.note(request.user, kind, str(user))
-    messages.info(request, f"{user} may log in again." if user.is_active else f"{user} and its tokens are shut out.")
+    messages.info(
+        request,
+        f"{user} can log in again."
+        if user.is_active
+        else f"{user} cannot log in any more, and the tokens of this account are refused.",
+    )
     return redirect("people")
 
 
 @never_cache
 @require_POST
 def reset(request: HttpRequest, pk: int) -> HttpResponse:
-    """Gives somebody a new password, which ends its logins."""
+    """Gives somebody a new password, which ends its logins. Of a superuser only another: /admin/ would be open to every admin."""
     user, password = get_object_or_404(User, pk=pk), _password()
+    if user.is_superuser and not getattr(request.user, "is_superuser", False):
+        messages.error(
+            request, f"{user} is a superuser: only a superuser gives it a new password, or manage.py changepassword."
+        )
+        return redirect("people")
     with transaction.atomic():
         user.set_password(password)
         user.save(update_fields=["password"])

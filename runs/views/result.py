@@ -9,11 +9,11 @@ from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
+from django.utils import timezone
 
 from kernels.analysis.agreement import AGREE_NS, AGREE_NS_PER_KERNEL, AGREE_SHARE
 from kernels.analysis.findings_run import CLOCKS_ALIKE, THROTTLING
 from kernels.analysis.memory import size
-from kernels.analysis.processes import is_confirmed
 from kernels.analysis.statistics import MARGIN, WIDEST_MARGIN
 from kernels.analysis.verdicts import is_noisy
 from kernels.contract.arm_result import MOST_KERNELS_RAN, ArmResult, CrossCheck
@@ -28,6 +28,7 @@ from runs.queries.measurements import StoredArm, StoredMeasured
 from runs.templatetags.figures import duration, grouped, ratio3, us
 from runs.views import correctness
 from runs.views.downloads import csv_file
+from runs.views.profiles import panel
 from runs.views.sandbox import kept_apart
 
 
@@ -85,10 +86,11 @@ def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
         "protocol": protocol_of(measured),
         "isolation": isolation_of(measured.isolation, arm.kernel) if measured.isolation else [],
         "interval": parts_of_interval(arm),
-        "confirmed": is_confirmed(measured.protocol.processes),
+        "confirmed": arm.is_confirmed,
         "telemetry": telemetry_of(measured.telemetry),
         "correctness": correctness.facts(arm.correctness),
         "checks": correctness.tables(arm.correctness),
+        "why": panel(subject.run, measured, arm),
     }
     return render(request, "result.html", context)
 
@@ -344,7 +346,7 @@ def _host(load: HostLoad) -> list[tuple[str, str]]:
 
 
 def deleted(when: datetime) -> str:
-    return f"The samples of this run were deleted on {when:%Y-%m-%d}, to save space. Its figures were computed before."
+    return f"The samples of this run were deleted on {timezone.localdate(when)}, to save space. Its figures were computed before."
 
 
 def samples_csv(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:

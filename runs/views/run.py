@@ -28,7 +28,7 @@ from kernels.contract.events import Measured
 from kernels.report import formats, measures, tables, timing
 from kernels.report.summary import as_text
 from kernels.submission import is_submitted
-from runs.access import own_only
+from runs.access import own_only, person
 from runs.charts.live_lines import live_lines
 from runs.charts.run_charts import BOTTOM, MOST_ROWS, ROW, TOP, chart_of, names_of
 from runs.charts.theme import THEMES
@@ -85,6 +85,7 @@ def context_of(request: HttpRequest, run: Run) -> dict[str, Any]:
         "live": live,
         **now_of(parts, live),
         "timing": timing.spent(measured, run.timing),
+        "profiled": measurements.whose(run.profile_of_id) if run.profile_of_id else None,
     }
 
 
@@ -125,6 +126,11 @@ def reproduce(run: Run) -> str:
             f"git checkout {commit.rstrip('+')[:12]}{'   # there were local changes' if commit.endswith('+') else ''}"
         )
     folder = _folders(run)
+    if run.profile_of_id:
+        lines.append(
+            f"{folder}{PYTHON} -m kernels profile {spec.kernels[-1]} --config run-{run.pk}.yaml --device {device}"
+        )
+        return "\n".join(lines)
     try:
         same = load_config(spec.name)
     except ConfigError:
@@ -170,8 +176,8 @@ def live(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 def cancel(request: HttpRequest, pk: int) -> HttpResponse:
     run = get_run(pk)
-    own_only(request, run, "cancels it")
-    messages.info(request, run.cancel(request.user))  # type: ignore[arg-type]
+    own_only(request, run, "cancel it")
+    messages.info(request, run.cancel(person(request)))
     return redirect(run)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.contrib import messages
+from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
@@ -11,8 +12,7 @@ from django.views.decorators.http import require_POST
 from runs.models import Session, Share
 from runs.views.run import get_run
 
-MOST = 500
-"""Newest live links listed."""
+PER_PAGE = 100
 
 
 @require_POST
@@ -47,9 +47,10 @@ def unshare_session(request: HttpRequest, pk: int) -> HttpResponse:
 
 @never_cache
 def links(request: HttpRequest) -> HttpResponse:
-    """All live links with their use."""
+    """All live links with their use, newest first."""
     live = Share.objects.live().select_related("page", "user").order_by("-pk")
-    return render(request, "links.html", {"page": "status", "links": live[:MOST], "count": live.count()})
+    pages = Paginator(live, PER_PAGE).get_page(request.GET.get("page"))
+    return render(request, "links.html", {"page": "status", "pages": pages})
 
 
 @require_POST

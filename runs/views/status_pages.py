@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from django.contrib import messages
-from django.db.models import Prefetch
+from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.utils.html import escape
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
 from runs.models import Share, StatusPage
 from runs.status_form import StatusForm
 
-MOST = 100
+PER_PAGE = 20
+SIGNS = re.compile(r"[\\`*_\[\]<>&!]")
+"""What Markdown would read as its own."""
 
 
-def _listed(request: HttpRequest, page: StatusPage) -> dict[str, Any]:
-    share: Share | None = next(iter(page.live), None)  # type: ignore[attr-defined]
+def _listed(request: HttpRequest, page: StatusPage, share: Share | None) -> dict[str, Any]:
+    """share: its live link, if it has one."""
     if share is None:
         return {"page": page, "share": None}
     full = {
@@ -32,16 +36,25 @@ def _listed(request: HttpRequest, page: StatusPage) -> dict[str, Any]:
         "link": full["wall"],
         "badge": full["wall_svg"],
         "json": full["wall_json"],
-        "markdown": f"[![{page.title}]({full['wall_svg']})]({full['wall']})",
-        "frame": f'<iframe src="{full["wall_frame"]}" title="{page.title}" width="640" height="420"></iframe>',
+        "markdown": f"[![{in_markdown(page.title)}]({full['wall_svg']})]({full['wall']})",
+        "frame": f'<iframe src="{full["wall_frame"]}" title="{escape(page.title)}" width="640" height="420"></iframe>',
     }
+
+
+def in_markdown(text: str) -> str:
+    """The text as Markdown shows it."""
+    return SIGNS.sub(r"\\\g<0>", text)
 
 
 @never_cache
 def status(request: HttpRequest) -> HttpResponse:
-    live = Prefetch("shares", Share.objects.live().order_by("-pk"), "live")
-    pages = StatusPage.objects.select_related("user").prefetch_related(live)[:MOST]
-    return render(request, "status.html", {"page": "status", "pages": [_listed(request, one) for one in pages]})
+    pages = Paginator(StatusPage.objects.all(), PER_PAGE).get_page(request.GET.get("page"))
+    live = {share.page_id: share for share in Share.objects.live().filter(page__in=list(pages))}
+    return render(
+        request,
+        "status.html",
+        {"page": "status", "pages": pages, "rows": [_listed(request, one, live.get(one.pk)) for one in pages]},
+    )
 
 
 def edit(request: HttpRequest, pk: int | None = None) -> HttpResponse:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
@@ -15,6 +14,7 @@ from django.views.decorators.http import require_POST
 from kernels.catalog import operations
 from kernels.starts import start, starts
 from kernels.submission import VERSION_DIGITS, Unreadable
+from runs.access import person
 from runs.models import Kernel, Run, Submission
 from runs.queries import history, measurements, tallies
 from runs.queries.history import Series
@@ -26,10 +26,6 @@ from runs.views.sources import diff
 
 FIRST_START = "attention/triton"
 PER_PAGE = 50
-
-
-def person(request: HttpRequest) -> User | None:
-    return request.user if isinstance(request.user, User) else None
 
 
 def found(version: str) -> Submission:

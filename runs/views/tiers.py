@@ -12,7 +12,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils import timezone
 
-from kernels.analysis.processes import THOROUGH
+from kernels.analysis.confirmation import THOROUGH, is_thorough
 from kernels.catalog import operations
 from runs.charts import ladder_charts
 from runs.charts.theme import THEMES
@@ -186,6 +186,8 @@ def unconfirmed(point: Point) -> str:
     """A sentence after a space on what is missing to confirm a result; empty if nothing is."""
     if point.is_confirmed:
         return ""
+    if is_thorough(point.processes):
+        return " Unconfirmed: no isolated measurement agrees with it yet."
     return f" Unconfirmed: measured in {point.processes or 1} process{'es' * ((point.processes or 1) > 1)}, not in {THOROUGH}."
 
 

@@ -10,19 +10,21 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
+from runs.access import person
 from runs.models import ApiToken, Role
 from runs.models.person import may
-from runs.views.submissions import person
 
+RIGHTS = [("read", "read"), ("write", "read, submit, cancel and import")]
 DAYS = [("7", "a week"), ("30", "30 days"), ("90", "90 days"), ("366", "a year")]
 
 
 class TokenForm(forms.Form):
     name = forms.CharField(label="What it is for", max_length=100, help_text="Such as: laptop, CI of repository x.")
-    rights = forms.ChoiceField(
-        label="Rights", choices=[("read", "read"), ("write", "read, submit, cancel and import")], initial="read"
-    )
+    rights = forms.ChoiceField(label="Rights", choices=RIGHTS, initial="read")
     days = forms.ChoiceField(label="Valid for", choices=DAYS, initial="30")
+
+    def offer_reading_only(self) -> None:
+        self.fields["rights"] = forms.ChoiceField(label="Rights", choices=RIGHTS[:1], initial="read")
 
 
 @never_cache
@@ -30,7 +32,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
     """The list, and the form of a new one. A new token is in the answer to the form, and nowhere else."""
     form, text = TokenForm(request.POST or None, label_suffix=""), ""
     if not may(request.user, Role.ENGINEER):
-        form.fields["rights"].choices = form.fields["rights"].choices[:1]  # type: ignore[attr-defined]
+        form.offer_reading_only()
     status = 200
     if request.method == "POST":
         if (user := person(request)) and form.is_valid():

@@ -28,7 +28,7 @@ from runs.charts import week_charts
 from runs.charts.theme import THEMES
 from runs.models import Change, Share, StatusPage
 from runs.queries import walls
-from runs.queries.walls import Heard, Rows, Wall
+from runs.queries.walls import MOST, Heard, Rows, Wall
 from runs.views.gpus import headline
 from runs.views.overview import count
 from runs.views.overview import row as change_row
@@ -59,9 +59,11 @@ class Answer(HttpResponse):
     afterwards: Callable[[], None] | None = None
 
     def close(self) -> None:
-        if self.afterwards:
-            self.afterwards()
-        super().close()
+        try:
+            if self.afterwards:
+                self.afterwards()
+        finally:
+            super().close()
 
 
 # --- drawing ------------------------------------------------------------------------------------------------------------
@@ -102,7 +104,7 @@ def _html(page: StatusPage, part: Rows, theme: str) -> str:
     if part.kind == "devices":
         return ""
     change = part.change and change_row(part.change) | {"chart": trend(part.change, theme)}
-    context = {"wall": page, "part": part, "rows": part.rows, "moved": change}
+    context = {"wall": page, "part": part, "rows": part.shown, "moved": change}
     return render_to_string(f"wall/{part.kind}.html", context)
 
 
@@ -130,7 +132,9 @@ def said(wall: Wall) -> str:
         return sessions.rows[0].counted or sessions.rows[0].session.title
     if (workloads := wall.part("workloads")) and workloads.rows:
         faster = sum(place.shown.best is not None for place in workloads.rows)
-        return f"A kernel beats the baseline on {faster} of {len(workloads.rows)} workloads"
+        pairs = len({place.gpu for place in workloads.rows}) > 1
+        of = "pairs of workload and GPU model" if pairs else f"workload{'s' * (len(workloads.rows) != 1)}"
+        return f"A kernel beats the baseline on {faster} of {len(workloads.rows)} {of}"
     return ""
 
 
@@ -166,6 +170,7 @@ def _context(page: StatusPage, theme: str) -> tuple[dict[str, Any], Callable[[],
         "parts": [(kind, mark_safe(html)) for kind, html in drawn.parts],
         "facts": drawn.facts,
         "heard": heard,
+        "devices": Rows("devices", heard, MOST["devices"]),
         "heard_in": heard_in(heard),
         "now": timezone.now(),
     }

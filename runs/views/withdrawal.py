@@ -18,7 +18,7 @@ LONGEST_WHY = Run._meta.get_field("withdrawn_why").max_length or 0
 @require_POST
 def withdraw_run(request: HttpRequest, pk: int) -> HttpResponse:
     run, why = get_run(pk), " ".join(request.POST.get("why", "").split())
-    own_only(request, run, "withdraws it")
+    own_only(request, run, "withdraw it")
     if not why:
         messages.error(request, "Say why: whoever quoted this run will read it.")
     elif len(why) > LONGEST_WHY:
@@ -33,7 +33,7 @@ def withdraw_run(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 def restore_run(request: HttpRequest, pk: int) -> HttpResponse:
     run = get_run(pk)
-    own_only(request, run, "lets it count again")
+    own_only(request, run, "let it count again")
     if withdrawal.restore(run, request.user):
         messages.success(request, "This run counts again.")
     return redirect(run)

@@ -55,7 +55,7 @@ def test_a_status_page_is_composed_goes_on_by_itself_and_says_when_it_was_ended(
     team = open_page()
     team.goto(f"{live_site.url}/status/new/")
     team.get_by_label("Title").fill("The wall")
-    team.get_by_label("Names of people").check()
+    team.get_by_label("Show names of people").check()
     team.get_by_role("button", name="Make its link").click()
     link = team.locator("[data-link]").first.input_value()
     context = browser.new_context(viewport={"width": 1440, "height": 900})

@@ -70,9 +70,12 @@ def _compile(function, args, options):
 def _kind(value):
     """Triton's name of an argument's type, and whether it is taken as a multiple of ALIGNED."""
     import torch
+    from triton.tools.tensor_descriptor import TensorDescriptor
 
     if isinstance(value, torch.Tensor):
         return f"*{NAMES[str(value.dtype).removeprefix('torch.')]}", True
+    if isinstance(value, TensorDescriptor):
+        return f"tensordesc<{NAMES[str(value.base.dtype).removeprefix('torch.')]}{list(value.block_shape)}>", False
     if isinstance(value, float):
         return "fp32", False
     return "i64" if value >= 2**31 else "i32", value % ALIGNED == 0

@@ -1,4 +1,4 @@
-"""Attention in a window and with a scale of its own: work by hand, and kernels that are right or wrong about them."""
+"""Attention in a window, with a scale and with keys of its own: work by hand, and kernels that are right or wrong about them."""
 
 import pytest
 
@@ -48,6 +48,37 @@ def test_pairs_are_what_the_mask_leaves(seq_len, window, causal):
         0 <= i - j < near if causal else abs(i - j) < near for i in range(seq_len) for j in range(seq_len)
     )
     assert _numbers(asked.flops_formula()[1]) == asked.flops()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("seq_len, kv_len", [(1, 2), (1, 40), (4, 5), (16, 40), (7, 3)])
+@pytest.mark.parametrize("window", [0, 1, 3, 17, 39])
+def test_pairs_of_two_lengths_are_what_the_mask_leaves(seq_len, kv_len, window, causal):
+    if kv_len < seq_len and (causal or window):
+        with pytest.raises(ValueError, match="needs a key: 7 queries, 3 keys"):
+            problem(seq_len=seq_len, kv_len=kv_len, window=window, causal=causal)
+        return
+    asked = problem(seq_len=seq_len, kv_len=kv_len, window=window, causal=causal)
+    scores = asked._masked(torch.zeros(seq_len, kv_len), None)
+    near, first = window or kv_len + seq_len, kv_len - seq_len
+    assert asked.pairs == int(scores.isfinite().sum())
+    assert asked.pairs == sum(
+        0 <= i + first - j < near if causal else abs(i + first - j) < near
+        for i in range(seq_len)
+        for j in range(kv_len)
+    )
+    assert _numbers(asked.flops_formula()[1]) == asked.flops()
+
+
+def test_work_of_decoding_by_hand():
+    """A token of Llama 3 8B after 8,191 others: every query sees every key; K and V are nearly all that is read."""
+    token = Attention(batch=2, heads=32, kv_heads=8, seq_len=1, kv_len=8192, head_dim=128, causal=True)
+    assert token.pairs == 8192
+    assert token.flops() == token.dense_flops() == 4 * 8192 * 128 * 2 * 32
+    assert token.bytes_moved() == (2 * 2 * 128 * (32 + 2 * 8 * 8192), 2 * 2 * 128 * 32)
+    assert token.label() == "B=2 H=32 Hkv=8 S=1 Skv=8192 D=128 causal"
+    draft = Attention(batch=1, heads=1, seq_len=4, kv_len=10, head_dim=8, causal=True)
+    assert draft.pairs == 7 + 8 + 9 + 10
 
 
 def _numbers(formula):
@@ -135,6 +166,63 @@ def test_pytorchs_kernels_do_windows_at_every_edge(name, causal, window):
     for one in (asked, *asked.edges()):
         said = verdict(one, call)
         assert said["correct"], (one.label(), said["why"])
+
+
+def decoded(q, k, v, causal, scale, kv_len=0, more=None):
+    """more: keys before the first query."""
+    more = k.shape[2] - q.shape[2] if more is None else more
+    k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1).float() for x in (k, v))
+    hidden = torch.arange(k.shape[2]) > torch.arange(q.shape[2])[:, None] + more
+    scores = q.float() @ k.mT * scale
+    return ((scores.masked_fill(hidden, float("-inf")) if causal else scores).softmax(-1) @ v).to(q.dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sampled", [False, True], ids=["complete", "sampled"])
+def test_more_keys_than_queries_end_with_the_queries(sampled, dtype, monkeypatch):
+    if sampled:
+        monkeypatch.setattr("kernels.operations.attention.FLOAT64_SCORES", 0)
+    asked = problem(seq_len=5, kv_len=37, causal=True, dtype=dtype)
+    assert verdict(asked, decoded)["correct"]
+    for more in (31, 33, 0, 37):
+        assert not verdict(asked, lambda q, k, v, more=more, **options: decoded(q, k, v, **options, more=more))[
+            "correct"
+        ]
+    full = problem(seq_len=5, kv_len=37, dtype=dtype)
+    assert verdict(full, decoded)["correct"]
+    assert not verdict(full, lambda q, k, v, **options: decoded(q, k, v, **options | {"causal": True}))["correct"]
+
+
+@pytest.mark.parametrize("name", ["sdpa", "sdpa-math", "eager", "compiled"])
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize("window", [0, 21])
+def test_pytorchs_kernels_do_two_lengths_at_every_edge(name, causal, window):
+    call = load(get_kernel("attention", name)).call
+    asked = problem(seq_len=5, kv_len=96, window=window, causal=causal, dtype="float32")
+    for one in (asked, *(asked.edges() if name != "compiled" else ())):
+        said = verdict(one, call)
+        assert said["correct"], (one.label(), said["why"])
+
+
+def test_a_kernel_that_knows_one_length_is_not_called_with_two():
+    two, one = (Workload(operation="attention", dtype="float16", sizes=SIZES | more) for more in ({"kv_len": 97}, {}))
+    assert get_kernel("attention", "triton-flash").why_not_for(
+        "float16", two.problem.model_dump() | {"head_dim": 64}
+    ) == ("does not do kv_len=97: it takes no argument of this name")
+    assert not get_kernel("attention", "triton-flash").why_not_for(
+        "float16", one.problem.model_dump() | {"head_dim": 64}
+    )
+    assert not get_kernel("attention", "sdpa").why_not_for("float16", two.problem.model_dump())
+
+
+def test_edges_of_two_lengths_cut_the_keys():
+    def lengths(**sizes):
+        return [(edge.seq_len, edge.keys) for edge in problem(**sizes).edges()]
+
+    assert lengths(seq_len=1, kv_len=8192) == [(1, 3), (1, 63), (1, 65), (1, 127), (1, 129)]
+    assert lengths(seq_len=16, kv_len=8192) == [(1, 3), (16, 63), (16, 65), (16, 127), (16, 129)]
+    assert lengths(seq_len=512, kv_len=8192)[-1] == (129, 259)
+    assert lengths(seq_len=4096, kv_len=77) == [(1, 1), (63, 31), (65, 32), (127, 63), (129, 64)]
 
 
 def test_a_large_window_is_sampled(monkeypatch):

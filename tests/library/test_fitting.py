@@ -3,8 +3,9 @@
 import pytest
 
 from kernels.contract.arm_result import ArmResult
-from kernels.contract.events import Finished, Measured
+from kernels.contract.events import Examined, Finished, Measured
 from kernels.contract.fitting import MAX_EVENT_BYTES, fitted, size
+from kernels.contract.profile import Profile, Timeline
 from kernels.workload import Workload
 
 WORKLOAD = Workload(operation="attention", sizes={"batch": 1, "heads": 2, "seq_len": 16, "head_dim": 64})
@@ -55,3 +56,10 @@ def test_a_result_that_cannot_be_made_to_fit_says_so_and_leaves_the_others():
 def test_an_ending_keeps_its_state(field):
     event = fitted(Finished(state="failed", **{field: "x" * (20 * 2**20)}))
     assert (event.state, size(event) < MAX_EVENT_BYTES) == ("failed", True)
+
+
+def test_a_profile_goes_without_its_trace():
+    timeline = Timeline(call_ns=2.0, enqueue_ns=1.0, table="operators", trace="A" * 2 * MOST)
+    event = fitted(Examined(profile=Profile(key="k", kernel="mine", timeline=timeline)), MOST)
+    kept = event.profile.timeline
+    assert (kept.table, kept.trace, kept.trace_missing) == ("operators", "", "the trace is not kept: it is too large")

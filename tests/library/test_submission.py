@@ -176,6 +176,17 @@ def test_a_program_in_a_closed_folder_starts_also_when_files_of_this_process_are
 # --- what one starts from ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("one", STARTS, ids=lambda one: one.key)
+def test_a_start_does_a_usual_workload_of_its_operation(one, tmp_path):
+    """One of the smoke configs. A form that opens with a kernel for few queries only would be refused on any other workload."""
+    smoke = [config.part(one.operation) for config in configs() if config.name.startswith("smoke")]
+    usual = [workload for part in smoke for workload in part.workloads]
+    submission = Submission(operation=one.operation, files={one.file_name: one.text})
+    with reading(tmp_path, [submission]):
+        kernel = catalog.get_kernel(one.operation, f"my-kernel@{submission.version}")
+        assert "" in [kernel.why_not_for("float16", workload.problem.model_dump()) for workload in usual]
+
+
 def test_each_operation_has_a_start_of_each_backend():
     """Of each backend that has a kernel there: sparse attention has none in CUDA C++."""
     shipped = {

@@ -35,6 +35,9 @@ def config(**values):
         {"window": None},
         {"window": 512},
         {"window": 4096},
+        {"kv_len": 0},
+        {"kv_len": ""},
+        {"kv_len": 512},
         {"scale": 0.125},
         {"scale": 0},
         {"scale": ""},
@@ -53,7 +56,15 @@ def test_the_order_of_sizes_does_not_matter():
 
 @pytest.mark.parametrize(
     "other",
-    [{"kv_heads": 2}, {"causal": True}, {"batch": 2}, {"dtype": "float32"}, {"window": 511}, {"scale": 0.5}],
+    [
+        {"kv_heads": 2},
+        {"causal": True},
+        {"batch": 2},
+        {"dtype": "float32"},
+        {"window": 511},
+        {"scale": 0.5},
+        {"kv_len": 513},
+    ],
     ids=str,
 )
 def test_another_question_has_another_key(other):

@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from runs.models import Calibration, RejectedEvent, Result, Run
+from kernels.profiling import ncu
+from runs import profiling
+from runs.models import Calibration, KernelProfile, RejectedEvent, Result, Run
+from runs.queries import measurements
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -68,6 +71,18 @@ def test_a_run_ends_with_every_workload_measured(first):
         assert result.version.source
     assert all(r.speedup for r in results.filter(kernel__name="eager"))
     assert first.environment.body["torch"]
+
+
+def test_a_result_is_profiled_by_a_run_of_its_own_which_measures_nothing(site, first):
+    result = Result.objects.filter(measurement__run=first, kernel__name="eager").first()
+    queued, is_new = profiling.profile(*measurements.of_result(first.pk, result.pk), None)
+    run = site.wait(queued, "done", within=100)
+    assert is_new and (run.done, run.total, run.measurements.count()) == (1, 1, 0)
+    stored = KernelProfile.objects.get(run=run)
+    assert (stored.result_id, stored.profile.sha256) == (result.pk, result.version.sha256)
+    assert "aten::" in stored.table and bytes(stored.trace).startswith(b"\x1f\x8b")
+    assert stored.profile.counters_missing == ncu.NO_GPU
+    assert not RejectedEvent.objects.exists()
 
 
 def test_the_first_run_on_a_device_measures_its_ceilings_and_later_ones_take_them(first, second):

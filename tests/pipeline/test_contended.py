@@ -112,3 +112,9 @@ def test_what_the_agent_says_with_a_run_in_progress_does_not_count(gpu):
     hello(foreign=None)
     gpu.refresh_from_db()
     assert gpu.foreign is None, "an agent of the version before"
+
+
+def test_a_run_that_this_version_cannot_read_holds_up_nothing(gpu):
+    unread, second = ended(gpu), ended(gpu)
+    Run.objects.filter(pk=unread.pk).update(config={"name": "old", "operation": "attention"})
+    assert [run.repeats for run in repeat_contended()] == [second]

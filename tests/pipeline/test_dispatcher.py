@@ -354,6 +354,13 @@ def test_the_first_hello_makes_a_device_known(sent):
     assert (gpu.name, gpu.host, gpu.state) == ("NVIDIA H200", "h", "idle")
 
 
+def test_a_hello_says_whether_kernels_are_profiled_there(sent):
+    hello(no_counters="")
+    assert Gpu.objects.get(uuid="GPU-9").no_counters == ""
+    hello()  # of an agent of an earlier version
+    assert Gpu.objects.get(uuid="GPU-9").no_counters is None
+
+
 def test_hello_is_answered_with_what_is_stored_and_what_was_superseded(gpu):
     run, unknown = submit(gpu), 10**6
     change(run, attempt=2, seq=7, sent_at=timezone.now())

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernels.contract.events import Finished, Line, Started, Tried
+from kernels.contract.events import Examined, Finished, Line, Started, Tried
 from kernels.host.device import find_device
 from kernels.parent.child_process import Cancelled
+from kernels.profiling import ncu
 from kernels.tune_plan import TunePlan
 from kernels.workload import Config, RunSpec
 from runs.agent import execution
@@ -224,6 +225,22 @@ def test_an_agent_whose_journal_cannot_be_opened_still_says_hello(agent, keys, e
     agent.hello()
     assert [options["args"][0]["held"] for task, options in agent.app.sent] == [[(1, 7)], [(1, 7)]]
     assert keys.pulses == [f"agent:{agent.device.uuid}"] * 2
+
+
+def test_a_hello_says_why_profiles_here_have_no_counters(agent):
+    agent.hello()
+    assert [options["args"][0]["no_counters"] for _, options in agent.app.sent] == [ncu.NO_GPU]
+
+
+@pytest.mark.timeout(120)
+def test_a_run_that_profiles_is_profiled_and_not_measured(journal, keys, current):
+    config = Config(
+        name="test", operation="gelu", kernels=["eager"], workloads=[{"rows": 8, "cols": 64, "dtype": "float32"}]
+    )
+    spec = RunSpec.of(config, "cpu", run=1, attempt=7, profile="eager").model_dump(mode="json")
+    Execution(spec, find_device("cpu"), journal, keys, current).run()
+    assert told(journal) == [Started, Examined, Finished]
+    assert "profile" in keys.steps
 
 
 def test_an_ending_that_could_not_be_marked_is_not_begun_again(journal, execute, current, monkeypatch):

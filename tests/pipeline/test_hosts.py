@@ -124,14 +124,20 @@ def test_a_new_password_ends_the_old_one_and_revoking_ends_both(site, address):
     "arguments, said",
     [
         (["gpu-3"], "Name its devices"),
-        (["gpu 3", "GPU-1"], "A name of letters"),
-        (["gpu-3", "GPU-1 ~*"], "The id of a device"),
-        (["gpu-4", "--revoke"], "There is no host gpu-4."),
+        (["gpu 3", "GPU-1"], "Give the host a name of letters"),
+        (["gpu-3", "GPU-1 ~*"], "Give the id of each device"),
+        (["gpu-4", "--revoke"], "There is no host gpu-4: add_host without arguments lists the hosts."),
     ],
 )
 def test_what_is_wrong_is_said(site, arguments, said):
     with pytest.raises(CommandError, match=said):
         add(*arguments)
+
+
+def test_a_host_elsewhere_needs_another_address_than_this_machine(site, settings):
+    assert "127.0.0.1 is this machine: replace it" in add("gpu-6", "GPU-6")
+    settings.REDIS_URL = "redis://bench.example.org:1/0"
+    assert "is this machine" not in add("gpu-6", "GPU-6")
 
 
 def test_without_a_broker_the_host_is_stored_and_told_later(site, settings):

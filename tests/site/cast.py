@@ -1,11 +1,12 @@
 """What tests of the site are made of: people, catalogues, configs, exports."""
 
 from django.contrib.auth.models import User
+from django.db.models import F
 from django.test import Client
 
 from kernels.contract.export import Export
 from kernels.workload import Config
-from runs.models import Measurement, Newest, Person, Role, Run
+from runs.models import Measurement, Newest, Person, Result, Role, Run
 from runs.pipeline import importer
 
 SIZES = {"batch": 1, "heads": 8, "seq_len": 512, "head_dim": 64}
@@ -40,11 +41,13 @@ def load(data, source):
     return importer.load(Export.model_validate(data), source)
 
 
-def thorough(run, at=None):
-    """Makes a stored run one of five processes, at this time."""
+def thorough(run, at=None, agreed=True):
+    """Makes a stored run one of five processes, at this time. agreed: isolated measurements have confirmed it."""
     for one in run.measurements.all():
         one.protocol["processes"] = 5
         one.save(update_fields=["protocol"])
+    rows = Result.objects.filter(measurement__run=run, status="ok")
+    (rows if agreed else rows.filter(kernel__name=F("measurement__baseline"))).update(confirmed=True)
     if at:
         Run.objects.filter(pk=run.pk).update(started_at=at, created_at=at, finished_at=at)
     Newest.objects.filter(result__measurement__run=run).delete()

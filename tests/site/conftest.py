@@ -126,7 +126,7 @@ def typed(gpu, configs):
     return {
         "operation": "attention", "device": str(gpu.pk), "what": "workload", "batch": "1, 4", "heads": "8",
         "kv_heads": "", "seq_len": "512", "head_dim": "64", "dtype": ["float16"], "causal": "no",
-        "scale": "", "window": "",
+        "scale": "", "window": "", "kv_len": "",
         "kernels": ["sdpa", "eager"], "protocol": "paired", "title": "My title", "note": "my note", "config": "smoke",
     }  # fmt: skip
 

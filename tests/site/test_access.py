@@ -11,7 +11,8 @@ from django.test import Client
 from django.urls import get_resolver, reverse
 from django.utils import timezone
 
-from runs.models import Change, Import, Run, Session, Share, StatusPage, Submission, TierScale
+from kernels.contract.profile import Profile, Timeline
+from runs.models import Change, Import, KernelProfile, Run, Session, Share, StatusPage, Submission, TierScale
 from runs.models.status_page import EVERY, KINDS
 
 KERNEL = """from kernels.catalog import kernel
@@ -23,10 +24,12 @@ def mine(x):
 POSTED = (
     "acknowledge", "add_tag", "add_to_session", "cancel_run", "choose_mail", "confirm_record", "delete_import",
     "delete_tier_scale", "delete_webhook", "end_link", "end_schedule", "end_session", "end_status",
-    "measure_submission", "pause_gpu", "person_reset", "person_role", "person_state", "pin_baseline", "recalibrate",
+    "measure_submission", "pause_gpu", "person_reset", "person_role", "person_state", "pin_baseline", "profile_result",
+    "recalibrate",
     "remove_from_session", "remove_tag", "repeat_run", "restore_run", "resume_gpu", "revoke_token", "set_target",
     "share_run", "share_session", "test_webhook", "unshare_run", "unshare_session", "withdraw_run",
 )  # fmt: skip
+PROFILE = Profile(key="k", kernel="sdpa", timeline=Timeline(call_ns=2.0, enqueue_ns=1.0))
 EVERYTHING = [[kind, EVERY] for kind in KINDS]
 WALLS = ("wall", "wall_frame", "wall_svg", "wall_json")
 """A status page, for whoever has its link."""
@@ -41,6 +44,9 @@ def addresses(demo, gpu, measured):
     submission, _ = Submission.objects.store({"mine.py": KERNEL})
     reported = Session.objects.create(title="A reported effort")
     Run.objects.filter(pk=demo.pk).update(session=reported)
+    KernelProfile.objects.create(
+        run=demo, result=result, body=PROFILE.model_dump(mode="json"), table="aten::mm", trace=b"gzip"
+    )
     (own,) = fill(gpu, repeated(1))
     run = thorough(measured(count=1))
     fill(gpu, step(9, 9, 1.06), "compiled")
@@ -75,7 +81,8 @@ def addresses(demo, gpu, measured):
         },
         "chart_json": [demo.pk, "speedup"],
         "chart_svg": [demo.pk, "latency"],
-        **{name: [demo.pk, result.pk] for name in ("result", "result_csv", "result_json")},
+        **{name: [demo.pk, result.pk] for name in ("result", "result_csv", "result_json", "profile_result")},
+        **{f"result_profile_{kind}": [demo.pk, result.pk] for kind in ("json", "txt", "trace")},
         "result_chart_json": [demo.pk, result.pk, "samples"],
         "result_chart_svg": [demo.pk, result.pk, "rounds"],
         **{name: [] for name in ("kernels", "kernels_csv", "kernels_json")},

@@ -1,11 +1,14 @@
 """Several runs side by side."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from django.urls import reverse
 
+from kernels.report import tables
 from runs.charts import side_by_side
+from runs.queries import measurements
 from runs.views.compare import _diffs
 
 
@@ -130,6 +133,28 @@ def test_of_many_workloads_some_are_drawn_for_every_kernel_and_the_table_has_all
     one = answer.context["pictures"][0]
     assert len(one.drawn) == 1 < len(one.workloads) and "1 of 2 workloads are drawn" in answer.content.decode()
     assert {line.kernel for line in one.shown} == {line.kernel for line in one.lines}
+
+
+def picture(*marks, kernel="triton-flash"):
+    """Of workloads w0, w1, ...: in how many of three runs each was measured."""
+    mark = side_by_side.Mark(1.1, 1.0, 1.2)
+    lines = [side_by_side.Line(kernel, f"w{n}", [mark] * some + [None] * (3 - some)) for n, some in enumerate(marks)]
+    return side_by_side.Picture("speedup", "attention", "Speedup", lines, 3)
+
+
+def test_workloads_of_most_runs_are_drawn_first(monkeypatch):
+    """Else a chart of several runs may have marks of one of them only."""
+    monkeypatch.setattr(side_by_side, "MOST_LINES", 3)
+    assert picture(1, 1, 3, 1, 1, 2).drawn == ["w0", "w2", "w5"]
+    assert picture(1, 1, 1, 1, 1).drawn == ["w0", "w2", "w4"]
+    assert picture(3, 3).drawn == ["w0", "w1"]
+
+
+def test_a_workload_measured_in_two_modes_is_two_workloads_of_the_chart(demo):
+    row = next(row for row in tables.rows(measurements.of_run(demo)) if row.kernel == "triton-flash")
+    speedup, *_ = side_by_side.pictures([[replace(row, mode=mode)] for mode in ("graph", "cold")])
+    assert [line.workload.split()[-1] for line in speedup.lines] == ["graph", "cold"]
+    assert len(speedup.drawn) == 2
 
 
 @pytest.mark.parametrize("asked", [{}, {"operation": "gemm"}, {"operation": "attention", "theme": "pink"}])

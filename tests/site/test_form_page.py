@@ -86,7 +86,7 @@ def test_a_workload_of_ones_own_starts_from_the_first_of_the_config(owner, gpu, 
     form = owner.get(PAGE, {"config": "canonical-s512"}).context["form"]
     assert {name: form[name].value() for name in [*form.sizes, "dtype"]} == {
         "batch": "1", "heads": "8", "kv_heads": "", "seq_len": "512", "head_dim": "64", "causal": "no",
-        "scale": "", "window": "",
+        "scale": "", "window": "", "kv_len": "",
         "dtype": ["float16"],
     }  # fmt: skip
     norm = owner.get(PAGE, {"operation": "layer_norm"}).context["form"]

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from django import conf
 from django.contrib.auth.models import User
 from django.core.cache import cache
 from django.test import Client
@@ -11,6 +12,8 @@ from django.urls import reverse
 from runs import logins
 
 SECRET = "a long secret"
+AS_CONFIGURED = conf.settings.CACHES["default"]
+"""Before a fixture gives each test a cache of its own."""
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +45,16 @@ def test_after_ten_wrong_passwords_even_the_right_one_waits(monkeypatch):
     assert answer.status_code == 429
     assert "Too many wrong passwords. Wait 10 minutes, then try again." in answer.content.decode()
     assert not hashed, "no password is computed any more"
+
+
+def test_who_waits_is_not_forgotten_among_a_thousand_others(settings, tmp_path):
+    """As Django's cache does: when it is full it forgets any third of its entries."""
+    settings.CACHES = {"default": AS_CONFIGURED | {"LOCATION": tmp_path}}
+    for _ in range(WRONG):
+        post("nina", "a guess")
+    for number in range(1000):
+        cache.set(f"other-{number}", 1, 600)
+    assert post("nina", SECRET).status_code == 429
 
 
 def test_others_and_other_addresses_log_in_meanwhile():

@@ -161,6 +161,26 @@ def test_nobody_who_left_is_told(measured, owner):
     assert not Delivery.objects.exists()
 
 
+def test_what_waits_for_somebody_who_left_is_not_sent(owner, receiver, sends_mail):
+    owner.user.email = "ada@example.org"
+    owner.user.is_active = False
+    owner.user.save()
+    notice = Notice.objects.create(event=Event.RUN, key="1", sentence="Run 1 ended.", path="/runs/1/")
+    Delivery.objects.create(notice=notice, webhook=hook(owner, receiver.url))
+    Delivery.objects.create(notice=notice, user=owner.user)
+    deliver()
+    assert not receiver.got and not mail.outbox
+    assert {one.answer for one in Delivery.objects.all()} == {"its account is disabled"}
+
+
+def test_a_notice_without_its_deliveries_is_not_stored(owner, monkeypatch):
+    """Else nobody is ever told of it."""
+    monkeypatch.setattr(Notice, "address", lambda self: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        Notice.objects.give(Event.RUN, "1", "Run 1 ended.", "/runs/1/", None, {})
+    assert not Notice.objects.exists()
+
+
 def test_mail_that_cannot_be_sent_is_tried_again(measured, owner, settings, sends_mail):
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 9
@@ -289,15 +309,19 @@ def test_a_test_is_sent_and_its_answer_listed(owner, receiver):
     owner.post(reverse("test_webhook", args=[webhook.pk]))
     deliver()
     assert json.loads(receiver.got[0][2])["event"] == "test"
+    assert owner.get(Notice.objects.get().path).status_code == 200, "the list links to it"
     assert "This is a test." in page_of(owner) and "delivered 1 204" in page_of(owner)
 
 
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        ("http://127.0.0.1/", "127.0.0.1 is 127.0.0.1, which is no public address."),
+        (
+            "http://127.0.0.1/",
+            "127.0.0.1 is no public address. Write a public one, or add its network to WEBHOOK_NETWORKS.",
+        ),
         ("ftp://example.org/", "Write an address that begins with https:// or http://."),
-        ("https://no-such-host.invalid/", "The site finds no host of this name."),
+        ("https://no-such-host.invalid/", "The site finds no host of this name: look for a spelling mistake."),
     ],
 )
 def test_an_address_that_cannot_be_called_is_refused_in_the_form(owner, url, why):

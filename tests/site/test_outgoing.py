@@ -68,7 +68,7 @@ def test_a_name_that_changes_its_address_after_the_check_is_not_followed(monkeyp
 def test_a_name_with_one_private_address_among_public_ones_is_refused(monkeypatch):
     both = [(socket.AF_INET, 1, 6, "", (one, 443)) for one in ("93.184.216.34", "10.0.0.1")]
     monkeypatch.setattr(outgoing.socket, "getaddrinfo", lambda *_, **__: both)
-    with pytest.raises(outgoing.Refused, match=r"is 10\.0\.0\.1"):
+    with pytest.raises(outgoing.Refused, match=r"leads to 10\.0\.0\.1"):
         outgoing.post("https://hooks.example.org/", b"{}", {})
 
 

@@ -1,5 +1,6 @@
 """Whose turn it is, when a run is expected to start, and devices that are paused. No processes."""
 
+import random
 from datetime import timedelta
 
 import pytest
@@ -11,7 +12,8 @@ from kernels.workload import Config
 from runs.models import Gpu, Run
 from runs.pipeline import dispatcher
 from runs.pipeline.dispatcher import dispatch
-from runs.queries.queue import UNKNOWN_S, forecast, queue_of
+from runs.queries import queue
+from runs.queries.queue import UNKNOWN_S, forecast, forecasts, next_of, queue_of, waiting
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(30)]
 SIZES = {"batch": 1, "heads": 2, "head_dim": 64}
@@ -107,6 +109,28 @@ def test_place_and_start_follow_the_order_and_the_estimates(people):
     assert starts_in(short) == (1, pytest.approx(60, abs=5))
     assert starts_in(long) == (2, pytest.approx(90, abs=5)), "by then ada has used 30 s, bob 100 s"
     assert starts_in(of_bob) == (3, pytest.approx(690, abs=5))
+
+
+def test_a_forecast_is_what_the_dispatcher_would_do_and_compares_few_runs(people, monkeypatch):
+    """A page that is polled asks for it: 500 waiting runs took a quarter of a second."""
+    gpu, chance = device(), random.Random(5)
+    Run.objects.bulk_create(
+        Run(
+            config={}, gpu=gpu if chance.random() < 0.5 else None, device_name=gpu.name, user=chance.choice(people),
+            expected_s=chance.randint(1, 900), priority=chance.randint(0, 1), total=1,
+        )
+        for _ in range(200)
+    )  # fmt: skip
+    left, used, naive = waiting(), {}, []
+    while run := next_of(left, gpu, used):
+        left.remove(run)
+        naive.append(run.pk)
+        used[run.user_id] = used.get(run.user_id, 0.0) + run.expected_s
+    compared, order = [], queue._order
+    monkeypatch.setattr(queue, "_order", lambda *given: compared.append(1) or order(*given))
+    found = forecasts()
+    assert sorted(found, key=lambda pk: (found[pk].starts_at, found[pk].place)) == naive
+    assert len(compared) < 10 * len(naive)
 
 
 def test_two_devices_of_a_model_share_their_queue():

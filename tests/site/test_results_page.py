@@ -14,7 +14,7 @@ from django.utils.html import escape
 from many import many
 
 from kernels.report import measures
-from runs.models import Measurement, Result, Run, Workload
+from runs.models import Result, Run, Workload
 from runs.queries import results
 from runs.queries.results import Key, NoOrder, Order
 from runs.queries.search import search
@@ -114,7 +114,7 @@ def test_the_search_narrows_to_what_it_says(owner, demo):
 def test_state_person_host_and_confirmed(owner, measured):
     run = measured(count=1)
     Run.objects.filter(pk=run.pk).update(user=owner.user, contended=True)
-    Measurement.objects.filter(run=run).update(protocol={"processes": 5})
+    Result.objects.filter(measurement__run=run).update(confirmed=True)
     every = set(Result.objects.values_list("pk", flat=True))
     for text in ("by:olga", "me", "gpu-1", "host:gpu", "contended", "confirmed", "done", f"run:{run.pk}"):
         assert matching(text) == every, text

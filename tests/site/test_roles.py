@@ -156,7 +156,10 @@ def test_only_the_submitter_or_an_admin_cancels(owner, member, viewer, admin, ma
         answer = person.post(cancel)
         assert answer.status_code == 403
         assert "Cancel</button>" not in person.get(run.get_absolute_url()).content.decode()
-    assert f"Only who launched run {run.pk}, or an admin, cancels it." in member.post(cancel).content.decode()
+    assert (
+        f"Only the person who launched run {run.pk}, or an admin, can cancel it."
+        in member.post(cancel).content.decode()
+    )
     assert "Cancel</button>" in owner.get(run.get_absolute_url()).content.decode()
     assert owner.post(cancel).status_code == 302
     run.refresh_from_db()

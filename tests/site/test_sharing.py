@@ -1,7 +1,7 @@
 """Secret links: who has one sees one run, and nothing else, until it ends; what is live is listed with its use."""
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from cast import signed_in
@@ -11,14 +11,21 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from kernels.contract.profile import Profile, Timeline
 from runs.access import COOKIE, MOST_LINKS, OF_A_RUN
-from runs.models import Run, Share
+from runs.models import KernelProfile, Run, Share
 from runs.tasks import purge_logins
+
+PROFILE = Profile(key="k", kernel="triton-flash", timeline=Timeline(call_ns=2.0, enqueue_ns=1.0))
 
 
 @pytest.fixture
 def shared(owner, demo):
-    """The address of the demo, as its link says it."""
+    """The address of the demo, as its link says it. One of its results was profiled."""
+    result = demo.measurements.first().results.get(kernel__name="triton-flash")
+    KernelProfile.objects.create(
+        run=demo, result=result, body=PROFILE.model_dump(mode="json"), table="aten::mm", trace=b"gzip"
+    )
     owner.post(reverse("share_run", args=[demo.pk]))
     return Share.objects.get().get_absolute_url()
 
@@ -27,6 +34,7 @@ def addresses_of(run):
     result = run.measurements.first().results.get(kernel__name="triton-flash")
     more = {"chart_json": ["speedup"], "chart_svg": ["speedup"]}
     more |= {name: [result.pk] for name in ("result", "result_csv", "result_json")}
+    more |= {f"result_profile_{kind}": [result.pk] for kind in ("json", "txt", "trace")}
     more |= {name: [result.pk, "samples"] for name in ("result_chart_json", "result_chart_svg")}
     return {name: reverse(name, args=[run.pk, *more.get(name, [])]) for name in OF_A_RUN}
 
@@ -232,6 +240,23 @@ def test_a_link_that_expired_says_so(stranger, demo):
     answer = stranger.get(share.get_absolute_url())
     assert answer.status_code == 410
     assert f"This link expired on {share.expires_at:%Y-%m-%d}." in answer.content.decode()
+
+
+def test_the_day_of_an_end_is_that_of_the_persons_place(owner, demo):
+    share = Share.objects.create(run=demo, expires_at=datetime(2026, 11, 23, 18, tzinfo=UTC))
+    with timezone.override("Asia/Tokyo"):
+        assert share.why_closed == "This link expired on 2026-11-24."
+        share.ended_at = datetime(2026, 11, 22, 18, tzinfo=UTC)
+        assert share.why_closed == "This link was ended on 2026-11-23."
+
+
+def test_all_links_are_listed_page_by_page(owner, make_run, monkeypatch):
+    monkeypatch.setattr("runs.views.share.PER_PAGE", 2)
+    for _ in range(3):
+        Share.objects.create(run=make_run(), user=owner.user)
+    pages = [owner.get(reverse("links"), {"page": page}).content.decode() for page in (1, 2)]
+    assert all("3 links can be opened" in page for page in pages)
+    assert [page.count("End the link to") for page in pages] == [2, 1]
 
 
 def test_after_the_end_of_a_link_another_is_made(owner, stranger, demo, shared):

@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from cast import thorough
@@ -13,6 +13,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
+from markdown_it import MarkdownIt
 
 from runs.models import Gpu, Kernel, KernelVersion, Session, Share, StatusPage, Target
 from runs.models.status_page import EVERY, KINDS
@@ -118,6 +119,44 @@ def test_the_list_has_links_badges_frames_and_use(owner, stranger, make, gpu):
     assert Share.objects.live().get().token != share.token
 
 
+def test_an_edited_page_keeps_what_is_chosen_of_many(owner, monkeypatch):
+    monkeypatch.setattr("runs.status_form.MOST_CHOICES", 2)
+    oldest, *_ = [Session.objects.create(title=f"Session {number}") for number in range(4)]
+    page = StatusPage.objects.create(title="The wall", body=[["sessions", [oldest.pk]]])
+    address = reverse("edit_status", args=[page.pk])
+    assert f'value="{oldest.pk}"' in text(owner.get(address))
+    sent = {"title": "The wall", "expires": "7", "sessions": [str(oldest.pk)]}
+    assert owner.post(address, sent).status_code == 302
+    page.refresh_from_db()
+    assert page.body == [["sessions", [oldest.pk]]]
+
+
+def test_all_pages_are_listed_page_by_page(owner, make, monkeypatch):
+    monkeypatch.setattr("runs.views.status_pages.PER_PAGE", 2)
+    for _ in range(3):
+        make("devices")
+    pages = [text(owner.get(reverse("status"), {"page": page})) for page in (1, 2)]
+    assert all("3 status pages</h1>" in page for page in pages)
+    assert [page.count("End the link to") for page in pages] == [2, 1]
+
+
+def test_a_title_is_only_text_in_what_is_copied(owner, make):
+    make("devices", title='"><script>alert(1)</script> [x](y)')
+    one = owner.get(reverse("status")).context["rows"][0]
+    assert 'title="&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt; [x](y)"' in one["frame"]
+    (paragraph,) = MarkdownIt("commonmark").parse(one["markdown"])[1:2]
+    assert [token.type for token in paragraph.children] == ["link_open", "image", "link_close"]
+    assert paragraph.children[1].content == r'"\>\<script\>alert(1)\</script\> \[x\](y)'
+
+
+def test_the_end_of_a_link_is_a_day_of_the_persons_place(owner, make):
+    share = make("devices")
+    Share.objects.update(expires_at=datetime(2126, 11, 23, 18, tzinfo=UTC))
+    owner.post(reverse("settings"), {"time_zone": "Asia/Tokyo", "theme": ""})
+    assert "ends <b>2126-11-24</b>" in text(owner.get(reverse("status")))
+    assert "as now, 2126-11-24" in text(owner.get(reverse("edit_status", args=[share.page_id])))
+
+
 # --- what it shows ------------------------------------------------------------------------------------------------------
 
 
@@ -184,6 +223,35 @@ def test_more_than_fits_is_counted(stranger, make, gpu, monkeypatch):
     assert "2 more" in text(stranger.get(make("workloads").get_absolute_url()))
 
 
+def test_its_answer_counts_what_found_no_room_too(stranger, history, gpu, make, monkeypatch):
+    monkeypatch.setitem(walls.MOST, "targets", 1)
+    workload = history[0].measurements.get().workload
+    for device in (gpu.name, "NVIDIA L4", "NVIDIA H100"):
+        Target.objects.create(workload=workload, device=device, mode="graph", factor=0.5)
+    share = make("targets")
+    page = text(stranger.get(share.get_absolute_url()))
+    assert "<h1>0 of 3 targets reached</h1>" in page and "2 more" in page and page.count('class="aim"') == 1
+    data = json.loads(stranger.get(reverse("wall_json", args=[share.token])).content)
+    assert len(data["targets"]) == 3
+
+
+def test_sessions_and_devices_without_room_are_counted(stranger, gpu, silent, make, monkeypatch):
+    monkeypatch.setitem(walls.MOST, "sessions", 2)
+    monkeypatch.setitem(walls.MOST, "devices", 1)
+    for number in range(5):
+        Session.objects.create(title=f"Session {number}")
+    assert "3 more" in text(stranger.get(make("sessions").get_absolute_url()))
+    page = text(stranger.get(make("devices").get_absolute_url()))
+    assert page.count('class="device"') == 1 and "1 more" in page
+    assert f"Not heard: {silent.place}" in page, "also of one without room"
+
+
+def test_a_workload_on_two_models_is_no_two_workloads(stranger, gpu, make_gpu, make):
+    for card in (gpu, make_gpu("GPU-2", name="NVIDIA L4")):
+        thorough(fill(card, repeated(1))[0])
+    assert "of 2 pairs of workload and GPU model" in text(stranger.get(make("workloads").get_absolute_url()))
+
+
 # --- quick --------------------------------------------------------------------------------------------------------------
 
 
@@ -229,6 +297,15 @@ def test_a_drawing_that_nobody_asked_for_is_not_shown_a_day_later(stranger, hist
     now = time.time()
     monkeypatch.setattr(view.time, "time", lambda: now + view.KEPT_S + 1)
     assert "0 of 1 target reached" in text(stranger.get(link))
+
+
+def test_an_answer_is_closed_also_if_the_next_drawing_fails(db):
+    """Else its request never ends: the connection to the database stays open."""
+    answer = view.Answer("page")
+    answer.afterwards = lambda: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        answer.close()
+    assert answer.closed
 
 
 def test_two_requests_do_not_draw_at_once(make, gpu, monkeypatch):

@@ -33,14 +33,14 @@ def test_a_tag_is_added_shown_and_removed(owner, member, demo):
 @pytest.mark.parametrize("wrong", ["", "   ", "a:b", "<b>", "x" * 41, "-x", "é", "a\x00b"])
 def test_what_is_no_tag_is_refused_with_a_sentence(owner, demo, wrong):
     page = text(add(owner, demo, wrong))
-    assert "A tag has letters, digits, and . _ + - between them: at most 40 signs." in page
+    assert "Write a tag of letters and digits, with . _ + - between them: at most 40 characters." in page
     assert not Tag.objects.exists()
 
 
 def test_a_run_has_so_many_tags_at_most(owner, demo):
     for number in range(MOST + 1):
         page = text(add(owner, demo, f"tag-{number}"))
-    assert f"A run has at most {MOST} tags." in page
+    assert f"This run has {MOST} tags, and no more fit: remove one first." in page
     assert demo.tags.count() == MOST
     add(owner, demo, "tag-0")
     assert Tag.objects.count() == MOST

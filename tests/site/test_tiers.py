@@ -300,6 +300,13 @@ def test_a_result_of_one_process_is_unconfirmed_and_one_of_five_is_not(owner, me
     (measurement,) = run.measurements.all()
     measurement.protocol["processes"] = 5
     measurement.save()
+    assert "Unconfirmed: no isolated measurement agrees with it yet." in page_of(owner, "tiers")
+    page = owner.get(path).content.decode()
+    assert "Unconfirmed: no isolated measurement agrees with it yet." in page
+    assert f"again={run.pk}&amp;effort=thorough&amp;protocol=isolated" in page
+    form = owner.get(reverse("new_run"), {"again": run.pk, "effort": "thorough", "protocol": "isolated"})
+    assert '<option value="isolated" selected>' in form.content.decode()
+    Result.objects.filter(pk=result.pk).update(confirmed=True)
     assert "nconfirmed" not in page_of(owner, "tiers")
     assert "nconfirmed" not in owner.get(path).content.decode()
 

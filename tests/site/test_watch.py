@@ -51,6 +51,15 @@ def test_each_ended_run_is_looked_at_once_and_an_unfinished_one_not_yet(gpu, mak
     assert Run.objects.filter(looked_at=None).count() == 1
 
 
+def test_a_line_of_many_ended_runs_is_read_once(gpu, monkeypatch):
+    read = []
+    monkeypatch.setattr(watching, "lines_of", lambda *place: read.append(place) or lines_of(*place))
+    runs = fill(gpu, step(8, 8, 1.2))
+    assert watch() == len(runs)
+    assert len(read) == len(set(read)) == 2, "the kernel's and the baseline's"
+    assert stored() == [("sdpa-flash", runs[8].pk, "regression")]
+
+
 def test_an_acknowledged_change_is_kept_and_begins_a_level(gpu, owner):
     days = step(environment=TORCH)
     runs = fill(gpu, days)

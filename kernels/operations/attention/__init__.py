@@ -36,26 +36,27 @@ NEAR, RAMP = 2.0**-8, 3e-4
 """near_constant: standard deviation of k; scores rise by RAMP from key to key, up to the middle, then fall."""
 LAST = 8.0
 """near_constant: the last value is this many times as large, so that an output without it is visibly another."""
-MAY_BE_EMPTY = ("kv_heads", "scale", "window")
+MAY_BE_EMPTY = ("kv_heads", "kv_len", "scale", "window")
 ALONE = {0: "the first row", -1: "the last row"}
-"""Rows of a causal output that are judged on their own: they see one key, and all."""
+"""Rows of a causal output that are judged on their own: they see the fewest keys, and all."""
 
 
 @operation("attention", baseline="sdpa", title="Attention, forward")
 class Attention(Operation):
-    """q: (B, H, S, D); k, v: (B, Hkv, S, D); out: (B, H, S, D). Self-attention: one sequence length.
+    """q: (B, H, S, D); k, v: (B, Hkv, Skv, D); out: (B, H, S, D). Self-attention: Skv is S, unless kv_len says otherwise.
 
-    Query i sees key j if |i - j| < window; causal: if 0 <= i - j < window. A window of 0 hides nothing.
+    Query i sees key j if |i - j| < window; causal: if 0 <= i - j < window. A window of 0 hides nothing. Of more keys than
+    queries, the queries are the last ones: query i stands at i + Skv - S.
     """
 
     tensors: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "q": ("batch", "heads", "seq_len", "head_dim"),
-        "k": ("batch", "kv_heads", "seq_len", "head_dim"),
-        "v": ("batch", "kv_heads", "seq_len", "head_dim"),
+        "k": ("batch", "kv_heads", "keys", "head_dim"),
+        "v": ("batch", "kv_heads", "keys", "head_dim"),
     }
-    options: ClassVar[tuple[str, ...]] = ("causal", "scale", "window")
-    later: ClassVar[tuple[str, ...]] = ("scale", "window")
-    on_request: ClassVar[Mapping[str, Any]] = {"window": 0}
+    options: ClassVar[tuple[str, ...]] = ("causal", "scale", "window", "kv_len")
+    later: ClassVar[tuple[str, ...]] = ("scale", "window", "kv_len")
+    on_request: ClassVar[Mapping[str, Any]] = {"window": 0, "kv_len": 0}
     libraries: ClassVar[tuple[tuple[str, str], ...]] = (
         ("cudnn", "cuDNN"),
         ("flash_fwd", "FlashAttention-2"),
@@ -97,6 +98,14 @@ class Attention(Operation):
         description="Keys that a query sees to either side, its own included. Empty: all.",
         json_schema_extra={"may_be_empty": True},
     )
+    kv_len: int = Field(
+        0,
+        ge=0,
+        le=1_048_576,
+        title="Keys (Skv)",
+        description="Length of K and V. Empty: the sequence length. With more keys, the queries are the last ones.",
+        json_schema_extra={"may_be_empty": True},
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -113,36 +122,54 @@ class Attention(Operation):
         return self
 
     @model_validator(mode="after")
-    def scale_and_window_are_canonical(self) -> Attention:
-        """A scale of 0 is the usual one; a window as long as the sequence hides nothing."""
+    def sizes_are_canonical(self) -> Attention:
+        """A scale of 0 is the usual one; as many keys as queries are self-attention; a window as long as the keys hides
+        nothing."""
         self.__dict__["scale"] = self.scale or self.head_dim**-0.5
-        self.__dict__["window"] = self.window if self.window < self.seq_len else 0
+        self.__dict__["kv_len"] = self.kv_len if self.kv_len != self.seq_len else 0
+        if self.keys < self.seq_len and (self.causal or self.window):
+            raise ValueError(
+                f"a causal query, or one in a window, needs a key: {self.seq_len} queries, {self.keys} keys"
+            )
+        self.__dict__["window"] = self.window if self.window < self.keys else 0
         return self
+
+    @property
+    def keys(self) -> int:
+        """Length of K and V."""
+        return self.kv_len or self.seq_len
 
     @property
     def pairs(self) -> int:
         """Pairs of a query and a key that it sees, of one head."""
-        s, w = self.seq_len, self.window or self.seq_len
-        return w * (w + 1) // 2 + (s - w) * w if self.causal else s * s - (s - w) * (s - w + 1)
+        s, n = self.seq_len, self.keys
+        if not (self.causal or self.window):
+            return s * n
+        far = (self.window or n) - 1
+        before = _nearest(n, far) - _nearest(n - s, far)
+        return s + before + (0 if self.causal else _nearest(s, far))
 
     def label(self) -> str:
         grouped = f" Hkv={self.kv_heads}" if self.kv_heads != self.heads else ""
         causal = " causal" if self.causal else ""
         window = f" window={self.window}" if self.window else ""
         scale = f" scale={self.scale:.6g}" if self.scale != self.head_dim**-0.5 else ""
-        return f"B={self.batch} H={self.heads}{grouped} S={self.seq_len} D={self.head_dim}{causal}{window}{scale}"
+        keys = f" Skv={self.kv_len}" if self.kv_len else ""
+        return f"B={self.batch} H={self.heads}{grouped} S={self.seq_len}{keys} D={self.head_dim}{causal}{window}{scale}"
 
     def flops(self) -> int:
         """2 x pairs x (Dqk + Dv) x B x H: pairs that no mask hides."""
         return 2 * self.pairs * 2 * self.head_dim * self.batch * self.heads
 
     def dense_flops(self) -> int:
-        """4 x S^2 x D x B x H: what a mask hides counted, too."""
-        return 4 * self.seq_len**2 * self.head_dim * self.batch * self.heads
+        """4 x S x Skv x D x B x H: what a mask hides counted, too."""
+        return 4 * self.seq_len * self.keys * self.head_dim * self.batch * self.heads
 
     def flops_formula(self) -> tuple[str, str]:
         s, w = self.seq_len, self.window
-        if w and self.causal:
+        if self.kv_len:
+            pairs, numbers = self._pairs_of_two_lengths()
+        elif w and self.causal:
             pairs, numbers = "(W (W + 1) / 2 + (S - W) W)", f"({w} x {w + 1} / 2 + {s - w} x {w})"
         elif w:
             pairs, numbers = "(S^2 - (S - W) (S - W + 1))", f"({s}^2 - {s - w} x {s - w + 1})"
@@ -150,10 +177,20 @@ class Attention(Operation):
             pairs, numbers = ("(S (S + 1) / 2)", f"({s} x {s + 1} / 2)") if self.causal else ("S^2", f"{s}^2")
         return f"4 x {pairs} x D x B x H", f"4 x {numbers} x {self.head_dim} x {self.batch} x {self.heads}"
 
+    def _pairs_of_two_lengths(self) -> tuple[str, str]:
+        """`pairs` of more or fewer keys than queries: in symbols, and in numbers."""
+        s, n = self.seq_len, self.keys
+        if self.window:
+            return "pairs", f"{self.pairs}"
+        return ("(S (S + 1) / 2 + S (Skv - S))", f"({s} x {s + 1} / 2 + {s} x {n - s})") if self.causal else (
+            "S x Skv", f"{s} x {n}"
+        )  # fmt: skip
+
     def bytes_moved(self) -> tuple[int, int]:
         """Reads q, k and v; writes out."""
-        head = self.batch * self.seq_len * self.head_dim * self.element_bytes
-        return head * (self.heads + 2 * self.kv_heads), head * self.heads
+        row = self.batch * self.head_dim * self.element_bytes
+        of_q = row * self.heads * self.seq_len
+        return of_q + 2 * row * self.kv_heads * self.keys, of_q
 
     def queries(self) -> int:
         """Rows of q: B x H x S."""
@@ -168,8 +205,8 @@ class Attention(Operation):
         generator = torch.Generator(device).manual_seed(seed)
         plain = "normal" if distribution == "near_constant" else distribution
         q, k, v = (
-            draw((self.batch, heads, self.seq_len, self.head_dim), self.dtype, device, generator, plain)
-            for heads in (self.heads, self.kv_heads, self.kv_heads)
+            draw((self.batch, heads, length, self.head_dim), self.dtype, device, generator, plain)
+            for heads, length in ((self.heads, self.seq_len), (self.kv_heads, self.keys), (self.kv_heads, self.keys))
         )
         if distribution in ("drift", "near_constant"):
             q += DRIFT
@@ -177,20 +214,29 @@ class Attention(Operation):
             k[..., : self.head_dim // 2] += DRIFT
             k[..., self.head_dim // 2 :] -= DRIFT
         elif distribution == "near_constant":
-            ramp = torch.arange(self.seq_len, device=device)
-            ramp = torch.minimum(ramp, self.seq_len - 1 - ramp) * (RAMP / (DRIFT * self.head_dim * self.scale))
+            ramp = torch.arange(self.keys, device=device)
+            ramp = torch.minimum(ramp, self.keys - 1 - ramp) * (RAMP / (DRIFT * self.head_dim * self.scale))
             k.mul_(NEAR).add_(ramp.to(k.dtype)[:, None])
             v[..., -1, :] *= LAST
-        window = {"window": self.window} if self.window else {}
-        return Inputs((q, k, v), {"causal": self.causal, "scale": self.scale} | window)
+        told = {name: getattr(self, name) for name in self.on_request if getattr(self, name)}
+        return Inputs((q, k, v), {"causal": self.causal, "scale": self.scale} | told)
 
     def edges(self) -> list[Attention]:
-        """Odd sequence lengths; at most two KV heads, with the same group size; a window of half the length at most."""
+        """Odd lengths; at most two KV heads, with the same group size; a window of half the length at most."""
         kv_heads = min(2, self.kv_heads)
         heads = kv_heads * (self.heads // self.kv_heads)
         fixed = {"dtype": self.dtype, "batch": 2, "heads": heads, "kv_heads": kv_heads}
         fixed |= {"head_dim": self.head_dim, "causal": self.causal, "scale": self.scale}
-        return [Attention(**fixed, seq_len=size, window=min(self.window, size // 2)) for size in EDGE_SIZES]
+        return [Attention(**fixed | self._edge(size), window=min(self.window, size // 2)) for size in EDGE_SIZES]
+
+    def _edge(self, size: int) -> dict[str, int]:
+        """Lengths at an edge: of few queries against many keys it is the keys that are cut into tiles."""
+        if not self.kv_len:
+            return {"seq_len": size}
+        if self.kv_len < self.seq_len:
+            return {"seq_len": size, "kv_len": max(1, size // 2)}
+        queries = min(self.seq_len, size)
+        return {"seq_len": queries, "kv_len": size if size > queries else 2 * size + 1}
 
     def output_like(self, inputs: Inputs) -> tuple[tuple[int, ...], torch.dtype]:
         q = inputs.tensors[0]
@@ -201,13 +247,13 @@ class Attention(Operation):
         """Kernels may fold the scale into q: they round q times a constant. Scores s times as large make the output s^2
         times as sensitive to such an error: the norm of weights of N(0, s^2) scores grows as exp(s^2 / 2)."""
         sensitive = max(1.0, self.scale**2 * self.head_dim)
-        return Allowance(slope=max(SYSTEMATIC, DTYPES[self.dtype].folded) * sensitive + CUT_OFF * self.seq_len)
+        return Allowance(slope=max(SYSTEMATIC, DTYPES[self.dtype].folded) * sensitive + CUT_OFF * self.keys)
 
     def check(self, inputs: Inputs, seed: int, thorough: bool) -> Iterator[Piece]:
         import torch
 
         q, k, v = inputs.tensors
-        if self.batch * self.heads * self.seq_len**2 <= FLOAT64_SCORES:
+        if self.batch * self.heads * self.keys * self._width <= FLOAT64_SCORES:
             group = self.heads // self.kv_heads
             k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
             whole = Piece(..., self._exact(q, k, v, torch.float64), self._yardstick(q, k, v))
@@ -227,6 +273,11 @@ class Attention(Operation):
             exact_dtype = torch.float64 if q.dtype == torch.float32 else torch.float32
             for index in range(flat):
                 yield self._piece(inputs, index, None, exact_dtype)
+
+    @property
+    def _width(self) -> int:
+        """Elements for each key in float64: its scores, or the key itself, if there are few queries."""
+        return max(self.seq_len, self.head_dim) if self.kv_len else self.seq_len
 
     def _alone(self, piece: Piece, where: tuple[Any, ...]) -> Iterator[Piece]:
         """The rows of a piece of heads that are judged alone. The piece has the first and the last row."""
@@ -261,9 +312,16 @@ class Attention(Operation):
             return scores
         import torch
 
-        keys = torch.arange(self.seq_len, device=scores.device)
-        rows = (keys if rows is None else rows)[:, None]
+        keys = torch.arange(self.keys, device=scores.device)
+        rows = torch.arange(self.seq_len, device=scores.device) if rows is None else rows
+        rows = (rows + self.keys - self.seq_len)[:, None]
         hidden = keys >= rows + (1 if self.causal else self.window)
         if self.window:
             hidden |= keys <= rows - self.window
         return scores.masked_fill_(hidden, float("-inf"))
+
+
+def _nearest(count: int, far: int) -> int:
+    """0 + 1 + ... over `count` terms, none above `far`: other keys that rows see on one side."""
+    rising = min(count, far + 1)
+    return rising * (rising - 1) // 2 + (count - rising) * far

@@ -11,8 +11,9 @@ def _attention(q, k, v, causal, scale, window):
         k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
     scores = (q @ k.mT).float() * scale
     if causal or window:
-        hidden = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool, device=q.device)
-        hidden = hidden.triu(1 if causal else window) | (hidden.tril(-window) if window else False)
+        more = k.shape[2] - q.shape[2]  # the queries are the last ones
+        hidden = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device)
+        hidden = hidden.triu(more + (1 if causal else window)) | (hidden.tril(more - window) if window else False)
         scores = scores.masked_fill(hidden, float("-inf"))
     return scores.softmax(-1).to(q.dtype) @ v
 
@@ -21,6 +22,6 @@ _compiled = torch.compile(_attention, dynamic=False, fullgraph=True)
 
 
 @kernel("attention", backend="pytorch")
-def compiled(q, k, v, *, causal, scale, window=0):
+def compiled(q, k, v, *, causal, scale, window=0, kv_len=0):
     """torch.compile of eager attention (dynamic=False, fullgraph=True)."""
     return _compiled(q, k, v, causal, scale, window)

@@ -46,13 +46,18 @@ class Command(BaseCommand):
         self._tell()
         site = urlsplit(settings.REDIS_URL)
         place = f"{site.hostname}:{site.port or 6379}{site.path or '/0'}"
+        if site.hostname in ("127.0.0.1", "localhost", "::1"):
+            self.stdout.write(
+                f"{site.hostname} is this machine: replace it by the address by which the host reaches this machine."
+                " The broker answers other hosts after `make up LISTEN=ADDRESS`."
+            )
         self.stdout.write("On the host, in the environment (shown once; nobody can read it again):")
         self.stdout.write(f"    BROKER={site.scheme}://{host.user}:{password}@{place}")
 
     def _revoke(self, name: str) -> None:
         host = Host.objects.filter(name=name).first()
         if host is None:
-            raise CommandError(f"There is no host {name}.")
+            raise CommandError(f"There is no host {name}: add_host without arguments lists the hosts.")
         host.revoke()
         self._tell()
         self.stdout.write(f"{name} cannot reach the broker any more.")
@@ -60,7 +65,9 @@ class Command(BaseCommand):
     def _list(self) -> None:
         for host in Host.objects.order_by("name"):
             state = (
-                f"revoked {host.revoked_at:%Y-%m-%d %H:%M}" if host.revoked_at else f"since {host.created_at:%Y-%m-%d}"
+                f"revoked {host.revoked_at:%Y-%m-%d %H:%M} UTC"
+                if host.revoked_at
+                else f"since {host.created_at:%Y-%m-%d}"
             )
             self.stdout.write(f"{host.name}  {state}  {', '.join(host.devices)}")
 
