@@ -18,7 +18,7 @@ import pkgutil
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -28,6 +28,7 @@ from kernels import kernel_files
 from kernels.dtypes import DTYPES
 from kernels.kernel_files import Declared, PythonFiles, Reader
 from kernels.nvrtc.reader import CudaFiles
+from kernels.settings import ARGUMENT, VARIANT, Decides, read_table, settings_in, why_no_space, with_table
 from kernels.variables import why_refused
 
 if TYPE_CHECKING:
@@ -106,6 +107,8 @@ class KernelInfo:
     """Environment variables that its process needs."""
     takes: tuple[str, ...] | None = None
     """Names of what it takes; None: anything."""
+    space: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    """The settings that it can be tuned over, with their values: kernels/settings.py."""
     error: str = ""
     """Why the file could not be read; else empty."""
 
@@ -115,8 +118,8 @@ class KernelInfo:
 
     @property
     def declared_name(self) -> str:
-        """Operation and name as its file says them: without the version of a submission."""
-        return self.full_name.partition(AT)[0]
+        """Operation and name as its file says them: without settings, and without the version of a submission."""
+        return self.full_name.partition(VARIANT)[0].partition(AT)[0]
 
     @property
     def folder(self) -> str:
@@ -274,15 +277,27 @@ def declared(kind: str, capability: float | None) -> list[dict[str, Any]]:
     """The kernels of this host for the site, for a device of this kind: their declarations, and why some cannot run."""
     shown = (
         "operation", "name", "backend", "dtypes", "limits", "doc", "sha256", "folder", "other_work", "environment",
+        "space",
     )  # fmt: skip
     return [{name: getattr(k, name) for name in shown} | {"why_not": k.why_not_on(kind, capability)} for k in kernels()]
 
 
 def get_kernel(operation: str, name: str) -> KernelInfo:
+    """A kernel by its name, or a variant of it: kernels/settings.py."""
+    plain, _, settings = name.partition(VARIANT)
     for info in (known := kernels(operation)):
-        if info.name == name:
-            return info
+        if info.name == plain:
+            return _variant(info, settings) if settings else info
     raise UnknownName(f"there is no kernel '{operation}/{name}'; there are: {', '.join(k.name for k in known)}")
+
+
+def _variant(info: KernelInfo, settings: str) -> KernelInfo:
+    """The kernel with these settings, as its name says them. Raises UnknownName."""
+    try:
+        settings_in(settings, info.space)
+    except ValueError as error:
+        raise UnknownName(f"there is no {info.full_name}{VARIANT}{settings}: {error}") from None
+    return replace(info, name=f"{info.name}{VARIANT}{settings}")
 
 
 def read_kernels(operation: str, path: Path) -> Iterator[KernelInfo]:
@@ -304,9 +319,13 @@ def read_kernels(operation: str, path: Path) -> Iterator[KernelInfo]:
 def declared_in(path: Path, source: bytes) -> Iterator[KernelInfo]:
     """The kernels that a file with this content declares, for any operation; nothing need lie at the path. Raises any
     exception, with the reason, if it cannot be read."""
-    digest, version = hashlib.sha256(source).hexdigest(), _version_of(path)
+    version = _version_of(path)
     for said in _declared(path, source):
         checked = declaration(*said.arguments, function_name=said.function, **said.options)
+        if checked["space"] and said.takes is not None and ARGUMENT not in said.takes:
+            raise ValueError(f"{checked['name']} has a space, so it must take the argument {ARGUMENT}")
+        table = read_table(path, checked["name"], checked["space"])
+        digest = hashlib.sha256(with_table(source, table)).hexdigest()
         checked["name"] += version
         yield KernelInfo(**checked, doc=said.doc, path=str(path), sha256=digest, takes=said.takes)
 
@@ -338,6 +357,7 @@ def declaration(
     limits: dict[str, tuple[Any, ...]] | None = None,
     other_work: str = "",
     environment: dict[str, str] | None = None,
+    space: dict[str, tuple[Any, ...]] | None = None,
 ) -> dict[str, Any]:
     """The arguments of @kernel with their defaults. Reader and decorator share it, so they cannot differ."""
     if isinstance(dtypes, str) or not all(dtype in DTYPES for dtype in dtypes):
@@ -360,7 +380,7 @@ def declaration(
         raise ValueError(
             f"{called} is the baseline of {operation}: it runs in every process, without variables of its own"
         )
-    if why := why_refused(environment):
+    if why := why_refused(environment) or (why_no_space(space) if space is not None else ""):
         raise ValueError(why)
     return {
         "operation": operation,
@@ -371,6 +391,7 @@ def declaration(
         "limits": {k: tuple(v) for k, v in (limits or {}).items()},
         "other_work": other_work,
         "environment": dict(sorted((environment or {}).items())),
+        "space": {name: tuple(values) for name, values in (space or {}).items()},
     }
 
 
@@ -385,6 +406,7 @@ class LoadedKernel:
     source: str
     sha256: str
     options: dict[str, Any] = field(default_factory=dict)
+    decides: Decides = field(default_factory=Decides)
 
 
 UNNAMED = "unnamed"
@@ -399,6 +421,7 @@ def kernel(operation: str, *, backend: str, **options: Any) -> Callable[[Callabl
     needs: `cuda(min_capability=8.0)` if it does not run everywhere. limits: allowed values of sizes.
     other_work: what it does instead, if that is not the operation's work: its ratio then counts nowhere.
     environment: variables of its process, {"NAME": "1"}: it is measured in a process of its own, beside the baseline.
+    space: settings that it can be tuned over, {"warps": (4, 8)}; it then takes an argument `settings`, None or one of them.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -414,7 +437,7 @@ def load(info: KernelInfo) -> LoadedKernel:
     """Loads a kernel by running its file. The hash is that of the executed bytes."""
     path = Path(info.path)
     source = path.read_bytes()
-    digest = hashlib.sha256(source).hexdigest()
+    decides = decides_of(info)
     if _version_of(path):  # its files may import each other
         sys.path.insert(0, str(path.parent))
     loaded = READERS[path.suffix].load(source, path, info.declared_name)
@@ -422,4 +445,11 @@ def load(info: KernelInfo) -> LoadedKernel:
         raise RuntimeError(f"{path.name} was changed while it was being loaded; run it again")
     if loaded is None:
         raise UnknownName(f"{path.name} no longer declares {info.full_name}")
-    return LoadedKernel(loaded, source.decode("utf-8", "replace"), digest)
+    shown = with_table(source, decides.whole_table)
+    return LoadedKernel(loaded, shown.decode("utf-8", "replace"), hashlib.sha256(shown).hexdigest(), decides=decides)
+
+
+def decides_of(info: KernelInfo) -> Decides:
+    """What decides a kernel's settings: its name, else its table."""
+    plain, _, said = info.name.partition(VARIANT)
+    return Decides(said, info.space, read_table(Path(info.path), plain.partition(AT)[0], info.space))

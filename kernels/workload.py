@@ -19,6 +19,7 @@ from kernels.dtypes import DTYPE_SHORT
 from kernels.operations.base import Operation
 from kernels.protocol import Protocol
 from kernels.submission import Submission, is_submitted
+from kernels.tune_plan import TunePlan
 
 MAX_WORKLOADS = 2_000
 
@@ -288,6 +289,17 @@ class RunSpec(Choice):
     """Ceilings of the device. None: calibrate first."""
     submissions: list[Submission] = []
     """The submitted kernels among `kernels`."""
+    tune: TunePlan | None = None
+    """Search the best settings of its only kernel, instead of measuring it."""
+    tried: list[dict[str, Any]] = []
+    """Trials of earlier attempts: kernels/contract/search.py."""
+
+    @model_validator(mode="after")
+    def one_kernel_is_tuned(self) -> RunSpec:
+        if self.tune and (self.protocol.isolated or self.protocol.name != "paired" or self.protocol.verify_only):
+            raise ValueError("a search measures in pairs, and not isolated")
+        return self
+
     profile: str = ""
     """A kernel that is only profiled: nothing is measured. Empty: all are measured."""
 
@@ -300,7 +312,7 @@ class RunSpec(Choice):
     def as_message(self) -> dict[str, Any]:
         """As JSON for an agent. A field that an earlier agent does not know is sent only if it says something: such an
         agent refuses a run with a field that it does not know."""
-        silent = {name for name in ("submissions", "profile") if not getattr(self, name)}
+        silent = {name for name in ("submissions", "profile", "tune", "tried") if not getattr(self, name)}
         said = self.model_dump(mode="json", exclude=silent)
         for one in said.get("submissions", []):
             if one["git"] is None:

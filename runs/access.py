@@ -35,7 +35,7 @@ MOST_LINKS = 50
 COOKIE, KEPT_S = "shares", 14 * 24 * 3600
 OF_ENGINEERS = frozenset({
     "new_run", "estimate", "submit", "new_session", "edit_session", "new_status", "edit_status", "new_tier_scale",
-    "name_run",
+    "name_run", "tune",
 })  # fmt: skip
 """Pages that are only of use to who may save their form. Everything that is not a GET is of engineers, too, but for:"""
 OF_EVERYBODY = frozenset({

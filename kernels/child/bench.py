@@ -21,6 +21,7 @@ from kernels.analysis.blocks import MAX_CALLS
 from kernels.catalog import LoadedKernel, get_kernel, load
 from kernels.child import calibrate, checks, host_memory, into, launches, outputs, poison
 from kernels.child.clock import Block, CpuClock, CudaClock, Graph
+from kernels.child.environment import card
 from kernels.child.guard import Guard
 from kernels.child.held import Held
 from kernels.child.kept import Kept
@@ -44,6 +45,7 @@ from kernels.contract.replies import (
     Watched,
 )
 from kernels.operations.base import Distribution, Inputs, Like
+from kernels.settings import Settings, settled, spelled
 from kernels.workload import Workload
 
 ROTATION = 5
@@ -77,6 +79,8 @@ class Bench:
         self.room, self.output_bytes = 0, 1
         """Memory for the outputs of one block, and what those of one call keep of it, in bytes."""
         self.likes: tuple[Like, ...] = ()
+        self.calls: dict[str, Callable[..., Any]] = {}
+        """Each arm with its settings for the current workload."""
 
     # --- one workload ---------------------------------------------------------------------------------------------
 
@@ -107,8 +111,21 @@ class Bench:
         self.likes = self.likes or outputs.likes(self.problem, Inputs(tensors, {}))
         return outputs.new(self.likes, tensors[0].device)
 
+    def _settled(self, arm: str) -> Callable[..., Any]:
+        """An arm as it runs on the current workload."""
+        if arm not in self.calls:
+            kernel = self._kernel(arm)
+            self.calls[arm] = settled(kernel.call, self._settings(kernel)[0])
+        return self.calls[arm]
+
+    def _settings(self, kernel: LoadedKernel) -> tuple[Settings | None, str]:
+        """(its settings for the current workload on this card, where they come from)."""
+        if not kernel.decides.space:
+            return None, ""
+        return kernel.decides.chosen(self.workload.key, *card(self.kind))
+
     def _run(self, arm: str, inputs: Inputs) -> Any:
-        return self._kernel(arm).call(*inputs.tensors, **inputs.options)
+        return self._settled(arm)(*inputs.tensors, **inputs.options)
 
     def caller(self, arm: str, seed: int) -> Callable[[], Any]:
         """A call of an arm on inputs of this seed."""
@@ -118,7 +135,8 @@ class Bench:
         """Loads a kernel's file."""
         kernel = self._kernel(arm)
         self.guard.claim_processes(arm)
-        return Loaded(sha256=kernel.sha256, source=kernel.source)
+        settings, tuned = self._settings(kernel)
+        return Loaded(sha256=kernel.sha256, source=kernel.source, settings=spelled(settings or {}), tuned=tuned)
 
     def compile(self, arm: str, seed: int) -> Compiled:
         """Times the first call (seconds). Measures on a second call the memory without its inputs (bytes), and reports what
@@ -204,7 +222,7 @@ class Bench:
         return Nothing()
 
     def _call(self, arm: str) -> Any:
-        call, sets = self._kernel(arm).call, self.sets.inputs
+        call, sets = self._settled(arm), self.sets.inputs
         count = len(sets)
 
         def run(index: int) -> Any:

@@ -46,3 +46,11 @@ def environment(kind: str) -> dict[str, Any]:
             "memory_bytes": properties.total_memory,
         }
     return found
+
+
+def card(kind: str) -> tuple[str, float | None]:
+    """(name, compute capability) of the device: what tables of tuned settings go by."""
+    if kind != "cuda":
+        return cpu_name(), None
+    properties = torch.cuda.get_device_properties(0)
+    return properties.name, float(f"{properties.major}.{properties.minor}")

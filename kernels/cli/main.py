@@ -17,6 +17,7 @@ from kernels.cli.profile import add_options, do_profile
 from kernels.cli.run import do_run
 from kernels.cli.stop import Stop
 from kernels.cli.trying import do_try
+from kernels.cli.tune import do_tune, tune_options
 from kernels.config_files import ConfigError
 from kernels.host.device import NoSuchDevice
 from kernels.parent.child_process import Cancelled, ChildDied
@@ -31,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
         return client.main(given)
     top = parser()
     arguments = top.parse_args(given)
-    if "resume" in arguments and not (arguments.config or arguments.resume):
+    if "resume" in arguments and arguments.do is not do_tune and not (arguments.config or arguments.resume):
         top.error("name a config, or a run to continue: --resume FILE")
     try:
         return _measuring(arguments) if arguments.do in MEASURING else arguments.do(arguments)
@@ -49,7 +50,7 @@ def _of_a_site(given: list[str]) -> bool:
     return given[0] == "gate" and bool(named) and not any(Path(one).exists() for one in named)
 
 
-MEASURING = (do_env, do_calibrate, do_run, do_try, do_profile)
+MEASURING = (do_env, do_calibrate, do_run, do_try, do_tune, do_profile)
 """Commands that start a measuring process: a signal must end it, too."""
 
 
@@ -73,7 +74,8 @@ def parser() -> argparse.ArgumentParser:
         "submit, runs and login speak to a site: `python -m kernels submit --help`",
     )
     listed = (
-        "list | env | run | check | try | profile | compare | merge | gate | calibrate | judge | submit | runs | login"
+        "list | env | run | check | try | tune | profile | compare | merge | gate | calibrate | judge | "
+        "submit | runs | login"
     )
     commands = top.add_subparsers(required=True, metavar=listed)
     listing = commands.add_parser("list", help="list kernels, and why some cannot run here")
@@ -118,6 +120,9 @@ def parser() -> argparse.ArgumentParser:
     trying.add_argument("--jobs", type=int, default=2, metavar="N", help="kernels that are tried at once (2)")
     trying.add_argument("--json", metavar="FILE", type=Path, help="write what became of each to FILE")
     trying.set_defaults(do=do_try)
+    tuning = commands.add_parser("tune", help="find the settings of a kernel that are best on this card")
+    tune_options(tuning)
+    tuning.set_defaults(do=do_tune)
     add_options(commands.add_parser("profile", help="why kernels are slow: hardware counters and a timeline"))
     run = commands.add_parser("run", help="measure a config and print the table")
     check = commands.add_parser("check", help="check a config's kernels for correctness, without timing them")

@@ -9,6 +9,7 @@ from kernels.contract.environment import KEYED, fingerprint
 from kernels.contract.export import Export
 from kernels.host.device import Device
 from kernels.parent.supervisor import WrongEnvironment
+from kernels.settings import VARIANT
 from kernels.workload import Config, RunSpec
 
 PARTS = ("operation", "kernels", "baseline", "protocol", "workloads")
@@ -24,8 +25,8 @@ def check(before: Export, config: Config, device: Device) -> None:
     if (uuid := before.environment.get("uuid", device.uuid)) != device.uuid:
         raise ConfigError(f"the run to resume was measured on the device {uuid}, not on {device.uuid}")
     now = {(info.operation, info.name): info.sha256 for info in catalog.kernels()}
-    measured = ((m.workload.operation, arm) for m in before.measurements for arm in m.results)
-    changed = {arm.kernel for operation, arm in measured if arm.sha256 != now.get((operation, arm.kernel), "")}
+    measured = ((m.workload.operation, arm.kernel, arm) for m in before.measurements for arm in m.results)
+    changed = {name for of, name, arm in measured if arm.sha256 != now.get((of, name.partition(VARIANT)[0]), "")}
     if changed:
         who = ", ".join(sorted(changed))
         raise ConfigError(f"the source of {who} has changed since the run to resume: measure anew, without --resume")

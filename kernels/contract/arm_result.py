@@ -205,6 +205,10 @@ class ArmResult(Model):
     rates. Empty: it does that work."""
     environment: dict[str, Text] = {}
     """Environment variables of its process that a kernel declares; the baseline beside that kernel has them, too."""
+    settings: Text = ""
+    """Settings of a kernel that can be tuned, "rows=2+warps=4". Empty: its own choice."""
+    tuned: Text = ""
+    """Where they come from, if from its table: "tuned for NVIDIA H200 on 2026-11-23"."""
     compile_s: float | None = None
     """Time of the first call."""
     peak_memory_bytes: int | None = None

@@ -2,7 +2,8 @@
 
 A run emits Started; Calibrated, if the device's ceilings are unknown, and once more at its end if they are refused or
 doubtful; one Measured for each group of each workload; CrossChecked; one Examined for each profile that was asked for; and
-Finished. The site keys a measurement by (run, workload, mode, group).
+Finished. The site keys a measurement by (run, workload, mode, group). A search emits one Tried for each trial and one
+Confirmed for each finalist instead.
 
 Names of times end in their unit; ratios have none. None means "not measured". Unknown fields are dropped, so that a
 newer agent can report to an older site.
@@ -19,6 +20,7 @@ from pydantic import AwareDatetime, Field, model_validator
 from kernels.contract.arm_result import NO_SPEEDUP, ArmResult, CrossCheck, Model, Ratio, Spread, Status, Text
 from kernels.contract.isolation import Isolation
 from kernels.contract.profile import Profile
+from kernels.contract.search import Finalist, Trial
 from kernels.workload import Ceilings, Workload
 
 VERSION: Literal[2] = 2
@@ -251,7 +253,21 @@ class Finished(Model):
     log: Text = ""
 
 
-Event = Started | Calibrated | Measured | CrossChecked | Examined | Finished
+class Tried(Model):
+    """A trial of a search was screened."""
+
+    kind: Literal["tried"] = "tried"
+    trial: Trial
+
+
+class Confirmed(Model):
+    """A finalist of a search was measured again."""
+
+    kind: Literal["confirmed"] = "confirmed"
+    finalist: Finalist
+
+
+Event = Started | Calibrated | Measured | CrossChecked | Examined | Tried | Confirmed | Finished
 
 
 class Line(Model):

@@ -10,6 +10,7 @@ from pydantic import AwareDatetime, ValidationError
 from kernels.contract.arm_result import Model
 from kernels.contract.events import (
     Calibrated,
+    Confirmed,
     CrossChecked,
     Event,
     Examined,
@@ -18,6 +19,7 @@ from kernels.contract.events import (
     Preflight,
     Started,
     Timing,
+    Tried,
 )
 from kernels.contract.profile import Profile
 from kernels.contract.upgrade import FORMAT, FORMAT_1, upgrade
@@ -86,6 +88,8 @@ class Export(Model):
             case CrossChecked():
                 seen = list(event.added_to(self.measurements))
                 return self.model_copy(update={"measurements": seen, "timing": event.timing})
+            case Tried() | Confirmed():
+                return self  # a search has a file of its own: kernels/contract/search.py
             case Examined():
                 return self.model_copy(update={"profiles": [*self.profiles, event.profile]})
             case Finished():

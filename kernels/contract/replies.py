@@ -44,6 +44,10 @@ class Loaded(Reply):
 
     sha256: str
     source: str
+    settings: str = ""
+    """"rows=2+warps=4": of a kernel that can be tuned. Empty: its own choice."""
+    tuned: str = ""
+    """Where they come from, if from its table."""
 
 
 class Compiled(Reply):

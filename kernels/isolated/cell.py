@@ -14,11 +14,13 @@ import torch
 
 from kernels.catalog import get_kernel, load
 from kernels.child import into, outputs
+from kernels.child.environment import card
 from kernels.contract.isolation import Armed, Called, Segments
 from kernels.contract.replies import Nothing
 from kernels.isolated import device_memory
 from kernels.isolated.memory import Layout, mapped, outputs_of
 from kernels.isolated.serving import Pipes
+from kernels.settings import settled
 from kernels.workload import Workload
 
 PR_SET_PTRACER, ANYBODY = 0x59616D61, ctypes.c_ulong(-1)
@@ -46,7 +48,8 @@ class Cell:
 
     def open(self, workload: dict[str, Any], arm: str, memory: str, sets: int) -> Nothing:
         """Loads the kernel, and maps its input sets: a path, or a handle in hex."""
-        problem = Workload(**workload).problem
+        asked = Workload(**workload)
+        problem = asked.problem
         layout = Layout(problem, self.device)
         nbytes = sets * layout.nbytes
         if self.kind == "cuda":
@@ -54,7 +57,8 @@ class Cell:
         else:
             shared = mapped(memory, nbytes)
         self.sets = layout.sets(shared, sets)
-        self.call = load(get_kernel(problem.name, arm)).call
+        loaded = load(get_kernel(problem.name, arm))
+        self.call = settled(loaded.call, loaded.decides.chosen(asked.key, *card(self.kind))[0])
         if into.wants_out(self.call):
             likes = outputs.likes(problem, self.sets[0])
             self.call = into.returning(self.call, lambda *tensors: outputs.new(likes, tensors[0].device))

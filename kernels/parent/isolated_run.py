@@ -23,6 +23,7 @@ from kernels.parent.groups import MAIN, Group
 from kernels.parent.isolated_session import LIMIT_S, IsolatedSession, Slot
 from kernels.parent.session import ERROR_TAIL
 from kernels.parent.workload_run import WorkloadRun
+from kernels.settings import spelled, with_table
 
 MODE = "batch"
 BEFORE = 8
@@ -111,8 +112,12 @@ class IsolatedRun(WorkloadRun):
     def _check(self, arm: Arm, slot: Slot) -> None:
         self._step(arm, "compile")
         info = catalog.get_kernel(self.workload.operation, arm.name)
+        decides, device = catalog.decides_of(info), self.context.device
         with open(info.path, "rb") as file:  # what the cell says of its source is not believed
-            arm.facts |= {"source": file.read().decode("utf-8", "replace"), "sha256": info.sha256}
+            source = with_table(file.read(), decides.whole_table)
+        settings, tuned = decides.chosen(self.workload.key, device.name, device.capability)
+        arm.facts |= {"source": source.decode("utf-8", "replace"), "sha256": info.sha256}
+        arm.facts |= {"settings": spelled(settings or {}), "tuned": tuned}
         readings = []
         for number in range(self.plan.verify_seeds):
             kind = DISTRIBUTIONS[number % len(DISTRIBUTIONS)]

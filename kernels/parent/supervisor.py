@@ -54,9 +54,10 @@ class Supervisor:
         should_stop: Callable[[], bool] = lambda: False,
         warm_child: Child | None = None,
         before: Statuses | None = None,
+        crosschecks: bool = True,
     ) -> None:
         """before: how the kernels ended on workloads that earlier attempts measured, where that is known."""
-        self.before = before or {}
+        self.before, self.crosschecks = before or {}, crosschecks
         self.spec, self.device, self.emit, self.should_stop = spec, device, emit, should_stop
         self.stopwatch = Stopwatch()
         self.outside: Timing = {}
@@ -86,10 +87,9 @@ class Supervisor:
                     self.doubtful and self.device.kind == "cuda"
                 ):  # of a CPU they limit nothing: the next run measures them
                     self._calibrate(watch)
-                isolated = (
-                    self.spec.protocol.isolated
-                )  # a cross-check would run kernels in a process that is not isolated
-                checked = CrossChecked(seen=[]) if isolated else crosscheck(context, statuses)
+                # A cross-check would run kernels in a process that is not isolated.
+                skipped = self.spec.protocol.isolated or not self.crosschecks
+                checked = CrossChecked(seen=[]) if skipped else crosscheck(context, statuses)
                 self._take_outside()
                 self.emit(checked.model_copy(update={"timing": self.outside}))
         except InterruptedError:

@@ -113,6 +113,10 @@ class Row:
     other_work: str
     environment: str
     """Environment variables of its process: "NAME=1, OTHER=2"."""
+    settings: str
+    """Of a kernel that can be tuned: "rows=2+warps=4". Empty: its own choice."""
+    tuned: str
+    """Where they come from."""
 
 
 NOT_IN_CSV = (
@@ -208,6 +212,8 @@ def row(m: Measured, arm: ArmResult) -> Row:
         batch_heads=heads[0] * heads[1] if heads else None,
         other_work=arm.other_work,
         environment=assignments(arm.environment),
+        settings=arm.settings,
+        tuned=arm.tuned,
     )
 
 

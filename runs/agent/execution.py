@@ -19,6 +19,9 @@ from kernels.parent.child_process import Cancelled, Child, ChildDied, ChildTimed
 from kernels.parent.results import json_safe
 from kernels.parent.supervisor import Supervisor, WrongEnvironment
 from kernels.profiling.profiling_run import ProfilingRun
+from kernels.tuning.of_spec import tune
+from kernels.tuning.samplers import CannotTune
+from kernels.workload import RunSpec
 from runs.agent.current import Current
 from runs.agent.fetching import NotFetched
 from runs.agent.journal import MAX_UNCONFIRMED, Journal
@@ -77,20 +80,30 @@ class Execution:
         try:
             spec = read_spec(self.raw)
             with submitted(spec.submissions) as fetched:
-                kind = ProfilingRun if spec.profile else Supervisor
-                self.supervisor = kind(spec, self.device, self._emit, self._live, self._should_stop, self.warm)
-                self.supervisor.fetched = fetched
-                self.supervisor.run()
+                if spec.tune:
+                    self._tune(spec)
+                else:
+                    self._supervise(spec, fetched)
             return Ending.DONE, ""
         except Cancelled:
             why = self.current.why_stop()
             return (Ending.CANCELLED, "") if why == "cancelled" else (None, why)
-        except (UnknownSpec, NotFetched, WrongEnvironment, ChildDied, ChildTimedOut) as error:
+        except (UnknownSpec, NotFetched, WrongEnvironment, ChildDied, ChildTimedOut, CannotTune) as error:
             return Ending.FAILED, str(error)
         except Exception as error:
             log.exception("run %s failed", self.run_id)
             why = f"The agent failed: {type(error).__name__}: {error}\n{traceback.format_exc()[-3000:]}"
             return Ending.FAILED, why
+
+    def _supervise(self, spec: RunSpec, fetched: dict[str, str]) -> None:
+        kind = ProfilingRun if spec.profile else Supervisor
+        self.supervisor = kind(spec, self.device, self._emit, self._live, self._should_stop, self.warm)
+        self.supervisor.fetched = fetched
+        self.supervisor.run()
+
+    def _tune(self, spec: RunSpec) -> None:
+        """A search; it starts a supervisor for each batch of trials."""
+        tune(spec, self.device, self._emit, self._live, self._should_stop, self.warm)
 
     def _emit(self, event: Event) -> None:
         """Writes an event; waits while the journal is full or cannot be written. Raises Cancelled if that takes until

@@ -20,12 +20,13 @@ from kernels.analysis.standing import ranking
 from kernels.contract.arm_result import COUNT_NOWHERE
 from kernels.report import tables
 from kernels.report.tables import Row
-from runs.charts import run_scaling
+from runs.charts import run_scaling, search_charts
 from runs.charts.run_strips import MOST_KERNELS, latency_strip, speedup_strip
 from runs.charts.scales import log_ticks, placed, ratio_ticks, reach
 from runs.charts.theme import THEMES, in_pixels, written
 from runs.models import Chart, Run
 from runs.queries import measurements
+from runs.queries.searches import search_of
 from runs.templatetags.figures import timespan
 
 NARROW, OF = "-narrow", "__"
@@ -54,6 +55,8 @@ class Size(NamedTuple):
 
 def names_of(run: Run) -> list[str]:
     """Names of a run's charts; of several operations, each has its own: latency__gemm."""
+    if run.tune:
+        return [f"{name}{end}" for name in search_charts.NAMES for end in ("", NARROW)]
     single = bool(run.config.get("operation"))
     names = []
     for operation in run.spec.operations:
@@ -73,18 +76,22 @@ def draw(pk: int) -> None:
 def chart_of(run: Run, name: str, palette: str) -> Chart | None:
     """The stored chart, or a new one if the run has continued since. None if there is nothing to draw."""
     stored = Chart.objects.filter(run=run, name=name, theme=palette).first()
-    if stored and stored.done == run.done and stored.spec.get("usermeta") == DRAWING:
+    search = search_of(run) if run.tune else None
+    done = run.done + (len(search.finalists) if search else 0)
+    if stored and stored.done == done and stored.spec.get("usermeta") == DRAWING:
         return stored
     kind, _, operation = name.removesuffix(NARROW).partition(OF)
     narrow = name.endswith(NARROW)
-    if kind.startswith(run_scaling.NAME):
+    if search:
+        chart = search_charts.draw(search, kind, THEMES[palette], narrow)
+    elif kind.startswith(run_scaling.NAME):
         chart = _scaling(run, operation, kind, palette, narrow)
     else:
         chart = {"speedup": speedup, "latency": latency}[kind](rows_of(run, operation), THEMES[palette], narrow=narrow)
     if chart is None:
         return None
     spec = chart.to_dict() | {"usermeta": DRAWING}
-    values = {"spec": spec, "svg": vl_convert.vegalite_to_svg(spec), "done": run.done}
+    values = {"spec": spec, "svg": vl_convert.vegalite_to_svg(spec), "done": done}
     return Chart.objects.update_or_create(run=run, name=name, theme=palette, defaults=values)[0]
 
 

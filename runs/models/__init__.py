@@ -23,11 +23,12 @@ from runs.models.submission import Submission
 from runs.models.tag import Tag
 from runs.models.target import Pin, Target
 from runs.models.tier_scale import Tier, TierScale
+from runs.models.trial import Trial
 from runs.models.workload import Workload
 
 __all__ = [
     "Answered", "ApiToken", "Audit", "Calibration", "Change", "Chart", "Claim", "Config", "Delivery", "Environment",
     "Gpu", "Host", "Import", "Kernel", "KernelProfile", "KernelVersion", "MailChoice", "Measurement", "Newest", "Note", "Notice",
     "Person", "Pin", "RejectedEvent", "Result", "Role", "Run", "Schedule", "ScheduledDay", "Session", "Share",
-    "StatusPage", "Submission", "Tag", "Target", "Tier", "TierScale", "Webhook", "Workload",
+    "StatusPage", "Submission", "Tag", "Target", "Tier", "TierScale", "Trial", "Webhook", "Workload",
 ]  # fmt: skip

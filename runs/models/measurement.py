@@ -59,6 +59,8 @@ class Result(models.Model):
     why = models.TextField(blank=True)
     other_work = models.TextField(blank=True)
     environment = models.JSONField(default=dict)
+    settings = models.TextField(blank=True)
+    tuned = models.TextField(blank=True)
     log = models.TextField(blank=True)
 
     n = models.IntegerField(null=True)

@@ -16,6 +16,7 @@ from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
 
+from kernels.tune_plan import TunePlan
 from kernels.workload import Config as ConfigSpec
 from kernels.workload import RunSpec
 from runs.messages import ask_dispatch, tell_cancel
@@ -102,10 +103,12 @@ class RunManager(models.Manager["Run"]):
         repeats: Run | None = None,
         profile_of: int | None = None,
         session: Session | None = None,
+        tune: TunePlan | None = None,
         wake: bool = True,
     ) -> Run:
         """Stores a queued run. It waits in the database for the dispatcher.
 
+        tune: search the best settings of the config's only kernel.
         profile_of: the row id of the result whose kernel it profiles.
         wake: also notify the dispatcher; otherwise it is found at the next hello.
         """
@@ -121,7 +124,8 @@ class RunManager(models.Manager["Run"]):
             repeats=repeats,
             profile_of_id=profile_of,
             session=session,
-            total=len(config.workloads),
+            total=tune.trials if tune else len(config.workloads),
+            tune=tune.model_dump(mode="json") if tune else None,
             attempt=secrets.randbelow(2**20) * ATTEMPTS,
         )
         log.info("submitted", extra={"run": run.pk})
@@ -149,6 +153,8 @@ class Run(models.Model):
     note = models.TextField(blank=True)
     config_name = models.CharField(max_length=80, blank=True)
     config = models.JSONField()
+    tune = models.JSONField(null=True, blank=True)
+    """Of a search for the best settings of a kernel: its plan (kernels/tune_plan.py). Its trials are Trial rows."""
     gpu = models.ForeignKey(Gpu, models.PROTECT, null=True, blank=True, related_name="runs")
     """The chosen device, or the one that took the run."""
     device_name = models.CharField(max_length=200, blank=True)
@@ -178,7 +184,7 @@ class Run(models.Model):
     """Estimated device time when it was queued (runs/queries/queue.py)."""
     total = models.IntegerField(default=0)
     done = models.IntegerField(default=0)
-    """Number of workloads measured."""
+    """Number of workloads measured; of a search, of trials."""
 
     environment = models.ForeignKey(Environment, models.PROTECT, null=True, blank=True, related_name="runs")
     preflight = models.JSONField(default=dict, blank=True)
@@ -230,10 +236,21 @@ class Run(models.Model):
         """Its config, parsed once: a run's config never changes."""
         return ConfigSpec(**self.config)
 
+    @cached_property
+    def plan(self) -> TunePlan | None:
+        """Of a search."""
+        return TunePlan(**self.tune) if self.tune else None
+
+    @property
+    def parts(self) -> str:
+        """What `done` and `total` count."""
+        return "trials" if self.tune else "workloads"
+
     def run_spec(self) -> RunSpec:
-        """The agent's job: the config, and the workloads already measured."""
+        """The agent's job: the config, and the workloads or trials already measured."""
         done = list(self.measurements.values_list("workload__key", flat=True).distinct())
-        fingerprint = self.environment.fingerprint if self.environment and done else ""
+        tried = [one.body for one in self.trials.all()] if self.tune else []
+        fingerprint = self.environment.fingerprint if self.environment and (done or tried) else ""
         assert self.gpu is not None
         return RunSpec.of(
             self.spec,
@@ -245,6 +262,8 @@ class Run(models.Model):
             ceilings=self.gpu.ceilings,
             profile=self.profile_of.kernel.name if self.profile_of else "",
             submissions=[one.spec for one in Submission.objects.among(kernels_of(self.spec))],
+            tune=self.plan,
+            tried=tried,
         )
 
     @property

@@ -55,6 +55,7 @@ def _repeat_on(gpu: Gpu) -> Run | None:
         note=f"Another process was on the GPU in run {first.pk}. This run measures the same again.",
         repeats=first,
         session=first.session,
+        tune=first.plan,
     )
     log.info("measures run %s again, which was contended", first.pk, extra={"run": run.pk})
     return run

@@ -24,6 +24,7 @@ from redis.exceptions import RedisError
 
 from kernels.contract.events import (
     Calibrated,
+    Confirmed,
     CrossChecked,
     Ending,
     Examined,
@@ -32,6 +33,7 @@ from kernels.contract.events import (
     Measured,
     SentLine,
     Started,
+    Tried,
 )
 from kernels.contract.fitting import MAX_EVENT_BYTES
 from kernels.contract.upgrade import upgrade
@@ -39,7 +41,7 @@ from kernels.host.logs import about
 from kernels.workload import sentence
 from runs.broker import BrokerKeys
 from runs.messages import ask_dispatch, send
-from runs.models import Calibration, Environment, Gpu, RejectedEvent, Result, Run
+from runs.models import Calibration, Environment, Gpu, RejectedEvent, Result, Run, Trial
 from runs.models.run import FINAL, State
 from runs.pipeline.confirmed import settle
 from runs.pipeline.store import json_of, store_measured, store_profiles
@@ -190,6 +192,10 @@ def _apply(run: Run, line: Line) -> None:
             _calibrated(run, event, site_time(run, line.at))
         case CrossChecked() as event:
             _crosschecked(run, event)
+        case Tried() as event:
+            _tried(run, event)
+        case Confirmed() as event:
+            _confirmed_again(run, event)
         case Examined() as event:
             _examined(run, event)
         case Finished() as event:
@@ -245,6 +251,17 @@ def _crosschecked(run: Run, event: CrossChecked) -> None:
         one = results.filter(measurement__workload__key=seen.key, kernel__name=seen.kernel)
         one.update(ran=json_of(seen.ran), crosscheck=json_of(seen.check))
     Run.objects.filter(pk=run.pk).update(timing=event.timing)
+
+
+def _tried(run: Run, event: Tried) -> None:
+    """Stores a trial of a search, once."""
+    body = event.trial.model_dump(mode="json")
+    Trial.objects.get_or_create(run=run, number=event.trial.number, defaults={"body": body})
+    Run.objects.filter(pk=run.pk).update(done=run.trials.count(), attempts_without_progress=0)
+
+
+def _confirmed_again(run: Run, event: Confirmed) -> None:
+    run.trials.filter(number=event.finalist.number).update(confirmed=event.finalist.model_dump(mode="json"))
 
 
 def _examined(run: Run, event: Examined) -> None:

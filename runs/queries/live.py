@@ -48,7 +48,9 @@ def remaining(run: Run) -> float | None:
     """Seconds left, from workloads measured so far, or from earlier runs. None once the estimate has run out."""
     if run.elapsed_s is None or run.started_at is None:
         return None
-    if last := run.measurements.order_by("created_at").last():
+    if run.plan:
+        whole = 60 * run.plan.minutes if run.plan.minutes else 0.0
+    elif last := run.measurements.order_by("created_at").last():
         whole = (last.created_at - run.started_at).total_seconds() / max(1, run.done) * run.total
     else:
         whole = estimate(run.spec, run.gpu).seconds

@@ -57,6 +57,8 @@ def estimate_new() -> None:
 
 
 def _expected_s(run: Run) -> float:
+    if run.plan:
+        return 60 * run.plan.minutes if run.plan.minutes else UNKNOWN_S * run.plan.trials / run.plan.together
     if run.profile_of_id:
         return UNKNOWN_S
     gpu = run.gpu or Gpu.objects.in_order().filter(name=run.device_name).first()

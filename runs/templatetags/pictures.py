@@ -25,10 +25,12 @@ def sparkline(line: dict[str, Any], verdict: str) -> dict[str, Any]:
 
 
 @register.inclusion_tag("pictures/run_chart.html")
-def run_chart(run: Any, name: str, sizes: Sequence[Any]) -> dict[str, Any]:
-    """A chart of a run: runs/charts/run_charts.py. sizes: its size on a wide page and on a phone, which is reserved."""
+def run_chart(run: Any, name: str, sizes: Sequence[Any], shown: str = "") -> dict[str, Any]:
+    """A chart of a run: runs/charts/run_charts.py. sizes: its size on a wide page and on a phone, which is reserved. shown:
+    what it shows, in words."""
     wide, small = sizes
-    return {"run": run, "name": name, "kind": name.partition("__")[0], "wide": wide, "small": small}
+    shown = shown or f"{name.partition('__')[0].capitalize()} on each workload"
+    return {"run": run, "name": name, "shown": shown, "wide": wide, "small": small}
 
 
 @register.inclusion_tag("pictures/result_chart.html")

@@ -175,6 +175,7 @@ class Subject:
             "doc": next((k["doc"] for k in self.said.values() if k.get("doc")), ""),
             "why_not": {device: k["why_not"] for device, k in self.said.items() if k.get("why_not")},
             "is_there": bool(self.said),
+            "is_tunable": any(k.get("space") and not k.get("why_not") for k in self.said.values()),
             "submission": Submission.objects.named(self.kernel.operation, self.kernel.name),
             "devices": self.devices,
             "device": self.device,

@@ -115,7 +115,7 @@ def live(run: Run) -> dict[str, Any]:
     left = whole - (run.elapsed_s or 0) if whole else None
     height = run_charts.TOP + run_charts.ROW * run.done + run_charts.BOTTOM
     single = run.operation  # type: ignore[attr-defined]
-    has_chart = bool(run.done and single and run.total <= run_charts.MOST_ROWS)
+    has_chart = bool(run.done and single and not run.tune and run.total <= run_charts.MOST_ROWS)
     return {"run": run, "state": shown_of(run), "left": left, "height": height if has_chart else 0}
 
 

@@ -36,6 +36,7 @@ from runs.models import Run, Share
 from runs.queries import measurements
 from runs.queries.live import live_progress
 from runs.queries.queue import forecast
+from runs.views import tune
 from runs.views.columns import Columns, refused
 from runs.views.downloads import csv_file, download, saved_as
 from runs.views.run_matrix import Asked
@@ -56,6 +57,8 @@ def get_run(pk: int) -> Run:
 
 
 def context_of(request: HttpRequest, run: Run) -> dict[str, Any]:
+    if run.tune:
+        return tune.context_of(request, run) | {"ahead": running_before(run)}
     measured = measurements.of_run(run)
     table = tables.rows(measured)
     columns = Columns.of(request)
@@ -184,6 +187,8 @@ def cancel(request: HttpRequest, pk: int) -> HttpResponse:
 def table_csv(request: HttpRequest, pk: int) -> HttpResponse:
     """The table; with `?columns=` these, each with its interval."""
     run = get_run(pk)
+    if run.tune:
+        return tune.as_csv(run)
     columns = Columns.of(request)
     if columns.problem:
         return refused(columns)
@@ -203,6 +208,8 @@ def _records(run: Run, columns: Columns) -> Iterator[dict[str, Any]]:
 def table_jsonl(request: HttpRequest, pk: int) -> HttpResponseBase:
     """One result a line, sent as it is made; `?columns=` as for .csv, `?format=` as for .json."""
     run = get_run(pk)
+    if run.tune:
+        return tune.as_jsonl(run)
     columns = Columns.of(request)
     if columns.problem:
         return refused(columns)
@@ -226,6 +233,8 @@ def environment_of(run: Run) -> dict[str, Any]:
 
 def table_md(request: HttpRequest, pk: int) -> HttpResponse:
     run = get_run(pk)
+    if run.tune:
+        return tune.as_md(run)
     columns = Columns.of(request)
     if columns.problem:
         return refused(columns)
@@ -249,8 +258,10 @@ def partial_of(run: Run) -> str:
 
 def table_json(request: HttpRequest, pk: int) -> HttpResponse:
     """All data of the run, including raw samples: another site can load it. `?columns=`: its table has only these.
-    `?format=`: only rows, as others write them (kernels/report/formats.py)."""
+    `?format=`: only rows, as others write them (kernels/report/formats.py). Of a search, the table that its kernel reads."""
     run = get_run(pk)
+    if run.tune:
+        return tune.as_table(run)
     columns = Columns.of(request)
     if columns.problem:
         return refused(columns)

@@ -8,7 +8,8 @@ from selection import JOURNEYS
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.thorough(JOURNEYS)]
 PAGES = (
-    "", "runs/", "runs/new/", "runs/1/", "results/", "leaderboard/?gpu=NVIDIA+H200", "kernels/", "kernels/attention/sdpa/",
+    "", "runs/", "runs/new/", "runs/tune/", "runs/1/", "results/",
+    "leaderboard/?gpu=NVIDIA+H200", "kernels/", "kernels/attention/sdpa/",
     "kernels/attention/triton-flash/", "submit/", "submissions/", "changes/", "tiers/?device=NVIDIA+H200", "tiers/scales/new/",
     "sessions/", "sessions/1/", "sessions/1/report/", "status/", "status/new/", "links/",
     "judge/", "people/", "audit/", "settings/", "import/", "gpus/", "tokens/", "api/",

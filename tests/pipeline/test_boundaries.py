@@ -36,10 +36,18 @@ def imported(code, **env):
 
 def test_the_benchmark_library_never_imports_django():
     """Every module of it, kernels but for those of other devices too."""
-    code = WALK + "walk('kernels', lambda name: name.count('.') > 2)"
+    code = WALK + "walk('kernels', lambda name: name.count('.') > 2 or name == 'kernels.tuning.optuna_study')"
     found = imported(code + "\nfrom kernels.catalog import get_kernel, load\nload(get_kernel('attention', 'eager'))")
     assert {"kernels", "torch"} <= found
     assert not {"django", "celery", "redis", "runs", "benchsite"} & found
+
+
+def test_optuna_comes_only_when_a_search_asks_for_it_and_brings_neither_django_nor_torch():
+    """Where redis is installed, Optuna imports it for storages that are not used here."""
+    assert "optuna" not in imported("import kernels.cli.main, kernels.tuning.of_spec, runs.agent.execution")
+    found = imported("import kernels.tuning.optuna_study")
+    assert "optuna" in found
+    assert not {"django", "celery", "runs", "benchsite", "torch"} & found
 
 
 def test_operations_and_the_catalogue_are_read_without_torch():

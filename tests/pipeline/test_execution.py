@@ -9,10 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernels.contract.events import Examined, Finished, Line, Started
+from kernels.contract.events import Examined, Finished, Line, Started, Tried
 from kernels.host.device import find_device
 from kernels.parent.child_process import Cancelled
 from kernels.profiling import ncu
+from kernels.tune_plan import TunePlan
 from kernels.workload import Config, RunSpec
 from runs.agent import execution
 from runs.agent import journal as journal_module
@@ -315,3 +316,75 @@ def test_a_pool_process_that_hangs_ends_its_agent(current, agent, monkeypatch):
     current.end()
     agent.hello()
     assert ended == [4]
+
+
+# --- a search ---------------------------------------------------------------------------------------------------------
+
+TUNABLE = """
+from kernels.catalog import kernel
+
+
+@kernel("softmax", backend="pytorch", space={"rows": (1, 16), "way": ("plain", "broken")})
+def tunable(x, *, settings=None):
+    settings = settings or {"rows": 1, "way": "plain"}
+    if settings["way"] == "broken":
+        raise RuntimeError("it does not compile")
+    out = x.new_empty(x.shape)
+    for first in range(0, x.shape[0], settings["rows"]):
+        out[first : first + settings["rows"]] = x[first : first + settings["rows"]].softmax(-1)
+    return out
+"""
+
+
+@pytest.fixture
+def search(tmp_path, monkeypatch):
+    """The spec of a search on this CPU, as the site sends it."""
+    (tmp_path / "kernels" / "softmax").mkdir(parents=True)
+    (tmp_path / "kernels" / "softmax" / "tunable.py").write_text(TUNABLE)
+    monkeypatch.setenv("KERNEL_PATH", str(tmp_path / "kernels"))
+    quick = {"warmup_s": 0.02, "min_rounds": 8, "max_rounds": 8, "budget_s": 1, "verify_seeds": 1, "block_ms": 0.2}
+    config = Config(
+        name="tiny",
+        operation="softmax",
+        kernels=["tunable"],
+        baseline="tunable",
+        protocol=quick,
+        workloads=[{"rows": 64, "cols": 1024, "dtype": "float32"}],
+    )
+    plan = TunePlan(trials=3, together=3, finalists=1, processes=2, shapes=1)
+    return RunSpec.of(config, "cpu", run=1, attempt=7, tune=plan)
+
+
+def sent(journal, attempt=7):
+    """The events of an attempt."""
+    return [Line.model_validate_json(line.body).event for line in journal.lines(1, attempt, after=0)]
+
+
+@pytest.mark.timeout(120)
+def test_a_search_emits_its_trials_and_finalists_and_goes_on_after_what_was_tried(search, journal, current, keys):
+    Execution(search.as_message(), find_device("cpu"), journal, keys, current).run()
+    events = sent(journal)
+    assert isinstance(events[0], Started) and events[-1].state == "done", events[-1]
+    tried = [event.trial for event in events if isinstance(event, Tried)]
+    assert [trial.number for trial in tried] == [1, 2, 3]
+    assert any("it does not compile" in trial.pruned for trial in tried)
+    assert sum(isinstance(event, Started) for event in events) == 1, "each batch is no run of its own"
+    assert any(step.startswith("trial 3 of 3: softmax fp32") for step in keys.steps)
+
+    more = search.tune.model_copy(update={"trials": 4})
+    known = {"attempt": 8, "tried": [trial.model_dump(mode="json") for trial in tried], "tune": more}
+    again = RunSpec(**search.model_dump() | known | {"fingerprint": events[0].fingerprint})
+    Execution(again.as_message(), find_device("cpu"), journal, keys, current).run()
+    after = [event for event in sent(journal, 8) if isinstance(event, Tried)]
+    assert [event.trial.number for event in after] == [4]
+    assert after[0].trial.settings not in [trial.settings for trial in tried]
+
+
+def test_a_search_that_cannot_be_here_says_why(search, journal, current, keys):
+    raw = search.as_message() | {"kernels": ["functional"], "baseline": "functional"}
+    Execution(raw, find_device("cpu"), journal, keys, current).run()
+    (event,) = sent(journal)
+    assert (event.state, "softmax/functional cannot be tuned here: it declares no space" in event.message) == (
+        "failed",
+        True,
+    )

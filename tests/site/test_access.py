@@ -55,7 +55,7 @@ def addresses(demo, gpu, measured):
         signed_in("walter").user, page=StatusPage.objects.create(title="W", body=EVERYTHING)
     )
     mine = {
-        **{name: [] for name in ("overview", "runs", "runs_csv", "runs_json", "new_run", "estimate")},
+        **{name: [] for name in ("overview", "runs", "runs_csv", "runs_json", "new_run", "estimate", "tune")},
         **{name: [demo.pk] for name in ("run", "run_live", "run_csv", "run_json", "run_jsonl", "run_md", "run_yaml")},
         **{name: [demo.pk, demo.pk] for name in ("compare", "compare_csv", "compare_json", "compare_md")},
         "compare_with": [demo.pk],

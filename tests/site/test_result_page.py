@@ -471,6 +471,18 @@ def test_what_a_launch_takes_is_shown_and_what_the_compiler_said(owner, demo):
     assert "mine.cu(9): warning #177-D" in page
 
 
+def test_settings_are_shown_with_where_they_come_from(owner, demo):
+    flash = Result.objects.filter(kernel__name="triton-flash", n__isnull=False).first()
+    assert "It ran with" not in page_of(owner, flash)
+    here = {"settings": "rows=2+warps=4", "tuned": "tuned for NVIDIA H200 on 2026-11-20 with Triton 3.6.0"}
+    Result.objects.filter(pk=flash.pk).update(**here)
+    page = page_of(owner, flash)
+    assert "It ran with <code>rows=2+warps=4</code>, tuned for NVIDIA H200 on 2026-11-20 with Triton 3.6.0." in page
+    elsewhere = "tuned for NVIDIA H100 on 2026-11-20, not for this card (NVIDIA H200)"
+    Result.objects.filter(pk=flash.pk).update(tuned=elsewhere)
+    assert f'<span class="warn">{elsewhere}</span>' in page_of(owner, flash)
+
+
 # --- what a rate and a memory count -----------------------------------------------------------------------------------
 
 

@@ -20,6 +20,7 @@ OF_THEIR_RUN = {"cancel_run", "withdraw_run", "restore_run"}
 """For who launched it, and admins. The runs here are of nobody."""
 FORMS = {
     "new_run",
+    "tune",
     "estimate",
     "submit",
     "new_session",

@@ -1,8 +1,8 @@
 """Matrix product in Triton: a program computes a tile of the product and streams slices of A and B past it.
 
 Programs run in groups of rows of tiles, so that those in flight share A and B in L2. Sums are in float32. Partial tiles
-are masked, or filled with zeros by the tensor memory accelerator. Tile shapes come from `tiles`; scripts/tune_triton.py
-found them on an H200: nothing is tuned while a kernel runs.
+are masked, or filled with zeros by the tensor memory accelerator. Tile shapes come from the table beside this file, else from
+`tiles`, whose numbers were found on an H200: nothing is tuned while a kernel runs.
 """
 
 from functools import cache
@@ -15,6 +15,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels.catalog import Unsupported, cuda, kernel
 
+MOST_SUMS = 64 * 256 // 4
+"""Sums of a warp: more would not stay in registers."""
 GROUP = 8
 """Rows of tiles shared by programs in flight."""
 
@@ -71,11 +73,29 @@ def _count(m, n, block_m, block_n):
 
 
 @kernel(
-    "gemm", backend="triton", dtypes=("float16", "bfloat16"), needs=cuda(min_capability=8.0), limits={"batch": (1,)}
+    "gemm", backend="triton", dtypes=("float16", "bfloat16"), needs=cuda(min_capability=8.0), limits={"batch": (1,)},
+    space={
+        "block_m": (16, 64, 128, 256), "block_n": (16, 32, 64, 128, 256), "block_k": (32, 64, 128, 256), "warps": (4, 8),
+        "stages": (2, 3, 4, 5), "tma": (False, True), "persistent": (False, True),
+    },
 )  # fmt: skip
-def triton_gemm(a, b):
+def triton_gemm(a, b, *, settings=None):
     """Tiled matrix product in Triton, float32 sums, tiles from a table."""
-    return launch(a, b, tiles(a.shape[0], b.shape[-1], _device(a.device)))
+    device = _device(a.device)
+    return launch(a, b, fitting(Tile(**settings), device) if settings else tiles(a.shape[0], b.shape[-1], device))
+
+
+def fitting(tile, device):
+    """The tile, if registers and shared memory of a device can hold it. Raises Unsupported."""
+    if tile.tma and not device.tma:
+        raise Unsupported("this device has no tensor memory accelerator")
+    if (sums := tile.block_m * tile.block_n) > MOST_SUMS * tile.warps:
+        raise Unsupported(f"{sums // (32 * tile.warps)} sums a thread; this kernel does {MOST_SUMS // 32}")
+    leftover = 2 * sums if tile.persistent else 0
+    needed = 2 * (tile.block_m + tile.block_n) * tile.block_k * tile.stages + leftover + 1024
+    if needed > device.shared_bytes:
+        raise Unsupported(f"needs {needed} bytes of shared memory, this device has {device.shared_bytes}")
+    return tile
 
 
 def launch(a, b, tile):

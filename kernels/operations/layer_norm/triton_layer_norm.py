@@ -2,9 +2,9 @@
 
 Mean and variance are two passes over those registers, in float32: nothing is lost to E[x^2] - E[x]^2. Short rows go
 several to a program, which then reads the weight and the bias once for all of them. A row too long for registers is read
-twice, in blocks whose means and variances are merged. Rows and warps of a program come from `tiles`, whose numbers
-scripts/tune_triton.py found on an H200 in 16 bits (2,048 and 8,192 columns follow the others): nothing is tuned while a kernel
-runs.
+twice, in blocks whose means and variances are merged. Rows and warps of a program come from the table beside this file, else from
+`tiles`, whose numbers were found on an H200 in 16 bits (2,048 and 8,192 columns follow the others): nothing is tuned while a
+kernel runs.
 """
 
 from typing import NamedTuple
@@ -19,6 +19,8 @@ LONGEST_HELD = 16_384
 """Columns of the longest row held in registers: with 16 warps, 32 float32 a thread."""
 BLOCK = 8_192
 """Columns of a block of a longer row."""
+MOST_ELEMENTS = 128
+"""Of a thread: more would not stay in its registers."""
 MANY_ROWS = 512
 """From this many rows a program takes two of the longest held rows: every processor still has a program."""
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
@@ -43,10 +45,23 @@ def tiles(rows, cols):
     return Tile(min(together, triton.next_power_of_2(rows), 64), warps)
 
 
-@kernel("layer_norm", backend="triton", needs=cuda(min_capability=7.5))
-def triton_layer_norm(x, weight, bias, *, eps):
+@kernel(
+    "layer_norm", backend="triton", needs=cuda(min_capability=7.5),
+    space={"rows": (1, 2, 4, 8, 16, 32, 64), "warps": (1, 2, 4, 8, 16)},
+)  # fmt: skip
+def triton_layer_norm(x, weight, bias, *, eps, settings=None):
     """Fused LayerNorm in Triton: rows held in registers, statistics in float32."""
-    return launch(x, weight, bias, eps, tiles(*x.shape))
+    return launch(x, weight, bias, eps, fitting(Tile(**settings), *x.shape) if settings else tiles(*x.shape))
+
+
+def fitting(tile, rows, cols):
+    """The tile, if registers can hold it. Raises Unsupported."""
+    if cols > LONGEST_HELD:
+        if tile.rows > 1:
+            raise Unsupported("a row that is read in blocks has a program of its own: rows=1")
+    elif not 2 <= (each := tile.rows * triton.next_power_of_2(cols) / (32 * tile.warps)) <= MOST_ELEMENTS:
+        raise Unsupported(f"{each:g} elements a thread; this kernel does 2 to {MOST_ELEMENTS}")
+    return tile
 
 
 def launch(x, weight, bias, eps, tile):

@@ -34,10 +34,20 @@ def tiles(rows, cols):
     return Tile(4096, 8, 4)
 
 
-@kernel("mse_loss", backend="triton", needs=cuda(min_capability=7.5))
-def triton_mse_loss(values, targets):
+@kernel(
+    "mse_loss", backend="triton", needs=cuda(min_capability=7.5),
+    space={"block": (256, 512, 1024, 2048, 4096, 8192, 16384, 32768), "warps": (1, 2, 4, 8, 16), "programs": (1, 2, 4, 8, 16)},
+)  # fmt: skip
+def triton_mse_loss(values, targets, *, settings=None):
     """Mean squared error in Triton: both tensors read once; two launches, sums in a fixed order."""
-    return launch(values, targets, tiles(*values.shape))
+    return launch(values, targets, fitting(Tile(**settings)) if settings else tiles(*values.shape))
+
+
+def fitting(tile):
+    """The tile, if a thread has 4 to 64 elements of it. Raises Unsupported."""
+    if not 4 <= (each := tile.block / (32 * tile.warps)) <= 64:
+        raise Unsupported(f"{each:g} elements a thread; this kernel does 4 to 64")
+    return tile
 
 
 def launch(values, targets, tile):

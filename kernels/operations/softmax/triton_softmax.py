@@ -15,6 +15,8 @@ from kernels.catalog import Unsupported, cuda, kernel
 
 LONGEST_HELD = 16_384
 """Columns of the longest row held in registers: with 16 warps, 32 float32 a thread."""
+MOST_ELEMENTS = 128
+"""Of a thread: more would not stay in its registers."""
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
@@ -40,10 +42,32 @@ def tiles(rows, cols):
     return Tile(min(4096 // width, triton.next_power_of_2(rows), 64), 4)
 
 
-@kernel("softmax", backend="triton", needs=cuda(min_capability=7.5))
-def triton_softmax(x):
+@kernel(
+    "softmax", backend="triton", needs=cuda(min_capability=7.5),
+    space={
+        "rows": (1, 2, 4, 8, 16, 32, 64), "warps": (1, 2, 4, 8, 16, 32),
+        "block": ("held", "1x1024", "2x1024", "4x1024", "8x1024", "1x2048", "2x2048", "4x2048", "1x4096", "2x4096"),
+    },
+)  # fmt: skip
+def triton_softmax(x, *, settings=None):
     """Softmax in Triton: rows held in registers, longer ones read twice; sums in float32."""
-    return launch(x, tiles(*x.shape))
+    return launch(x, fitting(x.shape[-1], **settings) if settings else tiles(*x.shape))
+
+
+def fitting(cols, rows, warps, block):
+    """The tile of settings, if registers can hold it. block: "held", or depth x lanes. Raises Unsupported."""
+    if block == "held":
+        each, tile = rows * triton.next_power_of_2(cols) / (32 * warps), Tile(rows, warps)
+    else:
+        depth, lanes = map(int, block.split("x"))
+        each, tile = depth * lanes / (32 * warps), Tile(1, warps, depth, lanes)
+        if rows > 1 or depth * lanes > triton.next_power_of_2(cols):
+            raise Unsupported(
+                "a row that is read in blocks has a program of its own, rows=1, and is longer than a block"
+            )
+    if not 2 <= each <= MOST_ELEMENTS:
+        raise Unsupported(f"{each:g} elements a thread; this kernel does 2 to {MOST_ELEMENTS}")
+    return tile
 
 
 def launch(x, tile):

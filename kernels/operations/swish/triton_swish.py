@@ -24,10 +24,20 @@ def tiles(rows, cols):
     return Tile(4096, 8)
 
 
-@kernel("swish", backend="triton", needs=cuda(min_capability=7.5))
-def triton_swish(x):
+@kernel(
+    "swish", backend="triton", needs=cuda(min_capability=7.5),
+    space={"block": (256, 512, 1024, 2048, 4096, 8192, 16384, 32768), "warps": (1, 2, 4, 8, 16)},
+)  # fmt: skip
+def triton_swish(x, *, settings=None):
     """Swish in Triton, in float32: one exponential and one division for each element."""
-    return launch(x, tiles(*x.shape))
+    return launch(x, fitting(Tile(**settings)) if settings else tiles(*x.shape))
+
+
+def fitting(tile):
+    """The tile, if a thread has 4 to 64 elements of it. Raises Unsupported."""
+    if not 4 <= (each := tile.block / (32 * tile.warps)) <= 64:
+        raise Unsupported(f"{each:g} elements a thread; this kernel does 4 to 64")
+    return tile
 
 
 def launch(x, tile):
