@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import importlib.metadata
-import importlib.util
-import operator
 import os
 import pkgutil
 import re
@@ -20,13 +17,13 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, lru_cache
-from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernels import kernel_files
 from kernels.dtypes import DTYPES
 from kernels.kernel_files import Declared, PythonFiles, Reader
+from kernels.needs import BOUND, Needs, cuda
 from kernels.nvrtc.reader import CudaFiles
 from kernels.settings import ARGUMENT, VARIANT, Decides, read_table, settings_in, why_no_space, with_table
 from kernels.variables import why_refused
@@ -53,37 +50,6 @@ class Unsupported(Exception):
 
 class UnknownName(LookupError):
     """An operation or a kernel does not exist. The message lists those that do."""
-
-
-@dataclass(frozen=True)
-class Needs:
-    """Device requirements of a kernel."""
-
-    device: str = "any"
-    """"any" or "cuda"."""
-    min_capability: float = 0.0
-    """CUDA compute capability, such as 8.0 or 9.0."""
-    packages: tuple[str, ...] = ()
-    """Python packages that the agent needs."""
-    architecture: float = 0.0
-    """The only compute capability that it runs on, if later devices lack a feature that it uses (9.0: wgmma)."""
-    triton: tuple[str, ...] = ()
-    """Versions of Triton, such as (">=3.6", "<3.7"), for kernels in a Triton language that still changes."""
-
-
-def cuda(
-    min_capability: float = 0.0,
-    packages: tuple[str, ...] = (),
-    *,
-    architecture: float = 0.0,
-    triton: tuple[str, ...] = (),
-) -> Needs:
-    """Requires a CUDA device of at least, or of exactly, this compute capability."""
-    return Needs("cuda", float(min_capability), tuple(packages), float(architecture), triton)
-
-
-BOUND = re.compile(r"(>=|<)(\d+(?:\.\d+)*)")
-"""A bound of a version."""
 
 
 @dataclass(frozen=True)
@@ -131,30 +97,7 @@ class KernelInfo:
         """Why this kernel cannot run on a device; empty if it can."""
         if self.error:
             return self.error
-        if self.needs.device == "cuda" and kind != "cuda":
-            return "needs a CUDA device"
-        if self.needs.min_capability and (capability or 0) < self.needs.min_capability:
-            return f"needs compute capability {self.needs.min_capability:g}, this device has {capability or 0:g}"
-        if self.needs.architecture and capability != self.needs.architecture:
-            return (
-                f"needs compute capability {self.needs.architecture:.1f} exactly, this device has {capability or 0:.1f}"
-            )
-        for package in self.needs.packages:
-            if not _is_installed(package):
-                name = package if package in WHEELS else package.partition(".")[0]
-                wheel = WHEELS.get(name, name.replace("_", "-"))
-                shown = wheel if "." in name else name
-                return f"package {shown} is not installed on this device: pip install {wheel}"
-        if self.needs.triton and (why := self._why_not_with_triton(_version("triton"))):
-            return why
-        return READERS[Path(self.path).suffix].why_not()
-
-    def _why_not_with_triton(self, version: str | None) -> str:
-        if version is None:
-            return "package triton is not installed on this device: pip install triton"
-        if not _within(version, self.needs.triton):
-            return f"needs Triton {' and '.join(self.needs.triton)}, this host has {version}"
-        return ""
+        return self.needs.why_not_on(kind, capability) or READERS[Path(self.path).suffix].why_not()
 
     def why_not_for(self, dtype: str, sizes: dict[str, Any]) -> str:
         """Why this kernel does not support a workload; empty if it does."""
@@ -170,47 +113,6 @@ class KernelInfo:
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self) | {"full_name": self.full_name}
-
-
-WHEELS = {
-    "cutlass": "nvidia-cutlass-dsl",
-    "quack": "quack-kernels",
-    "flash_attn.cute": "flash-attn-4",
-    "flash_attn.flash_attn_interface": "flash-attn",
-}
-"""Package -> what pip calls it, where the names differ by more than a hyphen. A part of a package that several wheels share
-stands for the wheel that has it."""
-
-
-def _is_installed(package: str) -> bool:
-    """Whether a package, or a part of one ("flash_attn.cute"), is there. Nothing of it is imported."""
-    first, *parts = package.split(".")
-    try:
-        spec = importlib.util.find_spec(first)
-        for part in parts:
-            spec = spec and PathFinder.find_spec(part, spec.submodule_search_locations or [])
-    except (ImportError, ValueError):
-        return False
-    return spec is not None
-
-
-def _version(package: str) -> str | None:
-    """Of an installed package, without importing it."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def _within(version: str, bounds: tuple[str, ...]) -> bool:
-    """Whether a version is within bounds such as ">=3.6". Ignores suffixes (rc1, +cu130)."""
-    compare = {">=": operator.ge, "<": operator.lt}
-    return all(compare[sign](_numbers(version), _numbers(bound)) for b in bounds for sign, bound in BOUND.findall(b))
-
-
-def _numbers(version: str) -> list[int]:
-    leading = re.match(r"\d+(?:\.\d+)*", version)
-    return [int(number) for number in leading[0].split(".")] if leading else []
 
 
 # --- operations -------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
     curl -O https://SITE/client.py
     python3 client.py login --site https://SITE
     python3 client.py submit my_kernel.py --gpu h200 --config canonical --wait
+    python3 client.py submit --git https://git.example.org/kernels --commit SHA --operation attention --kernel mine
     python3 client.py runs list
     python3 client.py gate 12 --against best --max-regression 2% --until-decided 20
 
@@ -187,15 +188,10 @@ def login(arguments: argparse.Namespace) -> int:
 
 
 def submit(arguments: argparse.Namespace) -> int:
+    kernel = in_git(arguments) if arguments.git else {"files": read_files(arguments.files)}
     site = site_of(arguments)
-    files = {}
-    for path in arguments.files:
-        try:
-            files[path.name] = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise Failed(f"{path} cannot be read: {error}") from None
     wanted = {name: getattr(arguments, name) for name in ("gpu", "config", "effort", "message", "parent")}
-    answer, _ = site.patiently("/api/submissions", {"files": files} | {k: v for k, v in wanted.items() if v})
+    answer, _ = site.patiently("/api/submissions", kernel | {k: v for k, v in wanted.items() if v})
     print(f"{answer['kernel']}  {'stored' if answer['new'] else 'known already'}  {answer['url']}", flush=True)
     run = answer["run"]
     if not run:
@@ -206,6 +202,29 @@ def submit(arguments: argparse.Namespace) -> int:
         status = watch(site, run["id"])
     print(run["url"])
     return status
+
+
+def read_files(paths: list[Path]) -> dict[str, str]:
+    """File name -> text. Raises Failed."""
+    if not paths:
+        raise Failed("which kernel? Give its file, or --git URL with --commit, --operation and --kernel")
+    files = {}
+    for path in paths:
+        try:
+            files[path.name] = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise Failed(f"{path} cannot be read: {error}") from None
+    return files
+
+
+def in_git(arguments: argparse.Namespace) -> dict[str, Any]:
+    """A kernel in a repository that the agent fetches. Raises Failed."""
+    if arguments.files:
+        raise Failed("give files or --git, not both")
+    needed = {name: getattr(arguments, name) for name in ("commit", "operation", "kernel")}
+    if missing := [f"--{name}" for name, value in needed.items() if not value]:
+        raise Failed(f"--git also needs {', '.join(missing)}")
+    return {"git": {"url": arguments.git, "folder": arguments.folder} | needed}
 
 
 def watch(site: Site, number: int) -> int:
@@ -399,7 +418,13 @@ def parser() -> argparse.ArgumentParser:
     entering = commands.add_parser("login", parents=[site], help="keep a token for a site")
     entering.set_defaults(do=login)
     sending = commands.add_parser("submit", parents=[site], help="send a kernel, and measure it")
-    sending.add_argument("files", nargs="+", type=Path, metavar="FILE", help="the kernel's file, and those it imports")
+    sending.add_argument("files", nargs="*", type=Path, metavar="FILE", help="the kernel's file, and those it imports")
+    sending.add_argument("--git", default="", metavar="URL", help="instead of files: a repository that the agent fetches; with "
+                         "--commit, --operation and --kernel")  # fmt: skip
+    sending.add_argument("--commit", default="", metavar="SHA", help="all 40 digits")
+    sending.add_argument("--folder", default="", help="of the kernel's files in the repository (default: all of it)")
+    sending.add_argument("--operation", default="", help="such as attention")
+    sending.add_argument("--kernel", default="", metavar="NAME", help="as its file declares it")
     sending.add_argument("--gpu", default="", help="a part of the device's name, such as h200; without it, only store")
     sending.add_argument("--config", default="", help="its workloads (default: the smallest of the operation)")
     sending.add_argument("--effort", default="", help="quick (default), normal or thorough")

@@ -6,9 +6,10 @@ import sys
 
 import pytest
 
-from kernels import catalog
-from kernels.catalog import Needs, UnknownName, get_kernel, kernels, load
+from kernels import catalog, needs
+from kernels.catalog import UnknownName, get_kernel, kernels, load
 from kernels.kernel_files import Declared
+from kernels.needs import Needs
 
 HEAD = "from kernels.catalog import kernel, cuda\n"
 SIMPLE = (
@@ -216,7 +217,7 @@ def test_an_architecture_is_that_one_and_no_later(folder):
     }.items(),
 )
 def test_which_versions_of_triton_will_do(folder, monkeypatch, version, will_do):
-    monkeypatch.setattr(catalog, "_version", lambda package: version)
+    monkeypatch.setattr(needs, "_version", lambda package: version)
     info = declared(folder, '"attention", backend="x", needs=cuda(triton=(">=3.6", "<3.7"))')
     why = "" if will_do else f"needs Triton >=3.6 and <3.7, this host has {version}"
     assert info.why_not_on("cuda", 9.0) == why
@@ -224,12 +225,12 @@ def test_which_versions_of_triton_will_do(folder, monkeypatch, version, will_do)
 
 def test_a_version_is_read_without_importing_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "pytest", None)  # an import of it would fail
-    assert catalog._version("pytest") == importlib.metadata.version("pytest")
-    assert catalog._version("a-package-that-nobody-has") is None
+    assert needs._version("pytest") == importlib.metadata.version("pytest")
+    assert needs._version("a-package-that-nobody-has") is None
 
 
 def test_a_host_without_triton_is_told_so(folder, monkeypatch):
-    monkeypatch.setattr(catalog, "_version", lambda package: None)
+    monkeypatch.setattr(needs, "_version", lambda package: None)
     info = declared(folder, '"attention", backend="x", needs=cuda(triton=(">=3.6",))')
     assert info.why_not_on("cuda", 9.0) == "package triton is not installed on this device: pip install triton"
 

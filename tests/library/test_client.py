@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from kernels.cli import client
+from runs.api.schemas import GitIn
 
 
 @pytest.fixture
@@ -105,6 +106,38 @@ def test_a_write_to_a_site_that_is_away_is_sent_again_with_the_same_key(home, mo
     monkeypatch.setattr(client.time, "sleep", lambda seconds: None)
     assert client.Site("http://x", "t").patiently("/api/runs", {})[0] == {"id": 1}
     assert len(keys) == 2 and keys[0] and keys[0] == keys[1]
+
+
+COMMIT = "0123456789" * 4
+IN_GIT = ["--git", "https://git.example/k", "--commit", COMMIT, "--operation", "swish", "--kernel", "mine"]
+
+
+def test_a_kernel_in_git_is_named_and_not_read(home, monkeypatch, capsys):
+    asked = []
+    monkeypatch.setenv("BENCHSITE_TOKEN", "bench_mine")
+
+    def ask(site, path, body=None, etag="", key=""):
+        asked.append((path, body))
+        return {"kernel": "mine@1", "new": True, "url": "u", "run": None}, ""
+
+    monkeypatch.setattr(client.Site, "ask", ask)
+    assert client.main(["submit", *IN_GIT, "--folder", "fast", "--site", "http://127.0.0.1:9"]) == client.OK
+    told = {"url": "https://git.example/k", "folder": "fast", "commit": COMMIT, "operation": "swish", "kernel": "mine"}
+    assert asked == [("/api/submissions", {"git": told})]
+    GitIn.model_validate(told)
+
+
+@pytest.mark.parametrize(
+    "argv, why",
+    [
+        ([], "which kernel? Give its file, or --git URL"),
+        (IN_GIT[:4], "--git also needs --operation, --kernel"),
+        (["mine.py", *IN_GIT], "give files or --git, not both"),
+    ],
+)
+def test_what_is_missing_to_submit_is_said_before_anything_is_sent(home, argv, why, capsys):
+    assert client.main(["submit", *argv]) == client.REFUSED
+    assert why in capsys.readouterr().err
 
 
 def test_a_damaged_token_file_is_no_token(home):

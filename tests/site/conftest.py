@@ -11,7 +11,7 @@ from django.utils import timezone
 from receiving import receiver  # noqa: F401  (a fixture of all tests here)
 from shown import shown
 
-from kernels import catalog
+from kernels import needs
 from kernels.analysis.processes import with_process
 from kernels.catalog import declared
 from kernels.contract.environment import fingerprint
@@ -86,8 +86,8 @@ HOST_TRITON = "3.6.0"
 
 @pytest.fixture
 def make_gpu(db, monkeypatch):
-    monkeypatch.setattr(catalog, "_version", lambda package: HOST_TRITON if package == "triton" else None)
-    monkeypatch.setattr(catalog, "_is_installed", lambda package: True)
+    monkeypatch.setattr(needs, "_version", lambda package: HOST_TRITON if package == "triton" else None)
+    monkeypatch.setattr(needs, "_is_installed", lambda package: True)
 
     def make(uuid="GPU-1", kind="cuda", name="NVIDIA H200", host="gpu-1", **more):
         capability = {"cuda": 9.0, "cpu": None}[kind]
