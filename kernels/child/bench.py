@@ -127,10 +127,6 @@ class Bench:
     def _run(self, arm: str, inputs: Inputs) -> Any:
         return self._settled(arm)(*inputs.tensors, **inputs.options)
 
-    def caller(self, arm: str, seed: int) -> Callable[[], Any]:
-        """A call of an arm on inputs of this seed."""
-        return partial(self._run, arm, self.problem.inputs(self.device, seed))
-
     def load(self, arm: str) -> Loaded:
         """Loads a kernel's file."""
         kernel = self._kernel(arm)
@@ -414,7 +410,7 @@ class Bench:
         """Profiler spans and event times of the same calls: see profiler.profile."""
         from kernels.child import profiler  # imported late: the import is slow and needed only after all timing
 
-        return profiler.profile(self.clock, self.caller(arm, seed))
+        return profiler.profile(self.clock, caller(self, arm, seed))
 
     def calibrate(self) -> CeilingSamples:
         """Ceilings of this device, before any kernel is loaded: see calibrate.probe."""
@@ -422,3 +418,8 @@ class Bench:
         if self.kind == "cuda":
             torch.cuda.empty_cache()
         return found
+
+
+def caller(bench: Bench, arm: str, seed: int) -> Callable[[], Any]:
+    """A call of an arm on inputs of this seed."""
+    return partial(bench._run, arm, bench.problem.inputs(bench.device, seed))

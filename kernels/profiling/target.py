@@ -44,12 +44,12 @@ def main() -> None:
 
 
 def done(ask: Ask) -> Answer:
-    from kernels.child.bench import Bench
+    from kernels.child.bench import Bench, caller
 
     bench = Bench(ask.device)
     bench.open(ask.workload.model_dump())
     sha256 = bench.load(ask.kernel).sha256
-    call, synchronize = bench.caller(ask.kernel, ask.seed), bench.clock.synchronize
+    call, synchronize = caller(bench, ask.kernel, ask.seed), bench.clock.synchronize
     for _ in range(WARM_UPS):
         call()
     synchronize()

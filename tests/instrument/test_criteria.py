@@ -123,7 +123,7 @@ def test_any_kernel_may_fulfil_it_and_the_confirmed_one_is_named():
 def test_what_is_not_confirmed_is_said_to_be_so():
     answer = evaluate(TEN, [on(1, 1.2, 1.3, is_confirmed=False)])
     assert not answer.is_confirmed
-    assert answered(answer).endswith("Unconfirmed: fewer than five processes measured it.")
+    assert answered(answer).endswith("Unconfirmed: five processes and an isolated measurement do not agree on it yet.")
     assert "Unconfirmed" not in answered(evaluate(TEN, [on(1, 1.2, 1.3)]))
     assert "Unconfirmed" not in answered(evaluate(Criterion("v3", correct=True), [on(1, 1.2, 1.3, is_confirmed=False)]))
 

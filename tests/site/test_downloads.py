@@ -129,9 +129,11 @@ def test_a_run_without_results_has_files_without_rows(owner, no_results):
     assert yaml.safe_load(download(owner, no_results, "yaml").content)["name"] == "typed"
 
 
-@pytest.mark.parametrize("kind", ("csv", "json", "md"))
-def test_files_take_as_many_queries_for_eight_workloads_as_for_one(owner, demo, kind, django_assert_max_num_queries):
-    with django_assert_max_num_queries(5):
+@pytest.mark.parametrize("kind, most", [("csv", 5), ("json", 6), ("md", 5)])  # json also has the profiles
+def test_files_take_as_many_queries_for_eight_workloads_as_for_one(
+    owner, demo, kind, most, django_assert_max_num_queries
+):
+    with django_assert_max_num_queries(most):
         download(owner, demo, kind)
 
 

@@ -103,7 +103,7 @@ def test_the_form_says_that_kernels_run_isolated_and_starts_from_one_that_works(
     assert "always runs isolated" in page
     assert "?start=gelu/cuda" in page
     assert (
-        'kernel("gelu", name="my-kernel", backend="triton"'
+        '"gelu", name="my-kernel", backend="triton"'
         in owner.get(FORM + "?start=gelu/triton").context["form"].typed[0].text
     )
     assert owner.get(FORM + "?start=no/such").status_code == 200
