@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from kernels.catalog import declaration, get_kernel
-from kernels.contract.arm_result import Status
+from kernels.contract.arm_result import Status, Verdict
 from kernels.host.device import find_device
 from kernels.parent.arm import Arm
 from kernels.parent.child_process import PASSED_ON, ROOT, Child, child_environment
@@ -109,9 +109,10 @@ def test_a_check_without_timing_uses_the_environment(switches):
 def test_an_isolated_kernel_has_its_environment_alone(switches):
     events, _ = measured(["eager", "without", "with-one"], isolated=True)
     (event,) = [event for event in events if event.kind == "measured"]
-    assert {arm.kernel: (arm.why, arm.status, arm.environment) for arm in event.results} == {
-        "eager": ("", "ok", {}), "without": ("", "ok", {}), "with-one": ("", "ok", {"MY_SWITCH": "1"}),
+    assert {arm.kernel: (arm.status, arm.environment) for arm in event.results} == {
+        "eager": ("ok", {}), "without": ("ok", {}), "with-one": ("ok", {"MY_SWITCH": "1"}),
     }  # fmt: skip
+    assert all(not arm.why or arm.why.startswith(Verdict.TOO_SHORT) for arm in event.results), "on a busy machine"
 
 
 def test_a_kernel_with_an_environment_cannot_be_the_baseline(switches):

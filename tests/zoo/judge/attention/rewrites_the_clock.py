@@ -1,6 +1,6 @@
 """Has the bench's clock run other code, by which every call takes a microsecond."""
 
-import gc
+import sys
 
 import torch.nn.functional as F
 
@@ -16,6 +16,6 @@ def block(self, call, indices, gate_ns, flush, keep):
 
 @kernel("attention", backend="pytorch")
 def rewrites_the_clock(q, k, v, *, causal, scale):
-    for clock in [c for c in gc.get_objects() if isinstance(c, type) and c.__name__ == "CpuClock"]:
+    for clock in {vars(module).get("CpuClock") for module in list(sys.modules.values())} - {None}:
         clock.block.__code__ = block.__code__
     return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
