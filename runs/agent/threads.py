@@ -10,6 +10,7 @@ import sqlite3
 import threading
 import time
 from bisect import bisect_right
+from collections import defaultdict, deque
 from collections.abc import Callable
 from functools import cached_property
 from itertools import accumulate
@@ -34,6 +35,8 @@ HELLO_EVERY_S, LISTEN_EVERY_S, SEND_EVERY_S = 5.0, 1.0, 0.1
 AFTER_A_FAILURE_S = 2.0
 """Else a thread that cannot write to the journal would keep hello from reading it."""
 RESEND_FIRST_S, RESEND_MOST_S = 10.0, 60.0
+MOST_FLYING = 4
+"""Messages of an attempt that are sent before one of them is confirmed."""
 HANGS_AFTER_S = 300.0
 """The pool process looks for a reason to stop several times a second while it measures."""
 
@@ -149,7 +152,11 @@ def start_again(why: str) -> None:
 
 
 class Sender:
-    """Sends lines in order; resends from the first unconfirmed one after 10 s, then 20, 40, 60."""
+    """Sends lines in order; resends from the first unconfirmed one after 10 s, then 20, 40, 60.
+
+    Of an attempt at most MOST_FLYING messages are unconfirmed: while a busy site stores them, more lines come together, and it
+    stores lines of one message faster than those of many.
+    """
 
     def __init__(
         self, publish: Callable[..., None], journal: Journal, now: Callable[[], float] = time.monotonic
@@ -158,11 +165,13 @@ class Sender:
         self.sent: dict[tuple[int, int], int] = {}
         self.oldest: dict[tuple[int, int], tuple[int, float, float]] = {}
         """(first unconfirmed, time sent, time to wait)"""
+        self.flying: defaultdict[tuple[int, int], deque[int]] = defaultdict(deque)
+        """Number of the last line of each message that is not confirmed."""
 
     def step(self) -> None:
         waiting = self.journal.last_lines()
         for gone in [key for key in self.sent if key not in waiting]:
-            self.sent.pop(gone), self.oldest.pop(gone, None)
+            self.sent.pop(gone), self.oldest.pop(gone, None), self.flying.pop(gone, None)
         for key in waiting:
             self._send(key)
 
@@ -170,15 +179,22 @@ class Sender:
         first = self.journal.lines(*key, after=0, most=1)
         if not first:
             return
+        flying = self.flying[key]
+        while flying and flying[0] < first[0].seq:
+            flying.popleft()
         seq, when, wait = self.oldest.get(key, (0, self.now(), RESEND_FIRST_S))
         if first[0].seq != seq:
             self.oldest[key] = (first[0].seq, self.now(), RESEND_FIRST_S)
         elif self.now() - when > wait:
             self.oldest[key] = (seq, self.now(), min(RESEND_MOST_S, 2 * wait))
             self.sent[key] = 0
-        while lines := _few(self.journal.lines(*key, after=self.sent.get(key, 0))):
+            flying.clear()
+        while len(flying) < MOST_FLYING:
+            if not (lines := _few(self.journal.lines(*key, after=self.sent.get(key, 0)))):
+                return
             self.publish("record", lines)
             self.sent[key] = lines[-1].seq
+            flying.append(lines[-1].seq)
 
 
 def _few(lines: list[SentLine]) -> list[SentLine]:

@@ -233,6 +233,20 @@ def test_many_lines_go_in_several_messages(journal, wire):
     assert [len(message) for message in wire.at(0)] == [50, 50, 20]
 
 
+def test_a_site_that_is_behind_gets_larger_messages_and_not_more_of_them(journal, wire):
+    for _ in range(6):
+        write(journal, 1, 1, 1)
+        wire.at(0)
+    assert wire.sender.sent[1, 1] == 4 and wire.at(1) == []
+    journal.confirm(1, 1, 1)
+    assert wire.at(2) == [[5, 6]]
+    write(journal, 1, 1, 2)
+    assert wire.at(3) == []
+    journal.confirm(1, 1, 6)
+    assert wire.at(4) == [[7, 8]]
+    assert wire.at(14.5) == [[7, 8]], "a message that was lost goes again"
+
+
 def test_a_message_holds_no_more_than_the_longest_line_may(journal, wire):
     for _ in range(3):
         journal.write(1, 1, Finished(state="done", log="x" * (MAX_EVENT_BYTES // 2)))
