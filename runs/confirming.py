@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 from django.db import transaction
 
-from kernels.analysis.confirmation import Opinion, is_thorough
+from kernels.analysis.confirmation import ENOUGH, Opinion, is_thorough
 from kernels.contract.arm_result import Status
 from kernels.protocol import EFFORTS, Protocol
 from kernels.submission import is_submitted
@@ -41,15 +41,20 @@ def configs_of(place: Place) -> list[Config]:
     kernels = [best.point.kernel] if best else [placed.point.kernel for placed in rumour.compared]
     if any(is_submitted(kernel) for kernel in kernels):
         return [_config(place, kernels, isolated=True)]
-    missing = [] if is_thorough(rumour.point.processes) else [_config(place, kernels, isolated=False)]
-    if best and _is_open(opinion_of(place)):
+    thorough = is_thorough(rumour.point.processes)
+    missing = [] if thorough else [_config(place, kernels, isolated=False)]
+    if best and _is_open(opinion_of(place), rumour.point, thorough):
         missing.append(_config(place, kernels, isolated=True))
     return missing
 
 
-def _is_open(second: Point | None) -> bool:
-    """Whether another isolated measurement may say more: there is none, or the machine was busy."""
-    return second is None or (second.status == Status.OK and opinions.said(1.0, second) == Opinion.NONE)
+def _is_open(second: Point | None, point: Point, thorough: bool) -> bool:
+    """Whether another isolated measurement may say more: there is none, the machine was busy, or it does not contradict a
+    thorough result that an earlier version stored, and nobody has decided since."""
+    if second is None:
+        return True
+    said = opinions.said(point.speedup_low, second)
+    return (said == Opinion.NONE and second.status == Status.OK) or (thorough and said in ENOUGH)
 
 
 def opinion_of(place: Place, confirmed: bool = False) -> Point | None:
@@ -101,7 +106,9 @@ def confirm(place: Place, user: User | None) -> list[tuple[Run, bool]]:
     if not (configs := configs_of(place)):
         second = opinion_of(place)
         assert second is not None
-        raise NotConfirmed(f"Nothing was queued: it is {phrase_of(second)} (run {second.run}).")
+        raise NotConfirmed(
+            f"Nothing was queued. The second opinion does not agree: {phrase_of(second)} (run {second.run})."
+        )
     return [_submitted(place, config, user) for config in configs]
 
 

@@ -24,6 +24,10 @@ class Opinion(StrEnum):
     """The machine was busy, or the kernel cannot run isolated. A kernel could refuse to: that confirms nothing."""
 
 
+ENOUGH = (Opinion.AGREES, Opinion.CANNOT_TELL)
+"""What confirms a thorough result."""
+
+
 class Isolated(Protocol):
     """An isolated result."""
 

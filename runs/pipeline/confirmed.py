@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kernels.analysis.confirmation import THOROUGH, Opinion, is_thorough
+from kernels.analysis.confirmation import ENOUGH, THOROUGH, is_thorough
 from kernels.contract.arm_result import Status
 from runs.models import Measurement, Newest, Result
 from runs.queries import opinions
 from runs.queries.points import Point
 
-ENOUGH = (Opinion.AGREES, Opinion.CANNOT_TELL)
 MOST_LOOKED_AT = 1000
 """Older measurements that are looked at, to find what was the newest before; and results that one opinion is about."""
 

@@ -314,7 +314,8 @@ def confirm(request: HttpRequest) -> HttpResponse:
         messages.error(request, str(why))
         return redirect(f"{reverse('leaderboard')}?{urlencode({'cell': asked})}")
     new = [run for run, is_new in runs if is_new]
-    isolated = ", and an isolated measurement beside it" if len(runs) > 1 else ""
-    said = f"Queued: five processes confirm it, or do not{isolated}." if new else "This is being confirmed already."
+    ways = {run.spec.protocol.isolated for run in new}
+    what = "five shared and five isolated" if len(ways) == 2 else "five isolated" if True in ways else "five"
+    said = f"Queued: {what} processes confirm it, or do not." if new else "This is being confirmed already."
     messages.success(request, said)
     return redirect((new or [run for run, _ in runs])[0])

@@ -14,6 +14,7 @@ from kernels.contract.search import Search, Table
 from kernels.report import searches
 from kernels.settings import size_of as space_size
 from kernels.settings import spelled, table_path
+from runs.access import person
 from runs.charts import search_charts
 from runs.charts.run_charts import Size
 from runs.models import Run
@@ -36,7 +37,7 @@ def tune(request: HttpRequest) -> HttpResponse:
         return render(request, "tune.html", {"page": "runs", "form": TuneForm(initial=_initial(request))})
     form = TuneForm(request.POST)
     if form.is_valid():
-        run = Run.objects.submit(form.spec, gpu=form.gpu, user=request.user, tune=form.plan)  # type: ignore[arg-type]
+        run = Run.objects.submit(form.spec, gpu=form.gpu, user=person(request), tune=form.plan)
         return redirect(run)
     return render(request, "tune.html", {"page": "runs", "form": form}, status=422)
 

@@ -170,8 +170,19 @@ def test_confirming_asks_for_what_is_missing(owner, stored, gpu):
 def test_what_isolation_contradicts_is_not_measured_again(owner, stored):
     shared(stored)
     second = isolated(stored, speedup=1.0, speedup_low=0.99, speedup_high=1.01)
-    with pytest.raises(NotConfirmed, match=rf"it is 1.000x \(0.990 to 1.010\) in isolation \(run {second.pk}\)"):
+    with pytest.raises(
+        NotConfirmed, match=rf"does not agree: 1.000x \(0.990 to 1.010\) in isolation \(run {second.pk}\)"
+    ):
         confirm(place(), owner.user)
+
+
+def test_what_an_earlier_version_stored_can_still_be_confirmed(owner, stored):
+    run, _ = shared(stored), isolated(stored)
+    Result.objects.filter(measurement__run=run, kernel__name=KERNEL).update(confirmed=False)
+    (only,) = configs_of(place())
+    assert only.protocol.isolated
+    isolated(stored)
+    assert is_confirmed(run)
 
 
 def test_a_submitted_kernel_leads_by_its_isolated_result(stored):
