@@ -42,8 +42,9 @@ def curse(search: Search) -> str:
     """Promised against confirmed, as a sentence; empty without finalists."""
     if (found := winners_curse(search.pairs)) is None:
         return ""
-    said = "promised too much" if found.high < 1 else "promised too little" if found.low > 1 else "kept its promises"
-    return f"Screening {said}: confirmed / promised is {figure(found)} over {len(search.pairs)} figures."
+    decided = "promised too much" if found.high < 1 else "promised too little" if found.low > 1 else ""
+    said = f"Screening {decided}" if decided else "It is undecided whether screening promised too much"
+    return f"{said}: confirmed / promised is {figure(found)} over {len(search.pairs)} figures."
 
 
 def line(trial: Trial, of: int) -> str:

@@ -60,8 +60,8 @@ def test_a_broker_that_remembers_a_cancel_of_another_database_cancels_nothing_he
 
 def test_a_waiting_run_is_cancelled_without_its_agent(site):
     ahead = site.submit("endless")
-    waiting = site.submit("eager")
     site.eventually(lambda: Run.objects.sent().filter(pk=ahead.pk).exists(), 30, "the first run is sent")
+    waiting = site.submit("eager")
     waiting.cancel()
     waiting.refresh_from_db()
     assert (waiting.state, waiting.attempts, waiting.sent_at) == ("cancelled", 0, None)

@@ -137,7 +137,9 @@ def test_what_was_measured_elsewhere_is_profiled_there(owner, demo):
 
 def test_a_result_that_is_not_ok_is_not_profiled(owner, result):
     Result.objects.filter(pk=result.pk).update(status="incorrect", speedup=None, speedup_low=None, speedup_high=None)
-    assert "Only a kernel whose result is ok is profiled." in text_of(page_of(owner, result))
+    assert 'id="profile"' not in page_of(owner, result)
+    owner.post(address(result))
+    assert not Run.objects.filter(profile_of=result).exists()
 
 
 def test_a_viewer_reads_and_queues_nothing(result, owner):
