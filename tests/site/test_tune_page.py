@@ -133,7 +133,11 @@ def test_the_page_says_the_best_settings_first_and_compares_promise_and_confirma
     winner = search_of(run).winner
     best = f"rows={winner.settings['rows']}+warps={winner.settings['warps']}"
     assert f"{best}: speedup over its own choice at least 1." in page and "confirmed in 5 processes." in page
-    assert "screening promised too much" in page and "confirmed / promised is 0.98" in page and "winner&#x27;s curse" in page
+    assert (
+        "screening promised too much" in page
+        and "confirmed / promised is 0.98" in page
+        and "winner&#x27;s curse" in page
+    )
     assert "triton-layer-norm.tuned.json" in page
     assert '<details class="panel" id="pruned"><summary>6 pruned trials, by reason' in page
     assert "256 elements a thread; this kernel does 2 to 128" in page
