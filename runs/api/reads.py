@@ -1,44 +1,23 @@
-"""What can be read: the pages' own rows, as JSON with an ETag."""
+"""What can be read of results, kernels and devices: the pages' own rows, as JSON with an ETag."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
-from ninja import Path, Query, Router
+from ninja import Path, Query
 
-from kernels.report import comparison, gate, tables
 from runs.api import schemas
-from runs.api.access import READING, Token
-from runs.api.answers import as_json, etag_of, not_a_cursor, number_of, tagged, unchanged
+from runs.api.answers import as_json, not_a_cursor, number_of, tagged
 from runs.api.problems import Problem
-from runs.models import ApiToken, Config, Run, Submission
-from runs.models.run import FINAL
-from runs.queries import measurements, results
-from runs.queries.live import doing
-from runs.queries.queue import forecast
+from runs.api.routes import ROUTER, answers
+from runs.models import ApiToken, Config, Submission
+from runs.queries import results
 from runs.queries.results import Key
-from runs.views import changes, gpus, history, kernels, leaderboard, runs
+from runs.views import changes, gpus, history, kernels, leaderboard
 from runs.views import results as results_page
-from runs.views import run as run_page
-from runs.views.compare import OFFERED, Pair, alike, results_of
 from runs.views.submissions import found as submission_named
-
-PROBLEMS = frozenset({401, 404, 422, 429})
-ROUTER = Router(**READING)
-
-
-def answers(schema: Any, *more: int) -> dict[Any, Any]:
-    """The answers of an operation, for its document."""
-    return {200: schema} | dict.fromkeys(sorted({*PROBLEMS, *more}), schemas.ProblemOut)
-
-
-def lines(request: HttpRequest, of: list[Run]) -> list[dict[str, Any]]:
-    """Runs as rows of lists."""
-    addresses = {run.pk: request.build_absolute_uri(run.get_absolute_url()) for run in of}
-    return [row | {"url": addresses[row["id"]]} for row in runs.records(of)]
 
 
 @ROUTER.get("/me", response=answers(schemas.Me), tags=["account"])
@@ -49,83 +28,6 @@ def me(request: HttpRequest) -> HttpResponse:
     if isinstance(token, ApiToken):
         body |= {"writes": token.writes, "expires_at": token.expires_at.isoformat()}
     return as_json(request, body | {"site": request.build_absolute_uri(reverse("overview"))})
-
-
-# --- runs -------------------------------------------------------------------------------------------------------------
-
-
-@ROUTER.get("/runs", response=answers(schemas.RunsPage), tags=["runs"])
-def list_runs(request: HttpRequest, asked: Query[schemas.RunsAsked]) -> HttpResponse:
-    """Runs, newest first, without their results."""
-    before = number_of(asked.cursor)
-    chosen = runs.chosen(request)
-    page = list((chosen if before is None else chosen.filter(pk__lt=before))[: asked.limit + 1])
-    shown = page[: asked.limit]
-    more = str(shown[-1].pk) if len(page) > asked.limit else None
-    return as_json(request, {"runs": lines(request, shown), "next": more})
-
-
-@ROUTER.get("/runs/{id:pk}", response=answers(schemas.RunOut), tags=["runs"])
-def one_run(request: HttpRequest, pk: Path[int]) -> HttpResponse:
-    """Everything about a run, with raw samples: the same as /runs/N.json."""
-    _run(pk)
-    return tagged(request, run_page.table_json(request, pk))
-
-
-@ROUTER.get("/runs/{id:pk}/progress", response=answers(schemas.Progress), tags=["runs"])
-def progress(request: HttpRequest, pk: Path[int]) -> HttpResponse:
-    """State, progress and table. Poll it with If-None-Match: while nothing changes, the answer is 304 and costs no reading
-    of results."""
-    run = Run.objects.for_list().filter(pk=pk).first()
-    if run is None:
-        raise Http404(f"There is no run {pk}.")
-    place = forecast(run)
-    body = {
-        "id": run.pk, "title": run.title, "state": run.state, "final": run.state in FINAL, "done": run.done,
-        "total": run.total, "message": run.message, "device": run.gpu.name if run.gpu else run.device_name,
-        "created_at": run.created_at.isoformat(), "url": request.build_absolute_uri(run.get_absolute_url()),
-        "place": place and place.place, "progress": doing(run),
-    }  # fmt: skip
-    etag = etag_of(json.dumps(body))
-    if same := unchanged(request, etag):
-        return same
-    table = tables.rows(measurements.of_run(run))
-    text = tables.as_text(table) if table else ""
-    return as_json(request, body | {"results": list(tables.as_records(table)), "text": text}, etag)
-
-
-@ROUTER.get("/compare/{id:before}...{id:after}", response=answers(schemas.Compared, 409), tags=["runs"])
-def compare(request: HttpRequest, before: Path[int], after: Path[int]) -> HttpResponse:
-    """What changed from one run to another, kernel by kernel."""
-    pair = Pair.of(before, after)
-    if pair.why:
-        raise Problem(409, "Not comparable", pair.why)
-    text = f"{comparison.as_text(pair.table)}\n{comparison.summary(pair.table)}"
-    url = request.build_absolute_uri(reverse("compare", args=[before, after]))
-    rows = comparison.as_records(pair.table)
-    return as_json(request, {"before": before, "after": after, "rows": rows, "text": text, "url": url})
-
-
-def _run(pk: int) -> Run:
-    try:
-        return run_page.get_run(pk)
-    except Http404:
-        raise Http404(f"There is no run {pk}.") from None
-
-
-@ROUTER.post("/gate", response=answers(schemas.GateOut, 400, 413), tags=["runs"], auth=[Token()])
-def judge(request: HttpRequest, sent: schemas.GateIn) -> HttpResponse:
-    """Did a kernel get slower than it may, from earlier runs to this one?"""
-    run = _run(sent.run)
-    if sent.against == "best":
-        earlier = list(alike(run).filter(pk__lt=run.pk, contended=False, withdrawn_at=None)[:OFFERED])
-    else:
-        earlier = [_run(pk) for pk in dict.fromkeys(sent.against[:OFFERED])]
-    before = [(f"run {one.pk}", results_of(one, measurements.of_run(one))) for one in earlier]
-    report = gate.gate(results_of(run, measurements.of_run(run)), before, sent.max_regression, sent.kernels)
-    url = request.build_absolute_uri(run.get_absolute_url())
-    words = {"text": gate.as_text(report), "markdown": gate.as_markdown(report, url), "junit": gate.as_junit(report)}
-    return as_json(request, report.record() | words | {"url": url})
 
 
 # --- results ----------------------------------------------------------------------------------------------------------

@@ -104,6 +104,22 @@ class ChangesAsked(Schema):
     period: str = Field("30", max_length=5, description="Days: 7, 30, 90, 365; or `all`.")
 
 
+class TiersAsked(Schema):
+    scale: str = Field("", max_length=20, description="Number of a tier scale; default: the team's newest.")
+    device: str = Field("", max_length=200, description="A GPU's name; default: of the newest result.")
+
+
+class ClaimAsked(Schema):
+    """A claim; the sizes of its operation are parameters of the same request."""
+
+    model_config = ConfigDict(extra="allow")
+    operation: str = Field("", max_length=100)
+    dtype: str = Field("", max_length=20)
+    gpu: str = Field("", max_length=200)
+    ms: str = Field("", max_length=40, description="Time of one call.")
+    tflops: str = Field("", max_length=40, description="Rate in TFLOP/s.")
+
+
 class Me(Schema):
     user: str
     writes: bool
@@ -164,6 +180,136 @@ class RunOut(Schema):
     environment: ROW
     measurements: list[ROW]
     table: list[ROW]
+
+
+class ResultOut(Schema):
+    """A result with everything that is stored of it."""
+
+    run: int
+    fingerprint: str
+    samples_deleted_at: str | None
+    """When its raw samples were deleted; its figures were computed before."""
+    measurement: ROW
+    result: ROW
+
+
+class ProfileOut(Schema):
+    run: int
+    result: int
+    profiled_by_run: int
+    at: str
+    diagnosis: str
+    findings: list[ROW]
+    profile: ROW
+
+
+class SearchOut(Schema):
+    """A search, whole: trials with what each promised, finalists with what new processes confirmed."""
+
+    run: int
+    state: str
+    answer: str
+    curse: str
+    search: ROW
+
+
+class TiersOut(Schema):
+    scale: str
+    tiers: list[ROW]
+
+
+class SessionLine(Schema):
+    id: int
+    title: str
+    objective: str
+    by: str
+    begun_at: str
+    ended_at: str | None
+    runs: int
+    last_run_at: str | None
+    url: str
+
+
+class SessionsPage(Schema):
+    sessions: list[SessionLine]
+    next: str | None
+
+
+class SessionOut(Schema):
+    model_config = ConfigDict(extra="allow")
+    title: str
+    objective: str
+    begun_at: str
+    ended_at: str | None
+    criteria: list[ROW]
+
+
+class ImportLine(Schema):
+    id: int
+    name: str
+    format: str
+    by: str
+    imported_at: str
+    outcome: str
+    url: str
+
+
+class ImportsPage(Schema):
+    imports: list[ImportLine]
+    next: str | None
+
+
+class ImportOut(Schema):
+    name: str
+    format: str
+    imported_at: str
+    outcome: str
+    refusals: list[ROW]
+    findings: list[ROW]
+    claims: list[ROW]
+
+
+class Judged(Schema):
+    """The verdict with its arithmetic; without a claim, the limits of every GPU."""
+
+    model_config = ConfigDict(extra="allow")
+    gpus: list[ROW] | None = None
+    verdict: str | None = None
+    why: str | None = None
+
+
+class NoticeOut(Schema):
+    event: str
+    id: int
+    at: str
+    sentence: str
+    url: str
+    run: int | None
+    data: ROW
+
+
+class NoticesPage(Schema):
+    notices: list[NoticeOut]
+    next: str | None
+
+
+class MailOut(Schema):
+    address: str
+    kinds: list[str]
+
+
+class WebhookOut(Schema):
+    id: int
+    url: str
+    kinds: list[str]
+    stopped: str
+    """Why nothing is sent any more; empty: it is sent to."""
+
+
+class Asked(Schema):
+    mail: MailOut
+    webhooks: list[WebhookOut]
+    page: str
 
 
 class ResultsPage(Schema):
@@ -278,6 +424,22 @@ class RunIn(Sent):
     effort: str = Field("", max_length=20, description="Of a named config: quick, normal or thorough.")
     title: str = Field("", max_length=200)
     note: str = Field("", max_length=5000)
+
+
+class SearchIn(Sent):
+    """A search for the best settings of a kernel."""
+
+    kernel: str = Field(max_length=200, description="operation/name of a kernel that declares a space.")
+    config: str = Field(
+        max_length=TEXT, description="A config of its operation; each trial measures all its workloads."
+    )
+    gpu: str = Field(max_length=TEXT, description="A part of the device's name, its UUID or number.")
+    sampler: str = Field("tpe", max_length=20, description="tpe, random, nsga2 or evolution.")
+    trials: int = Field(24, description="Trials, at most.")
+    minutes: int = Field(20, description="Minutes of device time, at most.")
+    finalists: int = Field(3, description="Trials that new processes measure again.")
+    processes: int = Field(5, description="Processes that confirm.")
+    seed: int = Field(0, description="Of the sampler.")
 
 
 class GateIn(Sent):

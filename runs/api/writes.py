@@ -1,4 +1,4 @@
-"""What can be done: submit a kernel or a config, cancel, import. Each as its form does it."""
+"""What can be done: submit a kernel or a config, tune, cancel, import. Each as its form does it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import json
 from typing import Any
 
+from django.forms import Form
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
 from ninja import Path
@@ -21,7 +22,8 @@ from runs.api import schemas
 from runs.api.access import WRITING
 from runs.api.answers import once
 from runs.api.problems import Problem
-from runs.api.reads import ROUTER, answers, lines
+from runs.api.routes import ROUTER, answers
+from runs.api.run_reads import lines
 from runs.forms import NewRunForm
 from runs.models import Config, Run, Submission
 from runs.models.person import owns
@@ -29,6 +31,7 @@ from runs.pipeline.importer import import_claims
 from runs.protocol_fields import protocol_choice
 from runs.submission_form import as_sentence
 from runs.submitting import NotSubmitted, config_for, device_for, start_run
+from runs.tune_form import TuneForm
 from runs.views import new
 from runs.views.imports import MOST_ROWS
 from runs.views.run import get_run
@@ -114,10 +117,33 @@ def _started(request: HttpRequest, sent: schemas.RunIn) -> tuple[int, Any]:
         values.setlist(name, value if isinstance(value, list) else [value])
     form = NewRunForm(values)
     if not form.is_valid():
-        name, said = next((name, str(said[0])) for name, said in form.errors.items() if said)
-        field = FIELDS.get(name, name)
-        raise Problem(422, "Not submitted", f"{field}: {said.removeprefix('Line 1: ')}", field=field)
+        raise _wrong(form)
     return 201, _line(request, new.submit(form, request))
+
+
+@ROUTER.post("/searches", response=done(schemas.RunLine), tags=["runs"], **WRITING)
+def search(request: HttpRequest, sent: schemas.SearchIn) -> HttpResponse:
+    """Queues a search for the best settings of a kernel that declares a space."""
+    return once(request, request.user, lambda: _searched(request, sent))
+
+
+def _searched(request: HttpRequest, sent: schemas.SearchIn) -> tuple[int, Any]:
+    try:
+        gpu = device_for(sent.gpu)
+    except NotSubmitted as error:
+        raise Problem(422, "Not submitted", str(error), field="gpu") from None
+    form = TuneForm(sent.model_dump(exclude={"gpu"}) | {"device": str(gpu.pk)})
+    if not form.is_valid():
+        raise _wrong(form)
+    run = Run.objects.submit(form.spec, gpu=form.gpu, user=person(request), tune=form.plan)
+    return 201, _line(request, run)
+
+
+def _wrong(form: Form) -> Problem:
+    """The first fault of a page's form."""
+    name, said = next((name, str(said[0])) for name, said in form.errors.items() if said)
+    field = FIELDS.get(name, name)
+    return Problem(422, "Not submitted", f"{field}: {said.removeprefix('Line 1: ')}", field=field)
 
 
 def _config(sent: schemas.RunIn) -> dict[str, Any]:
