@@ -10,7 +10,7 @@ from django.urls import reverse
 from ninja import Path, Query
 
 from kernels.report import comparison, gate, searches, tables
-from runs.api import schemas
+from runs.api import bodies, schemas
 from runs.api.access import Token
 from runs.api.answers import as_json, etag_of, number_of, tagged, unchanged
 from runs.api.problems import Problem
@@ -93,7 +93,7 @@ def _run(pk: int) -> Run:
 
 
 @ROUTER.post("/gate", response=answers(schemas.GateOut, 400, 413), tags=["runs"], auth=[Token()])
-def judge(request: HttpRequest, sent: schemas.GateIn) -> HttpResponse:
+def judge(request: HttpRequest, sent: bodies.GateIn) -> HttpResponse:
     """Did a kernel get slower than it may, from earlier runs to this one?"""
     run = _run(sent.run)
     if sent.against == "best":

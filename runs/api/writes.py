@@ -18,7 +18,7 @@ from kernels.formats.adding import with_declaration
 from kernels.git_source import GitSource
 from kernels.submission import Unreadable
 from runs.access import person
-from runs.api import schemas
+from runs.api import bodies, schemas
 from runs.api.access import WRITING
 from runs.api.answers import once
 from runs.api.problems import Problem
@@ -47,12 +47,12 @@ def done(schema: Any) -> dict[Any, Any]:
 
 
 @ROUTER.post("/submissions", response=done(schemas.Submitted), tags=["kernels"], **WRITING)
-def submit(request: HttpRequest, sent: schemas.SubmissionIn) -> HttpResponse:
+def submit(request: HttpRequest, sent: bodies.SubmissionIn) -> HttpResponse:
     """Stores a kernel and, with a gpu, queues its run."""
     return once(request, request.user, lambda: _submitted(request, sent))
 
 
-def _submitted(request: HttpRequest, sent: schemas.SubmissionIn) -> tuple[int, Any]:
+def _submitted(request: HttpRequest, sent: bodies.SubmissionIn) -> tuple[int, Any]:
     parent = None
     if sent.parent:
         parent = Submission.objects.filter(sha256__startswith=sent.parent.rpartition("@")[2]).first()
@@ -81,7 +81,7 @@ def _submitted(request: HttpRequest, sent: schemas.SubmissionIn) -> tuple[int, A
     return (201 if new_one or run else 200), body
 
 
-def _source(sent: schemas.SubmissionIn) -> GitSource:
+def _source(sent: bodies.SubmissionIn) -> GitSource:
     """Where the files of a submission lie."""
     assert sent.git is not None
     if sent.files:
@@ -102,12 +102,12 @@ def _line(request: HttpRequest, run: Run) -> dict[str, Any]:
 
 
 @ROUTER.post("/runs", response=done(schemas.RunLine), tags=["runs"], **WRITING)
-def start(request: HttpRequest, sent: schemas.RunIn) -> HttpResponse:
+def start(request: HttpRequest, sent: bodies.RunIn) -> HttpResponse:
     """Queues a run of a config."""
     return once(request, request.user, lambda: _started(request, sent))
 
 
-def _started(request: HttpRequest, sent: schemas.RunIn) -> tuple[int, Any]:
+def _started(request: HttpRequest, sent: bodies.RunIn) -> tuple[int, Any]:
     try:
         gpu = device_for(sent.gpu)
     except NotSubmitted as error:
@@ -122,12 +122,12 @@ def _started(request: HttpRequest, sent: schemas.RunIn) -> tuple[int, Any]:
 
 
 @ROUTER.post("/searches", response=done(schemas.RunLine), tags=["runs"], **WRITING)
-def search(request: HttpRequest, sent: schemas.SearchIn) -> HttpResponse:
+def search(request: HttpRequest, sent: bodies.SearchIn) -> HttpResponse:
     """Queues a search for the best settings of a kernel that declares a space."""
     return once(request, request.user, lambda: _searched(request, sent))
 
 
-def _searched(request: HttpRequest, sent: schemas.SearchIn) -> tuple[int, Any]:
+def _searched(request: HttpRequest, sent: bodies.SearchIn) -> tuple[int, Any]:
     try:
         gpu = device_for(sent.gpu)
     except NotSubmitted as error:
@@ -146,7 +146,7 @@ def _wrong(form: Form) -> Problem:
     return Problem(422, "Not submitted", f"{field}: {said.removeprefix('Line 1: ')}", field=field)
 
 
-def _config(sent: schemas.RunIn) -> dict[str, Any]:
+def _config(sent: bodies.RunIn) -> dict[str, Any]:
     """Values of the form for a config. Raises Problem."""
     whole = sent.config
     if isinstance(whole, str):
@@ -180,12 +180,12 @@ def cancel(request: HttpRequest, pk: Path[int]) -> HttpResponse:
 
 
 @ROUTER.post("/imports", response=done(schemas.Imported), tags=["results"], **WRITING)
-def add_claims(request: HttpRequest, sent: schemas.ImportIn) -> HttpResponse:
+def add_claims(request: HttpRequest, sent: bodies.ImportIn) -> HttpResponse:
     """Imports results of others, as claims."""
     return once(request, request.user, lambda: _imported(request, sent))
 
 
-def _imported(request: HttpRequest, sent: schemas.ImportIn) -> tuple[int, Any]:
+def _imported(request: HttpRequest, sent: bodies.ImportIn) -> tuple[int, Any]:
     try:
         outcome = import_claims(
             io.StringIO(sent.text, newline=""), sent.name, about=sent.about, user=request.user, most=MOST_ROWS

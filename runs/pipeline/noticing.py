@@ -13,7 +13,7 @@ from django.utils import timezone
 from kernels.analysis.changes import Change as Verdict
 from runs.models import Change, Newest, Notice, Run, Target
 from runs.models.notice import Event
-from runs.queries import history, measurements, week
+from runs.queries import history, point_rows, week
 from runs.queries.ratio import Ratio
 from runs.queries.targets import REACHED, standings
 
@@ -76,7 +76,7 @@ def _targets(run: Run) -> Iterator[Told]:
     if not targets:
         return
     newest = Newest.objects.filter(workload__in={one.workload_id for one in targets}).values("result")
-    for one in standings(targets, history.grouped(measurements.points(measurements.at(newest)))).progress:
+    for one in standings(targets, history.grouped(point_rows.points(point_rows.at(newest)))).progress:
         best = one.ladder.best if one.ladder and one.state == REACHED else None
         if best is None or best[0].run != run.pk:
             continue

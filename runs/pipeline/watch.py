@@ -13,7 +13,7 @@ from kernels.analysis.changes import RULE, Test
 from runs.models import Change, Kernel, Run, Workload
 from runs.models.run import FINAL
 from runs.pipeline.noticing import notice
-from runs.queries import history, measurements
+from runs.queries import history, point_rows
 from runs.queries.line_rows import touched
 from runs.queries.lines import Line, lines
 
@@ -60,10 +60,10 @@ def look(run: Run, seen: set[Place] | None = None) -> None:
 
 def lines_of(kernel: Kernel, workload: Workload, mode: str, gpu: int) -> list[Line]:
     """The lines of a kernel on a workload and a card."""
-    rows = measurements.tried(kernel, key=workload.key).filter(measurement__mode=mode, measurement__run__gpu=gpu)
+    rows = point_rows.tried(kernel, key=workload.key).filter(measurement__mode=mode, measurement__run__gpu=gpu)
     levels = Change.objects.filter(kernel=kernel, workload=workload, gpu=gpu, mode=mode)
     begun = levels.exclude(acknowledged_at=None).values_list("run", flat=True)
-    return lines(history.grouped(measurements.points(rows, history.MOST_RESULTS)), list(begun))
+    return lines(history.grouped(point_rows.points(rows, history.MOST_RESULTS)), list(begun))
 
 
 @transaction.atomic

@@ -13,7 +13,7 @@ from django.db.models.functions import TruncDate
 from kernels.analysis.changes import RULE
 from kernels.analysis.changes import Change as Verdict
 from runs.models import Change, Kernel
-from runs.queries import history, measurements
+from runs.queries import history, point_rows
 from runs.queries.lines import Line, drift, lines
 
 MOST_RESULTS = 1700
@@ -52,11 +52,11 @@ class Answer:
 
 
 def answer(kernels: Iterable[Kernel], since: datetime | None, device: str = "") -> Answer:
-    rows = measurements.tried().filter(kernel__in=list(kernels))
+    rows = point_rows.tried().filter(kernel__in=list(kernels))
     if device:
         rows = rows.filter(measurement__run__gpu__name=device)
     rows = rows.filter(measurement__run__demo="")
-    points = measurements.points(rows, MOST_RESULTS)
+    points = point_rows.points(rows, MOST_RESULTS)
     told = [(line, got_slower(line, since)) for name in {p.kernel for p in points} for line in _lines(points, name)]
     told = [(line, word) for line, word in told if _is_recent(line, since)]
     words = [word for _, word in told]

@@ -5,14 +5,14 @@ A series ends where workload, card, environment, mode, protocol, baseline or its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from kernels.contract.environment import KEYED
 from kernels.report.comparison import COMPARABILITY_KEYS
 from runs.models import Environment, Gpu, Kernel, Workload
-from runs.queries import measurements
+from runs.queries import point_rows
 from runs.queries.points import Point
 from runs.queries.ratio import Ratio
 
@@ -73,7 +73,7 @@ class Series:
 
 def devices(kernel: Kernel | None = None) -> dict[str, dict[int, Environment]]:
     """Device names with results (of the kernel, or all), latest first, with their environments."""
-    last = measurements.last_runs(kernel)
+    last = point_rows.last_runs(kernel)
     known = Environment.objects.in_bulk(last)
     names: dict[str, dict[int, Environment]] = {}
     for pk in sorted(last, key=lambda pk: -last[pk]):
@@ -92,8 +92,17 @@ def series(
 
     most: number of newest results read. gpus: all of them, if they are read already.
     """
-    points = measurements.points(measurements.tried(kernel, environments=environments, key=key), most)
+    points = point_rows.points(point_rows.tried(kernel, environments=environments, key=key), most)
     return grouped(points, environments, gpus)
+
+
+def every(kernel: Kernel, environments: Mapping[int, Environment], key: str = "") -> Iterator[dict[str, Any]]:
+    """The rows of all its results there, read workload by workload: as many as there are, in little memory."""
+    if kernel.pk is None:
+        return
+    keys = [key] if key else [workload.key for workload in sorted(point_rows.workloads_of(kernel), key=_work)]
+    for one in keys:
+        yield from rows(series(kernel, environments, one), kernel.name)
 
 
 def grouped(
@@ -124,10 +133,14 @@ def _terms(point: Point, fingerprint: str, gpu: Gpu | None) -> Terms:
 
 
 def _size(one: Series) -> tuple[Any, ...]:
-    """Sort key: dtype and sizes; newest first within a workload."""
-    workload = one.workload
+    """Sort key: by workload; newest first within one."""
+    return *_work(one.workload), -one.newest.run
+
+
+def _work(workload: Workload) -> tuple[Any, ...]:
+    """Sort key: dtype and sizes."""
     sizes = [(str(type(value)), value) for value in workload.sizes.values() if isinstance(value, int | float)]
-    return workload.dtype, sizes, workload.label, -one.newest.run
+    return workload.dtype, sizes, workload.label
 
 
 def _numbered(series: list[Series]) -> list[Series]:

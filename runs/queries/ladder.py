@@ -18,7 +18,7 @@ from kernels.analysis.verdicts import enough_rounds
 from kernels.catalog import operations
 from kernels.contract.arm_result import Verdict
 from runs.models import Environment, Tier, TierScale
-from runs.queries import history, measurements
+from runs.queries import history, point_rows
 from runs.queries.history import Series
 from runs.queries.points import Point
 from runs.queries.ratio import Ratio
@@ -130,10 +130,10 @@ def _counts(point: Point, ratio: Ratio) -> bool:
 
 def read(environments: Mapping[int, Environment], also: QuerySet[Any] | None = None) -> list[Series]:
     """The newest results on devices of one name. also: row ids of older ones that a page needs beside them."""
-    newest = measurements.newest().filter(measurement__run__environment__in=list(environments))
+    newest = point_rows.newest().filter(measurement__run__environment__in=list(environments))
     if also is not None:
-        newest = measurements.at(newest.order_by().values("pk").union(also))
-    return history.grouped(measurements.points(newest), environments)
+        newest = point_rows.at(newest.order_by().values("pk").union(also))
+    return history.grouped(point_rows.points(newest), environments)
 
 
 def ladders(environments: Mapping[int, Environment], scale: TierScale, key: str = "") -> list[Ladder]:

@@ -20,7 +20,7 @@ from kernels.catalog import operations
 from kernels.contract.arm_result import Verdict
 from kernels.submission import is_submitted
 from runs.models import Environment, Run, Workload
-from runs.queries import history, measurements
+from runs.queries import history, point_rows
 from runs.queries.history import Series
 from runs.queries.points import Point
 from runs.queries.ratio import Ratio
@@ -132,8 +132,8 @@ class Board:
 
 def board() -> Board:
     """All of it, from the newest result of each kernel on each terms."""
-    newest = standing(measurements.newest())
-    series = history.grouped(measurements.points(newest))
+    newest = standing(point_rows.newest())
+    series = history.grouped(point_rows.points(newest))
     groups: dict[tuple[int, str], dict[history.Terms, list[Series]]] = {}
     for one in series:
         name = one.environment.get("device") or (one.gpu.name if one.gpu else "")
@@ -146,7 +146,7 @@ def board() -> Board:
     runs = {one.point.run for place in made.places for one in (place.record, place.rumour) if one}
     named = (
         Run.objects.filter(user__isnull=False, pk__in=runs)
-        if len(runs) < measurements.AT_ONCE
+        if len(runs) < point_rows.AT_ONCE
         else Run.objects.filter(user__isnull=False)
     )
     made.people = dict(named.values_list("pk", "user__username"))
@@ -229,8 +229,8 @@ def steps(place: Place) -> list[Placed]:
     """The confirmed records of a place, oldest first: each one's low end is above that of the one before. Their intervals
     hold one by one."""
     there = Environment.objects.filter(body__device=place.gpu).values("pk")
-    rows = confirmed(measurements.tried(key=place.workload.key)).filter(measurement__run__environment__in=there)
-    return climb(measurements.points(rows, history.MOST_RESULTS), place.shown.base.kernel)
+    rows = confirmed(point_rows.tried(key=place.workload.key)).filter(measurement__run__environment__in=there)
+    return climb(point_rows.points(rows, history.MOST_RESULTS), place.shown.base.kernel)
 
 
 def confirmed(rows: QuerySet[Any]) -> QuerySet[Any]:

@@ -1,4 +1,4 @@
-"""Rows of results that lines and their changes need beside measurements.points: what a run is a point of, the baseline's
+"""Rows of results that lines and their changes need beside point_rows.points: what a run is a point of, the baseline's
 times, and sources."""
 
 from __future__ import annotations

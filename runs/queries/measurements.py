@@ -6,11 +6,9 @@ The recorder has validated them; they are not validated again, because a page re
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
-from django.db.models import Count, Exists, F, IntegerField, Max, OuterRef, Prefetch, Q, QuerySet, Subquery
-from django.db.models.functions import Cast
+from django.db.models import Count, Exists, F, OuterRef, Prefetch, Q, QuerySet, Subquery
 from pydantic import Field
 
 from kernels.analysis.statistics import WIDEST_MARGIN
@@ -30,11 +28,10 @@ from kernels.contract.events import Measured, ProtocolFacts, TelemetrySummary, w
 from kernels.contract.export import Export
 from kernels.contract.isolation import Isolation
 from kernels.contract.profile import Profile
-from kernels.report.comparison import COMPARABILITY_KEYS
 from kernels.workload import Workload as WorkloadSpec
-from runs.models import Gpu, Kernel, KernelProfile, Measurement, Newest, Result, Run, Session
+from runs.models import Gpu, Kernel, KernelProfile, Measurement, Result, Run
 from runs.models.measurement import COLUMNS, CORRELATED, CORRELATED_ROUNDS
-from runs.queries.points import Point, RunResult
+from runs.queries.point_rows import baselines_of, tried
 
 RAW = ("samples_ns", "log")
 """Large columns of a result, read only on request. A kernel's source is another."""
@@ -133,7 +130,7 @@ def of_results(pks: Iterable[int]) -> dict[int, tuple[StoredMeasured, StoredArm]
     rows = Result.objects.filter(pk__in=list(pks)).select_related("kernel", "version", "measurement__workload")
     rows = rows.defer(*RAW, "version__source", "measurement__aa_samples_ns")
     results = {}
-    for row in rows.annotate(base_status=Subquery(_baselines().values("status")[:1])):
+    for row in rows.annotate(base_status=Subquery(baselines_of().values("status")[:1])):
         measured = _measured(row.measurement, [row], raw=False)
         if row.base_status not in (None, Status.OK):
             measured.__dict__["results"] = [measured.results[0].model_copy(update=NO_SPEEDUP)]
@@ -229,135 +226,6 @@ def export_of(run: Run) -> Export:
         measurements=list(of_run(run, raw=True)),
         profiles=[row.with_table for row in KernelProfile.objects.filter(result__measurement__run=run).defer("trace")],
     )
-
-
-# --- results of many runs ---------------------------------------------------------------------------------------------
-
-READ = {
-    "pk": "pk", "kernel": "kernel__name", "limit_ms": "limit_ms", "status": "status", "why": "why", "n": "n",
-    "rounds": "rounds", "p50_ms": "p50_ms", "p50_low_ms": "p50_low_ms", "p50_high_ms": "p50_high_ms",
-    "speedup": "speedup", "speedup_low": "speedup_low", "speedup_high": "speedup_high", "paired": "paired",
-    "left_after_round": "left_after_round", "effective_sample_size": "effective_sample_size",
-    "is_checked": "is_checked", "other_work": "other_work", "version": "version", "sha256": "version__sha256",
-    "is_confirmed": "confirmed",
-}  # fmt: skip
-"""Fields of each result, by their name in Point."""
-PLACE = {
-    "mode": "mode", "group": "group", "baseline": "baseline", "margin": "margin", "workload": "workload",
-    "run": "run", "created_at": "run__created_at", "gpu": "run__gpu", "started_at": "run__started_at",
-    "environment": "run__environment", "demo": "run__demo", "contended": "run__contended", "withdrawn_at": "run__withdrawn_at",
-    "isolated": "isolated", "processes": "protocol__processes",
-}  # fmt: skip
-"""Fields that all results of a measurement share, by their name in Point: in its order, after those of READ."""
-FAILED = [status for status in Status if status not in (Status.OK, Status.UNSUPPORTED)]
-AT_ONCE = 900
-"""Most row ids in one query: some databases take no more than 999 values."""
-
-
-def tells(measured: Measured, arm: ArmResult) -> bool:
-    """Whether a result belongs to a history: `tried` reads the same from rows."""
-    return arm.status != Status.UNSUPPORTED and measured.mode != "verify"
-
-
-def tried(
-    kernel: Kernel | None = None,
-    *,
-    environments: Iterable[int] | None = None,
-    session: Session | None = None,
-    key: str = "",
-    withdrawn: bool = False,
-    unsupported: bool = False,
-) -> QuerySet[Result]:
-    """Results of a kernel, in environments, in a session, on a workload; without mere checks, and unless they are asked for
-    without unsupported ones and those of withdrawn runs."""
-    rows = Result.objects.exclude(measurement__mode="verify")
-    if not unsupported:
-        rows = rows.exclude(status=Status.UNSUPPORTED)
-    if not withdrawn:
-        rows = rows.filter(measurement__run__withdrawn_at=None)
-    if kernel is not None:
-        rows = rows.filter(kernel=kernel)
-    if environments is not None:
-        rows = rows.filter(measurement__run__environment__in=environments)
-    if session is not None:
-        rows = rows.filter(measurement__run__session=session)
-    return rows.filter(measurement__workload__key=key) if key else rows
-
-
-def newest() -> QuerySet[Result]:
-    """The newest result of each kernel on each terms, confirmed ones apart: from the table beside them."""
-    return Result.objects.filter(pk__in=Newest.objects.values("result"))
-
-
-def at(pks: Any) -> QuerySet[Result]:
-    """Results by their row ids, or by a query for these."""
-    return Result.objects.filter(pk__in=pks)
-
-
-def last_runs(kernel: Kernel | None = None) -> dict[int, int]:
-    """Environment -> the last run in it with a result of the kernel, or of any: from the newest results, which lack a
-    baseline that failed."""
-    rows = newest()
-    if kernel is not None:
-        failed = tried(kernel).filter(status__in=FAILED, kernel__name=F("measurement__baseline"))
-        rows = at(Newest.objects.filter(result__kernel=kernel).values("result").union(failed.order_by().values("pk")))
-    places = rows.order_by().values_list("measurement__run__environment").annotate(last=Max("measurement__run"))
-    return {environment: run for environment, run in places if environment is not None}
-
-
-def points(rows: QuerySet[Result], most: int | None = None) -> list[Point]:
-    """The results, those of the newest run first. most: number of results read, those that were stored last."""
-    if most is not None:
-        rows = at(rows.order_by("-pk").values("pk")[:most])
-    read = list(rows.order_by("-measurement__run", "pk").values_list("measurement", *READ.values()))
-    places, failed = _places(list({measurement for measurement, *_ in read}))
-    made = []
-    for measurement, *values in read:
-        point = Point(*values, *places[measurement])
-        made.append(replace(point, **NO_SPEEDUP) if measurement in failed else point)
-    return made
-
-
-def _places(pks: list[int]) -> tuple[dict[int, tuple[Any, ...]], set[int]]:
-    """(measurement -> what its results share, those whose baseline is not ok: no ratio stands over such a one)."""
-    places: dict[int, tuple[Any, ...]] = {}
-    failed: set[int] = set()
-    more = {
-        f"base_{name}": Subquery(_baselines("pk", "baseline").values(column)[:1])
-        for name, column in {"sha256": "version__sha256", "p50_ms": "p50_ms", "status": "status"}.items()
-    }
-    names = [*PLACE.values(), "base_sha256", "base_p50_ms"]
-    how = [f"protocol__{key}" for key in COMPARABILITY_KEYS]
-    for chunk in (pks[start : start + AT_ONCE] for start in range(0, len(pks), AT_ONCE)):
-        rows = Measurement.objects.filter(pk__in=chunk).order_by().annotate(**more)
-        for pk, base_status, *values in rows.values_list("pk", "base_status", *names, *how):
-            places[pk] = (*values[: len(names)], tuple(values[len(names) :]))
-            if base_status not in (None, Status.OK):
-                failed.add(pk)
-    return places, failed
-
-
-def _baselines(measurement: str = "measurement", baseline: str = "measurement__baseline") -> QuerySet[Result]:
-    """The baseline's result beside a result, or of a measurement, for subqueries."""
-    return Result.objects.filter(measurement=OuterRef(measurement), kernel__name=OuterRef(baseline))
-
-
-def run_results(runs: list[int]) -> list[RunResult]:
-    """Results of these runs, in one query: of a baseline, only one that is not ok. No ratio stands over such a one."""
-    if not runs:
-        return []
-    columns = (
-        "measurement__run", "measurement", "measurement__workload", "kernel__operation", "kernel__name",
-        "measurement__baseline", "measurement__margin", *RunResult._fields[7:],
-    )  # fmt: skip
-    rows = Result.objects.filter(measurement__run__in=runs).exclude(measurement__mode="verify").order_by("pk")
-    rows = rows.exclude(status=Status.OK, kernel__name=F("measurement__baseline"))
-    rows = rows.annotate(in_pairs=Cast("paired", IntegerField()))  # a number needs no conversion
-    results = [RunResult._make(row) for row in rows.values_list(*columns)]
-    failed = {one.measurement for one in results if one.kernel == one.baseline}
-    if not failed:
-        return results
-    return [one._replace(**NO_SPEEDUP) if one.measurement in failed else one for one in results]
 
 
 # --- from rows to events ----------------------------------------------------------------------------------------------

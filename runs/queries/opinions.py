@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kernels.analysis.confirmation import THOROUGH, Opinion, opinion
-from runs.queries import measurements
+from runs.queries import point_rows
 from runs.queries.points import Point
 
 Key = tuple[str, str]
@@ -21,14 +21,14 @@ def isolated(workload: str, device: str, demo: str, kernels: Iterable[str] = ())
 
     workload: its key. demo: that of its runs. kernels: names; without them, of all.
     """
-    rows = measurements.tried(key=workload, unsupported=True).filter(
+    rows = point_rows.tried(key=workload, unsupported=True).filter(
         measurement__isolated=True, measurement__protocol__processes__gte=THOROUGH, measurement__run__demo=demo,
         measurement__run__contended=False, measurement__run__environment__body__device=device,
     )  # fmt: skip
     if kernels:
         rows = rows.filter(kernel__name__in=list(kernels))
     newest: dict[Key, Point] = {}
-    for point in measurements.points(rows):
+    for point in point_rows.points(rows):
         newest.setdefault(key_of(point.kernel, point.sha256), point)
     return newest
 

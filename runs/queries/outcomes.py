@@ -10,7 +10,7 @@ from typing import Any
 from kernels.analysis.standing import Compared, Standing, ranking
 from kernels.contract.arm_result import FAILURES
 from runs.models import Run
-from runs.queries import measurements
+from runs.queries import point_rows
 from runs.queries.points import RunResult
 from runs.templatetags.figures import MARKS
 
@@ -70,7 +70,7 @@ def with_outcomes(runs: Iterable[Run]) -> list[tuple[Run, Outcome]]:
     """Each run with its outcome so far."""
     listed = list(runs)
     results: dict[int, list[RunResult]] = {}
-    for one in measurements.run_results([run.pk for run in listed if run.done]):
+    for one in point_rows.run_results([run.pk for run in listed if run.done]):
         results.setdefault(one.run, []).append(one)
     return [(run, _outcome(results.get(run.pk, []), run.contended)) for run in listed]
 

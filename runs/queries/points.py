@@ -1,4 +1,4 @@
-"""Lines of many runs: what history, ladders and lists need of a result. runs/queries/measurements.py reads them."""
+"""Lines of many runs: what history, ladders and lists need of a result. runs/queries/point_rows.py reads them."""
 
 from __future__ import annotations
 

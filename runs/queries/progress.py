@@ -14,7 +14,7 @@ from kernels.contract.events import Measured
 from kernels.report import comparison
 from kernels.report.comparison import RunResults
 from runs.models import Session
-from runs.queries import history, measurements
+from runs.queries import history, measurements, point_rows
 from runs.queries.history import Series
 from runs.queries.measurements import StoredArm, StoredMeasured
 from runs.queries.points import Point
@@ -25,7 +25,7 @@ Ends = dict[str, tuple[Point, Point]]
 
 def progress(session: Session) -> tuple[list[comparison.Row], Pages]:
     """(rows, pages of the last results by workload, mode and kernel) of kernels measured more than once."""
-    ends = ends_of(history.grouped(measurements.points(measurements.tried(session=session))))
+    ends = ends_of(history.grouped(point_rows.points(point_rows.tried(session=session))))
     return compared(ends, measurements.of_results(results_of(ends)))
 
 

@@ -20,7 +20,7 @@ from kernels.report.summary import Summary, headline, sentence
 from runs.models import Claim, Environment, Gpu, Note, Run, Session, TierScale
 from runs.models.plan import Phase, PhaseState, Wanted
 from runs.models.tier_scale import Tier
-from runs.queries import history, measurements
+from runs.queries import history, measurements, point_rows
 from runs.queries import progress as progressed
 from runs.queries.figures import Figure, Shown, claimed_figures, gpu_of, read_claims, seen_claim
 from runs.queries.outcomes import Outcome, with_outcomes
@@ -279,7 +279,7 @@ def session_report(session: Session) -> SessionReport:
     listed = Run.objects.for_list().select_related("gpu", "user", "withdrawn_by", "environment").filter(session=session)
     runs = with_outcomes(listed.order_by("pk"))
     by_pk = {run.pk: run for run, _ in runs}
-    points = measurements.points(measurements.tried(session=session, withdrawn=True), history.MOST_RESULTS)
+    points = point_rows.points(point_rows.tried(session=session, withdrawn=True), history.MOST_RESULTS)
     sound = [point for point in points if not point.withdrawn_at]
     ends = progressed.ends_of(history.grouped(sound, *_known(by_pk)))
     newest, withdrawn = _newest(points, by_pk)

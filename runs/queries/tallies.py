@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from django.db.models import Count, Max
+from django.core.cache import cache
+from django.db.models import Count, Max, QuerySet
+from django.utils import timezone
 
 from kernels.contract.arm_result import Status, Verdict
 from runs.models import Result
 
+RECENT = 2000
+"""Results that are always counted: one that was given its number before another may be stored after it."""
+KEPT_S = 24 * 3600
 LOOKED_AT = (Status.OK, Status.INCORRECT, Status.SUSPECT)
 """States of a result with an output that was looked at."""
 
@@ -25,14 +30,28 @@ class Tally(NamedTuple):
 
 
 def tallies() -> dict[int, Tally]:
-    """Row id of a kernel -> its tally; of those with results. An index alone answers it."""
-    rows = Result.objects.order_by().values_list("kernel", "status").annotate(count=Count("pk"), last=Max("pk"))
-    found: dict[int, Tally] = {}
+    """Row id of a kernel -> its tally; of those with results. Results that were counted before today are not counted again:
+    their number and their kernel stay, and so does whether their output was looked at."""
+    name = f"tallies-{timezone.now():%Y-%m-%d}"
+    upto, found = cache.get(name, (0, {}))
+    newest = Result.objects.aggregate(last=Max("pk"))["last"] or 0
+    settled = newest - RECENT
+    if settled > upto + RECENT:
+        found = _with(found, Result.objects.filter(pk__gt=upto, pk__lte=settled))
+        upto = settled
+        cache.set(name, (upto, found), KEPT_S)
+    return _with(found, Result.objects.filter(pk__gt=upto))
+
+
+def _with(before: dict[int, Tally], results: QuerySet[Result]) -> dict[int, Tally]:
+    """Tallies with more results."""
+    found = dict(before)
+    rows = results.order_by().values_list("kernel", "status").annotate(count=Count("pk"), last=Max("pk"))
     for kernel, status, count, last in rows:
         if status != Status.UNSUPPORTED:
-            before = found.get(kernel, Tally(0, 0, 0))
+            known = found.get(kernel, Tally(0, 0, 0))
             judged = last if status in LOOKED_AT else 0
-            found[kernel] = Tally(before.results + count, max(before.last, last), max(before.judged, judged))
+            found[kernel] = Tally(known.results + count, max(known.last, last), max(known.judged, judged))
     return found
 
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 from kernels.analysis.standing import Compared, Standing, standing_of
 from runs.models import Change, Gpu, Kernel, KernelVersion, Newest, Run, Session, StatusPage, Target
 from runs.models.status_page import Part
-from runs.queries import history, leaders, measurements, week
+from runs.queries import history, leaders, point_rows, week
 from runs.queries.leaders import Board, Place
 from runs.queries.session_report import SessionReport, session_report
 from runs.queries.targets import Standings, standings
@@ -109,7 +109,7 @@ def targets() -> Standings:
     if not known:
         return Standings()
     rows = Newest.objects.filter(workload__in={one.workload_id for one in known}).values("result")
-    return standings(known, history.grouped(measurements.points(measurements.at(rows))))
+    return standings(known, history.grouped(point_rows.points(point_rows.at(rows))))
 
 
 def stood(board: Board, part: Part, sources: bool) -> list[Stood]:

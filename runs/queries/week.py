@@ -20,7 +20,7 @@ from kernels.catalog import operations
 from kernels.contract.arm_result import Status
 from runs.models import Change, Gpu, Measurement, Newest, Result, Run, Target, Workload
 from runs.models.run import ACTIVE
-from runs.queries import history, leaders, measurements
+from runs.queries import history, leaders, point_rows
 from runs.queries.changed import with_places
 from runs.queries.history import Series
 from runs.queries.leaders import Placed
@@ -96,7 +96,7 @@ def read(since: datetime, targets: Sequence[Target], gpus: Iterable[Gpu]) -> Rea
     if targets:
         of_targets = Newest.objects.filter(workload__in={one.workload_id for one in targets}).values("result")
         wanted = wanted.union(of_targets)
-    points = measurements.points(measurements.at(wanted))
+    points = point_rows.points(point_rows.at(wanted))
     series = history.grouped(points, gpus={gpu.pk: gpu for gpu in gpus}) if points else []
     return Read(_broken(series, since), standings(targets, series))
 
@@ -119,7 +119,7 @@ def rising(workloads: Any) -> QuerySet[Result]:
 
 def records(workloads: Iterable[int]) -> list[Broken]:
     """The records of these workloads, on every GPU model."""
-    points = measurements.points(measurements.at(rising(list(workloads)).values("pk")))
+    points = point_rows.points(point_rows.at(rising(list(workloads)).values("pk")))
     return records_of(history.grouped(points)) if points else []
 
 

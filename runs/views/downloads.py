@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from django.http import HttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 
-from kernels.report.tables import as_csv
+from kernels.report.tables import as_csv, csv_lines
 
 
 def download(content: str, kind: str, name: str) -> HttpResponse:
@@ -22,3 +22,9 @@ def saved_as(name: str) -> dict[str, str]:
 
 def csv_file(records: Iterable[Mapping[str, Any]], columns: Sequence[str], name: str) -> HttpResponse:
     return download(as_csv(records, columns), "text/csv; charset=utf-8", name)
+
+
+def csv_stream(records: Iterable[Mapping[str, Any]], columns: Sequence[str], name: str) -> StreamingHttpResponse:
+    """The same, sent line by line as it is made."""
+    lines = csv_lines(records, columns)
+    return StreamingHttpResponse(lines, content_type="text/csv; charset=utf-8", headers=saved_as(name))

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import vl_convert
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import render
 
 from kernels.analysis.changes import RULE
@@ -21,12 +21,12 @@ from runs.queries import history
 from runs.queries.beside import Beside, beside
 from runs.queries.lines import Line, Mark, lines
 from runs.queries.points import Point
-from runs.views.downloads import csv_file
+from runs.views.downloads import csv_file, csv_stream
 from runs.views.kernels import Subject
 from runs.views.sources import diff
 from runs.views.story import day, story
 
-MOST_ROWS_SHOWN = 200
+MOST_ROWS_SHOWN = 100
 """Rows of all runs shown on the page; the files have all."""
 MOST_MARKS_SHOWN = 20
 CHANGES_SHOWN = 3
@@ -225,13 +225,13 @@ def marks_json(request: HttpRequest, operation: str, name: str, key: str) -> Htt
     return JsonResponse({"rule": RULE.as_dict(), "marks": _marks(request, operation, name, key)})
 
 
-def _history(request: HttpRequest, operation: str, name: str, key: str) -> list[dict[str, Any]]:
-    return history.rows(Subject.of(request, operation, name, key).series, name)
-
-
-def history_csv(request: HttpRequest, operation: str, name: str, key: str = "") -> HttpResponse:
-    return csv_file(_history(request, operation, name, key), history.FIELDS, f"{operation}-{name}.csv")
+def history_csv(request: HttpRequest, operation: str, name: str, key: str = "") -> StreamingHttpResponse:
+    subject = Subject.of(request, operation, name, key, most=1)
+    return csv_stream(
+        history.every(subject.kernel, subject.environments, key), history.FIELDS, f"{operation}-{name}.csv"
+    )
 
 
 def history_json(request: HttpRequest, operation: str, name: str, key: str = "") -> HttpResponse:
-    return JsonResponse({"kernel": f"{operation}/{name}", "results": _history(request, operation, name, key)})
+    rows = history.rows(Subject.of(request, operation, name, key).series, name)
+    return JsonResponse({"kernel": f"{operation}/{name}", "results": rows})

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import Count, Min, Q
+from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
@@ -17,8 +17,8 @@ from kernels.contract.arm_result import Status, assignments
 from kernels.dtypes import DTYPE_SHORT
 from kernels.report.summary import headline, sentence
 from runs.charts.sparkline import sparkline
-from runs.models import Gpu, Kernel, Run, Submission
-from runs.queries import history, measurements, tallies
+from runs.models import Environment, Gpu, Kernel, Run, Submission
+from runs.queries import history, measurements, point_rows, tallies
 from runs.queries.history import Series
 from runs.queries.points import Point
 from runs.views.downloads import csv_file
@@ -139,6 +139,8 @@ class Subject:
     """Names of devices with its results, latest first."""
     device: str = ""
     """The chosen device name."""
+    environments: dict[int, Environment] = field(default_factory=dict)
+    """Those of the chosen device with results."""
     series: list[Series] = field(default_factory=list)
     cut: int = 0
     """Number of newest results read, if there may be more; else 0."""
@@ -156,11 +158,12 @@ class Subject:
         device = request.GET.get("device") or next(iter(places), "")
         if device not in ("", *places):
             raise Http404(f"there is no result of {name} on {device}")
-        series = history.series(kernel, places[device], key, most, gpus) if places else []
+        environments = places.get(device, {})
+        series = history.series(kernel, environments, key, most, gpus) if places else []
         if key and not series:
             raise Http404(f"there is no result of {name} on a workload {key}{f' on {device}' if device else ''}")
         read = sum(len(one.points) for one in series)
-        return cls(kernel, said, list(places), device, series, cut=read if read == most else 0)
+        return cls(kernel, said, list(places), device, environments, series, read if read == most else 0)
 
     @property
     def newest(self) -> list[Series]:
@@ -234,8 +237,11 @@ def versions(kernel: Kernel) -> list[dict[str, Any]]:
     """Its measured sources, newest first, each with its changes since the one before."""
     if kernel.pk is None:
         return []
-    first = Min("results__measurement__run__created_at", filter=~Q(results__status="unsupported"))
-    known = kernel.versions.annotate(first=first).filter(first__isnull=False).order_by("-first", "-pk")
+    known = (
+        kernel.versions.annotate(first=point_rows.first_measured())
+        .filter(first__isnull=False)
+        .order_by("-first", "-pk")
+    )
     newest = list(known[: VERSIONS + 1])
     listed = [
         {"version": now, "before": was, "diff": diff(was.source, now.source) if was else None}

@@ -16,7 +16,7 @@ from kernels.contract.arm_result import Verdict as Word
 from kernels.report import change_words as words
 from runs.charts import run_charts, week_charts
 from runs.models import Change, Gpu, Run, Target
-from runs.queries import measurements, week
+from runs.queries import point_rows, week
 from runs.queries.live import shown_of
 from runs.queries.outcomes import with_outcomes
 from runs.queries.week import Day
@@ -229,7 +229,7 @@ def sample() -> dict[str, Any]:
     run = Run.objects.exclude(demo="").filter(done__gt=0).order_by("pk").first()
     if run is None:
         return {"sample": None}
-    told = [one for one in measurements.run_results([run.pk]) if one.speedup and one.speedup_low and one.speedup_high]
+    told = [one for one in point_rows.run_results([run.pk]) if one.speedup and one.speedup_low and one.speedup_high]
     ((_, outcome),) = with_outcomes([run])
     mine = [one for one in told if outcome.first and one.kernel == outcome.first.kernel]
     by_word = {

@@ -23,7 +23,7 @@ from kernels.report.tables import under_load
 from runs.charts import distribution
 from runs.charts.theme import THEMES
 from runs.models import Run
-from runs.queries import measurements
+from runs.queries import measurements, point_rows
 from runs.queries.measurements import StoredArm, StoredMeasured
 from runs.templatetags.figures import duration, grouped, ratio3, us
 from runs.views import correctness
@@ -71,7 +71,7 @@ def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
         "run": subject.run,
         "baseline": baseline,
         "siblings": measurements.beside(measured, subject.run, arm),
-        "has_history": measurements.tells(measured, arm),
+        "has_history": point_rows.tells(measured, arm),
         "dense_tflops": arm.tflops * factor if arm.tflops and (factor := measured.workload.dense_factor) else None,
         "memory": memory_of(measured, arm),
         "launch": launch_of(arm),

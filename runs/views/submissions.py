@@ -16,7 +16,7 @@ from kernels.starts import start, starts
 from kernels.submission import VERSION_DIGITS, Unreadable
 from runs.access import person
 from runs.models import Kernel, Run, Submission
-from runs.queries import history, measurements, tallies
+from runs.queries import history, point_rows, tallies
 from runs.queries.history import Series
 from runs.queries.points import Point
 from runs.submission_form import File, SubmissionForm, WhereForm, as_sentence, typed_files
@@ -164,10 +164,10 @@ def line(one: Submission, place: Series | None) -> Iterator[dict[str, Any]]:
 
 
 def _result_at(one: Submission, place: Series) -> Point | None:
-    rows = measurements.tried(key=place.workload.key).filter(
+    rows = point_rows.tried(key=place.workload.key).filter(
         kernel__operation=one.operation, kernel__name=one.kernel, measurement__run__gpu=place.newest.gpu
     )
-    return next(iter(measurements.points(rows, 1)), None)
+    return next(iter(point_rows.points(rows, 1)), None)
 
 
 def diffs(one: Submission) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,7 @@ from django.utils import timezone
 from runs.charts import week_charts
 from runs.charts.theme import THEMES
 from runs.models import Change, Gpu, Workload
-from runs.queries import history, measurements, week
+from runs.queries import history, point_rows, week
 from runs.queries.lines import Line, lines
 
 MOST_RESULTS = 400
@@ -45,9 +45,9 @@ def trend(request: HttpRequest, pk: int, kind: str) -> HttpResponse:
 
 def line_of(change: Change) -> tuple[Line, int]:
     """The line of a change, and the index of its run."""
-    rows = measurements.tried(change.kernel, key=change.workload.key)
+    rows = point_rows.tried(change.kernel, key=change.workload.key)
     rows = rows.filter(measurement__mode=change.mode, measurement__run__gpu=change.gpu_id)
-    points = measurements.points(rows, MOST_RESULTS)
+    points = point_rows.points(rows, MOST_RESULTS)
     for line in lines(history.grouped(points, gpus={change.gpu_id: change.gpu})):
         for index, point in enumerate(line.points):
             if point.run == change.run_id:

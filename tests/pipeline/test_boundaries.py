@@ -105,15 +105,16 @@ def test_the_agent_asks_for_a_broker_in_a_sentence(tmp_path):
 
 
 def test_only_one_file_of_the_site_reads_results_from_rows():
-    """What pages, charts, exports and commands show comes from runs/queries/measurements.py, and what stands beside
-    a line of them from line_rows.py. The recorder writes. A search finds row ids, in results.py and words.py, and of
-    records in week.py; newest.py keeps those of the newest, and confirmed.py which are
+    """What pages, charts, exports and commands show comes from runs/queries/measurements.py, points of many runs from
+    point_rows.py, and what stands beside a line of them from line_rows.py. The recorder writes. A search finds row ids, in
+    results.py and words.py, and of records in week.py; newest.py keeps those of the newest, and confirmed.py which are
     confirmed; their results are read there, too. tallies.py counts them. keeping.py deletes raw samples."""
     rows = re.compile(r"^from runs\.models(\.measurement)? import .*\b(Result|Measurement)\b", re.MULTILINE)
     readers = {str(path.relative_to(ROOT)) for path in ROOT.glob("runs/**/*.py") if rows.search(path.read_text())}
     assert readers == {
         "runs/queries/measurements.py",
         "runs/queries/line_rows.py",
+        "runs/queries/point_rows.py",
         "runs/queries/results.py",
         "runs/queries/tallies.py",
         "runs/queries/week.py",

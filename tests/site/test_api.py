@@ -260,7 +260,7 @@ def test_what_is_not_there_and_the_wrong_method_are_problems(reader, writer):
     assert is_problem(reader.get("/api/runs/999999/progress"), 404, "There is no run 999999.")
     assert is_problem(reader.get("/api/runs/x"), 404, "/api/ lists what there is")
     assert is_problem(reader.get("/api/compare/1...999999"), 404, "there is no run")
-    assert is_problem(writer.get("/api/imports"), 405, "answers POST, not GET")
+    assert is_problem(writer.get("/api/searches"), 405, "answers POST, not GET")
     assert is_problem(writer.post("/api/results"), 405, "answers GET")
 
 

@@ -9,12 +9,28 @@ from cast import load
 from daily import fill, repeated
 from django.urls import reverse
 from django.utils import timezone
+from searching import searched
 from test_api import SOURCE, Api, is_problem
 
+from kernels.contract.profile import Profile, Timeline
+from kernels.tune_plan import TunePlan
 from runs.api import access
 from runs.api.schemas import LISTED
 from runs.api.site import api
-from runs.models import Answered, ApiToken, Gpu, Import, Run, Submission
+from runs.models import (
+    Answered,
+    ApiToken,
+    Gpu,
+    Import,
+    KernelProfile,
+    MailChoice,
+    Notice,
+    Run,
+    Session,
+    Submission,
+    Webhook,
+)
+from runs.models.notice import Event, Kind
 
 HOSTILE = (
     "", "0", "-1", "1", "9" * 30, "1e999", "nan", "\x00", "\ud7ff", "é" * 300, "a" * 5000, "' OR 1=1 --", "../../etc/passwd",
@@ -49,14 +65,30 @@ def writer(owner):
     return Api(ApiToken.objects.make(owner.user, "writes", writes=True, days=7)[1])
 
 
+PROFILE = Profile(key="k", kernel="sdpa", timeline=Timeline(call_ns=2.0, enqueue_ns=1.0))
+NUMBERED = {"/devices/": "device", "/sessions/": "session", "/imports/": "import", "/search": "search"}
+"""Addresses whose number is not that of the run."""
+
+
 @pytest.fixture
-def stored(exported, cpu, configs):
+def stored(exported, cpu, gpu, configs, owner):
     """Something of everything."""
     Gpu.objects.filter(pk=cpu.pk).update(no_submissions="")
     run = load(exported, "api")
     one, _ = Submission.objects.store({"mine.py": SOURCE})
-    workload = run.measurements.first().workload.key
-    known = {"pk": run.pk, "before": run.pk, "after": run.pk, "operation": "attention", "name": "sdpa", "key": workload}
+    measurement = run.measurements.first()
+    result = measurement.results.first()
+    KernelProfile.objects.create(run=run, result=result, body=PROFILE.model_dump(mode="json"), table="aten::mm")
+    session = Session.objects.create(title="Faster than SDPA", objective="1.10x", user=owner.user)
+    imported = Import.objects.create(
+        name="theirs.csv", format="rows", rows=3, refused=1, refusals=[["row 2", "no time"]]
+    )
+    Notice.objects.give(Event.RUN, "1", "Run 1 is done.", run.get_absolute_url(), run, {"state": "done"})
+    Webhook.make(owner.user, "https://hooks.example.org/x", [Kind.RECORD])
+    MailChoice.objects.create(user=owner.user, kinds=[Kind.RUN])
+    known = {"pk": run.pk, "before": run.pk, "after": run.pk, "operation": "attention", "name": "sdpa"}
+    known |= {"key": measurement.workload.key, "mode": measurement.mode, "result": result.pk}
+    known |= {"session": session.pk, "import": imported.pk, "search": searched(gpu, owner.user).pk}
     return known | {"version": one.version, "device": cpu.pk}
 
 
@@ -67,7 +99,8 @@ def operations(document):
 
 
 def filled(address, known):
-    known = known | ({"pk": known["device"]} if "/devices/" in address else {})
+    for place, name in NUMBERED.items():
+        known = known | ({"pk": known[name]} if place in address else {})
     known = known | ({"name": "smoke"} if "/configs/" in address else {})
     return address.format(**known)
 
@@ -105,7 +138,7 @@ def holds(document, schema, value, where="answer"):
 
 
 def test_the_document_has_every_address_with_its_answers_and_who_may_ask(document, stranger, owner):
-    assert len(document["paths"]) >= 18
+    assert len(document["paths"]) >= 32
     for method, address, one in operations(document):
         assert {"200", "401", "422", "429"} <= set(one["responses"]), address
         for status, said in one["responses"].items():
@@ -144,7 +177,11 @@ def test_nobody_reads_or_writes_without_a_token_or_a_session(document, stranger,
 def test_a_read_is_the_twin_of_its_page(owner, stored):
     twins = {f"/api/runs/{stored['pk']}": f"/runs/{stored['pk']}.json", "/api/kernels": "/kernels.json",
              "/api/leaderboard": "/leaderboard.json", "/api/changes?period=all": "/changes.json?period=all",
-             "/api/kernels/attention/sdpa": "/kernels/attention/sdpa.json"}  # fmt: skip
+             "/api/kernels/attention/sdpa": "/kernels/attention/sdpa.json", "/api/tiers": "/tiers.json",
+             f"/api/sessions/{stored['session']}": f"/sessions/{stored['session']}.json",
+             f"/api/imports/{stored['import']}": f"/import/{stored['import']}.json",
+             "/api/judge?gpu=H200&operation=gemm&m=64&n=64&k=64&ms=1": "/judge.json?gpu=H200&operation=gemm&m=64&n=64&k=64&ms=1",
+             "/api/{}".format(one := f"runs/{stored['pk']}/results/{stored['result']}"): f"/{one}.json"}  # fmt: skip
     for address, page in twins.items():
         assert owner.get(address).json() == owner.get(page).json(), address
     results = b"".join(owner.get("/results.json").streaming_content)
@@ -199,6 +236,63 @@ def test_a_run_of_a_named_and_of_a_whole_config_is_queued(writer, owner, stored)
         refused = writer.post("/api/runs", body)
         assert is_problem(refused, 422, detail) and refused.json()["field"] == field, body
     assert Run.objects.filter(state="queued").count() == 2
+
+
+def test_a_search_is_read_and_another_is_queued(writer, owner, stored, gpu):
+    said = writer.get(f"/api/runs/{stored['search']}/search").json()
+    assert said["answer"].startswith("rows=") and "confirmed / promised" in said["curse"]
+    assert len(said["search"]["trials"]) == 24 and said["state"] == "done"
+    assert is_problem(writer.get(f"/api/runs/{stored['pk']}/search"), 404, "is no search")
+    wanted = {
+        "kernel": "layer_norm/triton-layer-norm",
+        "config": "layer-norm",
+        "gpu": gpu.uuid,
+        "trials": 12,
+        "seed": 3,
+    }
+    answer = writer.post("/api/searches", wanted)
+    assert answer.status_code == 201, answer.content
+    run = Run.objects.get(pk=answer.json()["id"])
+    assert run.plan == TunePlan(trials=12, minutes=20, seed=3) and (run.gpu, run.user) == (gpu, owner.user)
+    for body, field, detail in [
+        (wanted | {"kernel": "layer_norm/eager"}, "kernel", "not one of the available choices"),
+        (wanted | {"config": "gemm"}, "config", "choose one of layer_norm"),
+        (wanted | {"trials": 0}, "trials", "greater than or equal to 1"),
+        (wanted | {"gpu": "mi300"}, "gpu", "There is no device 'mi300'"),
+        (wanted | {"gpu": "epyc"}, "gpu", "cannot run triton-layer-norm"),
+    ]:
+        refused = writer.post("/api/searches", body)
+        assert is_problem(refused, 422, detail) and refused.json()["field"] == field, body
+
+
+def test_lists_of_the_team_come_in_pages(owner, stored):
+    more = [Session.objects.create(title=f"effort {n}").pk for n in range(4)]
+    first = owner.get("/api/sessions?limit=3").json()
+    assert [one["id"] for one in first["sessions"]] == more[:0:-1]
+    rest = owner.get(f"/api/sessions?limit=3&cursor={first['next']}").json()
+    assert [one["id"] for one in rest["sessions"]] == [more[0], stored["session"]] and rest["next"] is None
+    assert rest["sessions"][1]["by"] == "olga" and rest["sessions"][1]["objective"] == "1.10x"
+    assert owner.get("/api/imports").json()["imports"][0]["outcome"]
+    assert is_problem(owner.get("/api/notices?cursor=x"), 422, "leave it out for the first page")
+
+
+def test_notices_are_read_as_webhooks_get_them_and_each_person_sees_only_their_own_choices(owner, member, stored):
+    (notice,) = owner.get("/api/notices").json()["notices"]
+    assert notice == Notice.objects.get().body()
+    mine = owner.get("/api/notices/mine").json()
+    assert mine["mail"]["kinds"] == ["run"] and [one["kinds"] for one in mine["webhooks"]] == [["record"]]
+    assert Webhook.objects.get().secret not in json.dumps(mine)
+    theirs = member.get("/api/notices/mine").json()
+    assert theirs["mail"]["kinds"] == [] and theirs["webhooks"] == []
+
+
+def test_a_claim_is_judged_and_a_fault_names_its_field(owner):
+    claim = "gpu=H100+SXM&operation=gemm&m=8192&n=8192&k=8192&dtype=bfloat16"
+    said = owner.get(f"/api/judge?{claim}&tflops=5000").json()
+    assert said["verdict"] and said["why"] and said["steps"]
+    assert is_problem(owner.get(f"/api/judge?{claim}&ms=fast"), 422, "use a number, such as 12.27")
+    assert owner.get(f"/api/judge?{claim}&ms=fast").json()["field"] == "ms"
+    assert {one["model"] for one in owner.get("/api/judge").json()["gpus"]} >= {"H100 SXM"}
 
 
 def test_claims_are_imported(writer, owner):

@@ -6,13 +6,15 @@ import json
 import re
 
 import pytest
-from cast import load, shortened
+from cast import load, shortened, signed_in
+from django.core.cache import cache
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from many import many
 
 from runs.models import Kernel, Newest, Result, Run
-from runs.queries import history, measurements
+from runs.queries import history, measurements, point_rows, tallies
 from runs.views import history as history_page
 from runs.views import kernels as kernels_page
 
@@ -22,7 +24,7 @@ FLASH = ["attention", "triton-flash"]
 def page_of(client, name, *args, **asked):
     answer = client.get(reverse(name, args=args), asked)
     assert answer.status_code == 200
-    return answer.content.decode()
+    return answer.getvalue().decode() if answer.streaming else answer.content.decode()
 
 
 def series_of(name="triton-flash", key="", **more):
@@ -85,7 +87,7 @@ def test_what_a_device_cannot_run_and_checks_without_times_are_no_history(measur
     assert series_of() == []
     found = [m for run in (first, second) for m in measurements.of_run(run)]
     assert len(found) == 2
-    assert not any(measurements.tells(m, arm) for m in found for arm in m.results)
+    assert not any(point_rows.tells(m, arm) for m in found for arm in m.results)
 
 
 def test_what_is_wrong_or_not_paired_is_listed_and_not_drawn(measured):
@@ -339,3 +341,46 @@ def test_a_device_on_which_the_baseline_only_failed_is_offered(owner, measured, 
     Result.objects.filter(pk=failed.pk).update(status="incorrect", p50_ms=None)
     Newest.objects.filter(result=failed).delete()
     assert owner.get("/kernels/attention/sdpa/").context["devices"] == ["NVIDIA L4", "NVIDIA H200"]
+
+
+# --- of many results ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def crowd(demo):
+    """6,400 results of 100 runs."""
+    many(demo, 100)
+    return signed_in("ora")
+
+
+def test_the_newest_of_a_kernel_are_found_along_its_index(crowd):
+    """Otherwise the database reads every run of the device: at a million results that takes a second."""
+    if connection.vendor != "sqlite":
+        pytest.skip("PostgreSQL chooses its plan by the number of rows")
+    kernel = Kernel.objects.get(operation="attention", name="sdpa")
+    for environments in history.devices(kernel).values():
+        rows = point_rows.tried(kernel, environments=environments).order_by("-pk").values("pk")[:1000]
+        plan = rows.explain()
+        assert "COVERING INDEX results_by_kernel" in plan and "SCAN" not in plan and "TEMP B-TREE" not in plan
+
+
+def test_the_file_of_a_kernel_has_the_rows_of_its_page_and_is_sent_as_it_is_read(crowd):
+    answer = crowd.get(reverse("kernel_csv", args=FLASH))
+    assert answer.streaming
+    rows = list(csv.DictReader(io.StringIO(answer.getvalue().decode())))
+    table = json.loads(page_of(crowd, "kernel_json", *FLASH))["results"]
+    there = [tuple(str(row[name]) for name in ("workload_key", "run", "series")) for row in table]
+    assert sorted((row["workload_key"], row["run"], row["series"]) for row in rows) == sorted(there)
+    assert len(rows) > 700
+
+
+def test_results_are_counted_once_and_only_new_ones_again(crowd, exported):
+    tallies.tallies()
+    load(exported, "more")
+    with CaptureQueriesContext(connection) as ran:
+        now = tallies.tallies()
+    (counted,) = (one["sql"] for one in ran if "COUNT" in one["sql"])
+    upto = int(re.search(r'"runs_result"."id" > (\d+)', counted)[1])
+    assert 0 < Result.objects.filter(pk__gt=upto).count() < 2200 < Result.objects.filter(pk__lte=upto).count()
+    cache.clear()
+    assert now == tallies.tallies() and sum(one.results for one in now.values()) > 6000

@@ -17,7 +17,7 @@ from kernels.report.summary import summary
 from runs.charts.run_charts import drawn, rows_of
 from runs.models import Measurement, Result, Run, Workload
 from runs.queries import live as live_queries
-from runs.queries import measurements, tallies
+from runs.queries import measurements, point_rows, tallies
 from runs.queries.live import remaining
 from runs.queries.measurements import export_of
 from runs.queries.outcomes import with_outcomes
@@ -120,7 +120,7 @@ def test_a_ratio_of_other_work_is_marked_and_counts_nowhere(owner, exported):
     assert "It is not the same work: it reads nothing." in detail
     moved = [row for row in comparison.rows(export_of(run), export_of(run)) if row.speedup_after]
     assert {(row.verdict, row.why) for row in moved} == {(comparison.NOT_COMPARED, "not the same work")}
-    points = measurements.points(measurements.tried().filter(measurement__run=run))
+    points = point_rows.points(point_rows.tried().filter(measurement__run=run))
     assert {point.verdict for point in points if point.speedup} == {"not the same work"}
     assert not any(point.ratio for point in points), "a tier would be reached by it"
     assert set(tallies.checks([with_ratio[0].pk]).values()) == {"not the same work"}

@@ -8,7 +8,7 @@ from django.urls import reverse
 from kernels.analysis.peaks import peak_of
 from runs.models import Change, Newest, Run
 from runs.pipeline import withdrawal
-from runs.queries import leaders, measurements
+from runs.queries import leaders, point_rows
 from runs.queries.reached import reached_here
 
 
@@ -53,7 +53,7 @@ def test_taking_an_old_run_back_hides_no_newer_one(owner, two):
 def test_no_history_no_tier_and_no_highest_rate_has_it(owner, two):
     _, last = two
     withdrawn(owner, last)
-    runs = {point.run for point in measurements.points(measurements.tried())}
+    runs = {point.run for point in point_rows.points(point_rows.tried())}
     assert runs == {two[0].pk}
     for found in reached_here(peak_of("NVIDIA H200"), "float16"):
         assert all(f"run {last.pk} " not in one.source for one in found)

@@ -1,0 +1,110 @@
+"""The bodies of writes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from ninja import Field, Schema
+from pydantic import ConfigDict, model_validator
+
+TEXT = 2000
+ROW = dict[str, Any]
+
+
+def storable(value: Any) -> Any:
+    """Raises ValueError for texts that a database cannot hold: with NUL, or with half a surrogate pair."""
+    if isinstance(value, str):
+        if "\x00" in value:
+            raise ValueError("a text may not hold the character NUL")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ValueError("a text may not hold half a surrogate pair") from None
+    elif isinstance(value, dict):
+        storable([*value, *value.values()])
+    elif isinstance(value, list):
+        for one in value:
+            storable(one)
+    return value
+
+
+class Sent(Schema):
+    """The body of a write."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def can_be_stored(cls, values: Any) -> Any:
+        return storable(getattr(values, "_obj", values))
+
+
+class GitIn(Sent):
+    """A kernel in a repository that the agent can reach."""
+
+    url: str = Field(max_length=TEXT, description="https://, ssh:// or file://, without a password.")
+    commit: str = Field(max_length=40, description="All 40 digits.")
+    folder: str = Field("", max_length=TEXT, description="Of the kernel's files. Empty: the whole repository.")
+    operation: str = Field(max_length=TEXT, description="Such as attention.")
+    kernel: str = Field(max_length=TEXT, description="Its name, as its file declares it.")
+
+
+class SubmissionIn(Sent):
+    """A kernel with its files, or a repository that has them; with a gpu, its run is queued."""
+
+    files: dict[str, str] = Field({}, description="File name -> text.")
+    git: GitIn | None = None
+    gpu: str = Field(
+        "", max_length=TEXT, description="A part of the device's name, its UUID or number. Empty: only store."
+    )
+    config: str = Field("", max_length=TEXT, description="Its workloads; default: the smallest of the operation.")
+    effort: str = Field("", max_length=TEXT, description="quick (default), normal or thorough.")
+    message: str = Field("", max_length=TEXT, description="What it changes.")
+    parent: str = Field("", max_length=TEXT, description="The submission that it changes.")
+    note: str = Field("", max_length=TEXT)
+
+
+class RunIn(Sent):
+    """A run of a config: the name of one of the site, or a whole one."""
+
+    config: str | ROW
+    gpu: str = Field(max_length=TEXT, description="A part of the device's name, its UUID or number.")
+    kernels: list[str] = Field([], description="Of a named config: other kernels than its own.")
+    effort: str = Field("", max_length=20, description="Of a named config: quick, normal or thorough.")
+    title: str = Field("", max_length=200)
+    note: str = Field("", max_length=5000)
+
+
+class SearchIn(Sent):
+    """A search for the best settings of a kernel."""
+
+    kernel: str = Field(max_length=200, description="operation/name of a kernel that declares a space.")
+    config: str = Field(
+        max_length=TEXT, description="A config of its operation; each trial measures all its workloads."
+    )
+    gpu: str = Field(max_length=TEXT, description="A part of the device's name, its UUID or number.")
+    sampler: str = Field("tpe", max_length=20, description="tpe, random, nsga2 or evolution.")
+    trials: int = Field(24, description="Trials, at most.")
+    minutes: int = Field(20, description="Minutes of device time, at most.")
+    finalists: int = Field(3, description="Trials that new processes measure again.")
+    processes: int = Field(5, description="Processes that confirm.")
+    seed: int = Field(0, description="Of the sampler.")
+
+
+class GateIn(Sent):
+    """A run, and the earlier ones that it is compared with."""
+
+    run: int = Field(ge=0, lt=10**18)
+    against: Literal["best"] | list[Annotated[int, Field(ge=0, lt=10**18)]] = Field(
+        "best", description="Numbers of runs; `best`: all comparable ones before it. Of several, each kernel's best."
+    )
+    max_regression: float = Field(0.02, gt=0, lt=1, description="How much slower is allowed: 0.02 is 2%.")
+    kernels: list[str] = Field([], max_length=200, description="Only these; default: all.")
+
+
+class ImportIn(Sent):
+    """Results of others, as claims: text of a CSV, JSON or JSON lines file."""
+
+    text: str = Field(min_length=1, max_length=2**20)
+    name: str = Field("sent to the API", max_length=200)
+    about: str = Field("", max_length=300, description="What the rows do not say.")
