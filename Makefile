@@ -57,8 +57,8 @@ lint: .venv/.installed-dev ## ruff, mypy, and the borders of the rooms
 fmt: .venv/.installed-dev ## formats the code and mends what ruff can mend
 	@$(VENV)/ruff check --fix --quiet; $(VENV)/ruff format --quiet
 
-speed: .venv/.installed ## how fast the site is: pages, events, start; RESULTS=1000000: pages with so many results, too
-	@exec $(VENV)/python scripts/speed.py $(if $(RESULTS),--results $(RESULTS))
+speed: .venv/.installed ## how fast the site is: pages, events, start; RESULTS=1000000: pages with so many results, too; DATABASE=URL
+	@exec $(VENV)/python scripts/speed.py $(if $(RESULTS),--results $(RESULTS)) $(if $(DATABASE),--database $(DATABASE))
 
 lock: ## newer pinned packages into requirements*.lock (needs uv)
 	@scripts/lock.sh

@@ -1,7 +1,8 @@
 """make speed: how long the product takes for what people wait for. Prints figures, asserts nothing.
 
 Starts a site of its own (a folder, a port, a broker of its own) and ends it. `--install` also times a clean clone;
-`--results 1000000` times pages once more with so many results, copies of the demo run's.
+`--results 1000000` times pages once more with so many results, copies of the demo run's. `--database URL`: in this database,
+an empty one, and not in SQLite.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ PAGES = {
     "page of a kernel": "/kernels/attention/sdpa/",
     "changes": "/changes/",
     "tiers": "/tiers/",
+    "GPUs": "/gpus/",
     "status": "/status/",
     "sessions": "/sessions/",
     "session's report": "/sessions/1/report/",
@@ -56,11 +58,14 @@ def say(what: str, seconds: float, goal_s: float | None = None) -> None:
 class Site:
     """`manage.py up` somewhere else."""
 
-    def __init__(self, folder: Path, python: str = sys.executable, root: Path = ROOT) -> None:
+    def __init__(
+        self, folder: Path, python: str = sys.executable, root: Path = ROOT, database: str | None = None
+    ) -> None:
         self.port = free_port()
         inherited = {k: v for k, v in os.environ.items() if k not in ("SECRET_KEY", "DATABASE_URL", "REDIS_URL")}
         places = {"BENCHSITE_VAR": str(folder / "var"), "BENCHSITE_ENV": str(folder / "env"), "TMPDIR": str(folder)}
-        self.env = inherited | places | {"PORT": str(self.port), "PYTHONUNBUFFERED": "1"}
+        self.database = {"DATABASE_URL": database} if database else {}
+        self.env = inherited | places | self.database | {"PORT": str(self.port), "PYTHONUNBUFFERED": "1"}
         self.log, self.command, self.root = folder / "up.log", [python, "manage.py", "up"], root
 
     def start(self) -> float:
@@ -90,7 +95,7 @@ class Site:
         from benchsite.env_file import read
 
         os.environ |= read(self.log.parent / "env")
-        os.environ |= {name: self.env[name] for name in ("BENCHSITE_VAR", "BENCHSITE_ENV")}
+        os.environ |= {name: self.env[name] for name in ("BENCHSITE_VAR", "BENCHSITE_ENV")} | self.database
         os.environ["DJANGO_SETTINGS_MODULE"] = "benchsite.settings"
         import django
 
@@ -143,14 +148,18 @@ def time_pages(beside: str = "") -> None:
     from django.test.utils import setup_test_environment, teardown_test_environment
 
     from runs.hosting.web import settle
-    from runs.models import Run
+    from runs.models import Measurement, Run
 
     setup_test_environment()
     settle()  # as the web server does
     client = Client()
     client.force_login(get_user_model().objects.first())
     largest = max(Run.objects.exclude(config={}), key=lambda run: run.total)
-    pages = PAGES | {f"run page, {largest.total} workloads x 8 kernels": f"/runs/{largest.pk}/"}
+    last = Measurement.objects.order_by("-pk").select_related("workload")[0]
+    pages = PAGES | {
+        f"run page, {largest.total} workloads x 8 kernels": f"/runs/{largest.pk}/",
+        "history of a kernel on a workload": f"/kernels/{last.workload.operation}/sdpa/on/{last.workload.key}/",
+    }
     for name, path in pages.items():
         client.get(path)
         times = []
@@ -220,10 +229,11 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--install", action="store_true", help="also time a clean clone")
     options.add_argument("--results", type=int, default=0, help="time pages once more with so many results")
+    options.add_argument("--database", default=None, help="URL of an empty database; default: SQLite")
     chosen = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="benchsite-speed-") as name:
         folder = Path(name)
-        site = Site(folder)
+        site = Site(folder, database=chosen.database)
         say("make up, the first time, to an answering page", site.start())
         site.use()
         try:
