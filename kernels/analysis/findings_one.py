@@ -121,7 +121,7 @@ def of_one(one: Timed, measured: Sequence[Reached] = (), bandwidths: Sequence[Re
         yield Finding(Kind.CONTRADICTORY, f"{name}: {why}.", (_bytes(one.workload),), (one,))
     if one.correct is False:
         yield Finding(
-            Kind.INCORRECT, f"{name} is incorrect by its own report: its time counts for nothing.", (), (one,)
+            Kind.INCORRECT, f"{name} is incorrect by its own report: its time does not count.", (), (one,)
         )
 
 

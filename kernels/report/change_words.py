@@ -73,7 +73,7 @@ def certainty(facts: Facts) -> str:
         same = "Card, driver and versions were" if facts[0][0] == "source" else "Its source was"
         return f"{same} the same on both sides."
     count = {2: "Two", 3: "Three", 4: "Four"}.get(len(facts), str(len(facts)))
-    return f"{count} things changed at once: which of them is the cause cannot be told from this."
+    return f"{count} things changed at once: this does not tell which of them is the cause."
 
 
 def tested(test: Test, rule: Rule = RULE) -> str:

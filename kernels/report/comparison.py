@@ -106,7 +106,7 @@ def why_not(before: Results, after: Results) -> str:
     if was["uuid"] != now["uuid"]:
         return f"The runs used two cards, {was['uuid']} and {now['uuid']}; cards of one model differ."
     if not {m.key for m in before.measurements} & {m.key for m in after.measurements}:
-        return "They have no workload in common."
+        return "The runs have no workload in common."
     return ""
 
 
@@ -295,7 +295,7 @@ def _mean_of(mine: Sequence[Row]) -> str:
     """The change, or the geometric mean of the changes, with its interval; without workloads that are too noisy."""
     changes = [row.ratio for row in mine if row.ratio and not is_noisy(row.margin or 0.0)]
     if (mean := geometric_mean(changes)) is None:
-        return "A/A was too far off for a comparison."
+        return "A/A was too far from 1 for a comparison."
     if len(mine) == 1:
         return f"{mean.ratio:.3f}x, interval {mean.low:.3f} to {mean.high:.3f}."
     middle, low, high = in_digits(*mean)
@@ -308,7 +308,7 @@ def _mean_of(mine: Sequence[Row]) -> str:
 def _of_the_control(control: Sequence[Row]) -> list[str]:
     """The sentence about unchanged kernels."""
     if not control:
-        return ["No unchanged kernel was compared: there is no control for the difference between the two runs."]
+        return ["No unchanged kernel was compared, so nothing controls for a difference between the two runs."]
     strayed = [row for row in control if row.strayed]
     counts = [(word, sum(row.verdict == word for row in control)) for word in (Verdict.SAME, Verdict.UNDECIDED)]
     phrases = {Verdict.SAME: "the same", Verdict.UNDECIDED: "undecided"}

@@ -208,7 +208,7 @@ def as_text(report: Report) -> str:
 def as_markdown(report: Report, link: str = "") -> str:
     """For a pull request: the sentence, then the table."""
     said = f"**{report.sentence}**" if report.word != Gate.UNKNOWN else report.sentence
-    below = f"Slower by more than {percent(report.most)} fails. Above 1x: faster. Intervals hold in 99% of all cases."
+    below = f"Slower by more than {percent(report.most)} fails. Above 1x: faster. Intervals are 99% intervals."
     table = markdown(_cells(report), below=below) if report.lines else ""
     return "\n\n".join(filter(None, [said, table.rstrip(), link])) + "\n"
 

@@ -219,12 +219,12 @@ class View:
         wins = Counter(p.record.point.kernel for p in mine if p.record and p.record.best)
         unbeaten = sum(1 for p in mine if p.record and not p.record.best)
         waiting = len([p for p in self.places if p.rumour])
-        rest = [f"Nobody beats {newest.shown.base.kernel} on {unbeaten} of them."] if unbeaten and wins else []
+        rest = [f"No kernel beats {newest.shown.base.kernel} on {unbeaten} of them."] if unbeaten and wins else []
         if wins:
             kernel, count = wins.most_common(1)[0]
             strong, tone = f"{kernel} leads on {count} of {len(mine)} {on}", "faster"
         elif unbeaten:
-            strong, tone = f"Nobody beats {newest.shown.base.kernel} on {unbeaten} of {len(mine)} {on}", "same"
+            strong, tone = f"No kernel beats {newest.shown.base.kernel} on {unbeaten} of {len(mine)} {on}", "same"
         else:
             ahead = Counter(p.rumour.point.kernel for p in mine if p.rumour and p.rumour.best)
             strong, tone = f"No record is confirmed on {on}", "same"

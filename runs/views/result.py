@@ -107,7 +107,7 @@ def doubts(subject: Subject) -> list[str]:
     measured, result, baseline = subject.measured, subject.result, subject.baseline
     sentences = []
     if subject.run.withdrawn_at:
-        sentences.append(f"Its run is withdrawn: {subject.run.withdrawn_why} The figures count nowhere.")
+        sentences.append(f"Its run is withdrawn: {subject.run.withdrawn_why} The figures do not count.")
     if subject.run.contended:
         sentences.append(_contended(measured))
     if baseline and baseline.pk != result.pk:

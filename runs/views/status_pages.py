@@ -64,7 +64,7 @@ def edit(request: HttpRequest, pk: int | None = None) -> HttpResponse:
     form = StatusForm(request.POST if request.method == "POST" else None, known, share)
     if request.method == "POST" and form.is_valid():
         made = form.save(request.user)
-        messages.info(request, "Saved. Whoever has its link sees it." if share else "Saved. It has a new link.")
+        messages.info(request, "Saved. Everyone with its link sees it." if share else "Saved. It has a new link.")
         return redirect(f"{reverse('status')}#page-{made.page_id}")
     context = {"page": "status", "form": form, "known": known, "share": share}
     return render(request, "status_edit.html", context, status=422 if form.errors else 200)

@@ -94,7 +94,7 @@ def _since(kernel: str, line: Line) -> Story:
         Change.SUSPICIOUS: f"{kernel} may have changed since {date}",
     }.get(since.verdict, f"{kernel} drifted: it {words.became(since.ratio)} than on {date}, without one step")
     rest = {
-        Change.NONE: [f"It differs by less than {RULE.effect:.0%}, and no step of {RULE.effect:.0%} was found."],
+        Change.NONE: [f"The difference is below {RULE.effect:.0%}, and no step of {RULE.effect:.0%} was found."],
         Change.UNKNOWN: [f"The interval reaches further than {RULE.effect:.0%}: the runs differ too much."],
         Change.SUSPICIOUS: [f"It is not as certain as the rule asks: t {since.t:.1f} of {RULE.t:g}."],
     }.get(since.verdict, [])

@@ -25,7 +25,7 @@ def add_tag(request: HttpRequest, pk: int) -> HttpResponse:
         messages.error(request, error.messages[0])
         return redirect(run)
     if run.tags.count() >= MOST:
-        messages.error(request, f"This run has {MOST} tags, and no more fit: remove one first.")
+        messages.error(request, f"This run has {MOST} tags, the most that fit: remove one first.")
     else:
         tag, _ = Tag.objects.get_or_create(name=name)
         run.tags.add(tag)

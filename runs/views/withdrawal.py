@@ -24,7 +24,7 @@ def withdraw_run(request: HttpRequest, pk: int) -> HttpResponse:
     elif len(why) > LONGEST_WHY:
         messages.error(request, f"The reason has {len(why)} characters; at most {LONGEST_WHY} fit: {why}")
     elif withdrawal.withdraw(run, why, request.user):
-        messages.success(request, "Withdrawn: its figures count nowhere, and quotes are struck through.")
+        messages.success(request, "Withdrawn: its figures no longer count, and quotes are struck through.")
     else:
         messages.error(request, "Cancel it first: it still runs." if run.is_active else "It is withdrawn already.")
     return redirect(run)

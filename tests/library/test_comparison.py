@@ -127,7 +127,7 @@ def test_another_device_or_version_is_named(environment, said):
 
 def test_runs_without_a_workload_in_common_or_that_never_began():
     before = run(measurement())
-    assert why_not(before, run(measurement(seq_len=64))) == "They have no workload in common."
+    assert why_not(before, run(measurement(seq_len=64))) == "The runs have no workload in common."
     assert why_not(before, RunResults({}, [])) == "The run after has no results."
     assert why_not(RunResults({}, []), before) == "The run before has no results."
 
@@ -221,7 +221,7 @@ def test_where_a_kernel_moved_whose_source_is_the_same_less_than_twice_that_says
     a_little = measurement(result("mine", 1.5, sha="b"), result("eager", 0.51))
     assert changed(before, a_little).verdict == "FASTER", "it moved further than twice 2%"
     said = " ".join(summary(rows(run(before), run(moved))).rest)
-    assert "1 is undecided, but eager moved on 1 workload: nothing is decided there." in said
+    assert "1 is undecided, but eager moved on 1 workload: results there are undecided." in said
 
 
 # --- in words and other forms -----------------------------------------------------------------------------------------

@@ -176,7 +176,7 @@ def test_noise_never_wins(more, why):
         "mine was compared with sdpa, without a verdict",
         "same",
     )
-    assert f"Nothing is decided: {why}." in rest
+    assert f"Undecided: {why}." in rest
     assert "x" not in rest.split("Nothing")[0], "no mean, no ratio"
     strong, rest, tone = said(noisy, quiet)
     contended = why.startswith("this machine was busy:")

@@ -40,7 +40,7 @@ def h1(page):
         (
             {"environment": TORCH, "source": "b"},
             ", when torch went from 2.10.0 to 2.11.0 and its source changed",
-            "Two things changed at once: which of them is the cause cannot be told from this.",
+            "Two things changed at once: this does not tell which of them is the cause.",
         ),
     ],
     ids=["torch", "source", "nothing", "two"],

@@ -127,7 +127,7 @@ def test_a_pasted_text_becomes_an_import(owner):
     answer = owner.post(reverse("imports"), {"text": json.dumps([ROW, ROW | {"k": "?"}]), "about": ""}, follow=True)
     text = answer.content.decode()
     assert "1 of 2 rows imported, 1 not." in text and "row 2: k is no whole number: &#x27;?&#x27;." in text
-    assert "Not measured by this site. Counts in no tier, no best and no leaderboard." in text
+    assert "Not measured by this site. It does not count in tiers, bests or leaderboards." in text
     assert Import.objects.get().user == owner.user
     again = owner.post(reverse("imports"), {"text": json.dumps([ROW])}, follow=True)
     assert "Nothing new: the row is here already." in again.content.decode()

@@ -91,7 +91,7 @@ def test_a_text_that_is_not_understood_stays_and_what_was_read_is_in_the_fields(
     for name, value in (("batch", "16"), ("heads", "96"), ("ms", "7.37")):
         assert re.search(rf'<input type="text" name="{name}" value="{value}"', page), name
     assert (
-        "The text does not say everything: what it says is in the fields. Not judged yet: see the marked fields."
+        "The text does not say everything. What it says is in the fields. Not judged yet: see the marked fields."
         in page
     )
     assert "Choose a GPU." in page and "Enter a number." in page

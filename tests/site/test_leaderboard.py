@@ -104,7 +104,7 @@ def test_nobody_beats_the_baseline(owner, measured):
     thorough(run)
     (place,) = places()
     assert place.record.best is None and place.record.point.kernel == "sdpa"
-    assert "Nobody beats sdpa on 1 of 1 attention workloads" in page_of(owner)
+    assert "No kernel beats sdpa on 1 of 1 attention workloads" in page_of(owner)
     assert "baseline, unbeaten" in page_of(owner)
 
 

@@ -445,7 +445,7 @@ def test_a_margin_so_wide_that_nothing_is_the_same_says_so(owner, results):
     measurement.margin = 2.26
     measurement.save()
     text = text_of(page_of(owner, results["sdpa-flash"]))
-    assert "Nothing is decided: this machine was busy or unsteady: A/A from 0.99 to 1.00." in text
+    assert "Undecided: this machine was busy or unsteady: A/A from 0.99 to 1.00." in text
     assert "margin 226.0%: nothing is decided above 5%" in text
     assert "undecided" in text and "faster" not in text.split("Time per call")[0].lower()
 

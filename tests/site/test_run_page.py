@@ -117,7 +117,7 @@ def test_a_ratio_of_other_work_is_marked_and_counts_nowhere(owner, exported):
     assert (outcome.first, outcome.row()["best"]) == (None, "")
     assert {row.kernel for row in drawn(rows_of(run))} == {"sdpa"}
     detail = owner.get(f"/runs/{run.pk}/results/{with_ratio[0].pk}/").content.decode()
-    assert "It is not the same work: it reads nothing." in detail
+    assert "It does other work: it reads nothing." in detail
     moved = [row for row in comparison.rows(export_of(run), export_of(run)) if row.speedup_after]
     assert {(row.verdict, row.why) for row in moved} == {(comparison.NOT_COMPARED, "not the same work")}
     points = point_rows.points(point_rows.tried().filter(measurement__run=run))
@@ -436,7 +436,7 @@ def test_cancelling_works_without_a_broker(owner, make_run):
     "margin, said",
     [
         (0.045, "A/A of sdpa was off: FASTER and SLOWER need a difference of up to 4.5%."),
-        (0.4, "Nothing is decided: this machine was busy or unsteady: A/A from 0.99 to 1.00."),
+        (0.4, "Undecided: this machine was busy or unsteady: A/A from 0.99 to 1.00."),
     ],
 )
 def test_why_nothing_was_decided(owner, exported, margin, said):

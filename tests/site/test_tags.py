@@ -40,7 +40,7 @@ def test_what_is_no_tag_is_refused_with_a_sentence(owner, demo, wrong):
 def test_a_run_has_so_many_tags_at_most(owner, demo):
     for number in range(MOST + 1):
         page = text(add(owner, demo, f"tag-{number}"))
-    assert f"This run has {MOST} tags, and no more fit: remove one first." in page
+    assert f"This run has {MOST} tags, the most that fit: remove one first." in page
     assert demo.tags.count() == MOST
     add(owner, demo, "tag-0")
     assert Tag.objects.count() == MOST
