@@ -120,9 +120,7 @@ def of_one(one: Timed, measured: Sequence[Reached] = (), bandwidths: Sequence[Re
     if why := bandwidth_without_its_bytes(one):
         yield Finding(Kind.CONTRADICTORY, f"{name}: {why}.", (_bytes(one.workload),), (one,))
     if one.correct is False:
-        yield Finding(
-            Kind.INCORRECT, f"{name} is incorrect by its own report: its time does not count.", (), (one,)
-        )
+        yield Finding(Kind.INCORRECT, f"{name} is incorrect by its own report: its time does not count.", (), (one,))
 
 
 def rate_without_its_work(one: Timed) -> str:

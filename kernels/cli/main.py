@@ -118,6 +118,12 @@ def parser() -> argparse.ArgumentParser:
     trying.add_argument("--device", help="cuda:0, cpu or a UUID (default: the first GPU, else the CPU)")
     trying.add_argument("--limit", type=float, default=120.0, metavar="S", help="seconds for each kernel (120)")
     trying.add_argument("--jobs", type=int, default=2, metavar="N", help="kernels that are tried at once (2)")
+    trying.add_argument(
+        "--time",
+        action="store_true",
+        help="time each that is right beside what it replaces: KernelBench's Model, GPU MODE's ref_kernel, flashinfer's "
+        "reference; one after the other",
+    )
     trying.add_argument("--json", metavar="FILE", type=Path, help="write what became of each to FILE")
     trying.set_defaults(do=do_try)
     tuning = commands.add_parser("tune", help="find the settings of a kernel that are best on this card")

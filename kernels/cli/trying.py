@@ -35,10 +35,13 @@ def do_try(arguments: argparse.Namespace, stop: Stop) -> int:
     device = find_device(arguments.device)
     folder = Folder(root)
     tried = []
-    with ThreadPoolExecutor(arguments.jobs) as pool:
+    jobs = 1 if arguments.time else arguments.jobs  # beside a time, nothing else runs
+    with ThreadPoolExecutor(jobs) as pool:
         kernels = list(folder.kernels())
         for found, result in zip(
-            kernels, pool.map(lambda one: attempt(one, device, arguments.limit, stop), kernels), strict=True
+            kernels,
+            pool.map(lambda one: attempt(one, device, arguments.limit, stop, arguments.time), kernels),
+            strict=True,
         ):
             tried.append({"kernel": found.as_json() | {"more": {}}} | result)
             print(_line(root, found, result), flush=True)
@@ -50,8 +53,9 @@ def do_try(arguments: argparse.Namespace, stop: Stop) -> int:
     return 0 if all(result["right"] for result in tried) else 1
 
 
-def attempt(found: Found, device: Device, limit_s: float, stop: Stop) -> dict[str, Any]:
-    """{"loaded", "ran", "right", "why"} of a kernel, from a process of its own that ends in any case."""
+def attempt(found: Found, device: Device, limit_s: float, stop: Stop, time_it: bool = False) -> dict[str, Any]:
+    """{"loaded", "ran", "right", "why"} of a kernel, from a process of its own that ends in any case. time_it: also
+    "timed", beside what it replaces."""
     if found.why_not or stop():
         return NOT_STARTED | {"why": found.why_not}
     scratch = Scratch()
@@ -62,7 +66,8 @@ def attempt(found: Found, device: Device, limit_s: float, stop: Stop) -> dict[st
         environment["TRITON_INTERPRET"] = "1"
     try:
         process = subprocess.Popen(
-            [sys.executable, "-m", "kernels.inprocess.attempt", json.dumps(found.as_json()), name, str(write)],
+            [sys.executable, "-m", "kernels.inprocess.attempt", json.dumps(found.as_json()), name, str(write),
+             *(["time"] if time_it else [])],
             env=environment, cwd=scratch.path, pass_fds=[write], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
@@ -118,7 +123,17 @@ def _line(root: Path, found: Found, result: dict[str, Any]) -> str:
     )
     what = f"{found.format}{f', {found.operation}' if found.operation else ''}"
     why = f"  {result['why']}" if result["why"] else ""
-    return f"{word:<10}  {shown}  ({what}: {found.name}){why}"
+    return f"{word:<10}  {shown}  ({what}: {found.name}){why}{_timed(result.get('timed'))}"
+
+
+def _timed(timed: dict[str, Any] | None) -> str:
+    """What a kernel's times say, beside what it replaces."""
+    if timed is None:
+        return ""
+    why = f": {timed['why']}" if timed["why"] else ""
+    if timed.get("speedup") is None:
+        return f"  {timed['word']}{why}"
+    return f"  {timed['word']}  {timed['speedup']:.3f}x ({timed['low']:.3f} to {timed['high']:.3f}){why}"
 
 
 def tally(tried: list[dict[str, Any]], device: Device) -> list[str]:

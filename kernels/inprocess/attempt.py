@@ -1,4 +1,4 @@
-"""One kernel of a foreign format, tried in this process: `python -m kernels.inprocess.attempt FOUND DEVICE FD`.
+"""One kernel of a foreign format, tried in this process: `python -m kernels.inprocess.attempt FOUND DEVICE FD [time]`.
 
 Writes an Attempt as one line of JSON to the descriptor FD after each step, so that a crash or the time limit shows how far
 it came. What the kernel prints goes to the log.
@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from itertools import chain
+from pathlib import Path
 
 from kernels.formats.found import Found
 
@@ -42,10 +43,28 @@ def main() -> None:
             if device != "cpu":
                 torch.cuda.synchronize()
         say(ran=True, right=not wrong, why=wrong)
+        if "time" in sys.argv[4:] and not wrong:
+            step = "run while it is timed"
+            say(timed=_timed(found, device))
     except BaseException as error:
         say(why=_sentence(error, step))
         if not isinstance(error, Exception):
             raise
+
+
+def _timed(found: Found, device: str) -> dict[str, object]:
+    """{"word", "why", "speedup", "low", "high", "p50_us", "replaced_us"}: beside what it replaces."""
+    from kernels.inprocess.pairs import pair_of, timed
+
+    if device == "cpu" and "triton" in Path(found.path).read_text(errors="replace"):
+        return {"word": "not timed", "why": "Triton's interpreter is no GPU"}
+    if (pair := pair_of(found, device)) is None:
+        return {"word": "not timed", "why": "its files do not say what it replaces"}
+    one = timed(pair, device)
+    return {
+        "word": one.word, "why": one.why, "speedup": one.speedup, "low": one.low, "high": one.high, "p50_us": one.p50_us,
+        "replaced_us": one.baseline.p50_us if one.baseline else None,
+    }  # fmt: skip
 
 
 def _sentence(error: BaseException, step: str) -> str:

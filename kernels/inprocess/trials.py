@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import importlib.util
-import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
-import yaml
 
 from kernels import catalog
 from kernels.analysis.correctness import judge
@@ -28,6 +24,8 @@ from kernels.child.reference import Reference, measure
 from kernels.config_files import configs
 from kernels.formats.found import BARE, CUDA_FILE, DECORATED, FLASHINFER, GPU_MODE, KERNELBENCH, PERF_REPORT, Found
 from kernels.inprocess.adhoc import Adhoc, Source, as_outputs, exact_dtype, in_dtype, like, peak_dtype
+from kernels.inprocess.modules import module_at
+from kernels.inprocess.pairs import pair_of, task_of
 from kernels.inprocess.reports import reported
 from kernels.operations.base import Operation
 from kernels.submission import Submission, reading
@@ -35,8 +33,6 @@ from kernels.submission import Submission, reading
 Trial = Callable[[], None]
 SEEDS = (11, 12, 13)
 MOST_PROBLEMS, MOST_BYTES = 3, 2**25
-VAR_AXIS = 16
-"""Length of an axis that no workload gives."""
 
 
 class Wrong(Exception):
@@ -46,19 +42,6 @@ class Wrong(Exception):
 def trials(found: Found, device: str) -> Iterator[Trial]:
     """The trials of a kernel. The first step of the iterator loads it."""
     return LOADERS[found.format](found, device)
-
-
-def module_at(path: Path, name: str) -> ModuleType:
-    """Runs a file as a module; its folder can be imported from."""
-    if str(path.parent) not in sys.path:
-        sys.path.insert(0, str(path.parent))
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path.name} cannot be imported")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def judged(problem: Operation, call: Callable[..., Any], device: str, seed: int) -> None:
@@ -117,63 +100,16 @@ def _problems(info: catalog.KernelInfo) -> Iterator[Operation]:
     yield from (chosen[:: max(1, len(chosen) // MOST_PROBLEMS)])[:MOST_PROBLEMS]
 
 
-# --- KernelBench ------------------------------------------------------------------------------------------------------
+# --- a kernel and what it replaces ------------------------------------------------------------------------------------
 
 
-def of_kernelbench(found: Found, device: str) -> Iterator[Trial]:
-    """Both models get the same seed, the same arguments and, where the names fit, the same weights."""
-    problem = module_at(Path(found.problem), "benchsite_problem")
-    mine = problem if found.problem == found.path else module_at(Path(found.path), "benchsite_solution")
-    arguments = list(problem.get_init_inputs()) if hasattr(problem, "get_init_inputs") else []
-    right, model = (_made(cls, arguments, device) for cls in (problem.Model, mine.ModelNew))
-    with contextlib.suppress(RuntimeError):
-        model.load_state_dict(right.state_dict())
-    yield from _beside_reference(model, _in_any_dtype(right), lambda _: list(problem.get_inputs()), device)
-
-
-def _made(cls: Any, arguments: list[Any], device: str) -> torch.nn.Module:
-    torch.manual_seed(SEEDS[0])
-    if isinstance(arguments, dict):
-        return cls(**arguments).to(device).eval()
-    return cls(*copy.deepcopy(arguments)).to(device).eval()
-
-
-def _in_any_dtype(model: torch.nn.Module) -> Callable[..., Any]:
-    """The model as a function that also takes float64 inputs: its weights follow them."""
-    own = next((p.dtype for p in model.parameters() if p.is_floating_point()), None)
-    given: list[Any] = []
-
-    def run(*tensors: Any) -> Any:
-        wanted = next((t.dtype for t in tensors if isinstance(t, torch.Tensor) and t.is_floating_point()), None)
-        given[:] = given or [wanted]
-        if own is None or wanted == given[0] or wanted is None:
-            return model(*tensors)
-        return copy.deepcopy(model).to(wanted)(*tensors)
-
-    return run
-
-
-def _beside_reference(
-    call: Callable[..., Any], reference: Callable[..., Any], give: Callable[[int], list[Any]], device: str
-) -> Iterator[Trial]:
-    """Trials against a reference in a higher precision. What is not a tensor among the inputs stays as it is."""
-    example = give(SEEDS[0])
-    places = [n for n, one in enumerate(example) if isinstance(one, torch.Tensor)]
-    if not places:
+def of_pair(found: Found, device: str) -> Iterator[Trial]:
+    """Against what it replaces, in a higher precision. What is not a tensor among the inputs stays as it is."""
+    pair = pair_of(found, device)
+    if pair is None or not pair.places:
         raise ValueError("get_inputs gives no tensor")
-
-    def filled(tensors: tuple[Any, ...]) -> list[Any]:
-        values = list(example)
-        for place, tensor in zip(places, tensors, strict=True):
-            values[place] = tensor
-        return values
-
-    source = Source(lambda seed: tuple(give(seed)[n] for n in places), device, SEEDS[0])
-    tensors = source.draw(SEEDS[0])
-
-    def truth(*given: Any) -> Any:
-        return reference(*filled(given))
-
+    source = Source(pair.tensors, device, SEEDS[0])
+    tensors, truth, call = source.draw(SEEDS[0]), pair.of_tensors(pair.truth), pair.of_tensors(pair.call)
     right = as_outputs("the reference", truth(*in_dtype(tensors, None)))
     problem = Adhoc(
         dtype=peak_dtype([*tensors, *right]) or "float16", bounded=False, source=source, truth=truth, whose="reference",
@@ -181,7 +117,7 @@ def _beside_reference(
         terms=max(max(t.shape, default=1) for t in tensors), aside=contextlib.nullcontext,
     )  # fmt: skip
     for seed in SEEDS:
-        yield partial(judged, problem, lambda *given: call(*filled(given)), device, seed)
+        yield partial(judged, problem, call, device, seed)
 
 
 # --- GPU MODE ---------------------------------------------------------------------------------------------------------
@@ -189,25 +125,14 @@ def _beside_reference(
 
 def of_gpu_mode(found: Found, device: str) -> Iterator[Trial]:
     """The problem's own inputs, and its own check of the outputs, on each of its tests."""
-    folder = Path(found.problem)
-    task = yaml.safe_load(next(p for p in (folder / "task.yml", folder / "task.yaml") if p.is_file()).read_text())
-    for entry in task.get("files") or []:
-        source = folder / str(entry["source"])
-        if source.is_file() and str(source.parent.resolve()) not in sys.path:
-            sys.path.insert(0, str(source.parent.resolve()))
-    sys.path.insert(0, str(folder))
-    reference = module_at(folder / "reference.py", "reference")
-    kernel = module_at(Path(found.path), "submission").custom_kernel
-    tests = task.get("tests") or task.get("benchmarks") or []
-    if not tests:
-        raise ValueError("its task.yml lists no tests")
+    task = task_of(found)
 
     def one(test: dict[str, Any]) -> None:
-        data = reference.generate_input(**test)
-        out = kernel(copy.deepcopy(data))
-        _say(reference.check_implementation(data, out))
+        data = task.reference.generate_input(**test)
+        out = task.kernel(copy.deepcopy(data))
+        _say(task.reference.check_implementation(data, out))
 
-    for test in tests:
+    for test in task.tests:
         yield partial(one, test)
 
 
@@ -218,63 +143,6 @@ def _say(said: Any) -> None:
     )
     if not right:
         raise Wrong(f"its own check says: {str(why or 'wrong').strip()[:300]}")
-
-
-# --- flashinfer -------------------------------------------------------------------------------------------------------
-
-
-def of_flashinfer(found: Found, device: str) -> Iterator[Trial]:
-    said, definition = (json.loads(Path(path).read_text()) for path in (found.path, found.problem))
-    entry, function = str(said["spec"]["entry_point"]).split("::")
-    folder = Path(tempfile.mkdtemp())
-    for each in said["sources"]:
-        target = (folder / each["path"]).resolve()
-        if not target.is_relative_to(folder.resolve()):
-            raise ValueError(f"the source {each['path']} lies outside of its folder")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(each["content"])
-    (folder / "benchsite_definition.py").write_text(definition["reference"])
-    right = module_at(folder / "benchsite_definition.py", "benchsite_definition").run
-    call = getattr(module_at(folder / entry, "benchsite_solution"), function)
-    shapes = _Shapes(definition, device)
-    if _parameters(call) == len(definition["inputs"]) + len(definition["outputs"]):
-        call = shapes.returning(call)
-    yield from _beside_reference(call, right, shapes.draw, device)
-
-
-def _parameters(call: Any) -> int:
-    code = getattr(call, "__code__", None)
-    return code.co_argcount if code else 0
-
-
-class _Shapes:
-    """Inputs and outputs of a definition, with a length for each axis."""
-
-    def __init__(self, definition: dict[str, Any], device: str) -> None:
-        self.definition, self.device = definition, device
-        self.axes = {name: int(axis.get("value", VAR_AXIS)) for name, axis in definition["axes"].items()}
-
-    def _new(self, said: dict[str, Any]) -> Any:
-        dtype = getattr(torch, said["dtype"])
-        if said.get("shape") is None:
-            return 1.0 if dtype.is_floating_point else 1
-        shape = [self.axes[axis] for axis in said["shape"]]
-        if dtype.is_floating_point:
-            return torch.randn(shape).to(self.device, dtype)
-        raise ValueError(f"an input of {said['dtype']} needs values from a workload, which are not read yet")
-
-    def draw(self, seed: int) -> list[Any]:
-        return [self._new(said) for said in self.definition["inputs"].values()]
-
-    def returning(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """A solution that writes into its last arguments, as one that returns new outputs."""
-
-        def run(*given: Any) -> Any:
-            made = [torch.empty_like(self._new(said)) for said in self.definition["outputs"].values()]
-            call(*given, *made)
-            return made[0] if len(made) == 1 else tuple(made)
-
-        return run
 
 
 # --- perf_report ------------------------------------------------------------------------------------------------------
@@ -295,8 +163,8 @@ LOADERS: dict[str, Callable[[Found, str], Iterator[Trial]]] = {
     DECORATED: of_operation,
     BARE: of_operation,
     CUDA_FILE: of_operation,
-    KERNELBENCH: of_kernelbench,
+    KERNELBENCH: of_pair,
     GPU_MODE: of_gpu_mode,
-    FLASHINFER: of_flashinfer,
+    FLASHINFER: of_pair,
     PERF_REPORT: of_perf_report,
 }

@@ -135,6 +135,71 @@ def test_one_kernel_is_tried_in_a_process_of_its_own():
     assert (result["ran"], result["right"]) == (True, False) and result["why"].startswith("largest error")
 
 
+PAIR = """import torch
+
+class Model(torch.nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(size, size))
+
+    def forward(self, x):
+        for _ in range({slow}):
+            x.clone().exp_()
+        return x @ self.weight
+
+class ModelNew(Model):
+    def forward(self, x):
+        for _ in range({slower}):
+            x.clone().exp_()
+        return torch.mm(x, self.weight){wrong}
+
+def get_inputs():
+    return [torch.randn(256, 256)]
+
+def get_init_inputs():
+    return [256]
+"""
+
+
+OTHERS = pytest.mark.thorough("other kernels, timed in the same way")
+
+
+@pytest.mark.parametrize(
+    "slow, slower, wrong, words",
+    [
+        (30, 0, "", {"FASTER", "UNDECIDED"}),
+        pytest.param(0, 30, "", {"SLOWER", "UNDECIDED"}, marks=OTHERS),
+        pytest.param(0, 0, "", {"SAME", "needs more runs", "UNDECIDED"}, marks=OTHERS),
+        pytest.param(30, 0, " + 1", set(), marks=OTHERS),
+    ],
+)
+def test_a_pair_is_timed_beside_what_it_replaces(tmp_path, slow, slower, wrong, words):
+    """On a busy machine nothing is decided; the ratio is never on the wrong side of 1 there by this much."""
+    (tmp_path / "pair.py").write_text(PAIR.format(slow=slow, slower=slower, wrong=wrong))
+    (found,) = Folder(tmp_path).kernels()
+    answer = attempt(found, find_device("cpu"), 100, never, time_it=True)
+    assert answer["right"] == (not wrong)
+    if wrong:
+        assert "timed" not in answer, "what is wrong is not timed"
+        return
+    timed = answer["timed"]
+    assert timed["word"] in words and timed["low"] <= timed["speedup"] <= timed["high"]
+    assert (timed["speedup"] > 2, timed["speedup"] < 0.5) == (slow > 0, slower > 0)
+    assert timed["replaced_us"] > 0 and timed["p50_us"] > 0
+
+
+@OTHERS
+@pytest.mark.parametrize(
+    "file, said",
+    [("softmax.py", "do not say what it replaces"), ("submission.py", "Triton's interpreter is no GPU")],
+)
+def test_what_is_not_timed_says_why(file, said):
+    found = next(f for f in FOUND if name(f) == file and f.format == (GPU_MODE if file == "submission.py" else BARE)
+                 and (file != "submission.py" or "vectoradd" in f.path))  # fmt: skip
+    timed = attempt(found, find_device("cpu"), 100, never, time_it=True)["timed"]
+    assert timed["word"] == "not timed" and said in timed["why"]
+
+
 def test_a_kernel_that_hangs_crashes_or_forges_its_answer_ends_alone(tmp_path):
     def found(file, body):
         path = tmp_path / file
