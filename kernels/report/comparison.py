@@ -320,7 +320,7 @@ def _of_the_control(control: Sequence[Row]) -> list[str]:
     kernels = listed(list(dict.fromkeys(row.kernel for row in strayed)))
     workloads, widest = {row.workload for row in strayed}, max(row.margin or 0.0 for row in strayed)
     where = f"on {len(workloads)} workload{'s' * (len(workloads) != 1)}"
-    then = "nothing is decided" if is_noisy(widest) else f"changes below {widest:.0%} do not count"
+    then = "results are undecided" if is_noisy(widest) else f"changes below {widest:.0%} do not count"
     return [f"{said}, but {kernels} moved {where}: {then} there."]
 
 

@@ -151,7 +151,7 @@ def _noise(table: Sequence[Row]) -> list[str]:
     where = f" on {len(whys)} of {of} workloads" if of > 1 else ""
     reasons = list(dict.fromkeys(whys.values()))
     more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
-    return [f"Nothing is decided{where}: {reasons[0]}{more}."]
+    return [f"Undecided{where}: {reasons[0]}{more}."]
 
 
 def _widened(table: Sequence[Row]) -> list[str]:

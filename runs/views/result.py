@@ -139,7 +139,7 @@ def _contended(measured: Measured) -> str:
 def _needed(margin: float) -> str:
     """What a margin means for words."""
     if is_noisy(margin):
-        return f"{margin:.1%}: nothing is decided above {WIDEST_MARGIN:.0%}"
+        return f"{margin:.1%}: undecided above {WIDEST_MARGIN:.0%}"
     return f"FASTER and SLOWER need a difference above {margin:.1%}, SAME is within {MARGIN:.0%}"
 
 

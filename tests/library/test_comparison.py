@@ -221,7 +221,7 @@ def test_where_a_kernel_moved_whose_source_is_the_same_less_than_twice_that_says
     a_little = measurement(result("mine", 1.5, sha="b"), result("eager", 0.51))
     assert changed(before, a_little).verdict == "FASTER", "it moved further than twice 2%"
     said = " ".join(summary(rows(run(before), run(moved))).rest)
-    assert "1 is undecided, but eager moved on 1 workload: results there are undecided." in said
+    assert "1 is undecided, but eager moved on 1 workload: results are undecided there." in said
 
 
 # --- in words and other forms -----------------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ def test_the_range_of_few_rounds_counts_twice_as_wide():
 
 def test_without_a_control_that_is_said():
     before, after = (run(measurement(result("mine", 1.2, sha=sha))) for sha in "ab")
-    assert "no control for the difference between the two runs" in summary(rows(before, after)).rest[-1]
+    assert "so nothing controls for a difference between the two runs" in summary(rows(before, after)).rest[-1]
 
 
 def test_what_fails_and_was_not_there_before_is_new():

@@ -182,7 +182,7 @@ def test_noise_never_wins(more, why):
     contended = why.startswith("this machine was busy:")
     assert (strong, tone) == ("mine is slower than sdpa on 1 of 2 workloads", "same" if contended else "slower")
     assert rest.startswith("0.975x (0.970 to 0.980); 1 left out: too noisy on 1.")
-    assert f"Nothing is decided on 1 of 2 workloads: {why}." in rest
+    assert f"Undecided on 1 of 2 workloads: {why}." in rest
 
 
 def test_a_kernel_that_left_after_five_rounds_keeps_its_word_by_an_interval_twice_as_wide():

@@ -447,7 +447,7 @@ def test_why_nothing_was_decided(owner, exported, margin, said):
     data["measurements"] = [m | {"results": results, "margin": margin}]
     page = page_of(owner, load(data, "x.json"))
     assert said in page
-    assert ("nothing is decided: this machine was busy" in page) == (margin > 0.05), "where its rows are"
+    assert ("undecided: this machine was busy" in page) == (margin > 0.05), "where its rows are"
     assert page.count("</span> undecided</span>") == 1
     assert '? <span class="hidden">undecided</span>1.02x<small>' in page.split("</table>")[0]
 
