@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from kernels.cli import client
-from runs.api.schemas import GitIn
+from runs.api.bodies import GitIn
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ import pytest
 from django.db import connection
 
 from runs.pipeline import keeping
-from runs.queries import measurements
+from runs.queries import point_rows
 from runs.queries.points import Point
 
 
 def test_what_is_read_of_a_result_is_in_the_order_of_its_fields():
-    read = [*measurements.READ, *measurements.PLACE, "base_sha256", "base_p50_ms", "how"]
+    read = [*point_rows.READ, *point_rows.PLACE, "base_sha256", "base_p50_ms", "how"]
     assert read == [field.name for field in fields(Point)]
 
 

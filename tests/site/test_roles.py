@@ -42,7 +42,7 @@ QUESTIONS = {
 }
 """What a viewer may post: nothing of it changes what others see."""
 ROLES = list(Role)
-NUMBERS = ("pk", "before", "after")
+NUMBERS = ("pk", "before", "after", "result")
 """Parameters of the API's paths that are numbers."""
 
 
