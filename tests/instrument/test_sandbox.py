@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from selection import telling
 
 from kernels.host import limits
 from kernels.host.airlock import Facts, Spec
@@ -217,7 +218,7 @@ def test_limits_hold(found):
     assert 0 < said["scratch"] <= limits.scratch_bytes()
 
 
-@pytest.mark.parametrize("user", ["root", "a person"])
+@pytest.mark.parametrize("user", telling(["root", "a person"], "root", why="a person has fewer rights than root"))
 def test_a_fork_bomb_is_bounded(site, user):
     _, said, _ = hostile(site, user, fork=True)
     assert 10 < said["forks"] <= limits.processes()

@@ -165,6 +165,7 @@ def test_what_may_take_an_output_takes_one_if_it_is_made_for_it():
     assert quick(may, softmax, reference=softmax, out=torch.empty_like).correct and all(taken)
 
 
+@MORE
 def test_two_outputs_are_written_into_a_tuple():
     def both(x, out):
         torch.mean(x, -1, out=out[0])

@@ -56,6 +56,7 @@ def test_a_ratio_is_marked_and_the_first_note_says_how_to_give_a_reference():
     assert not {"FASTER", "SLOWER", "SAME", "UNDECIDED"} & set(str(found).replace(":", " ").replace(",", " ").split())
 
 
+@MORE
 def test_the_baseline_is_the_reference_where_the_caller_says_so():
     found = when_quiet({"right": softmax, "wrong": lambda x: softmax(x) * 1.001}, four_times, reference="baseline")
     assert word_is(found["right"], "FASTER") and found["right"].correct

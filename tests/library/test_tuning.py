@@ -55,6 +55,7 @@ def beside(folder):
     return folder / "kernels" / "softmax" / "blocked.tuned.json"
 
 
+@pytest.mark.thorough("`make test` has the search of an agent: tests/pipeline/test_execution.py")
 @pytest.mark.timeout(240)
 def test_a_search_on_the_real_instrument_writes_a_table_that_the_kernel_reads(folder):
     asked = ("blocked", "--config", "tiny.yaml", "--trials", 12, "--together", 6, "--processes", 2, "--finalists", 2)

@@ -99,6 +99,7 @@ def test_a_kernel_that_fails_says_how(kernels, kernel, said):
     assert found.counters_missing == found.timeline_missing
 
 
+@pytest.mark.thorough("10 s of waiting; `make test` has a kernel that ends its process")
 def test_a_kernel_that_hangs_ends_at_the_limit(kernels):
     assert profiled("hangs", limit_s=12.0).timeline_missing == "There is no timeline: it did not end within 12 s."
 
