@@ -4,7 +4,6 @@ import itertools
 from datetime import UTC, datetime, timedelta
 
 from django.contrib.auth.models import User
-from django.core.management.color import no_style
 from django.db import connection
 
 from kernels.workload import Workload as WorkloadSpec
@@ -45,8 +44,6 @@ def many(template: Run, runs: int) -> None:
         table, columns, values = _copied(Result, {"id": own, "measurement_id": ids["id"]} | scaled | nothing)
         source = f"copies CROSS JOIN places JOIN {table} t ON t.measurement_id = places.pk"
         cursor.execute(f"INSERT INTO {table} ({columns}) {more} SELECT {values} FROM {source} ORDER BY copies.n, t.id")
-        for statement in connection.ops.sequence_reset_sql(no_style(), [Measurement, Result]):
-            cursor.execute(statement)  # later rows have later numbers
         cursor.execute("ANALYZE")  # as it is done after a while (runs/pipeline/keeping.py)
 
 
