@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.db.models import Count, Exists, F, OuterRef, Prefetch, Q, QuerySet, Subquery
+from django.db.models.fields.json import KeyTransform
 from pydantic import Field
 
 from kernels.analysis.statistics import WIDEST_MARGIN
@@ -187,7 +188,7 @@ def seconds_per_result(gpu: Gpu, keys: list[str], isolated: bool = False) -> dic
     rows = Measurement.objects.filter(run__gpu=gpu, workload__key__in=keys, took_s__gt=0, isolated=isolated)
     rows = rows.exclude(mode="sustained")
     paces: dict[str, list[float]] = {}
-    figures = ("workload__key", "took_s", "timed", "protocol__processes")
+    figures = ("workload__key", "took_s", "timed", KeyTransform("processes", "protocol"))
     for key, took_s, count, processes in rows.annotate(timed=timed).values_list(*figures):
         if took_s and count:
             paces.setdefault(key, []).append(took_s / count / (processes or 1))

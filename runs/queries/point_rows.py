@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from django.db.models import Exists, F, IntegerField, Max, OuterRef, QuerySet, Subquery
+from django.db.models.fields.json import KeyTransform
 from django.db.models.functions import Cast
 
 from kernels.contract.arm_result import NO_SPEEDUP, ArmResult, Status
@@ -28,7 +29,7 @@ PLACE = {
     "mode": "mode", "group": "group", "baseline": "baseline", "margin": "margin", "workload": "workload",
     "run": "run", "created_at": "run__created_at", "gpu": "run__gpu", "started_at": "run__started_at",
     "environment": "run__environment", "demo": "run__demo", "contended": "run__contended", "withdrawn_at": "run__withdrawn_at",
-    "isolated": "isolated", "processes": "protocol__processes",
+    "isolated": "isolated", "processes": "its_processes",
 }  # fmt: skip
 """Fields that all results of a measurement share, by their name in Point: in its order, after those of READ."""
 FAILED = [status for status in Status if status not in (Status.OK, Status.UNSUPPORTED)]
@@ -107,12 +108,15 @@ def _places(pks: list[int]) -> tuple[dict[int, tuple[Any, ...]], set[int]]:
     """(measurement -> what its results share, those whose baseline is not ok: no ratio stands over such a one)."""
     places: dict[int, tuple[Any, ...]] = {}
     failed: set[int] = set()
-    more = {
+    more: dict[str, Any] = {
         f"base_{name}": Subquery(baselines_of("pk", "baseline").values(column)[:1])
         for name, column in {"sha256": "version__sha256", "p50_ms": "p50_ms", "status": "status"}.items()
     }
+    # As annotations: Django resolves "protocol__rest" through an exception that keeps all that a page has read until the
+    # garbage collector comes.
+    more |= {f"its_{key}": KeyTransform(key, "protocol") for key in ("processes", *COMPARABILITY_KEYS)}
     names = [*PLACE.values(), "base_sha256", "base_p50_ms"]
-    how = [f"protocol__{key}" for key in COMPARABILITY_KEYS]
+    how = [f"its_{key}" for key in COMPARABILITY_KEYS]
     for chunk in (pks[start : start + AT_ONCE] for start in range(0, len(pks), AT_ONCE)):
         rows = Measurement.objects.filter(pk__in=chunk).order_by().annotate(**more)
         for pk, base_status, *values in rows.values_list("pk", "base_status", *names, *how):
