@@ -56,7 +56,7 @@ def spread_of(device: str, mode: str) -> ProcessSpread:
         return known
     alike = [spread for (_, its_mode), spread in MEASURED.items() if its_mode == mode]
     other = max(alike or MEASURED.values(), key=lambda spread: spread.sd)
-    return ProcessSpread(other.sd, other.freedom, f"not measured on this device and mode; as on {other.source}")
+    return ProcessSpread(other.sd, other.freedom, f"not measured on this device and mode, so that of {other.source}")
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ class Drawing:
         most, days = 3 if self.narrow else 9, (self.span[1] - self.span[0]) / timedelta(days=1)
         return {"interval": "day", "step": math.ceil(days / most)} if days <= 3 * most else most
 
-    def _y(self, field: str, low: float, high: float, ticks: int, format_: str = ",.4~g") -> Any:
+    def _y(self, field: str, low: float, high: float, ticks: int, format_: str = ",.4~r") -> Any:
         axis = alt.Axis(tickCount=ticks, format=format_, minExtent=AXIS, maxExtent=AXIS, title=None)
         scale = alt.Scale(domain=[low, high], nice=False, zero=False, padding=6)
         return alt.Y(f"{field}:Q", scale=scale, title=None, axis=axis)

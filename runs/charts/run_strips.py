@@ -82,7 +82,7 @@ def _strip(
 
     tones = ["faster", "slower", "other", "accent"]
     colour = alt.Color("tone:N", legend=None, scale=alt.Scale(domain=tones, range=[colours[tone] for tone in tones]))
-    tooltip = [alt.Tooltip("kernel:N"), alt.Tooltip("workload:N"), alt.Tooltip("value:Q", format=".4~g")]
+    tooltip = [alt.Tooltip("kernel:N"), alt.Tooltip("workload:N"), alt.Tooltip("value:Q", format=",.4~r")]
     layers = []
     for at, tone, dash in ((one, "quiet", [1, 0]), (light, "amber", [5, 4])):
         if at is not None:

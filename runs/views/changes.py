@@ -125,7 +125,7 @@ def sentence(asked: Asked, told: Answer | None, rows: list[Change], more: bool) 
     if not told.unknown:
         return "same", f"{name} did not get slower{where}{when}: {on}, 0 regressions"
     if not told.steady:
-        return "same", f"Whether {name} got slower{where}{when} cannot be told: {on}, too few or too noisy runs"
+        return "same", f"It is unknown whether {name} got slower{where}{when}: {on}, too few or too noisy runs"
     known = f"{told.steady} of {_counted(told.lines, 'line')}"
     return "same", f"No regression of {name} was found{where}{when}; only {known} can tell"
 

@@ -268,7 +268,7 @@ def protocol_of(measured: Measured) -> list[tuple[str, str]]:
 
 
 def _processes(how: ProtocolFacts) -> list[tuple[str, str]]:
-    assumed = f"{how.process_sd:.2%} (standard deviation), from {how.process_sd_source}"
+    assumed = f"{how.process_sd:.2%} (standard deviation): {how.process_sd_source}"
     return [("processes", f"{how.processes}, each fresh"), ("spread between processes, assumed", assumed)]
 
 

@@ -60,7 +60,7 @@ def _stayed(line: Line) -> str:
     if since.verdict == Change.NONE:
         return f" and stayed there: {words.tested(since)} since."
     if since.verdict == Change.UNKNOWN:
-        return f". Whether it stayed there cannot be told: {words.tested(since)} since."
+        return f". It is unknown whether it stayed there: {words.tested(since)} since."
     return (
         f". Since then it {'may have' if since.verdict == Change.SUSPICIOUS else 'has'} moved: {words.tested(since)}."
     )
@@ -90,12 +90,12 @@ def _since(kernel: str, line: Line) -> Story:
         return Story(strong, "same", rest, [("runs", str(len(line.points)))])
     strong = {
         Change.NONE: f"{kernel} did not change since {date}",
-        Change.UNKNOWN: f"Whether {kernel} changed since {date} cannot be told",
+        Change.UNKNOWN: f"It is unknown whether {kernel} changed since {date}",
         Change.SUSPICIOUS: f"{kernel} may have changed since {date}",
     }.get(since.verdict, f"{kernel} drifted: it {words.became(since.ratio)} than on {date}, without one step")
     rest = {
         Change.NONE: [f"The difference is below {RULE.effect:.0%}, and no step of {RULE.effect:.0%} was found."],
-        Change.UNKNOWN: [f"The interval reaches further than {RULE.effect:.0%}: the runs differ too much."],
+        Change.UNKNOWN: [f"The interval is wider than ±{RULE.effect:.0%}: the runs vary too much."],
         Change.SUSPICIOUS: [f"It is not as certain as the rule asks: t {since.t:.1f} of {RULE.t:g}."],
     }.get(since.verdict, [])
     tone = words.STYLES.get(since.verdict, "same")

@@ -111,7 +111,7 @@ def test_more_processes_make_the_interval_narrower_and_a_spread_that_is_seen_mak
 def test_what_was_not_measured_is_assumed_from_the_largest_elsewhere_and_says_so():
     elsewhere = spread_of("NVIDIA H100 80GB HBM3", "graph")
     assert elsewhere.sd == MEASURED["NVIDIA H200", "graph"].sd
-    assert elsewhere.source.startswith("not measured on this device and mode; as on an NVIDIA H200")
+    assert elsewhere.source.startswith("not measured on this device and mode, so that of an NVIDIA H200")
     assert spread_of("", "sustained").sd == max(spread.sd for spread in MEASURED.values())
 
 

@@ -81,7 +81,7 @@ def test_filters_and_files(owner, gpu, make_gpu):
     [
         (repeated(40), "sdpa-flash did not get slower in the last 30 days: 1 workload, 0 regressions"),
         (step(24, 16, 0.9), "sdpa-flash did not get slower in the last 30 days: 1 workload, 0 regressions"),
-        (repeated(5), "Whether sdpa-flash got slower in the last 30 days cannot be told: 1 workload, too few or too noisy runs"),
+        (repeated(5), "It is unknown whether sdpa-flash got slower in the last 30 days: 1 workload, too few or too noisy runs"),
         (step(28, 12), "sdpa-flash got slower in the last 30 days on 1 of 1 workload"),
     ],
     ids=["steady", "faster", "young", "slower"],
@@ -94,7 +94,7 @@ def test_a_chosen_kernel_and_period_get_one_sentence(owner, gpu, days, said):
 
 def test_noise_is_never_did_not(owner, gpu):
     fill(gpu, repeated(40), begin=ago(40), spread=0.2)
-    assert h1(page_of(owner, kernel="sdpa-flash")).startswith("Whether sdpa-flash got slower")
+    assert h1(page_of(owner, kernel="sdpa-flash")).startswith("It is unknown whether sdpa-flash got slower")
 
 
 def test_where_some_can_tell_it_says_how_many(owner, gpu):

@@ -103,7 +103,7 @@ def colour_of(arms: Sequence[Arm], colours: dict[str, str], **more: Any) -> Any:
 
 
 def numbers(*fields: str) -> list[Any]:
-    return [alt.Tooltip(f"{field}:Q", format=",.5~g", title=field.replace("_", ", ")) for field in fields]
+    return [alt.Tooltip(f"{field}:Q", format=",.5~r", title=field.replace("_", ", ")) for field in fields]
 
 
 def beyond(count: int, what: str, name: str, how_far: str) -> str:
