@@ -69,10 +69,11 @@ class Server(TcpWSGIServer):  # type: ignore[misc]
 
 
 def settle() -> None:
-    """What is loaded stays: the garbage collector does not look through it again, which took 0.2 s in the middle of a request."""
+    """What is loaded stays: the garbage collector does not look through it again, which took 0.2 s in the middle of a request.
+    Of what requests make it looks through a little at a time: a page of many results makes 100,000 objects."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
+    gc.set_threshold(30_000, 60, 50)
 
 
 def serve(application: Callable[..., Any], sockets: list[socket.socket]) -> None:
