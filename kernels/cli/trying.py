@@ -92,7 +92,7 @@ def _heard(process: subprocess.Popen[bytes], read: int, limit_s: float, stop: St
             if stop():
                 return NOT_STARTED
             if time.monotonic() > deadline:
-                return _last(text) | {"ran": False, "right": False, "why": f"did not end within {limit_s:g} s"}
+                return _cut(_last(text), f"did not end within {limit_s:g} s")
             if selector.select(LOOK_S):
                 if not (chunk := os.read(read, 65536)):
                     break
@@ -101,10 +101,17 @@ def _heard(process: subprocess.Popen[bytes], read: int, limit_s: float, stop: St
                 break
     status, last = process.wait(), _last(text)
     if status < 0 and not last["why"]:
-        return last | {"ran": False, "right": False, "why": f"ended by {signal.Signals(-status).name}"}
+        return _cut(last, f"ended by {signal.Signals(-status).name}")
     if not last["ran"] and not last["why"]:
         return last | {"why": f"ended with status {status}"}
     return last
+
+
+def _cut(last: dict[str, Any], why: str) -> dict[str, Any]:
+    """What is known of a kernel whose process was ended. What was right before it was timed stays right."""
+    if "timed" in last:
+        return last | {"timed": {"word": "not timed", "why": why}}
+    return last | {"ran": False, "right": False, "why": why}
 
 
 def _last(text: bytes) -> dict[str, Any]:

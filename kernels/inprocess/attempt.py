@@ -14,10 +14,12 @@ from pathlib import Path
 
 from kernels.formats.found import Found
 
+NOT_TIMED: dict[str, object] = {"word": "not timed"}
+
 
 def main() -> None:
     found, device, fd = Found(**json.loads(sys.argv[1])), sys.argv[2], int(sys.argv[3])
-    state = {"loaded": False, "ran": False, "right": False, "why": ""}
+    state: dict[str, object] = {"loaded": False, "ran": False, "right": False, "why": ""}
 
     def say(**more: object) -> None:
         state.update(more)
@@ -45,9 +47,11 @@ def main() -> None:
         say(ran=True, right=not wrong, why=wrong)
         if "time" in sys.argv[4:] and not wrong:
             step = "run while it is timed"
+            say(timed=NOT_TIMED | {"why": "it ended its process while it was timed"})
             say(timed=_timed(found, device))
     except BaseException as error:
-        say(why=_sentence(error, step))
+        why = _sentence(error, step)
+        say(**({"timed": NOT_TIMED | {"why": why}} if "timed" in state else {"why": why}))
         if not isinstance(error, Exception):
             raise
 
@@ -57,10 +61,12 @@ def _timed(found: Found, device: str) -> dict[str, object]:
     from kernels.inprocess.pairs import pair_of, timed
 
     if device == "cpu" and "triton" in Path(found.path).read_text(errors="replace"):
-        return {"word": "not timed", "why": "Triton's interpreter is no GPU"}
+        return NOT_TIMED | {"why": "Triton's interpreter ran it, not a GPU"}
     if (pair := pair_of(found, device)) is None:
-        return {"word": "not timed", "why": "its files do not say what it replaces"}
+        return NOT_TIMED | {"why": "its files do not say what it replaces"}
     one = timed(pair, device)
+    if one.speedup is None:
+        return NOT_TIMED | {"why": ": ".join(filter(None, [one.word, one.why]))}
     return {
         "word": one.word, "why": one.why, "speedup": one.speedup, "low": one.low, "high": one.high, "p50_us": one.p50_us,
         "replaced_us": one.baseline.p50_us if one.baseline else None,

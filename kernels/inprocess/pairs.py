@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ class Pair:
     give: Callable[[int], list[Any]]
     """The arguments of a seed: tensors, and others, which stay as they are."""
 
-    @property
+    @cached_property
     def places(self) -> list[int]:
         """Which arguments are tensors."""
         return [n for n, one in enumerate(self.give(SEED)) if isinstance(one, torch.Tensor)]
@@ -151,13 +152,17 @@ def task_of(found: Found) -> Task:
 
 
 def _gpu_mode(found: Found, device: str) -> Pair | None:
-    """On the last benchmark of the problem, beside its ref_kernel; None without one, or where inputs have no seed."""
+    """On the last benchmark of the problem, beside its ref_kernel; None without one, where inputs have no seed, and where
+    they are neither a tensor nor a tuple."""
     task = task_of(found)
     right, make = getattr(task.reference, "ref_kernel", None), task.reference.generate_input
     if right is None or "seed" not in inspect.signature(make).parameters:
         return None
     size = task.benchmarks[-1]
-    alone = isinstance(make(**size), torch.Tensor)
+    example = make(**size)
+    if not isinstance(example, torch.Tensor | tuple | list):
+        return None
+    alone = isinstance(example, torch.Tensor)
 
     def give(seed: int) -> list[Any]:
         data = make(**size | {"seed": seed})

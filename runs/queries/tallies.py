@@ -34,6 +34,8 @@ def tallies() -> dict[int, Tally]:
     their number and their kernel stay, and so does whether their output was looked at."""
     name = f"tallies-{timezone.now():%Y-%m-%d}"
     upto, found = cache.get(name, (0, {}))
+    if found and Result.objects.filter(pk__in=[one.last for one in found.values()]).count() < len(found):
+        upto, found = 0, {}  # results were deleted, or a backup was restored
     newest = Result.objects.aggregate(last=Max("pk"))["last"] or 0
     settled = newest - RECENT
     if settled > upto + RECENT:

@@ -191,13 +191,31 @@ def test_a_pair_is_timed_beside_what_it_replaces(tmp_path, slow, slower, wrong, 
 @OTHERS
 @pytest.mark.parametrize(
     "file, said",
-    [("softmax.py", "do not say what it replaces"), ("submission.py", "Triton's interpreter is no GPU")],
+    [("softmax.py", "do not say what it replaces"), ("submission.py", "Triton's interpreter ran it, not a GPU")],
 )
 def test_what_is_not_timed_says_why(file, said):
     found = next(f for f in FOUND if name(f) == file and f.format == (GPU_MODE if file == "submission.py" else BARE)
                  and (file != "submission.py" or "vectoradd" in f.path))  # fmt: skip
     timed = attempt(found, find_device("cpu"), 100, never, time_it=True)["timed"]
     assert timed["word"] == "not timed" and said in timed["why"]
+
+
+@pytest.mark.parametrize(
+    "slower, said",
+    [
+        ("__import__('time').sleep(600)", "did not end within 20 s"),
+        ("__import__('os').kill(__import__('os').getpid(), 9)", "ended by SIGKILL"),
+    ],
+)
+def test_what_was_right_stays_right_when_it_cannot_be_timed(tmp_path, slower, said):
+    """It hangs or dies after its fifth call, when it has been checked."""
+    later = f"        self.n = getattr(self, 'n', 0) + 1\n        self.n > 5 and {slower}\n"
+    body = PAIR.format(slow=0, slower=0, wrong="").replace("        return torch.mm", f"{later}        return torch.mm")
+    (tmp_path / "pair.py").write_text(body)
+    (found,) = Folder(tmp_path).kernels()
+    answer = attempt(found, find_device("cpu"), 20, never, time_it=True)
+    assert (answer["ran"], answer["right"], answer["why"]) == (True, True, "")
+    assert answer["timed"] == {"word": "not timed", "why": said}
 
 
 def test_a_kernel_that_hangs_crashes_or_forges_its_answer_ends_alone(tmp_path):
