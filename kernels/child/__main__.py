@@ -85,12 +85,16 @@ def serve(kind: str, commands: Any, answers: Any) -> None:
             torch.ones(1, device="cuda:0").add_(1)
             torch.cuda.synchronize()
         bench = Bench(kind)
-        guard, changes_of, seal = bench.guard, Guard.changes, bench.guard.seal()
+        guard, changes_of, watched_of, seal = bench.guard, Guard.changes, Guard.watched, bench.guard.seal()
         answer(ready=environment(kind))
     except BaseException as error:
         traceback.print_exc()  # into the log
         answer(failed=f"{type(error).__name__}: {error}")
         return
+
+    def is_another(now: Guard) -> bool:
+        """Whether the guard was exchanged or emptied."""
+        return now is not guard or guard.seal() != seal
 
     for line in commands:
         command = json.loads(line)
@@ -99,14 +103,15 @@ def serve(kind: str, commands: Any, answers: Any) -> None:
         try:
             reply: Reply = getattr(bench, do)(**arguments)
         except Exception as error:
-            if "arm" in arguments:
-                bench.guard.claim_processes(arguments["arm"])  # attribute its threads and processes to this arm
-            changes_of(guard, arguments.get("arm", ""))
-            answer(error=fault(error, guard.must_replace))
+            must_replace = False
+            if arm := arguments.get("arm"):
+                bench.guard.claim_processes(arm)  # attribute its threads and processes to this arm
+                must_replace = bool(changes_of(guard, arm)) | bool(watched_of(guard)) | is_another(bench.guard)
+            answer(error=fault(error, must_replace or guard.must_replace))
             continue
         if arguments.get("arm") and do not in ("profile", "watch"):
             changes = [*bench.sets.changes(), *changes_of(guard, arguments["arm"])]
-            if bench.guard is not guard or guard.seal() != seal:
+            if is_another(bench.guard):
                 changes.append("the guard: emptied")
                 guard.must_replace = True
         if changes:

@@ -39,6 +39,7 @@ from kernels.contract.replies import (
     Prepared,
     Probed,
     Profiled,
+    Quiet,
     Rechecked,
     TimedBlock,
     Verified,
@@ -146,6 +147,11 @@ class Bench:
         self.guard.claim_processes(arm)
         second = partial(self._run, arm, inputs)
         return Compiled(compile_s=compile_s, **launches.second_call(second, self.clock))
+
+    def quiet(self, arm: str) -> Quiet:
+        """What works on after calls of this arm. It is asked before the first check: beside a busy thread of Python, a check
+        takes minutes, since each operation waits for the interpreter's lock."""
+        return Quiet(busy=self.guard.busy(arm))
 
     def watch(self, arm: str = "") -> Watched:
         """Compares everything that calls may reach. arm: which ran since the last comparison."""

@@ -82,6 +82,13 @@ class Verified(Reply):
     """(arm, what): threads and processes that work while no kernel is called."""
 
 
+class Quiet(Reply):
+    """Whether anything works on while no kernel is called."""
+
+    busy: list[tuple[str, Text]]
+    """(arm that started it, what)."""
+
+
 class Watched(Reply):
     """What differs from the state before any kernel's file was loaded, in every function that calls may reach."""
 
@@ -190,6 +197,7 @@ REPLIES: dict[str, type[Reply]] = {
     "compile": Compiled,
     "verify": Verified,
     "forget_references": Nothing,
+    "quiet": Quiet,
     "watch": Watched,
     "prepare": Prepared,
     "renew": Nothing,

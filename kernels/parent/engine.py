@@ -16,7 +16,7 @@ from kernels.analysis import roofline
 from kernels.analysis.blocks import Estimate, by_graph, choose_mode
 from kernels.analysis.suspicion import PROBE_SETS, why_leaks
 from kernels.contract.arm_result import Status
-from kernels.contract.replies import Rechecked, Verified
+from kernels.contract.replies import Quiet, Rechecked, Verified
 from kernels.host.telemetry import Telemetry
 from kernels.operations.base import Distribution, Operation
 from kernels.parent import rounds
@@ -124,17 +124,16 @@ class Engine:
             if done is None:
                 return
             arm.facts |= done.model_dump(exclude_unset=True)
+        quiet: Quiet | None = self.session.attempt(arm, "quiet", VERIFY_LIMIT_S)
+        if quiet is None or self._verified_anew(quiet.busy, arm, prepare):
+            return
         readings: list[dict[str, Any]] = []
         flags: dict[str, Any] = {"inputs_changed": False, "shared": False, "deterministic": True}
         for number, check in enumerate(self.checks, 1):
             self.step(arm.name, f"verify {number} of {len(self.checks)}")
             asked = {"seed": check.seed, "thorough": check.thorough, "distribution": check.distribution}
             got: Verified | None = self.session.attempt(arm, "verify", VERIFY_LIMIT_S, **asked)
-            if got is None:
-                return
-            if self.end_what_is_busy(got.busy):
-                if arm.is_ok:
-                    self._verify(arm, prepare)
+            if got is None or self._verified_anew(got.busy, arm, prepare):
                 return
             readings.append(got.reading)
             flags["inputs_changed"] |= got.inputs_changed
@@ -142,6 +141,16 @@ class Engine:
             flags["deterministic"] = flags["deterministic"] and got.deterministic
         arm.judged(self.judge(arm.name, readings, flags))
         self._watch(arm)
+
+    def _verified_anew(
+        self, busy: list[tuple[str, str]], arm: Arm, prepare: Callable[[], dict[str, dict[str, Any]]]
+    ) -> bool:
+        """Whether work was left running. Then it is ended, and the arm is checked from the beginning unless it did that."""
+        if not self.end_what_is_busy(busy):
+            return False
+        if arm.is_ok:
+            self._verify(arm, prepare)
+        return True
 
     def _watch(self, arm: Arm) -> None:
         """What differs after an arm ran, or lives on, is this arm's: no other arm is checked beside it."""

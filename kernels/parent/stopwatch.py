@@ -17,6 +17,7 @@ OF_COMMAND: Mapping[str, Phase] = {
     "watch": "check",
     "load": "load",
     "compile": "first call",
+    "quiet": "check",
     "verify": "check",
     "forget_references": "check",
     "recheck": "check after",

@@ -27,7 +27,7 @@ CHOSEN = {
     "cheats": ("cached-by-content", "cached-by-id", "half-written", "changes-its-input", "one-buffer", "knows-the-check",
                "wrong-dtype", "finished-by-a-thread", "patches-the-clock", "changes-determinism", "busy-thread", "leaks",
                "tampers-with-the-clock", "strikes-its-override-off", "patches-the-baselines-module", "sets-an-alarm"),
-    "deadly": ("forks-and-segfaults", "forges-answers", "fails-in-call-7", "busy-and-unsupported"),
+    "deadly": ("forks-and-segfaults", "forges-answers", "fails-in-call-7", "busy-and-unsupported", "fails-after-patching"),
     "honest": ("workspace", "in-any-order", "strided", "says-a-line", "warns", "walks-frames", "uses-vmap"),
 }  # fmt: skip
 ALONE = ("works-ahead",)
@@ -101,6 +101,12 @@ def test_the_honest_are_measured_beside_them(cheating, accidents):
 
 def test_what_a_kernel_left_running_that_then_gave_up_is_not_the_next_ones(accidents):
     assert accidents["sdpa-math"]["status"] == "ok", accidents["sdpa-math"]["why"]
+
+
+def test_what_a_kernel_changed_before_it_failed_is_not_the_next_ones():
+    found = measured("fails-after-patching", "eager", "sdpa-math")
+    assert CASES["fails-after-patching"].is_called("cpu", found["fails-after-patching"])
+    assert {name: found[name]["why"] for name in ("sdpa", "eager", "sdpa-math") if found[name]["status"] != "ok"} == {}
 
 
 @pytest.mark.parametrize("kernel", ["sdpa", "eager", *honest])
