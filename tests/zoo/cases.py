@@ -1,8 +1,8 @@
 """The cases of the zoo, as their files say: tests/zoo/WHAT IS ATTACKED/attention/NAME.py.
 
 Each file says what its kernel must be called, by device: MUST_BE = {"cpu": (status, reason, another reason, ...)}; the
-status "ok" means: no advantage; "incorrect|crashed": one of these. PROTOCOL: it is measured beside the baseline only, with these settings. RUNS: so often.
-LIMIT: why it gets through; its test documents that.
+status "ok" means: no advantage; "incorrect|crashed" means: one of these. PROTOCOL: it is measured beside the baseline
+only, with these settings. RUNS: so often. LIMIT: why it gets through; its test documents that.
 """
 
 import ast
