@@ -307,14 +307,13 @@ def test_a_name_that_no_catalogue_would_take_today_still_has_a_page(owner, measu
 
 def test_a_long_history_costs_no_more_queries(owner, measured):
     def queries(name, *args):
-        with CaptureQueriesContext(
-            connection,
-        ) as captured:
+        with CaptureQueriesContext(connection) as captured:
             page_of(owner, name, *args)
         return len(captured)
 
     key = measured().measurements.first().workload.key
     pages = (("kernels",), ("kernel", *FLASH), ("kernel_workload", *FLASH, key))
+    page_of(owner, "kernels")  # the first one counts what there is
     few = [queries(*page) for page in pages]
     for number in range(5):
         measured(edit={"triton-flash": 1 + number / 10}, driver=f"59{number}")

@@ -30,12 +30,6 @@ class Case:
     def is_called(self, device: str, row: dict) -> bool:
         """Whether a row of the result is what it must be: no cheat has a speedup above 1."""
         status, *reasons = self.must_be[device]
-        if "|" in status:
-            return (
-                row["status"] in status.split("|")
-                and row["speedup"] is None
-                and any(why in row["why"] for why in reasons)
-            )
         if status == "ok":
             return row["status"] == "ok" and (self.attacked == "honest" or row["speedup_low"] <= 1.05)
         refused = row["status"] in status.split("|") and row["speedup"] is None
