@@ -53,12 +53,12 @@ class Drawing:
     def parts(self) -> list[Any]:
         numbers = dict(enumerate(self.line.values))
         said = "up is slower; a point is a run, its bar the 99% interval"
-        title = self._title(f"{self.kernel}, p50 in us", said, 34)
+        title = self._title(f"{self.kernel}, p50 in µs", said, 34)
         parts = [self._times(numbers, self._levels(), HEIGHTS[0], [*self._numbers(), *self._sides()], title)]
         of = {run: number for number, run in enumerate(point.run for point in self.line.points)}
         if self.beside.times:
             base = {of[run]: value for run, value in self.beside.times.items()}
-            title = self._title(f"{self.beside.baseline}, the baseline, p50 in us", "", 8)
+            title = self._title(f"{self.beside.baseline}, the baseline, p50 in µs", "", 8)
             parts.append(self._times(base, [], HEIGHTS[1], [], title))
         if self.beside.aa:
             parts.append(self._aa({of[run]: ratio for run, ratio in self.beside.aa.items()}))
@@ -88,8 +88,10 @@ class Drawing:
         most, days = 3 if self.narrow else 9, (self.span[1] - self.span[0]) / timedelta(days=1)
         return {"interval": "day", "step": math.ceil(days / most)} if days <= 3 * most else most
 
-    def _y(self, field: str, low: float, high: float, ticks: int, format_: str = ",.4~r") -> Any:
-        axis = alt.Axis(tickCount=ticks, format=format_, minExtent=AXIS, maxExtent=AXIS, title=None)
+    def _y(self, field: str, low: float, high: float, ticks: int, sign: str = "") -> Any:
+        """An axis whose labels all have as many decimals as its steps need; zero has no sign."""
+        said = f"datum.value ? format(datum.value, '{sign},.{_decimals((high - low) / ticks)}f') : '0'"
+        axis = alt.Axis(tickCount=ticks, labelExpr=said, minExtent=AXIS, maxExtent=AXIS, title=None)
         scale = alt.Scale(domain=[low, high], nice=False, zero=False, padding=6)
         return alt.Y(f"{field}:Q", scale=scale, title=None, axis=axis)
 
@@ -135,7 +137,7 @@ class Drawing:
         tooltip = [
             alt.Tooltip("run:Q", format="d"),
             alt.Tooltip("at:T", format="%-d %B %Y"),
-            alt.Tooltip("said:N", title="p50 us"),
+            alt.Tooltip("said:N", title="p50, µs"),
         ]
         layers = [
             *self._rules(), *self._bands(levels, scale, low, high, ticks),
@@ -146,7 +148,7 @@ class Drawing:
         return alt.layer(*layers).properties(width=self.width, height=height, title=title)
 
     def _reach(self, values: Iterable[Value], levels: Sequence[dict[str, Any]]) -> tuple[float, float]:
-        """(from, to) of an axis in us: of the times without far outliers, 5% of it at least, with room for labels."""
+        """(from, to) of an axis in microseconds: of the times without far outliers, 5% of it at least, with room for labels."""
         times = np.array([1e3 * value.time for value in values])
         low, high = within_fences(times, LEAST_IQR * float(np.median(times)))
         ends = [low, high, *(level["level"] for level in levels)]
@@ -156,7 +158,7 @@ class Drawing:
         return middle - half, middle + half
 
     def _levels(self) -> list[dict[str, Any]]:
-        """Where the levels are, in us."""
+        """Where the levels are, in microseconds."""
         levels: list[dict[str, Any]] = []
         found, edges = {test.index: test for test in self.line.found}, self.line.edges
         for start, end in pairwise(edges):
@@ -164,7 +166,7 @@ class Drawing:
             began, ended = found.get(start), found.get(end)
             ms = (ended.level_before if ended else began.level_after if began else None) or ms
             last = end == len(self.line.points)
-            text = f"{words.level(ms)} us"
+            text = f"{words.level(ms)} µs"
             to = self.span[1] if last else self.line.at(end)
             at = self.line.at(start) if start else self.span[0]
             top = max(1e3 * value.time for value in self.line.values[start:end])
@@ -269,16 +271,16 @@ class Drawing:
         return layers
 
     def _named(self, shown: Sequence[dict[str, Any]]) -> dict[str, str]:
-        """Number -> the side of its circle on which a mark's name fits. Phones have numbers only."""
+        """Number -> the side of its circle on which a mark's name fits, longer names first."""
         taken = [(one["px"] - BADGE / 2, one["px"] + BADGE / 2) for one in shown]
         sides: dict[str, str] = {}
-        for mark in sorted(shown, key=lambda one: one["style"] == "edge"):
+        for mark in sorted(shown, key=lambda one: (one["style"] == "edge", -len(one["name"]))):
             wide = LETTER * len(mark["name"]) + 8
             right = (mark["px"] + BADGE / 2 + 1, mark["px"] + BADGE / 2 + wide)
             left = (mark["px"] - BADGE / 2 - wide, mark["px"] - BADGE / 2 - 1)
             for side, (start, end) in (("right", right), ("left", left)):
                 free = all(end < other or start > last for other, last in taken)
-                if free and mark["name"] and not self.narrow and start >= 0 and end <= self.width:
+                if free and mark["name"] and start >= 0 and end <= self.width:
                     sides[mark["number"]] = side
                     taken.append((start, end))
                     break
@@ -313,7 +315,7 @@ class Drawing:
             {"at": self.line.at(number).isoformat(), "y": min(max(100 * (ratio - 1), -most), most)}
             for number, (ratio, *_) in ratios.items()
         ]
-        y = self._y("y", -most, most, 3, "+.1~f")
+        y = self._y("y", -most, most, 3, "+")
         first, last = (at.isoformat() for at in self.span)
         band = alt.Chart(pd.DataFrame([{"at": first, "to": last, "y": -floor, "t": floor}]))
         said = f"{self.beside.baseline} against itself (A/A), off 1 in %"
@@ -325,6 +327,11 @@ class Drawing:
             ),
         ]  # fmt: skip
         return alt.layer(*layers).properties(width=self.width, height=HEIGHTS[2], title=title)
+
+
+def _decimals(step: float) -> int:
+    """Decimals of the labels of an axis whose round steps (1, 2 or 5) are about this large."""
+    return max(0, -math.floor(math.log10(step * math.sqrt(2))))
 
 
 def _short(mark: Mark) -> str:

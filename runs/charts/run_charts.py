@@ -41,10 +41,12 @@ MOST_ROWS = 30
 """Workloads that have a row each; of more, kernels have."""
 FIGURE = 52
 """Room for a number beside its mark."""
+LETTER, LONGEST = 6.8, 120
+"""Width of a letter of a chart's text, and the most room that a name gets, in pixels."""
 ONE_LINE = 16
 """Signs of a label that fit into one line beside a small chart."""
 WORDS = ("FASTER", "SLOWER", "SAME", "UNDECIDED", "unpaired", "needs more runs")
-DRAWING = {"look": 9}
+DRAWING = {"look": 10}
 """Increase it if the drawing changes: stored charts are then redrawn."""
 
 
@@ -169,13 +171,15 @@ def _two_lines(label: str) -> list[str]:
 class Canvas:
     """The rows of a chart: sizes, the channels of pixels, and the labels at the left."""
 
-    def __init__(self, name: str, table: Sequence[Row], colours: dict[str, str], narrow: bool) -> None:
+    def __init__(
+        self, name: str, table: Sequence[Row], colours: dict[str, str], narrow: bool, right: int = RIGHT
+    ) -> None:
         self.colours, self.left = colours, LABELS[name][narrow]
         self.two_lines = narrow or name == "latency"
         self.labels = short_labels(table, self.two_lines)
-        self.width = WIDTHS[name][narrow] - self.left - RIGHT
+        self.width = WIDTHS[name][narrow] - self.left - right
         self.height = ROW * len(self.labels)
-        self.room = {"left": self.left, "top": TOP, "right": RIGHT, "bottom": BOTTOM}
+        self.room = {"left": self.left, "top": TOP, "right": right, "bottom": BOTTOM}
 
     def y(self, field: str) -> Any:
         return placed(alt.Y, field, self.height)
@@ -295,11 +299,21 @@ def latency(table: Sequence[Row], colours: dict[str, str], narrow: bool = False)
     shares = any(row.limit_share is not None for mine in found.values() for row in mine.values())
     if len(found) > MOST_ROWS:
         return latency_strip(drawn(table), colours, WIDTHS["latency"][narrow], shares)
-    canvas = Canvas("latency", table, colours, narrow)
-    data = _two_times(found, leader_of(table), canvas, shares)
+    leader = leader_of(table)
+    canvas = Canvas("latency", table, colours, narrow, RIGHT if shares else _beside(found, leader))
+    data = _two_times(found, leader, canvas, shares)
     if data.empty:
         return None
     return canvas.finish([*(_light(canvas) if shares else []), *_dumbbells(data, canvas, shares)])
+
+
+def _beside(found: dict[Any, dict[str, Row]], leader: str) -> int:
+    """The room at the right of the last mark for its time and for the name above it, in pixels."""
+    rows = [row for mine in found.values() for row in mine.values() if row.kernel in (row.baseline, leader)]
+    texts = [timespan(row.p50_ms) for row in rows if row.p50_ms is not None]
+    longest = max(map(len, texts), default=0)
+    named = max((len(row.kernel) for row in rows), default=0)
+    return min(LONGEST, max(RIGHT, 14 + round(LETTER * longest), round(LETTER * named)))
 
 
 def _two_times(found: dict[Any, dict[str, Row]], leader: str, canvas: Canvas, shares: bool) -> pd.DataFrame:
@@ -383,6 +397,6 @@ def _who_is_who(data: pd.DataFrame, x: Any, canvas: Canvas, shares: bool) -> lis
         base = alt.Chart(name).encode(x=x("value:Q"), y=canvas.y("y:Q"), text="name:N")
         shift = -3 if align == "left" else 3
         layers.append(
-            written(base, canvas.colours, quiet=True, align=align, baseline="middle", dx=shift, dy=-14, limit=150)
+            written(base, canvas.colours, quiet=True, align=align, baseline="middle", dx=shift, dy=-14, limit=LONGEST)
         )
     return layers

@@ -17,6 +17,11 @@ RATIOS = (
 """Sets of ticks for ratios; every set has 1."""
 APART = 46
 """Pixels between two labels of an axis, at least."""
+EVEN, EVEN_SMALL = 10, 3
+"""Even steps are for an axis whose end is at most so many times its begin: on a longer one, and on a small one sooner,
+their labels meet."""
+SMALL = 5
+"""Labels; fewer than these make a small axis."""
 
 
 def placed(channel: Any, field: str, extent: float) -> Any:
@@ -43,13 +48,18 @@ def reach(low: float, high: float) -> tuple[float, float]:
 
 
 def log_ticks(low: float, high: float, most: int) -> list[float]:
-    """Ticks on a log axis, at least three: 1, 2, 5, 10, ...; decades if too many; even steps if too few."""
+    """Ticks on a log axis: 1, 2, 5, 10, ...; fewer of each decade, then decades, if too many; at least three where so
+    many fit, or even steps within one decade."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for leads, every in (((1, 2, 5), 1), ((1,), 1), ((1,), 2), ((1,), 3)):
+    sets = []
+    for leads, every in (((1, 2, 5), 1), ((1, 3), 1), ((1,), 1), ((1,), 2), ((1,), 3), ((1,), 4)):
         ticks = [lead * 10.0**decade for decade in decades if decade % every == 0 for lead in leads]
-        ticks = [tick for tick in ticks if low <= tick <= high]
-        if 3 <= len(ticks) <= most:
-            return ticks
+        sets.append([tick for tick in ticks if low <= tick <= high])
+    long = high > low * (EVEN_SMALL if most < SMALL else EVEN)
+    for least in (3, 2) if long else (3,):
+        for ticks in sets:
+            if least <= len(ticks) <= max(most, least):
+                return ticks
     steps = (lead * 10.0**decade for decade in range(decades[-1], decades[0] - 3, -1) for lead in (5, 2, 1))
     evens = ([step * n for n in range(math.ceil(low / step), math.floor(high / step) + 1)] for step in steps)
     return next(ticks for ticks in evens if len(ticks) >= 4)

@@ -18,9 +18,9 @@ FACTORS = (1.0, 1.5, 2.0)
 
 @register.filter
 def plusminus(interval: Any) -> str:
-    """ "± 0.3%": the larger side of an interval."""
+    """ "±0.3%": the larger side of an interval."""
     side = max(interval.high / interval.ratio, interval.ratio / interval.low) - 1
-    return f"\N{PLUS-MINUS SIGN} {side:.1%}" if side < 0.1 else f"\N{PLUS-MINUS SIGN} {side:.0%}"
+    return f"\N{PLUS-MINUS SIGN}{side:.1%}" if side < 0.1 else f"\N{PLUS-MINUS SIGN}{side:.0%}"
 
 
 @register.filter

@@ -134,17 +134,17 @@ def count(number: int) -> str:
 def story(changes: list[Change], records: int, standings: Any, now: Now) -> Story:
     slower = {(row.kernel_id) for row in changes if row.verdict == Verdict.REGRESSION}
     faster = {(row.kernel_id) for row in changes if row.verdict == Verdict.IMPROVEMENT} - slower
-    said = []
+    kernels = []
     if slower:
-        said.append(f"{count(len(slower))} kernel{'s' * (len(slower) > 1)} got slower")
+        kernels.append(f"{count(len(slower))} kernel{'s' * (len(slower) > 1)} got slower")
     if faster:
         some = f" kernel{'s' * (len(faster) > 1)}" if not slower else ""
-        said.append(f"{count(len(faster))}{some} got faster")
-    if not said:
-        said.append("No change was found")
+        one = count(len(faster))
+        kernels.append(f"{one.lower() if slower else one}{some} got faster")
+    said = [f"{' and '.join(kernels)}, found this week" if kernels else "No change was found this week"]
     if records:
         said.append(f"{count(records)} record{'s' * (records > 1)} fell")
-    return Story(f"This week {', '.join(one[0].lower() + one[1:] for one in said)}", [*_targets(standings), *_up(now)])
+    return Story(". ".join(said), [*_targets(standings), *_up(now)])
 
 
 def _targets(standings: Any) -> list[str]:
@@ -189,8 +189,8 @@ def row(change: Change) -> dict[str, Any]:
         "word": "slower" if change.ratio > 1 else "less time",
         "style": words.STYLES[Verdict(change.verdict)],
         "cause": f"On {when}, {why}." if why else f"On {when}. Nothing else that is recorded changed.",
-        "label": f"p50 of {change.kernel.name}: {words.level(change.level_before_ms)} us until {when}, "
-        f"{words.level(change.level_after_ms)} us since",
+        "label": f"p50 of {change.kernel.name}: {words.level(change.level_before_ms)} µs until {when}, "
+        f"{words.level(change.level_after_ms)} µs since",
     }
 
 

@@ -45,7 +45,7 @@ def _changed(kernel: str, line: Line, beside: Beside, mark: Mark) -> Story:
     when, why = day(line.at(mark.index)), words.cause(mark.facts)
     at = "on" if test.ratio > 1 else "since"
     strong = f"{kernel} {words.became(test.ratio)} {at} {when}{f', {why}' if why else ''}"
-    went = f"It went from {words.level(test.level_before)} to {words.level(test.level_after)} us"
+    went = f"It went from {words.level(test.level_before)} to {words.level(test.level_after)} µs"
     rest = [f"{went}{_stayed(line)}", *_baseline(line, beside, mark), words.certainty(mark.facts)]
     evidence = [("time", words.tested(test)), ("t", f"{test.t:.0f}, the rule asks {RULE.t:g}")]
     evidence.append(("runs", f"{test.before} before, {test.after} after"))

@@ -1,6 +1,8 @@
 """Charts: every result with a time is drawn, nothing is drawn of nothing, and each theme has colours of its own."""
 
+import math
 import re
+from itertools import pairwise
 
 import altair as alt
 import pytest
@@ -145,6 +147,16 @@ def test_every_mark_stands_out_from_the_panel(theme):
         assert (lighter + 0.05) / (darker + 0.05) >= 3, mark
 
 
+@pytest.mark.parametrize("low, high", [(0.28, 12), (0.28, 200), (7, 63), (0.4, 80_000), (12, 95), (1e-3, 1e9)])
+@pytest.mark.parametrize("width", [164, 272])
+def test_labels_of_a_small_latency_axis_stand_apart(low, high, width):
+    """With the widths of the chart beside the speedups, whose labels are up to 40 pixels wide."""
+    ticks = log_ticks(low, high, width // 64)
+    pixels = [width * math.log(tick / low) / math.log(high / low) for tick in ticks]
+    assert len(ticks) >= 2
+    assert min(after - before for before, after in pairwise(pixels)) >= 40, ticks
+
+
 @pytest.mark.parametrize("low, high", [(0.4, 80_000), (3_100, 6_400), (100, 150), (7, 63), (12, 95), (1e-3, 1e9)])
 @pytest.mark.parametrize("most", [7, 9])
 def test_the_latency_axis_has_a_few_round_numbers(low, high, most):
@@ -197,6 +209,28 @@ def test_a_device_without_known_peaks_has_no_speed_of_light(exported, db):
     times = dict(points(chart.spec, "kernel", "value"))
     assert times == {r["kernel"]: r["p50_ms"] for r in results if r["kernel"] in ("sdpa", "triton-flash")}
     assert "µs<" in chart.svg
+
+
+@pytest.mark.parametrize("suffix", ["", "-narrow"])
+def test_the_time_and_the_name_beside_the_last_mark_have_room(exported, db, suffix):
+    data = shortened(exported, 1)
+    times = {"sdpa": 7.92, "triton-flash": 11.4}
+    results = [
+        r | {"limit_ms": None, "limit_share": None, "p50_ms": times.get(r["kernel"], r["p50_ms"])}
+        for r in data["measurements"][0]["results"]
+    ]
+    run = load(data | {"measurements": [data["measurements"][0] | {"results": results}]}, "x.json")
+    spec = chart_of(run, f"latency{suffix}", "light").spec
+    domain = next(one["domain"] for one in every(spec, "scale") if one.get("type") == "log")
+    after = spec["padding"]["right"] + spec["width"] * math.log(domain[1] / 11.4) / math.log(domain[1] / domain[0])
+    assert after >= 11 + 6 * len("11.4 ms") and after >= 6 * len("triton-flash") - 3
+
+
+def every(spec, key):
+    """Each value of this key, anywhere in a spec."""
+    below = spec.values() if isinstance(spec, dict) else spec if isinstance(spec, list) else ()
+    own = [spec[key]] if isinstance(spec, dict) and isinstance(spec.get(key), dict) else []
+    return own + [one for part in below for one in every(part, key)]
 
 
 def many(exported, count):
