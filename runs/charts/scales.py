@@ -62,7 +62,8 @@ def log_ticks(low: float, high: float, most: int) -> list[float]:
                 return ticks
     steps = (lead * 10.0**decade for decade in range(decades[-1], decades[0] - 3, -1) for lead in (5, 2, 1))
     evens = ([step * n for n in range(math.ceil(low / step), math.floor(high / step) + 1)] for step in steps)
-    return next(ticks for ticks in evens if len(ticks) >= 4)
+    fewest = 2 if most < SMALL else 4
+    return next(ticks for ticks in evens if len(ticks) >= fewest)
 
 
 def spread(values: Sequence[float], most: int) -> list[int]:

@@ -27,7 +27,7 @@ def day(at: datetime) -> str:
 def change_tag(verdict: str) -> SafeString:
     """A verdict with its sign and word. Only what is certain is coloured."""
     one = Change(verdict)
-    mark = format_html('<span aria-hidden="true">{}</span> ', words.MARKS[one]) if one in words.MARKS else ""
+    mark = format_html('<span aria-hidden="true">{}</span>&nbsp;', words.MARKS[one]) if one in words.MARKS else ""
     return format_html('<span class="tag {}">{}{}</span>', words.STYLES.get(one, "same"), mark, one.value)
 
 

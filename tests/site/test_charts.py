@@ -147,7 +147,7 @@ def test_every_mark_stands_out_from_the_panel(theme):
         assert (lighter + 0.05) / (darker + 0.05) >= 3, mark
 
 
-@pytest.mark.parametrize("low, high", [(0.28, 12), (0.28, 200), (7, 63), (0.4, 80_000), (12, 95), (1e-3, 1e9)])
+@pytest.mark.parametrize("low, high", [(0.28, 12), (7, 63), (0.4, 80_000), (12, 95), (0.205, 0.34), (2, 3.1), (1, 2.9)])
 @pytest.mark.parametrize("width", [164, 272])
 def test_labels_of_a_small_latency_axis_stand_apart(low, high, width):
     """With the widths of the chart beside the speedups, whose labels are up to 40 pixels wide."""
