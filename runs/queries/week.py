@@ -129,7 +129,9 @@ def steps(workload: Workload, gpu: str) -> list[Placed]:
 
 
 def _broken(series: Iterable[Series], since: datetime) -> list[Broken]:
-    return sorted((one for one in records_of(series) if one.at >= since), key=lambda one: one.at, reverse=True)
+    """The new records: those that beat another first, each part newest first."""
+    new = (one for one in records_of(series) if one.at >= since)
+    return sorted(new, key=lambda one: (one.before is not None, one.at), reverse=True)
 
 
 def records_of(series: Iterable[Series]) -> list[Broken]:

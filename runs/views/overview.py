@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -19,7 +20,7 @@ from runs.models import Change, Gpu, Run, Target
 from runs.queries import point_rows, week
 from runs.queries.live import shown_of
 from runs.queries.outcomes import with_outcomes
-from runs.queries.week import Day
+from runs.queries.week import Broken, Day
 from runs.templatetags.figures import percent
 from runs.views.gpus import headline
 
@@ -131,7 +132,7 @@ def count(number: int) -> str:
     return NUMBERS[number] if number < len(NUMBERS) else str(number)
 
 
-def story(changes: list[Change], records: int, standings: Any, now: Now) -> Story:
+def story(changes: list[Change], records: Sequence[Broken], standings: Any, now: Now) -> Story:
     slower = {(row.kernel_id) for row in changes if row.verdict == Verdict.REGRESSION}
     faster = {(row.kernel_id) for row in changes if row.verdict == Verdict.IMPROVEMENT} - slower
     kernels = []
@@ -142,8 +143,11 @@ def story(changes: list[Change], records: int, standings: Any, now: Now) -> Stor
         one = count(len(faster))
         kernels.append(f"{one.lower() if slower else one}{some} got faster")
     said = [f"{' and '.join(kernels)}, found this week" if kernels else "No change was found this week"]
-    if records:
-        said.append(f"{count(records)} record{'s' * (records > 1)} fell")
+    fell = sum(one.before is not None for one in records)
+    if fell:
+        said.append(f"{count(fell)} record{'s' * (fell > 1)} fell")
+    if first := len(records) - fell:
+        said.append(f"{count(first)} workload{'s have' if first > 1 else ' has'} a first record")
     return Story(". ".join(said), [*_targets(standings), *_up(now)])
 
 
@@ -210,7 +214,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     targets = list(Target.objects.select_related("workload", "owner", "pin")[: week.MOST_TARGETS])
     read = week.read(since, targets, now.gpus)
     context |= {
-        "story": story(changes, len(read.records), read.standings, now),
+        "story": story(changes, read.records, read.standings, now),
         "changes": [row(change) for change in changes[:MOST_SHOWN]],
         "more_changes": max(0, len(changes) - MOST_SHOWN),
         "records": read.records[:MOST_RECORDS],
