@@ -105,6 +105,18 @@ def every(kernel: Kernel, environments: Mapping[int, Environment], key: str = ""
         yield from rows(series(kernel, environments, one), kernel.name)
 
 
+def page(
+    kernel: Kernel, environments: Mapping[int, Environment], key: str, before: int | None, count: int
+) -> list[dict[str, Any]]:
+    """The rows of `count` results, those that were stored last before a row id. They have no number of a series."""
+    if kernel.pk is None:
+        return []
+    found = point_rows.tried(kernel, environments=environments, key=key)
+    points = point_rows.points(found if before is None else found.filter(pk__lt=before), count)
+    made = rows(grouped(points, environments), kernel.name)
+    return sorted(({n: v for n, v in row.items() if n != "series"} for row in made), key=lambda row: -row["result"])
+
+
 def grouped(
     points: Sequence[Point],
     known: Mapping[int, Environment] | None = None,
