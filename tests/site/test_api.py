@@ -8,15 +8,10 @@ from cast import load
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
+from everything import SOURCE
 
 from runs.models import ApiToken, Gpu, Run, Submission
 
-SOURCE = """from kernels.catalog import kernel
-
-@kernel("swish", backend="pytorch")
-def mine(x):
-    return x * x.sigmoid()
-"""
 READS = ["/api/me", "/api/runs"]
 
 
