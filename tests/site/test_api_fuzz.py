@@ -89,9 +89,12 @@ def with_examples(document, rows, hostile):
     return document
 
 
+HANDLER = ClientHandler()
+
+
 def application(environ, start_response):
     """The site, which keeps the test's connection to the database."""
-    answer = ClientHandler(enforce_csrf_checks=True)(environ)
+    answer = HANDLER(environ)
     start_response(f"{answer.status_code} {answer.reason_phrase}", list(answer.items()))
     return answer
 
