@@ -160,6 +160,7 @@ def test_a_kernel_is_submitted_and_its_run_is_queued(writer, owner, ready):
         ({"files": {"a.py": "\x00"}}, "body", "may not hold the character NUL"),
         ({"files": {"\ud800": ""}}, "body", "half a surrogate pair"),
         ({"files": {"a.py": "x = 1"}}, "files", "No file declares a kernel"),
+        ({"files": {"a.py": "x = " + "-" * 20_000 + "1"}}, "files", "a.py cannot be read: expressions stand too deep"),
         ({"files": {"mine.py": SOURCE}, "gpu": "mi300"}, "gpu", "There is no device 'mi300'; there are: AMD EPYC."),
         ({"files": {"mine.py": SOURCE}, "gpu": "cpu", "config": "nosuch"}, "config", "There is no config 'nosuch'."),
         (

@@ -157,16 +157,19 @@ def test_a_run_of_a_named_and_of_a_whole_config_is_queued(writer, owner, stored)
     again = writer.post("/api/runs", {"config": whole, "gpu": "epyc", "title": "mine"})
     assert again.status_code == 201, again.content
     assert Run.objects.get(pk=again.json()["id"]).spec.workloads == run.spec.workloads
+    said = writer.post("/api/runs", {"config": whole | {"title": "Faster 🚀"}, "gpu": "epyc"})
+    assert (said.status_code, said.json().get("title")) == (201, "Faster 🚀"), said.content
     for body, field, detail in [
         ({"config": "nosuch", "gpu": "epyc"}, "config", "There is no config 'nosuch'"),
         ({"config": "smoke", "gpu": "mi300"}, "gpu", "There is no device 'mi300'"),
         ({"config": "smoke", "gpu": "epyc", "kernels": ["nosuch"]}, "kernels", "nosuch"),
         ({"config": {"x": 1}, "gpu": "epyc"}, "config", "config: kernels: Field required"),
+        ({"config": whole | {"operation": "🚀"}, "gpu": "epyc"}, "config", "🚀"),
         ({"config": whole, "gpu": "epyc", "effort": "quick"}, "effort", "stand in the config"),
     ]:
         refused = writer.post("/api/runs", body)
         assert is_problem(refused, 422, detail) and refused.json()["field"] == field, body
-    assert Run.objects.filter(state="queued").count() == 2
+    assert Run.objects.filter(state="queued").count() == 3
 
 
 def test_a_search_is_read_and_another_is_queued(writer, owner, stored, gpu):
