@@ -101,7 +101,7 @@ class KernelInfo:
 
     def why_not_for(self, dtype: str, sizes: dict[str, Any]) -> str:
         """Why this kernel does not support a workload; empty if it does."""
-        if self.dtypes and dtype not in self.dtypes:
+        if dtype not in (self.dtypes or DTYPES):
             return f"does not do {dtype}"
         for size, allowed in self.limits.items():
             if sizes.get(size) not in allowed:
@@ -262,8 +262,9 @@ def declaration(
     space: dict[str, tuple[Any, ...]] | None = None,
 ) -> dict[str, Any]:
     """The arguments of @kernel with their defaults. Reader and decorator share it, so they cannot differ."""
-    if isinstance(dtypes, str) or not all(dtype in DTYPES for dtype in dtypes):
-        raise ValueError(f"dtypes is {dtypes!r}; it must be a tuple of {', '.join(DTYPES)}")
+    known = get_operation(operation).dtypes
+    if isinstance(dtypes, str) or not all(dtype in known for dtype in dtypes):
+        raise ValueError(f"dtypes is {dtypes!r}; it must be a tuple of {', '.join(known)}")
     if not isinstance(needs, Needs | None):
         raise ValueError(f"needs is {needs!r}; it must be cuda(...)")
     if needs and (isinstance(needs.triton, str) or not all(BOUND.fullmatch(str(bound)) for bound in needs.triton)):
@@ -319,7 +320,7 @@ def kernel(operation: str, *, backend: str, **options: Any) -> Callable[[Callabl
 
     operation: its name, such as "attention".
     backend: "pytorch", "triton", "cuda", "tilelang", "cutedsl", ...
-    name: default: the function's name with dashes. dtypes: the supported ones; empty: all.
+    name: default: the function's name with dashes. dtypes: the supported ones; empty: float16, bfloat16 and float32.
     needs: `cuda(min_capability=8.0)` if it does not run everywhere. limits: allowed values of sizes.
     other_work: what it does instead, if that is not the operation's work: its ratio then counts nowhere.
     environment: variables of its process, {"NAME": "1"}: it is measured in a process of its own, beside the baseline.

@@ -36,6 +36,13 @@ class DtypeInfo:
     """Relative error allowed in addition."""
     matmul_size: dict[str, int] = field(default_factory=dict)
     """Kind of device -> rows of the square matrices of the calibration; empty: not calibrated."""
+    tensors: str = ""
+    """PyTorch's name of the tensors' dtype, where it is not `name`."""
+
+    @property
+    def stored(self) -> str:
+        """PyTorch's name of the dtype of the inputs."""
+        return self.tensors or self.name
 
     @property
     def unit(self) -> float:
@@ -94,11 +101,41 @@ _ROWS = (
     ),
 )
 
+_NARROW = (
+    # ways: fp16 has as many bits as tf32, and one product of scaled fp16 passes the same checks.
+    DtypeInfo(
+        "tf32",
+        "tf32",
+        bytes=4,
+        peak="tf32",
+        ways={"tf32": 1, "fp16": 1},
+        mantissa=10,
+        frobenius_cap=2e-3,
+        factor=2,
+        tensors="float32",
+    ),
+    # Outputs are in bfloat16, and judged as such. ways: every fp8 number is an fp16 number.
+    DtypeInfo(
+        "float8_e4m3fn",
+        "fp8",
+        bytes=1,
+        peak="fp8",
+        ways={"fp8": 1, "fp16": 1},
+        mantissa=3,
+        frobenius_cap=8e-2,
+        factor=2,
+    ),
+)
+
 DTYPES = {row.name: row for row in _ROWS}
-DTYPE_SHORT = {row.name: row.short for row in _ROWS}
+"""The dtypes of every operation."""
+NARROW = {row.name: row for row in _NARROW}
+"""Those that an operation has only if it lists them, and a kernel only if it names them."""
+EVERY = DTYPES | NARROW
+DTYPE_SHORT = {row.name: row.short for row in EVERY.values()}
 
 if TYPE_CHECKING:
     Dtype = str
 else:
-    Dtype = Literal[tuple(DTYPES)]
+    Dtype = Literal[tuple(EVERY)]
     """The name of a dtype of the table, for pydantic to check."""

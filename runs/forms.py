@@ -75,6 +75,7 @@ class NewRunForm(ProtocolFields):
         wanted = str(self["operation"].value() or "")
         self.chosen_operation = operations().get(wanted) or operations()[DEFAULT_OPERATION]
         self.sizes = {name: info for name, info in self.chosen_operation.model_fields.items() if name != "dtype"}
+        self._choice("dtype").choices = [(name, DTYPE_SHORT[name]) for name in self.chosen_operation.dtypes]
         self.fields |= {name: size_field(info) for name, info in self.sizes.items()}
         self.gpus = self.offered.gpus
         self.configs, names = self._configs()

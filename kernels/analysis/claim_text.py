@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from kernels.analysis.peaks import PEAKS
-from kernels.dtypes import DTYPES
+from kernels.catalog import operations
+from kernels.dtypes import EVERY
 
 OPERATIONS = {
     "nsa": r"\bnsa\b|native sparse",
@@ -38,8 +39,7 @@ SIDES = {"gemm": ("m", "n", "k"), "layer_norm": ("rows", "cols")}
 NUMBER = r"(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)"
 MS = {"s": 1e3, "sec": 1e3, "ms": 1.0, "us": 1e-3, "µs": 1e-3, "μs": 1e-3, "ns": 1e-6}
 TERA = {"g": 1e-3, "t": 1.0, "p": 1e3}
-DTYPE_WORDS = {"half": "float16", "tf32": "float32"} | {row.short: name for name, row in DTYPES.items()}
-DTYPE_WORDS |= {name: name for name in DTYPES}
+DTYPE_WORDS = {"half": "float16"} | {row.short: name for name, row in EVERY.items()} | {name: name for name in EVERY}
 SHORT_GPUS = {"H100": "H100 SXM", "H200": "H200 SXM", "A100": "A100 SXM 80GB", "4090": "RTX 4090", "5090": "RTX 5090"}
 
 
@@ -60,6 +60,8 @@ def read(text: str) -> dict[str, str]:
     words = "|".join(sorted(DTYPE_WORDS, key=len, reverse=True))
     if dtype := re.search(rf"\b({words})\b", text, re.IGNORECASE):
         found["dtype"] = DTYPE_WORDS[dtype.group().lower()]
+        if operation and found["dtype"] not in operations()[operation].dtypes:
+            found["dtype"] = EVERY[found["dtype"]].stored  # tf32 is a way to compute float32 there
     if gpu := _gpu(text):
         found["gpu"] = gpu
     return found | _rates(text)

@@ -11,7 +11,7 @@ import math
 from functools import partial
 from typing import Any
 
-from kernels.dtypes import DTYPES
+from kernels.dtypes import EVERY
 
 ROW_FACTOR = 4
 """Row limit: worst row error / yardstick's worst row error. One wrong row is invisible in whole-output errors. Shorter
@@ -91,7 +91,7 @@ def _why_differs(reading: dict[str, Any]) -> str:
 def _why_too_wrong(reading: dict[str, Any], dtype: str) -> str:
     """Errors of elements, of the whole and of rows. The whole only, where a few terms decide an output and 16 bits leave
     those terms to chance."""
-    more, info = _more(reading, dtype), DTYPES[dtype]
+    more, info = _more(reading, dtype), EVERY[dtype]
     slack = info.slack + _of_terms(reading, dtype)
     by_chance = reading.get("dominated") and not info.slack
     yard_abs = max(reading["yard_abs"], reading.get("eps", 0.0) * reading["largest"])
@@ -113,7 +113,7 @@ def _why_too_wrong(reading: dict[str, Any], dtype: str) -> str:
 
 def _frobenius_allowed(reading: dict[str, Any], dtype: str) -> float:
     """On N(0, 1) inputs there is a cap, too: eager PyTorch's error there is no reason for a large one."""
-    info = DTYPES[dtype]
+    info = EVERY[dtype]
     slack = info.slack + _of_terms(reading, dtype)
     rounded = ROUNDING * 2 * info.unit * reading.get("roundings", 0)
     allowed = max(_more(reading, dtype) * info.factor * reading["yard_frobenius"], rounded) + slack
@@ -124,7 +124,7 @@ def _why_systematic(reading: dict[str, Any], dtype: str) -> str:
     """One factor over all: a scale that is a little off moves each element less than rounding does, but all alike."""
     if (slope := reading.get("slope")) is None:
         return ""
-    info, error = DTYPES[dtype], reading["slope_error"]
+    info, error = EVERY[dtype], reading["slope_error"]
     beyond_chance = max(0.0, abs(reading["yard_slope"]) - SIGMAS * reading["yard_slope_error"])
     allowed = reading["slope_allowed"] + info.factor * beyond_chance + SIGMAS * error
     if abs(slope) > allowed:
@@ -145,7 +145,7 @@ def _why_alone(reading: dict[str, Any], dtype: str) -> str:
     """Parts that are too small to show in the whole. Not where a few terms decide them: their error is chance."""
     if reading.get("dominated"):
         return ""
-    info = DTYPES[dtype]
+    info = EVERY[dtype]
     for part, (error, yard) in reading.get("alone", {}).items():
         allowed = _more(reading, dtype) * info.factor * yard + info.slack + info.unit
         if not error <= allowed:
@@ -161,12 +161,12 @@ def _more(reading: dict[str, Any], dtype: str) -> int:
     """Extra factor on the yardstick's error."""
     if _is_normal(reading):
         return 1
-    return max(DTYPES[dtype].unusual, DOMINATED if reading.get("dominated") else 1)
+    return max(EVERY[dtype].unusual, DOMINATED if reading.get("dominated") else 1)
 
 
 def _of_terms(reading: dict[str, Any], dtype: str) -> float:
     """What the order of a sum may cost in float32; 16 bits are rounded far more coarsely."""
-    info = DTYPES[dtype]
+    info = EVERY[dtype]
     return TERMS * info.unit * math.sqrt(reading.get("terms", 0)) if info.slack else 0.0
 
 
@@ -198,7 +198,7 @@ def precision(readings: list[dict[str, Any]], dtype: str) -> str:
     tails = [r for r in tails if not why_wrong(r, dtype)]
     if not tails:
         return ""
-    one_rounding = ROUNDING * 2 * DTYPES[dtype].unit
+    one_rounding = ROUNDING * 2 * EVERY[dtype].unit
     times = max(reading["frobenius"] / max(reading["yard_frobenius"], one_rounding) for reading in tails)
     if times <= LIKE_FLOAT32:
         return "as float32"
@@ -214,7 +214,7 @@ def _said(reading: dict[str, Any], dtype: str) -> str:
 def _how_far_off(reading: dict[str, Any], dtype: str) -> tuple[float, float]:
     """The relative error as a multiple of the dtype's cap, and as measured."""
     error = reading.get("frobenius", math.inf)
-    return error / DTYPES[reading.get("dtype", dtype)].frobenius_cap, error
+    return error / EVERY[reading.get("dtype", dtype)].frobenius_cap, error
 
 
 def without_values(readings: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -399,7 +399,7 @@ class Bench:
             self.clock.synchronize()
             return self.clock.block(run, indices, gate, False).ticks_ns
 
-        scalable = self.problem.scalable
+        scalable = self.problem.scalable and self.problem.element_bytes > 1  # PyTorch cannot multiply fp8
         times = probe(timed, self._call(arm), self.sets, self._write, seeds, sights, in_turn, scalable)
         self.guard.claim_processes(arm)
         on_host = self.sets[0].nbytes if self.kind == "cpu" else 0

@@ -12,7 +12,7 @@ import torch
 from kernels.child import outputs
 from kernels.child.exact import ExactErrors
 from kernels.child.slope import Slopes
-from kernels.dtypes import DTYPES
+from kernels.dtypes import DTYPES, EVERY
 from kernels.operations.base import Distribution, Inputs, Like, Operation, Piece
 
 SHORTEST_ROW = 16
@@ -56,7 +56,7 @@ def measure(out: Any, reference: Reference) -> dict[str, Any]:
     elements.
     slope, ...: systematic errors, see slope.py. slope_allowed, roundings, terms, dominated: what the operation allows.
     alone: {part: [relative error, yardstick's]} of parts that are judged on their own.
-    dtype: of the output; only if it is in the table and not the workload's.
+    dtype: of the output; only if it is in the table and not that of the inputs.
     Or wrong_kind alone: why the output is not a tensor of the right kind.
     unchecked: the operation has no correct values for this output; all errors are then 0.
     Outputs of whole numbers or truth values: see exact.py.
@@ -178,7 +178,7 @@ class _Errors:
             pooled = _pooled(problem, str(reference.inputs.tensors[0].device), reference.distribution)
             found["pooled"] = POOLED
             found |= {name: max(found[name], value) for name, value in pooled[number].items()}
-        if (name := str(self.dtype).removeprefix("torch.")) in DTYPES and name != problem.dtype:
+        if (name := str(self.dtype).removeprefix("torch.")) in DTYPES and name != EVERY[problem.dtype].stored:
             found["dtype"] = name
         return found
 

@@ -22,9 +22,9 @@ from kernels.inprocess.adhoc import Kernel, Source
 from kernels.inprocess.judged import ASK, BASELINE, UNKNOWN
 from kernels.inprocess.session import Comparison, InProcess, held, listed, problem_of
 from kernels.inprocess.writes import give_outputs
-from kernels.parent import rounds
 from kernels.parent.arm import Arm
 from kernels.parent.drive import AA
+from kernels.parent.reading import Reading
 from kernels.parent.results import reading_fields, speedup, times
 from kernels.protocol import Protocol
 from kernels.report.tables import three_digits
@@ -253,13 +253,13 @@ def _peak(of: Comparison) -> Peak | None:
     return peak_of(found.name, found.max_sm_mhz)
 
 
-def figures(reading: rounds.Reading, arm: str) -> Figures:
+def figures(reading: Reading, arm: str) -> Figures:
     found = times(arm, reading)
     p50, low, high = (1e3 * found[figure] for figure in ("p50_ms", "p50_low_ms", "p50_high_ms"))
     return Figures(p50, low, high, int(found["n"]), found["rounds"])
 
 
-def _about_inputs(reading: rounds.Reading) -> list[str]:
+def _about_inputs(reading: Reading) -> list[str]:
     if reading.covered:
         return []
     then = "it was emptied before each call" if reading.flushed else "calls may find their inputs there"
@@ -276,7 +276,7 @@ def _rates(of: Comparison, latencies: Figures) -> dict[str, Any]:
     }
 
 
-def _compared(found: Measured, of: Comparison, reading: rounds.Reading) -> Measured:
+def _compared(found: Measured, of: Comparison, reading: Reading) -> Measured:
     """Adds the baseline's figures, and the speedup if allowed."""
     if not found.word and (why := _why_impossible(of, found.name)):
         found = replace(found, word=str(Status.IMPOSSIBLE), why=why)

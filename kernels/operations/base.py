@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_args
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
-from kernels.dtypes import DTYPES, Dtype
+from kernels.dtypes import DTYPE_SHORT, DTYPES, EVERY, Dtype
 
 if TYPE_CHECKING:
     import torch
@@ -94,6 +94,8 @@ class Operation(BaseModel):
     name: ClassVar[str]
     baseline: ClassVar[str]
     title: ClassVar[str]
+    dtypes: ClassVar[tuple[str, ...]] = tuple(DTYPES)
+    """Those that it is measured in."""
     tensors: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Name of each tensor of `inputs`, in their order -> its sizes: what the declaration of a .cu file calls them."""
     options: ClassVar[tuple[str, ...]] = ()
@@ -122,10 +124,18 @@ class Operation(BaseModel):
 
     dtype: Dtype = "float16"
 
+    @field_validator("dtype")
+    @classmethod
+    def is_one_of_its_dtypes(cls, dtype: str) -> str:
+        if dtype not in cls.dtypes:
+            known = ", ".join(DTYPE_SHORT[one] for one in cls.dtypes)
+            raise ValueError(f"{cls.title} is not measured in {DTYPE_SHORT[dtype]}, only in {known}")
+        return dtype
+
     @property
     def element_bytes(self) -> int:
-        """Bytes of one element in the workload's dtype."""
-        return DTYPES[self.dtype].bytes
+        """Bytes of one element of the inputs."""
+        return EVERY[self.dtype].bytes
 
     @property
     def distributions(self) -> tuple[Distribution, ...]:
@@ -140,7 +150,8 @@ class Operation(BaseModel):
     def sizes(self) -> dict[str, Any]:
         """The sizes that tell this problem from any other: all, but `later` ones that are their defaults."""
         every = self.model_dump(exclude={"dtype"})
-        plain = type(self)(dtype=self.dtype, **{name: size for name, size in every.items() if name not in self.later})
+        # In the usual dtype: not every dtype allows what is the default in all.
+        plain = type(self)(**{name: size for name, size in every.items() if name not in self.later})
         return {name: size for name, size in every.items() if name not in self.later or size != getattr(plain, name)}
 
     def label(self) -> str:
@@ -211,7 +222,7 @@ def draw(
     """Values of a distribution; N(0, 1) for one that only an operation knows. Rows are the last dimension."""
     import torch
 
-    kind: dict[str, Any] = {"generator": generator, "device": device, "dtype": getattr(torch, dtype)}
+    kind: dict[str, Any] = {"generator": generator, "device": device, "dtype": getattr(torch, EVERY[dtype].stored)}
     if distribution == "uniform":
         return torch.rand(*shape, **kind)
     values = torch.randn(*shape, **kind)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kernels.analysis.blocks import MAX_CALLS
 from kernels.analysis.suspicion import DOUBTS, PROBE_SETS, unevenness, why_outside, why_probed, why_uneven
 from kernels.contract.replies import Probed, TimedBlock
-from kernels.parent.rounds import Reading
+from kernels.parent.reading import Reading
 from kernels.parent.session import CHECK_LIMIT_S
 
 if TYPE_CHECKING:

@@ -27,6 +27,7 @@ from kernels.parent.doubts import Doubts
 from kernels.parent.drive import Drive, kernel_of
 from kernels.parent.estimate import estimate
 from kernels.parent.groups import MAIN, Group, groups, together, uncapturable
+from kernels.parent.reading import Reading
 from kernels.parent.seeds import Draws
 from kernels.parent.session import Session
 from kernels.protocol import Protocol
@@ -58,7 +59,7 @@ class Timed:
 
     group: Group
     arms: list[Arm]
-    reading: rounds.Reading | None = None
+    reading: Reading | None = None
 
     def p50_ns(self, name: str) -> float:
         assert self.reading is not None
@@ -251,7 +252,7 @@ class Engine:
             self.session.call("release")
         return timed_groups
 
-    def _watched(self, measure: Callable[[], rounds.Reading]) -> rounds.Reading:
+    def _watched(self, measure: Callable[[], Reading]) -> Reading:
         """A reading with the load of the host by others meanwhile."""
         self.telemetry.load.begin()
         reading = measure()

@@ -21,6 +21,7 @@ from kernels.parent.drive import AA, Drive, kernel_of
 from kernels.parent.engine import Timed
 from kernels.parent.groups import MAIN, Group
 from kernels.parent.isolated_session import LIMIT_S, IsolatedSession, Slot
+from kernels.parent.reading import Reading, joined
 from kernels.parent.session import ERROR_TAIL
 from kernels.parent.workload_run import WorkloadRun
 from kernels.settings import spelled, with_table
@@ -57,7 +58,7 @@ class IsolatedRun(WorkloadRun):
     def _alive(self) -> list[Arm]:
         return [arm for arm in self.arms if arm.is_ok]
 
-    def _measure(self) -> rounds.Reading | None:
+    def _measure(self) -> Reading | None:
         """The baseline alone; then all arms in turn; if one fails meanwhile, the others again without it."""
         by_name = {arm.name: arm for arm in self.arms}
         if self.baseline in by_name and by_name[self.baseline].is_ok:
@@ -65,7 +66,7 @@ class IsolatedRun(WorkloadRun):
         for arm in self.arms:
             if arm.is_ok and arm.name != self.baseline:
                 self._begin(arm)
-        readings: list[rounds.Reading] = []
+        readings: list[Reading] = []
         while (alive := self._alive()) and not self.plan.verify_only:
             try:
                 reading = self._rounds(alive)
@@ -82,7 +83,7 @@ class IsolatedRun(WorkloadRun):
                     break
                 for name in list(self.session.slots):  # the next readings come from new processes
                     self.session.stop(name)
-        return rounds.joined(readings) if readings else None
+        return joined(readings) if readings else None
 
     # --- one arm: start, check, estimate --------------------------------------------------------------------------------
 
@@ -172,7 +173,7 @@ class IsolatedRun(WorkloadRun):
         self._start(name)
         self.session.verify(name, self.plan.compile_limit_s, self.session.rng.randrange(2**31))
 
-    def _rounds(self, alive: list[Arm]) -> rounds.Reading:
+    def _rounds(self, alive: list[Arm]) -> Reading:
         session, telemetry = self.session, self.context.telemetry
         names = [arm.name for arm in alive]
         base = self.baseline if self.baseline in names else names[0]
@@ -198,7 +199,7 @@ class IsolatedRun(WorkloadRun):
         if text:
             self.context.progress.step(self.workload, kernel_of(name), text)
 
-    def _recheck(self, alive: list[Arm], reading: rounds.Reading) -> None:
+    def _recheck(self, alive: list[Arm], reading: Reading) -> None:
         """Judges the outputs of timed calls, and the length of batches."""
         for arm in alive:
             slot = self.session.slots[arm.name]
@@ -213,7 +214,7 @@ class IsolatedRun(WorkloadRun):
 
     # --- the baseline beside the others, and alone ------------------------------------------------------------------------
 
-    def _disturbed(self, reading: rounds.Reading) -> list[Arm]:
+    def _disturbed(self, reading: Reading) -> list[Arm]:
         """Kernels beside which the baseline takes longer than alone."""
         beside = reading.blocks.get(self.baseline)
         if not self.before or not beside:
@@ -246,7 +247,7 @@ class IsolatedRun(WorkloadRun):
 
     # --- the event ------------------------------------------------------------------------------------------------------
 
-    def _isolated_event(self, reading: rounds.Reading | None) -> Measured:
+    def _isolated_event(self, reading: Reading | None) -> Measured:
         timed = Timed(Group(MAIN, MODE if reading else "verify", ()), self._alive(), reading)
         event = self._event(timed, sorted(self.arms, key=lambda arm: not arm.is_ok))
         host = self._host()

@@ -16,7 +16,7 @@ from kernels.contract.events import without_false_ratios
 from kernels.operations.base import Operation
 from kernels.parent.arm import Arm
 from kernels.parent.drive import AA
-from kernels.parent.rounds import Reading
+from kernels.parent.reading import Reading
 from kernels.workload import Ceilings
 
 NS_PER_MS = 1e6

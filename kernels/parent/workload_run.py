@@ -10,13 +10,13 @@ from kernels.analysis.peaks import peak_of
 from kernels.contract.arm_result import Status
 from kernels.contract.events import Measured
 from kernels.contract.replies import Verified
-from kernels.parent import rounds
 from kernels.parent.arm import Arm, arm_of
 from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.context import RunContext
 from kernels.parent.engine import Check, Engine, Timed
 from kernels.parent.groups import MAIN, Group
 from kernels.parent.parts import Part, accuse, parts, why_slower
+from kernels.parent.reading import joined
 from kernels.parent.results import Limits, arm_results, json_safe, reading_fields
 from kernels.parent.seeds import Draws, secret
 from kernels.protocol import Protocol
@@ -119,7 +119,7 @@ class WorkloadRun:
                 before += [one.reading for one in again if one.group == timed.group]
         for timed, each in zip(timed_groups, readings, strict=True):
             if known := [reading for reading in each if reading]:
-                timed.reading = rounds.joined(known)
+                timed.reading = joined(known)
         return timed_groups
 
     def _another_process(self, number: int, mode: str) -> list[Timed]:

@@ -69,6 +69,9 @@ class ClaimForm(forms.Form):
         super().__init__(*args, **kwargs)
         self.chosen_operation = operations().get(operation) or operations()[DEFAULT_OPERATION]
         self.sizes = {name: info for name, info in self.chosen_operation.model_fields.items() if name != "dtype"}
+        dtype = self.fields["dtype"]
+        assert isinstance(dtype, forms.ChoiceField)
+        dtype.choices = [(name, DTYPE_SHORT[name]) for name in self.chosen_operation.dtypes]
         self.fields |= {name: size_field(info) for name, info in self.sizes.items()}
 
     @property

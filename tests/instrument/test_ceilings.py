@@ -19,7 +19,7 @@ from kernels.parent import calibration, supervisor
 from kernels.parent.arm import Arm
 from kernels.parent.engine import Engine, Timed
 from kernels.parent.groups import MAIN, Group
-from kernels.parent.rounds import Reading
+from kernels.parent.reading import Reading
 from kernels.protocol import Protocol
 from kernels.workload import Ceilings, Config, RunSpec, Workload
 

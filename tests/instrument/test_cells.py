@@ -22,7 +22,7 @@ from kernels.parent.cell_process import TrustedEnded
 from kernels.parent.child_process import Cancelled, ChildTimedOut
 from kernels.parent.isolated_run import IsolatedRun
 from kernels.parent.isolated_session import IsolatedSession, Suspect, _overlap
-from kernels.parent.rounds import Reading
+from kernels.parent.reading import Reading
 from kernels.protocol import Protocol
 from kernels.workload import Workload
 

@@ -20,8 +20,8 @@ from kernels.analysis.processes import (
 from kernels.analysis.statistics import change
 from kernels.contract.arm_result import Ratio
 from kernels.contract.export import read_export
+from kernels.parent.reading import Reading, joined
 from kernels.parent.results import reading_fields, speedup
-from kernels.parent.rounds import Reading, joined
 
 ROOT = Path(__file__).resolve().parents[2]
 EVIDENCE = json.loads((ROOT / "docs/measurements/evidence-h200-2026-11-21.json").read_text())

@@ -7,8 +7,8 @@ from kernels.analysis.peaks import peak_of
 from kernels.contract.arm_result import Status
 from kernels.contract.events import Measured
 from kernels.parent.arm import Arm
+from kernels.parent.reading import joined
 from kernels.parent.results import Limits, arm_results, reading_fields
-from kernels.parent.rounds import joined
 from kernels.workload import Workload
 
 WORKLOAD = Workload(operation="gemm", sizes={"m": 256, "n": 256, "k": 256})

@@ -14,6 +14,7 @@ from kernels.analysis.statistics import MARGIN, margin_from, paired_speedup
 from kernels.parent import rounds
 from kernels.parent.drive import AA, Drive
 from kernels.parent.estimate import estimate
+from kernels.parent.reading import Reading
 from kernels.parent.rounds import Paired, fixed
 from kernels.protocol import Protocol
 
@@ -361,14 +362,14 @@ def test_both_arms_of_the_baseline_count():
     times = {
         arm: [[float(t)] for t in 1000 * np.exp(0.01 * rng.standard_normal(4000))] for arm in (BASE, BASE + AA, "other")
     }
-    reading = rounds.Reading("cold", times)
+    reading = Reading("cold", times)
     one, both = (
         np.std(np.log(base) - np.log(other))
         for base, other in [(reading.medians(BASE), reading.medians("other")), reading.pairs(BASE, "other")]
     )
     assert both / one == pytest.approx(math.sqrt(3 / 4), abs=0.02)
     assert reading.pairs(BASE, BASE + AA) == (reading.medians(BASE), reading.medians(BASE + AA)), "not against itself"
-    alone = rounds.Reading("cold", {arm: blocks for arm, blocks in times.items() if not arm.endswith(AA)})
+    alone = Reading("cold", {arm: blocks for arm, blocks in times.items() if not arm.endswith(AA)})
     assert alone.pairs(BASE, "other")[0] == reading.medians(BASE)
 
 

@@ -9,7 +9,7 @@ from kernels.host.device import find_device
 from kernels.parent.child_process import Child
 from kernels.parent.engine import Timed
 from kernels.parent.groups import MAIN, Group
-from kernels.parent.rounds import Reading
+from kernels.parent.reading import Reading
 from kernels.parent.supervisor import Supervisor
 from kernels.parent.workload_run import WorkloadRun
 from kernels.workload import Ceilings, Config, RunSpec

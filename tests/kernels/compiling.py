@@ -7,7 +7,14 @@ from unittest import mock
 HOPPER = 90
 ALIGNED = 16
 """Triton compiles for arguments that are multiples of this: addresses and sizes."""
-NAMES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "int32": "i32", "int64": "i64"}
+NAMES = {
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float32": "fp32",
+    "float8_e4m3fn": "fp8e4nv",
+    "int32": "i32",
+    "int64": "i64",
+}
 
 
 class Recorder:

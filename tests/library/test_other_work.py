@@ -8,8 +8,8 @@ from kernels.catalog import declaration
 from kernels.contract.arm_result import ArmResult, Verdict
 from kernels.contract.events import Measured
 from kernels.parent.arm import Arm
+from kernels.parent.reading import Reading
 from kernels.parent.results import Limits, arm_results
-from kernels.parent.rounds import Reading
 from kernels.report import measures, tables
 from kernels.report.summary import summary
 from kernels.workload import Workload

@@ -331,7 +331,9 @@ def test_the_json_of_a_device_has_everything_measured_of_it(owner, h200, make_ru
     listed = {row["id"]: row for row in owner.get(reverse("gpus_json")).json()["gpus"]}
     assert {name: data[name] for name in FIELDS} == listed[h200.pk]
     assert data["run"] == run.pk
-    assert data["datasheet"]["tflops"] == {"float16": 989.4, "bfloat16": 989.4, "float32": 67}
+    assert data["datasheet"]["tflops"] == {
+        "float16": 989.4, "bfloat16": 989.4, "float32": 67, "tf32": 495, "float8_e4m3fn": 1979,
+    }  # fmt: skip
     assert [(c["driver"], c["run"], c["ceilings"]) for c in data["calibrations"]] == [
         ("580.1", run.pk, CEILINGS),
         ("570.1", None, CEILINGS),
@@ -438,7 +440,7 @@ def test_the_light_is_at_the_clock_that_the_driver_reports(owner, make_gpu):
     gpu = make_gpu("GPU-3", host="gpu-3", driver="580.1", max_sm_mhz=1755.0)
     calibrate(gpu)
     page = page_of(owner, gpu)
-    assert "Speed of light at 1755 MHz (its driver): fp16, bf16 132 SMs x 4096 FLOP/clk x 1.755 GHz" in page
+    assert "Speed of light at 1755 MHz (its driver): fp16, bf16, tf32 132 SMs x 4096 FLOP/clk x 1.755 GHz" in page
     data = owner.get(address(gpu, "gpu_json")).json()["datasheet"]
     assert (data["max_sm_mhz"], data["light_tflops"]["float16"]) == (1755.0, pytest.approx(948.9, abs=0.1))
 

@@ -1,0 +1,88 @@
+"""What the rounds of a group of arms gave: samples, and how they came about. Of one process, or of several as one."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kernels.parent.drive import AA
+
+
+@dataclass
+class Reading:
+    """Reading of a protocol on one group of arms."""
+
+    mode: str
+    blocks: dict[str, list[list[float]]] = field(default_factory=dict)
+    """Arm -> rounds -> samples in ns. The baseline's A/A arm has its own name."""
+    calls: dict[str, int] = field(default_factory=dict)
+    orders: list[list[str]] = field(default_factory=list)
+    left: dict[str, int] = field(default_factory=dict)
+    """Arm -> round after which it was dropped (far behind)."""
+    notes: list[str] = field(default_factory=list)
+    sets: int = 1
+    covered: bool = True
+    flushed: bool = False
+    paired: bool = True
+    rest: float = 0.0
+    """Rest before each block, as a multiple of the block's length."""
+    rounds_s: float = 0.0
+    """Wall time of all rounds."""
+    repeated: int = 0
+    """Rounds repeated because heat slowed the device down."""
+    cold: dict[str, list[float]] = field(default_factory=dict)
+    """Arm -> times of single calls on cold inputs (ns), if blocks are graph replays."""
+    sm_mhz: dict[str, list[float]] = field(default_factory=dict)
+    """Arm -> SM clock before each block."""
+    host: dict[str, Any] | None = None
+    """What others took of the host's CPU meanwhile: the fields of a HostLoad. None: unknown."""
+
+    processes: list[Reading] = field(default_factory=list)
+    """The readings of which this one consists, if several processes measured; empty for one."""
+
+    @property
+    def touched_once(self) -> bool:
+        """Every input set was out of the cache when it was read."""
+        return self.mode != "warm" and self.covered and self.sets > 1
+
+    def medians(self, arm: str) -> list[float]:
+        return [statistics.median(ticks) for ticks in self.blocks[arm]]
+
+    def pairs(self, baseline: str, arm: str) -> tuple[list[float], list[float]]:
+        """(baseline, arm): one time per round that both ran. The baseline's is the geometric mean of its two arms, unless
+        this is one of them."""
+        base, medians = self.medians(baseline), self.medians(arm)
+        if arm != baseline + AA and baseline + AA in self.blocks:
+            base = [math.sqrt(a * b) for a, b in zip(base, self.medians(baseline + AA), strict=True)]
+        return base[: len(medians)], medians
+
+    @property
+    def by_process(self) -> list[Reading]:
+        return self.processes or [self]
+
+
+def joined(readings: list[Reading]) -> Reading:
+    """The readings of several processes, one after the other, as one."""
+    first = readings[0]
+    if len(readings) == 1:
+        return first
+    notes = [note for reading in readings for note in reading.notes]
+    whole = replace(
+        first,
+        orders=[order for reading in readings for order in reading.orders],
+        notes=list(dict.fromkeys(notes)),
+        rounds_s=sum(reading.rounds_s for reading in readings),
+        repeated=sum(reading.repeated for reading in readings),
+        covered=all(reading.covered for reading in readings),
+        host=max((r.host for r in readings if r.host), key=lambda load: load["foreign"], default=None),
+        processes=readings,
+    )
+    for name in ("blocks", "cold", "sm_mhz"):
+        setattr(
+            whole,
+            name,
+            {arm: [v for r in readings for v in getattr(r, name).get(arm, [])] for arm in getattr(first, name)},
+        )
+    return whole
