@@ -57,6 +57,18 @@ def is_problem(answer, status, detail):
     return True
 
 
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_fault_of_the_site_is_a_problem_too_and_a_page_outside_the_api(reader, owner, monkeypatch):
+    monkeypatch.setattr("runs.api.reads.reverse", None)
+    monkeypatch.setattr("runs.views.runs.chosen", None)
+    reader.client.raise_request_exception = owner.raise_request_exception = False
+    assert is_problem(reader.get("/api/me"), 500, "log has the error")
+    page = owner.get("/runs/")
+    assert page.status_code == 500 and "went wrong on our side" in page.content.decode()
+
+
 # --- tokens -----------------------------------------------------------------------------------------------------------
 
 

@@ -23,34 +23,23 @@ from runs.models import ApiToken, Person, Role
 HOSTILE = (
     "", "0", "-1", "1", "9" * 30, "1e999", "nan", "\x00", "\ud7ff", "é" * 300, "a" * 5000, "' OR 1=1 --", "../../etc/passwd",
     "%00", "[]", "{}", "null", "true", "S>=", "kernel:", "sort=-", "1_2_3_4", "nan_1_2_3", "inf_0_0_0", "2026-13-45", "99999d",
-    "p50_ms,nosuch", "-speedup", "sdpa", "attention", "swish@0123456789", "all", "me",
+    "p50_ms,nosuch", "🚀", "-speedup", "sdpa", "attention", "swish@0123456789", "all", "me",
 )  # fmt: skip
 VALUES = (
-    *HOSTILE,
-    0,
-    -1,
-    10**30,
-    1.5,
-    True,
-    None,
-    [],
-    ["x"],
-    [[]],
-    {},
-    {"a": "b"},
-    {"a.py": SOURCE},
-    {"workloads": [{}]},
-)
+    *HOSTILE, 0, -1, 10**30, 1.5, True, None, [], ["x"], [[]], {}, {"a": "b"}, {"a.py": SOURCE}, {"workloads": [{}]},
+    {"a.py": "-" * 20_000 + "1"},
+)  # fmt: skip
 ASKED = {
     "kernel": "sdpa", "operation": "attention", "dtype": "float16", "device": "NVIDIA H200", "gpu": "NVIDIA H200",
-    "columns": "p50_ms,speedup", "sort": "-speedup",
+    "columns": "p50_ms,speedup", "sort": "-speedup", "kernels": ["sdpa-math"], "effort": "quick",
 }  # fmt: skip
 """Values that find something."""
 SENT = {
     "SubmissionIn": {"files": {"mine.py": SOURCE}, "gpu": "epyc", "effort": "quick"},
-    "RunIn": {"config": "smoke", "gpu": "epyc", "kernels": ["sdpa-math"], "effort": "quick"},
+    "RunIn": {"config": "smoke", "gpu": "epyc"},
     "SearchIn": {"kernel": "layer_norm/triton-layer-norm", "config": "layer-norm", "gpu": "H200", "trials": 12},
     "ImportIn": {"text": "kernel,ms\nv1,0.5\n", "about": "attention fp16 B=4 H=16 S=512 D=64 on NVIDIA L4"},
+    "GitIn": {"url": "https://example.org/x.git", "commit": "a" * 40, "operation": "attention", "kernel": "mine"},
     "GateIn": {"max_regression": 0.02},
 }
 """Bodies that are accepted."""
@@ -71,6 +60,10 @@ def with_examples(document, rows, hostile):
     """The document with values that find rows of this site, and so many hostile ones for each field."""
     drawn, known = random.Random(14), {**ASKED, "run": rows["pk"], "against": [rows["pk"]]}
     document = json.loads(json.dumps(document))
+
+    def some(values):
+        return drawn.sample(values, min(hostile, len(values)))
+
     for _, address, one in operations(document):
         found = named(address, rows)
         for parameter in one.get("parameters", ()):
@@ -78,14 +71,18 @@ def with_examples(document, rows, hostile):
             values = [found[name]] if is_path else [known.get(name, "")]
             values += [rows["waiting"]] if name == "pk" and "/runs/" in address else []
             is_text = parameter["schema"]["type"] == "string"
-            values += drawn.sample(HOSTILE[is_path:], hostile) if is_text else []
+            values += some(HOSTILE[is_path:]) if is_text else []
             parameter["examples"] = {str(number): {"value": value} for number, value in enumerate(values)}
     for name, sent in SENT.items():
         body = document["components"]["schemas"][name]
         body["example"] = {field: known[field] for field in body.get("required", ()) if field in known} | sent
         for field, schema in body["properties"].items():
-            good = [body["example"][field]] if field in body["example"] else []
-            schema["examples"] = [*good, *drawn.sample(VALUES, hostile)]
+            good = body["example"].get(field, known.get(field))
+            schema["examples"] = [good, *some(VALUES)]
+    whole = rows["config"]
+    document["components"]["schemas"]["RunIn"]["properties"]["config"]["examples"] += [
+        whole | {field: value} for field in whole for value in some(VALUES)
+    ]
     return document
 
 
@@ -130,15 +127,15 @@ def ask(owner, monkeypatch, caplog):
     ("role", "examples", "hostile"),
     [
         (Role.ENGINEER, 5, 6),
-        pytest.param(Role.ENGINEER, 50, len(HOSTILE) - 1, marks=THOROUGH),
+        pytest.param(Role.ENGINEER, 50, len(VALUES), marks=THOROUGH),
         pytest.param(Role.ADMIN, 20, 6, marks=THOROUGH),
     ],
 )
 def test_every_operation_answers_as_its_document_says(
-    role, examples, hostile, ask, owner, stored, make_run, exported, subtests
+    role, examples, hostile, ask, owner, stored, make_run, exported, configs, subtests
 ):
     Person.objects.filter(user=owner.user).update(role=role)
-    rows = stored | {"after": load(exported, "again").pk, "waiting": make_run().pk}
+    rows = stored | {"after": load(exported, "again").pk, "waiting": make_run().pk, "config": configs["smoke"].body}
     document = with_examples(api.get_openapi_schema(), rows, hostile)
     asked = schemathesis.openapi.from_dict(document, config=SchemathesisConfig.from_dict(CONFIG))
     asked.app = application
