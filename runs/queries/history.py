@@ -105,6 +105,24 @@ def every(kernel: Kernel, environments: Mapping[int, Environment], key: str = ""
         yield from rows(series(kernel, environments, one), kernel.name)
 
 
+def page(
+    kernel: Kernel, environments: Mapping[int, Environment], key: str, before: int | None, count: int
+) -> list[dict[str, Any]]:
+    """The rows of `count` results, those that were stored last before a row id. They have no number of a series."""
+    if kernel.pk is None:
+        return []
+    found = point_rows.tried(kernel, environments=environments, key=key)
+    if before is not None:
+        found = found.filter(pk__lt=before)
+    if key:  # a database that may stop early looks for the few on this workload among all of the kernel
+        newest = sorted(found.order_by().values_list("pk", flat=True))[-count:]
+        points = point_rows.points(point_rows.at(newest))
+    else:
+        points = point_rows.points(found, count)
+    made = rows(grouped(points, environments), kernel.name)
+    return sorted(({n: v for n, v in row.items() if n != "series"} for row in made), key=lambda row: -row["result"])
+
+
 def grouped(
     points: Sequence[Point],
     known: Mapping[int, Environment] | None = None,

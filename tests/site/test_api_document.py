@@ -108,7 +108,7 @@ def test_nobody_reads_or_writes_without_a_token_or_a_session(document, stranger,
 def test_a_read_is_the_twin_of_its_page(owner, stored):
     twins = {f"/api/runs/{stored['pk']}": f"/runs/{stored['pk']}.json", "/api/kernels": "/kernels.json",
              "/api/leaderboard": "/leaderboard.json", "/api/changes?period=all": "/changes.json?period=all",
-             "/api/kernels/attention/sdpa": "/kernels/attention/sdpa.json", "/api/tiers": "/tiers.json",
+             "/api/tiers": "/tiers.json",
              f"/api/sessions/{stored['session']}": f"/sessions/{stored['session']}.json",
              f"/api/imports/{stored['import']}": f"/import/{stored['import']}.json",
              "/api/judge?gpu=H200&operation=gemm&m=64&n=64&k=64&ms=1": "/judge.json?gpu=H200&operation=gemm&m=64&n=64&k=64&ms=1",
@@ -117,6 +117,23 @@ def test_a_read_is_the_twin_of_its_page(owner, stored):
         assert owner.get(address).json() == owner.get(page).json(), address
     results = b"".join(owner.get("/results.json").streaming_content)
     assert owner.get("/api/results?limit=200").json()["results"] == json.loads(results)["results"][:200]
+
+
+def test_a_kernels_results_come_by_pages_newest_first(owner, stored):
+    file = json.loads(owner.get("/kernels/attention/sdpa.json").getvalue())
+    assert file["kernel"] == "attention/sdpa"
+    of_file = sorted(
+        ({n: v for n, v in row.items() if n != "series"} for row in file["results"]), key=lambda r: -r["result"]
+    )
+    seen, cursor = [], ""
+    while cursor is not None:
+        page = owner.get(f"/api/kernels/attention/sdpa?limit=3&cursor={cursor}").json()
+        seen, cursor = seen + page["results"], page["next"]
+    assert len(seen) > 3 and seen == of_file
+    workload = seen[0]["workload_key"]
+    on = owner.get(f"/api/kernels/attention/sdpa/on/{workload}?limit=200").json()
+    assert on["results"] == [row for row in seen if row["workload_key"] == workload] and on["next"] is None
+    assert is_problem(owner.get("/api/kernels/attention/sdpa?cursor=x"), 422, "cursor")
 
 
 @pytest.mark.parametrize("sort", ["", "-p50_ms"])
