@@ -70,8 +70,9 @@ def with_examples(document, rows, hostile):
             name, is_path = parameter["name"], parameter["in"] == "path"
             values = [found[name]] if is_path else [known.get(name, "")]
             values += [rows["waiting"]] if name == "pk" and "/runs/" in address else []
-            is_text = parameter["schema"]["type"] == "string"
-            values += some(HOSTILE[is_path:]) if is_text else []
+            kind = parameter["schema"]["type"]
+            values += some(HOSTILE[is_path:]) if kind in ("string", "array") else []
+            values = [[value] if value else [] for value in values] if kind == "array" else values
             parameter["examples"] = {str(number): {"value": value} for number, value in enumerate(values)}
     for name, sent in SENT.items():
         body = document["components"]["schemas"][name]
