@@ -8,7 +8,7 @@ from typing import Any
 
 from django.http import HttpResponse, StreamingHttpResponse
 
-from kernels.report.tables import as_csv, csv_lines
+from kernels.report.cells import as_csv, csv_lines
 
 
 def download(content: str, kind: str, name: str) -> HttpResponse:

@@ -13,7 +13,8 @@ from django.shortcuts import render
 
 from kernels.catalog import operations
 from kernels.dtypes import DTYPE_SHORT
-from kernels.report import measures, tables
+from kernels.report import measures
+from kernels.report.cells import csv_lines
 from kernels.report.measures import BY_KEY
 from runs.queries import results
 from runs.queries.results import COLUMN, PLACE, Found, Key, NoOrder, Order
@@ -183,7 +184,7 @@ def _stream(asked: Asked, kind: str, lines: Iterator[str]) -> StreamingHttpRespo
 def results_csv(request: HttpRequest) -> HttpResponseBase:
     asked = Asked.of(request)
     fields = list(dict.fromkeys([*PLACE, *measures.fields(asked.columns.asked)]))
-    return asked.refusal or _stream(asked, "csv", tables.csv_lines(_records(asked), fields))
+    return asked.refusal or _stream(asked, "csv", csv_lines(_records(asked), fields))
 
 
 def results_jsonl(request: HttpRequest) -> HttpResponseBase:
