@@ -11,6 +11,7 @@ from runs.queries.figures import Figure
 from runs.queries.session_report import Entry, SessionReport
 from runs.session_form import in_words
 from runs.templatetags.figures import duration, ratio, timespan
+from runs.templatetags.session_tags import missing
 
 NONE = "\N{EN DASH}"
 Lines = list[list[str]]
@@ -96,8 +97,7 @@ def _measured(report: SessionReport, scale: TierScale | None, base: str) -> list
     tiers = [["workload", "kernel", "tier reached", "next", "missing"]]
     tiers += [
         [_place(one.figure), _name(one.figure.kernel), _name(one.tier.label) if one.tier else "none",
-         _name(one.next.label) if one.next else NONE,
-         "beyond the hardware limit" if one.is_beyond else timespan(one.missing_ms)] for one in report.tiers(scale)
+         _name(one.next.label) if one.next else NONE, missing(one)] for one in report.tiers(scale)
     ]  # fmt: skip
     used = [f"GPU time used: {', '.join(f'{_name(gpu)} {duration(s)}' for gpu, s in report.gpu_seconds.items())}."]
     return [
