@@ -91,7 +91,7 @@ def _measured(report: SessionReport, scale: TierScale | None, base: str) -> list
     ]
     rows += [
         [_struck(one, _name(one.kernel)), _place(one), _time(one.base), _time(one), _speedup(one),
-         f"{one.slowdown:.4g}" if one.slowdown else NONE, _share(one), str(one.verdict), _source(one, base)]
+         _struck(one, f"{one.slowdown:.4g}") if one.slowdown else NONE, _share(one), _struck(one, str(one.verdict)), _source(one, base)]
         for one in report.compared
     ]  # fmt: skip
     tiers = [["workload", "kernel", "tier reached", "next", "missing"]]
@@ -128,11 +128,11 @@ def _time(one: Figure | None) -> str:
 
 
 def _rate(one: Figure) -> str:
-    return f"{one.tflops:.4g}" if one.tflops else NONE
+    return _struck(one, f"{one.tflops:.4g}") if one.tflops else NONE
 
 
 def _share(one: Figure) -> str:
-    return f"{one.share:.1%}" if one.share else NONE
+    return _struck(one, f"{one.share:.1%}") if one.share else NONE
 
 
 def _speedup(one: Figure) -> str:

@@ -12,6 +12,7 @@ from runs.markdown import as_typed, rendered
 from runs.models import Note, Result, Run, Session, Share, TierScale
 from runs.pipeline import importer, withdrawal
 from runs.queries.session_report import session_report
+from runs.templatetags.figures import timespan
 
 ATTACK = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 ROW = {"title": "", "kernel": "", "speedup": None, "at_least": None, "workloads": "", "p90": False, "correct": False}
@@ -373,3 +374,17 @@ def test_a_withdrawn_run_is_struck_through_and_the_one_before_counts_again(owner
     for name in ("session", "session_report", "session_html"):
         assert re.search(rf'<s><a href="[^"]*{last.get_absolute_url()}"[^>]*>run {last.pk}</a></s>', found[name]), name
     assert f"~~[run {last.pk}]" in found["session_md"]
+
+
+def test_every_figure_of_a_withdrawn_run_is_struck_through(owner, ran, session):
+    run = ran(count=1)
+    withdrawal.withdraw(run, "The clock was locked.", owner.user)
+    base = next(one for one in session_report(session).figures if one.is_baseline)
+    found = forms(owner, session)
+    grid = found["session_report"].split("results told factors")[1]
+    assert f'<td class="struck">{timespan(base.ms)}</td>' in grid
+    rows = [line for line in found["session_md"].split("\n") if f"run {run.pk}]" in line and line.startswith("|")]
+    assert rows
+    for row in rows:
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        assert all(cell.startswith("~~") or not re.search(r"\d", cell) for cell in cells), row
