@@ -91,7 +91,8 @@ def _measured(report: SessionReport, scale: TierScale | None, base: str) -> list
     ]
     rows += [
         [_struck(one, _name(one.kernel)), _place(one), _time(one.base), _time(one), _speedup(one),
-         _struck(one, f"{one.slowdown:.4g}") if one.slowdown else NONE, _share(one), _struck(one, str(one.verdict)), _source(one, base)]
+         _struck(one, f"{one.slowdown:.4g}") if one.slowdown else NONE, _share(one), _struck(one, str(one.verdict)),
+         _source(one, base)]
         for one in report.compared
     ]  # fmt: skip
     tiers = [["workload", "kernel", "tier reached", "next", "missing"]]
