@@ -5,6 +5,7 @@ from django.urls import include, path
 from django.views.generic import RedirectView
 
 handler404 = "runs.views.not_found.not_found"
+handler500 = "runs.api.problems.fault"
 handler403 = "runs.views.not_found.forbidden"
 urlpatterns = [
     path("admin/login/", login_not_required(RedirectView.as_view(pattern_name="login", query_string=True))),

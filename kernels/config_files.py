@@ -113,7 +113,20 @@ def _part(config: Config) -> dict[str, Any]:
 @lru_cache(maxsize=128)
 def _values(text: str) -> Any:
     """The values of a text, parsed once for each content."""
-    return yaml.safe_load(text)
+    return yaml.load(text, _Reader)
+
+
+class _Reader(yaml.SafeLoader):
+    """YAML whose texts may have characters as JSON escapes them: two halves, \\ud83d\\ude80."""
+
+    def text(self, node: yaml.ScalarNode) -> str:
+        try:
+            return str(self.construct_scalar(node)).encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            raise ValueError("half of a character: \\ud800 to \\udfff come in pairs") from None
+
+
+_Reader.add_constructor("tag:yaml.org,2002:str", _Reader.text)
 
 
 def _origin(values: dict[str, Any], loc: tuple[int | str, ...]) -> tuple[int | str, ...]:

@@ -52,7 +52,7 @@ class PythonFiles:
         self.calls = calls
 
     def declared(self, source: bytes, path: Path) -> Iterator[Declared]:
-        for node in ast.parse(source, str(path)).body:
+        for node in parsed(source, str(path)).body:
             if isinstance(node, ast.FunctionDef):
                 for decorator in node.decorator_list:
                     if isinstance(decorator, ast.Name) and decorator.id == "kernel":
@@ -74,6 +74,14 @@ class PythonFiles:
         _being_loaded.clear()
         exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
         return _being_loaded.get(full_name) or _wrapped()
+
+
+def parsed(source: str | bytes, name: str = "<unknown>") -> ast.Module:
+    """Python, parsed. Raises SyntaxError, and ValueError for NUL and for what is nested too deeply to be parsed."""
+    try:
+        return ast.parse(source, name)
+    except (MemoryError, RecursionError):
+        raise ValueError("expressions stand too deep inside each other") from None
 
 
 def literal(name: str, node: ast.expr, calls: Mapping[str, Function]) -> Any:

@@ -12,6 +12,7 @@ from kernels.contract.events import CrossChecked, Event, Measured, Timing
 from kernels.contract.export import Export
 from kernels.parent.stopwatch import added
 from kernels.report import measures, tables
+from kernels.report.cells import as_csv
 from kernels.report.measures import Measure
 from kernels.workload import Config
 
@@ -90,7 +91,7 @@ class Collector:
             case "json":
                 return self.export.as_json(table=tables.as_records(self.table))
             case "csv":
-                return tables.as_csv(measures.as_records(self.table, self.asked), measures.fields(self.asked))
+                return as_csv(measures.as_records(self.table, self.asked), measures.fields(self.asked))
             case "jsonl":
                 return "".join(measures.as_jsonl(self.table, self.asked))
         title = ", ".join(filter(None, [self.export.title, self.export.partial]))

@@ -11,7 +11,8 @@ from typing import Any
 
 from kernels.contract.arm_result import Status
 from kernels.host.device import WAITS
-from kernels.report.tables import Row, microseconds
+from kernels.report.cells import microseconds
+from kernels.report.tables import Row
 
 BAR = 24
 """Width of the progress bar in characters."""

@@ -6,6 +6,7 @@ import ast
 from pathlib import PurePosixPath
 
 from kernels.formats import bare
+from kernels.kernel_files import parsed
 from kernels.submission import Unreadable, checked_files
 
 ELSEWHERE = {
@@ -41,7 +42,7 @@ def with_declaration(files: dict[str, str]) -> dict[str, str]:
 
 
 def _refuse_other_formats(name: str, text: str) -> None:
-    for node in ast.parse(text).body:
+    for node in parsed(text).body:
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name in ELSEWHERE:
             raise Unreadable(
                 f"{name} is a kernel of {ELSEWHERE[node.name]}: that is a workload of its own, which the site does not have "

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 from kernels.catalog import get_operation, operations
+from kernels.kernel_files import parsed
 
 EXPORTED = re.compile(r"(?:template\s*<\s*typename\s+(?P<T>\w+)\s*>\s*)?(?:extern\s+\"C\"\s*)?__global__\s+void\s+"
                       r"(?:__launch_bounds__\s*\([^)]*\)\s*)?(?P<name>\w+)\s*\((?P<parameters>[^)]*)\)", re.S)  # fmt: skip
@@ -38,7 +39,7 @@ def adapted_python(text: str, hints: str) -> Adapted | None:
 
     hints: names of file and folder, which tell operations with the same arguments apart.
     """
-    functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef) and not node.decorator_list]
+    functions = [node for node in parsed(text).body if isinstance(node, ast.FunctionDef) and not node.decorator_list]
     matches = [(f, of) for f in functions if not f.name.startswith("_") and (of := _operations_of(f))]
     if not matches:
         return None

@@ -11,6 +11,7 @@ from typing import Any
 from kernels.catalog import declared_in
 from kernels.formats import bare
 from kernels.formats.found import BARE, CUDA_FILE, DECORATED, FLASHINFER, GPU_MODE, KERNELBENCH, PERF_REPORT, Found
+from kernels.kernel_files import parsed
 
 LARGEST = 1_000_000
 """Larger files are no source."""
@@ -110,18 +111,18 @@ def _files(root: Path) -> Iterator[Path]:
 
 def _parsed(path: Path) -> ast.Module | None:
     try:
-        return ast.parse(path.read_bytes(), str(path))
-    except (SyntaxError, ValueError, RecursionError):
+        return parsed(path.read_bytes(), str(path))
+    except (SyntaxError, ValueError):
         return None
 
 
 def why_broken(path: Path) -> str:
     """Why a file is no Python, as a sentence; empty if it is."""
     try:
-        ast.parse(path.read_bytes(), str(path))
+        parsed(path.read_bytes(), str(path))
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}"
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         return str(error)
     return ""
 

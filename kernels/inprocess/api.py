@@ -27,7 +27,7 @@ from kernels.parent.drive import AA
 from kernels.parent.reading import Reading
 from kernels.parent.results import reading_fields, speedup, times
 from kernels.protocol import Protocol
-from kernels.report.tables import three_digits
+from kernels.report.cells import three_digits
 
 
 @dataclass(frozen=True)

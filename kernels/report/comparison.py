@@ -17,9 +17,9 @@ from kernels.analysis.verdicts import certain_ratio, enough_rounds, is_noisy
 from kernels.contract.arm_result import FAILURES, ArmResult, Ratio, Status, Verdict
 from kernels.contract.environment import KEYED
 from kernels.contract.events import Measured
+from kernels.report.cells import as_csv as records_as_csv
+from kernels.report.cells import listed, markdown, microseconds, text
 from kernels.report.summary import VERBS, Summary
-from kernels.report.tables import as_csv as records_as_csv
-from kernels.report.tables import listed, markdown, microseconds, text
 
 NOT_COMPARED, NEW, GONE = "not compared", "new", "gone"
 COMPARABILITY_KEYS = {"paired": "in pairs", "rest": "rests"}

@@ -14,8 +14,8 @@ from kernels.analysis.standing import in_digits
 from kernels.analysis.verdicts import certain_ratio
 from kernels.catalog import AT
 from kernels.contract.arm_result import FAILURES, ArmResult, Ratio, Status, Verdict
+from kernels.report.cells import listed, markdown, text
 from kernels.report.comparison import GONE, NEW, Results, Row, RunResults, rows, why_not
-from kernels.report.tables import listed, markdown, text
 
 EXIT = {Gate.HOLDS: 0, Gate.FAILS: 1, Gate.UNKNOWN: 2}
 ALWAYS_FAIL = (Status.INCORRECT, Status.SUSPECT)

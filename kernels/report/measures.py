@@ -11,7 +11,8 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from kernels.report import tables
-from kernels.report.tables import Row, three_digits
+from kernels.report.cells import three_digits
+from kernels.report.tables import Row
 
 NAMED = ("workload", "mode", "kernel", "baseline", "verdict", "correct", "why")
 """Fields of a Row that a file with chosen columns has before them."""

@@ -11,7 +11,8 @@ from kernels.analysis.verdicts import is_noisy
 from kernels.catalog import UnknownName, get_operation
 from kernels.contract.arm_result import FAILURES, Status, Verdict
 from kernels.contract.events import BUSY_SHARE
-from kernels.report.tables import Row, by_operation, compared, listed
+from kernels.report.cells import listed
+from kernels.report.tables import Row, by_operation, compared
 
 MOST_KERNELS_NAMED = 2
 """Kernels named in a sentence; if there are more, only their number."""

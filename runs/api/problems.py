@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.defaults import server_error
 from ninja.errors import HttpError, Throttled, ValidationError
 
 KIND = "application/problem+json"
@@ -68,3 +69,11 @@ def of_haste(request: HttpRequest, error: Throttled) -> HttpResponse:
     wait = math.ceil(error.wait or 1)
     said = f"Too many requests with this token: ask again in {wait} s. A run is watched with If-None-Match."
     return answer_of(Problem(429, "Too many requests", said), {"Retry-After": str(wait)})
+
+
+def fault(request: HttpRequest) -> HttpResponse:
+    """A fault of the site: of the API in its form, else as a page."""
+    if not request.path.startswith("/api/"):
+        return server_error(request)
+    said = "Something went wrong on our side. No measurement is lost; the web server's log has the error."
+    return answer_of(Problem(500, "A fault of the site", said))

@@ -13,9 +13,9 @@ from runs.api.answers import as_json, not_a_cursor, number_of, tagged
 from runs.api.problems import Problem
 from runs.api.routes import ROUTER, answers
 from runs.models import ApiToken, Config, Submission
-from runs.queries import results
+from runs.queries import history, results
 from runs.queries.results import Key
-from runs.views import changes, gpus, history, kernels, leaderboard
+from runs.views import changes, gpus, kernels, leaderboard
 from runs.views import results as results_page
 from runs.views.submissions import found as submission_named
 
@@ -76,7 +76,7 @@ def history_on(
     request: HttpRequest, operation: Path[str], name: Path[str], key: Path[str], asked: Query[schemas.HistoryAsked]
 ) -> HttpResponse:
     """A kernel's results on one workload, newest first."""
-    return tagged(request, history.history_json(request, operation, name, key))
+    return _history(request, operation, name, asked, key)
 
 
 @ROUTER.get("/kernels/{slug:operation}/{path:name}", response=answers(schemas.HistoryOut), tags=["kernels"])
@@ -84,7 +84,17 @@ def history_of(
     request: HttpRequest, operation: Path[str], name: Path[str], asked: Query[schemas.HistoryAsked]
 ) -> HttpResponse:
     """A kernel's results on every workload, newest first."""
-    return tagged(request, history.history_json(request, operation, name))
+    return _history(request, operation, name, asked)
+
+
+def _history(
+    request: HttpRequest, operation: str, name: str, asked: schemas.HistoryAsked, key: str = ""
+) -> HttpResponse:
+    before, subject = number_of(asked.cursor), kernels.Subject.of(request, operation, name, key, most=1)
+    found = history.page(subject.kernel, subject.environments, key, before, asked.limit + 1)
+    shown = found[: asked.limit]
+    more = str(shown[-1]["result"]) if len(found) > asked.limit else None
+    return as_json(request, {"kernel": f"{operation}/{name}", "results": shown, "next": more})
 
 
 @ROUTER.get("/submissions", response=answers(schemas.SubmissionsPage), tags=["kernels"])

@@ -57,7 +57,7 @@ class ResultsAsked(Cursor):
     sort: str = Field("", max_length=100, description="A measure or `measured_at`; `-` before it: descending.")
 
 
-class HistoryAsked(Schema):
+class HistoryAsked(Cursor):
     device: str = Field("", max_length=200, description="A GPU's name; default: of the newest result.")
 
 
@@ -295,6 +295,7 @@ class KernelsOut(Schema):
 class HistoryOut(Schema):
     kernel: str
     results: list[ROW]
+    next: str | None
 
 
 class BoardOut(Schema):

@@ -24,11 +24,9 @@ COMPILE_S = {"cuda": 1.0, "cpu": 15.0}
 """torch.compile, anew for each workload."""
 SLOWER = {"cuda": 1.5, "cpu": 2.0}
 """Typical slow-down of a kernel against the ceilings. Kernels far behind stop after eight rounds."""
-CHECK_CALLS = {
-    "cuda": {"float16": 10, "bfloat16": 10, "float32": 10},
-    "cpu": {"float16": 140, "bfloat16": 60, "float32": 60},
-}
-"""A correctness check, in calls at the ceilings: float64, summed term by term; a CPU emulates fp16."""
+CHECK_CALLS, EMULATED_CALLS = {"cuda": 10, "cpu": 60}, {"cuda": 10, "cpu": 140}
+"""A correctness check, in calls at the ceilings: float64, summed term by term; and of what a CPU emulates."""
+EMULATED = ("float16", "float8_e4m3fn")
 CHECK_MOVES = {"cuda": 30, "cpu": 300}
 """The same if memory is the limit: several float64 copies of all tensors, and new inputs."""
 TYPICAL = 2
@@ -115,7 +113,8 @@ def guess(
     """(whether anything is timed, seconds) of a workload without measurements: from its work and the protocol."""
     compute_s, memory_s = at_ceilings(workload, kind, ceilings)
     ideal_s = max(compute_s, memory_s)
-    check_s = max(CHECK_CALLS[kind][workload.dtype] * compute_s, CHECK_MOVES[kind] * memory_s)
+    checked = EMULATED_CALLS if workload.dtype in EMULATED else CHECK_CALLS
+    check_s = max(checked[kind] * compute_s, CHECK_MOVES[kind] * memory_s)
     call_s = SLOWER[kind] * ideal_s
     if 2 * call_s > plan.compile_limit_s:  # every kernel stops at its first two calls
         return False, plan.compile_limit_s * len(kernels)

@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from django.db.models import QuerySet
+
 from kernels.contract.environment import KEYED
 from kernels.report.comparison import COMPARABILITY_KEYS
-from runs.models import Environment, Gpu, Kernel, Workload
+from runs.models import Environment, Gpu, Kernel, Result, Workload
 from runs.queries import point_rows
 from runs.queries.points import Point
 from runs.queries.ratio import Ratio
@@ -92,8 +94,17 @@ def series(
 
     most: number of newest results read. gpus: all of them, if they are read already.
     """
-    points = point_rows.points(point_rows.tried(kernel, environments=environments, key=key), most)
+    points = _last(point_rows.tried(kernel, environments=environments, key=key), key, most)
     return grouped(points, environments, gpus)
+
+
+def _last(found: QuerySet[Result], key: str, most: int | None) -> list[Point]:
+    """The newest points of results, on one workload or all. A database that may stop early looks for the few on a workload
+    among all of the kernel, so those are found first."""
+    if not key or most is None or most > point_rows.AT_ONCE:
+        return point_rows.points(found, most)
+    newest = sorted(found.order_by().values_list("pk", flat=True))[-most:]
+    return point_rows.points(point_rows.at(newest))
 
 
 def every(kernel: Kernel, environments: Mapping[int, Environment], key: str = "") -> Iterator[dict[str, Any]]:
@@ -103,6 +114,19 @@ def every(kernel: Kernel, environments: Mapping[int, Environment], key: str = ""
     keys = [key] if key else [workload.key for workload in sorted(point_rows.workloads_of(kernel), key=_work)]
     for one in keys:
         yield from rows(series(kernel, environments, one), kernel.name)
+
+
+def page(
+    kernel: Kernel, environments: Mapping[int, Environment], key: str, before: int | None, count: int
+) -> list[dict[str, Any]]:
+    """The rows of `count` results, those that were stored last before a row id. They have no number of a series."""
+    if kernel.pk is None:
+        return []
+    found = point_rows.tried(kernel, environments=environments, key=key)
+    if before is not None:
+        found = found.filter(pk__lt=before)
+    made = rows(grouped(_last(found, key, count), environments), kernel.name)
+    return sorted(({n: v for n, v in row.items() if n != "series"} for row in made), key=lambda row: -row["result"])
 
 
 def grouped(

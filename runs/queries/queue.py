@@ -8,6 +8,7 @@ waited longer than the difference.
 from __future__ import annotations
 
 import heapq
+import logging
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from pydantic import ValidationError
 
 from runs.models import Gpu, Run
 from runs.queries.estimates import estimate
+
+log = logging.getLogger(__name__)
 
 FAIRNESS_WINDOW = timedelta(hours=24)
 MOST_WAITING = 500
@@ -65,6 +68,9 @@ def _expected_s(run: Run) -> float:
     try:
         return estimate(run.spec, gpu).seconds
     except ValidationError:  # written by an earlier version of the site; it fails when it is sent
+        return UNKNOWN_S
+    except Exception:  # a fault of the estimate is no reason for all runs to wait
+        log.exception("no estimate of run %s", run.pk)
         return UNKNOWN_S
 
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 
 from kernels.contract.arm_result import Ratio, Verdict
-from kernels.report.tables import three_digits
+from kernels.report.cells import three_digits
 
 register = template.Library()
 DASH = "\N{EN DASH}"

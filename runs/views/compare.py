@@ -13,6 +13,7 @@ from django.urls import reverse
 
 from kernels.contract.events import Measured
 from kernels.report import comparison, tables
+from kernels.report.cells import listed
 from kernels.report.comparison import GONE, NEW, RunResults
 from runs.charts.forest import Scale
 from runs.models import KernelVersion, Run
@@ -124,7 +125,7 @@ def compare(request: HttpRequest, before: int, after: int) -> HttpResponse:
         "why": pair.why,
         "headline": comparison.summary(pair.table),
         **by_kernel(pair.table, pair.pages),
-        "baselines": tables.listed(list(dict.fromkeys(row.baseline for row in pair.table))),
+        "baselines": listed(list(dict.fromkeys(row.baseline for row in pair.table))),
         "diffs": list(_diffs(pair.table)),
         "offered": offered,
         "before_offered": pair.before in offered,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from django.http import HttpResponse, StreamingHttpResponse
 
-from kernels.report.tables import as_csv, csv_lines
+from kernels.report.cells import as_csv, csv_lines
 
 
 def download(content: str, kind: str, name: str) -> HttpResponse:
@@ -28,3 +29,11 @@ def csv_stream(records: Iterable[Mapping[str, Any]], columns: Sequence[str], nam
     """The same, sent line by line as it is made."""
     lines = csv_lines(records, columns)
     return StreamingHttpResponse(lines, content_type="text/csv; charset=utf-8", headers=saved_as(name))
+
+
+def json_lines(records: Iterable[Mapping[str, Any]], **more: Any) -> Iterator[str]:
+    """{"results": [...]} with more in front, a line for each record as it is made."""
+    yield json.dumps(more | {"results": []}).removesuffix("]}")
+    for number, record in enumerate(records):
+        yield ("," if number else "") + "\n" + json.dumps(record)
+    yield "\n]}\n"

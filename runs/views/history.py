@@ -21,7 +21,7 @@ from runs.queries import history
 from runs.queries.beside import Beside, beside
 from runs.queries.lines import Line, Mark, lines
 from runs.queries.points import Point
-from runs.views.downloads import csv_file, csv_stream
+from runs.views.downloads import csv_file, csv_stream, json_lines
 from runs.views.kernels import Subject
 from runs.views.sources import diff
 from runs.views.story import day, story
@@ -232,6 +232,7 @@ def history_csv(request: HttpRequest, operation: str, name: str, key: str = "") 
     )
 
 
-def history_json(request: HttpRequest, operation: str, name: str, key: str = "") -> HttpResponse:
-    rows = history.rows(Subject.of(request, operation, name, key).series, name)
-    return JsonResponse({"kernel": f"{operation}/{name}", "results": rows})
+def history_json(request: HttpRequest, operation: str, name: str, key: str = "") -> StreamingHttpResponse:
+    subject = Subject.of(request, operation, name, key, most=1)
+    rows = history.every(subject.kernel, subject.environments, key)
+    return StreamingHttpResponse(json_lines(rows, kernel=f"{operation}/{name}"), content_type="application/json")

@@ -13,14 +13,15 @@ from django.shortcuts import render
 
 from kernels.catalog import operations
 from kernels.dtypes import DTYPE_SHORT
-from kernels.report import measures, tables
+from kernels.report import measures
+from kernels.report.cells import csv_lines
 from kernels.report.measures import BY_KEY
 from runs.queries import results
 from runs.queries.results import COLUMN, PLACE, Found, Key, NoOrder, Order
 from runs.queries.search import KEYS, Search, Term, search
 from runs.queries.vocabulary import QUALITIES, STATES, STATUSES, VERDICTS, Vocabulary
 from runs.views.columns import Columns
-from runs.views.downloads import saved_as
+from runs.views.downloads import json_lines, saved_as
 
 PER_PAGE = 50
 USUAL = ("speedup", "p50_ms", "tflops", "gb_per_s", "limit_share")
@@ -183,7 +184,7 @@ def _stream(asked: Asked, kind: str, lines: Iterator[str]) -> StreamingHttpRespo
 def results_csv(request: HttpRequest) -> HttpResponseBase:
     asked = Asked.of(request)
     fields = list(dict.fromkeys([*PLACE, *measures.fields(asked.columns.asked)]))
-    return asked.refusal or _stream(asked, "csv", tables.csv_lines(_records(asked), fields))
+    return asked.refusal or _stream(asked, "csv", csv_lines(_records(asked), fields))
 
 
 def results_jsonl(request: HttpRequest) -> HttpResponseBase:
@@ -193,11 +194,4 @@ def results_jsonl(request: HttpRequest) -> HttpResponseBase:
 
 def results_json(request: HttpRequest) -> HttpResponseBase:
     asked = Asked.of(request)
-    return asked.refusal or _stream(asked, "json", _as_json(_records(asked)))
-
-
-def _as_json(records: Iterator[dict[str, Any]]) -> Iterator[str]:
-    yield '{"results": ['
-    for number, record in enumerate(records):
-        yield ("," if number else "") + "\n" + json.dumps(record)
-    yield "\n]}\n"
+    return asked.refusal or _stream(asked, "json", json_lines(_records(asked)))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kernels.report import comparison, tables
+from kernels.report import comparison
+from kernels.report.cells import escaped, markdown
 from runs.markdown import as_typed
 from runs.models import TierScale
 from runs.queries.figures import Figure
@@ -24,22 +25,18 @@ def as_markdown(report: SessionReport, scale: TierScale | None, base: str) -> st
     if said := report.headline:
         parts.append(" ".join([f"**{said.strong}.**" if said.tone != "same" else f"{said.strong}.", *said.rest]))
     parts += [report.counted, *_plan(report), *_measured(report, scale, base), *_decided(report)]
-    parts += (
-        [tables.markdown(comparison.lines(report.table), "## Each kernel: first result to last")]
-        if report.table
-        else []
-    )
+    parts += [markdown(comparison.lines(report.table), "## Each kernel: first result to last")] if report.table else []
     parts += _timeline(report.entries, base)
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
 
 
 def _name(text: str) -> str:
-    return tables.escaped(" ".join(text.split()))
+    return escaped(" ".join(text.split()))
 
 
 def _section(title: str, lines: Lines) -> list[str]:
     """A heading with its table; nothing without rows."""
-    return [f"## {title}", tables.markdown(lines)] if len(lines) > 1 else []
+    return [f"## {title}", markdown(lines)] if len(lines) > 1 else []
 
 
 def _texts(*parts: tuple[str, str]) -> list[str]:
@@ -110,7 +107,7 @@ def _measured(report: SessionReport, scale: TierScale | None, base: str) -> list
 def _findings(report: SessionReport, base: str) -> Iterable[str]:
     for one in report.findings:
         links = ", ".join(f"[{number}]({base}{result.link})" for number, result in enumerate(one.of, 1) if result.link)
-        yield f"- {one.kind}: {tables.escaped(one.sentence, '[]*_`<>|')}{f' Results: {links}' if links else ''}"
+        yield f"- {one.kind}: {escaped(one.sentence, '[]*_`<>|')}{f' Results: {links}' if links else ''}"
 
 
 def _struck(one: Figure, text: str) -> str:

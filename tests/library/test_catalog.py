@@ -156,6 +156,7 @@ def test_every_kernel_of_ours_can_be_read_and_the_baseline_comes_first():
         "a name that is no text": (b'@kernel("attention", backend="x", name=3)\ndef f(): ...\n', "the name 3 is not"),
         "no arguments at all": (b"@kernel\ndef f(): ...\n", "needs its arguments"),
         "nested too deeply": (b"x = " + b"(" * 5000 + b")" * 5000, ""),
+        "more signs than Python can parse": (b"x = " + b"-" * 20_000 + b"1", "too deep inside each other"),
     }.values(),
 )
 def test_a_file_that_cannot_be_read_is_one_kernel_with_the_reason(folder, content, reason):

@@ -1,5 +1,7 @@
 """Configs as YAML: what a file may say, and what an error in it says."""
 
+import json
+
 import pytest
 
 from kernels.catalog import UnknownName, kernels, operations
@@ -130,6 +132,7 @@ def test_one_operation_of_several_is_a_config_of_its_own():
         ("operations: [gemm]", "line 1: operations is a mapping: "),
         ("[" * 3000, "lists and mappings stand too deep"),
         ("a: 2020-13-45", "not YAML: month must be"),
+        (r'operation: "\ud83c"', "not YAML: half of a character"),
         ("1: 2", "not a mapping of name"),
         ("operations: {gemm: {kernels: [[a]], workloads: [{m: 1, n: 1, k: 1}]}}", "line 1: a kernel of gemm is a name, not: "),
         ("operations: {gemm: {kernels: [a], baseline: [b], workloads: []}}", "line 1: a kernel of gemm is a name, not: ['b']"),
@@ -144,6 +147,13 @@ def test_an_error_says_the_line(text, what):
     with pytest.raises(ConfigError) as error:
         read_config(text, "mine")
     assert str(error.value).startswith(what)
+
+
+def test_a_character_may_be_written_as_json_does():
+    title = "mine 🚀"
+    escaped = json.dumps(title)
+    assert escaped.isascii()
+    assert read_config(f"title: {escaped}\n" + GEMM + "- {m: 1, n: 1, k: 1}", "mine").title == title
 
 
 def test_every_kernel_is_checked_on_the_smallest_workload_of_each_config_that_is_small_enough():

@@ -14,6 +14,7 @@ from kernels.foreign.claimed import Claimed, NotReadable, Record, Refused
 from kernels.foreign.figures import column, number
 from kernels.foreign.rows import claims
 from kernels.report import formats, tables
+from kernels.report.cells import as_csv
 from runs.pipeline.importer import folder, samples
 
 NSA = """[
@@ -187,7 +188,7 @@ def test_rows_that_we_write_in_the_formats_of_others_come_back(name):
 def test_our_csv_comes_back():
     export = read_export(export_of())
     rows = tables.rows(export.measurements)
-    text = tables.as_csv([{name: getattr(row, name) for name in tables.COLUMNS} for row in rows])
+    text = as_csv([{name: getattr(row, name) for name in tables.COLUMNS} for row in rows], tables.COLUMNS)
     _, found, refused = read(text, "on NVIDIA H200")
     assert len(found) == sum(row.status == "ok" for row in rows)
     assert all("status" in why for _, why in refused)

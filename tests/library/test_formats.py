@@ -85,6 +85,7 @@ def test_files_that_are_no_kernels_are_left_alone(tmp_path):
         "setup.py": "from setuptools import setup\nsetup()\n",
         "utils.py": "def helper(a, b):\n    return a\n\n\ndef gemm_shape(n):\n    return n\n",
         "broken.py": "def (",
+        "signs.py": "x = " + "-" * 20_000 + "1",
         "data.json": '{"name": 3}',
         "list.json": "[1]",
         "deep.json": "[" * 100_000,

@@ -11,6 +11,7 @@ from kernels.parent.arm import Arm
 from kernels.parent.reading import Reading
 from kernels.parent.results import Limits, arm_results
 from kernels.report import measures, tables
+from kernels.report.cells import as_csv
 from kernels.report.summary import summary
 from kernels.workload import Workload
 
@@ -50,7 +51,7 @@ def test_it_is_in_no_mean_and_in_no_count():
 def test_files_say_what_it_does_instead():
     table = tables.rows([measured(mine=OTHER)])
     assert table[1].why == "not the same work: it reads nothing" and table[1].other_work == "reads nothing"
-    assert "not the same work: it reads nothing" in tables.as_csv(tables.as_records(table))
+    assert "not the same work: it reads nothing" in as_csv(tables.as_records(table), tables.COLUMNS)
     assert '"verdict": "not the same work"' in list(measures.as_jsonl(table, []))[1]
     assert "not the same work" in tables.as_text(table)
 

@@ -8,7 +8,8 @@ import pytest
 from cast import load, shortened, signed_in, spec
 from django.test import Client
 from django.utils import timezone
-from receiving import receiver  # noqa: F401  (a fixture of all tests here)
+from everything import stored  # noqa: F401  (a fixture of all tests here)
+from receiving import receiver  # noqa: F401
 from shown import shown
 
 from kernels import needs

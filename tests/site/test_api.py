@@ -8,15 +8,10 @@ from cast import load
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
+from everything import SOURCE
 
 from runs.models import ApiToken, Gpu, Run, Submission
 
-SOURCE = """from kernels.catalog import kernel
-
-@kernel("swish", backend="pytorch")
-def mine(x):
-    return x * x.sigmoid()
-"""
 READS = ["/api/me", "/api/runs"]
 
 
@@ -60,6 +55,18 @@ def is_problem(answer, status, detail):
     body = answer.json()
     assert body["status"] == status and body["title"] and detail in body["detail"]
     return True
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_fault_of_the_site_is_a_problem_too_and_a_page_outside_the_api(reader, owner, monkeypatch):
+    monkeypatch.setattr("runs.api.reads.reverse", None)
+    monkeypatch.setattr("runs.views.runs.chosen", None)
+    reader.client.raise_request_exception = owner.raise_request_exception = False
+    assert is_problem(reader.get("/api/me"), 500, "log has the error")
+    page = owner.get("/runs/")
+    assert page.status_code == 500 and "went wrong on our side" in page.content.decode()
 
 
 # --- tokens -----------------------------------------------------------------------------------------------------------
@@ -165,6 +172,7 @@ def test_a_kernel_is_submitted_and_its_run_is_queued(writer, owner, ready):
         ({"files": {"a.py": "\x00"}}, "body", "may not hold the character NUL"),
         ({"files": {"\ud800": ""}}, "body", "half a surrogate pair"),
         ({"files": {"a.py": "x = 1"}}, "files", "No file declares a kernel"),
+        ({"files": {"a.py": "x = " + "-" * 20_000 + "1"}}, "files", "a.py cannot be read: expressions stand too deep"),
         ({"files": {"mine.py": SOURCE}, "gpu": "mi300"}, "gpu", "There is no device 'mi300'; there are: AMD EPYC."),
         ({"files": {"mine.py": SOURCE}, "gpu": "cpu", "config": "nosuch"}, "config", "There is no config 'nosuch'."),
         (

@@ -10,6 +10,7 @@ from django.urls import reverse
 from shown import all_figures
 
 from kernels.report import measures, tables
+from kernels.report.cells import three_digits
 from runs.models import Result
 from runs.queries import measurements
 
@@ -56,8 +57,8 @@ def test_columns_of_the_address_are_shown_with_units(owner, demo):
     row = all_figures(page).split(f"/results/{result.pk}/", 1)[1].split("</tr>", 1)[0]
     slowdown, mean, p99, queries, inputs = texts(row)[-5:]
     assert slowdown.startswith(f"{1 / result.speedup:.3f} ")
-    assert mean == tables.three_digits(result.mean_ms * 1e3)
-    assert p99 == tables.three_digits(result.cold["p99_ms"] * 1e3)
+    assert mean == three_digits(result.mean_ms * 1e3)
+    assert p99 == three_digits(result.cold["p99_ms"] * 1e3)
     assert float(queries.split()[0].replace(",", "")) == pytest.approx(4096 / result.p50_ms * 1e3, rel=1e-3)
     assert inputs == "1,572,864"
     assert re.search(r'title="over \d+ replays of \d+ calls each"', row)

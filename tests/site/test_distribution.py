@@ -196,6 +196,8 @@ def test_a_throttled_stretch_is_within_the_axis_and_a_lone_spike_at_its_edge():
     assert found["new", 60][1] == "up"
     assert Rounds([arm(spike)], True).axis[1] < 2
     assert "1 round of new lies beyond the axis, as far as +399%." in captions([arm(spike)])["rounds"]
+    far = [*spike[:-1], [1847.0]]
+    assert "1 round of new lies beyond the axis, as far as +18,300%." in captions([arm(far)])["rounds"]
 
 
 def test_quiet_rounds_look_quiet():

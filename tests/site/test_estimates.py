@@ -7,9 +7,12 @@ from cast import load, spec
 from django.utils import timezone
 from form import PAGE, asked
 
+from kernels.catalog import operations
+from kernels.protocol import Protocol
 from kernels.workload import Config as ConfigSpec
+from kernels.workload import Workload
 from runs.models import Calibration, Run
-from runs.queries.estimates import estimate, span
+from runs.queries.estimates import estimate, guess, span
 
 QUIET_CPU = {"copy_gb_per_s": 30.0, "matmul_tflops": {"float32": 0.1}}
 H200 = {"copy_gb_per_s": 4210.0, "matmul_tflops": {"float16": 768.0, "bfloat16": 781.0, "float32": 51.2}}
@@ -49,6 +52,15 @@ def test_what_cannot_run_there_is_counted_apart(owner, typed, cpu):
     said = asked(owner, typed | {"device": cpu.pk, "kernels": ["sdpa", "triton-flash", "sdpa-cudnn"]})
     assert "<strong>2 results</strong>" in said
     assert '2 kernels cannot run on this device: their results will say "unsupported".' in said
+
+
+@pytest.mark.parametrize("dtype", operations()["gemm"].dtypes)
+@pytest.mark.parametrize("kind", ["cuda", "cpu"])
+def test_every_dtype_is_estimated(kind, dtype):
+    """An estimate that failed would keep every run of its device in the queue."""
+    workload = Workload(operation="gemm", dtype=dtype, sizes={"m": 512, "n": 512, "k": 512, "trans_b": True})
+    timed, seconds = guess(workload, ["eager"], Protocol(), kind, H200 if kind == "cuda" else QUIET_CPU)
+    assert timed and 0.1 < seconds < 200
 
 
 def test_graphs_and_rests_take_their_time(gpu, calibrated):

@@ -12,7 +12,7 @@ from kernels.workload import Config
 from runs.models import Gpu, Run
 from runs.pipeline import dispatcher
 from runs.pipeline.dispatcher import dispatch
-from runs.queries import queue
+from runs.queries import estimates, queue
 from runs.queries.queue import UNKNOWN_S, forecast, forecasts, next_of, queue_of, waiting
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(30)]
@@ -61,6 +61,21 @@ def test_of_one_persons_runs_a_short_one_goes_first(people):
     submit(gpu, expected_s=3600, user=people[0])
     short = submit(gpu, expected_s=20, user=people[0])
     assert dispatch() == [short]
+
+
+def test_a_run_whose_estimate_fails_holds_up_no_other(people, monkeypatch, caplog):
+    gpu, other = device(), device("GPU-2")
+    strange, plain = submit(gpu, workloads=3), submit(other)
+
+    def fails(spec, gpu):
+        if len(spec.workloads) == 3:
+            raise KeyError("a dtype that nobody thought of")
+        return estimates.estimate(spec, gpu)
+
+    monkeypatch.setattr(queue, "estimate", fails)
+    assert {run.pk for run in dispatch()} == {strange.pk, plain.pk}
+    strange.refresh_from_db()
+    assert strange.expected_s == UNKNOWN_S and f"no estimate of run {strange.pk}" in caplog.text
 
 
 def test_a_long_run_that_has_waited_longer_than_the_difference_goes_first(people):

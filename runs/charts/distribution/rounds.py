@@ -114,6 +114,6 @@ class Rounds:
         low, high = self.axis
         for arm in self.arms:
             if count := int(((arm.off < low) | (arm.off > high)).sum()):
-                farthest = arm.off[np.abs(arm.off).argmax()]
-                sentences.append(beyond(count, what, arm.name, f"as far as {farthest:+.3g}%"))
+                farthest = float(f"{arm.off[np.abs(arm.off).argmax()]:.3g}")
+                sentences.append(beyond(count, what, arm.name, f"as far as {farthest:+,.9g}%"))
         return sentences
