@@ -28,7 +28,8 @@ IMPLEMENTATION = re.compile(r"sdpa|flash_?attention|fa_?[123]?|scaled_dot_produc
 SIZES = {short: name for name, shorts in claim_text.SIZES.items() for short in shorts} | {
     "tensor_dimension": "dim", "hidden": "dim", "hidden_size": "dim", "dhead": "head_dim", "d_head": "head_dim",
     "dim_head": "head_dim", "n_heads": "heads", "vocab_size": "vocab", "t": "seq_len", "v": "vocab", "is_causal": "causal",
-    "n_rows": "rows", "n_cols": "cols", "dim": "dim",
+    "heads_kv": "kv_heads", "h_kv": "kv_heads", "n_heads_kv": "kv_heads", "seqlen_kv": "kv_len", "seq_len_kv": "kv_len",
+    "n_ctx_kv": "kv_len", "n_ctx": "seq_len", "n_rows": "rows", "n_cols": "cols", "dim": "dim",
 }  # fmt: skip
 """Name of a column -> size; an operation's own names of its sizes are known, too."""
 KERNEL = ("implementation", "impl", "kernel_name", "kernel", "provider")

@@ -22,6 +22,8 @@ LONGEST_ROW = 2**20
 LONGEST_OBJECT = 2**26
 """Characters of a file that is one JSON object."""
 EXPORT, JSON, JSONL, CSV, MARKDOWN = "an exported run", "JSON rows", "JSONL", "csv", "a Markdown table"
+LIST = '{["]-0123456789'
+"""What follows the bracket of a JSON list; rows are objects."""
 ROWS = ("rows", "results", "benchmarks", "data")
 """Names of the list of rows in a JSON object."""
 FIRST_LINES = 5
@@ -40,7 +42,7 @@ def read(file: TextIO) -> tuple[str, str, Found]:
         raise NotReadable("The file is empty.")
     if "\0" in head:
         raise NotReadable("The file is not text.")
-    if head[0] == "[":
+    if head[0] == "[" and (not head[1:].strip() or head[1:].lstrip()[0] in LIST):  # and no link of Markdown
         return JSON, "", _of_list(file)
     if head[0] == "{":
         return _of_objects(file, head)
@@ -175,8 +177,9 @@ def _of_export(text: str) -> Found:
 
 def _of_csv(file: TextIO, head: str) -> Found:
     first = head.split("\n", 1)[0]
-    delimiter = max((";", "\t", ","), key=first.count)
-    if delimiter not in first:
+    outside = re.sub(r'\([^)]*\)|"[^"]*"', "", first)
+    delimiter = max((";", "\t", ","), key=outside.count)
+    if delimiter not in outside:
         raise NotReadable(
             "No rows were recognised: not JSON, JSONL, csv (commas, semicolons or tabs), a Markdown table, nor an exported run."
         )

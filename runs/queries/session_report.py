@@ -57,13 +57,13 @@ class Judged:
 
 @dataclass(frozen=True)
 class Reached:
-    """How far the best kernel of a workload is up the tiers."""
+    """How far the best kernel of a workload is up the tiers; the baseline, if no kernel is faster."""
 
     figure: Figure
     tier: Tier | None
     next: Tier | None
     missing_ms: float | None
-    """What its time must lose to reach the next tier."""
+    """What its time must lose to reach the next tier. 0: it is fast enough, but not certain."""
     is_beyond: bool
     """The next tier is faster than the speed of light allows."""
 
@@ -239,9 +239,10 @@ class SessionReport:
             assert one.ratio is not None
             sure = one.verdict == Verdict.FASTER and not one.is_contended
             low = for_many(one.ratio, len(tried), one.rounds).low if sure and one.rounds else 0.0
-            if low >= best.get((one.place, one.method), (one, -1.0))[1]:
+            known = best.setdefault((one.place, one.method), (one.base or one, 0.0))
+            if low > known[1]:
                 best[one.place, one.method] = one, low
-        return [_reached(one, low, scale.tiers) for one, low in best.values()] if scale else []
+        return [_reached(one, low, scale) for one, low in best.values()] if scale else []
 
 
 def _grid(is_claimed: bool, gpu: str, mine: list[Figure]) -> Grid:
@@ -261,13 +262,14 @@ def _grid(is_claimed: bool, gpu: str, mine: list[Figure]) -> Grid:
     return Grid(title, next((one.baseline for one in mine if one.baseline), ""), kernels, lines, is_claimed)
 
 
-def _reached(one: Figure, low: float, tiers: Sequence[Tier]) -> Reached:
+def _reached(one: Figure, low: float, scale: TierScale) -> Reached:
+    base = one.base or one
+    most = base.ms / base.limit_ms if base.ms and base.limit_ms and one.method != "warm" else None
+    tiers = scale.tiers_up_to(most)
     reached = [tier for tier in tiers if tier.factor <= low]
     following = next((tier for tier in tiers if tier.factor > low), None)
-    base = one.base.ms if one.base else None
-    needed = base / following.factor if base and following else None
-    missing = max(0.0, one.ms - needed) if needed and one.ms else None
-    beyond = bool(needed and one.limit_ms and one.limit_ms > needed)
+    missing = max(0.0, one.ms - base.ms / following.factor) if following and base.ms and one.ms else None
+    beyond = bool(following and most and following.factor > most)
     return Reached(one, reached[-1] if reached else None, following, missing, beyond)
 
 

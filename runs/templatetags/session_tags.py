@@ -17,6 +17,7 @@ from runs.templatetags.figures import DASH, grouped, plus_minus, ratio, timespan
 
 if TYPE_CHECKING:
     from runs.queries.figures import Figure
+    from runs.queries.session_report import Reached
 
 register = template.Library()
 FAR = 10.0
@@ -32,6 +33,16 @@ def prose(text: str, runs: Mapping[int, bool] | None = None, base: str = "") -> 
 @register.filter
 def minutes(value: int | None) -> str:
     return DASH if value is None else in_words(value)
+
+
+@register.filter
+def missing(one: Reached) -> str:
+    """What the best kernel of a workload still lacks for the next tier."""
+    if one.is_beyond:
+        return "beyond the hardware limit"
+    if one.next is None:
+        return DASH if one.tier else "no speed of light is known"
+    return timespan(one.missing_ms) if one.missing_ms else "fast enough, not certain"
 
 
 @register.simple_tag

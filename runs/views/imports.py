@@ -13,6 +13,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
 
+from kernels.analysis.claims import Word
 from kernels.foreign.claimed import NotReadable
 from runs.models import Import
 from runs.pipeline.importer import Outcome, import_claims
@@ -101,6 +102,7 @@ def imported(request: HttpRequest, pk: int) -> HttpResponse:
         "pages": pages,
         "read": MOST_READ if pages.paginator.count > MOST_READ else 0,
         "doubts": sum(finding.doubts for finding in found),
+        "cached": sum(row.word == Word.CACHED for row in rows),
     }
     return render(request, "import.html", context)
 

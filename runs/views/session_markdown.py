@@ -12,6 +12,7 @@ from runs.queries.figures import Figure
 from runs.queries.session_report import Entry, SessionReport
 from runs.session_form import in_words
 from runs.templatetags.figures import duration, ratio, timespan
+from runs.templatetags.session_tags import missing
 
 NONE = "\N{EN DASH}"
 Lines = list[list[str]]
@@ -87,14 +88,14 @@ def _measured(report: SessionReport, scale: TierScale | None, base: str) -> list
     ]
     rows += [
         [_struck(one, _name(one.kernel)), _place(one), _time(one.base), _time(one), _speedup(one),
-         f"{one.slowdown:.4g}" if one.slowdown else NONE, _share(one), str(one.verdict), _source(one, base)]
+         _struck(one, f"{one.slowdown:.4g}") if one.slowdown else NONE, _share(one), _struck(one, str(one.verdict)),
+         _source(one, base)]
         for one in report.compared
     ]  # fmt: skip
     tiers = [["workload", "kernel", "tier reached", "next", "missing"]]
     tiers += [
         [_place(one.figure), _name(one.figure.kernel), _name(one.tier.label) if one.tier else "none",
-         _name(one.next.label) if one.next else NONE,
-         "beyond the hardware limit" if one.is_beyond else timespan(one.missing_ms)] for one in report.tiers(scale)
+         _name(one.next.label) if one.next else NONE, missing(one)] for one in report.tiers(scale)
     ]  # fmt: skip
     used = [f"GPU time used: {', '.join(f'{_name(gpu)} {duration(s)}' for gpu, s in report.gpu_seconds.items())}."]
     return [
@@ -125,11 +126,11 @@ def _time(one: Figure | None) -> str:
 
 
 def _rate(one: Figure) -> str:
-    return f"{one.tflops:.4g}" if one.tflops else NONE
+    return _struck(one, f"{one.tflops:.4g}") if one.tflops else NONE
 
 
 def _share(one: Figure) -> str:
-    return f"{one.share:.1%}" if one.share else NONE
+    return _struck(one, f"{one.share:.1%}") if one.share else NONE
 
 
 def _speedup(one: Figure) -> str:

@@ -35,7 +35,7 @@ def get_session(pk: int) -> Session:
 
 def _context(session: Session, shared: bool, base: str = "") -> dict[str, Any]:
     report = session_report(session)
-    scale = TierScale.objects.first()
+    scale = TierScale.objects.current().first()
     return {
         "page": "sessions",
         "session": session,
@@ -59,7 +59,7 @@ def report_page(request: HttpRequest, pk: int) -> HttpResponse:
 def report_md(request: HttpRequest, pk: int) -> HttpResponse:
     """The report as Markdown."""
     session = get_session(pk)
-    scale = TierScale.objects.first()
+    scale = TierScale.objects.current().first()
     text = as_markdown(session_report(session), scale, base_of(request))
     return download(text, "text/markdown; charset=utf-8", f"session-{pk}.md")
 

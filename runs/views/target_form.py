@@ -42,6 +42,8 @@ class TargetForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
+        if cleaned.get("factor") is not None and "tier" in cleaned:
+            cleaned["tier"] = OWN  # a tier is always chosen, a number is typed
         chosen, factor = cleaned.get("tier"), cleaned.get("factor")
         if chosen == OWN:
             if factor is None or not math.isfinite(factor) or factor <= 1:

@@ -221,5 +221,5 @@ def pin(request: HttpRequest, key: str, mode: str) -> HttpResponse:
             workload=workload, device=standing.device, mode=mode, kernel=base.kernel, p50_ms=base.p50_ms, by=user,
             p50_low_ms=base.p50_low_ms, p50_high_ms=base.p50_high_ms, margin=base.margin, run_id=base.run,
         ).keep()  # fmt: skip
-        messages.success(request, f"{base.kernel} is pinned at {grouped(1e3 * base.p50_ms)} us.")
+        messages.success(request, f"{base.kernel} is pinned at {timespan(base.p50_ms)}.")
     return _back(standing, key, mode)

@@ -103,6 +103,13 @@ def test_a_table_in_a_document_and_what_its_rows_do_not_say():
     assert {one.gpu for one in found} == {"L4"} and {one.assumed for one in found} == {()}
 
 
+def test_a_document_that_begins_with_a_link_is_no_list():
+    kind, found, _ = read(
+        "[run 7](https://bench.example/runs/7/)\n\n" + SDPA, "attention fp16 D=64 kernel=sdpa on NVIDIA L4"
+    )
+    assert (kind, len(found)) == ("a Markdown table", 2)
+
+
 def test_a_table_with_two_kernels_a_row():
     _, found, refused = read(V3, "attention fp16 S=512 D=64 on NVIDIA L4")
     shape = "attention fp16 B=1 H=8 S=512 D=64"
@@ -123,6 +130,13 @@ def test_the_csv_of_tritonbench():
     assert found[1].figures == {"ms": 0.01, "speedup": 1.2} and found[1].correct is True
     assert found[1].baseline == "sdpa"
     assert refused == [("line 3, flash_v3", "ms is no number: 'CUDA out of memory'")]
+
+
+def test_the_csv_of_tritonbench_with_heads_and_lengths_of_keys():
+    table = "(Batch, Heads, Heads_KV, SeqLen, SeqLen_KV, Dhead);sdpa-latency\n(4, 48, 8, 512, 512, 64);0.1\n"
+    _, found, refused = read(table, "bf16 on NVIDIA H200")
+    assert refused == []
+    assert labels(found) == [("sdpa", "attention bf16 B=4 H=48 Hkv=8 S=512 D=64")]
 
 
 def test_the_row_of_averages_is_no_result():

@@ -183,6 +183,13 @@ def test_what_the_samples_say_by_themselves(owner):
     assert "launch-bound" in said["CUDA Kernel Benchmark Suite"]
 
 
+def test_what_only_a_cache_gives_is_not_called_possible(owner):
+    load_sample_claims()
+    text = page(owner, Import.objects.get(name="CUDA Kernel Benchmark Suite"))
+    assert "2 claims need inputs in the cache: memory is not that fast." in " ".join(text.split())
+    assert "No figure in it is impossible" not in text
+
+
 def test_every_link_of_a_finding_leads_to_its_claim(owner):
     load_sample_claims()
     for one in Import.objects.all():

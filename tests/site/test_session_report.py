@@ -9,9 +9,10 @@ from django.urls import reverse
 from django.utils import timezone
 
 from runs.markdown import as_typed, rendered
-from runs.models import Note, Result, Run, Session, Share
+from runs.models import Note, Result, Run, Session, Share, TierScale
 from runs.pipeline import importer, withdrawal
 from runs.queries.session_report import session_report
+from runs.templatetags.figures import timespan
 
 ATTACK = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 ROW = {"title": "", "kernel": "", "speedup": None, "at_least": None, "workloads": "", "p90": False, "correct": False}
@@ -181,13 +182,42 @@ def test_charts_are_drawn_in_both_themes_and_widths(owner, ran, session):
 
 
 def test_tiers_by_the_interval(ran, session):
-    from runs.models import TierScale
-
     ran(count=1)
     scale = TierScale(name="mine", body=[["Good", "B", 1.2], ["Best", "A", 1.4], ["Far", "S", 3.0]])
     (one,) = session_report(session).tiers(scale)
     assert (one.figure.kernel, one.tier.name, one.next.name) == ("triton-flash", "Best", "Far")
     assert one.missing_ms == pytest.approx(one.figure.ms - one.figure.base.ms / 3.0)
+
+
+def test_shares_of_the_way_are_no_factors(owner, ran, session):
+    ran(count=1)
+    half = TierScale(name="way", kind="light", body=[["A tenth", "D", 0.1], ["Half", "B", 0.5]])
+    (one,) = session_report(session).tiers(half)
+    base = one.figure.base
+    most = base.ms / base.limit_ms
+    assert one.figure.ratio.low < most**0.5
+    assert (one.figure.kernel, one.tier.name, one.next.name) == ("triton-flash", "A tenth", "Half")
+    assert one.next.factor == pytest.approx(most**0.5)
+    assert one.missing_ms == pytest.approx(one.figure.ms - base.ms / most**0.5)
+    assert not one.is_beyond
+    Result.objects.update(limit_ms=None)
+    (unknown,) = session_report(session).tiers(half)
+    assert (unknown.tier, unknown.next) == (None, None)
+    assert "no speed of light is known" in forms(owner, session)["session_md"]
+
+
+def test_where_no_kernel_is_faster_the_baseline_is_the_best(owner, ran, session):
+    Run.objects.filter(pk=ran(count=1).pk).update(contended=True)
+    (one,) = session_report(session).tiers(TierScale(name="mine", body=[["Good", "B", 2.0]]))
+    assert (one.figure.kernel, one.tier, one.next.name) == ("sdpa", None, "Good")
+    assert one.missing_ms == pytest.approx(one.figure.ms / 2)
+
+
+def test_the_report_has_the_newest_version_of_a_scale(owner, ran, session):
+    ran(count=1)
+    TierScale.objects.first().next_version("The way", [["A third", "C", 0.33]], None)
+    for name, text in forms(owner, session).items():
+        assert name == "session" or ("A third" in text and "A quarter" not in text), name
 
 
 def test_the_pages_take_few_queries(owner, ran, session, sample, django_assert_max_num_queries):
@@ -344,3 +374,17 @@ def test_a_withdrawn_run_is_struck_through_and_the_one_before_counts_again(owner
     for name in ("session", "session_report", "session_html"):
         assert re.search(rf'<s><a href="[^"]*{last.get_absolute_url()}"[^>]*>run {last.pk}</a></s>', found[name]), name
     assert f"~~[run {last.pk}]" in found["session_md"]
+
+
+def test_every_figure_of_a_withdrawn_run_is_struck_through(owner, ran, session):
+    run = ran(count=1)
+    withdrawal.withdraw(run, "The clock was locked.", owner.user)
+    base = next(one for one in session_report(session).figures if one.is_baseline)
+    found = forms(owner, session)
+    grid = found["session_report"].split("results told factors")[1]
+    assert f'<td class="struck">{timespan(base.ms)}</td>' in grid
+    rows = [line for line in found["session_md"].split("\n") if f"run {run.pk}]" in line and line.startswith("|")]
+    assert rows
+    for row in rows:
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        assert all(cell.startswith("~~") or not re.search(r"\d", cell) for cell in cells), row

@@ -544,9 +544,16 @@ def test_a_target_is_chosen_changed_and_removed(owner, there, scale):
     assert not Target.objects.exists()
 
 
+def test_a_factor_that_is_typed_is_the_target_whatever_tier_the_list_shows(owner, there, scale):
+    decide(owner, "set_target", there, scale, tier="0", factor="1.4", owner="olga")
+    target = Target.objects.get()
+    assert (target.factor, target.tier) == (1.4, "")
+
+
 @pytest.mark.parametrize(
     "sent, said",
     [
+        ({"tier": "0", "factor": "40"}, "The hardware limit is 16.7x: no kernel can reach more."),
         ({"tier": "own", "factor": "40"}, "The hardware limit is 16.7x: no kernel can reach more."),
         ({"tier": "own", "factor": ""}, "A factor is a number above 1"),
         ({"tier": "own", "factor": "nan"}, "The target was not saved."),
@@ -565,7 +572,7 @@ def test_a_baseline_is_pinned_and_its_target_counts_from_there(owner, there, sca
     page = decide(owner, "pin_baseline", there, scale)
     pin = Pin.objects.get()
     assert (pin.kernel, pin.by, Target.objects.get().pin) == ("sdpa", owner.user, pin)
-    assert "sdpa is pinned at 9.92 us." in page and "No later run can be compared with it." in page
+    assert "sdpa is pinned at 9.92 µs." in page and "No later run can be compared with it." in page
     run = thorough(measured(count=1))
     base = Result.objects.filter(measurement__run=run, kernel__name="sdpa")
     figures = {"p50_ms": pin.p50_ms, "p50_low_ms": pin.p50_low_ms, "p50_high_ms": pin.p50_high_ms}
