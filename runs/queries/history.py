@@ -9,11 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from django.db.models import QuerySet
-
 from kernels.contract.environment import KEYED
 from kernels.report.comparison import COMPARABILITY_KEYS
-from runs.models import Environment, Gpu, Kernel, Result, Workload
+from runs.models import Environment, Gpu, Kernel, Workload
 from runs.queries import point_rows
 from runs.queries.points import Point
 from runs.queries.ratio import Ratio
@@ -94,17 +92,8 @@ def series(
 
     most: number of newest results read. gpus: all of them, if they are read already.
     """
-    points = _last(point_rows.tried(kernel, environments=environments, key=key), key, most)
-    return grouped(points, environments, gpus)
-
-
-def _last(found: QuerySet[Result], key: str, most: int | None) -> list[Point]:
-    """The newest points of results, on one workload or all. A database that may stop early looks for the few on a workload
-    among all of the kernel, so those are found first."""
-    if not key or most is None or most > point_rows.AT_ONCE:
-        return point_rows.points(found, most)
-    newest = sorted(found.order_by().values_list("pk", flat=True))[-most:]
-    return point_rows.points(point_rows.at(newest))
+    found = point_rows.tried(kernel, environments=environments, key=key)
+    return grouped(point_rows.points(found, most, are_few=bool(key)), environments, gpus)
 
 
 def every(kernel: Kernel, environments: Mapping[int, Environment], key: str = "") -> Iterator[dict[str, Any]]:
@@ -125,7 +114,7 @@ def page(
     found = point_rows.tried(kernel, environments=environments, key=key)
     if before is not None:
         found = found.filter(pk__lt=before)
-    made = rows(grouped(_last(found, key, count), environments), kernel.name)
+    made = rows(grouped(point_rows.points(found, count, are_few=bool(key)), environments), kernel.name)
     return sorted(({n: v for n, v in row.items() if n != "series"} for row in made), key=lambda row: -row["result"])
 
 

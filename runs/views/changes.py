@@ -39,20 +39,21 @@ COLUMNS = (
 
 
 class Asked:
-    """The choices of an address. What it does not know, it does not filter by."""
+    """The choices of an address. What it does not know, it does not filter by, and says so."""
 
     def __init__(self, request: HttpRequest) -> None:
+        self.unknown: list[str] = []
         self.kernels = list(Kernel.objects.order_by("operation", "name"))
-        self.kernel = self._known(request.GET.get("kernel", ""), {kernel.name for kernel in self.kernels})
-        self.operation = self._known(request.GET.get("operation", ""), {kernel.operation for kernel in self.kernels})
+        self.kernel = self._known(request, "kernel", {kernel.name for kernel in self.kernels})
+        self.operation = self._known(request, "operation", {kernel.operation for kernel in self.kernels})
         self.devices = list(Gpu.objects.order_by("name").values_list("name", flat=True).distinct())
-        self.device = self._known(request.GET.get("device", ""), set(self.devices))
-        self.period = request.GET.get("period", USUAL)
-        if self.period not in PERIODS:
-            self.period = USUAL
+        self.device = self._known(request, "device", set(self.devices))
+        self.period = self._known(request, "period", set(PERIODS)) or USUAL
 
-    @staticmethod
-    def _known(value: str, known: set[str]) -> str:
+    def _known(self, request: HttpRequest, name: str, known: set[str]) -> str:
+        value = request.GET.get(name, "")
+        if value and value not in known:
+            self.unknown.append(f"There is no {name} “{value[:80]}”.")
         return value if value in known else ""
 
     @property

@@ -206,6 +206,8 @@ class View:
 
     def headline(self) -> dict[str, str]:
         """Who leads, on the operation with most records and the GPU model measured last: {"tone", "strong", "rest"}."""
+        if self.board.places and not self.places:
+            return {"tone": "same", "strong": "No result matches these filters", "rest": ""}
         if not self.places:
             return {"tone": "same", "strong": "Nothing has been compared with a baseline yet", "rest": ""}
         sure = [place for place in self.places if place.record]

@@ -20,6 +20,7 @@ from runs.models import Change, Gpu, Run, Target
 from runs.queries import point_rows, week
 from runs.queries.live import shown_of
 from runs.queries.outcomes import with_outcomes
+from runs.queries.targets import REACHED
 from runs.queries.week import Broken, Day
 from runs.templatetags.figures import percent
 from runs.views.gpus import headline
@@ -155,10 +156,12 @@ def _targets(standings: Any) -> list[str]:
     total, reached = len(standings.progress), standings.reached
     if not total:
         return []
+    loose = sum(one.state == REACHED and not one.is_confirmed for one in standings.progress)
     if total == 1:
-        one = f"The target is {'' if reached else 'not '}reached."
+        one = f"The target is {'' if reached else 'not '}reached{', unconfirmed' * loose}."
     else:
-        one = f"{count(reached)} of {count(total).lower()} targets {'is' if reached == 1 else 'are'} reached."
+        some = f", {count(loose).lower()} unconfirmed" if loose else ""
+        one = f"{count(reached)} of {count(total).lower()} targets {'is' if reached == 1 else 'are'} reached{some}."
     drifted = len(standings.drifted)
     more = f"{count(drifted)} pinned baseline{'s have' if drifted > 1 else ' has'} drifted." if drifted else ""
     return [one, *([more] if more else [])]

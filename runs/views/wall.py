@@ -121,8 +121,10 @@ def trend(change: Change, theme: str) -> SafeString:
 def said(wall: Wall) -> str:
     """What the page answers: its targets, else what changed."""
     if (targets := wall.part("targets")) and targets.rows:
-        reached = sum(one.state == "reached" for one in targets.rows)
-        return f"{reached} of {len(targets.rows)} target{'s' * (len(targets.rows) != 1)} reached"
+        reached = [one for one in targets.rows if one.state == "reached"]
+        loose = sum(not one.is_confirmed for one in reached)
+        said = f"{len(reached)} of {len(targets.rows)} target{'s' * (len(targets.rows) != 1)} reached"
+        return f"{said}, {loose} unconfirmed" if loose else said
     if kernels := wall.part("kernels"):
         if kernels.change is None:
             return "No kernel changed this week"

@@ -71,6 +71,9 @@ def test_filters_and_files(owner, gpu, make_gpu):
     assert {row["kernel"] for row in rows_of(owner)} == {"here", "there"}
     assert len(rows_of(owner, operation="attention", period="all")) == 3
     assert len(rows_of(owner, kernel="nonsense", operation="x", device="y", period="z")) == 2
+    page = page_of(owner, kernel="nonsense", period="z")
+    assert "There is no kernel “nonsense”. There is no period “z”. The page does not filter by them." in page
+    assert "There is no" not in page_of(owner, kernel="here")
     text = owner.get(reverse("changes_csv"), {"kernel": "here"}).content.decode()
     (row,) = csv.DictReader(io.StringIO(text))
     assert (row["kernel"], row["verdict"], row["card"]) == ("here", "regression", "GPU-1")

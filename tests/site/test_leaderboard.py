@@ -149,7 +149,8 @@ def test_two_models_are_two_columns(owner, measured, make_gpu):
     assert "H200 · fp16 <small>gpu-1</small>" in page and "H100 · fp16 <small>gpu-7</small>" in page
     only = page_of(owner, "?gpu=NVIDIA H100")
     assert only.count('class="cell sure') == 1 and "(gpu-7)" in only
-    assert "Nothing is left with these filters." in page_of(owner, "?gpu=NVIDIA H100&show=unconfirmed")
+    none = page_of(owner, "?gpu=NVIDIA H100&show=unconfirmed")
+    assert "<h1>No result matches these filters.</h1>" in none and "Nothing has been compared" not in none
 
 
 # --- its history, and how often ---------------------------------------------------------------------------------------

@@ -171,6 +171,11 @@ def test_a_target_says_what_is_missing_and_whose_it_is(owner, measured):
     assert told(owner).startswith("The target is reached.")
 
 
+def test_a_target_that_an_unconfirmed_result_reaches_is_called_so(owner, measured):
+    aim(measured(count=1), 1.4)
+    assert told(owner).startswith("The target is reached, unconfirmed.")
+
+
 def test_a_target_beyond_the_speed_of_light_says_so(owner, measured):
     aim(thorough(measured(count=1)), 40.0)
     assert "beyond the hardware limit" in page_of(owner)

@@ -54,6 +54,20 @@ def text(answer):
     return answer.content.decode()
 
 
+@pytest.mark.parametrize(
+    ("is_confirmed", "said"), [(True, "1 of 1 target reached"), (False, "1 of 1 target reached, 1 unconfirmed")]
+)
+def test_a_target_that_an_unconfirmed_result_reaches_is_called_so(stranger, make, measured, is_confirmed, said):
+    run = measured(count=1)
+    if is_confirmed:
+        thorough(run)
+    one = run.measurements.first()
+    Target.objects.create(workload=one.workload, device="NVIDIA H200", mode=one.mode, factor=1.4)
+    page = text(stranger.get(make("targets").get_absolute_url()))
+    assert f"<h1>{said}</h1>" in page
+    assert ("✓ reached" in page, "reached, unconfirmed</span>" in page) == (is_confirmed, not is_confirmed)
+
+
 # --- composing ----------------------------------------------------------------------------------------------------------
 
 
