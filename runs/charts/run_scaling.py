@@ -28,7 +28,7 @@ HEIGHT, TOP, BOTTOM, LEFT, RIGHT = 250, 14, 32, 56, 104
 MOST_KERNELS = 8
 APART = 15
 UNKNOWN = 1.0
-"""An exponent whose interval is as wide as this to each side is not shown."""
+"""An exponent whose interval is as wide as this to each side is called not certain."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,10 @@ class Scaling:
         ]
 
     def _exponent(self, one: Growth) -> str:
-        """Empty where so few sizes say nothing about it."""
-        return f"{one.exponent:.2f} \N{PLUS-MINUS SIGN}{one.uncertain:.2f}" if one.uncertain < UNKNOWN else ""
+        """Not certain where so few sizes, or such noise, say nothing about it."""
+        return (
+            f"{one.exponent:.2f} \N{PLUS-MINUS SIGN}{one.uncertain:.2f}" if one.uncertain < UNKNOWN else "not certain"
+        )
 
     def _bound(self, one: Growth) -> str:
         if one.flat_below is None:

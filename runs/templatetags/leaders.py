@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Any
+from urllib.parse import urlencode
 
 from django import template
 from django.urls import reverse
@@ -35,11 +36,14 @@ def board_chart(name: str, query: str, alt: str) -> dict[str, Any]:
 
 
 @register.simple_tag
-def board_cell(place: Any, view: Any, chosen: Any, ready: Collection[str], number: int, token: str) -> SafeString:
-    """One cell: the confirmed record, and what is not confirmed, with the button that confirms it."""
+def board_cell(
+    place: Any, line: Any, view: Any, chosen: Any, ready: Collection[str], number: int, token: str
+) -> SafeString:
+    """One cell: the confirmed record, and what is not confirmed, with the button that confirms it; or a way to measure it."""
     away = "" if number == view.place_on_phone else " away"
     if place is None:
-        return format_html('<span class="cell none{}" role="cell">not measured</span>', away)
+        link = _measure(line, view.shown_columns[number], ready)
+        return format_html('<span class="cell none{}" role="cell">not measured{}</span>', away, link)
     rumour = _rumour(place, ready, token) if place.rumour else ""
     current = mark_safe(' aria-current="true"') if place is chosen else ""
     style = format_html(' style="--p: {}"', round(100 * min(1, place.record.share or 0))) if place.record else ""
@@ -47,6 +51,17 @@ def board_cell(place: Any, view: Any, chosen: Any, ready: Collection[str], numbe
         '<span class="cell {}{}"{}{} role="cell"><a class="to" href="{}">{}</a>{}</span>',
         "sure" if place.record else "dashed", away, style, current, view.address(cell=place.cell), _lead(place.shown), rumour,
     )  # fmt: skip
+
+
+def _measure(line: Any, column: tuple[str, str], ready: Collection[str]) -> SafeString:
+    """A link to the form of a run of this shape, where a device could measure it now."""
+    gpu, dtype = column
+    if gpu not in ready:
+        return SafeString("")
+    key = next(place.workload.key for place in line.cells if place)
+    asked = urlencode({"workload": key, "dtype": dtype, "gpu": gpu})
+    label = f"Measure {line.shape} {line.more} in {dtype} on {gpu}"
+    return format_html(' <a href="{}?{}" aria-label="{}">Measure</a>', reverse("new_run"), asked, label)
 
 
 def _lead(record: Any) -> SafeString:

@@ -8,11 +8,13 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.datastructures import MultiValueDict
+from pydantic import ValidationError
 
 from kernels.catalog import operations
 from kernels.config_files import as_yaml
+from kernels.workload import Workload as WorkloadSpec
 from runs.forms import ANY, EVERY, NewRunForm
-from runs.models import Config, Gpu, Run, Session
+from runs.models import Config, Gpu, Run, Session, Workload
 from runs.offered import Offered
 from runs.protocol_fields import ProtocolFields, details_of, protocol_choice
 from runs.queries.estimates import estimate as estimate_run
@@ -70,17 +72,41 @@ def _again(sent: QueryDict) -> Run | None:
 
 
 def initial(request: HttpRequest, again: Run | None, offered: Offered) -> dict[str, Any]:
-    """Initial values: from an earlier run (?again=) or a named config, else the smallest config; with ?kernel=, ?session=
-    and, for an earlier run, ?effort= and ?protocol=."""
+    """Initial values: from an earlier run (?again=), a named config or a workload (with ?dtype= and ?gpu=), else the smallest
+    config; with ?kernel=, ?session= and, for an earlier run, ?effort= and ?protocol=."""
     if again:
         chosen = {"protocol": request.GET["protocol"]} if "protocol" in request.GET else {}
         return from_run(again, offered) | {"effort": request.GET.get("effort", "")} | chosen
-    values = fresh(offered, request.GET.get("operation", ""), request.GET.get("config", ""))
+    if spec := _workload(request.GET):
+        values = _of_workload(spec, request.GET.get("gpu", ""), offered)
+    else:
+        values = fresh(offered, request.GET.get("operation", ""), request.GET.get("config", ""))
     if asked := number(request.GET.get("session")):
         values["session"] = str(asked) if str(asked) in offered.sessions else ""
     if ticked := request.GET.getlist("kernel"):
         values["kernels"] = [*values.get("kernels", []), *ticked]
     return values
+
+
+def _workload(asked: QueryDict) -> WorkloadSpec | None:
+    """The workload of a key, in another dtype if one is named. None: there is none, or it cannot be measured."""
+    stored = Workload.objects.filter(key=asked.get("workload", "").replace("\x00", "")).first()
+    if stored is None:
+        return None
+    try:
+        spec = WorkloadSpec(operation=stored.operation, dtype=asked.get("dtype") or stored.dtype, sizes=stored.sizes)
+    except ValidationError:
+        return None
+    return spec if spec.known_problem else None
+
+
+def _of_workload(spec: WorkloadSpec, gpu: str, offered: Offered) -> dict[str, Any]:
+    """A workload of one's own with these sizes, on a device of this name, if there is one."""
+    values = fresh(offered, spec.operation) | {"what": "workload"}
+    device = next((one for one in sorted(offered.gpus, key=lambda one: not one.is_online) if one.name == gpu), None)
+    if device:
+        values["device"] = str(device.pk)
+    return values | NewRunForm(initial=values, offered=offered).typed_as([spec])
 
 
 def fresh(offered: Offered, operation: str, name: str = "") -> dict[str, Any]:

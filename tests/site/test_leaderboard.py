@@ -1,8 +1,10 @@
 """The leaderboard: who is best on each shape and GPU model, what is confirmed, its history, its files, and the button."""
 
 import csv
+import html
 import io
 import json
+import re
 from datetime import timedelta
 
 import pytest
@@ -151,6 +153,19 @@ def test_two_models_are_two_columns(owner, measured, make_gpu):
     assert only.count('class="cell sure') == 1 and "(gpu-7)" in only
     none = page_of(owner, "?gpu=NVIDIA H100&show=unconfirmed")
     assert "<h1>No result matches these filters.</h1>" in none and "Nothing has been compared" not in none
+
+
+def test_what_was_not_measured_can_be_where_such_a_card_answers(owner, measured, make_gpu):
+    thorough(measured(count=2))
+    other = make_gpu("GPU-2", name="NVIDIA H100", host="gpu-7", seen_at=timezone.now())
+    thorough(measured(count=1, on=other, device="NVIDIA H100"))
+    (link,) = re.findall(
+        r'not measured <a href="([^"]+)" aria-label="Measure B=[^"]+ in float16 on NVIDIA H100">', page_of(owner)
+    )
+    form = owner.get(html.unescape(link)).context["form"]
+    assert (form["what"].value(), form["device"].value()) == ("workload", str(other.pk))
+    Gpu.objects.update(seen_at=timezone.now() - timedelta(days=1))
+    assert "not measured</span>" in page_of(owner)
 
 
 # --- its history, and how often ---------------------------------------------------------------------------------------

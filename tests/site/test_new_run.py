@@ -444,6 +444,21 @@ def test_a_config_may_be_named_in_the_address(owner, gpu, configs):
     assert owner.get(PAGE, {"config": "nobody"}).context["form"]["config"].value() is not None
 
 
+def test_a_workload_may_be_named_in_the_address(owner, make_gpu, measured):
+    other = make_gpu("GPU-9", name="NVIDIA H100", seen_at=timezone.now())
+    workload = measured(count=1).measurements.first().workload
+    form = owner.get(PAGE, {"workload": workload.key, "dtype": "bfloat16", "gpu": "NVIDIA H100"}).context["form"]
+    assert (form["what"].value(), form["device"].value(), form["dtype"].value()) == (
+        "workload",
+        str(other.pk),
+        ["bfloat16"],
+    )
+    assert form["head_dim"].value() == str(workload.sizes["head_dim"])
+    for query in ({"workload": "nobody"}, {"workload": "\x00"}, {"workload": workload.key, "dtype": "tf32"}):
+        answer = owner.get(PAGE, query)
+        assert answer.status_code == 200 and answer.context["form"]["what"].value() == "config"
+
+
 @pytest.mark.parametrize("count", (1, 30))
 def test_the_form_takes_as_many_queries_for_many_devices_as_for_one(
     owner, make_gpu, make_run, configs, count, django_assert_max_num_queries
