@@ -63,7 +63,7 @@ def compare_many(request: HttpRequest) -> HttpResponse:
     """Of two runs that can be compared: their own page."""
     asked = request.GET.get("runs", "")
     numbers, runs = _asked(asked)
-    context: dict[str, Any] = {"page": "runs", "asked": asked[:200], "problem": _problem(numbers, runs)}
+    context: dict[str, Any] = {"page": "runs", "asked": asked[:200], "problem": _problem(asked, numbers, runs)}
     if not runs:
         return render(request, "compare_many.html", context)
     measured = measurements.of_runs(runs)
@@ -111,10 +111,13 @@ def _asked(text: str) -> tuple[list[int], list[Run]]:
     return numbers, [found[number] for number in numbers if number in found]
 
 
-def _problem(numbers: Sequence[int], runs: Sequence[Run]) -> str:
+def _problem(asked: str, numbers: Sequence[int], runs: Sequence[Run]) -> str:
     """What is wrong with the address, as a sentence."""
     if not numbers:
         return "Give the numbers of the runs, separated by commas."
+    words = [word for word in re.split(r"[\s,]+", asked) if word and not re.fullmatch(r"\d+", word)]
+    if words:
+        return f"“{words[0][:40]}” is not the number of a run."
     if len(numbers) > MOST_RUNS:
         return f"At most {MOST_RUNS} runs fit side by side; these are the first {MOST_RUNS}."
     found = {run.pk for run in runs}
@@ -138,7 +141,8 @@ def groups(
     measured: Mapping[int, Sequence[StoredMeasured]],
     changes: Mapping[int, Mapping[tuple[str, str, str], comparison.Row]],
 ) -> list[Group]:
-    """By kernel, in the order of the first run that has it. Baselines have no speedup and no row."""
+    """By kernel; kernels and workloads that most runs share come first, then in the order of the first run that has them.
+    Baselines have no speedup and no row."""
     cells: dict[tuple[str, str], dict[tuple[str, str], dict[int, Cell]]] = {}
     labels: dict[str, str] = {}
     for run in runs:
@@ -153,7 +157,10 @@ def groups(
         Group(
             operation,
             kernel,
-            [(labels[key], mode, [mine.get(run.pk) for run in runs]) for (key, mode), mine in places.items()],
+            [
+                (labels[key], mode, [mine.get(run.pk) for run in runs])
+                for (key, mode), mine in sorted(places.items(), key=lambda place: -len(place[1]))
+            ],
         )
-        for (operation, kernel), places in cells.items()
+        for (operation, kernel), places in sorted(cells.items(), key=lambda one: -max(map(len, one[1].values())))
     ]

@@ -1,5 +1,6 @@
 """Several runs side by side."""
 
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -8,6 +9,7 @@ from django.urls import reverse
 
 from kernels.report import tables
 from runs.charts import side_by_side
+from runs.models import Result
 from runs.queries import measurements
 from runs.views.compare import _diffs
 
@@ -45,6 +47,17 @@ def test_cards_stand_side_by_side_without_a_word(owner, measured, make_gpu):
     assert rows_of(page, "triton-flash")[0].count("1.48x<small>±0.5%</small>") == 3
 
 
+def test_what_most_runs_share_comes_first(owner, measured):
+    """The first run has a workload and kernels that no other has."""
+    wide, *narrow = measured(count=3), measured(count=1, driver="600.1"), measured(count=1, driver="601.1")
+    Result.objects.filter(measurement__run__in=narrow).exclude(kernel__name__in=("sdpa", "triton-flash")).delete()
+    page = page_of(owner, wide, *narrow)
+    names = re.findall(r'scope="rowgroup"><a[^>]*>([^<]+)</a>', page)
+    assert names[0] == "triton-flash" and len(names) > 2
+    counts = [row.count("/results/") for row in rows_of(page, "triton-flash")]
+    assert counts == sorted(counts, reverse=True) == [3, 1, 1]
+
+
 def test_two_runs_that_can_be_compared_have_a_page_of_their_own(owner, measured):
     first, second = measured(), measured()
     answer = owner.get(reverse("compare_many"), {"runs": f"{first.pk},{second.pk}"})
@@ -58,6 +71,7 @@ def test_two_runs_that_can_be_compared_have_a_page_of_their_own(owner, measured)
     [
         ("", "Give the numbers of the runs"),
         ("<script>", "Give the numbers of the runs"),
+        ("1, x", "“x” is not the number of a run."),
         ("998,999", "There is no run 998, 999."),
         (",".join(map(str, range(900, 920))), "At most 8 runs fit side by side"),
         ("9" * 40, "There is no run"),
