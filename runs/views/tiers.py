@@ -154,6 +154,7 @@ class Standing:
             rest = f"Best: {figures}, {point.kernel} on {one.series.workload.label}.{unconfirmed(point)}"
         count = len(self.ladders)
         of = f"{count} workloads" if count > 1 else "1 workload"
+        on = f"any of {of}" if count > 1 else of
         sure = [step.tier for one in self.ladders if (step := one.confirmed)]
         loose = [step.tier for one in self.ladders if (step := one.reached) and not one.confirmed]
         if sure:
@@ -162,8 +163,8 @@ class Standing:
             return {"tone": "faster", "strong": strong, "rest": f"Highest tier: {self._highest(sure)}.{more} {rest}"}
         if loose:
             some = f"Unconfirmed ones do on {len(loose)}; the highest tier is {self._highest(loose)}."
-            return {"tone": "same", "strong": f"No confirmed result reaches a tier on {'any of ' * (count > 1)}{of}", "rest": f"{some} {rest}"}
-        return {"tone": "same", "strong": f"No kernel reaches a tier on {'any of ' * (count > 1)}{of}", "rest": rest}
+            return {"tone": "same", "strong": f"No confirmed result reaches a tier on {on}", "rest": f"{some} {rest}"}
+        return {"tone": "same", "strong": f"No kernel reaches a tier on {on}", "rest": rest}
 
     def _highest(self, tiers: list[Any]) -> str:
         order = [tier.label for tier in self.scale.tiers]
