@@ -12,7 +12,7 @@ def imports_late(q, k, v, *, causal, scale):
     import unittest.mock  # noqa: F401
 
     import torch.distributions
-    import torch.fx
+    import torch.fx  # noqa: F401
     import torch.nn.functional as F
 
     return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
