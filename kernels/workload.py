@@ -79,7 +79,7 @@ class Workload(BaseModel):
     def dense_factor(self) -> float | None:
         """Work with masked elements counted, over the unmasked work; None if nothing is masked, or it is unknown."""
         problem = self.known_problem
-        factor = problem.dense_flops() / problem.flops() if problem else 1.0
+        factor = problem.dense_flops() / problem.flops() if problem and problem.flops() else 1.0
         return factor if factor > 1 else None
 
     @cached_property
@@ -163,6 +163,8 @@ class Config(Choice):
         if stray := [w.label for w in self.workloads if w.operation != self.operation]:
             raise ValueError(f"all workloads of a config are of one operation ({self.operation}), not: {stray[0]}")
         self.baseline = self.baseline or get_operation(self.operation).baseline
+        if not self.baseline:
+            raise ValueError("a problem that came with its kernels has no usual baseline: name it")
         self.kernels = list(dict.fromkeys([self.baseline, *self.kernels]))
         return self
 
