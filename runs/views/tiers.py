@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 import vl_convert
+from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils import timezone
@@ -16,7 +17,7 @@ from kernels.analysis.confirmation import THOROUGH, is_thorough
 from kernels.catalog import operations
 from runs.charts import ladder_charts
 from runs.charts.theme import THEMES
-from runs.models import Environment, Target, TierScale, Workload
+from runs.models import Environment, Run, Target, TierScale, Workload
 from runs.queries import history, ladder, week
 from runs.queries.ladder import Ladder, Step
 from runs.queries.leaders import Placed
@@ -52,10 +53,10 @@ class Standing:
             raise Http404("there is no such tier scale" if asked else "there is no tier scale")
         places = history.devices()
         device = request.GET.get("device") or next(iter(places), "")
-        if device not in ("", *places):
+        if device not in ("", *places) and not _had_runs(device):
             raise Http404(f"there is no result on {device}")
         standing = cls(scale, scales, device, list(places))
-        if places:
+        if device in places:
             standing.read(places[device], key)
         return standing
 
@@ -136,7 +137,13 @@ class Standing:
     def headline(self) -> dict[str, str]:
         """What is reached: {"tone", "strong", "rest"}."""
         if not any(one.kernels for one in self.ladders):
-            return {"tone": "same", "strong": "No kernel was compared with a baseline yet", "rest": ""}
+            gone = bool(self.device) and self.device not in self.devices
+            said = (
+                "No result counts here: its runs are withdrawn, or have no time"
+                if gone
+                else "No kernel was compared with a baseline yet"
+            )
+            return {"tone": "same", "strong": said, "rest": ""}
         bests = [(one, *one.best) for one in self.ladders if one.best]
         rest = "No kernel is confirmed faster than its baseline."
         if bests:
@@ -173,6 +180,11 @@ class Standing:
                     aim.ladder = one
                 rows.setdefault(title, []).append(Row(one, cells, aim))
         return rows
+
+
+def _had_runs(device: str) -> bool:
+    """Whether a device of this name has runs, of which perhaps none counts any more."""
+    return Run.objects.filter(Q(gpu__name=device) | Q(device_name=device)).exists()
 
 
 def _range(names: list[str]) -> str:
