@@ -29,7 +29,7 @@ HALVES = {
 
 @dataclass(frozen=True)
 class Brought:
-    """A pair as two submissions: files of each, with declarations."""
+    """Files of a kernel and of the problem that came with it, with declarations. No files: none came."""
 
     problem: dict[str, str]
     kernel: dict[str, str]
@@ -52,7 +52,8 @@ def pair_in(files: dict[str, str]) -> Brought | None:
 
 def _refuse_alone(problems: list[Path]) -> None:
     if problems:
-        raise Unreadable(f"{problems[0].name} is a problem without a kernel: add the file with ModelNew")
+        kernel = "the file with ModelNew" if problems[0].suffix == ".py" else "the solution"
+        raise Unreadable(f"{problems[0].name} is a problem without a kernel: add {kernel}")
 
 
 def _pair(files: dict[str, str], root: Path, found: list[Found]) -> Brought:

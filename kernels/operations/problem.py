@@ -16,7 +16,7 @@ from kernels.operations.base import Distribution, Operation
 
 @operation(PROBLEM, baseline="", title="Problems that came with their kernels")
 class Problem(Operation):
-    """One problem: a submission whose kernel is the reference. FLOPs and bytes are unknown: 0."""
+    """One problem: a submission whose kernel is the reference, and the baseline. FLOPs and bytes are unknown: 0."""
 
     scalable: ClassVar[bool] = False
     checked_with: ClassVar[tuple[Distribution, ...]] = ("normal",)

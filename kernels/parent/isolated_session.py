@@ -132,7 +132,7 @@ class IsolatedSession:
                 self._give_up_users(why)
                 source.close()
                 return self._bring(cells)
-            self.room = max(VERIFY_CALLS, min(self.room, int(DRAW_S / source.draw_s(self._seed()))))
+            self.room = max(VERIFY_CALLS, min(self.room, int(DRAW_S / source.draw_s(self._seed(), self.room))))
             if sizes.few:
                 source.pool(self._seed(), self.room)
         except ProblemFailed as error:

@@ -22,7 +22,7 @@ from kernels.workload import Workload
 LIMIT_S = 120.0
 DRAW_S = 0.5
 """Inputs of a batch take at most this long to draw."""
-SAMPLE, POOLED = 2, 8
+SAMPLE, POOLED = 16, 8
 """Input sets that are drawn to see how long one takes; and those that an output of few elements is judged by."""
 
 
@@ -68,11 +68,12 @@ class ProblemSession:
         if self.memory is not None:
             os.close(self.memory)
 
-    def draw_s(self, seed: int) -> float:
-        """How long one input set takes to draw."""
-        begin = time.monotonic()
-        self.draw(seed, SAMPLE)
-        return (time.monotonic() - begin) / SAMPLE
+    def draw_s(self, seed: int, sets: int) -> float:
+        """How long one of some input sets takes to draw. The first of all takes longer."""
+        self.draw(seed, 1)
+        count, begin = min(SAMPLE, sets), time.monotonic()
+        self.draw(seed, count)
+        return (time.monotonic() - begin) / count
 
     def draw(self, seed: int, calls: int) -> None:
         self._ask("draw", seed=seed, calls=calls)

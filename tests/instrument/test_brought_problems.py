@@ -6,6 +6,7 @@ import pytest
 from bringing import MODEL, NEW, files_of, judged, measured, name_of, session_of, submissions_of
 
 from kernels.analysis.verdicts import verdict
+from kernels.catalog import operations
 from kernels.contract.arm_result import Status, Verdict
 from kernels.formats.bringing import pair_in
 from kernels.parent.problem_session import ProblemFailed
@@ -161,8 +162,9 @@ def test_values_that_a_problem_claims_are_refused_if_they_are_not_there():
     with session_of(*only("x")) as session:
         session.source.draw(3, 1)
         good = session.source.cell.call("expect", index=0).plain[0].model_dump()
-        for claims in ([], [good, good], [good | {"address": 8}], [good | {"shape": [4, 64], "strides": [64, 1]}],
-                       [good | {"dtype": "int32"}], [good | {"dtype": "manual_seed"}], [good | {"shape": [2**40, 32]}]):  # fmt: skip
+        lies = ({"address": 8}, {"shape": [4, 64], "strides": [64, 1]}, {"dtype": "int32"}, {"dtype": "manual_seed"},
+                {"shape": [2**40, 32]})  # fmt: skip
+        for claims in ([], [good, good], *([good | lie] for lie in lies)):
             assert session.trusted.call("expect", index=0, plain=claims, exact=[]).refused, claims
         assert not session.trusted.call("expect", index=0, plain=[good], exact=[]).refused
 
@@ -244,12 +246,13 @@ def test_what_is_missing_is_said_in_a_sentence(files, why):
         pair_in(files)
 
 
-def test_a_problem_is_in_no_list_of_operations_and_its_config_names_its_baseline():
-    from kernels.catalog import operations
-
+def test_a_problem_is_in_no_list_of_operations_and_is_the_baseline_of_its_config():
     assert "problem" not in operations()
-    workload = {"operation": "problem", "dtype": "float32", "sizes": {"problem": "a@0123456789"}}
-    with pytest.raises(ValueError, match="has no usual baseline"):
-        Config(
-            name="x", operation="problem", kernels=["a@0123456789"], protocol={"isolated": True}, workloads=[workload]
-        )
+    one = {"operation": "problem", "dtype": "float32", "sizes": {"problem": "a@0123456789"}}
+    how = {"name": "x", "operation": "problem", "kernels": ["b@0123456789"], "protocol": {"isolated": True}}
+    config = Config(**how, workloads=[one])
+    assert (config.baseline, config.kernels) == ("a@0123456789", ["a@0123456789", "b@0123456789"])
+    with pytest.raises(ValueError, match="has a config of its own"):
+        Config(**how, workloads=[one, one | {"sizes": {"problem": "b@0123456789"}}])
+    with pytest.raises(ValueError, match="has a config of its own"):
+        Config(name="x", operations={"problem": {"kernels": [], "workloads": [{"problem": "a@0123456789"}]}})
