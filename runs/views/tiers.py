@@ -115,14 +115,16 @@ class Standing:
             said.append(f"{_range(list(partly))} {verb} beyond {'it' if never else f'the {gpu}'} {where}")
         return ". ".join(said)
 
-    def counts(self) -> list[tuple[str, int, int]]:
-        """(tier, workloads on which it is reached, on which it is possible)."""
-        reached, possible = Counter[str](), Counter[str]()
+    def counts(self) -> list[tuple[str, int, int, int]]:
+        """(tier, workloads on which it is reached, on which only an unconfirmed result reaches it, on which it is possible)."""
+        reached, loose, possible = Counter[str](), Counter[str](), Counter[str]()
         for one in self.ladders:
             for step in one.steps:
-                reached[step.tier.label] += step.state == ladder.REACHED
+                reached[step.tier.label] += step.is_confirmed
+                loose[step.tier.label] += step.state == ladder.REACHED and not step.is_confirmed
                 possible[step.tier.label] += step.state != ladder.BEYOND
-        return [(tier.label, reached[tier.label], possible[tier.label]) for tier in self.scale.tiers]
+        labels = [tier.label for tier in self.scale.tiers]
+        return [(label, reached[label], loose[label], possible[label]) for label in labels]
 
     def milestone(self) -> str:
         """The next tier that is nearest, in sentences."""
@@ -152,17 +154,21 @@ class Standing:
             rest = f"Best: {figures}, {point.kernel} on {one.series.workload.label}.{unconfirmed(point)}"
         count = len(self.ladders)
         of = f"{count} workloads" if count > 1 else "1 workload"
-        reached = [step.tier for one in self.ladders if (step := one.reached)]
-        if not reached:
-            return {
-                "tone": "same",
-                "strong": f"No kernel reaches a tier on {'any of ' * (count > 1)}{of}",
-                "rest": rest,
-            }
+        on = f"any of {of}" if count > 1 else of
+        sure = [step.tier for one in self.ladders if (step := one.confirmed)]
+        loose = [step.tier for one in self.ladders if (step := one.reached) and not one.confirmed]
+        if sure:
+            more = f" Unconfirmed results reach one on {len(loose)} more." if loose else ""
+            strong = f"Confirmed results reach a tier on {len(sure)} of {of}"
+            return {"tone": "faster", "strong": strong, "rest": f"Highest tier: {self._highest(sure)}.{more} {rest}"}
+        if loose:
+            some = f"Unconfirmed ones do on {len(loose)}; the highest tier is {self._highest(loose)}."
+            return {"tone": "same", "strong": f"No confirmed result reaches a tier on {on}", "rest": f"{some} {rest}"}
+        return {"tone": "same", "strong": f"No kernel reaches a tier on {on}", "rest": rest}
+
+    def _highest(self, tiers: list[Any]) -> str:
         order = [tier.label for tier in self.scale.tiers]
-        highest = max(reached, key=lambda tier: order.index(tier.label))
-        strong = f"Kernels reach a tier on {len(reached)} of {of}"
-        return {"tone": "faster", "strong": strong, "rest": f"Highest tier: {highest.label}. {rest}"}
+        return max((tier.label for tier in tiers), key=order.index)
 
     def matrix(self) -> dict[str, list[Row]]:
         """Operation title -> a row for each of its workloads, with a cell for each tier of the scale."""
