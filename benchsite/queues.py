@@ -12,7 +12,7 @@ from typing import Any
 
 from celery import Celery
 from celery.app.amqp import AMQP
-from kombu import Connection
+from kombu.connection import Connection
 
 RECORD_QUEUE = "record"
 SITE_QUEUE = "site"
@@ -48,7 +48,7 @@ def of_agent(uuid: str) -> dict[str, str]:
     return {"unacked_key": key, "unacked_index_key": f"{key}.index", "unacked_mutex_key": f"{key}.mutex"}
 
 
-class PromptConnection(Connection):  # type: ignore[misc]
+class PromptConnection(Connection):
     """Soon there again after its broker is."""
 
     def ensure_connection(self, *args: Any, **options: Any) -> Connection:

@@ -160,6 +160,11 @@ class Series(NamedTuple):
         return f"{self.time:.3g}x" + (f" \N{PLUS-MINUS SIGN}{side:.1%}" if side else "")
 
     @property
+    def way(self) -> str:
+        """ "16x, from attention ... to attention ..."."""
+        return f"{self.work:.4g}x, from {self.small.workload.label} to {self.large.workload.label}"
+
+    @property
     def ends(self) -> tuple[Any, str, str]:
         """Series of two kernels are compared if this is equal."""
         return self.small.where, self.small.workload.key, self.large.workload.key
@@ -187,37 +192,74 @@ def series(every: Sequence[Timed]) -> list[Series]:
 
 
 def scaling(every: Sequence[Timed], is_baseline: IsBaseline) -> Iterator[Finding]:
-    """How times grow with batch, heads or rows: one finding for each kernel and method, of the series with the most work."""
+    """How times grow with batch, heads or rows, of each kernel and method in its series with the most work. Kernels that are
+    launch-bound between the same two workloads are one finding."""
     found = series(every)
     base = {one.ends: one for one in found if is_baseline(one.small.kernel)}
     kinds: dict[Any, list[Series]] = {}
     for one in found:
         if kind := _kind(one, is_baseline(one.small.kernel)):
             kinds.setdefault((kind, one.small.where, one.small.kernel), []).append(one)
-    for (kind, _, kernel), alike in kinds.items():
-        first = alike[0]
-        by = f" ({first.small.method})" if first.small.method else ""
-        grows = (
-            f"{kernel}{by}: the time grows {first.grown} where the work grows {first.work:.4g}x, from "
-            f"{first.small.workload.label} to {first.large.workload.label}"
-        )
-        arithmetic = tuple(line for one in alike for line in one.arithmetic)
-        results = tuple(result for one in alike for result in one)
-        if kind == Kind.GROWS:
-            other = base.get(first.ends)
-            than = f"; that of {other.small.kernel} grows {other.grown}" if other else ""
-            share = _shares(sorted(first, key=lambda one: share_of_light(one) or 0.0))
-            yield Finding(
-                kind, f"{grows}{than}. It reaches {share} of the speed of light: its parts run one after the other, or each "
-                "of them is that slow.", arithmetic, results,
-            )  # fmt: skip
+    bound: dict[Any, list[list[Series]]] = {}
+    for (kind, *_), alike in kinds.items():
+        if kind == Kind.LAUNCH:
+            bound.setdefault(alike[0].ends, []).append(alike)
         else:
-            assert first.large.ms
-            yield Finding(
-                kind, f"{grows}; the small end is launch overhead, or a GPU that is not full.",
-                (*arithmetic, f"at the rate of the large end the small one takes {first.large.ms:.4g} ms / {first.work:.4g} "
-                 f"= {first.large.ms / first.work:.3g} ms, not {first.small.ms:.4g} ms"), results,
-            )  # fmt: skip
+            yield _grows(alike, base.get(alike[0].ends))
+    yield from map(_launch_bound, bound.values())
+
+
+def _grows(alike: list[Series], other: Series | None) -> Finding:
+    """A kernel whose time grows with the work far from the limit. other: the baseline's series of the same ends."""
+    first = alike[0]
+    than = f"; that of {other.small.kernel} grows {other.grown}" if other else ""
+    share = _shares(sorted(first, key=lambda one: share_of_light(one) or 0.0))
+    return Finding(
+        Kind.GROWS,
+        f"{_named(first)}: the time grows {first.grown} where the work grows {first.way}{than}. It reaches {share} of the "
+        "speed of light: its parts run one after the other, or each of them is that slow.",
+        *_evidence(alike),
+    )
+
+
+def _launch_bound(kernels: list[list[Series]]) -> Finding:
+    """Kernels whose times hardly grow between the same two workloads."""
+    firsts = [alike[0] for alike in kernels]
+    first = min(firsts, key=lambda one: one.time)
+    last = max(firsts, key=lambda one: one.time)
+    if len(firsts) == 1:
+        said = f"{_named(first)}: the time grows {first.grown}"
+    else:
+        grown = (
+            first.grown
+            if first.grown == last.grown
+            else f"{first.grown} ({first.small.kernel}) to {last.grown} ({last.small.kernel})"
+        )
+        said = f"{listed([_named(one) for one in firsts])}: the time grows {grown}"
+    every = [_evidence(alike, with_rate=True) for alike in kernels]
+    return Finding(
+        Kind.LAUNCH,
+        f"{said} where the work grows {first.way}; the small end is launch overhead, or a GPU that is not full.",
+        tuple(line for lines, _ in every for line in lines),
+        tuple(result for _, results in every for result in results),
+    )
+
+
+def _named(one: Series) -> str:
+    return f"{one.small.kernel} ({one.small.method})" if one.small.method else one.small.kernel
+
+
+def _evidence(alike: list[Series], with_rate: bool = False) -> tuple[tuple[str, ...], tuple[Timed, ...]]:
+    """(arithmetic, results) of a kernel's series. with_rate: also the time of its small end at the rate of the large one."""
+    lines = [line for one in alike for line in one.arithmetic]
+    if with_rate:
+        first = alike[0]
+        assert first.large.ms
+        lines.append(
+            f"at the rate of the large end the small one takes {first.large.ms:.4g} ms / {first.work:.4g} "
+            f"= {first.large.ms / first.work:.3g} ms, not {first.small.ms:.4g} ms"
+        )
+    return tuple(lines), tuple(result for one in alike for result in one)
 
 
 def _kind(one: Series, is_baseline: bool) -> Kind | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -24,6 +25,8 @@ LEFT_OUT = ("average", "hashes")
 DTYPE = "float16"
 """Where neither the row nor the words about the file name one."""
 DEEPEST = 4
+NAMELESS = re.compile(r"[(\[]?\s*\d+(?:\.\d+)?(?:\s*,\s*\d+(?:\.\d+)?)*,?\s*[)\]]?")
+""" "1024", "(4, 48, 1024)" """
 SHORT_DTYPES = {info.short: name for name, info in DTYPES.items()} | {"half": "float16", "float": "float32"}
 
 
@@ -36,6 +39,8 @@ class _Row:
     """By the first of the names of kernels/foreign/names.py: implementation, operation, dtype, gpu, ..."""
     said: dict[str, str] = field(default_factory=dict)
     """What its texts describe."""
+    nameless: str = ""
+    """The heading of a column whose numbers may be sizes, without names."""
     figures: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Label of a kernel, or nothing -> figure -> (value, factor)."""
 
@@ -78,6 +83,7 @@ def _sorted(values: Mapping[str, Any]) -> _Row:
         group = next((kind for kind in _GROUPS if key in kind), None)
         if group is names.TEXTS or (names.SHAPE.fullmatch(name) and isinstance(value, str)):
             row.sizes |= _tuple(name, value)
+            row.nameless = row.nameless or (name if NAMELESS.fullmatch(str(value).strip()) and not row.sizes else "")
             row.said |= names.described(str(value)) if isinstance(value, str) else {}
         elif size := names.size_of(name):
             row.sizes[size] = value
@@ -202,12 +208,12 @@ def _workload(row: _Row, about: Mapping[str, str]) -> tuple[Workload, list[str]]
         raise Refused(f"the operation {named!r} is not known here")
     operation = operation or row.said.get("operation", "") or about.get("operation", "") or _by_sizes(row)
     if not operation:
-        raise Refused("it names no operation")
+        raise Refused(f"it names no operation{_nameless(row)}")
     sizes: dict[str, Any] = {**about, **row.sizes, **row.said}  # "n" beside "M=8 N=8 K=8" counts calls
     said = _first(row, names.DTYPE).lower().removeprefix("torch.")
     dtype = SHORT_DTYPES.get(said, said) or row.said.get("dtype", "") or about.get("dtype", "")
     assumed = [] if dtype else [f"{DTYPES[DTYPE].short}: the row names no dtype"]
-    given = _sizes_of(operation, sizes)
+    given = _sizes_of(operation, sizes, _nameless(row))
     return _made(operation, dtype or DTYPE, json.dumps(given, sort_keys=True)), assumed
 
 
@@ -219,8 +225,8 @@ def _by_sizes(row: _Row) -> str:
     return "gemm" if there >= {"m", "n", "k"} else ""
 
 
-def _sizes_of(operation: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
-    """The sizes of an operation by its own names, as numbers."""
+def _sizes_of(operation: str, sizes: Mapping[str, Any], nameless: str = "") -> dict[str, Any]:
+    """The sizes of an operation by its own names, as numbers. nameless: ends the reason if one is missing."""
     model = operations()[operation]
     rename, known = {"dim": "head_dim"}, set(model.model_fields) - {"dtype"}
     needed = {name for name, info in model.model_fields.items() if info.is_required() and not _may_be_empty(info)}
@@ -234,8 +240,17 @@ def _sizes_of(operation: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
     given = {(size := rename.get(name, name)): _size(name, value, fields.get(size))
              for name, value in named if rename.get(name, name) in known}  # fmt: skip
     if missing := [name for name in (*model.model_fields, *FOLDED) if name in needed - given.keys()]:
-        raise Refused(f"it does not say {', '.join(dict.fromkeys(missing))} of {operation}")
+        raise Refused(f"it does not say {', '.join(dict.fromkeys(missing))} of {operation}{nameless}")
     return given
+
+
+def _nameless(row: _Row) -> str:
+    """What to change, where numbers have no names."""
+    return (
+        f"; {row.nameless} has numbers without names: head it with those of its sizes, as (M, N, K)"
+        if row.nameless
+        else ""
+    )
 
 
 def _may_be_empty(info: FieldInfo) -> bool:

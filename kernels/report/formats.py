@@ -35,7 +35,7 @@ def _nested(row: Row, measured: Measured, backend: str, environment: dict[str, A
 
 
 def _flat(row: Row, measured: Measured, backend: str, environment: dict[str, Any]) -> dict[str, Any]:
-    """One level; the time is the mean. gpu_efficiency, an estimate of the GPU's utilisation, is null."""
+    """One level; the time is the mean. gpu_efficiency is the GPU's utilisation in percent; null where it was not measured."""
     return {
         "operation": row.operation,
         "implementation": row.kernel,
@@ -44,7 +44,7 @@ def _flat(row: Row, measured: Measured, backend: str, environment: dict[str, Any
         "time_ms": row.mean_ms,
         "memory_mb": row.peak_memory_bytes / 1e6 if row.peak_memory_bytes is not None else None,
         "inference_speed": 1e3 / row.mean_ms if row.mean_ms else None,
-        "gpu_efficiency": None,
+        "gpu_efficiency": 100 * row.gpu_busy if row.gpu_busy is not None else None,
         "throughput_gbps": row.gb_per_s,
     }
 

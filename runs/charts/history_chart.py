@@ -76,12 +76,13 @@ class Drawing:
         first, last = self.span
         return self.width * ((at - first) / (last - first))
 
-    def _x(self, field: str = "at", axis: bool = True) -> Any:
-        domain = [at.isoformat() for at in self.span]
+    def _x(self, field: str = "at", to: bool = False) -> Any:
+        """to: the layer has an x2. Vega-Lite would call the same domain, on both ends of it, a conflict: others say it."""
+        domain = alt.Undefined if to else [at.isoformat() for at in self.span]
         format_ = "%-d %b %Y" if self.span[1] - self.span[0] > timedelta(days=300) else "%-d %b"
         ticks = alt.Axis(grid=False, title=None, format=format_, tickCount=self._ticks(), labelOverlap=True)
         scale = alt.Scale(type="utc", domain=domain)
-        return alt.X(f"{field}:T", scale=scale, title=None, axis=ticks if axis else None)
+        return alt.X(f"{field}:T", scale=scale, title=None, axis=ticks)
 
     def _ticks(self) -> Any:
         """How many dates; of a few days, whole days, so that no date stands twice."""
@@ -189,7 +190,7 @@ class Drawing:
         data = pd.DataFrame(
             [one | {"f": one["level"] * (1 - floor), "t": one["level"] * (1 + floor)} for one in levels]
         )
-        base = alt.Chart(data).encode(x=self._x(), x2="to:T")
+        base = alt.Chart(data).encode(x=self._x(to=True), x2="to:T")
         line = base.mark_rule(strokeWidth=1.5, aria=False)
         return [
             base.mark_rect(color=self.colours["band"], aria=False).encode(y=self._y("f", low, high, ticks), y2="t:Q"),
@@ -300,7 +301,7 @@ class Drawing:
         for start, end, ink, text, align, dx in sides:
             base = alt.Chart(pd.DataFrame([{"at": start, "to": end, "mark": at}]))
             y = alt.value(HEIGHTS[0] - 10)
-            layers.append(base.mark_rule(strokeWidth=3, color=ink).encode(x=self._x(), x2="to:T", y=y))
+            layers.append(base.mark_rule(strokeWidth=3, color=ink).encode(x=self._x(to=True), x2="to:T", y=y))
             label = base.encode(x=self._x("mark"), y=alt.value(HEIGHTS[0] - 22), text=alt.value(text))
             layers.append(written(label, self.colours, align=align, dx=dx, color=self.colours["quiet"]))
         return layers
@@ -321,7 +322,7 @@ class Drawing:
         said = f"{self.beside.baseline} against itself (A/A), off 1 in %"
         title = self._title(said, f"band: nine in ten runs are within ±{floor:.1f}%" if floor else "", 6)
         layers = [
-            band.mark_rect(color=self.colours["band"], aria=False).encode(x=self._x(), x2="to:T", y=y, y2="t:Q"),
+            band.mark_rect(color=self.colours["band"], aria=False).encode(x=self._x(to=True), x2="to:T", y=y, y2="t:Q"),
             alt.Chart(pd.DataFrame(rows)).mark_point(filled=True, size=10, opacity=1, color=self.colours["quiet"]).encode(
                 x=self._x(), y=y
             ),

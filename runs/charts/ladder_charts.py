@@ -38,7 +38,9 @@ def rows_of(one: Ladder, target_ms: float | None = None) -> list[dict[str, Any]]
         style = "best" if point.pk == best else "kernel"
         rows.append(_row(point.kernel, one.base_ms / ratio.ratio, said, style) | {"from": low, "to": high})
     for step in one.steps:
-        said = f"{digits(step.tier.factor)}x" + (", reached" if step.state == REACHED else "")
+        said = f"{digits(step.tier.factor)}x" + (
+            ", reached" if step.is_confirmed else ", unconfirmed" if step.state == REACHED else ""
+        )
         rows.append(_row(step.tier.label, step.target_ms, said, "beyond" if step.state == BEYOND else "tier"))
     if target_ms:
         rows.append(_row("target", target_ms, f"{digits(one.base_ms / target_ms)}x", "target"))

@@ -81,7 +81,8 @@ def _targets(run: Run) -> Iterator[Told]:
         if best is None or best[0].run != run.pk:
             continue
         target = one.target
-        sentence = f"The target of {target} is reached: {best[0].kernel}, {_x(best[1])}."
+        loose = "" if best[0].is_confirmed else ", unconfirmed"
+        sentence = f"The target of {target} is reached{loose}: {best[0].kernel}, {_x(best[1])}."
         facts = {
             "kernel": best[0].kernel, "operation": target.workload.operation, "workload": target.workload.label,
             "device": target.device, "mode": target.mode, "factor": target.factor, "speedup": best[1].ratio,

@@ -41,6 +41,8 @@ class Step:
     state: str
     """reached: the low end of the best kernel's interval reaches it. next: the first tier that is not reached. open:
     later tiers. beyond: less time than the device needs."""
+    is_confirmed: bool = False
+    """Whether a confirmed result reaches it."""
 
 
 @dataclass
@@ -73,8 +75,11 @@ class Ladder:
     @cached_property
     def best(self) -> tuple[Point, Ratio] | None:
         """The highest low end among FASTER kernels of uncontended runs. None: the baseline is best."""
-        sure = [placed for placed in self.kernels if _counts(*placed)]
-        return max(sure, key=lambda placed: placed[1].low, default=None)
+        return max(self._sure, key=lambda placed: placed[1].low, default=None)
+
+    @cached_property
+    def _sure(self) -> list[tuple[Point, Ratio]]:
+        return [placed for placed in self.kernels if _counts(*placed)]
 
     @property
     def best_ms(self) -> float:
@@ -93,16 +98,17 @@ class Ladder:
 
     @cached_property
     def steps(self) -> list[Step]:
-        confirmed = self.best[1].low if self.best else 0.0
+        low = self.best[1].low if self.best else 0.0
+        confirmed = max((ratio.low for point, ratio in self._sure if point.is_confirmed), default=0.0)
         steps, is_next = [], True
         for tier in self.scale.tiers_up_to(self.most):
-            if tier.factor <= confirmed:
+            if tier.factor <= low:
                 state = REACHED
             elif self.most is not None and tier.factor > self.most:
                 state = BEYOND
             else:
                 state, is_next = (NEXT if is_next else OPEN), False
-            steps.append(Step(tier, self.base_ms / tier.factor, state))
+            steps.append(Step(tier, self.base_ms / tier.factor, state, tier.factor <= confirmed))
         return steps
 
     def _at(self, state: str) -> list[Step]:
@@ -112,6 +118,11 @@ class Ladder:
     def reached(self) -> Step | None:
         """The highest tier reached."""
         return next(reversed(self._at(REACHED)), None)
+
+    @property
+    def confirmed(self) -> Step | None:
+        """The highest tier that a confirmed result reaches."""
+        return next((step for step in reversed(self.steps) if step.is_confirmed), None)
 
     @property
     def next(self) -> Step | None:

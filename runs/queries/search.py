@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from kernels.dtypes import DTYPE_SHORT
 from runs.models import Run
-from runs.queries.vocabulary import MODES, QUALITIES, STATES, STATUSES, VERDICTS, Vocabulary, alike, sizes
+from runs.queries.vocabulary import MODES, QUALITIES, STATES, STATUSES, VERDICTS, Vocabulary, alike, kinds, sizes
 
 LONGEST = 500
 """Longest text that is read, in characters; and most pieces of it."""
@@ -28,6 +28,7 @@ SPACED = re.compile(r'("[^"]*"?)|\s*(>=|<=|!=|=|<|>)\s*|(?<=\w):\s+')
 """What is left as it is, and signs with spaces around them."""
 SIZE = re.compile(r"([A-Za-z_]+)(>=|<=|!=|=|<|>)(.+)")
 NUMBER = re.compile(r"(\d{1,15})([kKmM]?)")
+DECIMAL = re.compile(r"\d{0,15}\.\d{1,15}")
 TIMES = {"": 1, "k": 1024, "m": 1024**2}
 SHAPE = re.compile(r"\d{1,15}(?:[x\N{MULTIPLICATION SIGN}]\d{1,15}){1,2}")
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -43,7 +44,7 @@ class Size(NamedTuple):
 
     fields: frozenset[str]
     sign: str
-    value: int | bool | str
+    value: int | float | bool | str
 
 
 class Term(NamedTuple):
@@ -240,16 +241,8 @@ class Reader:
             if sign == "=" and (reader := KEYS.get(name.lower())):
                 return reader(self, text.strip('"'))
             raise NotUnderstood(f"no operation has a size {name[:20]}")
-        value: int | bool | str
-        if number := NUMBER.fullmatch(text):
-            value = int(number.group(1)) * TIMES[number.group(2).lower()]
-        elif text.lower() in (*YES, *NO):
-            value = text.lower() in YES
-        elif sign in ("=", "!="):
-            value = text.lower()
-        else:
-            raise NotUnderstood("a size is compared with a number")
-        shown = {True: "yes", False: "no"}.get(value, value) if isinstance(value, bool) else value
+        value = _size_value(kinds(fields), sign, text.lower())
+        shown = ("no", "yes")[value] if isinstance(value, bool) else value
         return [Term("size", Size(fields, sign, value), f"{name} {SIGNS.get(sign, sign)} {shown}")]
 
     def causal(self, text: str) -> list[Term]:
@@ -296,6 +289,22 @@ KEYS: dict[str, Read] = {
     "tag": Reader.tag, "run": Reader.run, "on": Reader.day, "since": Reader.since, "until": Reader.until,
 }  # fmt: skip
 """Names of filters, in the search field (`kernel:sdpa`) and in addresses (`?kernel=sdpa`)."""
+
+
+def _size_value(takes: tuple[frozenset[type], frozenset[str]], sign: str, text: str) -> int | float | bool | str:
+    """What a size is compared with, as the size is stored. takes: its types of number, and its words."""
+    numbers, words = takes
+    if bool in numbers and text in (*YES, *NO):
+        return text in YES
+    if number := NUMBER.fullmatch(text):
+        return int(number.group(1)) * TIMES[number.group(2)]
+    if float in numbers and DECIMAL.fullmatch(text):
+        return float(text)
+    if sign in ("=", "!=") and text in words:
+        return text
+    if words:
+        raise NotUnderstood(f"it is {' or '.join(sorted(words))}")
+    raise NotUnderstood("it is yes or no" if numbers == {bool} else "a size is compared with a number")
 
 
 def _named(kind: str, names: list[str]) -> Term:

@@ -186,12 +186,12 @@ class SessionReport:
 
     @cached_property
     def headline(self) -> Summary | None:
-        """What changed; else how the kernel of its last run stands; else what its claims say. None: nothing was compared."""
+        """What changed; else how the kernel of its last run stands that has a verdict; else what its claims say. None: nothing
+        was compared."""
         if any(row.verdict != Verdict.BASELINE for row in self.table):
             return comparison.summary(self.table)
-        last = next(
-            ((run, outcome) for run, outcome in reversed(self.runs) if outcome.first and not run.withdrawn_at), None
-        )
+        told = [(run, outcome) for run, outcome in reversed(self.runs) if outcome.first and not run.withdrawn_at]
+        last = next((one for one in told if one[1].word), next(iter(told), None))
         if last and last[1].first:
             strong, tone = headline(last[1].first, last[1].contended)
             rest = [sentence(last[1].first.rest), f"This is run {last[0].pk}: no kernel was measured twice yet."]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
+from typing import get_args
 
 from django.contrib.auth import get_user_model
 
@@ -64,6 +65,21 @@ def alike(names: Iterable[str], text: str, within: bool = True) -> list[str]:
     known, wanted = list(names), text.casefold()
     exact = [name for name in known if name.casefold() == wanted]
     return exact or [name for name in known if within and wanted in name.casefold()]
+
+
+@cache
+def kinds(fields: frozenset[str]) -> tuple[frozenset[type], frozenset[str]]:
+    """(types of number, words) that these fields of operations take: {"approximate"} -> (nothing, {"none", "tanh"})."""
+    numbers: set[type] = set()
+    words: set[str] = set()
+    for operation in operations().values():
+        for name in fields & operation.model_fields.keys():
+            kind = operation.model_fields[name].annotation
+            if isinstance(kind, type):
+                numbers.add(kind)
+            else:
+                words |= {str(word).lower() for word in get_args(kind)}
+    return frozenset(numbers), frozenset(words)
 
 
 @cache

@@ -19,6 +19,9 @@ def tier_cell(of: Any) -> SafeString:
     if of.state == "unknown":
         return format_html('<td class="step quiet">{}</td>', DASH)
     needs = timespan(of.step.target_ms)
+    if of.state == "reached" and not of.step.is_confirmed:
+        mark = '<span aria-hidden="true">△</span><span class="less"> unconfirmed</span>'
+        return format_html(f'<td class="step loose">{mark}<small>{{}}</small></td>', needs)
     if of.state == "reached":
         mark = '<span aria-hidden="true">▲</span><span class="less"> reached</span>'
         return format_html(f'<td class="step reached">{mark}<small>{{}}</small></td>', needs)

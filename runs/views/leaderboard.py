@@ -217,22 +217,24 @@ class View:
         newest = next(place for place in there if place.workload.operation == operation)
         mine = [p for p in self.places if (p.gpu, p.workload.operation) == (gpu, operation)]
         hosts = f" ({', '.join(self._hosts(newest.gpu))})" if newest.shown.host else ""
-        on = f"{newest.workload.operation} workloads on {newest.gpu}{hosts}"
+        on = f"{newest.workload.operation} workload{'s' * (len(mine) > 1)} on {newest.gpu}{hosts}"
         wins = Counter(p.record.point.kernel for p in mine if p.record and p.record.best)
         unbeaten = sum(1 for p in mine if p.record and not p.record.best)
         waiting = len([p for p in self.places if p.rumour])
-        rest = [f"No kernel beats {newest.shown.base.kernel} on {unbeaten} of them."] if unbeaten and wins else []
+        base, rest = newest.shown.base.kernel, []
         if wins:
             kernel, count = wins.most_common(1)[0]
             strong, tone = f"{kernel} leads on {count} of {len(mine)} {on}", "faster"
+            rest += [f"On {unbeaten} of them no kernel beats {base}."] if unbeaten else []
         elif unbeaten:
-            strong, tone = f"No kernel beats {newest.shown.base.kernel} on {unbeaten} of {len(mine)} {on}", "same"
+            strong, tone = f"No kernel is confirmed faster than {base} on {len(mine)} {on}", "same"
+            rest += [f"On {unbeaten} of them {base} is confirmed as the best."] if unbeaten < len(mine) else []
         else:
-            ahead = Counter(p.rumour.point.kernel for p in mine if p.rumour and p.rumour.best)
             strong, tone = f"No record is confirmed on {on}", "same"
-            if ahead:
-                kernel, count = ahead.most_common(1)[0]
-                rest.append(f"{kernel} is ahead on {count} of {len(mine)}, unconfirmed.")
+        ahead = Counter(p.rumour.point.kernel for p in mine if p.rumour and p.rumour.best)
+        if ahead and not wins:
+            kernel, count = ahead.most_common(1)[0]
+            rest.append(f"{kernel} is ahead on {count} of {len(mine)}, unconfirmed.")
         if waiting and (wins or unbeaten):
             rest.append(f"{waiting} cell{'s wait' if waiting > 1 else ' waits'} for confirmation.")
         return {"tone": tone, "strong": strong, "rest": " ".join(rest)}

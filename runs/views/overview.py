@@ -26,6 +26,8 @@ from runs.templatetags.figures import percent
 from runs.views.gpus import headline
 
 RECENT = 8
+MOST_ROWS = 12
+"""Rows of the chart of a run that has ended; the page of the run has those of longer ones."""
 MOST_SHOWN, MOST_RECORDS = 4, 3
 """Changes and records that have a chart here; the others are behind a link."""
 NUMBERS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
@@ -101,6 +103,12 @@ class Now:
         return [live(run) for run in self.running]
 
     @property
+    def ended(self) -> dict[str, Any] | None:
+        """The newest run that has ended, shown while nothing runs; None if only demo runs have."""
+        found = next(((run, outcome) for run, outcome in self.latest if not run.is_active and not run.demo), None)
+        return {"run": found[0], "outcome": found[1], "height": chart_height(found[0], MOST_ROWS)} if found else None
+
+    @property
     def swapped(self) -> str:
         """What a poll replaces."""
         return ",".join(("#running", "#runs", *(f"#device-{gpu.pk}" for gpu in self.gpus)))
@@ -115,10 +123,14 @@ def live(run: Run) -> dict[str, Any]:
     """A run in progress: what its agent says, and about how many seconds are left. No query: there may be many."""
     whole = run.elapsed_s / run.done * run.total if run.elapsed_s and run.done else None
     left = whole - (run.elapsed_s or 0) if whole else None
-    height = run_charts.TOP + run_charts.ROW * run.done + run_charts.BOTTOM
+    return {"run": run, "state": shown_of(run), "left": left, "height": chart_height(run, run_charts.MOST_ROWS)}
+
+
+def chart_height(run: Run, most: int) -> int:
+    """Of the chart of its speedups (px); 0 if it has none, or more than `most` rows."""
     single = run.operation  # type: ignore[attr-defined]
-    has_chart = bool(run.done and single and not run.tune and run.total <= run_charts.MOST_ROWS)
-    return {"run": run, "state": shown_of(run), "left": left, "height": height if has_chart else 0}
+    has_chart = bool(run.done and single and not run.tune and run.total <= most)
+    return run_charts.TOP + run_charts.ROW * run.done + run_charts.BOTTOM if has_chart else 0
 
 
 @dataclass

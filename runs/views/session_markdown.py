@@ -9,7 +9,7 @@ from kernels.report.cells import escaped, markdown
 from runs.markdown import as_typed
 from runs.models import TierScale
 from runs.queries.figures import Figure
-from runs.queries.session_report import Entry, SessionReport
+from runs.queries.session_report import Entry, Reached, SessionReport
 from runs.session_form import in_words
 from runs.templatetags.figures import duration, ratio, timespan
 from runs.templatetags.session_tags import missing
@@ -94,7 +94,7 @@ def _measured(report: SessionReport, scale: TierScale | None, base: str) -> list
     ]  # fmt: skip
     tiers = [["workload", "kernel", "tier reached", "next", "missing"]]
     tiers += [
-        [_place(one.figure), _name(one.figure.kernel), _name(one.tier.label) if one.tier else "none",
+        [_place(one.figure), _name(one.figure.kernel), _tier(one),
          _name(one.next.label) if one.next else NONE, missing(one)] for one in report.tiers(scale)
     ]  # fmt: skip
     used = [f"GPU time used: {', '.join(f'{_name(gpu)} {duration(s)}' for gpu, s in report.gpu_seconds.items())}."]
@@ -102,6 +102,12 @@ def _measured(report: SessionReport, scale: TierScale | None, base: str) -> list
         *found, *_section("Baselines", baselines), *_section("Results against their baselines", rows),
         *_section("Tiers", tiers), *(used if report.gpu_seconds else []),
     ]  # fmt: skip
+
+
+def _tier(one: Reached) -> str:
+    if one.tier is None:
+        return "none"
+    return _name(one.tier.label) + ("" if one.figure.is_confirmed else ", unconfirmed")
 
 
 def _findings(report: SessionReport, base: str) -> Iterable[str]:

@@ -125,12 +125,14 @@ def ladder_headline(one: Ladder, aim: Progress | None = None) -> dict[str, str]:
 
 
 def _reached(one: Ladder) -> str:
-    return f"{one.reached.tier.label} is reached" if one.reached else "No tier is reached"
+    if not one.reached:
+        return "No tier is reached"
+    return f"{one.reached.tier.label} is reached{'' if one.reached.is_confirmed else ', unconfirmed'}"
 
 
 def _aim(aim: Progress) -> str:
     if aim.state == REACHED:
-        return "The target is reached."
+        return "The target is reached." if aim.is_confirmed else "The target is reached, unconfirmed."
     if aim.missing_ms and aim.goal_ms:
         return f"The target of {timespan(aim.goal_ms)} is {timespan(aim.missing_ms)} away."
     return "The target is not reached with certainty."

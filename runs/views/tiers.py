@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 import vl_convert
+from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils import timezone
@@ -16,7 +17,7 @@ from kernels.analysis.confirmation import THOROUGH, is_thorough
 from kernels.catalog import operations
 from runs.charts import ladder_charts
 from runs.charts.theme import THEMES
-from runs.models import Environment, Target, TierScale, Workload
+from runs.models import Environment, Run, Target, TierScale, Workload
 from runs.queries import history, ladder, week
 from runs.queries.ladder import Ladder, Step
 from runs.queries.leaders import Placed
@@ -52,10 +53,10 @@ class Standing:
             raise Http404("there is no such tier scale" if asked else "there is no tier scale")
         places = history.devices()
         device = request.GET.get("device") or next(iter(places), "")
-        if device not in ("", *places):
+        if device not in ("", *places) and not _had_runs(device):
             raise Http404(f"there is no result on {device}")
         standing = cls(scale, scales, device, list(places))
-        if places:
+        if device in places:
             standing.read(places[device], key)
         return standing
 
@@ -114,14 +115,16 @@ class Standing:
             said.append(f"{_range(list(partly))} {verb} beyond {'it' if never else f'the {gpu}'} {where}")
         return ". ".join(said)
 
-    def counts(self) -> list[tuple[str, int, int]]:
-        """(tier, workloads on which it is reached, on which it is possible)."""
-        reached, possible = Counter[str](), Counter[str]()
+    def counts(self) -> list[tuple[str, int, int, int]]:
+        """(tier, workloads on which it is reached, on which only an unconfirmed result reaches it, on which it is possible)."""
+        reached, loose, possible = Counter[str](), Counter[str](), Counter[str]()
         for one in self.ladders:
             for step in one.steps:
-                reached[step.tier.label] += step.state == ladder.REACHED
+                reached[step.tier.label] += step.is_confirmed
+                loose[step.tier.label] += step.state == ladder.REACHED and not step.is_confirmed
                 possible[step.tier.label] += step.state != ladder.BEYOND
-        return [(tier.label, reached[tier.label], possible[tier.label]) for tier in self.scale.tiers]
+        labels = [tier.label for tier in self.scale.tiers]
+        return [(label, reached[label], loose[label], possible[label]) for label in labels]
 
     def milestone(self) -> str:
         """The next tier that is nearest, in sentences."""
@@ -136,7 +139,13 @@ class Standing:
     def headline(self) -> dict[str, str]:
         """What is reached: {"tone", "strong", "rest"}."""
         if not any(one.kernels for one in self.ladders):
-            return {"tone": "same", "strong": "No kernel was compared with a baseline yet", "rest": ""}
+            gone = bool(self.device) and self.device not in self.devices
+            said = (
+                "No result counts here: its runs are withdrawn, or have no time"
+                if gone
+                else "No kernel was compared with a baseline yet"
+            )
+            return {"tone": "same", "strong": said, "rest": ""}
         bests = [(one, *one.best) for one in self.ladders if one.best]
         rest = "No kernel is confirmed faster than its baseline."
         if bests:
@@ -145,17 +154,21 @@ class Standing:
             rest = f"Best: {figures}, {point.kernel} on {one.series.workload.label}.{unconfirmed(point)}"
         count = len(self.ladders)
         of = f"{count} workloads" if count > 1 else "1 workload"
-        reached = [step.tier for one in self.ladders if (step := one.reached)]
-        if not reached:
-            return {
-                "tone": "same",
-                "strong": f"No kernel reaches a tier on {'any of ' * (count > 1)}{of}",
-                "rest": rest,
-            }
+        on = f"any of {of}" if count > 1 else of
+        sure = [step.tier for one in self.ladders if (step := one.confirmed)]
+        loose = [step.tier for one in self.ladders if (step := one.reached) and not one.confirmed]
+        if sure:
+            more = f" Unconfirmed results reach one on {len(loose)} more." if loose else ""
+            strong = f"Confirmed results reach a tier on {len(sure)} of {of}"
+            return {"tone": "faster", "strong": strong, "rest": f"Highest tier: {self._highest(sure)}.{more} {rest}"}
+        if loose:
+            some = f"Unconfirmed ones do on {len(loose)}; the highest tier is {self._highest(loose)}."
+            return {"tone": "same", "strong": f"No confirmed result reaches a tier on {on}", "rest": f"{some} {rest}"}
+        return {"tone": "same", "strong": f"No kernel reaches a tier on {on}", "rest": rest}
+
+    def _highest(self, tiers: list[Any]) -> str:
         order = [tier.label for tier in self.scale.tiers]
-        highest = max(reached, key=lambda tier: order.index(tier.label))
-        strong = f"Kernels reach a tier on {len(reached)} of {of}"
-        return {"tone": "faster", "strong": strong, "rest": f"Highest tier: {highest.label}. {rest}"}
+        return max((tier.label for tier in tiers), key=order.index)
 
     def matrix(self) -> dict[str, list[Row]]:
         """Operation title -> a row for each of its workloads, with a cell for each tier of the scale."""
@@ -173,6 +186,11 @@ class Standing:
                     aim.ladder = one
                 rows.setdefault(title, []).append(Row(one, cells, aim))
         return rows
+
+
+def _had_runs(device: str) -> bool:
+    """Whether a device of this name has runs, of which perhaps none counts any more."""
+    return Run.objects.filter(Q(gpu__name=device) | Q(device_name=device)).exists()
 
 
 def _range(names: list[str]) -> str:

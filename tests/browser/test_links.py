@@ -1,5 +1,6 @@
 """From "it is faster" to "here is the link": what the team gives away, and what somebody without an account sees of it."""
 
+import time
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -18,6 +19,14 @@ def give_away(page, live_site, path):
     field.click()
     assert page.evaluate("document.getSelection().toString() || document.activeElement.value") == field.input_value()
     return field.input_value()
+
+
+def until(page, expression):
+    """Waits until it is true there. The policy of our pages forbids Playwright's own way."""
+    deadline = time.monotonic() + 10
+    while not page.evaluate(expression):
+        assert time.monotonic() < deadline, expression
+        time.sleep(0.1)
 
 
 @pytest.fixture
@@ -71,6 +80,33 @@ def test_a_status_page_is_composed_goes_on_by_itself_and_says_when_it_was_ended(
     team.get_by_role("button", name="End the link to the status page “The wall”").click()
     expect(wall.locator("h1")).to_contain_text("This link was ended on", timeout=20_000)
     context.close()
+
+
+def test_a_status_page_fits_its_screen_or_turns_its_pages(open_page, live_site, browser):
+    team = open_page()
+    team.goto(f"{live_site.url}/status/new/")
+    team.get_by_label("Title").fill("Long")
+    team.get_by_role("button", name="Make its link").click()
+    link = team.locator("[data-link]").first.input_value()
+    context = browser.new_context(viewport={"width": 1920, "height": 1080})
+    wall = context.new_page()
+    wall.clock.install()
+    wall.goto(link)
+    height = "document.documentElement.scrollHeight"
+    expect(wall.locator(".block").first).to_be_visible()
+    assert wall.evaluate(height) <= 1080
+    wall.set_viewport_size({"width": 1000, "height": 240})
+    until(wall, "document.body.style.getPropertyValue('--fit') < 0.76")
+    assert wall.evaluate(height) > 240
+    wall.clock.run_for(21_000)
+    until(wall, "scrollY > 0")
+    wall.mouse.wheel(0, -5000)
+    until(wall, "scrollY === 0")
+    wall.clock.run_for(41_000)
+    assert wall.evaluate("scrollY") == 0, "somebody uses it"
+    context.close()
+    team.goto(f"{live_site.url}/links/")
+    team.get_by_role("button", name="End the link to the status page “Long”").click()
 
 
 def test_another_site_may_frame_the_frame_and_nothing_else(open_page, live_site, browser, tmp_path):

@@ -77,6 +77,18 @@ def test_a_time_that_grows_with_the_work_and_one_that_is_launch_overhead():
     ]
 
 
+def test_kernels_that_are_launch_bound_between_the_same_workloads_are_one_finding():
+    small, large = attention(1, 8), attention(8, 16)
+    every = [timed("flash", small, 0.016), timed("flash", large, 0.032), timed("sdpa", small, 0.017),
+             timed("sdpa", large, 0.051)]  # fmt: skip
+    (one,) = (one for one in found(*every) if one.kind == Kind.LAUNCH)
+    assert one.sentence == (
+        "flash, sdpa: the time grows 2x (flash) to 3x (sdpa) where the work grows 16x, from attention fp16 B=1 H=8 "
+        "S=512 D=64 to attention fp16 B=8 H=16 S=512 D=64; the small end is launch overhead, or a GPU that is not full."
+    )
+    assert len(one.of) == 4 and len(one.arithmetic) == 6
+
+
 def test_a_kernel_near_the_limit_may_grow_with_its_work():
     """It fills the GPU at both ends: nothing is wrong."""
     fast = [timed("mine", attention(batch, 16, seq_len=4096), 2.2 * batch) for batch in (1, 16)]

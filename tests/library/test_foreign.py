@@ -465,3 +465,12 @@ def test_a_row_means_the_same_in_every_format():
         ]  # fmt: skip
         found = [read(text)[1] for text in texts]
         assert len({one.digest for several in found for one in several}) == 1 and all(found)
+
+
+def test_numbers_without_names_say_what_to_change():
+    _, found, refused = read("x_val;flash-latency\n1024;0.5\n(4, 48, 1024, 64);0.7\n")
+    assert found == [] and {why for _, why in refused} == {
+        "it names no operation; x_val has numbers without names: head it with those of its sizes, as (M, N, K)"
+    }
+    _, found, refused = read("x_val;flash-latency\n(4, 48, 1024, 64);0.7\n", "attention on an H100")
+    assert found == [] and "it does not say batch, heads, seq_len, head_dim of attention; x_val has" in refused[0][1]

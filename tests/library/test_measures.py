@@ -180,6 +180,9 @@ def test_rows_of_one_level():
     assert (row["operation"], row["implementation"], row["time_ms"]) == ("attention", "mine", 0.011)
     assert (row["memory_mb"], row["throughput_gbps"], row["gpu_efficiency"]) == (2.0, 190.0, None)
     assert row["inference_speed"] == pytest.approx(1000 / 0.011)
+    seen = {"span_ns": 8e3, "wall_ns": 10e3}
+    (row,) = formatted("flat", ArmResult(kernel="mine", backend="triton", crosscheck=seen, **TIMES))
+    assert row["gpu_efficiency"] == pytest.approx(80.0)
 
 
 @pytest.mark.parametrize("name", formats.FORMATS)

@@ -6,6 +6,7 @@ import json
 from datetime import timedelta
 
 import pytest
+import vl_convert
 from daily import BEGIN, Day, fill, look_at_all, repeated, step
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -138,7 +139,7 @@ def test_an_acknowledged_change_begins_a_level(owner, gpu):
 
 @pytest.mark.parametrize("kernel", ["sdpa-flash", "sdpa"])
 @pytest.mark.parametrize("days", [repeated(1), step(environment=TORCH), [Day(source=f"s{n}") for n in range(30)]])
-def test_the_chart_is_drawn(owner, gpu, days, kernel):
+def test_the_chart_is_drawn(owner, gpu, days, kernel, capfd):
     runs = fill(gpu, days)
     for asked in ({}, {"narrow": ""}, {"theme": "dark"}):
         svg = owner.get(reverse("history_chart_svg", args=args_of(runs, kernel)), asked).content.decode()
@@ -147,6 +148,9 @@ def test_the_chart_is_drawn(owner, gpu, days, kernel):
         assert "NaN" not in svg
     spec = owner.get(reverse("history_chart_json", args=args_of(runs, kernel))).content.decode()
     assert len(json.loads(spec)["vconcat"]) == (3 if kernel == "sdpa-flash" else 2)
+    capfd.readouterr()
+    vl_convert.vegalite_to_vega(spec, show_warnings=True)
+    assert "WARN" not in "".join(capfd.readouterr()), "a browser's console has it, too"
 
 
 def test_an_outlier_does_not_flatten_the_chart(owner, gpu):

@@ -73,7 +73,7 @@ def test_without_a_thorough_run_nothing_leads(owner, measured):
     assert place.record is None
     assert (place.rumour.point.kernel, place.rumour.is_confirmed) == ("triton-flash", False)
     page = page_of(owner)
-    assert "No record is confirmed on attention workloads on NVIDIA H200 (gpu-1)" in page
+    assert "No record is confirmed on attention workload on NVIDIA H200 (gpu-1)" in page
     assert "triton-flash is ahead on 1 of 1, unconfirmed." in page
     cell = page.split('class="cell dashed', 1)[1].split("</form>")[0]
     assert "<b>" not in cell and ">Confirm</button>" in cell
@@ -106,7 +106,7 @@ def test_nobody_beats_the_baseline(owner, measured):
     thorough(run)
     (place,) = places()
     assert place.record.best is None and place.record.point.kernel == "sdpa"
-    assert "No kernel beats sdpa on 1 of 1 attention workloads" in page_of(owner)
+    assert "No kernel is confirmed faster than sdpa on 1 attention workload on" in page_of(owner)
     assert "baseline, unbeaten" in page_of(owner)
 
 

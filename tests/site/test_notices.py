@@ -114,6 +114,15 @@ def test_a_target_is_told_when_it_is_reached_and_once(measured):
     assert sentence.startswith("The target of 1.4x on attention") and "is reached: triton-flash, 1.48x (1.4" in sentence
 
 
+def test_a_target_that_an_unconfirmed_result_reaches_is_called_so(measured):
+    run = ended(measured(count=1))
+    one = run.measurements.first()
+    Target.objects.create(workload=one.workload, device="NVIDIA H200", mode=one.mode, factor=1.4)
+    noticing.notice(run)
+    (sentence,) = told(Event.TARGET)
+    assert "is reached, unconfirmed: triton-flash, 1.48x" in sentence
+
+
 def test_what_fails_for_one_run_does_not_stop_the_watch(measured, monkeypatch, caplog):
     bad, good = ended(measured(count=1)), ended(measured(count=1))
 

@@ -55,6 +55,18 @@ def test_after_the_first_run_it_is_the_page_of_the_site(owner, demo, make_run):
     assert "No change was found this week" in page and "Nothing has run here yet" not in page
 
 
+def test_while_nothing_runs_the_last_run_keeps_its_chart(owner, measured, make_run):
+    run = measured()
+    page = page_of(owner)
+    running = page.split('id="running"')[1].split("</section>")[0]
+    assert "Nothing runs" in running and "Last: " in running and f'id="last-{run.pk}"' in running
+    assert f"/runs/{run.pk}/charts/speedup-narrow.json?done={run.done}" in running
+    live = make_run()
+    Run.objects.filter(pk=live.pk).update(state="running", sent_at=timezone.now(), started_at=timezone.now())
+    running = page_of(owner).split('id="running"')[1].split("</section>")[0]
+    assert "Running now" in running and f'id="last-{run.pk}"' not in running
+
+
 # --- what changed -----------------------------------------------------------------------------------------------------
 
 

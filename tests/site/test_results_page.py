@@ -61,6 +61,9 @@ def matching(text):
     ('label:"Six canonical"', ["“Six canonical” in the run's title"]),
     ("canonical", ["“canonical” in the run's title"]),
     ("operation=attention", ["operation attention"]),
+    ("causal=1", ["causal = yes"]),
+    ("scale=0.125", ["scale = 0.125"]),
+    ("approximate=Tanh", ["approximate = tanh"]),
 ])  # fmt: skip
 def test_it_says_what_it_understood(owner, demo, gpu, text, expected):
     terms, problem = said(text)
@@ -74,6 +77,10 @@ def test_it_says_what_it_understood(owner, demo, gpu, text, expected):
     ("Q=3", "(no operation has a size Q)"),
     ("since:soon", "(a date is written 2026-11-30)"),
     ("S>=big", "(a size is compared with a number)"),
+    ("S=abc", "(a size is compared with a number)"),
+    ("S=yes", "(a size is compared with a number)"),
+    ("causal=maybe", "(it is yes or no)"),
+    ("approximate=erf", "(it is none or tanh)"),
     ("state:odd", "(no state is called so)"),
     ("run:x", "(a run is a number)"),
     ('"', "“"),
@@ -98,6 +105,7 @@ def test_the_search_narrows_to_what_it_says(owner, demo):
     assert matching("S=512 D=64 causal") == {pk for pk, label in labels.items() if "S=512 D=64 causal" in label}
     assert matching("S>512") == {pk for pk, label in labels.items() if "S=4096" in label}
     assert matching("S!=512") == matching("S>512")
+    assert matching("causal=1") == matching("causal:yes") == matching("causal")
     assert matching("D=64 D=128") == set(labels)
     assert matching("S=512 full") == {pk for pk, label in labels.items() if label.endswith("S=512 D=64")}
     assert matching("bf16") == matching("S=513") == set()

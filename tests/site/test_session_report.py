@@ -181,6 +181,21 @@ def test_charts_are_drawn_in_both_themes_and_widths(owner, ran, session):
         assert owner.get(f"/sessions/{session.pk}/charts/{asked}").status_code == 404
 
 
+def test_a_tier_that_an_unconfirmed_result_reaches_is_called_so(owner, ran, session):
+    run = ran(count=1)
+    scale = TierScale.objects.current().first()
+    (one,) = session_report(session).tiers(scale)
+    assert one.tier and not one.figure.is_confirmed
+    page = owner.get(reverse("session_report", args=[session.pk]))
+    md = owner.get(reverse("session_md", args=[session.pk])).content.decode()
+    assert (
+        f"{one.tier.label}<small>, unconfirmed</small>" in page.content.decode()
+        and f"{one.tier.label}, unconfirmed" in md
+    )
+    Result.objects.filter(measurement__run=run).update(confirmed=True)
+    assert ", unconfirmed" not in owner.get(reverse("session_md", args=[session.pk])).content.decode()
+
+
 def test_tiers_by_the_interval(ran, session):
     ran(count=1)
     scale = TierScale(name="mine", body=[["Good", "B", 1.2], ["Best", "A", 1.4], ["Far", "S", 3.0]])

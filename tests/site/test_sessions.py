@@ -91,6 +91,14 @@ def test_a_session_without_repeats_says_how_its_kernels_stand(owner, ran, sessio
     assert "**eager is slower than sdpa.** 0.00119x" in md
 
 
+def test_a_last_run_without_a_verdict_does_not_hide_the_one_before(owner, ran, session):
+    run = ran(count=1)
+    last = ran(count=1, driver="599.1")
+    Result.objects.filter(measurement__run=last).update(paired=False)
+    page = owner.get(session.get_absolute_url()).content.decode()
+    assert f"This is run {run.pk}: no kernel was measured twice yet." in page
+
+
 def test_a_kernel_that_is_wrong_now_is_said_to_be(ran, session):
     ran(count=1)
     last = ran(count=1, edit={"triton-flash": 1.5})

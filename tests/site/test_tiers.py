@@ -274,9 +274,19 @@ def test_the_page_says_how_far_it_is(owner, demo, measured, scale):
     assert '1.74 µs<span class="less"> to go</span><small>4.96 µs</small>' in page
     faster(measured(), 3.1)
     page = page_of(owner, "tiers")
-    assert "Kernels reach a tier on 2 of 8 workloads" in page
-    assert "Highest tier: Very Good (B+)." in page
-    assert page.count('<td class="step reached">') == 4
+    assert "No confirmed result reaches a tier on any of 8 workloads" in page
+    assert "Unconfirmed ones do on 2; the highest tier is Very Good (B+)." in page
+    assert (page.count('<td class="step reached">'), page.count('<td class="step loose">')) == (0, 4)
+    assert "△ reached, unconfirmed" in page_of(
+        owner, "tier_workload", ladders_of(scale)[0].series.workload.key, "graph"
+    )
+    Result.objects.filter(measurement__run__demo="", kernel__name="triton-flash").first().measurement.results.update(
+        confirmed=True
+    )
+    page = page_of(owner, "tiers")
+    assert "Confirmed results reach a tier on 1 of 8 workloads" in page
+    assert "Highest tier: Very Good (B+). Unconfirmed results reach one on 1 more." in page
+    assert (page.count('<td class="step reached">'), page.count('<td class="step loose">')) == (2, 2)
 
 
 def test_what_is_undecided_is_not_called_the_best(owner, measured, scale):
@@ -307,7 +317,9 @@ def test_a_result_of_one_process_is_unconfirmed_and_one_of_five_is_not(owner, me
     form = owner.get(reverse("new_run"), {"again": run.pk, "effort": "thorough", "protocol": "isolated"})
     assert '<option value="isolated" selected>' in form.content.decode()
     Result.objects.filter(pk=result.pk).update(confirmed=True)
-    assert "nconfirmed" not in page_of(owner, "tiers")
+    page = page_of(owner, "tiers")
+    assert "Confirmed results reach a tier on 1 of 1 workload" in page and "Unconfirmed" not in page
+    assert "<small>unconfirmed</small>" not in page and '<td class="step loose">' not in page
     assert "nconfirmed" not in owner.get(path).content.decode()
 
 
@@ -402,7 +414,7 @@ def test_a_scale_is_made_changed_and_deleted(owner, demo, scale):
     made = TierScale.objects.get(name="Small steps")
     assert answer.headers["location"] == f"{reverse('tiers')}?scale={made.pk}"
     page = page_of(owner, "tiers", scale=made.pk)
-    assert "Kernels reach a tier on 5 of 8 workloads" in page
+    assert "Unconfirmed ones do on 5" in page
     assert f"?device=NVIDIA%20H200&amp;scale={scale.pk}" in page, "the way to the other scale"
     owner.post(reverse("delete_tier_scale", args=[made.pk]))
     assert not TierScale.objects.filter(name="Small steps").exists()
@@ -440,9 +452,9 @@ def test_an_edit_makes_a_new_version_and_the_old_one_keeps_its_verdicts(owner, d
     made.refresh_from_db()
     assert made.replaced_by == now and made.tiers == [Tier("A little", "", 1.05), Tier("More", "B", 1.4)]
     page = page_of(owner, "tiers", scale=made.pk)
-    assert "Kernels reach a tier on 5 of 8 workloads" in before and "Kernels reach a tier on 5 of 8 workloads" in page
+    assert "Unconfirmed ones do on 5" in before and "Unconfirmed ones do on 5" in page
     assert "version 1" in page and "A newer version replaced it" in page
-    assert "Kernels reach a tier on 2 of 8 workloads" in page_of(owner, "tiers", scale=now.pk)
+    assert "Unconfirmed ones do on 2" in page_of(owner, "tiers", scale=now.pk)
     form = owner.get(reverse("tier_scale", args=[now.pk])).content.decode()
     assert f'<a href="/tiers/?scale={made.pk}">version 1</a>' in form
     assert owner.get(reverse("tier_scale", args=[made.pk])).status_code == 404, "an old version is not edited"
@@ -579,7 +591,7 @@ def test_a_baseline_is_pinned_and_its_target_counts_from_there(owner, there, sca
     base.update(**{name: 1.05 * value for name, value in figures.items()})
     page = page_of(owner, "tier_workload", *there)
     assert "It takes +5.0% time" in page and "baseline drifted" in page_of(owner, "tiers")
-    assert "The target is not reached" in page or "away." in page or "The target is reached." in page
+    assert "The target is not reached" in page or "away." in page or "The target is reached" in page
     aim = Progress(Target.objects.select_related("pin").get(), ladders_of(scale)[0])
     assert aim.goal_ms == pytest.approx(pin.p50_ms / 1.4), "not from the slower baseline of today"
     assert "drift" not in decide(owner, "pin_baseline", there, scale, remove="1").split("Pinned baseline")[1]

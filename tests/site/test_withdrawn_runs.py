@@ -133,3 +133,12 @@ def test_a_visitor_by_link_withdraws_nothing(owner, stranger, two):
 def test_withdrawing_twice_at_once_counts_once(two):
     assert withdrawal.withdraw(two[0], "a") and not withdrawal.withdraw(two[0], "b")
     assert withdrawal.restore(two[0]) and not withdrawal.restore(two[0])
+
+
+def test_the_tiers_of_a_device_whose_runs_are_withdrawn_say_so(owner, two):
+    for run in two:
+        withdrawn(owner, run)
+    page = owner.get(reverse("tiers"), {"device": two[0].gpu.name})
+    assert page.status_code == 200
+    assert "No result counts here: its runs are withdrawn, or have no time" in page.content.decode()
+    assert owner.get(reverse("tiers"), {"device": "no such card"}).status_code == 404
