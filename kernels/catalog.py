@@ -40,6 +40,8 @@ KERNEL_PATH_VARIABLE = "KERNEL_PATH"
 SUBMITTED_VARIABLE = "SUBMITTED_KERNELS"
 """The folder of the submissions of a run (kernels/submission.py): VERSION/operation/files. Their kernels are called
 name@VERSION."""
+PROBLEM = "problem"
+"""The operation of problems that came with their kernels: kernels/operations/problem.py. No list of operations has it."""
 AT = "@"
 """Stands between name and version of a submitted kernel; no file can declare a name with it."""
 
@@ -118,6 +120,7 @@ class KernelInfo:
 # --- operations -------------------------------------------------------------------------------------------------------
 
 _operations: dict[str, type[Operation]] = {}
+_apart: dict[str, type[Operation]] = {}
 
 
 def operation(name: str, *, baseline: str, title: str) -> Callable[[type[Operation]], type[Operation]]:
@@ -125,7 +128,7 @@ def operation(name: str, *, baseline: str, title: str) -> Callable[[type[Operati
 
     def register(cls: type[Operation]) -> type[Operation]:
         cls.name, cls.baseline, cls.title = name, baseline, title
-        _operations[name] = cls
+        (_apart if name == PROBLEM else _operations)[name] = cls
         return cls
 
     return register
@@ -141,6 +144,10 @@ def operations() -> dict[str, type[Operation]]:
 
 
 def get_operation(name: str) -> type[Operation]:
+    """An operation; also that of problems that came with their kernels, which no list has."""
+    if name == PROBLEM:
+        importlib.import_module("kernels.operations.problem")
+        return _apart[name]
     try:
         return operations()[name]
     except KeyError:

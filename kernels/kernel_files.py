@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 Function = Callable[..., Any]
+DECORATORS = ("kernel", "benchsite_kernel")
+"""Names of the decorator in a file. The second one is for files that may have a `kernel` of their own."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +57,9 @@ class PythonFiles:
         for node in parsed(source, str(path)).body:
             if isinstance(node, ast.FunctionDef):
                 for decorator in node.decorator_list:
-                    if isinstance(decorator, ast.Name) and decorator.id == "kernel":
+                    if isinstance(decorator, ast.Name) and decorator.id in DECORATORS:
                         raise ValueError(f"@kernel of {node.name} needs its arguments: the operation and a backend")
-                    if isinstance(decorator, ast.Call) and _called(decorator) == "kernel":
+                    if isinstance(decorator, ast.Call) and _called(decorator) in DECORATORS:
                         arguments = tuple(literal("the operation", a, self.calls) for a in decorator.args)
                         options = {k.arg: literal(k.arg, k.value, self.calls) for k in decorator.keywords if k.arg}
                         doc = (ast.get_docstring(node) or "").split("\n")[0]

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from kernels.catalog import UnknownName, get_operation
+from kernels.catalog import PROBLEM, UnknownName, get_operation
 from kernels.dtypes import DTYPE_SHORT
 from kernels.operations.base import Operation
 from kernels.protocol import Protocol
@@ -79,7 +79,7 @@ class Workload(BaseModel):
     def dense_factor(self) -> float | None:
         """Work with masked elements counted, over the unmasked work; None if nothing is masked, or it is unknown."""
         problem = self.known_problem
-        factor = problem.dense_flops() / problem.flops() if problem else 1.0
+        factor = problem.dense_flops() / problem.flops() if problem and problem.flops() else 1.0
         return factor if factor > 1 else None
 
     @cached_property
@@ -162,7 +162,10 @@ class Config(Choice):
             return self._with_baselines()
         if stray := [w.label for w in self.workloads if w.operation != self.operation]:
             raise ValueError(f"all workloads of a config are of one operation ({self.operation}), not: {stray[0]}")
-        self.baseline = self.baseline or get_operation(self.operation).baseline
+        if self.operation == PROBLEM and len(self.workloads) > 1:
+            raise ValueError("a problem that came with its kernels has a config of its own")
+        usual = get_operation(self.operation).baseline or self.workloads[0].problem.label()
+        self.baseline = self.baseline or usual
         self.kernels = list(dict.fromkeys([self.baseline, *self.kernels]))
         return self
 
@@ -203,6 +206,8 @@ def _of_several(values: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"{operation} needs a list of kernels and a list of workloads")
         if strange := [name for name in (*part["kernels"], part.get("baseline") or "") if not isinstance(name, str)]:
             raise ValueError(f"a kernel of {operation} is a name, not: {strange[0]!r:.40}")
+        if operation == PROBLEM:
+            raise ValueError("a problem that came with its kernels has a config of its own")
         try:
             baseline = get_operation(operation).baseline
         except UnknownName as error:

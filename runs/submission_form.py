@@ -9,8 +9,8 @@ from django import forms
 from django.core.files.uploadedfile import UploadedFile
 from pydantic import ValidationError
 
-from kernels.catalog import operations
-from kernels.formats.adding import with_declaration
+from kernels.catalog import PROBLEM, operations
+from kernels.formats.adding import read
 from kernels.git_source import GitSource
 from kernels.submission import MAX_BYTES, Unreadable, kernel_of
 from runs.models import Config, Gpu, Submission
@@ -89,7 +89,11 @@ class WhereForm(forms.Form):
         names = [(c.name, f"{c.name} · {c.title}" if c.title else c.name) for c in configs]
         self._choice("device").choices = devices
         self.initial.setdefault("device", devices[0][0])
-        self._choice("config").choices = [("", "the smallest of its operation"), *names]
+        self._choice("config").choices = [
+            ("", "the smallest of its operation, or the problem that comes with it"),
+            *names,
+        ]
+        self.has_config = operation != PROBLEM
 
     def _choice(self, name: str) -> forms.ChoiceField:
         field = self.fields[name]
@@ -110,9 +114,11 @@ class WhereForm(forms.Form):
 
 
 def _parent_of(submission: Submission) -> list[str]:
-    """The kernel of its parent, if that is of the same operation."""
+    """The kernel of its parent, if that is for the same operation, or for the same problem."""
     parent = submission.parent
-    return [parent.kernel] if parent is not None and parent.operation == submission.operation else []
+    if parent is None or parent.operation != submission.operation or parent.problem != submission.problem:
+        return []
+    return [parent.kernel]
 
 
 class SubmissionForm(WhereForm):
@@ -153,8 +159,8 @@ class SubmissionForm(WhereForm):
         try:
             found = {file.name: file for file in [*self.typed, *dropped_files(self.uploads)]}
             self.typed = list(found.values())
-            self.sources = with_declaration({file.name: file.text for file in self.typed})
-            self.kernel = kernel_of(self.sources)
+            self.sources = read({file.name: file.text for file in self.typed})
+            self.kernel = kernel_of(self.sources.kernel)
             self._fits(cleaned, self.kernel.operation, self.kernel.name)
         except Unreadable as error:
             self.add_error(None, as_sentence(error))
@@ -176,6 +182,8 @@ class SubmissionForm(WhereForm):
     def _fits(self, cleaned: dict[str, Any], operation: str, name: str) -> None:
         """Says of a config of another operation before anything is stored."""
         if cleaned.get("device") and not self.errors:
+            if operation == PROBLEM and not cleaned["config"]:
+                return  # its workload is its own
             try:
                 config_for(Submission(operation=operation, name=name), cleaned["config"])
             except NotSubmitted as error:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kernels.catalog import PROBLEM
+from kernels.formats.bringing import dtype_of
 from kernels.protocol import EFFORTS, Protocol
 from kernels.workload import Config as ConfigSpec
+from kernels.workload import Workload
 from runs.models import Config, Gpu, Run, Submission
 
 if TYPE_CHECKING:
@@ -39,6 +42,8 @@ def config_for(submission: Submission, name: str = "", effort: str = "", beside:
 
     beside: names of kernels that are measured in the same rounds. Raises NotSubmitted.
     """
+    if submission.operation == PROBLEM:
+        return _on_its_problem(submission, name, effort, beside or [])
     stored = Config.objects.filter(name=name).first() if name else smallest_config(submission.operation)
     if stored is None:
         raise NotSubmitted(
@@ -50,17 +55,41 @@ def config_for(submission: Submission, name: str = "", effort: str = "", beside:
         raise NotSubmitted(
             "config", f"The config {spec.name} is of {of}; {submission.name} is for {submission.operation}."
         )
-    if effort and effort not in EFFORTS:
-        raise NotSubmitted("effort", f"There is no effort {effort!r}; there are {', '.join(EFFORTS)}.")
     part = spec.part(submission.operation)
     if len(part.workloads) > MOST_WORKLOADS:
         raise NotSubmitted(
             "config", f"The config {spec.name} has {len(part.workloads)} workloads; choose a smaller one."
         )
-    how: dict[str, Any] = part.protocol.model_dump() | EFFORTS.get(effort or QUICKEST, {})
-    how |= {"name": "paired", "mode": "auto", "isolated": True}
     kernels = [part.baseline, *(beside or []), submission.kernel]
-    return ConfigSpec(**part.model_dump() | {"kernels": kernels, "protocol": Protocol(**how), "title": ""})
+    how = _isolated(part.protocol, effort)
+    return ConfigSpec(**part.model_dump() | {"kernels": kernels, "protocol": how, "title": ""})
+
+
+def _isolated(protocol: Protocol, effort: str) -> Protocol:
+    """A protocol with an effort (default: the quickest). Raises NotSubmitted."""
+    if effort and effort not in EFFORTS:
+        raise NotSubmitted("effort", f"There is no effort {effort!r}; there are {', '.join(EFFORTS)}.")
+    how: dict[str, Any] = protocol.model_dump() | EFFORTS.get(effort or QUICKEST, {})
+    return Protocol(**how | {"name": "paired", "mode": "auto", "isolated": True})
+
+
+def _on_its_problem(submission: Submission, name: str, effort: str, beside: list[str]) -> ConfigSpec:
+    """The submission beside the reference of its problem. Raises NotSubmitted."""
+    if name:
+        raise NotSubmitted("config", f"{submission.name} is measured on its own problem: choose no config.")
+    problem = Submission.objects.named(PROBLEM, submission.problem)
+    if problem is None:
+        raise NotSubmitted("device", f"Its problem {submission.problem} is not stored here: submit both files.")
+    workload = Workload(operation=PROBLEM, dtype=dtype_of(problem.files), sizes={PROBLEM: problem.kernel})
+    return ConfigSpec(
+        name=PROBLEM,
+        operation=PROBLEM,
+        baseline=problem.kernel,
+        kernels=[problem.kernel, *beside, submission.kernel],
+        protocol=_isolated(Protocol(), effort),
+        workloads=[workload],
+        title=problem.kernel,
+    )
 
 
 def device_for(wanted: str) -> Gpu:
@@ -78,4 +107,6 @@ def start_run(submission: Submission, gpu: Gpu, config: ConfigSpec, *, user: Use
     """Queues a run of the submission. Raises NotSubmitted."""
     if why := gpu.why_no_submissions:
         raise NotSubmitted("device", f"{gpu.name} does not take submitted kernels: {why}.")
-    return Run.objects.submit(config, gpu=gpu, user=user, title=f"{submission.kernel} on {config.name}", note=note)
+    return Run.objects.submit(
+        config, gpu=gpu, user=user, title=f"{submission.kernel} on {config.title or config.name}"[:200], note=note
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -29,7 +29,7 @@ class Reference:
     KEEP_BYTES = 2**28
 
     def __init__(
-        self, problem: Operation, inputs: Inputs, seed: int, thorough: bool, distribution: str = "normal"
+        self, problem: Operation, inputs: Inputs, seed: int, thorough: bool, distribution: Distribution = "normal"
     ) -> None:
         self.problem, self.inputs, self.seed, self.thorough = problem, inputs, seed, thorough
         self.distribution = distribution
@@ -42,6 +42,10 @@ class Reference:
                 return self.problem.check(self.inputs, self.seed, self.thorough)
             self._kept = list(self.problem.check(self.inputs, self.seed, self.thorough))
         return self._kept
+
+    def pooled(self) -> list[dict[str, float]]:
+        """For each output: what POOLED seeds show of the yardstick."""
+        return _pooled(self.problem, str(self.inputs.tensors[0].device), self.distribution)
 
 
 def measure(out: Any, reference: Reference) -> dict[str, Any]:
@@ -175,9 +179,8 @@ class _Errors:
         if self.shape == ():
             found["eps"] = torch.finfo(self.dtype).eps
         if math.prod(self.shape) < FEW:
-            pooled = _pooled(problem, str(reference.inputs.tensors[0].device), reference.distribution)
             found["pooled"] = POOLED
-            found |= {name: max(found[name], value) for name, value in pooled[number].items()}
+            found |= {name: max(found[name], value) for name, value in reference.pooled()[number].items()}
         if (name := str(self.dtype).removeprefix("torch.")) in DTYPES and name != EVERY[problem.dtype].stored:
             found["dtype"] = name
         return found
@@ -186,14 +189,23 @@ class _Errors:
 @lru_cache(maxsize=8)
 def _pooled(problem: Operation, device: str, distribution: Distribution) -> list[dict[str, float]]:
     """The yardstick's largest absolute error, and the largest value, on inputs of POOLED seeds, for each output."""
-    found = [{"yard_abs": 0.0, "largest": 0.0} for _ in outputs.likes(problem, problem.inputs(device, 0, distribution))]
+    found = no_pool(len(outputs.likes(problem, problem.inputs(device, 0, distribution))))
     for seed in range(POOLED):
-        for piece in problem.check(problem.inputs(device, seed, distribution), seed, thorough=False):
-            error = piece.yardstick.to(piece.reference.dtype) - piece.reference
-            of = found[piece.output]
-            of["yard_abs"] = max(of["yard_abs"], float(error.abs().max()))
-            of["largest"] = max(of["largest"], float(piece.reference.abs().max()))
+        into_pool(found, problem.check(problem.inputs(device, seed, distribution), seed, thorough=False))
     return found
+
+
+def no_pool(count: int) -> list[dict[str, float]]:
+    return [{"yard_abs": 0.0, "largest": 0.0} for _ in range(count)]
+
+
+def into_pool(found: list[dict[str, float]], pieces: Iterable[Piece]) -> None:
+    """Adds what one seed's pieces show of the yardstick."""
+    for piece in pieces:
+        error = piece.yardstick.to(piece.reference.dtype) - piece.reference
+        of = found[piece.output]
+        of["yard_abs"] = max(of["yard_abs"], float(error.abs().max()))
+        of["largest"] = max(of["largest"], float(piece.reference.abs().max()))
 
 
 def _worst_row(error: torch.Tensor, right: torch.Tensor) -> float:

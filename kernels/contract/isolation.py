@@ -80,6 +80,50 @@ CELL_REPLIES: dict[str, type[Reply]] = {
     "forget": Nothing,
 }
 
+# --- the process of a problem that came with its kernels: claims, as those of a cell --------------------------------
+
+
+MOST_ARGUMENTS = 64
+Kind = Annotated[str, Field(max_length=32, pattern="^[a-z][a-z0-9_]*$")]
+Shape = Annotated[list[Extent], Field(max_length=MOST_DIMENSIONS)]
+
+
+class Array(Reply):
+    """Shape and dtype of a tensor."""
+
+    shape: Shape
+    dtype: Kind
+
+
+class Argument(Reply):
+    """One argument of a call: a tensor, whose values change, or a value that stays."""
+
+    array: Array | None = None
+    value: bool | int | float | Annotated[str, Field(max_length=1000)] | None = None
+
+
+class Described(Reply):
+    """What its kernels are called with, and what they return."""
+
+    arguments: Annotated[list[Argument], Field(max_length=MOST_ARGUMENTS)]
+    outputs: Annotated[list[Array], Field(min_length=1, max_length=MOST_OUTPUTS)]
+
+
+class Expected(Reply):
+    """The outputs of the reference for one input set, and the same in a higher precision; nothing if it has none."""
+
+    plain: Annotated[list[Output], Field(max_length=MOST_OUTPUTS)]
+    exact: Annotated[list[Output], Field(max_length=MOST_OUTPUTS)]
+
+
+PROBLEM_REPLIES: dict[str, type[Reply]] = {
+    "describe": Described,
+    "map": Nothing,
+    "draw": Nothing,
+    "expect": Expected,
+    "segments": Segments,
+}
+
 # --- the trusted process ----------------------------------------------------------------------------------------------
 
 
@@ -90,6 +134,8 @@ class Opened(Reply):
     output_bytes: int
     free_bytes: int
     """Of the device."""
+    few: bool = False
+    """Whether an output of a problem that came with its kernels has few elements: it is judged by several seeds."""
 
 
 class Attached(Reply):
@@ -128,6 +174,9 @@ TRUSTED_REPLIES: dict[str, type[Reply]] = {
     "take": Taken,
     "judge": Judged,
     "pace": Paced,
+    "expect": Taken,
+    "pool": Nothing,
+    "forget": Nothing,
 }
 
 # --- the event --------------------------------------------------------------------------------------------------------

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-import ast
 from pathlib import PurePosixPath
 
 from kernels.formats import bare
-from kernels.kernel_files import parsed
+from kernels.formats.bringing import Brought, pair_in
+from kernels.kernel_files import DECORATORS
 from kernels.submission import Unreadable, checked_files
 
-ELSEWHERE = {
-    "ModelNew": "KernelBench",
-    "custom_kernel": "GPU MODE",
-}
-"""Names of formats that are workloads of their own."""
+
+def read(files: dict[str, str]) -> Brought:
+    """The files of a kernel, with the declaration that they may lack; and of the problem that came with it, if one did.
+    Raises Unreadable."""
+    files = checked_files(files)
+    if _declares(files):
+        return Brought({}, files)
+    return pair_in(files) or Brought({}, with_declaration(files))
+
+
+def _declares(files: dict[str, str]) -> bool:
+    return any(f"@{name}" in text for text in _kernels(files).values() for name in DECORATORS)
+
+
+def _kernels(files: dict[str, str]) -> dict[str, str]:
+    return {n: t for n, t in files.items() if PurePosixPath(n).suffix in (".py", ".cu") and "/" not in n}
 
 
 def with_declaration(files: dict[str, str]) -> dict[str, str]:
     """The files; where none declares a kernel, and one has a function with the arguments of an operation, with the
     declaration added to it. Raises Unreadable."""
     files = checked_files(files)
-    kernels = {n: t for n, t in files.items() if PurePosixPath(n).suffix in (".py", ".cu") and "/" not in n}
-    if any("@kernel" in text for text in kernels.values()):
+    kernels = _kernels(files)
+    if _declares(files):
         return files
     found = {}
     for name, text in kernels.items():
@@ -34,17 +45,6 @@ def with_declaration(files: dict[str, str]) -> dict[str, str]:
             raise Unreadable(f"{name} cannot be read: {error}") from None
         if one:
             found[name] = one.text
-        elif name.endswith(".py"):
-            _refuse_other_formats(name, text)
     if len(found) > 1:
         raise Unreadable(f"{' and '.join(found)} may each be the kernel: put @kernel above one")
     return files | found
-
-
-def _refuse_other_formats(name: str, text: str) -> None:
-    for node in parsed(text).body:
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name in ELSEWHERE:
-            raise Unreadable(
-                f"{name} is a kernel of {ELSEWHERE[node.name]}: that is a workload of its own, which the site does not have "
-                "yet; `python -m kernels try` checks it on your machine"
-            )

@@ -11,7 +11,15 @@ from pydantic import ConfigDict
 
 from kernels.child.outputs import as_tuple
 from kernels.dtypes import DTYPES, Dtype
-from kernels.operations.base import CUT_OFF, SYSTEMATIC, Allowance, Distribution, Inputs, Like, Operation, Piece
+from kernels.operations.base import (
+    Allowance,
+    Distribution,
+    Inputs,
+    Like,
+    Operation,
+    Piece,
+    allowance_of_unknown,
+)
 from kernels.parent.seeds import secret
 
 Kernel = Callable[..., Any]
@@ -19,8 +27,6 @@ Tensors = tuple[torch.Tensor, ...]
 DRAWN = "inputs were plain tensors: floating-point values are drawn from N(0, 1), others are kept"
 CALLERS_SEEDS = 2**32
 """A caller's function gets a seed below this, which NumPy takes, too; PyTorch's generator is seeded with all of it."""
-ROUNDINGS = 3
-"""Results that an honest kernel may round on the way to its output."""
 CONSTANT = "inputs(seed) ignores the seed: a callable that caches results would not be noticed"
 
 
@@ -155,11 +161,9 @@ class Adhoc(Operation):
 
     @property
     def allowance(self) -> Allowance:
-        """The reference may be one of PyTorch's kernels: a kernel of plain operators rounds after each of them, and a
-        plain loop adds the terms of the longest dimension in turn."""
+        """The longest dimension of an input may be summed."""
         name = next((str(dtype).removeprefix("torch.") for _, dtype in self.outputs if dtype.is_floating_point), "")
-        folded = DTYPES[name].folded if name in DTYPES else 0.0
-        return Allowance(ROUNDINGS * folded + SYSTEMATIC + CUT_OFF * self.terms, ROUNDINGS, self.terms)
+        return allowance_of_unknown(name, self.terms)
 
     def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:
         with self.aside():

@@ -3,7 +3,6 @@ its own: it can be timed, although no operation of this repository has its sizes
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import inspect
 import json
@@ -21,6 +20,7 @@ import yaml
 from kernels.formats.found import FLASHINFER, GPU_MODE, KERNELBENCH, Found
 from kernels.inprocess.api import Measured, measure
 from kernels.inprocess.modules import module_at
+from kernels.problems.kernelbench import Reference, replacing
 from kernels.protocol import EFFORTS, Protocol
 
 SEED = 11
@@ -87,23 +87,14 @@ def _kernelbench(found: Found, device: str) -> Pair:
     """Both models get the same seed, the same arguments and, where the names fit, the same weights."""
     problem = module_at(Path(found.problem), "benchsite_problem")
     mine = problem if found.problem == found.path else module_at(Path(found.path), "benchsite_solution")
-    arguments = list(problem.get_init_inputs()) if hasattr(problem, "get_init_inputs") else []
-    right, model = (_made(cls, arguments, device) for cls in (problem.Model, mine.ModelNew))
-    with contextlib.suppress(RuntimeError):
-        model.load_state_dict(right.state_dict())
+    right = Reference(vars(problem), SEED, device)
+    model = replacing(mine.ModelNew, right, SEED, device)
 
     def give(seed: int) -> list[Any]:
         torch.manual_seed(seed)
         return list(problem.get_inputs())
 
-    return Pair("ModelNew", model, right, _in_any_dtype(right), give)
-
-
-def _made(cls: Any, arguments: list[Any], device: str) -> torch.nn.Module:
-    torch.manual_seed(SEED)
-    if isinstance(arguments, dict):
-        return cls(**arguments).to(device).eval()
-    return cls(*copy.deepcopy(arguments)).to(device).eval()
+    return Pair("ModelNew", model, right.model, _in_any_dtype(right.model), give)
 
 
 def _in_any_dtype(model: torch.nn.Module) -> Callable[..., Any]:

@@ -18,6 +18,7 @@ from kernels.child.environment import card
 from kernels.contract.isolation import Armed, Called, Segments
 from kernels.contract.replies import Nothing
 from kernels.isolated import device_memory
+from kernels.isolated.brought import Brought
 from kernels.isolated.memory import Layout, mapped, outputs_of
 from kernels.isolated.serving import Pipes
 from kernels.settings import settled
@@ -46,10 +47,13 @@ class Cell:
             libc.mallopt(M_MMAP_THRESHOLD, LARGE)
             libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
-    def open(self, workload: dict[str, Any], arm: str, memory: str, sets: int) -> Nothing:
-        """Loads the kernel, and maps its input sets: a path, or a handle in hex."""
+    def open(
+        self, workload: dict[str, Any], arm: str, memory: str, sets: int, brought: dict[str, Any] | None = None
+    ) -> Nothing:
+        """Loads the kernel, and maps its input sets: a path, or a handle in hex. brought: of a problem that came with its
+        kernels, its description and the seed of what is drawn once."""
         asked = Workload(**workload)
-        problem = asked.problem
+        problem = Brought.of(asked.problem, brought["described"]) if brought else asked.problem
         layout = Layout(problem, self.device)
         nbytes = sets * layout.nbytes
         if self.kind == "cuda":
@@ -59,7 +63,10 @@ class Cell:
         self.sets = layout.sets(shared, sets)
         loaded = load(get_kernel(problem.name, arm))
         self.call = settled(loaded.call, loaded.decides.chosen(asked.key, *card(self.kind))[0])
-        if into.wants_out(self.call):
+        if brought and isinstance(problem, Brought):
+            torch.set_grad_enabled(False)
+            self.call = problem.calling(loaded.call(brought["weights"], self.device))
+        elif into.wants_out(self.call):
             likes = outputs.likes(problem, self.sets[0])
             self.call = into.returning(self.call, lambda *tensors: outputs.new(likes, tensors[0].device))
         return Nothing()

@@ -7,16 +7,18 @@ from typing import Any
 
 import torch
 
+from kernels.catalog import PROBLEM
 from kernels.child import outputs
 from kernels.child.clock import CpuClock, CudaClock
-from kernels.child.reference import Reference, measure
+from kernels.child.reference import FEW, Reference, into_pool, measure, no_pool
 from kernels.child.runtime import CudaRuntime
 from kernels.contract.isolation import Attached, Judged, Opened, Output, Paced, Taken
 from kernels.contract.replies import Nothing
 from kernels.isolated import device_memory
+from kernels.isolated.brought import Brought, Given, Values
 from kernels.isolated.memory import Layout, Reader, mapped
 from kernels.isolated.serving import Pipes
-from kernels.operations.base import Distribution, Inputs
+from kernels.operations.base import Distribution, Inputs, Operation
 from kernels.workload import Workload
 
 LARGEST = 64
@@ -36,14 +38,26 @@ class Trusted:
         self.owned: dict[str, int] = {}
         self.readers: dict[str, Reader] = {}
         self.taken: list[Any] = []
+        self.expected: dict[int, Values] = {}
+        """Correct values by input set, of a problem that came with its kernels."""
 
-    def open(self, workload: dict[str, Any]) -> Opened:
-        self.problem = Workload(**workload).problem
+    def open(self, workload: dict[str, Any], described: dict[str, Any] | None = None) -> Opened:
+        """described: by the process of a problem that came with its kernels."""
+        self.problem: Operation = Workload(**workload).problem
+        if described is not None:
+            self.problem = Brought.of(self.problem, described)
+            if why := self.problem.why_not(int(self.clock.free_bytes())):
+                raise ValueError(why)
+            self.pool_of_few = no_pool(len(self.problem.likes))
         self.layout = Layout(self.problem, self.device)
         likes = outputs.likes(self.problem, self.problem.inputs(self.device, 0))
+        few = described is not None and any(torch.Size(shape).numel() < FEW for shape, _ in likes)
         self.output_bytes = sum(torch.Size(shape).numel() * dtype.itemsize for shape, dtype in likes)
         return Opened(
-            set_bytes=self.layout.nbytes, output_bytes=self.output_bytes, free_bytes=int(self.clock.free_bytes())
+            set_bytes=self.layout.nbytes,
+            output_bytes=self.output_bytes,
+            free_bytes=int(self.clock.free_bytes()),
+            few=few,
         )
 
     def attach(self, cell: str, sets: int, pid: int, path: str = "") -> Attached:
@@ -68,10 +82,13 @@ class Trusted:
         return Nothing()
 
     def _values(self, seed: int, index: int, distribution: Distribution) -> Inputs:
+        if isinstance(self.problem, Brought):  # its process has drawn them
+            return self.sets[PROBLEM][index]
         return self.problem.inputs(self.device, (seed + index * 1_000_003) % 2**31, distribution)
 
     def write(self, cell: str, seed: int, calls: int, distribution: Distribution = "normal") -> Nothing:
         """Fresh values for the first input sets of a cell, different in each."""
+        self.forget()
         for index in range(calls):
             fresh = self._values(seed, index, distribution)
             for old, new in zip(self.sets[cell][index].tensors, fresh.tensors, strict=True):
@@ -92,6 +109,12 @@ class Trusted:
     def take(self, cell: str, calls: list[list[dict[str, Any]]]) -> Taken:
         """Copies the outputs of some calls out of the cell's memory."""
         self.taken = []
+        copies, refused = self._copies(cell, calls)
+        self.taken = [one[0] if len(one) == 1 else tuple(one) for one in copies]
+        return Taken(refused=refused)
+
+    def _copies(self, cell: str, calls: list[list[dict[str, Any]]]) -> tuple[list[list[torch.Tensor]], str]:
+        """The outputs of some calls; else why they cannot be read."""
         try:
             reader, copies = self.readers[cell], []
             for claims in calls:
@@ -99,10 +122,9 @@ class Trusted:
                 reader.must_have_room(outputs)
                 copies.append([reader.copy(one) for one in outputs])
         except (ValueError, OSError, RuntimeError, OverflowError, MemoryError) as error:
-            return Taken(refused=f"{type(error).__name__}: {error}")
+            return [], f"{type(error).__name__}: {error}"
         self.clock.synchronize()
-        self.taken = [one[0] if len(one) == 1 else tuple(one) for one in copies]
-        return Taken()
+        return copies, ""
 
     def judge(
         self, cell: str, seed: int, indices: list[int], thorough: bool = False, distribution: Distribution = "normal"
@@ -111,10 +133,37 @@ class Trusted:
         readings, changed = [], False
         for index, out in zip(indices, self.taken, strict=True):
             values = self._values(seed, index, distribution)
-            readings.append(measure(out, Reference(self.problem, values, seed, thorough, distribution)))
+            readings.append(measure(out, self._reference(index, values, seed, thorough, distribution)))
             now = self.sets[cell][index].tensors
             changed |= not all(torch.equal(a, b) for a, b in zip(now, values.tensors, strict=True))
         return Judged(readings=readings, inputs_changed=changed)
+
+    def _reference(
+        self, index: int, values: Inputs, seed: int, thorough: bool, distribution: Distribution
+    ) -> Reference:
+        if isinstance(self.problem, Brought):
+            return Given(self.problem, values, self.expected[index], self.pool_of_few)
+        return Reference(self.problem, values, seed, thorough, distribution)
+
+    def expect(self, index: int, plain: list[dict[str, Any]], exact: list[dict[str, Any]]) -> Taken:
+        """Copies correct values for an input set out of the problem's process."""
+        assert isinstance(self.problem, Brought)
+        copies, refused = self._copies(PROBLEM, [plain, exact])
+        if not refused:
+            self.expected[index] = values = Values(*copies)
+            refused = values.why_not(self.problem.likes)
+        return Taken(refused=refused)
+
+    def forget(self) -> Nothing:
+        """Forgets the expected values."""
+        self.expected.clear()
+        return Nothing()
+
+    def pool(self) -> Nothing:
+        """Adds the expected values to those that outputs of few elements are judged by."""
+        for values in self.expected.values():
+            into_pool(self.pool_of_few, values.pieces())
+        return Nothing()
 
     def pace(self) -> Paced:
         """Times a fixed piece of work: it takes longer if another process has work on the device."""

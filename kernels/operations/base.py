@@ -39,6 +39,8 @@ SYSTEMATIC = 2.0**-16
 CUT_OFF = 4e-9
 """The same for each term of a sum: tensor cores cut off bits when they add. An H200 loses 1.0e-9 (GEMM of 4,096
 terms in float16: 4.3e-6)."""
+ROUNDINGS = 3
+"""Results that an honest kernel of unknown work may round on the way to its output."""
 EDGE_SIZES = (1, 63, 65, 127, 129)
 """Sizes around those of tiles: kernels are most often wrong here."""
 
@@ -122,6 +124,9 @@ class Operation(BaseModel):
     operators: ClassVar[tuple[str, ...]] = ()
     """ATen operators that its plain kernels call: a kernel that changes their registrations is suspect."""
 
+    brought: ClassVar[bool] = False
+    """Whether its inputs and reference came with its kernels: a process of their own draws and computes them."""
+
     dtype: Dtype = "float16"
 
     @field_validator("dtype")
@@ -183,6 +188,11 @@ class Operation(BaseModel):
         return None
 
     @property
+    def work_is_known(self) -> bool:
+        """Whether FLOPs or bytes of a call are known: else there are no rates, and no limit."""
+        return bool(self.flops() or sum(self.bytes_moved()))
+
+    @property
     def tensor_bytes(self) -> int:
         """Bytes of all inputs and outputs: the least memory that one call needs."""
         return sum(self.bytes_moved())
@@ -214,6 +224,14 @@ class Operation(BaseModel):
     def describe_ran(cls, kernel: str) -> str:
         """The library of a kernel that ran, from its name; empty if unknown."""
         return next((library for part, library in cls.libraries if part in kernel.lower()), "")
+
+
+def allowance_of_unknown(dtype: str, terms: int) -> Allowance:
+    """Of work that nobody described: the reference may be one of PyTorch's kernels, a kernel of plain operators rounds
+    after each of them, and a plain loop adds `terms` numbers in turn. dtype: of the first floating-point output; empty:
+    there is none."""
+    folded = DTYPES[dtype].folded if dtype in DTYPES else 0.0
+    return Allowance(ROUNDINGS * folded + SYSTEMATIC + CUT_OFF * terms, ROUNDINGS, terms)
 
 
 def draw(

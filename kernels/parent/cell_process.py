@@ -15,12 +15,12 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from kernels import catalog
 from kernels.analysis.memory import size
-from kernels.contract.isolation import CELL_REPLIES, TRUSTED_REPLIES, Armed, Batch
-from kernels.contract.replies import Fault
+from kernels.contract.isolation import CELL_REPLIES, PROBLEM_REPLIES, TRUSTED_REPLIES, Armed, Batch
+from kernels.contract.replies import Fault, Reply
 from kernels.host import limits, processes
 from kernels.host.airlock import Facts, Spec
 from kernels.host.device import Device
@@ -61,7 +61,8 @@ class Trusted(Child):
 class Cell(Child):
     """A process with one kernel, behind the airlock. `memory`: the file of its input sets, on a CPU."""
 
-    replies = CELL_REPLIES
+    replies: ClassVar[Mapping[str, type[Reply]]] = CELL_REPLIES
+    worker: ClassVar[str] = "cell"
     line_bytes = 16 * 2**20
 
     def __init__(
@@ -85,7 +86,7 @@ class Cell(Child):
     def _command(self, arguments: list[str]) -> list[str]:
         self.uid = given(self.scratch, self.uid)
         spec = Spec(
-            command=[sys.executable, "-m", "kernels.isolated", "cell", *arguments],
+            command=[sys.executable, "-m", "kernels.isolated", self.worker, *arguments],
             scratch=self.scratch,
             readable=readable(catalog.KERNEL_PATH_VARIABLE, catalog.SUBMITTED_VARIABLE),
             hidden=hidden(),
@@ -228,6 +229,13 @@ class Cell(Child):
             processes.end(left, signal.SIGKILL)
             time.sleep(0.01)
             left = [pid for pid in self.processes() if _state(pid) not in "ZX"]
+
+
+class ProblemCell(Cell):
+    """The process of a problem that came with its kernels: as closed as a cell."""
+
+    replies = PROBLEM_REPLIES
+    worker = "problem"
 
 
 def _owned_by(uid: int) -> list[int]:

@@ -19,9 +19,11 @@ from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.drive import AA, Drive, kernel_of
 from kernels.parent.engine import Timed
 from kernels.parent.groups import MAIN, Group
-from kernels.parent.isolated_session import LIMIT_S, IsolatedSession, Slot
+from kernels.parent.isolated_session import LIMIT_S, IsolatedSession
+from kernels.parent.problem_session import ProblemFailed
 from kernels.parent.reading import Reading, joined
 from kernels.parent.session import ERROR_TAIL
+from kernels.parent.slot import Slot
 from kernels.parent.workload_run import WorkloadRun
 from kernels.settings import spelled, with_table
 
@@ -50,12 +52,23 @@ class IsolatedRun(WorkloadRun):
         self.beside: Ratio | None = None
         self.batches: dict[str, Batches] = {}
         try:
-            return [self._isolated_event(self._measure())]
+            return [self._isolated_event(self._measured())]
         finally:
             self.session.close()
 
     def _alive(self) -> list[Arm]:
         return [arm for arm in self.arms if arm.is_ok]
+
+    def _measured(self) -> Reading | None:
+        """The reading; none if the problem that came with its kernels cannot be measured: no kernel is to blame then."""
+        try:
+            if self.session.why_no_problem:
+                raise ProblemFailed(self.session.why_no_problem)
+            return self._measure()
+        except ProblemFailed as error:
+            for arm in self._alive():
+                arm.fail(Status.FAILED, str(error), self.session.source_log(ERROR_TAIL))
+            return None
 
     def _measure(self) -> Reading | None:
         """The baseline alone; then all arms in turn; if one fails meanwhile, the others again without it."""

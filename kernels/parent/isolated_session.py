@@ -8,12 +8,9 @@ from __future__ import annotations
 import fcntl
 import os
 import random
-import re
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -23,7 +20,6 @@ from kernels.contract.isolation import (
     MOST_CALLS,
     Armed,
     Attached,
-    Batches,
     Called,
     Judged,
     Opened,
@@ -35,9 +31,11 @@ from kernels.contract.replies import Fault, Nothing, Prepared, TimedBlock
 from kernels.host.containment import why_refused
 from kernels.host.device import Device
 from kernels.operations.base import Distribution
-from kernels.parent.cell_process import Cell, Trusted
+from kernels.parent.cell_process import Cell, ProblemCell, Trusted
 from kernels.parent.child_process import CommandFailed
 from kernels.parent.drive import kernel_of
+from kernels.parent.problem_session import DRAW_S, ProblemFailed, ProblemSession
+from kernels.parent.slot import Slot, outputs_of, overlap
 from kernels.parent.stopwatch import Stopwatch
 from kernels.submission import is_submitted
 from kernels.workload import Workload
@@ -71,43 +69,6 @@ class Suspect(CommandFailed):
         super().__init__(Fault(kind="suspect", message=message, must_replace=True))
 
 
-@dataclass
-class Slot:
-    """One arm with its cell, and what was seen of it."""
-
-    cell: Cell
-    layout: list[Output] = field(default_factory=list)
-    """Of one call's outputs, without the addresses."""
-    readings: list[dict[str, Any]] = field(default_factory=list)
-    """Of outputs of timed calls."""
-    inputs_changed: bool = False
-    shared: bool = False
-    walls_ns: list[int] = field(default_factory=list)
-    own_ns: list[int] = field(default_factory=list)
-    delays_ns: list[int] = field(default_factory=list)
-    memory: int | None = None
-    """The file of its input sets, on a CPU."""
-    captured: int = 0
-    """Calls in its graph."""
-    replayed: int = 0
-
-    def clear(self) -> None:
-        """Forgets what was seen of timed calls."""
-        for seen in (self.readings, self.walls_ns, self.own_ns, self.delays_ns):
-            seen.clear()
-
-    def batches(self, calls: int) -> Batches:
-        """What was seen of its batches."""
-        own = [own / wall for own, wall in zip(self.own_ns, self.walls_ns, strict=True)]
-        return Batches(
-            calls=calls,
-            ms=round(median(self.walls_ns) / 1e6, 4),
-            delay_us=round(median(self.delays_ns) / 1e3, 1),
-            own_clock=round(median(own), 5),
-            checked=len(self.readings),
-        )
-
-
 class IsolatedSession:
     """One workload. `turn` names the arm whose block comes next."""
 
@@ -133,6 +94,13 @@ class IsolatedSession:
         """What the host adds to every batch: it is subtracted."""
         self.why_same_user = ""
         """Why cells cannot have users of their own."""
+        self.source: ProblemSession | None = None
+        """Draws inputs and computes correct values, of a problem that came with its kernels."""
+        self.brought: dict[str, Any] = {}
+        self.room = VERIFY_CALLS
+        """Input sets of a cell."""
+        self.why_no_problem = ""
+        """Why it cannot be measured: nothing can be started then."""
         with self.during("start"):
             self.trusted = Trusted(device, should_stop)
             self.spares = [self._spawn() for _ in range(min(cells, SPARES))]
@@ -141,26 +109,66 @@ class IsolatedSession:
             with self.during("start"):
                 self.trusted.wait_ready()
             with self.during("inputs"):
-                self._open(cells)
+                if workload.problem.brought:
+                    self._bring(cells + 1)
+                else:
+                    sizes: Opened = self.trusted.call("open", workload=workload.model_dump())
+                    self._open(sizes, cells)
         except BaseException:
             self.close()
             raise
 
-    def _open(self, cells: int) -> None:
-        sizes: Opened = self.trusted.call("open", workload=self.workload.model_dump())
-        room = min(MOST_SHARE, MEMORY_SHARE / (2 * cells)) * sizes.free_bytes
-        self.room = int(min(MOST_CALLS, room / max(1, sizes.set_bytes), room / max(1, sizes.output_bytes)))
-        self.room = max(VERIFY_CALLS, self.room)
+    def _bring(self, cells: int) -> None:
+        """Opens a problem that came with its kernels."""
+        try:
+            cell, memory = self._spawn(kind=ProblemCell)
+            self.source = source = ProblemSession(cell, memory, self.trusted, self.workload)
+            self.brought = source.describe(self._seed(), self._seed())
+            sizes = source.opened(self.brought)
+            self._open(sizes, cells)
+            if why := source.attach(self.room, *self._shared(memory)):
+                if not cell.facts.own_user:
+                    raise ProblemFailed(f"its memory cannot be read: {why}")
+                self._give_up_users(why)
+                source.close()
+                return self._bring(cells)
+            self.room = max(VERIFY_CALLS, min(self.room, int(DRAW_S / source.draw_s(self._seed(), self.room))))
+            if sizes.few:
+                source.pool(self._seed(), self.room)
+        except ProblemFailed as error:
+            self.why_no_problem = str(error)
+
+    def _seed(self) -> int:
+        return self.rng.randrange(2**31)
+
+    def _open(self, sizes: Opened, cells: int) -> None:
         self.set_bytes = sizes.set_bytes
+        room = min(MOST_SHARE, MEMORY_SHARE / (2 * cells)) * sizes.free_bytes
+        most = int(min(MOST_CALLS, room / max(1, sizes.set_bytes), room / max(1, sizes.output_bytes)))
+        self.room = max(VERIFY_CALLS, most)
         self.pace_ns = self._usual_pace()
 
     # --- cells --------------------------------------------------------------------------------------------------------
 
-    def _spawn(self, environment: dict[str, str] | None = None) -> tuple[Cell, int | None]:
+    def _spawn(self, environment: dict[str, str] | None = None, kind: type[Cell] = Cell) -> tuple[Cell, int | None]:
         memory = None
         if self.device.kind == "cpu":
             memory = os.memfd_create("input-sets", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
-        return Cell(self.device, self.should_stop, memory, not self.why_same_user, environment), memory
+        return kind(self.device, self.should_stop, memory, not self.why_same_user, environment), memory
+
+    def _shared(self, memory: int | None) -> tuple[str, str]:
+        """Makes the file of a process's input sets as large as they are: its path for the trusted process, and for its own.
+        Empty on a GPU."""
+        if memory is None:
+            return "", ""
+        os.ftruncate(memory, self.room * self.set_bytes)
+        fcntl.fcntl(memory, fcntl.F_ADD_SEALS, SEALS)
+        return f"/proc/{os.getpid()}/fd/{memory}", f"/proc/self/fd/{memory}"
+
+    def _give_up_users(self, why: str) -> None:
+        """The next cells have the user of this process."""
+        self.why_same_user = f"own user: its memory cannot be read ({why})"
+        self._end_spares()
 
     def start(self, slot: str) -> Slot:
         """Starts the cell of an arm and loads its kernel there."""
@@ -168,25 +176,20 @@ class IsolatedSession:
         environment = get_kernel(self.workload.operation, kernel_of(slot)).environment
         cell, memory = self.spares.pop() if self.spares and not environment else self._spawn(environment)
         self.slots[slot] = found = Slot(cell, memory=memory)
-        path = ""
-        if memory is not None:
-            os.ftruncate(memory, self.room * self.set_bytes)
-            fcntl.fcntl(memory, fcntl.F_ADD_SEALS, SEALS)
-            path = f"/proc/{os.getpid()}/fd/{memory}"
+        path, there = self._shared(memory)
         with self.during("start"):
             cell.wait_ready()
         attached: Attached = self.trusted.call("attach", cell=slot, sets=self.room, pid=cell.pid, path=path)
         reached: Taken = self.trusted.call("reach", cell=slot, segments=[])
         if reached.refused and cell.facts.own_user:  # before any kernel is loaded
-            self.why_same_user = f"own user: its memory cannot be read ({reached.refused})"
-            self._end_spares()
+            self._give_up_users(reached.refused)
             return self.start(slot)
         if self.why_same_user:
             cell.facts.missing.append(self.why_same_user)
         if is_submitted(kernel_of(slot)) and (why := why_refused(cell.facts)):
             raise CommandFailed(Fault(kind="unsupported", message=why, must_replace=True))
-        there = attached.handle or f"/proc/self/fd/{memory}"
-        opening = {"workload": self.workload.model_dump(), "arm": kernel_of(slot), "memory": there, "sets": self.room}
+        opening = {"workload": self.workload.model_dump(), "arm": kernel_of(slot), "sets": self.room}
+        opening |= {"memory": attached.handle or there} | ({"brought": self.brought} if self.brought else {})
         with self.during("load"):
             cell.call("open", LIMIT_S, **opening)
         return found
@@ -202,12 +205,18 @@ class IsolatedSession:
         while self.spares:
             _end(*self.spares.pop())
 
+    def source_log(self, size: int) -> str:
+        """The end of what the process of a problem printed."""
+        return self.source.cell.log.tail(size) if self.source else ""
+
     def close(self) -> None:
         """Ends all processes, whatever they are doing."""
         self._end_spares()
         for found in self.slots.values():
             _end(found.cell, found.memory)
         self.slots.clear()
+        if self.source:
+            self.source.close()
         self.trusted.close()
 
     # --- correctness --------------------------------------------------------------------------------------------------
@@ -217,9 +226,10 @@ class IsolatedSession:
     ) -> tuple[dict[str, Any], float]:
         """Two calls on fresh inputs: the reading of one of them, and the time of both (s)."""
         mine = self.slots[slot]
-        mine.captured, asked = 0, {"cell": slot, "seed": seed, "distribution": distribution}
+        mine.captured = 0
+        asked: dict[str, Any] = {"cell": slot, "seed": seed, "distribution": distribution}
         with self.during("inputs"):
-            self.trusted.call("write", LIMIT_S, calls=VERIFY_CALLS, **asked)
+            self._write(LIMIT_S, calls=VERIFY_CALLS, **asked)
         begin = time.monotonic()
         with self.during("first call"):
             called: Called = mine.cell.call("run", limit_s, calls=VERIFY_CALLS)
@@ -232,12 +242,25 @@ class IsolatedSession:
         chosen = self.rng.randrange(VERIFY_CALLS)
         mine.layout = called.outputs[chosen]
         addresses = [one.address for outputs in called.outputs for one in outputs]
-        mine.shared |= _overlap(addresses, mine.layout)
+        mine.shared |= overlap(addresses, mine.layout)
         self._take(slot, [mine.layout])
         with self.during("check"):
-            judged: Judged = self.trusted.call("judge", LIMIT_S, indices=[chosen], thorough=thorough, **asked)
+            judged = self._judge(LIMIT_S, indices=[chosen], thorough=thorough, **asked)
         mine.inputs_changed |= judged.inputs_changed
         return judged.readings[0], took_s
+
+    def _write(self, limit_s: float, seed: int, calls: int, **more: Any) -> None:
+        """Fresh values for the first input sets of a cell."""
+        if self.source:
+            self.source.draw(seed, calls)
+        self.trusted.call("write", limit_s, seed=seed, calls=calls, **more)
+
+    def _judge(self, limit_s: float, indices: list[int], **more: Any) -> Judged:
+        """Compares the taken outputs of these calls with their correct values."""
+        if self.source:
+            self.source.expect(indices)
+        judged: Judged = self.trusted.call("judge", limit_s, indices=indices, **more)
+        return judged
 
     def _wrong_device(self, called: Called) -> str:
         for one in (one for outputs in called.outputs for one in outputs):
@@ -285,7 +308,7 @@ class IsolatedSession:
         def between(armed: Armed) -> None:
             with self.during("fresh inputs"):
                 self._must_be_idle()
-                self.trusted.call("write", limit_s, cell=slot, seed=seed, calls=calls)
+                self._write(limit_s, cell=slot, seed=seed, calls=calls)
             with self.during("rests"):
                 time.sleep(self.rest * REST_S)
 
@@ -296,7 +319,7 @@ class IsolatedSession:
         if not self.graphs:
             self._reach(slot)
         chosen = [calls - 1, *self.rng.sample(range(calls - 1), min(CHOSEN, calls - 1))]
-        claims = [_outputs_of(mine.layout, done.addresses, index) for index in chosen]
+        claims = [outputs_of(mine.layout, done.addresses, index) for index in chosen]
         if self.device.kind == "cpu":
             mine.cell.freeze()
             mine.delays_ns.append(time.monotonic_ns() - ended)
@@ -305,9 +328,9 @@ class IsolatedSession:
             self._take(slot, claims)
             mine.delays_ns.append(time.monotonic_ns() - ended)
             mine.cell.freeze()
-        mine.shared |= _overlap(done.addresses, mine.layout)
+        mine.shared |= overlap(done.addresses, mine.layout)
         with self.during("check after"):
-            judged: Judged = self.trusted.call("judge", limit_s, cell=slot, seed=seed, indices=chosen)
+            judged = self._judge(limit_s, cell=slot, seed=seed, indices=chosen)
         mine.readings += judged.readings
         mine.inputs_changed |= judged.inputs_changed
         mine.walls_ns.append(wall_ns)
@@ -366,27 +389,5 @@ def _end(cell: Cell, memory: int | None) -> None:
         os.close(memory)
 
 
-def _outputs_of(layout: list[Output], addresses: list[int], call: int) -> list[Output]:
-    """Where the outputs of a call lie."""
-    first = call * len(layout)
-    return [one.model_copy(update={"address": addresses[first + number]}) for number, one in enumerate(layout)]
-
-
-def _overlap(addresses: list[int], layout: list[Output]) -> bool:
-    """Whether outputs share memory."""
-    if not layout or any(0 in one.shape for one in layout):
-        return False
-    items = sorted(zip(addresses, [*layout] * (len(addresses) // len(layout)), strict=True), key=lambda item: item[0])
-    return any(second[0] < first[0] + _span(first[1]) for first, second in pairwise(items))
-
-
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 """A cell cannot take the memory away while others use it."""
-ITEM_BITS = re.compile(r"(\d+)$")
-"""Ends the name of a dtype; bool has none."""
-
-
-def _span(output: Output) -> int:
-    last = sum((size - 1) * stride for size, stride in zip(output.shape, output.strides, strict=True))
-    bits = ITEM_BITS.search(output.dtype)
-    return (last + 1) * (int(bits[1]) // 8 if bits else 1)

@@ -116,7 +116,7 @@ def _timed(arm: Arm, reading: Reading, baseline: str, limits: Limits, seed: int)
     name, fields = arm.name, times(arm.name, reading)
     problem, p50_ms = limits.problem, fields["p50_ms"]
     peak = limits.peak
-    if not arm.other_work:  # of which neither FLOPs nor bytes are known
+    if not arm.other_work and problem.work_is_known:
         light_ms = roofline.speed_of_light_ms(problem, peak, limits.ceilings, reading.mode)
         fields |= roofline.rates(problem, p50_ms, light_ms)
         if why := roofline.why_impossible(problem, p50_ms, peak, reading.touched_once, limits.l2_bytes):

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from kernels.catalog import UnknownName, operations
 from kernels.foreign.claimed import NotReadable
-from kernels.formats.adding import with_declaration
+from kernels.formats.adding import read
 from kernels.git_source import GitSource
 from kernels.submission import Unreadable
 from runs.access import person
@@ -67,7 +67,7 @@ def _submitted(request: HttpRequest, sent: bodies.SubmissionIn) -> tuple[int, An
         if sent.git:
             one, new_one = Submission.objects.store_git(_source(sent), sent.git.operation, **told)
         else:
-            one, new_one = Submission.objects.store(with_declaration(sent.files), **told)
+            one, new_one = Submission.objects.store_read(read(sent.files), **told)
         if gpu is not None:
             run = start_run(one, gpu, config_for(one, sent.config, sent.effort), user=user, note=sent.note)
     except NotSubmitted as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -10,7 +11,8 @@ from django.db import models
 from django.urls import reverse
 from django.utils import timezone
 
-from kernels.catalog import AT
+from kernels.catalog import AT, PROBLEM
+from kernels.formats.bringing import Brought
 from kernels.git_source import GitSource
 from kernels.submission import VERSION_DIGITS, Unreadable, kernel_of, version_of
 from kernels.submission import Submission as SubmissionSpec
@@ -22,6 +24,13 @@ MOST_ANCESTORS = 50
 
 
 class SubmissionManager(models.Manager["Submission"]):
+    def store_read(self, read: Brought, *, user: User | None = None, **told: Any) -> tuple[Submission, bool]:
+        """As `store`, and first the problem that came with the kernel. Raises Unreadable."""
+        if read.problem:
+            self.store(read.problem, user=user)
+        one, new = self.store(read.kernel, user=user, **told)
+        return one, new
+
     def store(
         self, files: dict[str, str], *, user: User | None = None, message: str = "", parent: Submission | None = None
     ) -> tuple[Submission, bool]:
@@ -121,6 +130,15 @@ class Submission(models.Model):
     def source(self) -> GitSource | None:
         """Where its files lie, if not here."""
         return GitSource.model_validate(self.git) if self.git else None
+
+    @cached_property
+    def problem(self) -> str:
+        """The kernel of the problem that came with it, which it is for; its own if it is a problem. Empty: it is for an
+        operation."""
+        if self.operation != PROBLEM:
+            return ""
+        (named,) = kernel_of(self.files).limits.get(PROBLEM, (self.kernel,))
+        return str(named)
 
     def as_declared(self) -> dict[str, Any]:
         """As an agent declares the kernels of its host."""

@@ -184,7 +184,7 @@ def _claimed(one: Timed, base: Timed | None, named: set[str]) -> Figure:
     return Figure(
         one.workload, one.peak.model if one.peak else one.gpu, one.method, one.kernel, baseline, "claimed", one.link, "import",
         one.ms, base=_claimed(base, None, named) if base else None, ratio=Ratio(ratio, ratio, ratio) if ratio else None,
-        tflops=problem.flops() / one.ms / 1e9 if problem and one.ms else None,
+        tflops=problem.flops() / one.ms / 1e9 if problem and problem.flops() and one.ms else None,
         share=share_of_light(one) if problem else None,
     )  # fmt: skip
 

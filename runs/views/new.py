@@ -10,7 +10,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.datastructures import MultiValueDict
 from pydantic import ValidationError
 
-from kernels.catalog import operations
+from kernels.catalog import PROBLEM, operations
 from kernels.config_files import as_yaml
 from kernels.workload import Workload as WorkloadSpec
 from runs.forms import ANY, EVERY, NewRunForm
@@ -97,7 +97,7 @@ def _workload(asked: QueryDict) -> WorkloadSpec | None:
         spec = WorkloadSpec(operation=stored.operation, dtype=asked.get("dtype") or stored.dtype, sizes=stored.sizes)
     except ValidationError:
         return None
-    return spec if spec.known_problem else None
+    return spec if spec.known_problem and not spec.problem.brought else None
 
 
 def _of_workload(spec: WorkloadSpec, gpu: str, offered: Offered) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def from_run(run: Run, offered: Offered) -> dict[str, Any]:
         "title": run.title,
         "note": run.note,
         "kernels": spec.kernels,
-        "operation": spec.operation,
+        "operation": spec.operation if spec.operation in operations() else "",
         "session": str(run.session_id) if str(run.session_id) in offered.sessions else "",
     }
     values |= {
@@ -154,7 +154,7 @@ def from_run(run: Run, offered: Offered) -> dict[str, Any]:
     } | details_of(spec.protocol)
     form = NewRunForm(initial=values, again=run, offered=offered)
     values["device"] = _device_of(run, form)
-    if not spec.operation:
+    if spec.operation in ("", PROBLEM):
         return values | {"what": "yaml", "yaml": as_yaml(spec)}
     if spec.name in form.configs:
         return values | {"what": "config", "config": spec.name} | form.typed_as(spec.workloads[:1])

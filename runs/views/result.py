@@ -16,6 +16,7 @@ from kernels.analysis.findings_run import CLOCKS_ALIKE, THROTTLING
 from kernels.analysis.memory import size
 from kernels.analysis.statistics import MARGIN, WIDEST_MARGIN
 from kernels.analysis.verdicts import is_noisy
+from kernels.catalog import PROBLEM
 from kernels.contract.arm_result import MOST_KERNELS_RAN, ArmResult, CrossCheck
 from kernels.contract.events import HostLoad, Measured, ProtocolFacts, TelemetrySummary
 from kernels.contract.isolation import Isolation
@@ -74,6 +75,7 @@ def result(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
         "has_history": point_rows.tells(measured, arm),
         "dense_tflops": arm.tflops * factor if arm.tflops and (factor := measured.workload.dense_factor) else None,
         "memory": memory_of(measured, arm),
+        "brought": measured.workload.sizes["problem"] if measured.workload.operation == PROBLEM else "",
         "launch": launch_of(arm),
         "ran_more": len(arm.ran) >= MOST_KERNELS_RAN,
         "doubts": doubts(subject),
@@ -204,7 +206,7 @@ def energy(joules: float | None) -> str:
 def memory_of(measured: Measured, arm: ArmResult) -> str:
     """The memory of a call, and what it counts, in words; empty if unknown."""
     problem, peak = measured.workload.known_problem, arm.peak_memory_bytes
-    if problem is None:
+    if problem is None or not problem.work_is_known:
         return "" if peak is None else f"Memory: {size(peak)} during a call, above its inputs."
     read, written = problem.bytes_moved()
     tensors = f"Memory: inputs {size(read)}, output {size(written)}"

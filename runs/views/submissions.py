@@ -11,7 +11,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
 
-from kernels.catalog import operations
+from kernels.catalog import PROBLEM, operations
 from kernels.starts import start, starts
 from kernels.submission import VERSION_DIGITS, Unreadable
 from runs.access import person
@@ -26,6 +26,7 @@ from runs.views.sources import diff
 
 FIRST_START = "attention/triton"
 PER_PAGE = 50
+MOST_ANSWERS = 50
 
 
 def found(version: str) -> Submission:
@@ -55,7 +56,7 @@ def submit(request: HttpRequest) -> HttpResponse:
         if form.source:
             one, _new = Submission.objects.store_git(form.source, form.cleaned_data["git_operation"], **told)
         else:
-            one, _new = Submission.objects.store(form.sources, **told)
+            one, _new = Submission.objects.store_read(form.sources, **told)
     except Unreadable as error:
         form.add_error(None, as_sentence(error))
         return _form_page(request, form, parent, status=422)
@@ -138,6 +139,7 @@ def _page(request: HttpRequest, one: Submission, form: WhereForm | None = None, 
         "line": list(line(one, place)),
         "diffs": list(diffs(one)),
         "children": list(one.children.defer("files")),
+        "answers": answers(one),
     }
     return render(request, "submission.html", context, status=status)
 
@@ -168,6 +170,15 @@ def _result_at(one: Submission, place: Series) -> Point | None:
         kernel__operation=one.operation, kernel__name=one.kernel, measurement__run__gpu=place.newest.gpu
     )
     return next(iter(point_rows.points(rows, 1)), None)
+
+
+def answers(one: Submission) -> list[str]:
+    """The kernels that were measured on a problem, beside its reference; none if it is no problem."""
+    if one.problem != one.kernel:
+        return []
+    on_it = Kernel.objects.filter(operation=PROBLEM, results__measurement__workload__sizes__problem=one.kernel)
+    names = on_it.exclude(name=one.kernel).values_list("name", flat=True).distinct().order_by("-pk")
+    return list(names[:MOST_ANSWERS])
 
 
 def diffs(one: Submission) -> Iterator[dict[str, Any]]:

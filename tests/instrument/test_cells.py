@@ -23,8 +23,9 @@ from kernels.parent.arm import Arm
 from kernels.parent.cell_process import TrustedEnded
 from kernels.parent.child_process import Cancelled, ChildTimedOut, CommandFailed
 from kernels.parent.isolated_run import IsolatedRun
-from kernels.parent.isolated_session import IsolatedSession, Suspect, _overlap
+from kernels.parent.isolated_session import IsolatedSession, Suspect
 from kernels.parent.reading import Reading
+from kernels.parent.slot import overlap
 from kernels.protocol import Protocol
 from kernels.workload import Workload
 
@@ -215,7 +216,7 @@ def test_a_dead_trusted_process_is_no_kernels_fault():
 
 @pytest.mark.parametrize(("addresses", "shared"), [([0, 32, 64], False), ([64, 0, 32], False), ([0, 16, 64], True)])
 def test_outputs_that_share_memory(addresses, shared):
-    assert _overlap(addresses, LAYOUT) == shared
+    assert overlap(addresses, LAYOUT) == shared
 
 
 HOST = Host(450e3, 100e3)

@@ -195,6 +195,7 @@ class Judge:
 
 def session_with(*answers):
     made = IsolatedSession.__new__(IsolatedSession)
+    made.source = None
     made.device, made.rng, made.graphs, made.rest, made.turn = (
         find_device("cpu"),
         random.Random(1),

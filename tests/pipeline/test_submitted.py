@@ -4,9 +4,11 @@ import hashlib
 
 import pytest
 
+from kernels.formats.adding import read
 from kernels.submission import Submission as Spec
 from kernels.workload import Config
 from runs.models import Result, Run, Submission
+from runs.submitting import config_for, start_run
 
 pytestmark = pytest.mark.timeout(240)
 WITHIN = 200
@@ -100,6 +102,30 @@ def test_versions_are_measured_side_by_side_and_a_hostile_one_reaches_nothing(ab
     assert f"root False; {refused}; no network; 3 submissions; []" in found[2].why
     assert "found" not in found[2].why
     assert not [path for path in (able.folder / "tmp").iterdir() if list(path.rglob("mine.py"))]
+
+
+MODEL = """import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x.exp() - 1
+
+def get_inputs():
+    return [torch.randn(256, 256)]
+"""
+
+
+def test_a_problem_that_came_with_its_kernel_goes_through_every_process(able):
+    new = "import torch\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return torch.expm1(x)\n"
+    kernel, _ = Submission.objects.store_read(read({"7_expm1.py": MODEL, "fast.py": new}))
+    wrong, _ = Submission.objects.store_read(read({"7_expm1.py": MODEL, "wrong.py": new.replace("expm1", "exp")}))
+    run = start_run(kernel, able.gpu(), config_for(kernel, beside=[wrong.kernel]))
+    able.wait(run, "done", within=WITHIN)
+    results = results_of(run)
+    found = [results[name] for name in (kernel.problem, kernel.kernel, wrong.kernel)]
+    assert [one.status for one in found] == ["ok", "ok", "incorrect"], [one.why for one in found]
+    assert found[1].correctness["correct"] and found[1].version.source == kernel.files["fast.py"]
+    assert found[1].measurement.baseline == kernel.problem and found[1].tflops is None
 
 
 def test_an_agent_refuses_a_run_with_a_field_that_it_does_not_know(site, monkeypatch):

@@ -81,7 +81,10 @@ def test_only_dropped_files_are_enough(owner, ready):
         ({"source": "", "name": ""}, "There is no file."),
         ({"source": "x = 1"}, "No file declares a kernel"),
         ({"source": "def apply(x):\n    return x\n", "name": "a.py"}, "name the function or its file after the one"),
-        ({"source": "class ModelNew: pass"}, "mine.py is a kernel of KernelBench: that is a workload of its own"),
+        (
+            {"source": "class ModelNew: pass"},
+            "mine.py is a kernel of KernelBench: there is no file with Model and get_inputs",
+        ),
         ({"source": "def ("}, "mine.py cannot be read"),
         ({"source": SOURCE + "#" * 1_000_000}, "the limit is 1,000,000"),
         ({"name": "../mine.py"}, "is not valid"),

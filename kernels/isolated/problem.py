@@ -1,0 +1,117 @@
+"""The process of a problem that came with its kernels: it draws inputs, and computes what they should give.
+
+Its code is as foreign as a kernel's, and runs behind the same airlock. What it says is a claim: the trusted process copies
+inputs and outputs out of its memory, as it does those of a cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from kernels.catalog import get_kernel, load
+from kernels.contract.isolation import Argument, Array, Described, Expected
+from kernels.contract.replies import Nothing
+from kernels.isolated import device_memory
+from kernels.isolated.brought import Brought
+from kernels.isolated.cell import Cell
+from kernels.isolated.memory import Layout, mapped, outputs_of
+from kernels.operations.base import Inputs
+from kernels.workload import Workload
+
+PLAIN = (bool, int, float, str, type(None))
+WIDER = (torch.float64, torch.float32)
+"""Dtypes in which the reference is exact enough to judge, the best first."""
+
+
+class Problem(Cell):
+    """One problem: its reference is a kernel, with inputs and a higher precision."""
+
+    def describe(self, workload: dict[str, Any], seed: int, weights: int) -> Described:
+        """Loads the reference, and calls it once. weights: the seed of what is drawn once."""
+        torch.set_grad_enabled(False)
+        asked = Workload(**workload)
+        self.reference = load(get_kernel(asked.problem.name, asked.problem.label())).call(weights, self.device)
+        given = self.drawn(seed)
+        outs = self._outputs(self.reference(*given))
+        described = _described(given, outs)
+        self.problem = Brought.of(asked.problem, described.model_dump())
+        self.layout = Layout(self.problem, self.device)
+        return described
+
+    def drawn(self, seed: int) -> list[Any]:
+        """The arguments of a seed, on the device."""
+        found = self.reference.inputs(seed)
+        return [one.to(self.device) if isinstance(one, torch.Tensor) else one for one in found]
+
+    def _outputs(self, out: Any) -> list[torch.Tensor]:
+        claims, why = outputs_of(out)
+        if why or not claims:
+            raise TypeError(f"the reference {why or 'returned nothing'}")
+        return list(out) if isinstance(out, tuple | list) else [out]
+
+    def map(self, memory: str, sets: int) -> Nothing:
+        """Maps the memory of the input sets: a path, or a handle in hex."""
+        nbytes = sets * self.layout.nbytes
+        if self.kind == "cuda":
+            shared = device_memory.as_bytes(device_memory.open_handle(bytes.fromhex(memory)), nbytes)
+        else:
+            shared = mapped(memory, nbytes)
+        self.sets = self.layout.sets(shared, sets)
+        return Nothing()
+
+    def draw(self, seed: int, calls: int) -> Nothing:
+        """Fresh values for the first input sets, different in each."""
+        for index, one in enumerate(self.sets[:calls]):
+            tensors = [t for t in self.drawn((seed + index * 1_000_003) % 2**31) if isinstance(t, torch.Tensor)]
+            for old, new in zip(one.tensors, tensors, strict=True):
+                if (old.shape, old.dtype) != (new.shape, new.dtype):
+                    raise ValueError("its inputs do not have the same shapes and dtypes for every seed")
+                old.copy_(new)
+        self.synchronize()
+        return Nothing()
+
+    def expect(self, index: int) -> Expected:
+        """What one input set should give."""
+        inputs, call = self.sets[index], self.problem.calling(self.reference)
+        plain = self._outputs(call(*_in(inputs, None)))
+        exact = self._exact(inputs, plain)
+        self.outs = [one.contiguous() for one in (*plain, *exact)]
+        self.synchronize()
+        claims, _ = outputs_of(self.outs)
+        return Expected(plain=claims[: len(plain)], exact=claims[len(plain) :])
+
+    def _exact(self, inputs: Inputs, plain: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The outputs in a higher precision; none if the reference cannot be computed in one."""
+        floating = [one for one in plain if one.is_floating_point()]
+        for dtype in WIDER if floating else ():
+            if all(dtype.itemsize > one.element_size() for one in floating):
+                try:
+                    outs = self._outputs(self.problem.calling(self.reference.exact(dtype))(*_in(inputs, dtype)))
+                except Exception:  # whatever code that was not made for this dtype raises
+                    continue
+                if [one.dtype for one in outs if one.is_floating_point()] == [dtype] * len(floating):
+                    return outs
+        return []
+
+
+def _in(inputs: Inputs, dtype: torch.dtype | None) -> list[torch.Tensor]:
+    """Copies of the tensors; floating-point ones in another dtype."""
+    return [one.to(dtype, copy=True) if dtype and one.is_floating_point() else one.clone() for one in inputs.tensors]
+
+
+def _described(given: list[Any], outs: Sequence[torch.Tensor]) -> Described:
+    arguments = []
+    for number, one in enumerate(given, 1):
+        if not isinstance(one, (torch.Tensor, *PLAIN)):
+            raise TypeError(f"input {number} is a {type(one).__name__}: an input must be a tensor, a number or a text")
+        arguments.append(Argument(array=_array(one)) if isinstance(one, torch.Tensor) else Argument(value=one))
+    if not any(isinstance(one, torch.Tensor) and one.numel() for one in given):
+        raise TypeError("its inputs hold no tensor with elements")
+    return Described(arguments=arguments, outputs=[_array(one) for one in outs])
+
+
+def _array(tensor: torch.Tensor) -> Array:
+    return Array(shape=list(tensor.shape), dtype=str(tensor.dtype).removeprefix("torch."))

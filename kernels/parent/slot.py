@@ -1,0 +1,72 @@
+"""One arm of an isolated measurement, seen from the parent: its cell, and what was seen of its batches."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from kernels.contract.isolation import Batches, Output
+from kernels.parent.cell_process import Cell
+
+ITEM_BITS = re.compile(r"(\d+)$")
+"""Ends the name of a dtype; bool has none."""
+
+
+@dataclass
+class Slot:
+    """One arm with its cell, and what was seen of it."""
+
+    cell: Cell
+    layout: list[Output] = field(default_factory=list)
+    """Of one call's outputs, without the addresses."""
+    readings: list[dict[str, Any]] = field(default_factory=list)
+    """Of outputs of timed calls."""
+    inputs_changed: bool = False
+    shared: bool = False
+    walls_ns: list[int] = field(default_factory=list)
+    own_ns: list[int] = field(default_factory=list)
+    delays_ns: list[int] = field(default_factory=list)
+    memory: int | None = None
+    """The file of its input sets, on a CPU."""
+    captured: int = 0
+    """Calls in its graph."""
+    replayed: int = 0
+
+    def clear(self) -> None:
+        """Forgets what was seen of timed calls."""
+        for seen in (self.readings, self.walls_ns, self.own_ns, self.delays_ns):
+            seen.clear()
+
+    def batches(self, calls: int) -> Batches:
+        """What was seen of its batches."""
+        own = [own / wall for own, wall in zip(self.own_ns, self.walls_ns, strict=True)]
+        return Batches(
+            calls=calls,
+            ms=round(median(self.walls_ns) / 1e6, 4),
+            delay_us=round(median(self.delays_ns) / 1e3, 1),
+            own_clock=round(median(own), 5),
+            checked=len(self.readings),
+        )
+
+
+def outputs_of(layout: list[Output], addresses: list[int], call: int) -> list[Output]:
+    """Where the outputs of a call lie."""
+    first = call * len(layout)
+    return [one.model_copy(update={"address": addresses[first + number]}) for number, one in enumerate(layout)]
+
+
+def overlap(addresses: list[int], layout: list[Output]) -> bool:
+    """Whether outputs share memory."""
+    if not layout or any(0 in one.shape for one in layout):
+        return False
+    items = sorted(zip(addresses, [*layout] * (len(addresses) // len(layout)), strict=True), key=lambda item: item[0])
+    return any(second[0] < first[0] + _span(first[1]) for first, second in pairwise(items))
+
+
+def _span(output: Output) -> int:
+    last = sum((size - 1) * stride for size, stride in zip(output.shape, output.strides, strict=True))
+    bits = ITEM_BITS.search(output.dtype)
+    return (last + 1) * (int(bits[1]) // 8 if bits else 1)

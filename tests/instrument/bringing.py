@@ -1,0 +1,110 @@
+"""Pairs of other formats as an agent measures them: problem and kernel are submissions of one run."""
+
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+from kernels.analysis.correctness import judge
+from kernels.contract.events import Measured
+from kernels.formats.bringing import dtype_of, pair_in
+from kernels.host.device import find_device
+from kernels.parent.isolated_session import IsolatedSession
+from kernels.parent.supervisor import Supervisor
+from kernels.submission import Submission, kernel_of
+from kernels.workload import Ceilings, Config, RunSpec
+from runs.agent.submitted import submitted
+
+FOLDER = Path(__file__).parents[1] / "formats"
+QUICK = {"warmup_s": 0.02, "min_rounds": 5, "max_rounds": 5, "verify_seeds": 2, "block_ms": 0.5, "isolated": True}
+KNOWN = Ceilings(copy_gb_per_s=10.0, read_gb_per_s=10.0)
+
+MODEL = """import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.linear = torch.nn.Linear(size, size)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x))
+
+
+def get_inputs():
+    return [torch.randn(64, 256)]
+
+
+def get_init_inputs():
+    return [256]
+"""
+NEW = MODEL.partition("def get_inputs")[0].replace("class Model(", "class ModelNew(")
+
+
+def files_of(*names):
+    """Files of tests/formats/kernelbench."""
+    return {name: (FOLDER / "kernelbench" / name).read_text() for name in names}
+
+
+def name_of(one):
+    return f"{kernel_of(one.files).name}@{one.version}"
+
+
+def submissions_of(files):
+    """(the problem, the kernel) in these files."""
+    pair = pair_in(files)
+    return [Submission(operation="problem", files=found) for found in (pair.problem, pair.kernel)]
+
+
+def config_of(problem, *kernels, **protocol):
+    workload = {"operation": "problem", "dtype": dtype_of(problem.files), "sizes": {"problem": name_of(problem)}}
+    named = [name_of(problem), *map(name_of, kernels)]
+    return Config(
+        name="typed",
+        operation="problem",
+        baseline=named[0],
+        kernels=named,
+        workloads=[workload],
+        protocol=QUICK | protocol,
+    )
+
+
+def measured(problem, *kernels, device="cpu", **protocol):
+    """The event of one run, as an agent makes it."""
+    found = find_device(device)
+    submissions = [problem, *kernels]
+    spec = RunSpec.of(config_of(problem, *kernels, **protocol), found.uuid, submissions=submissions, ceilings=KNOWN)
+    spec = RunSpec.model_validate(spec.as_message())
+    events = []
+    with mock.patch.dict(os.environ, {"OMP_NUM_THREADS": "1"}), submitted(spec.submissions):
+        Supervisor(spec, found, events.append, crosschecks=False).run()
+    (event,) = [one for one in events if isinstance(one, Measured)]
+    return event
+
+
+def results(*args, **more):
+    """(of the problem's reference, of its kernels ...)"""
+    event = measured(*args, **more)
+    by_name = {one.kernel: one for one in event.results}
+    return [by_name[name_of(one)] for one in args]
+
+
+@contextmanager
+def session_of(problem, *kernels, cells=1):
+    """An isolated session of the problem, without a run: the process of the problem and the trusted one have started."""
+    workload = config_of(problem, *kernels).workloads[0]
+    with submitted([problem, *kernels]):
+        session = IsolatedSession(find_device("cpu"), workload, lambda: False, 1.0, cells=cells)
+        try:
+            yield session
+        finally:
+            session.close()
+
+
+def judged(problem, kernel):
+    """What the correctness check says of a kernel, as in a run."""
+    with session_of(problem, kernel) as session:
+        assert not session.why_no_problem
+        session.start(name_of(kernel))
+        readings = [session.verify(name_of(kernel), 60.0, seed)[0] for seed in (7, 8)]
+    return judge(readings, session.workload.dtype)

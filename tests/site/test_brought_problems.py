@@ -1,0 +1,199 @@
+"""Problems that came with their kernels, on the site: submitted in two files, one workload each, and pages that know no work."""
+
+import pytest
+from cast import load
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.urls import reverse
+from form import again
+
+from kernels.contract.export import Export
+from kernels.workload import Workload
+from runs.models import ApiToken, Gpu, Measurement, Run, Submission
+from runs.submitting import NotSubmitted, config_for
+
+FORM = reverse("submit")
+MODEL = """import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x.exp() - 1
+
+
+def get_inputs():
+    return [torch.randn(64, 64)]
+"""
+NEW = """import torch
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return x.expm1()
+"""
+FILES = {"7_expm1.py": MODEL, "fast.py": NEW}
+UNKNOWN = ("tflops", "gb_per_s", "limit_ms", "limit_share")
+
+
+@pytest.fixture
+def ready(cpu, configs):
+    """A device that takes submitted kernels."""
+    Gpu.objects.filter(pk=cpu.pk).update(no_submissions="")
+    cpu.refresh_from_db()
+    return cpu
+
+
+def sent(files, **more):
+    dropped = [SimpleUploadedFile(name, text.encode()) for name, text in files.items()]
+    fields = {"filename": "", "source": "", "device": "", "config": "", "effort": "quick", "message": "faster"}
+    return fields | {"dropped": dropped} | more
+
+
+def stored(owner, files=FILES, **more):
+    """(the problem, the kernel) that a form makes."""
+    answer = owner.post(FORM, sent(files, **more))
+    assert answer.status_code == 302, answer.context["form"].errors
+    kernel = Submission.objects.latest("pk")
+    return Submission.objects.named("problem", kernel.problem), kernel
+
+
+def test_two_files_become_a_problem_and_a_kernel_and_one_run(owner, ready):
+    problem, kernel = stored(owner, device=str(ready.pk))
+    assert (problem.name, kernel.name, kernel.operation, kernel.message) == ("7_expm1", "fast", "problem", "faster")
+    assert (problem.problem, kernel.problem) == (problem.kernel, problem.kernel)
+    assert kernel.files["fast.py"].startswith(NEW) and "Added: how ModelNew is called" in kernel.files["fast.py"]
+    run = Run.objects.get()
+    assert run.spec.kernels == [problem.kernel, kernel.kernel] and run.spec.baseline == problem.kernel
+    assert [w.label for w in run.spec.workloads] == [f"problem fp32 {problem.kernel}"]
+    assert run.spec.protocol.isolated and run.run_spec().submissions == [problem.spec, kernel.spec]
+    assert run.title == f"{kernel.kernel} on {problem.kernel}"
+    assert problem.kernel in owner.get(run.get_absolute_url()).content.decode()
+
+
+def test_kernels_for_the_same_files_share_the_problem(owner, ready):
+    problem, kernel = stored(owner)
+    same, other = stored(owner, FILES | {"fast.py": NEW.replace("x.expm1()", "torch.special.expm1(x)")})
+    assert (same, other.problem) == (problem, kernel.problem) and other != kernel
+    assert config_for(other).workloads == config_for(kernel).workloads
+    assert config_for(problem).kernels == [problem.kernel]
+    assert stored(owner, FILES | {"7_expm1.py": MODEL + "# more\n"})[0] != problem
+
+
+def test_the_api_takes_a_pair_too(owner, client, ready):
+    token = ApiToken.objects.make(owner.user, "writes", writes=True, days=7)[1]
+
+    def post(body):
+        return client.post(
+            "/api/submissions", body, content_type="application/json", headers={"Authorization": f"Bearer {token}"}
+        )
+
+    answer = post({"files": FILES, "gpu": "epyc"})
+    assert answer.status_code == 201, answer.json()
+    assert answer.json()["operation"] == "problem" and answer.json()["run"]["id"] == Run.objects.get().pk
+    assert Submission.objects.count() == 2
+    assert post({"files": FILES}).json()["new"] is False
+
+
+@pytest.mark.parametrize(
+    ("files", "more", "why"),
+    [
+        ({"fast.py": NEW}, {}, "there is no file with Model and get_inputs that it replaces; submit both files."),
+        ({"7_expm1.py": MODEL}, {}, "7_expm1.py is a problem without a kernel: add the file with ModelNew."),
+        (FILES, {"config": "smoke"}, "fast is measured on its own problem: choose no config."),
+        (
+            {"a.py": "def custom_kernel(data):\n    return data\n"},
+            {},
+            "there is no reference.py in its folder or above",
+        ),
+    ],
+)
+def test_what_is_missing_is_said_and_nothing_is_stored(owner, ready, files, more, why):
+    answer = owner.post(FORM, sent(files, device=str(ready.pk), **more))
+    assert answer.status_code == 422 and why in answer.content.decode()
+    assert not Submission.objects.exists() and not Run.objects.exists()
+
+
+def test_a_fork_keeps_its_problem_and_is_measured_beside_its_parent(owner, ready):
+    problem, kernel = stored(owner)
+    changed = {name: text.replace("x.expm1()", "x.exp() - 1") for name, text in kernel.files.items()}
+    fields = {"parent": kernel.version, "device": str(ready.pk), "beside": "on"}
+    same, fork = stored(owner, changed, **fields)
+    assert (same, fork.parent) == (problem, kernel)
+    assert Run.objects.get().spec.kernels == [problem.kernel, kernel.kernel, fork.kernel]
+    page = owner.get(fork.get_absolute_url()).content.decode()
+    assert f'for the problem <a href="{problem.get_absolute_url()}">' in page
+    assert 'name="config"' not in page  # its workload is its own
+
+
+def test_a_kernel_whose_problem_is_not_stored_is_not_measured(owner, ready):
+    kernel = stored(owner)[1]
+    Submission.objects.filter(name="7_expm1").delete()
+    with pytest.raises(NotSubmitted, match="is not stored here: submit both files"):
+        config_for(kernel)
+    answer = owner.post(
+        reverse("measure_submission", args=[kernel.version]), {"device": str(ready.pk), "effort": "quick"}
+    )
+    assert answer.status_code == 422 and "submit both files" in answer.content.decode()
+
+
+# --- pages ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def measured(owner, ready, exported):
+    """(the problem, the kernel, a run of them): an export whose first measurement is of that problem."""
+    problem, kernel = stored(owner)
+    export = Export.model_validate(exported)
+    first = export.measurements[0]
+    names = {first.baseline: problem.kernel, next(r.kernel for r in first.results if r.speedup): kernel.kernel}
+    results = [r.model_copy(update={"kernel": names[r.kernel]} | dict.fromkeys(UNKNOWN)) for r in first.results
+               if r.kernel in names]  # fmt: skip
+    workload = Workload(operation="problem", dtype="float32", sizes={"problem": problem.kernel})
+    changes = {
+        "workload": workload,
+        "key": workload.key,
+        "baseline": problem.kernel,
+        "results": results,
+        "mode": "batch",
+        "isolated": True,
+    }
+    whole = export.model_copy(update={"measurements": [first.model_copy(update=changes)]})
+    data = whole.model_dump(mode="json", by_alias=True)
+    data["config"] = config_for(kernel).model_dump(mode="json")
+    run = load(data, "brought")
+    return problem, kernel, run
+
+
+def test_pages_say_where_the_reference_came_from_and_nothing_of_unknown_work(owner, measured):
+    problem, kernel, run = measured
+    result = Measurement.objects.get(run=run).results.get(kernel__name=kernel.kernel)
+    page = owner.get(reverse("result", args=[run.pk, result.pk])).content.decode()
+    assert f'Inputs and reference came with a submission, <a href="{problem.get_absolute_url()}">' in page
+    assert "inputs 0 B" not in page and "0 TFLOP/s" not in page and "speed of light" not in page
+    page = owner.get(run.get_absolute_url()).content.decode()
+    assert f'inputs and reference came with <a href="{problem.get_absolute_url()}">' in page
+    assert f">{kernel.kernel}</a>" in owner.get(problem.get_absolute_url()).content.decode()
+
+
+def test_no_page_fails_of_a_problem(owner, measured):
+    problem, kernel, run = measured
+    on = reverse("kernel_workload", args=["problem", kernel.kernel, Measurement.objects.get(run=run).workload.key])
+    addresses = [
+        "/", "/leaderboard/", "/leaderboard/?operation=problem", "/results/", "/results/?operation=problem", "/kernels/",
+        "/tiers/",
+        "/changes/", f"/compare/?runs={run.pk}", reverse("kernel", args=["problem", kernel.kernel]), on,
+        *(f"/runs/{run.pk}.{kind}" for kind in ("csv", "json", "jsonl", "md", "yaml")),
+        *(f"/api/{what}" for what in (f"runs/{run.pk}", "results", f"submissions/{kernel.version}")),
+        f"/runs/new/?workload={Workload(operation='problem', dtype='float32', sizes={'problem': problem.kernel}).key}",
+    ]  # fmt: skip
+    for address in addresses:
+        assert owner.get(address).status_code == 200, address
+
+
+def test_a_run_of_a_problem_is_repeated_as_its_yaml(owner, ready, measured):
+    run = measured[2]
+    values = again(owner, run)
+    assert values["what"] == "yaml" and "operation: problem" in values["yaml"]
+    answer = owner.post("/runs/new/", values | {"device": str(ready.pk), "again": str(run.pk)})
+    assert answer.status_code == 302, answer.context["form"].errors
+    repeated = Run.objects.latest("pk")
+    assert (repeated.spec.kernels, repeated.spec.workloads) == (run.spec.kernels, run.spec.workloads)
