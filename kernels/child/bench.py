@@ -77,6 +77,7 @@ class Bench:
         self.kept = Kept(self.clock.free_bytes)
         self.grown: dict[str, list[tuple[int, int]]] = {}
         self.held: Held | None = None
+        self.ahead = host_memory.Ahead()
         self.room, self.output_bytes = 0, 1
         """Memory for the outputs of one block, and what those of one call keep of it, in bytes."""
         self.likes: tuple[Like, ...] = ()
@@ -206,7 +207,7 @@ class Bench:
         self.output_bytes = max(self.output_bytes, declared)
         self.room = int(MEMORY_SHARE * self.clock.free_bytes())
         if self.kind == "cpu":
-            host_memory.touch(declared * min(MAX_CALLS, self.most_calls))
+            self.ahead.take(declared * min(MAX_CALLS, self.most_calls))
         self.clock.evict()  # allocates now, not behind the first gate
         self.clock.synchronize()
         return Prepared(sets=count, covered=count >= (sets or covering), input_bytes=nbytes)
@@ -253,6 +254,8 @@ class Bench:
     def _before(self, arm: str, calls: int, rest_ns: int, untimed: bool) -> tuple[Held, Any]:
         """What comes before timed calls: (what will be held, the call)."""
         self._let_go()
+        if self.kind == "cpu":
+            self.ahead.keep()
         call, indices = self._call(arm), range(min(calls, len(self.sets)))
         held = Held(arm, calls + untimed, memory_in_use(self.kind))
         if untimed:

@@ -227,9 +227,11 @@ class Snapshot:
 
     def add(self, owners: Iterable[Owner]) -> None:
         """Takes those that are new, as they are now."""
-        new = {id(owner): (label, owner) for label, owner in owners if id(owner) not in self._known}
-        ones = [_One(label, owner) for label, owner in new.values()]
-        self._known |= set(new)
+        ones: list[_One] = []
+        for label, owner in owners:
+            if id(owner) not in self._known:
+                self._known.add(id(owner))
+                ones.append(_One(label, owner))
         functions = [
             (f"{one.label}.{name}", function)
             for one in ones

@@ -1,13 +1,17 @@
 """The C library's memory on a CPU: what calls free stays with the process, so that no timed call waits for new pages.
 
 All outputs of a block live until its end. Without this, outputs of 128 KiB and more would get new pages in every call,
-which may take longer than the call itself.
+which may take longer than the call itself. A kernel may change that for all, and have memory of its own: so it is done again
+before each block.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
 
+M_PERTURB, M_MMAP_MAX, MOST_MAPPED = -6, -4, 65536
+"""New memory is not filled; so many pieces may be mapped on their own, as usual."""
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
 """Options of mallopt(3), in bytes: free memory at the top that is given back; memory that is taken in advance; size from
 which memory is mapped on its own."""
@@ -23,6 +27,8 @@ def keep_freed() -> None:
         mallopt(M_MMAP_THRESHOLD, LARGEST_BYTES)
         mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
         mallopt(M_TOP_PAD, AHEAD_BYTES)
+        mallopt(M_MMAP_MAX, MOST_MAPPED)
+        mallopt(M_PERTURB, 0)
 
 
 def touch(nbytes: int) -> None:
@@ -33,3 +39,27 @@ def touch(nbytes: int) -> None:
     held = [torch.zeros(LARGEST_BYTES // 2, dtype=torch.uint8) for _ in range(pieces)]
     for piece in held:
         piece.fill_(1)
+
+
+class Ahead:
+    """Memory of a block's outputs, that was taken ahead."""
+
+    def __init__(self) -> None:
+        self.wanted = self.resident = 0
+
+    def take(self, nbytes: int) -> None:
+        self.wanted = nbytes
+        touch(nbytes)
+        self.resident = resident_bytes()
+
+    def keep(self) -> None:
+        """Right before a block: undoes what a kernel may have set, and takes again what it gave back to the system."""
+        keep_freed()
+        if resident_bytes() < self.resident:
+            self.take(self.wanted)
+
+
+def resident_bytes() -> int:
+    """Memory of this process that has pages."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
