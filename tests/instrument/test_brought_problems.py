@@ -1,9 +1,11 @@
 """Problems that came with their kernels: measured like any workload, and their code runs in no process that is trusted."""
 
 import re
+from itertools import pairwise
+from pathlib import PurePosixPath
 
 import pytest
-from bringing import MODEL, NEW, files_of, judged, measured, name_of, session_of, submissions_of
+from bringing import FOLDER, MODEL, NEW, files_of, judged, measured, name_of, session_of, submissions_of
 
 from kernels.analysis.verdicts import verdict
 from kernels.catalog import operations
@@ -209,6 +211,76 @@ def holds(pid, text):
     return False
 
 
+# --- GPU MODE ---------------------------------------------------------------------------------------------------------
+
+
+def gpu_mode(problem, solution, **more):
+    """The files of a problem of tests/formats/gpu_mode with one of its solutions, as somebody drops them: without folders."""
+    root = FOLDER / "gpu_mode"
+    names = ("reference.py", "task.py", "task.yml", solution)
+    found = {PurePosixPath(name).name: (root / problem / name).read_text() for name in names}
+    return found | {"utils.py": (root / "utils.py").read_text()} | more
+
+
+@pytest.mark.parametrize(
+    ("problem", "solution", "right"),
+    [("matmul", "submission.py", True), ("prefixsum", "submission.py", True), ("grayscale", "submission.py", True),
+     ("histogram", "solutions/scatter.py", True), ("histogram", "solutions/wrong.py", False)],
+)  # fmt: skip
+def test_kernels_of_gpu_mode_are_right_or_wrong(problem, solution, right):
+    assert judged(*submissions_of(gpu_mode(problem, solution)))["correct"] is right
+
+
+def test_a_kernel_of_gpu_mode_is_measured_on_the_last_benchmark():
+    problem, kernel = submissions_of(gpu_mode("matmul", "submission.py"))
+    assert [*problem.files] == ["reference.py", "task.py", "utils.py"]
+    assert [*kernel.files] == ["submission.py", "task.py", "utils.py"]
+    assert "{'m': 64, 'n': 32, 'k': 48, 'seed': 5}" in problem.files["reference.py"]
+    reference, mine = measured(problem, kernel).results
+    assert (reference.kernel, mine.kernel) == (name_of(problem), name_of(kernel))
+    assert (reference.status, mine.status) == (Status.OK, Status.OK), (reference.why, mine.why)
+
+
+def test_data_may_be_a_tuple_with_numbers_and_must_be_known():
+    generate = "import torch\ndef generate_input(size, seed):\n    return {}\n"
+    generate += "def ref_kernel(data):\n    return data[0] * data[1]\n"
+    new = "def custom_kernel(data):\n    x, by = data\n    return x * by\n"
+
+    def files(data):
+        return {
+            "reference.py": generate.format(data),
+            "task.yml": "benchmarks:\n  - {size: 64, seed: 1}\n",
+            "mine.py": new,
+        }
+
+    assert judged(*submissions_of(files("(torch.randn(size, size), 3.0)")))["correct"] is True
+    for data, why in (
+        ("{'x': torch.randn(size)}", "its data is a dict"),
+        ("(torch.randn(size), [1, 2])", "input 2 is a list"),
+    ):
+        with session_of(*submissions_of(files(data))) as session:
+            assert why in session.why_no_problem
+
+
+@pytest.mark.parametrize(
+    ("task", "why"),
+    [
+        ("lang: py", "the last benchmark in task.yml must give a number or a text for each size"),
+        ("[1, 2]", "task.yml cannot be read"),
+        ("a: [", "task.yml cannot be read"),
+        ("benchmarks:\n  - {size: [1, 2]}", "must give a number or a text for each size"),
+        ("benchmarks:\n  - {'size) + (0': 1}", "must give a number or a text for each size"),
+        ("#" * 100_001, "the limit is 100,000"),
+        ("[" * 50_000, "task.yml cannot be read"),
+        ("a: &a [x, x, x]\n" + "".join(f"{n}: &{n} [*{p}, *{p}, *{p}]\n" for p, n in pairwise("abcdefghijklmno"))
+         + "benchmarks: [{size: *o}]", "must give a number or a text for each size"),
+    ],
+)  # fmt: skip
+def test_a_task_that_cannot_be_read_says_why(task, why):
+    with pytest.raises(Unreadable, match=re.escape(why)):
+        pair_in(gpu_mode("matmul", "submission.py", **{"task.yml": task}))
+
+
 # --- recognised -------------------------------------------------------------------------------------------------------
 
 
@@ -232,7 +304,7 @@ def test_a_kernel_that_imports_its_problem_has_it_with_its_files():
 @pytest.mark.parametrize(
     ("files", "why"),
     [
-        ({"mine.py": NEW}, "there is no file with Model and get_inputs that it replaces; submit both files"),
+        ({"mine.py": NEW}, "there is no file with Model and get_inputs that it replaces; submit its problem with it"),
         ({"only.py": MODEL}, "only.py is a problem without a kernel: add the file with ModelNew"),
         ({"a.py": MODEL, "b.py": NEW, "c.py": NEW}, "b.py and c.py are kernels for problems"),
         (
