@@ -14,12 +14,12 @@ from typing import Any
 import yaml
 
 from kernels.catalog import AT, LONGEST_NAME, PROBLEM
+from kernels.formats.definitions import definition_in, solution_in
 from kernels.formats.found import FLASHINFER, GPU_MODE, KERNELBENCH, Found
 from kernels.formats.recognise import Folder
 from kernels.submission import VERSION_DIGITS, Unreadable, version_of
 
-ELSEWHERE = (FLASHINFER,)
-"""Formats that are recognised, and that only `try` can run."""
+FORMATS = (KERNELBENCH, GPU_MODE, FLASHINFER)
 BACKENDS = (
     ("triton", re.compile(r"^\s*(?:import triton|from triton)", re.M)),
     ("cuda", re.compile(r"\b(?:load_inline|cpp_extension)\b")),
@@ -28,8 +28,8 @@ LEADERBOARD = re.compile(r"^#!POPCORN leaderboard (\S+)", re.M)
 MOST_OF_A_TASK = 100_000
 """Characters of a task.yml."""
 HALVES = {
-    "float16": re.compile(r"\btorch\.(?:float16|half)\b|\.half\(\)"),
-    "bfloat16": re.compile(r"\btorch\.bfloat16\b|\.bfloat16\(\)"),
+    "float16": re.compile(r"\btorch\.(?:float16|half)\b|\.half\(\)|'float16'"),
+    "bfloat16": re.compile(r"\btorch\.bfloat16\b|\.bfloat16\(\)|'bfloat16'"),
 }
 
 
@@ -49,7 +49,7 @@ def pair_in(files: dict[str, str]) -> Brought | None:
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text, encoding="utf-8", newline="")
         known = Folder(root)
-        found = [one for one in known.kernels() if one.format in (KERNELBENCH, GPU_MODE, *ELSEWHERE)]
+        found = [one for one in known.kernels() if one.format in FORMATS]
         if not found:
             _refuse_alone(known.problems())
             return None
@@ -72,13 +72,9 @@ def _pair(files: dict[str, str], root: Path, found: list[Found]) -> Brought:
         raise Unreadable(
             f"{Path(one.path).name} is a kernel of {one.format}: {one.why_not}; submit its problem with it"
         )
-    if one.format in ELSEWHERE:
-        raise Unreadable(
-            f"{Path(one.path).name} is a kernel of {one.format}: the site cannot measure its problem yet; "
-            "`python -m kernels try` checks it on your machine"
-        )
     kernel, problem = (str(Path(path).relative_to(root)) for path in (one.path, one.problem))
-    return _gpu_mode(files, kernel, problem) if one.format == GPU_MODE else _kernelbench(files, kernel, problem)
+    made = {KERNELBENCH: _kernelbench, GPU_MODE: _gpu_mode, FLASHINFER: _flashinfer}
+    return made[one.format](files, kernel, problem)
 
 
 def dtype_of(files: dict[str, str]) -> str:
@@ -158,6 +154,24 @@ def _task(name: str, text: str) -> tuple[set[str], dict[str, Any]]:
     if not plain or not size:
         raise Unreadable(f"the last benchmark in {name} must give a number or a text for each size")
     return sources, dict(size)
+
+
+# --- flashinfer -------------------------------------------------------------------------------------------------------
+
+
+def _flashinfer(files: dict[str, str], solution: str, definition: str) -> Brought:
+    """The problem is the definition's reference; the kernel has the solution's sources."""
+    right, mine = definition_in(files[definition], definition), solution_in(files[solution], solution)
+    name = _name(f"{right.name}.json")
+    call = f"flashinfer.Reference(run, {right.inputs!r}, device)"
+    says = "The reference of a flashinfer definition."
+    reference = {"definition.py": right.reference + _declaration(call, says, name, "pytorch")}
+    named = _named(name, reference)
+    call = f"flashinfer.solution({mine.function}, {len(right.inputs)}, {right.outputs!r}, device)"
+    says = f"A flashinfer solution, in the place of the reference of {named}."
+    text = mine.files[mine.entry]
+    declared = _declaration(call, says, _name(f"{mine.name}.json"), _backend(text), replaces=named)
+    return Brought(reference, dict(sorted((mine.files | {mine.entry: text + declared}).items())))
 
 
 # --- what is added ----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from bringing import FOLDER, MODEL, NEW, files_of, judged, measured, name_of, se
 from kernels.analysis.verdicts import verdict
 from kernels.catalog import operations
 from kernels.contract.arm_result import Status, Verdict
-from kernels.formats.bringing import pair_in
+from kernels.formats.bringing import dtype_of, pair_in
 from kernels.parent.problem_session import ProblemFailed
 from kernels.submission import Unreadable, kernel_of
 from kernels.workload import Config
@@ -279,6 +279,59 @@ def test_data_may_be_a_tuple_with_numbers_and_must_be_known():
 def test_a_task_that_cannot_be_read_says_why(task, why):
     with pytest.raises(Unreadable, match=re.escape(why)):
         pair_in(gpu_mode("matmul", "submission.py", **{"task.yml": task}))
+
+
+# --- flashinfer -------------------------------------------------------------------------------------------------------
+
+
+def flashinfer(definition, solution):
+    root = FOLDER / "flashinfer"
+    names = (f"definitions/{definition}.json", f"solutions/{solution}.json")
+    return {PurePosixPath(name).name: (root / name).read_text() for name in names}
+
+
+@pytest.mark.parametrize(
+    ("definition", "solution", "right"),
+    [("scale_h128", "scale_python", True), ("scale_h128", "scale_wrong", False), ("rmsnorm_h256", "rmsnorm_into", True),
+     ("gemm_n64_k128", "gemm_linear", True)],
+)  # fmt: skip
+def test_solutions_of_flashinfer_are_right_or_wrong(definition, solution, right):
+    problem, kernel = submissions_of(flashinfer(definition, solution))
+    assert (name_of(problem).partition("@")[0], name_of(kernel).partition("@")[0]) == (definition, solution)
+    assert dtype_of(problem.files) == {"rms": "bfloat16", "gem": "float16", "sca": "float32"}[definition[:3]]
+    assert judged(problem, kernel)["correct"] is right
+
+
+def test_a_solution_of_flashinfer_is_measured():
+    problem, kernel = submissions_of(flashinfer("rmsnorm_h256", "rmsnorm_into"))
+    assert [*kernel.files] == ["helper.py", "main.py"]
+    event = measured(problem, kernel)
+    assert event.workload.label == f"problem bf16 {name_of(problem)}"
+    assert [one.status for one in event.results] == [Status.OK, Status.OK], [one.why for one in event.results]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (
+            ("scale_h128.json", '"x": {', '"index": {"shape": ["n"], "dtype": "int32"}, "x": {'),
+            "an input of int32 needs values",
+        ),
+        (("scale_h128.json", '"axes"', '"axis"'), "the definition scale_h128 is not below this folder"),
+        (
+            ("scale_h128.json", '"n",', '"nowhere",'),
+            "scale_h128.json cannot be read as a definition: KeyError: 'nowhere'",
+        ),
+        (("scale_python.json", "main.py::run", "main.py::run) + (1"), "the entry_point in scale_python.json must be"),
+        (("scale_python.json", "main.py::run", "other.py::run"), "the entry_point in scale_python.json must be"),
+    ],
+)
+def test_a_definition_or_solution_that_cannot_be_read_says_why(change, why):
+    name, old, new = change
+    files = flashinfer("scale_h128", "scale_python")
+    assert old in files[name]
+    with pytest.raises(Unreadable, match=re.escape(why)):
+        pair_in(files | {name: files[name].replace(old, new)})
 
 
 # --- recognised -------------------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ def test_two_files_become_a_problem_and_a_kernel_and_one_run(owner, ready):
     problem, kernel = stored(owner, device=str(ready.pk))
     assert (problem.name, kernel.name, kernel.operation, kernel.message) == ("7_expm1", "fast", "problem", "faster")
     assert (problem.problem, kernel.problem) == (problem.kernel, problem.kernel)
-    assert kernel.files["fast.py"].startswith(NEW) and "Added: how ModelNew is called" in kernel.files["fast.py"]
+    assert kernel.files["fast.py"].startswith(NEW) and "# Added: how it is called." in kernel.files["fast.py"]
     run = Run.objects.get()
     assert run.spec.kernels == [problem.kernel, kernel.kernel] and run.spec.baseline == problem.kernel
     assert [w.label for w in run.spec.workloads] == [f"problem fp32 {problem.kernel}"]
