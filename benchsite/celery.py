@@ -10,6 +10,7 @@ from benchsite.queues import make_app
 from kernels.host.processes import die_with_parent
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "benchsite.settings")
+os.environ.setdefault("CELERY_SKIP_CHECKS", "1")  # they import all pages and charts, which doubles start and memory
 
 from celery.signals import setup_logging, worker_process_init
 from django.conf import settings

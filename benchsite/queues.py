@@ -8,10 +8,16 @@ with the broker would wait for it forever, and never reconnect.
 
 from __future__ import annotations
 
+from typing import Any
+
 from celery import Celery
+from celery.app.amqp import AMQP
+from kombu.connection import Connection
 
 RECORD_QUEUE = "record"
 SITE_QUEUE = "site"
+WHEN_IDLE = 9
+"""Priority of what waits until nothing else does: charts, which take a second of a run. 0 is the highest."""
 REAPER_EVERY_S = 15.0
 PURGE_EVERY_S = 3600.0
 CONFIRM_EVERY_S = 300.0
@@ -22,6 +28,8 @@ CONNECTION = {"socket_connect_timeout": 2, "socket_timeout": 5, "health_check_in
 
 Workers and beat still reconnect forever: broker_connection_max_retries.
 """
+RECONNECT = {"interval_start": 1, "interval_step": 1, "interval_max": 5}
+"""Pauses of workers and beat without a broker, in s. Kombu's own grow to 30 s: devices would be idle long after it is back."""
 
 
 def device_queue(uuid: str) -> str:
@@ -40,8 +48,21 @@ def of_agent(uuid: str) -> dict[str, str]:
     return {"unacked_key": key, "unacked_index_key": f"{key}.index", "unacked_mutex_key": f"{key}.mutex"}
 
 
+class PromptConnection(Connection):
+    """Soon there again after its broker is."""
+
+    def ensure_connection(self, *args: Any, **options: Any) -> Connection:
+        return super().ensure_connection(*args, **RECONNECT | options)
+
+
+class PromptAMQP(AMQP):  # type: ignore[misc]
+    """How an app makes its connections."""
+
+    Connection = PromptConnection
+
+
 def make_app(name: str, broker: str) -> Celery:
-    app = Celery(name, broker=broker, set_as_current=False)
+    app = Celery(name, broker=broker, amqp=PromptAMQP, set_as_current=False)
     options = {"visibility_timeout": VISIBILITY_TIMEOUT_S}
     app.conf.update(
         task_ignore_result=True,
@@ -53,6 +74,7 @@ def make_app(name: str, broker: str) -> Celery:
         result_backend_transport_options=options,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
+        broker_channel_error_retry=True,  # else a broker whose disk is full ends all workers, and what agents measure
         worker_cancel_long_running_tasks_on_connection_loss=False,
         task_serializer="json",
         accept_content=["json"],

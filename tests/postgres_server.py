@@ -6,8 +6,9 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,8 @@ class Server:
     port: int
     data: Path
     options: str
+    alone: threading.Lock = field(default_factory=threading.Lock)
+    """Held while it starts or ends: whoever starts it in the middle of a restart has that wait for a minute."""
 
     @property
     def url(self):
@@ -51,11 +54,13 @@ class Server:
         ).returncode
 
     def restart(self, mode: str) -> None:
-        self.control("-m", mode, "restart")
+        with self.alone:
+            self.control("-m", mode, "restart")
 
     def start_if_ended(self) -> None:
-        if self.control("status"):
-            self.control("start")
+        with self.alone:
+            if self.control("status"):
+                self.control("start")
 
 
 def programs():

@@ -119,7 +119,10 @@ class Standing:
     def rest(self) -> str:
         """What the sentence adds to the phrase."""
         named = {"faster", "slower"} if self.word == MIXED else {self.word}
-        return self.figures if named == {word for word, count in self.counts.items() if count} else self.sentence
+        others = [f"{word} on {count}" for word, count in self.counts.items() if count and word not in named]
+        if self.word == "undecided" and others:
+            return self.sentence  # the phrase has no number
+        return ", ".join(filter(None, [*others, self.figures]))
 
     @property
     def figures(self) -> str:

@@ -294,11 +294,13 @@ class Bench:
         return Nothing()
 
     def keep(self, arm: str, position: int, seed: int) -> Nothing:
-        """Keeps a copy of one output of the last block for `recheck`; then one more call, on the values of `seed`."""
+        """Keeps a copy of one output of the last block for `recheck`, and whether its call left its inputs as they were; then
+        one more call, on the values of `seed`."""
         if (held := self.held) is None or held.arm != arm or not held.outputs:
             return Nothing()
         held.kept, position = True, position % len(held.outputs)
-        self.kept.add(arm, held.seeds[position], held.outputs[position])
+        changed = not self.sets.is_unchanged(position)
+        self.kept.add(arm, held.seeds[position], held.outputs[position], changed)
         if held.graph is None:
             self._trap(arm, position % len(self.sets), seed)
         else:

@@ -16,17 +16,10 @@ from typing import Any
 
 import torch
 
-PROTECTED = (
-    "kernels.analysis.",
-    "kernels.catalog",
-    "kernels.child.",
-    "kernels.contract.",
-    "kernels.host.",
-    "kernels.kernel_files",
-    "kernels.nvrtc.",
-    "kernels.parent.",
-)
-"""The instrument's modules: a kernel that replaces one of their functions could write its own result."""
+INSTRUMENT = "kernels"
+"""Its modules: a kernel that replaces one of their functions or constants could write its own result."""
+APART = ("kernels.report", "kernels.cli", "kernels.tuning", "kernels.foreign", "kernels.inprocess")
+"""Modules of it that no measuring process needs."""
 FAR = ("torch", "triton", "pydantic", "json", "functools", "contextlib", "threading", "ctypes", "secrets", "hashlib")
 """Packages whose functions the baseline's and the instrument's calls reach."""
 NOT_CALLED = (
@@ -43,14 +36,18 @@ LENT = (
     "torch.random.manual_seed",
     "torch.nn.modules.module.Module.__init__",
     "torch.nn.modules.module.Module.__setstate__",
+    "sys.excepthook",
+    "sys.unraisablehook",
+    "threading.excepthook",
+    "warnings.showwarning",
 )
-"""Functions that torch.compile wraps when it is first used, and that no timed call reaches."""
+"""Functions that torch.compile wraps when it is first used, or that programs may set, and that no timed call reaches."""
 LIBRARIES = (*FAR, "numpy", "builtins", "kernels")
 KINDS = (types.MemberDescriptorType, types.GetSetDescriptorType, property, classmethod, staticmethod)
 PLAIN = (int, float, bool, str, bytes, tuple, type(None), torch.dtype)
 
 Owner = tuple[str, Any]
-CODE = attrgetter("__code__")
+CODE, DEFAULTS, NAMED = attrgetter("__code__"), attrgetter("__defaults__"), attrgetter("__kwdefaults__")
 
 
 def is_function(value: Any) -> bool:
@@ -62,10 +59,12 @@ def near(*instances: Owner) -> Iterator[Owner]:
     import json
     import time
 
+    yield "builtins", builtins
     yield "time", time
     yield "torch", torch
     yield "torch.nn.functional", torch.nn.functional
     yield "torch.Tensor", torch.Tensor
+    yield "torch._C.TensorBase", torch._C.TensorBase
     yield "torch.cuda", torch.cuda
     yield "torch.cuda.Event", torch.cuda.Event
     yield "torch.cuda.Stream", torch.cuda.Stream
@@ -80,8 +79,11 @@ def near(*instances: Owner) -> Iterator[Owner]:
 
 
 def far() -> Iterator[Owner]:
-    """All loaded modules of FAR with their classes: compared between the arms."""
+    """All loaded modules of FAR with their classes, and what the instrument's modules name: compared between the arms."""
     seen: set[int] = set()
+    for value in [value for module in protected_modules() for value in list(vars(module).values())]:
+        if isinstance(value, types.ModuleType | type) and not _is_of_instrument(value):
+            yield getattr(value, "__qualname__", value.__name__), value
     for name, module in list(sys.modules.items()):
         if module is None or name.partition(".")[0] not in FAR or name.startswith(NOT_CALLED):
             continue
@@ -97,15 +99,34 @@ def _is_far(module: str) -> bool:
 
 
 def protected_modules() -> list[types.ModuleType]:
-    """The loaded modules of PROTECTED, without packages: importing a module adds its name to its package."""
-    found = [module for name, module in sys.modules.items() if name.startswith(PROTECTED)]
-    return [module for module in found if not hasattr(module, "__path__")]
+    """The loaded modules of the instrument. Before any kernel's file is loaded, all of its modules are."""
+    found = [module for name, module in sys.modules.items() if name.partition(".")[0] == INSTRUMENT]
+    return [module for module in found if module and not module.__name__.startswith(APART)]
+
+
+def modules() -> dict[str, types.ModuleType]:
+    """What an import in a function gets: the loaded modules of FAR, of the instrument, and those that it names."""
+    known = {name for name in sys.modules if name.partition(".")[0] in (INSTRUMENT, *FAR)}
+    known |= {value.__name__ for _, value in far() if isinstance(value, types.ModuleType)}
+    return {name: sys.modules[name] for name in known if sys.modules.get(name) is not None}
+
+
+def exchanged(before: dict[str, types.ModuleType]) -> list[str]:
+    """Names of modules that an import no longer gets. Puts them back."""
+    found = [name for name, module in before.items() if sys.modules.get(name) is not module]
+    sys.modules.update((name, before[name]) for name in found)
+    return [f"module {name}: replaced" for name in found]
+
+
+def _is_of_instrument(owner: Any) -> bool:
+    name = owner.__name__ if isinstance(owner, types.ModuleType) else getattr(owner, "__module__", "")
+    return str(name).partition(".")[0] == INSTRUMENT and isinstance(owner, types.ModuleType | type)
 
 
 def _inherited(owner: Any) -> set[str]:
     """Inherited names: setting one on the object itself replaces the function."""
     if isinstance(owner, types.ModuleType):
-        return set(vars(builtins)) if owner.__name__.startswith("kernels.") else set()
+        return set(vars(builtins)) if _is_of_instrument(owner) else set()
     bases = owner.__mro__[1:] if isinstance(owner, type) else type(owner).__mro__
     return {name for base in bases for name in vars(base)}
 
@@ -120,15 +141,18 @@ def _python_functions(value: Any) -> Iterator[types.FunctionType]:
 
 
 class _One:
-    """The functions of one module, class or instance."""
+    """The functions of one module, class or instance; of the instrument's, also the constants and the modules."""
 
-    __slots__ = ("bases", "label", "names", "owner", "size", "values")
+    __slots__ = ("bases", "filled", "label", "names", "owner", "size", "values")
 
     def __init__(self, label: str, owner: Any) -> None:
         self.label, self.owner = label, owner
-        now = vars(owner)
-        self.names = [name for name, value in list(now.items()) if is_function(value)]
+        now, whole = vars(owner), _is_of_instrument(owner)
+        self.names = [
+            name for name, value in list(now.items()) if is_function(value) or (whole and _fixed(name, value))
+        ]
         self.values = [now[name] for name in self.names]
+        self.filled = [(name, value, _items(value)) for name, value in now.items() if whole and _is_table(name, value)]
         self.size, self.bases = len(now), getattr(owner, "__bases__", None)
 
     def is_same(self) -> bool:
@@ -137,6 +161,7 @@ class _One:
             len(now) == self.size
             and getattr(self.owner, "__bases__", None) == self.bases
             and all(map(is_, map(now.get, self.names), self.values))
+            and all(now.get(name) is table and _items(table) == before for name, table, before in self.filled)
         )
 
     def changes(self) -> Iterator[str]:
@@ -150,6 +175,12 @@ class _One:
                 continue
             yield name
             _set(self.owner, name, before)
+        for name, table, items in self.filled:
+            if now.get(name) is not table or _items(table) != items:
+                yield name
+                table.clear()
+                table.update(items)
+                _set(self.owner, name, table)
         if getattr(self.owner, "__bases__", None) != self.bases:
             yield "__bases__"
             _set(self.owner, "__bases__", self.bases)
@@ -161,13 +192,26 @@ class _One:
             self.size = len(vars(self.owner))
 
 
+def _fixed(name: str, value: Any) -> bool:
+    """Whether an attribute of the instrument stays as it is: a constant, or a module that its code names."""
+    return isinstance(value, (types.ModuleType, *PLAIN)) and not name.startswith("__")
+
+
+def _is_table(name: str, value: Any) -> bool:
+    return type(value) in (dict, set) and name.isupper()
+
+
+def _items(table: Any) -> list[Any]:
+    return list(table.items() if isinstance(table, dict) else table)
+
+
 def _set(owner: Any, name: str, value: Any) -> None:
     with contextlib.suppress(AttributeError, TypeError):
         setattr(owner, name, value)
 
 
 class Snapshot:
-    """The functions of these owners, and the code of those that are written in Python."""
+    """The functions of these owners, and the code and default arguments of those that are written in Python."""
 
     def __init__(self, owners: Iterable[Owner]) -> None:
         self._known: set[int] = set()
@@ -175,32 +219,47 @@ class Snapshot:
         self._functions: tuple[tuple[str, types.FunctionType], ...] = ()
         self._only: tuple[types.FunctionType, ...] = ()
         self._codes: tuple[types.CodeType, ...] = ()
+        self._defaults: tuple[Any, ...] = ()
+        self._named: list[Any] = []
+        self.stuck = False
+        """Whether something could not be put back."""
         self.add(owners)
 
     def add(self, owners: Iterable[Owner]) -> None:
         """Takes those that are new, as they are now."""
-        new = [_One(label, owner) for label, owner in owners if id(owner) not in self._known]
-        self._known |= {id(one.owner) for one in new}
+        new = {id(owner): (label, owner) for label, owner in owners if id(owner) not in self._known}
+        ones = [_One(label, owner) for label, owner in new.values()]
+        self._known |= set(new)
         functions = [
             (f"{one.label}.{name}", function)
-            for one in new
+            for one in ones
             for name, value in zip(one.names, one.values, strict=True)
             for function in _python_functions(value)
         ]
-        self._all = (*self._all, *new)
-        self._functions = (*self._functions, *functions)
-        self._only = (*self._only, *(function for _, function in functions))
-        self._codes = (*self._codes, *(function.__code__ for _, function in functions))
+        only = [function for _, function in functions]
+        self._all = (*self._all, *ones)
+        self._functions, self._only = (*self._functions, *functions), (*self._only, *only)
+        self._codes = (*self._codes, *map(CODE, only))
+        self._defaults = (*self._defaults, *map(DEFAULTS, only))
+        self._named += [dict(named) if named else named for named in map(NAMED, only)]
 
     def changes(self) -> list[str]:
         """What differs, as "time.sleep: replaced". Puts it back."""
-        found = [f"{one.label}.{name}: replaced" for one in self._all if not one.is_same() for name in one.changes()]
-        if all(map(is_, map(CODE, self._only), self._codes)):
+        changed = [one for one in self._all if not one.is_same()]
+        found = [f"{one.label}.{name}: replaced" for one in changed for name in one.changes()]
+        self.stuck |= bool(found) and not all(one.is_same() for one in changed)
+        only = self._only
+        if (
+            all(map(is_, map(CODE, only), self._codes))
+            and all(map(is_, map(DEFAULTS, only), self._defaults))
+            and list(map(NAMED, only)) == self._named
+        ):
             return found
-        for (label, function), before in zip(self._functions, self._codes, strict=True):
-            if function.__code__ is not before:
+        befores = zip(self._functions, self._codes, self._defaults, self._named, strict=True)
+        for (label, function), code, defaults, named in befores:
+            if (function.__code__, function.__defaults__, function.__kwdefaults__) != (code, defaults, named):
                 found.append(f"{label}: rewritten")
-                function.__code__ = before
+            function.__code__, function.__defaults__, function.__kwdefaults__ = code, defaults, named and dict(named)
         return list(dict.fromkeys(found))
 
     def __len__(self) -> int:

@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 from kernels.child import clock, settings, tasks
-from kernels.child.functions import Owner, Reach, Snapshot, far, near
+from kernels.child.functions import Owner, Reach, Snapshot, exchanged, far, modules, near
 
 PATIENCE_S = {"thread": 10.0, "process": 30.0}
 """Time for pool threads, compiler threads and compiler helpers to become idle. torch.compile starts worker processes
@@ -38,6 +38,7 @@ class Guard:
         self.near = Snapshot(near(*self.instances))
         self.far: Snapshot | None = None
         self.registrations: dict[str, str] = {}
+        self.modules: dict[str, Any] = {}
         self.calls: dict[str, Any] = {}
         self.reached: dict[str, Reach] = {}
         """Arm -> what its calls depend on."""
@@ -51,6 +52,7 @@ class Guard:
     def changes(self, arm: str = "") -> list[str]:
         """Differences, as "number of threads: 1 instead of 2". Restores them. arm: which ran; it may change itself."""
         found = self.settings_changes() + self.near.changes()
+        self.must_replace |= self.near.stuck
         its_own = getattr(self.calls.get(arm), "__globals__", None)
         for other, reach in self.reached.items():
             if other != arm:
@@ -62,7 +64,9 @@ class Guard:
     def begin(self) -> None:
         """Takes the state before any kernel's file is loaded. The process may wait for a run until then."""
         if self.far is None:
+            self.near.add(near(*self.instances))
             self.far, self.registrations = Snapshot(far()), settings.registrations()
+            self.modules = modules()
 
     def watched(self) -> list[str]:
         """Differences in every function of the packages that calls reach, and in registrations. Takes 20 to 100 ms."""
@@ -73,6 +77,8 @@ class Guard:
             name for name in now.keys() & self.registrations.keys() if now[name] != self.registrations[name]
         )
         found += [f"registrations of {name}: changed" for name in changed]
+        found += exchanged(self.modules)
+        self.must_replace |= self.far.stuck
         if changed:
             self.must_replace, self.registrations = True, now
         self.far.add(far())

@@ -21,9 +21,13 @@ class Kept:
     free_bytes: Callable[[], int]
     copies: list[tuple[str, int, Any, dict[str, Any]]] = field(default_factory=list)
     """(arm, seed of its inputs, output, facts of the call)"""
+    changed: list[str] = field(default_factory=list)
+    """Arms whose timed calls changed their inputs."""
 
-    def add(self, arm: str, seed: int, out: Any) -> None:
+    def add(self, arm: str, seed: int, out: Any, inputs_changed: bool = False) -> None:
         """Keeps a copy of a timed call's output, if it is small enough."""
+        if inputs_changed:
+            self.changed.append(arm)
         if self.has_room(out := outputs.plain(out)):
             self.copies.append((arm, seed, outputs.clone(out), {}))
 
@@ -44,6 +48,7 @@ class Kept:
         for arm, seed, out, facts in self.copies:
             late = facts.get("late", [False] * len(outputs.as_tuple(out)))
             readings.append((arm, with_facts(measure(out, reference_of(seed)), late=late)))
-        changed = [arm for arm, _, _, facts in self.copies if facts.get("inputs_changed")]
+        changed = [*self.changed, *(arm for arm, _, _, facts in self.copies if facts.get("inputs_changed"))]
         self.copies.clear()
+        self.changed.clear()
         return readings, changed

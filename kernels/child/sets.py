@@ -98,6 +98,12 @@ class Sets:
         for index in wanted:
             self.seeds[index] = self._stock[index][0]
 
+    def is_unchanged(self, index: int) -> bool:
+        """Whether a set still holds the values that were written into it from the stock."""
+        seed, values = self._stock[index := index % len(self)]
+        pairs = zip(self._own[index], values.tensors, strict=True)
+        return self.seeds[index] != seed or all(torch.equal(mine, written) for mine, written in pairs)
+
     def blank(self, indices: Iterable[int]) -> None:
         """Writes values that no timed call gets, so that an untimed call cannot work for timed ones."""
         wanted = sorted({index % len(self) for index in indices})

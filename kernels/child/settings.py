@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import gc
 import os
 import signal
@@ -15,7 +17,7 @@ from typing import Any
 
 import torch
 
-from kernels.catalog import operations
+from kernels.catalog import KERNEL_PATH_VARIABLE, SUBMITTED_VARIABLE, operations
 
 Setting = tuple[str, Callable[[], Any], Callable[[Any], Any]]
 """(name, read, write)"""
@@ -30,6 +32,8 @@ OPERATORS = (
 )  # fmt: skip
 """ATen operators that baselines and the instrument call: their registrations are compared at every key. An operation
 names others (`Operation.operators`)."""
+GRANTED = ("Seccomp:", "Speculation", "THP_enabled")
+"""Lines of /proc/thread-self/status."""
 LENT_KEYS = ("/Meta", "/FuncTorch")
 """Dispatch keys at which PyTorch registers late by itself: shape inference and vmap."""
 
@@ -88,6 +92,12 @@ def settings(kind: str) -> Iterator[Setting]:
     yield "PyTorch's profiler", torch.autograd._profiler_enabled, leave
     yield "CPU affinity", lambda: os.sched_getaffinity(0), lambda cpus: os.sched_setaffinity(0, cpus)
     yield "priority", lambda: os.getpriority(os.PRIO_PROCESS, 0), leave
+    yield "scheduler", lambda: os.sched_getscheduler(0), leave
+    yield "rounding of numbers", _rounding, _round_as_usual
+    yield "timers of the system", _system_timers, leave
+    yield "what the system grants", _granted, leave
+    for variable in (KERNEL_PATH_VARIABLE, SUBMITTED_VARIABLE):
+        yield f"variable {variable}", partial(os.environ.get, variable), partial(_set_variable, variable)
     yield "switch interval", sys.getswitchinterval, sys.setswitchinterval
     yield "profile function", sys.getprofile, sys.setprofile
     yield "trace function", sys.gettrace, sys.settrace
@@ -141,6 +151,39 @@ def _stop_timers(before: tuple[bool, ...]) -> None:
     for timer, ran in zip((signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF), before, strict=True):
         if not ran:
             signal.setitimer(timer, 0)
+
+
+def _rounding(smallest: float = sys.float_info.min, little: float = 2.0**-60) -> tuple[bool, ...]:
+    """Whether this thread keeps numbers below the smallest normal one, and rounds to the nearest."""
+    return smallest / 2 > 0, (smallest / 2) * 2 > 0, 1 + little == 1, 1 - little == 1, -1 - little == -1
+
+
+def _round_as_usual(before: Any) -> None:
+    torch.set_flush_denormal(False)
+    if reset := getattr(ctypes.CDLL(None), "fesetround", None):
+        reset(0)
+
+
+def _system_timers() -> int:
+    """Timers of timer_create, which getitimer does not know. 0 where the system does not list them."""
+    with contextlib.suppress(OSError), open("/proc/self/timers") as file:
+        return sum(line.startswith("ID:") for line in file)
+    return 0
+
+
+def _granted() -> str:
+    """What the system takes from this thread on request, and never gives back: filters of its calls, speculation, large
+    pages."""
+    with contextlib.suppress(OSError), open("/proc/thread-self/status") as file:
+        return ", ".join(" ".join(line.split()) for line in file if line.startswith(GRANTED))
+    return ""
+
+
+def _set_variable(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
 
 
 def _handle(number: int, before: Any) -> None:

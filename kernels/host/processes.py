@@ -7,10 +7,13 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+CPU_TIME = 2
+"""Kind of a process's clock: the CPU time that it has used."""
 _libc = ctypes.CDLL(None)
 
 
@@ -64,6 +67,25 @@ def memory_bytes(pids: Iterable[int]) -> int:
     return found * 1024
 
 
+def cpu_ns(pids: Iterable[int]) -> dict[int, int]:
+    """CPU time of all threads of each of these processes, those that have ended included."""
+    found = {}
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            found[pid] = time.clock_gettime_ns((~pid << 3) | CPU_TIME)
+    return found
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether no thread of a process runs. A process whose first thread has ended looks like a zombie; its others may
+    run."""
+    fields = _stat(pid)
+    if not fields or fields[0] in "TX":
+        return True
+    states = [_stat(pid, f"task/{task}/") for task in _tasks(pid)]
+    return all(state[0] in "TtZX" for state in states if state)
+
+
 def with_environment(line: str) -> list[int]:
     """Numbers of this user's processes that were started with NAME=value in their environment."""
     wanted, found = f"\0{line}\0".encode(), []
@@ -88,7 +110,7 @@ def _numbers() -> list[int]:
 def _children(pid: int) -> list[int]:
     found: list[int] = []
     with contextlib.suppress(OSError):
-        for task in os.listdir(f"/proc/{pid}/task"):
+        for task in _tasks(pid):
             with open(f"/proc/{pid}/task/{task}/children") as file:
                 found += map(int, file.read().split())
     return found
@@ -100,10 +122,18 @@ def _children_of_all() -> Callable[[int], list[int]]:
     return lambda parent: [pid for pid, its_parent in parents.items() if its_parent == parent]
 
 
-def _stat(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat after the name: state, parent, group, session, ...; empty if there is no such process."""
+def _tasks(pid: int) -> list[str]:
     try:
-        with open(f"/proc/{pid}/stat") as file:
+        return os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+
+
+def _stat(pid: int, of: str = "") -> list[str]:
+    """Fields of /proc/PID/stat after the name: state, parent, group, session, ...; empty if there is no such process. of: a
+    thread, as "task/NUMBER/"."""
+    try:
+        with open(f"/proc/{pid}/{of}stat") as file:
             return file.read().rpartition(")")[2].split()
     except OSError:
         return []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from kernels.analysis.ceilings import ceilings, why_unsteady
 from kernels.contract.events import Calibrated, HostLoad
 from kernels.host.device import Device
@@ -9,10 +11,14 @@ from kernels.host.telemetry import Telemetry
 from kernels.parent.child_process import Child
 
 CALIBRATE_LIMIT_S = 120.0
+LOOK_S, HOPELESS = 0.1, 0.25
+"""A CPU of which others take more than this share in this time is not calibrated: it would be refused after all its rounds."""
 
 
 def calibrate(child: Child, device: Device, watch: Telemetry) -> Calibrated:
     """The ceilings of a device, or why they are refused. The child has not run any kernel yet."""
+    if device.kind == "cpu" and (why := _why_hopeless(watch)):
+        return Calibrated(driver=device.driver, refused=why, ceilings=None)
     before = watch.others()
     watch.load.begin()
     raw = child.call("calibrate", CALIBRATE_LIMIT_S)
@@ -28,6 +34,13 @@ def _why_contended(others: list[int]) -> str:
         return ""
     who = f"process {others[0]}" if len(others) == 1 else f"{len(others)} processes"
     return f"another program used the device ({who})"
+
+
+def _why_hopeless(watch: Telemetry) -> str:
+    watch.load.begin()
+    time.sleep(LOOK_S)
+    load = watch.load.end()
+    return _why_loaded(load) if load and load["foreign"] > HOPELESS else ""
 
 
 def _why_loaded(load: dict[str, float] | None) -> str:

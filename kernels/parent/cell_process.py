@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from kernels import catalog
 from kernels.analysis.memory import size
 from kernels.contract.isolation import CELL_REPLIES, PROBLEM_REPLIES, TRUSTED_REPLIES, Armed, Batch
-from kernels.contract.replies import Reply
+from kernels.contract.replies import Fault, Reply
 from kernels.host import limits, processes
 from kernels.host.airlock import Facts, Spec
 from kernels.host.device import Device
@@ -34,6 +34,8 @@ STOP_LIMIT_S = 1.0
 END_LIMIT_S = 5.0
 """On a busy machine a process lives on for a moment after it was killed."""
 FACTS_LIMIT_S = 30.0
+RESTS_NS = 500_000
+"""CPU time that processes may use while they are stopped: to stop takes some."""
 
 
 class TrustedEnded(RuntimeError):
@@ -75,6 +77,8 @@ class Cell(Child):
         self.uid = free_uid() if own_user and os.geteuid() == 0 else None
         self.facts = Facts()
         self.groups = limits.new_groups(secrets.token_hex(4))
+        self._used_ns: dict[int, int] | None = None
+        """CPU time of each of its processes when they were stopped; None while they run."""
         self._facts_read, self._facts_write = os.pipe()
         super().__init__(device, should_stop, environment)
         os.close(self._facts_write)
@@ -161,7 +165,8 @@ class Cell(Child):
         between: what happens after the cell has prepared, while it is stopped: fresh inputs, a rest.
         """
         between(self.call("arm", limit_s, calls=calls))
-        known = self.processes()
+        self.must_have_rested()
+        known, self._used_ns = self.processes(), None
         self._send(b"go\n", limit_s)
         begin = time.monotonic_ns()
         processes.end(known[::-1], signal.SIGCONT)
@@ -184,13 +189,27 @@ class Cell(Child):
         """Stops all processes of this cell, and waits until they are stopped."""
         processes.end([self.pid], signal.SIGSTOP)
         deadline = time.monotonic() + STOP_LIMIT_S
-        while running := [pid for pid in self.processes() if _state(pid) not in "TtZX"]:
+        while running := [pid for pid in self.processes() if not processes.is_stopped(pid)]:
             processes.end(running, signal.SIGSTOP)
             if time.monotonic() > deadline:
                 self.kill()
                 raise ChildDied("its processes could not be stopped")
+        self._used_ns = processes.cpu_ns(self.processes())
+
+    def must_have_rested(self) -> None:
+        """Raises CommandFailed if its processes have worked while they were stopped: a signal of the system's own, such as
+        a timer's, makes them go on."""
+        if self._used_ns is None:
+            return
+        now = processes.cpu_ns(self.processes())
+        more_ns = sum(used - self._used_ns.get(pid, 0) for pid, used in now.items())
+        if more_ns > RESTS_NS:
+            why = f"its processes worked for {more_ns / 1e6:.3g} ms while they were stopped"
+            raise CommandFailed(Fault(kind="suspect", message=why, must_replace=True))
 
     def thaw(self) -> None:
+        self.must_have_rested()
+        self._used_ns = None
         processes.end(self.processes()[::-1], signal.SIGCONT)
 
     def processes(self) -> list[int]:

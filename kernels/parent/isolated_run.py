@@ -13,7 +13,6 @@ from kernels.contract.arm_result import NO_SPEEDUP, ArmResult, Ratio, Status
 from kernels.contract.events import Measured
 from kernels.contract.isolation import Batches, Isolation
 from kernels.host.airlock import Facts
-from kernels.operations.base import DISTRIBUTIONS
 from kernels.parent import rounds
 from kernels.parent.arm import Arm
 from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
@@ -133,12 +132,10 @@ class IsolatedRun(WorkloadRun):
         arm.facts |= {"source": source.decode("utf-8", "replace"), "sha256": info.sha256}
         arm.facts |= {"settings": spelled(settings or {}), "tuned": tuned}
         readings = []
-        kinds = self.workload.problem.distributions if self.workload.problem.brought else DISTRIBUTIONS
-        for number in range(self.plan.verify_seeds):
-            kind = kinds[number % len(kinds)]
+        for number, check in enumerate(self._checks()):
             limit_s = self.plan.compile_limit_s if number == 0 else LIMIT_S
             seed = self.session.rng.randrange(2**31)
-            reading, took_s = self.session.verify(arm.name, limit_s, seed, kind, thorough=number == 0)
+            reading, took_s = self.session.verify(arm.name, limit_s, seed, check.distribution, check.thorough)
             readings.append(reading)
             if number == 0:
                 arm.facts["compile_s"] = took_s

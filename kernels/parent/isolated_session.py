@@ -336,6 +336,7 @@ class IsolatedSession:
         mine.walls_ns.append(wall_ns)
         mine.own_ns.append(done.own_ns)
         self._must_be_idle()
+        mine.cell.must_have_rested()
         return wall_ns
 
     def _capture(self, slot: str, calls: int, limit_s: float) -> None:

@@ -18,12 +18,13 @@ import vl_convert
 
 from kernels.analysis.standing import ranking
 from kernels.contract.arm_result import COUNT_NOWHERE
+from kernels.contract.search import Search
 from kernels.report import tables
 from kernels.report.tables import Row
 from runs.charts import run_scaling, search_charts
 from runs.charts.run_strips import MOST_KERNELS, latency_strip, speedup_strip
 from runs.charts.scales import log_ticks, placed, ratio_ticks, reach
-from runs.charts.theme import THEMES, in_pixels, written
+from runs.charts.theme import STAND_INS, THEMES, in_pixels, in_theme, written
 from runs.models import Chart, Run
 from runs.queries import measurements
 from runs.queries.searches import search_of
@@ -70,37 +71,40 @@ def names_of(run: Run) -> list[str]:
 def draw(pk: int) -> None:
     """Draws and stores every chart of a run."""
     run = Run.objects.get(pk=pk)
-    for palette in THEMES:
-        for name in names_of(run):
-            chart_of(run, name, palette)
+    for name in names_of(run):
+        chart_of(run, name, next(iter(THEMES)))
 
 
 def chart_of(run: Run, name: str, palette: str) -> Chart | None:
-    """The stored chart, or a new one if the run has continued since. None if there is nothing to draw."""
+    """The stored chart, or a new one, in all themes, if the run has continued since. None if there is nothing to draw."""
     stored = Chart.objects.filter(run=run, name=name, theme=palette).first()
     search = search_of(run) if run.tune else None
     done = run.done + (len(search.finalists) if search else 0)
     if stored and stored.done == done and stored.spec.get("usermeta") == DRAWING:
         return stored
+    chart = _drawing(run, name, search)
+    if chart is None:
+        return None
+    plain = chart.to_dict(validate=False) | {"usermeta": DRAWING}
+    charts = {}
+    for one in THEMES:
+        spec = in_theme(plain, one)
+        values = {"spec": spec, "svg": vl_convert.vegalite_to_svg(spec), "done": done}
+        charts[one] = Chart.objects.update_or_create(run=run, name=name, theme=one, defaults=values)[0]
+    return charts[palette]
+
+
+def _drawing(run: Run, name: str, search: Search | None) -> Any:
+    """In STAND_INS."""
     kind, _, operation = name.removesuffix(NARROW).partition(OF)
     narrow = name.endswith(NARROW)
     if search:
-        chart = search_charts.draw(search, kind, THEMES[palette], narrow)
-    elif kind.startswith(run_scaling.NAME):
-        chart = _scaling(run, operation, kind, palette, narrow)
-    else:
-        chart = {"speedup": speedup, "latency": latency}[kind](rows_of(run, operation), THEMES[palette], narrow=narrow)
-    if chart is None:
-        return None
-    spec = chart.to_dict() | {"usermeta": DRAWING}
-    values = {"spec": spec, "svg": vl_convert.vegalite_to_svg(spec), "done": done}
-    return Chart.objects.update_or_create(run=run, name=name, theme=palette, defaults=values)[0]
-
-
-def _scaling(run: Run, operation: str, kind: str, palette: str, narrow: bool) -> Any:
-    measured = [m for m in measurements.of_run(run) if operation in ("", m.workload.operation)]
-    found = {one.name: one for one in run_scaling.scalings(measured, leader_of(tables.rows(measured)))}
-    return run_scaling.draw(found[kind], THEMES[palette], narrow) if kind in found else None
+        return search_charts.draw(search, kind, STAND_INS, narrow)
+    if kind.startswith(run_scaling.NAME):
+        measured = [m for m in measurements.of_run(run) if operation in ("", m.workload.operation)]
+        found = {one.name: one for one in run_scaling.scalings(measured, leader_of(tables.rows(measured)))}
+        return run_scaling.draw(found[kind], STAND_INS, narrow) if kind in found else None
+    return {"speedup": speedup, "latency": latency}[kind](rows_of(run, operation), STAND_INS, narrow=narrow)
 
 
 def rows_of(run: Run, operation: str = "") -> list[Row]:

@@ -33,7 +33,8 @@ GRACE_S, LAST_S = 8.0, 3.0
 """Time for the parts to end after SIGTERM; then for those that come last."""
 AGAIN_FIRST_S, AGAIN_MOST_S = 1.0, 15.0
 """Pause before a part starts again; doubled each time while it lives less than STEADY_S."""
-STEADY_S = 30.0
+STEADY_S = 10.0
+"""A part that cannot start has ended by then. One that lives longer works, and ends for another reason."""
 COLOURS = (36, 33, 32, 35, 34, 96, 93, 92)
 ENDS_WITH = "from kernels.host.processes import become; become()"
 
@@ -59,7 +60,7 @@ class _Running:
         self.scratch: Scratch | None = None
         self.process: subprocess.Popen[bytes] | None = None
         self.identity: Process | None = None
-        self.started, self.pause_s, self.due = 0.0, AGAIN_FIRST_S, 0.0
+        self.started, self.pause_s, self.due = 0.0, AGAIN_FIRST_S / 2, 0.0
 
     def start(self, env: dict[str, str]) -> None:
         descriptors = [one.fileno() for one in self.part.sockets]

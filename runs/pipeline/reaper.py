@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
+from functools import partial
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import F
 from django.utils import timezone
 from redis.exceptions import RedisError
 
@@ -19,14 +20,13 @@ from runs.broker import BrokerKeys
 from runs.hosts import keep_told
 from runs.messages import tell_cancel
 from runs.models import Gpu, Run
-from runs.models.run import NO_ANSWER, State
+from runs.models.run import NO_ANSWER, RunQuerySet, State
 from runs.pipeline.contended import repeat_contended
 from runs.pipeline.dispatcher import dispatch, execute
 from runs.pipeline.schedules import start_scheduled
 from runs.pipeline.watch import watch
 
 log = logging.getLogger(__name__)
-UNANSWERED_AFTER = timedelta(seconds=20)
 SETTLE = timedelta(seconds=6)
 """Ignore hellos within this time of the last event or dispatch: they may predate it. Longer than the interval of
 hellos."""
@@ -46,7 +46,6 @@ def reap() -> None:
             tell_cancel(run.pk, run.attempt)
         else:  # it fell silent after it was asked; it hears that the attempt is over when it returns
             run.advance(State.CANCELLED, message=NO_ANSWER)
-    send_again()
     for gpu in Gpu.objects.online():
         resume_denied(gpu)
     start_scheduled()
@@ -55,25 +54,25 @@ def reap() -> None:
     watch()
 
 
-def send_again() -> None:
-    """Sent but not started: sends the same attempt again; agents ignore duplicates."""
-    late = Run.objects.sent().filter(state=State.QUEUED, sent_at__lt=timezone.now() - UNANSWERED_AFTER)
-    for run in late.select_related("gpu", "environment"):
-        if run.gpu and run.gpu.is_online and [run.pk, run.attempt] not in run.gpu.active_attempts:
-            Run.objects.filter(pk=run.pk, attempt=run.attempt).update(sent_at=timezone.now())
-            execute(run)
-
-
 def resume_denied(gpu: Gpu) -> None:
-    """Runs that the agent no longer holds: starts the next attempt for the missing workloads."""
+    """Runs that the agent does not hold. One that began: starts the next attempt for the missing workloads. One that did not:
+    its message was lost, and the same attempt is sent again; agents ignore duplicates."""
     if gpu.seen_at is None:
         return
     quiet = Run.objects.sent().filter(gpu=gpu, sent_at__lt=gpu.seen_at - SETTLE)
     quiet = quiet.exclude(progress_at__gte=gpu.seen_at - SETTLE)
-    begun = quiet.filter(Q(state=State.RUNNING) | Q(cancel_requested=True))
-    for run in begun.select_related("gpu", "environment"):
-        if [run.pk, run.attempt] not in gpu.active_attempts:
+    for run in quiet.select_related("gpu", "environment"):
+        if [run.pk, run.attempt] in gpu.active_attempts:
+            continue
+        if run.state == State.RUNNING or run.cancel_requested:
             _resume(run)
+        elif _is_unmoved(run).filter(state=State.QUEUED).update(sent_at=timezone.now()):
+            transaction.on_commit(partial(execute, run))
+
+
+def _is_unmoved(run: Run) -> RunQuerySet:
+    """For compare-and-set: this run, if it is still sent and its attempt is the same."""
+    return Run.objects.sent().filter(pk=run.pk, attempt=run.attempt)
 
 
 def _resume(run: Run) -> None:
@@ -84,12 +83,7 @@ def _resume(run: Run) -> None:
         text = f"Gave up: {run.attempts_without_progress} attempts in a row measured no new workload."
         run.advance(State.LOST, message=text)
         return
-    moved = (
-        Run.objects.sent()
-        .filter(pk=run.pk, attempt=run.attempt)
-        .update(attempt=F("attempt") + 1, seq=0, sent_at=timezone.now())
-    )
-    if moved:
+    if _is_unmoved(run).update(attempt=F("attempt") + 1, seq=0, sent_at=timezone.now()):
         run.refresh_from_db()
         log.warning("run %s goes on as attempt %s", run.pk, run.attempt)
         transaction.on_commit(lambda: execute(run))

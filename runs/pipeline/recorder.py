@@ -22,6 +22,7 @@ from django.utils import timezone
 from pydantic import ValidationError
 from redis.exceptions import RedisError
 
+from benchsite.queues import WHEN_IDLE
 from kernels.contract.events import (
     Calibrated,
     Confirmed,
@@ -278,8 +279,8 @@ def _finished(run: Run, event: Finished, at: datetime) -> None:
         state, message = State.FAILED if run.done < run.total else state, lost
     run.advance(state, message=message, at=at, log=event.log)
     log.info("%s", state)
-    transaction.on_commit(lambda: send("draw_charts", run.pk))
     ask_dispatch()
+    transaction.on_commit(lambda: send("draw_charts", run.pk, priority=WHEN_IDLE))
 
 
 def _what_was_lost(run: Run) -> str:

@@ -30,8 +30,8 @@ FAULTS_SHARE = 0.7
 QUIET_S = 90.0
 """Time for the last runs, after the last fault, at least."""
 PAUSE_S = (0.5, 3.5)
-WAITING = 12
-"""Runs that wait or run at once."""
+WAITING = 3
+"""Runs of a device that wait or run at once. Those of one that is down are in nobody's way."""
 CANCELLED_SHARE = 0.05
 START_LIMIT_S, REQUEST_LIMIT_S = 180.0, 20.0
 KERNELS = ["eager", "functional"]
@@ -69,10 +69,11 @@ class Chaos:
         return None
 
     def submit_all(self) -> None:
-        """As many at once as WAITING, each until the site has answered."""
+        """To any device that has fewer than WAITING, each until the site has answered."""
         number = 0
         while number < self.runs and time.monotonic() < self.end:
-            if self.active() >= WAITING:
+            active = self.active()
+            if not (free := [uuid for uuid in self.uuids if active[uuid] < WAITING]):
                 time.sleep(0.5)
                 continue
             config = {
@@ -80,7 +81,7 @@ class Chaos:
                 "protocol": {"warmup_s": 0.02, "min_rounds": 8, "max_rounds": 8, "verify_seeds": 1, "block_ms": 0.5},
                 "workloads": [{"rows": 64, "cols": 256, "dtype": "float32"}],
             }  # fmt: skip
-            body = {"config": config, "gpu": self.rng.choice(self.uuids), "title": f"chaos {number}"}
+            body = {"config": config, "gpu": self.rng.choice(free), "title": f"chaos {number}"}
             if answer := self.request("POST", "/api/runs", body, key=f"chaos-{number}"):
                 self.pks[number] = answer["id"]
                 if self.rng.random() < CANCELLED_SHARE:
@@ -125,20 +126,20 @@ class Chaos:
         for thread in threads:
             thread.join(max(0.0, self.calm - time.monotonic()) + 60)
         end = max(self.end, time.monotonic() + QUIET_S)
-        while time.monotonic() < end and self.active():
+        while time.monotonic() < end and self.active().total():
             time.sleep(1)
 
-    def active(self) -> int:
-        """Runs that have not ended; WAITING if the database does not answer."""
+    def active(self) -> Counter[str]:
+        """The id of a device -> how many of its runs have not ended; WAITING of each if the database does not answer."""
         from django.db import connection
 
         from runs.models import Run
 
         try:
-            return Run.objects.active().count()
+            return Counter(Run.objects.active().values_list("gpu__uuid", flat=True))
         except Exception:
             connection.close()
-            return WAITING
+            return Counter(dict.fromkeys(self.uuids, WAITING))
 
 
 def keep(fleet: Fleet, over: threading.Event) -> None:
@@ -157,7 +158,7 @@ def prepare(fleet: Fleet) -> tuple[str, list[str]]:
 
     def all_there() -> bool:
         with contextlib.suppress(Exception):
-            urllib.request.urlopen(fleet.url + "/api/openapi.json", timeout=5).close()
+            urllib.request.urlopen(fleet.url + "/healthz/web", timeout=5).close()
             return Gpu.objects.online().count() == len(fleet.tops)
         return False
 

@@ -6,6 +6,7 @@ namespace), a disk of its own (tmpfs) and, if wanted, a clock that is off. Needs
 
 from __future__ import annotations
 
+import compileall
 import contextlib
 import os
 import secrets
@@ -26,8 +27,10 @@ ROOT = Path(__file__).parents[2]
 DISK = "700m"
 """Size of each disk: hosts ask for 500 MiB."""
 DAY_S = 86_400
-OTHERS = ("REDIS_URL", "DATABASE_URL", "TEST_DATABASE", "KERNEL_PATH")
-"""Variables that would lead to another site."""
+OTHERS = ("REDIS_URL", "DATABASE_URL", "TEST_DATABASE", "KERNEL_PATH", "PYTHONDONTWRITEBYTECODE")
+"""Variables that would lead to another site, or have each process compile all modules again."""
+COMPILED = ("benchsite", "kernels", "runs")
+"""Folders whose modules are compiled, as `make install` and a site's first processes leave them."""
 
 
 def table() -> dict[int, tuple[int, str]]:
@@ -171,6 +174,8 @@ class Fleet:
 @contextlib.contextmanager
 def fleet(hosts: int = 4) -> Iterator[Fleet]:
     """Disks, a database and a Fleet whose parts are not started yet."""
+    for name in COMPILED:
+        compileall.compile_dir(ROOT / name, quiet=2)
     folder = Path(tempfile.mkdtemp(prefix="benchsite-chaos-"))
     folder.chmod(0o755)
     try:

@@ -133,6 +133,14 @@ def test_ceilings_are_refused_from_a_busy_device(kind, looks, foreign, noisy, sa
     assert (event.ceilings is None) == bool(said)
 
 
+@pytest.mark.parametrize("foreign, asked", [(0.04, True), (0.2, True), (0.43, False)])
+def test_a_cpu_that_others_use_is_not_calibrated_only_to_be_refused(foreign, asked):
+    calls = []
+    child = SimpleNamespace(call=lambda do, limit_s: calls.append(do) or raw())
+    calibration.calibrate(child, Device("cpu", "CPU-1", "AMD EPYC"), Watch(([], []), foreign))
+    assert bool(calls) == asked
+
+
 @pytest.fixture
 def supervised(monkeypatch):
     """(calibrated events, ceilings that the workloads were compared with) of a run on a device that was busy so often,

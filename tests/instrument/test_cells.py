@@ -2,8 +2,10 @@
 
 import gc
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from statistics import median
 
@@ -19,7 +21,7 @@ from kernels.host.device import find_device
 from kernels.host.view import closed_folders
 from kernels.parent.arm import Arm
 from kernels.parent.cell_process import TrustedEnded
-from kernels.parent.child_process import Cancelled, ChildTimedOut
+from kernels.parent.child_process import Cancelled, ChildTimedOut, CommandFailed
 from kernels.parent.isolated_run import IsolatedRun
 from kernels.parent.isolated_session import IsolatedSession, Suspect
 from kernels.parent.reading import Reading
@@ -134,6 +136,49 @@ def test_a_cell_runs_only_while_the_parent_waits(session):
     cell = session.slots["eager"].cell
     assert cell.pid in cell.processes()
     assert {processes._stat(pid)[0] for pid in cell.processes()} == {"T"}
+
+
+WITHOUT_A_LEADER = """
+import ctypes, os, threading, time
+threading.Thread(target=lambda: [None for _ in iter(int, 1)]).start()
+print(flush=True)
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+def wait_until(check):
+    deadline = time.monotonic() + 10
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_process_whose_first_thread_has_ended_is_stopped_when_its_others_are():
+    child = subprocess.Popen([sys.executable, "-c", WITHOUT_A_LEADER], stdout=subprocess.PIPE)
+    try:
+        child.stdout.readline()
+        wait_until(lambda: Path(f"/proc/{child.pid}/stat").read_text().split()[2] == "Z")
+        assert not processes.is_stopped(child.pid)
+        processes.end([child.pid], signal.SIGSTOP)
+        wait_until(lambda: processes.is_stopped(child.pid))
+        before = processes.cpu_ns([child.pid])
+        time.sleep(0.05)
+        assert processes.cpu_ns([child.pid]) == before
+    finally:
+        child.kill()
+        child.wait()
+    assert processes.is_stopped(child.pid), "there is no such process"
+
+
+def test_a_cell_that_worked_while_it_was_stopped_is_suspect(session):
+    cell = session.slots["eager"].cell
+    cell.must_have_rested()
+    processes.end([cell.pid], signal.SIGCONT)
+    cell._used_ns[cell.pid] -= 1_000_000  # as if it had worked since
+    with pytest.raises(CommandFailed, match=r"worked for 1[.\d]* ms while they were stopped") as failed:
+        cell.must_have_rested()
+    assert failed.value.fault.kind == "suspect"
+    cell.freeze()
 
 
 def test_a_batch_has_inputs_of_its_own_and_its_outputs_are_checked(session):

@@ -1,7 +1,11 @@
 """The guard watches every function of the instrument: whoever replaces one could write its own result."""
 
+import builtins
+import ctypes
 import gc
 import importlib
+import math
+import os
 import signal
 import subprocess
 import sys
@@ -17,6 +21,8 @@ from kernels.child import functions, guard, settings, tasks
 from kernels.child.clock import CpuClock
 
 ROOT = Path(__file__).parents[2] / "kernels"
+UPWARD = {"x86_64": 0x800}.get(os.uname().machine, 0x400000)
+"""FE_UPWARD."""
 ROOMS = ("analysis", "child", "contract", "host", "parent")
 MODULES = [
     f"kernels.{room}.{path.stem}"
@@ -68,8 +74,8 @@ def test_the_guard_watches_itself(watching, monkeypatch):
 
 def test_the_catalogue_is_protected_and_other_code_is_not(watching):
     names = {module.__name__ for module in functions.protected_modules()}
-    assert {"kernels.catalog", "kernels.kernel_files"} <= names
-    assert not {name for name in names if name.startswith(("kernels.operations.", "kernels.report.", "runs."))}
+    assert {"kernels.catalog", "kernels.kernel_files", "kernels.operations.base", "kernels.dtypes"} <= names
+    assert not {name for name in names if name.startswith(("kernels.report.", "runs."))}
 
 
 # --- what else is compared --------------------------------------------------------------------------------------------
@@ -91,6 +97,8 @@ SETTINGS = {
     "handler of SIGUSR2": lambda: signal.signal(signal.SIGUSR2, lambda *_: None),
     "autocast's dtype on cpu": lambda: torch.set_autocast_dtype("cpu", torch.float16),
     "anomaly mode": lambda: torch.set_anomaly_enabled(True),
+    "rounding of numbers": lambda: torch.set_flush_denormal(True),
+    "variable KERNEL_PATH": lambda: os.environ.update(KERNEL_PATH="/elsewhere"),
 }
 
 
@@ -145,6 +153,80 @@ def test_between_the_arms_every_function_of_pytorch_is_compared(watching, monkey
     begin = time.monotonic()
     watching.watched()
     assert time.monotonic() - begin < 5, "0.1 s on a machine with nothing else to do"
+
+
+def test_numbers_that_are_rounded_up_are_seen_and_put_back(watching):
+    ctypes.CDLL("libm.so.6").fesetround(UPWARD)
+    (found,) = watching.changes()
+    assert found.startswith("rounding of numbers: ")
+    assert watching.changes() == []
+
+
+def test_a_timer_that_getitimer_does_not_know_is_seen(watching):
+    timer = ctypes.c_void_p()
+    libc = ctypes.CDLL(None)
+    assert libc.timer_create(time.CLOCK_MONOTONIC, (ctypes.c_int * 16)(0, 0, signal.SIGUSR1), ctypes.byref(timer)) == 0
+    try:
+        assert watching.changes() == ["timers of the system: 1 instead of 0"]
+        assert watching.must_replace
+    finally:
+        libc.timer_delete(timer)
+
+
+# --- constants, default arguments, builtins, modules ------------------------------------------------------------------
+
+
+def of_the_instrument():
+    from kernels.child import clock, kept, poison
+    from kernels.operations.base import Operation
+
+    return {
+        "kernels.child.kept.KEEP_SHARE": (kept, "KEEP_SHARE", 0.0),
+        "kernels.child.kept.outputs": (kept, "outputs", poison),
+        "Operation.dominated": (Operation, "dominated", ("normal",)),
+        "builtins.float": (builtins, "float", int),
+        "CpuClock.rest": (clock.CpuClock.rest, "__defaults__", (0,)),
+    }
+
+
+@pytest.mark.parametrize("name", of_the_instrument())
+def test_what_the_instrument_depends_on_is_seen_and_put_back(watching, name):
+    owner, attribute, value = of_the_instrument()[name]
+    before = getattr(owner, attribute)
+    setattr(owner, attribute, value)
+    (found,) = watching.changes()
+    assert found.startswith(f"{name}: ")
+    assert getattr(owner, attribute) is before
+    assert watching.changes() == []
+
+
+def test_a_table_that_was_filled_with_something_else_is_seen_and_put_back(watching, monkeypatch):
+    from kernels.child import poison
+
+    before = dict(poison.NAN)
+    poison.NAN[4] = 0
+    assert watching.changes() == ["kernels.child.poison.NAN: replaced"]
+    assert before == poison.NAN
+
+
+def test_a_method_in_the_dictionary_of_a_c_type_cannot_be_put_back(watching):
+    methods = gc.get_referents(torch._C.TensorBase.__dict__)[0]
+    before = methods["abs_"]
+    methods["abs_"] = lambda self: self
+    try:
+        assert watching.changes() == ["torch._C.TensorBase.abs_: replaced"]
+        assert watching.must_replace
+    finally:
+        methods["abs_"] = before
+
+
+def test_a_module_that_an_import_gets_is_seen_and_put_back(watching, monkeypatch):
+    watching.begin()
+    monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
+    assert watching.watched() == ["module torch: replaced"]
+    assert sys.modules["torch"] is torch
+    monkeypatch.setattr(math, "sqrt", lambda x: 0.0)
+    assert watching.watched() == ["math.sqrt: replaced"]
 
 
 def test_an_override_that_was_struck_off_the_list_is_seen(watching):

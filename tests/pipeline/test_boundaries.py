@@ -50,6 +50,16 @@ def test_optuna_comes_only_when_a_search_asks_for_it_and_brings_neither_django_n
     assert not {"django", "celery", "runs", "benchsite", "torch"} & found
 
 
+def test_recorder_worker_and_beat_start_without_pages_and_charts():
+    """Celery's check of all addresses would import them: each of the three would take twice as long to start."""
+    code = (
+        "import benchsite.celery as site\nsite.app.loader.import_default_modules()\nassert 'record' in site.app.tasks"
+    )
+    found = imported(f"{code}\nassert 'runs.urls' not in sys.modules", SECRET_KEY="only-to-import")
+    assert "django" in found
+    assert not {"altair", "pandas", "ninja"} & found
+
+
 def test_operations_and_the_catalogue_are_read_without_torch():
     found = imported("from kernels.catalog import operations, kernels\nassert operations() and kernels()")
     assert "kernels" in found

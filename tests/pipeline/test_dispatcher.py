@@ -9,8 +9,10 @@ from django.contrib.auth import get_user_model
 from django.db import connection
 from django.utils import timezone
 
+from benchsite.queues import WHEN_IDLE
 from kernels.contract.events import Finished, Line, Measured, SentLine, Started
 from kernels.workload import Config
+from runs import messages
 from runs.agent.journal import Journal
 from runs.broker import BrokerKeys
 from runs.models import Environment, Gpu, Measurement, Run, Workload
@@ -293,12 +295,34 @@ def test_a_started_attempt_makes_no_progress_until_it_has_measured_a_workload(ru
 def test_a_run_without_an_answer_is_sent_again_as_the_same_attempt(gpu, sent):
     run = submit(gpu)
     dispatch()
-    change(run, sent_at=ago(10))
+    change(run, sent_at=ago(4))
     reaper.reap()
     assert len(sent) == 1
-    change(run, sent_at=ago(30))
+    change(run, sent_at=ago(7))
+    reaper.reap()
     reaper.reap()
     assert sent == [(run.pk, 1, [])] * 2
+    Gpu.objects.update(active_attempts=[[run.pk, run.attempt]])
+    change(run, sent_at=ago(7))
+    reaper.reap()
+    assert len(sent) == 2, "its agent has begun it"
+
+
+def test_a_run_that_ended_frees_its_device_before_its_charts_are_drawn(gpu, monkeypatch):
+    asked = []
+
+    def note(task, *arguments, **options):
+        asked.append((task, options.get("priority", 0)))
+        return True
+
+    run = submit(gpu)
+    dispatch()
+    run.refresh_from_db()
+    monkeypatch.setattr(messages, "send", note)
+    monkeypatch.setattr(recorder, "send", note)
+    line = Line(run=run.pk, attempt=run.attempt, seq=1, at=timezone.now(), event=Finished(state="failed", message="x"))
+    recorder.record([[line.run, line.attempt, 1, line.model_dump_json()]])
+    assert asked == [("dispatch", 0), ("draw_charts", WHEN_IDLE)]
 
 
 def test_a_run_that_was_to_be_cancelled_ends_when_its_agent_does_not_hold_it(running):
@@ -392,6 +416,17 @@ def clock(monkeypatch):
     now = [time.time()]
     monkeypatch.setattr(BrokerKeys, "now", lambda self: now[0])
     return now
+
+
+def test_a_hello_without_a_run_that_was_sent_brings_its_message_again(sent):
+    run = submit(make_gpu("GPU-9"))
+    dispatch()
+    hello()
+    assert len(sent) == 1, "it may be on its way"
+    change(run, sent_at=ago(7))
+    hello()
+    hello()
+    assert sent == [(run.pk, 1, [])] * 2
 
 
 def test_a_hello_that_waited_in_the_queue_says_nothing_about_runs(gpu, clock):

@@ -6,14 +6,13 @@ import time
 from datetime import timedelta
 
 import pytest
-from django.utils import timezone
+from redis import Redis
 
 from benchsite.queues import device_queue
 from runs.hosting import watchdog
-from runs.models import RejectedEvent, Result, Run
+from runs.models import RejectedEvent, Result
 from runs.models import gpu as gpu_module
 from runs.pipeline import dispatcher
-from runs.pipeline.reaper import reap
 
 pytestmark = pytest.mark.timeout(150)
 LENGTHS = (16, 24, 32)
@@ -114,10 +113,22 @@ def test_a_run_whose_message_was_lost_is_sent_again_as_the_same_attempt(site, mo
         lossy.setattr(dispatcher, "send", lambda task, *args, **options: True)
         run = site.submit("eager")
         assert dispatcher.claim(run, site.gpu())
-    Run.objects.filter(pk=run.pk).update(sent_at=timezone.now() - timedelta(seconds=30))
-    reap()
     site.wait(run, "done")
     assert run.attempts == 1
+
+
+def test_workers_outlive_a_broker_that_refuses_commands(site):
+    """As one does whose disk is full: a run that is measured meanwhile must not end with its agent."""
+    names = ("recorder", "worker", "agent-cpu")
+    workers = [site.process(name) for name in names]
+    with Redis.from_url(site.url) as client:
+        client.execute_command("ACL", "SETUSER", "default", "-brpop")
+        try:
+            time.sleep(3)
+        finally:
+            client.execute_command("ACL", "SETUSER", "default", "+brpop")
+    site.wait(site.submit("eager"), "done")
+    assert workers == [site.process(name) for name in names]
 
 
 @pytest.mark.thorough(RARER)

@@ -13,6 +13,7 @@ import pytest
 from redis import Redis
 from selection import telling
 
+from benchsite.queues import make_app
 from runs.hosting.setup import free_port, is_ours
 
 ROOT = Path(__file__).parents[2]
@@ -69,3 +70,22 @@ def test_damaged_data_are_put_aside_and_it_starts(tmp_path, file):
         assert "no run and no result is lost" in log.read_text()
     (aside,) = folder.glob("appendonlydir.damaged-*")
     assert (aside / file).read_bytes() == b"garbage" * 100
+
+
+def test_a_worker_without_its_broker_tries_again_every_few_seconds(monkeypatch):
+    """Kombu's own pauses grow to 30 s: a broker that is back would wait as long for its workers."""
+    pauses = []
+
+    class Enough(Exception):
+        pass
+
+    def note(error, pause):
+        pauses.append(pause)
+        if len(pauses) == 8:
+            raise Enough
+
+    monkeypatch.setattr("kombu.utils.functional.sleep", lambda s: None)
+    app = make_app("nobody", f"redis://127.0.0.1:{free_port()}/0")
+    with pytest.raises(Enough), app.connection_for_read() as connection:
+        connection.ensure_connection(note, app.conf.broker_connection_max_retries)
+    assert pauses == [1, 2, 3, 4, 5, 5, 5, 5]

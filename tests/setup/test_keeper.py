@@ -1,8 +1,10 @@
 """What the keeper starts ends with it, whatever ends it; `make down` ends what is left, and nothing else."""
 
+import io
 import json
 import os
 import pty
+import re
 import signal
 import socket
 import subprocess
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from kernels.host import processes
+from runs.hosting import keeper
 from runs.hosting.down import down
 
 ROOT = Path(__file__).parents[2]
@@ -138,6 +141,21 @@ def test_what_ends_starts_again_and_its_output_is_shown(kept, tmp_path):
     assert "killed by SIGKILL; starting again" in said
     assert "ended with status 3; starting again" in said
     assert not list((tmp_path / "keepers").glob("*.json"))
+
+
+def test_only_a_part_that_cannot_start_waits_longer_each_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(keeper, "STEADY_S", 0.5)
+    monkeypatch.setattr(keeper, "AGAIN_FIRST_S", 0.1)
+    said = io.StringIO()
+    parts = {"fails": keeper.Part(["false"]), "works": keeper.Part(["sleep", "0.8"])}
+    one = keeper.Keeper(parts, dict(os.environ), tmp_path, said)
+    try:
+        wait_until(lambda: one._step() or said.getvalue().count("works | ended") == 3, "it has ended three times")
+    finally:
+        one._end()
+    pauses = {name: re.findall(rf"{name} \| ended .* again in (\S+) s", said.getvalue()) for name in parts}
+    assert pauses["works"] == ["0.1"] * 3
+    assert pauses["fails"][:4] == ["0.1", "0.2", "0.4", "0.8"]
 
 
 def parts_of(var):

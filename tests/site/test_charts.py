@@ -1,5 +1,6 @@
 """Charts: every result with a time is drawn, nothing is drawn of nothing, and each theme has colours of its own."""
 
+import json
 import math
 import re
 from itertools import pairwise
@@ -14,7 +15,7 @@ from kernels.report import tables
 from runs.charts import run_charts, run_scaling
 from runs.charts.run_charts import NAMES, WIDTHS, _side, chart_of, leader_of, names_of, rows_of, short_labels, sizes_of
 from runs.charts.scales import log_ticks
-from runs.charts.theme import THEMES
+from runs.charts.theme import STAND_INS, THEMES
 from runs.models import Chart, Result, Run
 from runs.queries import measurements
 
@@ -283,7 +284,23 @@ def test_a_chart_is_drawn_once_and_again_when_the_run_has_gone_on(exported, db, 
     monkeypatch.setattr(run_charts, "DRAWING", {"look": "new"})
     monkeypatch.setitem(THEMES["light"], "ink", "#654321")
     assert "#654321" in chart_of(run, "latency", "light").svg
-    assert Chart.objects.count() == 1
+    assert Chart.objects.count() == len(THEMES)
+
+
+def test_a_chart_is_drawn_once_for_all_themes_in_the_colours_of_each(exported, db, monkeypatch):
+    run = load(shortened(exported, 1), "x.json")
+    found = {theme: chart_of(run, "speedup", theme) for theme in THEMES}
+    for theme, other in (("light", "dark"), ("dark", "light")):
+        for text in (json.dumps(found[theme].spec), found[theme].svg):
+            assert THEMES[theme]["ink"] in text and THEMES[other]["ink"] not in text
+            assert not any(colour in text for colour in STAND_INS.values())
+    monkeypatch.setattr(run_charts, "_drawing", None)
+    assert chart_of(run, "speedup", "dark").svg == found["dark"].svg, "it is there already"
+
+
+def test_stand_ins_are_no_colours_of_a_theme():
+    assert not set(STAND_INS.values()) & {colour for theme in THEMES.values() for colour in theme.values()}
+    assert all(theme.keys() == STAND_INS.keys() for theme in THEMES.values())
 
 
 def test_ended_runs_get_all_their_charts(exported, db):

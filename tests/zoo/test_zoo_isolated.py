@@ -9,6 +9,7 @@ from measuring import caught, measure
 from selection import asked_for, telling
 
 from kernels.contract.arm_result import Verdict
+from kernels.operations.attention import Attention
 
 SIZES = {"batch": 1, "heads": 2, "seq_len": 256, "head_dim": 64, "dtype": "float32"}
 WRONG_WHEN_TIMED = "correct when checked alone, wrong when timed: "
@@ -17,6 +18,7 @@ CAUGHT = {
     "reads-frames": ("incorrect", WRONG_WHEN_TIMED),
     "interposes-on-the-pipe": ("incorrect", WRONG_WHEN_TIMED),
     "patches-the-judge": ("incorrect", "largest error"),
+    "wakes-itself": ("suspect", "while they were stopped"),
     # the kernels of the other zoo that remember, share or work late
     "cached-by-id": ("incorrect", "largest error"),
     "cached-by-pointer": ("incorrect", "largest error"),
@@ -30,11 +32,11 @@ CAUGHT = {
 }
 POWERLESS = (
     "patches-the-timer", "patches-the-baseline-module", "writes-into-the-product", "keeps-a-daemon", "remembers-in-a-file",
-    "cached-by-content", "replaces-an-implementation",
+    "cached-by-content", "replaces-an-implementation", "child-without-a-leader",
 )  # fmt: skip
 
 WHY = "all of the zoo in processes of their own: `make test` measures one attack of each kind"
-attacks = telling(CAUGHT, "takes-over-the-loop", why=WHY)
+attacks = telling(CAUGHT, "takes-over-the-loop", "wakes-itself", why=WHY)
 without_effect = telling(POWERLESS, "patches-the-timer", "writes-into-the-product", why=WHY)
 pytestmark = pytest.mark.timeout(900)  # every kernel starts a process
 
@@ -47,9 +49,9 @@ def left(tmp_path_factory):
     return folder
 
 
-def isolated(*kernels, **more):
+def isolated(*kernels, plan=None, **more):
     environment = {"OMP_NUM_THREADS": "1", "KERNEL_PATH": f"{FOLDERS}:{ZOO / 'isolated'}"} | more
-    return measure("cpu", *kernels, sizes=SIZES, environment=environment, isolated=True)
+    return measure("cpu", *kernels, sizes=SIZES, environment=environment, isolated=True, **(plan or {}))
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +76,11 @@ def test_without_effect(found, kernel):
 
 def test_honest_kernels_pass(found):
     assert found["eager"]["status"] == found["sdpa"]["status"] == "ok"
+
+
+def test_its_checks_have_the_inputs_of_the_operation():
+    found = isolated("eager", plan={"verify_only": True, "verify_seeds": len(Attention.checked_with)})
+    assert set(found["eager"]["facts"].distributions) == set(Attention.checked_with)
 
 
 def test_nothing_is_left_where_the_product_runs(found, left):
