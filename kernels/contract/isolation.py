@@ -106,6 +106,8 @@ class Described(Reply):
     """What its kernels are called with, and what they return."""
 
     arguments: Annotated[list[Argument], Field(max_length=MOST_ARGUMENTS)]
+    packed: bool = False
+    """Whether they are the parts of one tuple, which is the only argument."""
     outputs: Annotated[list[Array], Field(min_length=1, max_length=MOST_OUTPUTS)]
 
 

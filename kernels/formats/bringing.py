@@ -9,21 +9,27 @@ import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
 
 from kernels.catalog import AT, LONGEST_NAME, PROBLEM
+from kernels.formats.definitions import definition_in, solution_in
 from kernels.formats.found import FLASHINFER, GPU_MODE, KERNELBENCH, Found
 from kernels.formats.recognise import Folder
 from kernels.submission import VERSION_DIGITS, Unreadable, version_of
 
-ELSEWHERE = (GPU_MODE, FLASHINFER)
-"""Formats that are recognised, and that only `try` can run."""
+FORMATS = (KERNELBENCH, GPU_MODE, FLASHINFER)
 BACKENDS = (
     ("triton", re.compile(r"^\s*(?:import triton|from triton)", re.M)),
     ("cuda", re.compile(r"\b(?:load_inline|cpp_extension)\b")),
 )
+LEADERBOARD = re.compile(r"^#!POPCORN leaderboard (\S+)", re.M)
+MOST_OF_A_TASK = 100_000
+"""Characters of a task.yml."""
 HALVES = {
-    "float16": re.compile(r"\btorch\.(?:float16|half)\b|\.half\(\)"),
-    "bfloat16": re.compile(r"\btorch\.bfloat16\b|\.bfloat16\(\)"),
+    "float16": re.compile(r"\btorch\.(?:float16|half)\b|\.half\(\)|'float16'"),
+    "bfloat16": re.compile(r"\btorch\.bfloat16\b|\.bfloat16\(\)|'bfloat16'"),
 }
 
 
@@ -43,7 +49,7 @@ def pair_in(files: dict[str, str]) -> Brought | None:
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text, encoding="utf-8", newline="")
         known = Folder(root)
-        found = [one for one in known.kernels() if one.format in (KERNELBENCH, *ELSEWHERE)]
+        found = [one for one in known.kernels() if one.format in FORMATS]
         if not found:
             _refuse_alone(known.problems())
             return None
@@ -63,13 +69,12 @@ def _pair(files: dict[str, str], root: Path, found: list[Found]) -> Brought:
         raise Unreadable(f"{names} are kernels for problems: submit each with its own problem")
     one = found[0]
     if one.why_not:
-        raise Unreadable(f"{Path(one.path).name} is a kernel of {one.format}: {one.why_not}; submit both files")
-    if one.format in ELSEWHERE:
         raise Unreadable(
-            f"{Path(one.path).name} is a kernel of {one.format}: the site cannot measure its problem yet; "
-            "`python -m kernels try` checks it on your machine"
+            f"{Path(one.path).name} is a kernel of {one.format}: {one.why_not}; submit its problem with it"
         )
-    return _kernelbench(files, *(str(Path(path).relative_to(root)) for path in (one.path, one.problem)))
+    kernel, problem = (str(Path(path).relative_to(root)) for path in (one.path, one.problem))
+    made = {KERNELBENCH: _kernelbench, GPU_MODE: _gpu_mode, FLASHINFER: _flashinfer}
+    return made[one.format](files, kernel, problem)
 
 
 def dtype_of(files: dict[str, str]) -> str:
@@ -86,10 +91,15 @@ def _kernelbench(files: dict[str, str], kernel: str, problem: str) -> Brought:
     """The problem is the file with Model alone, so that all kernels for it share one; the kernel has all other files."""
     name = _name(problem)
     at = PurePosixPath(problem).name
-    reference = {at: files[problem] + _declaration("Model", "reference", name, "pytorch")}
-    named = f"{name}{AT}{version_of(reference)[:VERSION_DIGITS]}"
+    says = "Model of KernelBench."
+    reference = {
+        at: files[problem] + _declaration("kernelbench.reference(globals(), seed, device)", says, name, "pytorch")
+    }
+    named = _named(name, reference)
     mine = _name(kernel) if kernel != problem else "ModelNew"
-    declared = _declaration("ModelNew", "solution", mine, _backend(files[kernel]), replaces=named)
+    call = f'kernelbench.solution(globals(), "{named}", seed, device)'
+    says = f"ModelNew of KernelBench, in the place of the Model of {named}."
+    declared = _declaration(call, says, mine, _backend(files[kernel]), replaces=named)
     others = {n: text for n, text in files.items() if n not in (kernel, problem)}
     if kernel != problem and _imports(files, PurePosixPath(problem).stem):
         others[at] = files[problem]
@@ -97,24 +107,98 @@ def _kernelbench(files: dict[str, str], kernel: str, problem: str) -> Brought:
     return Brought(reference, dict(sorted((others | {top: files[kernel] + declared}).items())))
 
 
-def _declaration(of: str, what: str, name: str, backend: str, replaces: str = "") -> str:
-    """What is added to a file. `benchsite_kernel`: the file may have a `kernel` of its own."""
+# --- GPU MODE ---------------------------------------------------------------------------------------------------------
+
+
+def _gpu_mode(files: dict[str, str], kernel: str, folder: str) -> Brought:
+    """The problem is reference.py with the files that its task.yml names, on the last benchmark; the kernel has the same
+    files without reference.py."""
+    inside = "" if folder == "." else f"{folder}/"
+    task = next(name for name in (f"{inside}task.yml", f"{inside}task.yaml") if name in files)
+    sources, size = _task(PurePosixPath(task).name, files[task])
+    at = f"{inside}reference.py"
+    shared = {
+        PurePosixPath(name).name: text
+        for name, text in files.items()
+        if name not in (kernel, at, task) and PurePosixPath(name).name in sources
+    }
+    board = LEADERBOARD.search(files[kernel])
+    name = _name(board[1] if board else folder if inside else "reference")
+    call = f"gpu_mode.Reference(globals(), {size!r}, device)"
+    says = "ref_kernel of GPU MODE, on the last benchmark of its task.yml."
+    reference = shared | {"reference.py": files[at] + _declaration(call, says, name, "pytorch")}
+    named = _named(name, reference)
+    says = f"custom_kernel of GPU MODE, in the place of the ref_kernel of {named}."
+    declared = _declaration("custom_kernel", says, _name(kernel), _backend(files[kernel]), replaces=named)
+    others = {n: text for n, text in files.items() if n not in (kernel, at, task)} | shared
+    if _imports(others | {kernel: files[kernel]}, "reference"):
+        others["reference.py"] = files[at]
+    mine = others | {PurePosixPath(kernel).name: files[kernel] + declared}
+    return Brought(dict(sorted(reference.items())), dict(sorted(mine.items())))
+
+
+def _task(name: str, text: str) -> tuple[set[str], dict[str, Any]]:
+    """(names of the problem's files, sizes of its last benchmark). Raises Unreadable."""
+    if len(text) > MOST_OF_A_TASK:
+        raise Unreadable(f"{name} has {len(text):,} characters; the limit is {MOST_OF_A_TASK:,}")
+    try:
+        said = yaml.safe_load(text)
+        sources = {PurePosixPath(str(one["source"])).name for one in said.get("files") or []}
+        size = (said.get("benchmarks") or said.get("tests") or [{}])[-1]
+    except (yaml.YAMLError, ValueError, RecursionError, AttributeError, TypeError, KeyError, IndexError):
+        raise Unreadable(f"{name} cannot be read: it needs benchmarks, each with its sizes, and files") from None
+    plain = isinstance(size, dict) and all(
+        isinstance(key, str) and key.isidentifier() and isinstance(value, int | float | bool | str)
+        for key, value in size.items()
+    )
+    if not plain or not size:
+        raise Unreadable(f"the last benchmark in {name} must give a number or a text for each size")
+    return sources, dict(size)
+
+
+# --- flashinfer -------------------------------------------------------------------------------------------------------
+
+
+def _flashinfer(files: dict[str, str], solution: str, definition: str) -> Brought:
+    """The problem is the definition's reference; the kernel has the solution's sources."""
+    right, mine = definition_in(files[definition], definition), solution_in(files[solution], solution)
+    name = _name(f"{right.name}.json")
+    call = f"flashinfer.Reference(run, {right.inputs!r}, device)"
+    says = "The reference of a flashinfer definition."
+    reference = {"definition.py": right.reference + _declaration(call, says, name, "pytorch")}
+    named = _named(name, reference)
+    call = f"flashinfer.solution({mine.function}, {len(right.inputs)}, {right.outputs!r}, device)"
+    says = f"A flashinfer solution, in the place of the reference of {named}."
+    text = mine.files[mine.entry]
+    declared = _declaration(call, says, _name(f"{mine.name}.json"), _backend(text), replaces=named)
+    return Brought(reference, dict(sorted((mine.files | {mine.entry: text + declared}).items())))
+
+
+# --- what is added ----------------------------------------------------------------------------------------------------
+
+
+def _declaration(call: str, says: str, name: str, backend: str, replaces: str = "") -> str:
+    """What is added to a file: `call` makes what is measured. The file may have a `kernel` of its own."""
     limits = f', limits={{"problem": ("{replaces}",)}}' if replaces else ""
-    more = f', "{replaces}"' if replaces else ""
-    says = f"{of} of KernelBench, in the place of the Model of {replaces}." if replaces else f"{of} of KernelBench."
+    module, dot, _ = call.partition(".")
+    uses = f"\nfrom kernels.problems import {module} as benchsite_{module}  # noqa: E402" if dot else ""
     return f'''
 
 
-# Added: how {of} is called.
-from kernels.catalog import kernel as benchsite_kernel  # noqa: E402
-from kernels.problems import kernelbench as benchsite_kernelbench  # noqa: E402
+# Added: how it is called.
+from kernels.catalog import kernel as benchsite_kernel  # noqa: E402{uses}
 
 
 @benchsite_kernel("{PROBLEM}", backend="{backend}", name="{name}"{limits})
-def benchsite_{what}(seed, device):
+def benchsite_{"solution" if replaces else "reference"}(seed, device):
     """{says}"""
-    return benchsite_kernelbench.{what}(globals(){more}, seed, device)
+    return {f"benchsite_{call}" if dot else call}
 '''
+
+
+def _named(name: str, files: dict[str, str]) -> str:
+    """The kernel of a problem's submission."""
+    return f"{name}{AT}{version_of(files)[:VERSION_DIGITS]}"
 
 
 def _name(path: str) -> str:

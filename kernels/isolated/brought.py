@@ -67,6 +67,8 @@ class Brought(Problem):
     def calling(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """A function of the tensors alone: the values between them stay."""
         arguments: list[Argument] = self.described.arguments
+        if self.described.packed:
+            call = packed(call)
         if all(one.array for one in arguments):
             return call
         places = [number for number, one in enumerate(arguments) if one.array]
@@ -79,6 +81,11 @@ class Brought(Problem):
             return call(*given)
 
         return run
+
+
+def packed(call: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of one tuple as one of its parts."""
+    return lambda *parts: call(parts)
 
 
 def _bytes(one: Array) -> int:

@@ -6,7 +6,6 @@ inputs and outputs out of its memory, as it does those of a cell.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from kernels.catalog import get_kernel, load
 from kernels.contract.isolation import Argument, Array, Described, Expected
 from kernels.contract.replies import Nothing
 from kernels.isolated import device_memory
-from kernels.isolated.brought import Brought
+from kernels.isolated.brought import Brought, packed
 from kernels.isolated.cell import Cell
 from kernels.isolated.memory import Layout, mapped, outputs_of
 from kernels.operations.base import Inputs
@@ -35,8 +34,11 @@ class Problem(Cell):
         asked = Workload(**workload)
         self.reference = load(get_kernel(asked.problem.name, asked.problem.label())).call(weights, self.device)
         given = self.drawn(seed)
-        outs = self._outputs(self.reference(*given))
-        described = _described(given, outs)
+        is_packed = bool(getattr(self.reference, "packed", False))
+        call = packed(self.reference) if is_packed else self.reference
+        arguments = _arguments(given)
+        outs = self._outputs(call(*given))
+        described = Described(arguments=arguments, outputs=[_array(one) for one in outs], packed=is_packed)
         self.problem = Brought.of(asked.problem, described.model_dump())
         self.layout = Layout(self.problem, self.device)
         return described
@@ -86,7 +88,9 @@ class Problem(Cell):
     def _exact(self, inputs: Inputs, plain: list[torch.Tensor]) -> list[torch.Tensor]:
         """The outputs in a higher precision; none if the reference cannot be computed in one."""
         floating = [one for one in plain if one.is_floating_point()]
-        for dtype in WIDER if floating else ():
+        if all(one.dtype == WIDER[0] for one in floating):
+            return plain if floating else []
+        for dtype in WIDER:
             if all(dtype.itemsize > one.element_size() for one in floating):
                 try:
                     outs = self._outputs(self.problem.calling(self.reference.exact(dtype))(*_in(inputs, dtype)))
@@ -102,7 +106,7 @@ def _in(inputs: Inputs, dtype: torch.dtype | None) -> list[torch.Tensor]:
     return [one.to(dtype, copy=True) if dtype and one.is_floating_point() else one.clone() for one in inputs.tensors]
 
 
-def _described(given: list[Any], outs: Sequence[torch.Tensor]) -> Described:
+def _arguments(given: list[Any]) -> list[Argument]:
     arguments = []
     for number, one in enumerate(given, 1):
         if not isinstance(one, (torch.Tensor, *PLAIN)):
@@ -110,7 +114,7 @@ def _described(given: list[Any], outs: Sequence[torch.Tensor]) -> Described:
         arguments.append(Argument(array=_array(one)) if isinstance(one, torch.Tensor) else Argument(value=one))
     if not any(isinstance(one, torch.Tensor) and one.numel() for one in given):
         raise TypeError("its inputs hold no tensor with elements")
-    return Described(arguments=arguments, outputs=[_array(one) for one in outs])
+    return arguments
 
 
 def _array(tensor: torch.Tensor) -> Array:

@@ -1,14 +1,16 @@
 """Problems that came with their kernels: measured like any workload, and their code runs in no process that is trusted."""
 
 import re
+from itertools import pairwise
+from pathlib import PurePosixPath
 
 import pytest
-from bringing import MODEL, NEW, files_of, judged, measured, name_of, session_of, submissions_of
+from bringing import FOLDER, MODEL, NEW, files_of, judged, measured, name_of, session_of, submissions_of
 
 from kernels.analysis.verdicts import verdict
 from kernels.catalog import operations
 from kernels.contract.arm_result import Status, Verdict
-from kernels.formats.bringing import pair_in
+from kernels.formats.bringing import dtype_of, pair_in
 from kernels.parent.problem_session import ProblemFailed
 from kernels.submission import Unreadable, kernel_of
 from kernels.workload import Config
@@ -209,6 +211,129 @@ def holds(pid, text):
     return False
 
 
+# --- GPU MODE ---------------------------------------------------------------------------------------------------------
+
+
+def gpu_mode(problem, solution, **more):
+    """The files of a problem of tests/formats/gpu_mode with one of its solutions, as somebody drops them: without folders."""
+    root = FOLDER / "gpu_mode"
+    names = ("reference.py", "task.py", "task.yml", solution)
+    found = {PurePosixPath(name).name: (root / problem / name).read_text() for name in names}
+    return found | {"utils.py": (root / "utils.py").read_text()} | more
+
+
+@pytest.mark.parametrize(
+    ("problem", "solution", "right"),
+    [("matmul", "submission.py", True), ("prefixsum", "submission.py", True), ("grayscale", "submission.py", True),
+     ("histogram", "solutions/scatter.py", True), ("histogram", "solutions/wrong.py", False)],
+)  # fmt: skip
+def test_kernels_of_gpu_mode_are_right_or_wrong(problem, solution, right):
+    assert judged(*submissions_of(gpu_mode(problem, solution)))["correct"] is right
+
+
+def test_a_kernel_of_gpu_mode_is_measured_on_the_last_benchmark():
+    problem, kernel = submissions_of(gpu_mode("matmul", "submission.py"))
+    assert [*problem.files] == ["reference.py", "task.py", "utils.py"]
+    assert [*kernel.files] == ["submission.py", "task.py", "utils.py"]
+    assert "{'m': 64, 'n': 32, 'k': 48, 'seed': 5}" in problem.files["reference.py"]
+    reference, mine = measured(problem, kernel).results
+    assert (reference.kernel, mine.kernel) == (name_of(problem), name_of(kernel))
+    assert (reference.status, mine.status) == (Status.OK, Status.OK), (reference.why, mine.why)
+
+
+def test_data_may_be_a_tuple_with_numbers_and_must_be_known():
+    generate = "import torch\ndef generate_input(size, seed):\n    return {}\n"
+    generate += "def ref_kernel(data):\n    return data[0] * data[1]\n"
+    new = "def custom_kernel(data):\n    x, by = data\n    return x * by\n"
+
+    def files(data):
+        return {
+            "reference.py": generate.format(data),
+            "task.yml": "benchmarks:\n  - {size: 64, seed: 1}\n",
+            "mine.py": new,
+        }
+
+    assert judged(*submissions_of(files("(torch.randn(size, size), 3.0)")))["correct"] is True
+    for data, why in (
+        ("{'x': torch.randn(size)}", "its data is a dict"),
+        ("(torch.randn(size), [1, 2])", "input 2 is a list"),
+    ):
+        with session_of(*submissions_of(files(data))) as session:
+            assert why in session.why_no_problem
+
+
+@pytest.mark.parametrize(
+    ("task", "why"),
+    [
+        ("lang: py", "the last benchmark in task.yml must give a number or a text for each size"),
+        ("[1, 2]", "task.yml cannot be read"),
+        ("a: [", "task.yml cannot be read"),
+        ("benchmarks:\n  - {size: [1, 2]}", "must give a number or a text for each size"),
+        ("benchmarks:\n  - {'size) + (0': 1}", "must give a number or a text for each size"),
+        ("#" * 100_001, "the limit is 100,000"),
+        ("[" * 50_000, "task.yml cannot be read"),
+        ("a: &a [x, x, x]\n" + "".join(f"{n}: &{n} [*{p}, *{p}, *{p}]\n" for p, n in pairwise("abcdefghijklmno"))
+         + "benchmarks: [{size: *o}]", "must give a number or a text for each size"),
+    ],
+)  # fmt: skip
+def test_a_task_that_cannot_be_read_says_why(task, why):
+    with pytest.raises(Unreadable, match=re.escape(why)):
+        pair_in(gpu_mode("matmul", "submission.py", **{"task.yml": task}))
+
+
+# --- flashinfer -------------------------------------------------------------------------------------------------------
+
+
+def flashinfer(definition, solution):
+    root = FOLDER / "flashinfer"
+    names = (f"definitions/{definition}.json", f"solutions/{solution}.json")
+    return {PurePosixPath(name).name: (root / name).read_text() for name in names}
+
+
+@pytest.mark.parametrize(
+    ("definition", "solution", "right"),
+    [("scale_h128", "scale_python", True), ("scale_h128", "scale_wrong", False), ("rmsnorm_h256", "rmsnorm_into", True),
+     ("gemm_n64_k128", "gemm_linear", True)],
+)  # fmt: skip
+def test_solutions_of_flashinfer_are_right_or_wrong(definition, solution, right):
+    problem, kernel = submissions_of(flashinfer(definition, solution))
+    assert (name_of(problem).partition("@")[0], name_of(kernel).partition("@")[0]) == (definition, solution)
+    assert dtype_of(problem.files) == {"rms": "bfloat16", "gem": "float16", "sca": "float32"}[definition[:3]]
+    assert judged(problem, kernel)["correct"] is right
+
+
+def test_a_solution_of_flashinfer_is_measured():
+    problem, kernel = submissions_of(flashinfer("rmsnorm_h256", "rmsnorm_into"))
+    assert [*kernel.files] == ["helper.py", "main.py"]
+    event = measured(problem, kernel)
+    assert event.workload.label == f"problem bf16 {name_of(problem)}"
+    assert [one.status for one in event.results] == [Status.OK, Status.OK], [one.why for one in event.results]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (
+            ("scale_h128.json", '"x": {', '"index": {"shape": ["n"], "dtype": "int32"}, "x": {'),
+            "an input of int32 needs values",
+        ),
+        (("scale_h128.json", '"axes"', '"axis"'), "the definition scale_h128 is not below this folder"),
+        (
+            ("scale_h128.json", '"n",', '"nowhere",'),
+            "scale_h128.json cannot be read as a definition: KeyError: 'nowhere'",
+        ),
+        (("scale_python.json", "main.py::run", "main.py::run) + (1"), "the entry_point in scale_python.json must be"),
+        (("scale_python.json", "main.py::run", "other.py::run"), "the entry_point in scale_python.json must be"),
+    ],
+)
+def test_a_definition_or_solution_that_cannot_be_read_says_why(change, why):
+    name, old, new = change
+    files = flashinfer("scale_h128", "scale_python")
+    assert old in files[name]
+    with pytest.raises(Unreadable, match=re.escape(why)):
+        pair_in(files | {name: files[name].replace(old, new)})
+
+
 # --- recognised -------------------------------------------------------------------------------------------------------
 
 
@@ -232,7 +357,7 @@ def test_a_kernel_that_imports_its_problem_has_it_with_its_files():
 @pytest.mark.parametrize(
     ("files", "why"),
     [
-        ({"mine.py": NEW}, "there is no file with Model and get_inputs that it replaces; submit both files"),
+        ({"mine.py": NEW}, "there is no file with Model and get_inputs that it replaces; submit its problem with it"),
         ({"only.py": MODEL}, "only.py is a problem without a kernel: add the file with ModelNew"),
         ({"a.py": MODEL, "b.py": NEW, "c.py": NEW}, "b.py and c.py are kernels for problems"),
         (

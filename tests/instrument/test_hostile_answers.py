@@ -68,6 +68,7 @@ class Fed(Cell):
         self.uid, self.facts, self.groups, self.ready = None, Facts(), [], {}
         self.should_stop, self.log = (lambda: False), Log()
         self._buffer, self._token, self._closed = b"", "", False
+        self._used_ns = None
         self._reader = SimpleNamespace(join=lambda limit_s: None)
         self._commands = os.open("/dev/null", os.O_WRONLY)
         self._answers, self._theirs = os.pipe()

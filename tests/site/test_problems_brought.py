@@ -60,7 +60,7 @@ def test_two_files_become_a_problem_and_a_kernel_and_one_run(owner, ready):
     problem, kernel = stored(owner, device=str(ready.pk))
     assert (problem.name, kernel.name, kernel.operation, kernel.message) == ("7_expm1", "fast", "problem", "faster")
     assert (problem.problem, kernel.problem) == (problem.kernel, problem.kernel)
-    assert kernel.files["fast.py"].startswith(NEW) and "Added: how ModelNew is called" in kernel.files["fast.py"]
+    assert kernel.files["fast.py"].startswith(NEW) and "# Added: how it is called." in kernel.files["fast.py"]
     run = Run.objects.get()
     assert run.spec.kernels == [problem.kernel, kernel.kernel] and run.spec.baseline == problem.kernel
     assert [w.label for w in run.spec.workloads] == [f"problem fp32 {problem.kernel}"]
@@ -96,7 +96,11 @@ def test_the_api_takes_a_pair_too(owner, client, ready):
 @pytest.mark.parametrize(
     ("files", "more", "why"),
     [
-        ({"fast.py": NEW}, {}, "there is no file with Model and get_inputs that it replaces; submit both files."),
+        (
+            {"fast.py": NEW},
+            {},
+            "there is no file with Model and get_inputs that it replaces; submit its problem with it.",
+        ),
         ({"7_expm1.py": MODEL}, {}, "7_expm1.py is a problem without a kernel: add the file with ModelNew."),
         (FILES, {"config": "smoke"}, "fast is measured on its own problem: choose no config."),
         (
@@ -110,6 +114,19 @@ def test_what_is_missing_is_said_and_nothing_is_stored(owner, ready, files, more
     answer = owner.post(FORM, sent(files, device=str(ready.pk), **more))
     assert answer.status_code == 422 and why in answer.content.decode()
     assert not Submission.objects.exists() and not Run.objects.exists()
+
+
+def test_a_kernel_of_gpu_mode_is_submitted_with_its_problem(owner, ready):
+    files = {
+        "reference.py": "def generate_input(size, seed):\n    pass\n\n\ndef ref_kernel(data):\n    return data\n",
+        "task.yml": "files:\n  - {name: task.py, source: task.py}\nbenchmarks:\n  - {size: 64, seed: 1}\n",
+        "task.py": "input_t = output_t = object\n",
+        "submission.py": "#!POPCORN leaderboard same\nfrom task import input_t\n\n\ndef custom_kernel(data):\n    return data\n",
+    }
+    problem, kernel = stored(owner, files, device=str(ready.pk))
+    assert (problem.name, [*problem.files]) == ("same", ["reference.py", "task.py"])
+    assert (kernel.name, [*kernel.files]) == ("submission", ["submission.py", "task.py"])
+    assert Run.objects.get().run_spec().submissions == [problem.spec, kernel.spec]
 
 
 def test_a_fork_keeps_its_problem_and_is_measured_beside_its_parent(owner, ready):
