@@ -119,6 +119,16 @@ def others():
 """
 
 
+FORGE = """
+import os
+for fd in range(3, 1000):
+    try:
+        os.write(fd, b"{}\\n")
+    except OSError:
+        pass
+"""
+
+
 @pytest.mark.parametrize(
     ("made", "why"),
     [
@@ -131,7 +141,7 @@ def others():
         ({"answer": "x[0, :1]", "inputs": "torch.ones(1).expand(1, 10**14)"}, "tried to allocate"),
         ({"answer": "x", "inputs": "torch.randn(torch.randint(1, 9, ()).item(), 50)"}, "same shapes and dtypes"),
         ({"answer": "x", "more": "import os; os._exit(3)"}, "exited with status 3"),
-        ({"answer": "x", "more": "import os\nfor fd in range(3, 1000):\n    try: os.write(fd, b'{}\\n')\n    except OSError: pass"},
+        ({"answer": "x", "more": FORGE},
          "other code than the instrument"),
         ({"answer": "x", "more": LOOK + "raise RuntimeError(f'reached {others()}')"}, r"reached []"),
     ],
