@@ -16,6 +16,8 @@ from kernels.submission import Unreadable, kernel_of
 from kernels.workload import Config
 
 pytestmark = pytest.mark.timeout(180)
+MORE = "more kernels of other formats, each in processes of its own: `make test` has a measured KernelBench pair"
+SLOW = pytest.mark.thorough(MORE)
 
 
 def pair(model=MODEL, new=NEW):
@@ -70,17 +72,20 @@ def test_the_weights_are_those_of_the_problem_also_under_other_names_and_orders(
         assert judged(*pair(new=new))["correct"] is right
 
 
+@SLOW
 def test_one_file_may_hold_both():
     assert judged(*submissions_of(files_of("6_wrong_bias.py")))["correct"] is False
     assert judged(*only("x.sin()"))["correct"] is True
 
 
+@SLOW
 def test_inputs_may_be_numbers_beside_tensors():
     right = only("x * more[0] + more[1]", "torch.randn(8, 32), 3, 0.5")
     assert judged(*right)["correct"] is True
     assert judged(*only("x * more[0]", "torch.randn(8, 32), 3, 0.5", new="x * 2"))["correct"] is False
 
 
+@SLOW
 def test_an_output_of_one_element_is_judged_by_several_seeds():
     found = judged(*only("x.square().mean()", new="(x * x).sum() / x.numel()"))
     assert found["correct"] is True and found["pooled"] == 8
@@ -119,6 +124,17 @@ def others():
 """
 
 
+FORGE = """
+import os
+for fd in range(3, 1000):
+    try:
+        os.write(fd, b"{}\\n")
+    except OSError:
+        pass
+"""
+
+
+@SLOW
 @pytest.mark.parametrize(
     ("made", "why"),
     [
@@ -131,7 +147,7 @@ def others():
         ({"answer": "x[0, :1]", "inputs": "torch.ones(1).expand(1, 10**14)"}, "tried to allocate"),
         ({"answer": "x", "inputs": "torch.randn(torch.randint(1, 9, ()).item(), 50)"}, "same shapes and dtypes"),
         ({"answer": "x", "more": "import os; os._exit(3)"}, "exited with status 3"),
-        ({"answer": "x", "more": "import os\nfor fd in range(3, 1000):\n    try: os.write(fd, b'{}\\n')\n    except: pass"},
+        ({"answer": "x", "more": FORGE},
          "other code than the instrument"),
         ({"answer": "x", "more": LOOK + "raise RuntimeError(f'reached {others()}')"}, r"reached []"),
     ],
@@ -160,6 +176,7 @@ def test_what_a_problem_claims_is_refused_before_memory_is_taken_for_it():
         assert session.trusted.alive
 
 
+@SLOW
 def test_values_that_a_problem_claims_are_refused_if_they_are_not_there():
     with session_of(*only("x")) as session:
         session.source.draw(3, 1)
@@ -171,6 +188,7 @@ def test_values_that_a_problem_claims_are_refused_if_they_are_not_there():
         assert not session.trusted.call("expect", index=0, plain=[good], exact=[]).refused
 
 
+@SLOW
 def test_a_failing_problem_fails_every_kernel_of_the_run_and_ends_it():
     found = measured(*only("x", more="print('said so')\nraise RuntimeError('not today')"))
     assert {one.status for one in found.results} == {Status.FAILED}
@@ -222,6 +240,7 @@ def gpu_mode(problem, solution, **more):
     return found | {"utils.py": (root / "utils.py").read_text()} | more
 
 
+@SLOW
 @pytest.mark.parametrize(
     ("problem", "solution", "right"),
     [("matmul", "submission.py", True), ("prefixsum", "submission.py", True), ("grayscale", "submission.py", True),
@@ -231,6 +250,7 @@ def test_kernels_of_gpu_mode_are_right_or_wrong(problem, solution, right):
     assert judged(*submissions_of(gpu_mode(problem, solution)))["correct"] is right
 
 
+@SLOW
 def test_a_kernel_of_gpu_mode_is_measured_on_the_last_benchmark():
     problem, kernel = submissions_of(gpu_mode("matmul", "submission.py"))
     assert [*problem.files] == ["reference.py", "task.py", "utils.py"]
@@ -241,6 +261,7 @@ def test_a_kernel_of_gpu_mode_is_measured_on_the_last_benchmark():
     assert (reference.status, mine.status) == (Status.OK, Status.OK), (reference.why, mine.why)
 
 
+@SLOW
 def test_data_may_be_a_tuple_with_numbers_and_must_be_known():
     generate = "import torch\ndef generate_input(size, seed):\n    return {}\n"
     generate += "def ref_kernel(data):\n    return data[0] * data[1]\n"
@@ -290,6 +311,7 @@ def flashinfer(definition, solution):
     return {PurePosixPath(name).name: (root / name).read_text() for name in names}
 
 
+@SLOW
 @pytest.mark.parametrize(
     ("definition", "solution", "right"),
     [("scale_h128", "scale_python", True), ("scale_h128", "scale_wrong", False), ("rmsnorm_h256", "rmsnorm_into", True),
@@ -302,6 +324,7 @@ def test_solutions_of_flashinfer_are_right_or_wrong(definition, solution, right)
     assert judged(problem, kernel)["correct"] is right
 
 
+@SLOW
 def test_a_solution_of_flashinfer_is_measured():
     problem, kernel = submissions_of(flashinfer("rmsnorm_h256", "rmsnorm_into"))
     assert [*kernel.files] == ["helper.py", "main.py"]
