@@ -7,6 +7,7 @@ from threading import Thread
 
 import pytest
 from playwright.sync_api import expect
+from selection import JOURNEYS
 
 pytestmark = pytest.mark.timeout(240)
 SAMPLE = "/runs/1/"
@@ -82,6 +83,7 @@ def test_a_status_page_is_composed_goes_on_by_itself_and_says_when_it_was_ended(
     context.close()
 
 
+@pytest.mark.thorough(JOURNEYS)
 def test_a_status_page_fits_its_screen_or_turns_its_pages(open_page, live_site, browser):
     team = open_page()
     team.goto(f"{live_site.url}/status/new/")

@@ -97,11 +97,13 @@ def test_whole_numbers_must_be_the_same():
     assert "elements differ" in judged(*only("x.argmax(-1)", new="x.argmin(-1)"))["why"]
 
 
+@SLOW
 def test_sixteen_bits_are_judged_as_such():
     found = judged(*only("x @ x.T", "torch.randn(64, 64, dtype=torch.float16)", new="(x.float() @ x.float().T).half()"))
     assert found["correct"] is True and found["frobenius"] > 1e-5
 
 
+@SLOW
 def test_a_reference_that_has_no_higher_precision_gives_no_word_on_correctness():
     found = judged(*only("x.float() * 2", "torch.randn(8, 32)"))
     assert found["correct"] is None and not found["why"]

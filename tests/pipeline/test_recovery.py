@@ -117,6 +117,7 @@ def test_a_run_whose_message_was_lost_is_sent_again_as_the_same_attempt(site, mo
     assert run.attempts == 1
 
 
+@pytest.mark.thorough(RARER)
 def test_workers_outlive_a_broker_that_refuses_commands(site):
     """As one does whose disk is full: a run that is measured meanwhile must not end with its agent."""
     names = ("recorder", "worker", "agent-cpu")
