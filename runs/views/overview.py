@@ -100,13 +100,17 @@ class Now:
 
     @cached_property
     def live(self) -> list[dict[str, Any]]:
-        return [live(run) for run in self.running]
+        compared = {run.pk: outcome.first is not None for run, outcome in self.latest}
+        return [live(run, compared.get(run.pk, True)) for run in self.running]
 
     @property
     def ended(self) -> dict[str, Any] | None:
         """The newest run that has ended, shown while nothing runs; None if only demo runs have."""
-        found = next(((run, outcome) for run, outcome in self.latest if not run.is_active and not run.demo), None)
-        return {"run": found[0], "outcome": found[1], "height": chart_height(found[0], MOST_ROWS)} if found else None
+        for run, outcome in self.latest:
+            if not run.is_active and not run.demo:
+                height = chart_height(run, MOST_ROWS) if outcome.first else 0
+                return {"run": run, "outcome": outcome, "height": height}
+        return None
 
     @property
     def swapped(self) -> str:
@@ -119,11 +123,17 @@ class Now:
         return not self.active and all(run.demo for run, _ in self.latest)
 
 
-def live(run: Run) -> dict[str, Any]:
-    """A run in progress: what its agent says, and about how many seconds are left. No query: there may be many."""
+def live(run: Run, is_compared: bool) -> dict[str, Any]:
+    """A run in progress: what its agent says, and about how many seconds are left. No query: there may be many. is_compared:
+    a kernel has a speedup so far."""
     whole = run.elapsed_s / run.done * run.total if run.elapsed_s and run.done else None
     left = whole - (run.elapsed_s or 0) if whole else None
-    return {"run": run, "state": shown_of(run), "left": left, "height": chart_height(run, run_charts.MOST_ROWS)}
+    return {
+        "run": run,
+        "state": shown_of(run),
+        "left": left,
+        "height": is_compared * chart_height(run, run_charts.MOST_ROWS),
+    }
 
 
 def chart_height(run: Run, most: int) -> int:

@@ -61,6 +61,11 @@ def test_while_nothing_runs_the_last_run_keeps_its_chart(owner, measured, make_r
     running = page.split('id="running"')[1].split("</section>")[0]
     assert "Nothing runs" in running and "Last: " in running and f'id="last-{run.pk}"' in running
     assert f"/runs/{run.pk}/charts/speedup-narrow.json?done={run.done}" in running
+    chart = reverse("chart_json", args=[run.pk, "speedup-narrow"])
+    assert owner.get(chart).status_code == 200
+    Result.objects.filter(measurement__run=run).update(status="failed")
+    running = page_of(owner).split('id="running"')[1].split("</section>")[0]
+    assert f'id="last-{run.pk}"' in running and "data-chart" not in running, "nothing was compared: there is no chart"
     live = make_run()
     Run.objects.filter(pk=live.pk).update(state="running", sent_at=timezone.now(), started_at=timezone.now())
     running = page_of(owner).split('id="running"')[1].split("</section>")[0]

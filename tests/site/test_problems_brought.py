@@ -124,8 +124,8 @@ def test_a_kernel_of_gpu_mode_is_submitted_with_its_problem(owner, ready):
         "submission.py": "#!POPCORN leaderboard same\nfrom task import input_t\n\n\ndef custom_kernel(data):\n    return data\n",
     }
     problem, kernel = stored(owner, files, device=str(ready.pk))
-    assert (problem.name, [*problem.files]) == ("same", ["reference.py", "task.py"])
-    assert (kernel.name, [*kernel.files]) == ("submission", ["submission.py", "task.py"])
+    assert (problem.name, sorted(problem.files)) == ("same", ["reference.py", "task.py"])
+    assert (kernel.name, sorted(kernel.files)) == ("submission", ["submission.py", "task.py"])
     assert Run.objects.get().run_spec().submissions == [problem.spec, kernel.spec]
 
 
