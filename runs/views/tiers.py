@@ -190,7 +190,7 @@ class Standing:
 
 def _had_runs(device: str) -> bool:
     """Whether a device of this name has runs, of which perhaps none counts any more."""
-    return Run.objects.filter(Q(gpu__name=device) | Q(device_name=device)).exists()
+    return "\x00" not in device and Run.objects.filter(Q(gpu__name=device) | Q(device_name=device)).exists()
 
 
 def _range(names: list[str]) -> str:

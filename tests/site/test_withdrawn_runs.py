@@ -141,4 +141,5 @@ def test_the_tiers_of_a_device_whose_runs_are_withdrawn_say_so(owner, two):
     page = owner.get(reverse("tiers"), {"device": two[0].gpu.name})
     assert page.status_code == 200
     assert "No result counts here: its runs are withdrawn, or have no time" in page.content.decode()
-    assert owner.get(reverse("tiers"), {"device": "no such card"}).status_code == 404
+    for unknown in ("no such card", "a\x00b"):
+        assert owner.get(reverse("tiers"), {"device": unknown}).status_code == 404, "PostgreSQL has no texts with NUL"
