@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from kernels.catalog import PROBLEM, operations
 from kernels.formats.adding import read
 from kernels.git_source import GitSource
+from kernels.starts import starts
 from kernels.submission import MAX_BYTES, Unreadable, kernel_of
 from runs.models import Config, Gpu, Submission
 from runs.submitting import NotSubmitted, config_for, device_for
@@ -121,6 +122,20 @@ def _parent_of(submission: Submission) -> list[str]:
     return [parent.kernel]
 
 
+def are_untouched(files: list[File]) -> bool:
+    """Whether these are files to start from that nobody has changed."""
+    texts = {one.text.strip() for one in starts()}
+    return all(file.text.strip() in {*texts, ""} for file in files)
+
+
+def are_a_kernel(files: list[File]) -> bool:
+    """Whether these files are a whole kernel by themselves."""
+    try:
+        return bool(files and kernel_of(read({file.name: file.text for file in files}).kernel))
+    except Unreadable:
+        return False
+
+
 class SubmissionForm(WhereForm):
     """A new submission. `sources` are the files of its fields, then those that were dropped."""
 
@@ -157,7 +172,9 @@ class SubmissionForm(WhereForm):
             self._read_source(cleaned)
             return cleaned
         try:
-            found = {file.name: file for file in [*self.typed, *dropped_files(self.uploads)]}
+            dropped = dropped_files(self.uploads)
+            typed = [] if are_untouched(self.typed) and are_a_kernel(dropped) else self.typed
+            found = {file.name: file for file in [*typed, *dropped]}
             self.typed = list(found.values())
             self.sources = read({file.name: file.text for file in self.typed})
             self.kernel = kernel_of(self.sources.kernel)

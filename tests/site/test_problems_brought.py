@@ -7,6 +7,7 @@ from django.urls import reverse
 from form import again
 
 from kernels.contract.export import Export
+from kernels.starts import start
 from kernels.workload import Workload
 from runs.models import ApiToken, Gpu, Measurement, Run, Submission
 from runs.submitting import NotSubmitted, config_for
@@ -214,3 +215,15 @@ def test_a_run_of_a_problem_is_repeated_as_its_yaml(owner, ready, measured):
     assert answer.status_code == 302, answer.context["form"].errors
     repeated = Run.objects.latest("pk")
     assert (repeated.spec.kernels, repeated.spec.workloads) == (run.spec.kernels, run.spec.workloads)
+
+
+def test_a_whole_kernel_that_is_dropped_replaces_the_example_and_a_helper_joins_it(owner, ready):
+    """A pair dropped below the example was sent with it, and the example was measured."""
+    example = start("attention/triton")
+    typed = {"filename": example.file_name, "source": example.text.replace("\n", "\r\n")}
+    problem, kernel = stored(owner, **typed)
+    assert problem and kernel.name == "fast"
+    owner.post(FORM, sent({"helper.py": "ONE = 1\n"}, **typed))
+    assert sorted(Submission.objects.latest("pk").files) == ["helper.py", example.file_name]
+    owner.post(FORM, sent(FILES, **typed | {"source": typed["source"] + "\r\n# mine\r\n"}))
+    assert example.file_name in Submission.objects.latest("pk").files, "what somebody wrote is kept"
