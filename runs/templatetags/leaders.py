@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
+from kernels.catalog import operations
 from runs.templatetags.figures import percent, ratio
 
 register = template.Library()
@@ -56,10 +57,10 @@ def board_cell(
 def _measure(line: Any, column: tuple[str, str], ready: Collection[str]) -> SafeString:
     """A link to the form of a run of this shape, where a device could measure it now."""
     gpu, dtype = column
-    if gpu not in ready:
+    workload = next(place.workload for place in line.cells if place)
+    if gpu not in ready or workload.operation not in operations():  # a problem is measured from its submission
         return SafeString("")
-    key = next(place.workload.key for place in line.cells if place)
-    asked = urlencode({"workload": key, "dtype": dtype, "gpu": gpu})
+    asked = urlencode({"workload": workload.key, "dtype": dtype, "gpu": gpu})
     label = f"Measure {line.shape} {line.more} in {dtype} on {gpu}"
     return format_html(' <a href="{}?{}" aria-label="{}">Measure</a>', reverse("new_run"), asked, label)
 
