@@ -1,4 +1,4 @@
-"""gluon-flash-pairs without a GPU: the order of its tiles, run as Python, and what its launch passes on.
+"""gluon-flash without a GPU: the order of its tiles, run as Python, and what its launch passes on.
 
 Gluon has no interpreter. The functions that give a program its tiles are plain arithmetic, so they run here as they are,
 with a stand-in for `gl`.
@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("triton.experimental.gluon", reason="gluon-flash-pairs needs Triton 3.6")
+pytest.importorskip("triton.experimental.gluon", reason="gluon-flash needs Triton 3.6")
 
-from kernels.operations.attention import gluon_flash_pairs as gluon_flash  # noqa: E402
+from kernels.operations.attention import gluon_flash as gluon_flash  # noqa: E402
 
 PROCESSORS = 132
 
