@@ -264,8 +264,10 @@ class ArmResult(Model):
     rounds_half_width: float | None = None
     """Half-width of the interval from the rounds alone, on the log scale."""
     process_half_width: float | None = None
-    """The same from the process alone; both in quadrature give the interval. None: the interval leaves the process out
+    """The same from the process alone; all in quadrature give the interval. None: the interval leaves the process out
     (older results, and the protocol `fixed`)."""
+    host_half_width: float | None = None
+    """The same from what the host adds to batches. None: not isolated, or an older result."""
     by_process: list[Ratio] | None = None
     """The ratio of each process with its interval from rounds, if there are several."""
     paired: bool = True

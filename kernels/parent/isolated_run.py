@@ -7,7 +7,7 @@ from typing import Any
 
 from kernels import catalog
 from kernels.analysis.blocks import Estimate
-from kernels.analysis.isolation import Host, is_slower_beside, why_too_short
+from kernels.analysis.isolation import Host, host_half_width, is_slower_beside, why_too_short, with_host
 from kernels.analysis.statistics import unpaired_speedup
 from kernels.contract.arm_result import NO_SPEEDUP, ArmResult, Ratio, Status
 from kernels.contract.events import Measured
@@ -283,13 +283,18 @@ class IsolatedRun(WorkloadRun):
         return Host(self.session.host_ns, high - low)
 
     def _without_single_calls(self, arm: ArmResult, base: ArmResult | None, host: Host | None) -> ArmResult:
-        """A result whose samples are batches: it has no percentiles of calls, and no speedup if batches are too short."""
+        """A result whose samples are batches: it has no percentiles of calls; its interval includes what the host may add,
+        and it has no speedup if batches are too short."""
         changes: dict[str, Any] = dict.fromkeys(("p75_ms", "p90_ms", "p95_ms", "p99_ms"))
-        if arm.speedup is not None and base and arm.p50_ms and base.p50_ms and host:
+        if arm.ratio and base and arm.p50_ms and base.p50_ms and host:
             calls_ns = (arm.p50_ms * 1e6, base.p50_ms * 1e6)
             batches_ns = (self.batches[arm.kernel].ms * 1e6, self.batches[base.kernel].ms * 1e6)
             if why := why_too_short(calls_ns, batches_ns, host, self.context.is_cuda, self.session.graphs):
                 changes |= {"why": why} | NO_SPEEDUP
+            else:
+                half = host_half_width(calls_ns, batches_ns, host, self.session.graphs)
+                whole = with_host(arm.ratio, half)
+                changes |= {"speedup_low": whole.low, "speedup_high": whole.high, "host_half_width": half}
         return arm.model_copy(update=changes)
 
 

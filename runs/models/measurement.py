@@ -86,6 +86,7 @@ class Result(models.Model):
     speedup_high = models.FloatField(null=True)
     rounds_half_width = models.FloatField(null=True)
     process_half_width = models.FloatField(null=True)
+    host_half_width = models.FloatField(null=True)
     by_process = models.JSONField(null=True)
     paired = models.BooleanField(default=True)
     effective_sample_size = models.FloatField(null=True)

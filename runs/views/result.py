@@ -279,6 +279,8 @@ def parts_of_interval(result: ArmResult) -> list[tuple[str, str]]:
     if result.rounds_half_width is None or result.process_half_width is None:
         return []
     parts = [("from rounds", result.rounds_half_width), ("from the process", result.process_half_width)]
+    if result.host_half_width is not None:
+        parts.append(("from the host", result.host_half_width))
     facts = [(name, f"±{part:.2%}") for name, part in parts]
     for number, (ratio, low, high) in enumerate(result.by_process or [], 1):
         facts.append((f"process {number}", f"{ratio3(ratio)}x, rounds alone {ratio3(low)} to {ratio3(high)}"))

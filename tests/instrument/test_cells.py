@@ -1,6 +1,7 @@
 """Isolated measurements: the airlock, cells, and what the parent makes of their answers. Attacks: tests/zoo."""
 
 import gc
+import math
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from statistics import median
 
 import pytest
 
-from kernels.analysis.isolation import Host, is_slower_beside, why_too_short
+from kernels.analysis.isolation import Host, host_half_width, is_slower_beside, why_too_short, with_host
 from kernels.contract.arm_result import Ratio, Status, Verdict
 from kernels.contract.events import Measured
 from kernels.contract.isolation import Output
@@ -228,6 +229,9 @@ HOST = Host(450e3, 100e3)
     [
         ((20e3, 18e3), (20e6, 19.9e6), HOST, True),
         ((2e6, 2.4e6), (20e6, 19.2e6), HOST, True),
+        ((20e3, 16e3), (20e6, 16e6), HOST, True),  # the calls of the slower kernel fill the memory
+        ((60e3, 60e3), (5e6, 5e6), HOST, True),  # as much as fits of a kernel that copies
+        ((64e3, 195e3), (2.5e6, 6.6e6), Host(520e3, 143e3), True),  # measured on an H200
     ],
 )
 def test_long_enough_on_a_gpu(call_ns, batch_ns, host, graphs):
@@ -237,8 +241,8 @@ def test_long_enough_on_a_gpu(call_ns, batch_ns, host, graphs):
 @pytest.mark.parametrize(
     ("call_ns", "batch_ns", "host", "graphs"),
     [
-        ((20e3, 16e3), (20e6, 16e6), HOST, True),  # the calls of the slower kernel fill the memory
-        ((20e3, 20e3), (5e6, 5e6), HOST, True),  # a tenth of a batch is the host
+        ((20e3, 20e3), (1.7e6, 1.7e6), HOST, True),  # a quarter of a batch is the host
+        ((64e3, 640e3), (2e6, 20e6), HOST._replace(spread_ns=150e3), True),  # the ratio may be off by more than 5%
         ((9e3, 20e3), (20e6, 20e6), HOST, True),
         ((20e3, 9e3), (20e6, 20e6), HOST, True),
         ((20e3, 20e3), (20e6, 20e6), HOST, False),
@@ -246,6 +250,18 @@ def test_long_enough_on_a_gpu(call_ns, batch_ns, host, graphs):
 )
 def test_too_short_on_a_gpu(call_ns, batch_ns, host, graphs):
     assert why_too_short(call_ns, batch_ns, host, cuda=True, graphs=graphs).startswith(Verdict.TOO_SHORT)
+
+
+def test_the_interval_includes_what_the_host_may_add():
+    """Batches of different lengths: the spread of empty batches moves their ratio. Of one length: only the calls' cost."""
+    unequal = host_half_width((2e5, 2e5), (10e6, 20e6), HOST, graphs=False)
+    assert math.expm1(unequal) == pytest.approx(100e3 * (1 / 10e6 - 1 / 20e6))
+    assert host_half_width((2e5, 2e5), (20e6, 20e6), HOST, graphs=False) == 0
+    assert math.expm1(host_half_width((2e5, 1e5), (20e6, 20e6), HOST, graphs=True)) == pytest.approx(0.002)
+    for ratio in (Ratio(2.0, 1.98, 2.05), Ratio(0.5, 0.4, 0.5)):
+        whole = with_host(ratio, 0.01)
+        assert math.log(whole.ratio / whole.low) == pytest.approx(math.hypot(math.log(ratio.ratio / ratio.low), 0.01))
+        assert math.log(whole.high / whole.ratio) == pytest.approx(math.hypot(math.log(ratio.high / ratio.ratio), 0.01))
 
 
 def test_too_short_on_a_cpu():
