@@ -61,6 +61,7 @@ def test_a_run_is_given_away_by_its_link_until_that_is_ended(open_page, live_sit
     later.close()
 
 
+@pytest.mark.thorough("half a minute of a page that goes on by itself")
 def test_a_status_page_is_composed_goes_on_by_itself_and_says_when_it_was_ended(open_page, live_site, browser):
     team = open_page()
     team.goto(f"{live_site.url}/status/new/")

@@ -104,6 +104,7 @@ def test_a_workload_whose_inputs_no_process_can_make_fails_alone(scripted, error
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.thorough("two whole runs whose processes are killed")
 def test_a_run_goes_on_when_its_child_is_killed_in_warm_up_and_at_open(monkeypatch):
     start, call, killed = Child._start, Child.call, []
 

@@ -72,6 +72,7 @@ def measured(kernels, sizes=SIZES, **protocol):
     return events, started
 
 
+@pytest.mark.thorough("a whole run with a process for each environment")
 def test_each_environment_has_a_process_with_its_own_baseline(switches):
     events, started = measured(NAMES)
     plain, one, another = [event for event in events if event.kind == "measured"]

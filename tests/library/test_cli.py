@@ -157,6 +157,7 @@ def test_a_wrong_kernel_from_kernel_path_is_exit_1_and_says_why(command):
     )
 
 
+@pytest.mark.thorough("a whole check from the command line")
 def test_a_kernel_that_is_wrong_at_odd_sizes_only_is_found_by_a_check(command, folder, tiny_run):
     done = command("check", "tiny.yaml", "--device", "cpu", "--kernels", "eager,even-only", "--output-dir", "checked")
     assert done.returncode == 1, done.stderr
@@ -169,6 +170,7 @@ def test_a_kernel_that_is_wrong_at_odd_sizes_only_is_found_by_a_check(command, f
     assert tiny_run.returncode == 0, "a kernel may be made for the sizes that it is measured at"
 
 
+@pytest.mark.thorough("a whole run for its files")
 def test_an_output_dir_gets_everything_in_three_forms(command, folder):
     done = command("run", "tiny.yaml", "--device", "cpu", "--kernels", "eager", "--output-dir", "new/results")
     assert done.returncode == 0, done.stderr

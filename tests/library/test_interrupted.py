@@ -202,6 +202,7 @@ def test_a_run_continues_only_where_its_numbers_belong_together(folder):
     assert (out.read_text(), read_export(other.read_bytes()).partial) == (written, "")
 
 
+@pytest.mark.thorough("a whole run: `make test` interrupts one and reads its lines")
 def test_without_a_terminal_each_thing_that_is_finished_is_a_line(folder):
     code, _, err = run(folder, "four.yaml", "--device", "cpu")
     lines = err.splitlines()

@@ -52,6 +52,7 @@ def test_a_callable_against_itself_is_not_faster():
     assert (found.correct, found.rounds) == (True, 8)
 
 
+@pytest.mark.thorough("a whole measurement of several callables: `make test` has one")
 def test_several_are_timed_in_the_same_rounds():
     found = when_quiet({"once": softmax, "wrong": lambda x: softmax(x) + 1e-3}, four_times, reference=softmax)
     assert list(found) == ["once", "wrong"]

@@ -44,6 +44,7 @@ def relative(found):
     return "disagrees with the baseline: " in found.why
 
 
+@pytest.mark.thorough("a whole measurement: `make test` checks what it calls correct")
 def test_a_ratio_is_marked_and_the_first_note_says_how_to_give_a_reference():
     found = when_quiet(softmax, four_times)
     assert (found.word, found.correct) == ("correctness unknown", None)

@@ -115,6 +115,7 @@ def get_inputs():
 """
 
 
+@pytest.mark.thorough("a whole run: `make test` measures a problem without a broker")
 def test_a_problem_that_came_with_its_kernel_goes_through_every_process(able):
     new = "import torch\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return torch.expm1(x)\n"
     kernel, _ = Submission.objects.store_read(read({"7_expm1.py": MODEL, "fast.py": new}))

@@ -109,6 +109,7 @@ def test_what_a_kernel_prints_is_no_answer(kernels):
     assert seen.call_ns > 1 and seen.table
 
 
+@pytest.mark.thorough("two whole profiles: `make test` has one at the end of a run")
 def test_the_command_prints_what_it_found_and_writes_a_file(tmp_path, capsys):
     config, out = tmp_path / "small.yaml", tmp_path / "out.json"
     config.write_text(CONFIG)
