@@ -31,6 +31,15 @@ def plain(out: Any) -> Any:
     return kind(kind.__iter__(out)) if kind else out
 
 
+def why_not_plain(out: Any) -> str:
+    """Why an output is not a dense tensor; empty if it is one."""
+    if type(out) is not torch.Tensor:
+        return f"returned a {type(out).__module__}.{type(out).__name__}, not a torch.Tensor"
+    if out.layout != torch.strided:
+        return f"returned a tensor of the layout {str(out.layout).removeprefix('torch.').lstrip('_')}, not a dense one"
+    return ""
+
+
 def as_tuple(out: Any) -> tuple[Any, ...]:
     """The outputs of a call, one or several."""
     return tuple(out) if type(out) in (tuple, list) else (out,)

@@ -232,8 +232,8 @@ def _wrong_kinds(outs: Sequence[Any], likes: Sequence[Like], device: torch.devic
 
 def _wrong_kind(out: Any, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> str:
     """Why the output is not a plain tensor of the right kind; empty if it is."""
-    if type(out) is not torch.Tensor:
-        return f"returned a {_kind(out)}, not a torch.Tensor"
+    if why := outputs.why_not_plain(out):
+        return why
     if tuple(out.shape) != shape:
         return f"returned shape {tuple(out.shape)}, not {shape}"
     if out.dtype != dtype:

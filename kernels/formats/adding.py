@@ -15,12 +15,21 @@ def read(files: dict[str, str]) -> Brought:
     Raises Unreadable."""
     files = checked_files(files)
     if _declares(files):
+        if _has_pair({name: text for name, text in files.items() if not _declares({name: text})}):
+            raise Unreadable("one file declares a kernel, and others are a kernel with its problem: submit them apart")
         return Brought({}, files)
     return pair_in(files) or Brought({}, with_declaration(files))
 
 
 def _declares(files: dict[str, str]) -> bool:
     return any(f"@{name}" in text for text in _kernels(files).values() for name in DECORATORS)
+
+
+def _has_pair(files: dict[str, str]) -> bool:
+    try:
+        return pair_in(files) is not None
+    except Unreadable:
+        return False
 
 
 def _kernels(files: dict[str, str]) -> dict[str, str]:

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from kernels.catalog import Unsupported
+from kernels.child.outputs import why_not_plain
 from kernels.contract.isolation import Output
 from kernels.isolated import device_memory
 from kernels.operations.base import Inputs, Operation
@@ -58,8 +60,12 @@ def outputs_of(out: Any) -> tuple[list[Output], str]:
     """What one call returned, as claims; and why it is not tensors, if so."""
     claims = []
     for one in tuple(out) if isinstance(out, tuple | list) else (out,):
-        if type(one) is not torch.Tensor:
-            return [], f"returned a {type(one).__module__}.{type(one).__name__}, not a torch.Tensor"
+        if why := why_not_plain(one):
+            return [], why
+        if one.is_neg():  # its memory holds other values
+            raise Unsupported(
+                "isolated, a view that PyTorch negates when it is read cannot be compared: return its resolve_neg()"
+            )
         claims.append(
             Output(
                 address=one.data_ptr(),

@@ -10,7 +10,9 @@ from bringing import FOLDER, MODEL, NEW, files_of, judged, measured, name_of, se
 from kernels.analysis.verdicts import verdict
 from kernels.catalog import operations
 from kernels.contract.arm_result import Status, Verdict
+from kernels.formats.adding import read
 from kernels.formats.bringing import dtype_of, pair_in
+from kernels.parent.child_process import CommandFailed
 from kernels.parent.problem_session import ProblemFailed
 from kernels.submission import Unreadable, kernel_of
 from kernels.workload import Config
@@ -92,6 +94,13 @@ def test_an_output_of_one_element_is_judged_by_several_seeds():
     found = judged(*only("x.square().mean()", new="(x * x).sum() / x.numel()"))
     assert found["correct"] is True and found["pooled"] == 8
     assert judged(*only("x.square().mean()", new="x.square().mean() * 1.01"))["correct"] is False
+
+
+@SLOW
+def test_what_does_not_lie_in_memory_as_it_is_says_so():
+    assert "of the layout sparse_coo, not a dense one" in judged(*only("x.sin()", new="x.sin().to_sparse()"))["why"]
+    with pytest.raises(CommandFailed, match=r"return its resolve_neg\(\)"):
+        judged(*only("x.sin()", new="torch._neg_view(-x.sin())"))
 
 
 def test_whole_numbers_must_be_the_same():
@@ -304,6 +313,17 @@ def test_data_may_be_a_tuple_with_numbers_and_must_be_known():
 def test_a_task_that_cannot_be_read_says_why(task, why):
     with pytest.raises(Unreadable, match=re.escape(why)):
         pair_in(gpu_mode("matmul", "submission.py", **{"task.yml": task}))
+
+
+def test_a_declared_kernel_beside_another_pair_is_refused():
+    """Which of both is meant is not known. The stored files of a kernel, which have a declaration, are read as they are."""
+    declared = '@kernel("gelu", backend="pytorch")\ndef mine(x, approximate):\n    return x\n'
+    with pytest.raises(Unreadable, match="one file declares a kernel, and others are a kernel with its problem"):
+        read({"1_linear.py": MODEL, "1_linear_new.py": NEW, "mine.py": declared})
+    for stored in [*pair(), *submissions_of(files_of("6_wrong_bias.py"))]:
+        assert read(stored.files).kernel == stored.files
+    problem, kernel = (one.files for one in submissions_of(gpu_mode("matmul", "submission.py")))
+    assert read(kernel).kernel == kernel and read(problem).kernel == problem
 
 
 # --- flashinfer -------------------------------------------------------------------------------------------------------

@@ -210,6 +210,10 @@ WRONG = {
     "another dtype": (lambda *args, **options: eager(*args, **options).double(), "returned torch.float64, not"),
     "another shape": (lambda *args, **options: eager(*args, **options).transpose(1, 2), "returned shape (2, "),
     "another kind": (lambda *args, **options: eager(*args, **options).as_subclass(Lazy), "Lazy, not a torch.Tensor"),
+    "a sparse tensor": (
+        lambda *args, **options: eager(*args, **options).to_sparse(),
+        "of the layout sparse_coo, not a dense",
+    ),
     "nothing": (lambda *_, **__: None, "returned a builtins.NoneType, not a torch.Tensor"),
 }
 NEED_LENGTH = [n for n in LENGTHS if n > 1]
