@@ -33,6 +33,9 @@ def answer(search: Search) -> str:
         return f"{len(search.trials)} of {search.plan.trials} trials so far."
     if search.state != "done":
         return f"Ended early, after {len(search.trials)} of {search.plan.trials} trials: nothing is confirmed."
+    if len(search.label) > 1 and len(search.pruned) == len(search.trials):
+        many = f"None of {len(search.trials)} settings was right on all {len(search.label)} workloads: its own choice stays."
+        return f"{many} Search each workload on its own."
     if not search.finalists:
         return f"None of {len(search.trials)} settings was faster than its own choice, which stays."
     return f"None of {len(search.finalists)} finalists passed every gate when measured again: its own choice stays."

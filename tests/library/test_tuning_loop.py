@@ -11,6 +11,7 @@ from kernels.contract.events import Confirmed, Tried
 from kernels.contract.search import NotATable, Pair, Table, read_table, winners_curse
 from kernels.parent.child_process import Cancelled
 from kernels.protocol import EFFORTS, Protocol
+from kernels.report.searches import answer
 from kernels.settings import spelled
 from kernels.tune_plan import SAMPLERS, TunePlan
 from kernels.tuning import gates, tuner
@@ -212,6 +213,14 @@ def test_without_a_faster_trial_nothing_is_confirmed():
     found, instrument, _ = run(lambda settings, confirming: 0.9, sampler="random", trials=8)
     assert (found.finalists, found.best, found.state) == ([], None, "done")
     assert {kind for kind, _, _ in instrument.asked} == {"screen"}
+
+
+def test_settings_that_fit_no_more_than_a_part_of_the_workloads_say_what_to_do():
+    found, _, _ = run(lambda settings, confirming: (Status.UNSUPPORTED, "too many rows"), sampler="random", trials=4)
+    said = "None of 4 settings was right on all 2 workloads: its own choice stays. Search each workload on its own."
+    assert answer(found) == said
+    found, _, _ = run(lambda settings, confirming: 0.9, sampler="random", trials=4)
+    assert answer(found) == "None of 4 settings was faster than its own choice, which stays."
 
 
 def test_those_that_pass_every_gate_are_finalists_before_faster_ones():
