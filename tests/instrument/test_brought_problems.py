@@ -69,6 +69,7 @@ def test_nothing_is_said_of_work_that_nobody_knows(event):
         assert (one.tflops, one.gb_per_s, one.limit_ms, one.limit_share) == (None,) * 4
 
 
+@SLOW
 def test_the_weights_are_those_of_the_problem_also_under_other_names_and_orders():
     moved = NEW.replace("self.linear = torch", "torch.rand(5)\n        self.linear = torch")
     for new, right in ((moved, True), (NEW.replace("linear =", "fc =").replace("self.linear(", "self.fc("), True),
@@ -103,6 +104,7 @@ def test_what_does_not_lie_in_memory_as_it_is_says_so():
         judged(*only("x.sin()", new="torch._neg_view(-x.sin())"))
 
 
+@SLOW
 def test_whole_numbers_must_be_the_same():
     assert judged(*only("x.argmax(-1)"))["correct"] is True
     assert "elements differ" in judged(*only("x.argmax(-1)", new="x.argmin(-1)"))["why"]

@@ -74,7 +74,7 @@ def verdict(emulated, name, problem, distribution="normal", change=None):
 
 @pytest.mark.parametrize("dtype", telling(["float16", "bfloat16"], "float16", why=MANY))
 @pytest.mark.parametrize("head_dim", telling([64, 128], 128, why=MANY))
-@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize("causal", telling([False, True], True, why=MANY), ids=["full", "causal"])
 @pytest.mark.parametrize("window", telling([0, 50], 0, why=MANY))
 def test_cuda_flash_is_right_with_groups_and_ragged_ends(emulated, window, causal, head_dim, dtype):
     for seq_len in (1, 65, 200):
@@ -85,7 +85,7 @@ def test_cuda_flash_is_right_with_groups_and_ragged_ends(emulated, window, causa
         assert said["correct"], (seq_len, said["why"])
 
 
-@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize("causal", telling([False, True], True, why=MANY), ids=["full", "causal"])
 @pytest.mark.parametrize("window", telling([1, 33, 130], 33, why=MANY))
 def test_cuda_flash_does_windows(emulated, window, causal):
     problem = Attention(batch=2, heads=1, kv_heads=1, seq_len=300, head_dim=64, causal=causal, window=window, scale=0.2)
@@ -117,7 +117,7 @@ def test_the_emulated_gpu_shows_what_is_wrong(emulated, change):
     assert verdict(emulated, "cuda-flash", problem, change=change)["correct"] is (change[0] == "(row % 8)")
 
 
-@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize("causal", telling([False, True], True, why=MANY), ids=["full", "causal"])
 @pytest.mark.parametrize("window", telling([0, 1, 20], 20, why=MANY))
 def test_cuda_naive_is_right(emulated, window, causal):
     for dtype, head_dim in (("float16", 40), ("float32", 64)):

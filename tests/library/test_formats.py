@@ -220,6 +220,7 @@ def test_what_was_right_stays_right_when_it_cannot_be_timed(tmp_path, slower, sa
     assert answer["timed"] == {"word": "not timed", "why": said}
 
 
+@pytest.mark.thorough("kernels that hang: seconds of waiting")
 def test_a_kernel_that_hangs_crashes_or_forges_its_answer_ends_alone(tmp_path):
     def found(file, body):
         path = tmp_path / file

@@ -287,6 +287,7 @@ def test_modules_are_measured_without_gradients():
 # --- what it says -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough("a whole measurement for what it prints: `make test` has its figures")
 def test_it_is_printed_with_n_and_interval():
     found = when_quiet(four_times, softmax, reference=softmax, name="mine")
     text = str(replace(found, why=""))

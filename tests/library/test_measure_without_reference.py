@@ -151,6 +151,7 @@ def remembering(work):
     [(softmax, "incorrect"), pytest.param(None, "disagrees with its baseline", marks=MORE)],
     ids=["with a reference", "without"],
 )
+@pytest.mark.thorough("a second way to remember: `make test` has one")
 def test_who_remembers_by_version_counter_while_inputs_rotate_is_wrong(reference, word):
     """Input sets get new values without a count, as by a kernel that is not PyTorch's."""
 
