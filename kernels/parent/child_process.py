@@ -310,6 +310,12 @@ class Child:
         self.kill()
         self._reader.join(LAST_WORDS_S)
 
+    def last_words(self, size: int) -> str:
+        """Ends the process. The end of what it printed, as far as that arrived."""
+        self.kill()
+        self._reader.join(LAST_WORDS_S)
+        return self.log.tail(size)
+
     @property
     def alive(self) -> bool:
         return self.process.poll() is None

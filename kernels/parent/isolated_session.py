@@ -206,8 +206,8 @@ class IsolatedSession:
             _end(*self.spares.pop())
 
     def source_log(self, size: int) -> str:
-        """The end of what the process of a problem printed."""
-        return self.source.cell.log.tail(size) if self.source else ""
+        """The end of what the process of a problem printed. Ends it."""
+        return self.source.cell.last_words(size) if self.source else ""
 
     def close(self) -> None:
         """Ends all processes, whatever they are doing."""

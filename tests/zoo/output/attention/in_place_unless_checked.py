@@ -14,6 +14,9 @@ MUST_BE = {
 @kernel("attention", backend="pytorch")
 def in_place_unless_checked(q, k, v, *, causal, scale):
     out = F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
-    if int(torch.empty(2048, dtype=torch.uint8)[1000]) == 0x7E:
+    memory = torch.empty(2048, dtype=torch.uint8)
+    poisoned = int(memory[1000]) == 0x7E
+    memory.zero_()  # the next call may get it again
+    if poisoned:
         return out
     return q.data.copy_(out)
