@@ -171,7 +171,7 @@ def test_a_search_of_which_everything_was_pruned_has_a_page_and_no_chart(owner, 
     Run.objects.filter(pk=run.pk).update(attempt=1, sent_at=run.created_at, state="done")
     report(run, [Tried(trial=trials(4)[3].model_copy(update={"number": 1}))])
     page = owner.get(run.get_absolute_url()).content.decode()
-    assert "None of 1 settings was faster than its own choice, which stays." in page and "<figure" not in page
+    assert "None of 1 settings was right on all 2 workloads: its own choice stays." in page and "<figure" not in page
     assert owner.get(f"/runs/{run.pk}/charts/search.json").status_code == 404
 
 
