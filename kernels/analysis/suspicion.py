@@ -9,9 +9,10 @@ from kernels.contract.replies import Probed
 
 PROBES, FEW_PROBES = 7, 3
 """Calls of each kind in a probe; fewer for slow kernels."""
-LONG_NS, VERY_LONG_NS = 20e6, 100e6
-"""Calls are slow from here; and so slow that one call of each kind must do, on VERY_LONG_SETS sets in turn. A probe has 126
-slow calls, or 18 very slow ones."""
+ROTATED_NS, LONG_NS, VERY_LONG_NS = 5e6, 20e6, 100e6
+"""From ROTATED_NS on, a probe has as many sets in turn as the timed calls had, not PROBE_SETS. Calls are slow from LONG_NS, and
+from VERY_LONG_NS so slow that one call of each kind must do. On two sets a probe has 126 calls, 54 slow ones, or 18 very slow
+ones."""
 SIGHTS, FEW_SIGHTS, SIGHTS_NS = 10, 3, 20e6
 """A kernel may start caching after several calls: repeat this many calls on the same tensors; fewer if together they
 take longer than SIGHTS_NS."""
@@ -31,8 +32,8 @@ OUTSIDE = {"cuda": (0.1, 3e6), "cpu": (0.25, 20e6)}
 interrupts a CPU's batches; those of a GPU are queued."""
 
 
-PROBE_SETS, VERY_LONG_SETS = 8, 2
-"""Input sets of a probe in turn."""
+PROBE_SETS, FEWEST_SETS = 8, 2
+"""Input sets of a probe in turn: at most, and at least."""
 
 
 def seeds_for(count: int, in_turn: int = PROBE_SETS) -> int:
@@ -116,16 +117,19 @@ def why_outside(ticks_ns: float, wall_ns: float, around_ns: float, kind: str = "
     return ""
 
 
-def why_probed(probe: Callable[..., Probed], seed: Callable[[], int], call_ns: float, least_sights: int = 0) -> str:
+def why_probed(
+    probe: Callable[..., Probed], seed: Callable[[], int], call_ns: float, sets: int = PROBE_SETS, least_sights: int = 0
+) -> str:
     """Why an arm is suspect of caching; empty if it is not. Probes again until a probe finds nothing.
 
-    probe(seeds=[...], sights=n, in_turn=n): Bench.probe. The readings of all probes are judged together. least_sights: how often
-    timed calls met the same values.
+    probe(seeds=[...], sights=n, in_turn=n): Bench.probe. The readings of all probes are judged together. sets: most input sets of
+    the timed calls. least_sights: how often timed calls met the same values.
     """
     known: dict[str, list[float]] = {}
-    why, calls, in_turn = "", FEW_PROBES if call_ns > LONG_NS else PROBES, PROBE_SETS
+    why, calls = "", 1 if call_ns > VERY_LONG_NS else FEW_PROBES if call_ns > LONG_NS else PROBES
+    in_turn = min(PROBE_SETS, max(FEWEST_SETS, sets)) if call_ns > ROTATED_NS else PROBE_SETS
     if call_ns > VERY_LONG_NS:
-        calls, in_turn = 1, VERY_LONG_SETS
+        in_turn = FEWEST_SETS
     sights = max(FEW_SIGHTS, min(max(SIGHTS, least_sights), int(SIGHTS_NS / call_ns)))
     for _ in range(DOUBTS):
         got = probe(seeds=[seed() for _ in range(seeds_for(calls, in_turn))], sights=sights, in_turn=in_turn)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -24,24 +24,39 @@ POOLED = 8
 
 
 class Reference:
-    """The correct values for one seed's inputs, in pieces: kept if small, recomputed if large."""
+    """The correct values for one seed's inputs, in pieces: kept if there is room, otherwise computed for each kernel."""
 
-    KEEP_BYTES = 2**28
+    KEEP_BYTES, KEEP_SHARE = 2**28, 1 / 16
+    """Bytes of the pieces that are kept; on a GPU this share of its free memory, if that is more."""
 
     def __init__(
         self, problem: Operation, inputs: Inputs, seed: int, thorough: bool, distribution: Distribution = "normal"
     ) -> None:
         self.problem, self.inputs, self.seed, self.thorough = problem, inputs, seed, thorough
         self.distribution = distribution
-        self._kept: list[Any] | None = None
+        self._kept: list[Piece] | None = None
 
-    def pieces(self) -> Any:
-        if self._kept is None:
-            likes = outputs.likes(self.problem, self.inputs)
-            if sum(math.prod(shape) for shape, _ in likes) * 8 > self.KEEP_BYTES:
-                return self.problem.check(self.inputs, self.seed, self.thorough)
-            self._kept = list(self.problem.check(self.inputs, self.seed, self.thorough))
-        return self._kept
+    def pieces(self) -> Iterable[Piece]:
+        return self._computed() if self._kept is None else self._kept
+
+    def _computed(self) -> Iterator[Piece]:
+        kept: list[Piece] = []
+        room = self._room()
+        for piece in self.problem.check(self.inputs, self.seed, self.thorough):
+            if (room := room - piece.nbytes) >= 0:
+                kept.append(piece)
+            else:
+                kept.clear()
+            yield piece
+        if room >= 0:
+            self._kept = kept
+
+    def _room(self) -> int:
+        device = self.inputs.tensors[0].device
+        if device.type != "cuda":
+            return self.KEEP_BYTES
+        free, _ = torch.cuda.mem_get_info(device)
+        return max(self.KEEP_BYTES, int(self.KEEP_SHARE * free))
 
     def pooled(self) -> list[dict[str, float]]:
         """For each output: what POOLED seeds show of the yardstick."""

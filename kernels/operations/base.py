@@ -76,6 +76,11 @@ class Piece:
     alone: str = ""
     """Name of a part that is judged on its own, beside the whole: "the last row"."""
 
+    @property
+    def nbytes(self) -> int:
+        """Of the correct values and of the yardstick."""
+        return self.reference.nbytes + self.yardstick.nbytes
+
 
 class Allowance(NamedTuple):
     """What honest kernels of an operation may do that the yardstick does not."""

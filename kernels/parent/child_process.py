@@ -110,18 +110,24 @@ class Log:
         return (f"[{dropped} bytes before this are not shown]\n" if dropped > 1024 else "") + text
 
 
-def child_environment(device: Device, scratch: str) -> dict[str, str]:
-    """What a process that runs kernels gets: this product's folder first, then the folders that this process was given."""
+COMPILED = {
+    "triton": "TRITON_CACHE_DIR", "inductor": "TORCHINDUCTOR_CACHE_DIR", "cuda": "CUDA_CACHE_PATH", "nvrtc": CACHE_VARIABLE,
+}  # fmt: skip
+"""Folder of what a compiler made -> the variable that names it."""
+
+
+def child_environment(device: Device, scratch: str, compiled: str = "") -> dict[str, str]:
+    """What a process that runs kernels gets: this product's folder first, then the folders that this process was given.
+
+    compiled: the folder of what is compiled, if it is not the scratch folder.
+    """
     passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     return passed | {
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), passed.get("PYTHONPATH")])),
         "HOME": scratch,
         "TMPDIR": scratch,
         "USER": "benchsite",
-        "TRITON_CACHE_DIR": f"{scratch}/triton",
-        "TORCHINDUCTOR_CACHE_DIR": f"{scratch}/inductor",
-        "CUDA_CACHE_PATH": f"{scratch}/cuda",
-        CACHE_VARIABLE: f"{scratch}/nvrtc",
+        **{variable: f"{compiled or scratch}/{folder}" for folder, variable in COMPILED.items()},
         "CUDA_VISIBLE_DEVICES": device.uuid if device.kind == "cuda" else "",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "KINETO_LOG_LEVEL": "99",  # else the profiler writes into a kernel's log
@@ -148,9 +154,11 @@ class Child:
         device: Device,
         should_stop: Callable[[], bool] = lambda: False,
         environment: Mapping[str, str] | None = None,
+        compiled: str = "",
     ) -> None:
-        """environment: further variables, as kernels declare them: kernels/catalog.py refuses those of the instrument."""
-        self.device, self.should_stop = device, should_stop
+        """environment: further variables, as kernels declare them: kernels/catalog.py refuses those of the instrument.
+        compiled: a folder of what another process compiled (`hand_over`)."""
+        self.device, self.should_stop, self._compiled = device, should_stop, compiled
         self.environment = dict(environment or {})
         self._folder = Scratch()
         self.scratch = self._folder.path
@@ -162,7 +170,7 @@ class Child:
     def _start(self) -> None:
         commands_read, commands_write = os.pipe()
         answers_read, answers_write = os.pipe()
-        environment = self.environment | child_environment(self.device, self.scratch)
+        environment = self.environment | child_environment(self.device, self.scratch, self._compiled)
         self.process = subprocess.Popen(
             self._command([self.device.kind, str(commands_read), str(answers_write)]),
             env=environment,
@@ -328,6 +336,13 @@ class Child:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(10)
         processes.end(below)
+
+    def hand_over(self, folder: str) -> None:
+        """Ends the child, and moves what it compiled into a folder."""
+        self.kill()
+        for name in COMPILED:
+            with contextlib.suppress(OSError):
+                os.rename(f"{self._compiled or self.scratch}/{name}", f"{folder}/{name}")
 
     def close(self) -> None:
         """Ends the child and removes its scratch folder."""

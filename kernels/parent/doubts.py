@@ -47,7 +47,8 @@ class Doubts:
                 raise self.engine.retry()
             return got
 
-        why = why_probed(probe, self.engine.seed, call_ns, self._sights(readings))
+        sets = max(reading.sets for reading in readings)
+        why = why_probed(probe, self.engine.seed, call_ns, sets, self._sights(readings))
         graphs = any(timed.group.graphs and name in timed.group.arms for timed in timed_groups)
         return why or (self._why_outside(name, call_ns, graphs) if self.engine.session.replaceable else "")
 

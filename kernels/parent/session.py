@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernels.host.device import Device
+from kernels.host.scratch import Scratch
 from kernels.parent.arm import Arm
 from kernels.parent.child_process import CannotStart, Child, ChildDied, ChildTimedOut, CommandFailed, head_and_tail
 from kernels.parent.drive import Commands
@@ -68,6 +69,8 @@ class ChildSession:
         self._child: Child | None = None
         self._opened: tuple[Child, str] | None = None
         """(child, key of its open workload)."""
+        self._compiled: Scratch | None = None
+        """What the child before compiled, for those that come."""
         self._logs: list[str] = []
 
     @property
@@ -80,8 +83,9 @@ class ChildSession:
         return self._child
 
     def _fresh(self) -> Child:
-        if self.environment:
-            return Child(self.device, environment=self.environment)
+        compiled = self._compiled.path if self._compiled else ""
+        if self.environment or compiled:
+            return Child(self.device, environment=self.environment, compiled=compiled)
         warm, self._warm = self._warm, None
         return warm or Child(self.device)
 
@@ -145,6 +149,14 @@ class ChildSession:
             self._child.close()
             self._child = None
 
+    def replace_after_timing(self) -> None:
+        """Replaces the child by one that need not compile again. Not before all timing: a kernel may have changed what
+        another one's compiler wrote."""
+        if self._child is not None and self._compiled is None:
+            self._compiled = Scratch()
+            self._child.hand_over(self._compiled.path)
+        self.replace()
+
     def why_suspect(self, arm: str) -> str:
         return ""
 
@@ -157,3 +169,5 @@ class ChildSession:
         for child in (self._child, self._warm):
             if child:
                 child.close()
+        if self._compiled:
+            self._compiled.remove()

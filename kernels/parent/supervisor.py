@@ -82,7 +82,7 @@ class Supervisor:
                 self.progress.telemetry = watch.now
                 context = self._start(watch)
                 statuses = self._measure(context)
-                self.session.replace()
+                self.session.replace_after_timing()
                 if (
                     self.doubtful and self.device.kind == "cuda"
                 ):  # of a CPU they limit nothing: the next run measures them

@@ -12,11 +12,14 @@ from kernels.child import profiler, tasks
 from kernels.child.bench import Bench
 from kernels.child.clock import CpuClock, CudaClock
 from kernels.contract.replies import Captured, Fault, TimedBlock
-from kernels.host.device import Device
+from kernels.host.device import Device, find_device
+from kernels.host.scratch import SHARED_VARIABLE
 from kernels.host.telemetry import Telemetry
 from kernels.parent import doubts
 from kernels.parent.child_process import CommandFailed
 from kernels.parent.crosscheck import _batch, agrees
+from kernels.parent.supervisor import Supervisor
+from kernels.workload import Ceilings, Config, RunSpec
 
 SPIN = "void at::cuda::(anonymous namespace)::spin_kernel(long)"
 
@@ -231,3 +234,48 @@ def test_an_output_that_keeps_large_memory_shortens_blocks(monkeypatch):
     assert len(bench.block("functional", 1000).ticks_ns) == 10
     bench.let_go()
     assert bench.held is None
+
+
+# --- what was compiled ------------------------------------------------------------------------------------------------
+
+COMPILES = '''import os
+from pathlib import Path
+
+from kernels.catalog import kernel
+
+MADE = Path(os.environ["TRITON_CACHE_DIR"], "product")
+
+
+@kernel("gemm", backend="triton")
+def compiles(a, b):
+    """Compiles once, and says whether it finds what was compiled."""
+    if not getattr(compiles, "told", False):
+        compiles.told = True
+        print("finds it" if MADE.exists() else "compiles", flush=True)
+        MADE.parent.mkdir(exist_ok=True)
+        MADE.write_text("made")
+    return a @ b
+'''
+
+
+def test_only_the_look_after_all_timing_finds_what_was_compiled(tmp_path, monkeypatch):
+    """A kernel could change what another one's compiler wrote: no process that times may find it."""
+    (tmp_path / "gemm").mkdir()
+    (tmp_path / "gemm" / "compiles.py").write_text(COMPILES)
+    (scratch := tmp_path / "scratch").mkdir()
+    monkeypatch.setenv("KERNEL_PATH", str(tmp_path))
+    monkeypatch.setenv(SHARED_VARIABLE, str(scratch))
+    quick = {"min_rounds": 8, "max_rounds": 8, "warmup_s": 0.05, "verify_seeds": 1, "processes": 2}
+    sizes = {"m": 64, "n": 64, "k": 64, "dtype": "float32"}
+    config = Config(name="t", operation="gemm", kernels=["compiles"], workloads=[sizes], protocol=quick)
+    device, events = find_device("cpu"), []
+    known = Ceilings(copy_gb_per_s=100, read_gb_per_s=100)
+    supervisor = Supervisor(RunSpec.of(config, device.uuid, ceilings=known), device, events.append)
+    supervisor.run()
+    said = [line for line in supervisor.log().splitlines() if line in ("finds it", "compiles")]
+    assert said == ["compiles", "compiles", "finds it"]
+    (seen,) = [
+        one for event in events if event.kind == "crosschecked" for one in event.seen if one.kernel == "compiles"
+    ]
+    assert seen.check
+    assert not list(scratch.glob("benchsite-*/")), "and nothing of it stays"

@@ -339,6 +339,38 @@ def test_a_reference_too_large_to_keep_is_made_again_and_is_the_same(sampled, mo
     assert again._kept is None
 
 
+@pytest.mark.parametrize("thorough", (False, True))
+def test_a_reference_is_computed_once_for_all_kernels_where_it_can_be_kept(sampled, monkeypatch, thorough):
+    """A sample of a large output is small. So is a whole one beside a GPU's memory."""
+    asked = problem("float16", 65, True, kv_heads=2)
+    inputs, times = asked.inputs("cpu", 3), []
+    check = Attention.check
+    monkeypatch.setattr(Attention, "check", lambda *of: (times.append(1), check(*of))[1])
+    one = Reference(asked, inputs, 3, thorough)
+    for kernel in (sdpa, eager):
+        measure(kernel(*inputs.tensors, **inputs.options), one)
+    assert len(times) == 1
+    monkeypatch.setattr(Reference, "KEEP_BYTES", sum(piece.nbytes for piece in one.pieces()) - 1)
+    measure(sdpa(*inputs.tensors, **inputs.options), one := Reference(asked, inputs, 3, thorough))
+    assert one._kept is None, "all of it, or nothing"
+
+
+@pytest.mark.parametrize("together", (1, 3, 2**25))
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_head_is_the_same_whichever_are_computed_together(sampled, monkeypatch, dtype, together):
+    asked = problem(dtype, 65, True, kv_heads=2)
+    inputs = asked.inputs("cpu", 3)
+    right = eager(*(tensor.double() for tensor in inputs.tensors), **inputs.options)
+    monkeypatch.setattr(attention, "TOGETHER_SCORES", together * 65 * 65)
+    covered = torch.zeros(right.shape)
+    for piece in asked._every_head(inputs):
+        torch.testing.assert_close(piece.reference.double(), right[piece.index], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(piece.yardstick.double(), right[piece.index], rtol=0.05, atol=0.02)
+        assert piece.reference.shape[0] <= together
+        covered[piece.index] += 1
+    assert bool((covered == 1).all())
+
+
 # --- what the judge makes of readings ---------------------------------------------------------------------------------
 
 

@@ -199,16 +199,24 @@ def test_what_comes_up_once_is_asked_again_and_judged_with_all_that_was_found():
     )
 
 
-@pytest.mark.parametrize(("call_ns", "calls", "sights"), [(10e3, 7, 10), (5e6, 7, 4), (50e6, 3, 3)])
-def test_a_kernel_that_takes_long_is_asked_less(call_ns, calls, sights):
+@pytest.mark.parametrize(
+    ("call_ns", "sets", "calls", "sights", "in_turn"),
+    [
+        (10e3, 8, 7, 10, 8), (10e3, 2, 7, 10, 8), (4e6, 2, 7, 5, 8), (13e6, 2, 7, 3, 2), (13e6, 1, 7, 3, 2),
+        (13e6, 5, 7, 3, 5), (13e6, 40, 7, 3, 8), (50e6, 2, 3, 3, 2), (50e6, 8, 3, 3, 8), (150e6, 8, 1, 3, 2),
+    ],
+)  # fmt: skip
+def test_a_kernel_that_takes_long_is_asked_less_and_on_the_sets_that_it_was_timed_on(
+    call_ns, sets, calls, sights, in_turn
+):
     asked = []
 
     def probe(seeds, sights, in_turn):
-        asked.append((len(seeds), sights))
+        asked.append((len(seeds), sights, in_turn))
         return probed(len(seeds))
 
-    assert why_probed(probe, lambda: 1, call_ns) == ""
-    assert asked == [(seeds_for(calls), sights)]
+    assert why_probed(probe, lambda: 1, call_ns, sets) == ""
+    assert asked == [(seeds_for(calls, in_turn), sights, in_turn)]
 
 
 def test_who_works_for_others():

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 FLOAT64_SCORES = 2**26
 """Largest score matrix (elements, all heads) with a complete float64 reference: 0.5 GiB."""
+TOGETHER_SCORES = 2**25
+"""Scores of heads that are computed together, where every head is checked."""
 SAMPLED_HEADS, SAMPLED_ROWS = 8, 256
 """Above that, float64 checks this many (batch, head) pairs, and this many query rows of each; the last and the first
 too."""
@@ -265,14 +267,11 @@ class Attention(Operation):
         ends = torch.tensor([0, self.seq_len - 1])
         for index in torch.randperm(flat, generator=rng)[:SAMPLED_HEADS].tolist():
             rows = torch.randperm(self.seq_len, generator=rng)[:SAMPLED_ROWS]
-            piece = self._piece(inputs, index, torch.cat((rows, ends)).unique().to(q.device), torch.float64)
+            piece = self._rows_of_one(inputs, index, torch.cat((rows, ends)).unique().to(q.device))
             yield piece
             yield from self._alone(piece, divmod(index, self.heads))
         if thorough:
-            # float32 is exact enough for 16-bit results; float32 results need float64.
-            exact_dtype = torch.float64 if q.dtype == torch.float32 else torch.float32
-            for index in range(flat):
-                yield self._piece(inputs, index, None, exact_dtype)
+            yield from self._every_head(inputs)
 
     @property
     def _width(self) -> int:
@@ -287,16 +286,30 @@ class Attention(Operation):
                     (*where, row, slice(None)), piece.reference[..., row, :], piece.yardstick[..., row, :], alone=name
                 )
 
-    def _piece(self, inputs: Inputs, index: int, rows: torch.Tensor | None, exact_dtype: torch.dtype) -> Piece:
-        """One (batch, head): all query rows, or some."""
+    def _rows_of_one(self, inputs: Inputs, index: int, rows: torch.Tensor) -> Piece:
+        """Some query rows of one (batch, head), in float64."""
+        import torch
+
         b, h = divmod(index, self.heads)
         q, k, v = inputs.tensors
-        q1, kv = q[b, h], h // (self.heads // self.kv_heads)
-        if rows is not None:
-            q1 = q1[rows]
-        where = (b, h) if rows is None else (b, h, rows)
+        q1, kv = q[b, h, rows], h // (self.heads // self.kv_heads)
         k1, v1 = k[b, kv], v[b, kv]
-        return Piece(where, self._exact(q1, k1, v1, exact_dtype, rows), self._yardstick(q1, k1, v1, rows))
+        return Piece((b, h, rows), self._exact(q1, k1, v1, torch.float64, rows), self._yardstick(q1, k1, v1, rows))
+
+    def _every_head(self, inputs: Inputs) -> Iterator[Piece]:
+        """All rows of all heads, some heads of a batch together. float32 is exact enough for 16-bit results; float32 results
+        need float64."""
+        import torch
+
+        q, k, v = inputs.tensors
+        exact = torch.float64 if q.dtype == torch.float32 else torch.float32
+        group, step = self.heads // self.kv_heads, max(1, TOGETHER_SCORES // (self.seq_len * self.keys))
+        for b in range(self.batch):
+            for first in range(0, self.heads, step):
+                some = slice(first, first + step)
+                of = torch.arange(self.heads, device=q.device)[some] // group
+                k1, v1 = (k[b, some], v[b, some]) if group == 1 else (k[b, of], v[b, of])
+                yield Piece((b, some), self._exact(q[b, some], k1, v1, exact), self._yardstick(q[b, some], k1, v1))
 
     def _exact(self, q: Any, k: Any, v: Any, dtype: Any, rows: Any = None) -> Any:
         scores = (q.to(dtype) @ k.to(dtype).mT).mul_(self.scale)
