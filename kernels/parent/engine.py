@@ -133,6 +133,7 @@ class Engine:
         for number, check in enumerate(self.checks, 1):
             self.step(arm.name, f"verify {number} of {len(self.checks)}")
             asked = {"seed": check.seed, "thorough": check.thorough, "distribution": check.distribution}
+            asked["look"] = number in (1, len(self.checks))
             got: Verified | None = self.session.attempt(arm, "verify", VERIFY_LIMIT_S, **asked)
             if got is None or self._verified_anew(got.busy, arm, prepare):
                 return

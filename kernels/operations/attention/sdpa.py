@@ -16,7 +16,6 @@ from functools import lru_cache
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.attention.bias import causal_lower_right
 
 from kernels.catalog import Unsupported, cuda, kernel
 
@@ -37,6 +36,8 @@ def _sdpa(q, k, v, causal, scale, window, biased=True):
     if not (window or longer):
         return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale, enable_gqa=gqa)
     if not window and biased and q.is_cuda:
+        from torch.nn.attention.bias import causal_lower_right  # it imports the compiler, which takes 2 s
+
         last = causal_lower_right(q.shape[2], k.shape[2])
         return F.scaled_dot_product_attention(q, k, v, last, scale=scale, enable_gqa=gqa)
     group = q.shape[1] // k.shape[1]
