@@ -224,6 +224,17 @@ def test_what_the_instrument_does_between_batches_accuses_nobody(monkeypatch):
     assert not doubts_about._why_outside("mine", 1e5, False)
 
 
+def test_the_baselines_batch_is_measured_only_if_it_may_explain_the_arms(monkeypatch):
+    engine = SimpleNamespace(baseline="sdpa", alive=[SimpleNamespace(name="sdpa")], cuda=True)
+    doubts_about, ran, around_ns = doubts.Doubts(engine), [], {"sdpa": 20e6, "quick": 12e6, "slow": 25e6}
+    monkeypatch.setattr(
+        doubts_about, "_batch", lambda name, calls, graphs: (ran.append(name), (1e8, 1e8 + around_ns[name]))[1]
+    )
+    assert not doubts_about._why_outside("quick", 1e5, False)
+    assert not doubts_about._why_outside("slow", 1e5, False)
+    assert ran == ["quick", "slow", "sdpa"]
+
+
 def test_an_output_that_keeps_large_memory_shortens_blocks(monkeypatch):
     """PyTorch's mse_loss returns one number in memory of the size of its inputs: a thousand of them fill any GPU."""
     bench = Bench("cpu")
