@@ -13,7 +13,7 @@ ROTATED_NS, LONG_NS, VERY_LONG_NS = 5e6, 20e6, 100e6
 """From ROTATED_NS on, a probe has as many sets in turn as the timed calls had, not PROBE_SETS. Calls are slow from LONG_NS, and
 from VERY_LONG_NS so slow that one call of each kind must do. On two sets a probe has 126 calls, 54 slow ones, or 18 very slow
 ones."""
-SIGHTS, FEW_SIGHTS, SIGHTS_NS = 10, 3, 20e6
+SIGHTS, FEW_SIGHTS, SIGHTS_NS = 10, 3, 40e6
 """A kernel may start caching after several calls: repeat this many calls on the same tensors; fewer if together they
 take longer than SIGHTS_NS."""
 DOUBTS = 3

@@ -34,8 +34,11 @@ STOP_LIMIT_S = 1.0
 END_LIMIT_S = 5.0
 """On a busy machine a process lives on for a moment after it was killed."""
 FACTS_LIMIT_S = 30.0
+SETTLES_S = 0.002
+"""A process is stopped once its CPU time has not grown for so long: a thread is said to be stopped right before it leaves its
+core, and a hypervisor may hold it there for milliseconds, which count."""
 RESTS_NS = 500_000
-"""CPU time that processes may use while they are stopped: to stop takes some."""
+"""CPU time that processes may use while they are stopped."""
 
 
 class TrustedEnded(RuntimeError):
@@ -185,16 +188,24 @@ class Cell(Child):
         except ValueError:
             raise self._forged() from None
 
-    def freeze(self) -> None:
-        """Stops all processes of this cell, and waits until they are stopped."""
+    def freeze(self) -> int:
+        """Stops all processes of this cell, and waits until they rest. Returns when all of them were stopped, in ns."""
         processes.end([self.pid], signal.SIGSTOP)
-        deadline = time.monotonic() + STOP_LIMIT_S
-        while running := [pid for pid in self.processes() if not processes.is_stopped(pid)]:
-            processes.end(running, signal.SIGSTOP)
+        deadline, stopped_ns = time.monotonic() + STOP_LIMIT_S, 0
+        while True:
+            if running := [pid for pid in self.processes() if not processes.is_stopped(pid)]:
+                processes.end(running, signal.SIGSTOP)
+                stopped_ns = 0
+            else:
+                stopped_ns = stopped_ns or time.monotonic_ns()
+                used = processes.cpu_ns(self.processes())
+                time.sleep(SETTLES_S)
+                if processes.cpu_ns(self.processes()) == used:
+                    self._used_ns = used
+                    return stopped_ns
             if time.monotonic() > deadline:
                 self.kill()
                 raise ChildDied("its processes could not be stopped")
-        self._used_ns = processes.cpu_ns(self.processes())
 
     def must_have_rested(self) -> None:
         """Raises CommandFailed if its processes have worked while they were stopped: a signal of the system's own, such as

@@ -321,8 +321,7 @@ class IsolatedSession:
         chosen = [calls - 1, *self.rng.sample(range(calls - 1), min(CHOSEN, calls - 1))]
         claims = [outputs_of(mine.layout, done.addresses, index) for index in chosen]
         if self.device.kind == "cpu":
-            mine.cell.freeze()
-            mine.delays_ns.append(time.monotonic_ns() - ended)
+            mine.delays_ns.append(mine.cell.freeze() - ended)
             self._take(slot, claims)
         else:
             self._take(slot, claims)

@@ -202,7 +202,7 @@ def test_what_comes_up_once_is_asked_again_and_judged_with_all_that_was_found():
 @pytest.mark.parametrize(
     ("call_ns", "sets", "calls", "sights", "in_turn"),
     [
-        (10e3, 8, 7, 10, 8), (10e3, 2, 7, 10, 8), (4e6, 2, 7, 5, 8), (13e6, 2, 7, 3, 2), (13e6, 1, 7, 3, 2),
+        (10e3, 8, 7, 10, 8), (10e3, 2, 7, 10, 8), (4e6, 2, 7, 10, 8), (5e6, 2, 7, 8, 8), (13e6, 2, 7, 3, 2), (13e6, 1, 7, 3, 2),
         (13e6, 5, 7, 3, 5), (13e6, 40, 7, 3, 8), (50e6, 2, 3, 3, 2), (50e6, 8, 3, 3, 8), (150e6, 8, 1, 3, 2),
     ],
 )  # fmt: skip

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 FLOAT64_SCORES = 2**26
 """Largest score matrix (elements, all heads) with a complete float64 reference: 0.5 GiB."""
-TOGETHER_SCORES = 2**25
-"""Scores of heads that are computed together, where every head is checked."""
+TOGETHER_SCORES, TOGETHER_VALUES = 2**25, 2**24
+"""Scores of heads that are computed together, where every head is checked; and values that are compared together."""
 SAMPLED_HEADS, SAMPLED_ROWS = 8, 256
 """Above that, float64 checks this many (batch, head) pairs, and this many query rows of each; the last and the first
 too."""
@@ -304,12 +304,15 @@ class Attention(Operation):
         q, k, v = inputs.tensors
         exact = torch.float64 if q.dtype == torch.float32 else torch.float32
         group, step = self.heads // self.kv_heads, max(1, TOGETHER_SCORES // (self.seq_len * self.keys))
+        compared = max(step, TOGETHER_VALUES // (self.seq_len * self.head_dim))
         for b in range(self.batch):
-            for first in range(0, self.heads, step):
-                some = slice(first, first + step)
-                of = torch.arange(self.heads, device=q.device)[some] // group
-                k1, v1 = (k[b, some], v[b, some]) if group == 1 else (k[b, of], v[b, of])
-                yield Piece((b, some), self._exact(q[b, some], k1, v1, exact), self._yardstick(q[b, some], k1, v1))
+            for heads in torch.arange(self.heads, device=q.device).split(compared):
+                found: list[tuple[torch.Tensor, torch.Tensor]] = []
+                for some in heads.split(step):
+                    q1, k1, v1 = q[b, some], k[b, some // group], v[b, some // group]
+                    found.append((self._exact(q1, k1, v1, exact), self._yardstick(q1, k1, v1)))
+                right, yardstick = (torch.cat(parts) for parts in zip(*found, strict=True))
+                yield Piece((b, heads), right, yardstick)
 
     def _exact(self, q: Any, k: Any, v: Any, dtype: Any, rows: Any = None) -> Any:
         scores = (q.to(dtype) @ k.to(dtype).mT).mul_(self.scale)
