@@ -77,6 +77,10 @@ def serve(kind: str, commands: Any, answers: Any) -> None:
 
             with contextlib.suppress(ImportError):
                 import triton  # noqa: F401  (warm: the first Triton kernel should not pay for the import)
+            with contextlib.suppress(ImportError):
+                import tqdm
+
+                tqdm.tqdm.monitor_interval = 0  # else PyTorch's compiler leaves its thread behind
             from kernels.child.bench import Bench
             from kernels.child.environment import environment
             from kernels.child.guard import Guard

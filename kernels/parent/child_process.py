@@ -122,18 +122,22 @@ def child_environment(device: Device, scratch: str, compiled: str = "") -> dict[
     compiled: the folder of what is compiled, if it is not the scratch folder.
     """
     passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    return passed | {
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), passed.get("PYTHONPATH")])),
-        "HOME": scratch,
-        "TMPDIR": scratch,
-        "USER": "benchsite",
-        **{variable: f"{compiled or scratch}/{folder}" for folder, variable in COMPILED.items()},
-        "CUDA_VISIBLE_DEVICES": device.uuid if device.kind == "cuda" else "",
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "KINETO_LOG_LEVEL": "99",  # else the profiler writes into a kernel's log
-        "PYTHONUNBUFFERED": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
+    return (
+        passed
+        | {
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), passed.get("PYTHONPATH")])),
+            "HOME": scratch,
+            "TMPDIR": scratch,
+            "USER": "benchsite",
+            **{variable: f"{compiled or scratch}/{folder}" for folder, variable in COMPILED.items()},
+            "CUDA_VISIBLE_DEVICES": device.uuid if device.kind == "cuda" else "",
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            "KINETO_LOG_LEVEL": "99",  # else the profiler writes into a kernel's log
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",  # else it leaves processes and a thread behind, beside which nothing is timed
+        }
+    )
 
 
 def _name_of(number: int) -> str:

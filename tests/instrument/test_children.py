@@ -21,6 +21,9 @@ from kernels.workload import Config, RunSpec, Workload
 WORKLOAD = Workload(operation="attention", sizes={"batch": 1, "heads": 2, "seq_len": 16, "head_dim": 64})
 
 
+SWISH = {"operation": "swish", "dtype": "float32", "sizes": {"rows": 8, "cols": 16}}
+
+
 class ScriptedChild:
     """Dies, or fails, as its script says, one word for each thing asked."""
 
@@ -136,3 +139,19 @@ def test_a_run_goes_on_when_its_child_is_killed_in_warm_up_and_at_open(monkeypat
 
 
 CEILINGS = {"matmul_tflops": {"float32": 1.0}, "copy_gb_per_s": 10.0, "read_gb_per_s": 10.0}
+
+
+@pytest.mark.thorough("PyTorch's compiler compiles C++")
+def test_pytorchs_compiler_leaves_no_thread_behind():
+    """Beside a thread that a kernel left, nothing is timed: its process would be replaced, and it would compile again."""
+    child = Child(find_device("cpu"))
+    try:
+        child.call("open", workload=SWISH)
+        for arm in ("functional", "compiled"):
+            child.call("load", arm=arm)
+            child.call("compile", 300, arm=arm, seed=1)
+            assert not child.call("verify", arm=arm, seed=2, thorough=True, look=True).busy
+            watched = child.call("watch", arm=arm)
+            assert not (watched.threads or watched.must_replace), arm
+    finally:
+        child.close()
