@@ -5,7 +5,7 @@ Every repetition is a fresh measuring process. Prints tables; --json keeps every
 goes on from there if the file is there already: what one call has no time for, the next measures.
 
     python scripts/evidence.py [--json evidence.json] [--seconds 550] [--device cuda]
-                               [--processes 10] [--planted 20] [--without-rests 3]
+                               [--processes 10] [--long-processes 5] [--planted 20] [--without-rests 3]
 """
 
 from __future__ import annotations
@@ -219,6 +219,7 @@ def main() -> None:
     options.add_argument("--json", type=Path)
     options.add_argument("--device", default="cuda")
     options.add_argument("--processes", type=int, default=10)
+    options.add_argument("--long-processes", type=int, default=LONG_PROCESSES, help="of these, with 13 and 20 ms, too")
     options.add_argument("--planted", type=int, default=20)
     options.add_argument("--without-rests", type=int, default=3)
     options.add_argument("--seconds", type=float, default=550)
@@ -239,7 +240,7 @@ def main() -> None:
     for what, (wanted, kernels, shapes, seed, plan) in asked.items():
         more = True
         while more and (number := len(found[what])) < wanted:
-            longer = LONG if what == "pairs" and number < LONG_PROCESSES else []
+            longer = LONG if what == "pairs" and number < chosen.long_processes else []
             more = evidence.add(what, kernels, shapes + longer, seed + number, **plan)
     tell(found, other)
     print(f"{time.monotonic() - begun:.0f} s")
