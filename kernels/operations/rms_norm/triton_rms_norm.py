@@ -31,13 +31,13 @@ class Tile(NamedTuple):
 
 
 def tiles(rows, cols):
-    """The tile for a problem. These numbers are not measured yet: 32 elements a thread, as the LayerNorm of this
-    catalogue has."""
+    """The tile for a problem. 16 elements a thread were best of 4,096 columns on an H200
+    (docs/measurements/row-tiles-h200-2026-11-25.jsonl). Other widths are not measured yet."""
     if cols > LONGEST_HELD:
         return Tile(1, 8, depth=4, lanes=2048)
     width = triton.next_power_of_2(cols)
     if width > 1024:
-        return Tile(1, min(16, width // 1024))
+        return Tile(1, min(16, width // 512))
     return Tile(min(4096 // width, triton.next_power_of_2(rows), 64), 4)
 
 
@@ -99,11 +99,12 @@ def _held(x, weight, out, stride, rows, cols, eps, ROWS: tl.constexpr, WIDTH: tl
     row, col = tl.arange(0, ROWS)[:, None], tl.arange(0, WIDTH)[None, :]
     if EVEN:
         values = tl.load(x + first * stride + row * stride + col).to(tl.float32)
-        scale = tl.load(weight + col)  # asked for before the sum, so that it is here when the sum is done
+        # Asked for before the sum, so that it is here when the sum is done. Every program reads it: it stays in the cache.
+        scale = tl.load(weight + col, eviction_policy="evict_last")
     else:
         exists = (first + row < rows) & (col < cols)
         values = tl.load(x + first * stride + row * stride + col, mask=exists, other=0.0).to(tl.float32)
-        scale = tl.load(weight + col, mask=col < cols, other=0.0)
+        scale = tl.load(weight + col, mask=col < cols, other=0.0, eviction_policy="evict_last")
     spread = tl.rsqrt(tl.sum(values * values, 1) / cols + eps)[:, None]
     result = (values * spread * scale.to(tl.float32)).to(out.dtype.element_ty)
     if EVEN:
