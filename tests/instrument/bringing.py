@@ -7,7 +7,7 @@ from unittest import mock
 
 from kernels.analysis.correctness import judge
 from kernels.contract.events import Measured
-from kernels.formats.bringing import dtype_of, pair_in
+from kernels.formats.bringing import cases_of, dtype_of, pair_in
 from kernels.host.device import find_device
 from kernels.parent.isolated_session import IsolatedSession
 from kernels.parent.supervisor import Supervisor
@@ -57,20 +57,27 @@ def submissions_of(files):
 
 
 def config_of(problem, *kernels, **protocol):
-    workload = {"operation": "problem", "dtype": dtype_of(problem.files), "sizes": {"problem": name_of(problem)}}
+    sizes = [{"problem": name_of(problem), "case": case} for case in cases_of(problem.files)]
+    dtype = dtype_of(problem.files)
     named = [name_of(problem), *map(name_of, kernels)]
     return Config(
         name="typed",
         operation="problem",
         baseline=named[0],
         kernels=named,
-        workloads=[workload],
+        workloads=[{"operation": "problem", "dtype": dtype, "sizes": one} for one in sizes],
         protocol=QUICK | protocol,
     )
 
 
 def measured(problem, *kernels, device="cpu", **protocol):
-    """The event of one run, as an agent makes it."""
+    """The event of one run of one workload, as an agent makes it."""
+    (event,) = every_event(problem, *kernels, device=device, **protocol)
+    return event
+
+
+def every_event(problem, *kernels, device="cpu", **protocol):
+    """An event for each workload of one run."""
     found = find_device(device)
     submissions = [problem, *kernels]
     spec = RunSpec.of(config_of(problem, *kernels, **protocol), found.uuid, submissions=submissions, ceilings=KNOWN)
@@ -78,8 +85,7 @@ def measured(problem, *kernels, device="cpu", **protocol):
     events = []
     with mock.patch.dict(os.environ, {"OMP_NUM_THREADS": "1"}), submitted(spec.submissions):
         Supervisor(spec, found, events.append, crosschecks=False).run()
-    (event,) = [one for one in events if isinstance(one, Measured)]
-    return event
+    return [one for one in events if isinstance(one, Measured)]
 
 
 def results(*args, **more):

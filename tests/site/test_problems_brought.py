@@ -1,5 +1,7 @@
 """Problems that came with their kernels, on the site: submitted in two files, one workload each, and pages that know no work."""
 
+import json
+
 import pytest
 from cast import load
 from django.core.files.uploadedfile import SimpleUploadedFile
@@ -130,6 +132,47 @@ def test_a_kernel_of_gpu_mode_is_submitted_with_its_problem(owner, ready):
     assert Run.objects.get().run_spec().submissions == [problem.spec, kernel.spec]
 
 
+def test_every_benchmark_is_a_workload_of_one_run(owner, ready):
+    files = {
+        "reference.py": "def generate_input(n, seed):\n    pass\n\n\ndef ref_kernel(data):\n    return data\n",
+        "task.yml": "benchmarks:\n  - {n: 64, seed: 1}\n  - {n: 128, seed: 1}\ntests:\n  - {n: 7, seed: 1}\n",
+        "submission.py": "#!POPCORN leaderboard same\ndef custom_kernel(data):\n    return data\n",
+    }
+    problem, kernel = stored(owner, files, device=str(ready.pk))
+    run = Run.objects.get()
+    assert [w.label for w in run.spec.workloads] == [f"problem fp32 {problem.kernel} n={n}" for n in (64, 128)]
+    assert (run.spec.baseline, run.run_spec().submissions) == (problem.kernel, [problem.spec, kernel.spec])
+    assert "on 2 benchmarks of its task.yml" in owner.get(problem.get_absolute_url()).content.decode()
+    assert owner.get(run.get_absolute_url()).status_code == 200
+
+
+def test_a_file_of_tensors_is_dropped_with_a_flashinfer_workload(owner, ready):
+    array = {"shape": ["n"], "dtype": "int32"}
+    definition = {"name": "pick", "axes": {"n": {"type": "var"}}, "outputs": {"y": array | {"dtype": "float32"}}}
+    definition |= {
+        "inputs": {"at": array, "x": array | {"dtype": "float32"}},
+        "reference": "def run(at, x):\n    return x[at]\n",
+    }
+    spec = {"language": "python", "entry_point": "main.py::run"}
+    solution = {"name": "mine", "definition": "pick", "spec": spec}
+    solution["sources"] = [{"path": "main.py", "content": "def run(at, x):\n    return x.take(at)\n"}]
+    at = {"type": "safetensors", "path": "blob/at.safetensors", "tensor_key": "at"}
+    line = {"definition": "pick", "workload": {"axes": {"n": 2}, "inputs": {"at": at}, "uuid": "u"}}
+    header = json.dumps({"at": {"dtype": "I32", "shape": [2], "data_offsets": [0, 8]}}).encode()
+    tensors = len(header).to_bytes(8, "little") + header + bytes([1, 0, 0, 0, 0, 0, 0, 0])
+    files = {"pick.json": json.dumps(definition), "mine.json": json.dumps(solution), "pick.jsonl": json.dumps(line)}
+    answer = owner.post(FORM, sent(files))
+    assert "its input at comes from blob/at.safetensors, which is not among the files" in answer.content.decode()
+    fields = sent(files)
+    fields["dropped"].append(SimpleUploadedFile("at.safetensors", tensors))
+    answer = owner.post(FORM, fields)
+    assert answer.status_code == 302, answer.context["form"].errors
+    kernel = Submission.objects.latest("pk")
+    problem = Submission.objects.named("problem", kernel.problem)
+    assert problem.files["values_1.b64"] == "AQAAAAAAAAA="
+    assert [w.label for w in config_for(kernel).workloads] == [f"problem fp32 {problem.kernel} n=2"]
+
+
 def test_a_fork_keeps_its_problem_and_is_measured_beside_its_parent(owner, ready):
     problem, kernel = stored(owner)
     changed = {name: text.replace("x.expm1()", "x.exp() - 1") for name, text in kernel.files.items()}
@@ -156,6 +199,12 @@ def test_a_kernel_whose_problem_is_not_stored_is_not_measured(owner, ready):
 # --- pages ------------------------------------------------------------------------------------------------------------
 
 
+def _checked(result):
+    return result.correctness and result.correctness.model_copy(
+        update={"own_check": "right", "edges": {"n=7": "right"}}
+    )
+
+
 @pytest.fixture
 def measured(owner, ready, exported):
     """(the problem, the kernel, a run of them): an export whose first measurement is of that problem."""
@@ -163,8 +212,11 @@ def measured(owner, ready, exported):
     export = Export.model_validate(exported)
     first = export.measurements[0]
     names = {first.baseline: problem.kernel, next(r.kernel for r in first.results if r.speedup): kernel.kernel}
-    results = [r.model_copy(update={"kernel": names[r.kernel]} | dict.fromkeys(UNKNOWN)) for r in first.results
-               if r.kernel in names]  # fmt: skip
+    known = [r for r in first.results if r.kernel in names]
+    results = [
+        r.model_copy(update={"kernel": names[r.kernel], "correctness": _checked(r)} | dict.fromkeys(UNKNOWN))
+        for r in known
+    ]
     workload = Workload(operation="problem", dtype="float32", sizes={"problem": problem.kernel})
     changes = {
         "workload": workload,
@@ -186,6 +238,7 @@ def test_pages_say_where_the_reference_came_from_and_nothing_of_unknown_work(own
     result = Measurement.objects.get(run=run).results.get(kernel__name=kernel.kernel)
     page = owner.get(reverse("result", args=[run.pk, result.pk])).content.decode()
     assert f'Inputs and reference came with a submission, <a href="{problem.get_absolute_url()}">' in page
+    assert "the problem&#x27;s own check" in page and "n=7" in page
     assert "inputs 0 B" not in page and "0 TFLOP/s" not in page and "speed of light" not in page
     page = owner.get(run.get_absolute_url()).content.decode()
     assert f'inputs and reference came with <a href="{problem.get_absolute_url()}">' in page
