@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from kernels.catalog import PROBLEM, get_kernel, load
 from kernels.contract.isolation import Argument, Array, Described, Expected, Part, Refused
 from kernels.contract.replies import Nothing
 from kernels.isolated import device_memory
@@ -18,6 +17,7 @@ from kernels.isolated.brought import Brought, cut, packed
 from kernels.isolated.cell import Cell
 from kernels.isolated.memory import Layout, mapped, outputs_of
 from kernels.operations.base import Inputs
+from kernels.problems.opening import drawn, is_packed, reference_of
 from kernels.workload import Workload
 
 MOST_SAID = 300
@@ -32,15 +32,11 @@ class Problem(Cell):
 
     def describe(self, workload: dict[str, Any], seed: int, weights: int) -> Described:
         """Loads the reference, and calls it once. weights: the seed of what is drawn once."""
-        torch.set_grad_enabled(False)
         asked = Workload(**workload)
-        sizes = asked.sizes
-        self.reference = load(get_kernel(PROBLEM, sizes[PROBLEM])).call(weights, self.device)
-        if case := sizes.get("case"):
-            self.reference.choose(case)
-        given = self.drawn(seed)
+        self.reference = reference_of(asked, weights, self.device)
+        given = drawn(self.reference, seed, self.device)
         arguments = _arguments(given)
-        self.packed = bool(getattr(self.reference, "packed", False))
+        self.packed = is_packed(self.reference)
         call = packed(self.reference) if self.packed else self.reference
         counts: dict[str, int] = getattr(self.reference, "counts", {"": len(given)})
         parts = list(cut(given, counts.values()))
@@ -58,11 +54,6 @@ class Problem(Cell):
         self.problem = Brought.of(asked.problem, described.model_dump())
         self.layout, self.answers = Layout.of(self.problem, self.device), Layout(self.problem.likes)
         return described
-
-    def drawn(self, seed: int) -> list[Any]:
-        """The arguments of a seed, on the device."""
-        found = self.reference.inputs(seed)
-        return [one.to(self.device) if isinstance(one, torch.Tensor) else one for one in found]
 
     def _outputs(self, out: Any) -> list[torch.Tensor]:
         claims, why = outputs_of(out)
@@ -85,7 +76,8 @@ class Problem(Cell):
     def draw(self, seed: int, calls: int) -> Nothing:
         """Fresh values for the first input sets, different in each."""
         for index, one in enumerate(self.sets[:calls]):
-            tensors = [t for t in self.drawn((seed + index * 1_000_003) % 2**31) if isinstance(t, torch.Tensor)]
+            values = drawn(self.reference, (seed + index * 1_000_003) % 2**31, self.device)
+            tensors = [one for one in values if isinstance(one, torch.Tensor)]
             for old, new in zip(one.tensors, tensors, strict=True):
                 if (old.shape, old.dtype) != (new.shape, new.dtype):
                     raise ValueError("its inputs do not have the same shapes and dtypes for every seed")

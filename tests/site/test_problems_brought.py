@@ -6,6 +6,7 @@ import pytest
 from cast import load
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.urls import reverse
+from django.utils import timezone
 from form import again
 
 from kernels.contract.export import Export
@@ -280,3 +281,15 @@ def test_a_whole_kernel_that_is_dropped_replaces_the_example_and_a_helper_joins_
     assert sorted(Submission.objects.latest("pk").files) == ["helper.py", example.file_name]
     owner.post(FORM, sent(FILES, **typed | {"source": typed["source"] + "\r\n# mine\r\n"}))
     assert example.file_name in Submission.objects.latest("pk").files, "what somebody wrote is kept"
+
+
+def test_a_kernel_for_a_problem_is_profiled_with_the_files_of_both(owner, ready, measured):
+    problem, kernel, run = measured
+    Run.objects.filter(pk=run.pk).update(gpu=ready, demo="")
+    Gpu.objects.filter(pk=ready.pk).update(no_counters="", seen_at=timezone.now())
+    result = Measurement.objects.get(run=run).results.get(kernel__name=kernel.kernel)
+    assert "Profile</button>" in owner.get(reverse("result", args=[run.pk, result.pk])).content.decode()
+    owner.post(reverse("profile_result", args=[run.pk, result.pk]))
+    queued = Run.objects.get(profile_of=result.pk).run_spec()
+    assert queued.profile == kernel.kernel and queued.protocol.isolated
+    assert queued.submissions == [problem.spec, kernel.spec]
