@@ -1,6 +1,7 @@
 """Problems that came with their kernels, on the site: submitted in two files, one workload each, and pages that know no work."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from cast import load
@@ -10,8 +11,10 @@ from django.utils import timezone
 from form import again
 
 from kernels.contract.export import Export
+from kernels.report.tables import words_of
 from kernels.starts import start
 from kernels.workload import Workload
+from runs.charts.run_charts import short_labels
 from runs.models import ApiToken, Gpu, Measurement, Run, Submission
 from runs.submitting import NotSubmitted, config_for
 
@@ -244,6 +247,32 @@ def test_pages_say_where_the_reference_came_from_and_nothing_of_unknown_work(own
     page = owner.get(run.get_absolute_url()).content.decode()
     assert f'inputs and reference came with <a href="{problem.get_absolute_url()}">' in page
     assert f">{kernel.kernel}</a>" in owner.get(problem.get_absolute_url()).content.decode()
+
+
+def test_the_leaderboard_has_a_heading_for_each_problem_and_rows_for_its_sizes(owner, measured):
+    problem, _, _ = measured
+    page = owner.get("/leaderboard/?operation=problem").content.decode()
+    assert (
+        f'<div class="o"><a href="{problem.get_absolute_url()}">{problem.kernel}</a> <small>problem</small></div>'
+        in page
+    )
+    assert '<span class="y" role="rowheader">its own sizes</span>' in page
+    assert f"on 1 {problem.kernel} workload on" in page or f"on {problem.kernel} workload on" in page
+
+
+def test_a_run_of_a_problem_names_its_sizes_and_not_the_problem_again():
+    assert words_of("problem fp32 rows@0123456789 n=4 m=8") == ["problem", "fp32", "n=4", "m=8"]
+    assert words_of("problem fp32 rows@0123456789") == ["problem", "fp32", "rows@0123456789"]
+    assert words_of("gemm fp16 M=4 N=8") == ["gemm", "fp16", "M=4", "N=8"]
+    shown = {"status": "ok", "verdict": "FASTER", "p50_ms": 1.0, "mode": "batch", "kernel": "mine"}
+    rows = [
+        SimpleNamespace(workload_key=str(n), workload=f"problem fp32 rows@0123456789 n={n} m=8", **shown)
+        for n in (4, 5)
+    ]
+    assert (short_labels(rows, narrow=False), short_labels(rows, narrow=True)) == (
+        ["n=4 m=8", "n=5 m=8"],
+        ["n=4", "n=5"],
+    )
 
 
 def test_no_page_fails_of_a_problem(owner, measured):
