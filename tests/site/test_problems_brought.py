@@ -76,6 +76,13 @@ def test_two_files_become_a_problem_and_a_kernel_and_one_run(owner, ready):
     assert problem.kernel in owner.get(run.get_absolute_url()).content.decode()
 
 
+def test_the_list_of_submissions_says_which_is_the_problem(owner, ready):
+    problem, _ = stored(owner, message="")
+    page = owner.get("/submissions/").content.decode()
+    assert "<small>Model of KernelBench.</small>" in page
+    assert f"<small>ModelNew of KernelBench, in the place of the Model of {problem.kernel}.</small>" in page
+
+
 def test_kernels_for_the_same_files_share_the_problem(owner, ready):
     problem, kernel = stored(owner)
     same, other = stored(owner, FILES | {"fast.py": NEW.replace("x.expm1()", "torch.special.expm1(x)")})
