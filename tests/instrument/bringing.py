@@ -2,7 +2,7 @@
 
 import os
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from unittest import mock
 
 from kernels.analysis.correctness import judge
@@ -44,6 +44,20 @@ NEW = MODEL.partition("def get_inputs")[0].replace("class Model(", "class ModelN
 def files_of(*names):
     """Files of tests/formats/kernelbench."""
     return {name: (FOLDER / "kernelbench" / name).read_text() for name in names}
+
+
+def gpu_mode(problem, solution, **more):
+    """The files of a problem of tests/formats/gpu_mode with one of its solutions, as somebody drops them: without folders."""
+    root = FOLDER / "gpu_mode"
+    names = ("reference.py", "task.py", "task.yml", solution)
+    found = {PurePosixPath(name).name: (root / problem / name).read_text() for name in names}
+    return found | {"utils.py": (root / "utils.py").read_text()} | more
+
+
+def flashinfer_files(definition, solution):
+    root = FOLDER / "flashinfer"
+    names = (f"definitions/{definition}.json", f"solutions/{solution}.json")
+    return {PurePosixPath(name).name: (root / name).read_text() for name in names}
 
 
 def name_of(one):

@@ -1,19 +1,13 @@
 """Problems that came with their kernels: measured like any workload, and their code runs in no process that is trusted."""
 
-import json
 import re
-from itertools import pairwise
-from pathlib import PurePosixPath
 
 import pytest
-import torch
 from bringing import (
-    FOLDER,
     MODEL,
     NEW,
-    config_of,
-    every_event,
     files_of,
+    gpu_mode,
     judged,
     measured,
     name_of,
@@ -21,19 +15,15 @@ from bringing import (
     submissions_of,
 )
 
-from kernels.analysis.correctness import judge
 from kernels.analysis.verdicts import verdict
 from kernels.catalog import operations
 from kernels.contract.arm_result import Status, Verdict
 from kernels.formats.adding import read
-from kernels.formats.bringing import cases_of, dtype_of, pair_in
-from kernels.formats.cases import cases
-from kernels.formats.safetensors import text_of
+from kernels.formats.bringing import pair_in
 from kernels.parent.child_process import CommandFailed
 from kernels.parent.problem_session import ProblemFailed
-from kernels.problems import flashinfer
 from kernels.submission import Unreadable, kernel_of
-from kernels.workload import Config, Workload
+from kernels.workload import Config
 
 pytestmark = pytest.mark.timeout(180)
 MORE = "more kernels of other formats, each in processes of its own: `make test` has a measured KernelBench pair"
@@ -262,423 +252,6 @@ def holds(pid, text):
     return False
 
 
-# --- GPU MODE ---------------------------------------------------------------------------------------------------------
-
-
-def gpu_mode(problem, solution, **more):
-    """The files of a problem of tests/formats/gpu_mode with one of its solutions, as somebody drops them: without folders."""
-    root = FOLDER / "gpu_mode"
-    names = ("reference.py", "task.py", "task.yml", solution)
-    found = {PurePosixPath(name).name: (root / problem / name).read_text() for name in names}
-    return found | {"utils.py": (root / "utils.py").read_text()} | more
-
-
-@SLOW
-@pytest.mark.parametrize(
-    ("problem", "solution", "right"),
-    [("matmul", "submission.py", True), ("prefixsum", "submission.py", True), ("grayscale", "submission.py", True),
-     ("histogram", "solutions/scatter.py", True), ("histogram", "solutions/wrong.py", False)],
-)  # fmt: skip
-def test_kernels_of_gpu_mode_are_right_or_wrong(problem, solution, right):
-    assert judged(*submissions_of(gpu_mode(problem, solution)))["correct"] is right
-
-
-@SLOW
-def test_a_kernel_of_gpu_mode_is_measured_on_the_last_benchmark():
-    problem, kernel = submissions_of(gpu_mode("matmul", "submission.py"))
-    assert [*problem.files] == ["reference.py", "task.py", "utils.py"]
-    assert [*kernel.files] == ["submission.py", "task.py", "utils.py"]
-    assert "{'m': 64, 'n': 32, 'k': 48, 'seed': 5}" in problem.files["reference.py"]
-    reference, mine = measured(problem, kernel).results
-    assert (reference.kernel, mine.kernel) == (name_of(problem), name_of(kernel))
-    assert (reference.status, mine.status) == (Status.OK, Status.OK), (reference.why, mine.why)
-
-
-ROWS = """import torch
-
-
-def generate_input(rows, cols, seed):
-    gen = torch.Generator().manual_seed(seed)
-    return torch.randn(rows, cols, generator=gen), 0.5
-
-
-def ref_kernel(data):
-    x, by = data
-    return x.sum(-1) * by
-
-
-def check_implementation(data, output):
-    right = ref_kernel(data)
-    bad = int((~torch.isclose(output, right, rtol=1e-3, atol=1e-3)).sum())
-    return not bad, f"{bad} rows differ" if bad else ""
-"""
-ROWS_TASK = """benchmarks:
-  - {rows: 64, cols: 32, seed: 1}
-  - {rows: 64, cols: 32, seed: 2}
-  - {rows: 96, cols: 48, seed: 1}
-tests:
-  - {rows: 96, cols: 48, seed: 9}
-  - {rows: 5, cols: 7, seed: 9}
-  - {rows: 33, cols: 1, seed: 9}
-"""
-ROW_SUM = "def custom_kernel(data):\n    x, by = data\n    return (x * by).sum(-1)\n"
-
-
-def rows(kernel=ROW_SUM, reference=ROWS, task=ROWS_TASK):
-    return submissions_of({"reference.py": reference, "task.yml": task, "mine.py": kernel})
-
-
-def test_every_benchmark_is_a_case_and_every_other_test_is_checked():
-    problem, kernel = rows()
-    assert cases_of(problem.files) == ["rows=64 cols=32", "rows=96 cols=48"]
-    info = kernel_of(problem.files)
-    assert info.limits == {"case": ("rows=64 cols=32", "rows=96 cols=48", "tests")}
-    assert info.doc == "ref_kernel of GPU MODE, on 2 benchmarks of its task.yml."
-    config = config_of(problem, kernel)
-    assert [one.label for one in config.workloads] == [
-        f"problem fp32 {name_of(problem)} rows={rows} cols={cols}" for rows, cols in ((64, 32), (96, 48))
-    ]
-    assert config.baseline == name_of(problem)
-
-
-def test_a_problem_of_one_benchmark_keeps_its_version_and_the_key_of_its_workload():
-    """Both were stored before a problem had cases."""
-    problem, kernel = submissions_of(gpu_mode("matmul", "submission.py"))
-    assert name_of(problem) == "matmul@69453b3361" and cases_of(problem.files) == [""]
-    assert config_of(problem, kernel).workloads[0].key == "4f23a0cd621888cc"
-
-
-def test_of_many_benchmarks_the_last_twelve_are_cases_and_the_others_are_named():
-    sizes = [{"n": n, "seed": 1} for n in range(1, 21)] + [{"n": [1, 2]}, {"n": 99}]
-    problem, _ = rows(task=json.dumps({"benchmarks": sizes}))
-    assert cases_of(problem.files) == [f"n={n}" for n in (*range(10, 21), 99)]
-    said = "on 12 benchmarks of its task.yml. Left out: benchmark 21, n=1, n=2, n=3, n=4, n=5 and 4 more."
-    assert kernel_of(problem.files).doc.endswith(said)
-
-
-def test_names_of_cases_have_plain_characters_and_are_different():
-    found = cases([({"of": "a/b'\n"}, 1), ({"of": "a.b"}, 2), ({"of": "a/b'\n"}, 3), ({"seed": 4}, 4)])
-    assert found.chosen == {"of=a_b__": 1, "of=a.b": 2, "of=a_b__ (2)": 3, "seed=4": 4}
-    for name in found.chosen:
-        assert Workload(operation="problem", sizes={"problem": "a@0123456789", "case": name}).sizes["case"] == name
-
-
-@SLOW
-def test_a_kernel_of_gpu_mode_is_measured_on_every_benchmark():
-    problem, kernel = rows()
-    events = every_event(problem, kernel)
-    assert [one.workload.sizes["case"] for one in events] == ["rows=64 cols=32", "rows=96 cols=48"]
-    for event in events:
-        assert [one.status for one in event.results] == [Status.OK, Status.OK], [one.why for one in event.results]
-        for one in event.results:
-            assert one.correctness.own_check == "right"
-            assert one.correctness.edges == {"rows=5 cols=7": "right", "rows=33 cols=1": "right"}
-
-
-@SLOW
-@pytest.mark.parametrize(
-    ("kernel", "why", "edges"),
-    [
-        (ROW_SUM.replace("(x", "(x * (1 + (x.shape[1] == 7))"),
-         "the problem's own check says of its test rows=5 cols=7: 5 rows differ",
-         {"rows=5 cols=7": "wrong: ", "rows=33 cols=1": "right"}),
-        (ROW_SUM.replace("x, by", "assert len(data[0]) > 8, 'few'\n    x, by"),
-         "on the tests of its problem: AssertionError: few", None),
-    ],
-)  # fmt: skip
-def test_a_kernel_that_is_wrong_on_a_test_is_wrong_on_every_workload(kernel, why, edges):
-    events = every_event(*rows(kernel), max_rounds=2, min_rounds=2)
-    assert len(events) == 2
-    for event in events:
-        mine = event.results[-1]
-        assert mine.why.startswith(why) and mine.status in (Status.INCORRECT, Status.FAILED), (mine.status, mine.why)
-        for name, word in (edges or {}).items():
-            assert mine.correctness.edges[name].startswith(word)
-
-
-ONLY_SIGN = "    return bool((output >= 0).all()), 'a row is negative'\n"
-
-
-@SLOW
-@pytest.mark.parametrize(
-    ("check", "correct", "said", "why"),
-    [
-        ("    return output.shape == (len(data[0]),)\n", True, "right", ""),
-        ("    return ''\n", True, "right", ""),
-        ("    return False if output.requires_grad else (True, 'unused')\n", True, "right", ""),
-        ("    return 3 / 0\n", True, "not called: of the reference's own output it says: ZeroDivisionError", ""),
-        (ONLY_SIGN, True, "not called: of the reference's own output it says: a row is negative", ""),
-        ("    same = torch.equal(output, ref_kernel(data))\n    return same, f'{output.dtype} is not bit by bit'\n", False,
-         "wrong: torch.float32 is not bit by bit", "the problem's own check says: torch.float32 is not bit by bit"),
-        ("    assert torch.equal(output, ref_kernel(data))\n", False, "wrong: AssertionError", "the problem's own check says"),
-    ],
-)  # fmt: skip
-def test_the_check_of_a_problem_judges_beside_ours(check, correct, said, why):
-    """The kernel rounds otherwise than the reference: right by our comparison, and not bit by bit."""
-    before = ROWS.partition("    right = ref_kernel")[0]
-    event = measured(*rows("def custom_kernel(data):\n    x, by = data\n    return (x.double().sum(-1) * by).float()\n",
-                           before + check, ROWS_TASK.partition("  - {rows: 96")[0]), max_rounds=2, min_rounds=2)  # fmt: skip
-    mine = event.results[-1]
-    assert mine.correctness.correct is correct and mine.correctness.own_check.startswith(said), mine.correctness
-    assert mine.why.startswith(why)
-
-
-@SLOW
-def test_what_a_check_allows_and_ours_does_not_is_wrong():
-    problem, kernel = rows(ROW_SUM.replace("sum(-1)", "sum(-1) + 0.0004"))
-    with session_of(problem, kernel) as session:
-        slot = session.start(name_of(kernel))
-        reading = session.verify(name_of(kernel), 60.0, 7)[0]
-        assert slot.refused == "" and judge([reading], "float32", slot.flags)["correct"] is False
-
-
-@SLOW
-def test_a_kernel_that_is_wrong_on_one_benchmark_is_right_on_the_others():
-    right, wrong = every_event(
-        *rows(ROW_SUM.replace("(x", "(x * (1 + (x.shape[1] == 48))")), max_rounds=2, min_rounds=2
-    )
-    assert right.results[-1].status == Status.OK and right.results[-1].correctness.own_check == "right"
-    assert wrong.results[-1].status == Status.INCORRECT
-    assert wrong.results[-1].why.startswith("the problem's own check says: 96 rows differ (")
-
-
-@SLOW
-def test_tests_that_cannot_be_made_are_no_fault_of_a_kernel():
-    broken = ROWS.replace("    gen =", "    assert cols != 7, 'no sevens'\n    gen =")
-    for event in every_event(*rows(reference=broken), max_rounds=2, min_rounds=2):
-        assert [one.status for one in event.results] == [Status.OK, Status.OK]
-        why = "the tests of its problem were not checked: the problem's own process: AssertionError: no sevens"
-        assert any(note.startswith(why) for note in event.notes), event.notes
-
-
-@SLOW
-def test_data_may_be_a_tuple_with_numbers_and_must_be_known():
-    generate = "import torch\ndef generate_input(size, seed):\n    return {}\n"
-    generate += "def ref_kernel(data):\n    return data[0] * data[1]\n"
-    new = "def custom_kernel(data):\n    x, by = data\n    return x * by\n"
-
-    def files(data):
-        return {
-            "reference.py": generate.format(data),
-            "task.yml": "benchmarks:\n  - {size: 64, seed: 1}\n",
-            "mine.py": new,
-        }
-
-    assert judged(*submissions_of(files("(torch.randn(size, size), 3.0)")))["correct"] is True
-    for data, why in (
-        ("{'x': torch.randn(size)}", "its data is a dict"),
-        ("(torch.randn(size), [1, 2])", "input 2 is a list"),
-    ):
-        with session_of(*submissions_of(files(data))) as session:
-            assert why in session.why_no_problem
-
-
-@pytest.mark.parametrize(
-    ("task", "why"),
-    [
-        ("lang: py", "the last benchmark in task.yml must give a number or a text for each size"),
-        ("[1, 2]", "task.yml cannot be read"),
-        ("a: [", "task.yml cannot be read"),
-        ("benchmarks:\n  - {size: [1, 2]}", "must give a number or a text for each size"),
-        ("benchmarks:\n  - {'size) + (0': 1}", "must give a number or a text for each size"),
-        ("#" * 100_001, "the limit is 100,000"),
-        ("[" * 50_000, "task.yml cannot be read"),
-        ("a: &a [x, x, x]\n" + "".join(f"{n}: &{n} [*{p}, *{p}, *{p}]\n" for p, n in pairwise("abcdefghijklmno"))
-         + "benchmarks: [{size: *o}]", "must give a number or a text for each size"),
-    ],
-)  # fmt: skip
-def test_a_task_that_cannot_be_read_says_why(task, why):
-    with pytest.raises(Unreadable, match=re.escape(why)):
-        pair_in(gpu_mode("matmul", "submission.py", **{"task.yml": task}))
-
-
-def test_a_declared_kernel_beside_another_pair_is_refused():
-    """Which of both is meant is not known. The stored files of a kernel, which have a declaration, are read as they are."""
-    declared = '@kernel("gelu", backend="pytorch")\ndef mine(x, approximate):\n    return x\n'
-    with pytest.raises(Unreadable, match="one file declares a kernel, and others are a kernel with its problem"):
-        read({"1_linear.py": MODEL, "1_linear_new.py": NEW, "mine.py": declared})
-    for stored in [*pair(), *submissions_of(files_of("6_wrong_bias.py"))]:
-        assert read(stored.files).kernel == stored.files
-    problem, kernel = (one.files for one in submissions_of(gpu_mode("matmul", "submission.py")))
-    assert read(kernel).kernel == kernel and read(problem).kernel == problem
-
-
-# --- flashinfer -------------------------------------------------------------------------------------------------------
-
-
-def flashinfer_files(definition, solution):
-    root = FOLDER / "flashinfer"
-    names = (f"definitions/{definition}.json", f"solutions/{solution}.json")
-    return {PurePosixPath(name).name: (root / name).read_text() for name in names}
-
-
-@SLOW
-@pytest.mark.parametrize(
-    ("definition", "solution", "right"),
-    [("scale_h128", "scale_python", True), ("scale_h128", "scale_wrong", False), ("rmsnorm_h256", "rmsnorm_into", True),
-     ("gemm_n64_k128", "gemm_linear", True)],
-)  # fmt: skip
-def test_solutions_of_flashinfer_are_right_or_wrong(definition, solution, right):
-    problem, kernel = submissions_of(flashinfer_files(definition, solution))
-    assert (name_of(problem).partition("@")[0], name_of(kernel).partition("@")[0]) == (definition, solution)
-    assert dtype_of(problem.files) == {"rms": "bfloat16", "gem": "float16", "sca": "float32"}[definition[:3]]
-    assert judged(problem, kernel)["correct"] is right
-
-
-@SLOW
-def test_a_solution_of_flashinfer_is_measured():
-    problem, kernel = submissions_of(flashinfer_files("rmsnorm_h256", "rmsnorm_into"))
-    assert [*kernel.files] == ["helper.py", "main.py"]
-    event = measured(problem, kernel)
-    assert event.workload.label == f"problem bf16 {name_of(problem)}"
-    assert [one.status for one in event.results] == [Status.OK, Status.OK], [one.why for one in event.results]
-
-
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        (
-            ("scale_h128.json", '"x": {', '"index": {"shape": ["n"], "dtype": "int32"}, "x": {'),
-            "scale_h128.json cannot be measured: its input index of int32 needs values: add the workloads of scale_h128",
-        ),
-        (("scale_h128.json", '"axes"', '"axis"'), "the definition scale_h128 is not below this folder"),
-        (
-            ("scale_h128.json", '"n",', '"nowhere",'),
-            "scale_h128.json cannot be read as a definition: KeyError: 'nowhere'",
-        ),
-        (("scale_python.json", "main.py::run", "main.py::run) + (1"), "the entry_point in scale_python.json must be"),
-        (("scale_python.json", "main.py::run", "other.py::run"), "the entry_point in scale_python.json must be"),
-    ],
-)
-def test_a_definition_or_solution_that_cannot_be_read_says_why(change, why):
-    name, old, new = change
-    files = flashinfer_files("scale_h128", "scale_python")
-    assert old in files[name]
-    with pytest.raises(Unreadable, match=re.escape(why)):
-        pair_in(files | {name: files[name].replace(old, new)})
-
-
-GATHER = {
-    "name": "gather_h16",
-    "axes": {"n": {"type": "var"}, "rows": {"type": "var"}, "h": {"type": "const", "value": 16}},
-    "inputs": {
-        "table": {"shape": ["rows", "h"], "dtype": "float16"},
-        "index": {"shape": ["n"], "dtype": "int64"},
-        "shift": {"shape": ["n"], "dtype": "int32"},
-        "scale": {"shape": None, "dtype": "float32"},
-    },
-    "outputs": {"out": {"shape": ["n", "h"], "dtype": "float16"}},
-    "reference": "def run(table, index, shift, scale):\n    return table[index] * scale + shift[:, None]\n",
-}
-INTO = "def run(table, index, shift, scale, out):\n    out.copy_(shift[:, None] + scale * table[index])\n"
-WRONG = "def run(table, index, shift, scale):\n    return table[index] + shift[:, None]\n"
-
-
-def safetensors(**tensors):
-    """The bytes of a file: (dtype as the format calls it, tensor) by key."""
-    header, values = {"__metadata__": {"made": "here"}}, b""
-    for key, (dtype, tensor) in tensors.items():
-        raw = tensor.contiguous().view(torch.uint8).numpy().tobytes()
-        header[key] = {
-            "dtype": dtype,
-            "shape": list(tensor.shape),
-            "data_offsets": [len(values), len(values) + len(raw)],
-        }
-        values += raw
-    head = json.dumps(header).encode()
-    return len(head).to_bytes(8, "little") + head + values
-
-
-def workload(n, rows, path="blob/gather/a.safetensors", scale=0.5, **more):
-    """A line of a .jsonl file."""
-    inputs = {"table": {"type": "random"}, "scale": {"type": "scalar", "value": scale}}
-    inputs["index"] = {"type": "safetensors", "path": path, "tensor_key": f"index_{n}"}
-    said = {"axes": {"n": n, "rows": rows}, "inputs": inputs | more, "uuid": f"{n}-{rows}"}
-    return json.dumps({"definition": "gather_h16", "workload": said, "solution": None, "evaluation": None})
-
-
-def gather(*lines, content=INTO, **more):
-    solution = {"name": "mine", "definition": "gather_h16", "sources": [{"path": "main.py", "content": content}]}
-    solution["spec"] = {"language": "python", "entry_point": "main.py::run"}
-    indices = safetensors(index_40=("I64", torch.arange(40) % 30), index_9=("I64", torch.zeros(9, dtype=torch.int64)))
-    files = {
-        "gather_h16.json": json.dumps(GATHER),
-        "mine.json": json.dumps(solution),
-        "a.safetensors": text_of(indices),
-    }
-    return files | {"gather.jsonl": "\n".join(lines)} | more
-
-
-@SLOW
-def test_workloads_give_lengths_of_axes_numbers_and_tensors():
-    problem, kernel = submissions_of(gather(workload(9, 5), "", workload(40, 30)))
-    assert cases_of(problem.files) == ["n=9 rows=5", "n=40 rows=30"]
-    assert [*problem.files] == ["definition.py", "values_1.b64", "values_2.b64"] and [*kernel.files] == ["main.py"]
-    small, large = every_event(problem, kernel)
-    assert small.workload.label == f"problem fp16 {name_of(problem)} n=9 rows=5"
-    for event in (small, large):
-        assert [one.status for one in event.results] == [Status.OK, Status.OK], [one.why for one in event.results]
-    assert measured(*submissions_of(gather(workload(9, 5), content=WRONG))).results[-1].status == Status.INCORRECT
-
-
-@SLOW
-def test_given_tensors_and_random_whole_numbers_are_what_a_kernel_gets():
-    problem, _ = submissions_of(gather(workload(40, 30)))
-    with session_of(problem, problem) as session:
-        assert not session.why_no_problem
-        described = session.source.described
-    assert [one.array.dtype if one.array else one.value for one in described.arguments] == [
-        "float16",
-        "int64",
-        "int32",
-        0.5,
-    ]
-    drawn = flashinfer.Reference(print, [{"shape": [200], "dtype": name} for name in ("int8", "bool", "uint8")], "cpu")
-    whole, truth, small = drawn.inputs(3)
-    assert whole.unique().numel() > 50 and set(truth.tolist()) == {True, False} and small.dtype == torch.uint8
-
-
-def test_a_definition_without_workloads_keeps_its_version():
-    """It was stored before workloads were read."""
-    problem, kernel = submissions_of(flashinfer_files("rmsnorm_h256", "rmsnorm_into"))
-    assert (name_of(problem), name_of(kernel)) == ("rmsnorm_h256@3aeae1c2d4", "rmsnorm_into@81b185b5c1")
-
-
-def test_workloads_whose_files_are_missing_are_left_out_and_named():
-    problem, _ = submissions_of(gather(workload(9, 5), workload(8, 5, "b/other.safetensors")))
-    said = kernel_of(problem.files).doc
-    assert said.startswith(
-        "The reference of a flashinfer definition, on 1 workload. Left out: one: its input index comes from"
-    )
-    assert "b/other.safetensors, which is not among the files" in said
-
-
-@pytest.mark.parametrize(
-    ("files", "why"),
-    [
-        (gather(workload(9, 5, "x/y.safetensors")), "no workload of gather_h16 can be measured: its input index comes from "
-         "x/y.safetensors, which is not among the files"),
-        (gather("{"), "gather.jsonl cannot be read: line 1 is no JSON"),
-        (gather(workload(9, 5).replace("gather_h16", "other")), "gather.jsonl has no workload of the definition gather_h16"),
-        (gather(workload(9, 0)), "a workload of gather_h16 gives no length of the axis rows"),
-        (gather(workload(9, 5, scale="x")), "the value of the input scale of gather_h16 must be a finite number"),
-        (gather(workload(9, 5, scale=1e999)), "must be a finite number"),
-        (gather(workload(9, 5, table={"type": "file"})), "is file: known are random, scalar and safetensors"),
-        (gather(workload(7, 5)), "a.safetensors holds no tensor index_7"),
-        (gather(workload(40, 5).replace('"n": 40', '"n": 41')), "is int64 [41], and in a.safetensors int64 [40]"),
-        (gather(workload(9, 5), **{"a.safetensors": text_of(b"\xff" * 20)}), "a.safetensors cannot be read as safetensors"),
-        (gather(workload(9, 5), **{"a.safetensors": "no base64"}), "a.safetensors cannot be read as safetensors"),
-        (gather(workload(9, 5), **{"a.safetensors": text_of(safetensors(index_9=("I64", torch.zeros(9)))[:-4])}),
-         "its values are not those of int64 [9]"),
-        (gather(workload(9, 5, **{key: {"type": "safetensors", "path": "a.safetensors"} for key in ("table", "shift")})),
-         "all of its tensors have given values, so a kernel could remember its outputs"),
-    ],
-)  # fmt: skip
-def test_a_workload_that_cannot_be_read_says_why(files, why):
-    with pytest.raises(Unreadable, match=re.escape(why)):
-        pair_in(files)
-
-
 # --- recognised -------------------------------------------------------------------------------------------------------
 
 
@@ -726,3 +299,14 @@ def test_a_problem_is_in_no_list_of_operations_and_is_the_baseline_of_its_config
         Config(**how, workloads=[one, one | {"sizes": {"problem": "b@0123456789"}}])
     with pytest.raises(ValueError, match="has a config of its own"):
         Config(name="x", operations={"problem": {"kernels": [], "workloads": [{"problem": "a@0123456789"}]}})
+
+
+def test_a_declared_kernel_beside_another_pair_is_refused():
+    """Which of both is meant is not known. The stored files of a kernel, which have a declaration, are read as they are."""
+    declared = '@kernel("gelu", backend="pytorch")\ndef mine(x, approximate):\n    return x\n'
+    with pytest.raises(Unreadable, match="one file declares a kernel, and others are a kernel with its problem"):
+        read({"1_linear.py": MODEL, "1_linear_new.py": NEW, "mine.py": declared})
+    for stored in [*pair(), *submissions_of(files_of("6_wrong_bias.py"))]:
+        assert read(stored.files).kernel == stored.files
+    problem, kernel = (one.files for one in submissions_of(gpu_mode("matmul", "submission.py")))
+    assert read(kernel).kernel == kernel and read(problem).kernel == problem
