@@ -37,8 +37,10 @@ def test_no_page_of_submissions_is_wider_than_the_screen(open_page, live_site, w
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-TOO_WIDE = """[...document.querySelectorAll("body *")].filter((one) => one.getBoundingClientRect().right > innerWidth + 1
-  && !one.closest(".scroll, pre, svg, nav, details:not([open])")).map((one) => `${one.tagName}.${one.className} ${one.innerText}`.slice(0, 80))"""
+TOO_WIDE = """[...document.querySelectorAll("body *")]
+  .filter((one) => one.getBoundingClientRect().right > innerWidth + 1)
+  .filter((one) => !one.closest(".scroll, pre, svg, nav, details:not([open])"))
+  .map((one) => `${one.tagName}.${one.className} ${one.innerText}`.slice(0, 80))"""
 LONG = "softmax_of_rows_times_columns_with_a_long_name"
 PAIR = {
     "reference.py": "import torch\n\n\ndef generate_input(rows, seed):\n    torch.manual_seed(seed)\n"
