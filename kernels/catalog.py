@@ -42,6 +42,8 @@ SUBMITTED_VARIABLE = "SUBMITTED_KERNELS"
 name@VERSION."""
 PROBLEM = "problem"
 """The operation of problems that came with their kernels: kernels/operations/problem.py. No list of operations has it."""
+TESTS = "tests"
+"""The case of a problem that is its own tests, which are checked and not timed."""
 AT = "@"
 """Stands between name and version of a submitted kernel; no file can declare a name with it."""
 

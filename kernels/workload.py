@@ -162,9 +162,9 @@ class Config(Choice):
             return self._with_baselines()
         if stray := [w.label for w in self.workloads if w.operation != self.operation]:
             raise ValueError(f"all workloads of a config are of one operation ({self.operation}), not: {stray[0]}")
-        if self.operation == PROBLEM and len(self.workloads) > 1:
+        if self.operation == PROBLEM and len({w.sizes[PROBLEM] for w in self.workloads}) > 1:
             raise ValueError("a problem that came with its kernels has a config of its own")
-        usual = get_operation(self.operation).baseline or self.workloads[0].problem.label()
+        usual = get_operation(self.operation).baseline or self.workloads[0].sizes[PROBLEM]
         self.baseline = self.baseline or usual
         self.kernels = list(dict.fromkeys([self.baseline, *self.kernels]))
         return self

@@ -33,8 +33,6 @@ def why_not(run: Run, measured: StoredMeasured, result: StoredArm) -> str:
         return "Only a kernel whose result is ok is profiled."
     if measured.workload.known_problem is None:
         return "This version of the site does not know its workload."
-    if measured.workload.problem.brought:
-        return "A kernel for a problem that came with it is not profiled yet."
     if gpu.no_counters is None:
         return f"The agent of {gpu.name} does not profile: update the repository on its host."
     if not gpu.is_online:

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from kernels.catalog import PROBLEM, operations
 from kernels.formats.adding import read
+from kernels.formats.safetensors import SUFFIX, text_of
 from kernels.git_source import GitSource
 from kernels.starts import starts
 from kernels.submission import MAX_BYTES, Unreadable, kernel_of
@@ -52,7 +53,8 @@ def dropped_files(uploads: list[UploadedFile[bytes]]) -> list[File]:
         if (upload.size or 0) > MAX_BYTES:
             raise Unreadable(f"{name} has {upload.size:,} bytes; the limit is {MAX_BYTES:,}")
         try:
-            files.append(File(name, upload.read().decode("utf-8")))
+            data = upload.read()
+            files.append(File(name, text_of(data) if name.endswith(SUFFIX) else data.decode("utf-8")))
         except UnicodeDecodeError:
             raise Unreadable(f"{name} is not text in UTF-8") from None
     return files

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kernels.catalog import PROBLEM
-from kernels.formats.bringing import dtype_of
+from kernels.formats.bringing import cases_of, dtype_of
 from kernels.protocol import EFFORTS, Protocol
 from kernels.workload import Config as ConfigSpec
 from kernels.workload import Workload
@@ -80,14 +80,18 @@ def _on_its_problem(submission: Submission, name: str, effort: str, beside: list
     problem = Submission.objects.named(PROBLEM, submission.problem)
     if problem is None:
         raise NotSubmitted("device", f"Its problem {submission.problem} is not stored here: submit both files.")
-    workload = Workload(operation=PROBLEM, dtype=dtype_of(problem.files), sizes={PROBLEM: problem.kernel})
+    dtype = dtype_of(problem.files)
+    workloads = [
+        Workload(operation=PROBLEM, dtype=dtype, sizes={PROBLEM: problem.kernel, "case": case})
+        for case in cases_of(problem.files)
+    ]
     return ConfigSpec(
         name=PROBLEM,
         operation=PROBLEM,
         baseline=problem.kernel,
         kernels=[problem.kernel, *beside, submission.kernel],
         protocol=_isolated(Protocol(), effort),
-        workloads=[workload],
+        workloads=workloads,
         title=problem.kernel,
     )
 

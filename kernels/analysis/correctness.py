@@ -29,6 +29,7 @@ TERMS = 0.25
 """Relative error of n positive terms summed in turn, in units of the largest error of a rounding times sqrt(n)."""
 LIKE_FLOAT32 = 2
 """On tails, float32 is at most this many times as wrong as the yardstick, three products of tf32 about four times."""
+REFUSED = "the problem's own check says"
 ANYTHING = 1.0
 """An allowed relative error from which on zeros would pass."""
 
@@ -233,7 +234,7 @@ def judge(readings: list[dict[str, Any]], dtype: str, flags: dict[str, Any] | No
 
     Each of several outputs is judged alone, by its own dtype.
 
-    flags: inputs_changed, shared (calls share one output): booleans.
+    flags: inputs_changed, shared (calls share one output): booleans. refused: what the check of a problem says against it.
     Returns {"correct": bool, or None if there are no correct values, "why": str, ...worst reading}; `why` is empty if correct.
     """
     flags, seeds = flags or {}, len(readings)
@@ -250,6 +251,8 @@ def judge(readings: list[dict[str, Any]], dtype: str, flags: dict[str, Any] | No
         why = "the kernel changed its inputs"
     if not why and flags.get("shared"):
         why = "calls share one output: a later call overwrote or returned an earlier one"
+    if refused := flags.get("refused"):
+        why = f"{REFUSED}: {refused}" + (f" ({why})" if why else "")
     usual = [r for r in readings if r.get("distribution", "normal") == "normal"]
     worst = max(usual or readings, key=partial(_how_far_off, dtype=dtype))
     unknown = any(reading.get("unchecked") for reading in readings)

@@ -140,7 +140,9 @@ class Correctness(Model):
     distributions: dict[str, Text] | None = None
     """Distribution of the inputs -> "right", "wrong: why" or "not judged: why"."""
     edges: dict[str, Text] | None = None
-    """Sizes of a small related workload -> the same. Only in runs that check without timing."""
+    """Sizes of a small related workload -> the same. Only in runs that check without timing, and of a problem's own tests."""
+    own_check: Text = ""
+    """What the check that came with a problem says: a claim."""
 
 
 class ColdCalls(Model):

@@ -102,6 +102,14 @@ class Argument(Reply):
     value: bool | int | float | Annotated[str, Field(max_length=1000)] | None = None
 
 
+class Part(Reply):
+    """One of several calls: the tests of a problem are called one after the other."""
+
+    name: Text
+    arguments: int
+    outputs: int
+
+
 class Described(Reply):
     """What its kernels are called with, and what they return."""
 
@@ -109,6 +117,12 @@ class Described(Reply):
     packed: bool = False
     """Whether they are the parts of one tuple, which is the only argument."""
     outputs: Annotated[list[Array], Field(min_length=1, max_length=MOST_OUTPUTS)]
+    parts: Annotated[list[Part], Field(max_length=MOST_OUTPUTS)] = []
+    """Empty: all of it is one call."""
+    has_check: bool = False
+    """Whether the problem has a check of its own that can be called."""
+    why_no_check: Text = ""
+    """Why it cannot, if its format has one."""
 
 
 class Expected(Reply):
@@ -118,11 +132,19 @@ class Expected(Reply):
     exact: Annotated[list[Output], Field(max_length=MOST_OUTPUTS)]
 
 
+class Refused(Reply):
+    """What the problem's own check says against outputs."""
+
+    why: Text = ""
+    """Empty: nothing."""
+
+
 PROBLEM_REPLIES: dict[str, type[Reply]] = {
     "describe": Described,
     "map": Nothing,
     "draw": Nothing,
     "expect": Expected,
+    "check": Refused,
     "segments": Segments,
 }
 
@@ -134,6 +156,8 @@ class Opened(Reply):
 
     set_bytes: int
     output_bytes: int
+    answer_bytes: int = 0
+    """Of the memory in which a problem that came with its kernels sees outputs."""
     free_bytes: int
     """Of the device."""
     few: bool = False
@@ -174,6 +198,7 @@ TRUSTED_REPLIES: dict[str, type[Reply]] = {
     "write": Nothing,
     "reach": Taken,
     "take": Taken,
+    "show": Taken,
     "judge": Judged,
     "pace": Paced,
     "expect": Taken,

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import yaml
-
-from kernels.catalog import AT, LONGEST_NAME, PROBLEM
-from kernels.formats.definitions import definition_in, solution_in
+from kernels.catalog import AT, LONGEST_NAME, PROBLEM, TESTS
+from kernels.formats.definitions import VAR_AXIS, definition_in, solution_in
 from kernels.formats.found import FLASHINFER, GPU_MODE, KERNELBENCH, Found
 from kernels.formats.recognise import Folder
-from kernels.submission import VERSION_DIGITS, Unreadable, version_of
+from kernels.formats.tasks import Task, task_in
+from kernels.formats.traces import workloads_in
+from kernels.submission import VERSION_DIGITS, Unreadable, kernel_of, version_of
 
 FORMATS = (KERNELBENCH, GPU_MODE, FLASHINFER)
 BACKENDS = (
@@ -25,8 +26,6 @@ BACKENDS = (
     ("cuda", re.compile(r"\b(?:load_inline|cpp_extension)\b")),
 )
 LEADERBOARD = re.compile(r"^#!POPCORN leaderboard (\S+)", re.M)
-MOST_OF_A_TASK = 100_000
-"""Characters of a task.yml."""
 HALVES = {
     "float16": re.compile(r"\btorch\.(?:float16|half)\b|\.half\(\)|'float16'"),
     "bfloat16": re.compile(r"\btorch\.bfloat16\b|\.bfloat16\(\)|'bfloat16'"),
@@ -84,6 +83,12 @@ def dtype_of(files: dict[str, str]) -> str:
     return named[0] if len(named) == 1 else "float32"
 
 
+def cases_of(files: dict[str, str]) -> list[str]:
+    """The names of a problem's cases; of its only one, which is the problem: an empty name. Tests are none of them."""
+    named = kernel_of(files).limits.get("case", ("",))
+    return [str(case) for case in named if case != TESTS]
+
+
 # --- KernelBench ------------------------------------------------------------------------------------------------------
 
 
@@ -111,49 +116,45 @@ def _kernelbench(files: dict[str, str], kernel: str, problem: str) -> Brought:
 
 
 def _gpu_mode(files: dict[str, str], kernel: str, folder: str) -> Brought:
-    """The problem is reference.py with the files that its task.yml names, on the last benchmark; the kernel has the same
-    files without reference.py."""
+    """The problem is reference.py with the files that its task.yml names; the kernel has the same files without
+    reference.py."""
     inside = "" if folder == "." else f"{folder}/"
-    task = next(name for name in (f"{inside}task.yml", f"{inside}task.yaml") if name in files)
-    sources, size = _task(PurePosixPath(task).name, files[task])
+    said = next(name for name in (f"{inside}task.yml", f"{inside}task.yaml") if name in files)
+    task = task_in(files[said], PurePosixPath(said).name)
     at = f"{inside}reference.py"
     shared = {
         PurePosixPath(name).name: text
         for name, text in files.items()
-        if name not in (kernel, at, task) and PurePosixPath(name).name in sources
+        if name not in (kernel, at, said) and PurePosixPath(name).name in task.sources
     }
     board = LEADERBOARD.search(files[kernel])
     name = _name(board[1] if board else folder if inside else "reference")
-    call = f"gpu_mode.Reference(globals(), {size!r}, device)"
-    says = "ref_kernel of GPU MODE, on the last benchmark of its task.yml."
-    reference = shared | {"reference.py": files[at] + _declaration(call, says, name, "pytorch")}
+    reference = shared | {"reference.py": files[at] + _of_task(task, name)}
     named = _named(name, reference)
     says = f"custom_kernel of GPU MODE, in the place of the ref_kernel of {named}."
     declared = _declaration("custom_kernel", says, _name(kernel), _backend(files[kernel]), replaces=named)
-    others = {n: text for n, text in files.items() if n not in (kernel, at, task)} | shared
+    others = {n: text for n, text in files.items() if n not in (kernel, at, said)} | shared
     if _imports(others | {kernel: files[kernel]}, "reference"):
         others["reference.py"] = files[at]
     mine = others | {PurePosixPath(kernel).name: files[kernel] + declared}
     return Brought(dict(sorted(reference.items())), dict(sorted(mine.items())))
 
 
-def _task(name: str, text: str) -> tuple[set[str], dict[str, Any]]:
-    """(names of the problem's files, sizes of its last benchmark). Raises Unreadable."""
-    if len(text) > MOST_OF_A_TASK:
-        raise Unreadable(f"{name} has {len(text):,} characters; the limit is {MOST_OF_A_TASK:,}")
-    try:
-        said = yaml.safe_load(text)
-        sources = {PurePosixPath(str(one["source"])).name for one in said.get("files") or []}
-        size = (said.get("benchmarks") or said.get("tests") or [{}])[-1]
-    except (yaml.YAMLError, ValueError, RecursionError, AttributeError, TypeError, KeyError, IndexError):
-        raise Unreadable(f"{name} cannot be read: it needs benchmarks, each with its sizes, and files") from None
-    plain = isinstance(size, dict) and all(
-        isinstance(key, str) and key.isidentifier() and isinstance(value, int | float | bool | str)
-        for key, value in size.items()
-    )
-    if not plain or not size:
-        raise Unreadable(f"the last benchmark in {name} must give a number or a text for each size")
-    return sources, dict(size)
+def _of_task(task: Task, name: str) -> str:
+    """The declaration of a problem. One benchmark alone has no name: its workload is the problem."""
+    benchmarks, tests = task.benchmarks, task.tests
+    call, limits = f"gpu_mode.Reference(globals(), {task.size!r}, device", []
+    says = "ref_kernel of GPU MODE, on the last benchmark of its task.yml."
+    if len(benchmarks.chosen) > 1:
+        call, limits = f"{call}, cases={benchmarks.chosen!r}", [*benchmarks.chosen]
+        says = f"ref_kernel of GPU MODE, on {len(limits)} benchmarks of its task.yml."
+    if benchmarks.missing:
+        says += f" Left out: {benchmarks.missing}."
+    if tests.chosen:
+        call, limits = f"{call}, tests={tests.chosen!r}", [*(limits or [""]), TESTS]
+    if tests.missing:
+        says += f" Tests left out: {tests.missing}."
+    return _declaration(f"{call})", says, name, "pytorch", cases=limits)
 
 
 # --- flashinfer -------------------------------------------------------------------------------------------------------
@@ -162,24 +163,39 @@ def _task(name: str, text: str) -> tuple[set[str], dict[str, Any]]:
 def _flashinfer(files: dict[str, str], solution: str, definition: str) -> Brought:
     """The problem is the definition's reference; the kernel has the solution's sources."""
     right, mine = definition_in(files[definition], definition), solution_in(files[solution], solution)
+    workloads = workloads_in(files, right)
     name = _name(f"{right.name}.json")
-    call = f"flashinfer.Reference(run, {right.inputs!r}, device)"
-    says = "The reference of a flashinfer definition."
-    reference = {"definition.py": right.reference + _declaration(call, says, name, "pytorch")}
+    says, cases, values = "The reference of a flashinfer definition.", [], {}
+    lengths = right.lengths(VAR_AXIS)
+    call = f"flashinfer.Reference(run, {right.arrays(right.inputs, lengths)!r}, device"
+    taken: Any = len(right.inputs)
+    if workloads:
+        cases, values, missing = [*workloads.cases.chosen], workloads.values, workloads.cases.missing
+        says = f"The reference of a flashinfer definition, on {len(cases)} workload{'s' * (len(cases) > 1)}."
+        says += f" Left out: {missing}." if missing else ""
+        call = f"flashinfer.Reference(run, [], device, cases={workloads.cases.chosen!r}, file=__file__"
+        lengths = right.lengths()
+        taken = right.arrays(right.inputs, lengths)
+    elif why := right.why_not_alone:
+        raise Unreadable(f"{PurePosixPath(definition).name} cannot be measured: {why}")
+    declared = _declaration(f"{call})", says, name, "pytorch", cases=cases)
+    reference = {"definition.py": right.reference + declared} | values
     named = _named(name, reference)
-    call = f"flashinfer.solution({mine.function}, {len(right.inputs)}, {right.outputs!r}, device)"
+    call = f"flashinfer.solution({mine.function}, {taken!r}, {right.arrays(right.outputs, lengths)!r}, device)"
     says = f"A flashinfer solution, in the place of the reference of {named}."
     text = mine.files[mine.entry]
     declared = _declaration(call, says, _name(f"{mine.name}.json"), _backend(text), replaces=named)
-    return Brought(reference, dict(sorted((mine.files | {mine.entry: text + declared}).items())))
+    return Brought(dict(sorted(reference.items())), dict(sorted((mine.files | {mine.entry: text + declared}).items())))
 
 
 # --- what is added ----------------------------------------------------------------------------------------------------
 
 
-def _declaration(call: str, says: str, name: str, backend: str, replaces: str = "") -> str:
-    """What is added to a file: `call` makes what is measured. The file may have a `kernel` of its own."""
+def _declaration(call: str, says: str, name: str, backend: str, replaces: str = "", cases: Sequence[str] = ()) -> str:
+    """What is added to a file: `call` makes what is measured. The file may have a `kernel` of its own. cases: of a problem
+    with several."""
     limits = f', limits={{"problem": ("{replaces}",)}}' if replaces else ""
+    limits = f', limits={{"case": {tuple(cases)!r}}}' if cases else limits
     module, dot, _ = call.partition(".")
     uses = f"\nfrom kernels.problems import {module} as benchsite_{module}  # noqa: E402" if dot else ""
     return f'''

@@ -206,7 +206,7 @@ class _Shapes:
         shape = [self.axes[axis] for axis in said["shape"]]
         if dtype.is_floating_point:
             return torch.randn(shape).to(self.device, dtype)
-        raise ValueError(f"an input of {said['dtype']} needs values from a workload, which are not read yet")
+        raise ValueError(f"an input of {said['dtype']} needs values from a workload: `try` reads none")
 
     def draw(self, seed: int) -> list[Any]:
         return [self._new(said) for said in self.definition["inputs"].values()]

@@ -28,6 +28,7 @@ from kernels.inprocess.modules import module_at
 from kernels.inprocess.pairs import pair_of, task_of
 from kernels.inprocess.reports import reported
 from kernels.operations.base import Operation
+from kernels.problems.gpu_mode import said
 from kernels.submission import Submission, reading
 
 Trial = Callable[[], None]
@@ -130,19 +131,11 @@ def of_gpu_mode(found: Found, device: str) -> Iterator[Trial]:
     def one(test: dict[str, Any]) -> None:
         data = task.reference.generate_input(**test)
         out = task.kernel(copy.deepcopy(data))
-        _say(task.reference.check_implementation(data, out))
+        if why := said(task.reference.check_implementation(data, out)):
+            raise Wrong(f"its own check says: {why[:300]}")
 
     for test in task.tests:
         yield partial(one, test)
-
-
-def _say(said: Any) -> None:
-    """What a check_implementation says: (whether it is right, why not), why not alone, or whether it is right."""
-    right, why = (
-        said if isinstance(said, tuple) else (not said, said) if isinstance(said, str) else (said is not False, "")
-    )
-    if not right:
-        raise Wrong(f"its own check says: {str(why or 'wrong').strip()[:300]}")
 
 
 # --- perf_report ------------------------------------------------------------------------------------------------------

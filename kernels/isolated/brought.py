@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -69,23 +69,52 @@ class Brought(Problem):
         arguments: list[Argument] = self.described.arguments
         if self.described.packed:
             call = packed(call)
+        if self.described.parts:
+            call = in_turn(call, [one.arguments for one in self.described.parts])
         if all(one.array for one in arguments):
             return call
+        filled = self.filling()
+        return lambda *tensors: call(*filled(tensors))
+
+    def filling(self) -> Callable[[Sequence[Any]], list[Any]]:
+        """A function that puts tensors between the values that stay."""
+        arguments: list[Argument] = self.described.arguments
         places = [number for number, one in enumerate(arguments) if one.array]
         fixed = [one.value for one in arguments]
 
-        def run(*tensors: Any) -> Any:
+        def filled(tensors: Sequence[Any]) -> list[Any]:
             given = fixed.copy()
             for place, tensor in zip(places, tensors, strict=True):
                 given[place] = tensor
-            return call(*given)
+            return given
 
-        return run
+        return filled
 
 
 def packed(call: Callable[..., Any]) -> Callable[..., Any]:
     """A function of one tuple as one of its parts."""
     return lambda *parts: call(parts)
+
+
+def in_turn(call: Callable[..., Any], counts: list[int]) -> Callable[..., Any]:
+    """A function that is called with so many arguments each time, as one of all arguments. Returns all outputs."""
+
+    def run(*given: Any) -> tuple[Any, ...]:
+        found: list[Any] = []
+        for part in cut(given, counts):
+            out = call(*part)
+            found += out if isinstance(out, tuple | list) else [out]
+        return tuple(found)
+
+    return run
+
+
+def cut(values: Sequence[Any], counts: Iterable[int]) -> Iterator[list[Any]]:
+    """Consecutive pieces of these lengths."""
+    start = 0
+    for count in counts:
+        yield list(values[start : start + count])
+        start += count
 
 
 def _bytes(one: Array) -> int:

@@ -54,7 +54,7 @@ class Cell:
         kernels, its description and the seed of what is drawn once."""
         asked = Workload(**workload)
         problem = Brought.of(asked.problem, brought["described"]) if brought else asked.problem
-        layout = Layout(problem, self.device)
+        layout = Layout.of(problem, self.device)
         nbytes = sets * layout.nbytes
         if self.kind == "cuda":
             shared = device_memory.as_bytes(device_memory.open_handle(bytes.fromhex(memory)), nbytes)

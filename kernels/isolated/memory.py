@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -14,31 +14,36 @@ from kernels.catalog import Unsupported
 from kernels.child.outputs import why_not_plain
 from kernels.contract.isolation import Output
 from kernels.isolated import device_memory
-from kernels.operations.base import Inputs, Operation
+from kernels.operations.base import Inputs, Like, Operation
 
 ALIGNMENT = 512
 """Of every tensor, in bytes: as PyTorch's allocator on a GPU."""
 
 
 class Layout:
-    """Where the tensors of one input set lie."""
+    """Where the tensors of one set lie."""
 
-    def __init__(self, problem: Operation, device: str) -> None:
+    def __init__(self, likes: Iterable[Like], options: dict[str, Any] | None = None) -> None:
+        self.options = options or {}
+        self.places: list[tuple[int, tuple[int, ...], torch.dtype]] = []
+        offset = 0
+        for shape, dtype in likes:
+            self.places.append((offset, shape, dtype))
+            offset += -(-math.prod(shape) * dtype.itemsize // ALIGNMENT) * ALIGNMENT
+        self.nbytes = offset
+
+    @classmethod
+    def of(cls, problem: Operation, device: str) -> Layout:
+        """Of its inputs."""
         example = problem.inputs(device, 0)
         if not all(tensor.is_contiguous() for tensor in example.tensors):
             raise ValueError(f"the inputs of {problem.name} are not contiguous: they cannot be shared")
-        self.options = example.options
-        self.places: list[tuple[int, tuple[int, ...], torch.dtype]] = []
-        offset = 0
-        for tensor in example.tensors:
-            self.places.append((offset, tuple(tensor.shape), tensor.dtype))
-            offset += -(-tensor.numel() * tensor.element_size() // ALIGNMENT) * ALIGNMENT
-        self.nbytes = offset
+        return cls(((tuple(one.shape), one.dtype) for one in example.tensors), example.options)
 
     def sets(self, memory: torch.Tensor, count: int) -> list[Inputs]:
-        """Input sets as views of the memory."""
+        """Sets as views of the memory."""
         found = []
-        for start in range(0, count * self.nbytes, self.nbytes):
+        for start in (number * self.nbytes for number in range(count)):
             tensors = []
             for offset, shape, dtype in self.places:
                 end = start + offset + math.prod(shape) * dtype.itemsize

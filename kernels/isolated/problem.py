@@ -10,16 +10,18 @@ from typing import Any
 
 import torch
 
-from kernels.catalog import get_kernel, load
-from kernels.contract.isolation import Argument, Array, Described, Expected
+from kernels.contract.isolation import Argument, Array, Described, Expected, Part, Refused
 from kernels.contract.replies import Nothing
 from kernels.isolated import device_memory
-from kernels.isolated.brought import Brought, packed
+from kernels.isolated.brought import Brought, cut, packed
 from kernels.isolated.cell import Cell
 from kernels.isolated.memory import Layout, mapped, outputs_of
 from kernels.operations.base import Inputs
+from kernels.problems.opening import drawn, is_packed, reference_of
 from kernels.workload import Workload
 
+MOST_SAID = 300
+"""Characters of what the problem's own check says."""
 PLAIN = (bool, int, float, str, type(None))
 WIDER = (torch.float64, torch.float32)
 """Dtypes in which the reference is exact enough to judge, the best first."""
@@ -30,23 +32,28 @@ class Problem(Cell):
 
     def describe(self, workload: dict[str, Any], seed: int, weights: int) -> Described:
         """Loads the reference, and calls it once. weights: the seed of what is drawn once."""
-        torch.set_grad_enabled(False)
         asked = Workload(**workload)
-        self.reference = load(get_kernel(asked.problem.name, asked.problem.label())).call(weights, self.device)
-        given = self.drawn(seed)
-        is_packed = bool(getattr(self.reference, "packed", False))
-        call = packed(self.reference) if is_packed else self.reference
+        self.reference = reference_of(asked, weights, self.device)
+        given = drawn(self.reference, seed, self.device)
         arguments = _arguments(given)
-        outs = self._outputs(call(*given))
-        described = Described(arguments=arguments, outputs=[_array(one) for one in outs], packed=is_packed)
+        self.packed = is_packed(self.reference)
+        call = packed(self.reference) if self.packed else self.reference
+        counts: dict[str, int] = getattr(self.reference, "counts", {"": len(given)})
+        parts = list(cut(given, counts.values()))
+        outs = [self._outputs(call(*part)) for part in parts]
+        calls = zip(counts, parts, outs, strict=True)
+        why_no_check = self._why_no_check(parts, outs)
+        described = Described(
+            arguments=arguments,
+            outputs=[_array(one) for out in outs for one in out],
+            packed=self.packed,
+            parts=[Part(name=n, arguments=len(part), outputs=len(out)) for n, part, out in calls if n],
+            has_check=why_no_check == "",
+            why_no_check=why_no_check or "",
+        )
         self.problem = Brought.of(asked.problem, described.model_dump())
-        self.layout = Layout(self.problem, self.device)
+        self.layout, self.answers = Layout.of(self.problem, self.device), Layout(self.problem.likes)
         return described
-
-    def drawn(self, seed: int) -> list[Any]:
-        """The arguments of a seed, on the device."""
-        found = self.reference.inputs(seed)
-        return [one.to(self.device) if isinstance(one, torch.Tensor) else one for one in found]
 
     def _outputs(self, out: Any) -> list[torch.Tensor]:
         claims, why = outputs_of(out)
@@ -56,18 +63,21 @@ class Problem(Cell):
 
     def map(self, memory: str, sets: int) -> Nothing:
         """Maps the memory of the input sets: a path, or a handle in hex."""
-        nbytes = sets * self.layout.nbytes
+        inputs = sets * self.layout.nbytes
+        nbytes = inputs + self.answers.nbytes
         if self.kind == "cuda":
             shared = device_memory.as_bytes(device_memory.open_handle(bytes.fromhex(memory)), nbytes)
         else:
             shared = mapped(memory, nbytes)
         self.sets = self.layout.sets(shared, sets)
+        self.answer = self.answers.sets(shared[inputs:], 1)[0].tensors
         return Nothing()
 
     def draw(self, seed: int, calls: int) -> Nothing:
         """Fresh values for the first input sets, different in each."""
         for index, one in enumerate(self.sets[:calls]):
-            tensors = [t for t in self.drawn((seed + index * 1_000_003) % 2**31) if isinstance(t, torch.Tensor)]
+            values = drawn(self.reference, (seed + index * 1_000_003) % 2**31, self.device)
+            tensors = [one for one in values if isinstance(one, torch.Tensor)]
             for old, new in zip(one.tensors, tensors, strict=True):
                 if (old.shape, old.dtype) != (new.shape, new.dtype):
                     raise ValueError("its inputs do not have the same shapes and dtypes for every seed")
@@ -84,6 +94,41 @@ class Problem(Cell):
         self.synchronize()
         claims, _ = outputs_of(self.outs)
         return Expected(plain=claims[: len(plain)], exact=claims[len(plain) :])
+
+    # --- the problem's own check ----------------------------------------------------------------------------------------
+
+    def check(self, index: int) -> Refused:
+        """What it says against the outputs that the trusted process shows, of one input set."""
+        described: Described = self.problem.described
+        given = self.problem.filling()(_in(self.sets[index], None))
+        parts = described.parts or [Part(name="", arguments=len(given), outputs=len(described.outputs))]
+        outs = cut([one.clone() for one in self.answer], (part.outputs for part in parts))
+        for part, mine, out in zip(parts, cut(given, (part.arguments for part in parts)), outs, strict=True):
+            if why := self._refusal(mine, out):
+                return Refused(why=f"{part.name}: {why}" if part.name else why)
+        return Refused()
+
+    def _why_no_check(self, parts: list[list[Any]], outs: list[list[torch.Tensor]]) -> str | None:
+        """Why it cannot be called, tried on the reference's own outputs; empty if it can. None: its format has none."""
+        if not hasattr(self.reference, "check"):
+            return None
+        if self.reference.check is None:
+            return "its reference.py has no check_implementation"
+        for part, out in zip(parts, outs, strict=True):
+            given = [one.clone() if isinstance(one, torch.Tensor) else one for one in part]
+            if why := self._refusal(given, [one.clone() for one in out]):
+                return f"of the reference's own output it says: {why}"
+        return ""
+
+    def _refusal(self, given: list[Any], outs: list[torch.Tensor]) -> str:
+        try:
+            why: str = self.reference.why_wrong(tuple(given) if self.packed else given[0], outs)
+        except Exception as error:  # an assertion, or whatever else it raises
+            why = f"{type(error).__name__}: {error}"
+        self.synchronize()
+        return why[:MOST_SAID]
+
+    # --- exact values ---------------------------------------------------------------------------------------------------
 
     def _exact(self, inputs: Inputs, plain: list[torch.Tensor]) -> list[torch.Tensor]:
         """The outputs in a higher precision; none if the reference cannot be computed in one."""

@@ -49,26 +49,31 @@ class Trusted:
             if why := self.problem.why_not(int(self.clock.free_bytes())):
                 raise ValueError(why)
             self.pool_of_few = no_pool(len(self.problem.likes))
-        self.layout = Layout(self.problem, self.device)
+        self.layout = Layout.of(self.problem, self.device)
         likes = outputs.likes(self.problem, self.problem.inputs(self.device, 0))
+        self.answers = Layout(likes)
         few = described is not None and any(torch.Size(shape).numel() < FEW for shape, _ in likes)
         self.output_bytes = sum(torch.Size(shape).numel() * dtype.itemsize for shape, dtype in likes)
         return Opened(
             set_bytes=self.layout.nbytes,
             output_bytes=self.output_bytes,
+            answer_bytes=self.answers.nbytes,
             free_bytes=int(self.clock.free_bytes()),
             few=few,
         )
 
     def attach(self, cell: str, sets: int, pid: int, path: str = "") -> Attached:
         """Memory for a cell's input sets: the file, or new device memory."""
-        nbytes = sets * self.layout.nbytes
+        inputs = sets * self.layout.nbytes
+        nbytes = inputs + (self.answers.nbytes if cell == PROBLEM else 0)
         if self.kind == "cuda":
             self.owned[cell] = device_memory.allocate(nbytes)
             memory = device_memory.as_bytes(self.owned[cell], nbytes)
         else:
             memory = mapped(path, nbytes)
         self.sets[cell] = self.layout.sets(memory, sets)
+        if cell == PROBLEM:
+            self.answer = self.answers.sets(memory[inputs:], 1)[0].tensors
         self.readers[cell] = Reader(self.kind, pid, most_bytes=LARGEST * self.output_bytes)
         return Attached(handle=device_memory.handle_of(self.owned[cell]).hex() if self.kind == "cuda" else "")
 
@@ -137,6 +142,16 @@ class Trusted:
             now = self.sets[cell][index].tensors
             changed |= not all(torch.equal(a, b) for a, b in zip(now, values.tensors, strict=True))
         return Judged(readings=readings, inputs_changed=changed)
+
+    def show(self, number: int) -> Taken:
+        """Copies the outputs of one of the taken calls to where the problem's process sees them."""
+        outs = outputs.as_tuple(self.taken[number])
+        if [(one.shape, one.dtype) for one in outs] != [(one.shape, one.dtype) for one in self.answer]:
+            return Taken(refused="they are not of the reference's shapes and dtypes")
+        for place, out in zip(self.answer, outs, strict=True):
+            place.copy_(out)
+        self.clock.synchronize()
+        return Taken()
 
     def _reference(
         self, index: int, values: Inputs, seed: int, thorough: bool, distribution: Distribution

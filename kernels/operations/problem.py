@@ -21,6 +21,7 @@ class Problem(Operation):
     scalable: ClassVar[bool] = False
     checked_with: ClassVar[tuple[Distribution, ...]] = ("normal",)
     brought: ClassVar[bool] = True
+    later: ClassVar[tuple[str, ...]] = ("case",)
 
     problem: str = Field(
         pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+-]{0,79}@[0-9a-f]{10}$",
@@ -28,8 +29,16 @@ class Problem(Operation):
         description="Name and version of the submission with its reference.",
     )
 
+    case: str = Field(
+        "",
+        max_length=110,
+        pattern=r"^[A-Za-z0-9_=.,:+ ()-]*$",
+        title="Case",
+        description="Its sizes, if the problem has several: those of a benchmark or a workload among its files.",
+    )
+
     def label(self) -> str:
-        return self.problem
+        return f"{self.problem} {self.case}".rstrip()
 
     def flops(self) -> int:
         return 0

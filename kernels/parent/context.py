@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kernels.host.device import Device
 from kernels.host.telemetry import Telemetry
+from kernels.parent.arm import Arm
 from kernels.parent.progress import Progress
 from kernels.parent.session import ChildSession
 from kernels.workload import Ceilings, RunSpec
@@ -22,6 +23,8 @@ class RunContext:
     session: ChildSession
     telemetry: Telemetry
     progress: Progress
+    on_tests: dict[str, Arm] = field(default_factory=dict)
+    """How each kernel did on the tests that came with its problem."""
 
     @property
     def is_cuda(self) -> bool:

@@ -21,6 +21,7 @@ from kernels.parent.engine import Timed
 from kernels.parent.groups import MAIN, Group
 from kernels.parent.isolated_session import LIMIT_S, IsolatedSession
 from kernels.parent.problem_session import ProblemFailed
+from kernels.parent.problem_tests import has_tests, outcomes, tell
 from kernels.parent.reading import Reading, joined
 from kernels.parent.session import ERROR_TAIL
 from kernels.parent.slot import Slot
@@ -41,6 +42,7 @@ class IsolatedRun(WorkloadRun):
         """One event: all arms take turns in the same rounds."""
         context = self.context
         context.session.replace()  # it holds memory of the device
+        self._on_its_tests()
         stop, cells = context.session.should_stop, len(self._alive()) + 1
         watch = context.session.stopwatch
         self.session = IsolatedSession(context.device, self.workload, stop, self.plan.rest, cells, watch)
@@ -55,6 +57,23 @@ class IsolatedRun(WorkloadRun):
             return [self._isolated_event(self._measured())]
         finally:
             self.session.close()
+
+    def _on_its_tests(self) -> None:
+        """Checks the kernels on the tests that came with a problem, once a run: what is wrong there is on every workload."""
+        known, alive = self.context.on_tests, self._alive()
+        if not alive or not has_tests(self.workload):
+            return
+        if untried := [arm.name for arm in alive if arm.name not in known]:
+            say = self.context.progress.step
+            known |= outcomes(
+                self.context,
+                self.workload,
+                untried,
+                lambda name: say(self.workload, name, "verify its problem's tests"),
+            )
+        self.part.told += sorted({known[arm.name].why for arm in alive if known[arm.name].is_ok} - {""})
+        for arm in alive:
+            tell(known[arm.name], arm)
 
     def _alive(self) -> list[Arm]:
         return [arm for arm in self.arms if arm.is_ok]
@@ -140,8 +159,14 @@ class IsolatedRun(WorkloadRun):
             if number == 0:
                 arm.facts["compile_s"] = took_s
             self._step(arm, f"verify {number + 1} of {self.plan.verify_seeds}")
-        flags = {"inputs_changed": slot.inputs_changed, "shared": slot.shared}
-        arm.judged(self._judge(arm.name, readings, flags))
+        arm.judged(self._judge(arm.name, readings, slot.flags))
+        if arm.name in self.context.on_tests:
+            tell(self.context.on_tests[arm.name], arm)
+        self._say_own_check(arm, slot)
+
+    def _say_own_check(self, arm: Arm, slot: Slot) -> None:
+        if self.session.source:
+            arm.correctness["own_check"] = self.session.source.own_check(slot.refused)
 
     def _estimate(self, arm: Arm) -> None:
         """On a GPU batches are captured graphs, if the baseline can be captured; a kernel that cannot is left out."""
@@ -214,9 +239,9 @@ class IsolatedRun(WorkloadRun):
         """Judges the outputs of timed calls, and the length of batches."""
         for arm in alive:
             slot = self.session.slots[arm.name]
-            flags = {"inputs_changed": slot.inputs_changed, "shared": slot.shared}
-            verdict = self._judge(arm.name, slot.readings, flags)
+            verdict = self._judge(arm.name, slot.readings, slot.flags)
             arm.correctness["timed_calls_checked"] = len(slot.readings)
+            self._say_own_check(arm, slot)
             arm.rechecked = verdict
             if verdict["correct"] is False:
                 arm.correctness |= {"correct": False, "why": f"in timed calls: {verdict['why']}"}

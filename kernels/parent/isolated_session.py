@@ -126,7 +126,7 @@ class IsolatedSession:
             self.brought = source.describe(self._seed(), self._seed())
             sizes = source.opened(self.brought)
             self._open(sizes, cells)
-            if why := source.attach(self.room, *self._shared(memory)):
+            if why := source.attach(self.room, *self._shared(memory, sizes.answer_bytes)):
                 if not cell.facts.own_user:
                     raise ProblemFailed(f"its memory cannot be read: {why}")
                 self._give_up_users(why)
@@ -156,12 +156,12 @@ class IsolatedSession:
             memory = os.memfd_create("input-sets", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
         return kind(self.device, self.should_stop, memory, not self.why_same_user, environment), memory
 
-    def _shared(self, memory: int | None) -> tuple[str, str]:
-        """Makes the file of a process's input sets as large as they are: its path for the trusted process, and for its own.
-        Empty on a GPU."""
+    def _shared(self, memory: int | None, more: int = 0) -> tuple[str, str]:
+        """Makes the file of a process's input sets as large as they are, and this much more: its path for the trusted process,
+        and for its own. Empty on a GPU."""
         if memory is None:
             return "", ""
-        os.ftruncate(memory, self.room * self.set_bytes)
+        os.ftruncate(memory, self.room * self.set_bytes + more)
         fcntl.fcntl(memory, fcntl.F_ADD_SEALS, SEALS)
         return f"/proc/{os.getpid()}/fd/{memory}", f"/proc/self/fd/{memory}"
 
@@ -245,7 +245,7 @@ class IsolatedSession:
         mine.shared |= overlap(addresses, mine.layout)
         self._take(slot, [mine.layout])
         with self.during("check"):
-            judged = self._judge(LIMIT_S, indices=[chosen], thorough=thorough, **asked)
+            judged = self._judge(mine, LIMIT_S, indices=[chosen], thorough=thorough, **asked)
         mine.inputs_changed |= judged.inputs_changed
         return judged.readings[0], took_s
 
@@ -255,11 +255,13 @@ class IsolatedSession:
             self.source.draw(seed, calls)
         self.trusted.call("write", limit_s, seed=seed, calls=calls, **more)
 
-    def _judge(self, limit_s: float, indices: list[int], **more: Any) -> Judged:
-        """Compares the taken outputs of these calls with their correct values."""
+    def _judge(self, mine: Slot, limit_s: float, indices: list[int], **more: Any) -> Judged:
+        """Compares the taken outputs of these calls with their correct values; and asks the problem's own check."""
         if self.source:
             self.source.expect(indices)
         judged: Judged = self.trusted.call("judge", limit_s, indices=indices, **more)
+        if self.source:
+            mine.refused = mine.refused or self.source.refuses(indices)
         return judged
 
     def _wrong_device(self, called: Called) -> str:
@@ -329,7 +331,7 @@ class IsolatedSession:
             mine.cell.freeze()
         mine.shared |= overlap(done.addresses, mine.layout)
         with self.during("check after"):
-            judged = self._judge(limit_s, cell=slot, seed=seed, indices=chosen)
+            judged = self._judge(mine, limit_s, cell=slot, seed=seed, indices=chosen)
         mine.readings += judged.readings
         mine.inputs_changed |= judged.inputs_changed
         mine.walls_ns.append(wall_ns)

@@ -26,6 +26,8 @@ class Part:
 
     arms: list[Arm]
     environment: dict[str, str] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+    """Notes on how they were checked."""
 
     @property
     def alive(self) -> list[Arm]:
@@ -41,8 +43,11 @@ class Part:
     @property
     def notes(self) -> list[str]:
         if not self.environment:
-            return []
-        return [f"measured in a process of its own with {assignments(self.environment)}, and so was its baseline"]
+            return self.told
+        return [
+            *self.told,
+            f"measured in a process of its own with {assignments(self.environment)}, and so was its baseline",
+        ]
 
 
 def parts(arms: Sequence[Arm], baseline: Callable[[], Arm]) -> list[Part]:

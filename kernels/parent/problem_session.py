@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from kernels.catalog import PROBLEM
-from kernels.contract.isolation import Attached, Described, Expected, Opened, Segments, Taken
+from kernels.contract.isolation import Attached, Described, Expected, Opened, Refused, Segments, Taken
 from kernels.host.containment import why_refused
 from kernels.parent.cell_process import Cell, Trusted
 from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
@@ -43,6 +43,7 @@ class ProblemSession:
         if why := why_refused(self.cell.facts):
             raise ProblemFailed(why)
         found: Described = self._ask("describe", workload=self.workload.model_dump(), seed=seed, weights=weights)
+        self.described = found
         return {"described": found.model_dump(), "weights": weights}
 
     def opened(self, brought: dict[str, Any]) -> Opened:
@@ -88,6 +89,25 @@ class ProblemSession:
             values = {"plain": found.plain, "exact": found.exact}
             claims = {name: [one.model_dump() for one in outputs] for name, outputs in values.items()}
             self._tell("expect", index=index, **claims)
+
+    def refuses(self, indices: list[int]) -> str:
+        """What the problem's own check says against the outputs that the trusted process took of these input sets; empty:
+        nothing. Outputs of another kind than the reference's are not shown to it."""
+        if not self.described.has_check:
+            return ""
+        for number, index in enumerate(indices):
+            shown: Taken = self.trusted.call("show", number=number)
+            if not shown.refused:
+                found: Refused = self._ask("check", index=index)
+                if found.why:
+                    return found.why
+        return ""
+
+    def own_check(self, refused: str) -> str:
+        """What its own check says of a kernel, in words; empty if its format has none."""
+        if why := self.described.why_no_check:
+            return f"not called: {why}"
+        return "" if not self.described.has_check else f"wrong: {refused}" if refused else "right"
 
     def pool(self, seed: int, sets: int) -> None:
         """Lets the trusted process see several seeds: of few elements, one seed's error is chance."""

@@ -26,6 +26,8 @@ class Slot:
     """Of outputs of timed calls."""
     inputs_changed: bool = False
     shared: bool = False
+    refused: str = ""
+    """What the problem's own check says against its outputs."""
     walls_ns: list[int] = field(default_factory=list)
     own_ns: list[int] = field(default_factory=list)
     delays_ns: list[int] = field(default_factory=list)
@@ -39,6 +41,11 @@ class Slot:
         """Forgets what was seen of timed calls."""
         for seen in (self.readings, self.walls_ns, self.own_ns, self.delays_ns):
             seen.clear()
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """What was seen beside the values of its outputs."""
+        return {"inputs_changed": self.inputs_changed, "shared": self.shared, "refused": self.refused}
 
     def batches(self, calls: int) -> Batches:
         """What was seen of its batches."""

@@ -13,6 +13,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter_ns
 from typing import Any
 
@@ -44,12 +45,7 @@ def main() -> None:
 
 
 def done(ask: Ask) -> Answer:
-    from kernels.child.bench import Bench, caller
-
-    bench = Bench(ask.device)
-    bench.open(ask.workload.model_dump())
-    sha256 = bench.load(ask.kernel).sha256
-    call, synchronize = caller(bench, ask.kernel, ask.seed), bench.clock.synchronize
+    sha256, call, synchronize = (_brought if ask.workload.problem.brought else _of_an_operation)(ask)
     for _ in range(WARM_UPS):
         call()
     synchronize()
@@ -57,6 +53,31 @@ def done(ask: Ask) -> Answer:
         return Answer(sha256=sha256, timeline=timeline(call, synchronize, ask.device))
     _between_marks(call, synchronize)
     return Answer(sha256=sha256)
+
+
+def _of_an_operation(ask: Ask) -> tuple[str, Callable[[], Any], Callable[[], None]]:
+    """(hash of the kernel's file, a call of it, what waits for the device)"""
+    from kernels.child.bench import Bench, caller
+
+    bench = Bench(ask.device)
+    bench.open(ask.workload.model_dump())
+    sha256 = bench.load(ask.kernel).sha256
+    return sha256, caller(bench, ask.kernel, ask.seed), bench.clock.synchronize
+
+
+def _brought(ask: Ask) -> tuple[str, Callable[[], Any], Callable[[], None]]:
+    """The same of a kernel for a problem that came with it, whose inputs are drawn in this process, too."""
+    import torch
+
+    from kernels.catalog import PROBLEM, get_kernel, load
+    from kernels.problems.opening import drawn, is_packed, reference_of
+
+    device = "cuda:0" if ask.device == "cuda" else "cpu"
+    reference = reference_of(ask.workload, ask.seed, device)
+    given = drawn(reference, ask.seed, device)
+    loaded = load(get_kernel(PROBLEM, ask.kernel))
+    call, arguments = loaded.call(ask.seed, device), [tuple(given)] if is_packed(reference) else given
+    return loaded.sha256, partial(call, *arguments), torch.cuda.synchronize if ask.device == "cuda" else lambda: None
 
 
 def _between_marks(call: Callable[[], Any], synchronize: Callable[[], None]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from kernels.analysis.standing import Compared
 from kernels.analysis.verdicts import certain_ratio, verdict, why_no_word
-from kernels.catalog import operations
+from kernels.catalog import PROBLEM, operations
 from kernels.contract.arm_result import FAILURES, ArmResult, CrossCheck, Ratio, Status, Verdict, assignments
 from kernels.contract.events import Measured
 from kernels.report.cells import LEFT_COLUMNS, escaped, listed, markdown, microseconds, text, three_digits
@@ -120,6 +120,12 @@ NOT_IN_CSV = (
 )  # fmt: skip
 """What a .csv has only if it is asked for: kernels/report/measures.py."""
 COLUMNS = tuple(name for name in Row.__dataclass_fields__ if name not in NOT_IN_CSV)
+
+
+def words_of(label: str) -> list[str]:
+    """The words of a workload's label. A run of a problem says its name once, above its table: a case goes without it."""
+    words = label.split(" ")
+    return [*words[:2], *(words[3:] or words[2:])] if words[0] == PROBLEM else words
 
 
 def rows(measurements: Iterable[Measured]) -> list[Row]:

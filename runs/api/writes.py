@@ -12,7 +12,7 @@ from django.urls import reverse
 from ninja import Path
 from pydantic import ValidationError
 
-from kernels.catalog import UnknownName, operations
+from kernels.catalog import PROBLEM, UnknownName, operations
 from kernels.foreign.claimed import NotReadable
 from kernels.formats.adding import read
 from kernels.git_source import GitSource
@@ -86,6 +86,9 @@ def _source(sent: bodies.SubmissionIn) -> GitSource:
     assert sent.git is not None
     if sent.files:
         raise Problem(422, "Wrong field", "Send files or git, not both.", field="git")
+    if sent.git.operation == PROBLEM:
+        why = "A pair cannot lie in a repository: the problem's files name its workload, and the site reads none. Send files."
+        raise Problem(422, "Wrong field", why, field="git.operation")
     if sent.git.operation not in operations():
         listed = ", ".join(operations())
         raise Problem(422, "Wrong field", f"There is no such operation; there are {listed}.", field="git.operation")

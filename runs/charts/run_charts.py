@@ -20,7 +20,7 @@ from kernels.analysis.standing import ranking
 from kernels.contract.arm_result import COUNT_NOWHERE
 from kernels.contract.search import Search
 from kernels.report import tables
-from kernels.report.tables import Row
+from kernels.report.tables import Row, words_of
 from runs.charts import run_scaling, search_charts
 from runs.charts.run_strips import MOST_KERNELS, latency_strip, speedup_strip
 from runs.charts.scales import log_ticks, placed, ratio_ticks, reach
@@ -154,7 +154,7 @@ def sizes_of(table: Sequence[Row]) -> dict[str, tuple[Size, Size]]:
 def short_labels(table: Sequence[Row], narrow: bool) -> list[str]:
     """The workloads without what all share: on a wide page operation and dtype, on a phone every size."""
     labels = list({key: next(iter(rows.values())).workload for key, rows in places(table).items()}.values())
-    words = [label.split(" ") for label in labels]
+    words = [words_of(label) for label in labels]
     names = [{part.partition("=")[0]: part for part in parts[2:]} for parts in words]
     varies = {name for one in names for name in one if len({other.get(name) for other in names}) > 1}
     narrow = narrow and bool(varies)

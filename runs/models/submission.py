@@ -140,6 +140,11 @@ class Submission(models.Model):
         (named,) = kernel_of(self.files).limits.get(PROBLEM, (self.kernel,))
         return str(named)
 
+    @property
+    def of_a_problem(self) -> str:
+        """The problem that it is, or which problem it is for, as its files say; empty: it is for an operation."""
+        return self.doc if self.operation == PROBLEM else ""
+
     def as_declared(self) -> dict[str, Any]:
         """As an agent declares the kernels of its host."""
         said = {"operation": self.operation, "name": self.kernel, "backend": self.backend, "doc": self.doc}

@@ -16,7 +16,7 @@ from django.db.models import F, Q, QuerySet
 
 from kernels.analysis.statistics import for_many, word
 from kernels.analysis.verdicts import enough_rounds
-from kernels.catalog import operations
+from kernels.catalog import PROBLEM, operations
 from kernels.contract.arm_result import Verdict
 from kernels.submission import is_submitted
 from runs.models import Environment, Run, Workload
@@ -28,6 +28,8 @@ from runs.queries.ratio import Ratio
 MODES = ("graph", "cold", "cpu")
 """Modes that the protocol chooses by itself. What was measured in another one stands on no board, but for submitted kernels:
 they are always isolated. An isolated result of another kernel is a second opinion of it."""
+OWN_SIZES = "its own sizes"
+"""Of a problem that has one case."""
 CONFIRMED, UNCONFIRMED = "confirmed", "unconfirmed"
 FIELDS = (
     "operation", "workload", "workload_key", "dtype", "gpu", "host", "state", "kernel", "baseline", "speedup", "speedup_low",
@@ -97,6 +99,17 @@ class Place:
     """The best that is confirmed."""
     rumour: Record | None = None
     """What is better, or all that there is, and not confirmed."""
+
+    @property
+    def work(self) -> str:
+        """What is computed: its operation, or the problem that came with its kernels."""
+        return str(self.workload.sizes[PROBLEM]) if self.workload.operation == PROBLEM else self.workload.operation
+
+    @property
+    def shape(self) -> str:
+        """Its sizes."""
+        of = self.workload.label.split(" ", 2)[-1]
+        return of.removeprefix(self.work).strip() or OWN_SIZES
 
     @property
     def cell(self) -> str:

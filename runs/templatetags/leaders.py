@@ -66,7 +66,8 @@ def _measure(line: Any, column: tuple[str, str], ready: Collection[str]) -> Safe
 
 
 def _lead(record: Any) -> SafeString:
-    name = format_html("<b>{}</b>" if record.is_confirmed else "<span>{}</span>", record.point.kernel)
+    tag, kernel = mark_safe("b" if record.is_confirmed else "span"), record.point.kernel
+    name = format_html('<{} title="{}">{}</{}>', tag, kernel, kernel, tag)
     lead = f"{ratio(record.best.ratio.ratio)}x {plusminus(record.best.ratio)}" if record.best else "baseline, unbeaten"
     if not record.is_confirmed:
         lead = f"{lead}" if record.best else "baseline"

@@ -38,7 +38,8 @@ def facts(correctness: Correctness | None) -> list[tuple[str, str]]:
     """The facts as (name, text) pairs."""
     if correctness is None:
         return []
-    pairs = [("correct", "yes" if correctness.correct else "no"), ("why not", correctness.why)]
+    word = "not known" if correctness.correct is None else "yes" if correctness.correct else "no"
+    pairs = [("correct", word), ("why not", correctness.why), ("the problem's own check", correctness.own_check)]
     for own, yard, name in ERRORS:
         if (mine := getattr(correctness, own)) is not None:
             its = getattr(correctness, yard)

@@ -15,7 +15,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
-from kernels.catalog import operations
+from kernels.catalog import AT, operations
 from kernels.dtypes import DTYPE_SHORT
 from runs import confirming
 from runs.charts import leaderboard as charts
@@ -136,29 +136,28 @@ class View:
 
     @cached_property
     def lines(self) -> dict[str, list[Line]]:
-        """Operation -> its shapes, from small to large."""
+        """Operation, or problem -> its shapes, from small to large. Problems come last."""
         found: dict[str, dict[str, dict[tuple[str, str], Place]]] = {}
         for place in self.places:
-            shape = place.workload.label.split(" ", 2)[-1]
-            by_column = found.setdefault(place.workload.operation, {}).setdefault(shape, {})
+            by_column = found.setdefault(place.work, {}).setdefault(place.shape, {})
             by_column[place.gpu, place.workload.dtype] = place
         return {
-            operation: [
+            work: [
                 Line(*halves(shape), [cells.get(column) for column in self.shown_columns])
                 for shape, cells in shapes.items()
             ]
-            for operation, shapes in sorted(found.items())
+            for work, shapes in sorted(found.items(), key=lambda one: (AT in one[0], one[0]))
         }
 
     @property
     def groups(self) -> list[tuple[str, str, list[Line]]]:
-        """(operation, its baseline, the shapes that have room)."""
+        """(operation or problem, its baseline, the shapes that have room)."""
         left, groups, known = MOST_ROWS, [], operations()
-        for operation, lines in self.lines.items():
+        for work, lines in self.lines.items():
             shown = [line for line in lines if any(line.cells)][:left]
             left -= len(shown)
             if shown:
-                groups.append((operation, known[operation].baseline if operation in known else "", shown))
+                groups.append((work, known[work].baseline if work in known else "", shown))
         return groups
 
     @property
@@ -185,12 +184,12 @@ class View:
 
     @cached_property
     def compared(self) -> list[Place]:
-        """The places of the curves: those of the chosen operation, GPU model and dtype."""
+        """The places of the curves: those of the chosen operation or problem, GPU model and dtype."""
         one = self.chosen
         if one is None:
             return []
-        own = (one.workload.operation, one.gpu, one.workload.dtype)
-        return [place for place in self.places if (place.workload.operation, place.gpu, place.workload.dtype) == own]
+        own = (one.work, one.gpu, one.workload.dtype)
+        return [place for place in self.places if (place.work, place.gpu, place.workload.dtype) == own]
 
     @property
     def over(self) -> str:
@@ -213,11 +212,11 @@ class View:
         sure = [place for place in self.places if place.record]
         gpu, _ = self.columns[0]
         there = [place for place in sure or self.places if place.gpu == gpu] or [p for p in self.places if p.gpu == gpu]
-        operation, _ = Counter(place.workload.operation for place in there).most_common(1)[0]
-        newest = next(place for place in there if place.workload.operation == operation)
-        mine = [p for p in self.places if (p.gpu, p.workload.operation) == (gpu, operation)]
+        work, _ = Counter(place.work for place in there).most_common(1)[0]
+        newest = next(place for place in there if place.work == work)
+        mine = [p for p in self.places if (p.gpu, p.work) == (gpu, work)]
         hosts = f" ({', '.join(self._hosts(newest.gpu))})" if newest.shown.host else ""
-        on = f"{newest.workload.operation} workload{'s' * (len(mine) > 1)} on {newest.gpu}{hosts}"
+        on = f"{work} workload{'s' * (len(mine) > 1)} on {newest.gpu}{hosts}"
         wins = Counter(p.record.point.kernel for p in mine if p.record and p.record.best)
         unbeaten = sum(1 for p in mine if p.record and not p.record.best)
         waiting = len([p for p in self.places if p.rumour])

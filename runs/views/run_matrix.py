@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from django.http import HttpRequest
 
 from kernels.analysis.standing import Ranking, Standing
-from kernels.report.tables import Row
+from kernels.report.tables import Row, words_of
 from kernels.workload import Workload
 from runs.queries.measurements import StoredArm, StoredMeasured
 from runs.views.columns import Columns
@@ -262,7 +262,7 @@ def matrix(
     rows = iter(table)
     cells = [{arm.kernel: Cell(arm, next(rows)) for arm in m.results} for m in measured]
     labels = [m.label for m in measured] + [workload.label for workload in planned]
-    tokens = [label.split(" ") for label in labels]
+    tokens = [words_of(label) for label in labels]
     shared = len({token[1] for token in tokens if len(token) > 1}) == 1
     repeated = len({m.key for m in measured}) < len(measured)
     lines = [

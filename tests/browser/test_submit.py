@@ -37,6 +37,49 @@ def test_no_page_of_submissions_is_wider_than_the_screen(open_page, live_site, w
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+TOO_WIDE = """[...document.querySelectorAll("body *")]
+  .filter((one) => one.getBoundingClientRect().right > innerWidth + 1)
+  .filter((one) => !one.closest(".scroll, pre, svg, nav, details:not([open])"))
+  .map((one) => `${one.tagName}.${one.className} ${one.innerText}`.slice(0, 80))"""
+LONG = "softmax_of_rows_times_columns_with_a_long_name"
+PAIR = {
+    "reference.py": "import torch\n\n\ndef generate_input(rows, seed):\n    torch.manual_seed(seed)\n"
+    "    return torch.randn(rows, rows)\n\n\ndef ref_kernel(data):\n    return data.softmax(-1)\n",
+    "task.yml": "benchmarks:\n  - {rows: 32, seed: 1}\n  - {rows: 64, seed: 1}\n",
+    f"{LONG}.py": f"#!POPCORN leaderboard {LONG}\ndef custom_kernel(data):\n    return data.softmax(1)\n",
+}
+
+
+@pytest.mark.thorough("a run of a problem in a browser: `make test` has its pages, and a measured problem")
+def test_pages_of_a_problem_with_long_names_fit_a_phone(open_page, live_site):
+    page = open_page()
+    page.wait_for_function("fetch('/gpus/').then((r) => r.text()).then((t) => /idle|busy/.test(t))", timeout=60_000)
+    page.goto(f"{live_site.url}/submit/")
+    page.locator("#dropped").set_input_files(
+        [{"name": name, "mimeType": "text/plain", "buffer": text.encode()} for name, text in PAIR.items()]
+    )
+    if page.locator("select[name=device] option").count() == 1:
+        pytest.skip(f"this machine takes no submitted kernels: {page.locator('form.submission').inner_text()}")
+    page.get_by_role("button", name="Submit").click()
+    page.wait_for_url(re.compile(r"/runs/\d+/$"))
+    run = page.url
+    expect(page.locator("p.lede", has_text="The verdict comes")).to_have_count(0, timeout=360_000)
+    assert page.locator("table.cells tbody th a").all_inner_texts() == ["rows=32", "rows=64"]
+    addresses = [
+        run,
+        page.locator("table.cells tbody td a").first.get_attribute("href"),
+        "/leaderboard/?operation=problem",
+    ]
+    addresses += ["/", "/submissions/", page.locator(".facts a[href^='/submissions/']").get_attribute("href")]
+    page.set_viewport_size({"width": 390, "height": 844})
+    for address in addresses:
+        page.goto(address if address.startswith("http") else f"{live_site.url}{address}")
+        assert page.evaluate(TOO_WIDE) == [], address
+    page.goto(run)
+    figure = page.locator("table.cells tbody td.k").first.bounding_box()
+    assert figure["x"] + figure["width"] <= 390, "its speedup is on the screen"
+
+
 def test_a_kernel_is_pasted_measured_and_forked(open_page, live_site):
     page = open_page()
     page.wait_for_function("fetch('/gpus/').then((r) => r.text()).then((t) => /idle|busy/.test(t))", timeout=60_000)

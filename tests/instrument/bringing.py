@@ -2,12 +2,12 @@
 
 import os
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from unittest import mock
 
 from kernels.analysis.correctness import judge
 from kernels.contract.events import Measured
-from kernels.formats.bringing import dtype_of, pair_in
+from kernels.formats.bringing import cases_of, dtype_of, pair_in
 from kernels.host.device import find_device
 from kernels.parent.isolated_session import IsolatedSession
 from kernels.parent.supervisor import Supervisor
@@ -46,6 +46,20 @@ def files_of(*names):
     return {name: (FOLDER / "kernelbench" / name).read_text() for name in names}
 
 
+def gpu_mode(problem, solution, **more):
+    """The files of a problem of tests/formats/gpu_mode with one of its solutions, as somebody drops them: without folders."""
+    root = FOLDER / "gpu_mode"
+    names = ("reference.py", "task.py", "task.yml", solution)
+    found = {PurePosixPath(name).name: (root / problem / name).read_text() for name in names}
+    return found | {"utils.py": (root / "utils.py").read_text()} | more
+
+
+def flashinfer_files(definition, solution):
+    root = FOLDER / "flashinfer"
+    names = (f"definitions/{definition}.json", f"solutions/{solution}.json")
+    return {PurePosixPath(name).name: (root / name).read_text() for name in names}
+
+
 def name_of(one):
     return f"{kernel_of(one.files).name}@{one.version}"
 
@@ -57,20 +71,27 @@ def submissions_of(files):
 
 
 def config_of(problem, *kernels, **protocol):
-    workload = {"operation": "problem", "dtype": dtype_of(problem.files), "sizes": {"problem": name_of(problem)}}
+    sizes = [{"problem": name_of(problem), "case": case} for case in cases_of(problem.files)]
+    dtype = dtype_of(problem.files)
     named = [name_of(problem), *map(name_of, kernels)]
     return Config(
         name="typed",
         operation="problem",
         baseline=named[0],
         kernels=named,
-        workloads=[workload],
+        workloads=[{"operation": "problem", "dtype": dtype, "sizes": one} for one in sizes],
         protocol=QUICK | protocol,
     )
 
 
 def measured(problem, *kernels, device="cpu", **protocol):
-    """The event of one run, as an agent makes it."""
+    """The event of one run of one workload, as an agent makes it."""
+    (event,) = every_event(problem, *kernels, device=device, **protocol)
+    return event
+
+
+def every_event(problem, *kernels, device="cpu", **protocol):
+    """An event for each workload of one run."""
     found = find_device(device)
     submissions = [problem, *kernels]
     spec = RunSpec.of(config_of(problem, *kernels, **protocol), found.uuid, submissions=submissions, ceilings=KNOWN)
@@ -78,8 +99,7 @@ def measured(problem, *kernels, device="cpu", **protocol):
     events = []
     with mock.patch.dict(os.environ, {"OMP_NUM_THREADS": "1"}), submitted(spec.submissions):
         Supervisor(spec, found, events.append, crosschecks=False).run()
-    (event,) = [one for one in events if isinstance(one, Measured)]
-    return event
+    return [one for one in events if isinstance(one, Measured)]
 
 
 def results(*args, **more):

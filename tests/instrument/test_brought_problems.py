@@ -1,17 +1,25 @@
 """Problems that came with their kernels: measured like any workload, and their code runs in no process that is trusted."""
 
 import re
-from itertools import pairwise
-from pathlib import PurePosixPath
 
 import pytest
-from bringing import FOLDER, MODEL, NEW, files_of, judged, measured, name_of, session_of, submissions_of
+from bringing import (
+    MODEL,
+    NEW,
+    files_of,
+    gpu_mode,
+    judged,
+    measured,
+    name_of,
+    session_of,
+    submissions_of,
+)
 
 from kernels.analysis.verdicts import verdict
 from kernels.catalog import operations
 from kernels.contract.arm_result import Status, Verdict
 from kernels.formats.adding import read
-from kernels.formats.bringing import dtype_of, pair_in
+from kernels.formats.bringing import pair_in
 from kernels.parent.child_process import CommandFailed
 from kernels.parent.problem_session import ProblemFailed
 from kernels.submission import Unreadable, kernel_of
@@ -244,145 +252,6 @@ def holds(pid, text):
     return False
 
 
-# --- GPU MODE ---------------------------------------------------------------------------------------------------------
-
-
-def gpu_mode(problem, solution, **more):
-    """The files of a problem of tests/formats/gpu_mode with one of its solutions, as somebody drops them: without folders."""
-    root = FOLDER / "gpu_mode"
-    names = ("reference.py", "task.py", "task.yml", solution)
-    found = {PurePosixPath(name).name: (root / problem / name).read_text() for name in names}
-    return found | {"utils.py": (root / "utils.py").read_text()} | more
-
-
-@SLOW
-@pytest.mark.parametrize(
-    ("problem", "solution", "right"),
-    [("matmul", "submission.py", True), ("prefixsum", "submission.py", True), ("grayscale", "submission.py", True),
-     ("histogram", "solutions/scatter.py", True), ("histogram", "solutions/wrong.py", False)],
-)  # fmt: skip
-def test_kernels_of_gpu_mode_are_right_or_wrong(problem, solution, right):
-    assert judged(*submissions_of(gpu_mode(problem, solution)))["correct"] is right
-
-
-@SLOW
-def test_a_kernel_of_gpu_mode_is_measured_on_the_last_benchmark():
-    problem, kernel = submissions_of(gpu_mode("matmul", "submission.py"))
-    assert [*problem.files] == ["reference.py", "task.py", "utils.py"]
-    assert [*kernel.files] == ["submission.py", "task.py", "utils.py"]
-    assert "{'m': 64, 'n': 32, 'k': 48, 'seed': 5}" in problem.files["reference.py"]
-    reference, mine = measured(problem, kernel).results
-    assert (reference.kernel, mine.kernel) == (name_of(problem), name_of(kernel))
-    assert (reference.status, mine.status) == (Status.OK, Status.OK), (reference.why, mine.why)
-
-
-@SLOW
-def test_data_may_be_a_tuple_with_numbers_and_must_be_known():
-    generate = "import torch\ndef generate_input(size, seed):\n    return {}\n"
-    generate += "def ref_kernel(data):\n    return data[0] * data[1]\n"
-    new = "def custom_kernel(data):\n    x, by = data\n    return x * by\n"
-
-    def files(data):
-        return {
-            "reference.py": generate.format(data),
-            "task.yml": "benchmarks:\n  - {size: 64, seed: 1}\n",
-            "mine.py": new,
-        }
-
-    assert judged(*submissions_of(files("(torch.randn(size, size), 3.0)")))["correct"] is True
-    for data, why in (
-        ("{'x': torch.randn(size)}", "its data is a dict"),
-        ("(torch.randn(size), [1, 2])", "input 2 is a list"),
-    ):
-        with session_of(*submissions_of(files(data))) as session:
-            assert why in session.why_no_problem
-
-
-@pytest.mark.parametrize(
-    ("task", "why"),
-    [
-        ("lang: py", "the last benchmark in task.yml must give a number or a text for each size"),
-        ("[1, 2]", "task.yml cannot be read"),
-        ("a: [", "task.yml cannot be read"),
-        ("benchmarks:\n  - {size: [1, 2]}", "must give a number or a text for each size"),
-        ("benchmarks:\n  - {'size) + (0': 1}", "must give a number or a text for each size"),
-        ("#" * 100_001, "the limit is 100,000"),
-        ("[" * 50_000, "task.yml cannot be read"),
-        ("a: &a [x, x, x]\n" + "".join(f"{n}: &{n} [*{p}, *{p}, *{p}]\n" for p, n in pairwise("abcdefghijklmno"))
-         + "benchmarks: [{size: *o}]", "must give a number or a text for each size"),
-    ],
-)  # fmt: skip
-def test_a_task_that_cannot_be_read_says_why(task, why):
-    with pytest.raises(Unreadable, match=re.escape(why)):
-        pair_in(gpu_mode("matmul", "submission.py", **{"task.yml": task}))
-
-
-def test_a_declared_kernel_beside_another_pair_is_refused():
-    """Which of both is meant is not known. The stored files of a kernel, which have a declaration, are read as they are."""
-    declared = '@kernel("gelu", backend="pytorch")\ndef mine(x, approximate):\n    return x\n'
-    with pytest.raises(Unreadable, match="one file declares a kernel, and others are a kernel with its problem"):
-        read({"1_linear.py": MODEL, "1_linear_new.py": NEW, "mine.py": declared})
-    for stored in [*pair(), *submissions_of(files_of("6_wrong_bias.py"))]:
-        assert read(stored.files).kernel == stored.files
-    problem, kernel = (one.files for one in submissions_of(gpu_mode("matmul", "submission.py")))
-    assert read(kernel).kernel == kernel and read(problem).kernel == problem
-
-
-# --- flashinfer -------------------------------------------------------------------------------------------------------
-
-
-def flashinfer(definition, solution):
-    root = FOLDER / "flashinfer"
-    names = (f"definitions/{definition}.json", f"solutions/{solution}.json")
-    return {PurePosixPath(name).name: (root / name).read_text() for name in names}
-
-
-@SLOW
-@pytest.mark.parametrize(
-    ("definition", "solution", "right"),
-    [("scale_h128", "scale_python", True), ("scale_h128", "scale_wrong", False), ("rmsnorm_h256", "rmsnorm_into", True),
-     ("gemm_n64_k128", "gemm_linear", True)],
-)  # fmt: skip
-def test_solutions_of_flashinfer_are_right_or_wrong(definition, solution, right):
-    problem, kernel = submissions_of(flashinfer(definition, solution))
-    assert (name_of(problem).partition("@")[0], name_of(kernel).partition("@")[0]) == (definition, solution)
-    assert dtype_of(problem.files) == {"rms": "bfloat16", "gem": "float16", "sca": "float32"}[definition[:3]]
-    assert judged(problem, kernel)["correct"] is right
-
-
-@SLOW
-def test_a_solution_of_flashinfer_is_measured():
-    problem, kernel = submissions_of(flashinfer("rmsnorm_h256", "rmsnorm_into"))
-    assert [*kernel.files] == ["helper.py", "main.py"]
-    event = measured(problem, kernel)
-    assert event.workload.label == f"problem bf16 {name_of(problem)}"
-    assert [one.status for one in event.results] == [Status.OK, Status.OK], [one.why for one in event.results]
-
-
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        (
-            ("scale_h128.json", '"x": {', '"index": {"shape": ["n"], "dtype": "int32"}, "x": {'),
-            "an input of int32 needs values",
-        ),
-        (("scale_h128.json", '"axes"', '"axis"'), "the definition scale_h128 is not below this folder"),
-        (
-            ("scale_h128.json", '"n",', '"nowhere",'),
-            "scale_h128.json cannot be read as a definition: KeyError: 'nowhere'",
-        ),
-        (("scale_python.json", "main.py::run", "main.py::run) + (1"), "the entry_point in scale_python.json must be"),
-        (("scale_python.json", "main.py::run", "other.py::run"), "the entry_point in scale_python.json must be"),
-    ],
-)
-def test_a_definition_or_solution_that_cannot_be_read_says_why(change, why):
-    name, old, new = change
-    files = flashinfer("scale_h128", "scale_python")
-    assert old in files[name]
-    with pytest.raises(Unreadable, match=re.escape(why)):
-        pair_in(files | {name: files[name].replace(old, new)})
-
-
 # --- recognised -------------------------------------------------------------------------------------------------------
 
 
@@ -430,3 +299,14 @@ def test_a_problem_is_in_no_list_of_operations_and_is_the_baseline_of_its_config
         Config(**how, workloads=[one, one | {"sizes": {"problem": "b@0123456789"}}])
     with pytest.raises(ValueError, match="has a config of its own"):
         Config(name="x", operations={"problem": {"kernels": [], "workloads": [{"problem": "a@0123456789"}]}})
+
+
+def test_a_declared_kernel_beside_another_pair_is_refused():
+    """Which of both is meant is not known. The stored files of a kernel, which have a declaration, are read as they are."""
+    declared = '@kernel("gelu", backend="pytorch")\ndef mine(x, approximate):\n    return x\n'
+    with pytest.raises(Unreadable, match="one file declares a kernel, and others are a kernel with its problem"):
+        read({"1_linear.py": MODEL, "1_linear_new.py": NEW, "mine.py": declared})
+    for stored in [*pair(), *submissions_of(files_of("6_wrong_bias.py"))]:
+        assert read(stored.files).kernel == stored.files
+    problem, kernel = (one.files for one in submissions_of(gpu_mode("matmul", "submission.py")))
+    assert read(kernel).kernel == kernel and read(problem).kernel == problem

@@ -140,6 +140,15 @@ def test_what_is_missing_to_submit_is_said_before_anything_is_sent(home, argv, w
     assert why in capsys.readouterr().err
 
 
+def test_a_file_of_tensors_is_sent_as_text(tmp_path):
+    (tmp_path / "a.safetensors").write_bytes(b"\xff\x00\x01")
+    (tmp_path / "b.py").write_text("# one\n")
+    assert client.read_files([tmp_path / "a.safetensors", tmp_path / "b.py"]) == {
+        "a.safetensors": "/wAB",
+        "b.py": "# one\n",
+    }
+
+
 def test_a_damaged_token_file_is_no_token(home):
     (home / "benchsite").mkdir()
     for text in ("{", "[]", '{"tokens": 3}'):

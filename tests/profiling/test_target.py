@@ -8,11 +8,14 @@ import pytest
 
 from kernels.cli.main import main
 from kernels.contract.export import read_export
+from kernels.formats.bringing import pair_in
 from kernels.host.device import find_device
 from kernels.profiling import ncu
 from kernels.profiling.examine import profile
 from kernels.profiling.process import Launcher
+from kernels.submission import Submission, kernel_of
 from kernels.workload import Workload
+from runs.agent.submitted import submitted
 
 WORKLOAD = Workload(operation="layer_norm", dtype="float32", sizes={"rows": 64, "cols": 256})
 KERNELS = """
@@ -149,3 +152,30 @@ def test_a_choice_that_does_not_exist(tmp_path, capsys, more, said):
     config.write_text(CONFIG)
     assert main(["profile", *more, "--config", str(config), "--device", "cpu"]) == 2
     assert said in capsys.readouterr().err
+
+
+GPU_MODE = {
+    "reference.py": "import torch\n\n\ndef generate_input(n, seed):\n    torch.manual_seed(seed)\n"
+    "    return torch.randn(n, n), 3\n\n\ndef ref_kernel(data):\n    return (data[0] @ data[0]) * data[1]\n",
+    "task.yml": "benchmarks: [{n: 8, seed: 1}, {n: 48, seed: 1}]",
+    "mine.py": "def custom_kernel(data):\n    x, by = data\n    return (x * by) @ x\n",
+}
+
+
+@pytest.mark.parametrize("which", ["its reference", "a kernel for it"])
+def test_a_problem_that_came_with_its_kernels_is_profiled_behind_the_airlock(which):
+    pair = pair_in(GPU_MODE)
+    both = [Submission(operation="problem", files=files) for files in (pair.problem, pair.kernel)]
+    named = [f"{kernel_of(one.files).name}@{one.version}" for one in both]
+    workload = Workload(operation="problem", dtype="float32", sizes={"problem": named[0], "case": "n=48"})
+    kernel = named[which == "a kernel for it"]
+    with submitted(both):
+        found = profile(Launcher(find_device("cpu"), 120.0, isolated=True), workload, kernel)
+    assert found.timeline, found.timeline_missing
+    assert found.kernel == kernel and len(found.sha256) == 64 and "aten::mm" in found.timeline.table
+    shapes = [
+        one["args"].get("Input Dims")
+        for one in trace_of(found.timeline)["traceEvents"]
+        if one.get("name") == "aten::mm"
+    ]
+    assert len(shapes) == 3 and [[48, 48], [48, 48]] in shapes

@@ -299,6 +299,7 @@ def test_a_kernel_in_a_repository_is_submitted_and_read_again(writer, ready):
     [
         ({"commit": "main"}, "git.commit", "The commit must have all 40 hexadecimal digits"),
         ({"url": "ftp://host/x"}, "git.url", "The address must begin with"),
+        ({"operation": "problem"}, "git.operation", "A pair cannot lie in a repository"),
         ({"operation": "poetry"}, "git.operation", "There is no such operation; there are"),
     ],
 )

@@ -1,0 +1,194 @@
+"""flashinfer definitions with their solutions and workloads."""
+
+import json
+import re
+
+import pytest
+import torch
+from bringing import (
+    every_event,
+    flashinfer_files,
+    judged,
+    measured,
+    name_of,
+    session_of,
+    submissions_of,
+)
+
+from kernels.contract.arm_result import Status
+from kernels.formats.bringing import cases_of, dtype_of, pair_in
+from kernels.formats.safetensors import text_of
+from kernels.problems import flashinfer
+from kernels.submission import Unreadable, kernel_of
+
+pytestmark = pytest.mark.timeout(180)
+SLOW = pytest.mark.thorough(
+    "kernels of other formats, each in processes of its own: `make test` has a measured KernelBench pair"
+)
+
+
+@SLOW
+@pytest.mark.parametrize(
+    ("definition", "solution", "right"),
+    [("scale_h128", "scale_python", True), ("scale_h128", "scale_wrong", False), ("rmsnorm_h256", "rmsnorm_into", True),
+     ("gemm_n64_k128", "gemm_linear", True)],
+)  # fmt: skip
+def test_solutions_of_flashinfer_are_right_or_wrong(definition, solution, right):
+    problem, kernel = submissions_of(flashinfer_files(definition, solution))
+    assert (name_of(problem).partition("@")[0], name_of(kernel).partition("@")[0]) == (definition, solution)
+    assert dtype_of(problem.files) == {"rms": "bfloat16", "gem": "float16", "sca": "float32"}[definition[:3]]
+    assert judged(problem, kernel)["correct"] is right
+
+
+@SLOW
+def test_a_solution_of_flashinfer_is_measured():
+    problem, kernel = submissions_of(flashinfer_files("rmsnorm_h256", "rmsnorm_into"))
+    assert [*kernel.files] == ["helper.py", "main.py"]
+    event = measured(problem, kernel)
+    assert event.workload.label == f"problem bf16 {name_of(problem)}"
+    assert [one.status for one in event.results] == [Status.OK, Status.OK], [one.why for one in event.results]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (
+            ("scale_h128.json", '"x": {', '"index": {"shape": ["n"], "dtype": "int32"}, "x": {'),
+            "scale_h128.json cannot be measured: its input index of int32 needs values: add the workloads of scale_h128",
+        ),
+        (("scale_h128.json", '"axes"', '"axis"'), "the definition scale_h128 is not below this folder"),
+        (
+            ("scale_h128.json", '"n",', '"nowhere",'),
+            "scale_h128.json cannot be read as a definition: KeyError: 'nowhere'",
+        ),
+        (("scale_python.json", "main.py::run", "main.py::run) + (1"), "the entry_point in scale_python.json must be"),
+        (("scale_python.json", "main.py::run", "other.py::run"), "the entry_point in scale_python.json must be"),
+    ],
+)
+def test_a_definition_or_solution_that_cannot_be_read_says_why(change, why):
+    name, old, new = change
+    files = flashinfer_files("scale_h128", "scale_python")
+    assert old in files[name]
+    with pytest.raises(Unreadable, match=re.escape(why)):
+        pair_in(files | {name: files[name].replace(old, new)})
+
+
+GATHER = {
+    "name": "gather_h16",
+    "axes": {"n": {"type": "var"}, "rows": {"type": "var"}, "h": {"type": "const", "value": 16}},
+    "inputs": {
+        "table": {"shape": ["rows", "h"], "dtype": "float16"},
+        "index": {"shape": ["n"], "dtype": "int64"},
+        "shift": {"shape": ["n"], "dtype": "int32"},
+        "scale": {"shape": None, "dtype": "float32"},
+    },
+    "outputs": {"out": {"shape": ["n", "h"], "dtype": "float16"}},
+    "reference": "def run(table, index, shift, scale):\n    return table[index] * scale + shift[:, None]\n",
+}
+INTO = "def run(table, index, shift, scale, out):\n    out.copy_(shift[:, None] + scale * table[index])\n"
+WRONG = "def run(table, index, shift, scale):\n    return table[index] + shift[:, None]\n"
+
+
+def safetensors(**tensors):
+    """The bytes of a file: (dtype as the format calls it, tensor) by key."""
+    header, values = {"__metadata__": {"made": "here"}}, b""
+    for key, (dtype, tensor) in tensors.items():
+        raw = tensor.contiguous().view(torch.uint8).numpy().tobytes()
+        header[key] = {
+            "dtype": dtype,
+            "shape": list(tensor.shape),
+            "data_offsets": [len(values), len(values) + len(raw)],
+        }
+        values += raw
+    head = json.dumps(header).encode()
+    return len(head).to_bytes(8, "little") + head + values
+
+
+def workload(n, rows, path="blob/gather/a.safetensors", scale=0.5, **more):
+    """A line of a .jsonl file."""
+    inputs = {"table": {"type": "random"}, "scale": {"type": "scalar", "value": scale}}
+    inputs["index"] = {"type": "safetensors", "path": path, "tensor_key": f"index_{n}"}
+    said = {"axes": {"n": n, "rows": rows}, "inputs": inputs | more, "uuid": f"{n}-{rows}"}
+    return json.dumps({"definition": "gather_h16", "workload": said, "solution": None, "evaluation": None})
+
+
+def gather(*lines, content=INTO, **more):
+    solution = {"name": "mine", "definition": "gather_h16", "sources": [{"path": "main.py", "content": content}]}
+    solution["spec"] = {"language": "python", "entry_point": "main.py::run"}
+    indices = safetensors(index_40=("I64", torch.arange(40) % 30), index_9=("I64", torch.zeros(9, dtype=torch.int64)))
+    files = {
+        "gather_h16.json": json.dumps(GATHER),
+        "mine.json": json.dumps(solution),
+        "a.safetensors": text_of(indices),
+    }
+    return files | {"gather.jsonl": "\n".join(lines)} | more
+
+
+@SLOW
+def test_workloads_give_lengths_of_axes_numbers_and_tensors():
+    problem, kernel = submissions_of(gather(workload(9, 5), "", workload(40, 30)))
+    assert cases_of(problem.files) == ["n=9 rows=5", "n=40 rows=30"]
+    assert [*problem.files] == ["definition.py", "values_1.b64", "values_2.b64"] and [*kernel.files] == ["main.py"]
+    small, large = every_event(problem, kernel)
+    assert small.workload.label == f"problem fp16 {name_of(problem)} n=9 rows=5"
+    for event in (small, large):
+        assert [one.status for one in event.results] == [Status.OK, Status.OK], [one.why for one in event.results]
+    assert measured(*submissions_of(gather(workload(9, 5), content=WRONG))).results[-1].status == Status.INCORRECT
+
+
+@SLOW
+def test_given_tensors_and_random_whole_numbers_are_what_a_kernel_gets():
+    problem, _ = submissions_of(gather(workload(40, 30)))
+    with session_of(problem, problem) as session:
+        assert not session.why_no_problem
+        described = session.source.described
+    assert [one.array.dtype if one.array else one.value for one in described.arguments] == [
+        "float16",
+        "int64",
+        "int32",
+        0.5,
+    ]
+    drawn = flashinfer.Reference(print, [{"shape": [200], "dtype": name} for name in ("int8", "bool", "uint8")], "cpu")
+    whole, truth, small = drawn.inputs(3)
+    assert whole.unique().numel() > 50 and set(truth.tolist()) == {True, False} and small.dtype == torch.uint8
+
+
+def test_a_definition_without_workloads_keeps_its_version():
+    """It was stored before workloads were read."""
+    problem, kernel = submissions_of(flashinfer_files("rmsnorm_h256", "rmsnorm_into"))
+    assert (name_of(problem), name_of(kernel)) == ("rmsnorm_h256@3aeae1c2d4", "rmsnorm_into@81b185b5c1")
+
+
+def test_workloads_whose_files_are_missing_are_left_out_and_named():
+    problem, _ = submissions_of(gather(workload(9, 5), workload(8, 5, "b/other.safetensors")))
+    said = kernel_of(problem.files).doc
+    assert said.startswith(
+        "The reference of a flashinfer definition, on 1 workload. Left out: one: its input index comes from"
+    )
+    assert "b/other.safetensors, which is not among the files" in said
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        (gather(workload(9, 5, "x/y.safetensors")), "no workload of gather_h16 can be measured: its input index comes from "
+         "x/y.safetensors, which is not among the files"),
+        (gather("{"), "gather.jsonl cannot be read: line 1 is no JSON"),
+        (gather(workload(9, 5).replace("gather_h16", "other")), "gather.jsonl has no workload of the definition gather_h16"),
+        (gather(workload(9, 0)), "a workload of gather_h16 gives no length of the axis rows"),
+        (gather(workload(9, 5, scale="x")), "the value of the input scale of gather_h16 must be a finite number"),
+        (gather(workload(9, 5, scale=1e999)), "must be a finite number"),
+        (gather(workload(9, 5, table={"type": "file"})), "is file: known are random, scalar and safetensors"),
+        (gather(workload(7, 5)), "a.safetensors holds no tensor index_7"),
+        (gather(workload(40, 5).replace('"n": 40', '"n": 41')), "is int64 [41], and in a.safetensors int64 [40]"),
+        (gather(workload(9, 5), **{"a.safetensors": text_of(b"\xff" * 20)}), "a.safetensors cannot be read as safetensors"),
+        (gather(workload(9, 5), **{"a.safetensors": "no base64"}), "a.safetensors cannot be read as safetensors"),
+        (gather(workload(9, 5), **{"a.safetensors": text_of(safetensors(index_9=("I64", torch.zeros(9)))[:-4])}),
+         "its values are not those of int64 [9]"),
+        (gather(workload(9, 5, **{key: {"type": "safetensors", "path": "a.safetensors"} for key in ("table", "shift")})),
+         "all of its tensors have given values, so a kernel could remember its outputs"),
+    ],
+)  # fmt: skip
+def test_a_workload_that_cannot_be_read_says_why(files, why):
+    with pytest.raises(Unreadable, match=re.escape(why)):
+        pair_in(files)
