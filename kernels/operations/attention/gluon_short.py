@@ -38,8 +38,9 @@ class Tile(NamedTuple):
 def tiles(causal, seq_len, all_heads, processors):
     """The tile for a problem; `all_heads` is B * H.
 
-    The best of 7 to 33 tiles for each of ten workloads on an H100, fp16, where S is 128, 256 or 512:
-    docs/measurements/short-attention-h100-2026-11-25.jsonl. Other lengths have the tile of the next longer one.
+    The best of 7 to 32 tiles for each of ten workloads on an H100, fp16, where S is 128, 256 or 512, measured with the form
+    that computed the softmax after both products: docs/measurements/short-attention-h100-2026-11-25.jsonl. Other lengths
+    have the tile of the next longer one.
     """
     if triton.cdiv(seq_len, ROWS.value) * all_heads <= processors:  # each tile has a processor to itself
         return Tile(groups=1, turns=1, keys=128, chunk=2 if seq_len > 256 else 1)
