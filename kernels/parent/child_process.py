@@ -18,6 +18,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,6 +29,7 @@ from kernels.host import processes
 from kernels.host.device import Device
 from kernels.host.scratch import Scratch
 from kernels.nvrtc.compiler import CACHE_VARIABLE
+from kernels.parent.template import Forked, fork
 
 ROOT = Path(__file__).resolve().parents[2]
 PASSED_ON = (
@@ -142,15 +144,19 @@ class Child:
     """Its commands, and what each replies."""
     line_bytes: ClassVar[int] = 64 * 2**20
     """Longest answer."""
+    from_template: ClassVar[bool] = True
+    """Whether a template may fork it."""
 
     def __init__(
         self,
         device: Device,
         should_stop: Callable[[], bool] = lambda: False,
         environment: Mapping[str, str] | None = None,
+        fresh: bool = False,
     ) -> None:
-        """environment: further variables, as kernels declare them: kernels/catalog.py refuses those of the instrument."""
-        self.device, self.should_stop = device, should_stop
+        """environment: further variables, as kernels declare them: kernels/catalog.py refuses those of the instrument. fresh: not
+        forked by a template."""
+        self.device, self.should_stop, self.fresh = device, should_stop, fresh
         self.environment = dict(environment or {})
         self._folder = Scratch()
         self.scratch = self._folder.path
@@ -162,17 +168,7 @@ class Child:
     def _start(self) -> None:
         commands_read, commands_write = os.pipe()
         answers_read, answers_write = os.pipe()
-        environment = self.environment | child_environment(self.device, self.scratch)
-        self.process = subprocess.Popen(
-            self._command([self.device.kind, str(commands_read), str(answers_write)]),
-            env=environment,
-            cwd=self.scratch,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            pass_fds=(commands_read, answers_write, *self._more_fds()),
-            start_new_session=True,
-        )
+        self.process = self._forked(commands_read, answers_write) or self._started(commands_read, answers_write)
         os.close(commands_read)
         os.close(answers_write)
         self._commands, self._answers = commands_write, answers_read
@@ -180,6 +176,29 @@ class Child:
             os.set_blocking(mine, False)
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()
+
+    def _started(self, commands: int, answers: int) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            self._command([self.device.kind, str(commands), str(answers)]),
+            env=self.environment | child_environment(self.device, self.scratch),
+            cwd=self.scratch,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=(commands, answers, *self._more_fds()),
+            start_new_session=True,
+        )
+
+    def _forked(self, commands: int, answers: int) -> Forked | None:
+        """The process from a template, where that is as good: CUDA does not survive a fork, and variables of a kernel may take
+        effect at an import."""
+        if not self.from_template or self.fresh or self.environment or self.device.kind != "cpu":
+            return None
+        return fork(partial(child_environment, self.device), self.scratch, commands, answers)
+
+    @property
+    def is_forked(self) -> bool:
+        return isinstance(self.process, Forked)
 
     def _command(self, arguments: list[str]) -> list[str]:
         """The command line of the process. Arguments: kind of device, the pipes of commands and of answers."""
@@ -322,6 +341,9 @@ class Child:
 
     def kill(self) -> None:
         """Kills the process, its group, and what is below it in other groups."""
+        if isinstance(self.process, Forked) and not self.process.is_there:
+            self.process.give_up()
+            return
         below = processes.descendants(self.process.pid)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
