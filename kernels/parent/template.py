@@ -128,10 +128,11 @@ class Template:
         found = environment(self._folder.path)
         return {name: value for name, value in found.items() if name not in OF_KERNELS}
 
-    def serves(self, environment: Callable[[str], Environment]) -> bool:
-        """Whether it can fork processes that have this environment, in a folder of their own."""
+    def serves(self, environment: Callable[[str], Environment], folder: str) -> bool:
+        """Whether it can fork processes that have this environment, in a folder beside its own: its name is as long."""
         return (
             self._owner == os.getpid()
+            and os.path.dirname(folder) == os.path.dirname(self._folder.path)
             and time.monotonic() - self._began < SERVES_S
             and self.environment == self._own(environment)
             and self.process.poll() is None
@@ -179,8 +180,8 @@ class _Templates:
         self.before: list[Template] = []
         atexit.register(self.end)
 
-    def serving(self, environment: Callable[[str], Environment]) -> Template:
-        if self.now is None or not self.now.serves(environment):
+    def serving(self, environment: Callable[[str], Environment], folder: str) -> Template:
+        if self.now is None or not self.now.serves(environment, folder):
             if self.now is not None:
                 self.now.retire()
                 self.before.append(self.now)
@@ -203,5 +204,5 @@ def fork(environment: Callable[[str], Environment], folder: str, commands: int, 
         return None
     for _ in range(2):
         with contextlib.suppress(OSError):  # it ended just now
-            return templates.serving(environment).fork(environment(folder), commands, answers)
+            return templates.serving(environment, folder).fork(environment(folder), commands, answers)
     return None

@@ -360,6 +360,13 @@ def test_a_forked_child_that_waits_is_not_one_of_several(monkeypatch):
     session.close()
 
 
+def test_where_scratch_lies_elsewhere_another_template_serves(child, monkeypatch, tmp_path):
+    child()
+    used = template.templates.now
+    monkeypatch.setenv("BENCHSITE_TMP", str(tmp_path))
+    assert child().alive and template.templates.now is not used
+
+
 def test_a_folder_whose_name_has_another_length_is_refused():
     with pytest.raises(ValueError, match="different lengths"):
         _rename_folder("/tmp/a", "/tmp/ab")
