@@ -1,4 +1,5 @@
-"""The measuring child: the only process that imports torch and kernels. Started by kernels/parent/child_process.py.
+"""The measuring child: the only process that imports torch and kernels. Started by kernels/parent/child_process.py, or forked
+by a template (template.py).
 
 It reads commands (JSON lines) from one pipe, runs them on the bench, and answers on another. What kernels print goes to
 stdout and stderr, which are the log. "ready" means that torch, triton and the device are initialised, but no kernel's
@@ -7,7 +8,6 @@ file is loaded: so it never measures an old version of a file.
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import json
 import os
@@ -16,8 +16,9 @@ import sys
 import traceback
 from typing import Any
 
+from kernels.child import template
 from kernels.contract.replies import Answer, Fault, Reply
-from kernels.host import processes, starting
+from kernels.host import processes
 
 MAX_FILE_BYTES = 4 * 2**30
 CPU_MEMORY_SHARE = 0.8
@@ -72,18 +73,12 @@ def serve(kind: str, commands: Any, answers: Any) -> None:
         answers.flush()
 
     try:
-        with starting.imports():
-            import torch
+        template.import_all()
+        import torch
 
-            with contextlib.suppress(ImportError):
-                import triton  # noqa: F401  (warm: the first Triton kernel should not pay for the import)
-            with contextlib.suppress(ImportError):
-                import tqdm
-
-                tqdm.tqdm.monitor_interval = 0  # else PyTorch's compiler leaves its thread behind
-            from kernels.child.bench import Bench
-            from kernels.child.environment import environment
-            from kernels.child.guard import Guard
+        from kernels.child.bench import Bench
+        from kernels.child.environment import environment
+        from kernels.child.guard import Guard
 
         if kind == "cuda":
             torch.ones(1, device="cuda:0").add_(1)
@@ -126,8 +121,12 @@ def serve(kind: str, commands: Any, answers: Any) -> None:
 
 
 def main() -> None:
-    kind, commands_fd, answers_fd = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    kind, files = sys.argv[1], [int(number) for number in sys.argv[2:]]
     faulthandler.enable()  # a crash writes its file and line into the log
+    if kind == "template":
+        kind, files = "cpu", template.become(*files)
+        sys.argv[1:] = [kind, *map(str, files)]
+    commands_fd, answers_fd = files
     limit_myself(kind)
     if os.getppid() == 1:
         return

@@ -49,6 +49,7 @@ class Trusted(Child):
     """The process that owns inputs, seeds and references."""
 
     replies = TRUSTED_REPLIES
+    from_template = False
 
     def call(self, do: str, limit_s: float = 120.0, **arguments: Any) -> Any:
         """As in Child. Raises TrustedEnded if it has died: no kernel is blamed for that."""
@@ -67,6 +68,7 @@ class Cell(Child):
     replies: ClassVar[Mapping[str, type[Reply]]] = CELL_REPLIES
     worker: ClassVar[str] = "cell"
     line_bytes = 16 * 2**20
+    from_template = False
 
     def __init__(
         self,

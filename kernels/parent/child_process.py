@@ -18,6 +18,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,6 +29,7 @@ from kernels.host import processes
 from kernels.host.device import Device
 from kernels.host.scratch import Scratch
 from kernels.nvrtc.compiler import CACHE_VARIABLE
+from kernels.parent.template import Forked, fork
 
 ROOT = Path(__file__).resolve().parents[2]
 PASSED_ON = (
@@ -116,11 +118,8 @@ COMPILED = {
 """Folder of what a compiler made -> the variable that names it."""
 
 
-def child_environment(device: Device, scratch: str, compiled: str = "") -> dict[str, str]:
-    """What a process that runs kernels gets: this product's folder first, then the folders that this process was given.
-
-    compiled: the folder of what is compiled, if it is not the scratch folder.
-    """
+def child_environment(device: Device, scratch: str) -> dict[str, str]:
+    """What a process that runs kernels gets: this product's folder first, then the folders that this process was given."""
     passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     return (
         passed
@@ -129,7 +128,7 @@ def child_environment(device: Device, scratch: str, compiled: str = "") -> dict[
             "HOME": scratch,
             "TMPDIR": scratch,
             "USER": "benchsite",
-            **{variable: f"{compiled or scratch}/{folder}" for folder, variable in COMPILED.items()},
+            **{variable: f"{scratch}/{folder}" for folder, variable in COMPILED.items()},
             "CUDA_VISIBLE_DEVICES": device.uuid if device.kind == "cuda" else "",
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
             "KINETO_LOG_LEVEL": "99",  # else the profiler writes into a kernel's log
@@ -152,6 +151,8 @@ class Child:
     """Its commands, and what each replies."""
     line_bytes: ClassVar[int] = 64 * 2**20
     """Longest answer."""
+    from_template: ClassVar[bool] = True
+    """Whether a template may fork it."""
 
     def __init__(
         self,
@@ -159,10 +160,11 @@ class Child:
         should_stop: Callable[[], bool] = lambda: False,
         environment: Mapping[str, str] | None = None,
         compiled: str = "",
+        fresh: bool = False,
     ) -> None:
         """environment: further variables, as kernels declare them: kernels/catalog.py refuses those of the instrument.
-        compiled: a folder of what another process compiled (`hand_over`)."""
-        self.device, self.should_stop, self._compiled = device, should_stop, compiled
+        compiled: a folder of what another process compiled (`hand_over`). fresh: not forked by a template."""
+        self.device, self.should_stop, self._compiled, self.fresh = device, should_stop, compiled, fresh
         self.environment = dict(environment or {})
         self._folder = Scratch()
         self.scratch = self._folder.path
@@ -174,17 +176,7 @@ class Child:
     def _start(self) -> None:
         commands_read, commands_write = os.pipe()
         answers_read, answers_write = os.pipe()
-        environment = self.environment | child_environment(self.device, self.scratch, self._compiled)
-        self.process = subprocess.Popen(
-            self._command([self.device.kind, str(commands_read), str(answers_write)]),
-            env=environment,
-            cwd=self.scratch,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            pass_fds=(commands_read, answers_write, *self._more_fds()),
-            start_new_session=True,
-        )
+        self.process = self._forked(commands_read, answers_write) or self._started(commands_read, answers_write)
         os.close(commands_read)
         os.close(answers_write)
         self._commands, self._answers = commands_write, answers_read
@@ -192,6 +184,34 @@ class Child:
             os.set_blocking(mine, False)
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()
+
+    def _started(self, commands: int, answers: int) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            self._command([self.device.kind, str(commands), str(answers)]),
+            env=self.environment | child_environment(self.device, self.scratch) | self._caches,
+            cwd=self.scratch,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=(commands, answers, *self._more_fds()),
+            start_new_session=True,
+        )
+
+    def _forked(self, commands: int, answers: int) -> Forked | None:
+        """The process from a template, where that is as good: CUDA does not survive a fork, and variables of a kernel may take
+        effect at an import."""
+        if not self.from_template or self.fresh or self.environment or self.device.kind != "cpu":
+            return None
+        return fork(partial(child_environment, self.device), self.scratch, self._caches, commands, answers)
+
+    @property
+    def _caches(self) -> dict[str, str]:
+        """The folders of what another process compiled; empty if there are none."""
+        return {variable: f"{self._compiled}/{folder}" for folder, variable in COMPILED.items() if self._compiled}
+
+    @property
+    def is_forked(self) -> bool:
+        return isinstance(self.process, Forked)
 
     def _command(self, arguments: list[str]) -> list[str]:
         """The command line of the process. Arguments: kind of device, the pipes of commands and of answers."""
@@ -334,6 +354,9 @@ class Child:
 
     def kill(self) -> None:
         """Kills the process, its group, and what is below it in other groups."""
+        if isinstance(self.process, Forked) and not self.process.is_there:
+            self.process.give_up()
+            return
         below = processes.descendants(self.process.pid)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)

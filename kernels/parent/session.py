@@ -61,7 +61,10 @@ class ChildSession:
         should_stop: Callable[[], bool],
         warm: Child | None = None,
         stopwatch: Stopwatch | None = None,
+        independent: bool = False,
     ) -> None:
+        """independent: its processes share nothing of what chance decides at a start, such as where memory lies."""
+        self.independent = independent
         self.device, self.should_stop, self._warm = device, should_stop, warm
         self.environment: dict[str, str] = {}
         """Further environment variables of the child."""
@@ -79,7 +82,6 @@ class ChildSession:
             self.replace()
             self._child = self._fresh()
             self._child.should_stop = self.should_stop
-            log.info("measuring process %s", self._child.process.pid, extra={"child": self._child.process.pid})
         return self._child
 
     def _fresh(self) -> Child:
@@ -87,7 +89,10 @@ class ChildSession:
         if self.environment or compiled:
             return Child(self.device, environment=self.environment, compiled=compiled)
         warm, self._warm = self._warm, None
-        return warm or Child(self.device)
+        if warm and warm.is_forked and self.independent:
+            warm.close()
+            warm = None
+        return warm or Child(self.device, fresh=self.independent)
 
     def use(self, environment: dict[str, str]) -> None:
         """The child of the next command has these environment variables, and no others of a kernel."""
@@ -98,7 +103,13 @@ class ChildSession:
     def wait_ready(self) -> dict[str, Any]:
         """The child's environment, once torch and the device are up."""
         with self.stopwatch.during("start"):
-            return self._in_a_living_child(lambda child: child.wait_ready())
+            return self._in_a_living_child(self._begun)
+
+    def _begun(self, child: Child) -> dict[str, Any]:
+        if child.ready is None:
+            child.wait_ready()
+            log.info("measuring process %s", child.process.pid, extra={"child": child.process.pid})
+        return child.wait_ready()
 
     def _in_a_living_child(self, do: Callable[[Child], T]) -> T:
         """Does what runs no kernel. A child that dies meanwhile is replaced, at most twice."""
@@ -119,7 +130,7 @@ class ChildSession:
         """A command, with its time given to its phase. The start of a new process is a phase of its own."""
         if child.ready is None:
             with self.stopwatch.during("start"):
-                child.wait_ready()
+                self._begun(child)
         with self.stopwatch.command(do, arguments):
             return child.call(do, limit_s, **arguments)
 

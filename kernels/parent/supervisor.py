@@ -62,7 +62,7 @@ class Supervisor:
         self.stopwatch = Stopwatch()
         self.outside: Timing = {}
         """Seconds by phase outside the workloads."""
-        self.session = ChildSession(device, should_stop, warm_child, self.stopwatch)
+        self.session = ChildSession(device, should_stop, warm_child, self.stopwatch, spec.protocol.processes > 1)
         self.progress = Progress(live, len(spec.workloads), self.stopwatch)
         self.progress.log = self.session.log
         self.fetched: dict[str, str] = {}

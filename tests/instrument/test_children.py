@@ -30,7 +30,7 @@ class ScriptedChild:
     script, made = [], 0
     ready = {"device": "a CPU"}
 
-    def __init__(self, device):
+    def __init__(self, device, fresh):
         type(self).made += 1
         self.alive, self.process = True, SimpleNamespace(pid=1)
         self.log = SimpleNamespace(tail=lambda size=0: "", whole=lambda: "")

@@ -167,8 +167,13 @@ class Site:
         return eventually(lambda: next(iter(descendants(main)), None), 20, f"{name} has a pool process")
 
     def measuring(self):
-        """Pids of the measuring children."""
-        return [p for p in descendants(self.process("agent-cpu")) if b"kernels.child" in command_line(p)]
+        """Pids of the measuring children, without the template that forks them."""
+        found = [p for p in self.below(self.process("agent-cpu")) if b"kernels.child" in command_line(p)]
+        return [p for p in found if b"template" not in command_line(p) or process_table()[p][0] in found]
+
+    def below(self, pid):
+        """Pids of all processes below one."""
+        return descendants(pid)
 
     def lose_the_broker(self):
         """Kills the broker, with what would start it again, and removes all that it had on disk."""

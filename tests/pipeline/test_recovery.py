@@ -59,9 +59,10 @@ ASKED = pytest.param(signal.SIGTERM, id="asked to end", marks=pytest.mark.thorou
 @pytest.mark.parametrize("sign", [pytest.param(signal.SIGKILL, id="killed"), ASKED])
 def test_a_run_goes_on_when_its_agent_is(site, slow_run, sign):
     already = list(slow_run.measurements.values_list("pk", flat=True))
-    agent, below = site.process("agent-cpu"), site.measuring()
+    agent = site.process("agent-cpu")
+    below = site.below(agent)
     os.kill(agent, sign)
-    site.eventually(lambda: not any(map(site.is_alive, [agent, *below])), 10, "the agent and its child are gone")
+    site.eventually(lambda: not any(map(site.is_alive, [agent, *below])), 10, "the agent and all below it are gone")
     assert_resumed_once(site, slow_run, already)
     assert site.process("agent-cpu") != agent
 
@@ -69,9 +70,10 @@ def test_a_run_goes_on_when_its_agent_is(site, slow_run, sign):
 @pytest.mark.thorough(RARER)
 def test_a_run_goes_on_when_only_the_pool_process_was_killed(site, slow_run):
     already = list(slow_run.measurements.values_list("pk", flat=True))
-    agent, pool, below = site.process("agent-cpu"), site.pool_process("agent-cpu"), site.measuring()
+    agent, pool = site.process("agent-cpu"), site.pool_process("agent-cpu")
+    below = site.below(pool)
     os.kill(pool, signal.SIGKILL)
-    site.eventually(lambda: not any(map(site.is_alive, below)), 3, "the measuring child follows the pool process")
+    site.eventually(lambda: not any(map(site.is_alive, below)), 3, "all below it follow the pool process")
     assert_resumed_once(site, slow_run, already)
     assert (site.process("agent-cpu"), site.pool_process("agent-cpu") != pool) == (agent, True)
 

@@ -3,6 +3,7 @@
 import os
 import tempfile
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from unittest import mock
 
@@ -23,11 +24,16 @@ RESULTS = Path("/tmp") / f"benchsite-zoo-{os.getuid()}.results"
 QUICK = {"warmup_s": 0.02, "min_rounds": 5, "max_rounds": 5, "verify_seeds": 1, "block_ms": 0.5}
 
 
+@cache
+def scratch():
+    """A folder of this process alone: one device's lock holds up no other tests, one template forks for all measurements."""
+    return tempfile.mkdtemp()
+
+
 def measure(device, *kernels, sizes, environment=None, ceilings=None, **protocol):
     """{kernel: row} of one run of these kernels beside sdpa; a row has the correctness facts too, as "facts", and the
     notes of its measurement."""
-    folder = tempfile.mkdtemp()
-    measured = []
+    measured, folder = [], scratch()
     settings = {"KERNEL_PATH": FOLDERS, "TMPDIR": folder, "OMP_NUM_THREADS": "1"} | (environment or {})
     config = Config(
         name="zoo", operation="attention", kernels=["sdpa", *kernels], protocol=QUICK | protocol, workloads=[sizes]

@@ -29,6 +29,14 @@ def _band(queries, length, causal, window, device):
     return seen & (keys > rows - window) if window else seen
 
 
+@lru_cache(maxsize=1)
+def _bias():
+    """PyTorch's module of biases. It imports the compiler, which takes a second or more: only workloads that need it wait."""
+    from torch.nn.attention import bias
+
+    return bias
+
+
 def _sdpa(q, k, v, causal, scale, window, biased=True):
     """biased: the backend may be the flash backend, which knows PyTorch's bias of the last queries."""
     causal = causal and q.shape[2] > 1
@@ -36,9 +44,7 @@ def _sdpa(q, k, v, causal, scale, window, biased=True):
     if not (window or longer):
         return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale, enable_gqa=gqa)
     if not window and biased and q.is_cuda:
-        from torch.nn.attention.bias import causal_lower_right  # it imports the compiler, which takes 2 s
-
-        last = causal_lower_right(q.shape[2], k.shape[2])
+        last = _bias().causal_lower_right(q.shape[2], k.shape[2])
         return F.scaled_dot_product_attention(q, k, v, last, scale=scale, enable_gqa=gqa)
     group = q.shape[1] // k.shape[1]
     if group > 1:
