@@ -55,7 +55,7 @@ def tiles(head_dim, causal, seq_len, all_heads, device):
     Measured on an H200, fp16, best of 19 to 38 tiles per workload: docs/measurements/triton-flash-tiles-h200-2026-11-21.json.
     That search reuses one buffer. Against rotating inputs the paired protocol found, at B=8 H=16 S=512 D=64, 64 x 64 tiles 4%
     faster than the search's 128 x 64, so there the table follows the protocol.
-    Up to 128 rows of D=64 it follows a sweep on an H100, 50 sets of inputs: docs/measurements/short-attention-h100-2026-11-25.jsonl.
+    Up to 128 rows of D=64 it follows a sweep on an H100: docs/measurements/short-attention-h100-2026-11-25.jsonl.
     """
     if device.shared_bytes < 160 * 1024:  # compute capability 8.6, 8.9 and 12.x: 99 KiB
         return Tile(128, 64, 4, 2) if head_dim == 64 else Tile(64, 64, 4, 2)
