@@ -173,6 +173,7 @@ def supervised(monkeypatch):
             wait_ready=lambda: {"device": "a CPU"},
             child=SimpleNamespace(wait_ready=dict),
             replace=lambda: None,
+            replace_after_timing=lambda: None,
             close=lambda: None,
         )
         one.run()

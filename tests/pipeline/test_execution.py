@@ -290,13 +290,13 @@ def test_a_run_interrupted_before_its_first_event_may_go_on(journal, current, ex
 
 def test_a_reason_to_stop_reaches_the_other_process_and_only_its_attempt(current):
     current.begin(1, 7)
-    if os.fork() == 0:
+    if (pid := os.fork()) == 0:
         current.stop(1, 6, "superseded")
         current.stop(1, 7, "cancelled")
         current.stop(1, 7, "superseded")
         current.stop_all()
         os._exit(0)
-    os.wait()
+    os.waitpid(pid, 0)
     assert (current.why_stop(), current.attempt) == ("cancelled", (1, 7)), "the first reason counts"
     current.end()
     current.begin(2, 8)
