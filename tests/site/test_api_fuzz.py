@@ -124,6 +124,7 @@ def ask(owner, monkeypatch, caplog):
     return send
 
 
+@pytest.mark.timeout(900)  # tens of thousands of requests, on two cores that other tests share
 @pytest.mark.parametrize(
     ("role", "examples", "hostile"),
     [
