@@ -36,7 +36,7 @@ END_LIMIT_S = 5.0
 FACTS_LIMIT_S = 30.0
 SETTLES_S = 0.002
 """A process is stopped once its CPU time has not grown for so long: a thread is said to be stopped right before it leaves its
-core, and a hypervisor may hold it there for milliseconds, which count."""
+core, and what it runs until then counts."""
 RESTS_NS = 500_000
 """CPU time that processes may use while they are stopped."""
 
