@@ -11,7 +11,7 @@ import sys
 import types
 from collections.abc import Iterable, Iterator
 from functools import partial
-from operator import attrgetter, is_
+from operator import attrgetter, is_, itemgetter
 from typing import Any
 
 import torch
@@ -143,7 +143,7 @@ def _python_functions(value: Any) -> Iterator[types.FunctionType]:
 class _One:
     """The functions of one module, class or instance; of the instrument's, also the constants and the modules."""
 
-    __slots__ = ("bases", "filled", "label", "names", "owner", "size", "values")
+    __slots__ = ("bases", "filled", "label", "names", "owner", "read", "size", "values")
 
     def __init__(self, label: str, owner: Any) -> None:
         self.label, self.owner = label, owner
@@ -152,15 +152,21 @@ class _One:
             name for name, value in list(now.items()) if is_function(value) or (whole and _fixed(name, value))
         ]
         self.values = [now[name] for name in self.names]
+        self.read = itemgetter(*self.names, *self.names[:1]) if self.names else lambda _: ()
+        """The values now, and the first of them again: one name alone would give its value instead of a tuple."""
         self.filled = [(name, value, _items(value)) for name, value in now.items() if whole and _is_table(name, value)]
         self.size, self.bases = len(now), getattr(owner, "__bases__", None)
 
     def is_same(self) -> bool:
         now = vars(self.owner)
+        try:
+            values = self.read(now)
+        except KeyError:
+            return False
         return (
             len(now) == self.size
             and getattr(self.owner, "__bases__", None) == self.bases
-            and all(map(is_, map(now.get, self.names), self.values))
+            and all(map(is_, values, self.values))
             and all(now.get(name) is table and _items(table) == before for name, table, before in self.filled)
         )
 

@@ -9,7 +9,6 @@ import os
 import secrets
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from pydantic import ValidationError
 from kernels.host import limits
 from kernels.host.airlock import Facts, Spec
 from kernels.host.needed import hidden, readable
-from kernels.host.scratch import PREFIX, given, shared_folder
+from kernels.host.scratch import Scratch, given
 
 TRUST_VARIABLE = "TRUST_SUBMISSIONS"
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,26 +54,13 @@ def why_refused(facts: Facts) -> str:
 
 def probe() -> Facts:
     """What the airlock can take away on this host, tried with a Python that does nothing."""
-    with tempfile.TemporaryDirectory(prefix=f"{PREFIX}probe-", dir=shared_folder()) as scratch:
-        uid = given(scratch, NOBODY if os.geteuid() == 0 else None)
-        read, write = os.pipe()
-        groups = limits.new_groups(secrets.token_hex(4))
-        spec = Spec(
-            command=[sys.executable, "-c", "import pydantic"], scratch=scratch, readable=readable(), hidden=hidden(), uid=uid,
-            facts_fd=write, groups=groups,
-        )  # fmt: skip
-        try:
-            ended = subprocess.run(
-                [sys.executable, "-m", "kernels.host.airlock", spec.model_dump_json()],
-                pass_fds=[write], cwd=ROOT, timeout=LIMIT_S, capture_output=True, check=False, text=True,
-            )  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return Facts(missing=[f"the airlock: {error}"])
-        finally:
-            limits.remove(groups)
-            os.close(write)
-            with os.fdopen(read, "rb") as file:
-                said = file.read()
+    scratch = Scratch()
+    try:
+        ended, said = _tried(scratch.path)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Facts(missing=[f"the airlock: {error}"])
+    finally:
+        scratch.remove()
     try:
         facts = Facts.model_validate_json(said)
     except ValidationError:
@@ -83,3 +69,26 @@ def probe() -> Facts:
         why = ended.stderr.strip().rpartition("\n")[2]
         return Facts(missing=[f"behind the airlock Python does not start: {why or ended.returncode}"])
     return facts
+
+
+def _tried(scratch: str) -> tuple[subprocess.CompletedProcess[str], bytes]:
+    """How a Python that does nothing ended behind the airlock, and the facts that it gave, as JSON. Raises what
+    subprocess.run raises."""
+    uid = given(scratch, NOBODY if os.geteuid() == 0 else None)
+    read, write = os.pipe()
+    groups = limits.new_groups(secrets.token_hex(4))
+    spec = Spec(
+        command=[sys.executable, "-c", "import pydantic"], scratch=scratch, readable=readable(), hidden=hidden(), uid=uid,
+        facts_fd=write, groups=groups,
+    )  # fmt: skip
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "kernels.host.airlock", spec.model_dump_json()],
+            pass_fds=[write], cwd=ROOT, timeout=LIMIT_S, capture_output=True, check=False, text=True,
+        )  # fmt: skip
+    finally:
+        limits.remove(groups)
+        os.close(write)
+        with os.fdopen(read, "rb") as file:
+            said = file.read()
+    return ended, said

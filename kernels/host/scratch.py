@@ -28,7 +28,11 @@ class Scratch:
     def __init__(self) -> None:
         remove_abandoned()
         self.path = tempfile.mkdtemp(prefix=PREFIX, dir=shared_folder())
-        self._lock = os.open(f"{self.path}/.new", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._lock = os.open(f"{self.path}/.new", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:  # the disk is full; without a lock nobody would remove the folder
+            os.rmdir(self.path)
+            raise
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         os.rename(f"{self.path}/.new", f"{self.path}/{LOCK}")  # nobody sees it unlocked while its owner lives
 

@@ -109,7 +109,7 @@ class Chaos:
                     said = f"{fault.__name__} could not be done now ({type(error).__name__})"
                 else:
                     self.faults[fault.__name__] += 1
-                print(f"{time.monotonic() - self.began:6.1f} s  {said}", flush=True)
+                print(f"{time.monotonic() - self.began:6.1f} s  {len(self.pks):3} runs  {said}", flush=True)
                 time.sleep(self.rng.uniform(*PAUSE_S))
             faults = again
 

@@ -67,6 +67,32 @@ def test_what_a_killed_owner_left_is_removed_by_the_next(temporary):
     next_one.remove()
 
 
+def test_what_a_killed_agent_tried_the_airlock_in_is_removed_by_the_next(temporary):
+    code = (
+        "from kernels.host import containment; import time\n"
+        "containment._tried = lambda scratch: (print(scratch, flush=True), time.sleep(60))\n"
+        "containment.probe()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=os.environ | {
+        "TMPDIR": str(temporary), "PYTHONPATH": str(Path(__file__).parents[2])
+    }) as agent:  # fmt: skip
+        folder = agent.stdout.readline().strip()
+        assert Path(folder).exists()
+        agent.kill()
+    Scratch().remove()
+    assert not Path(folder).exists()
+
+
+def test_on_a_full_disk_no_folder_is_left(temporary, monkeypatch):
+    def full(path, *more):
+        raise OSError(28, "No space left on device", path)
+
+    monkeypatch.setattr(os, "open", full)
+    with pytest.raises(OSError, match="No space left"):
+        Scratch()
+    assert not list(temporary.iterdir())
+
+
 def test_descendants_are_found_the_slow_way_too(monkeypatch):
     with subprocess.Popen(["sh", "-c", "sleep 60 & wait"]) as shell:
         wait_until(lambda: processes.descendants(shell.pid))
