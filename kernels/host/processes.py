@@ -77,11 +77,8 @@ def cpu_ns(pids: Iterable[int]) -> dict[int, int]:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether no thread of a process runs. A process whose first thread has ended looks like a zombie; its others may
-    run."""
-    fields = _stat(pid)
-    if not fields or fields[0] in "TX":
-        return True
+    """Whether every thread of a process is stopped, or has ended. A signal stops a thread when it returns from the system:
+    one that is in a call of a driver goes on there, whatever its process is said to be."""
     states = [_stat(pid, f"task/{task}/") for task in _tasks(pid)]
     return all(state[0] in "TtZX" for state in states if state)
 

@@ -30,7 +30,8 @@ from kernels.parent.child_process import Child, ChildDied, ChildTimedOut, Comman
 
 FIRST_UID = 1_500_000_000
 """Users of cells: far above those that hosts give to people."""
-STOP_LIMIT_S = 1.0
+STOP_LIMIT_S = 10.0
+"""A thread in a call of a driver stops when it returns from there."""
 END_LIMIT_S = 5.0
 """On a busy machine a process lives on for a moment after it was killed."""
 FACTS_LIMIT_S = 30.0

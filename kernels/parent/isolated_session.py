@@ -58,8 +58,10 @@ CHOSEN = 2
 """Calls of a batch whose outputs are checked, beside the last one: work that goes on after the answer shows there."""
 VERIFY_CALLS = 2
 LIMIT_S = 120.0
-PACE_FACTOR, PACE_TRIES, PACE_SAMPLES = 1.5, 4, 5
-"""Foreign work on the device: a fixed piece of work takes longer than usual by this factor, in all tries."""
+PACE_FACTOR, PACE_SAMPLES, PATIENCE_S = 1.5, 5, 2.0
+"""Foreign work on the device: a fixed piece of work takes longer than usual by this factor, each time for so long. The driver
+works there for a while after a process has freed memory. Nothing is timed meanwhile."""
+PACE_PAUSE_S = 0.01
 
 
 class Suspect(CommandFailed):
@@ -368,10 +370,12 @@ class IsolatedSession:
         """All cells are stopped now: raises Suspect if the device still works for one of them."""
         if self.device.kind != "cuda":
             return
-        for _ in range(PACE_TRIES):
-            if self.trusted.call("pace").ns < PACE_FACTOR * self.pace_ns:
-                return
-        raise Suspect("it left work running on the device after its calls")
+        begin = time.monotonic()
+        while (pace_ns := self.trusted.call("pace").ns) >= PACE_FACTOR * self.pace_ns:
+            if (waited_s := time.monotonic() - begin) > PATIENCE_S:
+                slower = f"copies take {pace_ns / self.pace_ns:.3g} times as long as before it, for {waited_s:.1f} s"
+                raise Suspect(f"it left work running on the device after its calls: {slower}")
+            time.sleep(PACE_PAUSE_S)
 
     # --- the commands of rounds.Paired --------------------------------------------------------------------------------
 

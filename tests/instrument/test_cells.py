@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,6 +21,7 @@ from kernels.host import processes
 from kernels.host.airlock import Facts, Spec
 from kernels.host.device import find_device
 from kernels.host.view import closed_folders
+from kernels.parent import isolated_session
 from kernels.parent.arm import Arm
 from kernels.parent.cell_process import TrustedEnded
 from kernels.parent.child_process import Cancelled, ChildTimedOut, CommandFailed
@@ -169,6 +171,53 @@ def test_a_process_whose_first_thread_has_ended_is_stopped_when_its_others_are()
         child.kill()
         child.wait()
     assert processes.is_stopped(child.pid), "there is no such process"
+
+
+IN_A_CALL_OF_THE_SYSTEM = """
+import os, sys, threading, time
+opened = [(os.POSIX_SPAWN_OPEN, 3, sys.argv[1], os.O_RDONLY, 0)]  # waits there for a writer, and its parent for it
+print(flush=True)
+threading.Thread(target=lambda: os.posix_spawn("/bin/true", ["true"], {}, file_actions=opened)).start()
+time.sleep(60)
+"""
+
+
+def test_a_process_is_not_stopped_while_a_thread_is_in_a_call_that_no_signal_ends(tmp_path):
+    os.mkfifo(fifo := tmp_path / "fifo")
+    child = subprocess.Popen([sys.executable, "-c", IN_A_CALL_OF_THE_SYSTEM, str(fifo)], stdout=subprocess.PIPE)
+    try:
+        child.stdout.readline()
+        wait_until(lambda: "D" in [state_of(task) for task in Path(f"/proc/{child.pid}/task").iterdir()])
+        processes.end([child.pid], signal.SIGSTOP)
+        wait_until(lambda: state_of(Path(f"/proc/{child.pid}")) == "T")
+        assert not processes.is_stopped(child.pid)
+        fifo.write_bytes(b"")
+        wait_until(lambda: processes.is_stopped(child.pid))
+    finally:
+        child.kill()
+        child.wait()
+
+
+def state_of(folder):
+    return (folder / "stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.parametrize("slow_s, accused", [(0.2, False), (60.0, True)])
+def test_a_device_that_is_busy_for_a_moment_accuses_nobody(slow_s, accused, monkeypatch):
+    """The driver clears freed memory for a while."""
+    monkeypatch.setattr(isolated_session, "PATIENCE_S", 0.4)
+    begin = time.monotonic()
+
+    def pace(do):
+        return SimpleNamespace(ns=6e6 if time.monotonic() - begin < slow_s else 3e6)
+
+    one = SimpleNamespace(device=SimpleNamespace(kind="cuda"), pace_ns=3e6, trusted=SimpleNamespace(call=pace))
+    if not accused:
+        IsolatedSession._must_be_idle(one)
+        assert time.monotonic() - begin >= slow_s
+        return
+    with pytest.raises(Suspect, match=r"left work running .*: copies take 2 times as long as before it, for 0\.4 s"):
+        IsolatedSession._must_be_idle(one)
 
 
 def test_a_cell_that_worked_while_it_was_stopped_is_suspect(session):
