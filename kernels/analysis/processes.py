@@ -46,8 +46,15 @@ def _variance_of_rounds(ratios: Sequence[Ratio]) -> float:
 MEASURED = {
     ("NVIDIA H200", "graph"): ProcessSpread(0.0015, 9, "an NVIDIA H200, mode graph: 5 workloads in 10 processes"),
     ("NVIDIA H200", "cold"): ProcessSpread(0.0007, 9, "an NVIDIA H200, mode cold: 7 workloads in 5 to 10 processes"),
+    ("NVIDIA H100 80GB HBM3", "graph"): ProcessSpread(
+        0.0019, 6, "an NVIDIA H100, mode graph: 5 workloads in 7 processes"
+    ),
+    ("NVIDIA H100 80GB HBM3", "cold"): ProcessSpread(
+        0.0027, 6, "an NVIDIA H100, mode cold: 5 workloads in 7 processes"
+    ),
 }
-"""By device and mode, rounded up to 0.01%: docs/measurements/evidence-h200-2026-11-21.json, harness 5."""
+"""By device and mode, rounded up to 0.01%: docs/measurements/evidence-h200-2026-11-21.json, harness 5, and
+evidence-h100-of-two-2026-11-25-third.json, harness 6."""
 
 
 def spread_of(device: str, mode: str) -> ProcessSpread:
