@@ -60,7 +60,7 @@ VERIFY_CALLS = 2
 LIMIT_S = 120.0
 PACE_FACTOR, PACE_SAMPLES, PATIENCE_S = 1.5, 5, 2.0
 """Foreign work on the device: a fixed piece of work takes longer than usual by this factor, each time for so long. The driver
-works there for a while after a process has freed memory. Nothing is timed meanwhile."""
+may work there for a while after a process has freed memory. Nothing is timed meanwhile."""
 PACE_PAUSE_S = 0.01
 
 

@@ -204,7 +204,7 @@ def state_of(folder):
 
 @pytest.mark.parametrize("slow_s, accused", [(0.2, False), (60.0, True)])
 def test_a_device_that_is_busy_for_a_moment_accuses_nobody(slow_s, accused, monkeypatch):
-    """The driver clears freed memory for a while."""
+    """As if a driver cleared freed memory for a while."""
     monkeypatch.setattr(isolated_session, "PATIENCE_S", 0.4)
     begin = time.monotonic()
 
