@@ -35,6 +35,8 @@ STOP_LIMIT_S = 10.0
 END_LIMIT_S = 5.0
 """On a busy machine a process lives on for a moment after it was killed."""
 FACTS_LIMIT_S = 30.0
+PROMPT_S = 0.01
+"""Most processes stop within this time; others are asked less often."""
 SETTLES_S = 0.002
 """A process is stopped once its CPU time has not grown for so long: a thread is said to be stopped right before it leaves its
 core, and what it runs until then counts."""
@@ -194,11 +196,13 @@ class Cell(Child):
     def freeze(self) -> int:
         """Stops all processes of this cell, and waits until they rest. Returns when all of them were stopped, in ns."""
         processes.end([self.pid], signal.SIGSTOP)
-        deadline, stopped_ns = time.monotonic() + STOP_LIMIT_S, 0
+        begin, stopped_ns = time.monotonic(), 0
         while True:
             if running := [pid for pid in self.processes() if not processes.is_stopped(pid)]:
                 processes.end(running, signal.SIGSTOP)
                 stopped_ns = 0
+                if time.monotonic() - begin > PROMPT_S:
+                    time.sleep(SETTLES_S)
             else:
                 stopped_ns = stopped_ns or time.monotonic_ns()
                 used = processes.cpu_ns(self.processes())
@@ -206,7 +210,7 @@ class Cell(Child):
                 if processes.cpu_ns(self.processes()) == used:
                     self._used_ns = used
                     return stopped_ns
-            if time.monotonic() > deadline:
+            if time.monotonic() - begin > STOP_LIMIT_S:
                 self.kill()
                 raise ChildDied("its processes could not be stopped")
 

@@ -373,7 +373,7 @@ class IsolatedSession:
         begin = time.monotonic()
         while (pace_ns := self.trusted.call("pace").ns) >= PACE_FACTOR * self.pace_ns:
             if (waited_s := time.monotonic() - begin) > PATIENCE_S:
-                slower = f"copies take {pace_ns / self.pace_ns:.3g} times as long as before it, for {waited_s:.1f} s"
+                slower = f"copies took {pace_ns / self.pace_ns:.3g} times as long as usual, for {waited_s:.1f} s"
                 raise Suspect(f"it left work running on the device after its calls: {slower}")
             time.sleep(PACE_PAUSE_S)
 

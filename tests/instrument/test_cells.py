@@ -216,7 +216,7 @@ def test_a_device_that_is_busy_for_a_moment_accuses_nobody(slow_s, accused, monk
         IsolatedSession._must_be_idle(one)
         assert time.monotonic() - begin >= slow_s
         return
-    with pytest.raises(Suspect, match=r"left work running .*: copies take 2 times as long as before it, for 0\.4 s"):
+    with pytest.raises(Suspect, match=r"left work running .*: copies took 2 times as long as usual, for 0\.4 s"):
         IsolatedSession._must_be_idle(one)
 
 
