@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -34,26 +34,39 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--isolated", action="store_true", help="for kernels that nobody has read: see `run --isolated`"
     )
-    command.add_argument("--out", metavar="FILE", type=Path, help="write all figures and traces to FILE, as JSON")
+    command.add_argument(
+        "--out", metavar="FILE", type=Path, help="write figures and traces to FILE after each kernel, as JSON"
+    )
     command.set_defaults(do=do_profile)
 
 
 def do_profile(arguments: argparse.Namespace, stop: Stop) -> int:
-    """Profiles kernels, prints what limits each, and writes the figures. Returns 0 if all that run here ran."""
+    """Profiles kernels, prints what limits each, and writes the figures after each. Returns 0 if all that run here ran."""
     config = load_config(arguments.config)
     check_kernels(config)
     choice, device = _chosen(config, arguments.kernels, arguments.workload), find_device(arguments.device)
     launcher = Launcher(device, arguments.limit, stop, isolated=arguments.isolated or config.protocol.isolated)
-    found = examined(launcher, choice)
+
+    def keep(so_far: list[Profile]) -> None:
+        if arguments.out:
+            write(arguments.out, device, so_far)
+
+    found = examined(launcher, choice, keep=keep)
     if stop():
         raise Cancelled
-    if arguments.out:
-        write(arguments.out, device, found)
     return 0 if all(one.timeline or one.unsupported for one in found) else 1
 
 
-def examined(launcher: Launcher, choice: Choice, wanted: Any = lambda workload, kernel: True) -> list[Profile]:
-    """Profiles the kernels of a choice and prints each. It waits for the device, as a measurement does."""
+def examined(
+    launcher: Launcher,
+    choice: Choice,
+    wanted: Any = lambda workload, kernel: True,
+    keep: Callable[[list[Profile]], None] = lambda so_far: None,
+) -> list[Profile]:
+    """Profiles the kernels of a choice and prints each. It waits for the device, as a measurement does.
+
+    keep: called after each with all that were profiled so far.
+    """
     progress, found = Progress(), []
     labels = {workload.key: workload.label for workload in choice.workloads}
     try:
@@ -61,6 +74,7 @@ def examined(launcher: Launcher, choice: Choice, wanted: Any = lambda workload, 
             for one in profiles(launcher, choice, wanted, lambda workload, name: progress.say(_what(workload, name))):
                 found.append(one)
                 print("\n".join([f"{one.kernel} on {labels[one.key]}", *as_text(one), ""]), flush=True)
+                keep(found)
     except InterruptedError:
         raise Cancelled from None
     return found

@@ -222,6 +222,8 @@ class Batches(Model):
     """Median of the cell's own time of a batch over the parent's. It is shown, and not used."""
     checked: int = 0
     """Outputs of timed calls that were compared with the reference."""
+    retaken: int | None = None
+    """Batches of rounds that took longer than usual and were taken once more. None in events of earlier versions."""
 
 
 class Isolation(Model):

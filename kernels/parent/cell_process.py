@@ -48,6 +48,13 @@ class TrustedEnded(RuntimeError):
     """The trusted process has died."""
 
 
+class Suspect(CommandFailed):
+    """What a cell did cannot be believed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Fault(kind="suspect", message=message, must_replace=True))
+
+
 class Trusted(Child):
     """The process that owns inputs, seeds and references."""
 
@@ -215,15 +222,14 @@ class Cell(Child):
                 raise ChildDied("its processes could not be stopped")
 
     def must_have_rested(self) -> None:
-        """Raises CommandFailed if its processes have worked while they were stopped: a signal of the system's own, such as
+        """Raises Suspect if its processes have worked while they were stopped: a signal of the system's own, such as
         a timer's, makes them go on."""
         if self._used_ns is None:
             return
         now = processes.cpu_ns(self.processes())
         more_ns = sum(used - self._used_ns.get(pid, 0) for pid, used in now.items())
         if more_ns > RESTS_NS:
-            why = f"its processes worked for {more_ns / 1e6:.3g} ms while they were stopped"
-            raise CommandFailed(Fault(kind="suspect", message=why, must_replace=True))
+            raise Suspect(f"its processes worked for {more_ns / 1e6:.3g} ms while they were stopped")
 
     def thaw(self) -> None:
         self.must_have_rested()

@@ -31,9 +31,10 @@ from kernels.contract.replies import Fault, Nothing, Prepared, TimedBlock
 from kernels.host.containment import why_refused
 from kernels.host.device import Device
 from kernels.operations.base import Distribution
-from kernels.parent.cell_process import Cell, ProblemCell, Trusted
+from kernels.parent.cell_process import Cell, ProblemCell, Suspect, Trusted
 from kernels.parent.child_process import CommandFailed
 from kernels.parent.drive import kernel_of
+from kernels.parent.idleness import Idleness
 from kernels.parent.problem_session import DRAW_S, ProblemFailed, ProblemSession
 from kernels.parent.slot import Slot, outputs_of, overlap
 from kernels.parent.stopwatch import Stopwatch
@@ -57,18 +58,10 @@ SPARES = 3
 CHOSEN = 2
 """Calls of a batch whose outputs are checked, beside the last one: work that goes on after the answer shows there."""
 VERIFY_CALLS = 2
+LONGER, KNOWN = 1.03, 3
+"""A batch that is longer by this factor than the median of so many or more before it, of its arm, is taken once more: a host
+may take the processor away for milliseconds (docs/instrument.md#isolated)."""
 LIMIT_S = 120.0
-PACE_FACTOR, PACE_SAMPLES, PATIENCE_S = 1.5, 5, 2.0
-"""Foreign work on the device: a fixed piece of work takes longer than usual by this factor, each time for so long. The driver
-may work there for a while after a process has freed memory. Nothing is timed meanwhile."""
-PACE_PAUSE_S = 0.01
-
-
-class Suspect(CommandFailed):
-    """What a cell did cannot be believed."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(Fault(kind="suspect", message=message, must_replace=True))
 
 
 class IsolatedSession:
@@ -148,7 +141,7 @@ class IsolatedSession:
         room = min(MOST_SHARE, MEMORY_SHARE / (2 * cells)) * sizes.free_bytes
         most = int(min(MOST_CALLS, room / max(1, sizes.set_bytes), room / max(1, sizes.output_bytes)))
         self.room = max(VERIFY_CALLS, most)
-        self.pace_ns = self._usual_pace()
+        self.idleness = Idleness(self.trusted, self.device.kind)
 
     # --- cells --------------------------------------------------------------------------------------------------------
 
@@ -311,7 +304,7 @@ class IsolatedSession:
 
         def between(armed: Armed) -> None:
             with self.during("fresh inputs"):
-                self._must_be_idle()
+                self.idleness.must_be()
                 self._write(limit_s, cell=slot, seed=seed, calls=calls)
             with self.during("rests"):
                 time.sleep(self.rest * REST_S)
@@ -338,7 +331,7 @@ class IsolatedSession:
         mine.inputs_changed |= judged.inputs_changed
         mine.walls_ns.append(wall_ns)
         mine.own_ns.append(done.own_ns)
-        self._must_be_idle()
+        self.idleness.must_be()
         mine.cell.must_have_rested()
         return wall_ns
 
@@ -363,26 +356,20 @@ class IsolatedSession:
         """Time of a call (ns), from one batch, without what the host adds."""
         return max(1.0, self.batch(slot, calls, limit_s) - self.host_ns) / calls
 
-    def _usual_pace(self) -> float:
-        return median(self.trusted.call("pace").ns for _ in range(PACE_SAMPLES))
-
-    def _must_be_idle(self) -> None:
-        """All cells are stopped now: raises Suspect if the device still works for one of them."""
-        if self.device.kind != "cuda":
-            return
-        begin = time.monotonic()
-        while (pace_ns := self.trusted.call("pace").ns) >= PACE_FACTOR * self.pace_ns:
-            if (waited_s := time.monotonic() - begin) > PATIENCE_S:
-                slower = f"copies took {pace_ns / self.pace_ns:.3g} times as long as usual, for {waited_s:.1f} s"
-                raise Suspect(f"it left work running on the device after its calls: {slower}")
-            time.sleep(PACE_PAUSE_S)
+    def block(self, slot: str, calls: int, limit_s: float = LIMIT_S) -> float:
+        """Time of a call (ns) in one batch of a round; of the shorter one, if it took two. Every arm is treated so."""
+        mine, took_ns = self.slots[slot], self.call_ns(slot, calls, limit_s)
+        if len(mine.calls_ns) >= KNOWN and took_ns > LONGER * median(mine.calls_ns):
+            mine.retaken += 1
+            took_ns = min(took_ns, self.call_ns(slot, calls, limit_s))
+        mine.calls_ns.append(took_ns)
+        return took_ns
 
     # --- the commands of rounds.Paired --------------------------------------------------------------------------------
 
     def call(self, do: str, limit_s: float = LIMIT_S, **arguments: Any) -> Any:
         if do == "block":
-            calls = arguments["calls"]
-            return TimedBlock(ticks_ns=[self.call_ns(self.turn, calls, limit_s)])
+            return TimedBlock(ticks_ns=[self.block(self.turn, arguments["calls"], limit_s)])
         if do == "prepare":
             return Prepared(sets=self.room, covered=True, input_bytes=self.set_bytes)
         return {"renew": Nothing(), "keep": Nothing()}[do]  # every batch has fresh inputs, and is checked

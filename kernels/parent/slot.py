@@ -31,6 +31,10 @@ class Slot:
     walls_ns: list[int] = field(default_factory=list)
     own_ns: list[int] = field(default_factory=list)
     delays_ns: list[int] = field(default_factory=list)
+    calls_ns: list[float] = field(default_factory=list)
+    """Time of a call in each batch of a round."""
+    retaken: int = 0
+    """Batches that were taken once more."""
     memory: int | None = None
     """The file of its input sets, on a CPU."""
     captured: int = 0
@@ -39,8 +43,9 @@ class Slot:
 
     def clear(self) -> None:
         """Forgets what was seen of timed calls."""
-        for seen in (self.readings, self.walls_ns, self.own_ns, self.delays_ns):
+        for seen in (self.readings, self.walls_ns, self.own_ns, self.delays_ns, self.calls_ns):
             seen.clear()
+        self.retaken = 0
 
     @property
     def flags(self) -> dict[str, Any]:
@@ -56,6 +61,7 @@ class Slot:
             delay_us=round(median(self.delays_ns) / 1e3, 1),
             own_clock=round(median(own), 5),
             checked=len(self.readings),
+            retaken=self.retaken,
         )
 
 

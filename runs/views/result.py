@@ -296,6 +296,11 @@ def isolation_of(how: Isolation, kernel: str) -> list[tuple[str, str]]:
         facts += [
             ("batch", f"{batches.calls} calls, {batches.ms:.3g} ms" + (", one graph" if how.graphs else "")),
             ("outputs checked", f"{batches.checked}, chosen after their batch"),
+            *(
+                [("batches taken once more", f"{batches.retaken}, longer than usual by over 3%")]
+                if batches.retaken
+                else []
+            ),
             ("work after a batch could win", f"{batches.delay_us / batches.ms / 1e3:.1%} of it, at most"),
         ]
     if how.host_us is not None:

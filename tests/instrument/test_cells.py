@@ -21,12 +21,13 @@ from kernels.host import processes
 from kernels.host.airlock import Facts, Spec
 from kernels.host.device import find_device
 from kernels.host.view import closed_folders
-from kernels.parent import isolated_session
+from kernels.parent import idleness
 from kernels.parent.arm import Arm
-from kernels.parent.cell_process import TrustedEnded
+from kernels.parent.cell_process import Suspect, TrustedEnded
 from kernels.parent.child_process import Cancelled, ChildTimedOut, CommandFailed
+from kernels.parent.idleness import Idleness
 from kernels.parent.isolated_run import IsolatedRun
-from kernels.parent.isolated_session import IsolatedSession, Suspect
+from kernels.parent.isolated_session import IsolatedSession
 from kernels.parent.reading import Reading
 from kernels.parent.slot import overlap
 from kernels.protocol import Protocol
@@ -205,19 +206,31 @@ def state_of(folder):
 @pytest.mark.parametrize("slow_s, accused", [(0.2, False), (60.0, True)])
 def test_a_device_that_is_busy_for_a_moment_accuses_nobody(slow_s, accused, monkeypatch):
     """As if a driver cleared freed memory for a while."""
-    monkeypatch.setattr(isolated_session, "PATIENCE_S", 0.4)
+    monkeypatch.setattr(idleness, "PATIENCE_S", 0.4)
+    ns = [3e6] * idleness.SAMPLES
+    device = Idleness(SimpleNamespace(call=lambda do: SimpleNamespace(ns=ns.pop() if ns else is_slow())), "cuda")
     begin = time.monotonic()
 
-    def pace(do):
-        return SimpleNamespace(ns=6e6 if time.monotonic() - begin < slow_s else 3e6)
+    def is_slow():
+        return 6e6 if time.monotonic() - begin < slow_s else 3e6
 
-    one = SimpleNamespace(device=SimpleNamespace(kind="cuda"), pace_ns=3e6, trusted=SimpleNamespace(call=pace))
     if not accused:
-        IsolatedSession._must_be_idle(one)
+        device.must_be()
         assert time.monotonic() - begin >= slow_s
         return
     with pytest.raises(Suspect, match=r"left work running .*: copies took 2 times as long as usual, for 0\.4 s"):
-        IsolatedSession._must_be_idle(one)
+        device.must_be()
+
+
+def test_a_batch_that_took_longer_than_usual_is_taken_once_more_and_the_shorter_counts(session, monkeypatch):
+    took_ns = [100, 101, 99, 104, 100.5, 102.9, 150, 140, 101]
+    monkeypatch.setattr(session, "call_ns", lambda *of: took_ns.pop(0))
+    slot = session.slots["eager"]
+    slot.clear()
+    assert [session.block("eager", 1) for _ in range(6)] == [100, 101, 99, 100.5, 102.9, 140]
+    assert (slot.retaken, took_ns) == (2, [101])
+    slot.clear()
+    assert slot.retaken == 0 and session.block("eager", 1) == 101
 
 
 def test_a_cell_that_worked_while_it_was_stopped_is_suspect(session):
@@ -383,6 +396,7 @@ def test_what_the_host_adds_is_no_part_of_a_call(session, monkeypatch):
     assert 0 < median(empty) < min(session.batch("eager", session.calls_for(1e4)) for _ in range(3))
     monkeypatch.setattr(session, "batch", lambda slot, calls, limit_s: 1_000_000)
     monkeypatch.setattr(session, "host_ns", 200_000)
+    session.turn = "eager"
     assert session.call("block", calls=8).ticks_ns == [100_000]
     monkeypatch.setattr(session, "host_ns", 2_000_000)
     assert session.call_ns("eager", 8) > 0

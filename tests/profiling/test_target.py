@@ -8,6 +8,7 @@ import pytest
 
 from kernels.cli.main import main
 from kernels.contract.export import read_export
+from kernels.contract.profile import Profile
 from kernels.formats.bringing import pair_in
 from kernels.host.device import find_device
 from kernels.profiling import ncu
@@ -138,6 +139,19 @@ def test_a_run_profiles_what_it_has_measured_when_it_is_done(tmp_path, capsys):
     ]
     printed = capsys.readouterr().out
     assert printed.index("speedup") < printed.index("a call, back to back")
+
+
+def test_what_was_profiled_is_in_the_file_when_the_command_is_stopped(tmp_path, monkeypatch):
+    config, out = tmp_path / "small.yaml", tmp_path / "out.json"
+    config.write_text(CONFIG)
+
+    def stopped_after_one(launcher, choice, wanted, say):
+        yield Profile(key=choice.workloads[0].key, kernel="functional")
+        raise InterruptedError
+
+    monkeypatch.setattr("kernels.cli.profile.profiles", stopped_after_one)
+    assert main(["profile", "functional", "--config", str(config), "--device", "cpu", "--out", str(out)]) != 0
+    assert [one["kernel"] for one in json.loads(out.read_text())["profiles"]] == ["functional"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """`make zoo`: measures the zoo on a device and prints what each case must be called, and what it is called.
 
-CASES=a,b measures only these. Lines come as cases are measured, so that a run that is cut off leaves what it has.
+CASES=a,b measures only these; ISOLATED=1 measures in processes of their own. Lines come as cases are measured, so that a
+run that is cut off leaves what it has.
 """
 
 import os
@@ -10,11 +11,13 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
 
-from cases import CASES, Case, alone, on, together  # noqa: E402
+from cases import ALL_FOLDERS, CASES, Case, alone, isolated, on, together  # noqa: E402
 from measuring import SIZES, measure, measure_alone  # noqa: E402
 
-MOST = 12
-"""Cases in one run."""
+MOST, FEW = 12, 6
+"""Cases in one run; and in processes of their own, so that lines come soon."""
+ANY = "ok|incorrect|suspect|failed"
+"""What a case may be called that has no effect."""
 
 
 def rows(device: str, asked: set[str]) -> Iterator[tuple[Case, dict]]:
@@ -32,20 +35,36 @@ def rows(device: str, asked: set[str]) -> Iterator[tuple[Case, dict]]:
             yield case, measure_alone(case, device)
 
 
-def main() -> int:
-    device = os.environ.get("DEVICE", "cpu")
+def rows_isolated(device: str, asked: set[str]) -> Iterator[tuple[Case, dict]]:
     kind = device.partition(":")[0]
-    asked = set(os.environ["CASES"].split(",")) if os.environ.get("CASES") else set(CASES)
+    some = [case for case in isolated(kind) if not asked or case.name in asked]
+    for first in range(0, len(some), FEW):
+        part = some[first : first + FEW]
+        found = measure(
+            device,
+            *(case.name for case in part),
+            sizes=SIZES[kind],
+            environment={"KERNEL_PATH": ALL_FOLDERS},
+            isolated=True,
+        )
+        yield from ((case, found[case.name]) for case in part)
+
+
+def main() -> int:
+    device, behind = os.environ.get("DEVICE", "cpu"), os.environ.get("ISOLATED") == "1"
+    kind = device.partition(":")[0]
+    asked = set(os.environ["CASES"].split(",")) if os.environ.get("CASES") else set()
     measured = wrong = 0
     print(f"{'case':34} {'attacks':9} {'expected':12} {'got':12} reason")
-    for case, row in rows(device, asked):
-        right = case.is_called(kind, row)
+    for case, row in rows_isolated(device, asked) if behind else rows(device, asked or set(CASES)):
+        right = case.is_called_isolated(kind, row) if behind else case.is_called(kind, row)
+        must_be = case.isolated[kind][0] if behind else case.must_be[kind][0]
         measured, wrong = measured + 1, wrong + (not right and not case.limit)
         got = row["status"] if row["speedup"] is None else f"{row['status']} {row['speedup']:.3g}x"
         mark = "" if right else f"known limit: {case.limit}" if case.limit else "WRONG: "
         why = mark if right or case.limit else mark + row["why"]
         print(
-            f"{case.name:34} {case.attacked:9} {case.must_be[kind][0]:12} {got:12} {why or row['why'][:90]}",
+            f"{case.name:34} {case.attacked:9} {must_be.replace(ANY, 'no advantage'):12} {got:12} {why or row['why'][:90]}",
             flush=True,
         )
     print(f"{measured} cases, {wrong} called wrong")

@@ -2,17 +2,22 @@
 
 Each file says what its kernel must be called, by device: MUST_BE = {"cpu": (status, reason, another reason, ...)}; the
 status "ok" means: no advantage; "incorrect|crashed" means: one of these. PROTOCOL: it is measured beside the baseline
-only, with these settings. RUNS: so often. LIMIT: why it gets through; its test documents that.
+only, with these settings. RUNS: so often. LIMIT: why it gets through; its test documents that. ISOLATED: what it must be
+called in a process of its own, by device; those in tests/zoo/isolated attack that only.
 """
 
 import ast
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kernels.contract.arm_result import Verdict
+
 ZOO = Path(__file__).parent
 ATTACKED = ("time", "output", "baseline", "judge", "process", "host", "honest")
 FOLDERS = ":".join(str(ZOO / name) for name in ATTACKED)
 """For KERNEL_PATH."""
+ALL_FOLDERS = f"{FOLDERS}:{ZOO / 'isolated'}"
+"""The same with the cases that attack isolation."""
 DEADLY = ("crashed", "timed out", "failed", "unsupported")
 
 
@@ -26,6 +31,7 @@ class Case:
     protocol: dict | None = None
     limit: str = ""
     runs: int = 1
+    isolated: dict = field(default_factory=dict)
 
     def is_called(self, device: str, row: dict) -> bool:
         """Whether a row of the result is what it must be: no cheat has a speedup above 1."""
@@ -35,22 +41,37 @@ class Case:
         refused = row["status"] in status.split("|") and row["speedup"] is None
         return refused and any(why in row["why"] for why in reasons)
 
+    def is_called_isolated(self, device: str, row: dict) -> bool:
+        """The same in a process of its own. "ok": it has no effect; one without a reason may be refused for any."""
+        statuses, *reasons = self.isolated[device]
+        if row["status"] not in statuses.split("|"):
+            return False
+        if row["status"] == "ok":
+            return row["verdict"] != Verdict.FASTER and (row["speedup"] is None or row["speedup_low"] <= 1.05)
+        return row["speedup"] is None and (not reasons or any(why in row["why"] for why in reasons))
+
 
 def _of(path: Path) -> Case:
     known = {}
     for node in ast.parse(path.read_text()).body:
         name = getattr(node.targets[0], "id", "") if isinstance(node, ast.Assign) else ""
-        if name in ("MUST_BE", "PROTOCOL", "LIMIT", "RUNS"):
+        if name in ("MUST_BE", "PROTOCOL", "LIMIT", "RUNS", "ISOLATED"):
             known[name.lower()] = ast.literal_eval(node.value)
     return Case(path.stem.replace("_", "-"), path.parents[1].name, **known)
 
 
 CASES = {case.name: case for case in (_of(p) for a in ATTACKED for p in sorted((ZOO / a / "attention").glob("*.py")))}
+BEHIND = [*CASES.values(), *map(_of, sorted((ZOO / "isolated" / "attention").glob("*.py")))]
 
 
 def on(device: str, limits: bool = False) -> list[Case]:
     """The cases for a device, without known limits or only those."""
     return [case for case in CASES.values() if device in case.must_be and bool(case.limit) == limits]
+
+
+def isolated(device: str) -> list[Case]:
+    """The cases that are measured in processes of their own."""
+    return [case for case in BEHIND if device in case.isolated]
 
 
 def together(device: str) -> dict[str, list[Case]]:

@@ -12,7 +12,7 @@ from cases import FOLDERS
 from kernels.contract.events import CrossChecked, Measured
 from kernels.host.device import find_device
 from kernels.parent.supervisor import Supervisor
-from kernels.report.tables import failures, rows
+from kernels.report.tables import rows
 from kernels.workload import Config, RunSpec
 
 SIZES = {
@@ -64,11 +64,3 @@ def measure_alone(case, device):
         found = measure(device, case.name, sizes=SIZES[device.partition(":")[0]], **(case.protocol or {}))
     RESULTS.unlink(missing_ok=True)
     return found[case.name]
-
-
-def caught(row, status, *reasons):
-    """Whether a row has this status, for one of these reasons, no speedup, and counts as a failure of the run."""
-    assert (row["status"], row["speedup"]) == (status, None), row
-    assert any(why in row["why"] for why in reasons), row["why"]
-    assert failures([row["row"]])
-    return True

@@ -4,7 +4,7 @@ Needs no site: python -m pytest --noconftest -c /dev/null --rootdir . tests/zoo/
 """
 
 import pytest
-from cases import on
+from cases import ALL_FOLDERS, isolated, on
 from measuring import SIZES, measure, measure_alone
 
 from kernels.host.device import NoSuchDevice, find_device
@@ -34,6 +34,22 @@ HONEST = ["sdpa-math", "sdpa-flash", *(case.name for case in on("cuda") if case.
 def is_called_right(row, name):
     assert CASES[name].is_called("cuda", row), (row["status"], row["speedup"], row["why"])
     return True
+
+
+@pytest.fixture(scope="module")
+def behind():
+    names = [case.name for case in isolated("cuda")]
+    return measure("cuda", *names, sizes=SIZES, environment={"KERNEL_PATH": ALL_FOLDERS}, isolated=True)
+
+
+@pytest.mark.parametrize("case", isolated("cuda"), ids=lambda case: case.name)
+def test_in_a_process_of_its_own(behind, case):
+    row = behind[case.name]
+    assert case.is_called_isolated("cuda", row), (row["status"], row["speedup"], row["why"])
+
+
+def test_the_baseline_is_honest_in_a_process_of_its_own(behind):
+    assert behind["sdpa"]["status"] == "ok"
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,11 @@ import torch.nn.functional as F
 
 from kernels.catalog import kernel
 
+ISOLATED = {
+    "cpu": ("incorrect", "correct when checked alone, wrong when timed: "),
+    "cuda": ("ok|incorrect|suspect|failed",),
+}
+
 
 class Between:
     def __init__(self, answers):

@@ -7,6 +7,11 @@ import torch.nn.functional as F
 
 from kernels.catalog import kernel
 
+ISOLATED = {
+    "cpu": ("incorrect", "correct when checked alone, wrong when timed: "),
+    "cuda": ("ok|incorrect|suspect|failed",),
+}
+
 
 def is_idle(frame):
     while frame:

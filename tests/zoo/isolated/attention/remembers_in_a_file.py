@@ -9,6 +9,8 @@ import torch.nn.functional as F
 
 from kernels.catalog import kernel
 
+ISOLATED = {"cpu": ("ok|incorrect|suspect|failed",), "cuda": ("ok|incorrect|suspect|failed",)}
+
 
 @kernel("attention", backend="pytorch")
 def remembers_in_a_file(q, k, v, *, causal, scale):

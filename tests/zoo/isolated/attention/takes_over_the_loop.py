@@ -7,6 +7,8 @@ import torch.nn.functional as F
 
 from kernels.catalog import kernel
 
+ISOLATED = {"cpu": ("incorrect", "largest error", "NaN or Inf"), "cuda": ("incorrect", "largest error", "NaN or Inf")}
+
 
 def shorter(block):
     def less(*args, **options):

@@ -9,6 +9,8 @@ import torch.nn.functional as F
 
 from kernels.catalog import kernel
 
+ISOLATED = {"cpu": ("suspect", "while they were stopped"), "cuda": ("suspect", "while they were stopped")}
+
 libc = ctypes.CDLL(None)
 EVERY = (ctypes.c_long * 4)(0, 5_000_000, 0, 5_000_000)
 timer = ctypes.c_void_p()

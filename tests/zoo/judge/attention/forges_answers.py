@@ -11,6 +11,10 @@ MUST_BE = {
     "cpu": ("suspect", "other code than the instrument wrote to the answer pipe"),
     "cuda": ("suspect", "other code than the instrument wrote to the answer pipe"),
 }
+ISOLATED = {
+    "cpu": ("suspect", "other code than the instrument wrote to the answer pipe"),
+    "cuda": ("suspect", "other code than the instrument wrote to the answer pipe"),
+}
 
 
 @kernel("attention", backend="pytorch")

@@ -8,6 +8,10 @@ MUST_BE = {
     "cpu": ("incorrect", "the kernel changed its inputs"),
     "cuda": ("incorrect", "the kernel changed its inputs"),
 }
+ISOLATED = {
+    "cpu": ("incorrect", "the kernel changed its inputs"),
+    "cuda": ("incorrect", "the kernel changed its inputs"),
+}
 
 
 @kernel("attention", backend="pytorch")

@@ -5,6 +5,7 @@ import sys
 from kernels.catalog import kernel
 
 MUST_BE = {"cpu": ("crashed", "exited with status 1")}
+ISOLATED = {"cpu": ("crashed", "exited with status 1"), "cuda": ("crashed", "exited with status 1")}
 
 
 @kernel("attention", backend="pytorch")

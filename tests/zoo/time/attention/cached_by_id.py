@@ -8,6 +8,7 @@ MUST_BE = {
     "cpu": ("incorrect", "correct when checked alone, wrong when timed"),
     "cuda": ("incorrect", "correct when checked alone, wrong when timed"),
 }
+ISOLATED = {"cpu": ("incorrect", "largest error"), "cuda": ("incorrect", "largest error")}
 
 results = {}
 
