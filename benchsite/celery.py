@@ -17,6 +17,8 @@ from django.conf import settings
 
 app = make_app("benchsite", settings.REDIS_URL)
 app.set_default()
+app.conf.CELERY_DB_REUSE_MAX = 1000
+"""Tasks, half of them, between which Celery keeps the connection to the database; tasks check it: runs/tasks.py."""
 app.autodiscover_tasks(["runs"])
 
 

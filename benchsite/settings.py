@@ -108,6 +108,8 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     DATABASES["default"]["TEST"] = {"NAME": env.str("TEST_DATABASE", default=str(VAR_DIR / "test.sqlite3"))}
 else:
     DATABASES["default"].setdefault("OPTIONS", {}).setdefault("connect_timeout", 5)
+    DATABASES["default"].setdefault("CONN_MAX_AGE", 60)  # PostgreSQL starts a process for each connection
+    DATABASES["default"].setdefault("CONN_HEALTH_CHECKS", True)
 CACHES = {  # of all web processes of this host: counts of wrong passwords and of requests, drawings of status pages
     "default": {
         "BACKEND": "django.core.cache.backends.filebased.FileBasedCache",

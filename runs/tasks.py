@@ -7,14 +7,16 @@ from contextlib import suppress
 from typing import Any
 
 from celery import Task, shared_task
-from celery.signals import task_postrun
+from celery.signals import task_postrun, task_prerun
 from django.conf import settings
 from django.core.management import call_command
 from django.db import close_old_connections
 from redis.exceptions import RedisError
 
+from benchsite.queues import WHEN_IDLE
 from runs import confirming
 from runs.broker import BrokerKeys
+from runs.messages import send
 from runs.pipeline import delivering, dispatcher, keeping, reaper, recorder
 
 SHOW_EVERY_S = 1.0
@@ -38,7 +40,6 @@ def dispatch() -> None:
 
 @shared_task(name="reap")
 def reap() -> None:
-    close_old_connections()
     pulse("beat")
     reaper.reap()
 
@@ -48,6 +49,12 @@ def pulse(name: str) -> None:
     """Says that a part works: for the watchdog."""
     with suppress(RedisError):
         BrokerKeys(settings.REDIS_URL).pulse(name)
+
+
+@task_prerun.connect
+def check_connection(**_: Any) -> None:
+    """A connection to the database lives longer than a task: the database may have restarted since."""
+    close_old_connections()
 
 
 @task_postrun.connect
@@ -60,10 +67,12 @@ def show_life(task: Task, **_: Any) -> None:
 
 
 @shared_task(name="draw_charts")
-def draw_charts(run: int) -> None:
-    from runs.charts.run_charts import draw
+def draw_charts(run: int, place: int = 0) -> None:
+    """Draws a chart of a run, and asks for the next one: what cannot wait comes between."""
+    from runs.charts.run_stored import draw
 
-    draw(run)
+    if draw(run, place):
+        send("draw_charts", run, place + 1, priority=WHEN_IDLE)
 
 
 @shared_task(name="confirm_leaders")
@@ -75,7 +84,6 @@ def confirm_leaders() -> None:
 @shared_task(name="deliver")
 def deliver() -> None:
     """Sends the notices that are due."""
-    close_old_connections()
     delivering.deliver()
 
 

@@ -209,7 +209,8 @@ def fill(results: int) -> str:
 
 
 def time_charts() -> None:
-    from runs.charts.run_charts import NAMES, chart_of
+    from runs.charts.run_charts import NAMES
+    from runs.charts.run_stored import chart_of
     from runs.models import Chart, Run
 
     run = max(Run.objects.filter(done__gt=0), key=lambda run: run.total)

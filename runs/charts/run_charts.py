@@ -1,4 +1,4 @@
-"""Charts of a run, drawn once when it ends: the leading kernel's speedup, and the distance to the speed of light.
+"""Charts of a run: the leading kernel's speedup, and the distance to the speed of light.
 
 Altair makes Vega-Lite specs; vl-convert makes the same SVG for pages without scripts. One per theme: dark charts are
 redrawn, not inverted. One per width: text keeps its size on phones. Rows are placed by pixel and the whole size is known
@@ -14,20 +14,16 @@ from typing import Any, NamedTuple
 
 import altair as alt
 import pandas as pd
-import vl_convert
 
 from kernels.analysis.standing import ranking
 from kernels.contract.arm_result import COUNT_NOWHERE
-from kernels.contract.search import Search
 from kernels.report import tables
 from kernels.report.tables import Row, words_of
-from runs.charts import run_scaling, search_charts
 from runs.charts.run_strips import MOST_KERNELS, latency_strip, speedup_strip
 from runs.charts.scales import log_ticks, placed, ratio_ticks, reach
-from runs.charts.theme import STAND_INS, THEMES, in_pixels, in_theme, written
-from runs.models import Chart, Run
+from runs.charts.theme import in_pixels, written
+from runs.models import Run
 from runs.queries import measurements
-from runs.queries.searches import search_of
 from runs.templatetags.figures import timespan
 
 NARROW, OF = "-narrow", "__"
@@ -47,64 +43,11 @@ LETTER, LONGEST = 6.8, 120
 ONE_LINE = 16
 """Signs of a label that fit into one line beside a small chart."""
 WORDS = ("FASTER", "SLOWER", "SAME", "UNDECIDED", "unpaired", "needs more runs")
-DRAWING = {"look": 10}
-"""Increase it if the drawing changes: stored charts are then redrawn."""
 
 
 class Size(NamedTuple):
     width: int
     height: int
-
-
-def names_of(run: Run) -> list[str]:
-    """Names of a run's charts; of several operations, each has its own: latency__gemm."""
-    if run.tune:
-        return [f"{name}{end}" for name in search_charts.NAMES for end in ("", NARROW)]
-    single = bool(run.config.get("operation"))
-    names = []
-    for operation in run.spec.operations:
-        grown = run_scaling.planned([one for one in run.spec.workloads if one.operation == operation])
-        names += [f"{kind}{'' if single else OF + operation}" for kind in (*WIDTHS, *grown)]
-    return [f"{name}{end}" for name in names for end in ("", NARROW)]
-
-
-def draw(pk: int) -> None:
-    """Draws and stores every chart of a run."""
-    run = Run.objects.get(pk=pk)
-    for name in names_of(run):
-        chart_of(run, name, next(iter(THEMES)))
-
-
-def chart_of(run: Run, name: str, palette: str) -> Chart | None:
-    """The stored chart, or a new one, in all themes, if the run has continued since. None if there is nothing to draw."""
-    stored = Chart.objects.filter(run=run, name=name, theme=palette).first()
-    search = search_of(run) if run.tune else None
-    done = run.done + (len(search.finalists) if search else 0)
-    if stored and stored.done == done and stored.spec.get("usermeta") == DRAWING:
-        return stored
-    chart = _drawing(run, name, search)
-    if chart is None:
-        return None
-    plain = chart.to_dict(validate=False) | {"usermeta": DRAWING}
-    charts = {}
-    for one in THEMES:
-        spec = in_theme(plain, one)
-        values = {"spec": spec, "svg": vl_convert.vegalite_to_svg(spec), "done": done}
-        charts[one] = Chart.objects.update_or_create(run=run, name=name, theme=one, defaults=values)[0]
-    return charts[palette]
-
-
-def _drawing(run: Run, name: str, search: Search | None) -> Any:
-    """In STAND_INS."""
-    kind, _, operation = name.removesuffix(NARROW).partition(OF)
-    narrow = name.endswith(NARROW)
-    if search:
-        return search_charts.draw(search, kind, STAND_INS, narrow)
-    if kind.startswith(run_scaling.NAME):
-        measured = [m for m in measurements.of_run(run) if operation in ("", m.workload.operation)]
-        found = {one.name: one for one in run_scaling.scalings(measured, leader_of(tables.rows(measured)))}
-        return run_scaling.draw(found[kind], STAND_INS, narrow) if kind in found else None
-    return {"speedup": speedup, "latency": latency}[kind](rows_of(run, operation), STAND_INS, narrow=narrow)
 
 
 def rows_of(run: Run, operation: str = "") -> list[Row]:

@@ -26,7 +26,7 @@ def sparkline(line: dict[str, Any], verdict: str) -> dict[str, Any]:
 
 @register.inclusion_tag("pictures/run_chart.html")
 def run_chart(run: Any, name: str, sizes: Sequence[Any], shown: str = "") -> dict[str, Any]:
-    """A chart of a run: runs/charts/run_charts.py. sizes: its size on a wide page and on a phone, which is reserved. shown:
+    """A chart of a run: runs/charts/run_stored.py. sizes: its size on a wide page and on a phone, which is reserved. shown:
     what it shows, in words."""
     wide, small = sizes
     shown = shown or f"{name.partition('__')[0].capitalize()} on each workload"

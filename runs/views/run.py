@@ -30,7 +30,8 @@ from kernels.report.summary import as_text
 from kernels.submission import is_submitted
 from runs.access import own_only, person
 from runs.charts.live_lines import live_lines
-from runs.charts.run_charts import BOTTOM, MOST_ROWS, ROW, TOP, chart_of, names_of
+from runs.charts.run_charts import BOTTOM, MOST_ROWS, ROW, TOP
+from runs.charts.run_stored import chart_of, names_of
 from runs.charts.theme import THEMES
 from runs.models import Run, Share
 from runs.queries import measurements

@@ -11,9 +11,12 @@ from cast import load, shortened
 from django.db import transaction
 from django.urls import reverse
 
+from benchsite.queues import WHEN_IDLE
 from kernels.report import tables
-from runs.charts import run_charts, run_scaling
-from runs.charts.run_charts import NAMES, WIDTHS, _side, chart_of, leader_of, names_of, rows_of, short_labels, sizes_of
+from runs import tasks
+from runs.charts import run_scaling, run_stored
+from runs.charts.run_charts import NAMES, WIDTHS, _side, leader_of, rows_of, short_labels, sizes_of
+from runs.charts.run_stored import chart_of, names_of
 from runs.charts.scales import log_ticks
 from runs.charts.theme import STAND_INS, THEMES
 from runs.models import Chart, Result, Run
@@ -281,7 +284,7 @@ def test_a_chart_is_drawn_once_and_again_when_the_run_has_gone_on(exported, db, 
     again = chart_of(run, "latency", "light")
     assert (again.pk, again.done) == (first.pk, 2)
     assert "#123456" in again.svg
-    monkeypatch.setattr(run_charts, "DRAWING", {"look": "new"})
+    monkeypatch.setattr(run_stored, "DRAWING", {"look": "new"})
     monkeypatch.setitem(THEMES["light"], "ink", "#654321")
     assert "#654321" in chart_of(run, "latency", "light").svg
     assert Chart.objects.count() == len(THEMES)
@@ -294,7 +297,7 @@ def test_a_chart_is_drawn_once_for_all_themes_in_the_colours_of_each(exported, d
         for text in (json.dumps(found[theme].spec), found[theme].svg):
             assert THEMES[theme]["ink"] in text and THEMES[other]["ink"] not in text
             assert not any(colour in text for colour in STAND_INS.values())
-    monkeypatch.setattr(run_charts, "_drawing", None)
+    monkeypatch.setattr(run_stored, "_drawing", None)
     assert chart_of(run, "speedup", "dark").svg == found["dark"].svg, "it is there already"
 
 
@@ -303,9 +306,13 @@ def test_stand_ins_are_no_colours_of_a_theme():
     assert all(theme.keys() == STAND_INS.keys() for theme in THEMES.values())
 
 
-def test_ended_runs_get_all_their_charts(exported, db):
-    run = load(shortened(exported, 1), "x.json")
-    run_charts.draw(run.pk)
+def test_ended_runs_get_all_their_charts_one_after_the_other_when_nothing_else_waits(exported, db, monkeypatch):
+    run, asked = load(shortened(exported, 1), "x.json"), []
+    monkeypatch.setattr(tasks, "send", lambda task, *of, priority: asked.append((task, of, priority)))
+    tasks.draw_charts(run.pk)
+    assert (asked, run.charts.count()) == ([("draw_charts", (run.pk, 1), WHEN_IDLE)], 2 * len(THEMES))
+    while asked:
+        tasks.draw_charts(*asked.pop()[1])
     assert set(run.charts.values_list("name", "theme")) == {(name, theme) for name in NAMES for theme in THEMES}
 
 
