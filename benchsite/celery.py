@@ -6,13 +6,13 @@ import os
 from logging.config import dictConfig
 from typing import Any
 
-from benchsite.queues import make_app
+from benchsite.queues import GIVES_WAY, SITE_QUEUE, make_app
 from kernels.host.processes import die_with_parent
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "benchsite.settings")
 os.environ.setdefault("CELERY_SKIP_CHECKS", "1")  # they import all pages and charts, which doubles start and memory
 
-from celery.signals import setup_logging, worker_process_init
+from celery.signals import celeryd_after_setup, setup_logging, worker_process_init
 from django.conf import settings
 
 app = make_app("benchsite", settings.REDIS_URL)
@@ -26,6 +26,13 @@ app.autodiscover_tasks(["runs"])
 def log_as_django_does(**_: Any) -> None:
     """Celery leaves logging alone where this signal is heard."""
     dictConfig(settings.LOGGING)
+
+
+@celeryd_after_setup.connect
+def give_way(instance: Any, **_: Any) -> None:
+    """Charts and other work that can wait leave the processor to pages and to the recorder."""
+    if SITE_QUEUE in instance.app.amqp.queues.consume_from:
+        os.nice(GIVES_WAY)
 
 
 @worker_process_init.connect

@@ -5,12 +5,14 @@ Exit status: 0: every row is here now; 1: some rows were refused; 2: the file ca
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
+from benchsite.queues import GIVES_WAY
 from kernels.foreign.claimed import NotReadable
 from runs.pipeline.importer import import_claims
 
@@ -27,6 +29,8 @@ class Command(BaseCommand):
         parser.add_argument("--about", default="", help='what the rows do not say: "attention fp16 D=64 on NVIDIA L4"')
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if self._called_from_command_line:
+            os.nice(GIVES_WAY)
         try:
             with options["file"].open(encoding="utf-8", errors="replace", newline="") as file:
                 outcome = import_claims(file, options["file"].name, about=options["about"])
