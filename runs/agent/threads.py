@@ -37,6 +37,8 @@ AFTER_A_FAILURE_S = 2.0
 RESEND_FIRST_S, RESEND_MOST_S = 10.0, 60.0
 MOST_FLYING = 4
 """Messages of an attempt that are sent before one of them is confirmed."""
+HELD_S, FULL = 0.5, 25
+"""Fewer lines than that wait so long for more, while a message before them is not confirmed."""
 HANGS_AFTER_S = 300.0
 """The pool process looks for a reason to stop several times a second while it measures."""
 
@@ -154,8 +156,8 @@ def start_again(why: str) -> None:
 class Sender:
     """Sends lines in order; resends from the first unconfirmed one after 10 s, then 20, 40, 60.
 
-    Of an attempt at most MOST_FLYING messages are unconfirmed: while a busy site stores them, more lines come together, and it
-    stores lines of one message faster than those of many.
+    Of an attempt at most MOST_FLYING messages are unconfirmed, and few lines wait for more while one is: they come together from
+    a busy site's agents, and it stores lines of one message faster than those of many.
     """
 
     def __init__(
@@ -167,11 +169,14 @@ class Sender:
         """(first unconfirmed, time sent, time to wait)"""
         self.flying: defaultdict[tuple[int, int], deque[int]] = defaultdict(deque)
         """Number of the last line of each message that is not confirmed."""
+        self.sent_at: dict[tuple[int, int], float] = {}
+        """When the last message was sent."""
 
     def step(self) -> None:
         waiting = self.journal.last_lines()
         for gone in [key for key in self.sent if key not in waiting]:
-            self.sent.pop(gone), self.oldest.pop(gone, None), self.flying.pop(gone, None)
+            for kept in (self.sent, self.oldest, self.flying, self.sent_at):
+                kept.pop(gone, None)
         for key in waiting:
             self._send(key)
 
@@ -190,11 +195,17 @@ class Sender:
             self.sent[key] = 0
             flying.clear()
         while len(flying) < MOST_FLYING:
-            if not (lines := _few(self.journal.lines(*key, after=self.sent.get(key, 0)))):
+            lines = self.journal.lines(*key, after=self.sent.get(key, 0))
+            if not lines or (flying and self._are_held(key, lines)):
                 return
+            lines = _few(lines)
             self.publish("record", lines)
-            self.sent[key] = lines[-1].seq
+            self.sent[key], self.sent_at[key] = lines[-1].seq, self.now()
             flying.append(lines[-1].seq)
+
+    def _are_held(self, key: tuple[int, int], lines: list[SentLine]) -> bool:
+        is_full = len(lines) >= FULL or len(_few(lines)) < len(lines)
+        return not is_full and self.now() - self.sent_at[key] < HELD_S
 
 
 def _few(lines: list[SentLine]) -> list[SentLine]:

@@ -10,7 +10,7 @@ import pytest
 from kernels.contract.events import Finished, Line, Started
 from kernels.contract.fitting import MAX_EVENT_BYTES
 from runs.agent.journal import Journal
-from runs.agent.threads import RESEND_FIRST_S, RESEND_MOST_S, Sender
+from runs.agent.threads import FULL, RESEND_FIRST_S, RESEND_MOST_S, Sender
 
 pytestmark = pytest.mark.timeout(30)
 STARTED = Started(environment={"device": "a CPU"}, fingerprint="f")
@@ -230,25 +230,39 @@ def test_after_a_restart_everything_unconfirmed_is_sent(journal, path, wire):
 
 def test_many_lines_go_in_several_messages(journal, wire):
     write(journal, 1, 1, 120)
-    assert [len(message) for message in wire.at(0)] == [50, 50, 20]
+    assert [len(message) for message in wire.at(0) + wire.at(0.5)] == [50, 50, 20]
 
 
 def test_a_site_that_is_behind_gets_larger_messages_and_not_more_of_them(journal, wire):
-    for _ in range(6):
+    for number in range(6):
         write(journal, 1, 1, 1)
-        wire.at(0)
-    assert wire.sender.sent[1, 1] == 4 and wire.at(1) == []
+        wire.at(0.5 * number)
+    assert wire.sender.sent[1, 1] == 4 and wire.at(3) == []
     journal.confirm(1, 1, 1)
-    assert wire.at(2) == [[5, 6]]
+    assert wire.at(4) == [[5, 6]]
     write(journal, 1, 1, 2)
-    assert wire.at(3) == []
+    assert wire.at(5) == []
     journal.confirm(1, 1, 6)
-    assert wire.at(4) == [[7, 8]]
-    assert wire.at(14.5) == [[7, 8]], "a message that was lost goes again"
+    assert wire.at(6) == [[7, 8]]
+    assert wire.at(16.5) == [[7, 8]], "a message that was lost goes again"
+
+
+def test_few_lines_wait_for_more_while_a_message_before_them_is_not_confirmed(journal, wire):
+    write(journal, 1, 1, 1)
+    assert wire.at(0) == [[1]], "at once, if none is"
+    write(journal, 1, 1, 2)
+    assert wire.at(0.4) == []
+    write(journal, 1, 1, 1)
+    assert wire.at(0.5) == [[2, 3, 4]]
+    write(journal, 1, 1, FULL)
+    assert wire.at(0.6) == [list(range(5, 5 + FULL))], "not many"
+    write(journal, 1, 1, 1)
+    journal.confirm(1, 1, 4 + FULL)
+    assert wire.at(0.7) == [[5 + FULL]]
 
 
 def test_a_message_holds_no_more_than_the_longest_line_may(journal, wire):
     for _ in range(3):
         journal.write(1, 1, Finished(state="done", log="x" * (MAX_EVENT_BYTES // 2)))
     write(journal, 1, 1, 2)
-    assert wire.at(0) == [[1], [2], [3, 4, 5]]
+    assert wire.at(0) + wire.at(0.5) == [[1], [2], [3, 4, 5]]

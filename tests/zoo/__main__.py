@@ -16,8 +16,6 @@ from measuring import SIZES, measure, measure_alone  # noqa: E402
 
 MOST, FEW = 12, 6
 """Cases in one run; and in processes of their own, so that lines come soon."""
-ANY = "ok|incorrect|suspect|failed"
-"""What a case may be called that has no effect."""
 
 
 def rows(device: str, asked: set[str]) -> Iterator[tuple[Case, dict]]:
@@ -64,7 +62,7 @@ def main() -> int:
         mark = "" if right else f"known limit: {case.limit}" if case.limit else "WRONG: "
         why = mark if right or case.limit else mark + row["why"]
         print(
-            f"{case.name:34} {case.attacked:9} {must_be.replace(ANY, 'no advantage'):12} {got:12} {why or row['why'][:90]}",
+            f"{case.name:34} {case.attacked:9} {must_be:12} {got:12} {why or row['why'][:90]}",
             flush=True,
         )
     print(f"{measured} cases, {wrong} called wrong")

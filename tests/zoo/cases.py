@@ -18,6 +18,12 @@ FOLDERS = ":".join(str(ZOO / name) for name in ATTACKED)
 """For KERNEL_PATH."""
 ALL_FOLDERS = f"{FOLDERS}:{ZOO / 'isolated'}"
 """The same with the cases that attack isolation."""
+NO_EFFECT = "no effect"
+WITHOUT = {
+    "cpu": ("ok", "incorrect", "suspect", "failed"),
+    "cuda": ("ok", "incorrect", "suspect", "failed", "unsupported"),
+}
+"""What a case without effect may be called; it has no advantage. On a GPU some cannot be captured as a graph."""
 DEADLY = ("crashed", "timed out", "failed", "unsupported")
 
 
@@ -42,13 +48,11 @@ class Case:
         return refused and any(why in row["why"] for why in reasons)
 
     def is_called_isolated(self, device: str, row: dict) -> bool:
-        """The same in a process of its own. "ok": it has no effect; one without a reason may be refused for any."""
-        statuses, *reasons = self.isolated[device]
-        if row["status"] not in statuses.split("|"):
-            return False
-        if row["status"] == "ok":
-            return row["verdict"] != Verdict.FASTER and (row["speedup"] is None or row["speedup_low"] <= 1.05)
-        return row["speedup"] is None and (not reasons or any(why in row["why"] for why in reasons))
+        """The same in a process of its own."""
+        status, *reasons = self.isolated[device]
+        if status == NO_EFFECT:
+            return row["status"] in WITHOUT[device] and row["verdict"] != Verdict.FASTER
+        return (row["status"], row["speedup"]) == (status, None) and any(why in row["why"] for why in reasons)
 
 
 def _of(path: Path) -> Case:

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from cases import ALL_FOLDERS, ZOO, isolated
+from cases import ALL_FOLDERS, NO_EFFECT, ZOO, isolated
 from measuring import measure
 from selection import asked_for, telling
 
@@ -13,7 +13,7 @@ from kernels.report.tables import failures
 
 SIZES = {"batch": 1, "heads": 2, "seq_len": 256, "head_dim": 64, "dtype": "float32"}
 CASES = {case.name: case for case in isolated("cpu")}
-CAUGHT = [name for name, case in CASES.items() if not case.isolated["cpu"][0].startswith("ok")]
+CAUGHT = [name for name, case in CASES.items() if case.isolated["cpu"][0] != NO_EFFECT]
 POWERLESS = [name for name in CASES if name not in CAUGHT]
 
 WHY = "all of the zoo in processes of their own: `make test` measures one attack of each kind"

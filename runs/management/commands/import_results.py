@@ -29,7 +29,7 @@ class Command(BaseCommand):
         parser.add_argument("--about", default="", help='what the rows do not say: "attention fp16 D=64 on NVIDIA L4"')
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if self._called_from_command_line:
+        if getattr(self, "_called_from_command_line", False):
             os.nice(GIVES_WAY)
         try:
             with options["file"].open(encoding="utf-8", errors="replace", newline="") as file:

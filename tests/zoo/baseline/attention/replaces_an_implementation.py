@@ -7,7 +7,7 @@ import torch
 from kernels.catalog import kernel
 
 MUST_BE = {"cpu": ("suspect", "changed global state: implementations of aten operators: aten/_softmax/CPU")}
-ISOLATED = {"cpu": ("ok|incorrect|suspect|failed",), "cuda": ("ok|incorrect|suspect|failed",)}
+ISOLATED = {"cpu": ("no effect",), "cuda": ("no effect",)}
 
 library = torch.library.Library("aten", "IMPL")
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from kernels.catalog import kernel
 
-ISOLATED = {"cpu": ("ok|incorrect|suspect|failed",), "cuda": ("ok|incorrect|suspect|failed",)}
+ISOLATED = {"cpu": ("no effect",), "cuda": ("no effect",)}
 
 EXIT = {"x86_64": 60}.get(os.uname().machine, 93)
 """Number of the system call that ends one thread."""

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from kernels.catalog import kernel
 
-ISOLATED = {"cpu": ("ok|incorrect|suspect|failed",), "cuda": ("ok|incorrect|suspect|failed",)}
+ISOLATED = {"cpu": ("no effect",), "cuda": ("no effect",)}
 
 WORKS = "import os, time\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n" + (
     "end = time.time() + 300\nwhile time.time() < end: pass"

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from kernels.catalog import kernel
 
-ISOLATED = {"cpu": ("ok|incorrect|suspect|failed",), "cuda": ("ok|incorrect|suspect|failed",)}
+ISOLATED = {"cpu": ("no effect",), "cuda": ("no effect",)}
 
 NAMES = ("perf_counter_ns", "monotonic_ns", "perf_counter", "monotonic")
 

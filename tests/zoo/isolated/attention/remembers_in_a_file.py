@@ -9,13 +9,13 @@ import torch.nn.functional as F
 
 from kernels.catalog import kernel
 
-ISOLATED = {"cpu": ("ok|incorrect|suspect|failed",), "cuda": ("ok|incorrect|suspect|failed",)}
+ISOLATED = {"cpu": ("no effect",), "cuda": ("no effect",)}
 
 
 @kernel("attention", backend="pytorch")
 def remembers_in_a_file(q, k, v, *, causal, scale):
     folder = os.environ.get("LEAVE_IN", "/tmp").split()[0]
-    name = hashlib.md5(q.flatten()[:8].numpy().tobytes()).hexdigest()
+    name = hashlib.md5(q.flatten()[:8].cpu().numpy().tobytes()).hexdigest()
     path = os.path.join(folder, f"remembered-{name}.pt")
     with contextlib.suppress(OSError):
         return torch.load(path)
