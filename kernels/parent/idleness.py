@@ -20,7 +20,7 @@ class Idleness:
     def __init__(self, trusted: Any, kind: str) -> None:
         """trusted: the process that times the fixed piece of work. kind: of the device; only a GPU works on by itself."""
         self.trusted, self.kind = trusted, kind
-        self.usual_ns = median(self._pace() for _ in range(SAMPLES))
+        self.usual_ns = median(self._pace() for _ in range(SAMPLES)) if kind == "cuda" else 0.0
 
     def _pace(self) -> int:
         found: int = self.trusted.call("pace").ns

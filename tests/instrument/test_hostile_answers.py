@@ -25,6 +25,7 @@ from kernels.parent import cell_process
 from kernels.parent.arm import Arm
 from kernels.parent.cell_process import Cell
 from kernels.parent.child_process import Cancelled, ChildDied, ChildTimedOut, CommandFailed, Log
+from kernels.parent.idleness import Idleness
 from kernels.parent.isolated_session import VERIFY_CALLS, IsolatedSession, Slot
 from kernels.parent.results import json_safe
 from kernels.parent.stopwatch import Stopwatch
@@ -208,6 +209,7 @@ def session_with(*answers):
         "hostile",
     )
     made.during, made.trusted = Stopwatch().during, Judge()
+    made.idleness = Idleness(made.trusted, "cpu")
     made.slots = {"hostile": Slot(Fed(*answers))}
     return made
 

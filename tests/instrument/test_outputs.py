@@ -214,7 +214,7 @@ BENCHED = {
     ),
     "second changes the inputs": (Centred, "out = centred(x); x.mul_(2); return out", "the kernel changed its inputs"),
 }
-LATER = "def later(do):\n    threading.Thread(target=lambda: (time.sleep(0.001), do())).start()\n\n"
+LATER = "def later(do):\n    threading.Thread(target=lambda: (time.sleep(0.02), do())).start()\n\n"
 
 
 def planted(folder, operation, body):
@@ -228,7 +228,7 @@ def planted(folder, operation, body):
 def bench(tmp_path, monkeypatch):
     """A function: the bench with a workload open and a kernel with this body loaded."""
     monkeypatch.setenv("KERNEL_PATH", str(tmp_path))
-    monkeypatch.setattr(checks, "LATE_S", 0.1)  # late writes come after 1 ms, or later on a busy machine
+    monkeypatch.setattr(checks, "LATE_S", 0.2)  # late writes come after 20 ms, or later on a busy machine
 
     def opened(operation, body, dtype="float32", bench=None):
         planted(tmp_path, operation, body)

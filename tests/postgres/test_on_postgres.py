@@ -22,10 +22,25 @@ SUITES = ("tests/pipeline/test_recorder.py", "tests/pipeline/test_dispatcher.py"
 OURS = ("DJANGO_SETTINGS_MODULE", "BENCHSITE_VAR", "BENCHSITE_ENV", "DATABASE_URL", "PYTEST_ADDOPTS")
 
 
+TASK_TWICE = """
+from runs.tasks import reap
+reap.apply(throw=True)
+print("first", flush=True)
+input()
+reap.apply(throw=True)
+print("second", flush=True)
+"""
+
+
 @pytest.fixture(scope="module")
-def server():
+def running():
     with postgres() as found:
-        yield found.url
+        yield found
+
+
+@pytest.fixture
+def server(running):
+    return running.url
 
 
 def test_recorder_dispatcher_and_pages_pass_on_postgres(server):
@@ -73,3 +88,18 @@ def test_every_row_of_postgres_comes_back_from_a_backup(server, tmp_path):
     manage("restore", said[0].removeprefix("what was there: "))
     assert rows() == between
     manage("createsuperuser", "--noinput", "--username=newest", "--email=")  # sequences go on where they were
+
+
+def test_a_task_after_a_restart_of_the_database_takes_a_new_connection(running, tmp_path):
+    """Connections are kept between tasks."""
+    inherited = {k: v for k, v in os.environ.items() if k not in OURS}
+    own = {"BENCHSITE_VAR": str(tmp_path), "BENCHSITE_ENV": str(tmp_path / "env"), "SECRET_KEY": "only-for-tests"}
+    env = inherited | own | {"DATABASE_URL": running.url}
+    subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=env, check=True)
+    command = [sys.executable, "manage.py", "shell", "-v0", "-c", TASK_TWICE]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=ROOT, env=env, text=True, **pipes) as process:
+        assert process.stdout.readline() == "first\n"
+        running.restart("fast")
+        out, err = process.communicate("\n", timeout=60)
+    assert (out, process.returncode) == ("second\n", 0), err
