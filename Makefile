@@ -35,7 +35,7 @@ test-all: .venv/.installed-dev ## everything that can be tested on this machine;
 test-gpu: .venv/.installed-dev ## on a GPU host: every kernel on each config's smallest workload, and the tests that need a GPU; DEVICE=cuda:0
 	@status=0; $(VENV)/python -m kernels check every-kernel --device $(or $(DEVICE),cuda:0) || status=1; $(PYTEST) -m gpu || status=1; exit $$status
 
-zoo: .venv/.installed-dev ## kernels that cheat and honest ones: what each must be called, and what it is called; DEVICE=cpu
+zoo: .venv/.installed-dev ## kernels that cheat and honest ones: what each must be called, and what it is called; DEVICE=cpu ISOLATED=1 CASES=a,b
 	@exec $(VENV)/python tests/zoo
 
 chaos: .venv/.installed-dev ## runs on four hosts while everything breaks, 8 minutes, as root; RUNS=200 SECONDS=480 SEED=N

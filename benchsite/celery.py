@@ -18,7 +18,7 @@ from django.conf import settings
 app = make_app("benchsite", settings.REDIS_URL)
 app.set_default()
 app.conf.CELERY_DB_REUSE_MAX = 1000
-"""Tasks, half of them, between which Celery keeps the connection to the database; tasks check it: runs/tasks.py."""
+"""Celery closes its connection to the database after so many tasks. Each task checks it first: runs/tasks.py."""
 app.autodiscover_tasks(["runs"])
 
 

@@ -71,6 +71,13 @@ def test_the_page_says_subtracted_only_of_what_was(subtracted):
     assert facts["empty batch"] == "90 us" + ("; subtracted from every batch" if subtracted else "")
 
 
+@pytest.mark.parametrize(("retaken", "said"), [(3, "3, longer than usual by over 3%"), (0, None), (None, None)])
+def test_the_page_says_how_many_batches_were_taken_once_more(retaken, said):
+    batches = {"eager": APART.batches["eager"].model_copy(update={"retaken": retaken})}
+    facts = dict(isolation_of(APART.model_copy(update={"batches": batches}), "eager"))
+    assert facts.get("batches taken once more") == said
+
+
 def test_the_calls_of_batches_are_counted(isolated):
     (stored,) = measurements.of_run(isolated)
     calls = {row.kernel: row.calls for row in tables.rows([stored])}

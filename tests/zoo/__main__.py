@@ -49,14 +49,14 @@ def rows_isolated(device: str, asked: set[str]) -> Iterator[tuple[Case, dict]]:
 
 
 def main() -> int:
-    device, behind = os.environ.get("DEVICE", "cpu"), os.environ.get("ISOLATED") == "1"
+    device, is_isolated = os.environ.get("DEVICE", "cpu"), os.environ.get("ISOLATED") == "1"
     kind = device.partition(":")[0]
     asked = set(os.environ["CASES"].split(",")) if os.environ.get("CASES") else set()
     measured = wrong = 0
     print(f"{'case':34} {'attacks':9} {'expected':12} {'got':12} reason")
-    for case, row in rows_isolated(device, asked) if behind else rows(device, asked or set(CASES)):
-        right = case.is_called_isolated(kind, row) if behind else case.is_called(kind, row)
-        must_be = case.isolated[kind][0] if behind else case.must_be[kind][0]
+    for case, row in rows_isolated(device, asked) if is_isolated else rows(device, asked or set(CASES)):
+        right = case.is_called_isolated(kind, row) if is_isolated else case.is_called(kind, row)
+        must_be = case.isolated[kind][0] if is_isolated else case.must_be[kind][0]
         measured, wrong = measured + 1, wrong + (not right and not case.limit)
         got = row["status"] if row["speedup"] is None else f"{row['status']} {row['speedup']:.3g}x"
         mark = "" if right else f"known limit: {case.limit}" if case.limit else "WRONG: "

@@ -19,7 +19,7 @@ FOLDERS = ":".join(str(ZOO / name) for name in ATTACKED)
 ALL_FOLDERS = f"{FOLDERS}:{ZOO / 'isolated'}"
 """The same with the cases that attack isolation."""
 NO_EFFECT = "no effect"
-WITHOUT = {
+CALLED_WITHOUT_EFFECT = {
     "cpu": ("ok", "incorrect", "suspect", "failed"),
     "cuda": ("ok", "incorrect", "suspect", "failed", "unsupported"),
 }
@@ -51,7 +51,9 @@ class Case:
         """The same in a process of its own."""
         status, *reasons = self.isolated[device]
         if status == NO_EFFECT:
-            return row["status"] in WITHOUT[device] and row["verdict"] != Verdict.FASTER
+            is_told = row["speedup"] is not None or row["verdict"] == Verdict.TOO_SHORT
+            of_status = row["status"] in CALLED_WITHOUT_EFFECT[device] and (row["status"] != "ok" or is_told)
+            return of_status and row["verdict"] != Verdict.FASTER
         return (row["status"], row["speedup"]) == (status, None) and any(why in row["why"] for why in reasons)
 
 
@@ -65,7 +67,7 @@ def _of(path: Path) -> Case:
 
 
 CASES = {case.name: case for case in (_of(p) for a in ATTACKED for p in sorted((ZOO / a / "attention").glob("*.py")))}
-BEHIND = [*CASES.values(), *map(_of, sorted((ZOO / "isolated" / "attention").glob("*.py")))]
+ALL_CASES = [*CASES.values(), *map(_of, sorted((ZOO / "isolated" / "attention").glob("*.py")))]
 
 
 def on(device: str, limits: bool = False) -> list[Case]:
@@ -75,7 +77,7 @@ def on(device: str, limits: bool = False) -> list[Case]:
 
 def isolated(device: str) -> list[Case]:
     """The cases that are measured in processes of their own."""
-    return [case for case in BEHIND if device in case.isolated]
+    return [case for case in ALL_CASES if device in case.isolated]
 
 
 def together(device: str) -> dict[str, list[Case]]:

@@ -37,19 +37,19 @@ def is_called_right(row, name):
 
 
 @pytest.fixture(scope="module")
-def behind():
+def in_processes_of_their_own():
     names = [case.name for case in isolated("cuda")]
     return measure("cuda", *names, sizes=SIZES, environment={"KERNEL_PATH": ALL_FOLDERS}, isolated=True)
 
 
 @pytest.mark.parametrize("case", isolated("cuda"), ids=lambda case: case.name)
-def test_in_a_process_of_its_own(behind, case):
-    row = behind[case.name]
+def test_in_a_process_of_its_own(in_processes_of_their_own, case):
+    row = in_processes_of_their_own[case.name]
     assert case.is_called_isolated("cuda", row), (row["status"], row["speedup"], row["why"])
 
 
-def test_the_baseline_is_honest_in_a_process_of_its_own(behind):
-    assert behind["sdpa"]["status"] == "ok"
+def test_the_baseline_is_honest_in_a_process_of_its_own(in_processes_of_their_own):
+    assert in_processes_of_their_own["sdpa"]["status"] == "ok"
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ def left(tmp_path_factory):
     return folder
 
 
-def behind(*kernels, plan=None, **more):
+def measured(*kernels, plan=None, **more):
     environment = {"OMP_NUM_THREADS": "1", "KERNEL_PATH": ALL_FOLDERS} | more
     return measure("cpu", *kernels, sizes=SIZES, environment=environment, isolated=True, **(plan or {}))
 
@@ -38,7 +38,7 @@ def behind(*kernels, plan=None, **more):
 @pytest.fixture(scope="module")
 def found(left, request):
     asked = asked_for(request, "kernel")
-    return behind("eager", *[kernel for kernel in (*CAUGHT, *POWERLESS) if kernel in asked], LEAVE_IN=str(left))
+    return measured("eager", *[kernel for kernel in (*CAUGHT, *POWERLESS) if kernel in asked], LEAVE_IN=str(left))
 
 
 @pytest.mark.parametrize("kernel", [*attacks, *without_effect])
@@ -53,7 +53,7 @@ def test_honest_kernels_pass(found):
 
 
 def test_its_checks_have_the_inputs_of_the_operation():
-    found = behind("eager", plan={"verify_only": True, "verify_seeds": len(Attention.checked_with)})
+    found = measured("eager", plan={"verify_only": True, "verify_seeds": len(Attention.checked_with)})
     assert set(found["eager"]["facts"].distributions) == set(Attention.checked_with)
 
 
