@@ -22,6 +22,8 @@ SEEN_FACTOR, SEEN_OFTEN = 1.2, 0.85
 """Limits of caching: speedup on known inputs, and the share of pairs that show it."""
 UNEVEN_FACTOR = 1.2
 """Limit of a block's mean over its median, compared with the baseline's."""
+EVEN_ONE_IN = 8
+"""Nobody works for others whose blocks are even so often."""
 UNTOUCHED_NS, UNTOUCHED_BYTES_PER_NS = 1000, 10
 """Allowed extra time of a call on inputs that were just written: a constant, plus on a CPU their bytes at this rate. There
 the first read of what was just written takes longer: of 128 KiB 8 us more, by argmax."""
@@ -86,6 +88,13 @@ def why_uneven(mine: Sequence[float], base: Sequence[float]) -> str:
     if median(mine) <= UNEVEN_FACTOR * median(base) or often < SEEN_OFTEN:
         return ""
     return f"some calls work for others: a block takes {median(mine):.1f} times its calls' median"
+
+
+def why_always_uneven(mine: Sequence[float], base: Sequence[float]) -> str:
+    """As `why_uneven`, of an arm that was uneven once. Whoever works for others does so in nearly every block. Where other
+    programs interrupt the calls, the next ones find the caches empty: that happens in many blocks, not in each."""
+    least = [sorted(ratios)[len(ratios) // EVEN_ONE_IN] for ratios in (mine, base)]
+    return why_uneven(mine, base) if least[0] > UNEVEN_FACTOR * least[1] else ""
 
 
 def unevenness(calls_ns: Sequence[float]) -> float:

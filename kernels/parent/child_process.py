@@ -359,7 +359,10 @@ class Child:
             return
         below = processes.descendants(self.process.pid)
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+            try:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            except ProcessLookupError:  # forked just now, it leads no group yet; or it has ended
+                self.process.send_signal(signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(10)
         processes.end(below)

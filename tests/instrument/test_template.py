@@ -360,6 +360,17 @@ def test_a_forked_child_that_waits_is_not_one_of_several(monkeypatch):
     session.close()
 
 
+def test_a_child_that_was_forked_just_now_can_be_killed(child):
+    """It does not lead a process group yet."""
+    child()
+    for _ in range(10):
+        made = Child(CPU)
+        assert made.process.pid  # waits until it has been forked
+        made.kill()
+        assert not made.alive
+        made.close()
+
+
 def test_where_scratch_lies_elsewhere_another_template_serves(child, monkeypatch, tmp_path):
     child()
     used = template.templates.now

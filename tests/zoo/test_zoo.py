@@ -12,6 +12,7 @@ from selection import asked_for, telling
 from kernels.analysis.suspicion import (
     seeds_for,
     unevenness,
+    why_always_uneven,
     why_leaks,
     why_outside,
     why_probed,
@@ -225,6 +226,16 @@ def test_who_works_for_others():
     assert not why_uneven(even, even)
     assert not why_uneven(ahead, ahead), "a busy host interrupts the baseline, too"
     assert unevenness([0.0, 0.0, 0.0]) == 0, "a clock that did not move"
+
+
+def test_who_works_for_others_does_so_in_nearly_every_block():
+    """The unevenness of an honest kernel with four operations beside two tests on two cores, of its baseline, and of a cheat."""
+    busy, base = 2 * [1.22, 1.26, 1.35, 1.41, 1.42, 1.42, 1.45], 2 * [1.07, 1.10, 1.13, 1.14, 1.14, 1.15, 1.17]
+    ahead = 2 * [1.45, 1.47, 1.5, 1.5, 1.51, 1.52, 1.6]
+    assert why_uneven(busy, base) and not why_always_uneven(busy, base)
+    assert why_always_uneven(ahead, base).startswith("some calls work for others")
+    assert why_always_uneven([1.02, *ahead], base), "even in one of fifteen blocks"
+    assert not why_always_uneven(ahead, ahead)
 
 
 def test_who_leaks():
