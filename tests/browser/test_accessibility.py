@@ -6,7 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from selection import JOURNEYS
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.thorough(JOURNEYS)]
+pytestmark = pytest.mark.thorough(JOURNEYS)
 PAGES = (
     "", "runs/", "runs/new/", "runs/tune/", "runs/1/", "results/",
     "leaderboard/?gpu=NVIDIA+H200", "kernels/", "kernels/attention/sdpa/",

@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.timeout(420)
 GOOD = """from kernels.catalog import kernel
 
 @kernel("swish", backend="pytorch")

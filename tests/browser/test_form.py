@@ -5,7 +5,6 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-pytestmark = pytest.mark.timeout(240)
 EDGES = """() => [...document.querySelectorAll("main select, main textarea, main input[type=text]")]
   .filter((field) => field.offsetParent)
   .flatMap((field) => [getComputedStyle(field).borderTopColor, getComputedStyle(field.closest(".panel")).backgroundColor])"""

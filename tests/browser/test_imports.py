@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 from selection import JOURNEYS
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.thorough(JOURNEYS)]
+pytestmark = pytest.mark.thorough(JOURNEYS)
 SCRIPT = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"
 ROWS = [
     {"operation": "attention", "B": 8, "H": 16, "S": 512, "D": 64, "gpu": "NVIDIA L4", "kernel": kernel, "p50_ms": ms}

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 from selection import JOURNEYS
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.thorough(JOURNEYS)]
+pytestmark = pytest.mark.thorough(JOURNEYS)
 BOARD = "leaderboard/?gpu=NVIDIA+H200"
 """Of the demo run's device: other tests measure on the CPU."""
 

@@ -9,7 +9,6 @@ import pytest
 from playwright.sync_api import expect
 from selection import JOURNEYS
 
-pytestmark = pytest.mark.timeout(240)
 SAMPLE = "/runs/1/"
 
 

@@ -9,7 +9,6 @@ import pytest
 from playwright.sync_api import expect
 from selection import JOURNEYS
 
-pytestmark = pytest.mark.timeout(480)
 RUN_LIMIT_MS = 200_000
 
 

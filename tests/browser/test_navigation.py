@@ -1,8 +1,5 @@
 """Every page of the header can be reached at every width."""
 
-import pytest
-
-pytestmark = pytest.mark.timeout(120)
 PHONE = 390
 REACHED = """(links) => links.filter((link) => {
   const box = link.getBoundingClientRect();

@@ -5,7 +5,6 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-pytestmark = pytest.mark.timeout(420)
 MINE = """from kernels.catalog import kernel
 
 @kernel("gemm", backend="pytorch")

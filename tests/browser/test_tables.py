@@ -2,7 +2,6 @@
 
 import pytest
 
-pytestmark = pytest.mark.timeout(120)
 ADDRESSES = ("sessions/1/", "sessions/1/report/", "import/1/", "tiers/?device=NVIDIA+H200", "people/", "links/")
 ASIDE = """() => [...document.querySelectorAll('table')].flatMap((table) => {
   const row = table.tBodies[0]?.rows[0], head = table.tHead?.rows[table.tHead.rows.length - 1];

@@ -21,7 +21,6 @@ from kernels.formats.safetensors import text_of
 from kernels.problems import flashinfer
 from kernels.submission import Unreadable, kernel_of
 
-pytestmark = pytest.mark.timeout(180)
 SLOW = pytest.mark.thorough(
     "kernels of other formats, each in processes of its own: `make test` has a measured KernelBench pair"
 )

@@ -23,7 +23,6 @@ from kernels.formats.cases import cases
 from kernels.submission import Unreadable, kernel_of
 from kernels.workload import Workload
 
-pytestmark = pytest.mark.timeout(180)
 SLOW = pytest.mark.thorough(
     "kernels of other formats, each in processes of its own: `make test` has a measured KernelBench pair"
 )

@@ -25,7 +25,6 @@ from kernels.parent.problem_session import ProblemFailed
 from kernels.submission import Unreadable, kernel_of
 from kernels.workload import Config
 
-pytestmark = pytest.mark.timeout(180)
 MORE = "more kernels of other formats, each in processes of its own: `make test` has a measured KernelBench pair"
 SLOW = pytest.mark.thorough(MORE)
 

@@ -8,7 +8,6 @@ from kernels.submission import version_of
 from kernels.workload import Config
 from runs.models import Result, Run, Submission
 
-pytestmark = pytest.mark.timeout(240)
 WITHIN = 200
 MINE = """from kernels.catalog import kernel
 from scale import by

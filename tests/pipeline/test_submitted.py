@@ -11,7 +11,6 @@ from kernels.workload import Config
 from runs.models import Result, Run, Submission
 from runs.submitting import config_for, start_run
 
-pytestmark = pytest.mark.timeout(240)
 WITHIN = 200
 GOOD = """from kernels.catalog import kernel
 from scale import by
