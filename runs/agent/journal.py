@@ -12,9 +12,10 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from weakref import WeakSet
 
 from kernels.contract.events import Event, Line, SentLine
 
@@ -32,10 +33,18 @@ CREATE TABLE IF NOT EXISTS lines (
 """
 
 _using_sqlite = threading.Lock()
-"""Held during each use and each fork: a pool process forked in between would inherit the state of SQLite's locks."""
-os.register_at_fork(
-    before=_using_sqlite.acquire, after_in_parent=_using_sqlite.release, after_in_child=_using_sqlite.release
-)
+"""Held during each use and each fork."""
+_journals: WeakSet[Journal] = WeakSet()
+
+
+def _before_fork() -> None:
+    """A process forked beside an open connection would inherit the state of SQLite's locks."""
+    _using_sqlite.acquire()
+    for journal in _journals:
+        journal._close()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_using_sqlite.release, after_in_child=_using_sqlite.release)
 
 
 class Journal:
@@ -43,6 +52,10 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._db: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+        """Device and inode of what the connection has open."""
+        _journals.add(self)
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             self._create()
@@ -70,10 +83,34 @@ class Journal:
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """A connection for one transaction: several processes and threads use the file."""
-        with _using_sqlite, closing(sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)) as db:
-            db.execute("PRAGMA synchronous=FULL")
-            yield db
+        """The connection, for one transaction: the threads of this process share it. After an error it is opened anew."""
+        with _using_sqlite:
+            try:
+                yield self._connected()
+            except BaseException:
+                self._close()
+                raise
+
+    def _connected(self) -> sqlite3.Connection:
+        """Opened at the first use, and again after a fork, or where there is another file now."""
+        if self._db is None or self._file != self._there():
+            self._close()
+            self._db = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+            self._db.execute("PRAGMA synchronous=FULL")
+            self._file = self._there()
+        return self._db
+
+    def _there(self) -> tuple[int, int] | None:
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _close(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
 
     # --- the pool process -----------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 from kernels.analysis.processes import with_process
 from kernels.contract.events import Measured
@@ -22,10 +22,8 @@ SHARED = (
 
 
 def json_of(value: Any) -> Any:
-    """A value of an event for a column: models and tuples as JSON."""
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return [json_of(item) for item in value] if isinstance(value, list | tuple) else value
+    """A value of an event for a column: models, without what they leave open, and tuples as JSON."""
+    return to_jsonable_python(value, by_alias=True, exclude_none=True)
 
 
 def store_measured(run: Run, events: Sequence[Measured]) -> list[Measurement]:
