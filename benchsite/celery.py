@@ -6,7 +6,8 @@ import os
 from logging.config import dictConfig
 from typing import Any
 
-from benchsite.queues import GIVES_WAY, SITE_QUEUE, make_app
+from benchsite import priority
+from benchsite.queues import SITE_QUEUE, make_app
 from kernels.host.processes import die_with_parent
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "benchsite.settings")
@@ -32,7 +33,7 @@ def log_as_django_does(**_: Any) -> None:
 def give_way(instance: Any, **_: Any) -> None:
     """Charts and other work that can wait leave the processor to pages and to the recorder."""
     if SITE_QUEUE in instance.app.amqp.queues.consume_from:
-        os.nice(GIVES_WAY)
+        priority.give_way()
 
 
 @worker_process_init.connect

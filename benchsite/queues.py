@@ -18,8 +18,6 @@ RECORD_QUEUE = "record"
 SITE_QUEUE = "site"
 WHEN_IDLE = 9
 """Priority of what waits until nothing else does: charts, which take a second of a run. 0 is the highest."""
-GIVES_WAY = 5
-"""nice(2) of what can wait: of a busy processor it gets a third of what pages and the recorder get."""
 REAPER_EVERY_S = 15.0
 PURGE_EVERY_S = 3600.0
 CONFIRM_EVERY_S = 300.0

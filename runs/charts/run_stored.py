@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
@@ -56,11 +57,11 @@ def chart_of(run: Run, name: str, palette: str, rows: Callable[[str], list[Row]]
     chart = _drawing(run, name, search, rows or partial(rows_of, run))
     if chart is None:
         return None
-    plain = chart.to_dict(validate=False) | {"usermeta": DRAWING}
+    spec = chart.to_dict(validate=False) | {"usermeta": DRAWING}
+    plain, svg = json.dumps(spec), vl_convert.vegalite_to_svg(spec)
     charts = {}
     for one in THEMES:
-        spec = in_theme(plain, one)
-        values = {"spec": spec, "svg": vl_convert.vegalite_to_svg(spec), "done": done}
+        values = {"spec": json.loads(in_theme(plain, one)), "svg": in_theme(svg, one), "done": done}
         charts[one] = Chart.objects.update_or_create(run=run, name=name, theme=one, defaults=values)[0]
     return charts[palette]
 

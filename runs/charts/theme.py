@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import altair as alt
@@ -57,13 +56,11 @@ def theme(chart: Any, colours: dict[str, str]) -> Any:
     return chart
 
 
-def in_theme(spec: dict[str, Any], palette: str) -> dict[str, Any]:
-    """A chart that was drawn with STAND_INS, in the colours of a theme."""
-    text = json.dumps(spec)
+def in_theme(drawn: str, palette: str) -> str:
+    """A chart that was drawn with STAND_INS, as JSON or SVG, in the colours of a theme."""
     for name, stand_in in STAND_INS.items():
-        text = text.replace(stand_in, THEMES[palette][name])
-    themed: dict[str, Any] = json.loads(text)
-    return themed
+        drawn = drawn.replace(stand_in, THEMES[palette][name])
+    return drawn
 
 
 def in_pixels(chart: Any, width: int, height: int, room: dict[str, int], colours: dict[str, str]) -> Any:

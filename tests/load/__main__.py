@@ -82,7 +82,13 @@ class Site:
     def start(self, name: str, command: list[str], **env: str) -> subprocess.Popen[bytes]:
         with (self.folder / f"{name}.log").open("ab") as log:
             one = subprocess.Popen(
-                command, env=self.env | env, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                command,
+                env=self.env | env,
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # as the service, or the terminal, that starts each of them
             )
         self.processes.append(one)
         return one

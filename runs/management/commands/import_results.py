@@ -5,14 +5,13 @@ Exit status: 0: every row is here now; 1: some rows were refused; 2: the file ca
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from benchsite.queues import GIVES_WAY
+from benchsite.priority import give_way
 from kernels.foreign.claimed import NotReadable
 from runs.pipeline.importer import import_claims
 
@@ -30,7 +29,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if getattr(self, "_called_from_command_line", False):
-            os.nice(GIVES_WAY)
+            give_way()
         try:
             with options["file"].open(encoding="utf-8", errors="replace", newline="") as file:
                 outcome = import_claims(file, options["file"].name, about=options["about"])
