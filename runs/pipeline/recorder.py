@@ -20,6 +20,7 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, transaction
 from django.utils import timezone
 from pydantic import ValidationError
+from pydantic_core import from_json
 from redis.exceptions import RedisError
 
 from benchsite.queues import WHEN_IDLE
@@ -123,7 +124,7 @@ def _take_each(lines: list[SentLine], counts: Counter[str]) -> None:
 
 
 def _locked(run: int) -> Run | None:
-    return Run.objects.select_for_update(of=("self",)).filter(pk=run).first()
+    return Run.objects.select_for_update(of=("self",)).only("attempt", "seq").filter(pk=run).first()
 
 
 def _following(seq: int, lines: list[SentLine]) -> list[SentLine]:
@@ -141,7 +142,7 @@ def read_line(sent: SentLine) -> Line:
     if len(sent.body) > MAX_EVENT_BYTES:
         raise Rejected(f"it has {len(sent.body)} bytes; at most {MAX_EVENT_BYTES} are stored")
     try:
-        line = Line.model_validate(upgrade(json.loads(sent.body)))
+        line = Line.model_validate(upgrade(from_json(sent.body)))
     except ValidationError as error:
         raise Rejected(sentence(error)) from None
     if (line.run, line.attempt, line.seq) != sent[:3]:
@@ -182,7 +183,8 @@ def _apply_all(run: Run | None, lines: list[SentLine]) -> None:
 def _current(run: Run | None) -> Run:
     """A run as the events before have left it."""
     assert run is not None, "there is no such run"
-    return Run.objects.select_related("environment", "gpu").get(pk=run.pk)
+    found = Run.objects.select_related("environment", "gpu").defer("config", "log", "gpu__catalogue", "gpu__sandbox")
+    return found.get(pk=run.pk)
 
 
 def _apply(run: Run, line: Line) -> None:
@@ -329,9 +331,7 @@ def hello(said: dict[str, Any]) -> dict[str, Any]:
     if "at" in said:
         fields["clock_ahead_s"] = round(said["at"] + age_s - time.time(), 1)
     with transaction.atomic():
-        gpu, new = Gpu.objects.update_or_create(
-            uuid=device["uuid"], defaults=fields | {"catalogue": said["catalogue"], "seen_at": timezone.now()}
-        )
+        gpu, new = _said_of(device["uuid"], fields | {"catalogue": said["catalogue"]})
         resume_denied(gpu)
         reply = {"superseded": superseded(gpu), "confirmed": _confirmed(gpu)}
     try:
@@ -341,6 +341,18 @@ def hello(said: dict[str, Any]) -> dict[str, Any]:
     if new or not Run.objects.sent().filter(gpu=gpu).exists():
         ask_dispatch()
     return reply
+
+
+def _said_of(uuid: str, fields: dict[str, Any]) -> tuple[Gpu, bool]:
+    """The device with these fields, and whether it is new. Only what changed is written: a catalogue is large."""
+    gpu, new = Gpu.objects.select_for_update().get_or_create(uuid=uuid, defaults=fields | {"seen_at": timezone.now()})
+    if not new:
+        changed = {name: value for name, value in fields.items() if getattr(gpu, name) != value}
+        changed["seen_at"] = timezone.now()
+        for name, value in changed.items():
+            setattr(gpu, name, value)
+        gpu.save(update_fields=list(changed))
+    return gpu, new
 
 
 def _age_s(said: dict[str, Any]) -> float:
