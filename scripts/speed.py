@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ PAGES = {
     "session's report": "/sessions/1/report/",
 }
 
+DEMO, RECORDED_RUNS = "h200-2026-11-22.json", 8
 READS = (
     "/api/runs", "/api/results", "/api/results?q=sdpa-flash&sort=-speedup", "/api/leaderboard", "/api/changes", "/api/kernels",
     "/api/kernels/attention/sdpa", "/api/tiers", "/api/devices", "/api/configs", "/api/sessions",
@@ -208,6 +210,31 @@ def fill(results: int) -> str:
     return f", of {Result.objects.count():,} results"
 
 
+def time_recording() -> None:
+    """As messages of the demo run's events arrive, with all of their samples."""
+    from kernels.contract.events import Ending, Finished, Line, SentLine, Started
+    from kernels.contract.export import read_export
+    from runs.models import Gpu, Result, Run
+    from runs.pipeline import dispatcher, importer, recorder
+
+    export = read_export((importer.folder() / DEMO).read_bytes())
+    gpu = Gpu.objects.create(uuid="GPU-speed", kind="cuda", name=export.environment["device"])
+    start = Started(environment=export.environment, fingerprint=export.fingerprint, preflight=export.preflight)
+    spent, before = 0.0, Result.objects.count()
+    for _ in range(RECORDED_RUNS):
+        run = Run.objects.submit(export.config, gpu=gpu)
+        assert dispatcher.claim(run, gpu)
+        lines = []
+        for seq, event in enumerate([start, *export.measurements, Finished(state=Ending.DONE)], 1):
+            line = Line(run=run.pk, attempt=run.attempt, seq=seq, at=datetime.now(UTC), event=event)
+            lines.append([*SentLine(run.pk, run.attempt, seq, line.model_dump_json(by_alias=True))])
+        begun = time.perf_counter()
+        recorder.record(lines)
+        spent += time.perf_counter() - begun
+    stored = Result.objects.count() - before
+    say("recording 1,000 results", 1000 * spent / stored, 1)
+
+
 def time_charts() -> None:
     from runs.charts.run_charts import NAMES
     from runs.charts.run_stored import chart_of
@@ -259,6 +286,7 @@ def main() -> None:
         try:
             time_runs()
             time_pages()
+            time_recording()
             time_charts()
             if chosen.results:
                 time_pages(fill(chosen.results))

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 pytestmark = [
     pytest.mark.postgres,
     pytest.mark.thorough("the recorder, the dispatcher and the pages once more, on PostgreSQL"),
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(2400),
 ]
 DRAWN = tuple(f"--ignore=tests/site/test_{name}.py" for name in ("charts", "distribution", "result_page"))
 """Of what is drawn from rows that other tests have read there."""
