@@ -40,12 +40,13 @@ PAGES = {
     "session's report": "/sessions/1/report/",
 }
 
-DEMO, RECORDED_RUNS = "h200-2026-11-22.json", 8
 READS = (
     "/api/runs", "/api/results", "/api/results?q=sdpa-flash&sort=-speedup", "/api/leaderboard", "/api/changes", "/api/kernels",
     "/api/kernels/attention/sdpa", "/api/tiers", "/api/devices", "/api/configs", "/api/sessions",
 )  # fmt: skip
 """Of the API."""
+DEMO, RECORDED_RUNS = "h200-2026-11-22.json", 8
+"""The run whose results are recorded, and how often."""
 
 
 def free_port() -> int:
@@ -211,7 +212,7 @@ def fill(results: int) -> str:
 
 
 def time_recording() -> None:
-    """As messages of the demo run's events arrive, with all of their samples."""
+    """Records the demo run's events with their samples, a run in one message."""
     from kernels.contract.events import Ending, Finished, Line, SentLine, Started
     from kernels.contract.export import read_export
     from runs.models import Gpu, Result, Run

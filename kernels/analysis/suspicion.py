@@ -23,7 +23,7 @@ SEEN_FACTOR, SEEN_OFTEN = 1.2, 0.85
 UNEVEN_FACTOR = 1.2
 """Limit of a block's mean over its median, compared with the baseline's."""
 EVEN_ONE_IN = 8
-"""Nobody works for others whose blocks are even so often."""
+"""An arm of which more than one block in so many is even does not work for others."""
 UNTOUCHED_NS, UNTOUCHED_BYTES_PER_NS = 1000, 10
 """Allowed extra time of a call on inputs that were just written: a constant, plus on a CPU their bytes at this rate. There
 the first read of what was just written takes longer: of 128 KiB 8 us more, by argmax."""
@@ -91,8 +91,8 @@ def why_uneven(mine: Sequence[float], base: Sequence[float]) -> str:
 
 
 def why_always_uneven(mine: Sequence[float], base: Sequence[float]) -> str:
-    """As `why_uneven`, of an arm that was uneven once. Whoever works for others does so in nearly every block. Where other
-    programs interrupt the calls, the next ones find the caches empty: that happens in many blocks, not in each."""
+    """As `why_uneven`, where nearly every block must show it. Other programs that interrupt calls leave the caches empty for
+    the next ones: that makes many blocks uneven, but not nearly all."""
     least = [sorted(ratios)[len(ratios) // EVEN_ONE_IN] for ratios in (mine, base)]
     return why_uneven(mine, base) if least[0] > UNEVEN_FACTOR * least[1] else ""
 

@@ -30,8 +30,8 @@ BATCH_NS = 100e6
 """Length of the batch that the parent's own clock also times."""
 MAX_BATCH = 1000
 UNEVEN_BLOCKS, UNEVEN_NS = 7, 10e6
-"""Blocks of an arm, and how long each is at least. The first call of a block finds the processor's caches empty: of an arm with
-several operations it takes up to 0.3 ms more, which is not work for the calls after it."""
+"""Blocks of an arm in each of DOUBTS looks, and the length of a block: PROBE_SETS to MAX_CALLS calls. The first call of a block
+finds the processor's caches empty, and takes longer. In a long block that counts for less."""
 OUTSIDE_TRIES, OUTSIDE_REST_S = 10, 0.2
 """Batches of which each must take too long on the parent's clock, and the rest before one after the first few: other
 programs of the host may hold up several in a row."""
@@ -63,7 +63,8 @@ class Doubts:
         return why or (self._why_outside(name, call_ns, graphs) if self.engine.session.replaceable else "")
 
     def _why_uneven(self, name: str, timed_groups: Sequence[Timed]) -> str:
-        """Compares the blocks of an arm with those of the baseline beside it; then some blocks of each in turn."""
+        """Compares the blocks of an arm with those of the baseline beside it; then longer blocks of each in turn, as long as they
+        show it."""
         base, why = self.engine.baseline, ""
         for reading in (timed.reading for timed in timed_groups):
             if reading and name != base and reading.blocks.keys() >= {name, base}:

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from django.contrib.auth import get_user_model
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from benchsite.queues import WHEN_IDLE
@@ -383,6 +384,18 @@ def test_a_hello_says_whether_kernels_are_profiled_there(sent):
     assert Gpu.objects.get(uuid="GPU-9").no_counters == ""
     hello()  # of an agent of an earlier version
     assert Gpu.objects.get(uuid="GPU-9").no_counters is None
+
+
+def test_a_hello_writes_what_has_changed(sent):
+    """A catalogue is large, and seldom another one."""
+    hello(catalogue=[{"name": "sdpa"}])
+    before = Gpu.objects.get(uuid="GPU-9").seen_at
+    with CaptureQueriesContext(connection) as same:
+        hello(catalogue=[{"name": "sdpa"}])
+    assert not [one["sql"] for one in same if one["sql"].startswith("UPDATE") and "catalogue" in one["sql"]]
+    hello(catalogue=[{"name": "flex"}])
+    gpu = Gpu.objects.get(uuid="GPU-9")
+    assert gpu.catalogue == [{"name": "flex"}] and gpu.seen_at > before
 
 
 def test_hello_is_answered_with_what_is_stored_and_what_was_superseded(gpu):

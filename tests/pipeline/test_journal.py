@@ -141,6 +141,35 @@ def test_a_process_forked_while_another_thread_writes_can_write_too(journal):
     assert journal.begin(8, 1)
 
 
+def test_a_forked_process_opens_a_connection_of_its_own(journal):
+    """One that it inherits would have the state of its parent's locks."""
+    write(journal, 1, 1, 1)
+    assert journal._db is not None
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(5)
+        os._exit(0 if journal._db is None and write(journal, 1, 1, 1) == [2] else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert write(journal, 1, 1, 1) == [3]
+    assert numbers(journal, 1, 1) == [1, 2, 3]
+
+
+def test_a_journal_whose_file_was_replaced_writes_into_the_new_one(journal, path):
+    write(journal, 1, 1, 2)
+    for part in path.parent.iterdir():
+        part.unlink()
+    new = Journal(path)
+    assert write(journal, 1, 1, 1) == [1] and numbers(new, 1, 1) == [1]
+
+
+def test_what_an_error_left_half_done_is_undone(journal):
+    with pytest.raises(ZeroDivisionError), journal._open() as db:
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("INSERT INTO lines VALUES (1, 1, 1, '')")
+        raise ZeroDivisionError
+    assert numbers(journal, 1, 1) == [] and write(journal, 1, 1, 1) == [1]
+
+
 # --- the sender -------------------------------------------------------------------------------------------------------
 
 

@@ -128,7 +128,7 @@ def ask(owner, monkeypatch, caplog):
 @pytest.mark.parametrize(
     ("role", "examples", "hostile"),
     [
-        (Role.ENGINEER, 2, 2),
+        (Role.ENGINEER, 3, 4),
         pytest.param(Role.ENGINEER, 50, len(VALUES), marks=THOROUGH),
         pytest.param(Role.ADMIN, 20, 6, marks=THOROUGH),
     ],

@@ -48,20 +48,21 @@ def rows_isolated(device: str, asked: set[str]) -> Iterator[tuple[Case, dict]]:
         yield from ((case, found[case.name]) for case in part)
 
 
-def unknown(asked: set[str], kind: str, is_isolated: bool) -> str:
-    """A sentence about names that are no cases on this kind of device; empty if all are."""
+def why_unknown(asked: set[str], kind: str, is_isolated: bool) -> str:
+    """A sentence about names that are no cases here; empty if all are."""
     shared = [*(case for cases in together(kind).values() for case in cases), *alone(kind), *on(kind, limits=True)]
-    there = sorted(case.name for case in (isolated(kind) if is_isolated else shared))
-    missing = ", ".join(sorted(asked.difference(there)))
-    where = f"{kind}{', isolated' if is_isolated else ''}"
-    return missing and f"CASES: no case on {where} is called {missing}. There are: {', '.join(there)}."
+    there = {case.name for case in (isolated(kind) if is_isolated else shared)}
+    if not (missing := asked - there):
+        return ""
+    where = f"on {kind}{' in processes of their own' if is_isolated else ''}"
+    return f"There is no case {', '.join(sorted(missing))} {where}. There are: {', '.join(sorted(there))}."
 
 
 def main() -> int:
     device, is_isolated = os.environ.get("DEVICE", "cpu"), os.environ.get("ISOLATED") == "1"
     kind = device.partition(":")[0]
     asked = set(os.environ["CASES"].split(",")) if os.environ.get("CASES") else set()
-    if why := unknown(asked, kind, is_isolated):
+    if why := why_unknown(asked, kind, is_isolated):
         print(why, file=sys.stderr)
         return 2
     measured = wrong = 0

@@ -229,13 +229,21 @@ def test_who_works_for_others():
 
 
 def test_who_works_for_others_does_so_in_nearly_every_block():
-    """The unevenness of an honest kernel with four operations beside two tests on two cores, of its baseline, and of a cheat."""
+    """busy, base: as an honest kernel and its baseline were on a busy host."""
     busy, base = 2 * [1.22, 1.26, 1.35, 1.41, 1.42, 1.42, 1.45], 2 * [1.07, 1.10, 1.13, 1.14, 1.14, 1.15, 1.17]
     ahead = 2 * [1.45, 1.47, 1.5, 1.5, 1.51, 1.52, 1.6]
     assert why_uneven(busy, base) and not why_always_uneven(busy, base)
     assert why_always_uneven(ahead, base).startswith("some calls work for others")
     assert why_always_uneven([1.02, *ahead], base), "even in one of fifteen blocks"
     assert not why_always_uneven(ahead, ahead)
+
+
+@pytest.mark.parametrize("isolated", ["0", "1"])
+def test_make_zoo_refuses_a_name_that_is_no_case(isolated):
+    env = os.environ | {"CASES": "sdpa-typo", "ISOLATED": isolated, "DEVICE": "cpu"}
+    done = subprocess.run([sys.executable, str(ZOO)], env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("There is no case sdpa-typo on cpu")
 
 
 def test_who_leaks():
