@@ -9,6 +9,7 @@ file is loaded: so it never measures an old version of a file.
 from __future__ import annotations
 
 import faulthandler
+import importlib
 import json
 import os
 import resource
@@ -20,6 +21,7 @@ from kernels.child import template
 from kernels.contract.replies import Answer, Fault, Reply
 from kernels.host import processes
 
+PACKAGE = "kernels.child"
 MAX_FILE_BYTES = 4 * 2**30
 CPU_MEMORY_SHARE = 0.8
 NO_MEMORY = ("out of memory", "defaultcpuallocator: can't allocate")
@@ -121,12 +123,13 @@ def serve(kind: str, commands: Any, answers: Any) -> None:
 
 
 def main() -> None:
-    kind, files = sys.argv[1], [int(number) for number in sys.argv[2:]]
     faulthandler.enable()  # a crash writes its file and line into the log
-    if kind == "template":
-        kind, files = "cpu", template.become(*files)
-        sys.argv[1:] = [kind, *map(str, files)]
-    commands_fd, answers_fd = files
+    if sys.argv[1] == "template":
+        module, sys.argv[1:] = template.become(int(sys.argv[2]))
+        if module != PACKAGE:
+            importlib.import_module(f"{module}.__main__").main()
+            return
+    kind, commands_fd, answers_fd = sys.argv[1], *map(int, sys.argv[2:])
     limit_myself(kind)
     if os.getppid() == 1:
         return

@@ -1,15 +1,13 @@
 """The template: a process that has imported what a measuring process needs, and has loaded no kernel. It forks one whenever
 its parent (kernels/parent/template.py) asks: that takes hundredths of a second, an import of torch takes seconds.
 
-A request is one message: the environment of the new process, and four files: its pipe of commands, its pipe of answers, its
-output, and a socket on which the template says its number, and later how it ended. The template ends with its parent.
+A request is one message, a `Request` with files. The template ends with its parent.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
 import os
 import select
 import signal
@@ -18,11 +16,14 @@ import sys
 import time
 from typing import Any
 
-from kernels.host import processes, starting
+from kernels.host import airlock, processes, starting
+from kernels.host.forking import Request
 
 PR_SET_DUMPABLE = 4
 REQUEST_BYTES = 2**17
-FILES = 4
+MOST_FILES = 8
+END = 3
+"""Where the socket of its end stands among the files of a request."""
 LOOK_S = 0.5
 
 
@@ -42,8 +43,9 @@ def import_all() -> None:
         import kernels.child.guard  # noqa: F401
 
 
-def become(requests: int) -> list[int]:
-    """Serves requests until there are no more. Returns in each process that it forks, with its pipes of commands and answers."""
+def become(requests: int) -> tuple[str, list[str]]:
+    """Serves requests until there are no more. Returns in each process that it forks: (the module that it runs, its
+    arguments)."""
     processes.die_with_parent()
     _be_readable(False)  # kernels are processes of the same user
     with contextlib.suppress(Exception):  # each new process tries again, and says why it cannot
@@ -62,15 +64,16 @@ class _Template:
         self.ends: dict[int, socket.socket] = {}
         """The number of each process that runs -> where its end is said."""
 
-    def serve(self) -> list[int]:
+    def serve(self) -> tuple[str, list[str]]:
         signal.signal(signal.SIGCHLD, self._say_ends)
         while True:
-            request, files, _, _ = socket.recv_fds(self.requests, REQUEST_BYTES, FILES)
+            request, files, _, _ = socket.recv_fds(self.requests, REQUEST_BYTES, MOST_FILES)
             if not request:
                 break
-            if self._fork(socket.socket(fileno=files[3])):
-                return _settle_in(json.loads(request), *files[:3])
-            for file in files[:3]:
+            end = socket.socket(fileno=files.pop(END))
+            if self._fork(end):
+                return _settle_in(Request.model_validate_json(request), *files)
+            for file in files:
                 os.close(file)
         while self.ends:  # its parent has another template for new ones
             time.sleep(LOOK_S)
@@ -113,8 +116,10 @@ def _say(to: socket.socket, number: int) -> None:
         to.send(b"%d" % number)
 
 
-def _settle_in(environment: dict[str, str], commands: int, answers: int, output: int) -> list[int]:
-    """Makes a forked process what one is that was started: its session, folder, environment, output. Returns its pipes."""
+def _settle_in(request: Request, commands: int, answers: int, output: int, *more: int) -> tuple[str, list[str]]:
+    """Makes a forked process what one is that was started: its session, folder, environment, output, files; behind an airlock,
+    if it is to be. Returns what it runs."""
+    environment = request.environment
     os.setsid()
     for standard in (1, 2):
         os.dup2(output, standard)
@@ -125,8 +130,13 @@ def _settle_in(environment: dict[str, str], commands: int, answers: int, output:
     os.chdir(environment["TMPDIR"])
     sys.path[0] = environment["TMPDIR"]
     _be_readable(True)
+    for file, number in zip(more[bool(request.airlock) :], request.numbers, strict=True):
+        os.dup2(file, number)
+        os.close(file)
+    if request.airlock:
+        airlock.pass_through(request.airlock.model_copy(update={"facts_fd": more[0]}))
     _forget()
-    return [commands, answers]
+    return request.module, [*request.arguments, str(commands), str(answers)]
 
 
 def _rename_folder(before: str, now: str) -> None:

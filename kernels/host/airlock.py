@@ -1,6 +1,7 @@
-"""The airlock: takes from itself what a foreign kernel does not need, then becomes another program.
+"""The airlock: takes from its process what a foreign kernel does not need. It runs trusted code only.
 
-`python -m kernels.host.airlock SPEC`, SPEC is a `Spec` as JSON. It runs trusted code only. With root it takes everything;
+`python -m kernels.host.airlock SPEC`, SPEC is a `Spec` as JSON, then becomes another program. A process that a template forks
+(kernels/child/template.py) passes through and stays the program that it is. With root it takes everything;
 another user takes what a user namespace allows. What the host does not allow is left out, and the `Facts` say so.
 """
 
@@ -18,13 +19,14 @@ from pydantic import BaseModel
 from kernels.host import limits, rights, view
 from kernels.host.system import NEW_IPC, NEW_NETWORK, NEW_PIDS, NEW_USERS, libc, unshare
 
-PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
 
 
 class Spec(BaseModel):
     """What to take away, and what to run."""
 
     command: list[str]
+    """Its first word is the interpreter; who stays the program that it is runs none of it."""
     scratch: str
     """The only folder that stays writable."""
     readable: list[str] = []
@@ -68,7 +70,15 @@ class Facts(BaseModel):
 
 
 def main() -> None:
-    spec, facts = Spec.model_validate_json(sys.argv[1]), Facts()
+    spec = Spec.model_validate_json(sys.argv[1])
+    pass_through(spec)
+    os.execv(spec.command[0], spec.command)
+
+
+def pass_through(spec: Spec) -> None:
+    """Takes away what can be taken, and writes the facts. Returns in the process that is left, which may be another one. The
+    calling process has one thread."""
+    facts = Facts()
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.umask(0o022)  # the command's user must be able to enter the folders that are made here
     facts.limited_memory = _try(facts, "a limit of memory for all processes", lambda: limits.join(spec.groups))
@@ -95,10 +105,10 @@ def main() -> None:
     _change_user(spec, facts)
     libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user has cleared it
+    libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # and this: the trusted process reads its outputs
     os.write(spec.facts_fd, facts.model_dump_json().encode() + b"\n")
     os.close(spec.facts_fd)
     os.chdir(spec.scratch)
-    os.execv(spec.command[0], spec.command)
 
 
 def _enter_user_namespace() -> None:

@@ -24,10 +24,12 @@ from kernels.contract.replies import Fault, Reply
 from kernels.host import limits, processes
 from kernels.host.airlock import Facts, Spec
 from kernels.host.device import Device
+from kernels.host.forking import Request
 from kernels.host.needed import hidden, readable
 from kernels.host.scratch import given
 from kernels.parent.child_process import Child, ChildDied, ChildTimedOut, CommandFailed
 
+ISOLATED = "kernels.isolated"
 FIRST_UID = 1_500_000_000
 """Users of cells: far above those that hosts give to people."""
 STOP_LIMIT_S = 10.0
@@ -59,7 +61,7 @@ class Trusted(Child):
     """The process that owns inputs, seeds and references."""
 
     replies = TRUSTED_REPLIES
-    from_template = False
+    module, is_isolated = ISOLATED, True
 
     def call(self, do: str, limit_s: float = 120.0, **arguments: Any) -> Any:
         """As in Child. Raises TrustedEnded if it has died: no kernel is blamed for that."""
@@ -68,17 +70,17 @@ class Trusted(Child):
         except (ChildDied, ChildTimedOut) as error:
             raise TrustedEnded(f"the process that holds inputs and references ended: {error}") from None
 
-    def _command(self, arguments: list[str]) -> list[str]:
-        return [sys.executable, "-m", "kernels.isolated", "trusted", *arguments]
+    def _arguments(self) -> list[str]:
+        return ["trusted", *super()._arguments()]
 
 
 class Cell(Child):
     """A process with one kernel, behind the airlock. `memory`: the file of its input sets, on a CPU."""
 
+    module, is_isolated = ISOLATED, True
     replies: ClassVar[Mapping[str, type[Reply]]] = CELL_REPLIES
     worker: ClassVar[str] = "cell"
     line_bytes = 16 * 2**20
-    from_template = False
 
     def __init__(
         self,
@@ -87,6 +89,7 @@ class Cell(Child):
         memory: int | None = None,
         own_user: bool = True,
         environment: Mapping[str, str] | None = None,
+        fresh: bool = False,
     ) -> None:
         self.memory = memory
         self.uid = free_uid() if own_user and os.geteuid() == 0 else None
@@ -95,13 +98,24 @@ class Cell(Child):
         self._used_ns: dict[int, int] | None = None
         """CPU time of each of its processes when they were stopped; None while they run."""
         self._facts_read, self._facts_write = os.pipe()
-        super().__init__(device, should_stop, environment)
+        super().__init__(device, should_stop, environment, fresh=fresh)
         os.close(self._facts_write)
 
+    def _arguments(self) -> list[str]:
+        return [self.worker, *super()._arguments()]
+
+    def _request(self) -> Request:
+        airlock, numbers = self._spec([sys.executable]), [] if self.memory is None else [self.memory]
+        return super()._request().model_copy(update={"airlock": airlock, "numbers": numbers})
+
     def _command(self, arguments: list[str]) -> list[str]:
+        spec = self._spec(super()._command(arguments))
+        return [sys.executable, "-m", "kernels.host.airlock", spec.model_dump_json()]
+
+    def _spec(self, command: list[str]) -> Spec:
         self.uid = given(self.scratch, self.uid)
-        spec = Spec(
-            command=[sys.executable, "-m", "kernels.isolated", self.worker, *arguments],
+        return Spec(
+            command=command,
             scratch=self.scratch,
             readable=readable(catalog.KERNEL_PATH_VARIABLE, catalog.SUBMITTED_VARIABLE),
             hidden=hidden(),
@@ -110,9 +124,8 @@ class Cell(Child):
             kind=self.device.kind,
             groups=self.groups,
         )
-        return [sys.executable, "-m", "kernels.host.airlock", spec.model_dump_json()]
 
-    def _more_fds(self) -> list[int]:
+    def _more_files(self) -> list[int]:
         return [self._facts_write, *([] if self.memory is None else [self.memory])]
 
     def wait_ready(self) -> dict[str, Any]:

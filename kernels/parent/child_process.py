@@ -27,9 +27,10 @@ from pydantic import ValidationError
 from kernels.contract.replies import REPLIES, Answer, Fault, Reply, printable
 from kernels.host import processes
 from kernels.host.device import Device
+from kernels.host.forking import Request
 from kernels.host.scratch import Scratch
 from kernels.nvrtc.compiler import CACHE_VARIABLE
-from kernels.parent.template import Forked, fork
+from kernels.parent.template import Forked, fork, templates
 
 ROOT = Path(__file__).resolve().parents[2]
 PASSED_ON = (
@@ -151,8 +152,10 @@ class Child:
     """Its commands, and what each replies."""
     line_bytes: ClassVar[int] = 64 * 2**20
     """Longest answer."""
-    from_template: ClassVar[bool] = True
-    """Whether a template may fork it."""
+    module: ClassVar[str] = "kernels.child"
+    """What it runs."""
+    is_isolated: ClassVar[bool] = False
+    """Whether no kernel in a shared process may reach what it is made of."""
 
     def __init__(
         self,
@@ -187,22 +190,27 @@ class Child:
 
     def _started(self, commands: int, answers: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            self._command([self.device.kind, str(commands), str(answers)]),
+            self._command([*self._arguments(), str(commands), str(answers)]),
             env=self.environment | child_environment(self.device, self.scratch) | self._caches,
             cwd=self.scratch,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            pass_fds=(commands, answers, *self._more_fds()),
+            pass_fds=(commands, answers, *self._more_files()),
             start_new_session=True,
         )
 
     def _forked(self, commands: int, answers: int) -> Forked | None:
         """The process from a template, where that is as good: CUDA does not survive a fork, and variables of a kernel may take
         effect at an import."""
-        if not self.from_template or self.fresh or self.environment or self.device.kind != "cpu":
+        if self.fresh or self.environment or self.device.kind != "cpu":
             return None
-        return fork(partial(child_environment, self.device), self.scratch, self._caches, commands, answers)
+        environment, request = partial(child_environment, self.device), self._request()
+        return fork(environment, self.scratch, request, commands, answers, self._more_files(), self.is_isolated)
+
+    def _request(self) -> Request:
+        """What a template is asked for."""
+        return Request(environment=self._caches, module=self.module, arguments=self._arguments())
 
     @property
     def _caches(self) -> dict[str, str]:
@@ -213,11 +221,15 @@ class Child:
     def is_forked(self) -> bool:
         return isinstance(self.process, Forked)
 
-    def _command(self, arguments: list[str]) -> list[str]:
-        """The command line of the process. Arguments: kind of device, the pipes of commands and of answers."""
-        return [sys.executable, "-m", "kernels.child", *arguments]
+    def _arguments(self) -> list[str]:
+        """Of its module, before the numbers of the pipes of commands and of answers."""
+        return [self.device.kind]
 
-    def _more_fds(self) -> list[int]:
+    def _command(self, arguments: list[str]) -> list[str]:
+        """The command line of a process that is started."""
+        return [sys.executable, "-m", self.module, *arguments]
+
+    def _more_files(self) -> list[int]:
         """Files that stay open in the process, beside its pipes."""
         return []
 
@@ -245,6 +257,8 @@ class Child:
         """
         self._stop_if_cancelled()
         self.wait_ready()
+        if do == "load":
+            templates.expose()
         token = self._token = secrets.token_hex(8)
         self._send(json.dumps({"token": token, "do": do, "with": arguments}).encode() + b"\n", limit_s)
         answer = self._answer(limit_s)

@@ -44,8 +44,8 @@ class IsolatedRun(WorkloadRun):
         context.session.replace()  # it holds memory of the device
         self._on_its_tests()
         stop, cells = context.session.should_stop, len(self._alive()) + 1
-        watch = context.session.stopwatch
-        self.session = IsolatedSession(context.device, self.workload, stop, self.plan.rest, cells, watch)
+        watch, several = context.session.stopwatch, self.plan.processes > 1
+        self.session = IsolatedSession(context.device, self.workload, stop, self.plan.rest, cells, watch, several)
         self.call_ns: dict[str, float] = {}
         self.facts = Facts()
         self.before: list[int] = []

@@ -62,6 +62,8 @@ LONGER, KNOWN = 1.03, 3
 """A batch that is longer by this factor than the median of so many or more before it, of its arm, is taken once more: a host
 may take the processor away for milliseconds (docs/instrument.md#isolated)."""
 LIMIT_S = 120.0
+FIRST_FILE = 256
+"""Files of input sets have at least this number: a forked process has no other of such a number."""
 
 
 class IsolatedSession:
@@ -75,10 +77,12 @@ class IsolatedSession:
         rest: float,
         cells: int,
         stopwatch: Stopwatch | None = None,
+        independent: bool = False,
     ) -> None:
-        """cells: how many there will be at once."""
+        """cells: how many there will be at once. independent: no process is forked by a template."""
         self.during = (stopwatch or Stopwatch()).during
         self.device, self.workload, self.should_stop = device, workload, should_stop
+        self.independent = independent
         self.rest = rest if device.kind == "cuda" else 0.0
         self.seed = secrets.randbits(48)
         self.rng = random.Random(self.seed)
@@ -97,7 +101,7 @@ class IsolatedSession:
         self.why_no_problem = ""
         """Why it cannot be measured: nothing can be started then."""
         with self.during("start"):
-            self.trusted = Trusted(device, should_stop)
+            self.trusted = Trusted(device, should_stop, fresh=independent)
             self.spares = [self._spawn() for _ in range(min(cells, SPARES))]
             """Cells that have loaded no kernel, each with the file of its input sets."""
         try:
@@ -148,8 +152,12 @@ class IsolatedSession:
     def _spawn(self, environment: dict[str, str] | None = None, kind: type[Cell] = Cell) -> tuple[Cell, int | None]:
         memory = None
         if self.device.kind == "cpu":
-            memory = os.memfd_create("input-sets", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
-        return kind(self.device, self.should_stop, memory, not self.why_same_user, environment), memory
+            made = os.memfd_create("input-sets", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+            memory = fcntl.fcntl(made, fcntl.F_DUPFD_CLOEXEC, FIRST_FILE)
+            os.close(made)
+        return kind(
+            self.device, self.should_stop, memory, not self.why_same_user, environment, self.independent
+        ), memory
 
     def _shared(self, memory: int | None, more: int = 0) -> tuple[str, str]:
         """Makes the file of a process's input sets as large as they are, and this much more: its path for the trusted process,

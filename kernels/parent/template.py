@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import os
 import select
 import signal
@@ -17,10 +16,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kernels.catalog import KERNEL_PATH_VARIABLE, SUBMITTED_VARIABLE
+from kernels.host.forking import Request
 from kernels.host.scratch import Scratch
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -110,6 +110,8 @@ class Template:
         self._folder = Scratch()
         self.environment, self._began = self._own(environment), time.monotonic()
         self._owner = os.getpid()
+        self.is_clean = True
+        """No kernel has run in a shared process while it was there: as root, one could change it."""
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self.process = subprocess.Popen(
@@ -128,24 +130,25 @@ class Template:
         found = environment(self._folder.path)
         return {name: value for name, value in found.items() if name not in OF_KERNELS}
 
-    def serves(self, environment: Callable[[str], Environment], folder: str) -> bool:
+    def serves(self, environment: Callable[[str], Environment], folder: str, clean: bool) -> bool:
         """Whether it can fork processes that have this environment, in a folder beside its own: its name is as long."""
         return (
             self._owner == os.getpid()
+            and (self.is_clean or not clean)
             and os.path.dirname(folder) == os.path.dirname(self._folder.path)
             and time.monotonic() - self._began < SERVES_S
             and self.environment == self._own(environment)
             and self.process.poll() is None
         )
 
-    def fork(self, environment: Environment, commands: int, answers: int) -> Forked:
-        """A process with this environment and these pipes. Raises OSError if the template has ended."""
+    def fork(self, request: Request, commands: int, answers: int, more: Sequence[int]) -> Forked:
+        """A process with these files. Raises OSError if the template has ended."""
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         read, write = os.pipe()
         try:
             with theirs:
-                files = [commands, answers, write, theirs.fileno()]
-                socket.send_fds(self._requests, [json.dumps(environment).encode()], files)
+                files = [commands, answers, write, theirs.fileno(), *more]
+                socket.send_fds(self._requests, [request.model_dump_json().encode()], files)
         except OSError:
             mine.close()
             os.close(read)
@@ -180,14 +183,19 @@ class _Templates:
         self.before: list[Template] = []
         atexit.register(self.end)
 
-    def serving(self, environment: Callable[[str], Environment], folder: str) -> Template:
-        if self.now is None or not self.now.serves(environment, folder):
+    def serving(self, environment: Callable[[str], Environment], folder: str, clean: bool) -> Template:
+        if self.now is None or not self.now.serves(environment, folder, clean):
             if self.now is not None:
                 self.now.retire()
                 self.before.append(self.now)
             self.before = [one for one in self.before if not one.remove()]
             self.now = Template(environment)
         return self.now
+
+    def expose(self) -> None:
+        """A kernel is about to run in a shared process."""
+        if self.now is not None:
+            self.now.is_clean = False
 
     def end(self) -> None:
         for one in filter(None, (self.now, *self.before)):
@@ -199,13 +207,21 @@ templates = _Templates()
 
 
 def fork(
-    environment: Callable[[str], Environment], folder: str, more: Environment, commands: int, answers: int
+    environment: Callable[[str], Environment],
+    folder: str,
+    request: Request,
+    commands: int,
+    answers: int,
+    more: Sequence[int] = (),
+    clean: bool = False,
 ) -> Forked | None:
-    """A process with this environment, and more, in its folder. None where no template can serve: it would end with this
-    thread. more: variables that take effect after imports."""
+    """A process with this environment, and what the request adds to it, in its folder. None where no template can serve: it
+    would end with this thread. The request adds variables that take effect after imports. more: its further files. clean: from
+    a template beside which no kernel has run in a shared process."""
     if threading.current_thread() is not threading.main_thread():
         return None
     for _ in range(2):
         with contextlib.suppress(OSError):  # it ended just now
-            return templates.serving(environment, folder).fork(environment(folder) | more, commands, answers)
+            whole = request.model_copy(update={"environment": environment(folder) | request.environment})
+            return templates.serving(environment, folder, clean).fork(whole, commands, answers, more)
     return None

@@ -22,6 +22,7 @@ from kernels.host.needed import hidden, readable
 from kernels.host.scratch import Scratch, given
 from kernels.parent.cell_process import free_uid
 from kernels.parent.child_process import Log, child_environment
+from kernels.parent.template import templates
 
 LOOK_S = 0.25
 MOST_OUTPUT = 64 * 2**20
@@ -55,6 +56,8 @@ class Launcher:
 
     def run(self, command: list[str], environment: Mapping[str, str]) -> Ended:
         """Runs a command to its end. environment: further variables, as a kernel declares them."""
+        if not self.isolated:
+            templates.expose()
         scratch = Scratch()
         groups = limits.new_groups(secrets.token_hex(4)) if self.isolated else []
         try:

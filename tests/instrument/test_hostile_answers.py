@@ -283,7 +283,7 @@ HOSTILE = {
     "ends by a signal without a name": "import signal, os\nos.kill(os.getpid(), 40)\nos._exit(1)",
     "ends": "import os\nos._exit(7)",
     "closes its pipes": "import os, time\nos.closerange(0, 100)\ntime.sleep(100)",
-    "fills its pipe of answers": "import os, sys\nwhile True: os.write(int(sys.argv[3]), b'x' * 65536)",
+    "fills its pipe of answers": "import os, sys\nwhile True: os.write(int(sys.argv[-1]), b'x' * 65536)",
     "never reads": "import time\ntime.sleep(100)",
     "ignores signals": "import signal, time\nfor n in range(1, 65):\n    try: signal.signal(n, signal.SIG_IGN)\n"
     "    except (OSError, ValueError): pass\ntime.sleep(100)",
@@ -297,7 +297,7 @@ def cell_of(monkeypatch):
     made = []
 
     def make(code):
-        code = "import os, sys\nos.write(int(sys.argv[3]), b'{\"ready\": {}}\\n')\nsys.stdin = None\n" + code
+        code = "import os, sys\nos.write(int(sys.argv[-1]), b'{\"ready\": {}}\\n')\nsys.stdin = None\n" + code
 
         class Hostile(Cell):
             def _command(self, arguments):
@@ -306,7 +306,7 @@ def cell_of(monkeypatch):
                 spec["command"] = [sys.executable, "-c", code, *arguments]
                 return [*command[:-1], json.dumps(spec)]
 
-        made.append(Hostile(find_device("cpu"), lambda: False))
+        made.append(Hostile(find_device("cpu"), lambda: False, fresh=True))
         return made[-1]
 
     yield make

@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -19,14 +20,16 @@ from kernels.host import processes, scratch
 from kernels.host.device import find_device
 from kernels.parent import template
 from kernels.parent.child_process import Child, ChildDied, CommandFailed
+from kernels.parent.isolated_session import IsolatedSession
 from kernels.parent.session import ChildSession
 from kernels.parent.supervisor import Supervisor
-from kernels.workload import Ceilings, Config, RunSpec
+from kernels.workload import Ceilings, Config, RunSpec, Workload
 
 ROOT = Path(__file__).resolve().parents[2]
 CPU = find_device("cpu")
 CEILINGS = Ceilings(copy_gb_per_s=100, read_gb_per_s=100)
 SIZES = {"rows": 8, "cols": 16, "dtype": "float32"}
+WORKLOAD = Workload(operation="softmax", dtype="float32", sizes={"rows": 8, "cols": 16})
 QUICK = {"name": "fixed", "warmup": 0, "iters": 2, "verify_seeds": 1}
 ACTS = '''import os, random, signal, sys, tempfile, time
 from kernels.catalog import kernel
@@ -38,7 +41,8 @@ def acts(x):
     if os.path.exists(orders):
         with open(orders) as file:
             code = file.read()
-        os.unlink(orders)
+        if os.access(os.path.dirname(orders), os.W_OK):
+            os.unlink(orders)
         exec(code)
     return x.softmax(-1)
 '''
@@ -123,6 +127,37 @@ with open({path!r}, "w") as file:
         "modules": sorted(name for name in sys.modules if not name.startswith("benchsite_kernel")), "umask": os.umask(0o22),
     }}, file)
 """
+
+
+@pytest.fixture
+def isolated():
+    """Makes the processes of an isolated measurement: (the trusted one, a cell with a file of input sets)."""
+    made = []
+
+    def make(**how):
+        session = IsolatedSession(CPU, WORKLOAD, lambda: False, 0.0, 1, **how)
+        made.append(session)
+        return session.trusted, session.start("eager").cell
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_isolated_processes_show_no_difference_either(isolated, monkeypatch):
+    monkeypatch.delenv("KERNEL_PATH", raising=False)
+    forked, started = isolated(), isolated(independent=True)
+    assert [one.is_forked for one in (*forked, *started)] == [True, True, False, False]
+    for one, other in zip(forked, started, strict=True):
+        pids = [getattr(it, "facts", it.process).pid for it in (one, other)]
+        shown = [json.dumps(seen(pid), default=str) for pid in pids]
+        for number, it in enumerate((one, other)):
+            shown[number] = (
+                shown[number].replace(it.scratch, "its folder").replace(str(getattr(it, "uid", "")), "its user")
+            )
+        assert shown[0] == shown[1]
+    cells = [pair[1].facts.model_dump(exclude={"pid"}) for pair in (forked, started)]
+    assert cells[0] == cells[1]
 
 
 def test_a_kernel_finds_no_difference_either(child, orders, tmp_path):
@@ -213,7 +248,8 @@ if not (pid := os.fork()):
     print("ready", flush=True)
     time.sleep(60)
 said, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-socket.send_fds(mine, [json.dumps({{"TMPDIR": {folder!r}}}).encode()], [os.dup(2), os.dup(2), its_output, its.fileno()])
+request = {{"environment": {{"TMPDIR": {folder!r}}}, "module": "", "arguments": []}}
+socket.send_fds(mine, [json.dumps(request).encode()], [os.dup(2), os.dup(2), its_output, its.fileno()])
 os.close(its_output)
 forked = int(said.recv(64))
 os.read(ready, 1)
@@ -350,6 +386,65 @@ def test_each_of_several_processes_is_started_and_one_alone_is_forked(monkeypatc
     forked.clear()
     results(["eager"])
     assert forked == [True, True]
+
+
+def test_of_several_isolated_processes_each_is_started(monkeypatch):
+    start, forked = Child._start, []
+    monkeypatch.setattr(Child, "_start", lambda child: (start(child), forked.append(child.is_forked)))
+    results(["eager"], name="paired", isolated=True, processes=2, min_rounds=8, max_rounds=8, warmup_s=0.01)
+    assert forked and not any(forked)
+    forked.clear()
+    results(["eager"], name="paired", isolated=True, min_rounds=8, max_rounds=8, warmup_s=0.01)
+    assert forked and all(forked)
+
+
+def test_no_isolated_process_is_forked_from_what_a_kernel_could_have_changed(child, isolated):
+    """As root, a kernel in a shared process can change the template."""
+    one = child()
+    used = template.templates.now
+    isolated()
+    assert template.templates.now is used
+    one.call("open", workload=WORKLOAD.model_dump())
+    one.call("load", arm="eager")
+    isolated()
+    assert template.templates.now is not used
+    now = template.templates.now
+    isolated()
+    child()
+    assert template.templates.now is now
+
+
+SEARCHES = """
+import contextlib, re
+found = 0
+with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb") as memory:
+    for line in maps:
+        where, rights, *_ = line.split()
+        begin, end = (int(part, 16) for part in where.split("-"))
+        if rights.startswith("rw"):
+            memory.seek(begin)
+            with contextlib.suppress(OSError):
+                found += len(re.findall({prefix!r}.encode() + b"[0-9a-f]{{16}}", memory.read(end - begin)))
+raise RuntimeError(f"found {{found > 0}}")
+"""
+
+
+@pytest.mark.parametrize("knows", [False, True])
+def test_what_the_parent_knows_is_not_in_the_memory_of_a_cell(knows, orders, tmp_path, monkeypatch):
+    """A fork has the memory of the process that forked it: that is the template, not the agent."""
+    secret = secrets.token_hex(16)
+    monkeypatch.setenv("CELERY_BROKER_URL", f"redis://:{secret}@127.0.0.1")
+    (tmp_path / "orders").touch(0o666)
+    orders((f"kept = {secret!r}\n" if knows else "") + SEARCHES.format(prefix=secret[:16]))
+    tmp_path.chmod(0o755)
+    session = IsolatedSession(CPU, WORKLOAD, lambda: False, 0.0, 1)
+    try:
+        session.start("acts")
+        assert session.slots["acts"].cell.is_forked
+        with pytest.raises(CommandFailed, match=f"found {knows}"):
+            session.verify("acts", 60.0, 7)
+    finally:
+        session.close()
 
 
 def test_a_forked_child_that_waits_is_not_one_of_several(monkeypatch):
