@@ -159,3 +159,9 @@ def test_the_broker_keeps_an_append_only_file_and_evicts_nothing():
 
 def test_logs_of_containers_are_capped():
     assert all(one["logging"]["options"] == {"max-size": "20m", "max-file": "5"} for one in SERVICES.values())
+
+
+def test_only_what_can_wait_gives_way_on_a_busy_processor():
+    """Nice counts within a container only: between containers it is their shares of the processor."""
+    shares = {name: one["cpu_shares"] for name, one in SERVICES.items() if "cpu_shares" in one}
+    assert shares == {"worker": 102} and "-Q site" in SERVICES["worker"]["command"]
