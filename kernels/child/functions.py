@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import dis
 import sys
 import types
-from collections.abc import Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator, Set
+from functools import lru_cache, partial
 from operator import attrgetter, is_, itemgetter
 from typing import Any
 
@@ -47,6 +48,9 @@ KINDS = (types.MemberDescriptorType, types.GetSetDescriptorType, property, class
 PLAIN = (int, float, bool, str, bytes, tuple, type(None), torch.dtype)
 
 Owner = tuple[str, Any]
+Place = tuple[int, str]
+"""(identity of globals or of a cell, name)"""
+CONTENTS = "cell_contents"
 CODE, DEFAULTS, NAMED = attrgetter("__code__"), attrgetter("__defaults__"), attrgetter("__kwdefaults__")
 
 
@@ -278,12 +282,15 @@ class Snapshot:
 
 
 class Reach:
-    """The functions and constants that a callable's code names, in its own module and in others, and their code."""
+    """The functions and constants that a callable's code names, in its own module and in others, and their code. What its code
+    itself writes, such as a counter of calls, is no constant."""
 
     def __init__(self, call: Any) -> None:
-        self.found: list[tuple[Any, str, Any, Any]] = []
+        self.found: list[tuple[Any, str, Any]] = []
+        self.writes: set[Place] = set()
         self._seen: set[int] = set()
         self._follow(call)
+        self.found = [one for one in self.found if (id(one[0]), one[1]) not in self.writes]
 
     def _follow(self, value: Any) -> None:
         """Follows a function, and what it wraps, closes over and names."""
@@ -300,17 +307,19 @@ class Reach:
             return
         if _is_of_library(function.__module__):
             return
-        self.found.append((function, "__code__", None, function.__code__))
-        for cell in function.__closure__ or ():
-            try:
-                self._note(cell, "cell_contents", cell.cell_contents)
-            except ValueError:
-                continue  # empty
-        names = set(_names(function.__code__))
+        self.found.append((function, "__code__", function.__code__))
+        names, written = set(_names(function.__code__)), _written(function.__code__)
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            if ("DEREF", name) in written:
+                self.writes.add((id(cell), CONTENTS))
+            with contextlib.suppress(ValueError):  # empty
+                self._note(cell, CONTENTS, cell.cell_contents)
+        self.writes |= {(id(function.__globals__), name) for what, name in written if what == "GLOBAL"}
         for name in names & function.__globals__.keys():
             here = function.__globals__[name]
             self._note(function.__globals__, name, here)
             if isinstance(here, types.ModuleType) and not _is_of_library(here.__name__):
+                self.writes |= {(id(vars(here)), attribute) for what, attribute in written if what == "ATTR"}
                 for attribute in names & vars(here).keys():
                     self._note(vars(here), attribute, vars(here)[attribute])
         if wrapped := getattr(function, "__wrapped__", None):
@@ -318,22 +327,24 @@ class Reach:
 
     def _note(self, owner: Any, name: str, value: Any) -> None:
         if is_function(value) or isinstance(value, (types.ModuleType, *PLAIN)):
-            self.found.append((owner, name, None, value))
+            self.found.append((owner, name, value))
             if is_function(value):
                 self._follow(value)
 
-    def changes(self, apart_from: Any = None) -> list[str]:
-        """Names of what differs. Puts it back. apart_from: globals which belong to the kernel that ran: only functions
-        count there."""
+    def changes(self, apart_from: Any = None, writes: Set[Place] = frozenset()) -> list[str]:
+        """Names of what differs. Puts it back. apart_from: globals which belong to the kernel that ran: only functions count
+        there that its code does not write. writes: what its code writes; elsewhere it may make what was None before."""
         found = []
-        for owner, name, _, before in self.found:
+        for number, (owner, name, before) in enumerate(self.found):
             try:
                 now = owner.get(name) if isinstance(owner, dict) else getattr(owner, name)
             except ValueError:
                 now = None
-            if now is before or (owner is apart_from and isinstance(before, PLAIN)):
+            if now is before or (isinstance(before, PLAIN) and now == before):
                 continue
-            if isinstance(before, PLAIN) and now == before:
+            plain, written = isinstance(before, PLAIN), (id(owner), name) in writes
+            if (owner is apart_from and (plain or written)) or (before is None and written):
+                self.found[number] = (owner, name, now)
                 continue
             found.append(f"{_label(owner, name)}: replaced")
             if isinstance(owner, dict):
@@ -348,6 +359,18 @@ def _names(code: types.CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _names(constant)
+
+
+@lru_cache(maxsize=4096)
+def _written(code: types.CodeType) -> frozenset[tuple[str, str]]:
+    """What a function's code assigns: ("GLOBAL", "DEREF" or "ATTR", name), of globals, of variables around it, and of
+    attributes."""
+    found = {
+        (one.opname.partition("_")[2], str(one.argval))
+        for one in dis.get_instructions(code)
+        if one.opname.startswith(("STORE_", "DELETE_")) and one.opname.endswith(("_GLOBAL", "_DEREF", "_ATTR"))
+    }
+    return frozenset(found.union(*(_written(inner) for inner in code.co_consts if isinstance(inner, types.CodeType))))
 
 
 def _label(owner: Any, name: str) -> str:

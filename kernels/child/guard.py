@@ -54,9 +54,10 @@ class Guard:
         found = self.settings_changes() + self.near.changes()
         self.must_replace |= self.near.stuck
         its_own = getattr(self.calls.get(arm), "__globals__", None)
+        writes = self.reached[arm].writes if arm in self.reached else set()
         for other, reach in self.reached.items():
             if other != arm:
-                found += reach.changes(its_own)
+                found += reach.changes(its_own, writes)
         if arm in self.calls:
             self.reached[arm] = Reach(self.calls[arm])
         return list(dict.fromkeys(found))

@@ -136,6 +136,102 @@ def test_what_another_kernel_calls_may_not_be_replaced(watching, monkeypatch):
     assert helper.__code__ is code
 
 
+COUNTED, MADE = 0, None
+
+
+def counts():
+    global COUNTED
+    COUNTED += 1
+
+
+def counts_through_a_module(x):
+    tables.COUNTED += 1
+    return x
+
+
+def counting_pair():
+    """Two closures that share a counter."""
+    count = 0
+
+    def one(x):
+        nonlocal count
+        count += 1
+        return x
+
+    def other(x):
+        nonlocal count
+        count += 1
+        return x
+
+    return one, other
+
+
+def makes(x):
+    global MADE
+    MADE = MADE or (lambda y: y)
+    return MADE(x)
+
+
+def uses(x):
+    return MADE(x) if MADE else x
+
+
+tables = types.ModuleType("tables")
+tables.COUNTED = 0
+PAIRS = {
+    "a global": (lambda x: counts(), lambda x: counts()),
+    "a variable around both": counting_pair(),
+    "an attribute of a module": (counts_through_a_module, lambda x: counts_through_a_module(x)),
+    "made when it is needed": (makes, uses),
+}
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+def test_what_two_kernels_share_and_write_is_neither_a_change_nor_put_back(watching, pair, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "MADE", None)
+    one, other = pair
+    watching.know("sdpa", one)
+    watching.know("mine", other)
+    for _ in range(2):
+        for arm, call in (("sdpa", one), ("mine", other)):
+            before = COUNTED, tables.COUNTED
+            call(1)
+            after = COUNTED, tables.COUNTED
+            assert watching.changes(arm) == [] and after == (COUNTED, tables.COUNTED)
+            assert (MADE is not None) if one is makes else (after != before or pair is PAIRS["a variable around both"])
+    assert watching.changes() == []
+
+
+def counts_and_shows(x):
+    return x * COUNTED
+
+
+compiled = helper
+
+
+def compiles_late(x):
+    global compiled
+    if compiled is helper:
+        compiled = lambda y: y + 1  # noqa: E731
+    return compiled(x)
+
+
+def test_a_function_that_a_kernel_makes_in_its_own_module_is_no_change(watching, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "compiled", helper)
+    watching.know("sdpa", lambda x: compiled(x))
+    watching.know("mine", compiles_late)
+    compiles_late(1)
+    assert watching.changes("mine") == [] and watching.changes() == [] and compiled is not helper
+
+
+def test_what_a_kernel_writes_and_its_neighbour_reads_is_no_change_later_either(watching):
+    watching.know("sdpa", counts_and_shows)
+    watching.know("mine", lambda x: counts())
+    counts()
+    assert watching.changes("mine") == []
+    assert watching.changes() == [] and watching.watched() == []
+
+
 def test_a_kernel_may_change_itself(watching, monkeypatch):
     watching.know("mine", baseline)
     monkeypatch.setattr(sys.modules[__name__], "helper", torch.jit.ignore(helper))
