@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kernels.analysis.suspicion import DOUBTS, PROBE_SETS
+from kernels.analysis.suspicion import DOUBTS, LEAK_BLOCKS, PROBE_SETS, why_leaks
 from kernels.contract.arm_result import Status
-from kernels.contract.replies import Watched
+from kernels.contract.replies import Rechecked, Watched
 from kernels.parent.arm import Arm
 from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.session import CHECK_LIMIT_S
@@ -59,13 +60,40 @@ class Blame:
             self.engine.session.call("load", self.engine.plan.compile_limit_s, arm=arm.name)
             self.engine.session.call("compile", self.engine.plan.compile_limit_s, arm=arm.name, seed=self.engine.seed())
             self.engine.session.call("prepare", CHECK_LIMIT_S, seeds=self.engine.seeds(PROBE_SETS + 1), sets=PROBE_SETS)
-            begin = time.monotonic()
-            while time.monotonic() - begin < seconds:
+            begin, blocks = time.monotonic(), 0
+            while time.monotonic() - begin < seconds or blocks <= LEAK_BLOCKS:
                 self.engine.session.call("block", CHECK_LIMIT_S, arm=arm.name, calls=PROBE_SETS)
+                blocks += 1
             got: Watched = self.engine.session.call("watch", CHECK_LIMIT_S, arm=arm.name)
         except (CommandFailed, ChildDied, ChildTimedOut) as error:
             return error
         return got.changes or None
+
+    def leaks(self, grown: Mapping[str, Sequence[tuple[int, int]]]) -> dict[str, str]:
+        """Arm -> why it leaks memory. grown: as in Rechecked.
+
+        Memory is counted for the whole process: where several arms show it, or one leaves threads, each runs alone, and then
+        the others are timed again.
+        """
+        engine, alive = self.engine, self.engine.alive
+        found = {arm.name: why for arm in alive if (why := why_leaks(grown.get(arm.name, [])))}
+        if len(found) > 1 and not engine.session.replaceable:
+            of_all = f"; or one of {', '.join(found)} does it in the calls of all: measure them one at a time"
+            return {name: why + of_all for name, why in found.items() if name != engine.baseline}
+        if not engine.session.replaceable or (len(found) < 2 and not any(arm.leaves_threads for arm in alive)):
+            return found
+        self.doubts += bool(found)
+        if not found or self.doubts > DOUBTS:
+            return {}  # no arm does it alone
+        for arm in [arm for arm in alive if arm.name in found]:
+            if self._alone(arm) is None and (why := why_leaks(self._grown_alone(arm))):
+                arm.fail(Status.SUSPECT, why)
+        raise engine.retry()
+
+    def _grown_alone(self, arm: Arm) -> Sequence[tuple[int, int]]:
+        """What the calls of an arm that has just run alone have kept."""
+        got: Rechecked = self.engine.session.call("recheck", CHECK_LIMIT_S)
+        return got.grown.get(arm.name, [])
 
     def changes(self) -> None:
         """Compares the process after the rounds with its state before. Who changed something is found by running each arm

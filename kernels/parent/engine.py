@@ -14,7 +14,7 @@ from typing import Any
 
 from kernels.analysis import roofline
 from kernels.analysis.blocks import Estimate, by_graph, choose_mode
-from kernels.analysis.suspicion import PROBE_SETS, why_leaks
+from kernels.analysis.suspicion import PROBE_SETS
 from kernels.contract.arm_result import Status
 from kernels.contract.replies import Quiet, Rechecked, Verified
 from kernels.host.telemetry import Telemetry
@@ -308,6 +308,7 @@ class Engine:
         self.blame.changes()
         self.step("", "checking timed outputs")
         got: Rechecked = self.session.call("recheck", VERIFY_LIMIT_S * max(1, len(by_name)))
+        leaks = self.blame.leaks(got.grown)
         self.session.call("prepare", VERIFY_LIMIT_S, seeds=self.seeds(PROBE_SETS + 1), sets=PROBE_SETS)
         for name, arm in by_name.items():
             mine = [reading for owner, reading in got.readings if owner == name]
@@ -320,9 +321,7 @@ class Engine:
             if verdict["correct"] is False:
                 arm.correctness |= {"correct": False, "why": f"in timed calls: {verdict['why']}"}
                 arm.fail(Status.INCORRECT, f"correct when checked alone, wrong when timed: {verdict['why']}")
-            elif not verdict.get("word") and (
-                why := self.doubts.why(name, timed_groups) or why_leaks(got.grown.get(name, []))
-            ):
+            elif not verdict.get("word") and (why := self.doubts.why(name, timed_groups) or leaks.get(name, "")):
                 arm.fail(Status.SUSPECT, why)
             if arm.is_ok:
                 self.blame.watch(arm)

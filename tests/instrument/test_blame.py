@@ -4,8 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from kernels.analysis.suspicion import DOUBTS
 from kernels.contract.arm_result import Status
-from kernels.contract.replies import Fault, Nothing, Watched
+from kernels.contract.replies import Fault, Nothing, Rechecked, Watched
 from kernels.parent.arm import Arm
 from kernels.parent.blame import Blame
 from kernels.parent.child_process import CommandFailed, Forged
@@ -14,6 +15,8 @@ from kernels.protocol import Protocol
 
 CHANGED = Watched(changes=["torch.add: replaced"], threads=False)
 SAME = Watched(changes=[], threads=False)
+LEAK = [(5 * 20_000, 5)] * 6
+WHY_LEAK = "memory leak: every call keeps 20000 bytes"
 
 
 class Process:
@@ -21,8 +24,8 @@ class Process:
 
     replaceable = True
 
-    def __init__(self, alone, together):
-        self.alone, self.together = alone, together
+    def __init__(self, alone, together=None, leaking=()):
+        self.alone, self.together, self.leaking = alone, together, leaking
         self.who, self.ended, self.calls = "", 0, []
 
     def replace(self):
@@ -35,6 +38,8 @@ class Process:
             self.who = asked["arm"]
         if do == "watch":
             return self.alone.get(self.who, SAME) if self.who else self.together
+        if do == "recheck":
+            return Rechecked(readings=[], changed_inputs=[], grown={self.who: LEAK} if self.who in self.leaking else {})
         if do == "block" and isinstance(self.alone.get(self.who), Exception):
             raise self.alone[self.who]
         return Nothing()
@@ -117,3 +122,43 @@ def test_nothing_changed_and_nobody_is_asked():
     process = Process({"mine": CHANGED}, SAME)
     Blame(engine_of(process, "sdpa", "mine")).changes()
     assert process.calls == [("watch", "")]
+
+
+# --- memory that calls keep: it is counted for the whole process -------------------------------------------------------
+
+
+def test_memory_that_a_thread_takes_in_the_calls_of_all_is_the_leak_of_its_kernel():
+    process = Process({}, leaking=("mine",))
+    engine = engine_of(process, "sdpa", "eager", "mine", threads=("mine",))
+    with pytest.raises(RetryInNewProcess):
+        Blame(engine).leaks(dict.fromkeys(("sdpa", "eager", "mine"), LEAK))
+    assert [(arm.name, arm.status, arm.why) for arm in engine.arms if not arm.is_ok] == [
+        ("mine", Status.SUSPECT, WHY_LEAK)
+    ]
+
+
+def test_a_leak_that_no_kernel_shows_alone_is_nobodys():
+    engine = engine_of(Process({}), "sdpa", "mine", threads=("mine",))
+    blame = Blame(engine)
+    for _ in range(DOUBTS):
+        with pytest.raises(RetryInNewProcess):
+            blame.leaks({"sdpa": LEAK})
+    assert blame.leaks({"sdpa": LEAK}) == {} and all(arm.is_ok for arm in engine.arms)
+
+
+def test_the_leak_of_one_kernel_without_threads_is_seen_at_once():
+    process = Process({})
+    assert Blame(engine_of(process, "sdpa", "mine")).leaks({"mine": LEAK}) == {"mine": WHY_LEAK}
+    assert Blame(engine_of(process, "sdpa", "mine")).leaks({}) == {}
+    assert process.ended == 0
+
+
+def test_in_the_callers_process_several_leaks_are_one_of_theirs():
+    process = Process({})
+    process.replaceable = False
+    found = Blame(engine_of(process, "sdpa", "one", "other")).leaks(dict.fromkeys(("sdpa", "one", "other"), LEAK))
+    assert set(found) == {"one", "other"}
+    assert (
+        found["one"]
+        == f"{WHY_LEAK}; or one of sdpa, one, other does it in the calls of all: measure them one at a time"
+    )
