@@ -42,8 +42,13 @@ PROMPT_S = 0.01
 SETTLES_S = 0.002
 """A process is stopped once its CPU time has not grown for so long: a thread is said to be stopped right before it leaves its
 core, and what it runs until then counts."""
+MOST_PROCESSES = 64
+"""Processes that a cell may have when a batch begins, ended ones included: to look at each takes time, in which others work."""
 RESTS_NS = 500_000
 """CPU time that processes may use while they are stopped."""
+
+
+TOO_MANY = f"its calls have left {{}} processes, and at most {MOST_PROCESSES} can be stopped together"
 
 
 class TrustedEnded(RuntimeError):
@@ -195,6 +200,9 @@ class Cell(Child):
         between(self.call("arm", limit_s, calls=calls))
         self.must_have_rested()
         known, self._used_ns = self.processes(), None
+        if len(known) > MOST_PROCESSES:
+            self.kill()
+            raise CommandFailed(Fault(kind="unsupported", message=TOO_MANY.format(len(known)), must_replace=True))
         self._send(b"go\n", limit_s)
         begin = time.monotonic_ns()
         processes.end(known[::-1], signal.SIGCONT)
@@ -203,6 +211,7 @@ class Cell(Child):
             end = time.monotonic_ns()
         finally:
             processes.end(known, signal.SIGSTOP)
+        self._must_have_left_none(known)
         answer = self._parsed(line)
         if answer.token != self._token or self._buffer:
             raise self._forged()
@@ -212,6 +221,13 @@ class Cell(Child):
             return Batch.model_validate(answer.ok), end - begin, end
         except ValueError:
             raise self._forged() from None
+
+    def _must_have_left_none(self, known: list[int]) -> None:
+        """Raises Suspect if a process runs that did not when the batch began: nobody has stopped it yet."""
+        if born := [pid for pid in self.processes() if pid not in known and not processes.is_stopped(pid)]:
+            self.kill()
+            many = "a process that it" if len(born) == 1 else f"{len(born)} processes that it"
+            raise Suspect(f"{many} started in a timed batch ran on after the batch's end")
 
     def freeze(self) -> int:
         """Stops all processes of this cell, and waits until they rest. Returns when all of them were stopped, in ns."""

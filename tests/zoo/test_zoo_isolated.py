@@ -45,7 +45,7 @@ def found(left, request):
 def test_is_called_right(found, kernel):
     row = found[kernel]
     assert CASES[kernel].is_called_isolated("cpu", row), (row["status"], row["speedup"], row["verdict"], row["why"])
-    assert row["status"] == "ok" or failures([row["row"]])
+    assert row["status"] in ("ok", "unsupported") or failures([row["row"]])
 
 
 def test_honest_kernels_pass(found):
