@@ -238,14 +238,21 @@ class Bench:
         return run
 
     def block(
-        self, arm: str, calls: int, gate_ns: int = 0, flush: bool = False, rest_ns: int = 0, untimed: bool = True
+        self,
+        arm: str,
+        calls: int,
+        gate_ns: int = 0,
+        flush: bool = False,
+        rest_ns: int = 0,
+        untimed: bool = True,
+        at_once: bool = False,
     ) -> TimedBlock:
         """`calls` timed calls of an arm, each on its own input set (unless there are fewer), after an `untimed` call, new
-        values, an eviction of the cache, a rest and a spin gate.
+        values, an eviction of the cache, a rest and a spin gate. at_once: the new values come last.
 
         All outputs live until the next command: the parent then chooses which one to `keep`.
         """
-        held, call = self._before(arm, calls := min(calls, self.most_calls), rest_ns, untimed)
+        held, call = self._before(arm, calls := min(calls, self.most_calls), rest_ns, untimed, at_once)
         block = self.clock.block(call, range(calls), gate_ns, flush)
         return self._held(held, block)
 
@@ -254,7 +261,7 @@ class Bench:
         held, call = self._before(arm, calls := min(calls, self.most_calls), rest_ns, untimed)
         return self._held(held, self.clock.host_block(call, range(calls)))
 
-    def _before(self, arm: str, calls: int, rest_ns: int, untimed: bool) -> tuple[Held, Any]:
+    def _before(self, arm: str, calls: int, rest_ns: int, untimed: bool, at_once: bool = False) -> tuple[Held, Any]:
         """What comes before timed calls: (what will be held, the call)."""
         self._let_go()
         if self.kind == "cpu":
@@ -264,14 +271,23 @@ class Bench:
         if untimed:
             self.sets.blank(indices)
             held.untimed = call(0)
-        self._write(indices)
+        if at_once:
+            self._empty_cache()
+        else:
+            self._write(indices)
         self.clock.synchronize()
         self.clock.rest(rest_ns)
+        if at_once:
+            self.sets.write(indices)
+            self.clock.synchronize()
         return held, call
 
     def _write(self, indices: Sequence[int]) -> None:
         """Writes new values into input sets, and none of them stays in the cache; one buffer stays there."""
         self.sets.write(indices)
+        self._empty_cache()
+
+    def _empty_cache(self) -> None:
         if len(self.sets) > 1:
             self.clock.evict()
 

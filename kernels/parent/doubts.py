@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from kernels.analysis.blocks import MAX_CALLS
 from kernels.analysis.suspicion import (
     DOUBTS,
+    LONG_NS,
     PROBE_SETS,
     unevenness,
+    why_ahead,
     why_always_uneven,
     why_outside,
     why_probed,
@@ -32,6 +34,10 @@ MAX_BATCH = 1000
 UNEVEN_BLOCKS, UNEVEN_NS = 7, 10e6
 """Blocks of an arm in each of DOUBTS looks, and the length of a block: PROBE_SETS to MAX_CALLS calls. The first call of a block
 finds the processor's caches empty, and takes longer. In a long block that counts for less."""
+AHEAD_PAIRS, FEWEST_CALLS = 3, 4
+"""Blocks of each kind in each of DOUBTS looks, and calls of a block of slow calls."""
+AHEAD_REST_NS, AHEAD_GATE_NS = 5_000_000, 1_000_000
+"""The rest before calls whose inputs are not new; and on a GPU the gate."""
 OUTSIDE_TRIES, OUTSIDE_REST_S = 10, 0.2
 """Batches of which each must take too long on the parent's clock, and the rest before one after the first few: other
 programs of the host may hold up several in a row."""
@@ -60,6 +66,7 @@ class Doubts:
         sets = max(reading.sets for reading in readings)
         why = why_probed(probe, self.engine.seed, call_ns, sets, self._sights(readings))
         graphs = any(timed.group.graphs and name in timed.group.arms for timed in timed_groups)
+        why = why or self._why_ahead(name, call_ns)
         return why or (self._why_outside(name, call_ns, graphs) if self.engine.session.replaceable else "")
 
     def _why_uneven(self, name: str, timed_groups: Sequence[Timed]) -> str:
@@ -87,6 +94,22 @@ class Doubts:
         self.engine.session.call("renew", CHECK_LIMIT_S, seeds=seeds)
         got: TimedBlock = self.engine.session.call("block", CHECK_LIMIT_S, arm=name, calls=calls)
         return unevenness(got.cpu_ns or got.ticks_ns)
+
+    def _why_ahead(self, name: str, call_ns: float) -> str:
+        """Compares the first call of blocks like the timed ones with that of blocks whose inputs were written right before."""
+        calls = FEWEST_CALLS if call_ns > LONG_NS else PROBE_SETS
+        found: dict[bool, list[float]] = {False: [], True: []}
+        host_bytes = 0 if self.engine.cuda else self.engine.input_bytes
+        for _ in range(DOUBTS):
+            for at_once in self.engine.rng.sample([False, True] * AHEAD_PAIRS, 2 * AHEAD_PAIRS):
+                self.engine.session.call("renew", CHECK_LIMIT_S, seeds=self.engine.seeds(PROBE_SETS))
+                asked = {"gate_ns": AHEAD_GATE_NS * self.engine.cuda, "rest_ns": AHEAD_REST_NS, "at_once": at_once}
+                limit_s = CHECK_LIMIT_S + calls * call_ns / 1e9
+                got: TimedBlock = self.engine.session.call("block", limit_s, arm=name, calls=calls, **asked)
+                found[at_once].append(got.ticks_ns[0])
+            if not (why := why_ahead(found[False], found[True], host_bytes)):
+                break
+        return why
 
     def _sights(self, readings: list[Reading]) -> int:
         """How often timed calls met the same values: often only where all of them had one buffer."""

@@ -16,7 +16,7 @@ from kernels.analysis import roofline
 from kernels.analysis.blocks import Estimate, by_graph, choose_mode
 from kernels.analysis.suspicion import PROBE_SETS
 from kernels.contract.arm_result import Status
-from kernels.contract.replies import Quiet, Rechecked, Verified
+from kernels.contract.replies import Prepared, Quiet, Rechecked, Verified
 from kernels.host.telemetry import Telemetry
 from kernels.operations.base import Distribution, Operation
 from kernels.parent import rounds
@@ -98,6 +98,8 @@ class Engine:
         """Arms that could not be captured as graphs."""
         self.doubts, self.blame = Doubts(self), Blame(self)
         self.began = time.monotonic()
+        self.input_bytes = 0
+        """Of one input set, after timing."""
         self.notes: list[str] = []
         """Notes on how all arms were launched."""
 
@@ -309,7 +311,10 @@ class Engine:
         self.step("", "checking timed outputs")
         got: Rechecked = self.session.call("recheck", VERIFY_LIMIT_S * max(1, len(by_name)))
         leaks = self.blame.leaks(got.grown)
-        self.session.call("prepare", VERIFY_LIMIT_S, seeds=self.seeds(PROBE_SETS + 1), sets=PROBE_SETS)
+        prepared: Prepared = self.session.call(
+            "prepare", VERIFY_LIMIT_S, seeds=self.seeds(PROBE_SETS + 1), sets=PROBE_SETS
+        )
+        self.input_bytes = prepared.input_bytes
         for name, arm in by_name.items():
             mine = [reading for owner, reading in got.readings if owner == name]
             self.running = arm

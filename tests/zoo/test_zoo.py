@@ -12,6 +12,7 @@ from selection import asked_for, telling
 from kernels.analysis.suspicion import (
     seeds_for,
     unevenness,
+    why_ahead,
     why_always_uneven,
     why_leaks,
     why_outside,
@@ -262,3 +263,13 @@ def test_a_clock_and_the_parents_own():
     assert not why_outside(ticks_ns=75e6, wall_ns=105e6, around_ns=25e6, kind="cuda"), (
         "as much as around the baseline's calls"
     )
+
+
+def test_who_works_before_its_calls():
+    honest, slow = [100e3, 110e3, 120e3], [60e3, 70e3, 105e3]
+    assert not why_ahead(honest, slow) and not why_ahead(honest, honest)
+    found = why_ahead([20e3, 22e3, 30e3], honest)
+    assert found == "works before its calls: 5.0 times faster where its inputs have been there for a while"
+    assert not why_ahead([20e3, 22e3, 200e3], honest), "not in nearly all pairs"
+    assert not why_ahead([90e3, 91e3, 92e3], honest), "below the limit"
+    assert not why_ahead([20e3, 22e3, 30e3], honest, host_bytes=2**20), "reading what was just written takes longer"
