@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, model_validator
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 CHUNK = 2**24
 """Elements of a chunk of rows checked at once: 128 MiB in float64."""
+LONGEST_CHAIN = 2**16
+"""Terms that a sum of a yardstick adds in turn. In float32 a longer chain loses the terms themselves: it allows any error."""
 FOLDED = ("batch", "seq_len", "dim")
 """Sizes of a batch of sequences, which may stand for rows and columns."""
 
@@ -68,7 +70,13 @@ class Rows(Operation):
 
 def sum_in_turn(values: torch.Tensor) -> torch.Tensor:
     """Sums of the last dimension, which is kept with size 1, term by term: the longest chain of roundings that a kernel may
-    have. PyTorch sums pairwise."""
+    have, in parts of LONGEST_CHAIN terms. PyTorch sums pairwise."""
+    import torch
+
+    return _chain(torch.cat([_chain(part) for part in values.split(LONGEST_CHAIN, dim=-1)], dim=-1))
+
+
+def _chain(values: torch.Tensor) -> torch.Tensor:
     columns = values.mT.contiguous()
     total = columns[0].clone()
     for column in columns[1:]:
@@ -76,8 +84,16 @@ def sum_in_turn(values: torch.Tensor) -> torch.Tensor:
     return total.unsqueeze(-1)
 
 
-def total_in_turn(values: Iterable[float]) -> float:
-    """The sum of numbers, rounded to float32 after each term."""
+def total_in_turn(values: Sequence[float]) -> float:
+    """The sum of numbers, rounded to float32 after each term, in parts of LONGEST_CHAIN terms."""
+    import torch
+
+    whole = len(values) - len(values) % LONGEST_CHAIN
+    parts = torch.tensor(values[:whole], dtype=torch.float32).view(-1, LONGEST_CHAIN)
+    return _total([*_chain(parts).flatten().tolist(), _total(values[whole:])]) if whole else _total(values)
+
+
+def _total(values: Iterable[float]) -> float:
     total = 0.0
     for value in values:
         total = ctypes.c_float(total + value).value

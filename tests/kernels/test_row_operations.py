@@ -12,7 +12,7 @@ from kernels.workload import Config, Workload
 
 torch = pytest.importorskip("torch")
 
-from kernels.analysis.correctness import judge  # noqa: E402
+from kernels.analysis.correctness import judge, why_wrong  # noqa: E402
 from kernels.child import settings  # noqa: E402
 from kernels.child.reference import Reference, measure  # noqa: E402
 from kernels.operations import rows  # noqa: E402
@@ -144,6 +144,24 @@ def test_one_constant_is_right_where_the_dtype_tells_no_difference(dtype):
     reference = Reference(problem, inputs, 1, True, "tiny")
     assert judge([measure(right, reference)], dtype)["correct"]
     assert not judge([measure(right * 1.02, reference)], dtype)["correct"]
+
+
+def test_a_long_sum_in_turn_keeps_its_terms():
+    """2**24 ones and more are a float32 that one no longer changes."""
+    count = 2**24 + 2**20
+    assert rows.total_in_turn([1.0] * count) == count
+    assert float(rows.sum_in_turn(torch.ones(1, 2**20))) == 2**20
+
+
+@pytest.mark.parametrize("kept", [0.9, 0.98])
+def test_a_loss_of_a_part_of_very_many_rows_is_wrong(kept):
+    problem = get_operation("mse_loss")(rows=2**22, cols=4, dtype="float32")
+    inputs = problem.inputs("cpu", 5)
+    reference = Reference(problem, inputs, 5, thorough=False)
+    values, targets = (tensor[: int(kept * len(tensor))] for tensor in inputs.tensors)
+    whole, part = (torch.nn.functional.mse_loss(*pair) for pair in (inputs.tensors, (values, targets)))
+    assert not why_wrong(measure(whole, reference), "float32")
+    assert "largest error" in why_wrong(measure(part, reference), "float32")
 
 
 def test_sums_in_turn_round_after_each_term():
