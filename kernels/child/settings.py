@@ -153,9 +153,13 @@ def _stop_timers(before: tuple[bool, ...]) -> None:
             signal.setitimer(timer, 0)
 
 
-def _rounding(smallest: float = sys.float_info.min, little: float = 2.0**-60) -> tuple[bool, ...]:
-    """Whether this thread keeps numbers below the smallest normal one, and rounds to the nearest."""
-    return smallest / 2 > 0, (smallest / 2) * 2 > 0, 1 + little == 1, 1 - little == 1, -1 - little == -1
+def _rounding(smallest: float = sys.float_info.min, little: float = 2.0**-60) -> str:
+    """Whether this thread keeps numbers below the smallest normal one, and rounds to the nearest; in words."""
+    keeps = smallest / 2 > 0 and (smallest / 2) * 2 > 0
+    nearest = (1 + little, 1 - little, -1 - little) == (1, 1, -1)
+    found = ["" if keeps else "the smallest numbers become 0, as in libraries built with -ffast-math"]
+    found += ["" if nearest else "not to the nearest number"]
+    return ", ".join(filter(None, found)) or "as usual"
 
 
 def _round_as_usual(before: Any) -> None:
