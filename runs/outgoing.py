@@ -52,7 +52,7 @@ def resolved(parts: SplitResult) -> Address:
         if not is_allowed(address):
             leads = "" if parts.hostname == str(address) else f" leads to {address}, which"
             raise Refused(
-                f"{parts.hostname}{leads} is no public address. Write a public one, or add its network to WEBHOOK_NETWORKS."
+                f"{parts.hostname}{leads} is not a public address. Write a public one, or add its network to WEBHOOK_NETWORKS."
             )
     return addresses[0]
 

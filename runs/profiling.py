@@ -28,7 +28,7 @@ def why_not(run: Run, measured: StoredMeasured, result: StoredArm) -> str:
     """Why a result's kernel cannot be profiled from here, as a sentence; empty if it can."""
     gpu = run.gpu
     if run.demo or gpu is None:
-        return "It was measured elsewhere: `python -m kernels profile` says on its host why it is slow."
+        return "It was measured elsewhere: python -m kernels profile shows on that host what limits it."
     if result.status != Status.OK:
         return "Only a kernel whose result is ok is profiled."
     if measured.workload.known_problem is None:

@@ -13,6 +13,12 @@ OPERATIONS = {
     "attention": r"attention|sdpa|\bmha\b|\bgqa\b|flash",
     "gemm": r"gemm|matmul|matrix product|\bmm\b",
     "layer_norm": r"layer[ _-]?norm",
+    "rms_norm": r"rms[ _-]?norm",
+    "cross_entropy": r"cross[ _-]?entropy",
+    "mse_loss": r"\bmse\b|mean squared error",
+    "gelu": r"\bgelu\b",
+    "swish": r"\b(swish|silu)\b",
+    "softmax": r"softmax",
 }
 SIZES = {
     "batch": ("b", "batch", "batch_size"),
@@ -31,10 +37,13 @@ SIZES = {
     "k": ("k",),
     "rows": ("rows",),
     "cols": ("cols", "columns"),
+    "vocab": ("vocab", "vocabulary", "vocab_size"),
 }
-BY_SIZES = {"nsa": {"selected_blocks"}, "attention": {"seq_len", "heads"}, "gemm": {"m", "k"}, "layer_norm": {"rows"}}
+BY_SIZES = {"nsa": {"selected_blocks"}, "attention": {"seq_len", "heads"}, "gemm": {"m", "k"}}
 """Sizes that tell the operation, where its name is missing."""
-SIDES = {"gemm": ("m", "n", "k"), "layer_norm": ("rows", "cols")}
+SIDES = {"gemm": ("m", "n", "k"), "cross_entropy": ("rows", "vocab")} | dict.fromkeys(
+    ("layer_norm", "rms_norm", "softmax", "gelu", "swish", "mse_loss"), ("rows", "cols")
+)
 """Meaning of "8192 x 8192 x 8192" """
 NUMBER = r"(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)"
 MS = {"s": 1e3, "sec": 1e3, "ms": 1.0, "us": 1e-3, "µs": 1e-3, "μs": 1e-3, "ns": 1e-6}
@@ -54,6 +63,10 @@ def read(text: str) -> dict[str, str]:
         numbers = [_plain(n) for n in re.findall(NUMBER, sides.group())]
         if len(numbers) == len(SIDES.get(operation, ())):
             found = dict(zip(SIDES[operation], numbers, strict=True)) | found
+    if operation == "gemm" and (
+        cube := re.search(rf"{NUMBER}\s*\^\s*3\b|m\s*=\s*n\s*=\s*k\s*=\s*{NUMBER}", text, re.IGNORECASE)
+    ):
+        found = dict.fromkeys(SIDES["gemm"], _plain(cube[1] or cube[2])) | found
     if re.search(r"causal", text, re.IGNORECASE):
         denied = r"(non|not|no)[- ]?causal|causal\W{1,3}(no|false|0)\b"
         found["causal"] = "no" if re.search(denied, text, re.IGNORECASE) else "yes"

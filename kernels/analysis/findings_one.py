@@ -133,8 +133,8 @@ def rate_without_its_work(one: Timed) -> str:
     if any(abs(said / count - 1) <= near for count in (work, dense)):
         return ""
     return (
-        f"{one.tflops:.4g} TFLOP/s x {one.ms:.4g} ms = {flop(said)}, and the workload has {flop(work)}; its time would be "
-        f"{work / one.ms / 1e9:.4g} TFLOP/s"
+        f"{one.tflops:.4g} TFLOP/s x {one.ms:.4g} ms = {flop(said)}, and the workload has {flop(work)}: in that time "
+        f"its rate would be {work / one.ms / 1e9:.4g} TFLOP/s"
     )
 
 
@@ -152,8 +152,8 @@ def bandwidth_without_its_bytes(one: Timed) -> str:
     if said >= least * (1 - near):
         return ""
     return (
-        f"{one.gb_per_s:.4g} GB/s x {one.ms:.4g} ms = {size(said)}, and the workload moves at least {size(least)}; its time "
-        f"would be {least / one.ms / 1e6:.4g} GB/s or more"
+        f"{one.gb_per_s:.4g} GB/s x {one.ms:.4g} ms = {size(said)}, and the workload moves at least {size(least)}: in that "
+        f"time its rate would be at least {least / one.ms / 1e6:.4g} GB/s"
     )
 
 

@@ -217,7 +217,7 @@ def _grows(alike: list[Series], other: Series | None) -> Finding:
     return Finding(
         Kind.GROWS,
         f"{_named(first)}: the time grows {first.grown} where the work grows {first.way}{than}. It reaches {share} of the "
-        "speed of light: its parts run one after the other, or each of them is that slow.",
+        "speed of light.",
         *_evidence(alike),
     )
 

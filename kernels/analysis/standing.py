@@ -101,7 +101,14 @@ class Standing:
             MIXED: f"{self._mixed} of {self.of} workloads",
             "same": f"as fast as {self.baseline}",
             "undecided": f"not clearly different from {self.baseline}",
-        }.get(self.word, f"not comparable with {self.baseline}")
+        }.get(self.word, self._without_figures)
+
+    @property
+    def _without_figures(self) -> str:
+        if not self.was_compared:
+            return f"not compared with {self.baseline}"
+        why = ", ".join(f"{reason} on {count}" for reason, count in self.left_out.items())
+        return f"no verdict against {self.baseline}: {why} of {self.of}"
 
     @property
     def _mixed(self) -> str:

@@ -105,7 +105,12 @@ def why_noisy(aa: Ratio | tuple[float, float, float] | None, margin: float, is_b
     if not is_noisy(margin):
         return ""
     what = "busy or unsteady" if is_busy is None else "busy" if is_busy else "unsteady"
-    seen = "A/A from {1:.2f} to {2:.2f}".format(*aa) if aa else f"its margin is {margin:.0%}"
+    shows = aa is not None and is_noisy(max(1 - aa[1], aa[2] - 1))
+    seen = (
+        f"A/A from {aa[1]:.2f} to {aa[2]:.2f}"
+        if aa and shows
+        else f"its margin is {margin:.0%}, above {WIDEST_MARGIN:.0%}"
+    )
     return f"this machine was {what}: {seen}"
 
 

@@ -151,8 +151,9 @@ def _noise(table: Sequence[Row]) -> list[str]:
     of = len({row.workload_key for row in table})
     where = f" on {len(whys)} of {of} workloads" if of > 1 else ""
     reasons = list(dict.fromkeys(whys.values()))
-    more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
-    return [f"Undecided{where}: {reasons[0]}{more}."]
+    more = f" Elsewhere: {reasons[1]}." if len(reasons) == 2 else ""
+    more = f" Elsewhere there are {len(reasons) - 1} more reasons." if len(reasons) > 2 else more
+    return [f"Undecided{where}: {reasons[0]}.{more}"]
 
 
 def _widened(table: Sequence[Row]) -> list[str]:

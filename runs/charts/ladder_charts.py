@@ -30,7 +30,7 @@ CLIMB = (330, 190)
 def rows_of(one: Ladder, target_ms: float | None = None) -> list[dict[str, Any]]:
     """Kernels, tiers and the target, slowest first: name, time in ms with its interval, what it says, its style."""
     best = one.best[0].pk if one.best else None
-    rows = [_row(one.base.kernel, one.base_ms, "the baseline, unbeaten" if best is None else "baseline", "base")]
+    rows = [_row(one.base.kernel, one.base_ms, "baseline", "base")]
     for point, ratio in one.kernels:
         low, high = one.base_ms / ratio.high, one.base_ms / ratio.low
         said = f"{digits(ratio.ratio)}x" + (", the best so far" if point.pk == best else "")

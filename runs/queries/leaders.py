@@ -50,6 +50,11 @@ class Placed(NamedTuple):
         sure = word(self.ratio.low, self.ratio.high, self.point.margin, enough_rounds(self.point)) == Verdict.FASTER
         return sure and self.point.verdict == Verdict.FASTER and not self.point.contended
 
+    @property
+    def is_decided(self) -> bool:
+        """Whether it can lead, or is known not to be faster."""
+        return self.counts or self.point.verdict in (Verdict.SLOWER, Verdict.SAME)
+
 
 @dataclass
 class Record:
@@ -59,7 +64,7 @@ class Record:
     base: Point
     """The newest time of the baseline."""
     best: Placed | None
-    """None: the baseline is unbeaten."""
+    """None: no kernel is decided faster than the baseline."""
     compared: list[Placed]
     """Everything that was compared, fastest first."""
     is_confirmed: bool
@@ -72,6 +77,11 @@ class Record:
     def low(self) -> float:
         """The certain part of its lead; 1 of the baseline."""
         return self.best.ratio.low if self.best else 1.0
+
+    @property
+    def undecided(self) -> int:
+        """Kernels that may be faster than the baseline, and may not."""
+        return sum(not one.is_decided for one in self.compared)
 
     @property
     def share(self) -> float | None:
@@ -183,6 +193,7 @@ def stands(point: Point) -> bool:
 def _place(gpu: str, terms: list[list[Series]], comparisons: int) -> Place | None:
     with_confirmed = [one for one in terms if any(point.is_confirmed for part in one for point in part.points)]
     sure = _of_both_ways(found for one in with_confirmed if (found := _record(one, comparisons, confirmed=True)))
+    sure = sure if sure and sure.is_confirmed else None
     newest = _of_both_ways(found for one in terms if (found := _record(one, comparisons, confirmed=False)))
     if newest is None:
         return None
@@ -225,7 +236,7 @@ def _record(series: list[Series], comparisons: int, confirmed: bool) -> Record |
     if not placed:
         return None
     best = max((one for one in placed if one.counts), key=lambda one: one.ratio.low, default=None)
-    sure = (best.point if best else base).is_confirmed
+    sure = best.point.is_confirmed if best else base.is_confirmed and all(one.is_decided for one in placed)
     return Record(first, base, best, sorted(placed, key=lambda one: -one.ratio.ratio), sure)
 
 

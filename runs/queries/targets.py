@@ -73,10 +73,6 @@ class Progress:
         return self.ladder.best[0] if self.ladder.best else self.ladder.base
 
     @property
-    def is_unbeaten(self) -> bool:
-        return self.ladder is not None and self.ladder.best is None
-
-    @property
     def is_confirmed(self) -> bool:
         return self.point is not None and self.point.is_confirmed
 

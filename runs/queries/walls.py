@@ -8,11 +8,12 @@ from typing import Any
 
 from django.utils import timezone
 
-from kernels.analysis.standing import Compared, Standing, standing_of
+from kernels.analysis.standing import Standing, standing_of
 from runs.models import Change, Gpu, Kernel, KernelVersion, Newest, Run, Session, StatusPage, Target
 from runs.models.status_page import Part
 from runs.queries import history, leaders, point_rows, week
-from runs.queries.leaders import Board, Place
+from runs.queries.leaders import Board
+from runs.queries.points import Point
 from runs.queries.session_report import SessionReport, session_report
 from runs.queries.targets import Standings, standings
 
@@ -30,6 +31,10 @@ class Stood:
     operation: str
     gpu: str
     standing: Standing
+    demo: bool = False
+    """Whether a figure is of a demo run."""
+    unconfirmed: bool = False
+    """Whether one is not confirmed."""
     source: str = ""
     """Empty unless the page shows sources."""
 
@@ -115,14 +120,21 @@ def targets() -> Standings:
 def stood(board: Board, part: Part, sources: bool) -> list[Stood]:
     """Chosen kernels on each GPU model, from the leaderboard; who is faster on more workloads comes first."""
     chosen = set(Kernel.objects.filter(pk__in=part.chosen).values_list("operation", "name"))
-    found: dict[tuple[str, str, str], list[tuple[Place, Compared]]] = {}
+    found: dict[tuple[str, str, str], list[Point]] = {}
     for place in board.places:
         for placed in place.shown.compared:
             who = place.workload.operation, placed.point.kernel
             if part.every or who in chosen:
-                found.setdefault((place.gpu, *who), []).append((place, placed.point.compared))
+                found.setdefault((place.gpu, *who), []).append(placed.point)
     rows = [
-        Stood(kernel, operation, gpu, standing_of([compared for _, compared in mine]))
+        Stood(
+            kernel,
+            operation,
+            gpu,
+            standing_of([point.compared for point in mine]),
+            demo=any(point.demo for point in mine),
+            unconfirmed=not all(point.is_confirmed for point in mine),
+        )
         for (gpu, operation, kernel), mine in found.items()
     ]
     rows.sort(key=lambda one: (-one.standing.counts["faster"] / max(1, one.standing.of), one.kernel, one.gpu))

@@ -19,6 +19,13 @@ from runs.templatetags.figures import DASH, ago
 register = template.Library()
 
 
+@register.filter
+def ends(said: str) -> str:
+    """Somebody's words as a sentence that ends."""
+    said = said.strip()
+    return said if not said or said[-1] in ".!?" else f"{said}."
+
+
 @register.simple_tag
 def asked(**values: Any) -> str:
     """The query string of an address: `{% asked device=name scale=scale.pk %}`. Leaves out None."""

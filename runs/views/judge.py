@@ -183,6 +183,7 @@ def judge(request: HttpRequest) -> HttpResponse:
         "page": "judge",
         "form": form,
         "pasted": pasted,
+        "understood": understood,
         "found": found,
         "bars": bars(found) if found else [],
         "link": request.build_absolute_uri(f"{reverse('judge')}?{form.query}") if found else "",

@@ -319,6 +319,6 @@ def confirm(request: HttpRequest) -> HttpResponse:
     new = [run for run, is_new in runs if is_new]
     ways = {run.spec.protocol.isolated for run in new}
     what = "five shared and five isolated" if len(ways) == 2 else "five isolated" if True in ways else "five"
-    said = f"Queued: {what} processes confirm it, or do not." if new else "This is being confirmed already."
+    said = f"Queued: {what} fresh processes will measure it again." if new else "This is being confirmed already."
     messages.success(request, said)
     return redirect((new or [run for run, _ in runs])[0])

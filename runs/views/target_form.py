@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from datetime import date
 from typing import Any
 
 from django import forms
 from django.contrib.auth.models import User
+from django.utils import timezone
 
 from runs.models import Pin, Target
 from runs.models.tier_scale import LARGEST_FACTOR
@@ -23,6 +25,12 @@ class TargetForm(forms.Form):
     factor = forms.FloatField(label="or a factor of your own", required=False, min_value=1, max_value=LARGEST_FACTOR)
     owner = forms.CharField(label="Owner", max_length=150)
     due = forms.DateField(label="Until", required=False, widget=forms.DateInput(attrs={"type": "date"}))
+
+    def clean_due(self) -> date | None:
+        due: date | None = self.cleaned_data["due"]
+        if due and due < timezone.localdate():
+            raise forms.ValidationError("Choose today or a later day.")
+        return due
 
     def __init__(self, ladder: Ladder, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -216,7 +216,9 @@ def pin(request: HttpRequest, key: str, mode: str) -> HttpResponse:
         Pin.objects.filter(workload=workload, device=standing.device, mode=mode).delete()
         messages.success(request, "The baseline is no longer pinned.")
     elif base.contended or not (base.p50_ms and base.p50_low_ms and base.p50_high_ms):
-        messages.error(request, "Others used the device in the newest run: measure the baseline again, then pin it.")
+        messages.error(
+            request, "Not pinned: others used the device in the newest run. Measure the baseline again first."
+        )
     else:
         user = request.user if request.user.is_authenticated else None
         Pin(

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from kernels.analysis.standing import ranking
-from kernels.analysis.verdicts import verdict
-from kernels.contract.arm_result import ArmResult
+from kernels.analysis.standing import Compared, ranking, standing_of
+from kernels.analysis.verdicts import verdict, why_noisy
+from kernels.contract.arm_result import ArmResult, Ratio, Status, Verdict
 from kernels.contract.events import Measured, ProtocolFacts
 from kernels.report.cells import as_csv, microseconds, three_digits
 from kernels.report.summary import summary
@@ -527,3 +527,16 @@ def test_no_other_kernel_is_said_of_one_that_wins_only():
     slow = event(result("sdpa"), result("one", SLOW), result("two", SLOW))
     assert "No kernel is faster on any workload." in said(slow)[1]
     assert "other" not in said(slow)[1]
+
+
+def test_a_kernel_without_figures_says_why_in_a_clause():
+    noisy = Compared("a", "eager", "sdpa", Verdict.UNDECIDED, Ratio(0.9, 0.8, 1.0), 0.2, 20)
+    assert standing_of([noisy, noisy._replace(place="b")]).phrase == "no verdict against sdpa: too noisy on 2 of 2"
+    failed = Compared("a", "eager", "sdpa", Status.FAILED, None, 0.0, 0)
+    assert standing_of([failed]).phrase == "not compared with sdpa"
+
+
+def test_the_reason_of_noise_is_what_shows_it():
+    assert why_noisy((1.0, 0.87, 1.2), 0.24, True) == "this machine was busy: A/A from 0.87 to 1.20"
+    assert why_noisy((1.0, 0.98, 1.03), 0.24, False) == "this machine was unsteady: its margin is 24%, above 5%"
+    assert why_noisy((1.0, 0.87, 1.2), 0.04, True) == ""

@@ -8,7 +8,9 @@ from cast import load
 from django.urls import reverse
 from django.utils import timezone
 
+from kernels.analysis import claim_text
 from kernels.analysis.claim_text import read
+from kernels.catalog import PROBLEM, operations
 from runs.models import Calibration
 from runs.views.judge import EXAMPLES
 
@@ -233,3 +235,29 @@ def test_a_verdict_takes_few_queries(owner, exported, gpu, django_assert_max_num
     load(exported, "x.json")
     with django_assert_max_num_queries(7):  # session, user, environments, the fastest, devices, ceilings, environments
         shown(owner, PRODUCT | {"tflops": "700"})
+
+
+@pytest.mark.parametrize(
+    ("text", "operation", "sizes"),
+    [
+        ("softmax rows=8192 cols=4096 fp16 on H100: 0.05 ms", "softmax", {"rows": "8192", "cols": "4096"}),
+        ("RMSNorm 8192 x 4096 on H100: 0.05 ms", "rms_norm", {"rows": "8192", "cols": "4096"}),
+        ("cross entropy, 4096 x 32000 on H200: 1 ms", "cross_entropy", {"rows": "4096", "vocab": "32000"}),
+        ("SiLU of rows=8192 cols=4096: 0.05 ms", "swish", {"rows": "8192", "cols": "4096"}),
+        ("92 TFLOP/s for a 4096^3 fp16 GEMM on H100", "gemm", {"m": "4096", "n": "4096", "k": "4096"}),
+        ("matmul M=N=K=8192 bf16: 1 ms", "gemm", {"m": "8192", "n": "8192", "k": "8192"}),
+        ("rows=8192 cols=4096: 0.05 ms", None, {"rows": "8192"}),
+    ],
+)
+def test_a_text_is_about_the_operation_that_it_names(text, operation, sizes):
+    found = claim_text.read(text)
+    assert found.get("operation") == operation and sizes.items() <= found.items()
+
+
+def test_every_operation_of_the_form_can_be_named():
+    assert set(claim_text.OPERATIONS) == {name for name in operations() if name != PROBLEM}
+
+
+def test_a_text_that_says_nothing_is_told_so(owner):
+    page = owner.get("/judge/", {"claim": "hello world"}).content.decode()
+    assert "The text names no operation, size, GPU, time or rate that was understood." in page

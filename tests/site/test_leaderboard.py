@@ -111,7 +111,7 @@ def test_nobody_beats_the_baseline(owner, measured):
 
 
 @pytest.mark.parametrize("change", ["contended", "incorrect", "undecided"])
-def test_what_does_not_count_does_not_lead(measured, change):
+def test_what_does_not_count_does_not_lead(owner, measured, change):
     run = thorough(measured(count=1))
     mine = Result.objects.filter(measurement__run=run, kernel__name="triton-flash")
     if change == "contended":
@@ -121,7 +121,15 @@ def test_what_does_not_count_does_not_lead(measured, change):
     else:
         mine.update(speedup=1.02, speedup_low=1.005, speedup_high=1.03)
     (place,) = places()
-    assert place.record.point.kernel != "triton-flash"
+    assert place.shown.point.kernel == "sdpa" and place.shown.best is None
+    if change == "incorrect":
+        assert place.record and place.shown.undecided == 0
+    else:
+        assert place.record is None and place.shown.undecided == 1, (
+            "a baseline beside what is undecided is not confirmed"
+        )
+        page = page_of(owner)
+        assert "No kernel is confirmed faster than sdpa; 1 is undecided." in page and "unbeaten" not in page
 
 
 def test_a_faster_one_that_is_not_confirmed_stands_beside_the_record(owner, measured):

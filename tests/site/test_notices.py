@@ -327,7 +327,7 @@ def test_a_test_is_sent_and_its_answer_listed(owner, receiver):
     [
         (
             "http://127.0.0.1/",
-            "127.0.0.1 is no public address. Write a public one, or add its network to WEBHOOK_NETWORKS.",
+            "127.0.0.1 is not a public address. Write a public one, or add its network to WEBHOOK_NETWORKS.",
         ),
         ("ftp://example.org/", "Write an address that begins with https:// or http://."),
         ("https://no-such-host.invalid/", "The site finds no host of this name: look for a spelling mistake."),

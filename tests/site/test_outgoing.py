@@ -20,7 +20,7 @@ PRIVATE = (
 def test_no_private_address_is_called(address, settings):
     assert not outgoing.is_allowed(ipaddress.ip_address(address))
     host = f"[{address}]" if ":" in address else address
-    with pytest.raises(outgoing.Refused, match="no public address"):
+    with pytest.raises(outgoing.Refused, match="not a public address"):
         outgoing.post(f"http://{host}:8000/", b"{}", {})
 
 
@@ -78,4 +78,4 @@ def test_a_webhook_whose_name_became_private_later_is_not_called(owner, receiver
     Delivery.objects.create(notice=notice, webhook=webhook)
     settings.WEBHOOK_NETWORKS = []
     deliver()
-    assert not receiver.got and "no public address" in Delivery.objects.get().answer
+    assert not receiver.got and "not a public address" in Delivery.objects.get().answer

@@ -225,7 +225,7 @@ def test_the_panel_begins_with_the_diagnosis_and_folds_the_caveats(owner, result
     page = page_of(owner, result)
     panel = page.partition('id="profile"')[2].partition("</section>")[0]
     said = text_of(panel)
-    assert "Why it is slow Profile again DRAM-bound: 93% of peak; tail: 1.06 waves" in said
+    assert "What limits it Profile again DRAM-bound: 93% of peak; tail: 1.06 waves" in said
     assert "SMs busy 95% met at least 80%" in said
     assert "occupancy achieved 40% not met at least 50%" in said
     assert "a warp waits on shared memory, or on special functions 41% of its time" in said

@@ -436,7 +436,7 @@ def test_cancelling_works_without_a_broker(owner, make_run):
     "margin, said",
     [
         (0.045, "A/A of sdpa was off: FASTER and SLOWER need a difference of up to 4.5%."),
-        (0.4, "Undecided: this machine was busy or unsteady: A/A from 0.99 to 1.00."),
+        (0.4, "Undecided: this machine was busy or unsteady: its margin is 40%, above 5%."),
     ],
 )
 def test_why_nothing_was_decided(owner, exported, margin, said):

@@ -183,6 +183,7 @@ def test_every_part_stands_there(stranger, demo, target, gpu, make):
     assert "Biggest change this week" in page and re.search(r"(5.9|6.\d)% slower", page) and "compiled, " in page
     assert '<div class="trend" role="img"' in page and "<svg" in page
     assert "Beat cuDNN" in page
+    assert "H200, demo" in page and ">unconfirmed</span></p>" in page
     assert "share of the speed of light" in page
     assert f"{gpu.place}</b>" in page and "heard" in page
 

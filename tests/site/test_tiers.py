@@ -4,11 +4,14 @@ import csv
 import io
 import json
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from cast import load, thorough
 from django.core.exceptions import ValidationError
 from django.urls import reverse
+from django.utils import timezone
+from django.utils.formats import date_format
 
 from runs.models import Measurement, Newest, Pin, Result, Run, Target, Tier, TierScale
 from runs.models.tier_scale import parse
@@ -541,14 +544,20 @@ def decide(client, what, there, scale, **sent):
     return client.post(where, sent, follow=True).content.decode()
 
 
+def test_a_target_is_not_for_a_day_that_is_over(owner, there, scale):
+    page = decide(owner, "set_target", there, scale, tier="0", owner=owner.user.username, due="2020-01-01")
+    assert "Choose today or a later day." in page and not Target.objects.exists()
+
+
 def test_a_target_is_chosen_changed_and_removed(owner, there, scale):
-    page = decide(owner, "set_target", there, scale, tier="0", owner=owner.user.username, due="2026-12-01")
+    due = timezone.localdate() + timedelta(days=40)
+    page = decide(owner, "set_target", there, scale, tier="0", owner=owner.user.username, due=f"{due}")
     target = Target.objects.get()
-    assert (target.factor, target.owner, f"{target.due}") == (2.0, owner.user, "2026-12-01")
+    assert (target.factor, target.owner, target.due) == (2.0, owner.user, due)
     assert target.tier == "Good (B) of Five tiers v1", "an edit of the scale does not move it"
-    assert "The target of 4.96 µs is 1.74 µs away." in page and "until 1 December 2026" in page
+    assert "The target of 4.96 µs is 1.74 µs away." in page and f"until {date_format(due, 'j F Y')}" in page
     matrix = page_of(owner, "tiers")
-    assert 'target 2.00x<span class="less">, 1.74 µs to go · olga, 1 Dec</span>' in matrix
+    assert 'target 2.00x<span class="less">, 1.74 µs to go · olga, ' + date_format(due, "j M") + "</span>" in matrix
     decide(owner, "set_target", there, scale, tier="own", factor="1.4", owner=owner.user.username)
     assert Target.objects.get().factor == 1.4 and Target.objects.get().due is None
     assert "The target is reached." in page_of(owner, "tier_workload", *there)
