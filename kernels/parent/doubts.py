@@ -12,6 +12,7 @@ from kernels.analysis.suspicion import (
     DOUBTS,
     LONG_NS,
     PROBE_SETS,
+    VERY_LONG_NS,
     unevenness,
     why_ahead,
     why_always_uneven,
@@ -97,7 +98,7 @@ class Doubts:
 
     def _why_ahead(self, name: str, call_ns: float) -> str:
         """Compares the first call of blocks like the timed ones with that of blocks whose inputs were written right before."""
-        calls = FEWEST_CALLS if call_ns > LONG_NS else PROBE_SETS
+        calls = 1 if call_ns > VERY_LONG_NS else FEWEST_CALLS if call_ns > LONG_NS else PROBE_SETS
         found: dict[bool, list[float]] = {False: [], True: []}
         host_bytes = 0 if self.engine.cuda else self.engine.input_bytes
         for _ in range(DOUBTS):

@@ -66,7 +66,7 @@ def summary(table: Sequence[Row], operation: str, contended: bool = False) -> Su
     elif any(row.verdict == Verdict.UNKNOWN for row in table):
         strong = "Measured; the correctness is unknown, because there is no reference"
     elif any(row.p50_ms is not None for row in table):
-        strong = "Measured; no comparison"
+        strong = _wrong(table) or "Measured; no comparison"
     elif checked := [row.correct for row in table if row.mode == "verify" and row.correct is not None]:
         strong = f"{sum(checked)} of {len(checked)} outputs checked are correct"
     elif table:
@@ -82,6 +82,16 @@ def summary(table: Sequence[Row], operation: str, contended: bool = False) -> Su
         ranks,
         [*_checked([row for row in table if not row.other_work]), *_loaded(table), *_what_ran(table, operation)],
     )
+
+
+def _wrong(table: Sequence[Row]) -> str:
+    """Who gets no speedup, because of what its checks found: "my-kernel is incorrect"."""
+    words = (Status.INCORRECT, Status.SUSPECT, Status.IMPOSSIBLE)
+    found = {row.kernel: row.verdict for row in table if row.verdict in words}
+    if len(found) == 1:
+        return f"{next(iter(found))} is {next(iter(found.values()))}"
+    word = " or ".join(dict.fromkeys(str(one) for one in words if one in found.values()))
+    return f"{len(found)} kernels are {word}" if found else ""
 
 
 def summaries(table: Sequence[Row], contended: bool = False) -> dict[str, Summary]:

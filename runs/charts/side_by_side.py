@@ -26,7 +26,7 @@ KEY, HEAD, MARK, GAP, LABEL = 17, 24, 11, 8, 15
 which stands above its marks on a phone."""
 MOST_LINES = 28
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-left", "triangle-right")
-TITLES = {"speedup": "Speedup over the baseline of each run", "latency": "Latency, us", "throughput": "Throughput"}
+TITLES = {"speedup": "Speedup over the baseline of each run", "latency": "Latency, µs", "throughput": "Throughput"}
 
 
 class Mark(NamedTuple):

@@ -37,7 +37,7 @@ def run_chart(run: Any, name: str, sizes: Sequence[Any], shown: str = "") -> dic
 def result_chart(run_pk: int, result_pk: int, name: str, arms: Sequence[Any]) -> dict[str, Any]:
     """A chart of a result: runs/charts/distribution/."""
     if name == "samples":
-        shown = "Samples of " + " and ".join(f"{arm.name}, median {grouped(arm.median)} us" for arm in arms)
+        shown = "Samples of " + " and ".join(f"{arm.name}, median {grouped(arm.median)} µs" for arm in arms)
     else:
         shown = "Median of each round of " + " and ".join(arm.name for arm in arms)
     return {"run_pk": run_pk, "result_pk": result_pk, "name": name, "alt": f"{shown}; the numbers are in the csv"}

@@ -162,9 +162,9 @@ def _clocks_disagree(check: CrossCheck) -> str:
     if check.event_ns is None or check.span_ns is None:
         return "Cross-check: event time and profiler span differ by more than the limit."
     return (
-        f"Cross-check: event time {grouped(check.event_ns / 1e3)} us and profiler span {grouped(check.span_ns / 1e3)} us "
-        f"differ by more than the limit (the larger of {AGREE_SHARE:.0%} and {AGREE_NS / 1e3:g} us, plus "
-        f"{AGREE_NS_PER_KERNEL / 1e3:g} us for each further kernel)."
+        f"Cross-check: event time {grouped(check.event_ns / 1e3)} µs and profiler span {grouped(check.span_ns / 1e3)} µs "
+        f"differ by more than the limit (the larger of {AGREE_SHARE:.0%} and {AGREE_NS / 1e3:g} µs, plus "
+        f"{AGREE_NS_PER_KERNEL / 1e3:g} µs for each further kernel)."
     )
 
 
@@ -175,10 +175,10 @@ def crosscheck_of(results: Sequence[ArmResult]) -> dict[str, Any]:
     """A table with a column per result: {"kernels", "rows": [(heading, cells)]}, without empty rows."""
     seen = [(one.kernel, one.crosscheck) for one in results if one.crosscheck]
     rows = [
-        ("event time, us", [us_of_ns(check.event_ns) for _, check in seen]),
-        ("profiler's kernel span, us", [us_of_ns(check.span_ns) for _, check in seen]),
+        ("event time, µs", [us_of_ns(check.event_ns) for _, check in seen]),
+        ("profiler's kernel span, µs", [us_of_ns(check.span_ns) for _, check in seen]),
         ("event and span agree", [yes_no(check.agrees) for _, check in seen]),
-        ("back to back, us", [us_of_ns(check.wall_ns) for _, check in seen]),
+        ("back to back, µs", [us_of_ns(check.wall_ns) for _, check in seen]),
         ("calls in its batch", [f"{check.calls:,}" if check.calls else "" for _, check in seen]),
         ("board energy", [energy(check.joules) for _, check in seen]),
     ]
@@ -305,7 +305,7 @@ def isolation_of(how: Isolation, kernel: str) -> list[tuple[str, str]]:
         ]
     if how.host_us is not None:
         facts.append(
-            ("empty batch", f"{how.host_us:.0f} us" + ("; subtracted from every batch" if how.host_subtracted else ""))
+            ("empty batch", f"{how.host_us:.0f} µs" + ("; subtracted from every batch" if how.host_subtracted else ""))
         )
     if how.beside:
         ratio, low, high = map(ratio3, how.beside)

@@ -143,7 +143,7 @@ def _best(one: Ladder) -> str:
     if not one.kernels:
         return f"No kernel was compared with {over}."
     if one.best is None:
-        return f"No kernel is confirmed faster than {over} at {us(one.base_ms)} us."
+        return f"No kernel is confirmed faster than {over} at {us(one.base_ms)} µs."
     point, ratio = one.best
     figures = f"{ratio.ratio:.3f}x the speed of {over} ({ratio.low:.3f} to {ratio.high:.3f})"
     return f"{point.kernel} is best: {figures}.{unconfirmed(point)}"

@@ -443,7 +443,7 @@ def test_all_failed():
 def test_an_incorrect_output_is_never_called_correct():
     wrong = result("mine", status="incorrect", correctness={"correct": False})
     strong, rest, _ = said(event(result("sdpa"), wrong))
-    assert strong == "Measured; no comparison"
+    assert strong == "mine is incorrect"
     assert rest == f"1 result is incorrect (mine). {ALONE}"
     timed_and_wrong = result("mine", FAST, correctness={"correct": False})
     assert ALONE not in said(event(result("sdpa"), timed_and_wrong))[1]
@@ -540,3 +540,9 @@ def test_the_reason_of_noise_is_what_shows_it():
     assert why_noisy((1.0, 0.87, 1.2), 0.24, True) == "this machine was busy: A/A from 0.87 to 1.20"
     assert why_noisy((1.0, 0.98, 1.03), 0.24, False) == "this machine was unsteady: its margin is 24%, above 5%"
     assert why_noisy((1.0, 0.87, 1.2), 0.04, True) == ""
+
+
+def test_wrong_kernels_are_the_headline_where_nothing_is_compared():
+    wrong = [result(name, status=word) for name, word in (("a", "incorrect"), ("b", "suspect"))]
+    assert said(event(result("sdpa"), *wrong))[0] == "2 kernels are incorrect or suspect"
+    assert said(event(result("sdpa"), wrong[1]))[0] == "b is suspect"

@@ -68,7 +68,7 @@ def test_the_page_says_what_the_host_did_not_allow_and_what_it_means(owner, isol
 @pytest.mark.parametrize("subtracted", [False, True])
 def test_the_page_says_subtracted_only_of_what_was(subtracted):
     facts = dict(isolation_of(APART.model_copy(update={"host_subtracted": subtracted}), "eager"))
-    assert facts["empty batch"] == "90 us" + ("; subtracted from every batch" if subtracted else "")
+    assert facts["empty batch"] == "90 µs" + ("; subtracted from every batch" if subtracted else "")
 
 
 @pytest.mark.parametrize(("retaken", "said"), [(3, "3, longer than usual by over 3%"), (0, None), (None, None)])

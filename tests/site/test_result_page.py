@@ -134,7 +134,7 @@ def test_the_samples_are_drawn_with_scripts_and_without(owner, results):
             assert f'srcset="{svg}?{asked}"' in page
             assert owner.get(html.unescape(f"{svg}?{asked}")).status_code == 200
     assert "vendor/vega.js" in page
-    assert "Samples of sdpa, median 9.92 us and triton-flash, median 6.70 us" in page
+    assert "Samples of sdpa, median 9.92 µs and triton-flash, median 6.70 µs" in page
     assert "lines are every sample." in page
 
 
@@ -228,10 +228,10 @@ def test_the_cross_check_stands_beside_the_baselines(owner, results):
     change(results["triton-flash"], crosscheck=CHECK | {"event_ns": 6_700.0, "joules": 0.0000021, "agrees": None})
     text = text_of(page_of(owner, results["triton-flash"]))
     assert "Cross-check in a separate process, per call sdpa triton-flash" in text
-    assert "event time, us 9.87 6.70" in text
-    assert "profiler's kernel span, us 9.11 9.11" in text
+    assert "event time, µs 9.87 6.70" in text
+    assert "profiler's kernel span, µs 9.11 9.11" in text
     assert "event and span agree yes not known" in text
-    assert "back to back, us 10.4 10.4 calls in its batch 28,846 28,846" in text
+    assert "back to back, µs 10.4 10.4 calls in its batch 28,846 28,846" in text
     assert "board energy 3.12 mJ 2.10 uJ" in text
     assert "differ by more than the limit" not in text
 
@@ -239,7 +239,7 @@ def test_the_cross_check_stands_beside_the_baselines(owner, results):
 def test_a_cross_check_that_disagrees_is_a_warning(owner, unseen):
     change(unseen["triton-flash"], crosscheck=CHECK | {"event_ns": 40_000.0, "span_ns": 20_000.0, "agrees": False})
     text = text_of(page_of(owner, unseen["triton-flash"]))
-    assert "event time 40.0 us and profiler span 20.0 us differ by more than the limit" in text
+    assert "event time 40.0 µs and profiler span 20.0 µs differ by more than the limit" in text
     assert "event and span agree no" in text
 
 
@@ -260,7 +260,7 @@ def test_a_cross_check_shows_what_it_has(owner, unseen):
     nothing = dict.fromkeys(("event_ns", "span_ns", "wall_ns", "calls", "joules", "agrees"))
     change(unseen["triton-flash"], crosscheck=nothing | {"wall_ns": 10_400.0, "calls": 7})
     text = text_of(page_of(owner, unseen["triton-flash"]))
-    assert "per call triton-flash event and span agree not known back to back, us 10.4 calls in its batch 7" in text
+    assert "per call triton-flash event and span agree not known back to back, µs 10.4 calls in its batch 7" in text
     for missing in ("event time, us", "kernel span, us", "energy"):
         assert missing not in text
 
