@@ -8,6 +8,8 @@ from typing import Any, Literal, get_args, get_origin
 from django import forms
 from pydantic.fields import FieldInfo
 
+MOST = 2**20
+"""Largest size, where the operation names no other."""
 MOST_DIGITS = 20
 """Longest number: Python refuses to parse thousands of digits."""
 
@@ -20,16 +22,16 @@ def _parts(value: Any) -> list[str]:
 class NumbersField(forms.Field):
     """Whole numbers, separated by commas; every combination runs."""
 
-    def __init__(self, *, least: int = 1, **kwargs: Any) -> None:
+    def __init__(self, *, least: int = 1, most: int = MOST, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.least = least
+        self.least, self.most = least, most
 
     def to_python(self, value: Any) -> list[int]:
         text, parts = str(value or "").strip(), _parts(value)
         if any(not part.isdecimal() for part in parts):
             raise forms.ValidationError(f"“{text}”: use whole numbers, separated by commas.")
-        if any(len(part) > MOST_DIGITS or not self.least <= int(part) <= 2**20 for part in parts):
-            raise forms.ValidationError(f"Use numbers from {self.least} to 1,048,576.")
+        if any(len(part) > MOST_DIGITS or not self.least <= int(part) <= self.most for part in parts):
+            raise forms.ValidationError(f"Use numbers from {self.least} to {self.most:,}.")
         return [int(part) for part in parts]
 
 
@@ -73,7 +75,8 @@ def size_field(info: FieldInfo) -> forms.Field:
     mode = "decimal" if decimal else "numeric"
     widget = forms.TextInput(attrs={"inputmode": mode, "autocomplete": "off", "class": "short"})
     shown: dict[str, Any] = {"label": label, "required": False, "help_text": help_text, "widget": widget}
-    return DecimalsField(**shown) if decimal else NumbersField(least=0 if info.default == 0 else 1, **shown)
+    most = next((one.le for one in info.metadata if hasattr(one, "le")), MOST)
+    return DecimalsField(**shown) if decimal else NumbersField(least=0 if info.default == 0 else 1, most=most, **shown)
 
 
 def may_be_empty(info: FieldInfo) -> bool:

@@ -8,9 +8,10 @@ from cast import load
 from django.utils import timezone
 from form import ESTIMATE, PAGE, again, asked, field_of, refused, submitted
 
+from kernels.catalog import operations
 from kernels.host.device import Device
 from kernels.workload import Config as ConfigSpec
-from runs.form_fields import NumbersField
+from runs.form_fields import NumbersField, size_field
 from runs.forms import MAX_WORKLOADS, NewRunForm
 from runs.management.commands import up
 from runs.models import Run, Session
@@ -173,14 +174,15 @@ WRONG = {
     "a fraction": ({"batch": "1.5"}, "batch", "“1.5”: use whole numbers"),
     "a negative number": ({"seq_len": "512, -1"}, "seq_len", "“512, -1”: use whole numbers"),
     "a superscript": ({"heads": "²"}, "heads", "“²”: use whole numbers"),
-    "zero": ({"heads": "0"}, "heads", "Use numbers from 1 to 1,048,576."),
+    "zero": ({"heads": "0"}, "heads", "Use numbers from 1 to 1,024."),
+    "too large a batch": ({"batch": "65537"}, "batch", "Use numbers from 1 to 65,536."),
     "a scale of zero": ({"scale": "0.0"}, "scale", "“0.0”: use numbers above 0, such as 0.125, separated by commas."),
     "words for a scale": ({"scale": "half"}, "scale", "“half”: use numbers above 0, such as 0.125"),
     "too large a scale": ({"scale": "0.5, 101"}, "scale", "less than or equal to 100."),
     "too large a window": ({"window": "1048577"}, "window", "Use numbers from 0 to 1,048,576."),
     "too large a number": ({"seq_len": "1048577"}, "seq_len", "Use numbers from 1 to 1,048,576."),
     "a number of 5,000 digits": ({"seq_len": "9" * 5000}, "seq_len", "Use numbers from 1 to 1,048,576."),
-    "larger than this size may be": ({"head_dim": "64, 1025"}, "head_dim", "less than or equal to 1024."),
+    "larger than this size may be": ({"head_dim": "64, 1025"}, "head_dim", "Use numbers from 1 to 1,024."),
     "a size that is missing": ({"seq_len": " , "}, "seq_len", "Enter one or more numbers."),
     "heads that do not divide": ({"kv_heads": "3"}, "kv_heads", "Heads (8) must be a multiple of KV heads (3)."),
     "no dtype": ({"dtype": []}, "dtype", "Tick at least one dtype."),
@@ -478,3 +480,8 @@ def test_a_form_alone_is_not_valid(db):
     form = NewRunForm({})
     assert not form.is_valid()
     assert {"device", "what", "kernels", "protocol"} <= set(form.errors)
+
+
+def test_a_size_may_be_as_large_as_its_operation_says():
+    field = size_field(operations()["softmax"].model_fields["rows"])
+    assert field.clean("16777216") == [16_777_216]
