@@ -45,6 +45,11 @@ def wait_until(check, what, within=15):
     return found
 
 
+def hear_hangups():
+    """These tests may themselves run under nohup."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 class Kept:
     """A keeper, in a process of its own."""
 
@@ -56,6 +61,7 @@ class Kept:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            preexec_fn=hear_hangups,
         )
         wait_until(lambda: len(self.below()) >= 6, "the parts run")
         self.known = [processes.identify(pid) for pid in self.below()]
@@ -98,6 +104,7 @@ def test_a_keeper_ends_with_its_terminal_though_the_signal_goes_to_another(tmp_p
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
             os.wait()
             os._exit(0)
+        hear_hangups()
         env = os.environ | {"PYTHONPATH": str(ROOT)}
         os.execve(sys.executable, [sys.executable, "-c", KEEPER, str(tmp_path)], env)
     below = []
