@@ -43,11 +43,17 @@ def folder(tmp_path):
     return tmp_path
 
 
+def hear_hangups():
+    """These tests may themselves run under nohup."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def start(folder, *arguments):
     settings = {"PYTHONPATH": str(ROOT), "KERNEL_PATH": str(folder / "kernels"), "TMPDIR": str(folder / "tmp")}
     line = [sys.executable, "-m", "kernels", "run", *map(str, arguments)]
     keep = {"cwd": folder, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(line, env=os.environ | settings | {"OMP_NUM_THREADS": "1"}, **keep)
+    environment = os.environ | settings | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(line, env=environment, preexec_fn=hear_hangups, **keep)
 
 
 def finish(process):

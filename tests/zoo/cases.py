@@ -1,9 +1,9 @@
 """The cases of the zoo, as their files say: tests/zoo/WHAT IS ATTACKED/attention/NAME.py.
 
 Each file says what its kernel must be called, by device: MUST_BE = {"cpu": (status, reason, another reason, ...)}; the
-status "ok" means: no advantage; "incorrect|crashed" means: one of these. PROTOCOL: it is measured beside the baseline
-only, with these settings. RUNS: so often. LIMIT: why it gets through; its test documents that. ISOLATED: what it must be
-called in a process of its own, by device; those in tests/zoo/isolated attack that only.
+status "ok" means: no advantage; "incorrect|crashed" means: one of these; "suspect|no advantage": either. PROTOCOL: it is
+measured beside the baseline only, with these settings. RUNS: so often. LIMIT: why it gets through; its test documents
+that. ISOLATED: what it must be called in a process of its own, by device; those in tests/zoo/isolated attack that only.
 """
 
 import ast
@@ -18,6 +18,8 @@ FOLDERS = ":".join(str(ZOO / name) for name in ATTACKED)
 """For KERNEL_PATH."""
 ALL_FOLDERS = f"{FOLDERS}:{ZOO / 'isolated'}"
 """The same with the cases that attack isolation."""
+NO_ADVANTAGE = "no advantage"
+"""Of a cheat that needs a core of its own: where the machine is busy it wins nothing, and nothing shows."""
 NO_EFFECT = "no effect"
 CALLED_WITHOUT_EFFECT = {
     "cpu": ("ok", "incorrect", "suspect", "failed"),
@@ -42,6 +44,8 @@ class Case:
     def is_called(self, device: str, row: dict) -> bool:
         """Whether a row of the result is what it must be: no cheat has a speedup above 1."""
         status, *reasons = self.must_be[device]
+        if NO_ADVANTAGE in status and row["status"] == "ok" and row["speedup_low"] <= 1.05:
+            return True
         if status == "ok":
             return row["status"] == "ok" and (self.attacked == "honest" or row["speedup_low"] <= 1.05)
         refused = row["status"] in status.split("|") and row["speedup"] is None
