@@ -123,7 +123,7 @@ def addresses(demo, gpu, measured):
         **{name: [reported.pk, "factors"] for name in ("session_chart_json", "session_chart_svg")},
         **{name: [demo.pk] for name in ("withdraw_run", "restore_run", "name_run", "add_tag", "remove_tag")},
         "remove_from_session": [Session.objects.first().pk, demo.pk],
-        **{name: [] for name in ("gpus", "gpus_csv", "gpus_json", "judge", "judge_json")},
+        **{name: [] for name in ("glossary", "gpus", "gpus_csv", "gpus_json", "judge", "judge_json")},
         **{name: [gpu.pk] for name in ("gpu", "gpu_json", "recalibrate", "pause_gpu", "resume_gpu")},
         **{name: [] for name in ("imports", "people", "audit", "settings")},
         **{name: [wall.user_id] for name in ("person_role", "person_state", "person_reset")},
