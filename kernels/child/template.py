@@ -20,7 +20,7 @@ from kernels.host import airlock, processes, starting
 from kernels.host.forking import Request
 
 PR_SET_DUMPABLE = 4
-REQUEST_BYTES = 2**17
+REQUEST_BYTES = 2**20
 MOST_FILES = 8
 END = 3
 """Where the socket of its end stands among the files of a request."""

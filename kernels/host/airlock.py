@@ -1,7 +1,7 @@
 """The airlock: takes from its process what a foreign kernel does not need. It runs trusted code only.
 
 `python -m kernels.host.airlock SPEC`, SPEC is a `Spec` as JSON, then becomes another program. A process that a template forks
-(kernels/child/template.py) passes through and stays the program that it is. With root it takes everything;
+(kernels/child/template.py) passes through it and goes on. With root it takes everything;
 another user takes what a user namespace allows. What the host does not allow is left out, and the `Facts` say so.
 """
 
@@ -26,7 +26,7 @@ class Spec(BaseModel):
     """What to take away, and what to run."""
 
     command: list[str]
-    """Its first word is the interpreter; who stays the program that it is runs none of it."""
+    """The program to become, its interpreter first. A forked process becomes none; it must be able to read the interpreter."""
     scratch: str
     """The only folder that stays writable."""
     readable: list[str] = []

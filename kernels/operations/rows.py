@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 CHUNK = 2**24
 """Elements of a chunk of rows checked at once: 128 MiB in float64."""
 LONGEST_CHAIN = 2**16
-"""Terms that a sum of a yardstick adds in turn. In float32 a longer chain loses the terms themselves: it allows any error."""
+"""Most terms that a sum of a yardstick adds in turn. The total of a longer chain hardly changes in float32, so it would allow any
+error."""
 FOLDED = ("batch", "seq_len", "dim")
 """Sizes of a batch of sequences, which may stand for rows and columns."""
 

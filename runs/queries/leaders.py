@@ -236,7 +236,11 @@ def _record(series: list[Series], comparisons: int, confirmed: bool) -> Record |
     if not placed:
         return None
     best = max((one for one in placed if one.counts), key=lambda one: one.ratio.low, default=None)
-    sure = best.point.is_confirmed if best else base.is_confirmed and all(one.is_decided for one in placed)
+    sure = (
+        best.point.is_confirmed
+        if best
+        else base.is_confirmed and not base.contended and all(one.is_decided for one in placed)
+    )
     return Record(first, base, best, sorted(placed, key=lambda one: -one.ratio.ratio), sure)
 
 

@@ -447,6 +447,14 @@ def test_what_the_parent_knows_is_not_in_the_memory_of_a_cell(knows, orders, tmp
         session.close()
 
 
+def test_a_long_request_arrives_whole(isolated, monkeypatch):
+    """The folders of PATH are in it twice: in the environment, and among the files that a cell may read."""
+    folders = [f"/nowhere/{number:05}" for number in range(70_000 // 15)]
+    monkeypatch.setenv("PATH", ":".join([os.environ["PATH"], *folders]))
+    trusted, cell = isolated()
+    assert trusted.is_forked and cell.is_forked and cell.alive
+
+
 def test_a_forked_child_that_waits_is_not_one_of_several(monkeypatch):
     warm = Child(CPU)
     assert warm.is_forked

@@ -108,6 +108,8 @@ def test_nobody_beats_the_baseline(owner, measured):
     assert place.record.best is None and place.record.point.kernel == "sdpa"
     assert "No kernel is confirmed faster than sdpa on 1 attention workload on" in page_of(owner)
     assert "baseline, unbeaten" in page_of(owner)
+    Run.objects.filter(pk=run.pk).update(contended=True)
+    assert places()[0].record is None and "unbeaten" not in page_of(owner), "others used the device"
 
 
 @pytest.mark.parametrize("change", ["contended", "incorrect", "undecided"])
