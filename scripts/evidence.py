@@ -73,7 +73,9 @@ class Site:
         def emit(event: Event) -> None:
             events.append((time.monotonic(), event))
 
-        supervising.Supervisor(spec, self.device, emit).run()
+        supervisor = supervising.Supervisor(spec, self.device, emit)
+        supervisor.session.independent = True  # processes of one template would share their address layout
+        supervisor.run()
         before, found = 0.0, {}
         for at, event in events:
             match event:

@@ -248,12 +248,14 @@ class Bench:
         at_once: bool = False,
     ) -> TimedBlock:
         """`calls` timed calls of an arm, each on its own input set (unless there are fewer), after an `untimed` call, new
-        values, an eviction of the cache, a rest and a spin gate. at_once: the new values come last.
+        values, an eviction of the cache, a rest and a spin gate. at_once: the new values come last; on a GPU behind the gate, so
+        that they are there only when the calls are queued.
 
         All outputs live until the next command: the parent then chooses which one to `keep`.
         """
         held, call = self._before(arm, calls := min(calls, self.most_calls), rest_ns, untimed, at_once)
-        block = self.clock.block(call, range(calls), gate_ns, flush)
+        first = {"first": partial(self._write, range(calls))} if at_once and self.kind == "cuda" else {}
+        block = self.clock.block(call, range(calls), gate_ns, flush, **first)
         return self._held(held, block)
 
     def e2e(self, arm: str, calls: int, rest_ns: int = 0, untimed: bool = True) -> TimedBlock:
@@ -277,9 +279,8 @@ class Bench:
             self._write(indices)
         self.clock.synchronize()
         self.clock.rest(rest_ns)
-        if at_once:
+        if at_once and self.kind == "cpu":
             self.sets.write(indices)
-            self.clock.synchronize()
         return held, call
 
     def _write(self, indices: Sequence[int]) -> None:

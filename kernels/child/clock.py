@@ -208,8 +208,10 @@ class CudaClock:
         gate_ns: int,
         flush: bool,
         before: Callable[[], Any] = lambda: None,
+        first: Callable[[], Any] = lambda: None,
     ) -> Block:
-        """One timed call per index, all queued behind the gate. `before` runs before each; on request a read flush, too."""
+        """One timed call per index, all queued behind the gate. `before` runs before each; on request a read flush, too.
+        `first` queues what is to be done behind the gate, before all of them."""
         runtime, events = self.runtime, self.events(2 * len(indices) + 2)
         outs: list[Any] = []
         record = runtime.record
@@ -219,6 +221,7 @@ class CudaClock:
         cycles = self.gate(gate_ns)
         record(events[-1])
         begin = runtime.host_ns()
+        first()
         for position, index in enumerate(indices):
             before()
             if flush:

@@ -37,6 +37,18 @@ class Blame:
             arm.fail(Status.SUSPECT, f"{CHANGED}{'; '.join(got.changes)}"[:2000])
         return got
 
+    def after(self, arm: Arm) -> None:
+        """Compares the process after this arm's last checks, where others have run before it. What differs is this arm's, unless
+        another has left threads: then each of them runs alone, and the others are timed again."""
+        engine = self.engine
+        others = [other for other in engine.alive if other.leaves_threads and other is not arm]
+        if not engine.session.replaceable or not others:
+            self.watch(arm)
+            return
+        got: Watched = engine.session.call("watch", CHECK_LIMIT_S, arm=arm.name)
+        if got.changes:
+            self._settle([arm, *others], got.changes)
+
     def errors(self, error: Exception) -> None:
         """Turns an error of the rounds into the result of the arm that caused it: the one that ran, unless another left
         threads which may have disturbed it."""
@@ -99,18 +111,24 @@ class Blame:
         """Compares the process after the rounds with its state before. Who changed something is found by running each arm
         alone; then the others are timed again."""
         got: Watched = self.engine.session.call("watch", CHECK_LIMIT_S)
-        if not got.changes:
-            return
         candidates = [arm for arm in self.engine.alive if arm.name != self.engine.baseline] or self.engine.alive
+        for arm in candidates:
+            arm.leaves_threads |= got.threads  # one of them began it in the rounds
+        if got.changes:
+            self._settle(candidates, got.changes)
+
+    def _settle(self, candidates: Sequence[Arm], changes: Sequence[str]) -> None:
+        """Fails those who changed something: found by running each alone. Raises RetryInNewProcess where there can be another."""
+        engine = self.engine
         guilty, known = candidates, len(candidates) == 1
-        if self.engine.session.replaceable and not known:
+        if engine.session.replaceable and not known:
             guilty = [arm for arm in candidates if self._alone(arm) is not None]
             known, self.doubts = bool(guilty), self.doubts + 1
             if not guilty and self.doubts >= DOUBTS:
-                guilty = candidates
+                candidates = guilty = [arm for arm in candidates if arm.name != engine.baseline] or candidates
         why = CHANGED if known else UNKNOWN.format(", ".join(arm.name for arm in candidates))
         for arm in guilty:
-            arm.fail(Status.SUSPECT, f"{why}{'; '.join(got.changes)}"[:2000])
-        if self.engine.session.replaceable:
-            self.engine.session.replace()
-            raise self.engine.retry()
+            arm.fail(Status.SUSPECT, f"{why}{'; '.join(changes)}"[:2000])
+        if engine.session.replaceable:
+            engine.session.replace()
+            raise engine.retry()

@@ -201,9 +201,9 @@ class Child:
         )
 
     def _forked(self, commands: int, answers: int) -> Forked | None:
-        """The process from a template, where that is as good: CUDA does not survive a fork, and variables of a kernel may take
-        effect at an import."""
-        if self.fresh or self.environment or self.device.kind != "cpu":
+        """The process from a template, where that is as good: variables of a kernel may take effect at an import. The template
+        does not touch the device, so each process begins CUDA anew."""
+        if self.fresh or self.environment:
             return None
         environment, request = partial(child_environment, self.device), self._request()
         return fork(environment, self.scratch, request, commands, answers, self._more_files(), self.is_isolated)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from kernels.analysis.blocks import MAX_CALLS
@@ -37,8 +38,9 @@ UNEVEN_BLOCKS, UNEVEN_NS = 7, 10e6
 finds the processor's caches empty, and takes longer. In a long block that counts for less."""
 AHEAD_PAIRS, FEWEST_CALLS = 3, 4
 """Blocks of each kind in each of DOUBTS looks, and calls of a block of slow calls."""
-AHEAD_REST_NS, AHEAD_GATE_NS = 5_000_000, 1_000_000
-"""The rest before calls whose inputs are not new; and on a GPU the gate."""
+AHEAD_REST_NS, AHEAD_GATE_NS, AHEAD_NS = 5_000_000, 1_000_000, 40e6
+"""The rest before calls whose inputs are not new; on a GPU longer by what the calls take, which is at most AHEAD_NS for all of a
+block. The gate is a GPU's."""
 OUTSIDE_TRIES, OUTSIDE_REST_S = 10, 0.2
 """Batches of which each must take too long on the parent's clock, and the rest before one after the first few: other
 programs of the host may hold up several in a row."""
@@ -97,20 +99,29 @@ class Doubts:
         return unevenness(got.cpu_ns or got.ticks_ns)
 
     def _why_ahead(self, name: str, call_ns: float) -> str:
-        """Compares the first call of blocks like the timed ones with that of blocks whose inputs were written right before."""
-        calls = 1 if call_ns > VERY_LONG_NS else FEWEST_CALLS if call_ns > LONG_NS else PROBE_SETS
+        """Compares blocks like the timed ones with blocks whose inputs were written right before: their calls on a GPU, where
+        all of them are queued before the inputs are there; on a CPU their first call."""
         found: dict[bool, list[float]] = {False: [], True: []}
         host_bytes = 0 if self.engine.cuda else self.engine.input_bytes
         for _ in range(DOUBTS):
             for at_once in self.engine.rng.sample([False, True] * AHEAD_PAIRS, 2 * AHEAD_PAIRS):
                 self.engine.session.call("renew", CHECK_LIMIT_S, seeds=self.engine.seeds(PROBE_SETS))
-                asked = {"gate_ns": AHEAD_GATE_NS * self.engine.cuda, "rest_ns": AHEAD_REST_NS, "at_once": at_once}
-                limit_s = CHECK_LIMIT_S + calls * call_ns / 1e9
-                got: TimedBlock = self.engine.session.call("block", limit_s, arm=name, calls=calls, **asked)
-                found[at_once].append(got.ticks_ns[0])
+                ticks_ns = self._block_at_once(name, call_ns, at_once)
+                found[at_once].append(fmean(ticks_ns) if self.engine.cuda else ticks_ns[0])
             if not (why := why_ahead(found[False], found[True], host_bytes)):
                 break
         return why
+
+    def _block_at_once(self, name: str, call_ns: float, at_once: bool) -> list[float]:
+        asked: dict[str, Any] = {"rest_ns": AHEAD_REST_NS, "at_once": at_once}
+        if self.engine.cuda:
+            calls = max(1, min(PROBE_SETS, round(AHEAD_NS / call_ns)))
+            asked |= {"gate_ns": AHEAD_GATE_NS, "rest_ns": AHEAD_REST_NS + round(calls * call_ns)}
+        else:
+            calls = 1 if call_ns > VERY_LONG_NS else FEWEST_CALLS if call_ns > LONG_NS else PROBE_SETS
+        limit_s = CHECK_LIMIT_S + 2 * calls * call_ns / 1e9
+        got: TimedBlock = self.engine.session.call("block", limit_s, arm=name, calls=calls, **asked)
+        return got.ticks_ns
 
     def _sights(self, readings: list[Reading]) -> int:
         """How often timed calls met the same values: often only where all of them had one buffer."""

@@ -329,7 +329,7 @@ class Engine:
             elif not verdict.get("word") and (why := self.doubts.why(name, timed_groups) or leaks.get(name, "")):
                 arm.fail(Status.SUSPECT, why)
             if arm.is_ok:
-                self.blame.watch(arm)
+                self.blame.after(arm)
 
     def retry(self) -> RetryInNewProcess:
         """To be raised: times again in a new process."""

@@ -182,7 +182,7 @@ class IsolatedRun(WorkloadRun):
         try:
             self.call_ns[arm.name] = session.estimate(arm.name, LIMIT_S)
         except CommandFailed as error:
-            if not session.graphs or error.fault.kind == "suspect":
+            if not session.graphs or error.fault.kind in ("suspect", "unsupported"):
                 raise
             self.session.stop(arm.name)
             arm.fail(Status.UNSUPPORTED, f"cannot be captured as a CUDA graph, as the baseline is here: {error}")

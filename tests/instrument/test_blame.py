@@ -94,6 +94,35 @@ def test_an_arm_that_fails_alone_too_is_not_saved_by_anothers_thread():
     assert [arm.status for arm in engine.arms] == [Status.FAILED, Status.OK]
 
 
+def test_what_differs_after_an_arms_last_checks_is_its_own_if_no_other_left_a_thread():
+    engine = engine_of(Process({}, CHANGED), "sdpa", "mine")
+    Blame(engine).after(engine.arms[1])
+    assert [arm.status for arm in engine.arms] == [Status.OK, Status.SUSPECT]
+
+
+def test_what_anothers_thread_changes_in_an_arms_last_checks_is_the_others():
+    process = Process({"mine": CHANGED}, CHANGED)
+    engine = engine_of(process, "sdpa", "mine", threads=("mine",))
+    with pytest.raises(RetryInNewProcess):
+        Blame(engine).after(engine.arms[0])
+    assert [arm.status for arm in engine.arms] == [Status.OK, Status.SUSPECT]
+
+
+def test_the_baseline_is_not_blamed_for_what_nobody_changes_alone_beside_a_thread():
+    engine = engine_of(Process({}, CHANGED), "sdpa", "mine", threads=("mine",))
+    blame = Blame(engine)
+    for _ in range(DOUBTS):
+        with pytest.raises(RetryInNewProcess):
+            blame.after(engine.arms[0])
+    assert [arm.is_ok for arm in engine.arms] == [True, False]
+
+
+def test_a_thread_that_begins_in_the_rounds_may_be_any_kernels():
+    engine = engine_of(Process({}, Watched(changes=[], threads=True)), "sdpa", "eager", "mine")
+    Blame(engine).changes()
+    assert [arm.leaves_threads for arm in engine.arms] == [False, True, True]
+
+
 def test_what_changed_in_the_rounds_is_the_arms_that_changes_it_alone():
     process = Process({"mine": CHANGED}, CHANGED)
     engine = engine_of(process, "sdpa", "eager", "mine")

@@ -17,6 +17,7 @@ from kernels.analysis.isolation import Host, host_half_width, is_slower_beside, 
 from kernels.contract.arm_result import Ratio, Status, Verdict
 from kernels.contract.events import Measured
 from kernels.contract.isolation import Output
+from kernels.contract.replies import Fault
 from kernels.host import processes
 from kernels.host.airlock import Facts, Spec
 from kernels.host.device import find_device
@@ -68,6 +69,7 @@ def test_a_kernel_that_writes_into_out_gets_a_tensor_in_a_cell_too(session, tmp_
 
 
 def test_cells_start_before_their_kernel_is_known_each_is_used_once_and_none_is_left():
+    IsolatedSession(find_device("cpu"), SMALL, lambda: False, 1, 1).close()  # there is a template now
     gc.collect()  # other tests' files are not counted
     descriptors = len(os.listdir("/proc/self/fd"))
     made = IsolatedSession(find_device("cpu"), SMALL, lambda: False, 1, 3)
@@ -483,3 +485,27 @@ def test_a_baseline_that_is_as_fast_as_alone_is_left_alone():
     run = Disturbed([STEADY, STEADY], STEADY, honest=1.0)
     assert run._disturbed(run.reading) == []
     assert run.reading.notes == []
+
+
+class Counting(IsolatedRun):
+    """A run on a GPU whose kernel fails with this fault when its calls are estimated."""
+
+    baseline = "sdpa"
+
+    def __init__(self, fault):
+        self.session = SimpleNamespace(graphs=True, estimate=self._fails, stop=lambda name: None)
+        self.context, self.fault = SimpleNamespace(is_cuda=True), fault
+
+    def _fails(self, name, limit_s):
+        raise CommandFailed(self.fault)
+
+
+def test_a_kernel_with_too_many_processes_is_not_said_to_be_uncapturable():
+    crowd, uncapturable = Fault(kind="unsupported", message="201 processes"), Fault(kind="raised", message="capturing")
+    with pytest.raises(CommandFailed, match="201 processes"):
+        Counting(crowd)._estimate(Arm("mine"))
+    Counting(uncapturable)._estimate(arm := Arm("mine"))
+    assert (arm.status, arm.why) == (
+        Status.UNSUPPORTED,
+        "cannot be captured as a CUDA graph, as the baseline is here: capturing",
+    )

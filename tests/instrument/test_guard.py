@@ -356,3 +356,11 @@ now = registrations()
 assert {name for name in now if now[name] != before.get(name)} == set()
 """
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT.parent, timeout=60)
+
+
+@pytest.mark.parametrize("in_use, works", [([0, 512], True), ([900, 500, 500, 1012], True), ([7] * 6, False)])
+def test_memory_that_a_thread_frees_meanwhile_does_not_hide_the_caching_allocator(monkeypatch, in_use, works):
+    left, empty = iter(in_use), torch.empty
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: next(left))
+    monkeypatch.setattr(torch, "empty", lambda size, device: empty(size))
+    assert settings._allocates_from_cache() is works

@@ -17,7 +17,7 @@ from kernels.analysis.processes import (
     t_quantile,
     with_process,
 )
-from kernels.analysis.statistics import change
+from kernels.analysis.statistics import change, margin_from, word
 from kernels.contract.arm_result import Ratio
 from kernels.contract.export import read_export
 from kernels.parent.reading import Reading, joined
@@ -29,6 +29,10 @@ H100 = "NVIDIA H100 80GB HBM3"
 ON_H100 = [
     json.loads(path.read_text()) for path in sorted((ROOT / "docs/measurements").glob("evidence-h100-of-two-*.json"))
 ]
+HELD_OUT = [
+    json.loads(path.read_text()) for path in sorted((ROOT / "docs/measurements").glob("evidence-h100-held-out-*.json"))
+]
+"""Two other H100s; their intervals have the H100's spread in them."""
 OTHER = json.loads((ROOT / "docs/measurements/evidence-of-another-h200-2026-11-23.json").read_text())
 SPREAD = ProcessSpread(0.001, 9, "a test")
 
@@ -40,12 +44,13 @@ def by_workload(evidence=EVIDENCE):
         rows = [process["workloads"][key] for process in evidence["pairs"] if key in process["workloads"]]
         told = [Ratio(*(r["speedup"]["triton-flash"][k] for k in ("ratio", "low", "high"))) for r in rows]
         mode = rows[0]["mode"]
-        yield mode, told if evidence is EVIDENCE else [of_rounds(ratio, mode) for ratio in told]
+        device = H100 if any(evidence is one for one in HELD_OUT) else "NVIDIA H200"
+        yield mode, told if evidence is EVIDENCE else [of_rounds(ratio, device, mode) for ratio in told]
 
 
-def of_rounds(ratio, mode):
-    """Without the spread of an H200, which these files have in their intervals."""
-    process = Z * spread_of("NVIDIA H200", mode).sd
+def of_rounds(ratio, device, mode):
+    """Without the spread of a device, which the interval has in it."""
+    process = Z * spread_of(device, mode).sd
     low, high = (
         math.sqrt(max(0.0, math.log(a / b) ** 2 - process**2))
         for a, b in ((ratio.ratio, ratio.low), (ratio.high, ratio.ratio))
@@ -63,8 +68,13 @@ def test_the_assumed_spread_is_the_largest_of_the_committed_evidence(device, evi
 
 @pytest.mark.parametrize(
     "device, files, least, within",
-    [("NVIDIA H200", [EVIDENCE], 400, 0.98), (H100, ON_H100[:2], 40, 1.0), (H100, ON_H100[2:], 210, 1.0)],
-    ids=["the H200 it was fitted to", "other H100s", "the H100 it was fitted to"],
+    [
+        ("NVIDIA H200", [EVIDENCE], 400, 0.98),
+        (H100, ON_H100[:2], 40, 1.0),
+        (H100, ON_H100[2:], 210, 1.0),
+        (H100, HELD_OUT, 1002, 0.98),
+    ],
+    ids=["the H200 it was fitted to", "other H100s", "the H100 it was fitted to", "two more H100s"],
 )
 def test_two_processes_of_one_kernel_agree_as_often_as_the_interval_says(device, files, least, within):
     contained = total = without = 0
@@ -78,6 +88,21 @@ def test_two_processes_of_one_kernel_agree_as_often_as_the_interval_says(device,
     assert total >= least
     assert contained / total >= within
     assert without < contained, "intervals of rounds alone miss some"
+
+
+def test_on_two_more_h100s_no_word_is_false_and_their_own_spread_is_known():
+    processes = [process["workloads"] for file in HELD_OUT for process in file["pairs"]]
+    rows = [row for process in processes for row in process.values()]
+    words = [word(row["aa"][1], row["aa"][2], margin_from(row["aa"]), row["rounds"]) for row in rows]
+    assert len(rows) == 216 and not {"FASTER", "SLOWER"} & set(words)
+    assert sum(not row["aa"][1] <= 1 <= row["aa"][2] for row in rows) == 1
+    counts = [0, 0, 0]
+    for mode, ratios in [one for file in HELD_OUT for one in by_workload(file)]:
+        whole = [[pooled([r], spread_of(device, mode)).ratio for r in ratios] for device in (H100, "NVIDIA H200")]
+        pairs = [(a, b) for a in range(len(ratios)) for b in range(a)]
+        inside = [sum(c[1] <= 1 <= c[2] for c in (change(w[a], w[b]) for a, b in pairs)) for w in whole]
+        counts = [sum(one) for one in zip(counts, (len(pairs), *inside), strict=True)]
+    assert counts == [1002, 998, 940]
 
 
 def test_the_spread_of_an_h200_is_too_small_for_an_h100():

@@ -6,7 +6,10 @@ import torch.nn.functional as F
 
 from kernels.catalog import kernel
 
-ISOLATED = {"cpu": ("unsupported", "processes, and at most 64 can be stopped together")}
+ISOLATED = {
+    "cpu": ("unsupported", "processes, and at most 64 can be stopped together"),
+    "cuda": ("unsupported", "processes, and at most 64 can be stopped together"),
+}
 
 for _ in range(200):
     os.posix_spawn("/bin/true", ["true"], {})
