@@ -93,11 +93,23 @@ def _sizes(text: str) -> dict[str, str]:
 
 def _gpu(text: str) -> str:
     """The model whose longest name is in the text."""
+    return _named(text)[1]
+
+
+def short_gpu(text: str) -> str:
+    """The name in a text of which several models have a part: "H100"; empty if the text says which model it is."""
+    name, model = _named(text)
+    return name if model.startswith(f"{name} ") and SHORT_GPUS.get(name) == model else ""
+
+
+def _named(text: str) -> tuple[str, str]:
+    """(the longest name in the text in capitals, its model)."""
     words = " ".join(text.replace("-", " ").split()).upper()
     names = {name.upper(): peak.model for peak in PEAKS for name in (*peak.names, peak.model)}
     names |= {short.upper(): model for short, model in SHORT_GPUS.items()}
     here = [name for name in names if re.search(rf"\b{re.escape(name)}\b", words)]
-    return names[max(here, key=len)] if here else ""
+    longest = max(here, key=len, default="")
+    return longest, names.get(longest, "")
 
 
 def _rates(text: str) -> dict[str, str]:

@@ -52,17 +52,24 @@ MEASURED = {
     ("NVIDIA H100 80GB HBM3", "cold"): ProcessSpread(
         0.0027, 6, "an NVIDIA H100, mode cold: 5 workloads in 7 processes"
     ),
+    ("Intel(R) Xeon(R) Processor", "cpu"): ProcessSpread(
+        0.0248, 10, "an Intel Xeon with two cores: 2 workloads in 11 processes"
+    ),
 }
-"""By device and mode, rounded up to 0.01%: docs/measurements/evidence-h200-2026-11-21.json, harness 5, and
-evidence-h100-of-two-2026-11-25-third.json, harness 6."""
+"""By device and mode, rounded up to 0.01%: docs/measurements/evidence-h200-2026-11-21.json, harness 5,
+evidence-h100-of-two-2026-11-25-third.json and evidence-cpu-xeon-2026-11-25.json, harness 6."""
+GPUS = ("NVIDIA", "Tesla", "Quadro", "GeForce")
+"""How names of CUDA devices begin."""
 
 
 def spread_of(device: str, mode: str) -> ProcessSpread:
-    """The spread on a device. If it was not measured there: that of the mode, else the largest, on another device."""
+    """The spread on a device. If it was not measured there: that of the mode, else the largest of its kind, on another device."""
     if known := MEASURED.get((device, mode)):
         return known
+    is_cpu = mode == "batch" and not device.startswith(GPUS)
     alike = [spread for (_, its_mode), spread in MEASURED.items() if its_mode == mode]
-    other = max(alike or MEASURED.values(), key=lambda spread: spread.sd)
+    its_kind = [spread for (_, its_mode), spread in MEASURED.items() if (its_mode == "cpu") == is_cpu]
+    other = max(alike or its_kind, key=lambda spread: spread.sd)
     return ProcessSpread(other.sd, other.freedom, f"not measured on this device and mode, so that of {other.source}")
 
 

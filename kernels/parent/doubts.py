@@ -51,6 +51,8 @@ class Doubts:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.ahead: set[str] = set()
+        """Arms that seemed to work before their calls."""
 
     def why(self, name: str, timed_groups: Sequence[Timed]) -> str:
         """Why an arm's times are not credible, if probes repeat it; empty if they are."""
@@ -69,7 +71,7 @@ class Doubts:
         sets = max(reading.sets for reading in readings)
         why = why_probed(probe, self.engine.seed, call_ns, sets, self._sights(readings))
         graphs = any(timed.group.graphs and name in timed.group.arms for timed in timed_groups)
-        why = why or self._why_ahead(name, call_ns)
+        why = why or self._why_ahead(name, readings, call_ns)
         return why or (self._why_outside(name, call_ns, graphs) if self.engine.session.replaceable else "")
 
     def _why_uneven(self, name: str, timed_groups: Sequence[Timed]) -> str:
@@ -98,11 +100,24 @@ class Doubts:
         got: TimedBlock = self.engine.session.call("block", CHECK_LIMIT_S, arm=name, calls=calls)
         return unevenness(got.cpu_ns or got.ticks_ns)
 
-    def _why_ahead(self, name: str, call_ns: float) -> str:
-        """Compares blocks like the timed ones with blocks whose inputs were written right before: their calls on a GPU, where
-        all of them are queued before the inputs are there; on a CPU their first call."""
-        found: dict[bool, list[float]] = {False: [], True: []}
+    def _why_ahead(self, name: str, readings: Sequence[Reading], call_ns: float) -> str:
+        """Compares blocks of the rounds with those whose inputs came last: their calls on a GPU, where all are queued before the
+        inputs are there; on a CPU their first call. All is timed again, in a new process, before an arm is suspect."""
         host_bytes = 0 if self.engine.cuda else self.engine.input_bytes
+        spots = [spot for reading in readings for spot in reading.spots.get(name, [])]
+        if not spots or not (why := why_ahead(*zip(*spots, strict=True), host_bytes)):
+            return ""
+        if not self.engine.session.replaceable:
+            return self._why_ahead_alone(name, call_ns)
+        if name not in self.ahead:
+            self.ahead.add(name)
+            raise self.engine.retry()
+        return why
+
+    def _why_ahead_alone(self, name: str, call_ns: float) -> str:
+        """The same with blocks after the rounds."""
+        found: dict[bool, list[float]] = {False: [], True: []}
+        host_bytes, why = 0 if self.engine.cuda else self.engine.input_bytes, ""
         for _ in range(DOUBTS):
             for at_once in self.engine.rng.sample([False, True] * AHEAD_PAIRS, 2 * AHEAD_PAIRS):
                 self.engine.session.call("renew", CHECK_LIMIT_S, seeds=self.engine.seeds(PROBE_SETS))

@@ -34,6 +34,9 @@ class Reading:
     """Rounds repeated because heat slowed the device down."""
     cold: dict[str, list[float]] = field(default_factory=dict)
     """Arm -> times of single calls on cold inputs (ns), if blocks are graph replays."""
+    spots: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    """Arm -> (time of a round's block, time of a block in the same round whose inputs came last), in ns: of the first call on a
+    CPU, the mean of the calls on a GPU."""
     sm_mhz: dict[str, list[float]] = field(default_factory=dict)
     """Arm -> SM clock before each block."""
     host: dict[str, Any] | None = None

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import time
+from statistics import fmean
+from typing import Any
 
 from kernels.analysis.blocks import (
     GATE_FACTOR,
@@ -36,6 +38,10 @@ LEAST_CAPTURES = 40
 WARM_CAP_S, CLOCK_TOLERANCE = 5.0, 0.01
 COLD_CALLS, COLD_BLOCKS = 100, 8
 """Single calls on cold inputs beside graph replays, for p90 and p99, in at most this many blocks."""
+OFTEN_UNTIL, SPOT_OFTEN, SPOT_EVERY = 16, 2, 4
+"""One round of SPOT_OFTEN has spots, and later one of SPOT_EVERY."""
+SPOT_GATE_NS = 500_000
+"""Added to the gate: behind it the inputs are written."""
 CHUNK_NS, LEAD_NS, SUSTAINED_NS = 20e6, 250e6, 1e9
 """Sustained: chunk length, untimed lead, and minimum timed length of a block."""
 SUSTAINED_ROUNDS, SUSTAINED_LOOK = (MIN_ROUNDS, 12), 2
@@ -128,8 +134,12 @@ class Paired:
         deadline = time.monotonic() + plan.budget_s * max(1, len(drive.arms) - 1)
         keep_in = 0
         drive.slowed()
+        spot_in = 0
         while (number := len(reading.orders)) < self.most:
             order = self._order(number)
+            every = SPOT_OFTEN if number < OFTEN_UNTIL else SPOT_EVERY
+            if number % every == 0:
+                spot_in = number + drive.rng.randrange(every)
             if number % KEEP_EVERY == 0:
                 keep_in = number + drive.rng.randrange(min(KEEP_EVERY, self.most))
             self._capture(order)
@@ -142,6 +152,8 @@ class Paired:
             reading.orders.append(order)
             for arm in order:
                 reading.blocks[arm].append(ticks[arm])
+            if number == spot_in:
+                self._spots(order, ticks)
             drive.seen(drive.baseline, reading.blocks)
             if number + 1 == DROP_AFTER:
                 self._drop_the_hopeless()
@@ -160,6 +172,20 @@ class Paired:
         if keep and self.mode != "sustained":
             self._keep(arm)
         return ticks
+
+    def _spots(self, order: list[str], ticks: dict[str, list[float]]) -> None:
+        """One more block of each kernel in this round, whose inputs come last: nobody has worked on them before the calls."""
+        if self.graphs or self.mode not in ("cpu", "cold", "warm"):
+            return
+        self._renew()
+        for arm in order:
+            if not arm.endswith(AA):
+                self.drive.on_step(arm, "inputs that come last")
+                last = self._calls(arm, at_once=True).ticks_ns
+                self.reading.spots.setdefault(arm, []).append((self._spot(ticks[arm]), self._spot(last)))
+
+    def _spot(self, ticks_ns: list[float]) -> float:
+        return fmean(ticks_ns) if self.cuda else ticks_ns[0]
 
     def _keep(self, arm: str) -> None:
         """Chooses one output of the block that has just run. Until now all were alive, and nobody knew which."""
@@ -206,12 +232,14 @@ class Paired:
             self.graph_gate[arm] = min(MAX_GATE_NS, int(GATE_FACTOR * got.enqueue_ns))
         return got
 
-    def _calls(self, arm: str) -> TimedBlock:
+    def _calls(self, arm: str, at_once: bool = False) -> TimedBlock:
         calls, guess = self.calls[arm], self.estimates[arm]
         gate = gate_for(calls, guess.enqueue_ns) if self.cuda and not guess.synchronises else 0
-        asked = {"gate_ns": gate, "rest_ns": self._rest_ns(arm, calls), "untimed": self._untimed(arm)}
+        asked: dict[str, Any] = {"gate_ns": gate, "rest_ns": self._rest_ns(arm, calls), "untimed": self._untimed(arm)}
+        if at_once:
+            asked |= {"at_once": True, "gate_ns": gate + SPOT_GATE_NS * (gate > 0)}
         got: TimedBlock = self.drive.call(arm, "block", calls=calls, flush=self.flush, **asked)
-        if not got.gated:
+        if not got.gated and not at_once:
             slower = max(guess.enqueue_ns * 1.5, got.enqueue_ns / calls)
             self.estimates[arm] = Estimate(guess.call_ns, slower)
             self.calls[arm] = min(calls, calls_for(self.drive.plan, self.estimates[arm], self.cuda))

@@ -177,7 +177,8 @@ def judge(request: HttpRequest) -> HttpResponse:
     form = form_of(query)
     valid = form.is_bound and form.is_valid()
     if pasted and valid:
-        return redirect(f"{reverse('judge')}?{form.query}")
+        said = {"said": short} if (short := claim_text.short_gpu(pasted)) else {}
+        return redirect(f"{reverse('judge')}?{form.query}{'&' if said else ''}{urlencode(said)}")
     found = judgement_of(form) if valid else None
     context = {
         "page": "judge",
@@ -185,12 +186,19 @@ def judge(request: HttpRequest) -> HttpResponse:
         "pasted": pasted,
         "understood": understood,
         "found": found,
+        "said": said_gpu(request.GET, form) if found else "",
         "bars": bars(found) if found else [],
         "link": request.build_absolute_uri(f"{reverse('judge')}?{form.query}") if found else "",
         "tabs": [(op.name, op.title, tab(form, op.name)) for op in operations().values()],
         "examples": [(text, urlencode({"claim": text})) for text in EXAMPLES],
     }
     return render(request, "judge.html", context, status=422 if form.errors else 200)
+
+
+def said_gpu(query: QueryDict, form: ClaimForm) -> str:
+    """The name that a pasted claim had for its GPU, where it does not say which model: "H100"."""
+    said = query.get("said", "")
+    return said if claim_text.SHORT_GPUS.get(said) == form.claim.peak.model else ""
 
 
 def tab(form: ClaimForm, operation: str) -> str:

@@ -103,6 +103,7 @@ class SimulatedBench:
         flush: bool = False,
         rest_ns: int = 0,
         untimed: bool = True,
+        at_once: bool = False,
     ) -> TimedBlock:
         self.now_ns += rest_ns
         return self._timed(arm, calls, 1, self.kernels[arm].true_ns, gate_ns)

@@ -20,6 +20,7 @@ from kernels.child.guard import Guard
 from kernels.parent import rounds
 from kernels.parent.doubts import Doubts
 from kernels.parent.drive import AA, Drive
+from kernels.parent.engine import RetryInNewProcess
 from kernels.parent.estimate import estimate
 from kernels.parent.groups import groups
 from kernels.protocol import Protocol
@@ -285,5 +286,29 @@ def test_work_while_inputs_wait_is_seen_where_calls_are_queued_before_their_inpu
     engine = SimpleNamespace(
         session=ahead, cuda=True, input_bytes=0, rng=random.Random(1), seeds=lambda n: list(range(n))
     )
-    why = Doubts(engine)._why_ahead("eager", call_ns)
+    why = Doubts(engine)._why_ahead_alone("eager", call_ns)
     assert why.startswith("works before its calls: 15.0 times faster") if cheats else not why
+
+
+@pytest.mark.parametrize("cheats", [True, False])
+def test_who_works_before_its_calls_in_the_rounds_only_is_found_in_them_and_timed_again_first(ahead, cheats):
+    ahead.cheats = cheats
+    _, reading = measured(ahead, "cold", block_ms=0.1)
+    ahead.cheats = False
+    assert set(reading.spots) == set(TIMES) and len(reading.spots["eager"]) >= 2
+    assert [tick for spot in reading.spots["sdpa"] for tick in spot] == pytest.approx(
+        [TIMES["sdpa"]] * 2 * len(reading.spots["sdpa"])
+    )
+    engine = SimpleNamespace(session=SimpleNamespace(replaceable=True), cuda=True, retry=RetryInNewProcess)
+    doubts = Doubts(engine)
+    assert not doubts._why_ahead("sdpa", [reading], 9e3)
+    if not cheats:
+        assert not doubts._why_ahead("eager", [reading], 9e3)
+        return
+    with pytest.raises(RetryInNewProcess):
+        doubts._why_ahead("eager", [reading], 9e3)
+    assert doubts._why_ahead("eager", [reading], 9e3).startswith("works before its calls: 15.0 times faster")
+
+
+def test_graphs_have_no_blocks_whose_inputs_come_last(bench):
+    assert measured(bench, "auto")[1].spots == {}

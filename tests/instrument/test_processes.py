@@ -35,6 +35,9 @@ HELD_OUT = [
 """Two other H100s; their intervals have the H100's spread in them."""
 OTHER = json.loads((ROOT / "docs/measurements/evidence-of-another-h200-2026-11-23.json").read_text())
 SPREAD = ProcessSpread(0.001, 9, "a test")
+XEON = "Intel(R) Xeon(R) Processor"
+ON_CPU = json.loads((ROOT / "docs/measurements/evidence-cpu-xeon-2026-11-25.json").read_text())
+"""Its intervals have the spread of an H100's single calls in them."""
 
 
 def by_workload(evidence=EVIDENCE):
@@ -42,15 +45,17 @@ def by_workload(evidence=EVIDENCE):
     keys = dict.fromkeys(key for process in evidence["pairs"] for key in process["workloads"])
     for key in keys:
         rows = [process["workloads"][key] for process in evidence["pairs"] if key in process["workloads"]]
-        told = [Ratio(*(r["speedup"]["triton-flash"][k] for k in ("ratio", "low", "high"))) for r in rows]
+        other = "eager" if evidence is ON_CPU else "triton-flash"
+        told = [Ratio(*(r["speedup"][other][k] for k in ("ratio", "low", "high"))) for r in rows]
         mode = rows[0]["mode"]
-        device = H100 if any(evidence is one for one in HELD_OUT) else "NVIDIA H200"
-        yield mode, told if evidence is EVIDENCE else [of_rounds(ratio, device, mode) for ratio in told]
+        device = H100 if any(evidence is one for one in [*HELD_OUT, ON_CPU]) else "NVIDIA H200"
+        its_mode = "cold" if evidence is ON_CPU else mode
+        yield mode, told if evidence is EVIDENCE else [of_rounds(ratio, device, its_mode) for ratio in told]
 
 
 def of_rounds(ratio, device, mode):
     """Without the spread of a device, which the interval has in it."""
-    process = Z * spread_of(device, mode).sd
+    process = Z * MEASURED[device, mode].sd
     low, high = (
         math.sqrt(max(0.0, math.log(a / b) ** 2 - process**2))
         for a, b in ((ratio.ratio, ratio.low), (ratio.high, ratio.ratio))
@@ -166,7 +171,29 @@ def test_what_was_not_measured_is_assumed_from_the_largest_elsewhere_and_says_so
     elsewhere = spread_of("NVIDIA L4", "graph")
     assert elsewhere.sd == MEASURED[H100, "graph"].sd
     assert elsewhere.source.startswith("not measured on this device and mode, so that of an NVIDIA H100")
-    assert spread_of("", "sustained").sd == max(spread.sd for spread in MEASURED.values())
+    assert spread_of("", "sustained").sd == max(spread.sd for (_, mode), spread in MEASURED.items() if mode != "cpu")
+
+
+def test_a_cpus_spread_is_a_cpus_and_a_gpus_is_a_gpus():
+    cpu = MEASURED[XEON, "cpu"].sd
+    assert spread_of("AMD EPYC 7B13", "cpu").sd == spread_of("AMD EPYC 7B13", "batch").sd == cpu
+    assert spread_of(XEON, "batch").source.endswith("an Intel Xeon with two cores: 2 workloads in 11 processes")
+    for gpu in ("NVIDIA H200", "NVIDIA L4", "Tesla T4"):
+        assert spread_of(gpu, "batch").sd == spread_of(gpu, "warm").sd == MEASURED[H100, "cold"].sd < cpu / 5
+
+
+def test_a_cpus_spread_is_the_largest_of_its_committed_evidence():
+    assert ON_CPU["environment"]["device"] == XEON and len(ON_CPU["pairs"]) == 11
+    rows = list(by_workload(ON_CPU))
+    assert MEASURED[XEON, "cpu"].sd == math.ceil(max(spread_between(ratios) for _, ratios in rows) * 1e4) / 1e4
+    contained = total = without = 0
+    for mode, ratios in rows:
+        whole = [pooled([ratio], spread_of(XEON, mode)).ratio for ratio in ratios]
+        pairs = [(a, b) for a in range(len(ratios)) for b in range(a)]
+        total += len(pairs)
+        contained += sum(low <= 1 <= high for _, low, high in (change(whole[a], whole[b]) for a, b in pairs))
+        without += sum(low <= 1 <= high for _, low, high in (change(ratios[a], ratios[b]) for a, b in pairs))
+    assert (total, contained, without) == (110, 110, 92)
 
 
 def reading(factor, rounds=20, seed=0):

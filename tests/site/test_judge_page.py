@@ -261,3 +261,17 @@ def test_every_operation_of_the_form_can_be_named():
 def test_a_text_that_says_nothing_is_told_so(owner):
     page = owner.get("/judge/", {"claim": "hello world"}).content.decode()
     assert "The text names no operation, size, GPU, time or rate that was understood." in page
+
+
+@pytest.mark.parametrize(
+    "named, note", [("H100", "“H100” is read as H100 SXM."), ("H100 PCIe", ""), ("H100 80GB HBM3", ""), ("5090", "")]
+)
+def test_a_name_that_several_models_have_a_part_of_is_said_to_be_read_as_one(owner, named, note):
+    claim = f"SDPA on {named}, B=16 H=16 S=4096 D=128 fp16: 12.27 ms"
+    page = owner.get(JUDGE, {"claim": claim}, follow=True).content.decode()
+    assert (note in page) if note else "is read as" not in page
+
+
+def test_no_other_name_is_said_to_be_read_as_a_model(owner):
+    page = shown(owner, CLAIM | {"said": "A100"})
+    assert "is read as" not in page
