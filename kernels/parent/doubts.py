@@ -105,7 +105,8 @@ class Doubts:
         inputs are there; on a CPU their first call. All is timed again, in a new process, before an arm is suspect."""
         host_bytes = 0 if self.engine.cuda else self.engine.input_bytes
         spots = [spot for reading in readings for spot in reading.spots.get(name, [])]
-        if not spots or not (why := why_ahead(*zip(*spots, strict=True), host_bytes)):
+        timed, last = [one for one, _ in spots], [one for _, one in spots]
+        if not spots or not (why := why_ahead(timed, last, host_bytes)):
             return ""
         if not self.engine.session.replaceable:
             return self._why_ahead_alone(name, call_ns)
