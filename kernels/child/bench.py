@@ -384,19 +384,21 @@ class Bench:
         graph: str = "",
         rest_ns: int = 0,
         untimed: bool = True,
+        at_once: bool = False,
     ) -> TimedBlock:
         """`replays` timed replays of an arm's graph, after an `untimed` one, new values and a rest. Right before each timed
-        replay all its outputs are poisoned and the cache is evicted."""
+        replay all its outputs are poisoned and the cache is evicted. at_once: as in `block`."""
         self._let_go()
         captured, indices = self.graphs[graph or arm], range(len(self.sets))
         if untimed:
             self.sets.blank(indices)
             captured.launch()
-        self._write(indices)
+        if not at_once:
+            self._write(indices)
         self.clock.synchronize()
         self.clock.rest(rest_ns)
-        held = Held(arm, 0, None, graph=captured)
-        return self._held(held, captured.block(replays, gate_ns, flush))
+        held, first = Held(arm, 0, None, graph=captured), partial(self._write, indices)
+        return self._held(held, captured.block(replays, gate_ns, flush, *[first] * at_once))
 
     def _trap_graph(self, arm: str, captured: Graph, index: int, seed: int) -> None:
         """One more replay, on an input set with values newer than the capture: reveals work done during the capture."""

@@ -292,10 +292,10 @@ class Graph:
     def launch(self, index: int = 0) -> None:
         self.graph.replay()
 
-    def block(self, replays: int, gate_ns: int, flush: bool) -> Block:
+    def block(self, replays: int, gate_ns: int, flush: bool, first: Callable[[], Any] = lambda: None) -> Block:
         """`replays` timed replays, each over poisoned outputs, with nothing in the cache. A sample is a replay's time / its
-        calls."""
-        block = self.clock.block(self.launch, range(replays), gate_ns, flush, before=self._unknown)
+        calls. first: as in CudaClock.block."""
+        block = self.clock.block(self.launch, range(replays), gate_ns, flush, self._unknown, first)
         block.ticks_ns = [tick / len(self.indices) for tick in block.ticks_ns]
         block.outputs = self.outputs
         return block

@@ -38,8 +38,9 @@ LEAST_CAPTURES = 40
 WARM_CAP_S, CLOCK_TOLERANCE = 5.0, 0.01
 COLD_CALLS, COLD_BLOCKS = 100, 8
 """Single calls on cold inputs beside graph replays, for p90 and p99, in at most this many blocks."""
-OFTEN_UNTIL, SPOT_OFTEN, SPOT_EVERY = 16, 2, 4
-"""One round of SPOT_OFTEN has spots, and later one of SPOT_EVERY."""
+OFTEN_UNTIL, SPOT_OFTEN, SPOT_EVERY, SPOT_EVERY_GRAPHS = 16, 2, 4, 8
+"""One round of SPOT_OFTEN has spots, and later one of SPOT_EVERY; with graphs, which have more rounds, one of
+SPOT_EVERY_GRAPHS."""
 SPOT_GATE_NS = 500_000
 """Added to the gate: behind it the inputs are written."""
 CHUNK_NS, LEAD_NS, SUSTAINED_NS = 20e6, 250e6, 1e9
@@ -137,9 +138,9 @@ class Paired:
         spot_in = 0
         while (number := len(reading.orders)) < self.most:
             order = self._order(number)
-            every = SPOT_OFTEN if number < OFTEN_UNTIL else SPOT_EVERY
-            if number % every == 0:
-                spot_in = number + drive.rng.randrange(every)
+            often = SPOT_OFTEN if number < OFTEN_UNTIL else SPOT_EVERY
+            if number % (every := SPOT_EVERY_GRAPHS if self.graphs else often) == 0:
+                spot_in = number + drive.rng.randrange(min(every, self.most))
             if number % KEEP_EVERY == 0:
                 keep_in = number + drive.rng.randrange(min(KEEP_EVERY, self.most))
             self._capture(order)
@@ -153,7 +154,7 @@ class Paired:
             for arm in order:
                 reading.blocks[arm].append(ticks[arm])
             if number == spot_in:
-                self._spots(order, ticks)
+                deadline += self._spots(order, ticks)
             drive.seen(drive.baseline, reading.blocks)
             if number + 1 == DROP_AFTER:
                 self._drop_the_hopeless()
@@ -173,16 +174,20 @@ class Paired:
             self._keep(arm)
         return ticks
 
-    def _spots(self, order: list[str], ticks: dict[str, list[float]]) -> None:
-        """One more block of each kernel in this round, whose inputs come last: nobody has worked on them before the calls."""
-        if self.graphs or self.mode not in ("cpu", "cold", "warm"):
-            return
+    def _spots(self, order: list[str], ticks: dict[str, list[float]]) -> float:
+        """One more block of each kernel in this round, whose inputs come last: nobody has worked on them before the calls.
+        Returns the seconds that it took."""
+        if self.mode not in ("cpu", "cold", "warm", "graph"):
+            return 0.0
+        begin = time.monotonic()
         self._renew()
+        one = self._replays if self.mode == "graph" else self._calls
         for arm in order:
             if not arm.endswith(AA):
                 self.drive.on_step(arm, "inputs that come last")
-                last = self._calls(arm, at_once=True).ticks_ns
+                last = one(arm, at_once=True).ticks_ns
                 self.reading.spots.setdefault(arm, []).append((self._spot(ticks[arm]), self._spot(last)))
+        return time.monotonic() - begin
 
     def _spot(self, ticks_ns: list[float]) -> float:
         return fmean(ticks_ns) if self.cuda else ticks_ns[0]
@@ -224,11 +229,16 @@ class Paired:
     def _untimed(self, arm: str) -> bool:
         return not (self.cuda and is_long(self.estimates[arm].call_ns))
 
-    def _replays(self, arm: str) -> TimedBlock:
+    def _replays(self, arm: str, at_once: bool = False) -> TimedBlock:
         replays = max(1, round(self.calls[arm] / self.reading.sets))
-        asked = {"gate_ns": self.graph_gate[arm], "rest_ns": self._rest_ns(arm, replays * self.reading.sets)}
+        asked: dict[str, Any] = {
+            "gate_ns": self.graph_gate[arm],
+            "rest_ns": self._rest_ns(arm, replays * self.reading.sets),
+        }
+        if at_once:
+            asked |= {"at_once": True, "gate_ns": min(MAX_GATE_NS, self.graph_gate[arm] + SPOT_GATE_NS)}
         got: TimedBlock = self.drive.call(arm, "replay", graph=arm, replays=replays, flush=self.flush, **asked)
-        if not got.gated:
+        if not got.gated and not at_once:
             self.graph_gate[arm] = min(MAX_GATE_NS, int(GATE_FACTOR * got.enqueue_ns))
         return got
 
@@ -237,7 +247,7 @@ class Paired:
         gate = gate_for(calls, guess.enqueue_ns) if self.cuda and not guess.synchronises else 0
         asked: dict[str, Any] = {"gate_ns": gate, "rest_ns": self._rest_ns(arm, calls), "untimed": self._untimed(arm)}
         if at_once:
-            asked |= {"at_once": True, "gate_ns": gate + SPOT_GATE_NS * (gate > 0)}
+            asked |= {"at_once": True, "gate_ns": min(MAX_GATE_NS, gate + SPOT_GATE_NS * (gate > 0))}
         got: TimedBlock = self.drive.call(arm, "block", calls=calls, flush=self.flush, **asked)
         if not got.gated and not at_once:
             slower = max(guess.enqueue_ns * 1.5, got.enqueue_ns / calls)

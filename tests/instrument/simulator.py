@@ -30,7 +30,8 @@ class SimulatedKernel:
 
 
 class SimulatedBench:
-    """`call` takes what Child.call takes. `log` keeps (what was asked, arguments, reply) of every call."""
+    """`call` takes what Child.call takes. `log` keeps (what was asked, arguments, reply) of every call; `spots` those of blocks
+    whose inputs come last, and their new values are in neither."""
 
     def __init__(
         self,
@@ -52,6 +53,7 @@ class SimulatedBench:
         self.bias: dict[str, float] = {}
         self.blocks_of = dict.fromkeys(kernels, 0)
         self.log: list[tuple[str, dict[str, Any], Reply]] = []
+        self.spots: list[tuple[str, dict[str, Any], Reply]] = []
 
     # --- what the parent sees -------------------------------------------------------------------------------------
 
@@ -62,7 +64,10 @@ class SimulatedBench:
 
     def call(self, do: str, limit_s: float = 120.0, **arguments: Any) -> Reply:
         reply = getattr(self, f"_{do}")(**arguments)
-        self.log.append((do, arguments, reply))
+        is_spot = arguments.get("at_once", False)
+        if is_spot and self.log[-1][0] == "renew":
+            self.log.pop()
+        (self.spots if is_spot else self.log).append((do, arguments, reply))
         return reply
 
     def asked(self, do: str) -> list[dict[str, Any]]:
@@ -106,6 +111,7 @@ class SimulatedBench:
         at_once: bool = False,
     ) -> TimedBlock:
         self.now_ns += rest_ns
+        self.blocks_of[arm] -= at_once  # stalls are of other blocks
         return self._timed(arm, calls, 1, self.kernels[arm].true_ns, gate_ns)
 
     def _replay(
@@ -116,6 +122,7 @@ class SimulatedBench:
         flush: bool = False,
         graph: str = "",
         rest_ns: int = 0,
+        at_once: bool = False,
     ) -> TimedBlock:
         self.now_ns += rest_ns
         return self._timed(arm, replays, self.sets, self.kernels[arm].true_ns * self.bias[graph or arm], gate_ns)

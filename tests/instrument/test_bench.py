@@ -310,5 +310,14 @@ def test_who_works_before_its_calls_in_the_rounds_only_is_found_in_them_and_time
     assert doubts._why_ahead("eager", [reading], 9e3).startswith("works before its calls: 15.0 times faster")
 
 
-def test_graphs_have_no_blocks_whose_inputs_come_last(bench):
-    assert measured(bench, "auto")[1].spots == {}
+def test_replays_whose_inputs_come_last_take_as_long_and_their_inputs_are_written_behind_the_gate(ahead):
+    ahead.cheats = False
+    reading = measured(ahead, "auto")[1]
+    assert reading.mode == "graph" and set(reading.spots) == set(TIMES)
+    for arm, spots in reading.spots.items():
+        assert [tick for spot in spots for tick in spot] == pytest.approx([TIMES[arm]] * 2 * len(spots), rel=0.01)
+    ahead.capture("sdpa")
+    for at_once, order in ((False, ("write", "gate", "gate")), (True, ("gate", "gate", "write"))):
+        ahead.order = ()
+        ahead.replay("sdpa", 1, gate_ns=1_000_000, untimed=False, at_once=at_once)
+        assert [what for what in ahead.order if what != "call"] == list(order)

@@ -46,6 +46,21 @@ def test_each_round_has_new_values_and_then_one_block_of_each_arm(measure):
     assert after_warm_up == ["renew", "block", "block", "block"] * 20
 
 
+@pytest.mark.parametrize("mode, spots", [("cold", 8 + 26), ("graph", 15), ("sustained", 0), ("e2e", 0)])
+def test_some_rounds_have_blocks_whose_inputs_come_last(measure, mode, spots):
+    bench = bench_of(other=100 * US)
+    reading = measure(bench, mode=mode, warmup_s=0, **NEVER)
+    expected = dict.fromkeys([BASE, "other"], spots) if spots else {}
+    assert {arm: len(found) for arm, found in reading.spots.items()} == expected
+    assert Counter(asked["arm"] for _, asked, _ in bench.spots) == expected
+
+
+def test_blocks_whose_inputs_come_last_take_nothing_from_the_budget(measure):
+    bench = bench_of(base_ns=10 * MS, one=10 * MS, two=10 * MS)
+    reading = measure(bench, budget_s=1.0, warmup_s=0.0, **NEVER)
+    assert len(bench.spots) >= 12 and 8 < len(reading.orders) < 14, "a round takes 0.2 s, and 2 s are there"
+
+
 def test_no_call_of_a_block_meets_values_twice(measure):
     """Where memory has room for fewer sets than a block has calls, there are fewer calls."""
     for sets, mode in ((7, "cold"), (7, "graph"), (100, "cold")):
