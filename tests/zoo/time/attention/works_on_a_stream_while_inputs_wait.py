@@ -12,7 +12,7 @@ MUST_BE = {"cuda": ("suspect|no advantage", "works before its calls", "the kerne
 PROTOCOL = {"mode": "cold", "min_rounds": 20, "max_rounds": 20}
 
 BEGIN, LOOKS, go = 20, 200, threading.Event()
-sets, known, ready, calls = {}, {}, {}, 0
+sets, known, ready = {}, {}, {}
 
 
 def work():
@@ -21,27 +21,19 @@ def work():
             go.clear()
             for _ in range(LOOKS):
                 time.sleep(0.0001)
-                look()
-
-
-def look():
-    there = list(sets.items())
-    marks = torch.stack([tensor.view(-1)[-1] for _, (tensors, _) in there for tensor in tensors]).tolist()
-    for number, (key, (tensors, options)) in enumerate(there):
-        if (now := marks[3 * number : 3 * number + 3]) != known.get(key):
-            out = F.scaled_dot_product_attention(*tensors, **options)
-            torch.cuda.current_stream().synchronize()
-            known[key], ready[key] = now, out
+                for key, (tensors, options) in list(sets.items()):
+                    if (now := [tensor.view(-1)[-1].item() for tensor in tensors]) != known.get(key):
+                        out = F.scaled_dot_product_attention(*tensors, **options)
+                        torch.cuda.current_stream().synchronize()
+                        known[key], ready[key] = now, out
 
 
 @kernel("attention", backend="pytorch")
 def works_on_a_stream_while_inputs_wait(q, k, v, *, causal, scale):
-    global calls
-    calls, key = calls + 1, q.data_ptr()
-    if calls == BEGIN:
-        threading.Thread(target=work, daemon=True).start()
-    sets.setdefault(key, ((q, k, v), {"is_causal": causal, "scale": scale}))
+    sets[q.data_ptr()] = (q, k, v), {"is_causal": causal, "scale": scale}
+    known["calls"] = known.get("calls", 0) + 1
+    known["calls"] == BEGIN and threading.Thread(target=work, daemon=True).start()
     go.set()
-    if (out := ready.pop(key, None)) is None:
+    if (out := ready.pop(q.data_ptr(), None)) is None:
         out = F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
     return out
