@@ -10,8 +10,7 @@ from kernels.catalog import kernel
 MUST_BE = {"cpu": ("suspect|no advantage", "works before its calls", "the kernel caches results")}
 PROTOCOL = {"min_rounds": 20, "max_rounds": 20}
 
-BEGIN, go = 20, threading.Event()
-sets, known, ready, calls = {}, {}, {}, 0
+BEGIN, go, sets, known, ready, calls = 20, threading.Event(), {}, {}, {}, 0
 
 
 def mark(tensors):
