@@ -20,10 +20,8 @@ DOUBTS = 3
 """A suspicion counts only if it holds over this many probes, or this often in a row."""
 SEEN_FACTOR, SEEN_OFTEN = 1.2, 0.85
 """Limits of caching: speedup on known inputs, and the share of pairs that show it."""
-UNEVEN_FACTOR, UNEVEN_BESIDE_OTHERS = 1.2, 2.0
-"""Limits of a block's mean over its median, compared with the baseline's. After other programs interrupted it, a call finds the
-caches empty, and that costs a call of many small operations more than its baseline's: the limit is higher beside others on a CPU.
-"""
+UNEVEN_FACTOR = 1.2
+"""Limit of a block's mean over its median, compared with the baseline's."""
 EVEN_ONE_IN = 8
 """An arm of which more than one block in so many is even does not work for others."""
 UNTOUCHED_NS, UNTOUCHED_BYTES_PER_NS = 1000, 10
@@ -90,24 +88,24 @@ def why_ahead(waited_ns: Sequence[float], at_once_ns: Sequence[float], host_byte
     return f"works before its calls: {factor:.1f} times faster where its inputs have been there for a while"
 
 
-def why_uneven(mine: Sequence[float], base: Sequence[float], factor: float = UNEVEN_FACTOR) -> str:
+def why_uneven(mine: Sequence[float], base: Sequence[float]) -> str:
     """Detects calls that work for others of their block. Empty: none.
 
-    mine, base: unevenness of blocks, of an arm and of the baseline. factor: its limit.
+    mine, base: unevenness of blocks, of an arm and of the baseline.
     """
     if not mine or not base:
         return ""
     often = sum(a > b for a in mine for b in base) / (len(mine) * len(base))
-    if median(mine) <= factor * median(base) or often < SEEN_OFTEN:
+    if median(mine) <= UNEVEN_FACTOR * median(base) or often < SEEN_OFTEN:
         return ""
     return f"some calls work for others: a block takes {median(mine):.1f} times its calls' median"
 
 
-def why_always_uneven(mine: Sequence[float], base: Sequence[float], factor: float = UNEVEN_FACTOR) -> str:
+def why_always_uneven(mine: Sequence[float], base: Sequence[float]) -> str:
     """As `why_uneven`, where nearly every block must show it. Other programs that interrupt calls leave the caches empty for
     the next ones: that makes many blocks uneven, but not nearly all."""
     least = [sorted(ratios)[len(ratios) // EVEN_ONE_IN] for ratios in (mine, base)]
-    return why_uneven(mine, base, factor) if least[0] > factor * least[1] else ""
+    return why_uneven(mine, base) if least[0] > UNEVEN_FACTOR * least[1] else ""
 
 
 def unevenness(calls_ns: Sequence[float]) -> float:

@@ -13,8 +13,6 @@ from kernels.analysis.suspicion import (
     DOUBTS,
     LONG_NS,
     PROBE_SETS,
-    UNEVEN_BESIDE_OTHERS,
-    UNEVEN_FACTOR,
     VERY_LONG_NS,
     unevenness,
     why_ahead,
@@ -23,7 +21,6 @@ from kernels.analysis.suspicion import (
     why_probed,
     why_uneven,
 )
-from kernels.contract.events import HostLoad
 from kernels.contract.replies import Probed, TimedBlock
 from kernels.parent.reading import Reading
 from kernels.parent.session import CHECK_LIMIT_S
@@ -81,31 +78,27 @@ class Doubts:
         """Compares the blocks of an arm with those of the baseline beside it; then longer blocks of each in turn, as long as they
         show it."""
         base, why = self.engine.baseline, ""
-        readings = [timed.reading for timed in timed_groups if timed.reading]
-        beside_others = not self.engine.cuda and any(r.host and HostLoad(**r.host).is_busy for r in readings)
-        factor = UNEVEN_BESIDE_OTHERS if beside_others else UNEVEN_FACTOR
-        for reading in readings:
-            if name != base and reading.blocks.keys() >= {name, base}:
-                mine, its = ([unevenness(b) for b in _blocks(reading, arm)] for arm in (name, base))
-                why = why or why_uneven(mine, its, factor)
+        for reading in (timed.reading for timed in timed_groups):
+            if reading and name != base and reading.blocks.keys() >= {name, base}:
+                why = why or why_uneven(*([unevenness(b) for b in _blocks(reading, arm)] for arm in (name, base)))
         if not why:
             return ""
+        readings = [timed.reading for timed in timed_groups if timed.reading]
         found: dict[str, list[float]] = {name: [], base: []}
         for number in range(DOUBTS * UNEVEN_BLOCKS):
-            if number % UNEVEN_BLOCKS == 0 and number and not why_always_uneven(found[name], found[base], factor):
+            if number % UNEVEN_BLOCKS == 0 and number and not why_always_uneven(found[name], found[base]):
                 break
             for arm, ratios in found.items():
                 call_ns = min(min(one.medians(arm)) for one in readings if arm in one.blocks)
                 ratios.append(self._unevenness(arm, max(PROBE_SETS, min(MAX_CALLS, round(UNEVEN_NS / call_ns)))))
-        return why_always_uneven(found[name], found[base], factor)
+        return why_always_uneven(found[name], found[base])
 
     def _unevenness(self, name: str, calls: int) -> float:
-        """Of one block on new values. On a CPU by the process's CPU time in each call, where that is less than its time: a busy
-        host interrupts any of them, and PyTorch's threads may spin beside any of them."""
+        """Of one block on new values. On a CPU by the process's CPU time in each call: a busy host interrupts any of them."""
         seeds = self.engine.seeds(PROBE_SETS)
         self.engine.session.call("renew", CHECK_LIMIT_S, seeds=seeds)
         got: TimedBlock = self.engine.session.call("block", CHECK_LIMIT_S, arm=name, calls=calls)
-        return unevenness([min(both) for both in zip(got.cpu_ns, got.ticks_ns, strict=True)] or got.ticks_ns)
+        return unevenness(got.cpu_ns or got.ticks_ns)
 
     def _why_ahead(self, name: str, readings: Sequence[Reading], call_ns: float) -> str:
         """Compares blocks of the rounds with those whose inputs came last: their calls on a GPU, where all are queued before the

@@ -18,7 +18,6 @@ from kernels.host.telemetry import Telemetry
 from kernels.parent import doubts
 from kernels.parent.child_process import CommandFailed
 from kernels.parent.crosscheck import _batch, agrees
-from kernels.parent.reading import Reading
 from kernels.parent.supervisor import Supervisor
 from kernels.parent.template import templates
 from kernels.workload import Ceilings, Config, RunSpec
@@ -293,27 +292,3 @@ def test_only_the_look_after_all_timing_finds_what_was_compiled(tmp_path, monkey
     assert seen.check
     left = {str(folder) for folder in scratch.glob("benchsite-*/")}
     assert left <= {templates.now and templates.now.environment["TMPDIR"]}, "and nothing of it stays"
-
-
-SPINNING = [(90_000.0, 400_000), *[(100_000.0, 100_000)] * 3]
-"""(time, CPU time) of calls, in ns: beside the first one PyTorch's threads spin."""
-INTERRUPTED = [(400_000.0, 400_000), *[(100_000.0, 100_000)] * 3]
-
-
-@pytest.mark.parametrize(
-    "calls, others, is_uneven", [(SPINNING, 0.0, False), (INTERRUPTED, 0.0, True), (INTERRUPTED, 0.77, False)]
-)
-def test_a_call_after_an_interruption_is_no_call_that_works_for_others(calls, others, is_uneven):
-    """In each block of the kernel one call takes 4 times as long as the others; the baseline's are even."""
-    ticks, cpu = ([one[part] for one in calls] for part in (0, 1))
-    blocks = {"sdpa": [[1e5] * 4] * 8, "mine": [[4e5, 1e5, 1e5, 1e5]] * 8}
-    reading = Reading("cpu", blocks, host={"foreign": others})
-
-    def call(do, limit_s, **asked):
-        if do == "block" and asked["arm"] == "mine":
-            return TimedBlock(ticks_ns=ticks, cpu_ns=cpu)
-        return TimedBlock(ticks_ns=[1e5] * 4, cpu_ns=[100_000] * 4)
-
-    engine = SimpleNamespace(baseline="sdpa", cuda=False, session=SimpleNamespace(call=call), seeds=lambda n: [1] * n)
-    why = doubts.Doubts(engine)._why_uneven("mine", [SimpleNamespace(reading=reading)])
-    assert bool(why) == is_uneven and (not why or why.startswith("some calls work for others: a block takes 1.8 times"))

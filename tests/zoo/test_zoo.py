@@ -10,7 +10,6 @@ from measuring import SIZES, measure, measure_alone
 from selection import asked_for, telling
 
 from kernels.analysis.suspicion import (
-    UNEVEN_BESIDE_OTHERS,
     seeds_for,
     unevenness,
     why_ahead,
@@ -238,10 +237,6 @@ def test_who_works_for_others_does_so_in_nearly_every_block():
     assert why_always_uneven(ahead, base).startswith("some calls work for others")
     assert why_always_uneven([1.02, *ahead], base), "even in one of fifteen blocks"
     assert not why_always_uneven(ahead, ahead)
-    assert not why_always_uneven(ahead, base, UNEVEN_BESIDE_OTHERS), (
-        "interruptions cost the kernel more than its baseline"
-    )
-    assert why_always_uneven([2 * one for one in ahead], base, UNEVEN_BESIDE_OTHERS)
 
 
 @pytest.mark.parametrize("isolated", ["0", "1"])
