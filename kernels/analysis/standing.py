@@ -19,7 +19,7 @@ MIXED = "mixed"
 TOO_NOISY = "too noisy"
 """Left out of means: A/A was too far off on this workload."""
 REASONS: dict[Verdict | Status, str] = {
-    Verdict.NEEDS_MORE: "too few rounds",
+    Verdict.NEEDS_MORE: "needs more rounds",
     Verdict.UNPAIRED: "not paired",
     Verdict.NONE: "without a speedup",
     Verdict.CORRECT: "not timed",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from statistics import median
 
@@ -27,10 +28,13 @@ EVEN_ONE_IN = 8
 UNTOUCHED_NS, UNTOUCHED_BYTES_PER_NS = 1000, 10
 """Allowed extra time of a call on inputs that were just written: a constant, plus on a CPU their bytes at this rate. There
 the first read of what was just written takes longer: of 128 KiB 8 us more, by argmax."""
-AHEAD_FACTOR = 1.5
-"""Limit of how much faster calls may be if time passes between the writing of their inputs and them."""
+AHEAD_FACTOR, AHEAD_SIGMAS = 1.5, 1.64
+"""Limit of how much faster calls may be if time passes between the writing of their inputs and them. So many pairs must show it
+that chance alone gives it in one of twenty measurements (one-sided, in standard deviations), at most SEEN_OFTEN. Of nine calls
+of each kind, one slow and one fast call on a busy host leave 80% of the pairs; 73% are needed."""
 LEAK_BLOCKS, LEAK_BYTES = 5, 4096
-"""A leak: each of the last LEAK_BLOCKS blocks kept at least LEAK_BYTES a call."""
+"""A leak: each of the last LEAK_BLOCKS blocks kept at least LEAK_BYTES a call, or SEEN_OFTEN of the last half of all blocks
+did: a kernel that leaks may also free something now and then."""
 OUTSIDE = {"cuda": (0.1, 3e6), "cpu": (0.25, 20e6)}
 """Limits of the time around a batch, beyond that of the baseline's batch: a share of the calls' time, plus ns. A busy host
 interrupts a CPU's batches; those of a GPU are queued."""
@@ -69,23 +73,30 @@ def why_knows(again_ns: Sequence[float], fresh_ns: Sequence[float], host_bytes: 
     return f"the kernel caches results: {factor:.1f} times faster on sets of inputs that it has seen"
 
 
-def _faster(known_ns: Sequence[float], new_ns: Sequence[float]) -> float:
-    """Speedup of calls on known inputs; 0 if below SEEN_FACTOR or not in SEEN_OFTEN of all pairs.
+def _faster(known_ns: Sequence[float], new_ns: Sequence[float], least_often: float = SEEN_OFTEN) -> float:
+    """Speedup of calls on known inputs; 0 if below SEEN_FACTOR or in fewer than least_often of all pairs.
 
     Both kinds were measured in random order: a busy host slows both alike.
     """
     factor = median(new_ns) / median(known_ns)
     often = sum(known < new for known in known_ns for new in new_ns) / (len(known_ns) * len(new_ns))
-    return factor if factor > SEEN_FACTOR and often >= SEEN_OFTEN else 0.0
+    return factor if factor > SEEN_FACTOR and often >= least_often else 0.0
 
 
 def why_ahead(waited_ns: Sequence[float], at_once_ns: Sequence[float], host_bytes: int = 0) -> str:
     """Detects work between the writing of inputs and the calls on them, such as a thread's: empty caches make an honest call
     that has waited slower, never faster. Empty: none. host_bytes: as in why_recognises."""
-    factor, more_ns = _faster(waited_ns, at_once_ns), median(at_once_ns) - median(waited_ns)
+    often = min(SEEN_OFTEN, 0.5 + AHEAD_SIGMAS * _sd_of_share(len(waited_ns), len(at_once_ns)))
+    factor, more_ns = _faster(waited_ns, at_once_ns, often), median(at_once_ns) - median(waited_ns)
     if factor <= AHEAD_FACTOR or more_ns <= UNTOUCHED_NS + host_bytes / UNTOUCHED_BYTES_PER_NS:
         return ""
     return f"works before its calls: {factor:.1f} times faster where its inputs have been there for a while"
+
+
+def _sd_of_share(mine: int, others: int) -> float:
+    """Standard deviation of the share of pairs in which one of `mine` is below one of `others`, both from one distribution
+    (Mann and Whitney, 1947)."""
+    return math.sqrt((mine + others + 1) / (12 * mine * others))
 
 
 def why_uneven(mine: Sequence[float], base: Sequence[float]) -> str:
@@ -115,11 +126,12 @@ def unevenness(calls_ns: Sequence[float]) -> float:
 
 def why_leaks(grown: Sequence[tuple[int, int]]) -> str:
     """From (bytes, calls) of each block: empty if memory does not grow with every call."""
-    last = grown[-LEAK_BLOCKS:]
-    per_call = [count / calls for count, calls in last]
-    if len(last) < LEAK_BLOCKS or min(per_call) < LEAK_BYTES:
-        return ""
-    return f"memory leak: every call keeps {median(per_call):.0f} bytes"
+    per_call = [count / calls for count, calls in grown]
+    for last in (per_call[-LEAK_BLOCKS:], per_call[-max(LEAK_BLOCKS, len(per_call) // 2) :]):
+        kept = [count for count in last if count >= LEAK_BYTES]
+        if len(last) >= LEAK_BLOCKS and len(kept) >= SEEN_OFTEN * len(last):
+            return f"memory leak: every call keeps {median(kept):.0f} bytes"
+    return ""
 
 
 def why_outside(ticks_ns: float, wall_ns: float, around_ns: float, kind: str = "cpu") -> str:

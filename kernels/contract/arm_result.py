@@ -43,7 +43,7 @@ class Verdict(StrEnum):
     SLOWER = "SLOWER"
     SAME = "SAME"
     UNDECIDED = "UNDECIDED"
-    NEEDS_MORE = "needs more runs"
+    NEEDS_MORE = "needs more rounds"
     UNKNOWN = "correctness unknown"
     """There is no reference: it has a ratio, which counts nowhere."""
     UNPAIRED = "unpaired"

@@ -198,7 +198,7 @@ MEASURES: tuple[Measure, ...] = (
             _shared("batch_heads"), "p50", operation=_HEADS, scale=1e3),
     Measure("per_head_ms", "time / H", "us", "p50 / heads, whatever the batch.",
             _shared("heads"), "p50", operation=_HEADS, scale=1e3),
-    Measure("limit_share", "of limit", "%", "Speed of light / p50: 100% is the least time that the device needs.",
+    Measure("limit_share", "of speed of light", "%", "Speed of light / p50: 100% is the least time that the device needs.",
             attrgetter("limit_share"), usual=EVERYWHERE),
     Measure("peak_memory_bytes", "peak memory", "bytes", "Peak during one call, above its inputs.",
             attrgetter("peak_memory_bytes")),

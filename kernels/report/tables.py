@@ -276,7 +276,15 @@ def usual_lines(table: Sequence[Row]) -> list[list[str]]:
     """Headings, then the cells of every row, without empty figure columns. A table has one operation, so one unit."""
     unit = table[0].unit if table else "TFLOP/s"
     unmasked = " unmasked" if any(_dense(row) for row in table) else ""
-    figures = ["p50 us", "p90 us", unit + unmasked, "dense-equivalent", "of limit", "speedup (interval)", "n in rounds"]
+    figures = [
+        "p50 us",
+        "p90 us",
+        unit + unmasked,
+        "dense-equivalent",
+        "of speed of light",
+        "speedup (interval)",
+        "n in rounds",
+    ]
     rows = [_cells(row) for row in table]
     lines = [["workload", "kernel", "verdict", *figures], *rows]
     kept = [number for number in range(len(lines[0])) if number < LEFT_COLUMNS or any(row[number] for row in rows)]

@@ -14,13 +14,13 @@ from runs.charts.scales import placed
 from runs.charts.theme import in_pixels, theme, written
 from runs.queries.ladder import BEYOND, REACHED, Ladder
 from runs.queries.leaders import Placed
-from runs.templatetags.figures import grouped, timespan
 from runs.templatetags.figures import ratio as digits
+from runs.templatetags.figures import timespan
 
 WIDTHS, LABELS = (1130, 326), (170, 96)
 """Whole widths in pixels and those of the names: (wide page, narrow page)."""
 TOP, ROW, BOTTOM = 24, 30, 26
-APART = 38
+APART = 56
 """Pixels between two labels of the axis, at least."""
 SLOWEST = 4.0
 """Kernels that take more times the baseline's time are drawn at the edge."""
@@ -68,6 +68,11 @@ def ladder(one: Ladder, target_ms: float | None, colours: dict[str, str], narrow
         share = math.log(slow / min(max(ms, fast), slow)) / math.log(slow / fast)
         return left + 8 + share * (right - left - 8)
 
+    def beside(row: Mapping[str, Any], side: str) -> float:
+        """Where the label of a row is aligned: at the end of its interval."""
+        end = row["from" if side == "left" else "to"]
+        return x(end or row["ms"])
+
     def chart(data: Sequence[dict[str, Any]], **more: Any) -> Any:
         base = alt.Chart(pd.DataFrame(data))
         return base.encode(x=placed(alt.X, "x", width), y=placed(alt.Y, "y", tall), **more)
@@ -84,7 +89,7 @@ def ladder(one: Ladder, target_ms: float | None, colours: dict[str, str], narrow
     lines = [{"x": row["start"], "to": float(right), "y": row["y"]} for row in rows]
     layers.append(chart(lines).mark_rule(color=colours["line"], aria=False).encode(x2="to:Q"))
     for tick in _ticks(slow, fast, x):
-        at = {"x": x(tick), "y": float(tall), "text": grouped(1e3 * tick)}
+        at = {"x": x(tick), "y": float(tall), "text": timespan(tick)}
         layers.append(chart([at], text="text:N").mark_text(dy=14, color=colours["quiet"]))
     if light:
         at = {"x": x(light), "y": 0.0, "end": float(tall), "text": f"speed of light {timespan(light)}"}
@@ -118,7 +123,7 @@ def ladder(one: Ladder, target_ms: float | None, colours: dict[str, str], narrow
         layers.append(chart(names, text="name:N").mark_text(align="left", color=colour, fontWeight=heavy))
         for side in ("left", "right"):
             said = [
-                row | {"text": timespan(row["ms"]) + ("" if narrow else f", {row['said']}")}
+                row | {"text": timespan(row["ms"]) + ("" if narrow else f", {row['said']}"), "x": beside(row, side)}
                 for row in mine
                 if (row["x"] > left + 0.55 * (right - left)) == (side == "right")
             ]

@@ -42,7 +42,7 @@ LETTER, LONGEST = 6.8, 120
 """Width of a letter of a chart's text, and the most room that a name gets, in pixels."""
 ONE_LINE = 16
 """Signs of a label that fit into one line beside a small chart."""
-WORDS = ("FASTER", "SLOWER", "SAME", "UNDECIDED", "unpaired", "needs more runs")
+WORDS = ("FASTER", "SLOWER", "SAME", "UNDECIDED", "unpaired", "needs more rounds")
 
 
 class Size(NamedTuple):
@@ -315,7 +315,7 @@ def _dumbbells(data: pd.DataFrame, canvas: Canvas, shares: bool) -> list[Any]:
     tooltip = [
         alt.Tooltip("workload:N"),
         alt.Tooltip("kernel:N"),
-        alt.Tooltip("text:N", title="of limit" if shares else "p50"),
+        alt.Tooltip("text:N", title="of speed of light" if shares else "p50"),
     ]
     joined = alt.Chart(ends).mark_rule(color=colours["other"], strokeWidth=2, aria=False)
     points = alt.Chart(data).mark_point(filled=True, size=64, opacity=1)

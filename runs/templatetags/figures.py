@@ -10,6 +10,7 @@ from django import template
 from django.utils import timezone
 from django.utils.html import format_html
 
+from kernels.analysis.statistics import MIN_ROUNDS
 from kernels.contract.arm_result import Ratio, Verdict
 from kernels.report.cells import three_digits
 
@@ -39,6 +40,12 @@ def p50_us(result: Any) -> str:
 @register.filter
 def interval_us(result: Any) -> str:
     return f"{_us_to(result.p50_low_ms, result)} to {_us_to(result.p50_high_ms, result)}"
+
+
+@register.filter
+def spread_name(result: Any) -> str:
+    """What the two ends beside a p50 are: below MIN_ROUNDS rounds no interval of 99% is possible."""
+    return "interval" if (result.rounds or 0) >= MIN_ROUNDS else "range"
 
 
 @register.filter
@@ -158,7 +165,7 @@ def is_decided(verdict: str) -> bool:
     return verdict in (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
 
 
-QUIET = ("unsupported", "undecided", "needs more runs", "unpaired", "not compared", "new", "gone", "ok")
+QUIET = ("unsupported", "undecided", "needs more rounds", "unpaired", "not compared", "new", "gone", "ok")
 MARKS = {"faster": "▲", "slower": "▼", "same": "=", "undecided": "?", "mixed": "±"}
 
 

@@ -291,7 +291,7 @@ def test_a_word_is_said_only_where_the_whole_interval_says_it(low, high, expecte
 
 def test_fewer_than_eight_rounds_need_more_runs():
     """The range of seven covers 98.4%, that of eight 99.2%."""
-    assert word(1.9, 2.1, M, 7) == NEEDS_MORE == "needs more runs"
+    assert word(1.9, 2.1, M, 7) == NEEDS_MORE == "needs more rounds"
     assert word(1.9, 2.1, M, 8) == FASTER
 
 

@@ -201,14 +201,14 @@ def test_the_wider_margin_of_the_two_counts():
             "killed",
         ),
         ({}, {"results": [result("sdpa")]}, GONE, ""),
-        ({}, {"results": [result("sdpa"), result("mine", 1.2, rounds=3)]}, "needs more runs", ""),
+        ({}, {"results": [result("sdpa"), result("mine", 1.2, rounds=3)]}, "needs more rounds", ""),
     ],
 )
 def test_what_is_not_compared_says_why_and_has_no_figure(before, after, verdict, why):
     row = changed(measurement(result("mine", 1.2), **before), measurement(result("mine", 1.2), **after))
     assert row.verdict == verdict
     assert why in row.why
-    assert row.verdict == "needs more runs" or row.change is None
+    assert row.verdict == "needs more rounds" or row.change is None
 
 
 def test_one_row_for_each_kernel_and_workload_of_either_run():

@@ -171,7 +171,7 @@ OTHERS = pytest.mark.thorough("other kernels, timed in the same way")
     [
         (30, 0, "", {"FASTER", "UNDECIDED"}),
         pytest.param(0, 30, "", {"SLOWER", "UNDECIDED"}, marks=OTHERS),
-        pytest.param(0, 0, "", {"SAME", "needs more runs", "UNDECIDED"}, marks=OTHERS),
+        pytest.param(0, 0, "", {"SAME", "needs more rounds", "UNDECIDED"}, marks=OTHERS),
         pytest.param(30, 0, " + 1", set(), marks=OTHERS),
     ],
 )

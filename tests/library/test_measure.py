@@ -67,7 +67,7 @@ def test_several_are_timed_in_the_same_rounds():
 def test_fewer_than_eight_rounds_need_more():
     few = Protocol(min_rounds=7, max_rounds=7, warmup_s=0, block_ms=0.1, verify_seeds=1)
     found = quick(softmax, softmax, reference=softmax, protocol=few)
-    assert (found.word, found.rounds) == ("needs more runs", 7)
+    assert (found.word, found.rounds) == ("needs more rounds", 7)
     assert found.low <= found.speedup <= found.high
 
 

@@ -133,7 +133,7 @@ def test_what_is_not_known_is_none():
         (result("eager"), ""),
         (result("eager", status="timed out"), "timed out"),
         (result("sdpa", status="crashed"), "crashed"),
-        (result("eager", FAST, rounds=4), "needs more runs"),
+        (result("eager", FAST, rounds=4), "needs more rounds"),
         (result("eager", FAST, rounds=500, paired=False), "unpaired"),
         (checked("eager"), "correct"),
         (checked("sdpa"), "correct"),
@@ -188,7 +188,7 @@ def test_a_kernel_that_left_after_five_rounds_keeps_its_word_by_an_interval_twic
     left = {"rounds": 5, "left_after_round": 5}
     far, near = event(result("eager", (0.40, 0.42), **left)), event(result("eager", (0.80, 0.985), **left))
     assert [rows([one])[0].verdict for one in (far, near)] == ["SLOWER", "UNDECIDED"]
-    assert rows([event(result("eager", (0.40, 0.42), rounds=5))])[0].verdict == "needs more runs"
+    assert rows([event(result("eager", (0.40, 0.42), rounds=5))])[0].verdict == "needs more rounds"
     assert rows([far])[0].speedup_low == 0.40, "what is shown is what was measured"
 
 

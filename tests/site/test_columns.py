@@ -38,7 +38,7 @@ def groups(page):
 
 USUAL = [
     "kernel", "verdict", "speedup and interval", "base → new", "interval of p50", "p90", "correct, error", "TFLOP/s",
-    "of limit", "n", "rounds",
+    "of speed of light", "n", "rounds",
 ]  # fmt: skip
 
 

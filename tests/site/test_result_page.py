@@ -74,6 +74,12 @@ def test_correlated_rounds_are_said_to_be(owner, results, size, said):
     assert said in text_of(page_of(owner, results["triton-flash"]))
 
 
+@pytest.mark.parametrize("rounds, said", [(7, "range"), (8, "interval")])
+def test_the_ends_of_a_p50_from_few_rounds_are_no_interval(owner, results, rounds, said):
+    change(results["sdpa"], rounds=rounds)
+    assert f"p50 {said} mean" in text_of(page_of(owner, results["sdpa"]))
+
+
 def test_the_source_is_shown_as_it_was_measured_and_as_text(owner, results):
     result = results["sdpa-flash"]
     page = page_of(owner, result)
