@@ -46,7 +46,7 @@ OF_EVERYBODY = frozenset({
 OF_ADMINS = frozenset({"audit", "people", "person_role", "person_state", "person_reset"})
 """For an admin, whatever the method."""
 NEEDS = {
-    Role.ENGINEER: "A viewer reads and changes nothing. An admin can make you an engineer.",
+    Role.ENGINEER: "A viewer can only read. An admin can make you an engineer.",
     Role.ADMIN: "This page is for admins.",
 }
 

@@ -42,7 +42,7 @@ class NewRunForm(ProtocolFields):
     device = forms.ChoiceField(label="Device", error_messages={"required": "Choose a device."})
     what = forms.ChoiceField(
         label="What to measure",
-        choices=[("config", "A config"), ("workload", "A workload of my own"), ("yaml", "YAML")],
+        choices=[("config", "A config"), ("workload", "Custom workload"), ("yaml", "YAML")],
         widget=forms.RadioSelect,
         initial="config",
     )
@@ -54,7 +54,7 @@ class NewRunForm(ProtocolFields):
         max_length=100_000,
         strip=False,
         widget=forms.Textarea(attrs={"rows": 16, "class": "mono", "spellcheck": "false"}),
-        help_text="Its kernels and protocol are measured; a config may hold several operations.",
+        help_text="The run uses this config's kernels and protocol. A config can contain several operations.",
     )
     dtype = forms.MultipleChoiceField(
         label="Dtype", choices=list(DTYPE_SHORT.items()), required=False, widget=forms.CheckboxSelectMultiple
@@ -65,7 +65,7 @@ class NewRunForm(ProtocolFields):
         widget=forms.CheckboxSelectMultiple,
     )
     session = forms.ChoiceField(label="Session", required=False, help_text="Group with related runs.")
-    title = forms.CharField(label="Title", required=False, max_length=200, help_text="Name in lists.")
+    title = forms.CharField(label="Title", required=False, max_length=200, help_text="Shown in lists of runs.")
     note = forms.CharField(label="Note", required=False, widget=forms.Textarea(attrs={"rows": 2}), max_length=5000)
 
     def __init__(self, *args: Any, again: Run | None = None, offered: Offered | None = None, **kwargs: Any) -> None:

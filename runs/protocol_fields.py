@@ -50,7 +50,7 @@ class ProtocolFields(forms.Form):
         label="Protocol",
         choices=[
             ("paired", "paired: all kernels in every round, compared within rounds"),
-            ("isolated", "isolated: paired, each kernel in a process of its own; for kernels that nobody has read"),
+            ("isolated", "isolated: paired, each kernel in a process of its own; for untrusted kernels"),
             ("fixed", "fixed: warm-up calls, then timed calls, one kernel after the other"),
         ],
         initial="paired",
@@ -61,7 +61,7 @@ class ProtocolFields(forms.Form):
             ("", "from the config (default: normal)"),
             ("quick", "quick: a few seconds a workload, wide intervals"),
             ("normal", "normal: until the intervals are narrow"),
-            ("thorough", "thorough: five fresh processes, results are confirmed"),
+            ("thorough", "thorough: five fresh processes, which a confirmed result needs"),
         ],
         required=False,
         help_text="For the protocols paired and isolated.",
@@ -91,7 +91,8 @@ class ProtocolFields(forms.Form):
         "Correctness checks", 1, 10, help_text="Each on fresh inputs, before timing.", attrs={"placeholder": "6"}
     )
     seed = _number(
-        "Seed", 0, 2**63 - 1, help_text="Repeats inputs and orders. Empty: drawn in secret, and recorded.",
+        "Seed", 0, 2**63 - 1,
+        help_text="The same seed repeats inputs and orders. If empty, the run draws a secret seed and records it.",
     )  # fmt: skip
 
     def detail_fields(self) -> list[forms.BoundField]:

@@ -103,11 +103,11 @@ class PhaseForm(RowForm):
 
 class CriterionForm(RowForm):
     title = forms.CharField(label="name", max_length=200, required=False)
-    speedup = forms.FloatField(label="speedup, at least", min_value=0.01, max_value=10_000, required=False,
+    speedup = forms.FloatField(label="minimum speedup", min_value=0.01, max_value=10_000, required=False,
                                widget=_short(6, inputmode="decimal"))  # fmt: skip
-    at_least = forms.IntegerField(label="on so many workloads", min_value=1, max_value=10_000, required=False,
+    at_least = forms.IntegerField(label="minimum workloads", min_value=1, max_value=10_000, required=False,
                                   widget=_short(4, inputmode="numeric"))  # fmt: skip
-    workloads = forms.CharField(label="of those with", max_length=500, required=False)
+    workloads = forms.CharField(label="workload filter", max_length=500, required=False)
     kernel = forms.CharField(max_length=100, required=False)
     p90 = forms.BooleanField(label="p90 not worse", required=False)
     correct = forms.BooleanField(label="all correct", required=False)
@@ -200,8 +200,9 @@ TEXTS = ("decision", "next_actions", "learnings", "deliverables")
 HELP = {
     "phases": "Times such as 45 min or 1.5 h. To remove a row, empty it. Saving adds two empty rows.",
     "criteria": (
-        "Evaluated from the runs of the session, always anew. “Of those with”: words of a workload, such as S=512 D=64; "
-        "a comma separates choices; empty: every workload. No kernel: any one. A name alone is a criterion that a person judges."
+        "The site evaluates the criteria from the session's runs whenever the page is read. “Workload filter”: words of a "
+        "workload, such as S=512 D=64. Separate alternatives with commas. Leave it empty for every workload. Leave the "
+        "kernel empty for any kernel. A person judges a criterion that has only a name."
     ),
     "blockers": "What stops the work, and what was done about it.",
     "options": "What could be done next. Mark the one that was chosen.",

@@ -21,7 +21,7 @@ from runs.submitting import NotSubmitted, config_for, device_for
 EFFORTS = [
     ("quick", "quick: a few seconds a workload, wide intervals"),
     ("normal", "normal: until the intervals are narrow"),
-    ("thorough", "thorough: five fresh processes, results are confirmed"),
+    ("thorough", "thorough: five fresh processes, which a confirmed result needs"),
 ]
 
 
@@ -83,7 +83,7 @@ class WhereForm(forms.Form):
         self.refusing = [gpu for gpu in self.gpus if gpu.why_no_submissions]
         devices = [(str(gpu.pk), f"{gpu.name} · {gpu.place} · {gpu.state}") for gpu in able]
         if only_store or not devices:
-            devices.append(("", "none: only store it"))
+            devices.append(("", "none: store without measuring"))
         configs = (
             Config.objects.filter(body__operation=operation)
             if operation
@@ -144,13 +144,16 @@ class SubmissionForm(WhereForm):
     message = forms.CharField(label="What it changes", required=False, max_length=2000)
     git_url = forms.CharField(
         label="Address", required=False, max_length=500,
-        help_text="https://, ssh:// or file://. The device's host must reach it; its owner names it in GIT_SOURCES.",
+        help_text="https://, ssh:// or file://. The device's host must reach it, and its owner must list it in GIT_SOURCES.",
     )  # fmt: skip
     git_commit = forms.CharField(
         label="Commit", required=False, max_length=40, help_text="All 40 digits, as git rev-parse HEAD prints them."
     )
     git_folder = forms.CharField(
-        label="Folder", required=False, max_length=500, help_text="Of the kernel's files. Empty: the whole repository."
+        label="Folder",
+        required=False,
+        max_length=500,
+        help_text="The folder with the kernel's files. Leave it empty for the whole repository.",
     )
     git_kernel = forms.CharField(
         label="Kernel", required=False, max_length=60, help_text="Its name, as its file declares it."

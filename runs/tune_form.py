@@ -25,7 +25,9 @@ class TuneForm(forms.Form):
     """A device, a kernel that declares a space, a config of its operation, and the bounds."""
 
     device = forms.ChoiceField(label="Device")
-    kernel = forms.ChoiceField(label="Kernel", help_text="Those that declare settings, with the number of them.")
+    kernel = forms.ChoiceField(
+        label="Kernel", help_text="Kernels that declare settings, each with the number of its settings."
+    )
     config = forms.ChoiceField(
         label="Config", help_text=f"Each trial measures all its workloads; at most {MOST_WORKLOADS}."
     )
@@ -81,7 +83,9 @@ class TuneForm(forms.Form):
             return cleaned
         operation, name = cleaned["kernel"].split("/", 1)
         if self.configs[cleaned["config"]] != operation:
-            self.add_error("config", f"This config is of {self.configs[cleaned['config']]}; choose one of {operation}.")
+            self.add_error(
+                "config", f"This config is for {self.configs[cleaned['config']]}; choose one for {operation}."
+            )
         gpu = next(one for one in self.gpus if str(one.pk) == cleaned["device"])
         known = next((k for k in gpu.kernels(operation) if k["name"] == name), None)
         if known is None or known["why_not"]:
@@ -96,7 +100,7 @@ class TuneForm(forms.Form):
         dtypes = next(k["dtypes"] for k in gpu.kernels(operation) if k["name"] == name)
         workloads = [one for one in spec.workloads if not dtypes or one.dtype in dtypes]
         if not workloads:
-            self.add_error("config", f"{name} does none of its dtypes.")
+            self.add_error("config", f"{name} supports none of this config's dtypes.")
             return
         if len(workloads) > MOST_WORKLOADS:
             self.add_error("config", f"It has {len(workloads)} workloads; at most {MOST_WORKLOADS} are tuned together.")

@@ -113,7 +113,7 @@ class _Case:
         if self.rate > light.tflops:
             return Word.IMPOSSIBLE, (
                 f"{self.ms:.4g} ms would be {self.rate:.4g} TFLOP/s; {model} cannot exceed {light.tflops:.4g} "
-                f"({light.arithmetic})"
+                f"TFLOP/s ({light.arithmetic})"
             )
         if self.reached and self.rate > self.reached.rate:
             return Word.ABOVE, (

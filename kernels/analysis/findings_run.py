@@ -93,8 +93,8 @@ def of_observed(every: Sequence[Observed]) -> Iterator[Finding]:
 
 def _dropped(kernel: str, worst: Observed, alike: Sequence[Observed]) -> Finding:
     said = (
-        f"{kernel} ran at {worst.mhz:,.0f} MHz where the baseline beside it had {worst.base_mhz:,.0f} MHz "
-        f"({worst.label}): a part of the difference is the clock's."
+        f"{kernel} ran at {worst.mhz:,.0f} MHz while the baseline in the same rounds ran at {worst.base_mhz:,.0f} MHz "
+        f"({worst.label}). The clock explains part of the difference."
     )
     lines = tuple(f"{one.label}: {one.mhz:,.0f} / {one.base_mhz:,.0f} MHz = {_clock(one):.3f}" for one in alike)
     return Finding(Kind.CLOCK, said, lines, _of(alike))

@@ -216,7 +216,7 @@ def _grows(alike: list[Series], other: Series | None) -> Finding:
     share = _shares(sorted(first, key=lambda one: share_of_light(one) or 0.0))
     return Finding(
         Kind.GROWS,
-        f"{_named(first)}: the time grows {first.grown} where the work grows {first.way}{than}. It reaches {share} of the "
+        f"{_named(first)}: the time grows {first.grown} while the work grows {first.way}{than}. It reaches {share} of the "
         "speed of light.",
         *_evidence(alike),
     )
@@ -239,7 +239,7 @@ def _launch_bound(kernels: list[list[Series]]) -> Finding:
     every = [_evidence(alike, with_rate=True) for alike in kernels]
     return Finding(
         Kind.LAUNCH,
-        f"{said} where the work grows {first.way}; the small end is launch overhead, or a GPU that is not full.",
+        f"{said} while the work grows {first.way}; the small end is launch overhead, or a GPU that is not full.",
         tuple(line for lines, _ in every for line in lines),
         tuple(result for _, results in every for result in results),
     )

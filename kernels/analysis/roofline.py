@@ -44,11 +44,13 @@ def why_above(
     reached = ceilings.matmul_tflops.get(problem.dtype)
     claimed = problem.flops() / (time_ms * 1e9)
     if reached and claimed > MATMUL_SHARE * reached:
-        return f"{claimed:.4g} TFLOP/s is above {MATMUL_SHARE:.0%} of this device's matrix product ({reached:.4g})"
+        return (
+            f"{claimed:.4g} TFLOP/s is above {MATMUL_SHARE:.0%} of this device's matrix product ({reached:.4g} TFLOP/s)"
+        )
     read, written = problem.bytes_moved()
     moved, bandwidth = (read + max(0, written - cache_bytes)) / (time_ms * 1e6), ceilings.bandwidth_gb_per_s
     if touched_once and bandwidth and moved > COPY_SHARE * bandwidth:
-        return f"{moved:.4g} GB/s is above {COPY_SHARE:.0%} of this device's measured bandwidth ({bandwidth:.4g})"
+        return f"{moved:.4g} GB/s is above {COPY_SHARE:.0%} of this device's measured bandwidth ({bandwidth:.4g} GB/s)"
     return ""
 
 
@@ -64,16 +66,15 @@ def why_impossible(problem: Operation, time_ms: float, peak: Peak | None, touche
     if claimed > light.tflops:
         return (
             f"{time_ms:.4g} ms would be {claimed:.4g} TFLOP/s; {peak.model} cannot exceed {light.tflops:.4g} "
-            f"({light.arithmetic})"
+            f"TFLOP/s ({light.arithmetic})"
         )
     if touched_once:
         read, written = problem.bytes_moved()
         least = read + max(0, written - cache_bytes)
         claimed_gb = least / (time_ms * 1e6)
         if claimed_gb > peak.gb_per_s:
-            return (
-                f"{time_ms:.4g} ms would move {claimed_gb:.4g} GB/s; the memory of {peak.model} does {peak.gb_per_s:g}"
-            )
+            most = f"the memory of {peak.model} reaches at most {peak.gb_per_s:g} GB/s"
+            return f"{time_ms:.4g} ms would move {claimed_gb:.4g} GB/s; {most}"
     return ""
 
 

@@ -219,7 +219,7 @@ def fit(sizes: Sequence[float], times: Sequence[Time]) -> tuple[float, float]:
 
 
 def sentence(one: Series, found: Sequence[Growth], leader: str, baseline: str, shown: Mapping[str, str]) -> str:
-    """ "mine grows 15.3x ±0.8% where the work grows 16x, sdpa 3.0x ±2.1%: launch-bound below S=1024."
+    """ "mine's time grows 15.3x ±0.8% while the work grows 16x, sdpa's 3.0x ±2.1%: launch-bound below S=1024."
 
     leader: the kernel that the sentence begins with; if it is missing, the baseline. shown: size -> its short name, such as
     {"seq_len": "S"}.
@@ -230,11 +230,11 @@ def sentence(one: Series, found: Sequence[Growth], leader: str, baseline: str, s
         return ""
     first, *others = named
     clauses = [
-        f"{first.kernel} grows {grown(first.time)} where the work grows {digits(first.work)}x{_bound(first, one, shown)}"
+        f"{first.kernel}'s time grows {grown(first.time)} while the work grows {digits(first.work)}x{_bound(first, one, shown)}"
     ]
-    clauses += [f"{other.kernel} {grown(other.time)}{_bound(other, one, shown)}" for other in others]
+    clauses += [f"{other.kernel}'s {grown(other.time)}{_bound(other, one, shown)}" for other in others]
     worse = [growth.kernel for growth in named if growth.is_worse]
-    more = f" {' and '.join(worse)} grow{'s' * (len(worse) == 1)} more than the work." if worse else ""
+    more = f" The time of {' and '.join(worse)} grows more than the work." if worse else ""
     return f"{'; '.join(clauses) if ':' in clauses[0] else ', '.join(clauses)}.{more}"
 
 

@@ -147,7 +147,7 @@ def keep(site: str, token: str) -> None:
 def address_of(arguments: argparse.Namespace) -> str:
     address = (arguments.site or os.environ.get("BENCHSITE_SITE") or kept()["site"]).rstrip("/")
     if not address:
-        raise Failed("which site? --site https://..., or the variable BENCHSITE_SITE")
+        raise Failed("no site is given: use --site https://... or set BENCHSITE_SITE")
     if "://" not in address:
         address = f"https://{address}"
     parts = urllib.parse.urlsplit(address)
@@ -408,8 +408,8 @@ def gate_options(one: argparse.ArgumentParser) -> None:
         "--max-regression", type=share, required=True, metavar="SHARE", help="how much slower is allowed: 2%%"
     )
     one.add_argument("--kernel", action="append", default=[], metavar="NAME", help="only this kernel; may be repeated")
-    one.add_argument("--until-decided", type=minutes, metavar="MINUTES", help="of a site: where more processes would tell, "
-                     "measure these runs again with them, for so long at most")  # fmt: skip
+    one.add_argument("--until-decided", type=minutes, metavar="MINUTES", help="only for runs of a site: repeat the runs "
+                     "with more processes until the gate can decide, for at most MINUTES")  # fmt: skip
     one.add_argument("--md", type=Path, metavar="FILE", help="write the table to FILE, as Markdown")
     one.add_argument("--junit", type=Path, metavar="FILE", help="write it to FILE, as JUnit XML")
 
@@ -453,7 +453,7 @@ def parser() -> argparse.ArgumentParser:
     both.add_argument("before", type=int)
     both.add_argument("after", type=int)
     both.set_defaults(do=compare)
-    gating = commands.add_parser("gate", parents=[site], help="fail if a run is slower than it may be")
+    gating = commands.add_parser("gate", parents=[site], help="fail if a run is slower than allowed")
     gate_options(gating)
     gating.set_defaults(do=gate)
     return top

@@ -104,7 +104,7 @@ def parser() -> argparse.ArgumentParser:
     comparing.add_argument("--csv", metavar="FILE", type=Path, help="write the table to FILE")
     comparing.add_argument("--md", metavar="FILE", type=Path, help="write the table to FILE, as Markdown")
     comparing.set_defaults(do=do_compare)
-    gating = commands.add_parser("gate", help="fail if a run is slower than it may be; of files, or of runs of a site")
+    gating = commands.add_parser("gate", help="fail if a run is slower than allowed; compares files, or runs of a site")
     client.gate_options(gating)
     gating.set_defaults(do=do_gate)
     merging = commands.add_parser("merge", help="results of several hosts or runs in one file")
@@ -190,14 +190,14 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--effort",
         choices=EFFORTS,
-        help="quick: a few seconds a workload, wide intervals; thorough: five fresh processes, results are confirmed",
+        help="quick: a few seconds a workload, wide intervals; thorough: five fresh processes, which a confirmed result needs",
     )
     run.add_argument("--processes", type=int, help="fresh processes that measure each workload (default 1)")
     for command in (run, check):
         command.add_argument(
             "--isolated",
             action="store_true",
-            help="each kernel in a process of its own, which it cannot leave: for kernels that nobody has read",
+            help="each kernel in a process of its own, which it cannot leave: for untrusted kernels",
         )
     run.add_argument(
         "--rest", type=float, help="rest before each block, as a multiple of the block's length (default 1; 0: never)"

@@ -31,9 +31,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--limit", type=float, default=LIMIT_S, metavar="S", help=f"seconds for each profiler of a kernel ({LIMIT_S:g})"
     )
-    command.add_argument(
-        "--isolated", action="store_true", help="for kernels that nobody has read: see `run --isolated`"
-    )
+    command.add_argument("--isolated", action="store_true", help="for untrusted kernels: see `run --isolated`")
     command.add_argument(
         "--out", metavar="FILE", type=Path, help="write figures and traces to FILE after each kernel, as JSON"
     )
@@ -93,7 +91,9 @@ def write(path: Path, device: Device, found: Iterable[Profile]) -> None:
 def _chosen(config: Config, kernels: list[str], workload: int | None) -> Choice:
     """These kernels on the config's workloads, or on one of them: the first is number 1."""
     if workload is not None and not 1 <= workload <= len(config.workloads):
-        raise ConfigError(f"{config.name} has {len(config.workloads)} workloads; --workload is 1 to that")
+        raise ConfigError(
+            f"{config.name} has {len(config.workloads)} workloads; use --workload 1 to {len(config.workloads)}"
+        )
     left = config.workloads if workload is None else [config.workloads[workload - 1]]
     known = {name for one in left for name in config.kernels_of(one.operation)}
     names = [name.rpartition("/")[2] for name in kernels]

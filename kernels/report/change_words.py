@@ -68,12 +68,12 @@ def _went(name: str, before: str, after: str) -> str:
 def certainty(facts: Facts) -> str:
     """How far what else changed explains a change, as a sentence."""
     if not facts:
-        return "Nothing else that is recorded changed at that run."
+        return "No other recorded fact changed at that run."
     if len(facts) == 1:
         same = "Card, driver and versions were" if facts[0][0] == "source" else "Its source was"
         return f"{same} the same on both sides."
     count = {2: "Two", 3: "Three", 4: "Four"}.get(len(facts), str(len(facts)))
-    return f"{count} things changed at once: this does not tell which of them is the cause."
+    return f"{count} things changed at once, so the cause is unknown."
 
 
 def tested(test: Test, rule: Rule = RULE) -> str:

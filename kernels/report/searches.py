@@ -28,17 +28,19 @@ def answer(search: Search) -> str:
         least = min(ratios, key=lambda one: one.ratio)
         where = f"at least {figure(least)} on each of {len(ratios)} workloads" if len(ratios) > 1 else figure(least)
         processes = max(one.processes for one in winner.results)
-        return f"{spelled(winner.settings)}: speedup over its own choice {where}, confirmed in {processes} processes."
+        return f"{spelled(winner.settings)}: speedup over the default settings {where}, confirmed in {processes} processes."
     if search.state == "running":
         return f"{len(search.trials)} of {search.plan.trials} trials so far."
     if search.state != "done":
         return f"Ended early, after {len(search.trials)} of {search.plan.trials} trials: nothing is confirmed."
     if len(search.label) > 1 and len(search.pruned) == len(search.trials):
-        many = f"None of {len(search.trials)} settings was right on all {len(search.label)} workloads: its own choice stays."
-        return f"{many} Search each workload on its own."
+        many = f"No tried setting was correct on all {len(search.label)} workloads ({len(search.trials)} tried)."
+        return f"{many} The default settings stay. Search each workload on its own."
     if not search.finalists:
-        return f"None of {len(search.trials)} settings was faster than its own choice, which stays."
-    return f"None of {len(search.finalists)} finalists passed every gate when measured again: its own choice stays."
+        return f"No tried setting was faster than the default settings ({len(search.trials)} tried). They stay."
+    return (
+        f"None of {len(search.finalists)} finalists passed every check when measured again. The default settings stay."
+    )
 
 
 def curse(search: Search) -> str:

@@ -44,7 +44,9 @@ class GitIn(Sent):
 
     url: str = Field(max_length=TEXT, description="https://, ssh:// or file://, without a password.")
     commit: str = Field(max_length=40, description="All 40 digits.")
-    folder: str = Field("", max_length=TEXT, description="Of the kernel's files. Empty: the whole repository.")
+    folder: str = Field(
+        "", max_length=TEXT, description="The folder with the kernel's files. Empty: the whole repository."
+    )
     operation: str = Field(max_length=TEXT, description="Such as attention.")
     kernel: str = Field(max_length=TEXT, description="Its name, as its file declares it.")
 
@@ -107,4 +109,4 @@ class ImportIn(Sent):
 
     text: str = Field(min_length=1, max_length=2**20)
     name: str = Field("sent to the API", max_length=200)
-    about: str = Field("", max_length=300, description="What the rows do not say.")
+    about: str = Field("", max_length=300, description="Used for every row that does not say otherwise.")

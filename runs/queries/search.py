@@ -166,7 +166,7 @@ class Reader:
     def _one_of(self, kind: str, names: list[str], text: str) -> list[Term]:
         if found := [name for part in text.split(",") for name in alike(names, part.strip()) if part.strip()]:
             return [_named(kind, found)]
-        raise NotUnderstood(f"no {WORDS.get(kind, kind)} is called so")
+        raise NotUnderstood(f"no {WORDS.get(kind, kind)} has this name")
 
     def operation(self, text: str) -> list[Term]:
         return self._one_of("operation", self.known.operations, text)
@@ -213,7 +213,7 @@ class Reader:
             return [Term("state", word, f"run {word}")]
         if word in QUALITIES:
             return [Term("quality", word, word)]
-        raise NotUnderstood("no state is called so")
+        raise NotUnderstood("no state has this name")
 
     def mode(self, text: str) -> list[Term]:
         if text.lower() not in MODES:

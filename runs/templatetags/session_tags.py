@@ -39,7 +39,7 @@ def minutes(value: int | None) -> str:
 def missing(one: Reached) -> str:
     """What the best kernel of a workload still lacks for the next tier."""
     if one.is_beyond:
-        return "beyond the hardware limit"
+        return "beyond the speed of light"
     if one.next is None:
         return DASH if one.tier else "no speed of light is known"
     return timespan(one.missing_ms) if one.missing_ms else "fast enough, not certain"

@@ -126,14 +126,14 @@ def sentence(asked: Asked, told: Answer | None, rows: list[Change], more: bool) 
     if not told.unknown:
         return "same", f"{name} did not get slower{where}{when}: {on}, 0 regressions"
     if not told.steady:
-        return "same", f"It is unknown whether {name} got slower{where}{when}: {on}, too few or too noisy runs"
+        return "same", f"It is unknown whether {name} got slower{where}{when}: {on} with too few or too noisy runs"
     known = f"{told.steady} of {_counted(told.lines, 'line')}"
-    return "same", f"No regression of {name} was found{where}{when}; only {known} can tell"
+    return "same", f"No regression of {name} was found{where}{when}, but the runs are enough to tell on only {known}"
 
 
 def _of_all(rows: list[Change], more: bool, where: str) -> tuple[str, str]:
     if not rows:
-        return "same", f"No change was found{where}. Choose a kernel to see whether its runs can tell"
+        return "same", f"No change was found{where}. Choose a kernel to see whether it has enough runs"
     slower = sum(row.verdict == Verdict.REGRESSION for row in rows)
     least = "At least " if more else ""
     said = f"{least}{_counted(slower, 'regression')} and {_counted(len(rows) - slower, 'improvement')}{where}"

@@ -28,18 +28,18 @@ PER_LIST = 50
 
 
 class ImportForm(forms.Form):
-    file = forms.FileField(label="A file: choose it, or drop it here", required=False)
+    file = forms.FileField(label="File (choose or drop)", required=False)
     text = forms.CharField(
-        label="Or its text",
+        label="Or paste its text",
         required=False,
         max_length=MOST_PASTED,
         widget=forms.Textarea(attrs={"rows": 6, "spellcheck": "false", "class": "mono"}),
     )
     about = forms.CharField(
-        label="What the rows do not say",
+        label="Defaults for missing fields",
         required=False,
         max_length=300,
-        help_text="It holds where a row says nothing else, for example: attention fp16 S=512 D=64 kernel=v3 on NVIDIA L4",
+        help_text="Used for every row that does not say otherwise, for example: attention fp16 S=512 D=64 kernel=v3 on NVIDIA L4",
     )
 
     def clean_file(self) -> UploadedFile[bytes] | None:

@@ -229,13 +229,13 @@ class View:
             strong, tone = f"No kernel is confirmed faster than {base} on {len(mine)} {on}", "same"
             rest += [f"On {unbeaten} of them {base} is confirmed as the best."] if unbeaten < len(mine) else []
         else:
-            strong, tone = f"No record is confirmed on {on}", "same"
+            strong, tone = f"No record is confirmed yet on {len(mine)} {on}", "same"
         ahead = Counter(p.rumour.point.kernel for p in mine if p.rumour and p.rumour.best)
         if ahead and not wins:
             kernel, count = ahead.most_common(1)[0]
-            rest.append(f"{kernel} is ahead on {count} of {len(mine)}, unconfirmed.")
+            rest.append(f"{kernel} has the highest unconfirmed speedup on {count} of {len(mine)}.")
         if waiting and (wins or unbeaten):
-            rest.append(f"{waiting} cell{'s wait' if waiting > 1 else ' waits'} for confirmation.")
+            rest.append(f"{waiting} unconfirmed result{'s wait' if waiting > 1 else ' waits'} for confirmation.")
         return {"tone": tone, "strong": strong, "rest": " ".join(rest)}
 
 

@@ -165,12 +165,13 @@ def story(changes: list[Change], records: Sequence[Broken], standings: Any, now:
         some = f" kernel{'s' * (len(faster) > 1)}" if not slower else ""
         one = count(len(faster))
         kernels.append(f"{one.lower() if slower else one}{some} got faster")
-    said = [f"{' and '.join(kernels)}, found this week" if kernels else "No change was found this week"]
+    found = " and ".join(kernels)
+    said = [f"Found this week: {found[:1].lower()}{found[1:]}" if found else "No change was found this week"]
     fell = sum(one.before is not None for one in records)
     if fell:
-        said.append(f"{count(fell)} record{'s' * (fell > 1)} fell")
+        said.append(f"{count(fell)} record{'s were' if fell > 1 else ' was'} broken")
     if first := len(records) - fell:
-        said.append(f"{count(first)} workload{'s have' if first > 1 else ' has'} a first record")
+        said.append(f"{count(first)} workload{'s have their' if first > 1 else ' has its'} first record")
     return Story(". ".join(said), [*_targets(standings), *_up(now)])
 
 
@@ -217,7 +218,7 @@ def row(change: Change) -> dict[str, Any]:
         "reach": between(change.low, change.high),
         "word": "slower" if change.ratio > 1 else "less time",
         "style": words.STYLES[Verdict(change.verdict)],
-        "cause": f"On {when}, {why}." if why else f"On {when}. Nothing else that is recorded changed.",
+        "cause": f"On {when}, {why}." if why else f"On {when}. No other recorded fact changed.",
         "label": f"p50 of {change.kernel.name}: {words.level(change.level_before_ms)} µs until {when}, "
         f"{words.level(change.level_after_ms)} µs since",
     }

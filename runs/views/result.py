@@ -301,7 +301,7 @@ def isolation_of(how: Isolation, kernel: str) -> list[tuple[str, str]]:
                 if batches.retaken
                 else []
             ),
-            ("work after a batch could win", f"{batches.delay_us / batches.ms / 1e3:.1%} of it, at most"),
+            ("largest possible gain from work after a batch", f"{batches.delay_us / batches.ms / 1e3:.1%} of its time"),
         ]
     if how.host_us is not None:
         facts.append(

@@ -47,7 +47,7 @@ def _changed(kernel: str, line: Line, beside: Beside, mark: Mark) -> Story:
     strong = f"{kernel} {words.became(test.ratio)} {at} {when}{f', {why}' if why else ''}"
     went = f"It went from {words.level(test.level_before)} to {words.level(test.level_after)} µs"
     rest = [f"{went}{_stayed(line)}", *_baseline(line, beside, mark), words.certainty(mark.facts)]
-    evidence = [("time", words.tested(test)), ("t", f"{test.t:.0f}, the rule asks {RULE.t:g}")]
+    evidence = [("time", words.tested(test)), ("t", f"{test.t:.0f}, the rule needs {RULE.t:g}")]
     evidence.append(("runs", f"{test.before} before, {test.after} after"))
     return Story(strong, words.STYLES[test.verdict], rest, evidence)
 
@@ -56,7 +56,7 @@ def _stayed(line: Line) -> str:
     """Whether it has changed since its last change."""
     since, count = line.since, len(line.points) - line.level
     if since.ratio is None:
-        return f". {count} runs since are too few to tell whether it stayed there: {2 * RULE.least} can."
+        return f". It is too early to tell whether it stayed there: {count} of {2 * RULE.least} runs."
     if since.verdict == Change.NONE:
         return f" and stayed there: {words.tested(since)} since."
     if since.verdict == Change.UNKNOWN:
@@ -86,17 +86,19 @@ def _since(kernel: str, line: Line) -> Story:
     since, date, count = line.since, day(line.at(line.level)), len(line.points) - line.level
     if since.ratio is None:
         strong = f"Too few runs to tell: {count} of {2 * RULE.least}"
-        rest = [f"A change is looked for between {RULE.least} runs before it and {RULE.least} after."]
+        rest = [f"The site needs {RULE.least} runs before a change and {RULE.least} after it."]
         return Story(strong, "same", rest, [("runs", str(len(line.points)))])
     strong = {
-        Change.NONE: f"{kernel} did not change since {date}",
-        Change.UNKNOWN: f"It is unknown whether {kernel} changed since {date}",
+        Change.NONE: f"{kernel} has not changed since {date}",
+        Change.UNKNOWN: f"It is unknown whether {kernel} has changed since {date}",
         Change.SUSPICIOUS: f"{kernel} may have changed since {date}",
-    }.get(since.verdict, f"{kernel} drifted: it {words.became(since.ratio)} than on {date}, without one step")
+    }.get(since.verdict, f"{kernel} drifted: since {date} it {words.became(since.ratio)}, without a single step")
     rest = {
         Change.NONE: [f"The difference is below {RULE.effect:.0%}, and no step of {RULE.effect:.0%} was found."],
         Change.UNKNOWN: [f"The interval is wider than ±{RULE.effect:.0%}: the runs vary too much."],
-        Change.SUSPICIOUS: [f"It is not as certain as the rule asks: t {since.t:.1f} of {RULE.t:g}."],
+        Change.SUSPICIOUS: [
+            f"The evidence is weaker than the rule needs: t is {since.t:.1f}, and the rule needs {RULE.t:g}."
+        ],
     }.get(since.verdict, [])
     tone = words.STYLES.get(since.verdict, "same")
     runs = f"newest {since.after} against the first {since.before} of {count}"

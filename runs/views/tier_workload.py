@@ -107,18 +107,18 @@ def ladder_headline(one: Ladder, aim: Progress | None = None) -> dict[str, str]:
     if one.next:
         missing = one.missing_ms(one.next)
         name = one.next.tier.label
-        said.append(f"{name} is {timespan(missing)} away" if missing else f"{name} is fast enough, but not certain")
+        said.append(f"{name} is {timespan(missing)} away" if missing else f"It is not certain that {name} is reached")
     if one.beyond:
         names = [step.tier.label for step in one.beyond]
         which = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
-        said.append(f"{which} {'is' if len(names) == 1 else 'are'} beyond this GPU")
+        said.append(f"This GPU cannot reach {which}")
     rest = [_best(one)]
     if one.next:
-        rest.append(f"{one.next.tier.label} needs {timespan(one.next.target_ms)}, {one.next.tier.factor:.3g}x.")
+        rest.append(f"{one.next.tier.label} needs {timespan(one.next.target_ms)} ({one.next.tier.factor:.3g}x).")
         if one.best and one.best[1].ratio >= one.next.tier.factor:
-            rest.append("The best kernel is fast enough, but its interval does not confirm it.")
+            rest.append("The estimate of the best kernel reaches this tier, but its interval does not.")
     if one.most:
-        rest.append(f"The hardware allows {timespan(one.base.limit_ms)}, {grouped(one.most)}x.")
+        rest.append(f"The speed of light is {timespan(one.base.limit_ms)} ({grouped(one.most)}x).")
     if aim:
         rest.append(_aim(aim))
     return {"strong": ". ".join(said), "rest": " ".join(rest)}

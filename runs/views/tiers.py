@@ -106,13 +106,12 @@ class Standing:
         partly = {names[label]: count for label, count in counts.items() if 0 < count < total}
         if not never and not partly:
             return f"The {gpu} allows every tier of this scale"
-        said = [f"{_range(never)} {'is' if len(never) == 1 else 'are'} beyond the {gpu}"] if never else []
+        said = [f"The {gpu} cannot reach {_range(never)}"] if never else []
         if partly:
             least, most = min(partly.values()), max(partly.values())
             often = f"{least}" if least == most else f"{least} to {most}"
             where = f"on {often} of {total} workloads"
-            verb = "is" if len(partly) == 1 else "are"
-            said.append(f"{_range(list(partly))} {verb} beyond {'it' if never else f'the {gpu}'} {where}")
+            said.append(f"{'It' if never else f'The {gpu}'} cannot reach {_range(list(partly))} {where}")
         return ". ".join(said)
 
     def counts(self) -> list[tuple[str, int, int, int]]:
@@ -158,11 +157,11 @@ class Standing:
         sure = [step.tier for one in self.ladders if (step := one.confirmed)]
         loose = [step.tier for one in self.ladders if (step := one.reached) and not one.confirmed]
         if sure:
-            more = f" Unconfirmed results reach one on {len(loose)} more." if loose else ""
+            more = f" Unconfirmed results reach a tier on {len(loose)} more." if loose else ""
             strong = f"Confirmed results reach a tier on {len(sure)} of {of}"
             return {"tone": "faster", "strong": strong, "rest": f"Highest tier: {self._highest(sure)}.{more} {rest}"}
         if loose:
-            some = f"Unconfirmed ones do on {len(loose)}; the highest tier is {self._highest(loose)}."
+            some = f"Unconfirmed results reach a tier on {len(loose)}. The highest is {self._highest(loose)}."
             return {"tone": "same", "strong": f"No confirmed result reaches a tier on {on}", "rest": f"{some} {rest}"}
         return {"tone": "same", "strong": f"No kernel reaches a tier on {on}", "rest": rest}
 

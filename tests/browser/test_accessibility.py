@@ -41,7 +41,7 @@ def test_a_status_page_has_no_serious_fault(open_page, live_site, theme):
     page.get_by_label("Title").fill(f"A {theme} wall")
     for part in ("every workload", "every open session"):
         page.get_by_label(part).check()
-    page.get_by_role("button", name="Make its link").click()
+    page.get_by_role("button", name="Create link").click()
     page.goto(f"{page.locator('[data-link]').first.input_value()}?theme={theme}")
     assert serious(page) == []
 

@@ -17,7 +17,7 @@ def open_form(open_page, live_site, own=False, **options):
     page = open_page(**options)
     page.goto(f"{live_site.url}/runs/new/")
     if own:
-        page.get_by_label("A workload of my own").check()
+        page.get_by_label("Custom workload").check()
     return page
 
 
@@ -110,7 +110,7 @@ def test_the_page_follows_the_config(open_page, live_site):
     expect(page.locator("#contents")).to_contain_text("6 workloads, from ")
     expect(page.locator("#contents li")).to_have_count(6)
     expect(page.locator("#estimate")).to_contain_text(re.compile(r"results\s+on 6 workloads,\s+.*\s(min|h|minute)"))
-    page.get_by_label("A workload of my own").check()
+    page.get_by_label("Custom workload").check()
     expect(page.locator("[name=seq_len]")).to_have_value("512")
 
 
@@ -124,7 +124,7 @@ def test_kernels_appear_once_their_device_reports(open_page, live_site):
         if none.count():
             break
     expect(none).to_be_visible()
-    page.get_by_label("A workload of my own").check()
+    page.get_by_label("Custom workload").check()
     page.fill("[name=seq_len]", "77")
     expect(page.locator("[name=kernels][value=sdpa-math]")).to_be_checked(timeout=30_000)
     expect(none).to_have_count(0)

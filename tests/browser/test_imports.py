@@ -20,7 +20,7 @@ def test_paste_see_what_it_says_and_that_it_is_a_claim(open_page, live_site, sch
     page.goto(f"{live_site.url}/runs/")
     page.get_by_role("link", name="import results of others").click()
     rows = [row | {"seed": scheme, "backend": scheme} for row in ROWS]
-    page.get_by_label("Or its text").fill(json.dumps([*rows, {"nothing": 1}]))
+    page.get_by_label("Or paste its text").fill(json.dumps([*rows, {"nothing": 1}]))
     page.get_by_role("button", name="Import").click()
     expect(page.locator(".notice")).to_have_text("3 of 4 rows imported, 1 not.")
     expect(page.locator(".findings")).to_contain_text("v3 (p50) is 837 times slower than sdpa")

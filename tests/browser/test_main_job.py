@@ -14,7 +14,7 @@ RUN_LIMIT_MS = 200_000
 
 def submit_a_typed_run(page, live_site, title):
     page.goto(f"{live_site.url}/runs/new/")
-    page.get_by_label("A workload of my own").check()
+    page.get_by_label("Custom workload").check()
     for name, value in {"batch": "1", "heads": "2", "seq_len": "32, 48", "head_dim": "64"}.items():
         page.fill(f"[name={name}]", value)
     for box in page.locator("[name=kernels]:enabled").all():

@@ -27,7 +27,7 @@ def result(found, what):
 
 CLAIMS = (
     # (workload, GPU, ms, TFLOP/s, verdict, part of the reason), each as its report gives it
-    (attention(REPORT, head_dim=128), H100, 12.27, 1075, Word.IMPOSSIBLE, "H100 SXM cannot exceed 1071 (132 SMs x 4096"),
+    (attention(REPORT, head_dim=128), H100, 12.27, 1075, Word.IMPOSSIBLE, "H100 SXM cannot exceed 1071 TFLOP/s (132 SMs x 4096"),
     (attention(REPORT, head_dim=64), H100, 7.37, None, Word.ABOVE,
      "895.1 TFLOP/s is above everything measured on an H100 SXM so far: 797.5 TFLOP/s"),
     (attention(REPORT, head_dim=64), H100, 50.78, None, Word.PLAUSIBLE, "12.1% of the speed of light"),

@@ -67,11 +67,11 @@ def test_a_kernel_that_is_far_slower_everywhere_and_far_from_the_limit():
 def test_a_time_that_grows_with_the_work_and_one_that_is_launch_overhead():
     every = found(*V3)
     assert of_kind(every, Kind.GROWS) == [
-        "v3 (p50): the time grows 15.3x where the work grows 16x, from attention fp16 B=1 H=8 S=512 D=64 to attention fp16 "
+        "v3 (p50): the time grows 15.3x while the work grows 16x, from attention fp16 B=1 H=8 S=512 D=64 to attention fp16 "
         "B=8 H=16 S=512 D=64; that of sdpa grows 3.02x. It reaches 0.1% of the speed of light."
     ]
     assert of_kind(every, Kind.LAUNCH) == [
-        "sdpa (p50): the time grows 3.02x where the work grows 16x, from attention fp16 B=1 H=8 S=512 D=64 to attention fp16 "
+        "sdpa (p50): the time grows 3.02x while the work grows 16x, from attention fp16 B=1 H=8 S=512 D=64 to attention fp16 "
         "B=8 H=16 S=512 D=64; the small end is launch overhead, or a GPU that is not full."
     ]
 
@@ -82,7 +82,7 @@ def test_kernels_that_are_launch_bound_between_the_same_workloads_are_one_findin
              timed("sdpa", large, 0.051)]  # fmt: skip
     (one,) = (one for one in found(*every) if one.kind == Kind.LAUNCH)
     assert one.sentence == (
-        "flash, sdpa: the time grows 2x (flash) to 3x (sdpa) where the work grows 16x, from attention fp16 B=1 H=8 "
+        "flash, sdpa: the time grows 2x (flash) to 3x (sdpa) while the work grows 16x, from attention fp16 B=1 H=8 "
         "S=512 D=64 to attention fp16 B=8 H=16 S=512 D=64; the small end is launch overhead, or a GPU that is not full."
     )
     assert len(one.of) == 4 and len(one.arithmetic) == 6

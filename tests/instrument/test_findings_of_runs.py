@@ -38,7 +38,7 @@ def kinds(*results):
 
 def test_measured_times_are_told_with_their_uncertainty():
     every = {one.kind: one.sentence for one in found(*SDPA, *V3)}
-    assert "v3 (graph): the time grows 15.3x ±0.7% where the work grows 16x" in every[Kind.GROWS]
+    assert "v3 (graph): the time grows 15.3x ±0.7% while the work grows 16x" in every[Kind.GROWS]
     assert "that of sdpa grows 3.02x ±0.7%" in every[Kind.GROWS]
     assert every[Kind.LAUNCH].startswith("sdpa (graph): the time grows 3.02x ±0.7%")
     assert every[Kind.SLOW] == (
@@ -82,7 +82,7 @@ def test_others_on_the_device():
 def test_a_lower_clock_than_the_baselines():
     slow = replace(V3[0], mhz=1290.0, base_mhz=1755.0)
     (one,) = (one for one in found(*SDPA, slow) if one.kind == Kind.CLOCK)
-    assert "v3 ran at 1,290 MHz where the baseline beside it had 1,755 MHz" in one.sentence
+    assert "v3 ran at 1,290 MHz while the baseline in the same rounds ran at 1,755 MHz" in one.sentence
     assert Kind.CLOCK not in kinds(*SDPA, replace(V3[0], mhz=1740.0, base_mhz=1755.0))
 
 

@@ -143,7 +143,7 @@ def test_flops_are_counted_unmasked_and_bytes_once():
 
 def test_the_dense_claim_of_the_h100_report_is_impossible_and_says_why():
     why = why_impossible(h100_report(causal=False), 12.27, peak_of("NVIDIA H100 80GB HBM3"), False, L2)
-    assert why == ("12.27 ms would be 1075 TFLOP/s; H100 SXM cannot exceed 1071 (132 SMs x 4096 FLOP/clk x 1.98 GHz)")
+    assert why == ("12.27 ms would be 1075 TFLOP/s; H100 SXM cannot exceed 1071 TFLOP/s (132 SMs x 4096 FLOP/clk x 1.98 GHz)")
     assert speed_of_light_ms(h100_report(causal=False), peak_of("NVIDIA H100 80GB HBM3")) == pytest.approx(12.325, 1e-3)
 
 
@@ -170,7 +170,7 @@ def test_the_same_speed_is_impossible_where_every_input_was_touched_once():
     problem = Attention(batch=32, heads=8, seq_len=128, head_dim=64)
     assert rates_of(problem, 0.0426, None)["gb_per_s"] == pytest.approx(394, abs=1)
     why = why_impossible(problem, 0.0426, peak_of("NVIDIA L4"), touched_once=True, cache_bytes=0)
-    assert why == "0.0426 ms would move 393.8 GB/s; the memory of L4 does 300"
+    assert why == "0.0426 ms would move 393.8 GB/s; the memory of L4 reaches at most 300 GB/s"
 
 
 def test_an_output_may_stay_in_the_cache_an_input_may_not():

@@ -217,10 +217,10 @@ def test_without_a_faster_trial_nothing_is_confirmed():
 
 def test_settings_that_fit_no_more_than_a_part_of_the_workloads_say_what_to_do():
     found, _, _ = run(lambda settings, confirming: (Status.UNSUPPORTED, "too many rows"), sampler="random", trials=4)
-    said = "None of 4 settings was right on all 2 workloads: its own choice stays. Search each workload on its own."
-    assert answer(found) == said
+    said = "No tried setting was correct on all 2 workloads (4 tried). The default settings stay. "
+    assert answer(found) == said + "Search each workload on its own."
     found, _, _ = run(lambda settings, confirming: 0.9, sampler="random", trials=4)
-    assert answer(found) == "None of 4 settings was faster than its own choice, which stays."
+    assert answer(found) == "No tried setting was faster than the default settings (4 tried). They stay."
 
 
 def test_those_that_pass_every_gate_are_finalists_before_faster_ones():

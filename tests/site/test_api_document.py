@@ -207,7 +207,7 @@ def test_a_search_is_read_and_another_is_queued(writer, owner, stored, gpu):
     assert run.plan == TunePlan(trials=12, minutes=20, seed=3) and (run.gpu, run.user) == (gpu, owner.user)
     for body, field, detail in [
         (wanted | {"kernel": "layer_norm/eager"}, "kernel", "not one of the available choices"),
-        (wanted | {"config": "gemm"}, "config", "choose one of layer_norm"),
+        (wanted | {"config": "gemm"}, "config", "choose one for layer_norm"),
         (wanted | {"trials": 0}, "trials", "greater than or equal to 1"),
         (wanted | {"gpu": "mi300"}, "gpu", "There is no device 'mi300'"),
         (wanted | {"gpu": "epyc"}, "gpu", "cannot run triton-layer-norm"),

@@ -55,7 +55,7 @@ def test_a_change_stands_with_its_interval_and_its_differences(owner, gpu):
     change = Change.objects.get()
     assert f"+{100 * (change.ratio - 1):.1f}%</b> <small" in page
     assert "torch 2.10.0 → 2.11.0, source a000000 → b000000." in page
-    assert "This does not tell which of them is the cause." in page
+    assert "So the cause is unknown." in page
     assert '<span class="add">+ torch    2.11.0' in page and '<span class="add">+    return q @ k @ v  # b' in page
 
 
@@ -72,7 +72,7 @@ def test_filters_and_files(owner, gpu, make_gpu):
     assert len(rows_of(owner, operation="attention", period="all")) == 3
     assert len(rows_of(owner, kernel="nonsense", operation="x", device="y", period="z")) == 2
     page = page_of(owner, kernel="nonsense", period="z")
-    assert "There is no kernel “nonsense”. There is no period “z”. The page does not filter by them." in page
+    assert "There is no kernel “nonsense”. There is no period “z”. These filters are ignored." in page
     assert "There is no" not in page_of(owner, kernel="here")
     text = owner.get(reverse("changes_csv"), {"kernel": "here"}).content.decode()
     (row,) = csv.DictReader(io.StringIO(text))
@@ -114,7 +114,7 @@ def test_what_was_not_measured_in_the_period_is_said_so(owner, gpu):
 
 def test_an_empty_site_says_how_changes_get_here(owner):
     page = page_of(owner)
-    assert h1(page) == "No change was found in the last 30 days. Choose a kernel to see whether its runs can tell"
+    assert h1(page) == "No change was found in the last 30 days. Choose a kernel to see whether it has enough runs"
     assert "A daily run reaches that after 16 days." in page
 
 

@@ -379,7 +379,10 @@ def test_names_in_a_chart_are_text(exported, db):
 def test_a_size_that_varies_has_a_chart_a_sentence_and_a_table(owner, exported, demo):
     page = owner.get(reverse("run", args=[demo.pk])).content.decode()
     assert "Time against B and H <small>S=512 D=64</small>" in page
-    assert "triton-flash grows 3.87x ±0.2% where the work grows 16x: launch-bound below B=4 H=16; sdpa 2.70x" in page
+    assert (
+        "triton-flash's time grows 3.87x ±0.2% while the work grows 16x: launch-bound below B=4 H=16; sdpa's 2.70x"
+        in page
+    )
     names = [name for name in names_of(demo) if name.startswith("scaling")]
     assert names == ["scaling_batch-heads", "scaling_batch-heads-narrow"]
     for name in names:

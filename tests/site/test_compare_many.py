@@ -43,7 +43,7 @@ def test_cards_stand_side_by_side_without_a_word(owner, measured, make_gpu):
     page = page_of(owner, *runs)
     assert "no word compares them" in page and "NVIDIA L4" in page and "driver 600.1" in page
     assert 'class="moved' not in page and "faster" not in page.split("<table")[1].split("</table>")[0]
-    assert page.count(" has no word against run ") == 2
+    assert page.count(" is not compared with run ") == 2
     assert rows_of(page, "triton-flash")[0].count("1.48x<small>±0.5%</small>") == 3
 
 

@@ -248,7 +248,7 @@ def test_a_device_says_what_it_reaches_and_what_it_does(owner, h200, make_run):
     assert (
         "<strong>Reaches 4,400 GB/s (read) and 793 TFLOP/s (bf16)</strong>, 92% and 74% of the speed of light." in page
     )
-    assert f'Running there: <a href="/runs/{run.pk}/">run {run.pk}</a>, 3 of 8 workloads measured.' in page
+    assert f'<a href="/runs/{run.pk}/">Run {run.pk}</a> is running on this device: 3 of 8 workloads measured.' in page
     assert f'by <a href="/runs/{done.pk}/">run {done.pk}</a> with driver 580.1, medians of 20 calls' in page
     assert "datasheet: H200 SXM" in page
     assert "None: all" in page, "an H200 runs every kernel of its catalogue"

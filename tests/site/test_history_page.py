@@ -37,11 +37,11 @@ def h1(page):
     [
         ({"environment": TORCH}, ", when torch went from 2.10.0 to 2.11.0", "Its source was the same on both sides."),
         ({"source": "b"}, ", when its source changed", "Card, driver and versions were the same on both sides."),
-        ({}, "", "Nothing else that is recorded changed at that run."),
+        ({}, "", "No other recorded fact changed at that run."),
         (
             {"environment": TORCH, "source": "b"},
             ", when torch went from 2.10.0 to 2.11.0 and its source changed",
-            "Two things changed at once: this does not tell which of them is the cause.",
+            "Two things changed at once, so the cause is unknown.",
         ),
     ],
     ids=["torch", "source", "nothing", "two"],
@@ -63,13 +63,13 @@ def test_a_faster_kernel_takes_less_time(owner, gpu):
 
 def test_too_few_runs_since_are_not_said_to_have_stayed(owner, gpu):
     page = page_of(owner, fill(gpu, step(after=10, environment=TORCH)))
-    assert "10 runs since are too few to tell whether it stayed there: 16 can." in page
+    assert "It is too early to tell whether it stayed there: 10 of 16 runs." in page
 
 
 def test_no_change_is_said_only_if_it_is_certain(owner, gpu):
     runs = fill(gpu, repeated(40))
     page = page_of(owner, runs)
-    assert h1(page) == "sdpa-flash did not change since 24 July"
+    assert h1(page) == "sdpa-flash has not changed since 24 July"
     assert "newest 12 against the first 24 of 40" in page
     wild = fill(gpu, repeated(40), kernel="wild", spread=0.2)
     assert h1(page_of(owner, wild, "wild")) == "It is unknown whether wild changed since 24 July"
@@ -133,7 +133,7 @@ def test_an_acknowledged_change_begins_a_level(owner, gpu):
     assert "Acknowledge with a note" in page_of(owner, runs)
     owner.post(reverse("acknowledge", args=[change.pk]), {"note": "<b>known</b>"})
     page = page_of(owner, runs)
-    assert h1(page) == "sdpa-flash did not change since 17 August"
+    assert h1(page) == "sdpa-flash has not changed since 17 August"
     assert "&lt;b&gt;known&lt;/b&gt;" in page and "Acknowledge with a note" not in page
 
 

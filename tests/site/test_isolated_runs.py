@@ -60,7 +60,7 @@ def test_the_page_says_what_the_host_did_not_allow_and_what_it_means(owner, isol
     assert "Measured in a process of its own" in page
     assert "What “a process of its own” means" in page
     assert "sees no other process</dt><dd>no: this host does not allow it" in page
-    assert "work after a batch could win</dt><dd>4.0% of it, at most" in page
+    assert "largest possible gain from work after a batch</dt><dd>4.0% of its time" in page
     assert "1.002 of its time alone" in page
     assert "each kernel in a process of its own" in owner.get(reverse("run", args=[isolated.pk])).content.decode()
 

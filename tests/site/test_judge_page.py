@@ -75,7 +75,7 @@ def test_a_pasted_claim_becomes_an_address_that_holds_it(owner):
     query = {name: values[0] for name, values in parse_qs(urlsplit(answer.url).query).items()}
     assert query == CLAIM | {"tflops": "1075"}
     page = owner.get(answer.url).content.decode()
-    assert "12.27 ms would be 1075 TFLOP/s; H100 SXM cannot exceed 1071 (132 SMs x 4096 FLOP/clk x 1.98 GHz)." in page
+    assert "12.27 ms would be 1075 TFLOP/s; H100 SXM cannot exceed 1071 TFLOP/s (132 SMs x 4096 FLOP/clk x 1.98 GHz)." in page
 
 
 def test_a_pasted_claim_of_sparse_attention_is_not_consistent_with_its_sizes(owner):
@@ -93,7 +93,7 @@ def test_a_text_that_is_not_understood_stays_and_what_was_read_is_in_the_fields(
     for name, value in (("batch", "16"), ("heads", "96"), ("ms", "7.37")):
         assert re.search(rf'<input type="text" name="{name}" value="{value}"', page), name
     assert (
-        "The text does not say everything. What it says is in the fields. Not judged yet: see the marked fields."
+        "The text is incomplete. The fields below show what was understood. Not judged yet: see the marked fields."
         in page
     )
     assert "Choose a GPU." in page and "Enter a number." in page

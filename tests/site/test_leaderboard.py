@@ -73,8 +73,8 @@ def test_without_a_thorough_run_nothing_leads(owner, measured):
     assert place.record is None
     assert (place.rumour.point.kernel, place.rumour.is_confirmed) == ("triton-flash", False)
     page = page_of(owner)
-    assert "No record is confirmed on attention workload on NVIDIA H200 (gpu-1)" in page
-    assert "triton-flash is ahead on 1 of 1, unconfirmed." in page
+    assert "No record is confirmed yet on 1 attention workload on NVIDIA H200 (gpu-1)" in page
+    assert "triton-flash has the highest unconfirmed speedup on 1 of 1." in page
     cell = page.split('class="cell dashed', 1)[1].split("</form>")[0]
     assert "<b>" not in cell and ">Confirm</button>" in cell
 

@@ -122,7 +122,7 @@ def test_a_first_record_did_not_fall_and_stands_behind_those_that_beat_another(o
     thorough(measured(count=1, edit={"triton-flash": 0.9}), ago(40))
     thorough(measured(count=1), ago(3))
     thorough(measured(count=2), ago(1))
-    assert strong(owner) == "No change was found this week. One record fell. One workload has a first record"
+    assert strong(owner) == "No change was found this week. One record was broken. One workload has its first record"
     page = page_of(owner)
     assert page.index(", was 1.34x") < page.index(", the first")
 
@@ -195,7 +195,7 @@ def test_a_target_that_an_unconfirmed_result_reaches_is_called_so(owner, measure
 
 def test_a_target_beyond_the_speed_of_light_says_so(owner, measured):
     aim(thorough(measured(count=1)), 40.0)
-    assert "beyond the hardware limit" in page_of(owner)
+    assert "beyond the speed of light" in page_of(owner)
 
 
 def test_a_bar_that_rests_on_one_process_is_hatched(owner, measured):
@@ -312,7 +312,7 @@ def test_no_more_than_twelve_queries(owner, measured, make_gpu, make_run, gpus, 
     Run.objects.update(done=1)
     with django_assert_max_num_queries(12):
         answer = owner.get(PAGE)
-    assert "Two workloads have a first record" in answer.context["story"].strong
+    assert "Two workloads have their first record" in answer.context["story"].strong
     assert "kernel got slower" in answer.context["story"].strong
     assert len(answer.context["now"].latest) == 8
     with django_assert_max_num_queries(8):

@@ -73,7 +73,7 @@ def test_it_says_what_it_understood(owner, demo, gpu, text, expected):
 @pytest.mark.parametrize("text,why", [
     ("zork", "“zork”."),
     ("4096", "(a number needs its size, such as S=4096)"),
-    ("gpu:H900", "(no GPU is called so)"),
+    ("gpu:H900", "(no GPU has this name)"),
     ("Q=3", "(no operation has a size Q)"),
     ("since:soon", "(a date is written 2026-11-30)"),
     ("S>=big", "(a size is compared with a number)"),
@@ -81,7 +81,7 @@ def test_it_says_what_it_understood(owner, demo, gpu, text, expected):
     ("S=yes", "(a size is compared with a number)"),
     ("causal=maybe", "(it is yes or no)"),
     ("approximate=erf", "(it is none or tanh)"),
-    ("state:odd", "(no state is called so)"),
+    ("state:odd", "(no state has this name)"),
     ("run:x", "(a run is a number)"),
     ('"', "“"),
     ("<script>alert(1)</script>", "alert(1)"),

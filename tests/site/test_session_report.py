@@ -89,7 +89,7 @@ def test_the_sample_finds_by_itself_what_its_document_does_not_say(owner, sample
         "v3 (p50) is 133 to 837 times slower than sdpa on all 6 workloads and reaches 0.1% of the speed of light."
         in said
     )
-    assert "v3 (p50): the time grows 15.3x where the work grows 16x" in said and "that of sdpa grows 3.02x" in said
+    assert "v3 (p50): the time grows 15.3x while the work grows 16x" in said and "that of sdpa grows 3.02x" in said
     assert ("launch-bound", "the small end is launch overhead") in {
         (kind, text.split("; ")[-1].split(",")[0]) for kind, text in every
     }

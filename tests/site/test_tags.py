@@ -75,7 +75,7 @@ def test_two_tags_widen_and_an_unknown_one_is_said(owner, measured):
     add(owner, other, "after")
     rows = results(owner, {"q": "tag:before,after"})
     assert {row["run"] for row in rows} == {one.pk, other.pk}
-    assert "no tag is called so" in text(owner.get(reverse("results"), {"q": "tag:nowhere"}))
+    assert "no tag has this name" in text(owner.get(reverse("results"), {"q": "tag:nowhere"}))
 
 
 def test_a_visitor_sees_no_tags(stranger, owner, demo):

@@ -278,7 +278,7 @@ def test_the_page_says_how_far_it_is(owner, demo, measured, scale):
     faster(measured(), 3.1)
     page = page_of(owner, "tiers")
     assert "No confirmed result reaches a tier on any of 8 workloads" in page
-    assert "Unconfirmed ones do on 2; the highest tier is Very Good (B+)." in page
+    assert "Unconfirmed results reach a tier on 2. The highest is Very Good (B+)." in page
     assert (page.count('<td class="step reached">'), page.count('<td class="step loose">')) == (0, 4)
     assert "△ reached, unconfirmed" in page_of(
         owner, "tier_workload", ladders_of(scale)[0].series.workload.key, "graph"
@@ -288,7 +288,7 @@ def test_the_page_says_how_far_it_is(owner, demo, measured, scale):
     )
     page = page_of(owner, "tiers")
     assert "Confirmed results reach a tier on 1 of 8 workloads" in page
-    assert "Highest tier: Very Good (B+). Unconfirmed results reach one on 1 more." in page
+    assert "Highest tier: Very Good (B+). Unconfirmed results reach a tier on 1 more." in page
     assert (page.count('<td class="step reached">'), page.count('<td class="step loose">')) == (2, 2)
 
 
@@ -328,7 +328,7 @@ def test_a_result_of_one_process_is_unconfirmed_and_one_of_five_is_not(owner, me
 
 def test_the_page_says_for_how_many_comparisons_it_stands(owner, demo, scale):
     page = " ".join(page_of(owner, "tiers").split())
-    assert "52 comparisons stand on this page." in page
+    assert "52 comparisons are on this page." in page
     key = ladders_of(scale)[0].series.workload.key
     assert "hold for all 52 comparisons of this device" in " ".join(
         page_of(owner, "tier_workload", key, "graph").split()
@@ -341,8 +341,8 @@ def test_a_ladder_has_kernels_and_tiers_in_one_order(owner, demo, scale):
     places = [page.index(f">{name}<") for name in ("sdpa-math", "compiled", "sdpa", "triton-flash", "Good (B)")]
     assert places == sorted(places)
     assert page.index("speed of light<") < page.index("Breakthrough (A++)</b>")
-    assert "<h1>Good (B) is 1.74 µs away. Breakthrough (A++) is beyond this GPU.</h1>" in page
-    assert "Good (B) needs 4.96 µs, 2x. The hardware allows 0.595 µs, 16.7x." in page
+    assert "<h1>Good (B) is 1.74 µs away. This GPU cannot reach Breakthrough (A++).</h1>" in page
+    assert "Good (B) needs 4.96 µs (2x). The speed of light is 0.595 µs (16.7x)." in page
     assert page.count('<td class="text"><b>') == 5
 
 
@@ -417,7 +417,7 @@ def test_a_scale_is_made_changed_and_deleted(owner, demo, scale):
     made = TierScale.objects.get(name="Small steps")
     assert answer.headers["location"] == f"{reverse('tiers')}?scale={made.pk}"
     page = page_of(owner, "tiers", scale=made.pk)
-    assert "Unconfirmed ones do on 5" in page
+    assert "Unconfirmed results reach a tier on 5" in page
     assert f"?device=NVIDIA%20H200&amp;scale={scale.pk}" in page, "the way to the other scale"
     owner.post(reverse("delete_tier_scale", args=[made.pk]))
     assert not TierScale.objects.filter(name="Small steps").exists()
@@ -455,9 +455,9 @@ def test_an_edit_makes_a_new_version_and_the_old_one_keeps_its_verdicts(owner, d
     made.refresh_from_db()
     assert made.replaced_by == now and made.tiers == [Tier("A little", "", 1.05), Tier("More", "B", 1.4)]
     page = page_of(owner, "tiers", scale=made.pk)
-    assert "Unconfirmed ones do on 5" in before and "Unconfirmed ones do on 5" in page
+    assert "Unconfirmed results reach a tier on 5" in before and "Unconfirmed results reach a tier on 5" in page
     assert "version 1" in page and "A newer version replaced it" in page
-    assert "Unconfirmed ones do on 2" in page_of(owner, "tiers", scale=now.pk)
+    assert "Unconfirmed results reach a tier on 2" in page_of(owner, "tiers", scale=now.pk)
     form = owner.get(reverse("tier_scale", args=[now.pk])).content.decode()
     assert f'<a href="/tiers/?scale={made.pk}">version 1</a>' in form
     assert owner.get(reverse("tier_scale", args=[made.pk])).status_code == 404, "an old version is not edited"
@@ -514,7 +514,7 @@ def test_a_share_of_the_way_is_no_tier_where_the_way_is_unknown(measured):
 
 def test_physics_comes_first(owner, demo, scale):
     page = page_of(owner, "tiers")
-    said = "<h1>Breakthrough is beyond the H200. Good to Outstanding are beyond it on 2 to 6 of 8 workloads</h1>"
+    said = "<h1>The H200 cannot reach Breakthrough. It cannot reach Good to Outstanding on 2 to 6 of 8 workloads</h1>"
     assert said in page
     assert "Nearest milestone: Good (B) on attention fp16 B=1 H=8 S=512 D=64, 1.74 µs to go." in page
 

@@ -66,7 +66,7 @@ def test_a_search_is_queued_as_it_was_asked_for(owner, sent, gpu):
 @pytest.mark.parametrize(
     "change, said",
     [
-        ({"config": "gemm"}, "This config is of gemm; choose one of layer_norm."),
+        ({"config": "gemm"}, "This config is for gemm; choose one for layer_norm."),
         ({"trials": "0"}, "greater than or equal to 1"),
         ({"kernel": "layer_norm/eager"}, "is not one of the available choices"),
         ({"minutes": ""}, "This field is required"),
@@ -132,7 +132,7 @@ def test_the_page_says_the_best_settings_first_and_compares_promise_and_confirma
     assert len(seen) <= BUDGET
     winner = search_of(run).winner
     best = f"rows={winner.settings['rows']}+warps={winner.settings['warps']}"
-    assert f"{best}: speedup over its own choice at least 1." in page and "confirmed in 5 processes." in page
+    assert f"{best}: speedup over the default settings at least 1." in page and "confirmed in 5 processes." in page
     assert (
         "screening promised too much" in page
         and "confirmed / promised is 0.98" in page
@@ -148,7 +148,7 @@ def test_the_page_says_the_best_settings_first_and_compares_promise_and_confirma
 
 def test_without_a_winner_the_own_choice_stays(owner, gpu):
     page = owner.get(searched(gpu, passes=False).get_absolute_url()).content.decode()
-    assert "None of 3 finalists passed every gate when measured again: its own choice stays." in page
+    assert "None of 3 finalists passed every check when measured again. The default settings stay." in page
     assert "Best settings" not in page
 
 
@@ -171,7 +171,10 @@ def test_a_search_of_which_everything_was_pruned_has_a_page_and_no_chart(owner, 
     Run.objects.filter(pk=run.pk).update(attempt=1, sent_at=run.created_at, state="done")
     report(run, [Tried(trial=trials(4)[3].model_copy(update={"number": 1}))])
     page = owner.get(run.get_absolute_url()).content.decode()
-    assert "None of 1 settings was right on all 2 workloads: its own choice stays." in page and "<figure" not in page
+    assert (
+        "No tried setting was correct on all 2 workloads (1 tried). The default settings stay." in page
+        and "<figure" not in page
+    )
     assert owner.get(f"/runs/{run.pk}/charts/search.json").status_code == 404
 
 
