@@ -146,7 +146,7 @@ def token(open_page, live_site):
     page.goto(f"{live_site.url}/tokens/")
     page.get_by_label("What it is for").fill("terminal")
     page.get_by_label("Rights").select_option("write")
-    page.get_by_role("button", name="Make").click()
+    page.get_by_role("button", name="Create", exact=True).click()
     return page.get_by_label("The new token").input_value()
 
 

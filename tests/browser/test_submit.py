@@ -62,7 +62,7 @@ def test_pages_of_a_problem_with_long_names_fit_a_phone(open_page, live_site):
     page.get_by_role("button", name="Submit").click()
     page.wait_for_url(re.compile(r"/runs/\d+/$"))
     run = page.url
-    expect(page.locator("p.lede", has_text="The verdict comes")).to_have_count(0, timeout=360_000)
+    expect(page.locator("p.lede", has_text="The verdict appears")).to_have_count(0, timeout=360_000)
     assert page.locator("table.cells tbody th a").all_inner_texts() == ["rows=32", "rows=64"]
     addresses = [
         run,
@@ -91,7 +91,7 @@ def test_a_kernel_is_pasted_measured_and_forked(open_page, live_site):
         pytest.skip(f"this machine takes no submitted kernels: {page.locator('form.submission').inner_text()}")
     page.get_by_role("button", name="Submit").click()
     page.wait_for_url(re.compile(r"/runs/\d+/$"))
-    expect(page.locator("p.lede", has_text="The verdict comes")).to_have_count(0, timeout=360_000)
+    expect(page.locator("p.lede", has_text="The verdict appears")).to_have_count(0, timeout=360_000)
     page.goto(f"{live_site.url}/submissions/")
     page.locator("td a", has_text="browsed@").click()
     main = page.locator("main")

@@ -143,7 +143,9 @@ def test_flops_are_counted_unmasked_and_bytes_once():
 
 def test_the_dense_claim_of_the_h100_report_is_impossible_and_says_why():
     why = why_impossible(h100_report(causal=False), 12.27, peak_of("NVIDIA H100 80GB HBM3"), False, L2)
-    assert why == ("12.27 ms would be 1075 TFLOP/s; H100 SXM cannot exceed 1071 TFLOP/s (132 SMs x 4096 FLOP/clk x 1.98 GHz)")
+    assert why == (
+        "12.27 ms would be 1075 TFLOP/s; H100 SXM cannot exceed 1071 TFLOP/s (132 SMs x 4096 FLOP/clk x 1.98 GHz)"
+    )
     assert speed_of_light_ms(h100_report(causal=False), peak_of("NVIDIA H100 80GB HBM3")) == pytest.approx(12.325, 1e-3)
 
 

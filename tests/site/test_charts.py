@@ -380,7 +380,7 @@ def test_a_size_that_varies_has_a_chart_a_sentence_and_a_table(owner, exported, 
     page = owner.get(reverse("run", args=[demo.pk])).content.decode()
     assert "Time against B and H <small>S=512 D=64</small>" in page
     assert (
-        "triton-flash's time grows 3.87x ±0.2% while the work grows 16x: launch-bound below B=4 H=16; sdpa's 2.70x"
+        "triton-flash&#x27;s time grows 3.87x ±0.2% while the work grows 16x: launch-bound below B=4 H=16; sdpa&#x27;s 2.70x"
         in page
     )
     names = [name for name in names_of(demo) if name.startswith("scaling")]

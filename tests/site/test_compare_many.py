@@ -41,7 +41,7 @@ def test_three_runs_of_one_card_have_words_against_the_first(owner, measured):
 def test_cards_stand_side_by_side_without_a_word(owner, measured, make_gpu):
     runs = [measured(), measured(on=make_gpu("GPU-2", host="gpu-2"), device="NVIDIA L4"), measured(driver="600.1")]
     page = page_of(owner, *runs)
-    assert "no word compares them" in page and "NVIDIA L4" in page and "driver 600.1" in page
+    assert "this page does not compare them" in page and "NVIDIA L4" in page and "driver 600.1" in page
     assert 'class="moved' not in page and "faster" not in page.split("<table")[1].split("</table>")[0]
     assert page.count(" is not compared with run ") == 2
     assert rows_of(page, "triton-flash")[0].count("1.48x<small>±0.5%</small>") == 3

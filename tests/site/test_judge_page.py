@@ -75,7 +75,10 @@ def test_a_pasted_claim_becomes_an_address_that_holds_it(owner):
     query = {name: values[0] for name, values in parse_qs(urlsplit(answer.url).query).items()}
     assert query == CLAIM | {"tflops": "1075"}
     page = owner.get(answer.url).content.decode()
-    assert "12.27 ms would be 1075 TFLOP/s; H100 SXM cannot exceed 1071 TFLOP/s (132 SMs x 4096 FLOP/clk x 1.98 GHz)." in page
+    assert (
+        "12.27 ms would be 1075 TFLOP/s; H100 SXM cannot exceed 1071 TFLOP/s (132 SMs x 4096 FLOP/clk x 1.98 GHz)."
+        in page
+    )
 
 
 def test_a_pasted_claim_of_sparse_attention_is_not_consistent_with_its_sizes(owner):

@@ -79,7 +79,7 @@ def test_regressions_come_first_with_their_cause(owner, gpu):
     fill(gpu, step(20, 10, 0.93, source="b"), "triton-flash", ago(30))
     fill(gpu, step(20, 10, 1.04, environment={"torch": "2.11.0"}), "compiled", ago(30), seed=2)
     look_at_all()
-    assert strong(owner) == "One kernel got slower and one got faster, found this week"
+    assert strong(owner) == "Found this week: one kernel got slower and one got faster"
     page = page_of(owner)
     assert page.index(">compiled<") < page.index(">triton-flash<")
     at = timezone.localtime(Change.objects.get(kernel__name="compiled").at)
@@ -90,7 +90,7 @@ def test_regressions_come_first_with_their_cause(owner, gpu):
 def test_a_change_that_was_found_earlier_is_not_of_this_week(owner, gpu):
     fill(gpu, step(20, 10, 1.04), "compiled", ago(60))
     look_at_all()
-    assert strong(owner) == "One kernel got slower, found this week", "found now: that is news"
+    assert strong(owner) == "Found this week: one kernel got slower", "found now: that is news"
     Change.objects.update(found_at=ago(8))
     assert strong(owner) == "No change was found this week"
 
@@ -131,7 +131,7 @@ def test_a_record_says_what_it_was(owner, measured):
     thorough(measured(count=1, edit={"triton-flash": 0.9}), ago(40))
     thorough(measured(count=1, edit={"triton-flash": 0.8}), ago(30))
     run = thorough(measured(count=1), ago(1))
-    assert strong(owner) == "No change was found this week. One record fell"
+    assert strong(owner) == "No change was found this week. One record was broken"
     page = page_of(owner)
     assert re.search(r"<b>1.48x</b> <small>±0\.[3-6]%, was 1.34x</small>", page)
     key = run.measurements.get().workload.key
@@ -221,7 +221,7 @@ def test_a_pinned_baseline_that_drifts_is_flagged_and_noise_is_not(owner, measur
     assert "drift" not in page_of(owner), "0.9% is within the margin"
     now.update(**{name: 1.05 * value for name, value in figures.items()})
     assert "One pinned baseline has drifted." in told(owner)
-    assert "sdpa takes +5.0% time" in page_of(owner)
+    assert "sdpa since it was pinned: +5.0% time" in page_of(owner)
     later.measurements.update(margin=0.06)
     assert "drift" not in page_of(owner), "noise is no drift"
 

@@ -599,7 +599,7 @@ def test_a_baseline_is_pinned_and_its_target_counts_from_there(owner, there, sca
     figures = {"p50_ms": pin.p50_ms, "p50_low_ms": pin.p50_low_ms, "p50_high_ms": pin.p50_high_ms}
     base.update(**{name: 1.05 * value for name, value in figures.items()})
     page = page_of(owner, "tier_workload", *there)
-    assert "It takes +5.0% time" in page and "baseline drifted" in page_of(owner, "tiers")
+    assert "Since it was pinned: +5.0% time" in page and "baseline drifted" in page_of(owner, "tiers")
     assert "The target is not reached" in page or "away." in page or "The target is reached" in page
     aim = Progress(Target.objects.select_related("pin").get(), ladders_of(scale)[0])
     assert aim.goal_ms == pytest.approx(pin.p50_ms / 1.4), "not from the slower baseline of today"
