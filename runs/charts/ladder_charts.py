@@ -89,7 +89,7 @@ def ladder(one: Ladder, target_ms: float | None, colours: dict[str, str], narrow
     lines = [{"x": row["start"], "to": float(right), "y": row["y"]} for row in rows]
     layers.append(chart(lines).mark_rule(color=colours["line"], aria=False).encode(x2="to:Q"))
     for tick in _ticks(slow, fast, x):
-        at = {"x": x(tick), "y": float(tall), "text": timespan(tick)}
+        at = {"x": x(tick), "y": float(tall), "text": f"{tick:g} ms" if tick >= 1 else f"{1e3 * tick:g} µs"}
         layers.append(chart([at], text="text:N").mark_text(dy=14, color=colours["quiet"]))
     if light:
         at = {"x": x(light), "y": 0.0, "end": float(tall), "text": f"speed of light {timespan(light)}"}

@@ -325,7 +325,7 @@ def telemetry_of(seen: TelemetrySummary) -> list[tuple[str, str]]:
     for value, name, unit in (
         (seen.sm_mhz, "SM clock", "MHz"),
         (seen.power_w, "power", "W"),
-        (seen.temperature_c, "temperature", "C"),
+        (seen.temperature_c, "temperature", "°C"),
     ):
         if value:
             least, most = f"{value.min:,.0f}", f"{value.max:,.0f}"

@@ -295,7 +295,7 @@ def test_how_it_was_measured_is_told(owner, results):
         "inputs 128 sets of inputs L2 emptied before calls yes, by reading",
         "A/A 0.998, interval 0.994 to 1.000: sdpa against itself",
         "margin FASTER and SLOWER need a difference above 2.3%, SAME is within 1%",
-        "SM clock 1,980 MHz, from 345 to 1,980 power 127 W, from 79 to 171 temperature 37 C, from 35 to 41",
+        "SM clock 1,980 MHz, from 345 to 1,980 power 127 W, from 79 to 171 temperature 37 °C, from 35 to 41",
         "held back by thermal slow-down by the driver readings 1,913",
         "precision not reached: half-width 0.92%; goal 0.50%",
         "A/A of sdpa was off here: FASTER and SLOWER need a difference above 2.3%, SAME is within 1%.",
