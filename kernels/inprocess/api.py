@@ -52,7 +52,8 @@ class Measured(Figures):
 
     name: str = ""
     word: str = ""
-    """FASTER, SLOWER, SAME, UNDECIDED, "needs more rounds"; or why there is no verdict: incorrect, suspect, impossible,
+    """FASTER, SLOWER, SAME, UNDECIDED (without a speedup where others interrupted its calls), "needs more rounds"; or why
+    there is no verdict: incorrect, suspect, impossible,
     "disagrees with its baseline", "its baseline is ...", "correctness unknown" (no reference). Empty without a
     baseline."""
     speedup: float | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from statistics import fmean
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 from kernels.analysis.blocks import MAX_CALLS
@@ -21,6 +21,7 @@ from kernels.analysis.suspicion import (
     why_probed,
     why_uneven,
 )
+from kernels.contract.events import HostLoad
 from kernels.contract.replies import Probed, TimedBlock
 from kernels.parent.reading import Reading
 from kernels.parent.session import CHECK_LIMIT_S
@@ -36,6 +37,8 @@ MAX_BATCH = 1000
 UNEVEN_BLOCKS, UNEVEN_NS = 7, 10e6
 """Blocks of an arm in each of DOUBTS looks, and the length of a block: PROBE_SETS to MAX_CALLS calls. The first call of a block
 finds the processor's caches empty, and takes longer. In a long block that counts for less."""
+CLEARLY_UNEVEN = 2.0
+"""On a busy CPU, where a new process cannot be asked, an arm below this many times the baseline's unevenness is not accused."""
 AHEAD_PAIRS, FEWEST_CALLS = 3, 4
 """Blocks of each kind in each of DOUBTS looks, and calls of a block of slow calls."""
 AHEAD_REST_NS, AHEAD_GATE_NS, AHEAD_NS = 5_000_000, 1_000_000, 40e6
@@ -51,13 +54,17 @@ class Doubts:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.ahead: set[str] = set()
-        """Arms that seemed to work before their calls."""
+        self.shown: set[tuple[str, str]] = set()
+        """(arm, rule) that one process showed: a second one must show it, too."""
+        self.unclear: dict[str, str] = {}
+        """Why an arm gets no word, and is not accused either."""
 
     def why(self, name: str, timed_groups: Sequence[Timed]) -> str:
         """Why an arm's times are not credible, if probes repeat it; empty if they are."""
         if why := self.engine.session.why_suspect(name) or self._why_uneven(name, timed_groups):
             return why
+        if name in self.unclear:
+            return ""
         readings = [timed.reading for timed in timed_groups if timed.reading and name in timed.reading.blocks]
         call_ns = min(min(reading.medians(name)) for reading in readings)
 
@@ -91,7 +98,23 @@ class Doubts:
             for arm, ratios in found.items():
                 call_ns = min(min(one.medians(arm)) for one in readings if arm in one.blocks)
                 ratios.append(self._unevenness(arm, max(PROBE_SETS, min(MAX_CALLS, round(UNEVEN_NS / call_ns)))))
-        return why_always_uneven(found[name], found[base])
+        why = why_always_uneven(found[name], found[base])
+        if not why or self.engine.cuda:
+            return why
+        if self.engine.session.replaceable:
+            return self._if_again(name, "uneven", why)
+        busy = next((one.host for one in readings if one.host and HostLoad.model_validate(one.host).is_busy), None)
+        if busy and median(found[name]) <= CLEARLY_UNEVEN * median(found[base]):
+            self.unclear[name] = f"{why}; or others interrupted them, which took {busy['foreign']:.0%} of the core time"
+            return ""
+        return why
+
+    def _if_again(self, name: str, rule: str, why: str) -> str:
+        """Why, where an earlier process showed it, too; else times again in a new process."""
+        if (name, rule) not in self.shown:
+            self.shown.add((name, rule))
+            raise self.engine.retry()
+        return why
 
     def _unevenness(self, name: str, calls: int) -> float:
         """Of one block on new values. On a CPU by the process's CPU time in each call: a busy host interrupts any of them."""
@@ -110,10 +133,7 @@ class Doubts:
             return ""
         if not self.engine.session.replaceable:
             return self._why_ahead_alone(name, call_ns)
-        if name not in self.ahead:
-            self.ahead.add(name)
-            raise self.engine.retry()
-        return why
+        return self._if_again(name, "ahead", why)
 
     def _why_ahead_alone(self, name: str, call_ns: float) -> str:
         """The same with blocks after the rounds."""

@@ -15,7 +15,7 @@ from typing import Any
 from kernels.analysis import roofline
 from kernels.analysis.blocks import Estimate, by_graph, choose_mode
 from kernels.analysis.suspicion import PROBE_SETS
-from kernels.contract.arm_result import Status
+from kernels.contract.arm_result import Status, Verdict
 from kernels.contract.replies import Prepared, Quiet, Rechecked, Verified
 from kernels.host.telemetry import Telemetry
 from kernels.operations.base import Distribution, Operation
@@ -328,6 +328,8 @@ class Engine:
                 arm.fail(Status.INCORRECT, f"correct when checked alone, wrong when timed: {verdict['why']}")
             elif not verdict.get("word") and (why := self.doubts.why(name, timed_groups) or leaks.get(name, "")):
                 arm.fail(Status.SUSPECT, why)
+            elif unclear := self.doubts.unclear.get(name):
+                arm.rechecked = verdict | {"word": Verdict.UNDECIDED, "why": unclear}
             if arm.is_ok:
                 self.blame.after(arm)
 

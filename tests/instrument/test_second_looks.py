@@ -18,6 +18,8 @@ from kernels.host.telemetry import Telemetry
 from kernels.parent import doubts
 from kernels.parent.child_process import CommandFailed
 from kernels.parent.crosscheck import _batch, agrees
+from kernels.parent.engine import RetryInNewProcess
+from kernels.parent.reading import Reading
 from kernels.parent.supervisor import Supervisor
 from kernels.parent.template import templates
 from kernels.workload import Ceilings, Config, RunSpec
@@ -234,6 +236,38 @@ def test_the_baselines_batch_is_measured_only_if_it_may_explain_the_arms(monkeyp
     assert not doubts_about._why_outside("quick", 1e5, False)
     assert not doubts_about._why_outside("slow", 1e5, False)
     assert ran == ["quick", "slow", "sdpa"]
+
+
+def uneven(monkeypatch, replaceable, foreign, times, cuda=False):
+    """Doubts about "mine", whose blocks take so many times their calls' median, in the rounds and after them; and the rounds."""
+    blocks = {"mine": [[1e5] * 7 + [1e5 * (8 * times - 7)]] * 8, "sdpa": [[1e5] * 8] * 8}
+    reading = Reading("cpu", blocks, host={"foreign": foreign} if foreign is not None else None)
+    session = SimpleNamespace(replaceable=replaceable)
+    engine = SimpleNamespace(baseline="sdpa", cuda=cuda, session=session, retry=RetryInNewProcess)
+    about = doubts.Doubts(engine)
+    monkeypatch.setattr(about, "_unevenness", lambda name, calls: times if name == "mine" else 1.0)
+    return about, [SimpleNamespace(reading=reading)]
+
+
+@pytest.mark.parametrize(
+    ("foreign", "times", "accused"),
+    [(0.0, 1.3, True), (0.77, 1.3, False), (0.77, 3.0, True)],
+    ids=["quiet", "busy", "sure"],
+)
+def test_where_others_interrupt_calls_measure_gives_no_word_instead_of_accusing(monkeypatch, foreign, times, accused):
+    about, timed = uneven(monkeypatch, False, foreign, times)
+    assert about._why_uneven("mine", timed).startswith("some calls work for others") is accused
+    why = about.unclear.get("mine", "")
+    assert bool(why) is not accused and (accused or "which took 77% of the core time" in why)
+
+
+def test_on_a_cpu_a_second_process_must_show_calls_that_work_for_others(monkeypatch):
+    about, timed = uneven(monkeypatch, True, 0.77, 1.3)
+    with pytest.raises(RetryInNewProcess):
+        about._why_uneven("mine", timed)
+    assert about._why_uneven("mine", timed).startswith("some calls work for others")
+    about, timed = uneven(monkeypatch, True, None, 1.3, cuda=True)
+    assert about._why_uneven("mine", timed), "a GPU's calls are queued: nobody interrupts them"
 
 
 def test_an_output_that_keeps_large_memory_shortens_blocks(monkeypatch):

@@ -27,6 +27,7 @@ from callables import (  # noqa: E402
 
 from kernels import Measured  # noqa: E402
 from kernels.inprocess.adhoc import CONSTANT, DRAWN  # noqa: E402
+from kernels.parent.doubts import Doubts  # noqa: E402
 from kernels.workload import Protocol  # noqa: E402
 
 # --- the word ---------------------------------------------------------------------------------------------------------
@@ -69,6 +70,17 @@ def test_fewer_than_eight_rounds_need_more():
     found = quick(softmax, softmax, reference=softmax, protocol=few)
     assert (found.word, found.rounds) == ("needs more rounds", 7)
     assert found.low <= found.speedup <= found.high
+
+
+def test_what_cannot_be_told_apart_from_interruptions_is_undecided_and_nobody_is_accused(monkeypatch):
+    def unclear(doubts, name, timed):
+        doubts.unclear |= {name: "others interrupted its calls"} if name == "softmax" else {}
+        return ""
+
+    monkeypatch.setattr(Doubts, "_why_uneven", unclear)
+    found = quick(softmax, four_times, reference=softmax)
+    assert has_no_speedup(found, "UNDECIDED") and found.p50_us > 0
+    assert (found.correct, found.why) == (True, "in timed calls: others interrupted its calls")
 
 
 def test_without_a_baseline_there_is_a_latency_and_no_word():
