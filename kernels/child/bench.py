@@ -7,6 +7,7 @@ can replace it.
 
 from __future__ import annotations
 
+import gc
 import math
 import secrets
 import sys
@@ -54,6 +55,8 @@ ROTATION = 5
 MEMORY_SHARE = 0.25
 """Share of the free memory for input sets, and for the outputs of a block, at most."""
 MAX_SETS = 128
+YOUNG = 1
+"""The generation of Python's collector up to which garbage is freed before memory is read: what the last blocks left."""
 
 
 class Bench:
@@ -269,7 +272,7 @@ class Bench:
         if self.kind == "cpu":
             self.ahead.keep()
         call, indices = self._call(arm), range(min(calls, len(self.sets)))
-        held = Held(arm, calls + untimed, memory_in_use(self.kind))
+        held = Held(arm, calls + untimed, self._memory())
         if untimed:
             self.sets.blank(indices)
             held.untimed = call(0)
@@ -282,6 +285,11 @@ class Bench:
         if at_once and self.kind == "cpu":
             self.sets.write(indices)
         return held, call
+
+    def _memory(self) -> int | None:
+        """Memory in use, in bytes, without what Python frees when it next collects garbage."""
+        gc.collect(YOUNG)
+        return memory_in_use(self.kind)
 
     def _write(self, indices: Sequence[int]) -> None:
         """Writes new values into input sets, and none of them stays in the cache; one buffer stays there."""
@@ -307,7 +315,7 @@ class Bench:
         self.held = None
         held.let_go({tensor.untyped_storage().data_ptr() for one in self.sets.inputs for tensor in one.tensors})
         if held.memory is not None and held.graph is None and not held.kept:
-            grown = (memory_in_use(self.kind) or 0) - held.memory
+            grown = (self._memory() or 0) - held.memory
             self.grown.setdefault(held.arm, []).append((grown, held.calls))
 
     def let_go(self) -> Nothing:

@@ -104,7 +104,6 @@ def settings(kind: str) -> Iterator[Setting]:
     yield "trace function", sys.gettrace, sys.settrace
     yield "threads' profile function", lambda: getattr(threading, "_profile_hook", None), threading.setprofile
     yield "garbage collector", lambda: (gc.isenabled(), gc.get_threshold()), _collect
-    yield "collector's callbacks", lambda: tuple(map(id, gc.callbacks)), leave
     yield "timers", _timers, _stop_timers
     for number in SIGNALS:
         yield f"handler of {signal.Signals(number).name}", partial(signal.getsignal, number), partial(_handle, number)
@@ -254,6 +253,11 @@ def restored_silently() -> Iterator[Setting]:
     """Settings put back silently: a kernel may set them at import; other kernels must not notice."""
     yield "gradient mode", torch.is_grad_enabled, torch.set_grad_enabled
     yield "warnings as errors", _errors, _forgive
+    yield "collector's callbacks", lambda: list(gc.callbacks), _call_back
+
+
+def _call_back(before: list[Any]) -> None:
+    gc.callbacks[:] = before
 
 
 def _errors() -> list[Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from kernels.catalog import get_kernel, load
+from kernels.catalog import Unsupported, get_kernel, load
 from kernels.child import into, outputs
 from kernels.child.environment import card
 from kernels.contract.isolation import Armed, Called, Segments
@@ -24,6 +24,10 @@ from kernels.isolated.serving import Pipes
 from kernels.settings import settled
 from kernels.workload import Workload
 
+NOT_SHARED = (
+    "isolated, its outputs lie in memory that CUDA does not share between processes: allocate them with torch.empty, "
+    "without expandable segments"
+)
 PR_SET_PTRACER, ANYBODY = 0x59616D61, ctypes.c_ulong(-1)
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, LARGE = -1, -3, 2**25
 """Options of mallopt(3): memory of a batch's outputs stays in the process for the next batch."""
@@ -132,7 +136,11 @@ class Cell:
         for address in _addresses(self.outs):
             if not any(start <= address < end for start, end in ends.items()):
                 start, size = device_memory.allocation(address)
-                found[start], ends[start] = device_memory.handle_of(start).hex(), start + size
+                try:
+                    found[start] = device_memory.handle_of(start).hex()
+                except device_memory.DriverError as error:
+                    raise Unsupported(NOT_SHARED) from error
+                ends[start] = start + size
         return Segments(segments=list(found.items()))
 
     def forget(self) -> Nothing:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -72,11 +71,17 @@ def outputs_of(layout: list[Output], addresses: list[int], call: int) -> list[Ou
 
 
 def overlap(addresses: list[int], layout: list[Output]) -> bool:
-    """Whether outputs share memory."""
+    """Whether outputs of different calls share memory. Those of one call may be views of one buffer."""
     if not layout or any(0 in one.shape for one in layout):
         return False
-    items = sorted(zip(addresses, [*layout] * (len(addresses) // len(layout)), strict=True), key=lambda item: item[0])
-    return any(second[0] < first[0] + _span(first[1]) for first, second in pairwise(items))
+    end, owner = -1, -1
+    for start, number in sorted((address, number) for number, address in enumerate(addresses)):
+        call, output = divmod(number, len(layout))
+        if start < end and call != owner:
+            return True
+        if (stop := start + _span(layout[output])) > end:
+            end, owner = stop, call
+    return False
 
 
 def _span(output: Output) -> int:

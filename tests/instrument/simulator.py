@@ -31,7 +31,7 @@ class SimulatedKernel:
 
 class SimulatedBench:
     """`call` takes what Child.call takes. `log` keeps (what was asked, arguments, reply) of every call; `spots` those of blocks
-    whose inputs come last, and their new values are in neither."""
+    whose inputs come last, with their `keep`; their new values are in neither."""
 
     def __init__(
         self,
@@ -54,6 +54,7 @@ class SimulatedBench:
         self.blocks_of = dict.fromkeys(kernels, 0)
         self.log: list[tuple[str, dict[str, Any], Reply]] = []
         self.spots: list[tuple[str, dict[str, Any], Reply]] = []
+        self.was_spot = False
 
     # --- what the parent sees -------------------------------------------------------------------------------------
 
@@ -64,14 +65,18 @@ class SimulatedBench:
 
     def call(self, do: str, limit_s: float = 120.0, **arguments: Any) -> Reply:
         reply = getattr(self, f"_{do}")(**arguments)
-        is_spot = arguments.get("at_once", False)
+        is_spot = arguments.get("at_once", False) or (do == "keep" and self.was_spot)
         if is_spot and self.log[-1][0] == "renew":
             self.log.pop()
+        self.was_spot = is_spot
         (self.spots if is_spot else self.log).append((do, arguments, reply))
         return reply
 
     def asked(self, do: str) -> list[dict[str, Any]]:
         return [arguments for what, arguments, _ in self.log if what == do]
+
+    def kept_of_spots(self) -> list[dict[str, Any]]:
+        return [arguments for what, arguments, _ in self.spots if what == "keep"]
 
     # --- commands -------------------------------------------------------------------------------------------------
 

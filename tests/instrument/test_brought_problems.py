@@ -118,6 +118,13 @@ def test_whole_numbers_must_be_the_same():
 
 
 @SLOW
+def test_outputs_of_a_call_may_be_views_of_one_buffer():
+    found = judged(*only("tuple(p.contiguous() for p in (x * 0.5).chunk(2, -1))", new="(x * 0.5).chunk(2, -1)"))
+    assert found["correct"] is True, found["why"]
+    assert judged(*only("(x * 2, x[:, -1] * 2)", new="(lambda y: (y, y[:, -1]))(x * 2)"))["correct"] is True
+
+
+@SLOW
 def test_sixteen_bits_are_judged_as_such():
     found = judged(*only("x @ x.T", "torch.randn(64, 64, dtype=torch.float16)", new="(x.float() @ x.float().T).half()"))
     assert found["correct"] is True and found["frobenius"] > 1e-5

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from kernels.analysis.isolation import Host, host_half_width, is_slower_beside, why_too_short, with_host
+from kernels.catalog import Unsupported
 from kernels.contract.arm_result import Ratio, Status, Verdict
 from kernels.contract.events import Measured
 from kernels.contract.isolation import Output
@@ -297,6 +298,34 @@ def test_a_dead_trusted_process_is_no_kernels_fault():
 @pytest.mark.parametrize(("addresses", "shared"), [([0, 32, 64], False), ([64, 0, 32], False), ([0, 16, 64], True)])
 def test_outputs_that_share_memory(addresses, shared):
     assert overlap(addresses, LAYOUT) == shared
+
+
+def test_outputs_of_one_call_may_be_views_of_one_buffer_and_those_of_two_may_not():
+    left, right = (
+        LAYOUT[0].model_copy(update={"shape": [4, 2], "strides": [4, 1], "dtype": "float32"}) for _ in range(2)
+    )
+    assert not overlap([0, 8, 64, 72], [left, right])
+    assert overlap([0, 8, 32, 40], [left, right]), "the second call begins where the first has not ended"
+    assert overlap([0, 8, 0, 8], [left, right]), "one buffer for all calls"
+    assert overlap([0, 128, 64, 136], [left, right]), (
+        "the second output of the first call ends within that of the second"
+    )
+
+
+def test_memory_that_cuda_does_not_share_is_unsupported(monkeypatch):
+    torch = pytest.importorskip("torch")
+    from kernels.isolated import device_memory
+    from kernels.isolated.cell import Cell
+
+    def refused(start):
+        raise device_memory.DriverError("cuIpcGetMemHandle failed with CUDA error 1")
+
+    monkeypatch.setattr(device_memory, "allocation", lambda address: (address, 64))
+    monkeypatch.setattr(device_memory, "handle_of", refused)
+    cell = Cell.__new__(Cell)
+    cell.outs = [torch.zeros(4)]
+    with pytest.raises(Unsupported, match="does not share between processes"):
+        cell.segments()
 
 
 HOST = Host(450e3, 100e3)
