@@ -26,7 +26,8 @@ def why_refused(environment: Any) -> str:
         if not (isinstance(name, str) and VARIABLE.fullmatch(name)):
             return f"the environment variable {name!r} is not valid: use A-Z, 0-9 and _, at most 80"
         if name in RESERVED_NAMES or name.startswith(RESERVED):
-            return f"the environment variable {name} is not a kernel's: the instrument sets it, or the process starts by it"
+            why = "the instrument sets it, the process starts by it, or it disturbs other kernels"
+            return f"the environment variable {name} is not a kernel's: {why}"
         if not isinstance(value, str) or len(value) > 200 or not value.isprintable():
             return f"{name} is {value!r}; it must be a text of one line, at most 200 characters"
     return ""

@@ -139,6 +139,8 @@ class Cell:
                 try:
                     found[start] = device_memory.handle_of(start).hex()
                 except device_memory.DriverError as error:
+                    if error.code not in (device_memory.INVALID_VALUE, device_memory.NOT_SUPPORTED):
+                        raise
                     raise Unsupported(NOT_SHARED) from error
                 ends[start] = start + size
         return Segments(segments=list(found.items()))

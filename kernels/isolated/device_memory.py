@@ -21,14 +21,21 @@ class Handle(ctypes.Structure):
     _fields_ = [("reserved", ctypes.c_char * HANDLE_BYTES)]
 
 
+INVALID_VALUE, NOT_SUPPORTED = 1, 801
+"""What the driver answers where memory has no handle."""
+
+
 class DriverError(RuntimeError):
     """A function of the CUDA driver failed."""
 
+    def __init__(self, function: str, code: int) -> None:
+        super().__init__(f"{function} failed with CUDA error {code}")
+        self.code = code
+
 
 def _driver(function: str, *arguments: Any) -> None:
-    code = getattr(ctypes.CDLL("libcuda.so.1"), function)(*arguments)
-    if code:
-        raise DriverError(f"{function} failed with CUDA error {code}")
+    if code := getattr(ctypes.CDLL("libcuda.so.1"), function)(*arguments):
+        raise DriverError(function, code)
 
 
 def allocate(nbytes: int) -> int:

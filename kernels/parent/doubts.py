@@ -63,8 +63,6 @@ class Doubts:
         """Why an arm's times are not credible, if probes repeat it; empty if they are."""
         if why := self.engine.session.why_suspect(name) or self._why_uneven(name, timed_groups):
             return why
-        if name in self.unclear:
-            return ""
         readings = [timed.reading for timed in timed_groups if timed.reading and name in timed.reading.blocks]
         call_ns = min(min(reading.medians(name)) for reading in readings)
 

@@ -312,20 +312,23 @@ def test_outputs_of_one_call_may_be_views_of_one_buffer_and_those_of_two_may_not
     )
 
 
-def test_memory_that_cuda_does_not_share_is_unsupported(monkeypatch):
+@pytest.mark.parametrize(("code", "kind"), [(1, Unsupported), (801, Unsupported), (700, RuntimeError)])
+def test_memory_that_cuda_does_not_share_is_unsupported_and_a_crash_is_none(monkeypatch, code, kind):
     torch = pytest.importorskip("torch")
     from kernels.isolated import device_memory
     from kernels.isolated.cell import Cell
 
     def refused(start):
-        raise device_memory.DriverError("cuIpcGetMemHandle failed with CUDA error 1")
+        raise device_memory.DriverError("cuIpcGetMemHandle", code)
 
     monkeypatch.setattr(device_memory, "allocation", lambda address: (address, 64))
     monkeypatch.setattr(device_memory, "handle_of", refused)
     cell = Cell.__new__(Cell)
     cell.outs = [torch.zeros(4)]
-    with pytest.raises(Unsupported, match="does not share between processes"):
+    with pytest.raises(kind) as raised:
         cell.segments()
+    assert raised.type in (kind, device_memory.DriverError)
+    assert ("does not share between processes" if kind is Unsupported else "CUDA error 700") in str(raised.value)
 
 
 HOST = Host(450e3, 100e3)

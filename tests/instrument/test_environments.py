@@ -194,7 +194,8 @@ def test_a_file_may_declare_variables():
 
 
 @pytest.mark.parametrize(
-    "name", ["LD_PRELOAD", "PYTHONPATH", "CUDA_VISIBLE_DEVICES", "HOME", "KERNEL_PATH", "lower", "A B"]
+    "name",
+    ["LD_PRELOAD", "PYTHONPATH", "CUDA_VISIBLE_DEVICES", "HOME", "KERNEL_PATH", "OMP_WAIT_POLICY", "lower", "A B"],
 )
 def test_variables_of_the_instrument_are_refused(name):
     with pytest.raises(ValueError, match="the environment variable"):
