@@ -237,7 +237,7 @@ def test_no_kernel_is_faster_than_an_empty_one_in_its_mode():
     [
         (700, ""),
         (722, ""),
-        (724, "724 TFLOP/s is above 95% of this device's matrix product (761)"),
+        (724, "724 TFLOP/s is above 95% of this device's matrix product (761 TFLOP/s)"),
         (790, "790 TFLOP/s"),
     ],
 )

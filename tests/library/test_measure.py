@@ -38,7 +38,7 @@ def test_a_slower_callable_is_slower_and_says_how_it_was_measured():
     assert isinstance(found, Measured)
     assert word_is(found, "SLOWER")
     assert (found.name, found.correct) == ("four_times", True)
-    assert 0.1 < found.low <= found.speedup <= found.high < 0.6
+    assert found.low <= found.speedup <= found.high and 0.1 < found.speedup < 0.6
     assert found.p50_low_us <= found.p50_us <= found.p50_high_us
     assert found.p50_us > 1.5 * found.baseline.p50_us > 0
     assert (found.rounds, found.baseline.rounds) == (8, 8)

@@ -228,7 +228,7 @@ def is_free(port):
 
 
 @pytest.mark.pipeline
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_make_up_dies_with_make_and_leaves_the_port_free(tmp_path):
     """make itself is killed: nothing can tell it to end its site."""
     with socket.socket() as probe:
@@ -247,7 +247,7 @@ def test_make_up_dies_with_make_and_leaves_the_port_free(tmp_path):
         make = subprocess.Popen(["make", "-f", str(makefile), "up"], cwd=ROOT, env=env, stdout=out, stderr=out)
     below = []
     try:
-        wait_until(lambda: "Benchsite is at" in log.read_text() or make.poll() is not None, "the site answers", 90)
+        wait_until(lambda: "Benchsite is at" in log.read_text() or make.poll() is not None, "the site answers", 180)
         assert make.poll() is None, log.read_text()
         below = [one for pid in processes.descendants(make.pid) if (one := processes.identify(pid))]
         assert len(below) >= 10
