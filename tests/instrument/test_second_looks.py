@@ -270,6 +270,30 @@ def test_on_a_cpu_a_second_process_must_show_calls_that_work_for_others(monkeypa
     assert about._why_uneven("mine", timed), "a GPU's calls are queued: nobody interrupts them"
 
 
+def test_a_finalizer_that_runs_between_blocks_sees_no_values_of_the_round():
+    """All kernels of a round get the same values: what the baseline was called with, another must not meet before its calls."""
+    torch = pytest.importorskip("torch")
+    bench, seen = Bench("cpu"), []
+
+    class Hook:
+        def __init__(self):
+            self.me = self
+
+        def __del__(self):
+            seen.append(bench.sets[0].tensors[0].clone())
+
+    bench.open({"operation": "layer_norm", "sizes": {"rows": 64, "cols": 64}, "dtype": "float32"})
+    bench.prepare(list(range(4)), 2)
+    bench.renew([10, 11])
+    bench.block("eager", 2)
+    values = bench.sets[0].tensors[0].clone()
+    Hook()
+    bench.let_go()
+    assert len(seen) == 1 and not torch.equal(seen[0], values)
+    bench.block("eager", 2)
+    assert torch.equal(bench.sets[0].tensors[0], values), "each block gets them again"
+
+
 def test_an_output_that_keeps_large_memory_shortens_blocks(monkeypatch):
     """PyTorch's mse_loss returns one number in memory of the size of its inputs: a thousand of them fill any GPU."""
     bench = Bench("cpu")

@@ -26,6 +26,7 @@ from callables import (  # noqa: E402
 )
 
 from kernels import Measured  # noqa: E402
+from kernels.analysis.statistics import WIDEST_MARGIN  # noqa: E402
 from kernels.inprocess.adhoc import CONSTANT, DRAWN  # noqa: E402
 from kernels.parent.doubts import Doubts  # noqa: E402
 from kernels.workload import Protocol  # noqa: E402
@@ -39,6 +40,7 @@ def test_a_slower_callable_is_slower_and_says_how_it_was_measured():
     assert word_is(found, "SLOWER")
     assert (found.name, found.correct) == ("four_times", True)
     assert found.low <= found.speedup <= found.high and 0.1 < found.speedup < 0.6
+    assert found.margin > WIDEST_MARGIN or 0.1 < found.low < found.high < 0.6
     assert found.p50_low_us <= found.p50_us <= found.p50_high_us
     assert found.p50_us > 1.5 * found.baseline.p50_us > 0
     assert (found.rounds, found.baseline.rounds) == (8, 8)
