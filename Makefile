@@ -9,7 +9,7 @@ LOCKS := pyproject.toml requirements.lock requirements-torch.lock scripts/instal
 unexport PYTHONDONTWRITEBYTECODE
 
 # Three on two cores: many tests wait for processes.
-PYTEST := $(VENV)/python -m pytest -ra -n 3 --dist loadfile --no-loadscope-reorder
+PYTEST := $(VENV)/python -m pytest -ra -n 3 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder
 TEST := $(VENV)/ruff check --quiet || status=1; $(PYTEST) -m "not thorough" || status=1
 
 .PHONY: help install up down test test-all test-gpu zoo chaos load bench agent lint fmt speed lock

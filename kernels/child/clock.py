@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from time import perf_counter_ns, process_time_ns, sleep
 from typing import Any, Protocol
 
@@ -16,6 +17,7 @@ import torch
 
 from kernels.child import outputs, poison
 from kernels.contract.replies import TimedBlock
+from kernels.host.cpu_cache import cpu_cache_bytes
 
 fill_all = torch._foreach_mul_
 Call = Callable[[int], Any]
@@ -108,16 +110,10 @@ class Runtime(Protocol):
         """(graph with a method `replay`, outputs): one call per index."""
 
 
-def cpu_cache_bytes() -> int:
-    """Size of the last-level cache; 32 MiB if unknown."""
-    sizes = [0]
-    for index in range(5):
-        try:
-            with open(f"/sys/devices/system/cpu/cpu0/cache/index{index}/size") as file:
-                sizes.append(int(file.read().strip().rstrip("K")) * 1024)
-        except (OSError, ValueError):
-            continue
-    return max(sizes) or 32 * 2**20
+@lru_cache(maxsize=1)
+def _read_through(nbytes: int) -> torch.Tensor:
+    """Memory that is read to empty the cache: one for all clocks of a process, since it may be large."""
+    return torch.ones(nbytes // 4)
 
 
 @dataclass
@@ -126,7 +122,6 @@ class CpuClock:
 
     kind: str = "cpu"
     cache_bytes: int = field(default_factory=cpu_cache_bytes)
-    _evicting: Any = None
 
     def synchronize(self) -> None:
         pass
@@ -138,9 +133,7 @@ class CpuClock:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
     def evict(self) -> None:
-        if self._evicting is None:
-            self._evicting = torch.ones(self.cache_bytes // 4)
-        self._evicting.sum()
+        _read_through(self.cache_bytes).sum()
 
     def block(self, call: Call, indices: Sequence[int], gate_ns: int, flush: bool) -> Block:
         ticks, cpu, outs = [], [], []

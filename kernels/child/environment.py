@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from kernels import HARNESS_VERSION
+from kernels.host.cpu_cache import told_mib
 from kernels.host.environment import cpu_name
 
 
@@ -35,6 +36,8 @@ def environment(kind: str) -> dict[str, Any]:
         "cpu_count": os.cpu_count(),
         "threads": torch.get_num_threads(),
     }
+    if kind == "cpu" and (told := told_mib()):
+        found["cpu_cache_mib"] = told
     if kind == "cuda":
         properties = torch.cuda.get_device_properties(0)
         found |= {

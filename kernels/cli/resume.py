@@ -5,7 +5,7 @@ from __future__ import annotations
 from kernels import catalog
 from kernels.config_files import ConfigError
 from kernels.contract.arm_result import Status
-from kernels.contract.environment import KEYED, fingerprint
+from kernels.contract.environment import KEYED, WHERE_TOLD, fingerprint
 from kernels.contract.export import Export
 from kernels.host.device import Device
 from kernels.parent.supervisor import WrongEnvironment
@@ -50,6 +50,8 @@ def why_another(before: Export | None, error: WrongEnvironment) -> str:
     """What has changed since the run in the file, as a sentence."""
     was, now = (before.environment if before else {}), error.found
     differ = [
-        f"{key} {now.get(key)} instead of {was.get(key)}" for key in KEYED if str(was.get(key)) != str(now.get(key))
+        f"{key} {now.get(key)} instead of {was.get(key)}"
+        for key in (*KEYED, *WHERE_TOLD)
+        if str(was.get(key)) != str(now.get(key))
     ]
     return f"the run to resume was measured with another fingerprint ({', '.join(differ)}): measure anew"

@@ -26,6 +26,7 @@ from pydantic import ValidationError
 
 from kernels.contract.replies import REPLIES, Answer, Fault, Reply, printable
 from kernels.host import processes
+from kernels.host.cpu_cache import CPU_CACHE_VARIABLE
 from kernels.host.device import Device
 from kernels.host.forking import Request
 from kernels.host.scratch import Scratch
@@ -35,7 +36,7 @@ from kernels.parent.template import Forked, fork, templates
 ROOT = Path(__file__).resolve().parents[2]
 PASSED_ON = (
     "PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "CUDA_HOME", "CUDA_PATH", "CC", "CXX", "LANG", "LC_ALL",
-    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "KERNEL_PATH", "SUBMITTED_KERNELS", "VIRTUAL_ENV",
+    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "KERNEL_PATH", "SUBMITTED_KERNELS", "VIRTUAL_ENV", CPU_CACHE_VARIABLE,
 )  # fmt: skip
 READY_LIMIT_S = 180.0
 LAST_WORDS_S = 1.0

@@ -15,7 +15,7 @@ from kernels.analysis.standing import WORDS, in_digits
 from kernels.analysis.statistics import MIN_ROUNDS, change, geometric_mean, word
 from kernels.analysis.verdicts import certain_ratio, enough_rounds, is_noisy
 from kernels.contract.arm_result import FAILURES, ArmResult, Ratio, Status, Verdict
-from kernels.contract.environment import KEYED
+from kernels.contract.environment import KEYED, WHERE_TOLD
 from kernels.contract.events import Measured
 from kernels.report.cells import as_csv as records_as_csv
 from kernels.report.cells import listed, markdown, microseconds, text
@@ -96,7 +96,7 @@ def why_not(before: Results, after: Results) -> str:
         return f"The run {'before' if not was else 'after'} has no results."
     differ = [
         f"{key} {was.get(key) or 'none'} before, {now.get(key) or 'none'} after"
-        for key in KEYED
+        for key in (*KEYED, *WHERE_TOLD)
         if str(was.get(key, "")) != str(now.get(key, ""))
     ]
     if differ:
