@@ -69,13 +69,15 @@ class PythonFiles:
         return ""
 
     def load(self, source: bytes, path: Path, full_name: str) -> Function | None:
-        """Runs the file."""
+        """Runs the file, once in a process, as an import does: PyTorch takes an operator that it declares only once."""
         module = types.ModuleType(f"benchsite_kernel_{path.stem}_{hashlib.sha256(source).hexdigest()[:12]}")
-        module.__file__ = str(path)
-        sys.modules[module.__name__] = module  # dataclasses, pickling and torch.compile look modules up by name
-        _being_loaded.clear()
-        exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
-        return _being_loaded.get(full_name) or _wrapped()
+        if (found := _loaded.get(key := (str(path), module.__name__))) is None:
+            module.__file__ = str(path)
+            sys.modules[module.__name__] = module  # dataclasses, pickling and torch.compile look modules up by name
+            _being_loaded.clear()
+            exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
+            found = _loaded[key] = dict(_being_loaded)
+        return found.get(full_name) or _wrapped(found)
 
 
 def parsed(source: str | bytes, name: str = "<unknown>") -> ast.Module:
@@ -108,6 +110,8 @@ def _called(call: ast.Call) -> str:
 
 
 _being_loaded: dict[str, Function] = {}
+_loaded: dict[tuple[str, str], dict[str, Function]] = {}
+"""(path, name of the module) -> what the file has registered."""
 
 
 def register(full_name: str, function: Function) -> None:
@@ -115,8 +119,8 @@ def register(full_name: str, function: Function) -> None:
     _being_loaded[full_name] = function
 
 
-def _wrapped() -> Function | None:
+def _wrapped(registered: Mapping[str, Function]) -> Function | None:
     """The file's only kernel if it is not a plain function: torch.library.custom_op and torch.jit.script give objects
     with another name than in the source, or none."""
-    only = next(iter(_being_loaded.values())) if len(_being_loaded) == 1 else None
+    only = next(iter(registered.values())) if len(registered) == 1 else None
     return None if isinstance(only, types.FunctionType) else only

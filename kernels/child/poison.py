@@ -41,6 +41,17 @@ def bits(tensor: Any) -> Any:
     return tensor.view(getattr(torch, f"int{8 * tensor.element_size()}"))
 
 
+def same(some: Any, others: Any) -> bool:
+    """Whether two tensors hold the same values; NaN is the same as the same NaN. Raises if one is no tensor."""
+    if torch.equal(some, others):
+        return True
+    if some.shape != others.shape or some.dtype != others.dtype:
+        return False
+    if some.is_complex():
+        some, others = torch.view_as_real(some.resolve_conj()), torch.view_as_real(others.resolve_conj())
+    return bool(torch.equal(bits(some), bits(others)))
+
+
 def _pattern(tensor: Any) -> int | None:
     """Poison's bits in this tensor; None if it is no tensor of real numbers or truth values."""
     if type(tensor) is not torch.Tensor or tensor.is_complex():

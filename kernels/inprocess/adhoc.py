@@ -10,6 +10,7 @@ import torch
 from pydantic import ConfigDict
 
 from kernels.child.outputs import as_tuple
+from kernels.child.poison import same
 from kernels.dtypes import DTYPES, Dtype
 from kernels.operations.base import (
     Allowance,
@@ -125,7 +126,7 @@ def _kinds(tensors: Tensors) -> list[tuple[Any, ...]]:
 
 
 def _equal(some: Tensors, others: Tensors) -> bool:
-    return _kinds(some) == _kinds(others) and all(torch.equal(x, y) for x, y in zip(some, others, strict=True))
+    return _kinds(some) == _kinds(others) and all(same(x, y) for x, y in zip(some, others, strict=True))
 
 
 # --- the problem ------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import torch
 from kernels.catalog import PROBLEM
 from kernels.child import outputs
 from kernels.child.clock import CpuClock, CudaClock
+from kernels.child.poison import same
 from kernels.child.reference import FEW, Reference, into_pool, measure, no_pool
 from kernels.child.runtime import CudaRuntime
 from kernels.contract.isolation import Attached, Judged, Opened, Output, Paced, Taken
@@ -140,7 +141,7 @@ class Trusted:
             values = self._values(seed, index, distribution)
             readings.append(measure(out, self._reference(index, values, seed, thorough, distribution)))
             now = self.sets[cell][index].tensors
-            changed |= not all(torch.equal(a, b) for a, b in zip(now, values.tensors, strict=True))
+            changed |= not all(same(a, b) for a, b in zip(now, values.tensors, strict=True))
         return Judged(readings=readings, inputs_changed=changed)
 
     def show(self, number: int) -> Taken:

@@ -74,3 +74,33 @@ def test_no_right_answer_looks_like_it():
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         most = torch.finfo(dtype).max
         assert poison.count(torch.tensor([most, -most, torch.inf, torch.nan, -torch.nan, 0.0], dtype=dtype)) == 0
+
+
+NAN = float("nan")
+ALIKE = {
+    "NaN in the same places": (torch.tensor([1.0, NAN]), torch.tensor([1.0, NAN])),
+    "zeros of either sign": (torch.tensor([0.0, 1.0]), torch.tensor([-0.0, 1.0])),
+    "NaN in a transposed matrix": (torch.full((2, 3), NAN).mT, torch.full((3, 2), NAN)),
+    "complex NaN": (torch.tensor([complex(1, NAN)]), torch.tensor([complex(1, NAN)])),
+    "half": (torch.tensor([NAN, 2], dtype=torch.float16), torch.tensor([NAN, 2], dtype=torch.float16)),
+    "integers": (torch.arange(3), torch.arange(3)),
+    "bools": (torch.tensor([True]), torch.tensor([True])),
+}
+UNLIKE = {
+    "NaN elsewhere": (torch.tensor([1.0, NAN]), torch.tensor([NAN, 1.0])),
+    "another number beside NaN": (torch.tensor([1.0, NAN]), torch.tensor([2.0, NAN])),
+    "another shape": (torch.full((1, 2), NAN), torch.full((2,), NAN)),
+    "another dtype": (torch.full((2,), NAN), torch.full((2,), NAN, dtype=torch.float64)),
+    "complex": (torch.tensor([complex(1, NAN)]), torch.tensor([complex(2, NAN)])),
+    "integers": (torch.arange(3), torch.arange(3) + 1),
+}
+
+
+@pytest.mark.parametrize("some, others", ALIKE.values(), ids=ALIKE.keys())
+def test_values_are_the_same_also_where_they_are_no_numbers(some, others):
+    assert poison.same(some, others)
+
+
+@pytest.mark.parametrize("some, others", UNLIKE.values(), ids=UNLIKE.keys())
+def test_other_values_are_not_the_same(some, others):
+    assert not poison.same(some, others)

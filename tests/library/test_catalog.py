@@ -346,6 +346,35 @@ def my_own_way(q, k, v, *, causal, scale):
     assert load(get_kernel("attention", "my-own-way")).call(1, 2, 3, causal=False, scale=1.0) == "my answer"
 
 
+OPERATOR = """
+import torch
+
+LIBRARY = torch.library.Library("ours", "DEF")
+LIBRARY.define("twice(Tensor x) -> Tensor")
+LIBRARY.impl("twice", lambda x: 2 * x, "CPU")
+
+@kernel("attention", backend="pytorch")
+def first(q, k, v, *, causal, scale):
+    return torch.ops.ours.twice(q)
+
+@kernel("attention", backend="pytorch")
+def second(q, k, v, *, causal, scale):
+    return torch.ops.ours.twice(k)
+"""
+
+
+def test_two_kernels_of_a_file_that_declares_an_operator_are_loaded_beside_each_other(folder):
+    """PyTorch takes a declaration once: a file that ran for each of its kernels could be loaded for one of them only."""
+    torch = pytest.importorskip("torch")
+    (folder / "mine.py").write_text(HEAD + OPERATOR)
+    first, second = (load(get_kernel("attention", name)).call for name in ("first", "second"))
+    q, k = torch.ones(1), torch.full((1,), 5.0)
+    found = [call(q, k, k, causal=False, scale=1.0).item() for call in (first, second)]
+    assert found == [2.0, 10.0]
+    (folder / "mine.py").write_text(HEAD + OPERATOR.replace("ours", "theirs").replace("2 * x", "3 * x"))
+    assert load(get_kernel("attention", "first")).call(q, k, k, causal=False, scale=1.0).item() == 3.0, "another file"
+
+
 # --- another kind of file ---------------------------------------------------------------------------------------------
 
 
