@@ -42,7 +42,7 @@ def missing(one: Reached) -> str:
         return "beyond the speed of light"
     if one.next is None:
         return DASH if one.tier else "no speed of light is known"
-    return timespan(one.missing_ms) if one.missing_ms else "fast enough, not certain"
+    return timespan(one.missing_ms) if one.missing_ms else "only the p50 reaches it"
 
 
 @register.simple_tag

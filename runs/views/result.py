@@ -194,13 +194,13 @@ def yes_no(known: bool | None) -> str:
 
 
 def energy(joules: float | None) -> str:
-    """12.3 J, 12.3 mJ or 12.3 uJ."""
+    """12.3 J, 12.3 mJ or 12.3 µJ."""
     if joules is None:
         return ""
     for unit, factor in (("J", 1.0), ("mJ", 1e3)):
         if joules * factor >= 1:
             return f"{grouped(joules * factor)} {unit}"
-    return f"{grouped(joules * 1e6)} uJ"
+    return f"{grouped(joules * 1e6)} µJ"
 
 
 def memory_of(measured: Measured, arm: ArmResult) -> str:

@@ -132,7 +132,7 @@ class Standing:
             return ""
         one, step = min(nexts, key=lambda pair: pair[0].best_ms / pair[1].target_ms)
         missing = one.missing_ms(step)
-        gap = f"{timespan(missing)} to go" if missing else "fast enough, not certain yet"
+        gap = f"{timespan(missing)} to go" if missing else "only the p50 reaches it"
         return f"Nearest milestone: {step.tier.label} on {one.series.workload.label}, {gap}."
 
     def headline(self) -> dict[str, str]:

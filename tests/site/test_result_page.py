@@ -238,7 +238,7 @@ def test_the_cross_check_stands_beside_the_baselines(owner, results):
     assert "profiler's kernel span, µs 9.11 9.11" in text
     assert "event and span agree yes not known" in text
     assert "back to back, µs 10.4 10.4 calls in its batch 28,846 28,846" in text
-    assert "board energy 3.12 mJ 2.10 uJ" in text
+    assert "board energy 3.12 mJ 2.10 µJ" in text
     assert "differ by more than the limit" not in text
 
 
@@ -273,7 +273,7 @@ def test_a_cross_check_shows_what_it_has(owner, unseen):
 
 @pytest.mark.parametrize(
     "joules, said",
-    [(12.34, "12.3 J"), (1.0, "1.00 J"), (0.5, "500 mJ"), (0.0012, "1.20 mJ"), (3.4e-5, "34.0 uJ"), (None, "")],
+    [(12.34, "12.3 J"), (1.0, "1.00 J"), (0.5, "500 mJ"), (0.0012, "1.20 mJ"), (3.4e-5, "34.0 µJ"), (None, "")],
 )
 def test_energy_has_the_unit_that_suits_it(joules, said):
     assert energy(joules) == said
