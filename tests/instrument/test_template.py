@@ -388,6 +388,7 @@ def test_each_of_several_processes_is_started_and_one_alone_is_forked(monkeypatc
     assert forked == [True, True]
 
 
+@pytest.mark.thorough("isolated, half a minute: `make test` has it in the shared process")
 def test_of_several_isolated_processes_each_is_started(monkeypatch):
     start, forked = Child._start, []
     monkeypatch.setattr(Child, "_start", lambda child: (start(child), forked.append(child.is_forked)))

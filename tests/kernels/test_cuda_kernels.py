@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from selection import telling
 
 torch = pytest.importorskip("torch")
 
@@ -133,7 +134,7 @@ def workloads(info):
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", telling(ARCHITECTURES, EVERY_DTYPE, why="the other architectures"))
 @pytest.mark.parametrize("info", OURS, ids=lambda info: info.full_name)
 def test_every_kernel_compiles_without_a_warning_and_spills_nothing(info, architecture):
     each = list(workloads(info))

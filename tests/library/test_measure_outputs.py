@@ -43,9 +43,9 @@ MORE = pytest.mark.thorough("more outputs of the same kind: `make test` measures
     "call, other",
     [
         (lambda x: x.argmax(-1), lambda x: x.max(-1).indices),
-        (lambda x: x > 0.5, lambda x: x.gt(0.5)),
+        pytest.param(lambda x: x > 0.5, lambda x: x.gt(0.5), marks=MORE),
         (levels, lambda x: torch.round(x * 20).clamp(-128, 127).to(torch.int8)),
-        (lambda x: x.argmax(-1).int(), lambda x: x.max(-1).indices.int()),
+        pytest.param(lambda x: x.argmax(-1).int(), lambda x: x.max(-1).indices.int(), marks=MORE),
     ],
     ids=["indices", "bool", "levels", "int32"],
 )
