@@ -150,19 +150,25 @@ def why_outside(ticks_ns: float, wall_ns: float, around_ns: float, kind: str = "
 
 
 def why_probed(
-    probe: Callable[..., Probed], seed: Callable[[], int], call_ns: float, sets: int = PROBE_SETS, least_sights: int = 0
+    probe: Callable[..., Probed],
+    seed: Callable[[], int],
+    call_ns: float,
+    sets: int = PROBE_SETS,
+    least_sights: int = 0,
+    sustained_sights: int = 0,
 ) -> str:
     """Why an arm is suspect of caching; empty if it is not. Probes again until a probe finds nothing.
 
     probe(seeds=[...], sights=n, in_turn=n): Bench.probe. The readings of all probes are judged together. sets: most input sets of
-    the timed calls. least_sights: how often timed calls met the same values.
+    the timed calls. least_sights: how often timed calls met the same values. sustained_sights: how often they did back to back:
+    they are tried as often here, however long it takes.
     """
     known: dict[str, list[float]] = {}
     why, calls = "", 1 if call_ns > VERY_LONG_NS else FEW_PROBES if call_ns > LONG_NS else PROBES
     in_turn = min(PROBE_SETS, max(FEWEST_SETS, sets)) if call_ns > ROTATED_NS else PROBE_SETS
     if call_ns > VERY_LONG_NS:
         in_turn = FEWEST_SETS
-    sights = max(FEW_SIGHTS, min(max(SIGHTS, least_sights), int(SIGHTS_NS / call_ns)))
+    sights = max(FEW_SIGHTS, min(max(SIGHTS, least_sights), int(SIGHTS_NS / call_ns)), sustained_sights)
     for _ in range(DOUBTS):
         got = probe(seeds=[seed() for _ in range(seeds_for(calls, in_turn))], sights=sights, in_turn=in_turn)
         for key in ("seen_ns", "new_ns", "untouched_ns", "written_ns", "again_ns", "fresh_ns"):

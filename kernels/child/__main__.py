@@ -50,6 +50,7 @@ def fault(error: BaseException, must_replace: bool) -> Fault:
     import torch
 
     from kernels.catalog import Unsupported
+    from kernels.child.host_memory import FilledWhenRead
     from kernels.nvrtc.compiler import CompileError
 
     said, kind = str(error).lower(), "raised"
@@ -57,7 +58,10 @@ def fault(error: BaseException, must_replace: bool) -> Fault:
         kind = "unsupported"
     elif isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(sign in said for sign in NO_MEMORY):
         kind = "out of memory"
-    message, text = f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
+    elif isinstance(error, FilledWhenRead):
+        kind = "suspect"
+    message = str(error) if kind == "suspect" else f"{type(error).__name__}: {error}"
+    text = "".join(traceback.format_exception(error))
     if isinstance(error, CompileError):
         text = error.log  # where in the kernel's source it is, not where in the compiler's caller
     return Fault.model_validate(

@@ -199,16 +199,15 @@ class Bench:
     # --- timing ---------------------------------------------------------------------------------------------------
 
     def prepare(self, seeds: list[int], sets: int) -> Prepared:
-        """Makes input sets. sets: how many; 0: as many as are together ROTATION times the cache. The first seed is that
-        of the values which untimed calls get."""
+        """Makes input sets. sets: how many; 0: as many as are together ROTATION times the cache."""
         self._let_go()
         self.sets.clear()
         nbytes = (one := self.problem.inputs(self.device, seeds[0])).nbytes
         covering = 1 + math.ceil(ROTATION * self.clock.cache_bytes / nbytes)
         room = int(MEMORY_SHARE * self.clock.free_bytes() / (2 * nbytes))  # the stock is as large
         wanted = sets or max(2, covering)
-        count = min(wanted, max(2, room), MAX_SETS, len(seeds) - 1)
-        self.sets.make(seeds[1 : count + 1], blank=seeds[0])
+        count = min(wanted, max(2, room), MAX_SETS, len(seeds))
+        self.sets.make(seeds[:count])
         declared = sum(math.prod(shape) * dtype.itemsize for shape, dtype in outputs.likes(self.problem, one))
         self.output_bytes = max(self.output_bytes, declared)
         self.room = int(MEMORY_SHARE * self.clock.free_bytes())
@@ -223,12 +222,9 @@ class Bench:
         """Calls whose outputs fit into memory together: at least 1."""
         return max(1, self.room // self.output_bytes)
 
-    def renew(self, seeds: list[int]) -> Nothing:
-        """Draws new values for the first input sets. Each block writes them right before its timed calls."""
-        self._let_go()
+    def _renew(self, seeds: Sequence[int]) -> None:
+        """Draws new values for the first input sets. Without seeds the values stay."""
         self.sets.renew(seeds)
-        self.clock.synchronize()
-        return Nothing()
 
     def _call(self, arm: str) -> Any:
         call, sets = self._settled(arm), self.sets.inputs
@@ -249,24 +245,30 @@ class Bench:
         rest_ns: int = 0,
         untimed: bool = True,
         at_once: bool = False,
+        seeds: Sequence[int] = (),
     ) -> TimedBlock:
         """`calls` timed calls of an arm, each on its own input set (unless there are fewer), after an `untimed` call, new
         values, an eviction of the cache, a rest and a spin gate. at_once: the new values come last; on a GPU behind the gate, so
-        that they are there only when the calls are queued.
+        that they are there only when the calls are queued. seeds: of the new values, which are drawn after the untimed call;
+        without them the values stay.
 
         All outputs live until the next command: the parent then chooses which one to `keep`.
         """
-        held, call = self._before(arm, calls := min(calls, self.most_calls), rest_ns, untimed, at_once)
+        held, call = self._before(arm, calls := min(calls, self.most_calls), seeds, rest_ns, untimed, at_once)
         first = {"first": partial(self._write, range(calls))} if at_once and self.kind == "cuda" else {}
         block = self.clock.block(call, range(calls), gate_ns, flush, **first)
         return self._held(held, block)
 
-    def e2e(self, arm: str, calls: int, rest_ns: int = 0, untimed: bool = True) -> TimedBlock:
+    def e2e(
+        self, arm: str, calls: int, rest_ns: int = 0, untimed: bool = True, seeds: Sequence[int] = ()
+    ) -> TimedBlock:
         """`calls` calls like those of `block`, each timed by the host until the device has finished."""
-        held, call = self._before(arm, calls := min(calls, self.most_calls), rest_ns, untimed)
+        held, call = self._before(arm, calls := min(calls, self.most_calls), seeds, rest_ns, untimed)
         return self._held(held, self.clock.host_block(call, range(calls)))
 
-    def _before(self, arm: str, calls: int, rest_ns: int, untimed: bool, at_once: bool = False) -> tuple[Held, Any]:
+    def _before(
+        self, arm: str, calls: int, seeds: Sequence[int], rest_ns: int, untimed: bool, at_once: bool = False
+    ) -> tuple[Held, Any]:
         """What comes before timed calls: (what will be held, the call)."""
         self._let_go()
         if self.kind == "cpu":
@@ -275,6 +277,7 @@ class Bench:
         held = Held(arm, calls + untimed, self._memory())
         if untimed:
             held.untimed = call(0)
+        self._renew(seeds)
         if at_once:
             self._empty_cache()
         else:
@@ -286,10 +289,7 @@ class Bench:
         return held, call
 
     def _memory(self) -> int | None:
-        """Memory in use, in bytes, without what Python frees when it next collects garbage. All input sets are blank before:
-        finalizers of a kernel run now, and would see the values that it gets later in the round."""
-        if len(self.sets):
-            self.sets.blank(range(len(self.sets)))
+        """Memory in use, in bytes, without what Python frees when it next collects garbage."""
         gc.collect(YOUNG)
         return memory_in_use(self.kind)
 
@@ -328,10 +328,12 @@ class Bench:
 
     def keep(self, arm: str, position: int, seed: int) -> Nothing:
         """Keeps a copy of one output of the last block for `recheck`, and whether its call left its inputs as they were; then
-        one more call, on the values of `seed`."""
+        one more call, on the values of `seed`. Raises host_memory.FilledWhenRead."""
         if (held := self.held) is None or held.arm != arm or not held.outputs:
             return Nothing()
         held.kept, position = True, position % len(held.outputs)
+        if self.kind == "cpu":
+            host_memory.must_be_written(outputs.spans(held.outputs[position]), thorough=False)
         changed = not self.sets.is_unchanged(position)
         self.kept.add(arm, held.seeds[position], held.outputs[position], changed)
         if held.graph is None:
@@ -347,7 +349,9 @@ class Bench:
         self.sets.refill(index, seed, values)
         self.kept.add_trapped(arm, seed, early, flags)
 
-    def sustained(self, arm: str, calls: int, lead: int, chunks: int, seed: int, graph: str = "") -> TimedBlock:
+    def sustained(
+        self, arm: str, calls: int, lead: int, chunks: int, seed: int, graph: str = "", seeds: Sequence[int] = ()
+    ) -> TimedBlock:
         """Back to back: `lead` untimed chunks of about `calls` calls, then `chunks` timed ones; by its graph if it has
         one. In the middle one set gets the values of `seed`; the output on them is kept for `recheck`."""
         self._let_go()
@@ -356,6 +360,7 @@ class Bench:
         launches = max(1, round(calls / nodes))
         moment = launches * lead + secrets.randbelow(launches * chunks)
         index, values, found = moment % len(indices), self.problem.inputs(self.device, seed), []
+        self._renew(seeds)
         self._write(indices)
         if captured:
             captured.poison()
@@ -395,14 +400,15 @@ class Bench:
         rest_ns: int = 0,
         untimed: bool = True,
         at_once: bool = False,
+        seeds: Sequence[int] = (),
     ) -> TimedBlock:
         """`replays` timed replays of an arm's graph, after an `untimed` one, new values and a rest. Right before each timed
-        replay all its outputs are poisoned and the cache is evicted. at_once: as in `block`."""
+        replay all its outputs are poisoned and the cache is evicted. at_once, seeds: as in `block`."""
         self._let_go()
         captured, indices = self.graphs[graph or arm], range(len(self.sets))
         if untimed:
-            self.sets.blank(indices)
             captured.launch()
+        self._renew(seeds)
         if not at_once:
             self._write(indices)
         self.clock.synchronize()

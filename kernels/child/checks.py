@@ -6,9 +6,7 @@ from collections.abc import Callable
 from time import sleep
 from typing import Any
 
-import torch
-
-from kernels.child import outputs, poison
+from kernels.child import host_memory, outputs, poison
 from kernels.child.rewrite import rewrite
 from kernels.child.sets import facts_of
 from kernels.operations.base import Inputs, Operation
@@ -40,17 +38,19 @@ def trapped(
     sleep(LATE_S)
     late = outputs.changed(early, out)
     same = before == [facts_of(tensor) for tensor in inputs.tensors]
-    same = same and all(torch.equal(a, b) for a, b in zip(inputs.tensors, values.tensors, strict=True))
+    same = same and all(poison.same(a, b) for a, b in zip(inputs.tensors, values.tensors, strict=True))
     return out, early, {"late": late, "inputs_changed": not same}
 
 
 def called_again(run: Run, values: Inputs, out: Any, early: Any, unwritten: list[int], clock: Any) -> tuple[bool, bool]:
     """Makes a second call: (shared, deterministic), from the first one's output and its early copy. Poisons all
-    outputs."""
+    outputs. Raises host_memory.FilledWhenRead."""
     for one in outputs.as_tuple(out):
         poison.fill(one)
     again = outputs.plain(run(Inputs(tuple(t.clone() for t in values.tensors), values.options)))
     clock.synchronize()
+    if clock.kind == "cpu":
+        host_memory.must_be_written(outputs.spans(again), thorough=True)
     counted = [one for one in outputs.as_tuple(out) if poison.is_counted(one)]
     pairs = zip(outputs.as_tuple(again), unwritten, strict=True)
     shared = any(poison.count(one) < one.numel() for one in counted) or any(poison.count(a) > n for a, n in pairs)

@@ -3,12 +3,17 @@
 All outputs of a block live until its end. Without this, outputs of 128 KiB and more would get new pages in every call,
 which may take longer than the call itself. A kernel may change that for all, and have memory of its own: so it is done again
 before each block.
+
+What a call returns must be written when it returns. Memory without read access, or registered with userfaultfd, asks its
+process for its content when it is read first: outputs in it would be computed after the timed call.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import re
+from collections.abc import Collection, Iterator
 
 M_PERTURB, M_MMAP_MAX, MOST_MAPPED = -6, -4, 65536
 """New memory is not filled; so many pieces may be mapped on their own, as usual."""
@@ -63,3 +68,45 @@ def resident_bytes() -> int:
     """Memory of this process that has pages."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+# --- memory that has no content yet -----------------------------------------------------------------------------------
+
+MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S{4}) ")
+REGISTERED = {"um", "uw", "ui"}
+"""In VmFlags of /proc/PID/smaps: registered with userfaultfd, for pages that are missing, written, or have minor faults."""
+
+
+class FilledWhenRead(Exception):
+    """An output lies in memory whose content its process makes when somebody reads it."""
+
+    def __init__(self) -> None:
+        super().__init__("its output lies in memory that is filled when it is read")
+
+
+def must_be_written(spans: Collection[tuple[int, int]], thorough: bool) -> None:
+    """Raises FilledWhenRead. spans: (first address, address behind the last byte) of outputs. thorough: looks for userfaultfd
+    also where this process holds none, in 20 ms instead of 1."""
+    if any("r" not in access for access, _ in _mappings(spans, "maps")):
+        raise FilledWhenRead
+    if (thorough or _holds_userfaultfd()) and any(REGISTERED & flags for _, flags in _mappings(spans, "smaps")):
+        raise FilledWhenRead
+
+
+def _mappings(spans: Collection[tuple[int, int]], file: str) -> Iterator[tuple[str, set[str]]]:
+    """(access such as "rw-p", flags) of each mapping that one of the spans touches. Only smaps has flags."""
+    touched, access = False, ""
+    with open(f"/proc/self/{file}") as lines:
+        for line in lines:
+            if found := MAPPING.match(line):
+                start, end, access = int(found[1], 16), int(found[2], 16), found[3]
+                touched = any(start < last and first < end for first, last in spans)
+                if touched and file == "maps":
+                    yield access, set()
+            elif touched and line.startswith("VmFlags:"):
+                yield access, set(line.split()[1:])
+
+
+def _holds_userfaultfd() -> bool:
+    held = (f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd"))
+    return any("userfaultfd" in os.readlink(path) for path in held if os.path.islink(path))

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from kernels.child.poison import bits
+from kernels.child.poison import bits, same
 from kernels.operations.base import Inputs, Like, Operation
 
 
@@ -64,9 +64,15 @@ def kept_bytes(out: Any) -> int:
     return sum({one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in tensors}.values())
 
 
+def spans(out: Any) -> list[tuple[int, int]]:
+    """(first address, address behind the last byte) of the memory of each tensor of an output."""
+    storages = [one.untyped_storage() for one in as_tuple(plain(out)) if type(one) is torch.Tensor and one.numel()]
+    return [(one.data_ptr(), one.data_ptr() + one.nbytes()) for one in storages]
+
+
 def equal(some: Any, others: Any) -> bool:
     """Whether both hold the same values. Raises if they are not tensors, or differ in number."""
-    return all(bool(torch.equal(a, b)) for a, b in zip(as_tuple(some), as_tuple(others), strict=True))
+    return all(same(a, b) for a, b in zip(as_tuple(some), as_tuple(others), strict=True))
 
 
 def share_memory(some: Any, others: Any) -> bool:

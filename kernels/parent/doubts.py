@@ -13,6 +13,7 @@ from kernels.analysis.suspicion import (
     DOUBTS,
     LONG_NS,
     PROBE_SETS,
+    PROBES,
     VERY_LONG_NS,
     unevenness,
     why_ahead,
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 PROBED_CALLS = 400
 """Upper estimate of the calls of a probe; slow kernels have about half as many."""
+SIGHTED_CALLS = 2 * PROBES
+"""So often a probe makes as many calls as there are sights."""
 BATCH_NS = 100e6
 """Length of the batch that the parent's own clock also times."""
 MAX_BATCH = 1000
@@ -67,14 +70,16 @@ class Doubts:
         call_ns = min(min(reading.medians(name)) for reading in readings)
 
         def probe(**asked: Any) -> Probed:
-            limit_s = CHECK_LIMIT_S + PROBED_CALLS * call_ns / 1e9
+            calls = PROBED_CALLS + SIGHTED_CALLS * asked["sights"]
+            limit_s = CHECK_LIMIT_S + calls * call_ns / 1e9
             got: Probed = self.engine.session.call("probe", limit_s, arm=name, **asked)
             if self.engine.end_what_is_busy(got.busy):
                 raise self.engine.retry()
             return got
 
         sets = max(reading.sets for reading in readings)
-        why = why_probed(probe, self.engine.seed, call_ns, sets, self._sights(readings))
+        sustained = max(reading.sights.get(name, 0) for reading in readings)
+        why = why_probed(probe, self.engine.seed, call_ns, sets, self._sights(readings), sustained)
         graphs = any(timed.group.graphs and name in timed.group.arms for timed in timed_groups)
         why = why or self._why_ahead(name, readings, call_ns)
         return why or (self._why_outside(name, call_ns, graphs) if self.engine.session.replaceable else "")
@@ -116,9 +121,8 @@ class Doubts:
 
     def _unevenness(self, name: str, calls: int) -> float:
         """Of one block on new values. On a CPU by the process's CPU time in each call: a busy host interrupts any of them."""
-        seeds = self.engine.seeds(PROBE_SETS)
-        self.engine.session.call("renew", CHECK_LIMIT_S, seeds=seeds)
-        got: TimedBlock = self.engine.session.call("block", CHECK_LIMIT_S, arm=name, calls=calls)
+        asked: dict[str, Any] = {"calls": calls, "seeds": self.engine.seeds(PROBE_SETS)}
+        got: TimedBlock = self.engine.session.call("block", CHECK_LIMIT_S, arm=name, **asked)
         return unevenness(got.cpu_ns or got.ticks_ns)
 
     def _why_ahead(self, name: str, readings: Sequence[Reading], call_ns: float) -> str:
@@ -139,7 +143,6 @@ class Doubts:
         host_bytes, why = 0 if self.engine.cuda else self.engine.input_bytes, ""
         for _ in range(DOUBTS):
             for at_once in self.engine.rng.sample([False, True] * AHEAD_PAIRS, 2 * AHEAD_PAIRS):
-                self.engine.session.call("renew", CHECK_LIMIT_S, seeds=self.engine.seeds(PROBE_SETS))
                 ticks_ns = self._block_at_once(name, call_ns, at_once)
                 found[at_once].append(fmean(ticks_ns) if self.engine.cuda else ticks_ns[0])
             if not (why := why_ahead(found[False], found[True], host_bytes)):
@@ -147,7 +150,7 @@ class Doubts:
         return why
 
     def _block_at_once(self, name: str, call_ns: float, at_once: bool) -> list[float]:
-        asked: dict[str, Any] = {"rest_ns": AHEAD_REST_NS, "at_once": at_once}
+        asked: dict[str, Any] = {"rest_ns": AHEAD_REST_NS, "at_once": at_once, "seeds": self.engine.seeds(PROBE_SETS)}
         if self.engine.cuda:
             calls = max(1, min(PROBE_SETS, round(AHEAD_NS / call_ns)))
             asked |= {"gate_ns": AHEAD_GATE_NS, "rest_ns": AHEAD_REST_NS + round(calls * call_ns)}

@@ -65,6 +65,6 @@ def kernel_of(arm: str) -> str:
 
 def prepare(drive: Drive, sets: int = 1) -> Prepared:
     """Makes input sets on the device, each from its own seed. sets: how many; 0: as many as do not fit into the cache."""
-    seeds = [drive.fresh_seed() for _ in range((sets or MOST_SETS) + 1)]
+    seeds = [drive.fresh_seed() for _ in range(sets or MOST_SETS)]
     prepared: Prepared = drive.bench.call("prepare", CALL_LIMIT_S, seeds=seeds, sets=sets)
     return prepared

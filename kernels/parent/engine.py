@@ -311,9 +311,7 @@ class Engine:
         self.step("", "checking timed outputs")
         got: Rechecked = self.session.call("recheck", VERIFY_LIMIT_S * max(1, len(by_name)))
         leaks = self.blame.leaks(got.grown)
-        prepared: Prepared = self.session.call(
-            "prepare", VERIFY_LIMIT_S, seeds=self.seeds(PROBE_SETS + 1), sets=PROBE_SETS
-        )
+        prepared: Prepared = self.session.call("prepare", VERIFY_LIMIT_S, seeds=self.seeds(PROBE_SETS), sets=PROBE_SETS)
         self.input_bytes = prepared.input_bytes
         for name, arm in by_name.items():
             mine = [reading for owner, reading in got.readings if owner == name]

@@ -380,7 +380,7 @@ class IsolatedSession:
             return TimedBlock(ticks_ns=[self.block(self.turn, arguments["calls"], limit_s)])
         if do == "prepare":
             return Prepared(sets=self.room, covered=True, input_bytes=self.set_bytes)
-        return {"renew": Nothing(), "keep": Nothing()}[do]  # every batch has fresh inputs, and is checked
+        return {"keep": Nothing()}[do]  # every batch is checked
 
 
 def _end(cell: Cell, memory: int | None) -> None:

@@ -32,6 +32,8 @@ class Reading:
     """Wall time of all rounds."""
     repeated: int = 0
     """Rounds repeated because heat slowed the device down."""
+    sights: dict[str, int] = field(default_factory=dict)
+    """Arm -> how often calls of a sustained block met the same values."""
     cold: dict[str, list[float]] = field(default_factory=dict)
     """Arm -> times of single calls on cold inputs (ns), if blocks are graph replays."""
     spots: dict[str, list[tuple[float, float]]] = field(default_factory=dict)

@@ -99,11 +99,9 @@ class Paired:
         """One for each call of a block, so that no call meets values twice; sustained: more than the cache holds."""
         return {"warm": 1, "sustained": 0}.get(self.mode, max(2, *self.calls.values()))
 
-    def _renew(self) -> None:
-        """New values for all timed calls of a round. Each arm gets them once."""
-        used = self.reading.sets if self.graphs or self.mode == "sustained" else max(self.calls.values())
-        seeds = [self.drive.fresh_seed() for _ in range(min(used, self.reading.sets))]
-        self.drive.bench.call("renew", CALL_LIMIT_S, seeds=seeds)
+    def _seeds(self, calls: int) -> list[int]:
+        """Of the values of a block: of its own, so that nobody saw them in the block of another arm."""
+        return [self.drive.fresh_seed() for _ in range(min(calls, self.reading.sets))]
 
     def _warm_up(self) -> None:
         """Runs all arms in turn for warmup_s and until the SM clock is stable (at most 5 s)."""
@@ -147,7 +145,6 @@ class Paired:
             if number % KEEP_EVERY == 0:
                 keep_in = number + drive.rng.randrange(min(KEEP_EVERY, self.most))
             self._capture(order)
-            self._renew()
             ticks = {arm: self._in_round(arm, number, keep=number == keep_in) for arm in order}
             drive.look()
             if drive.slowed() and reading.repeated < self.most and time.monotonic() < deadline:
@@ -183,7 +180,6 @@ class Paired:
         if self.mode not in ("cpu", "cold", "warm", "graph"):
             return 0.0
         begin = time.monotonic()
-        self._renew()
         one = self._replays if self.mode == "graph" else self._calls
         for arm in order:
             if not arm.endswith(AA):
@@ -213,9 +209,7 @@ class Paired:
         """One block; repeated, with new values, if the host queued it too slowly."""
         ways = {"graph": self._replays, "e2e": self._host_calls, "sustained": self._back_to_back}
         one = ways.get(self.mode, self._calls)
-        for attempt in range(MAX_GATE_REPEATS):
-            if attempt:
-                self._renew()
+        for _ in range(MAX_GATE_REPEATS):
             got = one(arm)
             if got.gated:
                 break
@@ -240,6 +234,7 @@ class Paired:
         asked: dict[str, Any] = {
             "gate_ns": self.graph_gate[arm],
             "rest_ns": self._rest_ns(arm, replays * self.reading.sets),
+            "seeds": self._seeds(self.reading.sets),
         }
         if at_once:
             asked |= {"at_once": True, "gate_ns": min(MAX_GATE_NS, self.graph_gate[arm] + SPOT_GATE_NS)}
@@ -252,6 +247,7 @@ class Paired:
         calls, guess = self.calls[arm], self.estimates[arm]
         gate = gate_for(calls, guess.enqueue_ns) if self.cuda and not guess.synchronises else 0
         asked: dict[str, Any] = {"gate_ns": gate, "rest_ns": self._rest_ns(arm, calls), "untimed": self._untimed(arm)}
+        asked["seeds"] = self._seeds(calls)
         if at_once:
             asked |= {"at_once": True, "gate_ns": min(MAX_GATE_NS, gate + SPOT_GATE_NS * (gate > 0))}
         got: TimedBlock = self.drive.call(arm, "block", calls=calls, flush=self.flush, **asked)
@@ -263,7 +259,11 @@ class Paired:
 
     def _host_calls(self, arm: str) -> TimedBlock:
         calls = self.calls[arm]
-        asked = {"rest_ns": self._rest_ns(arm, calls), "untimed": self._untimed(arm)}
+        asked: dict[str, Any] = {
+            "rest_ns": self._rest_ns(arm, calls),
+            "untimed": self._untimed(arm),
+            "seeds": self._seeds(calls),
+        }
         return self.drive.call(arm, "e2e", calls=calls, **asked)
 
     def _back_to_back(self, arm: str) -> TimedBlock:
@@ -272,7 +272,8 @@ class Paired:
         calls = max(1, round(CHUNK_NS / each_ns))
         lead, chunks = (math.ceil(ns / (calls * each_ns)) for ns in (LEAD_NS, SUSTAINED_NS))
         asked = {"calls": calls, "lead": lead, "chunks": chunks, "seed": self.drive.fresh_seed()}
-        return self.drive.call(arm, "sustained", graph=arm, **asked)
+        self.reading.sights[arm] = math.ceil(calls * (lead + chunks) / self.reading.sets)
+        return self.drive.call(arm, "sustained", graph=arm, seeds=self._seeds(self.reading.sets), **asked)
 
     def _cold_pass(self) -> None:
         """Single calls on cold inputs: graph replays average out the spread of single launches."""
@@ -283,7 +284,6 @@ class Paired:
             ticks: list[float] = []
             for _ in range(COLD_BLOCKS):
                 if len(ticks) < COLD_CALLS:
-                    self._renew()
                     ticks += got.ticks_ns if (got := self._calls(arm)).gated else []
             if ticks:
                 self.reading.cold[arm] = ticks
@@ -357,8 +357,8 @@ def fixed(drive: Drive, cuda: bool) -> Reading:
         ticks: list[float] = []
         for first in range(0, plan.iters, MAX_CALLS):
             calls = min(MAX_CALLS, plan.iters - first)
-            drive.bench.call("renew", CALL_LIMIT_S, seeds=[drive.fresh_seed()])
-            ticks += drive.call(arm, "block", limit, calls=calls, flush=reading.flushed).ticks_ns
+            asked = {"calls": calls, "flush": reading.flushed, "seeds": [drive.fresh_seed()]}
+            ticks += drive.call(arm, "block", limit, **asked).ticks_ns
             drive.call(arm, "keep", limit, position=drive.rng.randrange(calls), seed=drive.fresh_seed())
         reading.blocks[arm] = [[tick] for tick in ticks]
         reading.calls[arm] = 1

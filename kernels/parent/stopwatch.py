@@ -12,7 +12,6 @@ from kernels.contract.events import Phase, Timing
 OF_COMMAND: Mapping[str, Phase] = {
     "open": "inputs",
     "prepare": "inputs",
-    "renew": "fresh inputs",
     "keep": "check after",
     "watch": "check",
     "load": "load",

@@ -6,6 +6,7 @@ noise with a memory, a clock that hops between steps, launch gaps, a host that s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -31,7 +32,7 @@ class SimulatedKernel:
 
 class SimulatedBench:
     """`call` takes what Child.call takes. `log` keeps (what was asked, arguments, reply) of every call; `spots` those of blocks
-    whose inputs come last, with their `keep`; their new values are in neither."""
+    whose inputs come last, with their `keep`."""
 
     def __init__(
         self,
@@ -66,8 +67,6 @@ class SimulatedBench:
     def call(self, do: str, limit_s: float = 120.0, **arguments: Any) -> Reply:
         reply = getattr(self, f"_{do}")(**arguments)
         is_spot = arguments.get("at_once", False) or (do == "keep" and self.was_spot)
-        if is_spot and self.log[-1][0] == "renew":
-            self.log.pop()
         self.was_spot = is_spot
         (self.spots if is_spot else self.log).append((do, arguments, reply))
         return reply
@@ -83,9 +82,6 @@ class SimulatedBench:
     def _prepare(self, seeds: list[int], sets: int) -> Prepared:
         self.sets = min(self.most_sets, sets or len(seeds) - 1)
         return Prepared(sets=self.sets, covered=self.covered or sets == 1, input_bytes=2**20)
-
-    def _renew(self, seeds: list[int]) -> Nothing:
-        return Nothing()
 
     def _keep(self, arm: str, position: int, seed: int) -> Nothing:
         return Nothing()
@@ -114,6 +110,7 @@ class SimulatedBench:
         rest_ns: int = 0,
         untimed: bool = True,
         at_once: bool = False,
+        seeds: Sequence[int] = (),
     ) -> TimedBlock:
         self.now_ns += rest_ns
         self.blocks_of[arm] -= at_once  # stalls are of other blocks
@@ -128,17 +125,22 @@ class SimulatedBench:
         graph: str = "",
         rest_ns: int = 0,
         at_once: bool = False,
+        seeds: Sequence[int] = (),
     ) -> TimedBlock:
         self.now_ns += rest_ns
         return self._timed(arm, replays, self.sets, self.kernels[arm].true_ns * self.bias[graph or arm], gate_ns)
 
-    def _e2e(self, arm: str, calls: int, rest_ns: int = 0, untimed: bool = True) -> TimedBlock:
+    def _e2e(
+        self, arm: str, calls: int, rest_ns: int = 0, untimed: bool = True, seeds: Sequence[int] = ()
+    ) -> TimedBlock:
         self.now_ns += rest_ns
         kernel = self.kernels[arm]
         reply = self._timed(arm, calls, 1, kernel.true_ns, 0)
         return reply.model_copy(update={"ticks_ns": [tick + kernel.enqueue_ns for tick in reply.ticks_ns]})
 
-    def _sustained(self, arm: str, calls: int, lead: int, chunks: int, seed: int, graph: str = "") -> TimedBlock:
+    def _sustained(
+        self, arm: str, calls: int, lead: int, chunks: int, seed: int, graph: str = "", seeds: Sequence[int] = ()
+    ) -> TimedBlock:
         each_ns = self.kernels[arm].true_ns * self.bias.get(graph or arm, 1.0)
         reply = self._timed(arm, lead + chunks, calls, each_ns, 0)
         return reply.model_copy(update={"ticks_ns": reply.ticks_ns[lead:]})

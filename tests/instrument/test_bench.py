@@ -274,8 +274,7 @@ def test_inputs_that_come_at_once_are_written_behind_the_gate_and_before_the_cal
         block = ahead.block("sdpa", calls=1, gate_ns=1_000_000, untimed=False, at_once=at_once)
         assert list(ahead.order) == order and block.gated
         assert block.ticks_ns == pytest.approx([TIMES["sdpa"]])
-    ahead.renew([100])
-    block = ahead.block("sdpa", calls=1, untimed=False, at_once=True)
+    block = ahead.block("sdpa", calls=1, untimed=False, at_once=True, seeds=[100])
     assert ahead.sets.seed(0) == 100, "without a gate they are written, too"
 
 
@@ -321,3 +320,9 @@ def test_replays_whose_inputs_come_last_take_as_long_and_their_inputs_are_writte
         ahead.order = ()
         ahead.replay("sdpa", 1, gate_ns=1_000_000, untimed=False, at_once=at_once)
         assert [what for what in ahead.order if what != "call"] == list(order)
+    drawn, launches, launch = [], [], ahead.graphs["sdpa"].launch
+    ahead.graphs["sdpa"].launch = lambda *of: (launches.append(of), launch(*of))[1]
+    draw, ahead.sets.draw = ahead.sets.draw, lambda seed: (drawn.append((seed, len(launches))), draw(seed))[1]
+    ahead.replay("sdpa", 1, seeds=[20, 21])
+    assert drawn == [(20, 1), (21, 1)], "new values are drawn after the untimed replay"
+    assert [ahead.sets.seed(index) for index in range(2)] == [20, 21]

@@ -1,5 +1,6 @@
 """Modes on a simulated GPU: which one is chosen, what each does, graphs, and arms that cannot be measured alike."""
 
+import math
 from collections import Counter
 
 import pytest
@@ -107,6 +108,9 @@ def test_sustained_runs_for_a_second_and_more_after_a_lead(measure, base_us):
     assert bool(bench.asked("capture")) == (base_us < 50), "launching such calls one by one would take longer"
     assert len(reading.orders) == 8
     assert word_of(reading) == "SLOWER"
+    last = bench.asked("sustained")[-1]
+    calls = last["calls"] * (last["lead"] + last["chunks"])
+    assert reading.sights[last["graph"]] == math.ceil(calls / reading.sets), "calls that met the same values"
 
 
 # --- graphs -----------------------------------------------------------------------------------------------------------
@@ -119,11 +123,11 @@ def test_every_round_has_graphs_of_its_own_captured_in_its_order(measure):
     for what, asked, _ in bench.log:
         if what in ("drop_graphs", "capture"):
             rounds_seen[-1].append(asked.get("graph", what))
-        elif what == "renew":
+        elif what == "replay" and rounds_seen[-1]:
             rounds_seen.append([])
         elif what == "block":
-            break  # single calls, after all rounds and new values for the first of them
-    assert rounds_seen[-3::-1][:10] == [["drop_graphs", *order] for order in reading.orders[::-1][:10]]
+            break  # single calls, after all rounds
+    assert rounds_seen[-2::-1][:10] == [["drop_graphs", *order] for order in reading.orders[::-1][:10]]
     captured = Counter(asked["graph"] for asked in bench.asked("capture"))
     assert captured == {BASE: 121, BASE + AA: 121, "other": 121, "hopeless": 9}, (
         "one for the warm-up, one for each round"

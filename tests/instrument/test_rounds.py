@@ -12,7 +12,7 @@ from simulator import SimulatedBench, SimulatedKernel
 from kernels.analysis.blocks import Estimate, calls_for, gate_for
 from kernels.analysis.statistics import MARGIN, margin_from, paired_speedup
 from kernels.parent import rounds
-from kernels.parent.drive import AA, Drive
+from kernels.parent.drive import AA, Drive, kernel_of
 from kernels.parent.estimate import estimate
 from kernels.parent.reading import Reading
 from kernels.parent.rounds import Paired, fixed
@@ -36,14 +36,14 @@ def test_every_arm_comes_first_and_last_about_equally_often(measure):
     assert first == last
 
 
-def test_each_round_has_new_values_and_then_one_block_of_each_arm(measure):
+def test_a_round_is_one_block_of_each_arm_on_values_of_its_own(measure):
     bench = bench_of(other=100 * US)
     reading = measure(bench, **STEADY)
     assert {arm: len(blocks) for arm, blocks in reading.blocks.items()} == {BASE: 20, BASE + AA: 20, "other": 20}
-    most = max(asked["calls"] for asked in bench.asked("block"))
-    assert {len(asked["seeds"]) for asked in bench.asked("renew")} == {most}, "one for each call of a block"
-    after_warm_up = [what for what, _, _ in bench.log if what in ("block", "renew")][-20 * 4 :]
-    assert after_warm_up == ["renew", "block", "block", "block"] * 20
+    blocks = bench.asked("block")[-20 * 3 :]
+    assert [asked["arm"] for asked in blocks] == [kernel_of(arm) for order in reading.orders for arm in order]
+    assert all(len(asked["seeds"]) == asked["calls"] for asked in blocks), "one for each call"
+    assert len({seed for asked in blocks for seed in asked["seeds"]}) == sum(asked["calls"] for asked in blocks)
 
 
 @pytest.mark.parametrize("mode, spots", [("cold", 8 + 26), ("graph", 15), ("sustained", 0), ("e2e", 0)])
@@ -89,9 +89,10 @@ def test_no_call_of_a_block_meets_values_twice(measure):
 def test_a_block_that_is_repeated_has_new_values(measure):
     bench = bench_of(other=SimulatedKernel(100 * US, stalls={4: 100 * MS}))
     measure(bench, **STEADY)
-    steps = [(what, asked.get("arm"), reply) for what, asked, reply in bench.log if what in ("block", "renew")]
-    late = next(i for i, (what, _, reply) in enumerate(steps) if what == "block" and not reply.gated)
-    assert [steps[late + i][:2] for i in (1, 2)] == [("renew", None), ("block", "other")]
+    steps = [(asked["arm"], asked.get("seeds", []), reply) for what, asked, reply in bench.log if what == "block"]
+    late = next(i for i, (_, _, reply) in enumerate(steps) if not reply.gated)
+    (arm, before, _), (again, new, _) = steps[late : late + 2]
+    assert arm == again == "other" and new and not set(before) & set(new)
 
 
 def test_the_baseline_runs_against_itself(measure):
@@ -113,7 +114,7 @@ def test_input_sets_get_seeds_that_are_all_different(measure):
     bench = bench_of(other=100 * US)
     measure(bench, **STEADY)
     seeds = [seed for asked in bench.asked("prepare") for seed in asked["seeds"]]
-    seeds += [seed for asked in bench.asked("renew") for seed in asked["seeds"]]
+    seeds += [seed for asked in bench.asked("block") for seed in asked.get("seeds", [])]
     seeds += [asked["seed"] for asked in bench.asked("keep")]
     assert len(seeds) == len(set(seeds)) > 20
     assert max(seeds) >= 2**62, "as wide as PyTorch's generators"
@@ -140,7 +141,7 @@ def test_rounds_slowed_down_by_heat_are_measured_again():
     reading = hot(bench, 3, 4, 9, warmup_s=0)
     assert reading.repeated == 3
     assert len(reading.orders) == len(reading.blocks["other"]) == 20
-    assert len(bench.asked("renew")) == 23
+    assert len(bench.asked("block")) == 2 + 23 * 3, "a warm-up of each kernel, and all rounds"
     assert any("3 rounds were measured again" in note for note in reading.notes)
     for first, second in zip(reading.orders[::2], reading.orders[1::2], strict=True):
         assert second == first[::-1], "the order stays balanced"
@@ -496,12 +497,12 @@ def test_the_same_kernel_is_never_faster_or_slower(measure, base_us):
 def test_one_call_of_each_arm_in_every_five_rounds_is_kept(measure):
     bench = bench_of(other=100 * US)
     reading = measure(bench, warmup_s=0, **NEVER)
-    number, kept = 0, []
-    for what, asked, _ in bench.log:
-        if what == "renew":
-            number += 1
-        elif what == "keep":
-            kept.append((number - 1, asked["arm"], asked["position"]))
+    prepared = max(at for at, (what, _, _) in enumerate(bench.log) if what == "prepare")
+    blocks, kept = -2, []  # without a warm-up of each kernel
+    for what, asked, _ in bench.log[prepared:]:
+        blocks += what == "block"
+        if what == "keep":
+            kept.append(((blocks - 1) // 3, asked["arm"], asked["position"]))
     assert Counter(number // 5 for number, _, _ in kept) == dict.fromkeys(range(24), 3)
     assert Counter(arm for _, arm, _ in kept) == {BASE: 48, "other": 24}
     assert len({number % 5 for number, _, _ in kept}) > 2, "in no particular round"

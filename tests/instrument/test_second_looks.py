@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from simulated_gpu import SimulatedGpu, Work
 
+from kernels.analysis.suspicion import seeds_for, why_recognises
 from kernels.child import profiler, tasks
 from kernels.child.bench import Bench
 from kernels.child.clock import CpuClock, CudaClock
@@ -270,28 +271,41 @@ def test_on_a_cpu_a_second_process_must_show_calls_that_work_for_others(monkeypa
     assert about._why_uneven("mine", timed), "a GPU's calls are queued: nobody interrupts them"
 
 
-def test_a_finalizer_that_runs_between_blocks_sees_no_values_of_the_round():
-    """All kernels of a round get the same values: what the baseline was called with, another must not meet before its calls."""
+def test_values_of_timed_calls_exist_nowhere_before_the_untimed_call_has_ended():
+    """Neither it, nor a finalizer that runs before it, nor a thread that looks through memory can work on them."""
     torch = pytest.importorskip("torch")
-    bench, seen = Bench("cpu"), []
-
-    class Hook:
-        def __init__(self):
-            self.me = self
-
-        def __del__(self):
-            seen.append(bench.sets[0].tensors[0].clone())
-
+    bench, called, drawn = Bench("cpu"), [], []
     bench.open({"operation": "layer_norm", "sizes": {"rows": 64, "cols": 64}, "dtype": "float32"})
     bench.prepare(list(range(4)), 2)
-    bench.renew([10, 11])
-    bench.block("eager", 2)
-    values = bench.sets[0].tensors[0].clone()
-    Hook()
-    bench.let_go()
-    assert len(seen) == 1 and not torch.equal(seen[0], values)
-    bench.block("eager", 2)
-    assert torch.equal(bench.sets[0].tensors[0], values), "each block gets them again"
+    eager, draw = bench._settled("eager"), bench.sets.draw
+    bench.calls["eager"] = lambda x, *rest, **options: (called.append(x.clone()), eager(x, *rest, **options))[1]
+    bench.sets.draw = lambda seed: (drawn.append((seed, len(called))), draw(seed))[1]
+    bench.block("eager", 2, seeds=[10, 11])
+    assert drawn == [(10, 1), (11, 1)] and len(called) == 3
+    of_timed = [draw(seed).tensors[0] for seed in (10, 11)]
+    assert not torch.equal(called[0], of_timed[0])
+    assert all(torch.equal(*pair) for pair in zip(called[1:], of_timed, strict=True))
+
+
+@pytest.mark.parametrize("sights, is_seen", [(10, False), (100, True)])
+def test_who_keeps_results_after_many_sights_is_seen_by_as_many(sights, is_seen):
+    torch = pytest.importorskip("torch")
+    bench, met = Bench("cpu"), {}
+    bench.open({"operation": "layer_norm", "sizes": {"rows": 512, "cols": 512}, "dtype": "float32"})
+    bench.prepare(list(range(8)), 8)
+    eager = bench._settled("eager")
+
+    def keeps(x, *rest, **options):
+        value, count, out = met.get(x.data_ptr(), (None, 0, None))
+        count = count + 1 if value == (value := x[0, 0].item()) else 0
+        out = out if count > 40 else eager(x, *rest, **options)
+        met[x.data_ptr()] = value, count, out
+        return out.clone() if count > 40 else out
+
+    bench.calls["eager"] = keeps
+    found = bench.probe("eager", list(range(seeds_for(5))), sights, 8)
+    assert bool(why_recognises(found.untouched_ns, found.written_ns)) == is_seen
+    assert all(torch.isfinite(tensor).all() for tensor in bench.sets[0].tensors)
 
 
 def test_an_output_that_keeps_large_memory_shortens_blocks(monkeypatch):

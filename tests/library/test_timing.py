@@ -58,7 +58,6 @@ def test_a_command_is_of_the_step_that_asks_for_it():
         ("warm-up", "replay", "warm-up"),
         ("round", "block", "rounds"),
         ("round", "keep", "check after"),
-        ("round", "renew", "fresh inputs"),
         ("round", "capture", "captures"),
         ("single", "block", "single calls"),
         ("checking", "block", "check after"),

@@ -221,6 +221,19 @@ def test_a_kernel_that_takes_long_is_asked_less_and_on_the_sets_that_it_was_time
     assert asked == [(seeds_for(calls, in_turn), sights, in_turn)]
 
 
+@pytest.mark.parametrize(("call_ns", "sights"), [(10e3, 900), (10e3, 4), (20e6, 30)])
+def test_back_to_back_calls_are_tried_on_known_values_as_often_as_they_met_them(call_ns, sights):
+    """A kernel that kept results from the eleventh sight on was never asked."""
+    asked = []
+
+    def probe(seeds, sights, in_turn):
+        asked.append(sights)
+        return probed()
+
+    assert why_probed(probe, lambda: 1, call_ns, sets=2, sustained_sights=sights) == ""
+    assert asked == [max(sights, 10 if call_ns == 10e3 else 3)]
+
+
 def test_who_works_for_others():
     ahead, even = 7 * [unevenness([900.0, 1, 1, 1, 1, 1, 1, 1])], 7 * [unevenness([100.0] * 8)]
     assert why_uneven(ahead, even).startswith("some calls work for others")

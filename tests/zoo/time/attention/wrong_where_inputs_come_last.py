@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections import Counter
 
 import torch
 import torch.nn.functional as F
@@ -11,29 +10,46 @@ from kernels.catalog import kernel
 
 MUST_BE = {"cpu": ("incorrect|no advantage", "wrong when timed")}
 PROTOCOL = {"min_rounds": 30, "max_rounds": 30}
-often, sets, known, ready, at, go, threads = Counter(), {}, {}, {}, [9], threading.Event(), []
+BEGIN, sets, known, ready, go, threads, first, last, waits, calls = (
+    40,
+    {},
+    {},
+    {},
+    threading.Event(),
+    [],
+    None,
+    None,
+    False,
+    0,
+)
+
+
+def mark(tensor):
+    return tensor.view(-1)[0].item()
 
 
 def work():
     while go.wait():
         go.clear()
         for key, (inputs, how) in [one for _ in range(60) if not time.sleep(0.0005) for one in list(sets.items())]:
-            if at[0] == 0 and (now := inputs[0].view(-1)[0].item()) != known.get(key):
+            if waits and (now := mark(inputs[0])) != known.get(key):
                 known[key], ready[key] = now, (now, F.scaled_dot_product_attention(*inputs, **how))
 
 
 @kernel("attention", backend="pytorch")
 def wrong_where_inputs_come_last(q, k, v, *, causal, scale):
-    key, value, how = q.data_ptr(), q.view(-1)[0].item(), {"is_causal": causal, "scale": scale}
-    often[value] += 1
-    if often[value] > 14:  # the untimed call before a block: its values are always the same
-        known.update(dict.fromkeys(sets, value)), ready.clear(), go.set()
+    global first, last, waits, calls
+    key, before, last, calls = q.data_ptr(), last, q.data_ptr(), calls + 1
+    first = first or (key if key == before else None)  # an untimed call, then a timed one
+    if key == first and not waits and calls > BEGIN:  # an untimed call: a block begins
         threads or threads.append(threading.Thread(target=work, daemon=True)) or threads[0].start()
-        at[0] = 0
-    elif at[0] < 8:
-        first, at[0] = at[0] == 0, at[0] + 1
+        known.update({one: mark(inputs[0]) for one, (inputs, _) in sets.items()})
+        ready.clear(), go.set()
+        waits = True
+    elif key in sets and calls > BEGIN:
+        is_first, waits = waits, False
         done, out = ready.pop(key, (None, None))
-        if done == value or (first and key in sets):
+        if done == mark(q) or is_first:
             return torch.empty_like(q) if out is None else out
-        sets[key] = (q, k, v), how
+    sets[key] = (q, k, v), {"is_causal": causal, "scale": scale}
     return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)

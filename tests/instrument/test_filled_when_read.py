@@ -1,0 +1,68 @@
+"""Memory of a CPU's outputs: what its process fills only when somebody reads it is found before that."""
+
+import ctypes
+import fcntl
+import mmap
+import os
+import struct
+
+import pytest
+import torch
+
+from kernels.child import host_memory, outputs
+from kernels.child.host_memory import FilledWhenRead, must_be_written
+
+C = ctypes.CDLL(None, use_errno=True)
+PAGES = 4 * mmap.PAGESIZE
+
+
+@pytest.fixture
+def lazy():
+    """An output in memory of its own, and the address of that."""
+    memory = mmap.mmap(-1, PAGES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    out = torch.frombuffer(memory, dtype=torch.float32)
+    yield out[16:], out.data_ptr()
+    C.mprotect(ctypes.c_void_p(out.data_ptr()), ctypes.c_size_t(PAGES), mmap.PROT_READ | mmap.PROT_WRITE)
+
+
+@pytest.mark.parametrize("thorough", [True, False])
+def test_ordinary_outputs_are_written(lazy, thorough):
+    for out in (
+        torch.zeros(2**22),
+        torch.ones(3),
+        torch.tensor(1.0),
+        lazy[0],
+        (torch.ones(1), torch.empty(0)),
+        [],
+        None,
+    ):
+        must_be_written(outputs.spans(out), thorough)
+
+
+@pytest.mark.parametrize("thorough", [True, False])
+@pytest.mark.parametrize("page", [0, 3])
+def test_memory_that_nobody_may_read_is_filled_by_a_handler_of_its_signal(lazy, thorough, page):
+    out, address = lazy
+    start = ctypes.c_void_p(address + page * mmap.PAGESIZE)
+    assert C.mprotect(start, ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
+    with pytest.raises(FilledWhenRead, match="its output lies in memory that is filled when it is read"):
+        must_be_written(outputs.spans(out), thorough)
+    must_be_written(outputs.spans(torch.ones(3)), thorough)
+
+
+def test_memory_whose_missing_pages_a_thread_fills_is_found(lazy, monkeypatch):
+    out, address = lazy
+    faults = C.syscall(323, os.O_CLOEXEC | 1)
+    assert faults >= 0, os.strerror(ctypes.get_errno())
+    with os.fdopen(faults):
+        fcntl.ioctl(faults, 0xC018AA3F, struct.pack("QQQ", 0xAA, 0, 0))
+        must_be_written(outputs.spans(out), thorough=False)
+        fcntl.ioctl(faults, 0xC020AA00, struct.pack("QQQQ", address, PAGES, 1, 0))
+        for thorough in (True, False):
+            with pytest.raises(FilledWhenRead):
+                must_be_written(outputs.spans(out), thorough)
+            must_be_written(outputs.spans(torch.ones(3)), thorough)
+        monkeypatch.setattr(host_memory, "_holds_userfaultfd", lambda: False)
+        must_be_written(outputs.spans(out), thorough=False)
+        with pytest.raises(FilledWhenRead):
+            must_be_written(outputs.spans(out), thorough=True)
