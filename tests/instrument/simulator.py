@@ -6,7 +6,6 @@ noise with a memory, a clock that hops between steps, launch gaps, a host that s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -110,7 +109,7 @@ class SimulatedBench:
         rest_ns: int = 0,
         untimed: bool = True,
         at_once: bool = False,
-        seeds: Sequence[int] = (),
+        seeds: list[int] | None = None,
     ) -> TimedBlock:
         self.now_ns += rest_ns
         self.blocks_of[arm] -= at_once  # stalls are of other blocks
@@ -125,13 +124,13 @@ class SimulatedBench:
         graph: str = "",
         rest_ns: int = 0,
         at_once: bool = False,
-        seeds: Sequence[int] = (),
+        seeds: list[int] | None = None,
     ) -> TimedBlock:
         self.now_ns += rest_ns
         return self._timed(arm, replays, self.sets, self.kernels[arm].true_ns * self.bias[graph or arm], gate_ns)
 
     def _e2e(
-        self, arm: str, calls: int, rest_ns: int = 0, untimed: bool = True, seeds: Sequence[int] = ()
+        self, arm: str, calls: int, rest_ns: int = 0, untimed: bool = True, seeds: list[int] | None = None
     ) -> TimedBlock:
         self.now_ns += rest_ns
         kernel = self.kernels[arm]
@@ -139,7 +138,7 @@ class SimulatedBench:
         return reply.model_copy(update={"ticks_ns": [tick + kernel.enqueue_ns for tick in reply.ticks_ns]})
 
     def _sustained(
-        self, arm: str, calls: int, lead: int, chunks: int, seed: int, graph: str = "", seeds: Sequence[int] = ()
+        self, arm: str, calls: int, lead: int, chunks: int, seed: int, graph: str = "", seeds: list[int] | None = None
     ) -> TimedBlock:
         each_ns = self.kernels[arm].true_ns * self.bias.get(graph or arm, 1.0)
         reply = self._timed(arm, lead + chunks, calls, each_ns, 0)

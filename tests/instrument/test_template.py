@@ -401,8 +401,9 @@ def test_of_several_isolated_processes_each_is_started(monkeypatch):
 
 def test_no_isolated_process_is_forked_from_what_a_kernel_could_have_changed(child, isolated):
     """As root, a kernel in a shared process can change the template."""
-    one = child()
+    isolated()
     used = template.templates.now
+    one = child()
     isolated()
     assert template.templates.now is used
     one.call("open", workload=WORKLOAD.model_dump())
