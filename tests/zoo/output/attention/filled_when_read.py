@@ -14,21 +14,17 @@ from kernels.catalog import kernel
 
 MUST_BE = {"cpu": ("suspect", "its output lies in memory that is filled when it is read")}
 USERFAULTFD, API, REGISTER, COPY, PAGE = 323, 0xC018AA3F, 0xC020AA00, 0xC028AA03, mmap.PAGESIZE
-
-faults = ctypes.CDLL(None, use_errno=True).syscall(USERFAULTFD, os.O_CLOEXEC | 1)
+faults, waiting = ctypes.CDLL(None, use_errno=True).syscall(USERFAULTFD, os.O_CLOEXEC | 1), {}
 fcntl.ioctl(faults, API, struct.pack("QQQ", 0xAA, 0, 0))
-waiting, lock = {}, threading.Lock()
 
 
 def serve():
     while message := os.read(faults, 32):
         address = struct.unpack_from("Q", message, 16)[0]
-        with lock:
-            start, (size, inputs, options) = max(one for one in waiting.items() if one[0] <= address)
-            out = F.scaled_dot_product_attention(*inputs, **options).contiguous()
-            padded = torch.zeros(size, dtype=torch.uint8)
-            padded[: out.nbytes] = out.view(-1).view(torch.uint8)
-            fcntl.ioctl(faults, COPY, struct.pack("QQQQq", start, padded.data_ptr(), size, 0, 0))
+        start, (size, inputs, options) = max(one for one in waiting.items() if one[0] <= address)
+        padded, out = torch.zeros(size, dtype=torch.uint8), F.scaled_dot_product_attention(*inputs, **options)
+        padded[: out.nbytes] = out.contiguous().view(-1).view(torch.uint8)
+        fcntl.ioctl(faults, COPY, struct.pack("QQQQq", start, padded.data_ptr(), size, 0, 0))
 
 
 threading.Thread(target=serve, daemon=True).start()

@@ -17,10 +17,9 @@ def mark(q):
 
 
 def copy():
-    while True:
-        time.sleep(0.0003)
-        for inputs in list(sets.values()):
-            if (now := mark(inputs[0])) not in copies and now not in ready:
+    while not time.sleep(0.0003):
+        for now, inputs in [(mark(inputs[0]), inputs) for inputs in list(sets.values())]:
+            if now not in copies and now not in ready:
                 copies[now] = [tensor.clone() for tensor in inputs]
 
 
@@ -32,8 +31,7 @@ def copies_what_others_get(q, k, v, *, causal, scale):
         first = key
     elif key == first:  # an untimed call
         ready.clear()
-        while copies:
-            of, values = copies.popitem()
+        for of, values in [copies.popitem() for _ in range(len(copies))]:
             ready[of] = F.scaled_dot_product_attention(*values, is_causal=causal, scale=scale)
     if (out := ready.pop(last, None)) is not None:
         return out
