@@ -53,7 +53,8 @@ def test_memory_that_nobody_may_read_is_filled_by_a_handler_of_its_signal(lazy, 
 def test_memory_whose_missing_pages_a_thread_fills_is_found(lazy, monkeypatch):
     out, address = lazy
     faults = C.syscall(323, os.O_CLOEXEC | 1)
-    assert faults >= 0, os.strerror(ctypes.get_errno())
+    if faults < 0:
+        pytest.skip(f"no userfaultfd here: {os.strerror(ctypes.get_errno())}")
     with os.fdopen(faults):
         fcntl.ioctl(faults, 0xC018AA3F, struct.pack("QQQ", 0xAA, 0, 0))
         must_be_written(outputs.spans(out), thorough=False)
