@@ -14,7 +14,7 @@ import os
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernels import kernel_files
 from kernels.dtypes import DTYPES
-from kernels.kernel_files import Declared, PythonFiles, Reader
+from kernels.kernel_files import Declared, PythonFiles, Reader, chosen, take_registered
 from kernels.needs import BOUND, Needs, cuda
 from kernels.nvrtc.reader import CudaFiles
 from kernels.settings import ARGUMENT, VARIANT, Decides, read_table, settings_in, why_no_space, with_table
@@ -319,6 +319,11 @@ class LoadedKernel:
     sha256: str
     options: dict[str, Any] = field(default_factory=dict)
     decides: Decides = field(default_factory=Decides)
+    path: str = ""
+    executed: bytes = b""
+    """The bytes that were run."""
+    registered: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    """All kernels of the file that was run, by their declared names."""
 
 
 UNNAMED = "unnamed"
@@ -345,20 +350,26 @@ def kernel(operation: str, *, backend: str, **options: Any) -> Callable[[Callabl
     return register
 
 
-def load(info: KernelInfo) -> LoadedKernel:
-    """Loads a kernel by running its file. The hash is that of the executed bytes."""
+def load(info: KernelInfo, beside: Iterable[LoadedKernel] = ()) -> LoadedKernel:
+    """Loads a kernel by running its file. The hash is that of the executed bytes. beside: what this process has loaded: a file of
+    several kernels is run once, as an import does, because PyTorch takes the declaration of an operator only once."""
     path = Path(info.path)
     source = path.read_bytes()
     decides = decides_of(info)
     if _version_of(path):  # its files may import each other
         sys.path.insert(0, str(path.parent))
-    loaded = READERS[path.suffix].load(source, path, info.declared_name)
+    registered = next((one.registered for one in beside if (one.path, one.executed) == (info.path, source)), {})
+    loaded = chosen(registered, info.declared_name)
+    if not registered:
+        loaded = READERS[path.suffix].load(source, path, info.declared_name)
+        registered = take_registered()
     if path.read_bytes() != source:
         raise RuntimeError(f"{path.name} was changed while it was being loaded; run it again")
     if loaded is None:
         raise UnknownName(f"{path.name} no longer declares {info.full_name}")
     shown = with_table(source, decides.whole_table)
-    return LoadedKernel(loaded, shown.decode("utf-8", "replace"), hashlib.sha256(shown).hexdigest(), decides=decides)
+    sha256 = hashlib.sha256(shown).hexdigest()
+    return LoadedKernel(loaded, shown.decode("utf-8", "replace"), sha256, {}, decides, info.path, source, registered)
 
 
 def decides_of(info: KernelInfo) -> Decides:

@@ -69,15 +69,13 @@ class PythonFiles:
         return ""
 
     def load(self, source: bytes, path: Path, full_name: str) -> Function | None:
-        """Runs the file, once in a process, as an import does: PyTorch takes an operator that it declares only once."""
+        """Runs the file."""
         module = types.ModuleType(f"benchsite_kernel_{path.stem}_{hashlib.sha256(source).hexdigest()[:12]}")
-        if (found := _loaded.get(key := (str(path), module.__name__))) is None:
-            module.__file__ = str(path)
-            sys.modules[module.__name__] = module  # dataclasses, pickling and torch.compile look modules up by name
-            _being_loaded.clear()
-            exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
-            found = _loaded[key] = dict(_being_loaded)
-        return found.get(full_name) or _wrapped(found)
+        module.__file__ = str(path)
+        sys.modules[module.__name__] = module  # dataclasses, pickling and torch.compile look modules up by name
+        _being_loaded.clear()
+        exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
+        return chosen(_being_loaded, full_name)
 
 
 def parsed(source: str | bytes, name: str = "<unknown>") -> ast.Module:
@@ -110,13 +108,23 @@ def _called(call: ast.Call) -> str:
 
 
 _being_loaded: dict[str, Function] = {}
-_loaded: dict[tuple[str, str], dict[str, Function]] = {}
-"""(path, name of the module) -> what the file has registered."""
 
 
 def register(full_name: str, function: Function) -> None:
     """For @kernel: registers a function of the Python file that is being run."""
     _being_loaded[full_name] = function
+
+
+def take_registered() -> dict[str, Function]:
+    """What the file that has just been run has registered; empty where none was run."""
+    found = dict(_being_loaded)
+    _being_loaded.clear()
+    return found
+
+
+def chosen(registered: Mapping[str, Function], full_name: str) -> Function | None:
+    """The kernel of this name among the functions of a file; None if it is not there."""
+    return registered.get(full_name) or _wrapped(registered)
 
 
 def _wrapped(registered: Mapping[str, Function]) -> Function | None:

@@ -104,7 +104,7 @@ class Bench:
         name = f"{self.problem.name}/{arm}"
         if name not in self.loaded:
             self.guard.begin()
-            kernel = load(get_kernel(self.problem.name, arm))
+            kernel = load(get_kernel(self.problem.name, arm), self.loaded.values())
             self.guard.know(arm, kernel.call)
             if into.wants_out(kernel.call):
                 kernel.call = into.returning(kernel.call, self._new_output)

@@ -14,6 +14,7 @@ import ctypes
 import os
 import re
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 
 M_PERTURB, M_MMAP_MAX, MOST_MAPPED = -6, -4, 65536
 """New memory is not filled; so many pieces may be mapped on their own, as usual."""
@@ -108,5 +109,8 @@ def _mappings(spans: Collection[tuple[int, int]], file: str) -> Iterator[tuple[s
 
 
 def _holds_userfaultfd() -> bool:
-    held = (f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd"))
-    return any("userfaultfd" in os.readlink(path) for path in held if os.path.islink(path))
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # closed meanwhile
+            if "userfaultfd" in os.readlink(f"/proc/self/fd/{number}"):
+                return True
+    return False
