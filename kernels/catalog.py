@@ -361,6 +361,7 @@ def load(info: KernelInfo, beside: Iterable[LoadedKernel] = ()) -> LoadedKernel:
     registered = next((one.registered for one in beside if (one.path, one.executed) == (info.path, source)), {})
     loaded = chosen(registered, info.declared_name)
     if not registered:
+        take_registered()  # what a file left behind that failed
         loaded = READERS[path.suffix].load(source, path, info.declared_name)
         registered = take_registered()
     if path.read_bytes() != source:

@@ -407,6 +407,17 @@ def test_a_file_is_read_and_loaded_by_the_reader_of_its_extension(folder, monkey
         load(info)
 
 
+def test_a_file_that_failed_leaves_nothing_for_another_file(folder, monkeypatch):
+    (folder / "mine.py").write_text(SIMPLE + "\nraise RuntimeError('after the declaration')\n")
+    with pytest.raises(RuntimeError, match="after the declaration"):
+        load(get_kernel("attention", "my-own-way"))
+    monkeypatch.setitem(catalog.READERS, ".txt", OneLiners())
+    (folder / "more.txt").write_text("first second\n")
+    first = load(get_kernel("attention", "first"))
+    assert first.registered == {}
+    assert load(get_kernel("attention", "second"), [first]).call() == "second"
+
+
 def test_what_a_reader_declares_is_checked_like_any_kernel(folder, monkeypatch):
     monkeypatch.setitem(catalog.READERS, ".txt", OneLiners())
     (folder / "mine.txt").write_text("a,b\n")
