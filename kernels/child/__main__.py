@@ -50,6 +50,7 @@ def fault(error: BaseException, must_replace: bool) -> Fault:
     import torch
 
     from kernels.catalog import Unsupported
+    from kernels.child.captured import CallsOverlap
     from kernels.child.host_memory import FilledWhenRead
     from kernels.nvrtc.compiler import CompileError
 
@@ -58,7 +59,7 @@ def fault(error: BaseException, must_replace: bool) -> Fault:
         kind = "unsupported"
     elif isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(sign in said for sign in NO_MEMORY):
         kind = "out of memory"
-    elif isinstance(error, FilledWhenRead):
+    elif isinstance(error, (CallsOverlap, FilledWhenRead)):
         kind = "suspect"
     message = str(error) if kind == "suspect" else f"{type(error).__name__}: {error}"
     text = "".join(traceback.format_exception(error))

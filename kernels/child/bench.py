@@ -24,7 +24,7 @@ from kernels.child import calibrate, checks, host_memory, into, launches, output
 from kernels.child.clock import Block, CpuClock, CudaClock, Graph
 from kernels.child.environment import card
 from kernels.child.guard import Guard
-from kernels.child.held import Held
+from kernels.child.held import EarlyCopy, Held
 from kernels.child.kept import Kept
 from kernels.child.probe import probe
 from kernels.child.reference import Reference, measure, with_facts
@@ -246,18 +246,20 @@ class Bench:
         untimed: bool = True,
         at_once: bool = False,
         seeds: Sequence[int] = (),
+        early: bool = False,
     ) -> TimedBlock:
         """`calls` timed calls of an arm, each on its own input set (unless there are fewer), after an `untimed` call, new
         values, an eviction of the cache, a rest and a spin gate. at_once: the new values come last; on a GPU behind the gate, so
         that they are there only when the calls are queued. seeds: of the new values, which are drawn after the untimed call;
-        without them the values stay.
+        without them the values stay. early: an output is copied right after its call, for `keep`.
 
         All outputs live until the next command: the parent then chooses which one to `keep`.
         """
-        held, call = self._before(arm, calls := min(calls, self.most_calls), seeds, rest_ns, untimed, at_once)
-        first = {"first": partial(self._write, range(calls))} if at_once and self.kind == "cuda" else {}
-        block = self.clock.block(call, range(calls), gate_ns, flush, **first)
-        return self._held(held, block)
+        held, call = self._before(arm, calls := min(calls, self.most_calls), seeds, rest_ns, untimed, at_once, early)
+        more: dict[str, Any] = {"after": held.early.look} if held.early else {}
+        if at_once and self.kind == "cuda":
+            more["first"] = partial(self._write, range(calls))
+        return self._held(held, self.clock.block(call, range(calls), gate_ns, flush, **more))
 
     def e2e(
         self, arm: str, calls: int, rest_ns: int = 0, untimed: bool = True, seeds: Sequence[int] = ()
@@ -267,7 +269,14 @@ class Bench:
         return self._held(held, self.clock.host_block(call, range(calls)))
 
     def _before(
-        self, arm: str, calls: int, seeds: Sequence[int], rest_ns: int, untimed: bool, at_once: bool = False
+        self,
+        arm: str,
+        calls: int,
+        seeds: Sequence[int],
+        rest_ns: int,
+        untimed: bool,
+        at_once: bool = False,
+        early: bool = False,
     ) -> tuple[Held, Any]:
         """What comes before timed calls: (what will be held, the call)."""
         self._let_go()
@@ -277,6 +286,8 @@ class Bench:
         held = Held(arm, calls + untimed, self._memory())
         if untimed:
             held.untimed = call(0)
+        if early and self.kept.has_room(EarlyCopy.MOST * self.output_bytes):
+            held.early = EarlyCopy(calls, held.untimed)
         self._renew(seeds)
         if at_once:
             self._empty_cache()
@@ -328,14 +339,16 @@ class Bench:
 
     def keep(self, arm: str, position: int, seed: int) -> Nothing:
         """Keeps a copy of one output of the last block for `recheck`, and whether its call left its inputs as they were; then
-        one more call, on the values of `seed`. Raises host_memory.FilledWhenRead."""
+        one more call, on the values of `seed`. position: of the output, if none was copied early. Raises
+        host_memory.FilledWhenRead."""
         if (held := self.held) is None or held.arm != arm or not held.outputs:
             return Nothing()
         held.kept, position = True, position % len(held.outputs)
+        position, copy = held.early.found if held.early and held.early.found else (position, None)
         if self.kind == "cpu":
             host_memory.must_be_written(outputs.spans(held.outputs[position]), thorough=False)
         changed = not self.sets.is_unchanged(position)
-        self.kept.add(arm, held.seeds[position], held.outputs[position], changed)
+        self.kept.add(arm, held.seeds[position], held.outputs[position], changed, copy)
         if held.graph is None:
             self._trap(arm, position % len(self.sets), seed)
         else:
@@ -401,9 +414,10 @@ class Bench:
         untimed: bool = True,
         at_once: bool = False,
         seeds: Sequence[int] = (),
+        early: bool = False,
     ) -> TimedBlock:
         """`replays` timed replays of an arm's graph, after an `untimed` one, new values and a rest. Right before each timed
-        replay all its outputs are poisoned and the cache is evicted. at_once, seeds: as in `block`."""
+        replay all its outputs are poisoned and the cache is evicted. at_once, seeds, early: as in `block`."""
         self._let_go()
         captured, indices = self.graphs[graph or arm], range(len(self.sets))
         if untimed:
@@ -413,8 +427,12 @@ class Bench:
             self._write(indices)
         self.clock.synchronize()
         self.clock.rest(rest_ns)
-        held, first = Held(arm, 0, None, graph=captured), partial(self._write, indices)
-        return self._held(held, captured.block(replays, gate_ns, flush, *[first] * at_once))
+        held = Held(arm, 0, None, graph=captured)
+        more: dict[str, Any] = {"first": partial(self._write, indices)} if at_once else {}
+        if early and self.kept.has_room(EarlyCopy.MOST * self.output_bytes):
+            held.early = EarlyCopy(replays, captured.outputs[0])
+            more["after"] = held.early.look
+        return self._held(held, captured.block(replays, gate_ns, flush, **more))
 
     def _trap_graph(self, arm: str, captured: Graph, index: int, seed: int) -> None:
         """One more replay, on an input set with values newer than the capture: reveals work done during the capture."""

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from secrets import randbelow
 from time import perf_counter_ns, process_time_ns, sleep
 from typing import Any, Protocol
 
@@ -22,6 +23,8 @@ from kernels.host.cpu_cache import cpu_cache_bytes
 fill_all = torch._foreach_mul_
 Call = Callable[[int], Any]
 """Runs the arm on input set i (modulo the number of sets). Returns its output."""
+After = Callable[[int, Any], None]
+"""Gets the position of a call in its block, and its output, before anything else is queued."""
 
 SPIN_HZ = 2.0e9
 """Assumed clock of a spin gate, cycles per second: at or above every maximum SM clock, so that no gate is too short."""
@@ -29,6 +32,10 @@ LEAD_CYCLES = 20_000
 """Spin while the host starts the gate: the gate's two events then time only the gate."""
 READABLE_GATE_NS = 300_000
 """A gate of at least this length gives the SM clock to 1%: starting it takes 3 us."""
+
+
+def nothing(position: int, out: Any) -> None:
+    """Nothing is done after a call."""
 
 
 @dataclass
@@ -82,7 +89,9 @@ class Clock(Protocol):
     def evict(self) -> None:
         """Empties the cache, by reading."""
 
-    def block(self, call: Call, indices: Sequence[int], gate_ns: int, flush: bool) -> Block: ...
+    def block(
+        self, call: Call, indices: Sequence[int], gate_ns: int, flush: bool, *, after: After = nothing
+    ) -> Block: ...
 
 
 class Runtime(Protocol):
@@ -135,14 +144,15 @@ class CpuClock:
     def evict(self) -> None:
         _read_through(self.cache_bytes).sum()
 
-    def block(self, call: Call, indices: Sequence[int], gate_ns: int, flush: bool) -> Block:
+    def block(self, call: Call, indices: Sequence[int], gate_ns: int, flush: bool, *, after: After = nothing) -> Block:
         ticks, cpu, outs = [], [], []
-        for index in indices:
+        for position, index in enumerate(indices):
             before = process_time_ns()
             start = perf_counter_ns()
             outs.append(call(index))
             ticks.append(float(perf_counter_ns() - start))
             cpu.append(process_time_ns() - before)
+            after(position, outs[-1])
         return Block(ticks, cpu_ns=cpu, outputs=outs)
 
     def sustained(self, launch: Call, calls: int, launches: int, lead: int, chunks: int) -> Block:
@@ -202,9 +212,11 @@ class CudaClock:
         flush: bool,
         before: Callable[[], Any] = lambda: None,
         first: Callable[[], Any] = lambda: None,
+        *,
+        after: After = nothing,
     ) -> Block:
         """One timed call per index, all queued behind the gate. `before` runs before each; on request a read flush, too.
-        `first` queues what is to be done behind the gate, before all of them."""
+        `first` queues what is to be done behind the gate, before all of them; `after` runs after each."""
         runtime, events = self.runtime, self.events(2 * len(indices) + 2)
         outs: list[Any] = []
         record = runtime.record
@@ -222,6 +234,7 @@ class CudaClock:
             record(events[2 * position])
             outs.append(call(index))
             record(events[2 * position + 1])
+            after(position, outs[-1])
         enqueue = runtime.host_ns() - begin
         runtime.synchronize()
         elapsed = runtime.elapsed_ns
@@ -285,10 +298,21 @@ class Graph:
     def launch(self, index: int = 0) -> None:
         self.graph.replay()
 
-    def block(self, replays: int, gate_ns: int, flush: bool, first: Callable[[], Any] = lambda: None) -> Block:
+    def block(
+        self,
+        replays: int,
+        gate_ns: int,
+        flush: bool,
+        first: Callable[[], Any] = lambda: None,
+        after: After = nothing,
+    ) -> Block:
         """`replays` timed replays, each over poisoned outputs, with nothing in the cache. A sample is a replay's time / its
-        calls. first: as in CudaClock.block."""
-        block = self.clock.block(self.launch, range(replays), gate_ns, flush, self._unknown, first)
+        calls. first: as in CudaClock.block. after: runs after each replay, with one of its outputs."""
+
+        def one_of(_: int, nothing: Any) -> None:
+            after(position := randbelow(len(self.outputs)), self.outputs[position])
+
+        block = self.clock.block(self.launch, range(replays), gate_ns, flush, self._unknown, first, after=one_of)
         block.ticks_ns = [tick / len(self.indices) for tick in block.ticks_ns]
         block.outputs = self.outputs
         return block

@@ -4,12 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from secrets import randbelow
 from typing import Any
 
 import torch
 
 from kernels.child import outputs, poison
 from kernels.child.clock import Graph
+
+
+class EarlyCopy:
+    """A copy of an output right after its call, before anything else is queued: what is written later is not in it. Chance
+    decides after each call whether it is copied, and in the end which copy stays: no call tells anything of the next ones."""
+
+    ON_AVERAGE, MOST = 2, 2
+    """Copies in a block, and those that live at a time."""
+
+    def __init__(self, calls: int, like: Any) -> None:
+        """like: an output, so that memory for such copies is there, and a copy takes no time to get it."""
+        self.chance, self.made = max(1, calls // self.ON_AVERAGE), 0
+        self.found: tuple[int, Any] | None = None
+        memory = [outputs.clone(outputs.plain(like)) for _ in range(self.MOST)]
+        del memory
+
+    def look(self, position: int, out: Any) -> None:
+        """After a call: copies its output, or not."""
+        if randbelow(self.chance):
+            return
+        self.made += 1
+        copy = outputs.clone(outputs.plain(out))
+        if not randbelow(self.made):
+            self.found = position, copy
 
 
 @dataclass
@@ -26,6 +51,8 @@ class Held:
     """Of the values that each call got."""
     untimed: Any = None
     kept: bool = False
+    early: EarlyCopy | None = None
+    """What `keep` gets, if chance copied one."""
 
     def let_go(self, inputs: Collection[int]) -> None:
         """Poisons and frees the outputs: memory must not hold right results when it is used again.

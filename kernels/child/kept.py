@@ -24,20 +24,23 @@ class Kept:
     changed: list[str] = field(default_factory=list)
     """Arms whose timed calls changed their inputs."""
 
-    def add(self, arm: str, seed: int, out: Any, inputs_changed: bool = False) -> None:
-        """Keeps a copy of a timed call's output, if it is small enough."""
+    def add(self, arm: str, seed: int, out: Any, inputs_changed: bool = False, early: Any = None) -> None:
+        """Keeps a copy of a timed call's output, if it is small enough. early: the output as it was right after the call."""
         if inputs_changed:
             self.changed.append(arm)
-        if self.has_room(out := outputs.plain(out)):
+        out = outputs.plain(out)
+        if early is not None:
+            self.copies.append((arm, seed, early, {"late": outputs.changed(early, out)}))
+        elif self.has_room(outputs.nbytes(out)):
             self.copies.append((arm, seed, outputs.clone(out), {}))
 
     def add_trapped(self, arm: str, seed: int, early: Any, facts: dict[str, Any]) -> None:
         """Keeps what is already a copy, with what was seen of its call."""
-        if self.has_room(early):
+        if self.has_room(outputs.nbytes(early)):
             self.copies.append((arm, seed, early, facts))
 
-    def has_room(self, out: Any) -> bool:
-        return not (size := outputs.nbytes(out)) or size < KEEP_SHARE * self.free_bytes()
+    def has_room(self, nbytes: int) -> bool:
+        return not nbytes or nbytes < KEEP_SHARE * self.free_bytes()
 
     def compare(self, reference_of: Callable[[int], Reference]) -> tuple[list[tuple[str, OutputReading]], list[str]]:
         """(arm and reading of each copy, arms that changed their inputs); then nothing is kept.

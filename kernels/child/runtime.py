@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from kernels.child.captured import Captures
+
 EVICT_FACTOR = 2
 """An eviction of L2 reads this many times its size."""
 
@@ -27,6 +29,7 @@ class CudaRuntime:
         self._event, self._elapsed_ms = torch.cuda.Event, torch.cuda.Event.elapsed_time
         self._evicting: Any = None
         self._side: Any = None
+        self.captures = Captures()
 
     def event(self) -> Any:
         return self._event(enable_timing=True)
@@ -47,7 +50,7 @@ class CudaRuntime:
         return free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
 
     def capture(self, call: Callable[[int], Any], indices: Sequence[int]) -> tuple[Any, list[Any]]:
-        """(graph, outputs): one captured call per index, after an uncaptured one on a separate stream."""
+        """(graph, outputs): one captured call per index, after an uncaptured one on a separate stream. Raises CallsOverlap."""
         self._side = stream = self._side or torch.cuda.Stream()  # shared: libraries keep a workspace per stream
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -55,5 +58,5 @@ class CudaRuntime:
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            outputs = [call(index) for index in indices]
+            outputs = self.captures.in_turn(call, indices, torch.cuda.current_stream().cuda_stream)
         return graph, outputs

@@ -28,7 +28,7 @@ MAX_BATCH = 100_000
 FIRST_GATE_NS = 2_000_000
 PROFILE_LIMIT_S = 300.0
 """A new process compiles again; a profiler's first use alone takes seconds."""
-NOT_AGAIN = (Status.CRASHED, Status.TIMED_OUT, Status.SUSPECT, Status.UNSUPPORTED)
+NOT_AGAIN = (Status.CRASHED, Status.TIMED_OUT, Status.SUSPECT, Status.UNSUPPORTED, Status.OUT_OF_MEMORY)
 """Arms with these statuses are not run again."""
 LEAST_ENERGY_S = 0.2
 """Shortest batch for an energy figure: NVML counts in steps of up to 0.1 s."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -169,8 +170,9 @@ class Paired:
     def _in_round(self, arm: str, number: int, keep: bool) -> list[float]:
         """One block of an arm in a round. `keep`: keeps the output of a random call."""
         self.drive.on_step(arm, f"round {number + 1}, at most {self.most}")
-        ticks = self._block(arm)
-        if keep and self.mode != "sustained":
+        keep = keep and self.mode != "sustained"
+        ticks = self._block(arm, early=keep)
+        if keep:
             self._keep(arm)
         return ticks
 
@@ -184,8 +186,9 @@ class Paired:
         for arm in order:
             if not arm.endswith(AA):
                 self.drive.on_step(arm, "inputs that come last")
-                last = one(arm, at_once=True).ticks_ns
-                if not self.cuda or self.drive.rng.randrange(SPOT_KEEP_CUDA) == 0:
+                keep = not self.cuda or self.drive.rng.randrange(SPOT_KEEP_CUDA) == 0
+                last = one(arm, at_once=True, early=keep).ticks_ns
+                if keep:
                     self._keep(arm, first=not self.cuda)
                 self.reading.spots.setdefault(arm, []).append((self._spot(ticks[arm]), self._spot(last)))
         return time.monotonic() - begin
@@ -205,10 +208,11 @@ class Paired:
             return [arm for arm in reversed(self.reading.orders[-1]) if arm in self.active]
         return self.drive.rng.sample(self.active, len(self.active))
 
-    def _block(self, arm: str) -> list[float]:
+    def _block(self, arm: str, early: bool = False) -> list[float]:
         """One block; repeated, with new values, if the host queued it too slowly."""
-        ways = {"graph": self._replays, "e2e": self._host_calls, "sustained": self._back_to_back}
-        one = ways.get(self.mode, self._calls)
+        ways = {"e2e": self._host_calls, "sustained": self._back_to_back}
+        queued = partial(self._replays if self.mode == "graph" else self._calls, early=early)
+        one = ways.get(self.mode, queued)
         for _ in range(MAX_GATE_REPEATS):
             got = one(arm)
             if got.gated:
@@ -229,9 +233,10 @@ class Paired:
     def _untimed(self, arm: str) -> bool:
         return not (self.cuda and is_long(self.estimates[arm].call_ns))
 
-    def _replays(self, arm: str, at_once: bool = False) -> TimedBlock:
+    def _replays(self, arm: str, at_once: bool = False, early: bool = False) -> TimedBlock:
         replays = max(1, round(self.calls[arm] / self.reading.sets))
         asked: dict[str, Any] = {
+            "early": early,
             "gate_ns": self.graph_gate[arm],
             "rest_ns": self._rest_ns(arm, replays * self.reading.sets),
             "seeds": self._seeds(self.reading.sets),
@@ -243,11 +248,11 @@ class Paired:
             self.graph_gate[arm] = min(MAX_GATE_NS, int(GATE_FACTOR * got.enqueue_ns))
         return got
 
-    def _calls(self, arm: str, at_once: bool = False) -> TimedBlock:
+    def _calls(self, arm: str, at_once: bool = False, early: bool = False) -> TimedBlock:
         calls, guess = self.calls[arm], self.estimates[arm]
         gate = gate_for(calls, guess.enqueue_ns) if self.cuda and not guess.synchronises else 0
         asked: dict[str, Any] = {"gate_ns": gate, "rest_ns": self._rest_ns(arm, calls), "untimed": self._untimed(arm)}
-        asked["seeds"] = self._seeds(calls)
+        asked |= {"seeds": self._seeds(calls), "early": early}
         if at_once:
             asked |= {"at_once": True, "gate_ns": min(MAX_GATE_NS, gate + SPOT_GATE_NS * (gate > 0))}
         got: TimedBlock = self.drive.call(arm, "block", calls=calls, flush=self.flush, **asked)
@@ -357,7 +362,7 @@ def fixed(drive: Drive, cuda: bool) -> Reading:
         ticks: list[float] = []
         for first in range(0, plan.iters, MAX_CALLS):
             calls = min(MAX_CALLS, plan.iters - first)
-            asked = {"calls": calls, "flush": reading.flushed, "seeds": [drive.fresh_seed()]}
+            asked = {"calls": calls, "flush": reading.flushed, "seeds": [drive.fresh_seed()], "early": True}
             ticks += drive.call(arm, "block", limit, **asked).ticks_ns
             drive.call(arm, "keep", limit, position=drive.rng.randrange(calls), seed=drive.fresh_seed())
         reading.blocks[arm] = [[tick] for tick in ticks]

@@ -110,6 +110,7 @@ class SimulatedBench:
         untimed: bool = True,
         at_once: bool = False,
         seeds: list[int] | None = None,
+        early: bool = False,
     ) -> TimedBlock:
         self.now_ns += rest_ns
         self.blocks_of[arm] -= at_once  # stalls are of other blocks
@@ -125,6 +126,7 @@ class SimulatedBench:
         rest_ns: int = 0,
         at_once: bool = False,
         seeds: list[int] | None = None,
+        early: bool = False,
     ) -> TimedBlock:
         self.now_ns += rest_ns
         return self._timed(arm, replays, self.sets, self.kernels[arm].true_ns * self.bias[graph or arm], gate_ns)

@@ -4,6 +4,7 @@ Kernels compute on the CPU, so that outputs can be checked, and take their time 
 """
 
 import random
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -17,6 +18,7 @@ from kernels.child import bench as benches
 from kernels.child import calibrate
 from kernels.child.clock import CudaClock
 from kernels.child.guard import Guard
+from kernels.child.held import EarlyCopy
 from kernels.parent import rounds
 from kernels.parent.doubts import Doubts
 from kernels.parent.drive import AA, Drive
@@ -117,6 +119,64 @@ def test_outputs_kept_in_any_mode_are_right(bench, mode):
     assert judge([reading for _, reading in got.readings], "float32")["correct"]
     assert got.changed_inputs == []
     assert bench.recheck().readings == []
+
+
+@pytest.mark.parametrize("mode", ("cold", "graph"))
+def test_work_that_is_queued_behind_the_last_event_shows(bench, monkeypatch, mode):
+    """A thread may do it once all calls of a block are queued, before anybody chooses an output."""
+    unfinished = []
+    synchronize, replay, call = bench.gpu.synchronize, SimulatedGraph.replay, bench._call
+
+    def left(out):
+        unfinished.append((out, out.clone()))
+        return out.zero_()
+
+    def finish():
+        while unfinished:
+            out, right = unfinished.pop()
+            out.copy_(right)
+        synchronize()
+
+    def replayed(graph):
+        replay(graph)
+        for out in graph.outputs:
+            left(out)
+
+    monkeypatch.setattr(bench.gpu, "synchronize", finish)
+    monkeypatch.setattr(EarlyCopy, "ON_AVERAGE", 8)  # each call is copied
+    for trap in ("_trap", "_trap_graph"):
+        monkeypatch.setattr(bench, trap, lambda *of: None)
+    bench.prepare(list(range(9)), sets=8)
+    if mode == "graph":
+        bench.capture("eager")
+        monkeypatch.setattr(SimulatedGraph, "replay", replayed)
+    else:
+        monkeypatch.setattr(bench, "_call", lambda arm: lambda index: left(call(arm)(index)))
+    correct = {}
+    for early in (False, True):
+        if mode == "graph":
+            bench.replay("eager", replays=1, early=early, seeds=range(20, 28))
+        else:
+            bench.block("eager", calls=8, early=early, seeds=range(20, 28))
+        bench.keep("eager", position=3, seed=99)
+        ((_, reading),) = bench.recheck().readings
+        correct[early] = judge([reading], "float32")["correct"]
+    assert correct == {False: True, True: False}
+
+
+def test_any_call_may_be_copied_early_and_none_tells_of_the_next():
+    found, made = Counter(), Counter()
+    for _ in range(2000):
+        early = EarlyCopy(10, torch.zeros(1))
+        for position in range(10):
+            early.look(position, torch.tensor([float(position)]))
+        made[early.made] += 1
+        if early.found:
+            position, out = early.found
+            assert out.item() == position
+            found[position] += 1
+    assert 0.08 < made[0] / 2000 < 0.14, "of ten chances of 1/5 none comes true with probability 0.107"
+    assert all(110 < found[position] < 250 for position in range(10)), "about 179 each"
 
 
 def test_work_that_was_done_while_a_graph_was_captured_shows(bench, monkeypatch):
