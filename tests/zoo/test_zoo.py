@@ -37,6 +37,8 @@ GROUPS = together("cpu")
 cheats, deadly, honest = (
     telling([case.name for case in GROUPS[word]], *CHOSEN[word], why=WHY) for word in ("cheats", "deadly", "honest")
 )
+TRIES, CANNOT_TELL = 3, "this machine was"
+"""Readings where others keep the machine so busy that it cannot tell; how the reason begins."""
 apart = telling([case.name for case in alone("cpu")], *ALONE, why=WHY)
 
 
@@ -84,7 +86,12 @@ def test_accidents(accidents, kernel):
 
 @pytest.mark.parametrize("name", apart)
 def test_apart_from_others(name):
-    assert is_called_right(measure_alone(CASES[name], "cpu"), name)
+    for number in range(TRIES):
+        row = measure_alone(CASES[name], "cpu")
+        if CASES[name].is_called("cpu", row) or not row["why"].startswith(CANNOT_TELL):
+            break
+        print(f"reading {number + 1}: {row['why']}")  # no word, but no finding either
+    assert is_called_right(row, name)
 
 
 @pytest.mark.thorough(WHY)
