@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from kernels import kernel_files
 from kernels.dtypes import DTYPES
 from kernels.kernel_files import Declared, PythonFiles, Reader, chosen, take_registered
-from kernels.needs import BOUND, Needs, cuda
+from kernels.needs import BOUND, Needs, as_text, cuda
 from kernels.nvrtc.reader import CudaFiles
 from kernels.settings import ARGUMENT, VARIANT, Decides, read_table, settings_in, why_no_space, with_table
 from kernels.variables import why_refused
@@ -109,7 +109,7 @@ class KernelInfo:
             return f"does not do {dtype}"
         for size, allowed in self.limits.items():
             if sizes.get(size) not in allowed:
-                return f"{size}={sizes.get(size)} is not one of {', '.join(map(str, allowed))}"
+                return f"does not do {size}={sizes.get(size)}, only {as_text(allowed)}"
         for option, usual in get_operation(self.operation).on_request.items():
             if sizes.get(option, usual) != usual and self.takes is not None and option not in self.takes:
                 return f"does not do {option}={sizes[option]}: it takes no argument of this name"

@@ -6,8 +6,10 @@ import importlib.metadata
 import importlib.util
 import operator
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,17 @@ class Needs:
         if not _within(version, self.triton):
             return f"needs Triton {' and '.join(self.triton)}, this host has {version}"
         return ""
+
+
+FEWEST_IN_A_RANGE = 4
+
+
+def as_text(allowed: Sequence[Any]) -> str:
+    """The values that a size may take: "64, 128", or "1 to 16" for integers without a gap."""
+    integers = len(allowed) >= FEWEST_IN_A_RANGE and all(type(one) is int for one in allowed)
+    if integers and [*allowed] == [*range(allowed[0], allowed[-1] + 1)]:
+        return f"{allowed[0]} to {allowed[-1]}"
+    return ", ".join(map(str, allowed))
 
 
 def cuda(

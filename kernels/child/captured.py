@@ -17,6 +17,10 @@ class CallsOverlap(Exception):
     """Calls of a kernel run beside each other in its graph."""
 
 
+class NotCaptured(Exception):
+    """A call left nothing in the graph: it launched elsewhere, such as on the default stream."""
+
+
 def first_that_does_not_wait(ends: Sequence[Nodes], edges: Iterable[tuple[int, int]]) -> int | None:
     """The first call whose work does not wait for all of the call before it; None if all wait.
 
@@ -80,7 +84,7 @@ class Captures:
         return [(sources[i] or 0, targets[i] or 0) for i in range(count.value)]
 
     def in_turn(self, call: Callable[[int], Any], indices: Sequence[int], stream: int) -> list[Any]:
-        """Captures one call per index on a stream that is capturing. Returns their outputs. Raises CallsOverlap."""
+        """Captures one call per index on a stream that is capturing. Returns their outputs. Raises CallsOverlap, NotCaptured."""
         if not (self._info and self._edges):
             return [call(index) for index in indices]
         graph, end = self.end(stream)
@@ -88,6 +92,8 @@ class Captures:
         for index in indices:
             outputs.append(call(index))
             ends.append(self.end(stream)[1])
+            if ends[-1] == ends[-2]:
+                raise NotCaptured("a call launches nothing on PyTorch's current stream")
         if (number := first_that_does_not_wait(ends, self.edges(graph))) is not None:
             raise CallsOverlap(f"its calls overlap in a graph: call {number + 1} does not wait for the one before it")
         return outputs

@@ -50,7 +50,8 @@ class CudaRuntime:
         return free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
 
     def capture(self, call: Callable[[int], Any], indices: Sequence[int]) -> tuple[Any, list[Any]]:
-        """(graph, outputs): one captured call per index, after an uncaptured one on a separate stream. Raises CallsOverlap."""
+        """(graph, outputs): one captured call per index, after an uncaptured one on a separate stream. Raises CallsOverlap,
+        NotCaptured."""
         self._side = stream = self._side or torch.cuda.Stream()  # shared: libraries keep a workspace per stream
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):

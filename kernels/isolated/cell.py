@@ -14,6 +14,7 @@ import torch
 
 from kernels.catalog import Unsupported, get_kernel, load
 from kernels.child import into, outputs
+from kernels.child.captured import Captures
 from kernels.child.environment import card
 from kernels.contract.isolation import Armed, Called, Segments
 from kernels.contract.replies import Nothing
@@ -43,6 +44,7 @@ class Cell:
         self.graph: Any = None
         self.synchronize: Any = torch.cuda.synchronize if kind == "cuda" else lambda: None
         if kind == "cuda":
+            self.captures = Captures()
             self.one = torch.ones(1, device="cuda").add_(1)
             self.synchronize()
         else:
@@ -89,7 +91,7 @@ class Cell:
 
     def capture(self, calls: int) -> Nothing:
         """Captures one call on each of the first input sets as a graph, and replays it: the first replay of a graph takes longer.
-        Without calls: the addition of one number."""
+        Without calls: the addition of one number. Raises CallsOverlap, NotCaptured."""
         self.forget()
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
@@ -100,7 +102,7 @@ class Cell:
         with torch.cuda.graph(graph):
             if not calls:
                 self.one.add_(1)
-            self.outs = [self._run(index) for index in range(calls)]
+            self.outs = self.captures.in_turn(self._run, range(calls), torch.cuda.current_stream().cuda_stream)
         self.graph = graph
         graph.replay()
         self.synchronize()

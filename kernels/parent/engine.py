@@ -94,8 +94,8 @@ class Engine:
     l2_bytes: int = 0
 
     def __post_init__(self) -> None:
-        self.uncaptured: set[str] = set()
-        """Arms that could not be captured as graphs."""
+        self.uncaptured: dict[str, str] = {}
+        """Arms that could not be captured as graphs, and why."""
         self.doubts, self.blame = Doubts(self), Blame(self)
         self.began = time.monotonic()
         self.input_bytes = 0
@@ -252,6 +252,7 @@ class Engine:
             mine = {name: estimates[name] for name in group.arms}
             paired = rounds.Paired(drives.of(group.arms, len(timed_groups)), group.mode, mine, self.cuda, group.graphs)
             timed_groups.append(Timed(group, [by_name[name] for name in group.arms], self._watched(paired.measure)))
+            self._note_uncaptured(timed_groups[-1])
             self.session.call("release")
         return timed_groups
 
@@ -261,6 +262,13 @@ class Engine:
         reading = measure()
         reading.host = self.telemetry.load.end()
         return reading
+
+    def _note_uncaptured(self, timed: Timed) -> None:
+        for arm, why in self.uncaptured.items():
+            if timed.reading and arm in timed.group.arms and not timed.group.graphs:
+                timed.reading.notes.append(
+                    f"{arm} is launched call by call, because it cannot be captured as a CUDA graph: {why}"
+                )
 
     def _note_launches(self, group: Group, everyone: Drive, estimates: dict[str, Estimate]) -> None:
         if by_graph(choose_mode(self.plan, estimates, self.cuda), estimates) and not group.graphs:

@@ -14,6 +14,8 @@ from kernels.parent.child_process import CommandFailed
 from kernels.parent.drive import Drive, prepare
 
 MAIN, APART = "main", "eager-launch"
+MOST_WHY = 200
+"""Characters of the reason why an arm is not captured."""
 
 
 @dataclass(frozen=True)
@@ -55,25 +57,26 @@ def together(parts: list[Group], arms: Collection[str]) -> Group:
 
 def uncapturable(
     drive: Drive, estimates: dict[str, blocks.Estimate], cuda: bool, known: Collection[str] = ()
-) -> set[str]:
-    """Arms whose capture as a graph fails, and those already known; none if no graphs are used.
+) -> dict[str, str]:
+    """Arms whose capture as a graph fails, with the reason, but for those already known; none if no graphs are used.
 
     After a failed capture PyTorch's allocator still behaves as during a capture: time nothing more in this process.
     """
     if not cuda or not blocks.by_graph(blocks.choose_mode(drive.plan, estimates, cuda), estimates):
-        return set()
+        return {}
     prepare(drive)
     asked = [arm for arm in drive.arms if arm not in known and not estimates[arm].synchronises]
-    failed = {arm for arm in asked if not _captures(drive, arm)}
+    failed = {arm: why for arm in asked if (why := _why_not_captured(drive, arm))}
     drive.bench.call("drop_graphs")  # they hold input sets that are about to be freed
     return failed
 
 
-def _captures(drive: Drive, arm: str) -> bool:
+def _why_not_captured(drive: Drive, arm: str) -> str:
+    """Empty if it is captured."""
     try:
         drive.call(arm, "capture")
-        return True
+        return ""
     except CommandFailed as error:
         if error.fault.kind == "suspect":
             raise
-        return False
+        return error.fault.message.partition("\n")[0][:MOST_WHY] or "no reason was given"

@@ -15,6 +15,7 @@ from kernels.analysis.standing import standing_of
 from kernels.catalog import operations
 from kernels.contract.arm_result import Status, assignments
 from kernels.dtypes import DTYPE_SHORT
+from kernels.needs import as_text
 from kernels.report.summary import headline, sentence
 from runs.charts.sparkline import sparkline
 from runs.models import Environment, Gpu, Kernel, Run, Submission
@@ -73,7 +74,7 @@ def _row(operation: str, name: str, backend: str, doc: str) -> dict[str, Any]:
 def limits_of(kernel: dict[str, Any]) -> str:
     """What a kernel is limited to: "fp16, bf16; head_dim 64, 128". Empty: to nothing."""
     dtypes = ", ".join(DTYPE_SHORT.get(dtype, dtype) for dtype in kernel.get("dtypes", ()))
-    sizes = (f"{size} {', '.join(map(str, allowed))}" for size, allowed in kernel.get("limits", {}).items())
+    sizes = (f"{size} {as_text(allowed)}" for size, allowed in kernel.get("limits", {}).items())
     return "; ".join(filter(None, [dtypes, *sizes]))
 
 

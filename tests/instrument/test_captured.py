@@ -4,7 +4,7 @@ import ctypes
 
 import pytest
 
-from kernels.child.captured import CallsOverlap, Captures, first_that_does_not_wait
+from kernels.child.captured import CallsOverlap, Captures, NotCaptured, first_that_does_not_wait
 
 
 def ends(*of):
@@ -86,6 +86,14 @@ def test_one_call_of_one_node_has_no_edges(monkeypatch):
 def test_calls_that_do_not_wait_are_refused(monkeypatch):
     with pytest.raises(CallsOverlap, match="call 2 does not wait for the one before it"):
         captured(monkeypatch, Driver(waits=False))
+
+
+def test_a_call_that_launches_elsewhere_is_not_captured(monkeypatch):
+    """Its replays would do nothing, and an honest kernel would look wrong."""
+    driver = Driver(waits=True)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: driver)
+    with pytest.raises(NotCaptured, match="launches nothing on PyTorch's current stream"):
+        Captures().in_turn(lambda index: driver.call(index) if index < 2 else None, range(3), stream=5)
 
 
 def test_a_driver_that_cannot_tell_stops_nothing(monkeypatch):

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from simulations import BASE, MS, NEVER, STEADY, US, bench_of, word_of
@@ -10,9 +11,11 @@ from simulator import SimulatedBench, SimulatedKernel
 from kernels.analysis.blocks import Estimate, choose_mode
 from kernels.analysis.statistics import MARGIN, half_width, margin_from, paired_speedup
 from kernels.parent.drive import AA, Drive
+from kernels.parent.engine import Engine, Timed
 from kernels.parent.estimate import estimate
+from kernels.parent.groups import Group, uncapturable
 from kernels.parent.groups import groups as make_groups
-from kernels.parent.groups import uncapturable
+from kernels.parent.reading import Reading
 from kernels.protocol import Protocol
 
 # --- estimate and mode ------------------------------------------------------------------------------------------------
@@ -213,3 +216,19 @@ def test_long_kernels_and_cpus_capture_nothing():
     assert groups(bench) == [("main", "cold", [BASE, "odd"])]
     assert groups(bench, cuda=False) == [("main", "cpu", [BASE, "odd"])]
     assert not bench.asked("capture")
+
+
+def test_a_kernel_that_cannot_be_captured_says_why():
+    bench = bench_of(base_ns=20 * US, odd=NOT_CAPTURED)
+    drive = Drive(bench, list(bench.kernels), BASE, Protocol(), 1)
+    why = uncapturable(drive, estimate(drive, True), True)
+    assert why == {"odd": "operation not permitted when stream is capturing"}
+    graphs, calls = Reading("graph", {}), Reading("cold", {})
+    for reading, group in (
+        (graphs, Group("main", "graph", (BASE, "other"), graphs=True)),
+        (calls, Group("eager-launch", "cold", (BASE, "odd"))),
+    ):
+        Engine._note_uncaptured(SimpleNamespace(uncaptured=why), Timed(group, [], reading))
+    assert graphs.notes == []
+    (note,) = calls.notes
+    assert note == f"odd is launched call by call, because it cannot be captured as a CUDA graph: {why['odd']}"

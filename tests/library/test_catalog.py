@@ -9,7 +9,7 @@ import pytest
 from kernels import catalog, needs
 from kernels.catalog import UnknownName, get_kernel, kernels, load
 from kernels.kernel_files import Declared
-from kernels.needs import Needs
+from kernels.needs import Needs, as_text
 
 HEAD = "from kernels.catalog import kernel, cuda\n"
 SIMPLE = (
@@ -251,7 +251,12 @@ def test_why_a_workload_will_not_do(folder):
     sizes = {"batch": 1, "heads": 8, "seq_len": 99}
     assert info.why_not_for("float16", sizes | {"head_dim": 64}) == ""
     assert info.why_not_for("float32", sizes | {"head_dim": 64}) == "does not do float32"
-    assert info.why_not_for("float16", sizes | {"head_dim": 32}) == "head_dim=32 is not one of 64, 128"
+    assert (
+        as_text(tuple(range(1, 17))) == "1 to 16"
+        and as_text((1, 2, 4, 5)) == "1, 2, 4, 5"
+        and as_text(("case",)) == "case"
+    )
+    assert info.why_not_for("float16", sizes | {"head_dim": 32}) == "does not do head_dim=32, only 64, 128"
     assert declared(folder, '"attention", backend="x"').why_not_for("float32", sizes) == ""
 
 
