@@ -344,9 +344,9 @@ class Bench:
         if (held := self.held) is None or held.arm != arm or not held.outputs:
             return Nothing()
         held.kept, position = True, position % len(held.outputs)
-        position, copy = held.early.found if held.early and held.early.found else (position, None)
-        if self.kind == "cpu":
+        if self.kind == "cpu":  # an output that was copied has been read, too: not only of that one
             host_memory.must_be_written(outputs.spans(held.outputs[position]), thorough=False)
+        position, copy = held.early.found if held.early and held.early.found else (position, None)
         changed = not self.sets.is_unchanged(position)
         self.kept.add(arm, held.seeds[position], held.outputs[position], changed, copy)
         if held.graph is None:

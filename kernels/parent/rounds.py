@@ -187,7 +187,7 @@ class Paired:
             if not arm.endswith(AA):
                 self.drive.on_step(arm, "inputs that come last")
                 keep = not self.cuda or self.drive.rng.randrange(SPOT_KEEP_CUDA) == 0
-                last = one(arm, at_once=True, early=keep).ticks_ns
+                last = one(arm, at_once=True, early=keep and self.cuda).ticks_ns
                 if keep:
                     self._keep(arm, first=not self.cuda)
                 self.reading.spots.setdefault(arm, []).append((self._spot(ticks[arm]), self._spot(last)))

@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from kernels.child import host_memory, outputs
+from kernels.child.bench import Bench
+from kernels.child.held import EarlyCopy
 from kernels.child.host_memory import FilledWhenRead, must_be_written
 
 C = ctypes.CDLL(None, use_errno=True)
@@ -67,3 +69,18 @@ def test_memory_whose_missing_pages_a_thread_fills_is_found(lazy, monkeypatch):
         must_be_written(outputs.spans(out), thorough=False)
         with pytest.raises(FilledWhenRead):
             must_be_written(outputs.spans(out), thorough=True)
+
+
+def test_not_only_the_output_that_was_copied_early_is_looked_at(monkeypatch):
+    """The copy has read its memory, so nothing shows there."""
+    bench = Bench("cpu")
+    bench.open({"operation": "attention", "dtype": "float32", "sizes": {"batch": 1, "heads": 2, "seq_len": 64, "head_dim": 32}})
+    bench.load("sdpa")
+    bench.prepare(list(range(5)), sets=4)
+    first = lambda copy, position, out: position or setattr(copy, "found", (0, out.clone()))  # noqa: E731
+    monkeypatch.setattr(EarlyCopy, "look", first)
+    bench.block("sdpa", calls=4, early=True, seeds=[7, 8, 9, 10])
+    seen, third = [], outputs.spans(bench.held.outputs[2])
+    monkeypatch.setattr(host_memory, "must_be_written", lambda spans, thorough: seen.append(spans))
+    bench.keep("sdpa", position=2, seed=11)
+    assert third in seen

@@ -63,6 +63,7 @@ def test_outputs_of_blocks_whose_inputs_come_last_are_checked(measure, mode, cud
     spots, kept = [asked for what, asked, _ in bench.spots if what != "keep"], bench.kept_of_spots()
     if not cuda:
         assert [asked["position"] for asked in kept] == [0] * len(spots)
+        assert not any(asked["early"] for asked in spots), "chance would copy another one"
         return
     assert {asked["arm"] for asked in kept} == {BASE, "other"} and len(spots) / 4 < len(kept) < len(spots)
     assert len({asked["position"] for asked in kept}) > 5
