@@ -74,7 +74,9 @@ def test_memory_whose_missing_pages_a_thread_fills_is_found(lazy, monkeypatch):
 def test_not_only_the_output_that_was_copied_early_is_looked_at(monkeypatch):
     """The copy has read its memory, so nothing shows there."""
     bench = Bench("cpu")
-    bench.open({"operation": "attention", "dtype": "float32", "sizes": {"batch": 1, "heads": 2, "seq_len": 64, "head_dim": 32}})
+    bench.open(
+        {"operation": "attention", "dtype": "float32", "sizes": {"batch": 1, "heads": 2, "seq_len": 64, "head_dim": 32}}
+    )
     bench.load("sdpa")
     bench.prepare(list(range(5)), sets=4)
     first = lambda copy, position, out: position or setattr(copy, "found", (0, out.clone()))  # noqa: E731
