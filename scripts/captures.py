@@ -54,10 +54,10 @@ class Timed:
         return self.clock.capture(self.call, range(len(self.sets)))
 
     def graph_ns(self, graph: Any) -> float:
-        return statistics.median(graph.block(REPLAYS, GATE_NS, False, None).ticks_ns)
+        return statistics.median(graph.block(REPLAYS, GATE_NS, False).ticks_ns)
 
     def calls_ns(self) -> float:
-        return statistics.median(self.clock.block(self.call, range(CALLS), GATE_NS, False, None).ticks_ns)
+        return statistics.median(self.clock.block(self.call, range(CALLS), GATE_NS, False).ticks_ns)
 
 
 def in_turn(places: list[Callable[[], float]], rounds: int, chance: random.Random) -> list[list[float]]:

@@ -107,7 +107,7 @@ def sustained(clock: CudaClock, call: Callable[[int], Any], each_ns: float, node
 
 def modes(clock: CudaClock, case: Case) -> dict[str, Callable[[], float]]:
     """Mode -> one repetition, the median in ns."""
-    enqueue = clock.block(case.call, range(case.calls), 0, False, None).enqueue_ns
+    enqueue = clock.block(case.call, range(case.calls), 0, False).enqueue_ns
     gate = min(10_000_000, int(1.5 * enqueue) + 100_000)
     nodes = max(10, min(256, case.count)) if case.name != LONG else 4
 
@@ -116,7 +116,7 @@ def modes(clock: CudaClock, case: Case) -> dict[str, Callable[[], float]]:
 
     def rested(call: Any) -> float:
         """As the instrument does in its mode cold: blocks, each after a rest, and that after an untimed call if it is short."""
-        guess = Estimate(min(clock.block(call, range(5), gate, False, None).ticks_ns), enqueue / case.calls)
+        guess = Estimate(min(clock.block(call, range(5), gate, False).ticks_ns), enqueue / case.calls)
         calls, ticks = calls_for(Protocol(), guess, cuda=True), []
         while len(ticks) < case.calls:
             if not is_long(guess.call_ns):
@@ -124,11 +124,11 @@ def modes(clock: CudaClock, case: Case) -> dict[str, Callable[[], float]]:
                 clock.synchronize()
             clock.rest(rest_for(Protocol(), calls, guess.call_ns))
             indices = range(len(ticks), len(ticks) + calls)
-            ticks += clock.block(call, indices, gate_for(calls, guess.enqueue_ns), False, None).ticks_ns
+            ticks += clock.block(call, indices, gate_for(calls, guess.enqueue_ns), False).ticks_ns
         return statistics.median(ticks)
 
     def graph(call: Any) -> float:
-        return statistics.median(clock.capture(call, range(nodes)).block(5, 2_000_000, False, None).ticks_ns)
+        return statistics.median(clock.capture(call, range(nodes)).block(5, 2_000_000, False).ticks_ns)
 
     def in_triton(timer: Callable[..., float], **options: Any) -> float:
         return timer(lambda: case.warm(0), return_mode="median", **options) * 1e6

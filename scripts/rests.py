@@ -40,7 +40,7 @@ def readings(clock: CudaClock, call: Callable[[int], Any], pause_s: float, untim
             call(number)
             clock.synchronize()
         clock.rest(int(pause_s * 1e9))
-        found.append(round(clock.block(call, [number], GATE_NS, False, None).ticks_ns[0] / 1e6, 2))
+        found.append(round(clock.block(call, [number], GATE_NS, False).ticks_ns[0] / 1e6, 2))
     return found
 
 

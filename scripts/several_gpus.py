@@ -23,59 +23,53 @@ ROOT = Path(__file__).resolve().parent.parent
 CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
 
 
-def run_all(devices: list[str], word: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Measures the config on all these devices at once. Returns {file: seconds}."""
-    begin, children = time.monotonic(), {}
+def run_all(devices: list[str], word: str, args: argparse.Namespace) -> None:
+    """Measures the config on all these devices at once, each into a file of its own."""
+    begin, running = time.monotonic(), {}
     with tempfile.TemporaryDirectory() as caches:
         for device in devices:
             name = f"{word}-{device.replace(':', '')}.json"
             command = [sys.executable, "-m", "kernels", "run", args.config, "--device", device, "--effort", args.effort]
             environment = os.environ | {variable: f"{caches}/{device}/{variable}" for variable in CACHES}
             command += ["--timing", "--json", str(args.out / name)]
-            children[name] = subprocess.Popen(command, cwd=ROOT, env=environment)
-        seconds: dict[str, float] = {}
-        while len(seconds) < len(children):
-            for name, child in children.items():
-                if name not in seconds and child.poll() is not None:
-                    seconds[name] = time.monotonic() - begin
-                    print(f"{name}: exit status {child.returncode} after {seconds[name]:.1f} s", flush=True)
-            time.sleep(0.02)
-    return {"seconds": seconds}
+            running[name] = subprocess.Popen(command, cwd=ROOT, env=environment)
+        for name, child in running.items():
+            print(f"{name}: exit status {child.wait()} after {time.monotonic() - begin:.1f} s", flush=True)
 
 
-def ratios(path: Path) -> dict[tuple[str, str], tuple[float, float, float]]:
-    """{(workload, kernel): (speedup, low, high)} of a file."""
-    table = json.loads(path.read_text())["table"]
-    return {
-        (row["workload"], row["kernel"]): (row["speedup"], row["speedup_low"], row["speedup_high"])
-        for row in table
-        if row["speedup"] is not None
-    }
+def seconds(run: dict[str, Any]) -> dict[str, float]:
+    """Workload -> how long it took, start and cross-check left out."""
+    return {json.dumps(one["workload"], sort_keys=True): one["took_s"] for one in run["measurements"]}
+
+
+def ratios(run: dict[str, Any]) -> dict[tuple[str, str], tuple[float, float, float]]:
+    """(workload, kernel) -> (speedup, low, high)."""
+    rows = [row for row in run["table"] if row["speedup"] is not None]
+    return {(row["workload"], row["kernel"]): (row["speedup"], row["speedup_low"], row["speedup_high"]) for row in rows}
 
 
 def show(folder: Path) -> None:
-    """Prints throughput, and each ratio of the GPU that also ran alone."""
-    found = json.loads((folder / "seconds.json").read_text())
-    (name, alone_s), *_ = found["alone"]["seconds"].items()
-    together = found["together"]["seconds"]
-    workloads = len({key[0] for key in ratios(folder / name)})
-    throughput = sum(alone_s / seconds for seconds in together.values()) / len(together)
+    """Prints throughput over the workloads that all have measured, and each ratio of the GPU that also ran alone."""
+    (path,) = folder.glob("alone-*.json")
+    alone = json.loads(path.read_text())
+    together = {one.name: json.loads(one.read_text()) for one in sorted(folder.glob("together-*.json"))}
+    common = set(seconds(alone)).intersection(*map(seconds, together.values()))
+    alone_s = sum(seconds(alone)[key] for key in common)
+    each_s = [sum(seconds(run)[key] for key in common) for run in together.values()]
+    at_once = ", ".join(f"{s:.1f}" for s in each_s)
+    print(f"{len(common)} of {len(seconds(alone))} workloads: alone {alone_s:.1f} s, at once {at_once} s")
     print(
-        f"alone {alone_s:.1f} s; together {', '.join(f'{s:.1f}' for s in together.values())} s; {workloads} workloads"
+        f"throughput of {len(each_s)} GPUs: {sum(alone_s / s for s in each_s) / len(each_s):.3f} x {len(each_s)} of one"
     )
-    print(f"throughput of {len(together)} GPUs: {throughput:.3f} x {len(together)} of one")
-    alone, beside = ratios(folder / name), ratios(folder / name.replace("alone", "together"))
-    inside = 0
-    for key, (ratio, low, high) in alone.items():
+    beside, inside, compared = ratios(together[path.name.replace("alone", "together")]), 0, 0
+    for key, (ratio, low, high) in ratios(alone).items():
         if key not in beside:
-            print(*key, "has no ratio beside others")
             continue
-        other = beside[key]
-        overlap = low <= other[2] and other[1] <= high
-        inside += overlap
+        other, compared = beside[key], compared + 1
+        inside += (agrees := low <= other[2] and other[1] <= high)
         text = f"{ratio:.4f} ({low:.4f} to {high:.4f}) alone, {other[0]:.4f} ({other[1]:.4f} to {other[2]:.4f}) beside others"
-        print(f"{key[0]:46} {key[1]:15} {text}{'' if overlap else ', which disagree'}")
-    print(f"{inside} of {len(alone)} ratios agree within their intervals")
+        print(f"{key[0]:44} {key[1]:15} {text}{'' if agrees else ', which disagree'}")
+    print(f"{inside} of {compared} ratios of the same GPU agree within their intervals")
 
 
 def main() -> int:
@@ -84,7 +78,9 @@ def main() -> int:
     parser.add_argument("--config", default="canonical")
     parser.add_argument("--effort", default="normal")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--read", type=Path)
+    parser.add_argument(
+        "--read", type=Path, help="a folder of --out, also of a run that was cut off in its second part"
+    )
     args = parser.parse_args()
     if args.read:
         show(args.read)
@@ -92,9 +88,8 @@ def main() -> int:
     if not args.out or not args.device:
         parser.error("give --device, once for each GPU, and --out; or --read")
     args.out.mkdir(parents=True, exist_ok=True)
-    found = {"alone": run_all(args.device[:1], "alone", args)}
-    found["together"] = run_all(args.device, "together", args)
-    (args.out / "seconds.json").write_text(json.dumps(found))
+    run_all(args.device[:1], "alone", args)
+    run_all(args.device, "together", args)
     show(args.out)
     return 0
 

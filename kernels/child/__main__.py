@@ -50,7 +50,7 @@ def fault(error: BaseException, must_replace: bool) -> Fault:
     import torch
 
     from kernels.catalog import Unsupported
-    from kernels.child.captured import CallsOverlap
+    from kernels.child.captured import CallsOverlap, NotCaptured
     from kernels.child.host_memory import FilledWhenRead
     from kernels.nvrtc.compiler import CompileError
 
@@ -61,7 +61,8 @@ def fault(error: BaseException, must_replace: bool) -> Fault:
         kind = "out of memory"
     elif isinstance(error, (CallsOverlap, FilledWhenRead)):
         kind = "suspect"
-    message = str(error) if kind == "suspect" else f"{type(error).__name__}: {error}"
+    is_sentence = isinstance(error, (CallsOverlap, FilledWhenRead, NotCaptured))
+    message = str(error) if is_sentence else f"{type(error).__name__}: {error}"
     text = "".join(traceback.format_exception(error))
     if isinstance(error, CompileError):
         text = error.log  # where in the kernel's source it is, not where in the compiler's caller

@@ -93,7 +93,7 @@ class Captures:
             outputs.append(call(index))
             ends.append(self.end(stream)[1])
             if ends[-1] == ends[-2]:
-                raise NotCaptured("a call launches nothing on PyTorch's current stream")
+                raise NotCaptured("it launches nothing on PyTorch's current stream")
         if (number := first_that_does_not_wait(ends, self.edges(graph))) is not None:
             raise CallsOverlap(f"its calls overlap in a graph: call {number + 1} does not wait for the one before it")
         return outputs

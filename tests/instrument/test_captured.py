@@ -4,6 +4,7 @@ import ctypes
 
 import pytest
 
+from kernels.child.__main__ import fault
 from kernels.child.captured import CallsOverlap, Captures, NotCaptured, first_that_does_not_wait
 
 
@@ -92,8 +93,12 @@ def test_a_call_that_launches_elsewhere_is_not_captured(monkeypatch):
     """Its replays would do nothing, and an honest kernel would look wrong."""
     driver = Driver(waits=True)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: driver)
-    with pytest.raises(NotCaptured, match="launches nothing on PyTorch's current stream"):
+    with pytest.raises(NotCaptured) as found:
         Captures().in_turn(lambda index: driver.call(index) if index < 2 else None, range(3), stream=5)
+    said = fault(found.value, must_replace=False)
+    assert (said.kind, said.message) == ("raised", "it launches nothing on PyTorch's current stream"), (
+        "a page quotes it"
+    )
 
 
 def test_a_driver_that_cannot_tell_stops_nothing(monkeypatch):

@@ -79,8 +79,12 @@ def test_not_only_the_output_that_was_copied_early_is_looked_at(monkeypatch):
     )
     bench.load("sdpa")
     bench.prepare(list(range(5)), sets=4)
-    first = lambda copy, position, out: position or setattr(copy, "found", (0, out.clone()))  # noqa: E731
-    monkeypatch.setattr(EarlyCopy, "look", first)
+
+    def copies_the_first(copy, position, out):
+        if position == 0:
+            copy.found = position, out.clone()
+
+    monkeypatch.setattr(EarlyCopy, "look", copies_the_first)
     bench.block("sdpa", calls=4, early=True, seeds=[7, 8, 9, 10])
     seen, third = [], outputs.spans(bench.held.outputs[2])
     monkeypatch.setattr(host_memory, "must_be_written", lambda spans, thorough: seen.append(spans))

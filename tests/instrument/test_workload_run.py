@@ -6,6 +6,7 @@ import pytest
 
 from kernels.contract.arm_result import Status
 from kernels.host.device import find_device
+from kernels.parent import crosscheck
 from kernels.parent.child_process import Child
 from kernels.parent.doubts import Doubts
 from kernels.parent.engine import Timed
@@ -114,3 +115,14 @@ def test_a_workload_is_measured_in_as_many_fresh_processes_as_the_protocol_says(
     assert low <= twin.speedup <= high
     assert twin.speedup_low < twin.speedup < twin.speedup_high
     assert any("process 3 of 3: " in str(state) for state in steps)
+
+
+@pytest.mark.parametrize(
+    "status, again",
+    [(Status.OK, True), (Status.INCORRECT, True), (Status.OUT_OF_MEMORY, False), (Status.CRASHED, False)],
+)
+def test_the_cross_check_leaves_out_what_ran_out_of_memory(monkeypatch, status, again):
+    """It would run out of memory once more, after up to a minute on a GPU."""
+    monkeypatch.setattr(crosscheck, "arm_of", lambda *of: SimpleNamespace(is_ok=True))
+    workload = SimpleNamespace(key="w")
+    assert crosscheck._can_run(SimpleNamespace(device=None), workload, "mine", {("w", "mine"): status}) is again
