@@ -64,7 +64,7 @@ class Doubts:
 
     def why(self, name: str, timed_groups: Sequence[Timed]) -> str:
         """Why an arm's times are not credible, if probes repeat it; empty if they are."""
-        if why := self.engine.session.why_suspect(name) or self._why_uneven(name, timed_groups):
+        if why := self.engine.session.why_suspect(name):
             return why
         readings = [timed.reading for timed in timed_groups if timed.reading and name in timed.reading.blocks]
         call_ns = min(min(reading.medians(name)) for reading in readings)
@@ -81,7 +81,8 @@ class Doubts:
         sustained = max(reading.sights.get(name, 0) for reading in readings)
         why = why_probed(probe, self.engine.seed, call_ns, sets, self._sights(readings), sustained)
         graphs = any(timed.group.graphs and name in timed.group.arms for timed in timed_groups)
-        why = why or self._why_ahead(name, readings, call_ns)
+        # Caching is asked first: where values come again within a block, it makes the block uneven, too.
+        why = why or self._why_uneven(name, timed_groups) or self._why_ahead(name, readings, call_ns)
         return why or (self._why_outside(name, call_ns, graphs) if self.engine.session.replaceable else "")
 
     def _why_uneven(self, name: str, timed_groups: Sequence[Timed]) -> str:

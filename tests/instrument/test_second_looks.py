@@ -12,7 +12,7 @@ from kernels.analysis.suspicion import seeds_for, why_recognises
 from kernels.child import profiler, tasks
 from kernels.child.bench import Bench
 from kernels.child.clock import CpuClock, CudaClock
-from kernels.contract.replies import Captured, Fault, TimedBlock
+from kernels.contract.replies import Captured, Fault, Probed, TimedBlock
 from kernels.host.device import Device, find_device
 from kernels.host.scratch import SHARED_VARIABLE
 from kernels.host.telemetry import Telemetry
@@ -247,7 +247,7 @@ def uneven(monkeypatch, replaceable, foreign, times, cuda=False):
     engine = SimpleNamespace(baseline="sdpa", cuda=cuda, session=session, retry=RetryInNewProcess)
     about = doubts.Doubts(engine)
     monkeypatch.setattr(about, "_unevenness", lambda name, calls: times if name == "mine" else 1.0)
-    return about, [SimpleNamespace(reading=reading)]
+    return about, [SimpleNamespace(reading=reading, group=SimpleNamespace(graphs=False))]
 
 
 @pytest.mark.parametrize(
@@ -389,3 +389,14 @@ def test_kernels_of_one_file_share_its_module_in_a_process(tmp_path, monkeypatch
     assert calls[0] is not calls[1]
     assert calls[0].__globals__["SHARED"] is calls[1].__globals__["SHARED"]
     assert bench._kernel("first").source == bench._kernel("second").source != bench._kernel("eager").source
+
+
+def test_who_remembers_results_is_not_said_to_work_for_others(monkeypatch):
+    """Where values come again within a block, a kernel that remembers them has uneven blocks, too: the cause is named."""
+    about, timed = uneven(monkeypatch, True, 0.0, 3.0)
+    monkeypatch.setattr(about.engine.session, "why_suspect", lambda name: "", raising=False)
+    about.engine.seed, about.engine.end_what_is_busy = (lambda: 1), (lambda busy: False)
+    kinds = {"seen_ns": 1e4, "new_ns": 1e5, "untouched_ns": 1e5, "written_ns": 1e5, "again_ns": 1e5, "fresh_ns": 1e5}
+    probed = Probed(**{kind: [ns] * 7 for kind, ns in kinds.items()}, busy=[])
+    about.engine.session.call = lambda do, limit_s, **asked: probed
+    assert about.why("mine", timed) == "the kernel caches results: 10.0 times faster on inputs that it has seen"

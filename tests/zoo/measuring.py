@@ -59,8 +59,8 @@ def measure(device, *kernels, sizes, environment=None, ceilings=None, **protocol
 
 def measure_alone(case, device):
     """The row of a case beside the baseline only, of its last run."""
-    RESULTS.unlink(missing_ok=True)
+    if case.runs > 1:  # otherwise RESULTS may be in use by another process's case
+        RESULTS.unlink(missing_ok=True)
     for _ in range(case.runs):
         found = measure(device, case.name, sizes=SIZES[device.partition(":")[0]], **(case.protocol or {}))
-    RESULTS.unlink(missing_ok=True)
     return found[case.name]
