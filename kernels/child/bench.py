@@ -13,23 +13,21 @@ import secrets
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from time import perf_counter_ns
 from typing import Any
 
 import torch
 
 from kernels.analysis.blocks import MAX_CALLS
-from kernels.catalog import LoadedKernel, get_kernel, load
-from kernels.child import calibrate, checks, host_memory, into, launches, outputs, poison
+from kernels.child import calibrate, checks, host_memory, outputs
+from kernels.child.arms import Arms
 from kernels.child.clock import Block, CpuClock, CudaClock, Graph
-from kernels.child.environment import card
 from kernels.child.guard import Guard
 from kernels.child.held import EarlyCopy, Held
 from kernels.child.kept import Kept
 from kernels.child.probe import probe
-from kernels.child.reference import Reference, measure, with_facts
+from kernels.child.reference import Reference
 from kernels.child.runtime import CudaRuntime
-from kernels.child.sets import Sets
+from kernels.child.sets import Sets, at_most, covering
 from kernels.child.tasks import memory_in_use
 from kernels.contract.replies import (
     Captured,
@@ -46,15 +44,11 @@ from kernels.contract.replies import (
     Verified,
     Watched,
 )
-from kernels.operations.base import Distribution, Inputs, Like
-from kernels.settings import Settings, settled, spelled
+from kernels.operations.base import Distribution, Inputs
 from kernels.workload import Workload
 
-ROTATION = 5
-"""The input sets together are this many times the cache: no call finds its inputs there."""
 MEMORY_SHARE = 0.25
 """Share of the free memory for input sets, and for the outputs of a block, at most."""
-MAX_SETS = 128
 YOUNG = 1
 """The generation of Python's collector up to which garbage is freed before memory is read: what the last blocks left."""
 
@@ -68,10 +62,10 @@ class Bench:
         self.clock: Any = CudaClock(CudaRuntime()) if kind == "cuda" else CpuClock()
         if kind == "cpu":
             host_memory.keep_freed()
-        self.loaded: dict[str, LoadedKernel] = {}
         self.guard = Guard(kind, self.clock)
+        self.arms = Arms(kind, self.guard)
         self._forget()
-        self.guard.near.add([("the bench", self)])
+        self.guard.near.add([("the bench", self), ("the arms", self.arms)])
 
     def _forget(self) -> None:
         self.sets = Sets(lambda seed: self.problem.inputs(self.device, seed))
@@ -83,9 +77,7 @@ class Bench:
         self.ahead = host_memory.Ahead()
         self.room, self.output_bytes = 0, 1
         """Memory for the outputs of one block, and what those of one call keep of it, in bytes."""
-        self.likes: tuple[Like, ...] = ()
-        self.calls: dict[str, Callable[..., Any]] = {}
-        """Each arm with its settings for the current workload."""
+        self.arms.forget()
 
     # --- one workload ---------------------------------------------------------------------------------------------
 
@@ -96,61 +88,17 @@ class Bench:
             torch.cuda.empty_cache()
         if "torch._dynamo" in sys.modules:
             sys.modules["torch._dynamo"].reset()  # else the second shape compiles dynamic, the ninth runs eager
-        self.workload = Workload(**workload)
-        self.problem = self.workload.problem
+        self.problem = self.arms.open(Workload(**workload))
         return Nothing()
-
-    def _kernel(self, arm: str) -> LoadedKernel:
-        name = f"{self.problem.name}/{arm}"
-        if name not in self.loaded:
-            self.guard.begin()
-            kernel = load(get_kernel(self.problem.name, arm), self.loaded.values())
-            self.guard.know(arm, kernel.call)
-            if into.wants_out(kernel.call):
-                kernel.call = into.returning(kernel.call, self._new_output)
-            self.loaded[name] = kernel
-        return self.loaded[name]
-
-    def _new_output(self, *tensors: torch.Tensor) -> Any:
-        """What a kernel of the current workload writes into: a new tensor, or a tuple of them."""
-        self.likes = self.likes or outputs.likes(self.problem, Inputs(tensors, {}))
-        return outputs.new(self.likes, tensors[0].device)
-
-    def _settled(self, arm: str) -> Callable[..., Any]:
-        """An arm as it runs on the current workload."""
-        if arm not in self.calls:
-            kernel = self._kernel(arm)
-            self.calls[arm] = settled(kernel.call, self._settings(kernel)[0])
-        return self.calls[arm]
-
-    def _settings(self, kernel: LoadedKernel) -> tuple[Settings | None, str]:
-        """(its settings for the current workload on this card, where they come from)."""
-        if not kernel.decides.space:
-            return None, ""
-        return kernel.decides.chosen(self.workload.key, *card(self.kind))
-
-    def _run(self, arm: str, inputs: Inputs) -> Any:
-        return self._settled(arm)(*inputs.tensors, **inputs.options)
 
     def load(self, arm: str) -> Loaded:
         """Loads a kernel's file."""
-        kernel = self._kernel(arm)
-        self.guard.claim_processes(arm)
-        settings, tuned = self._settings(kernel)
-        return Loaded(sha256=kernel.sha256, source=kernel.source, settings=spelled(settings or {}), tuned=tuned)
+        return self.arms.load(arm)
 
     def compile(self, arm: str, seed: int) -> Compiled:
         """Times the first call (seconds). Measures on a second call the memory without its inputs (bytes), and reports what
         Triton says of the launched kernels."""
-        inputs = self.problem.inputs(self.device, seed)
-        self.clock.synchronize()
-        start = perf_counter_ns()
-        self._run(arm, inputs)
-        self.clock.synchronize()
-        compile_s = (perf_counter_ns() - start) / 1e9
-        self.guard.claim_processes(arm)
-        second = partial(self._run, arm, inputs)
-        return Compiled(compile_s=compile_s, **launches.second_call(second, self.clock))
+        return self.arms.compile(arm, self.problem.inputs(self.device, seed), self.clock)
 
     def quiet(self, arm: str) -> Quiet:
         """What works on after calls of this arm. It is asked before the first check: beside a busy thread of Python, a check
@@ -176,21 +124,12 @@ class Bench:
         """Two calls on fresh inputs; compares the first with the reference. look: for work that is left running, which takes
         20 ms and more."""
         reference = self._reference(seed, thorough, distribution)
-        inputs = Inputs(tuple(torch.zeros_like(t) for t in reference.inputs.tensors), reference.inputs.options)
-        out, early, flags = self._trapped(arm, inputs, reference.inputs)
-        reading = measure(early, reference)
-        unwritten = [poison.count(one) for one in outputs.as_tuple(early)]
-        reading = with_facts(reading, unwritten=unwritten, late=flags.pop("late"))
-        shared, deterministic = False, None
-        if not reading.get("wrong_kind"):
-            again = partial(checks.called_again, partial(self._run, arm), reference.inputs)
-            shared, deterministic = again(out, early, unwritten, self.clock)
+        found = checks.two_calls(partial(self.arms.run, arm), reference, self.problem, self.clock, self.device)
         self.guard.claim_processes(arm)
-        busy = self.guard.busy(arm) if look else []
-        return Verified(reading=reading, shared=shared, deterministic=deterministic, busy=busy, **flags)
+        return Verified(busy=self.guard.busy(arm) if look else [], **found)
 
     def _trapped(self, arm: str, inputs: Inputs, values: Inputs) -> tuple[Any, Any, dict[str, Any]]:
-        return checks.trapped(partial(self._run, arm), inputs, values, self.problem, self.clock, self.device)
+        return checks.trapped(partial(self.arms.run, arm), inputs, values, self.problem, self.clock, self.device)
 
     def forget_references(self) -> Nothing:
         self.references.clear()
@@ -203,11 +142,9 @@ class Bench:
         self._let_go()
         self.sets.clear()
         nbytes = (one := self.problem.inputs(self.device, seeds[0])).nbytes
-        covering = 1 + math.ceil(ROTATION * self.clock.cache_bytes / nbytes)
-        room = int(MEMORY_SHARE * self.clock.free_bytes() / (2 * nbytes))  # the stock is as large
-        wanted = sets or max(2, covering)
-        count = min(wanted, max(2, room), MAX_SETS, len(seeds))
-        self.sets.make(seeds[:count])
+        room = MEMORY_SHARE * self.clock.free_bytes()
+        wanted = sets or covering(nbytes, self.clock.cache_bytes)
+        self.sets.make(seeds[: at_most(wanted, nbytes, room)])
         declared = sum(math.prod(shape) * dtype.itemsize for shape, dtype in outputs.likes(self.problem, one))
         self.output_bytes = max(self.output_bytes, declared)
         self.room = int(MEMORY_SHARE * self.clock.free_bytes())
@@ -215,7 +152,7 @@ class Bench:
             self.ahead.take(declared * min(MAX_CALLS, self.most_calls))
         self.clock.evict()  # allocates now, not behind the first gate
         self.clock.synchronize()
-        return Prepared(sets=count, covered=count >= (sets or covering), input_bytes=nbytes)
+        return Prepared(sets=len(self.sets), covered=len(self.sets) >= wanted, input_bytes=nbytes)
 
     @property
     def most_calls(self) -> int:
@@ -227,7 +164,7 @@ class Bench:
         self.sets.renew(seeds)
 
     def _call(self, arm: str) -> Any:
-        call, sets = self._settled(arm), self.sets.inputs
+        call, sets = self.arms.call(arm), self.sets.inputs
         count = len(sets)
 
         def run(index: int) -> Any:
@@ -489,4 +426,4 @@ class Bench:
 
 def caller(bench: Bench, arm: str, seed: int) -> Callable[[], Any]:
     """A call of an arm on inputs of this seed."""
-    return partial(bench._run, arm, bench.problem.inputs(bench.device, seed))
+    return partial(bench.arms.run, arm, bench.problem.inputs(bench.device, seed))

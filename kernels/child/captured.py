@@ -101,4 +101,4 @@ class Captures:
 
 def _check(status: int) -> None:
     if status:
-        raise RuntimeError(f"the CUDA driver answered a question about a capture with status {status}")
+        raise RuntimeError(f"a query of the CUDA driver about a graph capture failed with status {status}")

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from time import sleep
 from typing import Any
 
+import torch
+
 from kernels.child import host_memory, outputs, poison
+from kernels.child.reference import Reference, measure, with_facts
 from kernels.child.rewrite import rewrite
 from kernels.child.sets import facts_of
 from kernels.operations.base import Inputs, Operation
@@ -40,6 +43,19 @@ def trapped(
     same = before == [facts_of(tensor) for tensor in inputs.tensors]
     same = same and all(poison.same(a, b) for a, b in zip(inputs.tensors, values.tensors, strict=True))
     return out, early, {"late": late, "inputs_changed": not same}
+
+
+def two_calls(run: Run, reference: Reference, problem: Operation, clock: Any, device: str) -> dict[str, Any]:
+    """Compares the first of two calls on fresh inputs with the reference: the facts of Verified without `busy`."""
+    inputs = Inputs(tuple(torch.zeros_like(t) for t in reference.inputs.tensors), reference.inputs.options)
+    out, early, flags = trapped(run, inputs, reference.inputs, problem, clock, device)
+    reading = measure(early, reference)
+    unwritten = [poison.count(one) for one in outputs.as_tuple(early)]
+    reading = with_facts(reading, unwritten=unwritten, late=flags.pop("late"))
+    shared, deterministic = False, None
+    if not reading.get("wrong_kind"):
+        shared, deterministic = called_again(run, reference.inputs, out, early, unwritten, clock)
+    return {"reading": reading, "shared": shared, "deterministic": deterministic, **flags}
 
 
 def called_again(run: Run, values: Inputs, out: Any, early: Any, unwritten: list[int], clock: Any) -> tuple[bool, bool]:

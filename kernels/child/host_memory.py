@@ -82,7 +82,7 @@ class FilledWhenRead(Exception):
     """An output lies in memory whose content its process makes when somebody reads it."""
 
     def __init__(self) -> None:
-        super().__init__("its output lies in memory that is filled when it is read")
+        super().__init__("its output is in memory that is filled only when it is read")
 
 
 def must_be_written(spans: Collection[tuple[int, int]], thorough: bool) -> None:

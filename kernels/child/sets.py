@@ -6,6 +6,7 @@ written into a set right before the timed call. So nothing that a kernel compute
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -15,6 +16,9 @@ from kernels.child.poison import same
 from kernels.child.rewrite import counters_kept
 from kernels.operations.base import Inputs
 
+ROTATION = 5
+"""The input sets together are this many times the cache: no call finds its inputs there."""
+MAX_SETS = 128
 copy_all = torch._foreach_copy_
 Facts = tuple[Any, ...]
 NAMES = ("address", "shape", "strides", "offset", "dtype", "memory")
@@ -42,6 +46,16 @@ def _like(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.clone()
     new = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
     return new.copy_(tensor)
+
+
+def covering(nbytes: int, cache_bytes: int) -> int:
+    """Sets of so many bytes of which none is in the cache when its turn comes."""
+    return max(2, 1 + math.ceil(ROTATION * cache_bytes / nbytes))
+
+
+def at_most(wanted: int, nbytes: int, room: float) -> int:
+    """Sets of so many bytes that fit into `room` beside their stock, which is as large: at least 2."""
+    return min(wanted, max(2, int(room / (2 * nbytes))), MAX_SETS)
 
 
 class Sets:

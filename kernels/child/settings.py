@@ -157,7 +157,7 @@ def _rounding(smallest: float = sys.float_info.min, little: float = 2.0**-60) ->
     """Whether this thread keeps numbers below the smallest normal one, and rounds to the nearest; in words."""
     keeps = smallest / 2 > 0 and (smallest / 2) * 2 > 0
     nearest = (1 + little, 1 - little, -1 - little) == (1, 1, -1)
-    found = ["" if keeps else "the smallest numbers become 0, as in libraries built with -ffast-math"]
+    found = ["" if keeps else "denormal numbers are flushed to 0, as in libraries built with -ffast-math"]
     found += ["" if nearest else "not to the nearest number"]
     return ", ".join(filter(None, found)) or "as usual"
 

@@ -52,7 +52,7 @@ class InProcess(Bench):
         super().__init__(device.type)
         self.device = str(device)
         self.callables: dict[str, Kernel] = {}
-        self.guard = PermissiveGuard(self.kind, self.clock)
+        self.guard = self.arms.guard = PermissiveGuard(self.kind, self.clock)
         for arm, call in callables.items():
             self.use(arm, call)
         self.changed: dict[str, str] = {}
@@ -65,7 +65,7 @@ class InProcess(Bench):
     def use(self, arm: str, call: Kernel) -> None:
         """Makes this the arm's callable."""
         self.callables[arm] = call
-        self.loaded[f"{Adhoc.name}/{arm}"] = LoadedKernel(call, "", "")
+        self.arms.loaded[f"{Adhoc.name}/{arm}"] = LoadedKernel(call, "", "")
 
     def put_back(self, arm: str) -> None:
         """Restores global state. A change is attributed to this arm, if one is given."""
@@ -190,7 +190,7 @@ class Comparison:
 
     def __init__(self, bench: InProcess, problem: Adhoc, plan: Protocol, telemetry: Telemetry) -> None:
         self.bench, self.problem, self.plan, self.telemetry = bench, problem, plan, telemetry
-        bench.problem = problem
+        bench.problem = bench.arms.problem = problem
         self.arms = {name: Arm(name) for name in bench.callables}
         self.notes = list(problem.source.notes)
         self.timed: Timed | None = None
@@ -218,7 +218,7 @@ class Comparison:
         if others := self.telemetry.others():
             self.notes.append(f"contended: {len(others)} other processes are on this GPU")
         if self.load and self.load.is_busy:
-            self.notes.append(f"contended: others took {self.load.foreign:.0%} of the core time")
+            self.notes.append(f"contended: other processes used {self.load.foreign:.0%} of the CPU time")
 
     @property
     def load(self) -> HostLoad | None:

@@ -16,6 +16,7 @@ from kernels.analysis import blocks
 from kernels.analysis.correctness import judge
 from kernels.child import bench as benches
 from kernels.child import calibrate
+from kernels.child.arms import Arms
 from kernels.child.clock import CudaClock
 from kernels.child.guard import Guard
 from kernels.child.held import EarlyCopy
@@ -33,9 +34,9 @@ TIMES = {"sdpa": 9 * US, "eager": 15 * US}
 
 class Bench(benches.Bench):
     def __init__(self, gpu):
-        self.kind, self.device, self.clock, self.loaded = "cuda", "cpu", CudaClock(gpu), {}
+        self.kind, self.device, self.clock, self.gpu = "cuda", "cpu", CudaClock(gpu), gpu
         self.guard = Guard("cpu", self.clock)
-        self.gpu = gpu
+        self.arms = Arms(self.kind, self.guard)
         self._forget()
 
     def _forget(self):

@@ -257,16 +257,16 @@ def uneven(monkeypatch, replaceable, foreign, times, cuda=False):
 )
 def test_where_others_interrupt_calls_measure_gives_no_word_instead_of_accusing(monkeypatch, foreign, times, accused):
     about, timed = uneven(monkeypatch, False, foreign, times)
-    assert about._why_uneven("mine", timed).startswith("some calls work for others") is accused
+    assert about._why_uneven("mine", timed).startswith("some calls do the work of other calls") is accused
     why = about.unclear.get("mine", "")
-    assert bool(why) is not accused and (accused or "which took 77% of the core time" in why)
+    assert bool(why) is not accused and (accused or "they used 77% of the CPU time" in why)
 
 
 def test_on_a_cpu_a_second_process_must_show_calls_that_work_for_others(monkeypatch):
     about, timed = uneven(monkeypatch, True, 0.77, 1.3)
     with pytest.raises(RetryInNewProcess):
         about._why_uneven("mine", timed)
-    assert about._why_uneven("mine", timed).startswith("some calls work for others")
+    assert about._why_uneven("mine", timed).startswith("some calls do the work of other calls")
     about, timed = uneven(monkeypatch, True, None, 1.3, cuda=True)
     assert about._why_uneven("mine", timed), "a GPU's calls are queued: nobody interrupts them"
 
@@ -277,8 +277,8 @@ def test_values_of_timed_calls_exist_nowhere_before_the_untimed_call_has_ended()
     bench, called, drawn = Bench("cpu"), [], []
     bench.open({"operation": "layer_norm", "sizes": {"rows": 64, "cols": 64}, "dtype": "float32"})
     bench.prepare(list(range(4)), 2)
-    eager, draw = bench._settled("eager"), bench.sets.draw
-    bench.calls["eager"] = lambda x, *rest, **options: (called.append(x.clone()), eager(x, *rest, **options))[1]
+    eager, draw = bench.arms.call("eager"), bench.sets.draw
+    bench.arms.calls["eager"] = lambda x, *rest, **options: (called.append(x.clone()), eager(x, *rest, **options))[1]
     bench.sets.draw = lambda seed: (drawn.append((seed, len(called))), draw(seed))[1]
     bench.block("eager", 2, seeds=[10, 11])
     assert drawn == [(10, 1), (11, 1)] and len(called) == 3
@@ -293,7 +293,7 @@ def test_who_keeps_results_after_many_sights_is_seen_by_as_many(sights, is_seen)
     bench, met = Bench("cpu"), {}
     bench.open({"operation": "layer_norm", "sizes": {"rows": 512, "cols": 512}, "dtype": "float32"})
     bench.prepare(list(range(8)), 8)
-    eager = bench._settled("eager")
+    eager = bench.arms.call("eager")
 
     def works(*inputs, **options):
         time.sleep(0.003)
@@ -306,7 +306,7 @@ def test_who_keeps_results_after_many_sights_is_seen_by_as_many(sights, is_seen)
         met[x.data_ptr()] = value, count, out
         return out.clone() if count > 40 else out
 
-    bench.calls["eager"] = keeps
+    bench.arms.calls["eager"] = keeps
     found = bench.probe("eager", list(range(seeds_for(5))), sights, 8)
     assert bool(why_recognises(found.untouched_ns, found.written_ns)) == is_seen
     assert all(torch.isfinite(tensor).all() for tensor in bench.sets[0].tensors)
@@ -385,10 +385,10 @@ def test_kernels_of_one_file_share_its_module_in_a_process(tmp_path, monkeypatch
     monkeypatch.setenv("KERNEL_PATH", str(tmp_path))
     bench = Bench("cpu")
     bench.open({"operation": "layer_norm", "sizes": {"rows": 8, "cols": 8}, "dtype": "float32"})
-    calls = [bench._kernel(name).call for name in ("first", "second", "eager")]
+    calls = [bench.arms.kernel(name).call for name in ("first", "second", "eager")]
     assert calls[0] is not calls[1]
     assert calls[0].__globals__["SHARED"] is calls[1].__globals__["SHARED"]
-    assert bench._kernel("first").source == bench._kernel("second").source != bench._kernel("eager").source
+    assert bench.arms.kernel("first").source == bench.arms.kernel("second").source != bench.arms.kernel("eager").source
 
 
 def test_who_remembers_results_is_not_said_to_work_for_others(monkeypatch):

@@ -208,7 +208,7 @@ def test_a_kernel_that_knows_one_length_is_not_called_with_two():
     two, one = (Workload(operation="attention", dtype="float16", sizes=SIZES | more) for more in ({"kv_len": 97}, {}))
     assert get_kernel("attention", "triton-flash").why_not_for(
         "float16", two.problem.model_dump() | {"head_dim": 64}
-    ) == ("does not do kv_len=97: it takes no argument of this name")
+    ) == ("does not support kv_len=97: it has no argument of this name")
     assert not get_kernel("attention", "triton-flash").why_not_for(
         "float16", one.problem.model_dump() | {"head_dim": 64}
     )
@@ -247,7 +247,7 @@ def test_a_kernel_that_takes_no_window_is_told_of_none_and_gets_no_such_workload
     plain = get_kernel("attention", "triton-flash")
     sizes = problem(head_dim=64).model_dump()
     assert plain.why_not_for("float16", sizes) == ""
-    refused = "does not do window=5: it takes no argument of this name"
+    refused = "does not support window=5: it has no argument of this name"
     assert plain.why_not_for("float16", sizes | {"window": 5}) == refused
     assert get_kernel("attention", "sdpa").why_not_for("float16", sizes | {"window": 5}) == ""
     assert get_kernel("attention", "cuda-naive").why_not_for("float16", sizes | {"window": 5}) == ""

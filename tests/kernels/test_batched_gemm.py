@@ -62,9 +62,9 @@ def test_a_kernel_that_takes_no_transposes_gets_no_such_workload():
     sizes = problem().model_dump()
     assert plain.why_not_for("float16", sizes) == ""
     assert plain.why_not_for("float16", sizes | {"trans_b": True}) == (
-        "does not do trans_b=True: it takes no argument of this name"
+        "does not support trans_b=True: it has no argument of this name"
     )
-    assert plain.why_not_for("float16", sizes | {"batch": 2}) == "does not do batch=2, only 1"
+    assert plain.why_not_for("float16", sizes | {"batch": 2}) == "does not support batch=2, only 1"
     assert "trans_a" in get_kernel("gemm", "cuda-gemm").why_not_for("float16", sizes | {"trans_a": True})
     assert get_kernel("gemm", "eager").why_not_for("float16", sizes | {"trans_a": True, "batch": 9}) == ""
 

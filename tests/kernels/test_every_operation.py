@@ -294,7 +294,7 @@ def benched(problem, kernel):
 
     bench = Bench("cpu")
     bench.open({"operation": problem.name, "dtype": problem.dtype, "sizes": problem.model_dump(exclude={"dtype"})})
-    bench.loaded[f"{problem.name}/{PLANTED}"] = LoadedKernel(call, "", "")
+    bench.arms.loaded[f"{problem.name}/{PLANTED}"] = LoadedKernel(call, "", "")
     got = bench.verify(PLANTED, seed=6, thorough=True)
     return judge([got.reading], problem.dtype, {name: getattr(got, name) for name in ("inputs_changed", "shared")})
 

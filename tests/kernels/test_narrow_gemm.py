@@ -66,10 +66,10 @@ def test_other_operations_and_kernels_have_neither(dtype):
         Attention(batch=1, heads=1, seq_len=1, head_dim=64, dtype=dtype)
     sizes = problem(dtype).model_dump()
     for kernel in ("compiled", "triton-gemm", "triton-batched-gemm", "cuda-gemm"):
-        assert get_kernel("gemm", kernel).why_not_for(dtype, sizes) == f"does not do {dtype}"
+        assert get_kernel("gemm", kernel).why_not_for(dtype, sizes) == f"does not support {dtype}"
     for kernel in ("eager", "triton-narrow-gemm"):
         assert get_kernel("gemm", kernel).why_not_for(dtype, sizes) == ""
-    assert get_kernel("gemm", "triton-narrow-gemm").why_not_for("float32", sizes) == "does not do float32"
+    assert get_kernel("gemm", "triton-narrow-gemm").why_not_for("float32", sizes) == "does not support float32"
 
 
 def test_the_speed_of_light_is_that_of_the_unit():

@@ -161,13 +161,13 @@ def test_the_probe_scales_numbers_and_never_the_indices():
     problem = nsa(seq_len=20)
     bench, seen = Bench("cpu"), []
     bench.open(Workload(operation="nsa", sizes=problem.sizes()).model_dump())
-    call = bench._kernel("eager").call
+    call = bench.arms.kernel("eager").call
 
     def watching(q, k, v, block_indices, **options):
         seen.append(block_indices.clone())
         return call(q, k, v, block_indices, **options)
 
-    bench.loaded["nsa/eager"].call = watching
+    bench.arms.loaded["nsa/eager"].call = watching
     bench.prepare(seeds=list(range(10)), sets=3)
     bench.probe("eager", seeds=list(range(100, 140)), sights=2, in_turn=3)
     assert len(seen) > 10

@@ -63,6 +63,6 @@ def adhoc(candidate, reference, inputs, seed: int, device: str = "cpu") -> dict:
 
     with torch.no_grad():
         bench = InProcess(torch.device(device), {"candidate": candidate})
-        bench.problem = problem_of(bench, Source(inputs, None, seed), reference, 0, 0)
+        bench.problem = bench.arms.problem = problem_of(bench, Source(inputs, None, seed), reference, 0, 0)
         readings = [bench.verify("candidate", 1000 * seed + number, thorough=True).reading for number in range(4)]
         return Judged(bench.problem, has_baseline=False)("candidate", readings, {})
