@@ -50,7 +50,7 @@ bench: .venv/.installed ## measures a config in this terminal and keeps it as a 
 agent: .venv/.installed ## BROKER=redis://... make agent: an agent for each device of this host
 	@exec $(VENV)/python -m runs.agent --with-make
 
-lint: .venv/.installed-dev ## ruff, mypy, and the borders of the rooms
+lint: .venv/.installed-dev ## ruff, mypy, and the import rules
 	@status=0; $(VENV)/ruff check --quiet || status=1; $(VENV)/ruff format --check --quiet || status=1; \
 	SECRET_KEY=lint $(VENV)/mypy || status=1; SECRET_KEY=lint $(VENV)/lint-imports --no-logo >.venv/borders 2>&1 || { cat .venv/borders; status=1; }; exit $$status
 

@@ -106,13 +106,13 @@ class KernelInfo:
     def why_not_for(self, dtype: str, sizes: dict[str, Any]) -> str:
         """Why this kernel does not support a workload; empty if it does."""
         if dtype not in (self.dtypes or DTYPES):
-            return f"does not do {dtype}"
+            return f"does not support {dtype}"
         for size, allowed in self.limits.items():
             if sizes.get(size) not in allowed:
-                return f"does not do {size}={sizes.get(size)}, only {as_text(allowed)}"
+                return f"does not support {size}={sizes.get(size)}, only {as_text(allowed)}"
         for option, usual in get_operation(self.operation).on_request.items():
             if sizes.get(option, usual) != usual and self.takes is not None and option not in self.takes:
-                return f"does not do {option}={sizes[option]}: it takes no argument of this name"
+                return f"does not support {option}={sizes[option]}: it has no argument of this name"
         return ""
 
     def as_json(self) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def read_config(text: str, name: str) -> Config:
         what = getattr(error, "problem", None) or str(error)
         raise ConfigError(f"{f'line {mark.line + 1}: ' if mark else ''}not YAML: {what}") from None
     except RecursionError:
-        raise ConfigError("lists and mappings stand too deep inside each other") from None
+        raise ConfigError("lists and mappings are nested too deeply") from None
     except ValueError as error:  # the 45th of a month
         raise ConfigError(f"not YAML: {error}") from None
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
@@ -123,7 +123,7 @@ class _Reader(yaml.SafeLoader):
         try:
             return str(self.construct_scalar(node)).encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError:
-            raise ValueError("half of a character: \\ud800 to \\udfff come in pairs") from None
+            raise ValueError("unpaired surrogate: \\ud800 to \\udfff must come in pairs") from None
 
 
 _Reader.add_constructor("tag:yaml.org,2002:str", _Reader.text)

@@ -83,7 +83,7 @@ def parsed(source: str | bytes, name: str = "<unknown>") -> ast.Module:
     try:
         return ast.parse(source, name)
     except (MemoryError, RecursionError):
-        raise ValueError("expressions stand too deep inside each other") from None
+        raise ValueError("expressions are nested too deeply") from None
 
 
 def literal(name: str, node: ast.expr, calls: Mapping[str, Function]) -> Any:

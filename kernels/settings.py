@@ -40,7 +40,7 @@ def why_no_space(space: Any) -> str:
         if len({_spelled(value) for value in values}) < len(values):
             return f"{name} in space has a value twice"
         if strange := [one for one in values if type(one) not in (bool, int, str) or not WORD.fullmatch(_spelled(one))]:
-            return f"{strange[0]!r} in space is no value: use whole numbers, True, False and words"
+            return f"{strange[0]!r} in space is not a valid value: use whole numbers, True, False and words"
     return "" if len(space) <= MOST_NAMES else f"space has {len(space)} names; at most {MOST_NAMES}"
 
 

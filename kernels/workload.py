@@ -36,7 +36,7 @@ class Workload(BaseModel):
     @model_validator(mode="after")
     def make_canonical(self) -> Workload:
         if "dtype" in self.sizes:
-            raise ValueError("dtype stands beside sizes, not among them")
+            raise ValueError("write dtype next to sizes, not inside sizes")
         try:
             problem = get_operation(self.operation)(dtype=self.dtype, **self.sizes)
         except UnknownName as error:

@@ -64,7 +64,7 @@ def become_the_python_that_made_venv() -> None:
     """Whatever python3 means in this shell (it may be .venv's own), .venv stays with the one that made it."""
     if not (MADE_BY.exists() and importable("pip")):
         if Path(sys.prefix).resolve() == VENV:
-            fail(".venv is broken and its own Python cannot mend it: run `deactivate` and try again")
+            fail(".venv is broken and its own Python cannot repair it: run `deactivate` and try again")
         return
     maker = MADE_BY.read_text().strip()
     if os.path.exists(maker) and maker != sys.executable:
@@ -88,7 +88,7 @@ def host_torch() -> list[str]:
     try:
         import torch
     except Exception as error:
-        fail(f"the torch of {sys.executable} cannot be imported ({error}); mend it, or choose another PYTHON=")
+        fail(f"the torch of {sys.executable} cannot be imported ({error}); repair it, or choose another PYTHON=")
     check_version("torch", str(torch.__version__), LEAST_TORCH)
     found = [str(torch.__file__)]
     if importlib.util.find_spec("triton"):

@@ -41,7 +41,7 @@ INPUTS = {
     "large_mean": "inputs with a large mean",
     "tiny": "tiny inputs",
     "drift": "inputs whose partial sums cancel",
-    "tails": "inputs that tell split numbers apart",
+    "tails": "inputs that reveal products of split numbers",
     "negative": "negative inputs",
 }
 
@@ -203,7 +203,7 @@ def precision(readings: list[dict[str, Any]], dtype: str) -> str:
     times = max(reading["frobenius"] / max(reading["yard_frobenius"], one_rounding) for reading in tails)
     if times <= LIKE_FLOAT32:
         return "as float32"
-    return f"as three products of tf32: {times:.1f} times float32's error where products are exact"
+    return f"as with three tf32 products: {times:.1f} times the float32 error on inputs with exact products"
 
 
 def _said(reading: dict[str, Any], dtype: str) -> str:

@@ -115,7 +115,7 @@ class Answer:
 def evaluate(criterion: Criterion, seen: Iterable[Seen]) -> Answer:
     """The answer from the newest results of each kernel on each workload."""
     if not criterion.is_measured:
-        return Answer(Word.UNKNOWN, "nothing here measures it")
+        return Answer(Word.UNKNOWN, "the site cannot evaluate it from measurements")
     meant = [one for one in seen if criterion.is_about(one.label)]
     places = {one.place for one in meant}
     needed = len(places) if criterion.at_least is None else criterion.at_least
@@ -123,7 +123,7 @@ def evaluate(criterion: Criterion, seen: Iterable[Seen]) -> Answer:
         return Answer(Word.UNKNOWN, "nothing was measured on such a workload", criterion.kernel, (), needed)
     mine = [one for one in meant if not one.is_baseline and criterion.kernel in ("", one.kernel)]
     if not mine:
-        who = criterion.kernel or "another kernel than the baseline"
+        who = criterion.kernel or "a kernel other than the baseline"
         return Answer(Word.UNKNOWN, f"{who} was not measured there", criterion.kernel, (), needed, len(places))
     comparisons = sum(one.ratio is not None for one in mine)
     kernels = dict.fromkeys(one.kernel for one in mine)
@@ -199,9 +199,9 @@ def _doubt(one: Seen) -> str:
     if one.is_claimed:
         return f"only claimed{f' ({one.ratio.ratio:.3g}x)' if one.ratio else ''}, not measured here"
     if one.is_contended:
-        return "others used the device"
+        return "other processes used the device"
     if is_noisy(one.margin):
-        return f"A/A was off by {one.margin:.0%}"
+        return f"A/A was too noisy (margin {one.margin:.0%})"
     return ""
 
 

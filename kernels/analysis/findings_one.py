@@ -69,6 +69,8 @@ class Timed:
     low: float | None = None
     """The interval of a measured time; None: a claim has none."""
     high: float | None = None
+    measurement: str = ""
+    """In which measurement it was timed; a ratio never joins two. Of claims of one file: empty."""
 
     @property
     def spread(self) -> float:

@@ -74,11 +74,11 @@ def of_observed(every: Sequence[Observed]) -> Iterator[Finding]:
     if noisy := [one for one in every if is_noisy(one.margin) and one.is_baseline]:
         lines = tuple(f"{one.label}: {one.noise or f'the margin is {one.margin:.1%}'}" for one in noisy)
         yield Finding(
-            Kind.NOISE, f"A/A is too far off on {_where(noisy)}: results there are undecided.", lines, _of(noisy)
+            Kind.NOISE, f"A/A is too noisy on {_where(noisy)}: results there are undecided.", lines, _of(noisy)
         )
     busy = [one for one in every if one.is_contended and one.is_baseline]
     for gpu, alike in _by(lambda one: one.timed.gpu, busy):
-        said = f"Others used {gpu or 'the device'} while {_where(alike)} ran: these results cannot be records."
+        said = f"Other processes used {gpu or 'the device'} during {_where(alike)}: these results cannot be records."
         yield Finding(Kind.CONTENDED, said, (), _of(alike))
     for kernel, alike in _by(
         lambda one: one.timed.kernel, [one for one in every if _clock(one) < 1 / (1 + CLOCKS_ALIKE)]
@@ -87,7 +87,7 @@ def of_observed(every: Sequence[Observed]) -> Iterator[Finding]:
     held = [one for one in every if one.throttled and one.is_baseline]
     for reason in dict.fromkeys(reason for one in held for reason in one.throttled):
         alike = [one for one in held if reason in one.throttled]
-        said = f"The GPU was held back by {THROTTLING.get(reason, reason)} on {_where(alike)}."
+        said = f"The GPU was throttled on {_where(alike)}: {THROTTLING.get(reason, reason)}."
         yield Finding(Kind.CLOCK, said, (), _of(alike))
 
 

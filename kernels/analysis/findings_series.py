@@ -25,9 +25,13 @@ Pair = tuple[Timed, Timed]
 
 
 def pairs(every: Sequence[Timed], is_baseline: IsBaseline) -> list[Pair]:
-    """Each time with the baseline's: same workload, GPU and method."""
-    base = {(one.where, one.workload.key): one for one in every if is_baseline(one.kernel) and one.ms}
-    found = ((one, base.get((one.where, one.workload.key))) for one in every if not is_baseline(one.kernel) and one.ms)
+    """Each time with the baseline's: same workload, GPU, method and measurement."""
+
+    def place(one: Timed) -> Any:
+        return one.where, one.workload.key, one.measurement
+
+    base = {place(one): one for one in every if is_baseline(one.kernel) and one.ms}
+    found = ((one, base.get(place(one))) for one in every if not is_baseline(one.kernel) and one.ms)
     return [(one, other) for one, other in found if other]
 
 

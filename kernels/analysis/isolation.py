@@ -46,9 +46,9 @@ def why_too_short(
     """Why batches are too short to tell a kernel from its baseline; empty if they are not. Arguments as above."""
     if host.ns > HOST_SHARE * min(batch_ns) or is_noisy(host_half_width(call_ns, batch_ns, host, graphs)):
         return (
-            f"{Verdict.TOO_SHORT}: the host adds {host.ns / 1e3:.0f} us, give or take {host.spread_ns / 1e3:.0f} us, to "
-            f"batches of {batch_ns[0] / 1e6:.3g} and {batch_ns[1] / 1e6:.3g} ms; more calls, each with inputs of its own, "
-            "do not fit"
+            f"{Verdict.TOO_SHORT}: the host adds {host.ns / 1e3:.0f} us (spread {host.spread_ns / 1e3:.0f} us) to "
+            f"batches of {batch_ns[0] / 1e6:.3g} and {batch_ns[1] / 1e6:.3g} ms; a longer batch "
+            "is not possible, because each of its calls needs inputs of its own"
         )
     least_ns = LEAST_CALL_NS if not cuda else LEAST_GRAPH_NS if graphs else LEAST_LAUNCH_NS
     if min(call_ns) < least_ns:

@@ -18,6 +18,8 @@ WORDS = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME, Verdict.UNDECIDED)
 MIXED = "mixed"
 TOO_NOISY = "too noisy"
 """Left out of means: A/A was too far off on this workload."""
+CONTENDED = "contended"
+"""Left out of means: other processes used the device."""
 REASONS: dict[Verdict | Status, str] = {
     Verdict.NEEDS_MORE: "needs more rounds",
     Verdict.UNPAIRED: "not paired",
@@ -40,10 +42,13 @@ class Compared(NamedTuple):
     margin: float
     rounds: float
     """The rounds that count for the interval."""
+    is_contended: bool = False
 
     @property
     def why_left_out(self) -> str:
         """Why no mean includes it; empty if means do."""
+        if self.is_contended and self.ratio:
+            return CONTENDED
         if self.verdict in WORDS and self.ratio:
             return TOO_NOISY if is_noisy(self.margin) else ""
         return REASONS.get(self.verdict, str(self.verdict))
@@ -72,7 +77,10 @@ class Standing:
     @property
     def was_compared(self) -> bool:
         """Whether it has a speedup anywhere, even if no figure includes it."""
-        return bool(self.n or {TOO_NOISY, REASONS[Verdict.NEEDS_MORE], REASONS[Verdict.UNPAIRED]} & set(self.left_out))
+        return bool(
+            self.n
+            or {TOO_NOISY, CONTENDED, REASONS[Verdict.NEEDS_MORE], REASONS[Verdict.UNPAIRED]} & set(self.left_out)
+        )
 
     @property
     def of(self) -> int:

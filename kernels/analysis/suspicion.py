@@ -90,7 +90,7 @@ def why_ahead(waited_ns: Sequence[float], at_once_ns: Sequence[float], host_byte
     factor, more_ns = _faster(waited_ns, at_once_ns, often), median(at_once_ns) - median(waited_ns)
     if factor <= AHEAD_FACTOR or more_ns <= UNTOUCHED_NS + host_bytes / UNTOUCHED_BYTES_PER_NS:
         return ""
-    return f"works before its calls: {factor:.1f} times faster where its inputs have been there for a while"
+    return f"works before its calls: {factor:.1f} times faster if time passes between input writes and the call"
 
 
 def _sd_of_share(mine: int, others: int) -> float:
@@ -109,7 +109,7 @@ def why_uneven(mine: Sequence[float], base: Sequence[float]) -> str:
     often = sum(a > b for a in mine for b in base) / (len(mine) * len(base))
     if median(mine) <= UNEVEN_FACTOR * median(base) or often < SEEN_OFTEN:
         return ""
-    return f"some calls work for others: a block takes {median(mine):.1f} times its calls' median"
+    return f"some calls do the work of other calls: a block takes {median(mine):.1f} times its calls' median"
 
 
 def why_always_uneven(mine: Sequence[float], base: Sequence[float]) -> str:

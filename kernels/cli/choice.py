@@ -100,7 +100,7 @@ def swept(sweeps: list[str]) -> dict[str, list[Any]]:
     for text in sweeps:
         name, _, values = text.partition("=")
         if not values:
-            raise ConfigError(f"--sweep wants SIZE=A,B, such as seq_len=512,1024, not '{text}'")
+            raise ConfigError(f"--sweep needs SIZE=A,B, such as seq_len=512,1024, not '{text}'")
         found[name.strip()] = [
             int(v) if v.isdecimal() else {"true": True, "false": False}.get(v, v) for v in split(values)
         ]

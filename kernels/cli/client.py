@@ -59,7 +59,7 @@ class NoRedirect(urllib.request.HTTPRedirectHandler):
     """A token is sent to the site that was named, to no other."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
-        raise Failed(f"{req.full_url} is at {newurl} now: name that site with --site", REFUSED)
+        raise Failed(f"{req.full_url} redirects to {newurl}. Name that site with --site.", REFUSED)
 
 
 class Site:
@@ -88,7 +88,7 @@ class Site:
                 return None, etag
             raise Failed(said(error), NO_TOKEN if error.code in (401, 403) else REFUSED) from None
         except ValueError:
-            raise Failed(f"{self.address} did not answer as a Benchsite: is it its address?", UNREACHABLE) from None
+            raise Failed(f"{self.address} is not a Benchsite site. Check the address.", UNREACHABLE) from None
         except OSError as error:
             reason = getattr(error, "reason", error)
             raise Failed(f"{self.address} cannot be reached: {reason}", UNREACHABLE) from None
@@ -176,7 +176,7 @@ def login(arguments: argparse.Namespace) -> int:
         "127.0.0.1",
         "::1",
     ):
-        print(f"note: {address} is not encrypted: who sees the traffic sees the token", file=sys.stderr)
+        print(f"note: {address} is not encrypted. Anyone who can read the traffic can read the token.", file=sys.stderr)
     prompt = f"Token of {address} (made at {address}/tokens/): "
     token = (getpass.getpass(prompt) if sys.stdin.isatty() else sys.stdin.readline()).strip()
     if not token:
@@ -330,7 +330,7 @@ def decided(site: Site, body: dict[str, Any], answer: dict[str, Any], until: flo
     while answer["status"] == UNDECIDED:
         needed = max((row["processes"] or 0 for row in answer["rows"]), default=0)
         if not needed or processes == MOST_PROCESSES:
-            print("More processes would not decide." if needed else "The reason is not the number of processes.")
+            print("More processes would not help." if needed else "The number of processes is not the reason.")
             return answer
         processes = min(MOST_PROCESSES, max(needed, processes + 1))
         earlier = {int(row["against"].removeprefix("run ")) for row in answer["rows"] if row["against"]}
@@ -402,8 +402,9 @@ def share(text: str) -> float:
 
 def gate_options(one: argparse.ArgumentParser) -> None:
     one.add_argument("run", metavar="RUN", help="the run to judge")
-    one.add_argument("--against", nargs="+", required=True, metavar="BEFORE", help="earlier runs; of several, each "
-                     "kernel's best; of a site also: best, which is all of the same card, versions and workloads")  # fmt: skip
+    one.add_argument("--against", nargs="+", required=True, metavar="BEFORE", help="earlier runs; with several runs, "
+                     "each kernel is compared with its best result; for a site also `best`: all runs on the same card "
+                     "with the same versions and workloads")  # fmt: skip
     one.add_argument(
         "--max-regression", type=share, required=True, metavar="SHARE", help="how much slower is allowed: 2%%"
     )
@@ -421,22 +422,22 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(required=True, metavar="submit | runs | gate | login")
     site = argparse.ArgumentParser(add_help=False)
     site.add_argument("--site", default="", metavar="URL", help="the Benchsite, such as https://bench.example.org")
-    entering = commands.add_parser("login", parents=[site], help="keep a token for a site")
+    entering = commands.add_parser("login", parents=[site], help="store a token for a site")
     entering.set_defaults(do=login)
     sending = commands.add_parser("submit", parents=[site], help="send a kernel, and measure it")
     sending.add_argument("files", nargs="*", type=Path, metavar="FILE", help="the kernel's file, and those it imports")
     sending.add_argument("--git", default="", metavar="URL", help="instead of files: a repository that the agent fetches; with "
                          "--commit, --operation and --kernel")  # fmt: skip
     sending.add_argument("--commit", default="", metavar="SHA", help="all 40 digits")
-    sending.add_argument("--folder", default="", help="of the kernel's files in the repository (default: all of it)")
-    sending.add_argument("--operation", default="", help="such as attention")
-    sending.add_argument("--kernel", default="", metavar="NAME", help="as its file declares it")
-    sending.add_argument("--gpu", default="", help="a part of the device's name, such as h200; without it, only store")
-    sending.add_argument("--config", default="", help="its workloads (default: the smallest of the operation)")
+    sending.add_argument("--folder", default="", help="folder of the kernel's files (default: the whole repository)")
+    sending.add_argument("--operation", default="", help="operation of the kernel, such as attention")
+    sending.add_argument("--kernel", default="", metavar="NAME", help="name of the kernel, as its file declares it")
+    sending.add_argument("--gpu", default="", help="part of the device's name, such as h200; default: do not measure")
+    sending.add_argument("--config", default="", help="workloads to measure (default: the operation's smallest config)")
     sending.add_argument("--effort", default="", help="quick (default), normal or thorough")
-    sending.add_argument("--message", "-m", default="", help="what it changes")
-    sending.add_argument("--parent", default="", metavar="VERSION", help="the submission that it changes")
-    sending.add_argument("--wait", action="store_true", help="show progress and the table, and end with its verdict")
+    sending.add_argument("--message", "-m", default="", help="what this version changes")
+    sending.add_argument("--parent", default="", metavar="VERSION", help="submission that this version is based on")
+    sending.add_argument("--wait", action="store_true", help="wait; show progress and table; exit status 1 if not ok")
     sending.set_defaults(do=submit)
     runs = commands.add_parser("runs", help="list, show, cancel and compare runs")
     of_runs = runs.add_subparsers(required=True, metavar="list | show | cancel | compare")
@@ -448,7 +449,7 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("run", type=int)
         one.set_defaults(do=does)
         if name == "show":
-            one.add_argument("--wait", action="store_true", help="until it has ended")
+            one.add_argument("--wait", action="store_true", help="wait until the run has ended")
     both = of_runs.add_parser("compare", parents=[site], help="what changed from one run to another")
     both.add_argument("before", type=int)
     both.add_argument("after", type=int)

@@ -62,7 +62,7 @@ def do_calibrate(arguments: argparse.Namespace, stop: Stop) -> int:
         known = {"device": device.name, "uuid": device.uuid, "driver": device.driver, "refused": event.refused}
         print(json.dumps(known | {"ceilings": ceilings.model_dump() if ceilings else None}, indent=1))
     elif ceilings is None:
-        print(f"{device.name}: refused, {event.refused}; try again when it is quiet")
+        print(f"{device.name}: calibration refused, {event.refused}; try again when the device is idle")
     else:
         print(f"{device.name}, medians with 99% intervals")
         print("\n".join(f"  {line}" for line in aligned(ceilings_table(ceilings))))

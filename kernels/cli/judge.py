@@ -12,7 +12,7 @@ from kernels.analysis.peaks import PEAKS, peak_of
 from kernels.cli.choice import exported, swept
 from kernels.cli.table import aligned
 from kernels.config_files import ConfigError
-from kernels.report import comparison, tables
+from kernels.report import comparison, comparison_summary, tables
 from kernels.workload import Workload, sentence
 
 
@@ -36,10 +36,10 @@ def claimed(arguments: argparse.Namespace) -> claims.Claim:
         known = ", ".join(name for p in PEAKS for name in p.names)
         raise ConfigError(f"no peak is known for a GPU named '{arguments.gpu}'; there are: {known}")
     if arguments.ms is None and arguments.tflops is None:
-        raise ConfigError("judge wants --ms or --tflops")
+        raise ConfigError("judge needs --ms or --tflops")
     for option, value in (("--ms", arguments.ms), ("--tflops", arguments.tflops)):
         if value is not None and not 0 < value < math.inf:
-            raise ConfigError(f"{option} wants a number above 0, not {value:g}")
+            raise ConfigError(f"{option} needs a number above 0, not {value:g}")
     given = swept(arguments.sizes)
     if several := [name for name, values in given.items() if len(values) > 1]:
         raise ConfigError(f"{several[0]} has several values; give one workload")
@@ -58,7 +58,7 @@ def do_compare(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"these runs cannot be compared. {why}")
     table = comparison.rows(before, after)
     print(comparison.as_text(table))
-    print(f"\n{comparison.summary(table)}")
+    print(f"\n{comparison_summary.summary(table)}")
     for path, export in ((arguments.before, before), (arguments.after, after)):
         if export.partial:
             print(f"{path.name} is partial: {export.partial}.")

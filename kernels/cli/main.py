@@ -68,10 +68,10 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m kernels",
         description="Measure GPU kernels, without the site.",
         epilog="exit codes: 0 every result ok or unsupported here, 1 a result is not ok (judge: the claim is not plausible; "
-        "calibrate: the device was busy; compare: something is slower; gate: slower than it may be, or not ok), "
-        "2 the command could not be done (gate: cannot tell), "
+        "calibrate: the device was busy; compare: something is slower; gate: slower than allowed, or not ok), "
+        "2 the command failed (gate: cannot tell), "
         "128 + N ended by signal N (130 SIGINT, 143 SIGTERM). "
-        "submit, runs and login speak to a site: `python -m kernels submit --help`",
+        "submit, runs and login need a site: `python -m kernels submit --help`",
     )
     listed = (
         "list | env | run | check | try | tune | profile | compare | merge | gate | calibrate | judge | "
@@ -95,7 +95,7 @@ def parser() -> argparse.ArgumentParser:
         "sizes", nargs="+", metavar="SIZE=N", help="such as batch=16 seq_len=4096 causal=true dtype=float16"
     )
     judging.add_argument("--ms", type=float, help="the time of one call in milliseconds")
-    judging.add_argument("--tflops", type=float, help="the rate, instead of the time or beside it")
+    judging.add_argument("--tflops", type=float, help="the rate, instead of the time or in addition to it")
     judging.add_argument("--gpu", required=True, help="the GPU's name as its driver gives it, such as 'NVIDIA H200'")
     judging.set_defaults(do=do_judge)
     comparing = commands.add_parser("compare", help="compare two runs on one device")
@@ -112,7 +112,7 @@ def parser() -> argparse.ArgumentParser:
     merging.add_argument("-o", "--output", required=True, type=Path, metavar="FILE", help="where the result is written")
     merging.set_defaults(do=do_merge)
     trying = commands.add_parser(
-        "try", help="which kernels of a folder load, run and are right here, whatever their format"
+        "try", help="check which kernels of a folder load, run and are correct here; detects their format"
     )
     trying.add_argument("folder", type=Path, help="a folder, such as a clone, or one file")
     trying.add_argument("--device", help="cuda:0, cpu or a UUID (default: the first GPU, else the CPU)")
@@ -121,10 +121,10 @@ def parser() -> argparse.ArgumentParser:
     trying.add_argument(
         "--time",
         action="store_true",
-        help="time each that is right beside what it replaces: KernelBench's Model, GPU MODE's ref_kernel, flashinfer's "
-        "reference; one after the other",
+        help="also time each correct kernel against its reference: KernelBench's Model, GPU MODE's ref_kernel, "
+        "flashinfer's reference; one kernel after the other",
     )
-    trying.add_argument("--json", metavar="FILE", type=Path, help="write what became of each to FILE")
+    trying.add_argument("--json", metavar="FILE", type=Path, help="write the result of each kernel to FILE")
     trying.set_defaults(do=do_try)
     tuning = commands.add_parser("tune", help="find the settings of a kernel that are best on this card")
     tune_options(tuning)
@@ -166,9 +166,10 @@ def parser() -> argparse.ArgumentParser:
             "--resume",
             metavar="FILE",
             type=Path,
-            help="measure what is missing in FILE (of --json), and write it there; needs the same fingerprint and sources",
+            help="continue the run in FILE (written by --json): measure what is missing and add it to FILE; needs the "
+            "same fingerprint and sources",
         )
-        command.add_argument("--timing", action="store_true", help="also say where the seconds went")
+        command.add_argument("--timing", action="store_true", help="also print how long each phase took")
         command.set_defaults(
             do=do_run,
             verify=command is check,
@@ -179,9 +180,7 @@ def parser() -> argparse.ArgumentParser:
             profile=False,
             **dict.fromkeys(PLANS),
         )
-    run.add_argument(
-        "--profile", action="store_true", help="after the measurement, say why each kernel is slow: see `profile`"
-    )
+    run.add_argument("--profile", action="store_true", help="profile each kernel after the measurement: see `profile`")
     run.add_argument("--verify", action="store_true", help="check correctness only (same as `check`)")
     run.add_argument("--protocol", choices=("paired", "fixed"), help="instead of the config's")
     run.add_argument(

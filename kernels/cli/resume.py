@@ -19,9 +19,9 @@ PARTS = ("operation", "kernels", "baseline", "protocol", "workloads")
 def check(before: Export, config: Config, device: Device) -> None:
     """Raises ConfigError if the run in a file cannot be continued with this config, these sources and this device."""
     if differ := [part for part in PARTS if getattr(before.config, part) != getattr(config, part)]:
-        raise ConfigError(f"the run to resume has other {' and '.join(differ)}: measure anew, without --resume")
+        raise ConfigError(f"the run to resume has different {' and '.join(differ)}: start a new run, without --resume")
     if not before.environment:
-        raise ConfigError("the run to resume does not say where it was measured: measure anew, without --resume")
+        raise ConfigError("the run to resume does not say where it was measured: start a new run, without --resume")
     if (uuid := before.environment.get("uuid", device.uuid)) != device.uuid:
         raise ConfigError(f"the run to resume was measured on the device {uuid}, not on {device.uuid}")
     now = {(info.operation, info.name): info.sha256 for info in catalog.kernels()}
@@ -29,7 +29,7 @@ def check(before: Export, config: Config, device: Device) -> None:
     changed = {name for of, name, arm in measured if arm.sha256 != now.get((of, name.partition(VARIANT)[0]), "")}
     if changed:
         who = ", ".join(sorted(changed))
-        raise ConfigError(f"the source of {who} has changed since the run to resume: measure anew, without --resume")
+        raise ConfigError(f"the source of {who} has changed since the run to resume: start a new run, without --resume")
 
 
 def spec_of(config: Config, device: Device, before: Export | None) -> RunSpec:
@@ -54,4 +54,4 @@ def why_another(before: Export | None, error: WrongEnvironment) -> str:
         for key in (*KEYED, *WHERE_TOLD)
         if str(was.get(key)) != str(now.get(key))
     ]
-    return f"the run to resume was measured with another fingerprint ({', '.join(differ)}): measure anew"
+    return f"the run to resume was measured with another fingerprint ({', '.join(differ)}): start a new run"

@@ -76,7 +76,7 @@ def _ended(collected: Collector, stop: Stop) -> str:
 def _show(collected: Collector, with_timing: bool) -> None:
     """Prints the table, and on request where the seconds went. If nobody reads it any more, the files remain."""
     table, export = collected.table, collected.export
-    said = [f"{export.partial}." if export.partial else "", as_text(table)]
+    said = [f"{export.partial}." if export.partial else "", as_text(table, export.contended)]
     try:
         print(tables.as_text(table, collected.lines))
         print(f"\n{' '.join(filter(None, said))}", flush=True)

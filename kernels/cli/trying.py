@@ -119,7 +119,7 @@ def _last(text: bytes) -> dict[str, Any]:
     try:
         return NOT_STARTED | (json.loads(lines[-1]) if lines else {})
     except ValueError:  # the kernel wrote there
-        return NOT_STARTED | {"why": "other code than the loader wrote the answer"}
+        return NOT_STARTED | {"why": "code other than the loader wrote the answer"}
 
 
 def _line(root: Path, found: Found, result: dict[str, Any]) -> str:
@@ -156,9 +156,9 @@ def tally(tried: list[dict[str, Any]], device: Device) -> list[str]:
         if formats[name] and len(formats) > 1:
             lines.append("  " + line(name, [r for r in tried if r["kernel"]["format"] == name]))
     if device.kind == "cpu":
-        lines.append("Triton kernels ran in its interpreter: there is no GPU here.")
+        lines.append("Triton kernels ran in Triton's interpreter, because this device is a CPU.")
     if formats[PERF_REPORT]:
-        lines.append("A perf_report file is right if its providers agree with the library among them.")
+        lines.append("A perf_report file is right if its other providers agree with its library provider.")
     return lines
 
 

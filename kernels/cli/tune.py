@@ -32,22 +32,22 @@ OPTIONS = tuple(TunePlan.model_fields)
 
 def tune_options(command: argparse.ArgumentParser) -> None:
     """The options of `tune`: those of a plan (kernels/tune_plan.py), without defaults, so that a resumed one keeps its own."""
-    command.add_argument("kernel", nargs="?", help="its name, or operation/name; not needed with --resume")
-    command.add_argument("--config", help="its workloads: a name in kernels/configs/, or the path of a .yaml file")
+    command.add_argument("kernel", nargs="?", help="kernel name, or operation/name; not needed with --resume")
+    command.add_argument("--config", help="workloads: a name in kernels/configs/, or the path of a .yaml file")
     command.add_argument("--device", help="cuda:0, cpu or a UUID (default: the first GPU, else the CPU)")
     command.add_argument("--sampler", choices=SAMPLERS, help="which settings are tried next (tpe)")
-    command.add_argument("--seed", type=int, help="of the sampler (0)")
-    command.add_argument("--trials", type=int, help="at most (24)")
-    command.add_argument("--minutes", type=float, help="at most, of all of it")
+    command.add_argument("--seed", type=int, help="seed of the sampler (0)")
+    command.add_argument("--trials", type=int, help="maximum number of trials (24)")
+    command.add_argument("--minutes", type=float, help="maximum duration of the whole search in minutes")
     command.add_argument("--together", type=int, help="settings that are screened in the same rounds (4)")
     command.add_argument("--finalists", type=int, help="settings that are measured again (3)")
     command.add_argument("--processes", type=int, help="fresh processes that confirm each finalist (5)")
-    command.add_argument("--least", type=float, help="speedup over the kernel's own choice that counts (1.03)")
-    command.add_argument("--shapes", type=int, help="workloads on which it must be reached (2)")
+    command.add_argument("--least", type=float, help="minimum speedup over the kernel's own choice (1.03)")
+    command.add_argument("--shapes", type=int, help="number of workloads that must reach the minimum speedup (2)")
     command.add_argument("--population", type=int, help="evolution: settings drawn at random first (8)")
     command.add_argument("--elites", type=int, help="evolution: the best so far, whose settings are mutated (3)")
-    command.add_argument("--each", action="store_true", help="a search of its own for each workload")
-    command.add_argument("--out", type=Path, metavar="FILE", help="instead of the table beside the kernel")
+    command.add_argument("--each", action="store_true", help="run a separate search for each workload")
+    command.add_argument("--out", type=Path, metavar="FILE", help="write the table to FILE, not beside the kernel")
     command.add_argument("--resume", type=Path, metavar="FILE", help="continue the interrupted searches in FILE")
 
 
@@ -168,7 +168,7 @@ def _searches(arguments: argparse.Namespace, info: catalog.KernelInfo, config: C
     why = why_not(info, device)
     workloads = [w for w in config.workloads if not info.why_not_for(w.dtype, w.problem.model_dump())]
     if not workloads:
-        why = why or f"it does none of the workloads of {config.name}"
+        why = why or f"it supports none of the workloads of {config.name}"
     if why:
         raise ConfigError(f"{info.full_name} cannot be tuned here: {why}")
     groups = [[one] for one in workloads] if arguments.each else [workloads]

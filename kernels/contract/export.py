@@ -61,6 +61,11 @@ class Export(Model):
     """Why its kernels are slow, if that was asked for."""
 
     @property
+    def contended(self) -> bool:
+        """Whether other processes used the device, as far as the run knows."""
+        return bool(self.preflight.others) or any(m.is_contended for m in self.measurements)
+
+    @property
     def progress(self) -> str:
         """ "3 of 8 measured": workloads."""
         keys = {workload.key for workload in self.config.workloads}

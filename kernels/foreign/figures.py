@@ -102,10 +102,10 @@ def number(value: object, name: str = "the value") -> float | None:
             text, unit = timed.groups()
             factor = MS[unit.replace("µ", "u").replace("\u03bc", "u")]
         if len(text) > LONGEST or not re.search(r"[0-9]", text) or not PLAIN_NUMBER.fullmatch(text):
-            raise Refused(f"{name} is no number: {value[:40]!r}")
+            raise Refused(f"{name} is not a number: {value[:40]!r}")
         value = float(text.replace(",", ""))
     if not isinstance(value, int | float):
-        raise Refused(f"{name} is no number: {str(value)[:40]!r}")
+        raise Refused(f"{name} is not a number: {str(value)[:40]!r}")
     if isinstance(value, float) and not math.isfinite(value):
         raise Refused(f"{name} is {value}")
     if not 0 < value < LARGEST or not 0 < value * factor < LARGEST:

@@ -92,7 +92,7 @@ def _is_object(line: str) -> bool:
 def _record(where: str, row: Any) -> Record | tuple[str, Refused]:
     if isinstance(row, dict):
         return Record(where, row)
-    return where, Refused(f"it is no object with names, but {json.dumps(row)[:40]}")
+    return where, Refused(f"it is not a JSON object, but {json.dumps(row)[:40]}")
 
 
 def _of_list(file: TextIO) -> Found:
@@ -117,7 +117,7 @@ def _of_list(file: TextIO) -> Found:
             yield _record(f"row {count}", item)
             continue
         if ended or len(text) > LONGEST_ROW:
-            why = "the file ends within it" if ended else "it is no JSON, or longer than 1 MiB"
+            why = "the file ends within it" if ended else "it is not JSON, or it is longer than 1 MiB"
             yield f"row {count + 1}", Refused(f"{why}; what follows was not read")
             return
         more = file.read(PIECE)
@@ -133,7 +133,7 @@ def _of_lines(file: TextIO) -> Found:
             try:
                 yield _record(where, json.loads(line.removeprefix("\ufeff")))
             except (ValueError, RecursionError):
-                yield where, Refused("it is no complete JSON object")
+                yield where, Refused("it is not a complete JSON object")
 
 
 def _lines(file: TextIO) -> Iterator[tuple[int, str | Refused]]:
@@ -206,7 +206,7 @@ def _of_table(reader: Any, refused: list[tuple[int, Refused]]) -> Found:
         except StopIteration:
             cells = None
         except csv.Error as error:
-            yield f"line {before}", Refused(f"it is no csv: {error}")
+            yield f"line {before}", Refused(f"it is not valid csv: {error}")
             continue
         while refused:
             number, why = refused.pop(0)

@@ -119,7 +119,7 @@ def _tuple(name: str, value: Any) -> dict[str, str]:
 
 def _word(key: str, value: Any) -> str:
     if not isinstance(value, str | int | float):
-        raise Refused(f"{key} is no text")
+        raise Refused(f"{key} is not text")
     text = "".join(sign if sign.isprintable() else " " for sign in str(value)).strip()
     if len(text) > LONGEST_NAME and key not in names.STATUS:
         raise Refused(f"{key} is longer than {LONGEST_NAME} characters")
@@ -271,7 +271,7 @@ def _size(name: str, value: Any, info: FieldInfo | None) -> int | float | bool |
         return value
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    raise Refused(f"{name} is no whole number: {str(value)[:40]!r}")
+    raise Refused(f"{name} is not a whole number: {str(value)[:40]!r}")
 
 
 @lru_cache(4096)

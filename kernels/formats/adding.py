@@ -16,7 +16,7 @@ def read(files: dict[str, str]) -> Brought:
     files = checked_files(files)
     if _declares(files):
         if _has_pair({name: text for name, text in files.items() if not _declares({name: text})}):
-            raise Unreadable("one file declares a kernel, and others are a kernel with its problem: submit them apart")
+            raise Unreadable("one file declares a kernel, others are a kernel with its problem: submit them separately")
         return Brought({}, files)
     return pair_in(files) or Brought({}, with_declaration(files))
 

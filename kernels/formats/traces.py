@@ -57,7 +57,7 @@ def _lines(text: str, name: str, definition: str) -> Iterator[dict[str, Any]]:
         try:
             said = json.loads(line) if line.strip() else None
         except (ValueError, RecursionError):
-            raise Unreadable(f"{name} cannot be read: line {number} is no JSON") from None
+            raise Unreadable(f"{name} cannot be read: line {number} is not JSON") from None
         if isinstance(said, dict) and said.get("definition") == definition and isinstance(said.get("workload"), dict):
             yield {part: said["workload"].get(part) or {} for part in ("axes", "inputs", "uuid")}
 

@@ -115,7 +115,7 @@ def _enter_user_namespace() -> None:
     """The same user, with all rights over the other namespaces that are made now, and none outside."""
     uid, gid = os.geteuid(), os.getegid()
     if uid == rights.ROOT:
-        raise OSError(errno.EPERM, "root without its rights can have none of its own")
+        raise OSError(errno.EPERM, "root without capabilities cannot create one")
     unshare(NEW_USERS)
     rights.name_myself(uid, gid)
 

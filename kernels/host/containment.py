@@ -44,7 +44,7 @@ def why_not_contained(facts: Facts) -> str:
     if not lacking:
         return ""
     why = f" ({'; '.join(facts.missing)})" if facts.missing else ""
-    return f"a submitted kernel runs isolated only, and this host cannot give it {', '.join(lacking)}{why}"
+    return f"submitted kernels must run isolated, but this host does not provide: {', '.join(lacking)}{why}"
 
 
 def why_refused(facts: Facts) -> str:

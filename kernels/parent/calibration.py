@@ -46,4 +46,4 @@ def _why_hopeless(watch: Telemetry) -> str:
 def _why_loaded(load: dict[str, float] | None) -> str:
     """Others on a CPU, as for the rounds of a workload."""
     host = HostLoad.model_validate(load) if load else None
-    return f"others took {host.foreign:.0%} of the core time" if host and host.is_busy else ""
+    return f"other processes used {host.foreign:.0%} of the CPU time" if host and host.is_busy else ""

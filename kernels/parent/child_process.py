@@ -299,7 +299,7 @@ class Child:
 
     def _forged(self) -> Forged:
         self.kill()
-        return Forged("other code than the instrument wrote to the answer pipe")
+        return Forged("code other than the instrument wrote to the answer pipe")
 
     def _answer(self, limit_s: float) -> Answer:
         return self._parsed(self._line(limit_s))

@@ -109,7 +109,9 @@ class Doubts:
             return self._if_again(name, "uneven", why)
         busy = next((one.host for one in readings if one.host and HostLoad.model_validate(one.host).is_busy), None)
         if busy and median(found[name]) <= CLEARLY_UNEVEN * median(found[base]):
-            self.unclear[name] = f"{why}; or others interrupted them, which took {busy['foreign']:.0%} of the core time"
+            self.unclear[name] = (
+                f"{why}; or other processes interrupted the calls: they used {busy['foreign']:.0%} of the CPU time"
+            )
             return ""
         return why
 

@@ -107,7 +107,7 @@ class IsolatedRun(WorkloadRun):
                 self._blame(by_name[kernel_of(self.session.turn)], "timing", error)
                 continue
             for arm in disturbing:
-                arm.fail(Status.SUSPECT, "the baseline is slower while this kernel has a process")
+                arm.fail(Status.SUSPECT, "the baseline is slower while the process of this kernel exists")
             if not disturbing:
                 readings.append(reading)
                 if len(readings) == self.plan.processes:
@@ -263,11 +263,11 @@ class IsolatedRun(WorkloadRun):
         for arm in others:
             self.session.stop(arm.name)
         if not is_slower_beside(_ratio(times, self._alone())):
-            reading.notes.append("the baseline became slower during this measurement, alone too")
+            reading.notes.append("the baseline became slower during this measurement, also without other processes")
             return []
         guilty = [arm for arm in others if self._disturbs(arm)]
         if not guilty:
-            reading.notes.append(f"the baseline took {self.beside.ratio:.3f} times as long as alone, but not again")
+            reading.notes.append(f"the baseline took {self.beside.ratio:.3f} times as long as alone, but only once")
         return guilty
 
     def _disturbs(self, arm: Arm) -> bool:

@@ -7,19 +7,18 @@ speedups, with the intervals of both (statistics.change).
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kernels.analysis.standing import WORDS, in_digits
-from kernels.analysis.statistics import MIN_ROUNDS, change, geometric_mean, word
-from kernels.analysis.verdicts import certain_ratio, enough_rounds, is_noisy
+from kernels.analysis.standing import WORDS
+from kernels.analysis.statistics import MIN_ROUNDS, change, word
+from kernels.analysis.verdicts import certain_ratio, enough_rounds
 from kernels.contract.arm_result import FAILURES, ArmResult, Ratio, Status, Verdict
 from kernels.contract.environment import KEYED, WHERE_TOLD
 from kernels.contract.events import Measured
 from kernels.report.cells import as_csv as records_as_csv
 from kernels.report.cells import listed, markdown, microseconds, text
-from kernels.report.summary import VERBS, Summary
 
 NOT_COMPARED, NEW, GONE = "not compared", "new", "gone"
 COMPARABILITY_KEYS = {"paired": "in pairs", "rest": "rests"}
@@ -33,6 +32,8 @@ class Results(typing.Protocol):
     def environment(self) -> dict[str, Any]: ...
     @property
     def measurements(self) -> Sequence[Measured]: ...
+    @property
+    def contended(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class RunResults:
 
     environment: dict[str, Any]
     measurements: Sequence[Measured]
+    contended: bool = False
+    """Whether other processes used the device."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,10 @@ class Row:
     status_before: Status | None
     strayed: bool = False
     """Faster or slower, although its source is unchanged."""
+    control_moved: bool = False
+    """Whether an unchanged kernel's move made the margin wider."""
+    contended: str = ""
+    """Which of the two runs is contended: before, after, or both; empty: neither."""
 
     @property
     def ratio(self) -> Ratio | None:
@@ -85,7 +92,7 @@ class Row:
         return self.verdict in FAILURES and self.verdict != self.status_before
 
 
-NOT_IN_FILES = ("status_before", "strayed")
+NOT_IN_FILES = ("status_before", "strayed", "control_moved")
 COLUMNS = tuple(name for name in Row.__dataclass_fields__ if name not in NOT_IN_FILES)
 
 
@@ -117,6 +124,9 @@ def rows(before: Results, after: Results) -> list[Row]:
     for m in after.measurements:
         table += _of_one(earlier.pop(m.place, None), m, before.measurements)
     table = _widened_where_controls_moved(table)
+    if before.contended or after.contended:
+        which = "both" if before.contended and after.contended else "before" if before.contended else "after"
+        table = [replace(row, contended=which) if row.change is not None else row for row in table]
     told = {(row.workload_key, row.kernel) for row in table}
     for m in earlier.values():
         left = [arm for arm in m.results if (m.key, arm.kernel) not in told]
@@ -138,7 +148,9 @@ def _widened_where_controls_moved(table: list[Row]) -> list[Row]:
 def _judged_again(row: Row, margin: float) -> Row:
     if row.verdict not in WORDS or row.margin is None or margin <= row.margin:
         return row
-    return replace(row, margin=margin, verdict=word(row.change_low, row.change_high, margin, MIN_ROUNDS))
+    return replace(
+        row, margin=margin, control_moved=True, verdict=word(row.change_low, row.change_high, margin, MIN_ROUNDS)
+    )
 
 
 @dataclass(frozen=True)
@@ -242,101 +254,6 @@ def _baseline_hash(m: Measured) -> str:
     return next((arm.sha256 for arm in m.results if arm.kernel == m.baseline), "")
 
 
-# --- in sentences -----------------------------------------------------------------------------------------------------
-
-
-def summary(table: Sequence[Row]) -> Summary:
-    """The sentences about two runs. Kernels with the same source in both are the control: they should not change."""
-    compared = [row for row in table if row.change is not None]
-    edited = list(dict.fromkeys(row.kernel for row in compared if not row.same_source))
-    control = [row for row in compared if row.same_source]
-    sentences: list[str] = []
-    strong, tone = "", "same"
-    if edited:
-        best = max(edited, key=lambda kernel: sum(r.kernel == kernel and r.verdict == Verdict.FASTER for r in compared))
-        strong, first, tone = _about(compared, best)
-        sentences += [first] if first else []
-        for kernel in [other for other in edited if other != best]:
-            also, more, _ = _about(compared, kernel)
-            sentences.append(f"{also}. {more}".strip())
-    elif control:
-        strong = "No kernel source changed"
-    else:
-        strong = "No result can be compared"
-    sentences += (_of_the_control(control) if compared else []) + _of_statuses(table)
-    return Summary(strong, sentences, tone)
-
-
-def _about(compared: Sequence[Row], kernel: str) -> tuple[str, str, str]:
-    """(strong part, rest, tone) about a kernel."""
-    mine = [row for row in compared if row.kernel == kernel]
-    counts = {w.lower(): sum(row.verdict == w for row in mine) for w in WORDS}
-    first, of = leading(counts), len(mine)
-    if not first:
-        return f"{kernel} needs more rounds for a comparison", "", "same"
-    phrase = {"same": "as fast as before", "undecided": "not clearly faster or slower than before"}.get(
-        first, f"{first} than before"
-    )
-    where = f" on {counts[first]} of {of} workloads" if of > 1 else ""
-    others = [f"{w} on {counts[w]}" for w in counts if counts[w] and w != first]
-    rest = " ".join(filter(None, [f"It is {', '.join(others)}." if others else "", _mean_of(mine)]))
-    return f"{kernel} is {phrase}{where}", rest, first if first in ("faster", "slower") else "same"
-
-
-def leading(counts: Mapping[str, int]) -> str:
-    """Leading word of a kernel from its counts: faster or slower, whichever is more frequent; else same; else
-    undecided; else empty."""
-    if counts["faster"] or counts["slower"]:
-        return "faster" if counts["faster"] >= counts["slower"] else "slower"
-    return next((w for w in ("same", "undecided") if counts[w]), "")
-
-
-def _mean_of(mine: Sequence[Row]) -> str:
-    """The change, or the geometric mean of the changes, with its interval; without workloads that are too noisy."""
-    changes = [row.ratio for row in mine if row.ratio and not is_noisy(row.margin or 0.0)]
-    if (mean := geometric_mean(changes)) is None:
-        return "A/A was too far from 1 for a comparison."
-    if len(mine) == 1:
-        return f"{mean.ratio:.3f}x, interval {mean.low:.3f} to {mean.high:.3f}."
-    middle, low, high = in_digits(*mean)
-    left_out = len(mine) - len(changes)
-    return f"Geometric mean of the changes {middle}x over {len(changes)} ({low} to {high})" + (
-        f", {left_out} left out." if left_out else "."
-    )
-
-
-def _of_the_control(control: Sequence[Row]) -> list[str]:
-    """The sentence about unchanged kernels."""
-    if not control:
-        return ["No unchanged kernel was compared, so nothing controls for a difference between the two runs."]
-    strayed = [row for row in control if row.strayed]
-    counts = [(word, sum(row.verdict == word for row in control)) for word in (Verdict.SAME, Verdict.UNDECIDED)]
-    phrases = {Verdict.SAME: "the same", Verdict.UNDECIDED: "undecided"}
-    counted = listed([f"{count} {'is' if count == 1 else 'are'} {phrases[word]}" for word, count in counts if count])
-    count = len(control)
-    said = f"Of {count} result{'s' * (count != 1)} of unchanged kernels{', ' * bool(counted)}{counted}"
-    if not strayed:
-        return [f"{said}; none is faster or slower."]
-    kernels = listed(list(dict.fromkeys(row.kernel for row in strayed)))
-    workloads, widest = {row.workload for row in strayed}, max(row.margin or 0.0 for row in strayed)
-    where = f"on {len(workloads)} workload{'s' * (len(workloads) != 1)}"
-    then = "results are undecided" if is_noisy(widest) else f"changes below {widest:.0%} do not count"
-    return [f"{said}, but {kernels} moved {where}: {then} there."]
-
-
-def _of_statuses(table: Sequence[Row]) -> list[str]:
-    sentences = []
-    for status in FAILURES:
-        for new in (False, True):
-            rows = [r for r in table if r.verdict == status and r.is_broken and (r.status_before is None) == new]
-            if rows:
-                count = len(rows)
-                verb = VERBS.get(status) or f"{'are' if count > 1 else 'is'} {status}"
-                who = listed(list(dict.fromkeys(row.kernel for row in rows)))
-                sentences.append(f"{count} {'new ' * new}result{'s' * (count > 1)} {verb}{' now' * (not new)} ({who}).")
-    return sentences
-
-
 def worse(table: Sequence[Row]) -> list[Row]:
     """Regressions: slower than before, or no longer ok."""
     return [row for row in table if row.verdict == Verdict.SLOWER or row.is_broken]
@@ -375,6 +292,7 @@ def _cells(row: Row) -> list[str]:
         moved = f"{row.change:.3f}x ({row.change_low:.3f} to {row.change_high:.3f})"
     speedups = ["" if one is None else f"{one:.3f}x" for one in (row.speedup_before, row.speedup_after)]
     times = [microseconds(row.p50_before_ms), microseconds(row.p50_after_ms)]
+    moved += f", contended: {row.contended}" if row.contended else ""
     margin = "" if row.margin is None else f"{row.margin:.1%}"
     return [row.workload, row.kernel, row.verdict, moved, margin, *speedups, *times]
 

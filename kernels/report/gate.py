@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 from kernels.analysis.gate import Gate, limit_of, processes_needed, whole, word_of
 from kernels.analysis.standing import in_digits
+from kernels.analysis.statistics import MIN_ROUNDS
 from kernels.analysis.verdicts import certain_ratio
 from kernels.catalog import AT
 from kernels.contract.arm_result import FAILURES, ArmResult, Ratio, Status, Verdict
@@ -133,7 +134,7 @@ def _without_versions(run: Results) -> Results:
             for arm in m.results
         ]
         measurements.append(m.model_copy(update={"results": results}))
-    return RunResults(run.environment, measurements)
+    return RunResults(run.environment, measurements, run.contended)
 
 
 def _low_end(of: Results, row: Row, line: Line) -> float:
@@ -161,6 +162,8 @@ def _line(row: Row, name: str, before: Results, after: Results, most: float) -> 
         if row.verdict == GONE:
             return _unknown(row.workload, row.mode, row.kernel, "it was not measured again", name)
         return _unknown(row.workload, row.mode, row.kernel, row.why or str(row.verdict), name)
+    if why := _why_undecided(row):
+        return Line(row.workload, row.mode, row.kernel, Gate.UNKNOWN, why, change, margin, name)
     word, needed, why = word_of(change, margin, most), None, ""
     if word == Gate.FAILS:
         why = f"slower by {percent(1 / change.ratio - 1)}, at least {percent(1 / change.high - 1)}"
@@ -173,6 +176,16 @@ def _line(row: Row, name: str, before: Results, after: Results, most: float) -> 
             f"about {needed} processes of each run would decide" if needed else "the change is too near to the limit"
         )
     return Line(row.workload, row.mode, row.kernel, word, why, change, margin, name, needed)
+
+
+def _why_undecided(row: Row) -> str:
+    """Why a change says nothing, whatever its interval is; empty if it does."""
+    if row.verdict == Verdict.NEEDS_MORE:
+        return f"{row.verdict}: with fewer than {MIN_ROUNDS} an interval is too narrow"
+    if not row.contended:
+        return ""
+    runs = "both runs" if row.contended == "both" else f"the run {row.contended}"
+    return f"other processes used the device during {runs}: measure again on an idle device"
 
 
 def _processes(of: Results, row: Row) -> int:

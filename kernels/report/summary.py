@@ -72,7 +72,9 @@ def summary(table: Sequence[Row], operation: str, contended: bool = False) -> Su
     elif table:
         strong = "No kernel could be measured"
     if busy > BUSY_SHARE:
-        sentences.append(f"Others took up to {busy:.0%} of this machine's core time: the run is contended.")
+        sentences.append(f"Other processes used up to {busy:.0%} of this machine's CPU time: the run is contended.")
+    elif contended and table:
+        sentences.append("The run is contended: other processes used the device.")
     sentences += _noise(table)
     sentences += _faults(table)
     return Summary(
@@ -131,15 +133,21 @@ def sentence(text: str) -> str:
 
 def _others(ranked: Ranking, first: Standing) -> list[str]:
     """How the other kernels rank, and where the ranks hold."""
-    count = len(ranked.standings)
-    if count < 2 or not any(one.word for one in ranked.standings):
+    count = len(ranked.means)
+    if len(ranked.standings) < 2 or not any(one.word for one in ranked.standings):
         return []
     said = []
-    if ranked.best == first:
+    if ranked.best == first and count > 1:
         ratio, low, _ = in_digits(*ranked.means[first.kernel])
         common = "the workload" if ranked.common == 1 else f"the {ranked.common} workloads"
         on = f" on {common} that all of them passed" if first.of > 1 else ""
         said.append(f"It is the best of {count}{on}: {ratio}x, at least {low}x for {count} comparisons at once.")
+    for one in ranked.standings if ranked.means else ():
+        if one.kernel not in ranked.means:
+            why = "no workload in common with the others" if one.n else one.figures
+            said.append(f"{one.kernel} has no rank: {why}.")
+    if sum(bool(one.n) for one in ranked.standings) < 2:
+        return said
     others = [one.kernel for one in ranked.standings if one != first and one.counts["faster"]]
     if others:
         verb = "are" if len(others) > 1 else "is"
@@ -171,7 +179,7 @@ def _widened(table: Sequence[Row]) -> list[str]:
     margins = [row.margin for row in table if row.verdict == Verdict.UNDECIDED and row.margin > 1.01 * MARGIN]
     if not margins:
         return []
-    return [f"A/A of {table[0].baseline} was off: FASTER and SLOWER need a difference of up to {max(margins):.1%}."]
+    return [f"A/A of {table[0].baseline} was noisy: FASTER and SLOWER need a difference of up to {max(margins):.1%}."]
 
 
 def _faults(table: Sequence[Row]) -> list[str]:

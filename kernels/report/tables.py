@@ -218,11 +218,11 @@ def row(m: Measured, arm: ArmResult) -> Row:
 
 
 def compared(table: Iterable[Row]) -> list[Compared]:
-    """The results that are compared with a baseline, for standings; without those of other work."""
+    """The results that are compared with a baseline, for standings. Those of other work are left out there, by name."""
     return [
         Compared(row.workload_key, row.kernel, row.baseline, row.verdict, row.ratio, row.margin, _rounds(row))
         for row in table
-        if row.kernel != row.baseline and row.mode != "verify" and not row.other_work
+        if row.kernel != row.baseline and row.mode != "verify"
     ]
 
 

@@ -23,7 +23,7 @@ SAID: dict[Phase, str] = {
     "fresh inputs": "fresh values between rounds",
     "single calls": "single calls beside graphs",
     "check after": "checks of timed outputs",
-    "probes": "probes for remembered results",
+    "probes": "probes for cached results",
     "cross-check": "cross-check",
     "host": "the parent: statistics, decisions, writing",
 }

@@ -73,7 +73,7 @@ def why_fails(results: Sequence[OnWorkload], plan: TunePlan, label: Mapping[str,
     for one in results:
         assert one.ratio is not None
         if confirmed and is_noisy(one.margin):
-            return f"A/A was off by {one.margin:.0%} on {label[one.key]}: results there are undecided"
+            return f"A/A was too noisy on {label[one.key]} (margin {one.margin:.0%}): results there are undecided"
         worse = one.ratio.low < 1 / (1 + one.margin) if confirmed else one.ratio.high < 1
         if worse:
             return f"p50 {'may be' if confirmed else 'is'} worse on {label[one.key]}"

@@ -172,7 +172,7 @@ def test_workloads_whose_files_are_missing_are_left_out_and_named():
     [
         (gather(workload(9, 5, "x/y.safetensors")), "no workload of gather_h16 can be measured: its input index comes from "
          "x/y.safetensors, which is not among the files"),
-        (gather("{"), "gather.jsonl cannot be read: line 1 is no JSON"),
+        (gather("{"), "gather.jsonl cannot be read: line 1 is not JSON"),
         (gather(workload(9, 5).replace("gather_h16", "other")), "gather.jsonl has no workload of the definition gather_h16"),
         (gather(workload(9, 0)), "a workload of gather_h16 gives no length of the axis rows"),
         (gather(workload(9, 5, scale="x")), "the value of the input scale of gather_h16 must be a finite number"),

@@ -177,7 +177,7 @@ for fd in range(3, 1000):
         ({"answer": "x", "inputs": "torch.randn(torch.randint(1, 9, ()).item(), 50)"}, "same shapes and dtypes"),
         ({"answer": "x", "more": "import os; os._exit(3)"}, "exited with status 3"),
         ({"answer": "x", "more": FORGE},
-         "other code than the instrument"),
+         "code other than the instrument"),
         ({"answer": "x", "more": LOOK + "raise RuntimeError(f'reached {others()}')"}, r"reached []"),
     ],
 )  # fmt: skip
@@ -310,7 +310,7 @@ def test_a_problem_is_in_no_list_of_operations_and_is_the_baseline_of_its_config
 def test_a_declared_kernel_beside_another_pair_is_refused():
     """Which of both is meant is not known. The stored files of a kernel, which have a declaration, are read as they are."""
     declared = '@kernel("gelu", backend="pytorch")\ndef mine(x, approximate):\n    return x\n'
-    with pytest.raises(Unreadable, match="one file declares a kernel, and others are a kernel with its problem"):
+    with pytest.raises(Unreadable, match="one file declares a kernel, others are a kernel with its problem"):
         read({"1_linear.py": MODEL, "1_linear_new.py": NEW, "mine.py": declared})
     for stored in [*pair(), *submissions_of(files_of("6_wrong_bias.py"))]:
         assert read(stored.files).kernel == stored.files

@@ -121,7 +121,7 @@ class Watch:
         ("cuda", ([], []), 0.0, True, "the device was busy or unsteady: A/A of the device copy gives a margin of"),
         ("cuda", ([], []), 0.6, False, ""),
         ("cpu", ([], []), 0.04, False, ""),
-        ("cpu", ([], []), 0.43, False, "others took 43% of the core time"),
+        ("cpu", ([], []), 0.43, False, "other processes used 43% of the CPU time"),
     ],
 )
 def test_ceilings_are_refused_from_a_busy_device(kind, looks, foreign, noisy, said):

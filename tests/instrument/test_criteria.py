@@ -130,7 +130,7 @@ def test_what_is_not_confirmed_is_said_to_be_so():
 
 def test_what_nothing_measures_cannot_be_told():
     answer = evaluate(Criterion(), [FAST])
-    assert (answer.word, answered(answer)) == (Word.UNKNOWN, "Nothing here measures it.")
+    assert (answer.word, answered(answer)) == (Word.UNKNOWN, "The site cannot evaluate it from measurements.")
 
 
 def test_a_criterion_in_words():

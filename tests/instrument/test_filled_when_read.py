@@ -47,7 +47,7 @@ def test_memory_that_nobody_may_read_is_filled_by_a_handler_of_its_signal(lazy, 
     out, address = lazy
     start = ctypes.c_void_p(address + page * mmap.PAGESIZE)
     assert C.mprotect(start, ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
-    with pytest.raises(FilledWhenRead, match="its output lies in memory that is filled when it is read"):
+    with pytest.raises(FilledWhenRead, match="its output is in memory that is filled only when it is read"):
         must_be_written(outputs.spans(out), thorough)
     must_be_written(outputs.spans(torch.ones(3)), thorough)
 

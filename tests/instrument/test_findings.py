@@ -52,6 +52,15 @@ PROFILED = [
 ]  # fmt: skip
 
 
+def test_no_ratio_joins_the_times_of_two_measurements():
+    """A baseline that was measured again later gave "20 to 25 times slower" for kernels that were 7 and 8 times slower."""
+    first = [timed(k, attention(1, 8), ms, measurement="1") for k, ms in (("sdpa", 0.03), ("v3", 0.33))]
+    again = [timed("sdpa", attention(1, 8), 0.01, measurement="2")]
+    assert of_kind(found(*first, *again), Kind.SLOW) == of_kind(found(*first), Kind.SLOW) != []
+    assert "11 times slower" in of_kind(found(*first, *again), Kind.SLOW)[0]
+    assert not of_kind(found(*first[1:], *again), Kind.SLOW)
+
+
 def test_a_kernel_that_is_far_slower_everywhere_and_far_from_the_limit():
     (slow,) = (one for one in found(*V3) if one.kind == Kind.SLOW)
     assert slow.sentence == (

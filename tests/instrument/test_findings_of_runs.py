@@ -76,7 +76,7 @@ def test_noise_is_a_finding_and_its_times_say_nothing():
 def test_others_on_the_device():
     busy = [replace(one, is_contended=True) for one in (*SDPA, *V3)]
     (one,) = found(*busy)
-    assert (one.kind, one.sentence.startswith("Others used NVIDIA L4 while")) == (Kind.CONTENDED, True)
+    assert (one.kind, one.sentence.startswith("Other processes used NVIDIA L4 during")) == (Kind.CONTENDED, True)
 
 
 def test_a_lower_clock_than_the_baselines():
@@ -89,7 +89,7 @@ def test_a_lower_clock_than_the_baselines():
 def test_a_gpu_that_was_held_back():
     held = replace(SDPA[0], throttled=["SwPowerCap"])
     (one,) = (one for one in found(held) if one.kind == Kind.CLOCK)
-    assert one.sentence == f"The GPU was held back by its power limit on {SDPA[0].label}."
+    assert one.sentence == f"The GPU was throttled on {SDPA[0].label}: its power limit."
 
 
 def test_sound_results_near_the_limit_give_nothing():

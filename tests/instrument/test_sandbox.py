@@ -229,7 +229,7 @@ def test_root_without_rights_contains_nothing_and_says_so(site):
     facts, said, _ = attempt(site, "root without rights", program=["-c", program])  # the hostile one would really do it
     assert not (facts.own_user or facts.user_namespace or facts.read_only)
     why = why_refused(facts)
-    assert "a user of its own" in why and "root without its rights" in why
+    assert "a user of its own" in why and "root without capabilities" in why
     assert "CapEff:\t0000000000000000" in said[0] and said[1] == [limits.OPEN_FILES] * 2
 
 

@@ -84,4 +84,7 @@ def is_compared(found):
 
 def is_interrupted(found):
     """Whether it is UNDECIDED because others interrupted its calls so often that they look as if they worked for each other."""
-    return (found.word, found.speedup) == ("UNDECIDED", None) and "or others interrupted them" in found.why
+    return (found.word, found.speedup) == (
+        "UNDECIDED",
+        None,
+    ) and "or other processes interrupted the calls" in found.why

@@ -156,7 +156,7 @@ def test_every_kernel_of_ours_can_be_read_and_the_baseline_comes_first():
         "a name that is no text": (b'@kernel("attention", backend="x", name=3)\ndef f(): ...\n', "the name 3 is not"),
         "no arguments at all": (b"@kernel\ndef f(): ...\n", "needs its arguments"),
         "nested too deeply": (b"x = " + b"(" * 5000 + b")" * 5000, ""),
-        "more signs than Python can parse": (b"x = " + b"-" * 20_000 + b"1", "too deep inside each other"),
+        "more signs than Python can parse": (b"x = " + b"-" * 20_000 + b"1", "expressions are nested too deeply"),
     }.values(),
 )
 def test_a_file_that_cannot_be_read_is_one_kernel_with_the_reason(folder, content, reason):
@@ -250,8 +250,8 @@ def test_why_a_workload_will_not_do(folder):
     info = declared(folder, '"attention", backend="x", dtypes=("float16",), limits={"head_dim": (64, 128)}')
     sizes = {"batch": 1, "heads": 8, "seq_len": 99}
     assert info.why_not_for("float16", sizes | {"head_dim": 64}) == ""
-    assert info.why_not_for("float32", sizes | {"head_dim": 64}) == "does not do float32"
-    assert info.why_not_for("float16", sizes | {"head_dim": 32}) == "does not do head_dim=32, only 64, 128"
+    assert info.why_not_for("float32", sizes | {"head_dim": 64}) == "does not support float32"
+    assert info.why_not_for("float16", sizes | {"head_dim": 32}) == "does not support head_dim=32, only 64, 128"
     assert declared(folder, '"attention", backend="x"').why_not_for("float32", sizes) == ""
 
 

@@ -189,7 +189,7 @@ def test_a_device_is_calibrated(command):
     found = json.loads(done.stdout)
     if done.returncode:  # other programs use this machine's cores
         assert found["ceilings"] is None
-        assert "A/A of " in found["refused"] or "of the core time" in found["refused"]
+        assert "A/A of " in found["refused"] or "of the CPU time" in found["refused"]
         return
     ceilings = found["ceilings"]
     assert ceilings["matmul_tflops"]["float32"] > 0.001
@@ -334,7 +334,7 @@ def test_a_judge_who_does_not_know_the_gpu_or_the_sizes(capsys):
     assert "no peak is known for a GPU named 'Abacus'; there are: L4, " in refused(capsys, *reported(gpu="Abacus"))
     assert "heads" in refused(capsys, *reported("heads=0"))
     for ms in ("-1", "nan", "inf"):
-        assert "--ms wants a number above 0" in refused(capsys, *reported(ms=ms))
+        assert "--ms needs a number above 0" in refused(capsys, *reported(ms=ms))
     assert "causal has several values" in refused(capsys, *reported("causal=true,false"))
 
 
@@ -381,8 +381,8 @@ def test_no_kernels_at_all(capsys):
 @pytest.mark.parametrize(
     "sweep, said",
     [
-        ("seq_len", "--sweep wants SIZE=A,B"),
-        ("seq_len=", "--sweep wants SIZE=A,B"),
+        ("seq_len", "--sweep needs SIZE=A,B"),
+        ("seq_len=", "--sweep needs SIZE=A,B"),
         ("seq_len=x", "seq_len"),
         ("speed=3", "workloads.0.speed: there is no such field"),
         ("heads=0", "workloads.0.heads: "),

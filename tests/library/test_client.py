@@ -233,11 +233,11 @@ def test_a_gate_that_cannot_tell_measures_both_runs_again_until_it_can(home, mon
 def test_what_more_processes_do_not_decide_is_not_measured_again(home, monkeypatch, capsys):
     scripted = Scripted([said(2)])
     assert gated(home, monkeypatch, lambda *a, **k: scripted(*a, **k), "5") == 2
-    assert scripted.queued == [] and "not the number of processes" in capsys.readouterr().out
+    assert scripted.queued == [] and "The number of processes is not the reason." in capsys.readouterr().out
     scripted = Scripted([said(2, 90), said(2, 90)])
     assert gated(home, monkeypatch, lambda *a, **k: scripted(*a, **k), "5") == 2
     assert [processes for processes, _, _ in scripted.queued] == [20, 20]
-    assert "More processes would not decide." in capsys.readouterr().out
+    assert "More processes would not help." in capsys.readouterr().out
 
 
 def test_another_source_decides_nothing(home, monkeypatch, capsys):

@@ -24,10 +24,10 @@ from kernels.report.comparison import (
     as_markdown,
     as_text,
     rows,
-    summary,
     why_not,
     worse,
 )
+from kernels.report.comparison_summary import summary
 from kernels.workload import Workload
 
 MEASURED = Path(__file__).parents[2] / "docs" / "measurements"
@@ -254,12 +254,52 @@ def test_what_is_said_first_is_of_the_kernel_that_was_changed():
         )
     )
     said = summary(rows(before, after))
-    assert said.strong == "mine is faster than before on 2 of 3 workloads"
-    assert said.tone == "faster"
+    assert said.strong == "mine is mixed: faster than before on 2 of 3 workloads, slower on 1"
+    assert said.tone == "same"
     assert said.rest == [
-        "It is slower on 1. Geometric mean of the changes 1.050x over 3 (1.049 to 1.052).",
+        "Geometric mean of the changes 1.050x over 3 (1.049 to 1.052), least 0.917x.",
         "Of 3 results of unchanged kernels, 3 are the same; none is faster or slower.",
     ]
+
+
+def test_what_needs_more_rounds_or_is_too_noisy_is_in_no_mean():
+    before = run(*(measurement(result("mine", 1.2), seq_len=n) for n in (64, 128, 256)))
+    later = [result("mine", now, sha="b", rounds=n) for now, n in ((1.32, 40), (1.8, 5), (1.8, 40))]
+    margins = (0.01, 0.01, 0.06)
+    after = [measurement(one, seq_len=n, margin=m) for one, n, m in zip(later, (64, 128, 256), margins, strict=True)]
+    said = summary(rows(before, run(*after)))
+    assert said.rest[0] == (
+        "It is undecided on 1. Geometric mean of the changes 1.100x over 1 (1.097 to 1.103), least 1.100x; "
+        "1 left out: too noisy; 1 left out: needs more rounds."
+    )
+
+
+def test_where_only_the_control_moved_a_a_is_not_blamed():
+    before = run(measurement(result("mine", 1.2), result("control", 1.1, "c")))
+    after = run(measurement(result("mine", 1.22, sha="b"), result("control", 1.144, "c")))
+    said = " ".join(summary(rows(before, after)).rest)
+    assert "The unchanged kernels moved too much for a comparison." in said and "A/A" not in said
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "words"),
+    [
+        (True, False, "The run before is contended: "),
+        (False, True, "The run after is contended: "),
+        (True, True, "Both runs are contended: "),
+    ],
+)
+def test_a_contended_run_is_named_and_its_change_has_no_colour(was, now, words):
+    before, after = (
+        RunResults(ENVIRONMENT, [measurement(result("mine", speedup, sha=sha))], contended)
+        for speedup, sha, contended in ((1.2, "a", was), (1.3, "b", now))
+    )
+    table = rows(before, after)
+    said = summary(table)
+    assert said.rest[0] == f"{words}other processes used the device." and said.tone == "same"
+    mine = next(row for row in csv.DictReader(io.StringIO(as_csv(table))) if row["kernel"] == "mine")
+    assert mine["contended"] == {(True, False): "before", (False, True): "after", (True, True): "both"}[was, now]
+    assert "contended" in as_markdown(table) and "contended" in as_text(table)
 
 
 def test_nothing_changed_and_nothing_to_compare():

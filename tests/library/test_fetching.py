@@ -257,8 +257,8 @@ def test_fetched_files_lie_where_measuring_processes_find_them_and_their_hash_is
 @pytest.mark.parametrize(
     ("kernel", "operation", "why"),
     [
-        ("other", "swish", "declares swish/mine, not swish/other: name it so."),
-        ("mine", "gelu", "declares swish/mine, not gelu/mine: name it so."),
+        ("other", "swish", "declare swish/mine, not swish/other. Use that name."),
+        ("mine", "gelu", "declare swish/mine, not gelu/mine. Use that name."),
     ],
 )
 def test_files_of_another_kernel_than_the_named_one_are_refused(repository, server, kernel, operation, why):
@@ -269,5 +269,5 @@ def test_files_of_another_kernel_than_the_named_one_are_refused(repository, serv
 
 def test_files_without_a_kernel_are_refused_with_the_reason(repository, server):
     one = as_submission(server, repository.commit({"mine.py": "x = 1\n"}))
-    with pytest.raises(NotFetched, match="is no kernel: no file declares a kernel"), submitted([one]):
+    with pytest.raises(NotFetched, match="are not a kernel: no file declares a kernel"), submitted([one]):
         pass

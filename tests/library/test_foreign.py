@@ -129,7 +129,7 @@ def test_the_csv_of_tritonbench():
     ]  # fmt: skip
     assert found[1].figures == {"ms": 0.01, "speedup": 1.2} and found[1].correct is True
     assert found[1].baseline == "sdpa"
-    assert refused == [("line 3, flash_v3", "ms is no number: 'CUDA out of memory'")]
+    assert refused == [("line 3, flash_v3", "ms is not a number: 'CUDA out of memory'")]
 
 
 def test_the_csv_of_tritonbench_with_heads_and_lengths_of_keys():
@@ -276,10 +276,10 @@ def row_of(**changed):
         ({"latency_ms": 10**400}, "ms is too large"),
         ({"latency_ms": -3}, "ms is -3"),
         ({"latency_ms": [1], "tflops": None}, "it has no time"),
-        ({"latency_ms": "fast"}, "ms is no number: 'fast'"),
+        ({"latency_ms": "fast"}, "ms is not a number: 'fast'"),
         ({"latency_ms": {"p50": {"x": "y"}}, "tflops": None}, "it has no time"),
         ({"problem_size": 5}, "it does not say batch, heads, seq_len, head_dim, block_size, selected_blocks of nsa"),
-        ({"problem_size": {"batch": 1.5, "heads": 1, "seq_len": 1, "dim": 1}}, "batch is no whole number"),
+        ({"problem_size": {"batch": 1.5, "heads": 1, "seq_len": 1, "dim": 1}}, "batch is not a whole number"),
         (
             {
                 "problem_size": {

@@ -11,6 +11,7 @@ from kernels.cli import client
 from kernels.cli.choice import exported
 from kernels.cli.main import main
 from kernels.contract.arm_result import Ratio
+from kernels.report.comparison import RunResults
 from kernels.report.gate import as_junit, as_markdown, gate
 
 
@@ -140,6 +141,22 @@ def test_an_unchanged_kernel_that_moved_leaves_nothing_certain():
     after = run(measurement(result("mine", 1.2, "b"), result("control", 1.06, "c")))
     report = gate(after, [("before", before)], 0.02, ["mine"])
     assert report.status == 2 and "moved as much" in report.lines[0].why
+
+
+def test_too_few_rounds_are_not_told_whatever_their_interval_is():
+    for now in (1.0, 1.2):
+        report = judged(1.2, now, rounds=5)
+        assert report.status == 2 and report.lines[0].why.startswith("needs more rounds: ")
+
+
+def test_a_contended_run_is_not_told_but_a_wrong_result_fails():
+    quiet = run(measurement(result("mine", 1.2), result("control", 1.1, "c")))
+    for now, status in ((result("mine", 0.9, "b"), 2), (result("mine", status="incorrect", sha="b"), 1)):
+        after = run(measurement(now, result("control", 1.1, "c")))
+        busy = RunResults(after.environment, after.measurements, contended=True)
+        report = gate(busy, [("before", quiet)], 0.02, ["mine"])
+        assert report.status == status
+        assert status == 1 or "other processes used the device during the run after" in report.lines[0].why
 
 
 # --- in words and files -----------------------------------------------------------------------------------------------

@@ -192,13 +192,13 @@ def test_a_run_continues_only_where_its_numbers_belong_together(folder):
         json.dumps(data | {"fingerprint": "0" * 12, "environment": data["environment"] | {"torch": "1.0"}})
     )
     said = refused("--resume", other)
-    assert "was measured with another fingerprint (torch " in said and "instead of 1.0): measure anew" in said
+    assert "was measured with another fingerprint (torch " in said and "instead of 1.0): start a new run" in said
     other.write_text(json.dumps(data | {"environment": data["environment"] | {"uuid": "GPU-1"}}))
     assert "there is no device 'GPU-1' on this host" in refused("--resume", other)
     assert "was measured on the device GPU-1, not on CPU-" in refused("--resume", other, "--device", "cpu")
-    assert "has other kernels: measure anew" in refused("four.yaml", "--resume", out, "--kernels", "eager")
-    assert "has other workloads: measure anew" in refused("--resume", out, "--sweep", "heads=9")
-    assert "has other protocol: measure anew" in refused("--resume", out, "--protocol", "fixed")
+    assert "has different kernels: start a new run" in refused("four.yaml", "--resume", out, "--kernels", "eager")
+    assert "has different workloads: start a new run" in refused("--resume", out, "--sweep", "heads=9")
+    assert "has different protocol: start a new run" in refused("--resume", out, "--protocol", "fixed")
     assert "name a config, or a run to continue" in refused()
     (folder / "kernels" / "attention" / "mine.py").write_text(MINE + "\n# edited\n")
     assert "the source of mine has changed since the run to resume" in refused("--resume", out)

@@ -406,12 +406,21 @@ def test_ranks_are_over_what_all_passed_and_who_failed_is_named():
     assert "It is the best of 2 on the workload that all of them passed: " in rest
 
 
+def test_a_kernel_that_failed_everywhere_has_no_rank_and_is_no_comparison():
+    rest = said(event(result("sdpa"), result("one", FAST), result("wrong", status="incorrect")))[1]
+    assert "the best of" not in rest and "comparisons at once" not in rest
+    assert "wrong has no rank: incorrect." in rest
+    two = said(event(result("sdpa"), result("one", FAST), result("two", SLOW), result("wrong", status="incorrect")))[1]
+    assert "It is the best of 2: " in two and "for 2 comparisons at once" in two
+
+
 def test_a_contended_run_has_no_best_kernel():
     table = rows([event(result("sdpa"), result("one", FAST), result("two", SLOW))])
+    assert "The run is contended: other processes used the device." in str(summary(table, "attention", contended=True))
     assert "It is the best" in str(summary(table, "attention"))
     assert "best" not in str(summary(table, "attention", contended=True))
     busy = event(result("sdpa"), result("one", FAST), result("two", SLOW), mode="cpu", telemetry={"host": HOST})
-    assert "Others took up to 31% of this machine's core time: the run is contended." in said(busy)[1]
+    assert "Other processes used up to 31% of this machine's CPU time: the run is contended." in said(busy)[1]
     assert "best" not in said(busy)[1]
 
 

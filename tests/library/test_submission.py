@@ -49,7 +49,7 @@ def test_the_kernel_is_read_and_never_run():
         ({}, "there is no file"),
         ({"a.py": "x = 1"}, "no file declares a kernel"),
         ({"a.py": "def ("}, "a.py cannot be read"),
-        ({"a.py": "x = " + "-" * 20_000 + "1  # @kernel"}, "a.py cannot be read: expressions stand too deep"),
+        ({"a.py": "x = " + "-" * 20_000 + "1  # @kernel"}, "a.py cannot be read: expressions are nested too deeply"),
         ({"a.py": SWISH, "b.py": SWISH.replace("mine", "other")}, "declare 2 kernels"),
         ({"../a.py": SWISH}, "is not valid"),
         ({"/etc/a.py": SWISH}, "is not valid"),

@@ -190,9 +190,9 @@ def test_settings_are_written_into_a_name_and_read_back():
     [
         ({"rows": ()}, "must be 1 to 64"),
         ({"rows": (1, 1)}, "has a value twice"),
-        ({"rows": (1, 1.5)}, "1.5 in space is no value"),
+        ({"rows": (1, 1.5)}, "1.5 in space is not a valid value"),
         ({"Rows": (1,)}, "must map names to values"),
-        ({"way": ("a+b",)}, "is no value"),
+        ({"way": ("a+b",)}, "is not a valid value"),
         ([], "must map names"),
         ({"rows": (1, 2), "tma": (False, True)}, ""),
     ],

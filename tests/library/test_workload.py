@@ -149,7 +149,7 @@ WRONG = {
     "a dtype among the sizes": (
         {"workloads": [{"operation": "attention", "sizes": SIZES | {"dtype": "float16"}}]},
         "workloads.0: ",
-        "dtype stands beside sizes",
+        "write dtype next to sizes, not inside",
     ),
     "no workloads": ({"workloads": []}, "workloads: ", "at least 1"),
     "no list of workloads": ({"workloads": 3}, "workloads: ", "valid list"),

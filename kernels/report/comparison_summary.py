@@ -1,0 +1,119 @@
+"""Summary of two runs in sentences: what changed, what the control says, and what is not ok any more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kernels.analysis.standing import WORDS, in_digits
+from kernels.analysis.statistics import geometric_mean
+from kernels.analysis.verdicts import is_noisy
+from kernels.contract.arm_result import FAILURES, Verdict
+from kernels.report.cells import listed
+from kernels.report.comparison import Row
+from kernels.report.summary import VERBS, Summary
+
+
+def summary(table: Sequence[Row]) -> Summary:
+    """The sentences about two runs. Kernels with the same source in both are the control: they should not change."""
+    compared = [row for row in table if row.change is not None]
+    edited = list(dict.fromkeys(row.kernel for row in compared if not row.same_source))
+    control = [row for row in compared if row.same_source]
+    sentences: list[str] = []
+    strong, tone = "", "same"
+    if edited:
+        best = max(edited, key=lambda kernel: sum(r.kernel == kernel and r.verdict == Verdict.FASTER for r in compared))
+        strong, first, tone = _about(compared, best)
+        sentences += [first] if first else []
+        for kernel in [other for other in edited if other != best]:
+            also, more, _ = _about(compared, kernel)
+            sentences.append(f"{also}. {more}".strip())
+    elif control:
+        strong = "No kernel source changed"
+    else:
+        strong = "No result can be compared"
+    sentences += (_of_the_control(control) if compared else []) + _of_statuses(table)
+    if which := next((row.contended for row in compared if row.contended), ""):
+        runs, tone = "Both runs are" if which == "both" else f"The run {which} is", "same"
+        sentences.insert(0, f"{runs} contended: other processes used the device.")
+    return Summary(strong, sentences, tone)
+
+
+def _about(compared: Sequence[Row], kernel: str) -> tuple[str, str, str]:
+    """(strong part, rest, tone) about a kernel."""
+    mine = [row for row in compared if row.kernel == kernel]
+    counts = {w.lower(): sum(row.verdict == w for row in mine) for w in WORDS}
+    first, of = leading(counts), len(mine)
+    if not first:
+        return f"{kernel} needs more rounds for a comparison", "", "same"
+    mixed = counts["faster"] and counts["slower"]
+    if mixed:
+        strong = f"{kernel} is mixed: faster than before on {counts['faster']} of {of} workloads, slower on {counts['slower']}"
+        return strong, _mean_of(mine), "same"
+    phrase = {"same": "as fast as before", "undecided": "not clearly faster or slower than before"}.get(
+        first, f"{first} than before"
+    )
+    where = f" on {counts[first]} of {of} workloads" if of > 1 else ""
+    others = [f"{w} on {counts[w]}" for w in counts if counts[w] and w != first]
+    rest = " ".join(filter(None, [f"It is {', '.join(others)}." if others else "", _mean_of(mine)]))
+    return f"{kernel} is {phrase}{where}", rest, first if first in ("faster", "slower") else "same"
+
+
+def leading(counts: Mapping[str, int]) -> str:
+    """Leading word of a kernel from its counts: faster or slower, whichever is more frequent; else same; else
+    undecided; else empty."""
+    if counts["faster"] or counts["slower"]:
+        return "faster" if counts["faster"] >= counts["slower"] else "slower"
+    return next((w for w in ("same", "undecided") if counts[w]), "")
+
+
+def _mean_of(mine: Sequence[Row]) -> str:
+    """The change, or the geometric mean of the changes, with its interval; without workloads that are too noisy."""
+    noisy = [row for row in mine if is_noisy(row.margin or 0.0)]
+    short = [row for row in mine if row.verdict == Verdict.NEEDS_MORE and row not in noisy]
+    changes = [row.ratio for row in mine if row.ratio and row not in noisy and row not in short]
+    if (mean := geometric_mean(changes)) is None:
+        moved = (
+            "The unchanged kernels moved too much" if any(row.control_moved for row in noisy) else "A/A was too noisy"
+        )
+        return f"{moved} for a comparison." if noisy else ""
+    if len(mine) == 1:
+        return f"{mean.ratio:.3f}x, interval {mean.low:.3f} to {mean.high:.3f}."
+    middle, low, high = in_digits(*mean)
+    least = min(changes, key=lambda one: one.ratio)
+    reasons = [
+        f"{len(rows)} left out: {why}" for rows, why in ((noisy, "too noisy"), (short, Verdict.NEEDS_MORE)) if rows
+    ]
+    over = f"Geometric mean of the changes {middle}x over {len(changes)} ({low} to {high}), least {least.ratio:.3f}x"
+    return f"{'; '.join([over, *reasons])}."
+
+
+def _of_the_control(control: Sequence[Row]) -> list[str]:
+    """The sentence about unchanged kernels."""
+    if not control:
+        return ["No unchanged kernel was compared, so nothing controls for a difference between the two runs."]
+    strayed = [row for row in control if row.strayed]
+    counts = [(word, sum(row.verdict == word for row in control)) for word in (Verdict.SAME, Verdict.UNDECIDED)]
+    phrases = {Verdict.SAME: "the same", Verdict.UNDECIDED: "undecided"}
+    counted = listed([f"{count} {'is' if count == 1 else 'are'} {phrases[word]}" for word, count in counts if count])
+    count = len(control)
+    said = f"Of {count} result{'s' * (count != 1)} of unchanged kernels{', ' * bool(counted)}{counted}"
+    if not strayed:
+        return [f"{said}; none is faster or slower."]
+    kernels = listed(list(dict.fromkeys(row.kernel for row in strayed)))
+    workloads, widest = {row.workload for row in strayed}, max(row.margin or 0.0 for row in strayed)
+    where = f"on {len(workloads)} workload{'s' * (len(workloads) != 1)}"
+    then = "results are undecided" if is_noisy(widest) else f"changes below {widest:.0%} do not count"
+    return [f"{said}, but {kernels} moved {where}: {then} there."]
+
+
+def _of_statuses(table: Sequence[Row]) -> list[str]:
+    sentences = []
+    for status in FAILURES:
+        for new in (False, True):
+            rows = [r for r in table if r.verdict == status and r.is_broken and (r.status_before is None) == new]
+            if rows:
+                count = len(rows)
+                verb = VERBS.get(status) or f"{'are' if count > 1 else 'is'} {status}"
+                who = listed(list(dict.fromkeys(row.kernel for row in rows)))
+                sentences.append(f"{count} {'new ' * new}result{'s' * (count > 1)} {verb}{' now' * (not new)} ({who}).")
+    return sentences
