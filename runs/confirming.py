@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 from django.db import transaction
 
+from kernels import HARNESS_VERSION
 from kernels.analysis.confirmation import ENOUGH, Opinion, is_thorough
+from kernels.analysis.statistics import WIDEST_MARGIN
 from kernels.contract.arm_result import Status
 from kernels.protocol import EFFORTS, Protocol
 from kernels.submission import is_submitted
 from kernels.workload import Config, Workload
 from runs.models import Gpu, Run
 from runs.queries import leaders, opinions
-from runs.queries.leaders import Place
+from runs.queries.leaders import Place, Record
 from runs.queries.points import Point
 
 if TYPE_CHECKING:
@@ -41,20 +43,30 @@ def configs_of(place: Place) -> list[Config]:
     kernels = [best.point.kernel] if best else [placed.point.kernel for placed in rumour.compared]
     if any(is_submitted(kernel) for kernel in kernels):
         return [_config(place, kernels, isolated=True)]
-    thorough = is_thorough(rumour.point.processes)
-    missing = [] if thorough else [_config(place, kernels, isolated=False)]
+    thorough = _counts_as_thorough(rumour)
+    missing = [] if thorough and best else [_config(place, kernels, isolated=False)]
     if best and _is_open(opinion_of(place), rumour.point, thorough):
         missing.append(_config(place, kernels, isolated=True))
     return missing
 
 
+def _counts_as_thorough(rumour: Record) -> bool:
+    """Whether only an isolated measurement is missing. It must come from the same card, with the same driver and harness."""
+    point, gpu, was = rumour.point, rumour.series.gpu, rumour.series.environment
+    if not is_thorough(point.processes) or point.contended or point.margin > WIDEST_MARGIN:
+        return False
+    if gpu is None or not gpu.is_online or point.demo:
+        return False
+    return gpu.driver in ("", was.get("driver")) and was.get("harness") == HARNESS_VERSION
+
+
 def _is_open(second: Point | None, point: Point, thorough: bool) -> bool:
-    """Whether another isolated measurement may say more: there is none, the machine was busy, or it does not contradict a
+    """Whether another isolated measurement may say more: there is none, it cannot tell, or it does not contradict a
     thorough result that an earlier version stored, and nobody has decided since."""
     if second is None:
         return True
     said = opinions.said(point.speedup_low, second)
-    return (said == Opinion.NONE and second.status == Status.OK) or (thorough and said in ENOUGH)
+    return said == Opinion.CANNOT_TELL or (thorough and said in ENOUGH)
 
 
 def opinion_of(place: Place, confirmed: bool = False) -> Point | None:
@@ -63,7 +75,8 @@ def opinion_of(place: Place, confirmed: bool = False) -> Point | None:
     if record is None or record.best is None or record.point.isolated:
         return None
     point = record.point
-    known = opinions.isolated(place.workload.key, place.gpu, point.demo, [point.kernel])
+    where = opinions.Place(place.workload.key, point.gpu, record.series.terms.fingerprint, point.demo)
+    known = opinions.isolated(where, [point.kernel])
     return known.get(opinions.key_of(point.kernel, point.sha256))
 
 
@@ -90,7 +103,7 @@ def device_of(place: Place, config: Config) -> Gpu:
     if rumour.series.gpu and not rumour.point.demo and rumour.series.gpu.is_online:
         of_model.insert(0, rumour.series.gpu)
     if not of_model:
-        raise NotConfirmed(f"No {place.gpu} answers now: nothing was queued.")
+        raise NotConfirmed(f"No {place.gpu} is online. Nothing was queued.")
     if not any(is_submitted(kernel) for kernel in config.kernels):
         return of_model[0]
     able = next((gpu for gpu in of_model if not gpu.why_no_submissions), None)

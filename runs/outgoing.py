@@ -30,11 +30,11 @@ def parsed(url: str) -> SplitResult:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise Refused("Write an address such as https://hooks.example.org/benchsite: this is none.") from None
+        raise Refused("This is not a valid address. Write one such as https://hooks.example.org/benchsite.") from None
     if parts.scheme not in PORTS or not parts.hostname:
         raise Refused("Write an address that begins with https:// or http://.")
     if parts.username is not None or parts.password is not None:
-        raise Refused("Leave out name and password: a webhook is signed.")
+        raise Refused("Remove the user name and the password. Benchsite signs its webhook requests instead.")
     if port == 0:
         raise Refused("Leave out the port, or write one from 1 to 65535.")
     if any(ord(sign) <= 32 or ord(sign) >= 127 for sign in url):

@@ -28,13 +28,13 @@ def why_not(run: Run, measured: StoredMeasured, result: StoredArm) -> str:
     """Why a result's kernel cannot be profiled from here, as a sentence; empty if it can."""
     gpu = run.gpu
     if run.demo or gpu is None:
-        return "It was measured elsewhere: python -m kernels profile shows on that host what limits it."
+        return "No device of this site measured it. To profile it, run `python -m kernels profile` on its host."
     if result.status != Status.OK:
-        return "Only a kernel whose result is ok is profiled."
+        return "Only results with the status ok can be profiled."
     if measured.workload.known_problem is None:
         return "This version of the site does not know its workload."
     if gpu.no_counters is None:
-        return f"The agent of {gpu.name} does not profile: update the repository on its host."
+        return f"The agent of {gpu.name} does not support profiling. Update the repository on its host."
     if not gpu.is_online:
         return f"{gpu.name} on {gpu.host} does not answer."
     if is_submitted(result.kernel) and gpu.why_no_submissions:

@@ -108,13 +108,13 @@ class ProtocolFields(forms.Form):
         cleaned = self.cleaned_data
         name, mode = cleaned["protocol"], cleaned["mode"]
         if name == ISOLATED and mode not in ("", "auto"):
-            self.add_error("mode", "Isolated measures batches: choose the automatic mode.")
+            self.add_error("mode", "The protocol isolated supports only the automatic mode.")
             return None
         given = {field: cleaned[field] for field in NUMBERS if cleaned[field] is not None}
         if cleaned["flush_l2"]:
             given["flush_l2"] = True
         if name != "fixed" and (field := next((field for field in OF_FIXED if field in given), None)):
-            self.add_error(field, "Only the protocol fixed has this: choose it, or leave this empty.")
+            self.add_error(field, "Only the protocol fixed uses this field. Choose it, or leave the field empty.")
             return None
         changes = EFFORTS.get(cleaned["effort"], {}) | given
         if mode:

@@ -84,7 +84,7 @@ class RowForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
         if not self.errors and not self.is_empty() and not cleaned.get("title") and self.needs_title():
-            self.add_error("title", "Give it a title, or empty the row.")
+            self.add_error("title", "Enter a title, or clear the row.")
         return cleaned
 
     def needs_title(self) -> bool:
@@ -97,7 +97,7 @@ class PhaseForm(RowForm):
     planned_min = MinutesField(label="planned", required=False, widget=_short(9))
     actual_min = MinutesField(label="took", required=False, widget=_short(9))
     after = PhasesField(label="needs phases", required=False, widget=_short(7))
-    text = forms.CharField(label="what it is about", max_length=5000, required=False, widget=_lines())
+    text = forms.CharField(label="description", max_length=5000, required=False, widget=_lines())
     field_order = ("number", "title", "state", "planned_min", "actual_min", "after", "text")
 
 
@@ -119,13 +119,13 @@ class CriterionForm(RowForm):
 
 class BlockerForm(RowForm):
     state = forms.ChoiceField(choices=[(one, one) for one in BlockerState.values], required=False)
-    text = forms.CharField(label="what it is, what was done", max_length=5000, required=False, widget=_lines())
+    text = forms.CharField(label="description and actions", max_length=5000, required=False, widget=_lines())
 
 
 class OptionForm(RowForm):
     minutes = MinutesField(label="time", required=False, widget=_short(9))
     chosen = forms.BooleanField(required=False)
-    text = forms.CharField(label="what it is, what it would bring", max_length=5000, required=False, widget=_lines())
+    text = forms.CharField(label="description and expected benefit", max_length=5000, required=False, widget=_lines())
 
 
 class Rows(forms.BaseFormSet):  # type: ignore[type-arg]
@@ -167,7 +167,7 @@ class Phases(Rows):
             if unknown := [number for number in row.get("after", ()) if number not in needs]:
                 form.add_error("after", f"There is no phase {unknown[0]}.")
             elif row.get("number") is not None and _leads_back(row["number"], needs):
-                form.add_error("after", f"Phase {row['number']} would wait for itself.")
+                form.add_error("after", f"Phase {row['number']} depends on itself.")
 
 
 def _leads_back(start: int, needs: dict[int, list[int]]) -> bool:
@@ -198,7 +198,7 @@ KINDS = {
 }
 TEXTS = ("decision", "next_actions", "learnings", "deliverables")
 HELP = {
-    "phases": "Times such as 45 min or 1.5 h. To remove a row, empty it. Saving adds two empty rows.",
+    "phases": "Times such as 45 min or 1.5 h. To remove a row, clear all its fields. Saving adds two empty rows.",
     "criteria": (
         "The site evaluates the criteria from the session's runs whenever the page is read. “Workload filter”: words of a "
         "workload, such as S=512 D=64. Separate alternatives with commas. Leave it empty for every workload. Leave the "
@@ -217,7 +217,7 @@ class SessionForm(forms.ModelForm):  # type: ignore[type-arg]
         fields = ("title", "objective", *TEXTS)
         widgets = {"objective": _lines(4), **dict.fromkeys(TEXTS, _lines(4))}
         help_texts = {
-            "objective": "Goal, and how to tell that it is met.",
+            "objective": "The goal, and how to check that it is reached.",
             "next_actions": "Texts are Markdown; “run 7” becomes a link.",
         }
 

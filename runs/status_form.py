@@ -21,7 +21,7 @@ PERIODS = [(NEVER, "never"), ("1", "in a day"), ("7", "in a week"), ("30", "in 3
 TITLES = {
     "targets": "Targets", "kernels": "Kernels, with the largest change of the week",
     "workloads": "Workloads, with the best kernel", "sessions": "Sessions",
-    "devices": "Devices, with when they were last heard",
+    "devices": "Devices, with the time of their last report",
 }  # fmt: skip
 ALL = {"sessions": "every open session"}
 
@@ -64,7 +64,7 @@ class StatusForm(forms.Form):
         super().__init__(data, label_suffix="", initial=_initial(page))
         self.page, self.share = page, share
         if share is not None:
-            ends = f"as now, {timezone.localdate(share.expires_at)}" if share.expires_at else "as now, never"
+            ends = f"unchanged: {timezone.localdate(share.expires_at)}" if share.expires_at else "unchanged: never"
             self.fields["expires"] = forms.ChoiceField(
                 label="Its link ends", choices=[(KEEP, ends), *PERIODS], initial=KEEP
             )

@@ -62,6 +62,15 @@ GPUS = ("NVIDIA", "Tesla", "Quadro", "GeForce")
 """How names of CUDA devices begin."""
 
 
+LEAST_FREEDOM = min(spread.freedom for spread in MEASURED.values())
+
+
+def rounds_for_many(rounds: float, processes: int) -> float:
+    """What stands for the rounds where an interval is made wider for many comparisons (statistics.for_many): the degrees of
+    freedom plus 1. Of several processes these are the processes', however many rounds each has: see `pooled`."""
+    return min(rounds, LEAST_FREEDOM + processes) if processes > 1 else rounds
+
+
 def spread_of(device: str, mode: str) -> ProcessSpread:
     """The spread on a device. If it was not measured there: that of the mode, else the largest of its kind, on another device."""
     if known := MEASURED.get((device, mode)):

@@ -72,6 +72,16 @@ class Finalist(Model):
     fails: Text = ""
     at: AwareDatetime
 
+    @property
+    def low(self) -> float:
+        """Low end of the geometric mean of its speedups, whose errors are independent; 0 if one is missing."""
+        ratios = [one.ratio for one in self.results if one.ratio]
+        if not ratios or len(ratios) < len(self.results):
+            return 0.0
+        total = sum(math.log(one.ratio) for one in ratios)
+        below = math.hypot(*(math.log(one.ratio / one.low) for one in ratios))
+        return math.exp((total - below) / len(ratios))
+
 
 class Pair(Model):
     """One finalist on one workload."""
@@ -104,7 +114,7 @@ class Search(Model):
     trials: list[Trial] = []
     finalists: list[Finalist] = []
     best: Settings | None = None
-    """The confirmed finalist that passes every gate and has the highest speedup. None: the kernel's own choice stays."""
+    """The confirmed finalist that passes every gate and has the highest low end. None: the kernel's own choice stays."""
 
     @property
     def label(self) -> dict[str, str]:
@@ -117,8 +127,9 @@ class Search(Model):
 
     @property
     def winner(self) -> Finalist | None:
+        """By the low end of its mean: the highest estimate may be luck."""
         passed = [one for one in self.finalists if not one.fails and one.score is not None]
-        return max(passed, key=lambda one: one.score or 0.0, default=None)
+        return max(passed, key=lambda one: one.low, default=None)
 
     @property
     def pairs(self) -> list[Pair]:

@@ -25,8 +25,8 @@ def answer(search: Search) -> str:
     """What the search found, as a sentence."""
     if (winner := search.winner) and search.state == "done":
         ratios = [one.ratio for one in winner.results if one.ratio]
-        least = min(ratios, key=lambda one: one.ratio)
-        where = f"at least {figure(least)} on each of {len(ratios)} workloads" if len(ratios) > 1 else figure(least)
+        least = min(one.low for one in ratios)
+        where = f"at least {least:.3f} on each of {len(ratios)} workloads" if len(ratios) > 1 else figure(ratios[0])
         processes = max(one.processes for one in winner.results)
         return f"{spelled(winner.settings)}: speedup over the default settings {where}, confirmed in {processes} processes."
     if search.state == "running":

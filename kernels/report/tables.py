@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kernels.analysis.processes import rounds_for_many
 from kernels.analysis.standing import Compared
 from kernels.analysis.verdicts import certain_ratio, verdict, why_no_word
 from kernels.catalog import PROBLEM, operations
@@ -43,6 +44,8 @@ class Row:
     speedup_low: float | None
     speedup_high: float | None
     effective_sample_size: float | None
+    processes: int
+    """Fresh processes that measured it."""
     rest: float | None
     margin: float
     aa: float | None
@@ -114,7 +117,7 @@ class Row:
 
 
 NOT_IN_CSV = (
-    "operation", "ratio", "unit", "under_load", "foreign_load", "timed_calls_checked", "calls", "mean_ms", "std_ms",
+    "operation", "ratio", "processes", "unit", "under_load", "foreign_load", "timed_calls_checked", "calls", "mean_ms", "std_ms",
     "min_ms", "max_ms", "over", "p95_ms", "p99_ms", "p90_over", "joules", "gpu_busy", "queries", "heads",
     "batch_heads",
 )  # fmt: skip
@@ -164,6 +167,7 @@ def row(m: Measured, arm: ArmResult) -> Row:
         speedup_low=arm.speedup_low,
         speedup_high=arm.speedup_high,
         effective_sample_size=arm.effective_sample_size,
+        processes=m.protocol.processes,
         rest=m.protocol.rest,
         margin=m.margin,
         aa=m.aa.ratio if m.aa else None,
@@ -227,7 +231,7 @@ def compared(table: Iterable[Row]) -> list[Compared]:
 
 
 def _rounds(row: Row) -> float:
-    return row.effective_sample_size or row.rounds or 0
+    return rounds_for_many(row.effective_sample_size or row.rounds or 0, row.processes)
 
 
 def under_load(m: Measured, p50_ms: float | None, crosscheck: CrossCheck | None) -> float | None:

@@ -68,8 +68,8 @@ def _checked(one: Submission, git: GitSource, files: dict[str, str]) -> dict[str
         whole = with_declaration(files)
         found = kernel_of(whole)
     except Unreadable as error:
-        raise NotFetched(f"What lies at {git.url} is no kernel: {error}.") from None
+        raise NotFetched(f"The files at {git.url} are not a kernel: {error}.") from None
     if (found.operation, found.name) != (one.operation, git.kernel):
         named = f"{one.operation}/{git.kernel}"
-        raise NotFetched(f"What lies at {git.url} declares {found.full_name}, not {named}: name it so.")
+        raise NotFetched(f"The files at {git.url} declare {found.full_name}, not {named}. Use that name.")
     return whole

@@ -60,7 +60,7 @@ def number_of(cursor: str) -> int | None:
 
 def not_a_cursor() -> Problem:
     said = "Take `cursor` from `next` of the page before, with the same filters; leave it out for the first page."
-    return Problem(422, "Wrong parameter", f"cursor: it is none. {said}", field="cursor")
+    return Problem(422, "Wrong parameter", f"cursor: the value is not valid. {said}", field="cursor")
 
 
 def once(request: HttpRequest, user: Any, do: Callable[[], tuple[int, Any]]) -> HttpResponse:

@@ -57,9 +57,9 @@ class SubmissionIn(Sent):
     files: dict[str, str] = Field({}, description="File name -> text.")
     git: GitIn | None = None
     gpu: str = Field(
-        "", max_length=TEXT, description="A part of the device's name, its UUID or number. Empty: only store."
+        "", max_length=TEXT, description="Part of the device's name, its UUID or number. Empty: store, do not measure."
     )
-    config: str = Field("", max_length=TEXT, description="Its workloads; default: the smallest of the operation.")
+    config: str = Field("", max_length=TEXT, description="Config to measure. Default: the smallest of the operation.")
     effort: str = Field("", max_length=TEXT, description="quick (default), normal or thorough.")
     message: str = Field("", max_length=TEXT, description="What it changes.")
     parent: str = Field("", max_length=TEXT, description="The submission that it changes.")
@@ -71,8 +71,8 @@ class RunIn(Sent):
 
     config: str | ROW
     gpu: str = Field(max_length=TEXT, description="A part of the device's name, its UUID or number.")
-    kernels: list[str] = Field([], description="Of a named config: other kernels than its own.")
-    effort: str = Field("", max_length=20, description="Of a named config: quick, normal or thorough.")
+    kernels: list[str] = Field([], description="Only for a named config: kernels to measure instead of its own.")
+    effort: str = Field("", max_length=20, description="Only for a named config: quick, normal or thorough.")
     title: str = Field("", max_length=200)
     note: str = Field("", max_length=5000)
 
@@ -86,11 +86,11 @@ class SearchIn(Sent):
     )
     gpu: str = Field(max_length=TEXT, description="A part of the device's name, its UUID or number.")
     sampler: str = Field("tpe", max_length=20, description="tpe, random, nsga2 or evolution.")
-    trials: int = Field(24, description="Trials, at most.")
-    minutes: int = Field(20, description="Minutes of device time, at most.")
-    finalists: int = Field(3, description="Trials that new processes measure again.")
-    processes: int = Field(5, description="Processes that confirm.")
-    seed: int = Field(0, description="Of the sampler.")
+    trials: int = Field(24, description="Maximum number of trials.")
+    minutes: int = Field(20, description="Maximum device time in minutes.")
+    finalists: int = Field(3, description="Number of trials that new processes measure again.")
+    processes: int = Field(5, description="Number of processes that confirm each finalist.")
+    seed: int = Field(0, description="Seed of the sampler.")
 
 
 class GateIn(Sent):
@@ -98,7 +98,9 @@ class GateIn(Sent):
 
     run: int = Field(ge=0, lt=10**18)
     against: Literal["best"] | list[Annotated[int, Field(ge=0, lt=10**18)]] = Field(
-        "best", description="Numbers of runs; `best`: all comparable ones before it. Of several, each kernel's best."
+        "best",
+        description="Numbers of earlier runs, or `best`: all comparable earlier runs. With several runs, each kernel "
+        "is compared with its best result.",
     )
     max_regression: float = Field(0.02, gt=0, lt=1, description="How much slower is allowed: 0.02 is 2%.")
     kernels: list[str] = Field([], max_length=200, description="Only these; default: all.")

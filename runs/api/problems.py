@@ -41,7 +41,7 @@ def of_no_access(request: HttpRequest, error: Any) -> HttpResponse:
 def of_nothing(request: HttpRequest, error: Any) -> HttpResponse:
     said = str(error)
     if not said or "matches the given query" in said:
-        said = "There is no such thing at this address."
+        said = "Nothing was found at this address."
     return answer_of(Problem(404, "Not found", said))
 
 
@@ -76,4 +76,4 @@ def fault(request: HttpRequest) -> HttpResponse:
     if not request.path.startswith("/api/"):
         return server_error(request)
     said = "Something went wrong on our side. No measurement is lost; the web server's log has the error."
-    return answer_of(Problem(500, "A fault of the site", said))
+    return answer_of(Problem(500, "Internal server error", said))

@@ -22,7 +22,7 @@ from runs.views.submissions import found as submission_named
 
 @ROUTER.get("/me", response=answers(schemas.Me), tags=["account"])
 def me(request: HttpRequest) -> HttpResponse:
-    """Who asks, and what the token may do."""
+    """The account that sends the request, and the rights of its token."""
     token = getattr(request, "auth", None)
     body: dict[str, Any] = {"user": request.user.get_username(), "writes": False, "expires_at": None}
     if isinstance(token, ApiToken):
@@ -35,7 +35,7 @@ def me(request: HttpRequest) -> HttpResponse:
 
 @ROUTER.get("/results", response=answers(schemas.ResultsPage), tags=["results"])
 def list_results(request: HttpRequest, asked: Query[schemas.ResultsAsked]) -> HttpResponse:
-    """Every result of everybody, filtered and sorted as on /results/. What is not understood is refused."""
+    """All results of all users, with the filters and the sort order of /results/. An unknown filter is an error."""
     search = results_page.Asked.of(request)
     if refusal := search.refusal:
         raise Problem(422, "Wrong parameter", refusal.content.decode())
@@ -50,7 +50,7 @@ def list_results(request: HttpRequest, asked: Query[schemas.ResultsAsked]) -> Ht
 
 @ROUTER.get("/leaderboard", response=answers(schemas.BoardOut), tags=["results"])
 def board(request: HttpRequest, asked: Query[schemas.BoardAsked]) -> HttpResponse:
-    """Who is best on each workload and GPU model."""
+    """The best kernel on each workload and GPU model."""
     return tagged(request, leaderboard.leaderboard_json(request))
 
 
@@ -147,7 +147,7 @@ def list_configs(request: HttpRequest) -> HttpResponse:
 
 @ROUTER.get("/configs/{name}", response=answers(dict[str, Any]), tags=["devices"])
 def one_config(request: HttpRequest, name: Path[str]) -> HttpResponse:
-    """A config whole: what POST /runs takes as `config`."""
+    """A complete config, as POST /runs accepts it in `config`."""
     one = Config.objects.filter(name=name.replace("\x00", "")).first()
     if one is None:
         raise Http404(f"There is no config {name[:80]!r}.")

@@ -9,7 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from ninja import Path, Query
 
-from kernels.report import comparison, gate, searches, tables
+from kernels.report import comparison, comparison_summary, gate, searches, summary, tables
 from runs.api import bodies, schemas
 from runs.api.access import Token
 from runs.api.answers import as_json, etag_of, number_of, tagged, unchanged
@@ -63,13 +63,13 @@ def progress(request: HttpRequest, pk: Path[int]) -> HttpResponse:
         "id": run.pk, "title": run.title, "state": run.state, "final": run.state in FINAL, "done": run.done,
         "total": run.total, "message": run.message, "device": run.gpu.name if run.gpu else run.device_name,
         "created_at": run.created_at.isoformat(), "url": request.build_absolute_uri(run.get_absolute_url()),
-        "place": place and place.place, "progress": doing(run),
+        "place": place and place.place, "progress": doing(run), "contended": run.contended,
     }  # fmt: skip
     etag = etag_of(json.dumps(body))
     if same := unchanged(request, etag):
         return same
     table = tables.rows(measurements.of_run(run))
-    text = tables.as_text(table) if table else ""
+    text = f"{tables.as_text(table)}\n\n{summary.as_text(table, run.contended)}" if table else ""
     return as_json(request, body | {"results": list(tables.as_records(table)), "text": text}, etag)
 
 
@@ -79,7 +79,7 @@ def compare(request: HttpRequest, before: Path[int], after: Path[int]) -> HttpRe
     pair = Pair.of(before, after)
     if pair.why:
         raise Problem(409, "Not comparable", pair.why)
-    text = f"{comparison.as_text(pair.table)}\n{comparison.summary(pair.table)}"
+    text = f"{comparison.as_text(pair.table)}\n{comparison_summary.summary(pair.table)}"
     url = request.build_absolute_uri(reverse("compare", args=[before, after]))
     rows = comparison.as_records(pair.table)
     return as_json(request, {"before": before, "after": after, "rows": rows, "text": text, "url": url})
@@ -94,7 +94,7 @@ def _run(pk: int) -> Run:
 
 @ROUTER.post("/gate", response=answers(schemas.GateOut, 400, 413), tags=["runs"], auth=[Token()])
 def judge(request: HttpRequest, sent: bodies.GateIn) -> HttpResponse:
-    """Did a kernel get slower than it may, from earlier runs to this one?"""
+    """Checks whether a kernel in this run is slower than in earlier runs by more than the limit."""
     run = _run(sent.run)
     if sent.against == "best":
         earlier = list(alike(run).filter(pk__lt=run.pk, contended=False, withdrawn_at=None)[:OFFERED])
@@ -127,7 +127,7 @@ def one_search(request: HttpRequest, pk: Path[int]) -> HttpResponse:
     """A search for the best settings of a kernel: its trials, its finalists, and what was found."""
     run = _run(pk)
     if not run.tune:
-        raise Http404(f"Run {pk} is no search.")
+        raise Http404(f"Run {pk} is not a search.")
     search = search_of(run)
     said = {"run": run.pk, "state": run.state, "answer": searches.answer(search), "curse": searches.curse(search)}
     return as_json(request, said | {"search": search.model_dump(mode="json")})

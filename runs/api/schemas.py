@@ -137,9 +137,11 @@ class Progress(Schema):
     place: int | None
     progress: str
     """What its device does now."""
+    contended: bool
+    """Whether other processes used the device."""
     results: list[ROW]
     text: str
-    """The table, for a terminal."""
+    """The table and the sentences about it, for a terminal."""
 
 
 class RunOut(Schema):

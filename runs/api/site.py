@@ -105,7 +105,7 @@ def _field(name: str, schema: dict[str, Any], required: bool | None, where: str)
 
 @login_not_required
 def client(request: HttpRequest) -> HttpResponse:
-    """The command line itself: one file of the standard library."""
+    """The command-line client: one Python file that needs only the standard library."""
     return HttpResponse(CLIENT.read_text(), content_type="text/x-python; charset=utf-8")
 
 

@@ -35,7 +35,7 @@ def part(rows: Any, asked: schemas.Cursor) -> Page:
 
 @ROUTER.get("/tiers", response=answers(schemas.TiersOut), tags=["team"])
 def list_tiers(request: HttpRequest, asked: Query[schemas.TiersAsked]) -> HttpResponse:
-    """Each workload's ladder of tiers: what is reached, what is next, what the device does not allow."""
+    """The tiers of each workload: tiers that are reached, the next tier, and tiers that the device cannot reach."""
     return tagged(request, tiers.tiers_json(request))
 
 
@@ -118,7 +118,7 @@ def list_notices(request: HttpRequest, asked: Query[schemas.Cursor]) -> HttpResp
 
 @ROUTER.get("/notices/mine", response=answers(schemas.Asked), tags=["team"])
 def asked_for(request: HttpRequest) -> HttpResponse:
-    """What the asker is told of, by mail and by webhooks. A webhook's secret is not shown again."""
+    """The notices that this account gets by mail and by webhook. A webhook's secret is not shown again."""
     user = person(request)
     choice = MailChoice.objects.filter(user=user).first() if user else None
     hooks = Webhook.objects.filter(user=user) if user else Webhook.objects.none()

@@ -87,7 +87,10 @@ def _source(sent: bodies.SubmissionIn) -> GitSource:
     if sent.files:
         raise Problem(422, "Wrong field", "Send files or git, not both.", field="git")
     if sent.git.operation == PROBLEM:
-        why = "A pair cannot lie in a repository: the problem's files name its workload, and the site reads none. Send files."
+        why = (
+            "A kernel with its own problem cannot be submitted from a repository. The name of its workload comes from "
+            "the problem's files, and the site does not read repositories. Send the files."
+        )
         raise Problem(422, "Wrong field", why, field="git.operation")
     if sent.git.operation not in operations():
         listed = ", ".join(operations())
@@ -163,7 +166,10 @@ def _config(sent: bodies.RunIn) -> dict[str, Any]:
             return {"what": "config", "operation": spec.operation, "config": whole, "kernels": kernels, **how}
         whole = stored.body
     if sent.kernels or sent.effort:
-        said = "Of a whole config, and of one of several operations, kernels and effort stand in the config."
+        said = (
+            "`kernels` and `effort` cannot be used with a complete config or with a config of several operations. "
+            "Write them in the config."
+        )
         raise Problem(422, "Not submitted", said, field="kernels" if sent.kernels else "effort")
     return {"what": "yaml", "protocol": "paired", "yaml": json.dumps(whole)}
 

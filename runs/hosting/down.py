@@ -54,7 +54,7 @@ def _end(found: dict[str, Any]) -> list[str]:
 def main() -> None:
     env_file.into_environment()
     said = down(Path(os.environ.get("BENCHSITE_VAR") or ROOT / "var"))
-    sys.stdout.write("".join(f"ended {what}\n" for what in said) or "nothing of this checkout is running\n")
+    sys.stdout.write("".join(f"ended {what}\n" for what in said) or "no process of this checkout is running\n")
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ class NewestManager(models.Manager["Newest"]):
 def _rows(measurement: Measurement, results: Iterable[tuple[Any, ...]]) -> list[Newest]:
     """results: READ of each."""
     run = measurement.run
-    how = [measurement.protocol.get(key) for key in COMPARABILITY_KEYS]
+    how = [measurement.protocol.get(key) for key in COMPARABILITY_KEYS] + ["contended"] * run.contended
     terms = [measurement.workload_id, run.gpu_id, run.demo, run.environment_id, measurement.mode, measurement.group]
     return [
         Newest(
@@ -64,8 +64,9 @@ def _digest(terms: list[Any]) -> str:
 
 
 class Newest(models.Model):
-    """One kernel on one workload, card, environment, mode, group, baseline and way of measuring; confirmed results apart
-    from others. Of a baseline, only results with a time. Results that no kernel supports, and mere checks, have no row."""
+    """One kernel on one workload, card, environment, mode, group, baseline and way of measuring; confirmed results, and
+    those of contended runs, apart from others. Of a baseline, only results with a time. Results that no kernel supports, and
+    mere checks, have no row."""
 
     terms = models.CharField(max_length=32, unique=True)
     """A hash of all of that."""

@@ -310,7 +310,7 @@ class Run(models.Model):
         Run.objects.active().filter(pk=self.pk).update(cancel_requested=True)
         if self.gpu and not self.gpu.is_online:
             self.advance(State.CANCELLED, message=NO_ANSWER)
-            return "Cancelled. Its device is silent and gets the cancel when it returns.", True
+            return "Cancelled. The device does not answer now. It stops the run when it is online again.", True
         tell_cancel(self.pk, self.attempt)
         return "Cancelling. The device is free within seconds.", True
 

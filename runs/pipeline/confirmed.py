@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kernels.analysis.confirmation import ENOUGH, THOROUGH, is_thorough
+from kernels.analysis.confirmation import ENOUGH, THOROUGH, is_thorough, is_too_short
+from kernels.analysis.statistics import WIDEST_MARGIN
 from kernels.contract.arm_result import Status
 from runs.models import Measurement, Newest, Result
 from runs.queries import opinions
@@ -31,14 +32,16 @@ def _settle(measurement: Measurement) -> None:
     known: dict[opinions.Key, Point] = {}
     if not measurement.isolated:
         names = [one.kernel.name for one in results]
-        known = opinions.isolated(measurement.workload.key, _device(measurement), measurement.run.demo, names)
+        known = opinions.isolated(_place(measurement), names)
     changed = [one for one in results if one.confirmed != _is_confirmed(one, measurement, known)]
     if changed:
         _change(measurement, changed)
 
 
 def _is_confirmed(result: Result, measurement: Measurement, known: dict[opinions.Key, Point]) -> bool:
-    if result.status != Status.OK:
+    if result.status != Status.OK or measurement.run.contended or measurement.margin > WIDEST_MARGIN:
+        return False
+    if is_too_short(result.why):
         return False
     if measurement.isolated or result.kernel.name == measurement.baseline:
         return True
@@ -83,15 +86,16 @@ def put_older(measurement: Measurement, missing: set[str]) -> None:
 def _judged_by(measurement: Measurement) -> Iterable[Measurement]:
     """The thorough measurements in the shared process that an isolated one says something about."""
     kernels = measurement.results.exclude(kernel__name=measurement.baseline).values("kernel")
+    place = _place(measurement)
     rows = Measurement.objects.filter(
         workload=measurement.workload_id, isolated=False, protocol__processes__gte=THOROUGH, run__withdrawn_at=None,
-        run__demo=measurement.run.demo, run__environment__body__device=_device(measurement),
+        run__demo=place.demo, run__gpu=place.gpu, run__environment__fingerprint=place.fingerprint,
         pk__in=Result.objects.filter(kernel__in=kernels).order_by().values("measurement"),
     )  # fmt: skip
     return rows.select_related("run__environment", "workload").order_by("-pk")[:MOST_LOOKED_AT]
 
 
-def _device(measurement: Measurement) -> str:
-    """Its GPU model."""
-    environment = measurement.run.environment
-    return str(environment.body.get("device", "")) if environment else ""
+def _place(measurement: Measurement) -> opinions.Place:
+    run = measurement.run
+    fingerprint = run.environment.fingerprint if run.environment else ""
+    return opinions.Place(measurement.workload.key, run.gpu_id, fingerprint, run.demo)

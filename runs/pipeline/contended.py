@@ -1,4 +1,4 @@
-"""Measures a contended run again, once, when the foreign process has left the GPU."""
+"""Contended runs: measured again, once, when the foreign process has left the GPU; their results are noted apart."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from django.utils import timezone
 from pydantic import ValidationError
 
 from kernels.workload import Config
-from runs.models import Gpu, Run
+from runs.models import Gpu, Newest, Run
 from runs.models.run import State
+from runs.pipeline.confirmed import put_newer, put_older
 
 log = logging.getLogger(__name__)
 NOT_LATER_THAN = timedelta(days=1)
@@ -59,3 +60,14 @@ def _repeat_on(gpu: Gpu) -> Run | None:
     )
     log.info("measures run %s again, which was contended", first.pk, extra={"run": run.pk})
     return run
+
+
+def note_apart(run: Run) -> None:
+    """Notes the results of a run apart that turned out to be contended after some were noted: what they hid counts again."""
+    for measurement in run.measurements.select_related("run"):
+        terms = [row.terms for row in Newest.objects.rows_of(measurement)]
+        wrong = Newest.objects.filter(result__measurement=measurement).exclude(terms__in=terms)
+        if missing := set(wrong.values_list("terms", flat=True)):
+            wrong.delete()
+            put_older(measurement, missing)
+            put_newer(measurement)

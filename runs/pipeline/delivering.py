@@ -60,7 +60,7 @@ def _attempt(send: Callable[[], tuple[bool, str]], said: dict[int, tuple[bool, s
         said[pk] = False, f"{type(error).__name__}: {error}"
     except Exception:
         log.exception("delivery %s failed", pk)
-        said[pk] = False, "the site could not send it: its log says why"
+        said[pk] = False, "the site could not send it; the reason is in the site's log"
 
 
 def _sending(one: Delivery) -> Callable[[], tuple[bool, str]]:
@@ -77,7 +77,7 @@ def _sending(one: Delivery) -> Callable[[], tuple[bool, str]]:
         return lambda: _answered(outgoing.post(url, body, headers))
     address = person.email
     subject = " ".join(one.notice.sentence.split())[:150]
-    text = f"{one.notice.sentence}\n\n{one.notice.url}\n\nWhat mail you get: {settings.SITE_URL}/notices/\n"
+    text = f"{one.notice.sentence}\n\n{one.notice.url}\n\nChange your notices: {settings.SITE_URL}/notices/\n"
     mail = EmailMessage(f"[Benchsite] {subject}", text, to=[address], headers={"Auto-Submitted": "auto-generated"})
     return lambda: (bool(mail.send()), "sent") if address else (False, "this person has no address")
 

@@ -62,7 +62,7 @@ def load(export: Export, source: str) -> Run:
         preflight=export.preflight.model_dump(mode="json"),
         timing=export.timing,
         samples_deleted_at=export.samples_deleted_at,
-        contended=bool(export.preflight.others) or any(event.is_contended for event in export.measurements),
+        contended=export.contended,
         created_at=when,
         started_at=when,
         finished_at=when,

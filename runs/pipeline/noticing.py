@@ -14,7 +14,6 @@ from kernels.analysis.changes import Change as Verdict
 from runs.models import Change, Newest, Notice, Run, Target
 from runs.models.notice import Event
 from runs.queries import history, point_rows, week
-from runs.queries.ratio import Ratio
 from runs.queries.targets import REACHED, standings
 
 NOT_OLDER = timedelta(days=1)
@@ -59,10 +58,7 @@ def _records(run: Run) -> Iterator[Told]:
     for one in week.records(run.measurements.values_list("workload", flat=True).distinct()):
         if one.now.point.run != run.pk:
             continue
-        before = f", before {one.before.ratio.ratio:.2f}x by {one.before.point.kernel}" if one.before else ""
-        sentence = (
-            f"{one.now.point.kernel} has the record on {one.workload.label}, {one.gpu}: {_x(one.now.ratio)}{before}."
-        )
+        sentence = f"{one.now.point.kernel} has the record on {one.workload.label}, {one.gpu}: {one.said}"
         facts = {
             "kernel": one.now.point.kernel, "operation": one.workload.operation, "workload": one.workload.label,
             "device": one.gpu, "speedup": one.now.ratio.ratio, "low": one.now.ratio.low, "high": one.now.ratio.high,
@@ -72,17 +68,18 @@ def _records(run: Run) -> Iterator[Told]:
 
 def _targets(run: Run) -> Iterator[Told]:
     """Targets that this run's kernels reach."""
-    targets = list(Target.objects.filter(workload__in=run.measurements.values("workload")).select_related("workload"))
+    aims = Target.objects.filter(workload__in=run.measurements.values("workload"))
+    targets = list(aims.select_related("workload", "pin__run__environment"))
     if not targets:
         return
     newest = Newest.objects.filter(workload__in={one.workload_id for one in targets}).values("result")
     for one in standings(targets, history.grouped(point_rows.points(point_rows.at(newest)))).progress:
-        best = one.ladder.best if one.ladder and one.state == REACHED else None
+        best = one.best if one.state == REACHED else None
         if best is None or best[0].run != run.pk:
             continue
         target = one.target
         loose = "" if best[0].is_confirmed else ", unconfirmed"
-        sentence = f"The target of {target} is reached{loose}: {best[0].kernel}, {_x(best[1])}."
+        sentence = f"The target of {target} is reached{loose}: {best[0].kernel}, {week.in_words(best[1])}."
         facts = {
             "kernel": best[0].kernel, "operation": target.workload.operation, "workload": target.workload.label,
             "device": target.device, "mode": target.mode, "factor": target.factor, "speedup": best[1].ratio,
@@ -90,7 +87,3 @@ def _targets(run: Run) -> Iterator[Told]:
         }  # fmt: skip
         path = reverse("tier_workload", args=[target.workload.key, target.mode])
         yield Event.TARGET, f"{target.pk}:{target.factor!r}", sentence, path, facts
-
-
-def _x(ratio: Ratio) -> str:
-    return f"{ratio.ratio:.2f}x ({ratio.low:.2f} to {ratio.high:.2f})"

@@ -46,6 +46,7 @@ from runs.messages import ask_dispatch, send
 from runs.models import Calibration, Environment, Gpu, RejectedEvent, Result, Run, Trial
 from runs.models.run import FINAL, State
 from runs.pipeline.confirmed import settle
+from runs.pipeline.contended import note_apart
 from runs.pipeline.store import json_of, store_measured, store_profiles
 
 log = logging.getLogger(__name__)
@@ -146,7 +147,9 @@ def read_line(sent: SentLine) -> Line:
     except ValidationError as error:
         raise Rejected(sentence(error)) from None
     if (line.run, line.attempt, line.seq) != sent[:3]:
-        raise Rejected(f"it is event {line.seq} of run {line.run}, attempt {line.attempt}, and was sent as another")
+        raise Rejected(
+            f"it is event {line.seq} of run {line.run}, attempt {line.attempt}, but the message names another event"
+        )
     return line
 
 
@@ -245,7 +248,8 @@ def _measured(run: Run, events: list[Measured]) -> None:
         changes = {"contended": True} if contended else {}
         Run.objects.filter(pk=run.pk).update(done=done, attempts_without_progress=0, **changes)
         if contended:
-            settle(new)
+            note_apart(run)
+            settle(run.measurements.select_related("run__environment", "workload"))
 
 
 def _crosschecked(run: Run, event: CrossChecked) -> None:

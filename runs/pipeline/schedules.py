@@ -30,7 +30,7 @@ def start_scheduled(today: date | None = None) -> list[Run]:
                 started.append(run)
         except Exception:  # of one schedule: the others go on
             log.exception("schedule %s cannot start", schedule.pk)
-            why = {"is_over": True, "skipped": "Its run could not be made: the log of the site says why."}
+            why = {"is_over": True, "skipped": "Its run could not be created. The reason is in the site's log."}
             ScheduledDay.objects.update_or_create(schedule=schedule, day=today, defaults=why)
     return started
 

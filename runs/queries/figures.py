@@ -12,6 +12,7 @@ from kernels.analysis.findings_one import Timed, share_of_light
 from kernels.analysis.findings_run import Observed
 from kernels.analysis.findings_series import pairs
 from kernels.analysis.peaks import peak_of
+from kernels.analysis.processes import rounds_for_many
 from kernels.analysis.verdicts import certain_ratio
 from kernels.contract.arm_result import Ratio, Status, Verdict
 from kernels.workload import Workload
@@ -115,7 +116,8 @@ class Shown:
             measured.workload, gpu_of(run), measured.mode, arm.kernel, measured.baseline, arm.verdict,
             reverse("result", args=[run.pk, arm.pk]), f"run {run.pk}", arm.p50_ms, arm.p50_low_ms, arm.p50_high_ms,
             None if mine or base is None else self._figure(base, base), None if mine else certain_ratio(arm), measured.margin,
-            arm.effective_sample_size or arm.rounds or 0, arm.tflops, arm.limit_share, arm.limit_ms, run.pk,
+            rounds_for_many(arm.effective_sample_size or arm.rounds or 0, measured.protocol.processes),
+            arm.tflops, arm.limit_share, arm.limit_ms, run.pk,
             arm.is_confirmed, run.contended or measured.is_contended, bool(run.withdrawn_at),
             measured.why_undecided, arm.why,
         )  # fmt: skip
@@ -136,6 +138,7 @@ class Shown:
         one = Timed(
             workload, arm.kernel, arm.p50_ms, peak_of(gpu), gpu, self.measured.mode,
             link=reverse("result", args=[run.pk, arm.pk]), low=arm.p50_low_ms, high=arm.p50_high_ms,
+            measurement=f"{run.pk} {self.measured.group}",
         )  # fmt: skip
         mhz, beside = arm.sm_mhz, base.sm_mhz if base else None
         return Observed(

@@ -80,7 +80,7 @@ def _agent(gpu: Gpu) -> str:
     if gpu.is_online:
         return UP
     if gpu.is_unheard:
-        return "down: it works, and the recorder does not store what it says"
+        return "down: the agent works, but the recorder does not store its events"
     if gpu.seen_at is None:
         return "gone: never heard"
     silent = timezone.now() - gpu.seen_at

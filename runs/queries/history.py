@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from kernels.contract.environment import KEYED
+from kernels.report.cells import listed
 from kernels.report.comparison import COMPARABILITY_KEYS
 from runs.models import Environment, Gpu, Kernel, Workload
 from runs.queries import point_rows
@@ -21,7 +23,8 @@ MOST_RESULTS = 2000
 FIELDS = (
     "workload", "workload_key", "mode", "kernel", "series", "run", "result", "measured_at", "status", "verdict", "speedup",
     "speedup_low", "speedup_high", "margin", "rounds", "p50_ms", "p50_low_ms", "p50_high_ms", "baseline",
-    "baseline_p50_ms", "sha256", "baseline_sha256", "card", *KEYED, "fingerprint", "demo",
+    "baseline_p50_ms", "sha256", "baseline_sha256", "card", *KEYED, "fingerprint", "processes", "confirmed",
+    "isolated", "contended", "demo",
 )  # fmt: skip
 NAMES = {"cuda": "CUDA", "cudnn": "cuDNN", "triton": "Triton"}
 
@@ -145,6 +148,24 @@ def _terms(point: Point, fingerprint: str, gpu: Gpu | None) -> Terms:
     return Terms(point.workload, point.mode, point.group, point.baseline, sha256, card, fingerprint, point.how)
 
 
+def what_differs(one: Series, other: Series) -> list[str]:
+    """With what two series were not measured alike: "host" or "card", "driver", "harness", ...; nothing: on one card with the
+    same versions."""
+    hosts = {series.gpu.host if series.gpu else "" for series in (one, other)}
+    found = [] if one.terms.card == other.terms.card else ["card"] if len(hosts) == 1 else ["host"]
+    bodies = one.environment, other.environment
+    return found + [
+        NAMES.get(key, key)
+        for key in KEYED
+        if key != "device" and len({str(body.get(key) or "") for body in bodies}) > 1
+    ]
+
+
+def differences(series: Sequence[Series]) -> list[str]:
+    """Of each, what differs from the one before it: "host and driver"; empty: both were measured alike."""
+    return ["" for _ in series[:1]] + [listed(what_differs(*pair)) for pair in pairwise(series)]
+
+
 def _size(one: Series) -> tuple[Any, ...]:
     """Sort key: by workload; newest first within one."""
     return *_work(one.workload), -one.newest.run
@@ -194,5 +215,9 @@ def _row(one: Series, point: Point) -> dict[str, Any]:
         "card": one.gpu.uuid if one.gpu else None,
         **{key: one.environment.get(key) for key in KEYED},
         "fingerprint": one.terms.fingerprint,
+        "processes": point.processes or 1,
+        "confirmed": bool(point.is_confirmed),
+        "isolated": bool(point.isolated),
+        "contended": bool(point.contended),
         "demo": bool(point.demo),
     }

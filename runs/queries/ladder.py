@@ -26,7 +26,8 @@ from runs.queries.ratio import Ratio
 REACHED, NEXT, OPEN, BEYOND = "reached", "next", "open", "beyond"
 FIELDS = (
     "workload", "workload_key", "mode", "device", "scale", "tier", "grade", "factor", "state", "target_ms", "baseline",
-    "baseline_p50_ms", "limit_ms", "best", "speedup", "speedup_low", "speedup_high", "confirmed", "comparisons", "best_p50_ms",
+    "baseline_p50_ms", "baseline_contended", "limit_ms", "best", "speedup", "speedup_low", "speedup_high", "confirmed",
+    "comparisons", "best_p50_ms",
     "run", "result", "fingerprint",
 )  # fmt: skip
 
@@ -51,17 +52,21 @@ class Ladder:
 
     series: Series
     base: Point
-    """The baseline's newest result."""
+    """The baseline's newest result of an uncontended run; of a contended one only where there is no other."""
     scale: TierScale
     kernels: list[tuple[Point, Ratio]] = field(default_factory=list)
-    """The newest result of each kernel on these terms, fastest first. The intervals hold for all comparisons at
-    once."""
+    """Results on these terms, fastest first: of each kernel those that `_standing` chooses. The intervals hold for all
+    comparisons at once."""
     comparisons: int = 1
     """Results that are compared with a baseline, on all ladders of the device."""
     failed: list[Point] = field(default_factory=list)
     """Results without a speedup."""
     elsewhere: int = 0
     """Kernels measured only on other terms."""
+    repeats: set[int] = field(default_factory=set)
+    """Row ids of unconfirmed results of a source that has an older confirmed one: they are shown and do not count."""
+    bases: list[tuple[Series, Point]] = field(default_factory=list)
+    """The baseline's results on all terms, the newest first."""
 
     @property
     def mode(self) -> str:
@@ -78,13 +83,24 @@ class Ladder:
         return max(self._sure, key=lambda placed: placed[1].low, default=None)
 
     @cached_property
+    def best_confirmed(self) -> tuple[Point, Ratio] | None:
+        """The same among confirmed results."""
+        sure = (placed for placed in self._sure if placed[0].is_confirmed)
+        return max(sure, key=lambda placed: placed[1].low, default=None)
+
+    def best_for(self, factor: float) -> tuple[Point, Ratio] | None:
+        """The best confirmed result where it reaches this factor; else the best result."""
+        sure = self.best_confirmed
+        return sure if sure and sure[1].low >= factor else self.best
+
+    @cached_property
     def _sure(self) -> list[tuple[Point, Ratio]]:
-        return [placed for placed in self.kernels if _counts(*placed)]
+        return [placed for placed in self.kernels if _counts(*placed) and placed[0].pk not in self.repeats]
 
     @property
     def best_ms(self) -> float:
-        """The best kernel's p50; the baseline's, if it is best."""
-        return self.best[0].p50_ms or self.base_ms if self.best else self.base_ms
+        """The best kernel's time: the baseline's p50 / its paired speedup. p50s of two runs are never compared."""
+        return self.base_ms / self.best[1].ratio if self.best else self.base_ms
 
     def missing_ms(self, step: Step) -> float | None:
         """What the best kernel takes longer than a tier allows; None: no longer, so only certainty is missing."""
@@ -99,7 +115,7 @@ class Ladder:
     @cached_property
     def steps(self) -> list[Step]:
         low = self.best[1].low if self.best else 0.0
-        confirmed = max((ratio.low for point, ratio in self._sure if point.is_confirmed), default=0.0)
+        confirmed = self.best_confirmed[1].low if self.best_confirmed else 0.0
         steps, is_next = [], True
         for tier in self.scale.tiers_up_to(self.most):
             if tier.factor <= low:
@@ -135,8 +151,13 @@ class Ladder:
 
 def _counts(point: Point, ratio: Ratio) -> bool:
     """Whether this result can reach a tier: FASTER by the interval that holds for all comparisons at once."""
-    sure = word(ratio.low, ratio.high, point.margin, enough_rounds(point)) == Verdict.FASTER
+    sure = word_of(point, ratio) == Verdict.FASTER
     return sure and point.verdict == Verdict.FASTER and not point.contended
+
+
+def word_of(point: Point, ratio: Ratio) -> Verdict:
+    """What an interval that holds for many comparisons says."""
+    return word(ratio.low, ratio.high, point.margin, enough_rounds(point))
 
 
 def read(environments: Mapping[int, Environment], also: QuerySet[Any] | None = None) -> list[Series]:
@@ -175,35 +196,50 @@ def _for_many(point: Point, comparisons: int) -> Ratio:
 
 
 def _ladder(place: list[Series], scale: TierScale) -> Ladder | None:
-    """The ladder on the terms of the baseline's latest measurement; a device of this site precedes a demo run."""
+    """The ladder on the terms of the baseline's latest uncontended measurement; a device of this site precedes a demo run."""
+    bases = sorted(_bases(place), key=lambda one: one[1].run, reverse=True)
+    if not bases:
+        return None
+    current, base = max(bases, key=lambda one: (not one[1].demo, not one[1].contended, one[1].run))
+    ladder = Ladder(current, base, scale, bases=bases)
+    kernels: dict[str, list[Point]] = {}
+    terms = current.terms._replace(group="")  # each group of a run has the baseline, too
+    for one in place:
+        if one.terms._replace(group="") == terms:
+            for point in one.points:
+                kernels.setdefault(point.kernel, []).append(point)
+    for first, *later in map(_standing, kernels.values()):
+        ladder.repeats |= {point.pk for point in later if point.sha256 == first.sha256}
+        for point in (first, *later):
+            if point.ratio is not None:
+                ladder.kernels.append((point, point.ratio))
+            elif point.kernel != current.terms.baseline:
+                ladder.failed.append(point)
+    ladder.kernels.sort(key=lambda candidate: -candidate[1].ratio)
+    ladder.failed.sort(key=lambda point: point.kernel)
+    ladder.elsewhere = len({point.kernel for one in place for point in one.points} - set(kernels))
+    return ladder
+
+
+def _bases(place: list[Series]) -> list[tuple[Series, Point]]:
+    """The times of the operation's baseline. A stand-in is none."""
     known = operations().get(place[0].workload.operation)
-    bases = [
-        (not point.demo, point.run, one, point)
+    return [
+        (one, point)
         for one in place
         for point in one.points
         if point.kernel == one.terms.baseline and point.status == "ok" and point.p50_ms
         if known is None or point.kernel == known.baseline
     ]
-    if not bases:
-        return None
-    *_, current, base = max(bases, key=lambda candidate: candidate[:2])
-    ladder = Ladder(current, base, scale)
-    newest: dict[str, Point] = {}
-    terms = current.terms._replace(group="")  # each group of a run has the baseline, too
-    for one in place:
-        if one.terms._replace(group="") == terms:
-            for point in one.points:
-                if point.kernel not in newest or point.run > newest[point.kernel].run:
-                    newest[point.kernel] = point
-    for kernel, point in newest.items():
-        if point.ratio is not None:
-            ladder.kernels.append((point, point.ratio))
-        elif kernel != current.terms.baseline:
-            ladder.failed.append(point)
-    ladder.kernels.sort(key=lambda candidate: -candidate[1].ratio)
-    ladder.failed.sort(key=lambda point: point.kernel)
-    ladder.elsewhere = len({point.kernel for one in place for point in one.points} - set(newest))
-    return ladder
+
+
+def _standing(points: Iterable[Point]) -> list[Point]:
+    """Those of one kernel's results that stand on a ladder: the newest confirmed one, and the newest one, if it is later.
+    Results of contended runs stand there only if the kernel has no others."""
+    by_run = sorted(points, key=lambda point: point.run)
+    clean = [point for point in by_run if not point.contended] or by_run
+    confirmed = [point for point in clean if point.is_confirmed][-1:]
+    return confirmed if confirmed and confirmed[0].run == clean[-1].run else [*confirmed, clean[-1]]
 
 
 def rows(ladders: Iterable[Ladder], device: str) -> list[dict[str, Any]]:
@@ -212,7 +248,7 @@ def rows(ladders: Iterable[Ladder], device: str) -> list[dict[str, Any]]:
 
 
 def _row(ladder: Ladder, step: Step) -> dict[str, Any]:
-    best, ratio = ladder.best or (None, None)
+    best, ratio = ladder.best_for(step.tier.factor) or (None, None)
     return {
         "workload": ladder.series.workload.label,
         "workload_key": ladder.series.workload.key,
@@ -225,12 +261,13 @@ def _row(ladder: Ladder, step: Step) -> dict[str, Any]:
         "target_ms": step.target_ms,
         "baseline": ladder.base.kernel,
         "baseline_p50_ms": ladder.base_ms,
+        "baseline_contended": ladder.base.contended,
         "limit_ms": ladder.base.limit_ms,
         "best": best.kernel if best else ladder.base.kernel,
         "speedup": ratio and ratio.ratio,
         "speedup_low": ratio and ratio.low,
         "speedup_high": ratio and ratio.high,
-        "confirmed": best and best.is_confirmed,
+        "confirmed": step.is_confirmed,
         "comparisons": ladder.comparisons,
         "best_p50_ms": best and best.p50_ms,
         "run": best and best.run,

@@ -8,13 +8,14 @@ isolated, and so have terms of their own: the higher of both leads.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from django.db.models import F, Q, QuerySet
 
-from kernels.analysis.statistics import for_many, word
+from kernels.analysis.statistics import WIDEST_MARGIN, for_many, word
 from kernels.analysis.verdicts import enough_rounds
 from kernels.catalog import PROBLEM, operations
 from kernels.contract.arm_result import Verdict
@@ -45,15 +46,24 @@ class Placed(NamedTuple):
     ratio: Ratio
 
     @property
+    def word(self) -> Verdict:
+        """What this interval says."""
+        return word(self.ratio.low, self.ratio.high, self.point.margin, enough_rounds(self.point))
+
+    @property
     def counts(self) -> bool:
         """Whether it can lead: FASTER by this interval, too, and not contended."""
-        sure = word(self.ratio.low, self.ratio.high, self.point.margin, enough_rounds(self.point)) == Verdict.FASTER
-        return sure and self.point.verdict == Verdict.FASTER and not self.point.contended
+        return self.word == Verdict.FASTER and self.point.verdict == Verdict.FASTER and not self.point.contended
 
     @property
     def is_decided(self) -> bool:
-        """Whether it can lead, or is known not to be faster."""
-        return self.counts or self.point.verdict in (Verdict.SLOWER, Verdict.SAME)
+        """Whether it can lead, or is known not to be faster by this interval. A contended result decides nothing."""
+        return self.counts or (self.word in (Verdict.SLOWER, Verdict.SAME) and not self.point.contended)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether its ratio is no noise: not contended, and a margin of at most 5%."""
+        return not self.point.contended and self.point.margin <= WIDEST_MARGIN
 
 
 @dataclass
@@ -224,7 +234,7 @@ def _record(series: list[Series], comparisons: int, confirmed: bool) -> Record |
     for one in series:
         for point in one.points:
             if (point.is_confirmed or not confirmed) and (
-                point.kernel not in newest or point.run > newest[point.kernel].run
+                point.kernel not in newest or _precedes(point, newest[point.kernel])
             ):
                 newest[point.kernel] = point
     first = series[0]
@@ -242,6 +252,11 @@ def _record(series: list[Series], comparisons: int, confirmed: bool) -> Record |
         else base.is_confirmed and not base.contended and all(one.is_decided for one in placed)
     )
     return Record(first, base, best, sorted(placed, key=lambda one: -one.ratio.ratio), sure)
+
+
+def _precedes(point: Point, other: Point) -> bool:
+    """An uncontended result precedes a contended one; then the newest."""
+    return (not point.contended, point.run) > (not other.contended, other.run)
 
 
 def _for_many(point: Point, comparisons: int) -> Ratio:
@@ -267,7 +282,8 @@ def confirmed(rows: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def climb(points: Iterable[Point], baseline: str) -> list[Placed]:
-    """Each result of one place that broke the record of its time, over a baseline of this name; oldest first."""
+    """Each result of one place that broke the record of its time, over a baseline of this name; oldest first. They may be
+    of several cards, drivers and harnesses: who shows them says so (history.what_differs)."""
     records: list[Placed] = []
     for point in sorted(points, key=lambda point: point.run):
         if point.ratio is not None and point.baseline == baseline:
@@ -287,31 +303,39 @@ class Curve:
     kernel: str
     ratios: list[float]
     places: int
-    """Places where the chosen kernel was measured."""
+    """Places where the chosen kernel was measured, without those where noise left this one out."""
 
     def share(self, factor: float) -> float:
-        """Share of all places on which it is at least so many times as fast."""
+        """Share of these places on which it is at least so many times as fast."""
         return sum(ratio >= factor for ratio in self.ratios) / self.places
 
 
 def curves(places: Iterable[Place], over: str) -> list[Curve]:
-    """One curve a kernel, the one that is as fast on most places first. A place that a kernel lacks counts against it."""
+    """One curve a kernel, the one that is as fast on most places first. A place that a kernel lacks counts against it; one where
+    its result, or that of the chosen kernel, is contended or has a margin above 5% does not count."""
     ratios: dict[str, list[float]] = {}
-    count = 0
+    noisy, count = Counter[str](), 0
     for place in places:
         record = place.shown
         known = {placed.point.kernel: placed for placed in record.compared}
-        if over != record.base.kernel and over not in known:
+        below = known.get(over)
+        if over != record.base.kernel and (below is None or not below.is_quiet):
             continue
         count += 1
-        below = known.get(over)
         for name, placed in known.items():
-            if name != over and (below is None or below.point.run == placed.point.run):
+            if not placed.is_quiet:
+                noisy[name] += 1
+            elif name != over and (below is None or below.point.run == placed.point.run):
                 ratios.setdefault(name, []).append(placed.ratio.ratio / (below.ratio.ratio if below else 1.0))
         if below is not None:
             ratios.setdefault(record.base.kernel, []).append(1 / below.ratio.ratio)
-    made = [Curve(name, sorted(values), count) for name, values in ratios.items()]
-    return sorted(made, key=lambda curve: (-curve.share(1.0), -sum(curve.ratios) / count, curve.kernel))
+    made = [Curve(name, sorted(values), count - noisy[name]) for name, values in ratios.items()]
+    return sorted(made, key=lambda curve: (-curve.share(1.0), -sum(curve.ratios) / curve.places, curve.kernel))
+
+
+def left_out(places: Iterable[Place]) -> int:
+    """Places with a result that no curve has: it is contended, or its margin is above 5%."""
+    return sum(not all(placed.is_quiet for placed in place.shown.compared) for place in places)
 
 
 def rows(made: Board, places: Iterable[Place]) -> Iterator[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from kernels.analysis.confirmation import THOROUGH, Opinion, opinion
 from runs.queries import point_rows
@@ -16,14 +17,25 @@ def key_of(kernel: str, sha256: str | None) -> Key:
     return kernel, sha256 or ""
 
 
-def isolated(workload: str, device: str, demo: str, kernels: Iterable[str] = ()) -> dict[Key, Point]:
-    """The newest isolated, thorough result of each kernel on a workload and GPU model, of runs that nobody disturbed.
+class Place(NamedTuple):
+    """Where and with what a result was measured: its second opinion comes from the same."""
 
-    workload: its key. demo: that of its runs. kernels: names; without them, of all.
-    """
-    rows = point_rows.tried(key=workload, unsupported=True).filter(
-        measurement__isolated=True, measurement__protocol__processes__gte=THOROUGH, measurement__run__demo=demo,
-        measurement__run__contended=False, measurement__run__environment__body__device=device,
+    workload: str
+    """Its key."""
+    gpu: int | None
+    """The card."""
+    fingerprint: str
+    """Of device, driver, versions and harness."""
+    demo: str
+
+
+def isolated(place: Place, kernels: Iterable[str] = ()) -> dict[Key, Point]:
+    """The newest isolated, thorough result of each kernel there, of runs that nobody disturbed. kernels: names; without
+    them, of all."""
+    rows = point_rows.tried(key=place.workload, unsupported=True).filter(
+        measurement__isolated=True, measurement__protocol__processes__gte=THOROUGH, measurement__run__demo=place.demo,
+        measurement__run__contended=False, measurement__run__gpu=place.gpu,
+        measurement__run__environment__fingerprint=place.fingerprint,
     )  # fmt: skip
     if kernels:
         rows = rows.filter(kernel__name__in=list(kernels))

@@ -55,15 +55,15 @@ class Outcome:
         """Its columns in the list's files; empty if nothing was compared."""
         columns: dict[str, Any] = dict.fromkeys(COLUMNS, "")
         if one := self.first:
-            columns |= {"best": one.kernel, "faster": one.counts["faster"], "slower": one.counts["slower"]}
+            columns |= {"kernel": one.kernel, "faster": one.counts["faster"], "slower": one.counts["slower"]}
             columns |= {"compared": one.n, "outcome": one.sentence}
             if one.mean:
                 columns |= zip(("speedup", "speedup_low", "speedup_high"), (round(x, 4) for x in one.mean), strict=True)
             columns["least"] = "" if one.least is None else round(one.least, 4)
-        return columns | {"faulty": self.faulty}
+        return columns | {"contended": self.contended, "faulty": self.faulty}
 
 
-COLUMNS = ("best", "speedup", "speedup_low", "speedup_high", "least", "faster", "slower", "compared", "outcome")
+COLUMNS = ("kernel", "speedup", "speedup_low", "speedup_high", "least", "faster", "slower", "compared", "outcome")
 
 
 def with_outcomes(runs: Iterable[Run]) -> list[tuple[Run, Outcome]]:

@@ -70,7 +70,7 @@ def tried(
 
 
 def newest() -> QuerySet[Result]:
-    """The newest result of each kernel on each terms, confirmed ones apart: from the table beside them."""
+    """The newest result of each kernel on each terms, confirmed and contended ones apart: from the table beside them."""
     return Result.objects.filter(pk__in=Newest.objects.values("result"))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from kernels.analysis.processes import rounds_for_many
 from kernels.analysis.standing import Compared
 from kernels.analysis.verdicts import judged, verdict_of
 from kernels.contract.arm_result import Status, Verdict
@@ -108,5 +109,7 @@ class RunResult(NamedTuple):
 
 
 def _compared(one: Point | RunResult, place: str) -> Compared:
-    (word, ratio), rounds = judged(one, one.baseline, one.margin), one.effective_sample_size or one.rounds or 0
+    word, ratio = judged(one, one.baseline, one.margin)
+    processes = one.processes or 1 if isinstance(one, Point) else 1  # a list of runs shows no interval for many
+    rounds = rounds_for_many(one.effective_sample_size or one.rounds or 0, processes)
     return Compared(place, one.kernel, one.baseline, word, ratio, one.margin, rounds)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from django.urls import reverse
 
+from kernels.contract.arm_result import Status
 from kernels.contract.events import Measured
 from kernels.report import comparison
 from kernels.report.comparison import RunResults
@@ -59,9 +60,12 @@ def compared(
 
 
 def _ends(one: Series) -> Ends:
-    """Kernel -> its first and last result; of the baseline, and of kernels measured more than once."""
+    """Kernel -> its first and last result; of the baseline, and of kernels measured more than once. No time of a contended
+    run is one."""
     points: dict[str, list[Point]] = {}
     for point in one.points:
+        if point.contended and point.status == Status.OK:
+            continue
         points.setdefault(point.kernel, []).append(point)
     base = one.terms.baseline
     several = {kernel: (mine[-1], mine[0]) for kernel, mine in points.items() if len(mine) > 1 or kernel == base}

@@ -88,7 +88,7 @@ class Search:
             return ""
         said = [f"\N{LEFT DOUBLE QUOTATION MARK}{typed}\N{RIGHT DOUBLE QUOTATION MARK}" + (f" ({why})" if why else "")
                 for typed, why in self.unknown]  # fmt: skip
-        return f"Not understood, and not applied: {', '.join(said)}."
+        return f"Invalid search terms, not applied: {', '.join(said)}."
 
 
 def search(asked: Mapping[str, Iterable[str]], person: str = "") -> tuple[Search, Vocabulary]:
@@ -141,7 +141,7 @@ class Reader:
     def word(self, word: str) -> list[Term]:
         """A word without a name: the first kind that knows it."""
         if word.isdecimal():
-            raise NotUnderstood("a number needs its size, such as S=4096")
+            raise NotUnderstood("write the name of the size before the number, such as S=4096")
         for reader in (self.dtype, self.causal, self.shape, self.day, self.state, self.full_name):
             try:
                 return reader(word)
@@ -213,7 +213,7 @@ class Reader:
             return [Term("state", word, f"run {word}")]
         if word in QUALITIES:
             return [Term("quality", word, word)]
-        raise NotUnderstood("no state has this name")
+        raise NotUnderstood("this state is not known")
 
     def mode(self, text: str) -> list[Term]:
         if text.lower() not in MODES:
@@ -231,7 +231,7 @@ class Reader:
 
     def run(self, text: str) -> list[Term]:
         if not (text.isascii() and text.isdecimal() and len(text) < 19):
-            raise NotUnderstood("a run is a number")
+            raise NotUnderstood("write the number of a run")
         return [Term("run", int(text), f"run {int(text)}")]
 
     def size(self, name: str, sign: str, text: str) -> list[Term]:
@@ -258,7 +258,7 @@ class Reader:
             return [Term("shape", label, f"shape {label}")]
         pieces = [SIZE.fullmatch(piece) for piece in _joined(text).split()]
         if not pieces or None in pieces:
-            raise NotUnderstood("a shape is S=4096 D=128 or 16384x4096")
+            raise NotUnderstood("write a shape such as S=4096 D=128 or 16384x4096")
         return [term for piece in pieces if piece for term in self.size(*piece.groups())]
 
     def day(self, text: str) -> list[Term]:
@@ -303,8 +303,8 @@ def _size_value(takes: tuple[frozenset[type], frozenset[str]], sign: str, text: 
     if sign in ("=", "!=") and text in words:
         return text
     if words:
-        raise NotUnderstood(f"it is {' or '.join(sorted(words))}")
-    raise NotUnderstood("it is yes or no" if numbers == {bool} else "a size is compared with a number")
+        raise NotUnderstood(f"use {' or '.join(sorted(words))}")
+    raise NotUnderstood("use yes or no" if numbers == {bool} else "use a number for this size")
 
 
 def _named(kind: str, names: list[str]) -> Term:
@@ -321,7 +321,7 @@ def _date(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise NotUnderstood("a date is written 2026-11-30") from None
+        raise NotUnderstood("write a date such as 2026-11-30") from None
 
 
 def in_label(text: str) -> Q:

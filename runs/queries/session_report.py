@@ -12,9 +12,9 @@ from kernels.analysis import findings as analysis
 from kernels.analysis.criteria import Answer, Seen, evaluate
 from kernels.analysis.findings_cause import causes
 from kernels.analysis.findings_one import Finding, Kind
-from kernels.analysis.statistics import for_many
+from kernels.analysis.statistics import MIN_ROUNDS, for_many, word
 from kernels.contract.arm_result import Verdict
-from kernels.report import comparison
+from kernels.report import comparison, comparison_summary
 from kernels.report.criteria_words import answered, asked
 from kernels.report.summary import Summary, headline, sentence
 from runs.models import Claim, Environment, Gpu, Note, Run, Session, TierScale
@@ -186,30 +186,34 @@ class SessionReport:
 
     @cached_property
     def headline(self) -> Summary | None:
-        """What changed; else how the kernel of its last run stands that has a verdict; else what its claims say. None: nothing
-        was compared."""
+        """What changed; else how the kernel of its last run stands, one that was not contended and has a verdict before others;
+        else what its claims say. None: nothing was compared."""
         if any(row.verdict != Verdict.BASELINE for row in self.table):
-            return comparison.summary(self.table)
+            return comparison_summary.summary(self.table)
         told = [(run, outcome) for run, outcome in reversed(self.runs) if outcome.first and not run.withdrawn_at]
-        last = next((one for one in told if one[1].word), next(iter(told), None))
+        told.sort(key=lambda one: (one[1].contended, not one[1].word))
+        last = next(iter(told), None)
         if last and last[1].first:
             strong, tone = headline(last[1].first, last[1].contended)
-            rest = [sentence(last[1].first.rest), f"This is run {last[0].pk}: no kernel was measured twice yet."]
+            rest = [sentence(last[1].first.rest), f"Figures of run {last[0].pk}. No kernel was measured twice yet."]
+            rest += ["The run is contended: other processes used the device."] if last[1].contended else []
             return Summary(strong, rest, tone)
         slow = next((one for one in self.findings if one.kind == Kind.SLOW), None)
         if slow:
-            rest = ["This follows from imported claims: this site did not measure it."] if self.claims else []
+            rest = ["The figures are from imported claims. This site did not measure them."] if self.claims else []
             return Summary(slow.sentence.removesuffix("."), rest, "same")
         return None
 
     @property
     def counted(self) -> str:
-        """ "1 of 5 success criteria holds. 3 of 11 phases are done, 1 is blocked."."""
+        """ "1 of 5 success criteria holds, 1 unconfirmed. 3 of 11 phases are done, 1 is blocked."."""
         said = []
         if self.criteria:
             words = [one.answer.word for one in self.criteria]
             held = words.count(words[0].HOLDS)
-            said.append(f"{held} of {len(words)} success criteria hold{'s' * (held == 1)}.")
+            loose = sum(not one.answer.is_confirmed for one in self.criteria)
+            more = f", {loose} unconfirmed" if loose else ""
+            said.append(f"{held} of {len(words)} success criteria hold{'s' * (held == 1)}{more}.")
         if self.phases:
             states = [phase.state for phase in self.phases]
             done, blocked = states.count(PhaseState.DONE), states.count(PhaseState.BLOCKED)
@@ -231,14 +235,20 @@ class SessionReport:
         """(planned, taken) of all phases."""
         return sum(one.planned_min or 0 for one in self.phases), sum(one.actual_min or 0 for one in self.phases)
 
+    @cached_property
+    def _tried(self) -> list[Figure]:
+        return [one for one in self.measured if one.ratio and not one.is_baseline]
+
+    @property
+    def comparisons(self) -> int:
+        """Results that its tiers compare with a baseline: their intervals hold for so many at once."""
+        return len(self._tried)
+
     def tiers(self, scale: TierScale | None) -> list[Reached]:
         """The best kernel on each workload: what it has reached by the interval that holds for all of them."""
-        tried = [one for one in self.measured if one.ratio and not one.is_baseline]
         best: dict[tuple[str, str], tuple[Figure, float]] = {}
-        for one in tried if scale else ():
-            assert one.ratio is not None
-            sure = one.verdict == Verdict.FASTER and not one.is_contended
-            low = for_many(one.ratio, len(tried), one.rounds).low if sure and one.rounds else 0.0
+        for one in self._tried if scale else ():
+            low = _low_of_many(one, self.comparisons)
             known = best.setdefault((one.place, one.method), (one.base or one, 0.0))
             if low > known[1]:
                 best[one.place, one.method] = one, low
@@ -260,6 +270,17 @@ def _grid(is_claimed: bool, gpu: str, mine: list[Figure]) -> Grid:
         lines.append(Line(first.label, first.method, base, [found.get(kernel, []) for kernel in kernels]))
     title = f"{mine[0].workload.operation} on {gpu or 'an unknown GPU'}{', claimed' if is_claimed else ''}"
     return Grid(title, next((one.baseline for one in mine if one.baseline), ""), kernels, lines, is_claimed)
+
+
+def _low_of_many(one: Figure, comparisons: int) -> float:
+    """The low end of its speedup by the interval that holds for so many comparisons; 0 if it is not FASTER by it."""
+    if one.verdict != Verdict.FASTER or one.is_contended or not one.ratio or not one.rounds:
+        return 0.0
+    ratio = for_many(one.ratio, comparisons, one.rounds)
+    is_sure = (
+        word(ratio.low, ratio.high, one.margin, MIN_ROUNDS) == Verdict.FASTER
+    )  # its own verdict has seen its rounds
+    return ratio.low if is_sure else 0.0
 
 
 def _reached(one: Figure, low: float, scale: TierScale) -> Reached:

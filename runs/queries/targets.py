@@ -12,6 +12,7 @@ from runs.queries import ladder
 from runs.queries.history import Series
 from runs.queries.ladder import Ladder
 from runs.queries.points import Point
+from runs.queries.ratio import Ratio
 
 NO_TIERS = TierScale(name="", body=[])
 REACHED, OPEN, BEYOND, UNMEASURED = "reached", "open", "beyond", "unmeasured"
@@ -45,6 +46,22 @@ def drift(pin: Pin, now: Point) -> Drift | None:
     return Drift(now.p50_ms / pin.p50_ms, low / widest, high * widest)
 
 
+def is_comparable(pin: Pin, series: Series, point: Point) -> bool:
+    """Whether a result was measured on the card of the pinned one, with the same fingerprint: driver, versions, harness. A pin
+    whose run is deleted has neither."""
+    run = pin.run
+    if run is None or run.environment is None or run.pk == point.run:
+        return run is not None and run.pk == point.run
+    same_card = run.gpu_id is not None and run.gpu_id == point.gpu and not (run.demo or point.demo)
+    return same_card and run.environment.fingerprint == series.terms.fingerprint
+
+
+def drift_there(pin: Pin, ladder: Ladder) -> Drift | None:
+    """How far the newest later result of the baseline that can be compared with the pin is from it; None: there is none."""
+    later = (point for one, point in ladder.bases if point.run > (pin.run_id or 0) and is_comparable(pin, one, point))
+    return next((found for point in later if (found := drift(pin, point))), None)
+
+
 @dataclass
 class Progress:
     """A target and what was measured there."""
@@ -59,18 +76,36 @@ class Progress:
 
     @property
     def goal_ms(self) -> float | None:
-        """The pinned time of the baseline over the factor; without one, its newest time."""
+        """The pinned time of the baseline over the factor; without one that can be compared, its newest time."""
         if self.ladder is None:
             return None
-        pinned = self.pin is not None and self.pin.kernel == self.ladder.base.kernel
-        return (self.pin.p50_ms if self.pin and pinned else self.ladder.base_ms) / self.target.factor
+        pin, base = self.pin, self.ladder.base
+        pinned = pin and pin.kernel == base.kernel and is_comparable(pin, self.ladder.series, base)
+        return (pin.p50_ms if pin and pinned else self.ladder.base_ms) / self.target.factor
+
+    @property
+    def needed(self) -> float | None:
+        """The factor over the ladder's baseline that reaches the target."""
+        return self.ladder.base_ms / self.goal_ms if self.ladder and self.goal_ms else None
+
+    @property
+    def best(self) -> tuple[Point, Ratio] | None:
+        """The best confirmed result if it reaches the target; else the best one. None: the baseline is best."""
+        return self.ladder.best_for(self.needed) if self.ladder and self.needed else None
 
     @property
     def point(self) -> Point | None:
         """The best kernel there; the baseline, if nobody beats it."""
         if self.ladder is None:
             return None
-        return self.ladder.best[0] if self.ladder.best else self.ladder.base
+        return self.best[0] if self.best else self.ladder.base
+
+    @property
+    def ms(self) -> float | None:
+        """Its time, as on the ladder: the baseline's p50 / its paired speedup."""
+        if self.ladder is None:
+            return None
+        return self.ladder.base_ms / (self.best[1].ratio if self.best else 1.0)
 
     @property
     def is_confirmed(self) -> bool:
@@ -79,20 +114,19 @@ class Progress:
     @property
     def state(self) -> str:
         """reached: the low end of the best kernel's interval reaches it. beyond: it is below the speed of light."""
-        if self.ladder is None or self.goal_ms is None:
+        if self.ladder is None or self.needed is None:
             return UNMEASURED
-        best, needed = self.ladder.best, self.ladder.base_ms / self.goal_ms
-        if best and best[1].low >= needed:
+        if self.best and self.best[1].low >= self.needed:
             return REACHED
         most = self.ladder.most
-        return BEYOND if most is not None and needed > most else OPEN
+        return BEYOND if most is not None and self.needed > most else OPEN
 
     @property
     def missing_ms(self) -> float | None:
         """The best time less the target's; None where it is no more, or unknown."""
-        if self.goal_ms is None or self.point is None or not self.point.p50_ms:
+        if self.goal_ms is None or self.ms is None:
             return None
-        missing = self.point.p50_ms - self.goal_ms
+        missing = self.ms - self.goal_ms
         return missing if missing > 0 and self.state != REACHED else None
 
     def share(self, ms: float | None) -> float | None:
@@ -103,7 +137,7 @@ class Progress:
     @property
     def reach(self) -> float | None:
         """What the best kernel has of the speed of light."""
-        return self.share(self.point.p50_ms if self.point else None)
+        return self.share(self.ms)
 
     @property
     def goal(self) -> float | None:
@@ -112,7 +146,7 @@ class Progress:
 
     @property
     def drift(self) -> Drift | None:
-        return drift(self.pin, self.ladder.base) if self.pin and self.ladder else None
+        return drift_there(self.pin, self.ladder) if self.pin and self.ladder else None
 
 
 @dataclass

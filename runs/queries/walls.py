@@ -33,8 +33,8 @@ class Stood:
     standing: Standing
     demo: bool = False
     """Whether a figure is of a demo run."""
-    unconfirmed: bool = False
-    """Whether one is not confirmed."""
+    is_confirmed: bool = False
+    """Whether every figure is."""
     source: str = ""
     """Empty unless the page shows sources."""
 
@@ -110,7 +110,7 @@ def _once(read: Callable[[], Board]) -> Callable[[], Board]:
 
 def targets() -> Standings:
     """All targets, as the overview has them: their intervals hold for all of them at once."""
-    known = list(Target.objects.select_related("workload", "owner", "pin")[: week.MOST_TARGETS])
+    known = list(Target.objects.select_related("workload", "owner", "pin__run__environment")[: week.MOST_TARGETS])
     if not known:
         return Standings()
     rows = Newest.objects.filter(workload__in={one.workload_id for one in known}).values("result")
@@ -131,9 +131,9 @@ def stood(board: Board, part: Part, sources: bool) -> list[Stood]:
             kernel,
             operation,
             gpu,
-            standing_of([point.compared for point in mine]),
+            standing_of([point.compared._replace(is_contended=point.contended) for point in mine]),
             demo=any(point.demo for point in mine),
-            unconfirmed=not all(point.is_confirmed for point in mine),
+            is_confirmed=all(point.is_confirmed for point in mine),
         )
         for (gpu, operation, kernel), mine in found.items()
     ]

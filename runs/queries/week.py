@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 from django.db.models import Case, F, Max, OuterRef, Q, QuerySet, RowRange, Subquery, When, Window
@@ -25,6 +26,7 @@ from runs.queries.changed import with_places
 from runs.queries.history import Series
 from runs.queries.leaders import Placed
 from runs.queries.points import Point
+from runs.queries.ratio import Ratio
 from runs.queries.targets import Standings, standings
 
 PERIOD = timedelta(days=7)
@@ -53,6 +55,8 @@ class Broken:
     gpu: str
     steps: list[Placed]
     """All records there, oldest first."""
+    series: dict[int, Series]
+    """Result -> how it was measured."""
 
     @property
     def now(self) -> Placed:
@@ -74,8 +78,29 @@ class Broken:
     @property
     def label(self) -> str:
         """Its chart in words."""
-        numbers = ", ".join(f"{step.ratio.ratio:.2f}x by {step.point.kernel}" for step in self.steps)
-        return f"Records on {self.workload.label}, {self.gpu}, oldest first: {numbers}"
+        names = (f"{in_words(step.ratio)} by {step.point.kernel}" for step in self.steps)
+        told = [name + (f", other {differ}" if differ else "") for name, differ in zip(names, self.differ, strict=True)]
+        return f"Records on {self.workload.label}, {self.gpu}, oldest first: {'; '.join(told)}"
+
+    @cached_property
+    def differ(self) -> list[str]:
+        """Of each record, what differs from the one before it: "host and driver"; empty: both were measured alike."""
+        return history.differences([self.series[step.point.pk] for step in self.steps])
+
+    @property
+    def said(self) -> str:
+        """The new record and the one that it beat, in words."""
+        if self.before is None:
+            return f"{in_words(self.now.ratio)}."
+        before = f"{in_words(self.before.ratio)} by {self.before.point.kernel}"
+        if not self.differ[-1]:
+            return f"{in_words(self.now.ratio)}, before {before}."
+        return f"{in_words(self.now.ratio)}. The earlier record is {before}. Its {self.differ[-1]} differed."
+
+
+def in_words(ratio: Ratio) -> str:
+    """ "1.52x (1.51 to 1.53)" """
+    return f"{ratio.ratio:.2f}x ({ratio.low:.2f} to {ratio.high:.2f})"
 
 
 @dataclass
@@ -145,7 +170,8 @@ def records_of(series: Iterable[Series]) -> list[Broken]:
         baseline = known[workload.operation].baseline if workload.operation in known else together[0].terms.baseline
         confirmed = [p for one in together for p in one.points if p.is_confirmed and leaders.stands(p)]
         if records := leaders.climb([p for p in confirmed if not p.demo], baseline):
-            found.append(Broken(workload, gpu, records))
+            known_by = {point.pk: one for one in together for point in one.points}
+            found.append(Broken(workload, gpu, records, known_by))
     return found
 
 

@@ -38,7 +38,9 @@ def speedup_cells(result: Any, margin: bool = False) -> str:
     """Speedup and its interval. margin: also the margin if it is wider than usual."""
     wider = wide(result.margin) if margin else None
     figures = (result.speedup, result.speedup_low, result.speedup_high)
-    return ratio_html(*figures, margin=wider, decided=is_decided(result.verdict))
+    return ratio_html(
+        *figures, margin=wider, decided=is_decided(result.verdict) and not getattr(result, "contended", False)
+    )
 
 
 @register.simple_tag

@@ -9,6 +9,7 @@ from typing import Any
 from django import template
 from django.utils import timezone
 from django.utils.html import format_html
+from django.utils.safestring import mark_safe
 
 from kernels.analysis.statistics import MIN_ROUNDS
 from kernels.contract.arm_result import Ratio, Verdict
@@ -172,6 +173,14 @@ MARKS = {"faster": "▲", "slower": "▼", "same": "=", "undecided": "?", "mixed
 @register.inclusion_tag("cells/tag.html")
 def verdict_tag(result: Any) -> dict[str, str]:
     return word_tag(result.verdict or result.status)
+
+
+@register.simple_tag
+def doubt(point: Any) -> str:
+    """Why a decided point is no record: contended or unconfirmed; else empty."""
+    if point.contended:
+        return mark_safe('<small class="warn">contended</small>')
+    return mark_safe("<small>unconfirmed</small>") if is_decided(point.verdict) and not point.is_confirmed else ""
 
 
 @register.inclusion_tag("cells/tag.html")

@@ -93,7 +93,7 @@ def _moved(change: Any) -> SafeString:
     """ "▲ faster 1.05x ±0.4%": the speedup over that of the first run."""
     word = str(change.verdict).lower()
     text = f"{word} {ratio(change.ratio.ratio)}x {plus_minus(change.ratio)}"
-    style = word if word in ("faster", "slower") else "open"
+    style = word if word in ("faster", "slower") and not change.contended else "open"
     return format_html(
         '<span class="moved {}"><i aria-hidden="true">{}</i> {}</span>', style, MARKS.get(word, ""), text
     )

@@ -8,7 +8,6 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from kernels.analysis.standing import Standing, in_digits
 from runs.templatetags.figures import percent
 
 register = template.Library()
@@ -26,12 +25,3 @@ def wall_bar(one: Any) -> SafeString:
         '<u style="left: {}"></u><em></em></div>',
         percent(one.reach), percent(one.goal), (kind + hatched).strip(), f"{one.reach:.1%}", f"{one.goal:.1%}",
     )  # fmt: skip
-
-
-@register.filter
-def mean(one: Standing) -> str:
-    """ "1.31x (1.30 to 1.32)": its geometric mean with the interval; empty if it has none."""
-    if one.mean is None:
-        return ""
-    ratio, low, high = in_digits(*one.mean)
-    return f"{ratio}x ({low} to {high})"

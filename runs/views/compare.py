@@ -12,7 +12,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from kernels.contract.events import Measured
-from kernels.report import comparison, tables
+from kernels.report import comparison, comparison_summary, tables
 from kernels.report.cells import listed
 from kernels.report.comparison import GONE, NEW, RunResults
 from runs.charts.forest import Scale
@@ -109,7 +109,7 @@ def results_of(run: Run, measured: Sequence[Measured]) -> RunResults:
     environment = dict(run.environment.body) if run.environment else {}
     if environment and run.gpu and not run.demo:
         environment["uuid"] = run.gpu.uuid
-    return RunResults(environment, measured)
+    return RunResults(environment, measured, run.contended)
 
 
 def compare(request: HttpRequest, before: int, after: int) -> HttpResponse:
@@ -123,7 +123,7 @@ def compare(request: HttpRequest, before: int, after: int) -> HttpResponse:
         "before": pair.before,
         "after": pair.after,
         "why": pair.why,
-        "headline": comparison.summary(pair.table),
+        "headline": comparison_summary.summary(pair.table),
         **by_kernel(pair.table, pair.pages),
         "baselines": listed(list(dict.fromkeys(row.baseline for row in pair.table))),
         "diffs": list(_diffs(pair.table)),
@@ -177,7 +177,7 @@ def compare_md(request: HttpRequest, before: int, after: int) -> HttpResponse:
     link = request.build_absolute_uri(reverse("compare", args=[before, after]))
     environment = pair.after.environment.body if pair.after.environment else {}
     heading = tables.heading(f"Run {before} to run {after}", environment, link)
-    said = comparison.summary(pair.table)
+    said = comparison_summary.summary(pair.table)
     sentences = pair.why or str(said)
     text = f"{comparison.as_markdown(pair.table, heading)}\n{sentences}\n"
     return download(text, "text/markdown; charset=utf-8", _name(before, after, "md"))

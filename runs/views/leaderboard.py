@@ -21,7 +21,7 @@ from runs import confirming
 from runs.charts import leaderboard as charts
 from runs.charts.theme import THEMES
 from runs.models import Gpu
-from runs.queries import leaders
+from runs.queries import history, leaders
 from runs.queries.leaders import CONFIRMED, FIELDS, UNCONFIRMED, Board, Curve, Place
 from runs.views.downloads import csv_file
 
@@ -201,6 +201,11 @@ class View:
     def curves(self) -> list[Curve]:
         return leaders.curves(self.compared, self.over) if self.compared else []
 
+    @property
+    def left_out(self) -> int:
+        """Of the places of the curves, those with a result that noise leaves out."""
+        return leaders.left_out(self.compared)
+
     # --- the first line ---
 
     def headline(self) -> dict[str, str]:
@@ -252,13 +257,22 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
     if chosen:
         ready = Gpu.objects.online().values_list("name", flat=True)
         context |= {
-            "steps": leaders.steps(chosen),
+            "steps": _steps(chosen),
             "by": view.board.by(chosen.shown),
             "may_confirm": set(ready),
             "opinion": _opinion(chosen),
             "chart_query": view.address(cell=chosen.cell),
         }
     return render(request, "leaderboard.html", context)
+
+
+def _steps(place: Place) -> list[tuple[leaders.Placed, str]]:
+    """The records of a place, each with what differs from the one before it: "host and driver"."""
+    steps = leaders.steps(place)
+    if len({(step.point.gpu, step.point.environment) for step in steps}) < 2:
+        return [(step, "") for step in steps]
+    series = {point.pk: one for one in history.grouped([step.point for step in steps]) for point in one.points}
+    return list(zip(steps, history.differences([series[step.point.pk] for step in steps]), strict=True))
 
 
 def _opinion(place: Place) -> dict[str, Any] | None:

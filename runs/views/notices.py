@@ -36,13 +36,13 @@ class MailForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         said = super().clean() or {}
         if said.get("kinds") and not said.get("email") and "email" not in self.errors:
-            self.add_error("email", "Write the address that gets the mail.")
+            self.add_error("email", "Enter the address to which the mail is sent.")
         return said
 
 
 class WebhookForm(forms.Form):
     url = forms.CharField(
-        label="Address", max_length=500, help_text="https://… It gets a POST with JSON.", widget=forms.URLInput
+        label="Address", max_length=500, help_text="https://… It receives JSON by POST.", widget=forms.URLInput
     )
     kinds = Kinds()
 
@@ -57,7 +57,7 @@ class WebhookForm(forms.Form):
         except outgoing.Refused as error:
             raise forms.ValidationError(str(error)) from None
         except (OSError, UnicodeError):
-            raise forms.ValidationError("The site finds no host of this name: look for a spelling mistake.") from None
+            raise forms.ValidationError("The host name could not be resolved. Check the spelling.") from None
         return url
 
     def clean(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from kernels.analysis.changes import Change as Verdict
 from kernels.contract.arm_result import Verdict as Word
 from kernels.report import change_words as words
 from runs.charts import run_charts, week_charts
-from runs.models import Change, Gpu, Run, Target
+from runs.models import Change, Gpu, Result, Run, Target
 from runs.queries import point_rows, week
 from runs.queries.live import shown_of
 from runs.queries.outcomes import with_outcomes
@@ -237,7 +237,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         return render(request, "overview_new.html", context | sample())
     since = now.at - week.PERIOD
     changes = week.changes(since)
-    targets = list(Target.objects.select_related("workload", "owner", "pin")[: week.MOST_TARGETS])
+    targets = list(Target.objects.select_related("workload", "owner", "pin__run__environment")[: week.MOST_TARGETS])
     read = week.read(since, targets, now.gpus)
     context |= {
         "story": story(changes, read.records, read.standings, now),
@@ -266,11 +266,13 @@ def sample() -> dict[str, Any]:
         word: sorted((one for one in mine if one.compared.verdict == word), key=lambda one: one.speedup or 0)
         for word in (Word.FASTER, Word.SLOWER, Word.SAME, Word.UNDECIDED)
     }
+    loose = Result.objects.filter(measurement__run=run, confirmed=False)
     return {
+        "unconfirmed": bool(mine) and loose.filter(kernel__name=mine[0].kernel).exists(),
         "sizes_of": run_charts.sizes_of(run_charts.rows_of(run)),
         "sample": run,
         "outcome": outcome,
-        "best": by_word[Word.FASTER][-1] if by_word[Word.FASTER] else None,
+        "best": max(by_word[Word.FASTER], key=lambda one: one.speedup_low or 0, default=None),
         "worst": by_word[Word.SLOWER][0] if by_word[Word.SLOWER] else None,
         "open": next(iter(by_word[Word.UNDECIDED] or by_word[Word.SAME]), None),
     }

@@ -23,5 +23,5 @@ def pause(request: HttpRequest, pk: int) -> HttpResponse:
 def resume(request: HttpRequest, pk: int) -> HttpResponse:
     gpu = get_object_or_404(Gpu.objects.defer("catalogue"), pk=pk)
     gpu.resume()
-    messages.success(request, f"{gpu.name} takes runs again.")
+    messages.success(request, f"{gpu.name} accepts runs again.")
     return redirect("gpu", pk)

@@ -122,10 +122,10 @@ def doubts(subject: Subject) -> list[str]:
             "Use the mode sustained to compare under load."
         )
     if result.n is not None and measured.aa and MARGIN * 1.01 < measured.margin <= WIDEST_MARGIN:
-        sentences.append(f"A/A of {measured.baseline} was off here: {_needed(measured.margin)}.")
+        sentences.append(f"A/A of {measured.baseline} was noisy here: {_needed(measured.margin)}.")
     if result.n is not None and measured.telemetry.throttled:
         named = " and ".join(THROTTLING.get(reason, reason) for reason in measured.telemetry.throttled)
-        sentences.append(f"The GPU was held back by {named} during this measurement.")
+        sentences.append(f"The GPU was throttled during this measurement: {named}.")
     return sentences
 
 
@@ -134,8 +134,11 @@ def _contended(measured: Measured) -> str:
     if measured.mode != "cpu":
         return "Another process was on the GPU during this run."
     if measured.is_contended and measured.telemetry.host:
-        return f"Others took {measured.telemetry.host.foreign:.0%} of this machine's core time during these rounds."
-    return "Others used this machine during this run."
+        return (
+            f"Other processes used {measured.telemetry.host.foreign:.0%} of this machine's CPU time "
+            "during these rounds."
+        )
+    return "Other processes used this machine during this run."
 
 
 def _needed(margin: float) -> str:
@@ -257,7 +260,7 @@ def protocol_of(measured: Measured) -> list[tuple[str, str]]:
         else:
             facts.append(("inputs", sets + (", more than the cache holds" if how.covered and how.sets > 1 else "")))
     if how.flushed is not None:
-        facts.append(("L2 emptied before calls", "yes, by reading" if how.flushed else "no"))
+        facts.append(("L2 evicted before calls", "yes, by reading memory" if how.flushed else "no"))
     if how.paired and how.rest is not None and measured.mode not in ("cpu", "sustained", "batch"):
         facts.append(("rests", _rests(how.rest)))
     if measured.aa:
@@ -291,16 +294,12 @@ def isolation_of(how: Isolation, kernel: str) -> list[tuple[str, str]]:
     """How the kernel's process was kept apart, as (name, value) pairs."""
     facts = [(kept.what, kept.said) for kept in kept_apart(how)]
     if how.missing:
-        facts.append(("what the host said", "; ".join(how.missing)))
+        facts.append(("messages of the host", "; ".join(how.missing)))
     if batches := how.batches.get(kernel):
         facts += [
             ("batch", f"{batches.calls} calls, {batches.ms:.3g} ms" + (", one graph" if how.graphs else "")),
             ("outputs checked", f"{batches.checked}, chosen after their batch"),
-            *(
-                [("batches taken once more", f"{batches.retaken}, longer than usual by over 3%")]
-                if batches.retaken
-                else []
-            ),
+            *([("batches measured again", f"{batches.retaken}, over 3% longer than usual")] if batches.retaken else []),
             ("largest possible gain from work after a batch", f"{batches.delay_us / batches.ms / 1e3:.1%} of its time"),
         ]
     if how.host_us is not None:
@@ -309,7 +308,7 @@ def isolation_of(how: Isolation, kernel: str) -> list[tuple[str, str]]:
         )
     if how.beside:
         ratio, low, high = map(ratio3, how.beside)
-        facts.append(("baseline beside the others", f"{ratio} of its time alone, interval {low} to {high}"))
+        facts.append(("baseline beside other kernels", f"{ratio} times its time alone, interval {low} to {high}"))
     return facts
 
 
@@ -332,7 +331,7 @@ def telemetry_of(seen: TelemetrySummary) -> list[tuple[str, str]]:
             extent = f", from {least} to {most}" if least != most else ", steady"
             facts.append((name, f"{value.median:,.0f} {unit}{extent}"))
     if seen.throttled:
-        facts.append(("held back by", ", ".join(THROTTLING.get(reason, reason) for reason in seen.throttled)))
+        facts.append(("throttled by", ", ".join(THROTTLING.get(reason, reason) for reason in seen.throttled)))
     if seen.host:
         facts += _host(seen.host)
     if facts and seen.samples:
@@ -343,7 +342,7 @@ def telemetry_of(seen: TelemetrySummary) -> list[tuple[str, str]]:
 def _host(load: HostLoad) -> list[tuple[str, str]]:
     """What others took of the CPU."""
     stolen = f", of which the hypervisor {load.steal:.1%}" if load.steal > 0 else ""
-    facts = [("core time of others", f"{load.foreign:.1%}{stolen}")]
+    facts = [("CPU time of other processes", f"{load.foreign:.1%}{stolen}")]
     if load.run_queue is not None:
         facts.append(("other tasks in the run queue", f"{load.run_queue:.1f}"))
     if load.preempted is not None:

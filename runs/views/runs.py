@@ -29,6 +29,7 @@ FIELDS = (
     "workloads",
     "measured",
     *COLUMNS,
+    "contended",
     "faulty",
     "by",
     "tags",

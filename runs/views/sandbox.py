@@ -19,17 +19,17 @@ class Kept(NamedTuple):
 
 def kept_apart(how: Isolation) -> list[Kept]:
     """What was taken from the process; what an event of an earlier version does not say is left out."""
-    user = "no: it has the agent's user"
+    user = "no: it runs as the agent's user"
     if how.user_namespace:
-        user = "no: it has the agent's user, without any right outside (a user namespace)"
+        user = "no: it runs as the agent's user in a user namespace, without rights outside it"
     no = "no: this host does not allow it"
     facts = [
         ("a user of its own", how.own_user, "yes" if how.own_user else user),
         ("no network", how.no_network, "yes"),
         ("sees no other process", how.own_pids and how.own_proc is not False, "yes"),
-        ("what it starts ends with it", how.own_pids, "yes"),
+        ("its child processes end with it", how.own_pids, "yes"),
         ("files are read-only", how.read_only, "yes"),
-        ("files of people, of the site and of other runs are not there", how.hidden, "yes"),
+        ("cannot see files of people, of the site and of other runs", how.hidden, "yes"),
         ("scratch folder with a limit", how.limited_scratch, "yes"),
         ("memory of all its processes has a limit", how.limited_memory, "yes"),
     ]

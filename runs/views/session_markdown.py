@@ -97,10 +97,12 @@ def _measured(report: SessionReport, scale: TierScale | None, base: str) -> list
         [_place(one.figure), _name(one.figure.kernel), _tier(one),
          _name(one.next.label) if one.next else NONE, missing(one)] for one in report.tiers(scale)
     ]  # fmt: skip
+    count = report.comparisons
+    many = [f"The intervals hold for {count} comparison{'s' * (count != 1)} at once (Bonferroni)."]
     used = [f"GPU time used: {', '.join(f'{_name(gpu)} {duration(s)}' for gpu, s in report.gpu_seconds.items())}."]
     return [
         *found, *_section("Baselines", baselines), *_section("Results against their baselines", rows),
-        *_section("Tiers", tiers), *(used if report.gpu_seconds else []),
+        *_section("Tiers", tiers), *(many if len(tiers) > 1 else []), *(used if report.gpu_seconds else []),
     ]  # fmt: skip
 
 

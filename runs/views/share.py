@@ -57,5 +57,5 @@ def links(request: HttpRequest) -> HttpResponse:
 def end_link(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(Share.objects.select_related("page"), pk=pk)
     if Share.objects.filter(pk=found.pk).end(request.user):
-        messages.info(request, f"The link to {found.what} is ended. It says so to those who open it.")
+        messages.info(request, f"The link to {found.what} has ended. Its address now shows that.")
     return redirect("links")

@@ -75,5 +75,5 @@ def end(request: HttpRequest, pk: int) -> HttpResponse:
     """Ends the link of a page. The page stays, and editing it makes another link."""
     page = get_object_or_404(StatusPage, pk=pk)
     Share.objects.filter(page=page).end(request.user)
-    messages.info(request, f"The link to “{page.title}” is ended. Editing the page makes another.")
+    messages.info(request, f"The link to “{page.title}” has ended. To create a new link, edit and save the page.")
     return redirect("status")

@@ -18,7 +18,7 @@ from runs.charts.theme import THEMES
 from runs.models import Pin, Target
 from runs.queries import ladder
 from runs.queries.ladder import Ladder
-from runs.queries.targets import REACHED, Progress, drift
+from runs.queries.targets import REACHED, Progress, drift_there
 from runs.templatetags.figures import grouped, timespan, us
 from runs.views.downloads import csv_file
 from runs.views.target_form import TargetForm
@@ -35,13 +35,13 @@ def one_of(request: HttpRequest, key: str, mode: str) -> tuple[Standing, Ladder]
 
 def _target(standing: Standing, one: Ladder) -> Progress | None:
     rows = Target.objects.filter(workload=one.series.workload, device=standing.device, mode=one.mode)
-    found = rows.select_related("workload", "owner", "pin").first()
+    found = rows.select_related("workload", "owner", "pin__run__environment").first()
     return Progress(found, one) if found else None
 
 
 def _pin(standing: Standing, one: Ladder) -> Pin | None:
     rows = Pin.objects.filter(workload=one.series.workload, device=standing.device, mode=one.mode)
-    return rows.select_related("by").first()
+    return rows.select_related("by", "run__environment").first()
 
 
 def workload(request: HttpRequest, key: str, mode: str) -> HttpResponse:
@@ -60,7 +60,7 @@ def workload(request: HttpRequest, key: str, mode: str) -> HttpResponse:
         "steps": standing.steps,
         "aim": aim,
         "pin": pin,
-        "drift": drift(pin, one.base) if pin else None,
+        "drift": drift_there(pin, one) if pin else None,
         "form": TargetForm(one, initial=initial),
     }
     return render(request, "tier_workload.html", standing.context | more)
@@ -70,9 +70,8 @@ def _table(one: Ladder) -> list[dict[str, Any]]:
     """The chart as a table: kernels, tiers, the baseline and the speed of light, slowest first."""
     rows: list[dict[str, Any]] = [{"kind": "baseline", "point": one.base, "ms": one.base_ms, "factor": 1.0}]
     for point, ratio in one.kernels:
-        rows.append(
-            {"kind": "kernel", "point": point, "ratio": ratio, "ms": one.base_ms / ratio.ratio, "factor": ratio.ratio}
-        )
+        ms, said = one.base_ms / ratio.ratio, ladder.word_of(point, ratio)
+        rows.append({"kind": "kernel", "point": point, "ratio": ratio, "ms": ms, "factor": ratio.ratio, "word": said})
     for step in one.steps:
         missing = one.missing_ms(step) if step.state != ladder.REACHED else None
         rows.append(
@@ -217,7 +216,7 @@ def pin(request: HttpRequest, key: str, mode: str) -> HttpResponse:
         messages.success(request, "The baseline is no longer pinned.")
     elif base.contended or not (base.p50_ms and base.p50_low_ms and base.p50_high_ms):
         messages.error(
-            request, "Not pinned: others used the device in the newest run. Measure the baseline again first."
+            request, "Not pinned: other processes used the device in the newest run. Measure the baseline again first."
         )
     else:
         user = request.user if request.user.is_authenticated else None

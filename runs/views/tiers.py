@@ -173,7 +173,7 @@ class Standing:
         """Operation title -> a row for each of its workloads, with a cell for each tier of the scale."""
         aims = {
             (aim.workload_id, aim.mode): Progress(aim, None)
-            for aim in Target.objects.filter(device=self.device).select_related("owner", "pin")
+            for aim in Target.objects.filter(device=self.device).select_related("owner", "pin__run__environment")
         }
         rows: dict[str, list[Row]] = {}
         for title, ladders in self.groups.items():

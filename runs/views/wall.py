@@ -7,7 +7,7 @@ is made when the answer has been sent.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,9 +122,8 @@ def said(wall: Wall) -> str:
     """What the page answers: its targets, else what changed."""
     if (targets := wall.part("targets")) and targets.rows:
         reached = [one for one in targets.rows if one.state == "reached"]
-        loose = sum(not one.is_confirmed for one in reached)
         said = f"{len(reached)} of {len(targets.rows)} target{'s' * (len(targets.rows) != 1)} reached"
-        return f"{said}, {loose} unconfirmed" if loose else said
+        return said + _unconfirmed(reached)
     if kernels := wall.part("kernels"):
         if kernels.change is None:
             return "No kernel changed this week"
@@ -133,11 +132,17 @@ def said(wall: Wall) -> str:
     if (sessions := wall.part("sessions")) and sessions.rows:
         return sessions.rows[0].counted or sessions.rows[0].session.title
     if (workloads := wall.part("workloads")) and workloads.rows:
-        faster = sum(place.shown.best is not None for place in workloads.rows)
+        faster = [place.shown for place in workloads.rows if place.shown.best]
         pairs = len({place.gpu for place in workloads.rows}) > 1
         of = "pairs of workload and GPU model" if pairs else f"workload{'s' * (len(workloads.rows) != 1)}"
-        return f"A kernel beats the baseline on {faster} of {len(workloads.rows)} {of}"
+        return f"A kernel beats the baseline on {len(faster)} of {len(workloads.rows)} {of}{_unconfirmed(faster)}"
     return ""
+
+
+def _unconfirmed(rows: Sequence[Any]) -> str:
+    """ ", 2 unconfirmed": how many of these are; empty if none is."""
+    loose = sum(not one.is_confirmed for one in rows)
+    return f", {loose} unconfirmed" if loose else ""
 
 
 # --- answering ----------------------------------------------------------------------------------------------------------

@@ -38,9 +38,12 @@ def _target(one: Any) -> dict[str, Any]:
 
 
 def _kernel(one: Any) -> dict[str, Any]:
-    mean, counts = one.standing.mean, one.standing.counts
-    figures = {"mean": mean and mean.ratio, "mean_low": mean and mean.low, "mean_high": mean and mean.high}
-    return {"kernel": one.kernel, "operation": one.operation, "gpu": one.gpu, "counts": counts} | figures
+    standing, mean = one.standing, one.standing.mean
+    return {
+        "kernel": one.kernel, "operation": one.operation, "gpu": one.gpu, "counts": standing.counts, "n": standing.n,
+        "mean": mean and mean.ratio, "mean_low": mean and mean.low, "mean_high": mean and mean.high, "least": standing.least,
+        "left_out": standing.left_out, "confirmed": one.is_confirmed,
+    }  # fmt: skip
 
 
 def _workload(place: Any) -> dict[str, Any]:

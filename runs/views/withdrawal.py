@@ -20,7 +20,7 @@ def withdraw_run(request: HttpRequest, pk: int) -> HttpResponse:
     run, why = get_run(pk), " ".join(request.POST.get("why", "").split())
     own_only(request, run, "withdraw it")
     if not why:
-        messages.error(request, "Say why: whoever quoted this run will read it.")
+        messages.error(request, "Enter a reason. People who quoted this run will see it.")
     elif len(why) > LONGEST_WHY:
         messages.error(request, f"The reason has {len(why)} characters; at most {LONGEST_WHY} fit: {why}")
     elif withdrawal.withdraw(run, why, request.user):

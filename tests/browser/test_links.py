@@ -139,7 +139,7 @@ def test_from_the_tiers_to_a_ladder(open_page, live_site):
     page.get_by_role("link", name="Five tiers").click()
     expect(page.locator("h1")).to_contain_text("The H200 cannot reach Breakthrough")
     page.locator("table.results td a").first.click()
-    expect(page.locator("h1")).to_have_text("Good (B) is 1.74 µs away. This GPU cannot reach Breakthrough (A++).")
+    expect(page.locator("h1")).to_have_text("Good (B) is 1.72 µs away. This GPU cannot reach Breakthrough (A++).")
     chart = page.locator("figure[data-chart*='ladder.json'] svg")
     marks = {
         name: chart.get_by_text(name, exact=False).last.bounding_box() for name in ("speed of light", "0.155", "6.68")

@@ -19,7 +19,7 @@ def test_search_from_anywhere_see_what_was_understood_and_take_a_term_away(open_
     expect(page.locator("h1")).to_have_text("3 results")
     expect(page.locator(".chip")).to_have_count(4)
     expect(page.locator(".search .notice")).to_have_text(
-        "Not understood, and not applied: \N{LEFT DOUBLE QUOTATION MARK}zork\N{RIGHT DOUBLE QUOTATION MARK}."
+        "Invalid search terms, not applied: \N{LEFT DOUBLE QUOTATION MARK}zork\N{RIGHT DOUBLE QUOTATION MARK}."
     )
     page.locator(".chip", has_text="causal").click()
     expect(page.locator("h1")).to_have_text("6 results")

@@ -12,12 +12,13 @@ from kernels.analysis.processes import (
     ProcessSpread,
     Z,
     pooled,
+    rounds_for_many,
     spread_between,
     spread_of,
     t_quantile,
     with_process,
 )
-from kernels.analysis.statistics import change, margin_from, word
+from kernels.analysis.statistics import change, for_many, margin_from, word
 from kernels.contract.arm_result import Ratio
 from kernels.contract.export import read_export
 from kernels.parent.reading import Reading, joined
@@ -153,6 +154,28 @@ def test_several_processes_cover_the_truth_as_often_as_they_say(count, true_sd):
         whole = pooled(each, SPREAD).ratio
         hits += whole.low <= 1 <= whole.high
     assert hits / tries > 0.98
+
+
+def families_with_a_miss(rounds, processes=5, comparisons=84, families=300):
+    """The share of families of comparisons with at least one interval that misses. Each workload has a spread of its own, as
+    uncertain as the assumed one is: 6 degrees of freedom (Smyth's model)."""
+    spread, rng = ProcessSpread(0.0019, 6, ""), np.random.default_rng(7)
+    sds = spread.sd * np.sqrt(spread.freedom / rng.chisquare(spread.freedom, (families, comparisons)))
+    missed = np.zeros(families, dtype=bool)
+    tiny = 1e-6  # what the rounds add
+    for family, comparison in np.ndindex(sds.shape):
+        logs = rng.normal(0, sds[family, comparison], processes)
+        whole = pooled([Ratio(math.exp(y), math.exp(y - tiny), math.exp(y + tiny)) for y in logs], spread).ratio
+        wide = for_many(whole, comparisons, rounds)
+        missed[family] |= not wide.low <= 1 <= wide.high
+    return missed.mean()
+
+
+def test_many_comparisons_of_several_processes_miss_as_seldom_as_they_say():
+    """With the degrees of freedom of hundreds of rounds, 84 intervals of 1% missed in 6% of families."""
+    assert rounds_for_many(400, 1) == 400 and rounds_for_many(8, 5) == 8
+    assert families_with_a_miss(rounds_for_many(400, 5)) < 0.025
+    assert families_with_a_miss(400) > 0.04
 
 
 def test_more_processes_make_the_interval_narrower_and_a_spread_that_is_seen_makes_it_wider():

@@ -50,7 +50,7 @@ def test_a_redirect_is_not_followed_with_the_token(home, server, monkeypatch, ca
     monkeypatch.setenv("BENCHSITE_TOKEN", "bench_secret")
     server.answers["/api/runs"] = (302, {"Location": f"{server.url}/elsewhere"}, b"")
     assert client.main(["runs", "list", "--site", server.url]) == client.REFUSED
-    assert "name that site with --site" in capsys.readouterr().err
+    assert "Name that site with --site" in capsys.readouterr().err
     assert [path for path, _ in server.seen] == ["/api/runs?limit=20"]
 
 

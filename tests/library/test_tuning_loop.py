@@ -8,7 +8,7 @@ from tuning import CONFIG, SPACE, Scripted, search, timed
 
 from kernels.contract.arm_result import Ratio, Status
 from kernels.contract.events import Confirmed, Tried
-from kernels.contract.search import NotATable, Pair, Table, read_table, winners_curse
+from kernels.contract.search import Finalist, NotATable, Pair, Table, read_table, winners_curse
 from kernels.parent.child_process import Cancelled
 from kernels.protocol import EFFORTS, Protocol
 from kernels.report.searches import answer
@@ -18,7 +18,7 @@ from kernels.tuning import gates, tuner
 from kernels.tuning.evolution import Evolution, Known
 from kernels.tuning.instrument import quick, thorough
 from kernels.tuning.samplers import CannotTune, sampler_of
-from kernels.tuning.tuner import Tuner, finalists
+from kernels.tuning.tuner import Tuner, finalists, now
 
 BEST = {"rows": 8, "warps": 4}
 LABEL = {one.key: one.label for one in CONFIG.workloads}
@@ -207,6 +207,26 @@ def test_what_was_promised_and_not_confirmed_is_not_the_best():
     found, _, _ = run(lambda settings, confirming: 1.0 if confirming else 1.2, sampler="random", trials=8)
     assert (found.best, found.winner) == (None, None)
     assert {one.fails for one in found.finalists} == {"1.03x on 0 of the 2 workloads that it needs"}
+
+
+def test_the_winner_has_the_highest_low_end_and_at_least_is_the_smallest():
+    def finalist(number, *ratios):
+        results = [
+            timed(key, ratio[0]).model_copy(update={"ratio": Ratio(*ratio)})
+            for key, ratio in zip(LABEL, ratios, strict=True)
+        ]
+        return Finalist(
+            number=number, settings={"warps": number}, results=results, score=gates.score(results), at=now()
+        )
+
+    lucky = finalist(1, (1.12, 1.04, 1.21), (1.11, 1.05, 1.19))
+    sure = finalist(2, (1.11, 1.105, 1.115), (1.105, 1.10, 1.11))
+    found = search().model_copy(update={"state": "done", "finalists": [lucky, sure]})
+    assert lucky.score > sure.score and lucky.low < sure.low
+    assert found.winner == sure
+    assert "at least 1.100 on each of 2 workloads" in answer(found)
+    said = answer(found.model_copy(update={"finalists": [lucky]}))
+    assert "at least 1.040 on each of 2 workloads" in said, "not that of the lowest estimate"
 
 
 def test_without_a_faster_trial_nothing_is_confirmed():

@@ -62,8 +62,8 @@ class TestOnSqlite:
         call_command("restore", tmp_path / "one")
         assert rows() == before and len(before["runs.Run"]) == 3
         said = capsys.readouterr().out.splitlines()
-        assert said[-1] == f"{tmp_path / 'one'}: 3 runs are back"
-        call_command("restore", said[-2].removeprefix("what was there: "))
+        assert said[-1] == f"{tmp_path / 'one'}: 3 runs restored"
+        call_command("restore", said[-2].removeprefix("the previous database was saved to "))
         attempts = {run["id"]: run["attempt"] for run in rows()["runs.Run"]}
         for run in between["runs.Run"]:
             run["attempt"] = attempts[run["id"]]  # of those in progress
@@ -76,7 +76,7 @@ class TestOnSqlite:
         ended.cancel()
         call_command("backup", tmp_path / "one")
         call_command("restore", tmp_path / "one")
-        assert capsys.readouterr().out.splitlines()[-1].endswith("3 runs are back; 2 in progress go on")
+        assert capsys.readouterr().out.splitlines()[-1].endswith("3 runs restored; 2 in progress continue")
         now = {run.pk: run for run in Run.objects.all()}
         assert now[sent.pk].attempt != 2049 and now[sent.pk].attempts == 1 and now[sent.pk].seq == 0
         assert now[waiting.pk].attempt != waiting.attempt and now[waiting.pk].attempts == 0

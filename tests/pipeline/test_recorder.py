@@ -90,8 +90,20 @@ def test_others_on_the_cpu_during_the_rounds_mark_the_run_contended(run, foreign
         record([line | {"event": event.model_dump(mode="json", by_alias=True)}])
     run.refresh_from_db()
     assert (run.done, run.contended) == (1, contended)
+    noted = set(Newest.objects.values_list("terms", flat=True))
+    assert noted == {row.terms for row in Newest.objects.rows_of(run.measurements.get())}, "apart, if it is contended"
     again = importer.load(measurements.export_of(run), "x.json")
     assert again.contended is contended, "nor is it forgotten in a file"
+
+
+def test_what_is_contended_later_takes_back_what_was_confirmed(run):
+    confirmed, shares = [], zip(CONFIG.workloads, (0.0, 0.2), strict=True)
+    told = [measured(w, telemetry={"host": {"foreign": s}}, protocol={"processes": 5}) for w, s in shares]
+    for seq, event in enumerate([Started(environment=ENVIRONMENT, fingerprint="f"), *told], 1):
+        line = {"version": 2, "run": run.pk, "attempt": 1, "seq": seq, "at": AT}
+        record([line | {"event": event.model_dump(mode="json", by_alias=True)}])
+        confirmed.append(Result.objects.filter(confirmed=True).count())
+    assert confirmed == [0, 1, 0], "the baseline, until others used the device"
 
 
 @pytest.fixture

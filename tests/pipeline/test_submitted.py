@@ -168,7 +168,7 @@ def test_a_host_that_cannot_contain_a_kernel_does_not_load_it(monkeypatch, tmp_p
     with reading(tmp_path, [one]):
         session = isolated_session.IsolatedSession(find_device("cpu"), workload, lambda: False, 0.0, 1)
         try:
-            with pytest.raises(CommandFailed, match="this host cannot give it a user of its own"):
+            with pytest.raises(CommandFailed, match="this host does not provide: a user of its own"):
                 session.start(f"mine@{one.version}")
         finally:
             session.close()

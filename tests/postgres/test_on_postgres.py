@@ -85,7 +85,7 @@ def test_every_row_of_postgres_comes_back_from_a_backup(server, tmp_path):
     assert between != before
     said = manage("restore", str(tmp_path / "backup")).splitlines()
     assert rows() == before
-    manage("restore", said[0].removeprefix("what was there: "))
+    manage("restore", said[0].removeprefix("the previous database was saved to "))
     assert rows() == between
     manage("createsuperuser", "--noinput", "--username=newest", "--email=")  # sequences go on where they were
 

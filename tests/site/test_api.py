@@ -172,7 +172,11 @@ def test_a_kernel_is_submitted_and_its_run_is_queued(writer, owner, ready):
         ({"files": {"a.py": "\x00"}}, "body", "may not hold the character NUL"),
         ({"files": {"\ud800": ""}}, "body", "half a surrogate pair"),
         ({"files": {"a.py": "x = 1"}}, "files", "No file declares a kernel"),
-        ({"files": {"a.py": "x = " + "-" * 20_000 + "1"}}, "files", "a.py cannot be read: expressions stand too deep"),
+        (
+            {"files": {"a.py": "x = " + "-" * 20_000 + "1"}},
+            "files",
+            "a.py cannot be read: expressions are nested too deeply",
+        ),
         ({"files": {"mine.py": SOURCE}, "gpu": "mi300"}, "gpu", "There is no device 'mi300'; there are: AMD EPYC."),
         ({"files": {"mine.py": SOURCE}, "gpu": "cpu", "config": "nosuch"}, "config", "There is no config 'nosuch'."),
         (
@@ -232,7 +236,10 @@ def test_an_ended_run_has_its_results_as_rows_and_as_text(reader, exported, db):
     run = load(exported, "api")
     body = reader.get(f"/api/runs/{run.pk}/progress").json()
     assert {row["kernel"] for row in body["results"]} >= {"sdpa"} and all("verdict" in row for row in body["results"])
-    assert "sdpa" in body["text"]
+    assert "sdpa" in body["text"] and not body["contended"] and "contended" not in body["text"]
+    Run.objects.filter(pk=body["id"]).update(contended=True)
+    later = reader.get(f"/api/runs/{body['id']}/progress").json()
+    assert later["contended"] and "The run is contended: other processes used the device." in later["text"]
     other = load(exported, "api2")
     compared = reader.get(f"/api/compare/{run.pk}...{other.pk}")
     assert compared.status_code == 409 or compared.json()["text"]
@@ -299,7 +306,11 @@ def test_a_kernel_in_a_repository_is_submitted_and_read_again(writer, ready):
     [
         ({"commit": "main"}, "git.commit", "The commit must have all 40 hexadecimal digits"),
         ({"url": "ftp://host/x"}, "git.url", "The address must begin with"),
-        ({"operation": "problem"}, "git.operation", "A pair cannot lie in a repository"),
+        (
+            {"operation": "problem"},
+            "git.operation",
+            "A kernel with its own problem cannot be submitted from a repository",
+        ),
         ({"operation": "poetry"}, "git.operation", "There is no such operation; there are"),
     ],
 )

@@ -147,7 +147,7 @@ def test_cursors_give_every_result_once(owner, stored, sort):
         cursor = page["next"]
     assert seen == every["results"]
     assert is_problem(owner.get("/api/results?cursor=nosuch"), 422, "leave it out for the first page")
-    assert is_problem(owner.get("/api/results?q=kernel:nosuch"), 422, "Not understood")
+    assert is_problem(owner.get("/api/results?q=kernel:nosuch"), 422, "Invalid search terms, not applied")
     assert owner.get("/api/runs").json()["next"] is None and LISTED >= 50
 
 
@@ -182,7 +182,7 @@ def test_a_run_of_a_named_and_of_a_whole_config_is_queued(writer, owner, stored)
         ({"config": "smoke", "gpu": "epyc", "kernels": ["nosuch"]}, "kernels", "nosuch"),
         ({"config": {"x": 1}, "gpu": "epyc"}, "config", "config: kernels: Field required"),
         ({"config": whole | {"operation": "🚀"}, "gpu": "epyc"}, "config", "🚀"),
-        ({"config": whole, "gpu": "epyc", "effort": "quick"}, "effort", "stand in the config"),
+        ({"config": whole, "gpu": "epyc", "effort": "quick"}, "effort", "Write them in the config"),
     ]:
         refused = writer.post("/api/runs", body)
         assert is_problem(refused, 422, detail) and refused.json()["field"] == field, body
@@ -193,7 +193,7 @@ def test_a_search_is_read_and_another_is_queued(writer, owner, stored, gpu):
     said = writer.get(f"/api/runs/{stored['search']}/search").json()
     assert said["answer"].startswith("rows=") and "confirmed / promised" in said["curse"]
     assert len(said["search"]["trials"]) == 24 and said["state"] == "done"
-    assert is_problem(writer.get(f"/api/runs/{stored['pk']}/search"), 404, "is no search")
+    assert is_problem(writer.get(f"/api/runs/{stored['pk']}/search"), 404, "is not a search")
     wanted = {
         "kernel": "layer_norm/triton-layer-norm",
         "config": "layer-norm",

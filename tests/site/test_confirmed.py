@@ -1,13 +1,15 @@
 """Which results are confirmed: five processes, and an isolated measurement of the same source that does not contradict them."""
 
 import pytest
-from cast import load, shortened
+from cast import NO_SPEEDUP, load, shortened
 
+from kernels import HARNESS_VERSION
 from kernels.contract.arm_result import Status, Verdict
+from kernels.contract.environment import fingerprint
 from kernels.contract.export import Export
 from kernels.contract.isolation import Isolation
 from runs.confirming import NotConfirmed, configs_of, confirm
-from runs.models import Environment, Kernel, Newest, Result, Run
+from runs.models import Environment, Gpu, Kernel, Newest, Result, Run
 from runs.pipeline.confirmed import settle
 from runs.pipeline.withdrawal import restore, withdraw
 from runs.queries import leaders
@@ -17,18 +19,21 @@ KERNEL = "triton-flash"
 
 @pytest.fixture
 def stored(db, exported, gpu):
-    """Makes runs of one workload on the card gpu-1, as the recorder stores them."""
+    """Makes runs of one workload on the card gpu-1, as the recorder stores them. env: changes of the environment; margin:
+    of the measurement; changes: of the kernel's result."""
 
-    def make(isolated=False, processes=5, demo=False, **changes):
+    def make(isolated=False, processes=5, demo=False, on=gpu, env=None, margin=0.01, contended=False, **changes):
         data = shortened(exported, 1)
+        environment = data["environment"] | {"harness": HARNESS_VERSION} | (env or {})
+        data |= {"environment": environment, "fingerprint": fingerprint(environment)}
         one = Export.model_validate(data).measurements[0]
         arms = [arm.model_copy(update=changes) if arm.kernel == KERNEL else arm for arm in one.results]
         facts = {"isolated": True, "isolation": Isolation(), "mode": "batch"} if isolated else {}
         protocol = one.protocol.model_copy(update={"processes": processes})
-        one = one.model_copy(update=facts | {"results": arms, "protocol": protocol})
+        one = one.model_copy(update=facts | {"results": arms, "protocol": protocol, "margin": margin})
         run = load(data | {"measurements": [one.model_dump(mode="json", by_alias=True)]}, "a test")
         if not demo:
-            Run.objects.filter(pk=run.pk).update(demo="", gpu=gpu)
+            Run.objects.filter(pk=run.pk).update(demo="", gpu=on, contended=contended)
         return run
 
     return make
@@ -93,12 +98,67 @@ def test_what_isolation_does_not_find_confirms_nothing(stored, changes):
 
 
 def test_calls_too_short_for_isolation_are_confirmed_by_five_processes(stored):
-    nothing = {"speedup": None, "speedup_low": None, "speedup_high": None}
-    isolated(stored, why=f"{Verdict.TOO_SHORT}: calls must take at least 10 us", **nothing)
+    isolated(stored, why=f"{Verdict.TOO_SHORT}: calls must take at least 10 us", **NO_SPEEDUP)
     assert is_confirmed(shared(stored))
 
 
-def test_an_opinion_is_of_the_same_source_workload_and_model(stored):
+def test_an_isolated_result_that_is_too_short_confirms_five_processes_and_is_not_confirmed_itself(stored):
+    second = isolated(stored, why=f"{Verdict.TOO_SHORT}: calls must take at least 10 us", **NO_SPEEDUP)
+    assert is_confirmed(shared(stored)) and not is_confirmed(second)
+
+
+@pytest.mark.parametrize("busy", [{"contended": True}, {"margin": 0.051}], ids=["contended", "noisy"])
+def test_a_contended_or_noisy_measurement_is_never_confirmed_and_confirms_nothing(stored, busy):
+    second = isolated(stored, **busy)
+    assert not is_confirmed(second) and not is_confirmed(second, "sdpa"), "it confirms itself"
+    assert not is_confirmed(shared(stored)), "it confirms another"
+    isolated(stored)
+    run = shared(stored, **busy)
+    assert not is_confirmed(run) and not is_confirmed(run, "sdpa")
+
+
+def test_an_opinion_whose_interval_is_too_wide_confirms_nothing_and_is_asked_for_again(owner, stored):
+    run = shared(stored)
+    isolated(stored, speedup=0.9, speedup_low=0.3, speedup_high=2.7)
+    assert not is_confirmed(run)
+    (only,) = configs_of(place())
+    assert only.protocol.isolated
+    isolated(stored, speedup=1.9, speedup_low=1.6, speedup_high=2.2)
+    assert is_confirmed(run), "however wide, all of it reaches the claim"
+
+
+def test_a_run_that_is_contended_at_a_later_workload_loses_what_was_confirmed(stored):
+    isolated(stored)
+    run = shared(stored)
+    assert is_confirmed(run)
+    Run.objects.filter(pk=run.pk).update(contended=True)
+    settle(run.measurements.select_related("run__environment", "workload"))
+    assert not is_confirmed(run) and not is_confirmed(run, "sdpa")
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [{"host": "gpu-2"}, {"env": {"driver": "470.1"}}, {"env": {"harness": "4"}}],
+    ids=["another card", "another driver", "another harness"],
+)
+def test_an_opinion_from_elsewhere_confirms_nothing(stored, make_gpu, elsewhere):
+    there = {"on": make_gpu("GPU-2", host=elsewhere["host"])} if "host" in elsewhere else elsewhere
+    run = shared(stored)
+    isolated(stored, **there)
+    assert not is_confirmed(run) and not is_confirmed(shared(stored))
+    isolated(stored)
+    assert is_confirmed(run)
+
+
+def test_where_the_card_is_gone_or_has_another_driver_both_are_measured_again(owner, stored, gpu):
+    shared(stored)
+    Gpu.objects.filter(pk=gpu.pk).update(driver="999.9")
+    assert [one.protocol.isolated for one in configs_of(place())] == [False, True]
+    Gpu.objects.filter(pk=gpu.pk).update(driver="", seen_at=None)
+    assert [one.protocol.isolated for one in configs_of(place())] == [False, True]
+
+
+def test_an_opinion_is_of_the_same_source_workload_and_card(stored):
     isolated(stored, source="another", sha256="f" * 64)
     assert not is_confirmed(shared(stored))
     isolated(stored, processes=1)

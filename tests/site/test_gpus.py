@@ -510,7 +510,7 @@ def test_what_a_host_does_not_allow_is_said_with_the_reason(owner, gpu):
         missing=["a limit of memory: <not> permitted"],
     )
     assert (
-        "a user of its own no: it has the agent's user, without any right outside (a user namespace)"
+        "a user of its own no: it runs as the agent's user in a user namespace, without rights outside it"
         in html.unescape(page)
     )
     assert "memory of all its processes has a limit no: this host does not allow it" in page

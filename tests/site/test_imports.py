@@ -40,11 +40,11 @@ def test_rows_that_are_imported_and_rows_that_are_not_with_their_reasons():
     outcome = put([*good, *bad])
     assert outcome.sentence == "31 of 36 rows imported, 5 not."
     assert outcome.refusals == [
-        ("row 32", "p50_ms is no number: 'fast'"),
+        ("row 32", "p50_ms is not a number: 'fast'"),
         ("row 33", "it does not say m of gemm"),
         ("row 34", "it has no time of a call (median, mean, or plain) and no TFLOP/s"),
         ("row 35", "the operation 'fft' is not known here"),
-        ("row 36", "it is no object with names, but 7"),
+        ("row 36", "it is not a JSON object, but 7"),
     ]
     assert Claim.objects.count() == outcome.imported.taken == 31
 
@@ -70,7 +70,7 @@ def test_a_row_with_several_kernels_counts_once():
     text = "(M, N, K);aten-latency;mine-latency\n(8, 8, 8);1;2\n(16, 8, 8);1;OOM\n"
     outcome = import_claims(io.StringIO(text), "op_gemm_x.csv", about="bf16 on NVIDIA H200")
     assert outcome.sentence == "2 of 2 rows imported." and Claim.objects.count() == 3
-    assert outcome.refusals == [("line 3, mine", "ms is no number: 'OOM'")]
+    assert outcome.refusals == [("line 3, mine", "ms is not a number: 'OOM'")]
 
 
 @pytest.mark.django_db
@@ -126,7 +126,7 @@ def test_no_table_of_claims_refers_to_what_was_measured():
 def test_a_pasted_text_becomes_an_import(owner):
     answer = owner.post(reverse("imports"), {"text": json.dumps([ROW, ROW | {"k": "?"}]), "about": ""}, follow=True)
     text = answer.content.decode()
-    assert "1 of 2 rows imported, 1 not." in text and "row 2: k is no whole number: &#x27;?&#x27;." in text
+    assert "1 of 2 rows imported, 1 not." in text and "row 2: k is not a whole number: &#x27;?&#x27;." in text
     assert "Not measured by this site. It does not count in tiers, bests or leaderboards." in text
     assert Import.objects.get().user == owner.user
     again = owner.post(reverse("imports"), {"text": json.dumps([ROW])}, follow=True)

@@ -38,7 +38,7 @@ def test_the_choice_makes_an_isolated_run_and_is_kept_when_it_is_repeated(owner,
 
 def test_isolated_has_no_other_mode(owner, chosen):
     form, _ = refused(owner, chosen | {"config": "smoke", "protocol": "isolated", "mode": "sustained"})
-    assert form.errors["mode"] == ["Isolated measures batches: choose the automatic mode."]
+    assert form.errors["mode"] == ["The protocol isolated supports only the automatic mode."]
 
 
 def test_the_estimate_is_longer_than_that_of_the_shared_process(owner, gpu, chosen, isolated):
@@ -61,7 +61,7 @@ def test_the_page_says_what_the_host_did_not_allow_and_what_it_means(owner, isol
     assert "What “a process of its own” means" in page
     assert "sees no other process</dt><dd>no: this host does not allow it" in page
     assert "largest possible gain from work after a batch</dt><dd>4.0% of its time" in page
-    assert "1.002 of its time alone" in page
+    assert "1.002 times its time alone" in page
     assert "each kernel in a process of its own" in owner.get(reverse("run", args=[isolated.pk])).content.decode()
 
 
@@ -71,11 +71,11 @@ def test_the_page_says_subtracted_only_of_what_was(subtracted):
     assert facts["empty batch"] == "90 µs" + ("; subtracted from every batch" if subtracted else "")
 
 
-@pytest.mark.parametrize(("retaken", "said"), [(3, "3, longer than usual by over 3%"), (0, None), (None, None)])
+@pytest.mark.parametrize(("retaken", "said"), [(3, "3, over 3% longer than usual"), (0, None), (None, None)])
 def test_the_page_says_how_many_batches_were_taken_once_more(retaken, said):
     batches = {"eager": APART.batches["eager"].model_copy(update={"retaken": retaken})}
     facts = dict(isolation_of(APART.model_copy(update={"batches": batches}), "eager"))
-    assert facts.get("batches taken once more") == said
+    assert facts.get("batches measured again") == said
 
 
 def test_the_calls_of_batches_are_counted(isolated):

@@ -109,7 +109,7 @@ def test_all_kernels_are_listed_measured_or_not_the_baseline_first(owner, gpu, m
     names = [part.split("<", 1)[0] for part in page.split('/">')[1:]]
     assert names.index("sdpa") < names.index("compiled") < names.index("triton-flash") < names.index("triton-gemm")
     assert f'<a href="/runs/{run.pk}/">{run.pk}</a>' in page
-    assert "On no device now." in page
+    assert "Not available on any device now." in page
     rows = {(row["operation"], row["name"]): row for row in json.loads(page_of(owner, "kernels_json"))["kernels"]}
     assert rows["attention", "triton-flash"]["results"] == 1 and rows["attention", "triton-flash"]["last_run"] == run.pk
     assert rows["gemm", "triton-gemm"] | {"doc": ""} == {
@@ -213,7 +213,7 @@ def test_a_kernel_that_is_not_there_any_more_keeps_its_page(owner, measured, gpu
     measured(count=1)
     gpu.catalogue = []
     gpu.save()
-    assert "on no device now" in page_of(owner, "kernel", *FLASH)
+    assert "not available on any device now" in page_of(owner, "kernel", *FLASH)
 
 
 def test_each_device_has_a_tab(owner, measured, make_gpu):

@@ -6,9 +6,11 @@ import io
 import json
 import re
 from datetime import timedelta
+from importlib import import_module
 
 import pytest
 from cast import thorough
+from django.apps import apps
 from django.db import connection
 from django.utils import timezone
 from many import many
@@ -16,6 +18,7 @@ from many import many
 from kernels.protocol import EFFORTS
 from runs.confirming import confirm_leaders
 from runs.models import Gpu, Kernel, Measurement, Newest, Result, Run
+from runs.pipeline.contended import note_apart
 from runs.queries import leaders
 from runs.queries.leaders import FIELDS
 
@@ -57,6 +60,43 @@ def test_confirmed_results_are_not_hidden_by_later_ones(measured):
     second = noted(measured(count=1))
     runs = set(Newest.objects.values_list("result__measurement__run", flat=True))
     assert runs == {first.pk, second.pk}
+
+
+def test_contended_results_hide_no_others(measured):
+    first, second = noted(measured(count=1)), noted(measured(count=1))
+    newest = Newest.objects.values_list("result__measurement__run", flat=True)
+    assert set(newest.all()) == {second.pk}
+    Run.objects.filter(pk=second.pk).update(contended=True)
+    note_apart(second)
+    assert set(newest.all()) == {first.pk, second.pk}, "it turned out to be contended after it was noted"
+    (place,) = places()
+    assert place.rumour.point.run == first.pk
+    third = noted(measured(count=1))
+    assert set(newest.all()) == {second.pk, third.pk}
+
+
+def test_the_migration_notes_contended_results_apart(measured):
+    first, second = noted(measured(count=1)), measured(count=1)
+    noted(second)
+    Run.objects.filter(pk=second.pk).update(contended=True)
+    import_module("runs.migrations.0183_contended_results_apart").fill(apps, connection.schema_editor())
+    found = set(Newest.objects.values_list("terms", "result", "workload", "confirmed"))
+    note_apart(second)
+    assert set(Newest.objects.values_list("result__measurement__run", flat=True)) == {first.pk, second.pk}
+    assert found == set(Newest.objects.values_list("terms", "result", "workload", "confirmed"))
+
+
+@pytest.mark.parametrize("wrong", ["contended", "margin"])
+def test_the_migration_takes_back_what_a_busy_device_confirmed(measured, wrong):
+    run = thorough(measured(count=1))
+    assert Result.objects.filter(confirmed=True).exists() and Newest.objects.filter(confirmed=True).exists()
+    if wrong == "contended":
+        Run.objects.filter(pk=run.pk).update(contended=True)
+    else:
+        run.measurements.update(margin=0.06)
+    import_module("runs.migrations.0183_contended_results_apart").fill(apps, connection.schema_editor())
+    assert not Result.objects.filter(confirmed=True).exists() and not Newest.objects.filter(confirmed=True).exists()
+    assert Newest.objects.exists()
 
 
 def test_what_is_stored_is_noted(demo):
@@ -127,11 +167,43 @@ def test_what_does_not_count_does_not_lead(owner, measured, change):
     if change == "incorrect":
         assert place.record and place.shown.undecided == 0
     else:
-        assert place.record is None and place.shown.undecided == 1, (
-            "a baseline beside what is undecided is not confirmed"
+        every = len(place.shown.compared)
+        assert place.record is None and place.shown.undecided == (every if change == "contended" else 1), (
+            "a baseline beside what is undecided is not confirmed, and contended results decide nothing"
         )
+        said = f"{every} are" if change == "contended" else "1 is"
         page = page_of(owner)
-        assert "No kernel is confirmed faster than sdpa; 1 is undecided." in page and "unbeaten" not in page
+        assert f"No kernel is confirmed faster than sdpa; {said} undecided. This is unconfirmed." in page
+        assert "unbeaten" not in page
+
+
+def test_what_the_boards_own_interval_leaves_undecided_is_undecided(owner, measured):
+    """0.9905 to 1.0095 is SAME by itself; the interval for all comparisons of the board is wider."""
+    run = measured(count=1)
+    others = Result.objects.filter(measurement__run=run).exclude(kernel__name="sdpa")
+    others.update(speedup=0.5, speedup_low=0.49, speedup_high=0.51)
+    others.filter(kernel__name="triton-flash").update(speedup=1.0, speedup_low=0.9905, speedup_high=1.0095)
+    thorough(run)
+    (place,) = places()
+    assert place.record is None and place.rumour.undecided == 1
+    page = page_of(owner)
+    assert "No kernel is confirmed faster than sdpa; 1 is undecided. This is unconfirmed." in page
+    assert "this is confirmed" not in page
+    owner.post("/leaderboard/confirm/", {"cell": place.cell})
+    assert len(Run.objects.latest("pk").spec.kernels) > 3, "measured again with all that were compared"
+
+
+def test_a_slower_contended_result_decides_nothing(measured):
+    first, second = thorough(measured(count=1)), measured(count=1)
+    Result.objects.filter(measurement__run=first).exclude(kernel__name="sdpa").delete()
+    Result.objects.filter(measurement__run=second).exclude(kernel__name__in=("sdpa", "triton-flash")).delete()
+    Result.objects.filter(measurement__run=second, kernel__name="triton-flash").update(
+        speedup=0.5, speedup_low=0.49, speedup_high=0.51, confirmed=True
+    )
+    Run.objects.filter(pk=second.pk).update(contended=True)
+    noted(second)
+    (place,) = places()
+    assert place.record is None and place.rumour.undecided == 1
 
 
 def test_a_faster_one_that_is_not_confirmed_stands_beside_the_record(owner, measured):
@@ -189,6 +261,15 @@ def test_the_history_has_each_record_once(measured):
     assert lows == sorted(lows)
 
 
+def test_a_record_that_was_measured_elsewhere_says_what_differs(owner, measured, make_gpu):
+    thorough(measured(count=1, edit={"triton-flash": 0.9}, on=make_gpu("GPU-2", host="gpu-2"), harness="4"))
+    run = thorough(measured(count=1))
+    again = thorough(measured(count=1, edit={"triton-flash": 1.1}))
+    page = page_of(owner)
+    assert f">{run.pk}</a> <small>other host and harness</small></td>" in page
+    assert f">{again.pk}</a></td>" in page
+
+
 def test_how_often_a_kernel_is_how_fast(measured):
     run = thorough(measured(count=4))
     factors = {}
@@ -202,6 +283,26 @@ def test_how_often_a_kernel_is_how_fast(measured):
     Result.objects.filter(measurement=run.measurements.first(), kernel__name="triton-flash").update(status="incorrect")
     curve = next(one for one in leaders.curves(places(), "sdpa") if one.kernel == "triton-flash")
     assert curve.places == 4 and len(curve.ratios) == 3 and curve.share(0.4) == 0.75, "what is wrong is not fast"
+
+
+@pytest.mark.parametrize("noise", ["contended", "margin"])
+def test_noise_is_left_out_of_the_curves_and_counted(owner, measured, noise):
+    run = measured(count=2)
+    if noise == "margin":
+        Measurement.objects.filter(pk=run.measurements.last().pk).update(margin=0.06)
+    else:
+        run.measurements.first().delete()
+        Run.objects.filter(pk=run.pk).update(contended=True)
+    thorough(run)
+    thorough(measured(count=1))
+    for over in ("sdpa", "sdpa-flash"):
+        assert {(len(one.ratios), one.places) for one in leaders.curves(places(), over)} == {(1, 1)}
+    assert leaders.left_out(places()) == 1
+    assert "On 1 of these workloads results are left out: they are contended, or their margin is above 5%." in page_of(
+        owner
+    )
+    Measurement.objects.update(margin=0.06)
+    assert leaders.curves(places(), "sdpa") == [] and "On 2 of these workloads" in page_of(owner)
 
 
 def test_over_another_kernel_the_ratios_are_of_one_measurement(measured):
@@ -280,7 +381,7 @@ def test_where_no_such_card_answers_there_is_no_button(owner, measured, gpu):
     assert "Confirm</button>" not in page_of(owner)
     before = Run.objects.count()
     page = owner.post("/leaderboard/confirm/", {"cell": places()[0].cell}, follow=True).content.decode()
-    assert "No NVIDIA H200 answers now: nothing was queued." in page and Run.objects.count() == before
+    assert "No NVIDIA H200 is online. Nothing was queued." in page and Run.objects.count() == before
     assert owner.post("/leaderboard/confirm/", {"cell": "zork"}).status_code == 404
 
 
@@ -341,10 +442,6 @@ def test_a_thousand_results_on_one_page(owner, demo, django_assert_max_num_queri
 
 
 def test_the_migration_notes_what_is_stored(demo):
-    from importlib import import_module
-
-    from django.apps import apps
-
     before = set(Newest.objects.values_list("terms", "result", "workload", "confirmed"))
     Newest.objects.all().delete()
     import_module("runs.migrations.0031_the_newest_results").fill(apps, connection.schema_editor())

@@ -196,7 +196,7 @@ WRONG = {
     "a config of another operation": ({"what": "config", "config": "gemm"}, "config", "Select a valid choice. gemm"),
     "too long a title": ({"title": "x" * 201}, "title", "at most 200 characters"),
     "too long a note": ({"note": "x" * 5001}, "note", "at most 5000 characters"),
-    "warm-up of another protocol": ({"warmup": "10"}, "warmup", "Only the protocol fixed has this"),
+    "warm-up of another protocol": ({"warmup": "10"}, "warmup", "Only the protocol fixed uses this field"),
     "an L2 of another protocol": ({"protocol": "isolated", "flush_l2": "on"}, "flush_l2", "Only the protocol fixed"),
     "no timed call": ({"protocol": "fixed", "iters": "0"}, "iters", "Use a number from 1 to 100,000."),
     "too many warm-up calls": ({"protocol": "fixed", "warmup": "1000000"}, "warmup", "from 0 to 100,000."),

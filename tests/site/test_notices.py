@@ -21,6 +21,7 @@ from runs.pipeline import delivering, noticing
 from runs.pipeline.delivering import deliver, signed
 from runs.pipeline.keeping import KEEP_NOTICES_DAYS, prune
 from runs.pipeline.watch import watch
+from runs.queries import week
 
 PAGE = reverse("notices")
 ALL = list(Kind.values)
@@ -86,14 +87,26 @@ def test_a_regression_is_told_by_the_run_that_makes_it_certain(gpu):
     assert len(told(Event.REGRESSION)) == 1
 
 
+def test_a_record_that_was_measured_elsewhere_is_told_with_what_differs(measured, make_gpu):
+    there = make_gpu("GPU-2", host="gpu-2")
+    thorough(measured(count=1, edit={"triton-flash": 0.9}, on=there, driver="470.1", harness="4"))
+    run = ended(thorough(measured(count=1)))
+    watch()
+    (sentence,) = told(Event.RECORD)
+    earlier = "The earlier record is 1.34x (1.33 to 1.34) by triton-flash. Its host, driver and harness differed."
+    assert sentence.endswith(earlier) and ", before" not in sentence
+    (one,) = week.records(run.measurements.values_list("workload", flat=True))
+    assert "1.34x (1.33 to 1.34) by triton-flash; 1.48x" in one.label
+    assert one.label.endswith("by triton-flash, other host, driver and harness")
+
+
 def test_a_broken_record_is_told_and_a_lower_result_is_none(measured):
     thorough(measured(count=1, edit={"triton-flash": 0.9}))
     run = ended(thorough(measured(count=1)))
     watch()
     (sentence,) = told(Event.RECORD)
-    assert (
-        sentence.startswith("triton-flash has the record on attention") and "before 1.34x by triton-flash." in sentence
-    )
+    assert sentence.startswith("triton-flash has the record on attention")
+    assert sentence.endswith(", before 1.34x (1.33 to 1.34) by triton-flash.")
     assert "1.48x (1.4" in sentence
     lower = ended(thorough(measured(count=1, edit={"triton-flash": 0.95})))
     watch()
@@ -330,7 +343,7 @@ def test_a_test_is_sent_and_its_answer_listed(owner, receiver):
             "127.0.0.1 is not a public address. Write a public one, or add its network to WEBHOOK_NETWORKS.",
         ),
         ("ftp://example.org/", "Write an address that begins with https:// or http://."),
-        ("https://no-such-host.invalid/", "The site finds no host of this name: look for a spelling mistake."),
+        ("https://no-such-host.invalid/", "The host name could not be resolved. Check the spelling."),
     ],
 )
 def test_an_address_that_cannot_be_called_is_refused_in_the_form(owner, url, why):
@@ -356,7 +369,7 @@ def test_mail_is_chosen(owner, sends_mail):
 
 def test_mail_without_an_address_is_refused_and_a_site_without_a_server_says_so(owner):
     answer = owner.post(reverse("choose_mail"), {"email": "", "kinds": ["run"]})
-    assert answer.status_code == 422 and "Write the address that gets the mail." in answer.content.decode()
+    assert answer.status_code == 422 and "Enter the address to which the mail is sent." in answer.content.decode()
     assert "This site sends no mail" in page_of(owner)
 
 

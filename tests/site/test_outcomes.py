@@ -157,14 +157,14 @@ def test_csv_and_json_have_it_too(owner, run, make_run):
     judge(run, "FASTER", "FASTER", "FASTER", speedup=1.25)
     results(run, "sdpa-flash").update(status="incorrect")
     make_run(title="not measured yet")
-    names = ("best", "speedup", "least", "faster", "slower", "compared", "outcome", "faulty")
+    names = ("kernel", "speedup", "least", "faster", "slower", "compared", "outcome", "contended", "faulty")
     waiting, measured = owner.get(reverse("runs_json")).json()["runs"]
     said = "faster on 3, 1.250x over 3 (1.247 to 1.253), least 1.250x"
-    assert [measured[name] for name in names] == ["triton-flash", 1.25, 1.25, 3, 0, 3, said, 3]
+    assert [measured[name] for name in names] == ["triton-flash", 1.25, 1.25, 3, 0, 3, said, False, 3]
     assert measured["speedup_low"] < 1.25 < measured["speedup_high"]
-    assert [waiting[name] for name in names] == ["", "", "", "", "", "", "", 0]
+    assert [waiting[name] for name in names] == ["", "", "", "", "", "", "", False, 0]
     rows = list(csv.DictReader(io.StringIO(owner.get(reverse("runs_csv")).content.decode())))
-    assert [rows[1][name] for name in names] == ["triton-flash", "1.25", "1.25", "3", "0", "3", said, "3"]
+    assert [rows[1][name] for name in names] == ["triton-flash", "1.25", "1.25", "3", "0", "3", said, "False", "3"]
 
 
 def test_any_number_of_runs_takes_one_query(exported, db, django_assert_num_queries):

@@ -42,7 +42,8 @@ def test_without_devices_it_says_how_one_gets_here(owner):
 
 def test_a_new_site_tells_the_sample_and_has_one_button(owner, demo, gpu):
     page = page_of(owner)
-    assert "Nothing has run here yet. This is what a run says" in page
+    assert "Nothing has run here yet. This is a sample run" in page
+    assert "<b>Faster, unconfirmed.</b>" in page and "certain." not in page
     assert "▲ 1.48x" in page and "▼ 0.82x" in page, "its own figures, also where it is slower"
     main = page.split('<main id="main">')[1]
     assert main.count('class="btn"') == 1 and "Start the first run" in main
@@ -115,6 +116,14 @@ def test_the_trend_of_a_change(owner, gpu, theme):
     assert owner.get(reverse("trend_json", args=[change.pk]), {"theme": "odd"}).status_code == 404
 
 
+def test_the_best_workload_of_the_sample_is_the_one_with_the_highest_low_end(owner, demo, gpu):
+    mine = Result.objects.filter(measurement__run=demo, kernel__name="triton-flash").order_by("pk")
+    mine.filter(pk=mine[0].pk).update(speedup=3.0, speedup_low=1.2, speedup_high=9.0)
+    mine.filter(pk=mine[1].pk).update(speedup=2.0, speedup_low=1.9, speedup_high=2.1)
+    best = owner.get(reverse("overview")).context["best"]
+    assert (best.speedup, best.speedup_low) == (2.0, 1.9)
+
+
 # --- records ----------------------------------------------------------------------------------------------------------
 
 
@@ -133,11 +142,19 @@ def test_a_record_says_what_it_was(owner, measured):
     run = thorough(measured(count=1), ago(1))
     assert strong(owner) == "No change was found this week. One record was broken"
     page = page_of(owner)
-    assert re.search(r"<b>1.48x</b> <small>±0\.[3-6]%, was 1.34x</small>", page)
+    assert re.search(r"<b>1.48x</b> <small>±0\.[3-6]%, was 1.34x ±0\.[3-6]%</small>", page)
     key = run.measurements.get().workload.key
     spec = owner.get(reverse("record_steps_json", args=[key]), {"gpu": "NVIDIA H200"}).json()
     assert "1.34x" in json.dumps(spec["datasets"])
     assert owner.get(reverse("record_steps_json", args=[key]), {"gpu": "NVIDIA L4"}).status_code == 404
+
+
+def test_a_record_of_another_driver_is_not_what_it_was(owner, measured):
+    thorough(measured(count=1, edit={"triton-flash": 0.9}, driver="470.1"), ago(40))
+    thorough(measured(count=1), ago(1))
+    page = page_of(owner)
+    assert ", was 1.34x" not in page
+    assert re.search(r"Earlier record: 1\.34x ±0\.[3-6]%\. Its driver differed\.", page)
 
 
 @pytest.mark.parametrize("why", ["earlier", "contended", "one process", "lower", "demo", "withdrawn"])
@@ -182,8 +199,8 @@ def test_a_target_says_what_is_missing_and_whose_it_is(owner, measured):
     aim(run, 2.0, owner.user, due=timezone.localdate() + timedelta(days=3))
     page = page_of(owner)
     assert told(owner).startswith("The target is not reached.")
-    assert '<b class="ink">1.74 µs</b> to go' in page, "sdpa at 9.92 us / 2 = 4.96; triton-flash at 6.70"
-    assert "triton-flash at 6.70 µs · olga, until" in page and "target 2x, 4.96 µs" in page
+    assert '<b class="ink">1.72 µs</b> to go' in page, "sdpa at 9.92 us / 1.485 = 6.68, / 2 = 4.96"
+    assert "triton-flash at 6.68 µs · olga, until" in page and "target 2x, 4.96 µs" in page
     Target.objects.update(factor=1.4)
     assert told(owner).startswith("The target is reached.")
 

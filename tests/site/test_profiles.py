@@ -109,7 +109,7 @@ def test_an_isolated_kernel_is_profiled_isolated(owner, result):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"no_counters": None}, "does not profile: update the repository on its host."),
+        ({"no_counters": None}, "does not support profiling. Update the repository on its host."),
         ({"seen_at": None}, "does not answer."),
     ],
 )
@@ -132,7 +132,7 @@ def test_without_counters_there_is_a_button_and_what_is_missing(owner, result, g
 def test_what_was_measured_elsewhere_is_profiled_there(owner, demo):
     result = Result.objects.filter(measurement__run=demo, status="ok").select_related("measurement").first()
     page = text_of(page_of(owner, result))
-    assert "It was measured elsewhere" in page and "Profile</button>" not in page
+    assert "No device of this site measured it" in page and "Profile</button>" not in page
 
 
 def test_a_result_that_is_not_ok_is_not_profiled(owner, result):
@@ -231,7 +231,7 @@ def test_the_panel_begins_with_the_diagnosis_and_folds_the_caveats(owner, result
     assert "a warp waits on shared memory, or on special functions 41% of its time" in said
     assert f"Profiled by run {run.pk}" in said
     folded = panel.partition("<details")[2].partition("</details>")[0]
-    assert "<summary>What these figures are not</summary>" in folded
+    assert "<summary>Limits of these figures</summary>" in folded
     assert "its times count nowhere" in folded and "its times count nowhere" not in panel.partition("<details")[0]
 
 
@@ -250,7 +250,7 @@ def test_a_profile_of_a_changed_file_says_so(owner, result):
 def test_a_run_that_brought_nothing_is_named(owner, result):
     run, _ = queued(owner, result)
     sent(run, Finished(state="failed", message="no GPU"))
-    assert f"Run {run.pk} brought no profile: it is failed." in text_of(page_of(owner, result))
+    assert f"Run {run.pk} produced no profile. Its state is failed." in text_of(page_of(owner, result))
 
 
 def test_text_of_a_kernel_is_no_markup(owner, result):

@@ -292,14 +292,14 @@ def test_how_it_was_measured_is_told(owner, results):
     text = text_of(page_of(owner, results["triton-flash"]))
     for said in (
         "rounds 100; 3 more were repeated because of thermal slow-down",
-        "inputs 128 sets of inputs L2 emptied before calls yes, by reading",
+        "inputs 128 sets of inputs L2 evicted before calls yes, by reading memory",
         "A/A 0.998, interval 0.994 to 1.000: sdpa against itself",
         "margin FASTER and SLOWER need a difference above 2.3%, SAME is within 1%",
         "SM clock 1,980 MHz, from 345 to 1,980 power 127 W, from 79 to 171 temperature 37 °C, from 35 to 41",
-        "held back by thermal slow-down by the driver readings 1,913",
+        "throttled by thermal slow-down by the driver readings 1,913",
         "precision not reached: half-width 0.92%; goal 0.50%",
-        "A/A of sdpa was off here: FASTER and SLOWER need a difference above 2.3%, SAME is within 1%.",
-        "The GPU was held back by thermal slow-down by the driver during this measurement.",
+        "A/A of sdpa was noisy here: FASTER and SLOWER need a difference above 2.3%, SAME is within 1%.",
+        "The GPU was throttled during this measurement: thermal slow-down by the driver.",
     ):
         assert said in text, said
 
@@ -315,7 +315,7 @@ def test_what_is_not_known_of_the_measurement_is_left_out(results):
     how = ProtocolFacts(paired=False, sets=1, covered=True, flushed=True, rounds=500, repeated=0)
     assert protocol_of(measured.model_copy(update={"protocol": how}))[:4] == [
         ("protocol", "fixed, one kernel after the other"), ("rounds", "500"), ("inputs", "1 set of inputs"),
-        ("L2 emptied before calls", "yes, by reading"),
+        ("L2 evicted before calls", "yes, by reading memory"),
     ]  # fmt: skip
 
 

@@ -72,23 +72,23 @@ def test_it_says_what_it_understood(owner, demo, gpu, text, expected):
 
 @pytest.mark.parametrize("text,why", [
     ("zork", "“zork”."),
-    ("4096", "(a number needs its size, such as S=4096)"),
+    ("4096", "(write the name of the size before the number, such as S=4096)"),
     ("gpu:H900", "(no GPU has this name)"),
     ("Q=3", "(no operation has a size Q)"),
-    ("since:soon", "(a date is written 2026-11-30)"),
-    ("S>=big", "(a size is compared with a number)"),
-    ("S=abc", "(a size is compared with a number)"),
-    ("S=yes", "(a size is compared with a number)"),
-    ("causal=maybe", "(it is yes or no)"),
-    ("approximate=erf", "(it is none or tanh)"),
-    ("state:odd", "(no state has this name)"),
-    ("run:x", "(a run is a number)"),
+    ("since:soon", "(write a date such as 2026-11-30)"),
+    ("S>=big", "(use a number for this size)"),
+    ("S=abc", "(use a number for this size)"),
+    ("S=yes", "(use a number for this size)"),
+    ("causal=maybe", "(use yes or no)"),
+    ("approximate=erf", "(use none or tanh)"),
+    ("state:odd", "(this state is not known)"),
+    ("run:x", "(write the number of a run)"),
     ('"', "“"),
     ("<script>alert(1)</script>", "alert(1)"),
 ])  # fmt: skip
 def test_what_it_did_not_understand_is_one_sentence_and_no_filter(owner, demo, text, why):
     terms, problem = said(text)
-    assert terms == [] and problem.startswith("Not understood, and not applied: ") and why in problem
+    assert terms == [] and problem.startswith("Invalid search terms, not applied: ") and why in problem
     assert problem.count(". ") == 0
     page = page_of(owner, "?" + "&".join([f"q={text}"]))
     assert escape(why) in page and "<script>alert" not in page

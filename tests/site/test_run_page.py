@@ -92,7 +92,7 @@ def test_a_ratio_without_a_reference_is_marked_and_counts_nowhere(owner, exporte
     assert "Measured; the correctness is unknown, because there is no reference" in page
     assert not {"FASTER", "SLOWER"} & {row.verdict for row in tables.rows(measurements.of_run(run))}
     ((_, outcome),) = with_outcomes([run])
-    assert (outcome.first, outcome.row()["best"]) == (None, "")
+    assert (outcome.first, outcome.row()["kernel"]) == (None, "")
     assert {row.kernel for row in drawn(rows_of(run))} == {"sdpa"}
     detail = owner.get(f"/runs/{run.pk}/results/{with_ratio[0].pk}/").content.decode()
     assert "correctness unknown" in detail
@@ -114,7 +114,7 @@ def test_a_ratio_of_other_work_is_marked_and_counts_nowhere(owner, exported):
     assert results.count("not the same work") == with_ratio.count() > 8
     assert "correctness unknown" not in page and "Measured; no comparison" in page
     ((_, outcome),) = with_outcomes([run])
-    assert (outcome.first, outcome.row()["best"]) == (None, "")
+    assert (outcome.first, outcome.row()["kernel"]) == (None, "")
     assert {row.kernel for row in drawn(rows_of(run))} == {"sdpa"}
     detail = owner.get(f"/runs/{run.pk}/results/{with_ratio[0].pk}/").content.decode()
     assert "It does other work: it reads nothing." in detail
@@ -417,7 +417,9 @@ def test_a_running_one_is_asked_to_stop(owner, make_run, told):
 
 def test_on_a_silent_device_it_ends_here_and_now(owner, make_run, silent, told):
     run = make_run(gpu=silent, state="running", sent_at=timezone.now())
-    assert cancel(owner, run) == ["Cancelled. Its device is silent and gets the cancel when it returns."]
+    assert cancel(owner, run) == [
+        "Cancelled. The device does not answer now. It stops the run when it is online again."
+    ]
     assert run.state == "cancelled"
 
 
@@ -435,7 +437,7 @@ def test_cancelling_works_without_a_broker(owner, make_run):
 @pytest.mark.parametrize(
     "margin, said",
     [
-        (0.045, "A/A of sdpa was off: FASTER and SLOWER need a difference of up to 4.5%."),
+        (0.045, "A/A of sdpa was noisy: FASTER and SLOWER need a difference of up to 4.5%."),
         (0.4, "Undecided: this machine was busy or unsteady: its margin is 40%, above 5%."),
     ],
 )

@@ -52,5 +52,5 @@ def test_a_config_that_cannot_be_read_is_a_sentence_of_that_day_once(schedule, c
     Run.objects.filter(pk=schedule.run.pk).update(config={"name": "x"})
     for _ in range(3):
         start_scheduled(timezone.localdate() + TOMORROW)
-    assert skipped_tomorrow() == "Its run could not be made: the log of the site says why."
+    assert skipped_tomorrow() == "Its run could not be created. The reason is in the site's log."
     assert len(caplog.records) == 1

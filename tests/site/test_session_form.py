@@ -75,16 +75,16 @@ def test_a_plan_is_stored_and_shown_again(owner, session):
         ("phases", {"title": "A", "planned_min": "9999 h"}, "At most 100,000 minutes."),
         ("phases", {"title": "A", "after": "x"}, "Give numbers of phases, such as 5, 6."),
         ("phases", {"number": "0", "title": "A", "after": "7"}, "There is no phase 7."),
-        ("phases", {"number": "0", "title": "A", "after": "0"}, "Phase 0 would wait for itself."),
+        ("phases", {"number": "0", "title": "A", "after": "0"}, "Phase 0 depends on itself."),
         ("phases", {"number": "x", "title": "A"}, "Enter a whole number."),
-        ("phases", {"planned_min": "45 min"}, "Give it a title, or empty the row."),
+        ("phases", {"planned_min": "45 min"}, "Enter a title, or clear the row."),
         ("phases", {"title": "A", "state": "flying"}, "Select a valid choice."),
         ("criteria", {"speedup": "fast"}, "Enter a number."),
         ("criteria", {"speedup": "nan"}, "Enter a number."),
         ("criteria", {"speedup": "-1"}, "greater than or equal to 0.01"),
-        ("criteria", {"kernel": "v3"}, "Give it a title, or empty the row."),
+        ("criteria", {"kernel": "v3"}, "Enter a title, or clear the row."),
         ("options", {"title": "A", "minutes": "-5"}, "Give a time"),
-        ("blockers", {"text": "what"}, "Give it a title, or empty the row."),
+        ("blockers", {"text": "what"}, "Enter a title, or clear the row."),
     ],
 )
 def test_bad_input_gets_a_sentence_and_loses_nothing(owner, session, kind, row, said):
@@ -102,7 +102,7 @@ def test_bad_input_gets_a_sentence_and_loses_nothing(owner, session, kind, row, 
 
 def test_phases_that_wait_for_each_other_are_refused(owner, session):
     rows = [{"number": "0", "title": "A", "after": "1"}, {"number": "1", "title": "B", "after": "0"}]
-    assert "Phase 0 would wait for itself." in send(owner, session, phases=rows).content.decode()
+    assert "Phase 0 depends on itself." in send(owner, session, phases=rows).content.decode()
     rows = [{"number": "3", "title": "A"}, {"number": "3", "title": "B"}]
     assert "Another phase is number 3." in send(owner, session, phases=rows).content.decode()
 

@@ -104,7 +104,7 @@ def test_a_claim_decides_no_criterion(owner, sample):
     answers = [(one.answer.word, one.answered) for one in session_report(sample).criteria]
     assert {word for word, _ in answers} == {"cannot tell"}
     assert answers[1][1] == "Only claimed (0.0012x to 0.0075x), not measured here."
-    assert answers[-1][1] == "Nothing here measures it."
+    assert answers[-1][1] == "The site cannot evaluate it from measurements."
 
 
 def test_the_sample_is_loaded_once_and_the_form_does_not_offer_it(owner, sample, gpu):
@@ -133,7 +133,7 @@ def test_criteria_are_answered_from_the_newest_runs(owner, ran, session):
     assert word() == "holds"
     page = forms(owner, session)["session"]
     assert (
-        "1 of 1 success criteria holds." in page
+        "1 of 1 success criteria holds, 1 unconfirmed." in page
         and "Unconfirmed: five processes and an isolated measurement do not agree on it yet." in page
     )
     assert 'class="tag same"><span aria-hidden="true">✓</span> holds' in page, "unconfirmed is not coloured"
@@ -148,7 +148,7 @@ def test_criteria_are_answered_from_the_newest_runs(owner, ran, session):
 
 def test_a_contended_run_makes_no_criterion_hold(ran, session):
     Run.objects.filter(pk=ran(count=2).pk).update(contended=True)
-    assert session_report(session).criteria[0].answer.why.startswith("others used the device")
+    assert session_report(session).criteria[0].answer.why.startswith("other processes used the device")
 
 
 def test_every_figure_links_to_its_run(owner, ran, session):
@@ -202,6 +202,19 @@ def test_tiers_by_the_interval(ran, session):
     (one,) = session_report(session).tiers(scale)
     assert (one.figure.kernel, one.tier.name, one.next.name) == ("triton-flash", "Best", "Far")
     assert one.missing_ms == pytest.approx(one.figure.ms - one.figure.base.ms / 3.0)
+
+
+def test_who_is_faster_singly_and_not_of_many_is_not_the_best(owner, ran, session):
+    Result.objects.filter(measurement__run=ran(count=2), kernel__name="triton-flash").update(
+        speedup=1.0125, speedup_low=1.0105, speedup_high=1.0145
+    )
+    report = session_report(session)
+    assert {one.verdict for one in report.measured if one.kernel == "triton-flash"} == {"FASTER"}
+    tiers = report.tiers(TierScale(name="mine", body=[["Good", "B", 1.005]]))
+    assert [(one.figure.kernel, one.tier) for one in tiers] == [("sdpa", None)] * 2
+    said = f"The intervals hold for {report.comparisons} comparisons at once (Bonferroni)."
+    pages = forms(owner, session)
+    assert report.comparisons == 14 and said in pages["session_report"] and said in pages["session_md"]
 
 
 def test_shares_of_the_way_are_no_factors(owner, ran, session):

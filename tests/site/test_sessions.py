@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from runs.models import Measurement, Note, Result, Run, Session, Workload
 from runs.queries.progress import progress
+from runs.queries.session_report import session_report
 from runs.views.compare import by_kernel
 
 
@@ -86,7 +87,7 @@ def test_a_session_without_repeats_says_how_its_kernels_stand(owner, ran, sessio
     )
     page = " ".join(owner.get(session.get_absolute_url()).content.decode().split())
     assert '<strong class="slower">eager is slower than sdpa</strong>. 0.00119x (0.00' in page
-    assert f"This is run {run.pk}: no kernel was measured twice yet." in page
+    assert f"Figures of run {run.pk}. No kernel was measured twice yet." in page
     md = owner.get(reverse("session_md", args=[session.pk])).content.decode()
     assert "**eager is slower than sdpa.** 0.00119x" in md
 
@@ -96,7 +97,36 @@ def test_a_last_run_without_a_verdict_does_not_hide_the_one_before(owner, ran, s
     last = ran(count=1, driver="599.1")
     Result.objects.filter(measurement__run=last).update(paired=False)
     page = owner.get(session.get_absolute_url()).content.decode()
-    assert f"This is run {run.pk}: no kernel was measured twice yet." in page
+    assert f"Figures of run {run.pk}. No kernel was measured twice yet." in page
+
+
+def contended(run):
+    Run.objects.filter(pk=run.pk).update(contended=True)
+    return run
+
+
+def test_a_contended_run_is_no_end(owner, ran, session):
+    first = ran(count=1)
+    contended(ran(count=1, edit={"triton-flash": 1.2}))
+    assert rows_of(session) == [] and "faster than before" not in page_of(owner, session)
+    assert f"Figures of run {first.pk}." in page_of(owner, session)
+    ran(count=1, edit={"triton-flash": 1.1})
+    contended(ran(count=1, edit={"triton-flash": 1.3}))
+    assert rows_of(session)[0].change == pytest.approx(1.1)
+
+
+def test_where_every_run_is_contended_the_headline_says_so(owner, ran, session):
+    contended(ran(count=1))
+    report = session_report(session)
+    assert report.headline.tone == "same"
+    assert report.headline.rest[-1] == "The run is contended: other processes used the device."
+
+
+def test_a_kernel_that_is_wrong_in_a_contended_run_is_said_to_be(ran, session):
+    ran(count=1)
+    last = contended(ran(count=1, edit={"triton-flash": 1.5}))
+    Result.objects.filter(measurement__run=last, kernel__name="triton-flash").update(status="incorrect")
+    assert [row.verdict for row in rows_of(session)] == ["incorrect"]
 
 
 def test_a_kernel_that_is_wrong_now_is_said_to_be(ran, session):

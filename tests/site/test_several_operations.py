@@ -116,7 +116,7 @@ def test_a_config_can_be_pasted(owner, gpu, configs):
     [
         (YAML.replace("cols: 8", "cols: 0"), "Line 4: workloads.0.cols: "),
         (YAML + "}", "Line 6: not YAML: "),
-        ("[" * 3000, "Lists and mappings stand too deep inside each other."),
+        ("[" * 3000, "Lists and mappings are nested too deeply."),
         ("", "Paste a config, or choose one to start from."),
         (YAML.replace("[compiled]", "[nothing]"), "No device has a kernel layer_norm/nothing."),
         (f"operation: gemm\nkernels: [eager]\nworkloads: [{{m: {list(range(1, MAX_WORKLOADS + 2))}, n: 1, k: 1}}]",

@@ -229,7 +229,7 @@ def test_live_links_are_listed_with_their_use_and_ended_there(owner, stranger, d
     assert "2 times" in page, "what is followed from there is not another opening"
     assert "just now" in page.split("2 times")[1]
     answer = owner.post(reverse("end_link", args=[Share.objects.get().pk]), follow=True).content.decode()
-    assert f"The link to run {demo.pk} is ended." in answer and "No page can be opened without an account" in answer
+    assert f"The link to run {demo.pk} has ended." in answer and "No page can be opened without an account" in answer
     assert stranger.get(shared).status_code == 410
     ended = Share.objects.get()
     assert ended.ended_by == owner.user

@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 from markdown_it import MarkdownIt
 
-from runs.models import Gpu, Kernel, KernelVersion, Session, Share, StatusPage, Target
+from runs.models import Gpu, Kernel, KernelVersion, Run, Session, Share, StatusPage, Target
 from runs.models.status_page import EVERY, KINDS
 from runs.queries import walls
 from runs.views import wall as view
@@ -68,6 +68,42 @@ def test_a_target_that_an_unconfirmed_result_reaches_is_called_so(stranger, make
     assert ("✓ reached" in page, "reached, unconfirmed</span>" in page) == (is_confirmed, not is_confirmed)
 
 
+@pytest.mark.parametrize("is_confirmed", [True, False])
+def test_a_lead_that_is_not_confirmed_is_called_so(stranger, make, measured, is_confirmed):
+    run = measured(count=2)
+    if is_confirmed:
+        thorough(run)
+    share = make("workloads")
+    said = "A kernel beats the baseline on 2 of 2 workloads" + ", 2 unconfirmed" * (not is_confirmed)
+    assert f"<h1>{said}</h1>" in text(stranger.get(share.get_absolute_url()))
+    assert json.loads(stranger.get(reverse("wall_json", args=[share.token])).content)["message"] == said
+
+
+def test_a_mean_has_its_minimum_its_workloads_and_what_was_left_out(stranger, make, measured):
+    run = measured(count=3)
+    run.measurements.filter(pk=run.measurements.last().pk).update(margin=0.06)
+    share = make("kernels")
+    page = text(stranger.get(share.get_absolute_url()))
+    assert re.search(
+        r"<b>triton-flash</b>.*?x over 2 \([\d.]+ to [\d.]+\), least [\d.]+x; 1 left out: too noisy on 1</p>", page
+    )
+    rows = json.loads(stranger.get(reverse("wall_json", args=[share.token])).content)["kernels"]
+    (row,) = [row for row in rows if row["kernel"] == "triton-flash"]
+    assert (row["n"], row["left_out"], row["confirmed"]) == (2, {"too noisy": 1}, False)
+    assert 1 < row["least"] < row["mean"]
+
+
+def test_what_a_contended_run_measured_enters_no_mean(stranger, make, measured):
+    run = measured(count=2)
+    Run.objects.filter(pk=run.pk).update(contended=True)
+    share = make("kernels")
+    page = text(stranger.get(share.get_absolute_url()))
+    assert "no verdict against sdpa: contended on 2 of 2" in page and "faster than sdpa" not in page
+    assert '<p class="sub">contended on 2</p>' not in page, "said once"
+    rows = json.loads(stranger.get(reverse("wall_json", args=[share.token])).content)["kernels"]
+    assert all(row["mean"] is None and row["n"] == 0 for row in rows)
+
+
 # --- composing ----------------------------------------------------------------------------------------------------------
 
 
@@ -95,7 +131,7 @@ def test_an_edited_page_keeps_its_link_and_a_new_order(owner, stranger, target, 
     share = make("targets", "devices", title="Before")
     stranger.get(share.get_absolute_url())
     form = text(owner.get(reverse("edit_status", args=[share.page_id])))
-    assert 'value="Before"' in form and "as now, never" in form
+    assert 'value="Before"' in form and "unchanged: never" in form
     changed = FORM | {"title": "After", "expires": "keep", "targets_place": "2", "devices_place": "1"}
     assert owner.post(reverse("edit_status", args=[share.page_id]), changed).status_code == 302
     page = text(stranger.get(share.get_absolute_url()))
@@ -168,7 +204,7 @@ def test_the_end_of_a_link_is_a_day_of_the_persons_place(owner, make):
     Share.objects.update(expires_at=datetime(2126, 11, 23, 18, tzinfo=UTC))
     owner.post(reverse("settings"), {"time_zone": "Asia/Tokyo", "theme": ""})
     assert "ends <b>2126-11-24</b>" in text(owner.get(reverse("status")))
-    assert "as now, 2126-11-24" in text(owner.get(reverse("edit_status", args=[share.page_id])))
+    assert "unchanged: 2126-11-24" in text(owner.get(reverse("edit_status", args=[share.page_id])))
 
 
 # --- what it shows ------------------------------------------------------------------------------------------------------

@@ -119,9 +119,11 @@ def test_a_device_that_cannot_isolate_is_not_offered_and_says_what_is_missing(ow
         "Not on NVIDIA H200 (gpu-1 / 0): its agent has not said that it takes submitted kernels"
         in page.content.decode()
     )
-    Gpu.objects.filter(pk=gpu.pk).update(no_submissions="this host cannot give it no network")
-    assert "this host cannot give it no network" in owner.get(FORM).content.decode()
-    assert "no submitted kernels: this host cannot" in owner.get(reverse("gpu", args=[gpu.pk])).content.decode()
+    Gpu.objects.filter(pk=gpu.pk).update(no_submissions="this host does not provide: no network")
+    assert "this host does not provide: no network" in owner.get(FORM).content.decode()
+    assert (
+        "no submitted kernels: this host does not provide" in owner.get(reverse("gpu", args=[gpu.pk])).content.decode()
+    )
     assert owner.post(FORM, sent(device=str(gpu.pk))).status_code == 422
     with pytest.raises(NotSubmitted, match="does not take submitted kernels: this host"):
         one, _ = Submission.objects.store({"mine.py": SOURCE})
@@ -250,7 +252,7 @@ def test_the_page_of_such_a_submission_says_where_it_lies_and_can_be_forked_by_a
     one = stored(owner, **GIT)
     page = owner.get(one.get_absolute_url()).content.decode()
     assert COMMIT[:12] in page and "https://git.example.org/team/kernels.git" in page and "swish/mine" in page
-    assert "Its files lie in the repository." in page
+    assert "Its files are in the repository." in page
     child = stored(owner, parent=one.version)
     assert child.parent == one and owner.get(child.get_absolute_url()).status_code == 200
     assert owner.get(f"{FORM}?parent={one.version}").status_code == 200

@@ -112,7 +112,7 @@ def test_it_is_struck_through_where_it_is_quoted(owner, two):
 
 
 def test_a_reason_is_needed_and_an_active_run_is_cancelled_first(owner, two, make_run):
-    assert "Say why" in withdrawn(owner, two[0], "  ")
+    assert "Enter a reason." in withdrawn(owner, two[0], "  ")
     assert "at most 300 fit: xxx" in withdrawn(owner, two[0], "x" * 301)
     assert "Cancel it first" in withdrawn(owner, make_run())
     assert not Run.objects.exclude(withdrawn_at=None).exists()

@@ -104,9 +104,9 @@ def test_products_of_float32_are_named_for_what_they_are():
     found = judged("cpu", ["eager", "tf32x3", "bf16x3"], DEEP)
     assert found["eager"]["precision"] == "as float32"
     said, factor = (
-        found["tf32x3"]["precision"].removesuffix(" times float32's error where products are exact").split(": ")
+        found["tf32x3"]["precision"].removesuffix(" times the float32 error on inputs with exact products").split(": ")
     )
-    assert said == "as three products of tf32" and 3 <= float(factor) < 5, (
+    assert said == "as with three tf32 products" and 3 <= float(factor) < 5, (
         "float32's own error differs between processors"
     )
     assert found["bf16x3"]["distributions"]["tails"].startswith("wrong: ")

@@ -108,5 +108,5 @@ def test_of_an_operation_that_memory_limits_the_wrong_kernels_fail_and_the_right
 def test_float32_products_are_named_and_those_of_bfloat16_are_caught():
     found = judged("cuda", ["eager", "tf32x3", "bf16x3"], in_dtype(PRODUCT, "float32"))
     assert found["eager"]["precision"] == "as float32"
-    assert found["tf32x3"]["precision"].startswith("as three products of tf32")
+    assert found["tf32x3"]["precision"].startswith("as with three tf32 products")
     assert not found["bf16x3"]["correct"]

@@ -243,7 +243,7 @@ def test_back_to_back_calls_are_tried_on_known_values_as_often_as_they_met_them(
 
 def test_who_works_for_others():
     ahead, even = 7 * [unevenness([900.0, 1, 1, 1, 1, 1, 1, 1])], 7 * [unevenness([100.0] * 8)]
-    assert why_uneven(ahead, even).startswith("some calls work for others")
+    assert why_uneven(ahead, even).startswith("some calls do the work of other calls")
     assert not why_uneven(even, even)
     assert not why_uneven(ahead, ahead), "a busy host interrupts the baseline, too"
     assert unevenness([0.0, 0.0, 0.0]) == 0, "a clock that did not move"
@@ -254,7 +254,7 @@ def test_who_works_for_others_does_so_in_nearly_every_block():
     busy, base = 2 * [1.22, 1.26, 1.35, 1.41, 1.42, 1.42, 1.45], 2 * [1.07, 1.10, 1.13, 1.14, 1.14, 1.15, 1.17]
     ahead = 2 * [1.45, 1.47, 1.5, 1.5, 1.51, 1.52, 1.6]
     assert why_uneven(busy, base) and not why_always_uneven(busy, base)
-    assert why_always_uneven(ahead, base).startswith("some calls work for others")
+    assert why_always_uneven(ahead, base).startswith("some calls do the work of other calls")
     assert why_always_uneven([1.02, *ahead], base), "even in one of fifteen blocks"
     assert not why_always_uneven(ahead, ahead)
 
@@ -292,7 +292,7 @@ def test_who_works_before_its_calls():
     honest, slow = [100e3, 110e3, 120e3], [60e3, 70e3, 105e3]
     assert not why_ahead(honest, slow) and not why_ahead(honest, honest)
     found = why_ahead([20e3, 22e3, 30e3], honest)
-    assert found == "works before its calls: 5.0 times faster where its inputs have been there for a while"
+    assert found == "works before its calls: 5.0 times faster if time passes between input writes and the call"
     assert not why_ahead([20e3, 22e3, 200e3], honest), "not in nearly all pairs"
     busy = [745, 1685, 164, 91, 131, 121, 117, 132, 157], [718, 661, 716, 692, 675, 667, 691, 750, 842]
     assert why_ahead(*([1e3 * us for us in times] for times in busy)), "two slow calls on a busy host hide nothing"

@@ -21,11 +21,11 @@ class Command(BaseCommand):
     help = __doc__
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("name", nargs="?", help="of the host, as you like; without it, the hosts are listed")
+        parser.add_argument("name", nargs="?", help="a name for the host; without a name, list the hosts")
         parser.add_argument(
             "devices", nargs="*", help="ids of its devices: `python -m kernels env` prints them on the host"
         )
-        parser.add_argument("--revoke", action="store_true", help="its agents cannot reach the broker any more")
+        parser.add_argument("--revoke", action="store_true", help="revoke the host's access to the broker")
 
     def handle(self, *args: Any, **options: Any) -> None:
         name, devices = options["name"], options["devices"]

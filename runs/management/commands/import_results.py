@@ -25,7 +25,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path)
-        parser.add_argument("--about", default="", help='what the rows do not say: "attention fp16 D=64 on NVIDIA L4"')
+        parser.add_argument("--about", default="", help='values that rows omit: "attention fp16 D=64 on NVIDIA L4"')
 
     def handle(self, *args: Any, **options: Any) -> None:
         if getattr(self, "_called_from_command_line", False):

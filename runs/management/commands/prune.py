@@ -16,7 +16,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "--vacuum", action="store_true", help="then give the space back to the disk; the site waits"
+            "--vacuum", action="store_true", help="also release free space to the disk; blocks the site meanwhile"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -46,13 +46,13 @@ class Command(BaseCommand):
     def restore(self, file: Path) -> None:
         copies.check(file)
         if connection.introspection.table_names():
-            self.stdout.write(f"what was there: {self.keep_what_is_there()}")
+            self.stdout.write(f"the previous database was saved to {self.keep_what_is_there()}")
         connection.close()
         copies.load(file)
         call_command("migrate", verbosity=0)
         going = go_on()
-        more = f"; {going} in progress go on" if going else ""
-        self.stdout.write(f"{file}: {Run.objects.count()} runs are back{more}")
+        more = f"; {going} in progress continue" if going else ""
+        self.stdout.write(f"{file}: {Run.objects.count()} runs restored{more}")
 
     def keep_what_is_there(self) -> Path:
         folder = settings.VAR_DIR / "backups"

@@ -8,12 +8,12 @@ import torch.nn.functional as F
 from kernels.catalog import kernel
 
 MUST_BE = {
-    "cpu": ("suspect", "other code than the instrument wrote to the answer pipe"),
-    "cuda": ("suspect", "other code than the instrument wrote to the answer pipe"),
+    "cpu": ("suspect", "code other than the instrument wrote to the answer pipe"),
+    "cuda": ("suspect", "code other than the instrument wrote to the answer pipe"),
 }
 ISOLATED = {
-    "cpu": ("suspect", "other code than the instrument wrote to the answer pipe"),
-    "cuda": ("suspect", "other code than the instrument wrote to the answer pipe"),
+    "cpu": ("suspect", "code other than the instrument wrote to the answer pipe"),
+    "cuda": ("suspect", "code other than the instrument wrote to the answer pipe"),
 }
 
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 from kernels.catalog import kernel
 
-MUST_BE = {"cpu": ("suspect", "its output lies in memory that is filled when it is read")}
+MUST_BE = {"cpu": ("suspect", "its output is in memory that is filled only when it is read")}
 USERFAULTFD, API, REGISTER, COPY, PAGE = 323, 0xC018AA3F, 0xC020AA00, 0xC028AA03, mmap.PAGESIZE
 faults, waiting = ctypes.CDLL(None, use_errno=True).syscall(USERFAULTFD, os.O_CLOEXEC | 1), {}
 fcntl.ioctl(faults, API, struct.pack("QQQ", 0xAA, 0, 0))

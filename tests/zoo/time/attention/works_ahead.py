@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from kernels.catalog import kernel
 
-MUST_BE = {"cpu": ("suspect", "some calls work for others"), "cuda": ("ok",)}
+MUST_BE = {"cpu": ("suspect", "some calls do the work of other calls"), "cuda": ("ok",)}
 PROTOCOL = {"min_rounds": 30, "max_rounds": 30, "block_ms": 4.0}
 
 AHEAD = 8
