@@ -44,6 +44,8 @@ SETTLES_S = 0.002
 core, and what it runs until then counts."""
 MOST_PROCESSES = 64
 """Processes that a cell may have when a batch begins, ended ones included: to look at each takes time, in which others work."""
+MOST_HEIRS = 20
+"""Looks in which there may be a new process although all that were there before are stopped."""
 RESTS_NS = 500_000
 """CPU time that processes may use while they are stopped."""
 
@@ -232,7 +234,7 @@ class Cell(Child):
     def freeze(self) -> int:
         """Stops all processes of this cell, and waits until they rest. Returns when all of them were stopped, in ns."""
         processes.end([self.pid], signal.SIGSTOP)
-        begin, stopped_ns = time.monotonic(), 0
+        begin, stopped_ns, heirs = time.monotonic(), 0, 0
         while True:
             if running := [pid for pid in self.processes() if not processes.is_stopped(pid)]:
                 processes.end(running, signal.SIGSTOP)
@@ -241,9 +243,13 @@ class Cell(Child):
                     time.sleep(SETTLES_S)
             else:
                 stopped_ns = stopped_ns or time.monotonic_ns()
-                used = processes.cpu_ns(self.processes())
+                used = processes.cpu_ns(known := self.processes())
                 time.sleep(SETTLES_S)
-                if processes.cpu_ns(self.processes()) == used:
+                heirs += bool(set(now := self.processes()) - set(known))
+                if heirs > MOST_HEIRS:
+                    self.kill()
+                    raise Suspect("a process that it started cannot be stopped: it starts another one and ends")
+                if set(now) == set(known) and processes.cpu_ns(now) == used:
                     self._used_ns = used
                     return stopped_ns
             if time.monotonic() - begin > STOP_LIMIT_S:
@@ -256,6 +262,8 @@ class Cell(Child):
         if self._used_ns is None:
             return
         now = processes.cpu_ns(self.processes())
+        if now.keys() - self._used_ns.keys():
+            raise Suspect("a process began while its processes were stopped")
         more_ns = sum(used - self._used_ns.get(pid, 0) for pid, used in now.items())
         if more_ns > RESTS_NS:
             raise Suspect(f"its processes worked for {more_ns / 1e6:.3g} ms while they were stopped")

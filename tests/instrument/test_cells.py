@@ -1,6 +1,7 @@
 """Isolated measurements: the airlock, cells, and what the parent makes of their answers. Attacks: tests/zoo."""
 
 import gc
+import itertools
 import math
 import os
 import signal
@@ -25,7 +26,7 @@ from kernels.host.device import find_device
 from kernels.host.view import closed_folders
 from kernels.parent import idleness
 from kernels.parent.arm import Arm
-from kernels.parent.cell_process import Suspect, TrustedEnded
+from kernels.parent.cell_process import Cell, Suspect, TrustedEnded
 from kernels.parent.child_process import Cancelled, ChildTimedOut, CommandFailed
 from kernels.parent.idleness import Idleness
 from kernels.parent.isolated_run import IsolatedRun
@@ -541,3 +542,26 @@ def test_a_kernel_with_too_many_processes_is_not_said_to_be_uncapturable():
         Status.UNSUPPORTED,
         "cannot be captured as a CUDA graph, as the baseline is here: capturing",
     )
+
+
+def cell_of(pid, numbers):
+    """What `freeze` needs of a cell, of which each look finds another process beside the first."""
+    return SimpleNamespace(pid=pid, processes=lambda: [pid, next(numbers)], kill=lambda: None, _used_ns=None)
+
+
+def test_a_process_that_starts_another_one_and_ends_again_and_again_cannot_be_stopped():
+    """Nobody finds it running: each look finds a process that has ended when it is looked at. It worked on while all seemed to
+    be stopped."""
+    sleeper = subprocess.Popen(["sleep", "60"])
+    try:
+        with pytest.raises(Suspect, match="it starts another one and ends"):
+            Cell.freeze(cell_of(sleeper.pid, itertools.count(5_000_000)))
+        quiet = cell_of(sleeper.pid, itertools.repeat(5_000_000))
+        Cell.freeze(quiet)
+        Cell.must_have_rested(quiet)
+        quiet.processes = lambda: [sleeper.pid, os.getpid()]
+        with pytest.raises(Suspect, match="a process began while its processes were stopped"):
+            Cell.must_have_rested(quiet)
+    finally:
+        sleeper.kill()
+        sleeper.wait()
