@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from kernels.analysis.blocks import MAX_CALLS
-from kernels.child import calibrate, checks, host_memory, outputs
+from kernels.child import calibrate, checks, hooks, host_memory, outputs
 from kernels.child.arms import Arms
 from kernels.child.clock import Block, CpuClock, CudaClock, Graph
 from kernels.child.guard import Guard
@@ -192,18 +192,22 @@ class Bench:
 
         All outputs live until the next command: the parent then chooses which one to `keep`.
         """
-        held, call = self._before(arm, calls := min(calls, self.most_calls), seeds, rest_ns, untimed, at_once, early)
-        more: dict[str, Any] = {"after": held.early.look} if held.early else {}
-        if at_once and self.kind == "cuda":
-            more["first"] = partial(self._write, range(calls))
-        return self._held(held, self.clock.block(call, range(calls), gate_ns, flush, **more))
+        with hooks.put_back():
+            held, call = self._before(
+                arm, calls := min(calls, self.most_calls), seeds, rest_ns, untimed, at_once, early
+            )
+            more: dict[str, Any] = {"after": held.early.look} if held.early else {}
+            if at_once and self.kind == "cuda":
+                more["first"] = partial(self._write, range(calls))
+            return self._held(held, self.clock.block(call, range(calls), gate_ns, flush, **more))
 
     def e2e(
         self, arm: str, calls: int, rest_ns: int = 0, untimed: bool = True, seeds: Sequence[int] = ()
     ) -> TimedBlock:
         """`calls` calls like those of `block`, each timed by the host until the device has finished."""
-        held, call = self._before(arm, calls := min(calls, self.most_calls), seeds, rest_ns, untimed)
-        return self._held(held, self.clock.host_block(call, range(calls)))
+        with hooks.put_back():
+            held, call = self._before(arm, calls := min(calls, self.most_calls), seeds, rest_ns, untimed)
+            return self._held(held, self.clock.host_block(call, range(calls)))
 
     def _before(
         self,
@@ -225,6 +229,7 @@ class Bench:
             held.untimed = call(0)
         if early and self.kept.has_room(EarlyCopy.MOST * self.output_bytes):
             held.early = EarlyCopy(calls, held.untimed)
+        self._be_alone()
         self._renew(seeds)
         if at_once:
             self._empty_cache()
@@ -235,6 +240,10 @@ class Bench:
         if at_once and self.kind == "cpu":
             self.sets.write(indices)
         return held, call
+
+    def _be_alone(self) -> None:
+        """From here to the end of the calls nothing of a kernel runs by itself."""
+        hooks.take_away()
 
     def _memory(self) -> int | None:
         """Memory in use, in bytes, without what Python frees when it next collects garbage."""
@@ -282,7 +291,7 @@ class Bench:
             return Nothing()
         held.kept, position = True, position % len(held.outputs)
         if self.kind == "cpu":  # an output that was copied has been read, too: not only of that one
-            host_memory.must_be_written(outputs.spans(held.outputs[position]), thorough=False)
+            host_memory.must_be_written(outputs.spans(held.outputs[position]), thorough=True)
         position, copy = held.early.found if held.early and held.early.found else (position, None)
         changed = not self.sets.is_unchanged(position)
         self.kept.add(arm, held.seeds[position], held.outputs[position], changed, copy)
@@ -357,19 +366,21 @@ class Bench:
         replay all its outputs are poisoned and the cache is evicted. at_once, seeds, early: as in `block`."""
         self._let_go()
         captured, indices = self.graphs[graph or arm], range(len(self.sets))
-        if untimed:
-            captured.launch()
-        self._renew(seeds)
-        if not at_once:
-            self._write(indices)
-        self.clock.synchronize()
-        self.clock.rest(rest_ns)
         held = Held(arm, 0, None, graph=captured)
         more: dict[str, Any] = {"first": partial(self._write, indices)} if at_once else {}
-        if early and self.kept.has_room(EarlyCopy.MOST * self.output_bytes):
-            held.early = EarlyCopy(replays, captured.outputs[0])
-            more["after"] = held.early.look
-        return self._held(held, captured.block(replays, gate_ns, flush, **more))
+        with hooks.put_back():
+            if untimed:
+                captured.launch()
+            self._be_alone()
+            self._renew(seeds)
+            if not at_once:
+                self._write(indices)
+            self.clock.synchronize()
+            self.clock.rest(rest_ns)
+            if early and self.kept.has_room(EarlyCopy.MOST * self.output_bytes):
+                held.early = EarlyCopy(replays, captured.outputs[0])
+                more["after"] = held.early.look
+            return self._held(held, captured.block(replays, gate_ns, flush, **more))
 
     def _trap_graph(self, arm: str, captured: Graph, index: int, seed: int) -> None:
         """One more replay, on an input set with values newer than the capture: reveals work done during the capture."""

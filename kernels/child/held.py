@@ -63,4 +63,7 @@ class Held:
             for one in outputs.as_tuple(outputs.plain(out)):
                 if type(one) is torch.Tensor and one.untyped_storage().data_ptr() not in inputs:
                     poison.fill(one)
-        self.outputs, self.untimed = [], None
+        if self.early and self.early.found and not self.kept:  # what is kept is compared later
+            for one in outputs.as_tuple(self.early.found[1]):
+                poison.fill(one)
+        self.outputs, self.untimed, self.early = [], None, None

@@ -14,7 +14,7 @@ from kernels.operations.base import Inputs
 def rewrite(inputs: Inputs, values: Inputs) -> None:
     """Writes values into the memory of inputs. Version counters stay as they were: kernels of other libraries do not
     count their writes either, so whoever trusts a counter is wrong."""
-    with counters_kept(inputs.tensors):
+    with torch.no_grad(), counters_kept(inputs.tensors):  # an input may have been made to require gradients
         for old, new in zip(inputs.tensors, values.tensors, strict=True):
             old.copy_(new)
 

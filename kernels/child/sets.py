@@ -21,7 +21,7 @@ ROTATION = 5
 MAX_SETS = 128
 copy_all = torch._foreach_copy_
 Facts = tuple[Any, ...]
-NAMES = ("address", "shape", "strides", "offset", "dtype", "memory")
+NAMES = ("address", "shape", "strides", "offset", "dtype", "memory", "gradient")
 
 
 def facts_of(tensor: torch.Tensor) -> Facts:
@@ -33,6 +33,7 @@ def facts_of(tensor: torch.Tensor) -> Facts:
         tensor.storage_offset(),
         tensor.dtype,
         tensor.untyped_storage().nbytes(),
+        tensor.requires_grad,
     )
 
 

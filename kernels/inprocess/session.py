@@ -88,6 +88,9 @@ class InProcess(Bench):
             self.guard.settings_changes()
             self.is_aside = False
 
+    def _be_alone(self) -> None:
+        """Nothing: the callables are the caller's own, and settings are compared while values are drawn."""
+
     def _renew(self, seeds: Sequence[int]) -> None:
         with self.aside():
             super()._renew(seeds)

@@ -44,6 +44,7 @@ def test_a_round_is_one_block_of_each_arm_on_values_of_its_own(measure):
     assert [asked["arm"] for asked in blocks] == [kernel_of(arm) for order in reading.orders for arm in order]
     assert all(len(asked["seeds"]) == asked["calls"] for asked in blocks), "one for each call"
     assert len({seed for asked in blocks for seed in asked["seeds"]}) == sum(asked["calls"] for asked in blocks)
+    assert all(asked["early"] for asked in blocks), "the time of a copy would tell which blocks are checked"
 
 
 @pytest.mark.parametrize("mode, spots", [("cold", 8 + 26), ("graph", 15), ("sustained", 0), ("e2e", 0)])

@@ -1,0 +1,33 @@
+"""What Python runs by itself between two lines of the instrument: the collector and its callbacks, profile and trace functions.
+
+A kernel may leave such a hook. Between the writing of inputs and the calls on them it would work on values that only its calls
+should see, in nobody's time. Used in the measuring child only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import sys
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def put_back() -> Iterator[None]:
+    """Afterwards all is as it was, also what `take_away` took."""
+    collects, callbacks, profile, trace = gc.isenabled(), gc.callbacks[:], sys.getprofile(), sys.gettrace()
+    try:
+        yield
+    finally:
+        gc.callbacks[:] = callbacks
+        sys.setprofile(profile)
+        sys.settrace(trace)
+        (gc.enable if collects else gc.disable)()
+
+
+def take_away() -> None:
+    """From now on nothing runs by itself in this thread."""
+    gc.disable()
+    gc.callbacks.clear()
+    sys.setprofile(None)
+    sys.settrace(None)
