@@ -152,6 +152,11 @@ def run_results(runs: list[int]) -> list[RunResult]:
     return [one._replace(**NO_SPEEDUP) if one.measurement in failed else one for one in results]
 
 
+def is_unconfirmed(run: int, kernel: str) -> bool:
+    """Whether a result of this kernel in a run is not confirmed."""
+    return Result.objects.filter(measurement__run=run, kernel__name=kernel, confirmed=False).exists()
+
+
 def first_measured(versions: str = "pk") -> Subquery:
     """When a version of a kernel was first measured, for a query of versions; None: never."""
     rows = Result.objects.filter(version=OuterRef(versions)).exclude(status=Status.UNSUPPORTED).order_by("pk")

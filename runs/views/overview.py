@@ -16,7 +16,7 @@ from kernels.analysis.changes import Change as Verdict
 from kernels.contract.arm_result import Verdict as Word
 from kernels.report import change_words as words
 from runs.charts import run_charts, week_charts
-from runs.models import Change, Gpu, Result, Run, Target
+from runs.models import Change, Gpu, Run, Target
 from runs.queries import point_rows, week
 from runs.queries.live import shown_of
 from runs.queries.outcomes import with_outcomes
@@ -266,9 +266,8 @@ def sample() -> dict[str, Any]:
         word: sorted((one for one in mine if one.compared.verdict == word), key=lambda one: one.speedup or 0)
         for word in (Word.FASTER, Word.SLOWER, Word.SAME, Word.UNDECIDED)
     }
-    loose = Result.objects.filter(measurement__run=run, confirmed=False)
     return {
-        "unconfirmed": bool(mine) and loose.filter(kernel__name=mine[0].kernel).exists(),
+        "unconfirmed": bool(mine) and point_rows.is_unconfirmed(run.pk, mine[0].kernel),
         "sizes_of": run_charts.sizes_of(run_charts.rows_of(run)),
         "sample": run,
         "outcome": outcome,
