@@ -319,10 +319,6 @@ class Bench:
         launches = max(1, round(calls / nodes))
         moment = launches * lead + secrets.randbelow(launches * chunks)
         index, values, found = moment % len(indices), self.problem.inputs(self.device, seed), []
-        self._renew(seeds)
-        self._write(indices)
-        if captured:
-            captured.poison()
         launch = captured.launch if captured else self._call(arm)
 
         def marked(number: int) -> Any:
@@ -333,7 +329,13 @@ class Bench:
             found.append(outputs.clone(outputs.plain(out)))
             return out
 
-        block = self.clock.sustained(marked, nodes, launches, lead, chunks)
+        with hooks.put_back():
+            self._be_alone()
+            self._renew(seeds)
+            self._write(indices)
+            if captured:
+                captured.poison()
+            block = self.clock.sustained(marked, nodes, launches, lead, chunks)
         self.kept.add(arm, seed, captured.outputs[index] if captured else found[0])
         return block.reply()
 

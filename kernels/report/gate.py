@@ -181,7 +181,7 @@ def _line(row: Row, name: str, before: Results, after: Results, most: float) -> 
 def _why_undecided(row: Row) -> str:
     """Why a change says nothing, whatever its interval is; empty if it does."""
     if row.verdict == Verdict.NEEDS_MORE:
-        return f"{row.verdict}: with fewer than {MIN_ROUNDS} an interval is too narrow"
+        return f"{row.verdict}: a verdict takes at least {MIN_ROUNDS} rounds"
     if not row.contended:
         return ""
     runs = "both runs" if row.contended == "both" else f"the run {row.contended}"

@@ -59,6 +59,23 @@ def test_no_hook_runs_between_the_writing_of_inputs_and_the_calls(bench, monkeyp
     assert (gc.isenabled(), gc.callbacks[:], gc.get_threshold(), sys.getprofile(), sys.gettrace()) == before
 
 
+def test_nor_before_calls_that_run_back_to_back(bench, monkeypatch):
+    write, seen, mine = bench.sets.write, [], [lambda *_: None]
+    before = gc.callbacks[:]
+
+    def written(indices):
+        write(indices)
+        seen.append((gc.isenabled(), gc.callbacks[:]))
+
+    monkeypatch.setattr(bench.sets, "write", written)
+    gc.callbacks[:] = mine
+    try:
+        bench.sustained("eager", calls=8, lead=1, chunks=2, seed=3, seeds=range(20, 28))
+        assert seen == [(False, [])] and gc.callbacks == mine and gc.isenabled()
+    finally:
+        gc.callbacks[:] = before
+
+
 def test_what_a_call_raises_leaves_no_collector_off(bench):
     def raises(*_, **__):
         raise ValueError("mine")

@@ -173,7 +173,7 @@ def test_what_does_not_count_does_not_lead(owner, measured, change):
         )
         said = f"{every} are" if change == "contended" else "1 is"
         page = page_of(owner)
-        assert f"No kernel is confirmed faster than sdpa; {said} undecided. This is unconfirmed." in page
+        assert f"No kernel is confirmed faster than sdpa; {said} undecided.</p>" in page
         assert "unbeaten" not in page
 
 
@@ -187,7 +187,7 @@ def test_what_the_boards_own_interval_leaves_undecided_is_undecided(owner, measu
     (place,) = places()
     assert place.record is None and place.rumour.undecided == 1
     page = page_of(owner)
-    assert "No kernel is confirmed faster than sdpa; 1 is undecided. This is unconfirmed." in page
+    assert "No kernel is confirmed faster than sdpa; 1 is undecided.</p>" in page
     assert "this is confirmed" not in page
     owner.post("/leaderboard/confirm/", {"cell": place.cell})
     assert len(Run.objects.latest("pk").spec.kernels) > 3, "measured again with all that were compared"
