@@ -92,7 +92,7 @@ def outcome_tag(outcome: Any) -> str:
     name = f"{outcome.operation}/{outcome.first.kernel}" if outcome.operation else outcome.first.kernel
     tag = format_html('<span class="tag {}">{}{}</span>', outcome.style, mark, name)
     others = f"; and {outcome.others} more operation{'s' * (outcome.others > 1)}" if outcome.others else ""
-    contended = mark_safe(' <small class="warn">contended</small>') if outcome.contended else ""
+    contended = mark_safe(' <small class="warn">· contended</small>') if outcome.contended else ""
     return format_html("{} <small>{}{}</small>{}{}", tag, outcome.sentence, others, contended, failed)
 
 
