@@ -1,5 +1,6 @@
 """Tests have settings, a folder and a database of their own: a site that runs on this machine is not touched."""
 
+import contextlib
 import gc
 import os
 import shutil
@@ -79,16 +80,29 @@ ROOMS = {
             "results",
         )
     ),
+    "measurements": tuple(
+        f"tests/{folder}/test_{name}.py"
+        for folder, names in {
+            "zoo": ("zoo", "zoo_isolated", "numerics", "zoo_of_nsa"),
+            "library": ("measure", "measure_outputs", "measure_without_reference", "formats", "tuning", "interrupted"),
+            "instrument": (
+                "template",
+                "bench",
+                "environments",
+                "children",
+                "hostile_answers",
+                "workload_run",
+                "brought_gpu_mode",
+                "brought_flashinfer",
+                "brought_problems",
+            ),
+        }.items()
+        for name in names
+    ),
 }
-"""Each waits longer than it works, so all begin first; its files share what takes long to start, so one process runs them."""
-OTHERS = (
-    "zoo/test_zoo",
-    "zoo/test_zoo_isolated",
-    "postgres/test_on_postgres",
-    "instrument/test_verify",
-    "library/test_cli",
-    "library/test_measure",
-)
+"""All begin first. The files of the first two share a site, and wait longer than they work. Measurements come one after the
+other: two at once would disturb each other, and each be taken again."""
+OTHERS = ("postgres/test_on_postgres", "instrument/test_verify", "library/test_cli")
 FIRST = (*(file for files in ROOMS.values() for file in files), *(f"tests/{name}.py" for name in OTHERS))
 
 
@@ -113,6 +127,17 @@ def pytest_xdist_make_scheduler(config, log):
             return next((room for room, files in ROOMS.items() if file in files), file)
 
     return Rooms(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+AHEAD = -10
+"""The niceness of a measurement: beside two other tests on two cores it has most of a core."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """A measurement and the processes that it starts go before other tests, where this user may do that."""
+    with contextlib.suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, AHEAD if file_of(item.nodeid) in ROOMS["measurements"] else 0)
 
 
 # --- what `make test` leaves to `make test-all` -----------------------------------------------------------------------
