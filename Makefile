@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(VENV)/python -m pytest -ra -n 3 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder
 TEST := $(VENV)/ruff check --quiet || status=1; $(PYTEST) -m "not thorough" || status=1
 
-.PHONY: help install up down test test-all test-gpu zoo chaos load bench agent lint fmt speed lock
+.PHONY: help install up down test test-all test-gpu zoo fuzz chaos load bench agent lint fmt speed lock
 
 help: ## this list
 	@awk -F ' *## ' '/^[a-z-]+:.*## /{sub(/:.*/, "", $$1); printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ test-gpu: .venv/.installed-dev ## on a GPU host: every kernel on each config's s
 
 zoo: .venv/.installed-dev ## kernels that cheat and honest ones: what each must be called, and what it is called; DEVICE=cpu ISOLATED=1 CASES=a,b
 	@exec $(VENV)/python tests/zoo
+
+fuzz: .venv/.installed-dev ## the API with every hostile value of every field, half an hour
+	@FUZZ=all $(VENV)/python -m pytest -ra tests/site/test_api_fuzz.py
 
 chaos: .venv/.installed-dev ## runs on four hosts while everything breaks, 8 minutes, as root; RUNS=200 SECONDS=480 SEED=N
 	@exec $(VENV)/python -m tests.chaos --runs $(or $(RUNS),200) --seconds $(or $(SECONDS),480) $(if $(SEED),--seed $(SEED))

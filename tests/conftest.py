@@ -84,7 +84,15 @@ ROOMS = {
         f"tests/{folder}/test_{name}.py"
         for folder, names in {
             "zoo": ("zoo", "zoo_isolated", "numerics", "zoo_of_nsa"),
-            "library": ("measure", "measure_outputs", "measure_without_reference", "formats", "tuning", "interrupted"),
+            "library": (
+                "measure",
+                "measure_outputs",
+                "measure_without_reference",
+                "formats",
+                "tuning",
+                "interrupted",
+                "gate_snippet",
+            ),
             "instrument": (
                 "template",
                 "bench",

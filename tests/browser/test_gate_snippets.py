@@ -1,82 +1,18 @@
-"""The snippets of docs/gate.md, run as they stand there: each `run:` and `script:` line by /bin/sh, against a real site."""
+"""The snippet of docs/gate.md for GitHub, run as it stands there, against a real site."""
 
 import os
 import re
-import subprocess
-import sys
-from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
-import yaml
+from gate_page import FAST, HERE, ROOT, SLOW, WITHOUT_CHANGE, WRONG, as_here, shell, snippets, told
 from selection import JOURNEYS
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.thorough(JOURNEYS)]
-ROOT = Path(__file__).parents[2]
-FAST = """import torch.nn.functional as F
-from kernels.catalog import kernel
-
-@kernel("attention", backend="pytorch")
-def my_kernel(q, k, v, *, causal, scale):
-    return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
-"""
-WRONG = FAST.replace("scale=scale)", "scale=scale) * 2")
-SLOW = FAST.replace("    return F", "    for _ in range(20):\n        out = F") + "    return out\n"
-HERE = {
-    "--gpu h200": "--gpu cpu",
-    "--config canonical": "--config smoke",
-    "kernels run canonical": "kernels run smoke",
-    "--effort thorough": "",
-    "--until-decided 20": "--until-decided 1",
-    "--max-regression 2%": "--max-regression 90%",
-}
-"""What differs on this machine: a CPU, which others use meanwhile, in place of a quiet H200."""
-WITHOUT_CHANGE = "${{ secrets.BENCHSITE_TOKEN }}", "${{ vars.BASE_RUN }}"
-
-
-def snippets():
-    """The YAML documents of the page, in order."""
-    text = (ROOT / "docs" / "gate.md").read_text()
-    found = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
-    assert len(found) == 2
-    return [yaml.safe_load(one) for one in found]
-
-
-def as_here(line, **values):
-    """A line with what differs here, and with what GitHub fills in. Nothing of GitHub's stays."""
-    for there, here in HERE.items():
-        line = line.replace(there, here)
-    filled = re.sub(r"\$\{\{ (?:secrets|vars)\.(\w+) \}\}", lambda found: values[found[1]], line)
-    assert "${{" not in filled, filled
-    return filled
-
-
-def shell(script, folder, environment):
-    return subprocess.run(
-        ["/bin/sh", "-e"], input=script, cwd=folder, env=environment, capture_output=True, text=True, timeout=600
-    )
 
 
 def test_every_difference_is_one_of_the_page():
     text = (ROOT / "docs" / "gate.md").read_text().partition("## GitHub Actions")[2]
     assert all(there in text for there in (*HERE, *WITHOUT_CHANGE))
-
-
-def told(gate, folder):
-    """The word of a gate, in which status, terminal, Markdown and JUnit XML agree. A busy machine cannot tell."""
-    word = {0: "holds", 1: "fails", 2: "cannot tell"}[gate.returncode]
-    summary = (folder / "gate.md").read_text()
-    sentence = summary.partition("\n")[0].strip("*")
-    assert sentence.startswith(f"The gate {word}") and sentence in gate.stdout, gate.stdout + gate.stderr
-    assert "| my-kernel" in summary
-    cases = list(ElementTree.parse(folder / "gate.xml").iter("testcase"))
-    assert cases and any("my-kernel" in case.get("name") for case in cases)
-    assert any(case.find("failure") is not None for case in cases) == (word == "fails")
-    assert any(case.find("error") is not None for case in cases) or word != "cannot tell"
-    return word
-
-
-# --- GitHub -----------------------------------------------------------------------------------------------------------
 
 
 class GitHub:
@@ -152,47 +88,3 @@ def test_github_says_that_a_gate_cannot_tell_without_an_earlier_run(github):
     shell(f'curl -sSO "{github.site}/client.py"', github.folder, {"PATH": os.environ["PATH"]})
     done = github.gate(base="999998")
     assert done.returncode == 2 and "There is no run 999999" in done.stderr
-
-
-# --- GitLab -----------------------------------------------------------------------------------------------------------
-
-
-class GitLab:
-    """A runner with a clone of Benchsite: the lines of the script in one shell, which ends at the first that fails."""
-
-    def __init__(self, folder):
-        self.folder, self.job = folder, snippets()[1]["gate"]
-        (folder / "kernels" / "attention").mkdir(parents=True)
-        clone = folder / "clone"
-        clone.mkdir()
-        (clone / ".venv" / "bin").mkdir(parents=True)
-        (clone / ".venv" / "bin" / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-        (clone / ".venv" / "bin" / "python").chmod(0o755)
-        (clone / "kernels").symlink_to(ROOT / "kernels")
-
-    def run(self, source, base):
-        (self.folder / "kernels" / "attention" / "my_kernel.py").write_text(source)
-        environment = {
-            "HOME": str(self.folder), "PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", "TMPDIR": str(self.folder),
-            "BENCHSITE_CLONE": str(self.folder / "clone"), "CI_PROJECT_DIR": str(self.folder), "BASE_EXPORT": str(base),
-        }  # fmt: skip
-        return shell("\n".join(as_here(line) for line in self.job["script"]), self.folder, environment)
-
-
-@pytest.fixture
-def gitlab(tmp_path):
-    return GitLab(tmp_path)
-
-
-def test_gitlab_lets_a_faster_kernel_pass_and_fails_a_slower_one(gitlab):
-    base = gitlab.folder / "base.json"
-    first = gitlab.run(SLOW, gitlab.folder / "none.json")
-    assert first.returncode == 2 and "none.json" in first.stderr, "without an earlier export the gate cannot tell"
-    (gitlab.folder / "after.json").rename(base)
-
-    assert told(gitlab.run(FAST, base), gitlab.folder) in ("holds", "cannot tell")
-    (gitlab.folder / "after.json").rename(gitlab.folder / "fast.json")
-
-    assert told(gitlab.run(SLOW, gitlab.folder / "fast.json"), gitlab.folder) in ("fails", "cannot tell")
-    report = gitlab.folder / gitlab.job["artifacts"]["reports"]["junit"]
-    assert report.exists() and all((gitlab.folder / path).exists() for path in gitlab.job["artifacts"]["paths"])
