@@ -125,7 +125,7 @@ def _named(
     if best["ratio"] > 1:
         wanted.append(("best so far", float(best["ratio"]), "accent"))
     if confirmed:
-        wanted.append(("confirmed", max(one.score or 0.0 for one in confirmed), "faster"))
+        wanted.append(("finalists", max(one.score or 0.0 for one in confirmed), "faster"))
     if search.pruned:
         wanted.append(("pruned", low, "slower"))
     placed: list[dict[str, Any]] = []

@@ -62,6 +62,10 @@ def _records(run: Run) -> Iterator[Told]:
         facts = {
             "kernel": one.now.point.kernel, "operation": one.workload.operation, "workload": one.workload.label,
             "device": one.gpu, "speedup": one.now.ratio.ratio, "low": one.now.ratio.low, "high": one.now.ratio.high,
+            "before": one.before and {
+                "kernel": one.before.point.kernel, "run": one.before.point.run, "speedup": one.before.ratio.ratio,
+                "low": one.before.ratio.low, "high": one.before.ratio.high, "differ": one.differ[-1],
+            },
         }  # fmt: skip
         yield Event.RECORD, f"{one.cell}:{run.pk}", sentence, reverse("run", args=[run.pk]), facts
 

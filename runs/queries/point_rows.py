@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from django.db.models import Exists, F, IntegerField, Max, OuterRef, QuerySet, Subquery
+from django.db.models import Case, Exists, F, IntegerField, Max, OuterRef, Q, QuerySet, Subquery, When
 from django.db.models.fields.json import KeyTransform
 from django.db.models.functions import Cast
 
-from kernels.contract.arm_result import NO_SPEEDUP, ArmResult, Status
+from kernels.contract.arm_result import NO_SPEEDUP, ArmResult, Status, Verdict
 from kernels.contract.events import Measured
 from kernels.report.comparison import COMPARABILITY_KEYS
 from runs.models import Kernel, Measurement, Newest, Result, Session, Workload
@@ -144,7 +144,9 @@ def run_results(runs: list[int]) -> list[RunResult]:
     )  # fmt: skip
     rows = Result.objects.filter(measurement__run__in=runs).exclude(measurement__mode="verify").order_by("pk")
     rows = rows.exclude(status=Status.OK, kernel__name=F("measurement__baseline"))
+    short = Q(measurement__isolated=True, why__startswith=Verdict.TOO_SHORT)
     rows = rows.annotate(in_pairs=Cast("paired", IntegerField()))  # a number needs no conversion
+    rows = rows.annotate(is_too_short=Case(When(short, then=1), default=0))
     results = [RunResult._make(row) for row in rows.values_list(*columns)]
     failed = {one.measurement for one in results if one.kernel == one.baseline}
     if not failed:

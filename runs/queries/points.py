@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from kernels.analysis.processes import rounds_for_many
 from kernels.analysis.standing import Compared
-from kernels.analysis.verdicts import judged, verdict_of
-from kernels.contract.arm_result import Status, Verdict
+from kernels.analysis.verdicts import judged
+from kernels.contract.arm_result import Ratio, Status, Verdict
 from runs.queries.ratio import Ratio as SpeedupRatio
 
 
@@ -60,8 +60,13 @@ class Point:
     """Protocol values that must agree: kernels.report.comparison.COMPARABILITY_KEYS."""
 
     @property
+    def is_too_short(self) -> bool:
+        """Whether its calls were too short for isolation to tell."""
+        return self.isolated and self.why.startswith(Verdict.TOO_SHORT)
+
+    @property
     def verdict(self) -> Verdict | Status:
-        return verdict_of(self, self.baseline, self.margin)
+        return _judged(self)[0]
 
     @property
     def ratio(self) -> SpeedupRatio | None:
@@ -98,6 +103,7 @@ class RunResult(NamedTuple):
     is_checked: int
     other_work: str
     in_pairs: int
+    is_too_short: int
 
     @property
     def paired(self) -> bool:
@@ -108,8 +114,13 @@ class RunResult(NamedTuple):
         return _compared(self, str(self.workload))
 
 
-def _compared(one: Point | RunResult, place: str) -> Compared:
+def _judged(one: Point | RunResult) -> tuple[Verdict | Status, Ratio | None]:
     word, ratio = judged(one, one.baseline, one.margin)
+    return (Verdict.TOO_SHORT, ratio) if word == Verdict.NONE and one.is_too_short else (word, ratio)
+
+
+def _compared(one: Point | RunResult, place: str) -> Compared:
+    word, ratio = _judged(one)
     processes = one.processes or 1 if isinstance(one, Point) else 1  # a list of runs shows no interval for many
     rounds = rounds_for_many(one.effective_sample_size or one.rounds or 0, processes)
     return Compared(place, one.kernel, one.baseline, word, ratio, one.margin, rounds)

@@ -7,7 +7,8 @@ import pytest
 from cast import load, shortened
 from django.urls import reverse
 
-from runs.models import Result, Run, Session
+from kernels.contract.arm_result import Verdict
+from runs.models import Measurement, Result, Run, Session
 from runs.queries.outcomes import with_outcomes
 
 LIST = reverse("runs")
@@ -115,6 +116,19 @@ def test_what_was_not_paired_has_no_figures(owner, run):
     judge(run, "FASTER", "FASTER", "FASTER")
     results(run, "triton-flash").update(paired=False)
     assert cell(owner) == "triton-flash not paired on 3"
+
+
+def test_calls_that_were_too_short_for_isolation_are_called_so(owner, run):
+    """In the list as on the page of the run: a result that could not be compared does not merely lack a speedup."""
+    judge(run, "FASTER", "FASTER", "SAME")
+    short = results(run, "triton-flash").order_by("pk").first()
+    Measurement.objects.filter(pk=short.measurement_id).update(isolated=True)
+    why = f"{Verdict.TOO_SHORT}: calls must take at least 90 us"
+    Result.objects.filter(pk=short.pk).update(why=why, speedup=None, speedup_low=None, speedup_high=None)
+    assert of(run).first.left_out == {"too short to tell apart here": 1}
+    page = owner.get(run.get_absolute_url()).context["sections"][0].headline
+    assert "too short to tell apart here on 1" in " ".join(page.rest) and "without a speedup" not in " ".join(page.rest)
+    assert of(run).sentence in owner.get(reverse("runs_json")).json()["runs"][0]["outcome"]
 
 
 def test_of_a_single_workload_no_count_is_said(owner, exported):
