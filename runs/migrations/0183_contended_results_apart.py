@@ -1,13 +1,13 @@
 """The newest results of contended runs are noted apart: until now they hid older ones of uncontended runs. They are not
-confirmed, and neither are those with a margin above 5%."""
+confirmed, and neither are those with a margin above 5%, and those whose second opinion came from another card."""
 
 import hashlib
 from typing import Any
 
 from django.db import migrations
-from django.db.models import Q
+from django.db.models import Exists, F, OuterRef, Q
 
-WIDEST_MARGIN = 0.05
+WIDEST_MARGIN, THOROUGH = 0.05, 5
 
 
 def fill(apps: Any, schema_editor: Any) -> None:
@@ -16,7 +16,7 @@ def fill(apps: Any, schema_editor: Any) -> None:
     held = Newest.objects.filter(result__measurement__run__contended=True)
     workloads = set(held.values_list("workload", flat=True))
     wrong = Result.objects.filter(confirmed=True).filter(
-        Q(measurement__run__contended=True) | Q(measurement__margin__gt=WIDEST_MARGIN)
+        Q(measurement__run__contended=True) | Q(measurement__margin__gt=WIDEST_MARGIN) | _lacks_an_opinion(Result)
     )
     workloads |= set(wrong.values_list("measurement__workload", flat=True))
     Result.objects.filter(pk__in=wrong.values("pk")).update(confirmed=False)
@@ -33,6 +33,17 @@ def fill(apps: Any, schema_editor: Any) -> None:
                     terms = _terms(one, kernel, confirmed)
                     rows[terms] = Newest(terms=terms, result_id=pk, workload_id=workload, confirmed=confirmed)
         Newest.objects.bulk_create(rows.values(), batch_size=300)
+
+
+def _lacks_an_opinion(Result: Any) -> Q:
+    """Of the shared process, and no isolated result of the same kernel, card and fingerprint is there."""
+    run = "measurement__run"
+    same = ("kernel", "measurement__workload", f"{run}__demo", f"{run}__gpu", f"{run}__environment__fingerprint")
+    opinions = Result.objects.filter(
+        measurement__isolated=True, measurement__protocol__processes__gte=THOROUGH, measurement__run__contended=False,
+        measurement__run__withdrawn_at=None, **{field: OuterRef(field) for field in same},
+    )  # fmt: skip
+    return Q(measurement__isolated=False) & ~Q(kernel__name=F("measurement__baseline")) & ~Exists(opinions)
 
 
 def _terms(one: Any, kernel: int, confirmed: bool) -> str:

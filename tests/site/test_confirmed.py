@@ -1,7 +1,11 @@
 """Which results are confirmed: five processes, and an isolated measurement of the same source that does not contradict them."""
 
+from importlib import import_module
+
 import pytest
 from cast import NO_SPEEDUP, load, shortened
+from django.apps import apps
+from django.db import connection
 
 from kernels import HARNESS_VERSION
 from kernels.contract.arm_result import Status, Verdict
@@ -148,6 +152,17 @@ def test_an_opinion_from_elsewhere_confirms_nothing(stored, make_gpu, elsewhere)
     assert not is_confirmed(run) and not is_confirmed(shared(stored))
     isolated(stored)
     assert is_confirmed(run)
+
+
+def test_the_migration_takes_back_what_another_card_confirmed(stored, make_gpu):
+    there = make_gpu("GPU-2", host="gpu-2")
+    run, second = shared(stored), isolated(stored, on=there)
+    Result.objects.filter(measurement__run=run).update(confirmed=True)
+    here = shared(stored, on=there)
+    assert is_confirmed(here) and is_confirmed(second)
+    import_module("runs.migrations.0183_contended_results_apart").fill(apps, connection.schema_editor())
+    assert not is_confirmed(run) and is_confirmed(run, "sdpa")
+    assert is_confirmed(here) and is_confirmed(second)
 
 
 def test_where_the_card_is_gone_or_has_another_driver_both_are_measured_again(owner, stored, gpu):

@@ -99,7 +99,11 @@ def test_a_record_that_was_measured_elsewhere_is_told_with_what_differs(measured
     assert "1.34x (1.33 to 1.34) by triton-flash; 1.48x" in one.label
     assert one.label.endswith("by triton-flash, other host, driver and harness")
     before = Notice.objects.get(event=Event.RECORD).facts["before"]
-    assert (before["kernel"], before["differ"], before["run"] < run.pk) == ("triton-flash", "host, driver and harness", True)
+    assert (before["kernel"], before["differ"], before["run"] < run.pk) == (
+        "triton-flash",
+        "host, driver and harness",
+        True,
+    )
     assert 1.33 < before["low"] < before["speedup"] < before["high"] < 1.35
 
 
