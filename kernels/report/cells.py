@@ -5,11 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+from kernels.contract.arm_result import Ratio
 
 LEFT_COLUMNS = 3
 """Text columns of a table: aligned left, never left out."""
+LOPSIDED = 0.05
+"""Sides of an interval above this are compared with each other."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Signs that begin a formula in a spreadsheet."""
 
@@ -25,6 +29,16 @@ def three_digits(value: float | None) -> str:
     rounded = float(f"{value:.2e}")
     decimals = max(0, 2 - math.floor(math.log10(abs(rounded))))
     return f"{rounded:.{decimals}f}"
+
+
+def plus_minus(interval: Ratio, said: Callable[[float], str] | None = None) -> str:
+    """The larger side of an interval, of its value: "±0.3%"; both ends where the sides differ: "0.40 to 1.20". said: writes an
+    end; without it three digits."""
+    above, below = interval.high / interval.ratio - 1, interval.ratio / interval.low - 1
+    side = max(above, below)
+    if side > LOPSIDED and side > 1.5 * min(above, below):
+        return " to ".join(map(said or three_digits, interval[1:]))
+    return f"\N{PLUS-MINUS SIGN}{side:.1%}" if side < 0.0995 else f"\N{PLUS-MINUS SIGN}{side:.0%}"
 
 
 def microseconds(ms: float | None) -> str:

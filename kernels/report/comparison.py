@@ -18,7 +18,7 @@ from kernels.contract.arm_result import FAILURES, ArmResult, Ratio, Status, Verd
 from kernels.contract.environment import KEYED, WHERE_TOLD
 from kernels.contract.events import Measured
 from kernels.report.cells import as_csv as records_as_csv
-from kernels.report.cells import listed, markdown, microseconds, text
+from kernels.report.cells import listed, markdown, plus_minus, text, three_digits
 
 NOT_COMPARED, NEW, GONE = "not compared", "new", "gone"
 COMPARABILITY_KEYS = {"paired": "in pairs", "rest": "rests"}
@@ -62,9 +62,17 @@ class Row:
     margin: float | None
     """The wider margin of both runs. If an unchanged kernel moved: twice its change, for the whole workload."""
     speedup_before: float | None
+    speedup_before_low: float | None
+    speedup_before_high: float | None
     speedup_after: float | None
+    speedup_after_low: float | None
+    speedup_after_high: float | None
     p50_before_ms: float | None
+    p50_before_low_ms: float | None
+    p50_before_high_ms: float | None
     p50_after_ms: float | None
+    p50_after_low_ms: float | None
+    p50_after_high_ms: float | None
     same_source: bool | None
     why: str
     baseline: str
@@ -82,14 +90,34 @@ class Row:
     @property
     def ratio(self) -> Ratio | None:
         """The change with its interval."""
-        if self.change is None or self.change_low is None or self.change_high is None:
-            return None
-        return Ratio(self.change, self.change_low, self.change_high)
+        return _whole(self.change, self.change_low, self.change_high)
+
+    @property
+    def speedups(self) -> tuple[Ratio | None, Ratio | None]:
+        """Before and after, each with its interval."""
+        return (
+            _whole(self.speedup_before, self.speedup_before_low, self.speedup_before_high),
+            _whole(self.speedup_after, self.speedup_after_low, self.speedup_after_high),
+        )
+
+    @property
+    def times_us(self) -> tuple[Ratio | None, Ratio | None]:
+        """The p50 before and after in microseconds, each with its interval."""
+        return (
+            _whole(self.p50_before_ms, self.p50_before_low_ms, self.p50_before_high_ms, 1e3),
+            _whole(self.p50_after_ms, self.p50_after_low_ms, self.p50_after_high_ms, 1e3),
+        )
 
     @property
     def is_broken(self) -> bool:
         """Whether a result is not ok that was ok, or missing, before."""
         return self.verdict in FAILURES and self.verdict != self.status_before
+
+
+def _whole(value: float | None, low: float | None, high: float | None, factor: float = 1.0) -> Ratio | None:
+    if value is None or low is None or high is None:
+        return None
+    return Ratio(value * factor, low * factor, high * factor)
 
 
 NOT_IN_FILES = ("status_before", "strayed", "control_moved")
@@ -205,16 +233,27 @@ def _row(at: Measured, pair: _Pair) -> Row:
         change_low=moved[1],
         change_high=moved[2],
         margin=margin,
-        speedup_before=was.speedup if was else None,
-        speedup_after=now.speedup if now else None,
         status_before=was.status if was else None,
-        p50_before_ms=was.p50_ms if was else None,
-        p50_after_ms=now.p50_ms if now else None,
+        **_figures("before", was),
+        **_figures("after", now),
         same_source=hashes[0] == hashes[1] if all(hashes) else None,
         sha256_before=hashes[0],
         sha256_after=hashes[1],
         baseline=at.baseline,
     )
+
+
+def _figures(when: str, arm: ArmResult | None) -> dict[str, float | None]:
+    """The fields of a row with the speedup and the p50 of one run; the interval of a speedup holds in 99% of all cases."""
+    ratio = certain_ratio(arm) if arm else None
+    return {
+        f"speedup_{when}": ratio.ratio if ratio else None,
+        f"speedup_{when}_low": ratio.low if ratio else None,
+        f"speedup_{when}_high": ratio.high if ratio else None,
+        f"p50_{when}_ms": arm.p50_ms if arm else None,
+        f"p50_{when}_low_ms": arm.p50_low_ms if arm else None,
+        f"p50_{when}_high_ms": arm.p50_high_ms if arm else None,
+    }
 
 
 def _why_not_compared(pair: _Pair) -> tuple[str, str]:
@@ -290,8 +329,8 @@ def _cells(row: Row) -> list[str]:
     moved = ""
     if row.change is not None:
         moved = f"{row.change:.3f}x ({row.change_low:.3f} to {row.change_high:.3f})"
-    speedups = ["" if one is None else f"{one:.3f}x" for one in (row.speedup_before, row.speedup_after)]
-    times = [microseconds(row.p50_before_ms), microseconds(row.p50_after_ms)]
+    speedups = ["" if one is None else f"{one.ratio:.3f}x {plus_minus(one)}" for one in row.speedups]
+    times = ["" if one is None else f"{three_digits(one.ratio)} {plus_minus(one)}" for one in row.times_us]
     moved += f", contended: {row.contended}" if row.contended else ""
     margin = "" if row.margin is None else f"{row.margin:.1%}"
     return [row.workload, row.kernel, row.verdict, moved, margin, *speedups, *times]

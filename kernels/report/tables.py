@@ -266,9 +266,16 @@ def _cells(row: Row) -> list[str]:
         speedup = f"{row.speedup:.3f}x ({row.speedup_low:.3f} to {row.speedup_high:.3f})"
     share = "" if row.limit_share is None else f"{row.limit_share:.0%}"
     n = "" if row.n is None else f"{row.n} in {row.rounds}"
-    cells = [row.workload, row.kernel, row.verdict, microseconds(row.p50_ms), microseconds(row.p90_ms)]
+    cells = [row.workload, row.kernel, row.verdict, _p50(row), microseconds(row.p90_ms)]
     rate = row.gb_per_s if row.unit == "GB/s" else row.tflops
     return [*cells, three_digits(rate), three_digits(_dense(row)), share, speedup, n]
+
+
+def _p50(row: Row) -> str:
+    """In microseconds, with its interval if it has one."""
+    if row.p50_low_ms is None or row.p50_high_ms is None:
+        return microseconds(row.p50_ms)
+    return f"{microseconds(row.p50_ms)} ({microseconds(row.p50_low_ms)} to {microseconds(row.p50_high_ms)})"
 
 
 def _dense(row: Row) -> float | None:
@@ -281,7 +288,7 @@ def usual_lines(table: Sequence[Row]) -> list[list[str]]:
     unit = table[0].unit if table else "TFLOP/s"
     unmasked = " unmasked" if any(_dense(row) for row in table) else ""
     figures = [
-        "p50 us",
+        "p50 us (interval)",
         "p90 us",
         unit + unmasked,
         "dense-equivalent",
@@ -318,18 +325,21 @@ def as_text(table: Sequence[Row], lines: Lines = usual_lines) -> str:
 
 
 def against_itself(table: Sequence[Row]) -> str:
-    """The A/A of all workloads in a sentence; empty if there is none."""
+    """The A/A of all workloads in a sentence; empty if there is none. Of several: their range, and that of their intervals."""
     with_aa = [row for row in table if row.aa is not None]
     if not with_aa:
         return ""
     count = len({row.workload_key for row in with_aa})
-    over = f" over {count} workloads" if count > 1 else ""
-    baselines = listed(list(dict.fromkeys(row.baseline for row in with_aa)))
-    ratios, margins = (
-        _reach([row.aa for row in with_aa if row.aa is not None], ".3f"),
-        _reach([row.margin for row in with_aa], ".1%"),
+    lows, ratios, highs = (
+        [getattr(row, name) for row in with_aa if getattr(row, name) is not None]
+        for name in ("aa_low", "aa", "aa_high")
     )
-    return f"A/A: {baselines} against itself {ratios}{over}; margin {margins}."
+    ends = f"{min(lows):.3f} to {max(highs):.3f}" if lows and highs else ""
+    over = f" over {count} workloads" if count > 1 else ""
+    interval = ends and (f" ({ends})" if len(set(ratios)) == 1 else f"{over}, intervals within {ends}")
+    baselines = listed(list(dict.fromkeys(row.baseline for row in with_aa)))
+    margins = _reach([row.margin for row in with_aa], ".1%")
+    return f"A/A: {baselines} against itself {_reach(ratios, '.3f')}{interval}; margin {margins}."
 
 
 def _reach(values: list[float], spec: str) -> str:

@@ -13,12 +13,11 @@ from django.utils.safestring import mark_safe
 
 from kernels.analysis.statistics import MIN_ROUNDS
 from kernels.contract.arm_result import Ratio, Verdict
+from kernels.report import cells
 from kernels.report.cells import three_digits
 
 register = template.Library()
 DASH = "\N{EN DASH}"
-LOPSIDED = 0.05
-"""Above this, an interval with one longer side is written with both ends."""
 
 
 @register.filter
@@ -90,11 +89,19 @@ def ratio3(value: float | None) -> str:
 @register.filter
 def plus_minus(interval: Ratio) -> str:
     """The larger side of an interval, of its ratio: "±0.3%"; both ends where the sides differ: "0.40 to 1.20"."""
-    above, below = interval.high / interval.ratio - 1, interval.ratio / interval.low - 1
-    side = max(above, below)
-    if side > LOPSIDED and side > 1.5 * min(above, below):
-        return f"{ratio(interval.low)} to {ratio(interval.high)}"
-    return f"\N{PLUS-MINUS SIGN}{side:.1%}" if side < 0.0995 else f"\N{PLUS-MINUS SIGN}{side:.0%}"
+    return cells.plus_minus(interval, ratio)
+
+
+@register.filter
+def with_spread(interval: Ratio | None) -> str:
+    """A speedup and its interval: "1.485x ±0.3%"."""
+    return DASH if interval is None else f"{ratio3(interval.ratio)}x {plus_minus(interval)}"
+
+
+@register.filter
+def time_with_spread(interval: Ratio | None) -> str:
+    """A time in microseconds and its interval: "17.0 ±0.4%"."""
+    return DASH if interval is None else f"{grouped(interval.ratio)} {cells.plus_minus(interval, grouped)}"
 
 
 @register.filter

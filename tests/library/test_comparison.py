@@ -159,6 +159,7 @@ def test_a_kernel_over_what_it_was(now, verdict):
     assert row.verdict == verdict
     assert row.change == pytest.approx(now / 1.2)
     assert (row.speedup_before, row.speedup_after) == (1.2, now)
+    assert all(one.low < one.ratio < one.high for one in row.speedups) and all(row.times_us), "each has its interval"
     assert row.same_source is False
     assert row.change_low < row.change < row.change_high
 
@@ -342,5 +343,8 @@ def test_the_table_in_other_forms():
     read = list(csv.DictReader(io.StringIO(as_csv(table))))
     assert list(read[0]) == list(COLUMNS)
     assert float(read[1]["change"]) == pytest.approx(1.3 / 1.2)
-    assert "| mine | FASTER | 1.083x (1.080 to 1.086) | 1.0% | 1.200x | 1.300x | 8.33 | 7.69 |" in as_markdown(table)
+    assert (
+        "| mine | FASTER | 1.083x (1.080 to 1.086) | 1.0% | 1.200x ±0.2% | 1.300x ±0.2% | 8.33 ±0.0% | 7.69 ±0.0% |"
+        in as_markdown(table)
+    )
     assert "FASTER" in as_text(table).splitlines()[2]

@@ -247,7 +247,9 @@ def test_markdown_is_a_table_whose_lines_are_equally_long():
     lines = text.splitlines()
     assert len(lines) == 5
     assert {line.replace("\\|", "").count("|") for line in lines} == {10}
-    assert lines[3].startswith("| attention fp16 B=1 H=8 S=512 D=64 | a\\|b | FASTER | 10.0 | 11.0 | 50.0 | 5% |")
+    assert lines[3].startswith(
+        "| attention fp16 B=1 H=8 S=512 D=64 | a\\|b | FASTER | 10.0 (9.90 to 10.1) | 11.0 | 50.0 | 5% |"
+    )
     assert "1.200x (1.190 to 1.210)" in lines[3]
     assert "| crashed |  |  |  |  |  |  |" in lines[4]
 
@@ -257,14 +259,14 @@ AA = {"aa": (0.9992, 0.997, 1.001)}
 
 def test_a_table_says_what_its_baseline_did_against_itself():
     one, other = event(result("sdpa"), **AA), event(result("sdpa"), seq_len=64, aa=(1.0021, 1.0, 1.004), margin=0.023)
-    assert against_itself(rows([one])) == "A/A: sdpa against itself 0.999; margin 1.0%."
-    both = "A/A: sdpa against itself 0.999 to 1.002 over 2 workloads; margin 1.0% to 2.3%."
+    assert against_itself(rows([one])) == "A/A: sdpa against itself 0.999 (0.997 to 1.001); margin 1.0%."
+    both = "A/A: sdpa against itself 0.999 to 1.002 over 2 workloads, intervals within 0.997 to 1.004; margin 1.0% to 2.3%."
     assert against_itself(rows([one, other])) == both
     assert as_text(rows([one, other])).endswith("\n" + both)
     assert as_markdown(rows([one, other])).endswith(f"|\n\n{both}\n")
     assert against_itself(rows([event(result("sdpa"))])) == against_itself([]) == ""
     apart = event(result("sdpa"), mode="cold", aa=(1.2, 1.1, 1.3), margin=0.6)
-    groups = "A/A: sdpa against itself 0.999 to 1.200; margin 1.0% to 60.0%."
+    groups = "A/A: sdpa against itself 0.999 to 1.200, intervals within 0.997 to 1.300; margin 1.0% to 60.0%."
     assert against_itself(rows([one.model_copy(update={"mode": "cold"}), apart])) == groups, (
         "two groups of one workload"
     )

@@ -98,7 +98,9 @@ def test_a_run_on_this_machine_says_where_its_seconds_went(tmp_path, capsys, mon
     table = spent(export.measurements, export.timing)
     phases = {one.phase: one for one in table}
     assert {"start", "calibrate", "cross-check"} <= set(export.timing)
-    assert phases["start"].workloads_s == 0 and phases["start"].run_s > 0.1
+    assert phases["start"].run_s > 0.1 > phases["start"].workloads_s, (
+        "a process that is replaced on a busy machine is quick"
+    )
     for measured in export.measurements:
         assert {"load", "first call", "check", "inputs", "estimate", "warm-up", "rounds"} <= set(measured.timing)
         assert sum(measured.timing.values()) == pytest.approx(measured.took_s, abs=0.1)
