@@ -5,6 +5,9 @@ import pytest
 JOURNEYS = "more journeys in a browser: `make test` has the main one, the form, links, sessions and a submission"
 """Why some files of tests/browser are left to `make test-all`."""
 
+LOOKS = "charts in every theme and width: `make test` has each theme and each width once"
+WIDE_PAGES = "pages at 1440 pixels: `make test` has them at 390"
+
 
 def telling(values, *chosen, why):
     """Values for `parametrize`, of which all but the chosen ones are left to `make test-all`, for this reason."""

@@ -243,7 +243,7 @@ def _row(at: Measured, pair: _Pair) -> Row:
     )
 
 
-def _figures(when: str, arm: ArmResult | None) -> dict[str, float | None]:
+def _figures(when: str, arm: ArmResult | None) -> dict[str, Any]:
     """The fields of a row with the speedup and the p50 of one run; the interval of a speedup holds in 99% of all cases."""
     ratio = certain_ratio(arm) if arm else None
     return {

@@ -29,9 +29,9 @@ def storable(value: Any) -> Any:
 
 
 class Sent(Schema):
-    """The body of a write."""
+    """The body of a write. A number is a JSON number: neither `false` nor "24"."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     @model_validator(mode="before")
     @classmethod

@@ -7,7 +7,7 @@ from threading import Thread
 
 import pytest
 from playwright.sync_api import expect
-from selection import JOURNEYS
+from selection import JOURNEYS, WIDE_PAGES, telling
 
 SAMPLE = "/runs/1/"
 
@@ -197,7 +197,7 @@ def test_a_pasted_claim_is_judged_and_its_link_leads_back(open_page, live_site):
     expect(page.locator(".verdict")).to_contain_text("plausible")
 
 
-@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("width", telling([1440, 390], 390, why=WIDE_PAGES))
 def test_no_page_scrolls_sideways(open_page, live_site, width):
     page = open_page()
     page.set_viewport_size({"width": width, "height": 900})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
-from selection import JOURNEYS
+from selection import JOURNEYS, WIDE_PAGES, telling
 
 RUN_LIMIT_MS = 200_000
 
@@ -184,7 +184,7 @@ def test_on_a_phone_state_and_result_are_in_sight_and_one_can_log_out(open_page,
 PAGES = ("/", "/runs/", "/gpus/", "/gpus/1/", "/runs/new/", "/runs/1/", "/runs/1/results/1/", "/compare/1...1/")
 
 
-@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("width", telling([1440, 390], 390, why=WIDE_PAGES))
 def test_no_page_scrolls_sideways(open_page, live_site, width):
     page = open_page()
     page.set_viewport_size({"width": width, "height": 900})

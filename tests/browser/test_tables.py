@@ -1,6 +1,7 @@
 """The head of each column stands above its cells, on the pages with the most tables."""
 
 import pytest
+from selection import WIDE_PAGES, telling
 
 ADDRESSES = ("sessions/1/", "sessions/1/report/", "import/1/", "tiers/?device=NVIDIA+H200", "people/", "links/")
 ASIDE = """() => [...document.querySelectorAll('table')].flatMap((table) => {
@@ -13,7 +14,7 @@ ASIDE = """() => [...document.querySelectorAll('table')].flatMap((table) => {
 })"""
 
 
-@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("width", telling([1440, 390], 390, why=WIDE_PAGES))
 def test_the_head_of_each_column_stands_above_its_cells(open_page, live_site, width):
     page = open_page()
     page.set_viewport_size({"width": width, "height": 900})

@@ -34,6 +34,8 @@ from kernels.inprocess.adhoc import CONSTANT, DRAWN  # noqa: E402
 from kernels.parent.doubts import Doubts  # noqa: E402
 from kernels.workload import Protocol  # noqa: E402
 
+MORE = pytest.mark.thorough("more callables of the same kind: `make test` measures one")
+
 # --- the word ---------------------------------------------------------------------------------------------------------
 
 
@@ -117,7 +119,7 @@ def test_a_wrong_output_has_no_speedup_and_no_time():
     assert "largest error" in found.why
 
 
-@pytest.mark.parametrize("reference", (softmax, None), ids=("reference", "no reference"))
+@pytest.mark.parametrize("reference", [softmax, pytest.param(None, marks=MORE)], ids=["reference", "no reference"])
 def test_what_is_wrong_by_itself_is_incorrect_with_and_without_a_reference(reference):
     buffer = torch.empty(ROWS, COLS)
     wrong = {
@@ -152,7 +154,7 @@ def test_a_wrong_baseline_is_judged_by_the_reference_too():
     assert found.why.startswith("the baseline: largest error 0.1")
 
 
-@pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16))
+@pytest.mark.parametrize("dtype", [torch.float16, pytest.param(torch.bfloat16, marks=MORE)])
 def test_16_bits_are_judged_by_the_references_own_error(dtype):
     def other_order(x):
         return (x.float() - x.float().amax(-1, keepdim=True)).softmax(-1).to(x.dtype)

@@ -209,6 +209,8 @@ def test_a_search_is_read_and_another_is_queued(writer, owner, stored, gpu):
         (wanted | {"kernel": "layer_norm/eager"}, "kernel", "not one of the available choices"),
         (wanted | {"config": "gemm"}, "config", "choose one for layer_norm"),
         (wanted | {"trials": 0}, "trials", "greater than or equal to 1"),
+        (wanted | {"seed": False}, "seed", "valid integer"),
+        (wanted | {"trials": "12"}, "trials", "valid integer"),
         (wanted | {"gpu": "mi300"}, "gpu", "There is no device 'mi300'"),
         (wanted | {"gpu": "epyc"}, "gpu", "cannot run triton-layer-norm"),
     ]:

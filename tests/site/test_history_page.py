@@ -12,6 +12,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
+from selection import telling
 
 from runs.models import Change
 
@@ -137,7 +138,7 @@ def test_an_acknowledged_change_begins_a_level(owner, gpu):
     assert "&lt;b&gt;known&lt;/b&gt;" in page and "Acknowledge with a note" not in page
 
 
-@pytest.mark.parametrize("kernel", ["sdpa-flash", "sdpa"])
+@pytest.mark.parametrize("kernel", telling(["sdpa-flash", "sdpa"], "sdpa-flash", why="charts of the baseline"))
 @pytest.mark.parametrize("days", [repeated(1), step(environment=TORCH), [Day(source=f"s{n}") for n in range(30)]])
 def test_the_chart_is_drawn(owner, gpu, days, kernel, capfd):
     runs = fill(gpu, days)

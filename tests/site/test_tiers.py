@@ -12,6 +12,7 @@ from django.core.exceptions import ValidationError
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.formats import date_format
+from selection import LOOKS, telling
 
 from runs.models import Measurement, Newest, Pin, Result, Run, Target, Tier, TierScale
 from runs.models.tier_scale import parse
@@ -761,9 +762,17 @@ def test_the_next_pin_takes_the_place_of_the_last(owner, there, scale):
 # --- charts -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("narrow", [False, True])
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_ladder_is_drawn_with_all_its_rows(owner, demo, scale, theme, narrow):
+@pytest.mark.parametrize(
+    "look",
+    telling(
+        [("light", False), ("dark", True), ("light", True), ("dark", False)],
+        ("light", False),
+        ("dark", True),
+        why=LOOKS,
+    ),
+)
+def test_the_ladder_is_drawn_with_all_its_rows(owner, demo, scale, look):
+    theme, narrow = look
     one = ladders_of(scale)[0]
     address = reverse("ladder_chart_json", args=[one.series.workload.key, "graph"])
     asked = {"theme": theme, "scale": scale.pk} | ({"narrow": ""} if narrow else {})
