@@ -244,7 +244,7 @@ def test_a_run_goes_from_the_form_to_its_result_and_every_log_says_its_number(si
     assert status == 200 and found, page[-2000:]
     run = int(found[1])
     rows = lambda: json.loads(visitor.get(f"/runs/{run}.json")[1])  # noqa: E731
-    ended = eventually(lambda: (one := rows()).get("state") in ("done", "failed") and one, 180, f"run {run} ends")
+    ended = eventually(lambda: (one := rows()).get("state") in ("done", "failed") and one, 400, f"run {run} ends")
     assert ended["state"] == "done", ended
     of_run = {name: [one for one in site.lines(name) if one.get("run") == run] for name in OURS}
     assert of_run["web"][0]["message"] == "submitted" and of_run["web"][0]["request"]

@@ -56,7 +56,6 @@ def beside(folder):
 
 
 @pytest.mark.thorough("`make test` has the search of an agent: tests/pipeline/test_execution.py")
-@pytest.mark.timeout(240)
 def test_a_search_on_the_real_instrument_writes_a_table_that_the_kernel_reads(folder):
     asked = ("blocked", "--config", "tiny.yaml", "--trials", 12, "--together", 6, "--processes", 2, "--finalists", 2)
     code, said, err = tune(folder, *asked, "--sampler", "evolution", "--population", 6)
@@ -97,7 +96,6 @@ def test_a_search_on_the_real_instrument_writes_a_table_that_the_kernel_reads(fo
     assert all(arm.settings == arm.tuned == "" for arm in arms if arm.kernel != "blocked")
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("end", telling(ENDS, ENDS[0], why=MORE), ids=["SIGINT", "SIGTERM"])
 def test_an_interrupted_search_keeps_its_trials_and_goes_on(folder, end):
     sent, status = end
