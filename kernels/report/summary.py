@@ -195,10 +195,12 @@ def _faults(table: Sequence[Row]) -> list[str]:
 
 
 def _where(mine: Sequence[Row], table: Sequence[Row]) -> str:
-    """ " on B=16 H=96 S=4096 D=64", if that is few of the workloads."""
+    """ " on B=16 H=96 S=4096 D=64"; of more than a few workloads, their number."""
     workloads, of = list(dict.fromkeys(row.workload for row in mine)), len({row.workload for row in table})
-    if of == 1 or len(workloads) > MOST_WORKLOADS_NAMED:
+    if of == 1:
         return ""
+    if len(workloads) > MOST_WORKLOADS_NAMED:
+        return f" on {len(workloads)} of {of} workloads" if len(workloads) < of else f" on all {of} workloads"
     return f" on {listed([workload.split(' ', 1)[-1] for workload in workloads])}"
 
 

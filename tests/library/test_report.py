@@ -408,6 +408,15 @@ def test_ranks_are_over_what_all_passed_and_who_failed_is_named():
     assert "It is the best of 2 on the workload that all of them passed: " in rest
 
 
+@pytest.mark.parametrize("failed, where", [(3, "on 3 of 4 workloads"), (4, "on all 4 workloads")])
+def test_of_many_workloads_where_a_kernel_failed_their_number_is_said(failed, where):
+    table = [
+        event(result("sdpa"), result("some", status="crashed") if n < failed else result("some", FAST), seq_len=64 + n)
+        for n in range(4)
+    ]
+    assert f"{failed} results crashed (some {where})." in said(*table)[1]
+
+
 def test_a_kernel_that_failed_everywhere_has_no_rank_and_is_no_comparison():
     rest = said(event(result("sdpa"), result("one", FAST), result("wrong", status="incorrect")))[1]
     assert "the best of" not in rest and "comparisons at once" not in rest
