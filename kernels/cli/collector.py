@@ -35,7 +35,7 @@ class Collector:
         new = Export(title=title, config=config, measured_at=datetime.now(UTC).replace(microsecond=0))
         self.export = (resumed or new).model_copy(update={"state": RUNNING})
         self.timing_before = self.export.timing
-        self.table = tables.rows(self.export.measurements)
+        self.table = tables.rows(self.export.measurements, self.export.contended)
         self.paths, self.progress = paths, progress
         self.asked = asked
         """Measures that the table and its files have; none: the usual ones."""
@@ -54,7 +54,7 @@ class Collector:
             self._write(self._replaceable())
             self.progress.measured(self.export.progress, rows, event.took_s)
         elif isinstance(event, CrossChecked):
-            self.table = tables.rows(self.export.measurements)
+            self.table = tables.rows(self.export.measurements, self.export.contended)
 
     def finish(self, state: str, outside: Timing) -> None:
         """Writes every file, if something was measured. `trouble` then says whether that failed.

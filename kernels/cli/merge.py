@@ -43,7 +43,7 @@ def _records(run: Export) -> list[dict[str, Any]]:
     """The rows of a run, each with its device and fingerprint."""
     where = {"device": run.environment.get("device", ""), "uuid": device_of(run), "fingerprint": run.fingerprint}
     where |= {"host": run.environment.get("host", ""), "measured_at": run.measured_at.isoformat()}
-    return [where | row for row in tables.as_records(tables.rows(run.measurements))]
+    return [where | row for row in tables.as_records(tables.rows(run.measurements, run.contended))]
 
 
 def _said(one: Dropped, named: dict[int, str]) -> str:

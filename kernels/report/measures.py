@@ -14,7 +14,7 @@ from kernels.report import tables
 from kernels.report.cells import three_digits
 from kernels.report.tables import Row
 
-NAMED = ("workload", "mode", "kernel", "baseline", "verdict", "correct", "why")
+NAMED = ("workload", "mode", "kernel", "baseline", "verdict", "correct", "contended", "why")
 """Fields of a Row that a file with chosen columns has before them."""
 ALL = "all"
 """Asks for every measure."""

@@ -114,6 +114,8 @@ class Row:
     """Of a kernel that can be tuned: "rows=2+warps=4". Empty: its own choice."""
     tuned: str
     """Where they come from."""
+    contended: bool
+    """Whether others used the device: such a result confirms nothing."""
 
 
 NOT_IN_CSV = (
@@ -131,9 +133,9 @@ def words_of(label: str) -> list[str]:
     return [*words[:2], *(words[3:] or words[2:])] if words[0] == PROBLEM else words
 
 
-def rows(measurements: Iterable[Measured]) -> list[Row]:
-    """One row per workload and kernel, in the order measured."""
-    return [row(m, arm) for m in measurements for arm in m.results]
+def rows(measurements: Iterable[Measured], contended: bool = False) -> list[Row]:
+    """One row per workload and kernel, in the order measured. contended: the whole run was."""
+    return [row(m, arm, contended) for m in measurements for arm in m.results]
 
 
 def by_operation(table: Iterable[Row]) -> dict[str, list[Row]]:
@@ -144,8 +146,8 @@ def by_operation(table: Iterable[Row]) -> dict[str, list[Row]]:
     return parts
 
 
-def row(m: Measured, arm: ArmResult) -> Row:
-    """One result of a measurement as a row."""
+def row(m: Measured, arm: ArmResult, contended: bool = False) -> Row:
+    """One result of a measurement as a row. contended: its whole run was."""
     operation = operations().get(m.workload.operation)
     calls, dense, problem = arm.single_calls, m.workload.dense_factor, m.workload.known_problem
     tensors, heads = problem.bytes_moved() if problem else (None, None), problem.heads_of() if problem else None
@@ -218,6 +220,7 @@ def row(m: Measured, arm: ArmResult) -> Row:
         environment=assignments(arm.environment),
         settings=arm.settings,
         tuned=arm.tuned,
+        contended=contended or m.is_contended,
     )
 
 

@@ -68,7 +68,7 @@ def progress(request: HttpRequest, pk: Path[int]) -> HttpResponse:
     etag = etag_of(json.dumps(body))
     if same := unchanged(request, etag):
         return same
-    table = tables.rows(measurements.of_run(run))
+    table = tables.rows(measurements.of_run(run), run.contended)
     text = f"{tables.as_text(table)}\n\n{summary.as_text(table, run.contended)}" if table else ""
     return as_json(request, body | {"results": list(tables.as_records(table)), "text": text}, etag)
 

@@ -146,7 +146,7 @@ def page(asked: Search, order: Order, after: Key | None, most: int) -> list[Foun
     keys = _keys(asked, order, after, most)
     read = measurements.with_baselines([key.pk for key in keys], list({key.measurement for key in keys}))
     return [
-        Found(key, run, measured, arm, tables.row(measured, arm))
+        Found(key, run, measured, arm, tables.row(measured, arm, run.contended))
         for key in keys
         for run, measured, arm in [read[key.pk]]
     ]

@@ -196,14 +196,15 @@ def table_csv(request: HttpRequest, pk: int) -> HttpResponse:
     return csv_file(_records(run, columns), measures.fields(columns.asked), f"run-{pk}.csv")
 
 
-def _rows(measured: Measured, columns: Columns) -> list[tables.Row]:
+def _rows(run: Run, measured: Measured, columns: Columns) -> list[tables.Row]:
     """Rows of one workload, in the order that was asked for."""
-    return [row for _, row in columns.ordered(list(zip(measured.results, tables.rows([measured]), strict=True)))]
+    table = tables.rows([measured], run.contended)
+    return [row for _, row in columns.ordered(list(zip(measured.results, table, strict=True)))]
 
 
 def _records(run: Run, columns: Columns) -> Iterator[dict[str, Any]]:
     for measured in measurements.of_run(run):
-        yield from measures.as_records(_rows(measured, columns), columns.asked)
+        yield from measures.as_records(_rows(run, measured, columns), columns.asked)
 
 
 def table_jsonl(request: HttpRequest, pk: int) -> HttpResponseBase:
@@ -239,7 +240,7 @@ def table_md(request: HttpRequest, pk: int) -> HttpResponse:
     columns = Columns.of(request)
     if columns.problem:
         return refused(columns)
-    table = [row for measured in measurements.of_run(run) for row in _rows(measured, columns)]
+    table = [row for measured in measurements.of_run(run) for row in _rows(run, measured, columns)]
     link = request.build_absolute_uri(run.get_absolute_url())
     title = ", ".join(filter(None, [run.title or f"Run {pk}", partial_of(run)]))
     said = as_text(table, run.contended)
@@ -271,7 +272,7 @@ def table_json(request: HttpRequest, pk: int) -> HttpResponse:
             return _no_format(name)
         return JsonResponse(list(formats.records(name, measurements.of_run(run), environment_of(run))), safe=False)
     export = measurements.export_of(run)
-    table = [row for measured in export.measurements for row in _rows(measured, columns)]
+    table = [row for measured in export.measurements for row in _rows(run, measured, columns)]
     return HttpResponse(export.as_json(measures.as_records(table, columns.asked)), content_type="application/json")
 
 

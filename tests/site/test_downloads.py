@@ -42,6 +42,17 @@ def test_csv_is_the_table(owner, demo):
     assert sum(bool(row["speedup"]) for row in rows) == Result.objects.filter(speedup__isnull=False).count()
 
 
+@pytest.mark.parametrize("asked", ["", "?columns=p50_ms"])
+def test_every_row_of_a_contended_run_says_so(owner, demo, asked):
+    def said():
+        text = owner.get(reverse("run_csv", args=[demo.pk]) + asked).content.decode()
+        return {row["contended"] for row in csv.DictReader(io.StringIO(text))}
+
+    assert said() == {"False"}
+    Run.objects.filter(pk=demo.pk).update(contended=True)
+    assert said() == {"True"}
+
+
 def test_md_is_the_table(owner, demo):
     answer = download(owner, demo, "md")
     assert answer["Content-Type"] == "text/markdown; charset=utf-8"

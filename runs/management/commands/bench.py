@@ -139,7 +139,7 @@ class Command(BaseCommand):
     def show(self, run: Run) -> int:
         if sys.stderr.isatty():
             self.stderr.write("\r\x1b[K", ending="")
-        table = tables.rows(measurements.of_run(run))
+        table = tables.rows(measurements.of_run(run), run.contended)
         self.stdout.write(tables.as_text(table, self.lines))
         if said := as_text(table, run.contended):
             self.stdout.write(f"\n{said}")
