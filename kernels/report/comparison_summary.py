@@ -12,6 +12,18 @@ from kernels.report.cells import listed
 from kernels.report.comparison import Row
 from kernels.report.summary import VERBS, Summary
 
+MOST_TOLD = 2
+"""Edited kernels that have sentences of their own. Of more, one sentence says how many are faster and slower."""
+SAID_OF_MANY = {
+    "faster": ("is faster than before", "are faster than before"),
+    "slower": ("is slower than before", "are slower than before"),
+    "mixed": ("is faster on some workloads and slower on others", "are faster on some workloads and slower on others"),
+    "same": ("is as fast as before", "are as fast as before"),
+    "undecided": ("is not clearly faster or slower", "are not clearly faster or slower"),
+    "": ("needs more rounds for a comparison", "need more rounds for a comparison"),
+}
+"""Of one kernel, and of several."""
+
 
 def summary(table: Sequence[Row]) -> Summary:
     """The sentences about two runs. Kernels with the same source in both are the control: they should not change."""
@@ -19,8 +31,12 @@ def summary(table: Sequence[Row]) -> Summary:
     edited = list(dict.fromkeys(row.kernel for row in compared if not row.same_source))
     control = [row for row in compared if row.same_source]
     sentences: list[str] = []
+    each: list[str] = []
     strong, tone = "", "same"
-    if edited:
+    if len(edited) > MOST_TOLD:
+        strong, tone = _about_many(compared, edited)
+        each = [f"{also}. {more}".strip() for also, more, _ in (_about(compared, kernel) for kernel in edited)]
+    elif edited:
         best = max(edited, key=lambda kernel: sum(r.kernel == kernel and r.verdict == Verdict.FASTER for r in compared))
         strong, first, tone = _about(compared, best)
         sentences += [first] if first else []
@@ -35,7 +51,26 @@ def summary(table: Sequence[Row]) -> Summary:
     if which := next((row.contended for row in compared if row.contended), ""):
         runs, tone = "Both runs are" if which == "both" else f"The run {which} is", "same"
         sentences.insert(0, f"{runs} contended: other processes used the device.")
-    return Summary(strong, sentences, tone)
+    return Summary(strong, [*sentences, *each], tone, ranks=each)
+
+
+def _about_many(compared: Sequence[Row], edited: Sequence[str]) -> tuple[str, str]:
+    """(strong part, tone) about many kernels: "5 kernels are faster than before on 31 of 40 results, eager is slower"."""
+    groups: dict[str, list[str]] = {word: [] for word in SAID_OF_MANY}
+    for kernel in edited:
+        counts = {w.lower(): sum(row.kernel == kernel and row.verdict == w for row in compared) for w in WORDS}
+        both = counts["faster"] and counts["slower"]
+        groups["mixed" if both else leading(counts)].append(kernel)
+    parts = []
+    for word, kernels in groups.items():
+        if kernels:
+            mine = [row for row in compared if row.kernel in kernels]
+            who = listed(kernels) if len(kernels) <= MOST_TOLD else f"{len(kernels)} kernels"
+            count = sum(row.verdict == word.upper() for row in mine)
+            where = f" on {count} of {len(mine)} results" if count < len(mine) and word in ("faster", "slower") else ""
+            parts.append(f"{who} {SAID_OF_MANY[word][len(kernels) > 1]}{where}")
+    tones = [word for word in ("faster", "slower", "mixed") if groups[word]]
+    return ", ".join(parts), tones[0] if tones in (["faster"], ["slower"]) else "same"
 
 
 def _about(compared: Sequence[Row], kernel: str) -> tuple[str, str, str]:

@@ -17,9 +17,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def write_env_file() -> None:
-    """Creates .env with a secret key once, readable only by its owner."""
+    """Creates .env, and its folder, with a secret key once, readable only by its owner."""
     if ENV_FILE.exists():
         return
+    ENV_FILE.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(ENV_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(f"SECRET_KEY={secrets.token_urlsafe(48)}\nBROKER_PASSWORD={secrets.token_urlsafe(24)}\n")

@@ -41,12 +41,17 @@ def mine(thing: Any, user: Any) -> bool:
 
 @register.inclusion_tag("parts/headline.html", name="headline")
 def headline_line(
-    strong: str, tone: str, rest: str | Sequence[str] = "", about: str = "", notes: Sequence[str] = ()
+    strong: str,
+    tone: str,
+    rest: str | Sequence[str] = "",
+    about: str = "",
+    notes: Sequence[str] = (),
+    folded: str = "What was checked",
 ) -> dict[str, Any]:
-    """The page's headline: one strong sentence, further sentences, and folded notes. about: what it speaks of, if the
-    page has several."""
+    """The page's headline: one strong sentence, further sentences, and notes, which are folded under these words. about: what
+    it speaks of, if the page has several."""
     said = rest if isinstance(rest, str) else " ".join(rest)
-    return {"strong": strong, "tone": tone, "rest": said, "about": about, "notes": notes}
+    return {"strong": strong, "tone": tone, "rest": said, "about": about, "notes": notes, "folded": folded}
 
 
 @register.inclusion_tag("parts/fact.html")

@@ -263,6 +263,28 @@ def test_what_is_said_first_is_of_the_kernel_that_was_changed():
     ]
 
 
+def test_of_many_edited_kernels_one_sentence_says_who_is_faster_and_who_is_slower():
+    """Seven kernels had seven sentences, and the first was of one that was faster, whatever became slower."""
+    now = {"a": 1.3, "b": 1.3, "c": 1.3, "d": 1.1, "e": 1.2}
+
+    def of(sha, speeds):
+        return run(measurement(*(result(name, speed, sha=sha) for name, speed in speeds.items())))
+
+    said = summary(rows(of("a", dict.fromkeys(now, 1.2)), of("b", now)))
+    assert said.strong == "3 kernels are faster than before, d is slower than before, e is as fast as before"
+    assert said.tone == "same" and len(said.ranks) == 5
+    assert said.lede == [said.rest[0]] and said.lede[0].startswith("No unchanged kernel was compared")
+    assert said.ranks[3] == "d is slower than before. 0.917x, interval 0.914 to 0.919."
+    assert all(sentence in str(said) for sentence in said.ranks), "where nothing is folded, all of it is said"
+    faster = summary(rows(of("a", dict.fromkeys("abc", 1.2)), of("b", dict.fromkeys("abc", 1.3))))
+    assert (faster.strong, faster.tone) == ("3 kernels are faster than before", "faster")
+    before, after = of("a", dict.fromkeys("abc", 1.2)), of("b", dict.fromkeys("abc", 1.3))
+    for one, now in ((before, 1.2), (after, 1.202)):
+        one.measurements.append(measurement(*(result(name, now, sha=str(now)) for name in "abc"), seq_len=64))
+    some = summary(rows(before, after))
+    assert (some.strong, some.tone) == ("3 kernels are faster than before on 3 of 6 results", "faster")
+
+
 def test_what_needs_more_rounds_or_is_too_noisy_is_in_no_mean():
     before = run(*(measurement(result("mine", 1.2), seq_len=n) for n in (64, 128, 256)))
     later = [result("mine", now, sha="b", rounds=n) for now, n in ((1.32, 40), (1.8, 5), (1.8, 40))]

@@ -41,7 +41,7 @@ def test_a_missing_compiler_is_a_note_and_no_fault(monkeypatch):
 
 
 def test_the_secrets_are_for_their_owner_alone_and_stay(tmp_path, monkeypatch):
-    path = tmp_path / "env"
+    path = tmp_path / "a folder" / "env"
     monkeypatch.setattr(setup, "ENV_FILE", path)
     monkeypatch.delenv("SECRET_KEY", raising=False)
     setup.write_env_file()
