@@ -49,7 +49,7 @@ class Collector:
         self.export = self.export.with_event(event)
         self.has_news |= isinstance(event, Measured | CrossChecked)
         if isinstance(event, Measured):
-            rows = tables.rows([event])
+            rows = tables.rows([event], self.export.contended)
             self.table += rows
             self._write(self._replaceable())
             self.progress.measured(self.export.progress, rows, event.took_s)
@@ -63,6 +63,7 @@ class Collector:
         """
         timing = added(self.timing_before, outside)
         self.export = self.export.model_copy(update={"state": state, "timing": timing})
+        self.table = tables.rows(self.export.measurements, self.export.contended)  # by a later workload, too
         self.progress.end()
         if self.table and self.has_news:
             self.write()

@@ -34,6 +34,8 @@ def three_digits(value: float | None) -> str:
 def plus_minus(interval: Ratio, said: Callable[[float], str] | None = None) -> str:
     """The larger side of an interval, of its value: "±0.3%"; both ends where the sides differ: "0.40 to 1.20". said: writes an
     end; without it three digits."""
+    if interval.low <= 0 or interval.ratio <= 0:
+        return " to ".join(map(said or three_digits, interval[1:]))
     above, below = interval.high / interval.ratio - 1, interval.ratio / interval.low - 1
     side = max(above, below)
     if side > LOPSIDED and side > 1.5 * min(above, below):

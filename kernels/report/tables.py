@@ -339,7 +339,8 @@ def against_itself(table: Sequence[Row]) -> str:
     )
     ends = f"{min(lows):.3f} to {max(highs):.3f}" if lows and highs else ""
     over = f" over {count} workloads" if count > 1 else ""
-    interval = ends and (f" ({ends})" if len(set(ratios)) == 1 else f"{over}, intervals within {ends}")
+    single = len(set(ratios)) == 1
+    interval = (f" ({ends})" if single else f"{over}, intervals within {ends}") if ends else over
     baselines = listed(list(dict.fromkeys(row.baseline for row in with_aa)))
     margins = _reach([row.margin for row in with_aa], ".1%")
     return f"A/A: {baselines} against itself {_reach(ratios, '.3f')}{interval}; margin {margins}."

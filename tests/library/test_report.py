@@ -10,7 +10,7 @@ from kernels.analysis.standing import Compared, ranking, standing_of
 from kernels.analysis.verdicts import verdict, why_noisy
 from kernels.contract.arm_result import ArmResult, Ratio, Status, Verdict
 from kernels.contract.events import Measured, ProtocolFacts
-from kernels.report.cells import as_csv, microseconds, three_digits
+from kernels.report.cells import as_csv, microseconds, plus_minus, three_digits
 from kernels.report.summary import summary
 from kernels.report.tables import (
     COLUMNS,
@@ -220,6 +220,19 @@ def test_the_kernel_that_says_most_is_the_innermost_of_the_longest():
 )  # fmt: skip
 def test_three_significant_digits(value, text):
     assert three_digits(value) == text
+
+
+@pytest.mark.parametrize(
+    "interval, text",
+    [
+        ((1.2, 1.195, 1.205), "±0.4%"),
+        ((1.0, 0.8, 1.25), "±25%"),
+        ((1.0, 0.97, 2.0), "0.970 to 2.00"),
+        ((0.0, 0.0, 0.1), "0 to 0.100"),
+    ],
+)
+def test_an_interval_is_written_as_its_larger_side_or_by_its_ends(interval, text):
+    assert plus_minus(Ratio(*interval)) == text
 
 
 def test_microseconds_are_milliseconds_times_a_thousand():
