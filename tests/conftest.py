@@ -144,8 +144,8 @@ def pytest_xdist_make_scheduler(config, log):
     return Rooms(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
-AHEAD = -10
-"""The niceness of a measurement: beside two other tests on two cores it has most of a core."""
+AHEAD = -5
+"""The niceness of a measurement: beside two other tests on two cores it has most of a core, and these still go on."""
 
 
 @pytest.hookimpl(tryfirst=True)

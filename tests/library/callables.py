@@ -57,7 +57,8 @@ def when_quiet(*args, **how):
     """Measured once more if the machine was so busy that nothing is decided."""
     for _ in range(2):
         found = quick(*args, **how)
-        if all(map(is_quiet, found.values() if isinstance(found, dict) else [found])):
+        every = found.values() if isinstance(found, dict) else [found]
+        if all(is_quiet(one) and not is_interrupted(one) for one in every):
             break
     return found
 
@@ -85,6 +86,11 @@ def is_compared(found):
     """Whether it has a speedup; or, on a busy machine, whether the word UNDECIDED says why it has none."""
     assert found.speedup or is_interrupted(found), str(found)
     return True
+
+
+def has_an_interval(found):
+    """Whether its interval holds its speedup; or, on a busy machine, whether the word UNDECIDED says why it has none."""
+    return is_interrupted(found) or found.low <= found.speedup <= found.high
 
 
 def is_interrupted(found):

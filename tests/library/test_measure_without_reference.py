@@ -9,8 +9,10 @@ from callables import (  # noqa: E402
     ROWS,
     four_times,
     half_written,
+    has_an_interval,
     has_no_speedup,
     is_compared,
+    is_interrupted,
     is_quiet,
     one_thread,  # noqa: F401
     own_lock,  # noqa: F401
@@ -49,8 +51,10 @@ def relative(found):
 @pytest.mark.thorough("a whole measurement: `make test` checks what it calls correct")
 def test_a_ratio_is_marked_and_the_first_note_says_how_to_give_a_reference():
     found = when_quiet(softmax, four_times)
+    if is_interrupted(found):
+        pytest.skip(f"this machine is too busy: {found.why}")
     assert (found.word, found.correct) == ("correctness unknown", None)
-    assert found.low <= found.speedup <= found.high and (found.speedup > 2 or not is_quiet(found))
+    assert has_an_interval(found) and (found.speedup > 2 or not is_quiet(found))
     assert found.why.startswith("not checked against a reference; agrees with the baseline")
     assert found.notes[0] == ASK
     lines = str(found).splitlines()
