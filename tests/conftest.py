@@ -61,55 +61,28 @@ def pytest_unconfigure(config):
 
 # --- in which order, and beside whom ----------------------------------------------------------------------------------
 
+
+def tests_of(folder, names):
+    return tuple(f"tests/{folder}/test_{name}.py" for name in names.split())
+
+
+MEASURED = "measure measure_outputs measure_without_reference formats tuning interrupted gate_snippet"
+BROUGHT = "brought_gpu_mode brought_flashinfer brought_problems"
 ROOMS = {
-    "a site's processes": tuple(
-        f"tests/pipeline/test_{name}.py" for name in ("recovery", "a_run", "cancel", "submitted", "from_git")
+    "measurements": (
+        *tests_of("library", MEASURED),
+        *tests_of("instrument", f"template bench environments children hostile_answers workload_run {BROUGHT}"),
     ),
-    "a site in a browser": tuple(
-        f"tests/browser/test_{name}.py"
-        for name in (
-            "main_job",
-            "form",
-            "navigation",
-            "links",
-            "submit",
-            "client",
-            "gate_snippets",
-            "imports",
-            "leaderboard",
-            "results",
-        )
+    "the zoo": tests_of("zoo", "zoo zoo_isolated numerics zoo_of_nsa"),
+    "a site in a browser": tests_of(
+        "browser", "main_job form navigation links submit client gate_snippets imports leaderboard results"
     ),
-    "measurements": tuple(
-        f"tests/{folder}/test_{name}.py"
-        for folder, names in {
-            "zoo": ("zoo", "zoo_isolated", "numerics", "zoo_of_nsa"),
-            "library": (
-                "measure",
-                "measure_outputs",
-                "measure_without_reference",
-                "formats",
-                "tuning",
-                "interrupted",
-                "gate_snippet",
-            ),
-            "instrument": (
-                "template",
-                "bench",
-                "environments",
-                "children",
-                "hostile_answers",
-                "workload_run",
-                "brought_gpu_mode",
-                "brought_flashinfer",
-                "brought_problems",
-            ),
-        }.items()
-        for name in names
-    ),
+    "a site's processes": tests_of("pipeline", "recovery a_run cancel submitted from_git"),
 }
-"""All begin first. The files of the first two share a site, and wait longer than they work. Measurements come one after the
-other: two at once would disturb each other, and each be taken again."""
+"""All begin first. Two measurements at once have a core each; more would disturb each other, and be taken again. The files of
+the last two share a site, and wait longer than they work."""
+AHEAD = {file: -5 for room in ("measurements", "the zoo") for file in ROOMS[room]}
+"""The niceness of measurements: beside another test they have most of a core, and that one still goes on."""
 OTHERS = ("postgres/test_on_postgres", "instrument/test_verify", "library/test_cli")
 FIRST = (*(file for files in ROOMS.values() for file in files), *(f"tests/{name}.py" for name in OTHERS))
 
@@ -144,15 +117,11 @@ def pytest_xdist_make_scheduler(config, log):
     return Rooms(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
-AHEAD = -5
-"""The niceness of a measurement: beside two other tests on two cores it has most of a core, and these still go on."""
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     """A measurement and the processes that it starts go before other tests, where this user may do that."""
     with contextlib.suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, 0, AHEAD if file_of(item.nodeid) in ROOMS["measurements"] else 0)
+        os.setpriority(os.PRIO_PROCESS, 0, AHEAD.get(file_of(item.nodeid), 0))
 
 
 # --- what `make test` leaves to `make test-all` -----------------------------------------------------------------------
