@@ -178,7 +178,7 @@ def deployment(tmp_path_factory):
         try:
             yield one
         finally:
-            for name in reversed(list(one.processes)):
+            for name in sorted(one.processes, key=PARTS.index, reverse=True):  # the broker last: workers wait for it
                 one.stop(name)
 
 
