@@ -1,9 +1,9 @@
 """What several GPUs of one host do together: throughput over that of one alone, and whether ratios stay within their intervals.
 
 First one GPU measures a config while the others are idle, then all measure it at once, each as `python -m kernels run` does, with
-an empty compiler cache. Results are written after each workload.
+an empty compiler cache. Results are written after each workload. `--part` does only one of the two.
 
-    python scripts/several_gpus.py --device cuda:0 --device cuda:1 --out FOLDER [--config canonical] [--effort normal]
+    python scripts/several_gpus.py --device cuda:0 --device cuda:1 --out FOLDER [--config canonical] [--part alone]
     python scripts/several_gpus.py --read FOLDER
 """
 
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,24 @@ def ratios(run: dict[str, Any]) -> dict[tuple[str, str], tuple[float, float, flo
     return {(row["workload"], row["kernel"]): (row["speedup"], row["speedup_low"], row["speedup_high"]) for row in rows}
 
 
+def phases(run: dict[str, Any], common: set[str]) -> Counter[str]:
+    """Phase of a measurement -> its seconds over these workloads."""
+    total: Counter[str] = Counter()
+    for one in run["measurements"]:
+        if json.dumps(one["workload"], sort_keys=True) in common:
+            total.update(one["timing"])
+    return total
+
+
+def show_phases(alone: dict[str, Any], together: dict[str, dict[str, Any]], common: set[str]) -> None:
+    """Prints the seconds of each phase, so that it can be seen which one others make longer."""
+    spent = [phases(run, common) for run in (alone, *together.values())]
+    for phase, _ in spent[0].most_common():
+        print(
+            f"{phase:14} alone {spent[0][phase]:6.1f} s, at once {', '.join(f'{one[phase]:.1f}' for one in spent[1:])} s"
+        )
+
+
 def show(folder: Path) -> None:
     """Prints throughput over the workloads that all have measured, and each ratio of the GPU that also ran alone."""
     (path,) = folder.glob("alone-*.json")
@@ -61,6 +80,7 @@ def show(folder: Path) -> None:
     print(
         f"throughput of {len(each_s)} GPUs: {sum(alone_s / s for s in each_s) / len(each_s):.3f} x {len(each_s)} of one"
     )
+    show_phases(alone, together, common)
     beside, inside, compared = ratios(together[path.name.replace("alone", "together")]), 0, 0
     for key, (ratio, low, high) in ratios(alone).items():
         if key not in beside:
@@ -79,6 +99,9 @@ def main() -> int:
     parser.add_argument("--effort", default="normal")
     parser.add_argument("--out", type=Path)
     parser.add_argument(
+        "--part", choices=("alone", "together"), help="default: one after the other, and then what came out"
+    )
+    parser.add_argument(
         "--read", type=Path, help="a folder of --out, also of a run that was cut off in its second part"
     )
     args = parser.parse_args()
@@ -88,9 +111,12 @@ def main() -> int:
     if not args.out or not args.device:
         parser.error("give --device, once for each GPU, and --out; or --read")
     args.out.mkdir(parents=True, exist_ok=True)
-    run_all(args.device[:1], "alone", args)
-    run_all(args.device, "together", args)
-    show(args.out)
+    if args.part != "together":
+        run_all(args.device[:1], "alone", args)
+    if args.part != "alone":
+        run_all(args.device, "together", args)
+    if not args.part:
+        show(args.out)
     return 0
 
 
