@@ -41,8 +41,10 @@ LENT = (
     "sys.unraisablehook",
     "threading.excepthook",
     "warnings.showwarning",
+    "inspect.getfile",
 )
-"""Functions that torch.compile wraps when it is first used, or that programs may set, and that no timed call reaches."""
+"""Functions that torch.compile wraps when it is first used, that TileLang's parser replaces (`inspect.getfile`), or that programs
+may set, and that no timed call reaches."""
 LIBRARIES = (*FAR, "numpy", "builtins", "kernels")
 KINDS = (types.MemberDescriptorType, types.GetSetDescriptorType, property, classmethod, staticmethod)
 PLAIN = (int, float, bool, str, bytes, tuple, type(None), torch.dtype)

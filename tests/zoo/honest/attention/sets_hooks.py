@@ -1,7 +1,9 @@
-"""Honest: sets hooks of its program, as logging tools do, and variables of its libraries."""
+"""Honest: sets hooks of its program, as logging tools and parsers of kernel languages do, and variables of its libraries."""
 
 import atexit
 import faulthandler
+import functools
+import inspect
 import logging
 import os
 import sys
@@ -14,6 +16,7 @@ MUST_BE = {"cpu": ("ok",), "cuda": ("ok",)}
 
 logging.captureWarnings(True)
 sys.excepthook = lambda *_: None
+inspect.getfile = functools.wraps(inspect.getfile)(lambda one, known=inspect.getfile: known(one))
 atexit.register(faulthandler.is_enabled)
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from kernels.catalog import kernel
 
-ISOLATED = {"cpu": ("incorrect", "largest error", "NaN or Inf"), "cuda": ("incorrect", "largest error", "NaN or Inf")}
+ISOLATED = {"cpu": ("incorrect", "largest error", "NaN or Inf"), "cuda": ("unsupported", "launches nothing")}
 
 
 def shorter(block):
