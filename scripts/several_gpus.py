@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+OF_ROUNDS = ("rounds", "rests", "fresh inputs")
+"""Phases that are longer with more rounds."""
 CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
 
 
@@ -49,22 +51,30 @@ def ratios(run: dict[str, Any]) -> dict[tuple[str, str], tuple[float, float, flo
     return {(row["workload"], row["kernel"]): (row["speedup"], row["speedup_low"], row["speedup_high"]) for row in rows}
 
 
-def phases(run: dict[str, Any], common: set[str]) -> Counter[str]:
-    """Phase of a measurement -> its seconds over these workloads."""
+def phases(run: dict[str, Any], like: dict[str, dict[str, Any]]) -> Counter[str]:
+    """Phase -> its seconds over these workloads, for as many rounds as `like` needed: how many are needed is chance."""
     total: Counter[str] = Counter()
     for one in run["measurements"]:
-        if json.dumps(one["workload"], sort_keys=True) in common:
-            total.update(one["timing"])
+        if other := like.get(json.dumps(one["workload"], sort_keys=True)):
+            share = rounds(other) / rounds(one)
+            total.update({phase: s * (share if phase in OF_ROUNDS else 1) for phase, s in one["timing"].items()})
     return total
 
 
+def rounds(measurement: dict[str, Any]) -> int:
+    return max(result["rounds"] or 0 for result in measurement["results"])
+
+
 def show_phases(alone: dict[str, Any], together: dict[str, dict[str, Any]], common: set[str]) -> None:
-    """Prints the seconds of each phase, so that it can be seen which one others make longer."""
-    spent = [phases(run, common) for run in (alone, *together.values())]
-    for phase, _ in spent[0].most_common():
-        print(
-            f"{phase:14} alone {spent[0][phase]:6.1f} s, at once {', '.join(f'{one[phase]:.1f}' for one in spent[1:])} s"
-        )
+    """Prints the seconds of each phase for equal rounds, so that it can be seen which one others make longer."""
+    keyed = {json.dumps(one["workload"], sort_keys=True): one for one in alone["measurements"]}
+    first, *others = [phases(run, {key: keyed[key] for key in common}) for run in (alone, *together.values())]
+    for phase, s in first.most_common():
+        print(f"{phase:14} alone {s:6.1f} s, at once {', '.join(f'{one[phase]:.1f}' for one in others)} s")
+    for words, left in (("", set()), (" and without first calls", {"first call"})):
+        totals = [sum(s for phase, s in one.items() if phase not in left) for one in (first, *others)]
+        share = sum(totals[0] / s for s in totals[1:]) / len(others)
+        print(f"throughput for equal rounds{words}: {share:.3f} x {len(others)} of one")
 
 
 def show(folder: Path) -> None:

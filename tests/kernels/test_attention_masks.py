@@ -1,5 +1,7 @@
 """Attention in a window, with a scale and with keys of its own: work by hand, and kernels that are right or wrong about them."""
 
+import sys
+
 import pytest
 
 from kernels.catalog import get_kernel, kernels
@@ -272,3 +274,13 @@ def test_someone_does_every_head_dim():
         sizes = problem(head_dim=head_dim).model_dump()
         able = [info.name for info in kernels("attention") if not info.why_not_for("float16", sizes)]
         assert {"sdpa", "eager", "cuda-naive"} <= set(able)
+
+
+def test_compiled_attention_asks_for_the_room_of_its_tuner_first():
+    """Too little memory ends the first call at once, and the next call asks again."""
+    make_room = sys.modules[load(get_kernel("attention", "compiled")).call.__module__]._make_room
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="allocate"):
+            make_room(2**50, "cpu")
+    make_room(2**10, "cpu")
+    assert (make_room.cache_info().misses, make_room.cache_info().currsize) == (3, 1)

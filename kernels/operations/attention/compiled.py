@@ -1,5 +1,7 @@
 """torch.compile of eager attention, compiled afresh for each workload."""
 
+from functools import lru_cache
+
 import torch
 
 from kernels.catalog import kernel
@@ -21,7 +23,19 @@ def _attention(q, k, v, causal, scale, window):
 _compiled = torch.compile(_attention, dynamic=False, fullgraph=True)
 
 
+@lru_cache
+def _make_room(score_bytes, device):
+    """Before the first call of a shape: memory for the scores and for a copy of them, or torch.OutOfMemoryError.
+
+    The softmax is in place, so Inductor's tuner copies the scores before it tries tiles: on the GPU if the peak of allocated
+    memory was so high before, else through the host. At 48 GiB of scores that took a minute, and ended without memory anyway.
+    """
+    _ = [torch.empty(score_bytes, dtype=torch.uint8, device=device) for _ in range(2)]
+
+
 @kernel("attention", backend="pytorch")
 def compiled(q, k, v, *, causal, scale, window=0, kv_len=0):
     """torch.compile of eager attention (dynamic=False, fullgraph=True)."""
+    if q.is_cuda:
+        _make_room(q.shape[:3].numel() * k.shape[2] * q.element_size(), q.device)
     return _compiled(q, k, v, causal, scale, window)
