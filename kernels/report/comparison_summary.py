@@ -49,8 +49,10 @@ def summary(table: Sequence[Row]) -> Summary:
         strong = "No result can be compared"
     sentences += (_of_the_control(control) if compared else []) + _of_statuses(table)
     if which := next((row.contended for row in compared if row.contended), ""):
-        runs, tone = "Both runs are" if which == "both" else f"The run {which} is", "same"
-        sentences.insert(0, f"{runs} contended: other processes used the device.")
+        runs = "both runs are" if which == "both" else f"the run {which} is"
+        seen = [f"What was seen: {strong}."] if edited else []
+        sentences = ["Other processes used the device.", *seen, *sentences]
+        strong, tone = f"Nothing is decided: {runs} contended", "same"
     return Summary(strong, [*sentences, *each], tone, ranks=each)
 
 

@@ -307,19 +307,20 @@ def test_where_only_the_control_moved_a_a_is_not_blamed():
 @pytest.mark.parametrize(
     ("was", "now", "words"),
     [
-        (True, False, "The run before is contended: "),
-        (False, True, "The run after is contended: "),
-        (True, True, "Both runs are contended: "),
+        (True, False, "the run before is contended"),
+        (False, True, "the run after is contended"),
+        (True, True, "both runs are contended"),
     ],
 )
-def test_a_contended_run_is_named_and_its_change_has_no_colour(was, now, words):
+def test_a_contended_run_decides_nothing(was, now, words):
     before, after = (
         RunResults(ENVIRONMENT, [measurement(result("mine", speedup, sha=sha))], contended)
         for speedup, sha, contended in ((1.2, "a", was), (1.3, "b", now))
     )
     table = rows(before, after)
     said = summary(table)
-    assert said.rest[0] == f"{words}other processes used the device." and said.tone == "same"
+    assert (said.strong, said.tone) == (f"Nothing is decided: {words}", "same")
+    assert said.rest[:2] == ["Other processes used the device.", "What was seen: mine is faster than before."]
     mine = next(row for row in csv.DictReader(io.StringIO(as_csv(table))) if row["kernel"] == "mine")
     assert mine["contended"] == {(True, False): "before", (False, True): "after", (True, True): "both"}[was, now]
     assert "contended" in as_markdown(table) and "contended" in as_text(table)
