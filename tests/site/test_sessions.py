@@ -87,7 +87,7 @@ def test_a_session_without_repeats_says_how_its_kernels_stand(owner, ran, sessio
     )
     page = " ".join(owner.get(session.get_absolute_url()).content.decode().split())
     assert '<strong class="slower">eager is slower than sdpa</strong>. 0.00119x (0.00' in page
-    assert f"Figures of run {run.pk}. No kernel was measured twice yet." in page
+    assert f"Figures of run {run.pk}. No kernel was measured twice under the same conditions yet." in page
     md = owner.get(reverse("session_md", args=[session.pk])).content.decode()
     assert "**eager is slower than sdpa.** 0.00119x" in md
 
@@ -97,7 +97,7 @@ def test_a_last_run_without_a_verdict_does_not_hide_the_one_before(owner, ran, s
     last = ran(count=1, driver="599.1")
     Result.objects.filter(measurement__run=last).update(paired=False)
     page = owner.get(session.get_absolute_url()).content.decode()
-    assert f"Figures of run {run.pk}. No kernel was measured twice yet." in page
+    assert f"Figures of run {run.pk}. No kernel was measured twice under the same conditions yet." in page
 
 
 def contended(run):
