@@ -195,7 +195,8 @@ class SessionReport:
         last = next(iter(told), None)
         if last and last[1].first:
             strong, tone = headline(last[1].first, last[1].contended)
-            rest = [sentence(last[1].first.rest), f"Figures of run {last[0].pk}. No kernel was measured twice under the same conditions yet."]
+            twice = "No kernel was measured twice under the same conditions yet."
+            rest = [sentence(last[1].first.rest), f"Figures of run {last[0].pk}. {twice}"]
             rest += ["The run is contended: other processes used the device."] if last[1].contended else []
             return Summary(strong, rest, tone)
         slow = next((one for one in self.findings if one.kind == Kind.SLOW), None)
