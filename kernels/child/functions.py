@@ -366,12 +366,15 @@ def _names(code: types.CodeType) -> Iterator[str]:
 @lru_cache(maxsize=4096)
 def _written(code: types.CodeType) -> frozenset[tuple[str, str]]:
     """What a function's code assigns: ("GLOBAL", "DEREF" or "ATTR", name), of globals, of variables around it, and of
-    attributes."""
+    attributes. Where it names `setattr` or `globals`, each of its texts may be such a name."""
     found = {
         (one.opname.partition("_")[2], str(one.argval))
         for one in dis.get_instructions(code)
         if one.opname.startswith(("STORE_", "DELETE_")) and one.opname.endswith(("_GLOBAL", "_DEREF", "_ATTR"))
     }
+    by_name = {"ATTR": "setattr", "GLOBAL": "globals"}
+    texts = [one for one in code.co_consts if isinstance(one, str)]
+    found |= {(what, text) for what, function in by_name.items() if function in code.co_names for text in texts}
     return frozenset(found.union(*(_written(inner) for inner in code.co_consts if isinstance(inner, types.CodeType))))
 
 
