@@ -141,7 +141,7 @@ class Standing:
 
     @property
     def figures(self) -> str:
-        """The sentence after its words: "1.12x over 8 (1.11 to 1.13), least 0.82x; 2 left out: too noisy on 2"."""
+        """The sentence after its words: "1.12x over 8 (1.11 to 1.13), least 0.82x; 2 left out: too noisy"."""
         said = ""
         if self.mean and self.least is not None:
             ratio, low, high, least = in_digits(*self.mean, self.least)
@@ -155,7 +155,10 @@ class Standing:
         if self.of == 1:
             return next(iter(self.left_out))
         reasons = ", ".join(f"{reason} on {count}" for reason, count in self.left_out.items())
-        return f"{sum(self.left_out.values())} left out: {reasons}" if self.n else reasons
+        if not self.n:
+            return reasons
+        only = next(iter(self.left_out)) if len(self.left_out) == 1 else reasons
+        return f"{sum(self.left_out.values())} left out: {only}"
 
 
 def in_digits(ratio: float, low: float, high: float, *others: float) -> list[str]:

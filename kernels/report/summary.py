@@ -60,6 +60,8 @@ def summary(table: Sequence[Row], operation: str, contended: bool = False) -> Su
     strong, tone = "", "same"
     if first := ranked.first:
         strong, tone = headline(first, contended or busy > BUSY_SHARE)
+        if not first.word and sum(one.was_compared for one in ranked.standings) > 1:
+            strong = "No kernel has a verdict"
         sentences += _about(first, table)
         ranks = _others(ranked, first)
         sentences += ranks
@@ -163,15 +165,16 @@ def _others(ranked: Ranking, first: Standing) -> list[str]:
 def _noise(table: Sequence[Row]) -> list[str]:
     """Where nothing is decided, and why."""
     told = [row for row in table if row.speedup is not None and not row.other_work]
-    whys = {row.workload_key: row.why for row in told if is_noisy(row.margin)}
-    if not whys:
+    noisy = {row.workload_key: row for row in told if is_noisy(row.margin)}
+    if not noisy:
         return _widened(table)
     of = len({row.workload_key for row in table})
-    where = f" on {len(whys)} of {of} workloads" if of > 1 else ""
-    reasons = list(dict.fromkeys(whys.values()))
-    more = f" Elsewhere: {reasons[1]}." if len(reasons) == 2 else ""
-    more = f" Elsewhere there are {len(reasons) - 1} more reasons." if len(reasons) > 2 else more
-    return [f"Undecided{where}: {reasons[0]}.{more}"]
+    where = f" on {len(noisy)} of {of} workloads" if of > 1 else ""
+    reasons = list(dict.fromkeys(row.why for row in noisy.values()))
+    if len(reasons) == 1:
+        return [f"Undecided{where}: {reasons[0]}."]
+    stems, margins = dict.fromkeys(why.partition(":")[0] for why in reasons), [row.margin for row in noisy.values()]
+    return [f"Undecided{where}: {listed(list(stems))}, with margins from {min(margins):.0%} to {max(margins):.0%}."]
 
 
 def _widened(table: Sequence[Row]) -> list[str]:

@@ -179,7 +179,7 @@ def test_noise_never_wins(more, why):
     strong, rest, tone = said(noisy, quiet)
     contended = why.startswith("this machine was busy:")
     assert (strong, tone) == ("mine is slower than sdpa on 1 of 2 workloads", "same" if contended else "slower")
-    assert rest.startswith("0.975x (0.970 to 0.980); 1 left out: too noisy on 1.")
+    assert rest.startswith("0.975x (0.970 to 0.980); 1 left out: too noisy.")
     assert f"Undecided on 1 of 2 workloads: {why}." in rest
 
 
@@ -374,7 +374,7 @@ def test_what_a_mean_leaves_out_is_said():
     table.append(event(result("sdpa"), result("mine", status="unsupported"), seq_len=256))
     strong, rest, tone = said(*table)
     assert (strong, tone) == ("mine is slower than sdpa on 2 of 3 workloads", "slower")
-    assert rest.startswith("0.500x over 2 (0.493 to 0.507), least 0.500x; 1 left out: unsupported on 1.")
+    assert rest.startswith("0.500x over 2 (0.493 to 0.507), least 0.500x; 1 left out: unsupported.")
 
 
 def test_a_single_workload_has_its_interval_and_no_mean():
@@ -438,6 +438,16 @@ def test_a_kernel_that_failed_everywhere_has_no_rank_and_is_no_comparison():
     assert "It is the best of 2: " in two and "for 2 comparisons at once" in two
 
 
+def test_several_reasons_for_no_decision_are_one_sentence():
+    noisy = [
+        event(result("sdpa"), result("mine", FAST), margin=margin, aa=(1.0, 1 - margin, 1 + margin), seq_len=s)
+        for s, margin in ((64, 0.1), (128, 0.13), (256, 0.4))
+    ]
+    quiet = event(result("sdpa"), result("mine", FAST), seq_len=512)
+    said_of_all = "Undecided on 3 of 4 workloads: this machine was busy or unsteady, with margins from 10% to 40%."
+    assert said_of_all in said(*noisy, quiet)[1]
+
+
 def test_a_contended_run_has_no_best_kernel():
     table = rows([event(result("sdpa"), result("one", FAST), result("two", SLOW))])
     assert "The run is contended: other processes used the device." in str(summary(table, "attention", contended=True))
@@ -488,7 +498,7 @@ def test_fixed_gives_ratios_and_no_verdict():
         event(result("sdpa"), result("mine", FAST, **how), result("eager", FAST, **how), seq_len=s) for s in (64, 128)
     ]
     strong, rest, tone = said(*table)
-    assert (strong, tone) == ("mine was compared with sdpa on 2 workloads, without a verdict", "same")
+    assert (strong, tone) == ("No kernel has a verdict", "same"), "of two, neither is named"
     assert rest.startswith("The kernels ran one after the other: drift could explain ")
     assert "faster" not in strong + rest
 
