@@ -127,7 +127,9 @@ def test_calls_that_were_too_short_for_isolation_are_called_so(owner, run):
     Result.objects.filter(pk=short.pk).update(why=why, speedup=None, speedup_low=None, speedup_high=None)
     assert of(run).first.left_out == {"too short to tell apart here": 1}
     page = owner.get(run.get_absolute_url()).context["sections"][0].headline
-    assert "1 left out: too short to tell apart here" in " ".join(page.rest) and "without a speedup" not in " ".join(page.rest)
+    assert "1 left out: too short to tell apart here" in " ".join(page.rest) and "without a speedup" not in " ".join(
+        page.rest
+    )
     assert of(run).sentence in owner.get(reverse("runs_json")).json()["runs"][0]["outcome"]
 
 
