@@ -60,7 +60,8 @@ def summary(table: Sequence[Row], operation: str, contended: bool = False) -> Su
     strong, tone = "", "same"
     if first := ranked.first:
         strong, tone = headline(first, contended or busy > BUSY_SHARE)
-        if not first.word and sum(one.was_compared for one in ranked.standings) > 1:
+        told = [one for one in ranked.standings if one.was_compared]
+        if len(told) > 1 and not any(one.word for one in told):
             strong = "No kernel has a verdict"
         sentences += _about(first, table)
         ranks = _others(ranked, first)

@@ -507,6 +507,9 @@ def test_too_few_rounds_give_no_verdict():
     strong, rest, _ = said(event(result("sdpa"), result("mine", FAST, rounds=7)))
     assert strong == "mine was compared with sdpa, without a verdict"
     assert "More rounds are needed for a verdict." in rest
+    early, late = result("mine", FAST, rounds=7), result("other", SLOW)
+    assert said(event(result("sdpa"), early, result("other", SLOW, rounds=7)))[0] == "No kernel has a verdict"
+    assert said(event(result("sdpa"), early, late))[0] != "No kernel has a verdict", "one has"
 
 
 def test_a_check_without_times_counts_what_is_correct():
