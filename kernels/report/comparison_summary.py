@@ -49,10 +49,12 @@ def summary(table: Sequence[Row]) -> Summary:
         strong = "No result can be compared"
     sentences += (_of_the_control(control) if compared else []) + _of_statuses(table)
     if which := next((row.contended for row in compared if row.contended), ""):
-        runs = "both runs are" if which == "both" else f"the run {which} is"
-        seen = [f"What was seen: {strong}."] if edited else []
-        sentences = ["Other processes used the device.", *seen, *sentences]
-        strong, tone = f"Nothing is decided: {runs} contended", "same"
+        runs, tone = "both runs are" if which == "both" else f"the run {which} is", "same"
+        if edited:
+            seen, strong = strong, f"Nothing is decided: {runs} contended"
+            sentences = ["Other processes used the device.", f"What was seen: {seen}.", *sentences]
+        else:
+            sentences.insert(0, f"{runs[:1].upper()}{runs[1:]} contended: other processes used the device.")
     return Summary(strong, [*sentences, *each], tone, ranks=each)
 
 

@@ -321,6 +321,9 @@ def test_a_contended_run_decides_nothing(was, now, words):
     said = summary(table)
     assert (said.strong, said.tone) == (f"Nothing is decided: {words}", "same")
     assert said.rest[:2] == ["Other processes used the device.", "What was seen: mine is faster than before."]
+    unchanged = summary(rows(before, RunResults(ENVIRONMENT, before.measurements, now)))
+    assert unchanged.strong == "No kernel source changed"
+    assert unchanged.rest[0].lower() == f"{words}: other processes used the device."
     mine = next(row for row in csv.DictReader(io.StringIO(as_csv(table))) if row["kernel"] == "mine")
     assert mine["contended"] == {(True, False): "before", (False, True): "after", (True, True): "both"}[was, now]
     assert "contended" in as_markdown(table) and "contended" in as_text(table)
