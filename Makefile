@@ -38,7 +38,7 @@ test-gpu: .venv/.installed-dev ## on a GPU host: every kernel on each config's s
 zoo: .venv/.installed-dev ## kernels that cheat and honest ones: what each must be called, and what it is called; DEVICE=cpu ISOLATED=1 CASES=a,b
 	@exec $(VENV)/python tests/zoo
 
-fuzz: .venv/.installed-dev ## the API with every hostile value of every field: takes long
+fuzz: .venv/.installed-dev ## the API with every hostile value of every field: some minutes
 	@FUZZ=all $(VENV)/python -m pytest -ra tests/site/test_api_fuzz.py
 
 chaos: .venv/.installed-dev ## runs on four hosts while everything breaks, 8 minutes, as root; RUNS=200 SECONDS=480 SEED=N

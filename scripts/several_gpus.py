@@ -62,7 +62,8 @@ def phases(run: dict[str, Any], like: dict[str, dict[str, Any]]) -> Counter[str]
 
 
 def rounds(measurement: dict[str, Any]) -> int:
-    return max(result["rounds"] or 0 for result in measurement["results"])
+    """Of the arm that was timed longest; at least 1."""
+    return max(1, *(result["rounds"] or 0 for result in measurement["results"]))
 
 
 def show_phases(alone: dict[str, Any], together: dict[str, dict[str, Any]], common: set[str]) -> None:

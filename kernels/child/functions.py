@@ -373,7 +373,12 @@ def _written(code: types.CodeType) -> frozenset[tuple[str, str]]:
         if one.opname.startswith(("STORE_", "DELETE_")) and one.opname.endswith(("_GLOBAL", "_DEREF", "_ATTR"))
     }
     by_name = {"ATTR": "setattr", "GLOBAL": "globals"}
-    texts = [one for one in code.co_consts if isinstance(one, str)]
+    texts = [
+        one
+        for const in code.co_consts
+        for one in (const if isinstance(const, tuple) else (const,))
+        if isinstance(one, str)
+    ]
     found |= {(what, text) for what, function in by_name.items() if function in code.co_names for text in texts}
     return frozenset(found.union(*(_written(inner) for inner in code.co_consts if isinstance(inner, types.CodeType))))
 

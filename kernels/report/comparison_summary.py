@@ -51,7 +51,7 @@ def summary(table: Sequence[Row]) -> Summary:
     if which := next((row.contended for row in compared if row.contended), ""):
         runs, tone = "both runs are" if which == "both" else f"the run {which} is", "same"
         if edited:
-            seen, strong = strong, f"Nothing is decided: {runs} contended"
+            seen, strong = strong, f"No change in speed is decided: {runs} contended"
             sentences = ["Other processes used the device.", f"What was seen: {seen}.", *sentences]
         else:
             sentences.insert(0, f"{runs[:1].upper()}{runs[1:]} contended: other processes used the device.")

@@ -174,8 +174,10 @@ def _noise(table: Sequence[Row]) -> list[str]:
     reasons = list(dict.fromkeys(row.why for row in noisy.values()))
     if len(reasons) == 1:
         return [f"Undecided{where}: {reasons[0]}."]
-    stems, margins = dict.fromkeys(why.partition(":")[0] for why in reasons), [row.margin for row in noisy.values()]
-    return [f"Undecided{where}: {listed(list(stems))}, with margins from {min(margins):.0%} to {max(margins):.0%}."]
+    stems = list(dict.fromkeys(why.partition(":")[0] for why in reasons))
+    what = stems[0] if len(stems) == 1 else "this machine was busy or unsteady"
+    least, most = (f"{one(row.margin for row in noisy.values()):.0%}" for one in (min, max))
+    return [f"Undecided{where}: {what}, with margins {f'of {most}' if least == most else f'from {least} to {most}'}."]
 
 
 def _widened(table: Sequence[Row]) -> list[str]:

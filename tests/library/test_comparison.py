@@ -319,7 +319,7 @@ def test_a_contended_run_decides_nothing(was, now, words):
     )
     table = rows(before, after)
     said = summary(table)
-    assert (said.strong, said.tone) == (f"Nothing is decided: {words}", "same")
+    assert (said.strong, said.tone) == (f"No change in speed is decided: {words}", "same")
     assert said.rest[:2] == ["Other processes used the device.", "What was seen: mine is faster than before."]
     unchanged = summary(rows(before, RunResults(ENVIRONMENT, before.measurements, now)))
     assert unchanged.strong == "No kernel source changed"

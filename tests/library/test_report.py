@@ -446,6 +446,14 @@ def test_several_reasons_for_no_decision_are_one_sentence():
     quiet = event(result("sdpa"), result("mine", FAST), seq_len=512)
     said_of_all = "Undecided on 3 of 4 workloads: this machine was busy or unsteady, with margins from 10% to 40%."
     assert said_of_all in said(*noisy, quiet)[1]
+    alike = [
+        event(result("sdpa"), result("mine", FAST), margin=0.1, aa=(1.0, low, 1.1), seq_len=s)
+        for s, low in ((64, 0.9), (128, 0.95))
+    ]
+    assert (
+        "Undecided: " not in said(*alike)[1]
+        and "this machine was busy or unsteady, with margins of 10%." in said(*alike)[1]
+    )
 
 
 def test_a_contended_run_has_no_best_kernel():

@@ -1,5 +1,6 @@
 """torch.compile of eager attention, compiled afresh for each workload."""
 
+from contextlib import suppress
 from functools import lru_cache
 
 import torch
@@ -25,12 +26,13 @@ _compiled = torch.compile(_attention, dynamic=False, fullgraph=True)
 
 @lru_cache
 def _make_room(score_bytes, device):
-    """Before the first call of a shape: memory for the scores and for a copy of them, or torch.OutOfMemoryError.
+    """Before the first call of a shape, if there is memory: allocates the scores and a copy of them, and frees both.
 
     The softmax is in place, so Inductor's tuner copies the scores before it tries tiles: on the GPU if the peak of allocated
-    memory was so high before, else through the host. At 48 GiB of scores that took a minute, and ended without memory anyway.
+    memory was so high before, else through the host, which is slow.
     """
-    _ = [torch.empty(score_bytes, dtype=torch.uint8, device=device) for _ in range(2)]
+    with suppress(torch.OutOfMemoryError):
+        _ = [torch.empty(score_bytes, dtype=torch.uint8, device=device) for _ in range(2)]
 
 
 @kernel("attention", backend="pytorch")
