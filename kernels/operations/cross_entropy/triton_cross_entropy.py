@@ -2,8 +2,7 @@
 
 A block of a row is DEPTH x LANES elements, of which a thread has whole columns. Each lane keeps a maximum and a sum relative
 to it, so threads exchange something once a row, not once a block, and an element costs little more than one
-exponential. Short rows go several to a program. A program may do one tile of rows after another: then the next one is copied
-into shared memory while it computes, and fewer losses are left to add. All sums are in float32, and in a fixed order: two launches and no
+exponential. Short rows go several to a program. All sums are in float32, and in a fixed order: two launches and no
 atomic addition, so a loss is the same each time.
 """
 
@@ -33,10 +32,6 @@ class Tile(NamedTuple):
     depth: int = 0
     """Of a block of depth x lanes elements, if a row is read in blocks. 0: rows are held in registers."""
     lanes: int = 0
-    programs: int = 0
-    """For each multiprocessor, if a program does one tile after another. 0: a program for each tile."""
-    stages: int = 0
-    """Of a program that does one tile after another: stages - 1 tiles are on their way."""
 
 
 def tiles(rows, vocab):
@@ -51,10 +46,7 @@ def tiles(rows, vocab):
     "cross_entropy", backend="triton", needs=cuda(min_capability=7.5),
     space={
         "rows": (1, 2, 4, 8, 16, 32, 64), "warps": (1, 2, 4, 8, 16, 32),
-        "block": (
-            "held", "ahead1x2", "ahead1x3", "ahead2x2", "ahead2x3", "ahead4x2", "ahead4x3", "ahead8x2", "ahead8x3",
-            "1x1024", "2x1024", "4x1024", "8x1024", "1x2048", "2x2048", "4x2048", "1x4096", "2x4096",
-        ),
+        "block": ("held", "1x1024", "2x1024", "4x1024", "8x1024", "1x2048", "2x2048", "4x2048", "1x4096", "2x4096"),
     },
 )  # fmt: skip
 def triton_cross_entropy(logits, targets, *, settings=None):
@@ -63,11 +55,9 @@ def triton_cross_entropy(logits, targets, *, settings=None):
 
 
 def fitting(cols, rows, warps, block):
-    """The tile of settings, if registers can hold it. block: "held", "ahead" and programs x stages, or depth x lanes.
-    Raises Unsupported."""
-    if block.startswith(("held", "ahead")):
-        programs, stages = map(int, block[5:].split("x")) if block != "held" else (0, 0)
-        each, tile = rows * triton.next_power_of_2(cols) / (32 * warps), Tile(rows, warps, 0, 0, programs, stages)
+    """The tile of settings, if registers can hold it. block: "held", or depth x lanes. Raises Unsupported."""
+    if block == "held":
+        each, tile = rows * triton.next_power_of_2(cols) / (32 * warps), Tile(rows, warps)
     else:
         depth, lanes = map(int, block.split("x"))
         each, tile = depth * lanes / (32 * warps), Tile(1, warps, depth, lanes)
@@ -91,14 +81,14 @@ def launch(logits, targets, tile):
     targets = targets.contiguous()
     rows, vocab = logits.shape
     held = not tile.depth
-    count = programs(rows, tile, logits.device) if held else rows
+    count = triton.cdiv(rows, tile.rows) if held else rows
     losses = torch.empty(count, dtype=torch.float32, device=logits.device)
     out = torch.empty((), dtype=torch.float32, device=logits.device)
     with torch.cuda.device_of(logits):  # Triton launches on the current device, which need not be the tensors'
         if held:
             _held[(count,)](
                 logits, targets, losses, logits.stride(0), rows, vocab,
-                ROWS=tile.rows, WIDTH=triton.next_power_of_2(vocab), STAGES=tile.stages, num_warps=tile.warps,
+                ROWS=tile.rows, WIDTH=triton.next_power_of_2(vocab), num_warps=tile.warps,
             )  # fmt: skip
         else:
             _in_blocks[(count,)](
@@ -109,45 +99,21 @@ def launch(logits, targets, tile):
     return out
 
 
-def programs(rows, tile, device):
-    """Programs of a launch that holds rows in registers."""
-    count = triton.cdiv(rows, tile.rows)
-    if not tile.programs:
-        return count
-    processors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 3
-    return min(count, tile.programs * processors)
-
-
 @triton.jit(do_not_specialize=["rows"])
-def _held(
-    logits, targets, losses, stride, rows, vocab, ROWS: tl.constexpr, WIDTH: tl.constexpr, STAGES: tl.constexpr
-):
-    """The sum of the losses of one tile, or of one tile after another."""
-    first = tl.program_id(0) * ROWS
-    if STAGES == 0:
-        loss = _tile(logits, targets, stride, first, rows, vocab, ROWS, WIDTH)
-    else:
-        loss = tl.zeros([ROWS], tl.float32)
-        step = tl.num_programs(0) * ROWS
-        for number in tl.range(0, tl.cdiv(rows - first, step), num_stages=STAGES):
-            loss += _tile(logits, targets, stride, first + number * step, rows, vocab, ROWS, WIDTH)
-    tl.store(losses + tl.program_id(0), tl.sum(loss, 0))
-
-
-@triton.jit
-def _tile(logits, targets, stride, first, rows, vocab, ROWS: tl.constexpr, WIDTH: tl.constexpr):
-    """The losses of ROWS rows of at most WIDTH columns, from `first` on; 0 for rows that do not exist."""
+def _held(logits, targets, losses, stride, rows, vocab, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+    """The sum of the losses of ROWS rows of at most WIDTH columns."""
+    first = tl.program_id(0).to(tl.int64) * ROWS
     row, col = tl.arange(0, ROWS), tl.arange(0, WIDTH)[None, :]
     there = first + row < rows
-    logits += first.to(tl.int64) * stride
     target = tl.load(targets + first + row, mask=there, other=0)
-    right = tl.load(logits + row * stride + target, mask=there, other=0.0).to(tl.float32)
+    right = tl.load(logits + (first + row) * stride + target, mask=there, other=0.0).to(tl.float32)
     exists = there[:, None] & (col < vocab)
-    values = tl.load(logits + row[:, None] * stride + col, mask=exists, other=0.0).to(tl.float32)
+    values = tl.load(logits + first * stride + row[:, None] * stride + col, mask=exists, other=0.0).to(tl.float32)
     values = tl.where(col < vocab, values, float("-inf"))
     largest = tl.max(values, 1)
     sums = tl.sum(tl.exp2((values - largest[:, None]) * 1.4426950408889634), 1)
-    return tl.where(there, (largest - right) + tl.log2(sums) * 0.6931471805599453, 0.0)
+    loss = (largest - right) + tl.log2(sums) * 0.6931471805599453
+    tl.store(losses + tl.program_id(0), tl.sum(tl.where(there, loss, 0.0), 0))
 
 
 @triton.jit

@@ -1,8 +1,7 @@
 """RMSNorm forward in Triton: a program holds whole rows in registers, so that x is read from memory once.
 
-Short rows go several to a program, which then reads the weight once for all of them. A program may do one row after another:
-then it holds the weight, and the next rows are copied into shared memory while it computes. A row too long for registers is
-read twice: its first reading adds squares in each lane, and the threads exchange their sums once a row. Sums are in float32.
+Short rows go several to a program, which then reads the weight once for all of them. A row too long for registers is read
+twice: its first reading adds squares in each lane, and the threads exchange their sums once a row. Sums are in float32.
 """
 
 from typing import NamedTuple
@@ -29,10 +28,6 @@ class Tile(NamedTuple):
     depth: int = 0
     """Of a block of depth x lanes elements, if a row is read in blocks. 0: rows are held in registers."""
     lanes: int = 0
-    programs: int = 0
-    """For each multiprocessor, if a program does one row after another. 0: a program for each tile."""
-    stages: int = 0
-    """Of a program that does one row after another: stages - 1 tiles are on their way."""
 
 
 def tiles(rows, cols):
@@ -50,10 +45,7 @@ def tiles(rows, cols):
     "rms_norm", backend="triton", needs=cuda(min_capability=7.5),
     space={
         "rows": (1, 2, 4, 8, 16, 32, 64), "warps": (1, 2, 4, 8, 16, 32),
-        "block": (
-            "held", "ahead1x2", "ahead1x3", "ahead2x2", "ahead2x3", "ahead4x2", "ahead4x3", "ahead8x2", "ahead8x3",
-            "1x1024", "2x1024", "4x1024", "8x1024", "1x2048", "2x2048", "4x2048", "1x4096", "2x4096",
-        ),
+        "block": ("held", "1x1024", "2x1024", "4x1024", "8x1024", "1x2048", "2x2048", "4x2048", "1x4096", "2x4096"),
     },
 )  # fmt: skip
 def triton_rms_norm(x, weight, *, eps, settings=None):
@@ -62,11 +54,9 @@ def triton_rms_norm(x, weight, *, eps, settings=None):
 
 
 def fitting(cols, rows, warps, block):
-    """The tile of settings, if registers can hold it. block: "held", "ahead" and programs x stages, or depth x lanes.
-    Raises Unsupported."""
-    if block.startswith(("held", "ahead")):
-        programs, stages = map(int, block[5:].split("x")) if block != "held" else (0, 0)
-        each, tile = rows * triton.next_power_of_2(cols) / (32 * warps), Tile(rows, warps, 0, 0, programs, stages)
+    """The tile of settings, if registers can hold it. block: "held", or depth x lanes. Raises Unsupported."""
+    if block == "held":
+        each, tile = rows * triton.next_power_of_2(cols) / (32 * warps), Tile(rows, warps)
     else:
         depth, lanes = map(int, block.split("x"))
         each, tile = depth * lanes / (32 * warps), Tile(1, warps, depth, lanes)
@@ -91,26 +81,15 @@ def launch(x, weight, eps, tile):
     with torch.cuda.device_of(x):  # Triton launches on the current device, which need not be the tensors'
         if not tile.depth:
             width = triton.next_power_of_2(cols)
-            body = _ahead if tile.stages else _held
-            more = {"STAGES": tile.stages} if tile.stages else {}
-            body[(programs(rows, tile, x.device),)](
+            _held[(triton.cdiv(rows, tile.rows),)](
                 x, weight, out, x.stride(0), rows, cols, eps, ROWS=tile.rows, WIDTH=width,
-                EVEN=rows % tile.rows == 0 and width == cols, **more, num_warps=tile.warps,
+                EVEN=rows % tile.rows == 0 and width == cols, num_warps=tile.warps,
             )  # fmt: skip
         else:
             _in_blocks[(rows,)](
                 x, weight, out, x.stride(0), cols, eps, DEPTH=tile.depth, LANES=tile.lanes, num_warps=tile.warps
             )
     return out
-
-
-def programs(rows, tile, device):
-    """Programs of a launch that holds rows in registers."""
-    count = triton.cdiv(rows, tile.rows)
-    if not tile.programs:
-        return count
-    processors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 3
-    return min(count, tile.programs * processors)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -132,31 +111,6 @@ def _held(x, weight, out, stride, rows, cols, eps, ROWS: tl.constexpr, WIDTH: tl
         tl.store(out + first * cols + row * cols + col, result)
     else:
         tl.store(out + first * cols + row * cols + col, result, mask=exists)
-
-
-@triton.jit(do_not_specialize=["rows"])
-def _ahead(
-    x, weight, out, stride, rows, cols, eps,
-    ROWS: tl.constexpr, WIDTH: tl.constexpr, EVEN: tl.constexpr, STAGES: tl.constexpr,
-):  # fmt: skip
-    """One tile after another, each as in _held."""
-    row, col = tl.arange(0, ROWS)[:, None], tl.arange(0, WIDTH)[None, :]
-    scale = tl.load(weight + col) if EVEN else tl.load(weight + col, mask=col < cols, other=0.0)
-    begin, step = tl.program_id(0) * ROWS, tl.num_programs(0) * ROWS
-    for number in tl.range(0, tl.cdiv(rows - begin, step), num_stages=STAGES):
-        first = begin + number * step
-        source, target = x + first.to(tl.int64) * stride, out + first.to(tl.int64) * cols
-        if EVEN:
-            values = tl.load(source + row * stride + col).to(tl.float32)
-        else:
-            exists = (first + row < rows) & (col < cols)
-            values = tl.load(source + row * stride + col, mask=exists, other=0.0).to(tl.float32)
-        spread = tl.rsqrt(tl.sum(values * values, 1) / cols + eps)[:, None]
-        result = (values * spread * scale.to(tl.float32)).to(out.dtype.element_ty)
-        if EVEN:
-            tl.store(target + row * cols + col, result)
-        else:
-            tl.store(target + row * cols + col, result, mask=exists)
 
 
 @triton.jit

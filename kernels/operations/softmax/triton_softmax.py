@@ -1,9 +1,8 @@
 """Softmax of rows in Triton: a program holds whole rows in registers, so that x is read from memory once.
 
-Short rows go several to a program. A program may do one row after another: then the next ones are copied into shared memory
-while it computes. A row too long for registers is read twice. Its first reading keeps a maximum and a sum for each lane, of
-blocks whose first dimension lies in one thread: threads exchange something once a row, not once a block. All sums are in
-float32.
+Short rows go several to a program. A row too long for registers is read twice. Its first reading keeps a maximum and a sum
+for each lane, of blocks whose first dimension lies in one thread: threads exchange something once a row, not once a
+block. All sums are in float32.
 """
 
 from typing import NamedTuple
@@ -30,10 +29,6 @@ class Tile(NamedTuple):
     depth: int = 0
     """Of a block of depth x lanes elements, if a row is read in blocks. 0: rows are held in registers."""
     lanes: int = 0
-    programs: int = 0
-    """For each multiprocessor, if a program does one row after another. 0: a program for each tile."""
-    stages: int = 0
-    """Of a program that does one row after another: stages - 1 tiles are on their way."""
 
 
 def tiles(rows, cols):
@@ -51,10 +46,7 @@ def tiles(rows, cols):
     "softmax", backend="triton", needs=cuda(min_capability=7.5),
     space={
         "rows": (1, 2, 4, 8, 16, 32, 64), "warps": (1, 2, 4, 8, 16, 32),
-        "block": (
-            "held", "ahead1x2", "ahead1x3", "ahead2x2", "ahead2x3", "ahead4x2", "ahead4x3", "ahead8x2", "ahead8x3",
-            "1x1024", "2x1024", "4x1024", "8x1024", "1x2048", "2x2048", "4x2048", "1x4096", "2x4096",
-        ),
+        "block": ("held", "1x1024", "2x1024", "4x1024", "8x1024", "1x2048", "2x2048", "4x2048", "1x4096", "2x4096"),
     },
 )  # fmt: skip
 def triton_softmax(x, *, settings=None):
@@ -63,11 +55,9 @@ def triton_softmax(x, *, settings=None):
 
 
 def fitting(cols, rows, warps, block):
-    """The tile of settings, if registers can hold it. block: "held", "ahead" and programs x stages, or depth x lanes.
-    Raises Unsupported."""
-    if block.startswith(("held", "ahead")):
-        programs, stages = map(int, block[5:].split("x")) if block != "held" else (0, 0)
-        each, tile = rows * triton.next_power_of_2(cols) / (32 * warps), Tile(rows, warps, 0, 0, programs, stages)
+    """The tile of settings, if registers can hold it. block: "held", or depth x lanes. Raises Unsupported."""
+    if block == "held":
+        each, tile = rows * triton.next_power_of_2(cols) / (32 * warps), Tile(rows, warps)
     else:
         depth, lanes = map(int, block.split("x"))
         each, tile = depth * lanes / (32 * warps), Tile(1, warps, depth, lanes)
@@ -90,54 +80,32 @@ def launch(x, tile):
     with torch.cuda.device_of(x):  # Triton launches on the current device, which need not be the tensor's
         if not tile.depth:
             width = triton.next_power_of_2(cols)
-            _held[(programs(rows, tile, x.device),)](
+            _held[(triton.cdiv(rows, tile.rows),)](
                 x, out, x.stride(0), rows, cols, ROWS=tile.rows, WIDTH=width,
-                EVEN=rows % tile.rows == 0 and width == cols, STAGES=tile.stages, num_warps=tile.warps,
+                EVEN=rows % tile.rows == 0 and width == cols, num_warps=tile.warps,
             )  # fmt: skip
         else:
             _in_blocks[(rows,)](x, out, x.stride(0), cols, DEPTH=tile.depth, LANES=tile.lanes, num_warps=tile.warps)
     return out
 
 
-def programs(rows, tile, device):
-    """Programs of a launch that holds rows in registers."""
-    count = triton.cdiv(rows, tile.rows)
-    if not tile.programs:
-        return count
-    processors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 3
-    return min(count, tile.programs * processors)
-
-
 @triton.jit(do_not_specialize=["rows"])
-def _held(x, out, stride, rows, cols, ROWS: tl.constexpr, WIDTH: tl.constexpr, EVEN: tl.constexpr, STAGES: tl.constexpr):
-    """Tiles of ROWS rows of at most WIDTH columns. EVEN promises that every row and column of a tile exists."""
-    first = tl.program_id(0) * ROWS
-    if STAGES == 0:
-        _tile(x, out, stride, first, rows, cols, ROWS, WIDTH, EVEN)
-    else:
-        step = tl.num_programs(0) * ROWS
-        for number in tl.range(0, tl.cdiv(rows - first, step), num_stages=STAGES):
-            _tile(x, out, stride, first + number * step, rows, cols, ROWS, WIDTH, EVEN)
-
-
-@triton.jit
-def _tile(x, out, stride, first, rows, cols, ROWS: tl.constexpr, WIDTH: tl.constexpr, EVEN: tl.constexpr):
-    """Softmax of the rows from `first` on."""
+def _held(x, out, stride, rows, cols, ROWS: tl.constexpr, WIDTH: tl.constexpr, EVEN: tl.constexpr):
+    """ROWS rows of at most WIDTH columns. EVEN promises that every row and column of the tile exists."""
+    first = tl.program_id(0).to(tl.int64) * ROWS
     row, col = tl.arange(0, ROWS)[:, None], tl.arange(0, WIDTH)[None, :]
-    x += first.to(tl.int64) * stride
-    out += first.to(tl.int64) * cols
     if EVEN:
-        values = tl.load(x + row * stride + col).to(tl.float32)
+        values = tl.load(x + first * stride + row * stride + col).to(tl.float32)
     else:
         exists = (first + row < rows) & (col < cols)
-        values = tl.load(x + row * stride + col, mask=exists, other=0.0).to(tl.float32)
+        values = tl.load(x + first * stride + row * stride + col, mask=exists, other=0.0).to(tl.float32)
         values = tl.where(col < cols, values, float("-inf"))
     powers = tl.exp2((values - tl.max(values, 1)[:, None]) * 1.4426950408889634)
     result = (powers * (1.0 / tl.sum(powers, 1))[:, None]).to(out.dtype.element_ty)
     if EVEN:
-        tl.store(out + row * cols + col, result)
+        tl.store(out + first * cols + row * cols + col, result)
     else:
-        tl.store(out + row * cols + col, result, mask=exists)
+        tl.store(out + first * cols + row * cols + col, result, mask=exists)
 
 
 @triton.jit
