@@ -3,7 +3,7 @@
 A block of a row is DEPTH x LANES elements, of which a thread has whole columns. Each lane keeps a maximum and a sum relative
 to it, so threads exchange something once a row, not once a block, and an element costs little more than one
 exponential. Short rows go several to a program. All sums are in float32, and in a fixed order: two launches and no
-atomic addition, so a loss is the same each time.
+atomic addition, so a loss is the same each time. On Hopper the second one is already there when the first one ends.
 """
 
 from typing import NamedTuple
@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from kernels.catalog import Unsupported, cuda, kernel
 
@@ -81,6 +82,7 @@ def launch(logits, targets, tile):
     targets = targets.contiguous()
     rows, vocab = logits.shape
     held = not tile.depth
+    early = logits.is_cuda and torch.cuda.get_device_capability(logits.device) >= (9, 0)
     count = triton.cdiv(rows, tile.rows) if held else rows
     losses = torch.empty(count, dtype=torch.float32, device=logits.device)
     out = torch.empty((), dtype=torch.float32, device=logits.device)
@@ -88,20 +90,24 @@ def launch(logits, targets, tile):
         if held:
             _held[(count,)](
                 logits, targets, losses, logits.stride(0), rows, vocab,
-                ROWS=tile.rows, WIDTH=triton.next_power_of_2(vocab), num_warps=tile.warps,
+                ROWS=tile.rows, WIDTH=triton.next_power_of_2(vocab), EARLY=early, num_warps=tile.warps,
             )  # fmt: skip
         else:
             _in_blocks[(count,)](
                 logits, targets, losses, logits.stride(0), vocab,
-                DEPTH=tile.depth, LANES=tile.lanes, num_warps=tile.warps,
+                DEPTH=tile.depth, LANES=tile.lanes, EARLY=early, num_warps=tile.warps,
             )  # fmt: skip
-        _mean[(1,)](losses, out, count, rows, BLOCK=TOTAL, num_warps=TOTAL_WARPS)
+        _mean[(1,)](
+            losses, out, count, rows, BLOCK=TOTAL, EARLY=early, num_warps=TOTAL_WARPS, **({"launch_pdl": True} if early else {})
+        )  # fmt: skip
     return out
 
 
 @triton.jit(do_not_specialize=["rows"])
-def _held(logits, targets, losses, stride, rows, vocab, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+def _held(logits, targets, losses, stride, rows, vocab, ROWS: tl.constexpr, WIDTH: tl.constexpr, EARLY: tl.constexpr):
     """The sum of the losses of ROWS rows of at most WIDTH columns."""
+    if EARLY:
+        gdc_launch_dependents()
     first = tl.program_id(0).to(tl.int64) * ROWS
     row, col = tl.arange(0, ROWS), tl.arange(0, WIDTH)[None, :]
     there = first + row < rows
@@ -117,8 +123,10 @@ def _held(logits, targets, losses, stride, rows, vocab, ROWS: tl.constexpr, WIDT
 
 
 @triton.jit
-def _in_blocks(logits, targets, losses, stride, vocab, DEPTH: tl.constexpr, LANES: tl.constexpr):
+def _in_blocks(logits, targets, losses, stride, vocab, DEPTH: tl.constexpr, LANES: tl.constexpr, EARLY: tl.constexpr):
     """The loss of one row."""
+    if EARLY:
+        gdc_launch_dependents()
     row = tl.program_id(0).to(tl.int64)
     target = tl.load(targets + row)
     right = tl.load(logits + row * stride + target).to(tl.float32)
@@ -138,10 +146,12 @@ def _in_blocks(logits, targets, losses, stride, vocab, DEPTH: tl.constexpr, LANE
 
 
 @triton.jit(do_not_specialize=["count", "rows"])
-def _mean(losses, out, count, rows, BLOCK: tl.constexpr):
-    """The sum of all losses over the number of rows, by one program."""
+def _mean(losses, out, count, rows, BLOCK: tl.constexpr, EARLY: tl.constexpr):
+    """The sum of all losses over the number of rows, by one program. EARLY: it waits for the first launch itself."""
+    if EARLY:
+        gdc_wait()
     lanes = tl.arange(0, BLOCK)
     sums = tl.zeros([BLOCK], tl.float32)
     for start in range(0, count, BLOCK):
-        sums += tl.load(losses + start + lanes, mask=start + lanes < count, other=0.0)
+        sums += tl.load(losses + start + lanes, mask=start + lanes < count, other=0.0, cache_modifier=".cg")
     tl.store(out, tl.sum(sums, 0) / rows)

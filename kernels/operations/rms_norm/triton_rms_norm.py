@@ -12,8 +12,8 @@ import triton.language as tl
 
 from kernels.catalog import Unsupported, cuda, kernel
 
-LONGEST_HELD = 16_384
-"""Columns of the longest row held in registers: with 16 warps, 32 float32 a thread."""
+LONGEST_HELD = 32_768
+"""Columns of the longest row held in registers: with 16 warps, 64 float32 a thread."""
 MOST_ELEMENTS = 128
 """Of a thread: more would not stay in its registers."""
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
@@ -31,14 +31,15 @@ class Tile(NamedTuple):
 
 
 def tiles(rows, cols):
-    """The tile for a problem. 16 elements a thread were best of 4,096 columns on an H200
-    (docs/measurements/row-tiles-h200-2026-11-25.jsonl). Other widths are not measured yet."""
+    """The tile for a problem. 16 elements a thread were best at 4,096 columns on an H200
+    (docs/measurements/row-tiles-h200-2026-11-25.jsonl). On an H100, 16 and 32 warps were the fastest of 12 tiles at 32,768
+    columns, and 2 rows in 4 warps of 13 at 768 (docs/measurements/rms-norm-tiles-h100-of-four-2026-11-27.json)."""
     if cols > LONGEST_HELD:
         return Tile(1, 8, depth=4, lanes=2048)
     width = triton.next_power_of_2(cols)
     if width > 1024:
         return Tile(1, min(16, width // 512))
-    return Tile(min(4096 // width, triton.next_power_of_2(rows), 64), 4)
+    return Tile(min(max(2048 // width, 1), triton.next_power_of_2(rows), 64), 4)
 
 
 @kernel(
