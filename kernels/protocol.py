@@ -28,7 +28,7 @@ class Protocol(BaseModel):
     precision: float = Field(0.003, gt=0, le=1)
     """Stop when the half-width of every speedup's interval is at most this."""
     budget_s: float = Field(60.0, gt=0, le=3600)
-    """Time limit of the rounds of one workload, per pair."""
+    """Time limit of the rounds of one workload, per pair. The mode sustained measures 8 rounds whatever it is."""
     processes: int = Field(1, ge=1, le=20)
     """Fresh processes that measure each workload, one after the other. With one, every interval includes the spread
     between processes that was measured before (kernels/analysis/processes.py); with several, also what they show."""

@@ -74,7 +74,7 @@ class ProtocolFields(forms.Form):
             ("cold", "cold: inputs not in the cache, launch gap hidden"),
             ("graph", "graph: CUDA-graph replay over rotated inputs"),
             ("warm", "warm: one buffer, always in the cache"),
-            ("sustained", "sustained: back to back for at least 1 s"),
+            ("sustained", "sustained: back to back for at least 1 s in each of 8 rounds"),
             ("e2e", "e2e: host time, dispatch included"),
         ],
         required=False,

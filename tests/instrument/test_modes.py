@@ -116,6 +116,13 @@ def test_sustained_runs_for_a_second_and_more_after_a_lead(measure, base_us):
     assert reading.sights[last["graph"]] == math.ceil(calls / reading.sets), "calls that met the same values"
 
 
+@pytest.mark.parametrize("mode, rounds", [("sustained", 8), ("cold", 1)])
+def test_a_time_limit_of_seconds_leaves_sustained_the_rounds_of_a_verdict(measure, mode, rounds):
+    reading = measure(bench_of(other=200 * US), mode=mode, **STEADY | {"budget_s": 1e-9})
+    assert len(reading.orders) == rounds
+    assert any("time budget" in note for note in reading.notes)
+
+
 # --- graphs -----------------------------------------------------------------------------------------------------------
 
 
