@@ -154,12 +154,17 @@ def rows(before: Results, after: Results) -> list[Row]:
     table = _widened_where_controls_moved(table)
     if before.contended or after.contended:
         which = "both" if before.contended and after.contended else "before" if before.contended else "after"
-        table = [replace(row, contended=which) if row.change is not None else row for row in table]
+        table = [_undecided(row, which) if row.change is not None else row for row in table]
     told = {(row.workload_key, row.kernel) for row in table}
     for m in earlier.values():
         left = [arm for arm in m.results if (m.key, arm.kernel) not in told]
         table += [_row(m, _Pair(arm, None, m, None)) for arm in left]
     return table
+
+
+def _undecided(row: Row, which: str) -> Row:
+    """A row of two runs of which one is contended, or both: its change has no word."""
+    return replace(row, contended=which, verdict=Verdict.UNDECIDED if row.verdict in WORDS else row.verdict)
 
 
 def _widened_where_controls_moved(table: list[Row]) -> list[Row]:

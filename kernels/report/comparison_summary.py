@@ -51,8 +51,8 @@ def summary(table: Sequence[Row]) -> Summary:
     if which := next((row.contended for row in compared if row.contended), ""):
         runs, tone = "both runs are" if which == "both" else f"the run {which} is", "same"
         if edited:
-            seen, strong = strong, f"No change in speed is decided: {runs} contended"
-            sentences = ["Other processes used the device.", f"What was seen: {seen}.", *sentences]
+            strong, sentences = f"No change in speed is decided: {runs} contended", ["Other processes used the device."]
+            sentences += _of_statuses(table)
         else:
             sentences.insert(0, f"{runs[:1].upper()}{runs[1:]} contended: other processes used the device.")
     return Summary(strong, [*sentences, *each], tone, ranks=each)
