@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from kernels.contract.arm_result import Status
 from kernels.contract.events import Confirmed, Started, Tried
 from kernels.contract.search import Finalist, OnWorkload, Search, Trial
 from kernels.parent.child_process import Cancelled
@@ -21,6 +23,8 @@ from kernels.tuning.samplers import sampler_of
 SCREENING = 0.6
 """Share of the minutes for the screening; the rest is for the finalists."""
 TABLE = "from the table"
+MOST_MORE = 4
+"""At most so many times as many settings as the plan says are tried at once, if the kernel refuses most of them."""
 
 
 def now() -> datetime:
@@ -122,8 +126,15 @@ class Tuner:
             return False
         return time.monotonic() - self.began + self.took_s > SCREENING * self.plan.minutes * 60
 
+    def _wanted(self) -> int:
+        """How many settings to try at once, so that about `together` of them can be timed: a kernel refuses others in an
+        instant, but each process that is started takes seconds."""
+        refused = sum(any(one.status == Status.UNSUPPORTED for one in trial.results) for trial in self.search.trials)
+        share = (self.plan.together + len(self.search.trials) - refused) / (self.plan.together + len(self.search.trials))
+        return min(MOST_MORE * self.plan.together, math.ceil(self.plan.together / share))
+
     def _asked(self) -> list[Asked]:
-        count = min(self.plan.together, self.plan.trials - len(self.search.trials))
+        count = min(self._wanted(), self.plan.trials - len(self.search.trials))
         asked = [Asked(one, TABLE) for one in self.first[:count]]
         self.first = self.first[count:]
         while len(asked) < count and (more := self.sampler.ask()):

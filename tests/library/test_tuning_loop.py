@@ -187,6 +187,18 @@ def test_finalists_are_measured_again_together_and_in_more_processes():
     assert found.winner.settings == found.best and found.state == "done"
 
 
+def test_where_a_kernel_refuses_most_settings_more_are_tried_at_once():
+    def speedup(settings, confirming):
+        return hill(settings) if settings["rows"] == 8 else (Status.UNSUPPORTED, "too many elements a thread")
+
+    found, instrument, _ = run(speedup, sampler="random", trials=30, together=2)
+    asked = [len(settings) for kind, settings, _ in instrument.asked if kind == "screen"]
+    assert asked[0] == 2 and 4 <= max(asked) <= 8 and len(asked) < 15, "15 processes at two settings each"
+    assert sum(asked) == len(found.trials) == 30 and found.best == BEST
+    usual = [len(settings) for kind, settings, _ in run(trials=30, together=2)[1].asked if kind == "screen"]
+    assert set(usual) == {2}, "what does not compile takes its time"
+
+
 def test_the_winners_curse_is_measured():
     """Every setting is really 1.05; screening adds luck. The promise of the best is too high, and the search says so."""
     luck = random.Random(5)
