@@ -28,7 +28,7 @@ def why_not(run: Run, measured: StoredMeasured, result: StoredArm) -> str:
     """Why a result's kernel cannot be profiled from here, as a sentence; empty if it can."""
     gpu = run.gpu
     if run.demo or gpu is None:
-        return "No device of this site measured it. To profile it, run `python -m kernels profile` on its host."
+        return "No device of this site measured it. To profile it, run python -m kernels profile on its host."
     if result.status != Status.OK:
         return "Only results with the status ok can be profiled."
     if measured.workload.known_problem is None:

@@ -49,7 +49,7 @@ class ProtocolFields(forms.Form):
     protocol = forms.ChoiceField(
         label="Protocol",
         choices=[
-            ("paired", "paired: all kernels in every round, compared within rounds"),
+            ("paired", "paired: kernels take turns in rounds, and are compared within rounds"),
             ("isolated", "isolated: paired, each kernel in a process of its own; for untrusted kernels"),
             ("fixed", "fixed: warm-up calls, then timed calls, one kernel after the other"),
         ],

@@ -138,7 +138,9 @@ def evaluate(criterion: Criterion, seen: Iterable[Seen]) -> Answer:
 def _of_kernel(criterion: Criterion, name: str, mine: Sequence[Seen], comparisons: int, needed: int, of: int) -> Answer:
     found = tuple(_on(criterion, one, comparisons) for one in mine)
     if all(one.is_claimed for one in mine):
-        return Answer(Word.UNKNOWN, _claimed(mine) if _is_timed(criterion) else ONLY_CLAIMED, name, found, needed, of)
+        return Answer(
+            Word.UNKNOWN, _claimed(mine, criterion) if _is_timed(criterion) else ONLY_CLAIMED, name, found, needed, of
+        )
     wrong = [one.seen for one in found if one.seen.verdict in FAILURES]
     if criterion.correct and wrong:
         first = wrong[0]
@@ -167,8 +169,8 @@ def _is_timed(criterion: Criterion) -> bool:
 ONLY_CLAIMED = "correctness is only claimed, not measured here"
 
 
-def _claimed(mine: Sequence[Seen]) -> str:
-    ratios = sorted(one.ratio.ratio for one in mine if one.ratio)
+def _claimed(mine: Sequence[Seen], criterion: Criterion) -> str:
+    ratios = sorted(one.ratio.ratio for one in mine if one.ratio and criterion.speedup is not None)
     ends = dict.fromkeys(f"{end:.2g}x" for end in (ratios[0], ratios[-1])) if ratios else {}
     said = f" ({' to '.join(ends)})" if ends else ""
     return f"only claimed{said}, not measured here"
@@ -243,6 +245,8 @@ def p90_reach(calls: ArmResult | ColdCalls) -> tuple[float, float] | None:
 
 
 def _p90(one: Seen) -> tuple[Word, str]:
+    if one.is_claimed:
+        return Word.UNKNOWN, "only claimed, not measured here"
     if why := _doubt(one):
         return Word.UNKNOWN, why
     if one.p90 is None or one.base_p90 is None:

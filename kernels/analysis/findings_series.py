@@ -17,7 +17,7 @@ GROWN = 4.0
 FULLY = 0.9
 """A time grows with the work if it grows by the growth of the work to this power, or more."""
 BARELY = 0.6
-"""With this power, or less, it is launch-bound at its small end."""
+"""With this power, or less, it is latency-bound at its small end."""
 
 IsBaseline = Callable[[str], bool]
 Pair = tuple[Timed, Timed]
@@ -197,7 +197,7 @@ def series(every: Sequence[Timed]) -> list[Series]:
 
 def scaling(every: Sequence[Timed], is_baseline: IsBaseline) -> Iterator[Finding]:
     """How times grow with batch, heads or rows, of each kernel and method in its series with the most work. Kernels that are
-    launch-bound between the same two workloads are one finding."""
+    latency-bound between the same two workloads are one finding."""
     found = series(every)
     base = {one.ends: one for one in found if is_baseline(one.small.kernel)}
     kinds: dict[Any, list[Series]] = {}

@@ -9,7 +9,7 @@ from kernels.operations.base import Operation
 from kernels.workload import Ceilings
 
 LOW_SHARE = 0.05
-"""Below this share of the limit a kernel is probably launch-bound, or does not use tensor cores."""
+"""Below this share of the limit a kernel is far from it."""
 MATMUL_SHARE, COPY_SHARE = 0.95, 1.03
 """Shares of a measured ceiling: a time above is measured again in a new process."""
 
@@ -87,5 +87,5 @@ def rates(problem: Operation, time_ms: float, limit_ms: float | None) -> dict[st
         "gb_per_s": sum(problem.bytes_moved()) / (time_ms * 1e6),
         "limit_ms": limit_ms,
         "limit_share": share,
-        "hint": "low: launch-bound, or not using tensor cores" if low else "",
+        "hint": "far from the limit: a profile shows why" if low else "",
     }

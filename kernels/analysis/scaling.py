@@ -1,10 +1,11 @@
 """How the time of a kernel grows with the work: over workloads that differ in nothing but their sizes.
 
 Rules, all in logarithms. The growth of a time is its last value over its first; its interval adds both intervals in
-quadrature. The exponent is the slope of a least-squares line of time over size; its interval adds the scatter around the
-line (Student's t) and the intervals of the times. A step leads to the next size with STEP times the work. It is flat if
-the time grows by less than the square root of what the work grows. A kernel is launch-bound below a size if all steps up
-to it are flat and its first time is at most LAUNCH_MS: it then waits for the launch, or for a device that is not full.
+quadrature. The exponent is the slope of a least-squares line of time over size; its interval adds the scatter around
+the line (Student's t) and the intervals of the times. A step leads to the next size with STEP times the work. It is
+flat if the time grows by less than the square root of what the work grows. A kernel is latency-bound below a size if
+all steps up to it are flat and its first time is at most LATENCY_MS: it then waits for the launch, or the device is
+not full. Which of the two it is, times do not tell.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ FLAT = 0.5
 """A step is flat if the time's exponent over the work is below this."""
 STEP = 1.5
 """Least growth of the work in a step."""
-LAUNCH_MS = 0.05
-"""Longest time that is called launch-bound."""
+LATENCY_MS = 0.05
+"""Longest time that is called latency-bound."""
 FEW = {1: 63.657, 2: 9.925}
 """Student's quantile of 0.995 with so few degrees of freedom (t_quantile begins at 3)."""
 
@@ -87,8 +88,8 @@ class Growth:
     flat_below: Point | None
     """All steps up to here are flat; None if the first step is not."""
     flat_everywhere: bool
-    is_launch: bool
-    """Whether the flat part is short enough to be launch-bound."""
+    is_latency: bool
+    """Whether the flat part is short enough to be latency-bound."""
     is_worse: bool
     """Whether its time grows more than the work, beyond its interval."""
 
@@ -173,7 +174,7 @@ def _growth(one: Series, kernel: str) -> Growth | None:
         kernel, time, work, exponent, uncertain,
         flat_below=points[steps] if steps else None,
         flat_everywhere=bool(steps) and points[steps].work * STEP > points[-1].work,
-        is_launch=bool(steps) and times[0].ms <= LAUNCH_MS,
+        is_latency=bool(steps) and times[0].ms <= LATENCY_MS,
         is_worse=time.low > work,
     )  # fmt: skip
 
@@ -219,7 +220,7 @@ def fit(sizes: Sequence[float], times: Sequence[Time]) -> tuple[float, float]:
 
 
 def sentence(one: Series, found: Sequence[Growth], leader: str, baseline: str, shown: Mapping[str, str]) -> str:
-    """ "mine's time grows 15.3x ±0.8% while the work grows 16x, sdpa's 3.0x ±2.1%: launch-bound below S=1024."
+    """ "mine's time grows 15.3x ±0.8% while the work grows 16x, sdpa's 3.0x ±2.1%: latency-bound below S=1024."
 
     leader: the kernel that the sentence begins with; if it is missing, the baseline. shown: size -> its short name, such as
     {"seq_len": "S"}.
@@ -239,10 +240,10 @@ def sentence(one: Series, found: Sequence[Growth], leader: str, baseline: str, s
 
 
 def _bound(growth: Growth, one: Series, shown: Mapping[str, str]) -> str:
-    """ ": launch-bound below S=1024"; empty if it grows with the work from the first size on."""
+    """ ": latency-bound below S=1024"; empty if it grows with the work from the first size on."""
     if growth.flat_below is None:
         return ""
-    what = "launch-bound" if growth.is_launch else "it hardly grows"
+    what = "latency-bound" if growth.is_latency else "it hardly grows"
     if growth.flat_everywhere:
         return f": {what} at every size here"
     return f": {what} below {named(growth.flat_below, one, shown)}"

@@ -104,14 +104,14 @@ def why_noisy(aa: Ratio | tuple[float, float, float] | None, margin: float, is_b
     """The same from A/A and margin. is_busy: whether others were seen to use the machine; None: unknown."""
     if not is_noisy(margin):
         return ""
-    what = "busy or unsteady" if is_busy is None else "busy" if is_busy else "unsteady"
     shows = aa is not None and is_noisy(max(1 - aa[1], aa[2] - 1))
     seen = (
         f"A/A from {aa[1]:.2f} to {aa[2]:.2f}"
         if aa and shows
-        else f"its margin is {margin:.0%}, above {WIDEST_MARGIN:.0%}"
+        else f"the margin is {margin:.0%}, above {WIDEST_MARGIN:.0%}"
     )
-    return f"this machine was {what}: {seen}"
+    what = "this machine was busy" if is_busy else "the baseline differed from itself" if shows else ""
+    return f"{what}: {seen}" if what else seen
 
 
 def why_no_word(measured: Measured, arm: ArmResult) -> str:

@@ -1,4 +1,5 @@
-"""What Python runs by itself between two lines of the instrument: the collector and its callbacks, profile and trace functions.
+"""What Python runs by itself between two lines of the instrument: the collector and its callbacks, profile and trace functions,
+the tracing of memory.
 
 A kernel may leave such a hook. Between the writing of inputs and the calls on them it would work on values that only its calls
 should see, in nobody's time. Used in the measuring child only.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import sys
+import tracemalloc
 from collections.abc import Iterator
 
 
@@ -16,9 +18,12 @@ from collections.abc import Iterator
 def put_back() -> Iterator[None]:
     """Afterwards all is as it was, also what `take_away` took."""
     collects, callbacks, profile, trace = gc.isenabled(), gc.callbacks[:], sys.getprofile(), sys.gettrace()
+    traces = tracemalloc.is_tracing()
     try:
         yield
     finally:
+        if traces and not tracemalloc.is_tracing():
+            tracemalloc.start()
         gc.callbacks[:] = callbacks
         sys.setprofile(profile)
         sys.settrace(trace)
@@ -31,3 +36,4 @@ def take_away() -> None:
     gc.callbacks.clear()
     sys.setprofile(None)
     sys.settrace(None)
+    tracemalloc.stop()

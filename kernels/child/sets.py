@@ -21,7 +21,7 @@ ROTATION = 5
 MAX_SETS = 128
 copy_all = torch._foreach_copy_
 Facts = tuple[Any, ...]
-NAMES = ("address", "shape", "strides", "offset", "dtype", "memory", "gradient")
+NAMES = ("address", "shape", "strides", "offset", "dtype", "memory", "gradient", "negative bit", "conjugate bit")
 
 
 def facts_of(tensor: torch.Tensor) -> Facts:
@@ -34,6 +34,8 @@ def facts_of(tensor: torch.Tensor) -> Facts:
         tensor.dtype,
         tensor.untyped_storage().nbytes(),
         tensor.requires_grad,
+        tensor.is_neg(),
+        tensor.is_conj(),
     )
 
 

@@ -9,10 +9,12 @@ import os
 import signal
 import sys
 import threading
+import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -35,6 +37,15 @@ OPERATORS = (
 names others (`Operation.operators`)."""
 GRANTED = ("Seccomp:", "Speculation", "THP_enabled")
 """Lines of /proc/thread-self/status."""
+MKL = (
+    "MKL_Get_Max_Threads",
+    "mkl_serv_set_num_threads",
+    "MKL_Set_Num_Threads_Local",
+    "mkl_serv_domain_get_max_threads",
+)
+MKL_DOMAINS = (1, 2, 3, 4)
+"""BLAS, FFT, vector mathematics, PARDISO."""
+OPENMP = ("omp_get_max_active_levels", "omp_get_dynamic", "omp_set_max_active_levels", "omp_set_dynamic")
 LENT_KEYS = ("/Meta", "/FuncTorch")
 """Dispatch keys at which PyTorch registers late by itself: shape inference and vmap."""
 
@@ -51,6 +62,7 @@ def settings(kind: str) -> Iterator[Setting]:
     yield "default dtype", torch.get_default_dtype, torch.set_default_dtype
     yield "default device", torch.get_default_device, torch.set_default_device
     yield "number of threads", torch.get_num_threads, torch.set_num_threads
+    yield from _libraries()
     yield "deterministic mode", torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms
     yield "float32 matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
     backends, matmul = torch.backends, torch.backends.cuda.matmul
@@ -102,6 +114,7 @@ def settings(kind: str) -> Iterator[Setting]:
     yield "switch interval", sys.getswitchinterval, sys.setswitchinterval
     yield "profile function", sys.getprofile, sys.setprofile
     yield "trace function", sys.gettrace, sys.settrace
+    yield "tracing of memory", tracemalloc.is_tracing, lambda before: None if before else tracemalloc.stop()
     yield "threads' profile function", lambda: getattr(threading, "_profile_hook", None), threading.setprofile
     yield "garbage collector", lambda: (gc.isenabled(), gc.get_threshold()), _collect
     yield "timers", _timers, _stop_timers
@@ -114,6 +127,30 @@ def settings(kind: str) -> Iterator[Setting]:
         yield "current stream", torch.cuda.current_stream, torch.cuda.set_stream
         yield "caching allocator", _allocates_from_cache, leave
         yield "share of the device's memory", torch.cuda.get_per_process_memory_fraction, leave
+
+
+def _libraries() -> Iterator[Setting]:
+    """Threads of MKL and of OpenMP, which count for themselves. Nothing of a library that PyTorch is built without."""
+    library = _pytorch_library()
+    if all(hasattr(library, name) for name in MKL):
+        count, set_all, set_local, of_domain = (getattr(library, name) for name in MKL)
+
+        def write(before: tuple[int, ...]) -> None:
+            set_local(0)
+            set_all(before[0])
+
+        yield "threads of MKL", lambda: (count(), *(of_domain(number) for number in MKL_DOMAINS)), write
+    if all(hasattr(library, name) for name in OPENMP):
+        levels, dynamic, set_levels, set_dynamic = (getattr(library, name) for name in OPENMP)
+        yield "nested levels of OpenMP", levels, set_levels
+        yield "OpenMP's choice of threads", dynamic, set_dynamic
+
+
+@lru_cache
+def _pytorch_library() -> ctypes.CDLL:
+    """PyTorch's library for CPUs, with the symbols of the libraries that it needs."""
+    path = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    return ctypes.CDLL(str(path) if path.exists() else None)
 
 
 def settle(kind: str) -> None:

@@ -87,7 +87,7 @@ TIMED = re.compile(r"(.+?)\s*(ms|us|µs|\u03bcs|ns|s)")
 
 
 def number(value: object, name: str = "the value") -> float | None:
-    """A number above 0 of a cell: 0.045, "1,075", "**0.006x**", "0.012 (±3.4%)". None: the cell is empty.
+    """A number above 0 of a cell: 0.045, "1,075", "**0.006x**", "0.012 (±3.4%)", "212 (211 to 213)". None: the cell is empty.
 
     A time with its unit, such as "15.4 µs", is in ms. Raises Refused.
     """
@@ -95,7 +95,11 @@ def number(value: object, name: str = "the value") -> float | None:
         return None
     factor = 1.0
     if isinstance(value, str):
-        text = re.sub(r"\s*\(±[^)]*\)$", "", value.strip().strip("*`~ ")).rstrip("x\N{MULTIPLICATION SIGN}%").strip()
+        text = (
+            re.sub(r"\s*\((?:±[^)]*|[\d.,]+ to [\d.,]+)\)$", "", value.strip().strip("*`~ "))
+            .rstrip("x\N{MULTIPLICATION SIGN}%")
+            .strip()
+        )
         if text.lower() in EMPTY:
             return None
         if timed := TIMED.fullmatch(text):

@@ -16,7 +16,7 @@ from kernels.catalog import operations
 from kernels.dtypes import DTYPES
 from kernels.foreign import names
 from kernels.foreign.claimed import LONGEST_NAME, Claimed, Record, Refused
-from kernels.foreign.figures import column, number, truth
+from kernels.foreign.figures import STATISTICS, column, number, truth
 from kernels.operations.rows import FOLDED, Rows
 from kernels.workload import Workload, sentence
 
@@ -27,6 +27,12 @@ DTYPE = "float16"
 DEEPEST = 4
 NAMELESS = re.compile(r"[(\[]?\s*\d+(?:\.\d+)?(?:\s*,\s*\d+(?:\.\d+)?)*,?\s*[)\]]?")
 """ "1024", "(4, 48, 1024)" """
+BARE = re.compile("|".join(STATISTICS.values()), re.IGNORECASE)
+"""Names that say which statistic it is, and not of what."""
+NO_TIME = re.compile(
+    r"mhz|clock|freq|power|watt|joule|energy|temp|memory|bytes|util|telemetry|error|accuracy|flops|bandwidth|gbp?s"
+)
+"""Words in the name of an object whose statistics are no times."""
 SHORT_DTYPES = {info.short: name for name, info in DTYPES.items()} | {"half": "float16", "float": "float32"}
 
 
@@ -76,8 +82,10 @@ def _is_left_out(record: Record) -> bool:
 
 def _sorted(values: Mapping[str, Any]) -> _Row:
     row = _Row()
-    for name, value in _flat(values, DEEPEST):
-        if value is None or value == "":
+    if values.get("kind") == "measured" and isinstance(values.get("results"), list):
+        raise Refused("it is an event of a run, without its GPU: import the file that the run wrote with --json")
+    for name, value, inside in _flat(values, DEEPEST):
+        if value is None or value == "" or (BARE.fullmatch(name) and NO_TIME.search(inside)):
             continue
         key = names.plain(name)
         group = next((kind for kind in _GROUPS if key in kind), None)
@@ -98,14 +106,14 @@ _GROUPS = (names.TEXTS, names.KERNEL, names.OPERATION, names.DTYPE, names.GPU, n
            ("backend",), ("baseline",))  # fmt: skip
 
 
-def _flat(values: Mapping[str, Any], deep: int) -> Iterator[tuple[str, Any]]:
-    """Names and values, those of inner objects among them."""
+def _flat(values: Mapping[str, Any], deep: int, inside: str = "") -> Iterator[tuple[str, Any, str]]:
+    """Names and values, those of inner objects among them, with the names of the objects that they are in."""
     for name, value in values.items():
         if isinstance(value, dict):
             if deep:
-                yield from _flat(value, deep - 1)
+                yield from _flat(value, deep - 1, f"{inside} {name}".lower())
         elif not isinstance(value, list):
-            yield str(name), value
+            yield str(name), value, inside
 
 
 def _tuple(name: str, value: Any) -> dict[str, str]:

@@ -21,8 +21,9 @@ from kernels.host.telemetry import Telemetry
 from kernels.inprocess.adhoc import Adhoc, Kernel, Source, Tensors, as_outputs, exact_dtype, in_dtype, like, peak_dtype
 from kernels.inprocess.judged import BASELINE, Judged
 from kernels.parent.arm import Arm
+from kernels.parent.checking import Check
 from kernels.parent.child_process import CommandFailed
-from kernels.parent.engine import Check, Engine, Timed
+from kernels.parent.engine import Engine, Timed
 from kernels.parent.seeds import Draws
 from kernels.protocol import Protocol
 

@@ -18,10 +18,11 @@ from kernels.analysis.suspicion import PROBE_SETS
 from kernels.contract.arm_result import Status, Verdict
 from kernels.contract.replies import Prepared, Quiet, Rechecked, Verified
 from kernels.host.telemetry import Telemetry
-from kernels.operations.base import Distribution, Operation
+from kernels.operations.base import Operation
 from kernels.parent import rounds
 from kernels.parent.arm import Arm
 from kernels.parent.blame import Blame
+from kernels.parent.checking import Check, drawn_again
 from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.doubts import Doubts
 from kernels.parent.drive import Drive, kernel_of
@@ -42,15 +43,6 @@ NS_PER_MS = 1e6
 
 class RetryInNewProcess(Exception):
     """Timing needs a new process: a kernel left work running, a capture failed, or no process could begin."""
-
-
-@dataclass(frozen=True)
-class Check:
-    """One correctness check of an arm before timing."""
-
-    seed: int
-    distribution: Distribution = "normal"
-    thorough: bool = True
 
 
 @dataclass
@@ -321,12 +313,14 @@ class Engine:
         leaks = self.blame.leaks(got.grown)
         prepared: Prepared = self.session.call("prepare", VERIFY_LIMIT_S, seeds=self.seeds(PROBE_SETS), sets=PROBE_SETS)
         self.input_bytes = prepared.input_bytes
+        again = [Check(self.seed(), kind, thorough=False) for kind in drawn_again(self.checks)]
         for name, arm in by_name.items():
             mine = [reading for owner, reading in got.readings if owner == name]
             self.running = arm
             after: Verified = self.session.call("verify", VERIFY_LIMIT_S, arm=name, seed=self.seed(), thorough=False)
             flags = {"inputs_changed": after.inputs_changed or name in got.changed_inputs}
-            verdict = self.judge(name, [*mine, after.reading], flags | {"shared": after.shared})
+            others = [self._verified(name, check).reading for check in again]
+            verdict = self.judge(name, [*mine, after.reading, *others], flags | {"shared": after.shared})
             arm.correctness["timed_calls_checked"] = len(mine)
             arm.rechecked = verdict
             if verdict["correct"] is False:
@@ -338,6 +332,11 @@ class Engine:
                 arm.rechecked = verdict | {"word": Verdict.UNDECIDED, "why": unclear}
             if arm.is_ok:
                 self.blame.after(arm)
+
+    def _verified(self, name: str, check: Check) -> Verified:
+        asked = {"seed": check.seed, "thorough": check.thorough, "distribution": check.distribution}
+        found: Verified = self.session.call("verify", VERIFY_LIMIT_S, arm=name, **asked)
+        return found
 
     def retry(self) -> RetryInNewProcess:
         """To be raised: times again in a new process."""

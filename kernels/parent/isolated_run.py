@@ -15,6 +15,7 @@ from kernels.contract.isolation import Batches, Isolation
 from kernels.host.airlock import Facts
 from kernels.parent import rounds
 from kernels.parent.arm import Arm
+from kernels.parent.checking import drawn_again
 from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.drive import AA, Drive, kernel_of
 from kernels.parent.engine import Timed
@@ -236,10 +237,13 @@ class IsolatedRun(WorkloadRun):
             self.context.progress.step(self.workload, kernel_of(name), text)
 
     def _recheck(self, alive: list[Arm], reading: Reading) -> None:
-        """Judges the outputs of timed calls, and the length of batches."""
+        """Judges the outputs of timed calls, those of further calls on other distributions, and the length of batches."""
+        again = [(kind, self.session.rng.randrange(2**31)) for kind in drawn_again(self._checks())]
         for arm in alive:
             slot = self.session.slots[arm.name]
-            verdict = self._judge(arm.name, slot.readings, slot.flags)
+            self.session.turn = arm.name
+            others = [self.session.verify(arm.name, LIMIT_S, seed, kind)[0] for kind, seed in again]
+            verdict = self._judge(arm.name, [*slot.readings, *others], slot.flags)
             arm.correctness["timed_calls_checked"] = len(slot.readings)
             self._say_own_check(arm, slot)
             arm.rechecked = verdict

@@ -325,7 +325,9 @@ class Paired:
     def _enough(self, rounds: int, deadline: float) -> bool:
         plan = self.drive.plan
         late = time.monotonic() > deadline
-        if late and (self.mode != "sustained" or rounds >= self.least):  # whose rounds take seconds: it would have no verdict
+        if late and (
+            self.mode != "sustained" or rounds >= self.least
+        ):  # whose rounds take seconds: it would have no verdict
             self.reading.notes.append(f"stopped at its time budget after {rounds} rounds")
             self._note_precision()
             return True

@@ -11,9 +11,10 @@ from kernels.contract.arm_result import Status
 from kernels.contract.events import Measured
 from kernels.contract.replies import Verified
 from kernels.parent.arm import Arm, arm_of
+from kernels.parent.checking import Check
 from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.context import RunContext
-from kernels.parent.engine import Check, Engine, Timed
+from kernels.parent.engine import Engine, Timed
 from kernels.parent.groups import MAIN, Group
 from kernels.parent.parts import Part, accuse, parts, why_slower
 from kernels.parent.reading import joined

@@ -11,7 +11,7 @@ from kernels.analysis.verdicts import is_noisy
 from kernels.catalog import UnknownName, get_operation
 from kernels.contract.arm_result import FAILURES, Status, Verdict
 from kernels.contract.events import BUSY_SHARE
-from kernels.report.cells import listed
+from kernels.report.cells import listed, three_digits
 from kernels.report.tables import Row, by_operation, compared
 
 MOST_KERNELS_NAMED = 2
@@ -63,13 +63,13 @@ def summary(table: Sequence[Row], operation: str, contended: bool = False) -> Su
         told = [one for one in ranked.standings if one.was_compared]
         if len(told) > 1 and not any(one.word for one in told):
             strong = "No kernel has a verdict"
-        sentences += _about(first, table)
+        sentences += [*_about(first, table), *_other_work(first, table)]
         ranks = _others(ranked, first)
         sentences += ranks
     elif any(row.verdict == Verdict.UNKNOWN for row in table):
         strong = "Measured; the correctness is unknown, because there is no reference"
     elif any(row.p50_ms is not None for row in table):
-        strong = _wrong(table) or "Measured; no comparison"
+        strong = _wrong(table) or _did_not_run(table) or "Measured; no comparison"
     elif checked := [row.correct for row in table if row.mode == "verify" and row.correct is not None]:
         strong = f"{sum(checked)} of {len(checked)} outputs checked are correct"
     elif table:
@@ -97,6 +97,17 @@ def _wrong(table: Sequence[Row]) -> str:
         return f"{next(iter(found))} is {next(iter(found.values()))}"
     word = " or ".join(dict.fromkeys(str(one) for one in words if one in found.values()))
     return f"{len(found)} kernels are {word}" if found else ""
+
+
+def _did_not_run(table: Sequence[Row]) -> str:
+    """ "my-kernel did not run: it needs a CUDA device": of a single kernel beside the baseline."""
+    others = [row for row in table if row.kernel != row.baseline]
+    if len({row.kernel for row in others}) != 1 or any(row.status != Status.UNSUPPORTED for row in others):
+        return ""
+    reasons = {row.why for row in others}
+    return (
+        f"{others[0].kernel} did not run: {reasons.pop()}" if len(reasons) == 1 else f"{others[0].kernel} did not run"
+    )
 
 
 def summaries(table: Sequence[Row], contended: bool = False) -> dict[str, Summary]:
@@ -127,6 +138,30 @@ def _about(one: Standing, table: Sequence[Row]) -> list[str]:
     if any(row.verdict == Verdict.UNPAIRED for row in mine):
         return ["The kernels ran one after the other: drift could explain the difference."]
     return ["More rounds are needed for a verdict."] if any(r.verdict == Verdict.NEEDS_MORE for r in mine) else []
+
+
+def _other_work(first: Standing, table: Sequence[Row]) -> list[str]:
+    """Kernels of other work that are faster than the one in the headline, such as dense attention beside a sparse one."""
+    mine = {(row.workload_key, row.mode): row for row in table if row.kernel == first.kernel and row.p50_low_ms}
+    faster: dict[str, list[tuple[Row, Row]]] = {}
+    for row in table:
+        beside = mine.get((row.workload_key, row.mode))
+        if row.other_work and beside and row.p50_high_ms and row.p50_high_ms < (beside.p50_low_ms or 0.0):
+            faster.setdefault(row.kernel, []).append((row, beside))
+    said = []
+    for kernel, pairs in faster.items():
+        where = f" on {len(pairs)} of {len(mine)} workloads" if len(mine) > 1 else ""
+        times = "" if where else f": {_time(pairs[0][0])} against {_time(pairs[0][1])}"
+        said.append(f"{kernel}, which does other work, is faster than {first.kernel}{where}{times}.")
+    return said
+
+
+def _time(row: Row) -> str:
+    """ "1.75 ms (1.74 to 1.76)"."""
+    found = (row.p50_ms, row.p50_low_ms, row.p50_high_ms)
+    scale, unit = (1.0, "ms") if (row.p50_ms or 0.0) >= 1 else (1e3, "us")
+    p50, low, high = (three_digits((time or 0.0) * scale) for time in found)
+    return f"{p50} {unit} ({low} to {high})"
 
 
 def sentence(text: str) -> str:
@@ -175,7 +210,7 @@ def _noise(table: Sequence[Row]) -> list[str]:
     if len(reasons) == 1:
         return [f"Undecided{where}: {reasons[0]}."]
     stems = list(dict.fromkeys(why.partition(":")[0] for why in reasons))
-    what = stems[0] if len(stems) == 1 else "this machine was busy or unsteady"
+    what = stems[0] if len(stems) == 1 else "results were too noisy"
     least, most = (f"{one(row.margin for row in noisy.values()):.0%}" for one in (min, max))
     return [f"Undecided{where}: {what}, with margins {f'of {most}' if least == most else f'from {least} to {most}'}."]
 
@@ -233,8 +268,8 @@ def _loaded(table: Sequence[Row]) -> list[str]:
     most = max(factors.values()) - 1
     who = listed(list(factors)) if len(factors) <= MOST_KERNELS_NAMED else f"{len(factors)} kernels"
     return [
-        f"Back to back, {who} run{'s' * (len(factors) == 1)} up to {most:.0%} slower (the clock falls under continuous "
-        "load). Use the mode sustained to compare under load."
+        f"Back to back, {who} run{'s' * (len(factors) == 1)} up to {most:.0%} slower, probably because the clock falls under "
+        "continuous load. Use the mode sustained to compare under load."
     ]
 
 

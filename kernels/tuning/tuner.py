@@ -130,7 +130,9 @@ class Tuner:
         """How many settings to try at once, so that about `together` of them can be timed: a kernel refuses others in an
         instant, but each process that is started takes seconds."""
         refused = sum(any(one.status == Status.UNSUPPORTED for one in trial.results) for trial in self.search.trials)
-        share = (self.plan.together + len(self.search.trials) - refused) / (self.plan.together + len(self.search.trials))
+        share = (self.plan.together + len(self.search.trials) - refused) / (
+            self.plan.together + len(self.search.trials)
+        )
         return min(MOST_MORE * self.plan.together, math.ceil(self.plan.together / share))
 
     def _asked(self) -> list[Asked]:

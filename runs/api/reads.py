@@ -50,7 +50,7 @@ def list_results(request: HttpRequest, asked: Query[schemas.ResultsAsked]) -> Ht
 
 @ROUTER.get("/leaderboard", response=answers(schemas.BoardOut), tags=["results"])
 def board(request: HttpRequest, asked: Query[schemas.BoardAsked]) -> HttpResponse:
-    """The best kernel on each workload and GPU model."""
+    """The best kernel on each workload and GPU model. A row compares kernels on one card with the same versions."""
     return tagged(request, leaderboard.leaderboard_json(request))
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import altair as alt
 import pandas as pd
 
+from runs.charts.row_labels import text_width
+from runs.charts.scales import ratio_ticks
 from runs.charts.theme import theme
 from runs.queries.leaders import Curve, Placed
 
@@ -15,9 +18,53 @@ WIDTH, HEIGHT = 290, 170
 MOST_CURVES = 4
 """Kernels that are drawn; the table beside the chart has all."""
 WIDEST = 4.0
-"""Largest ratio on the axis."""
-LABELS_AT = (0.85, 0.6, 0.38, 0.16)
-"""Heights of the names, one for each curve, so that none covers another."""
+"""Largest ratio on the axis; its inverse is the smallest."""
+ROOM = 0.2
+"""Room for names behind the last ratio, as a share of the axis before it."""
+HEIGHTS = (0.85, 0.6, 0.38, 0.16, 0.93, 0.72, 0.5, 0.27, 0.07)
+"""Heights at which a name may stand beside its curve, the first ones rather."""
+LETTERS, LINE, GAP = 110, 13, 6
+"""Pixels: the most room of a name, its height, and the room between it and its curve."""
+
+
+class Axis(NamedTuple):
+    """A logarithmic axis of ratios."""
+
+    low: float
+    high: float
+
+    @property
+    def ticks(self) -> list[float]:
+        return ratio_ticks(self.low, self.high, WIDTH // 42)
+
+    def px(self, ratio: float) -> float:
+        return WIDTH * math.log(ratio / self.low) / math.log(self.high / self.low)
+
+    def ratio(self, px: float) -> float:
+        return self.low * math.exp(px / WIDTH * math.log(self.high / self.low))
+
+
+class Name(NamedTuple):
+    """Where the name of a curve stands: its mark on the curve, and the text's begin in pixels."""
+
+    curve: Curve
+    ratio: float
+    height: float
+    begin: float
+
+    @property
+    def end(self) -> float:
+        return self.begin + min(LETTERS, text_width(self.curve.kernel))
+
+    def is_on(self, other: Name) -> bool:
+        apart = abs(self.height - other.height) * HEIGHT
+        return apart < LINE and self.begin < other.end and other.begin < self.end
+
+    def is_crossed(self, curve: Curve, axis: Axis) -> bool:
+        """Whether a curve, which falls from left to right, runs through the name."""
+        half = LINE / 2 / HEIGHT
+        first, last = (curve.share(axis.ratio(px)) for px in (self.begin, self.end))
+        return first >= self.height - half and last <= self.height + half
 
 
 def _named(base: Any, colours: dict[str, str], **mark: Any) -> Any:
@@ -70,37 +117,74 @@ def fast(curves: Sequence[Curve], colours: dict[str, str]) -> Any:
     drawn = [curve for curve in curves[:MOST_CURVES] if curve.ratios]
     if not drawn:
         return None
-    most = min(WIDEST, max(max(curve.ratios) for curve in drawn))
-    least = max(0.0, min(1.0, *(min(curve.ratios) for curve in drawn)) - 0.05)
-    rows, names = [], []
-    for number, curve in enumerate(drawn):
-        colour = colours["accent"] if number == 0 else colours["ink"] if number == 1 else colours["other"]
-        points = [least, *(ratio for ratio in curve.ratios if ratio <= most)]
-        rows += [(curve.kernel, x, curve.share(x), colour) for x in points]
-        rows.append(
-            (curve.kernel, max(points), sum(ratio > max(points) for ratio in curve.ratios) / curve.places, colour)
-        )
-        height = LABELS_AT[number]
-        beside = max((x for x in points if curve.share(x) >= height), default=least)
-        names.append((curve.kernel, beside, height, colour))
-    columns = ["kernel", "p", "share", "colour"]
-    data, named = pd.DataFrame(rows, columns=columns), pd.DataFrame(names, columns=columns)
-    scale = alt.Scale(domain=[least, most + 0.35 * (most - least)], nice=False)
+    axis = _axis_of(drawn)
+    tones = [colours["accent"], colours["ink"], *[colours["other"]] * MOST_CURVES][: len(drawn)]
     x = alt.X(
         "p:Q",
-        scale=scale,
-        axis=alt.Axis(title=None, grid=False, tickCount=5, labelExpr="format(datum.value, '.1f') + 'x'"),
+        scale=alt.Scale(type="log", domain=list(axis), nice=False),
+        axis=alt.Axis(title=None, grid=False, values=axis.ticks, labelExpr="datum.value + 'x'", labelPadding=6),
     )
     y = alt.Y("share:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(title=None, format=".0%", tickCount=4))
     colour = alt.Color("colour:N", scale=None)
     one = alt.Chart(pd.DataFrame({"p": [1.0]})).mark_rule(color=colours["other"]).encode(x=x)
     lines = (
-        alt.Chart(data)
+        alt.Chart(_steps(drawn, tones, axis))
         .mark_line(interpolate="step-before", strokeWidth=1.6)
         .encode(x=x, y=y, detail="kernel:N", color=colour)
     )
-    labels = alt.Chart(named).encode(x=x, y=y, text="kernel:N")
-    halo = {"align": "left", "dx": 5, "limit": 110}
-    behind = labels.mark_text(**halo, stroke=colours["panel"], strokeWidth=4, strokeJoin="round", aria=False)
-    chart = one + lines + behind + labels.mark_text(**halo).encode(color=colour)
+    names = _names(drawn, axis)
+    named = pd.DataFrame(
+        [
+            (name.curve.kernel, name.ratio, name.height, tone, name.begin)
+            for name, tone in zip(names, tones, strict=True)
+        ],
+        columns=["kernel", "p", "share", "colour", "begin"],
+    )
+    marks = alt.Chart(named).mark_point(filled=True, size=22, opacity=1, aria=False).encode(x=x, y=y, color=colour)
+    begin = alt.X("begin:Q", scale=alt.Scale(domain=[0, WIDTH], nice=False), axis=None)
+    labels = alt.Chart(named).encode(x=begin, y=y, text="kernel:N")
+    text = {"align": "left", "baseline": "middle", "limit": LETTERS}
+    over = alt.layer(_named(labels, colours, **text, color=colours["ink"]))
+    chart = alt.layer(alt.layer(one, lines, marks), over).resolve_scale(x="independent")
     return theme(chart.properties(width=WIDTH, height=HEIGHT), colours)
+
+
+def _axis_of(curves: Sequence[Curve]) -> Axis:
+    """From the smallest ratio to the largest, 1 among them, no farther than WIDEST; and room for names behind the last."""
+    ratios = [ratio for curve in curves for ratio in curve.ratios]
+    low, high = max(1 / WIDEST, min(0.95, *ratios)), min(WIDEST, max(1.05, *ratios))
+    return Axis(low / 1.02, WIDEST if high == WIDEST else high * 1.02 * (high / low) ** ROOM)
+
+
+def _steps(curves: Sequence[Curve], tones: Sequence[str], axis: Axis) -> pd.DataFrame:
+    """The corners of each curve, to the end of the axis."""
+    rows = []
+    for curve, tone in zip(curves, tones, strict=True):
+        inside = sorted(ratio for ratio in curve.ratios if axis.low < ratio < axis.high)
+        rows += [(curve.kernel, p, curve.share(p), tone) for p in (axis.low, *inside, axis.high)]
+    return pd.DataFrame(rows, columns=["kernel", "p", "share", "colour"])
+
+
+def _names(curves: Sequence[Curve], axis: Axis) -> list[Name]:
+    """A place for the name of each curve, on as few curves and names as possible."""
+    placed: list[Name] = []
+    for curve in curves:
+        others = list(placed)
+
+        def cost(name: Name, others: list[Name] = others) -> int:
+            return sum(name.is_crossed(one, axis) for one in curves) + 3 * sum(name.is_on(one) for one in others)
+
+        placed.append(min(_beside(curve, axis), key=cost))
+    return placed
+
+
+def _beside(curve: Curve, axis: Axis) -> list[Name]:
+    """The places at the right of a curve, then those at its left, inside the chart."""
+    found = []
+    wide = min(LETTERS, text_width(curve.kernel))
+    for side in (GAP, -GAP - wide):
+        for height in HEIGHTS:
+            ratio = max([axis.low, *(one for one in curve.ratios if one <= axis.high and curve.share(one) >= height)])
+            begin = min(max(2.0, axis.px(ratio) + side), WIDTH - wide)
+            found.append(Name(curve, ratio, height, begin))
+    return found

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from runs.charts.scales import RATIOS
+from runs.charts.scales import ratio_ticks
 
 LEAST_ROUNDS = 10
 """The axis is at least as long as so many rounds, and then grows with them."""
 APART = 9.0
 """Least distance of two names, in percent of the height."""
-MOST_LINES = 8
+MOST_LINES, MOST_TICKS = 8, 5
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,7 @@ def live_lines(so_far: Mapping[str, Sequence[float]], count: int = 0, aa: str = 
         )
         for name, ratios in running.items()
     ]  # fmt: skip
-    marks = next((marks for marks in reversed(RATIOS) if 2 <= sum(low < m < high for m in marks) <= 5), (1.0,))
-    ticks = [(y(mark), f"{mark:g}x") for mark in marks if low < mark < high]
+    ticks = [(y(mark), f"{mark:g}x") for mark in ratio_ticks(low, high, MOST_TICKS)]
     return Lines(lines, ticks, max(rounds, count))
 
 

@@ -18,7 +18,8 @@ import pandas as pd
 from kernels.analysis.standing import ranking
 from kernels.contract.arm_result import COUNT_NOWHERE
 from kernels.report import tables
-from kernels.report.tables import Row, words_of
+from kernels.report.tables import Row
+from runs.charts.row_labels import Labels, Place, column, labels_of, text_width
 from runs.charts.run_strips import MOST_KERNELS, latency_strip, speedup_strip
 from runs.charts.scales import log_ticks, placed, ratio_ticks, reach
 from runs.charts.theme import in_pixels, written
@@ -30,18 +31,22 @@ NARROW, OF = "-narrow", "__"
 NAMES = ("speedup", "latency", f"speedup{NARROW}", f"latency{NARROW}")
 WIDTHS = {"speedup": (648, 326), "latency": (434, 326)}
 """Whole widths in pixels: (wide page, narrow page). A wide chart fits its column at 1440."""
-LABELS = {"speedup": (210, 116), "latency": (116, 116)}
-"""Widths of the workloads' column."""
+LABELS, WIDER = {"speedup": (210, 116), "latency": (116, 116)}, 44
+"""Widths of the workloads' column, and by how much it grows for labels that would be cut off."""
 TOP, ROW, BOTTOM, RIGHT = 26, 30, 28, 46
-"""Heights above, of and below the rows, and the room for a number beside the last mark."""
+"""Heights above, of and below the rows, and the least room for a number beside the last mark."""
+LINE = 13
+"""Height of a line of a label."""
+HEAD = 96
+"""Room for the name of the speed of light above its line."""
+BESIDE, APART = 11, 8
+"""Pixels between a mark and its number, and between two names."""
 MOST_ROWS = 30
 """Workloads that have a row each; of more, kernels have."""
 FIGURE = 52
 """Room for a number beside its mark."""
-LETTER, LONGEST = 6.8, 120
-"""Width of a letter of a chart's text, and the most room that a name gets, in pixels."""
-ONE_LINE = 16
-"""Signs of a label that fit into one line beside a small chart."""
+LONGEST = 120
+"""The most room that a name gets, in pixels."""
 WORDS = ("FASTER", "SLOWER", "SAME", "UNDECIDED", "unpaired", "needs more rounds")
 
 
@@ -94,25 +99,13 @@ def sizes_of(table: Sequence[Row]) -> dict[str, tuple[Size, Size]]:
     }  # fmt: skip
 
 
-def short_labels(table: Sequence[Row], narrow: bool) -> list[str]:
-    """The workloads without what all share: on a wide page operation and dtype, on a phone every size."""
-    labels = list({key: next(iter(rows.values())).workload for key, rows in places(table).items()}.values())
-    words = [words_of(label) for label in labels]
-    names = [{part.partition("=")[0]: part for part in parts[2:]} for parts in words]
-    varies = {name for one in names for name in one if len({other.get(name) for other in names}) > 1}
-    narrow = narrow and bool(varies)
-    dtypes = len({parts[1] for parts in words}) > 1
-    return [
-        " ".join([*([parts[1]] if dtypes else []), *(part for name, part in one.items() if not narrow or name in varies)])
-        or parts[-1]
-        for parts, one in zip(words, names, strict=True)
-    ]  # fmt: skip
+def short_labels(table: Sequence[Row], width: float) -> Labels:
+    """The labels of the workloads in a column of this width."""
+    return labels_of(_labelled(table), width)
 
 
-def _two_lines(label: str) -> list[str]:
-    """A label that is too long for one line beside a small chart."""
-    words = label.split(" ")
-    return [label] if len(label) <= ONE_LINE else [" ".join(words[:2]), " ".join(words[2:])]
+def _labelled(table: Sequence[Row]) -> list[Place]:
+    return [Place(next(iter(mine.values())).workload, mode) for (_, mode), mine in places(table).items()]
 
 
 class Canvas:
@@ -121,29 +114,38 @@ class Canvas:
     def __init__(
         self, name: str, table: Sequence[Row], colours: dict[str, str], narrow: bool, right: int = RIGHT
     ) -> None:
-        self.colours, self.left = colours, LABELS[name][narrow]
-        self.two_lines = narrow or name == "latency"
-        self.labels = short_labels(table, self.two_lines)
+        self.colours, least = colours, LABELS[name][narrow]
+        self.left = column(_labelled(table), least - 4, least + WIDER) + 4
+        self.labels = short_labels(table, self.left - 4)
         self.width = WIDTHS[name][narrow] - self.left - right
-        self.height = ROW * len(self.labels)
+        self.height = ROW * len(self.labels.rows)
         self.room = {"left": self.left, "top": TOP, "right": right, "bottom": BOTTOM}
 
     def y(self, field: str) -> Any:
         return placed(alt.Y, field, self.height)
 
-    def named(self) -> Any:
-        labels = [_two_lines(label) for label in self.labels] if self.two_lines else self.labels
-        data = pd.DataFrame({"label": labels, "y": [self.middle(n) for n in range(len(self.labels))]})
+    def named(self) -> list[Any]:
+        """The label of each row, and above them what all rows share."""
+        rows = self.labels.rows
+        begins = [self.middle(n) - LINE / 2 * (len(lines) - 1) for n, lines in enumerate(rows)]
+        data = pd.DataFrame({"label": rows, "y": begins})
+        layers = [self._text(data, self.left - 4, "ink")]
+        if self.labels.shared:
+            head = pd.DataFrame({"label": [f"all: {self.labels.shared}"], "y": [-TOP / 2]})
+            layers.append(self._text(head, self.left + self.width - HEAD, "quiet"))
+        return layers
+
+    def _text(self, data: pd.DataFrame, limit: float, colour: str) -> Any:
         base = alt.Chart(data).encode(x=alt.XValue(-self.left), y=self.y("y:Q"), text="label:N")
         return base.mark_text(
-            align="left", baseline="middle", limit=self.left - 4, lineHeight=13, color=self.colours["ink"]
-        )
+            align="left", baseline="middle", limit=limit, lineHeight=LINE, color=self.colours[colour]
+        )  # fmt: skip
 
     def middle(self, number: int) -> float:
         return ROW * (number + 0.5)
 
     def finish(self, layers: list[Any]) -> Any:
-        return in_pixels(alt.layer(*layers, self.named()), self.width, self.height, self.room, self.colours)
+        return in_pixels(alt.layer(*layers, *self.named()), self.width, self.height, self.room, self.colours)
 
 
 # --- speedup ----------------------------------------------------------------------------------------------------------
@@ -156,7 +158,7 @@ def speedup(table: Sequence[Row], colours: dict[str, str], narrow: bool = False)
         return None
     if len(places(table)) > MOST_ROWS:
         return speedup_strip(drawn(table), colours, WIDTHS["speedup"][narrow])
-    canvas = Canvas("speedup", table, colours, narrow)
+    canvas = Canvas("speedup", table, colours, narrow, _right_of(table, leader))
     data = _speedups(table, leader, canvas)
     low = min(0.95, data.low.min(), data.band_low.min())
     high = max(1.05, data.high.max(), data.band_high.max())
@@ -171,9 +173,22 @@ def speedup(table: Sequence[Row], colours: dict[str, str], narrow: bool = False)
     behind = alt.Chart(data[["workload", "margin", "band_low", "band_high", "one", "top", "bottom"]])
     band = behind.mark_rect(color=colours["band"], aria=False).encode(x=x("band_low:Q"), x2="band_high:Q", **span)
     one = behind.mark_rule(color=colours["quiet"], aria=False).encode(x=x("one:Q"), **span)
+    is_left = math.log(1 / low) * 2 > math.log(high / low)
     said = data[data.speedup.notna()].copy()
     said["side"] = [_side(row.low, row.high, low, high, canvas.width) for row in said.itertuples()]
-    return canvas.finish([band, one, *_marks(said, x, canvas), *_missing(data[data.speedup.isna()], x, canvas)])
+    return canvas.finish(
+        [band, one, *_marks(said, x, canvas), *_missing(data[data.speedup.isna()], x, canvas, is_left)]
+    )
+
+
+def _right_of(table: Sequence[Row], leader: str) -> int:
+    """The room at the right of the last mark for its number, in pixels."""
+    texts = [_times(row.speedup) for row in drawn(table) if row.kernel == leader and row.speedup is not None]
+    return max([RIGHT, *(BESIDE + math.ceil(text_width(text)) for text in texts)])
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2f}x"
 
 
 def _speedups(table: Sequence[Row], leader: str, canvas: Canvas) -> pd.DataFrame:
@@ -193,7 +208,7 @@ def _speedups(table: Sequence[Row], leader: str, canvas: Canvas) -> pd.DataFrame
                 "low": row.speedup_low if row and has else math.nan,
                 "high": row.speedup_high if row and has else math.nan,
                 "word": str(row.verdict) if row and str(row.verdict) in WORDS else "UNDECIDED",
-                "text": f"{row.speedup:.2f}x" if row and has else str(status.get(key, "not measured")),
+                "text": _times(row.speedup) if row and row.speedup is not None else str(status.get(key, "not measured")),
             }
         )  # fmt: skip
     return pd.DataFrame(rows)
@@ -220,19 +235,20 @@ def _marks(data: pd.DataFrame, x: Any, canvas: Canvas) -> list[Any]:
     point = base.mark_point(filled=True, size=64, opacity=1)
     right, left = base.transform_filter("datum.side == 'right'"), base.transform_filter("datum.side == 'left'")
     return [
-        written(right.encode(x=x("high:Q"), text="text:N"), colours, align="left", baseline="middle", dx=11),
-        written(left.encode(x=x("low:Q"), text="text:N"), colours, align="right", baseline="middle", dx=-11),
+        written(right.encode(x=x("high:Q"), text="text:N"), colours, align="left", baseline="middle", dx=BESIDE),
+        written(left.encode(x=x("low:Q"), text="text:N"), colours, align="right", baseline="middle", dx=-BESIDE),
         bar.encode(x=x("low:Q"), x2="high:Q", color=colour),
         point.encode(x=x("speedup:Q"), color=colour, tooltip=tooltip),
     ]
 
 
-def _missing(data: pd.DataFrame, x: Any, canvas: Canvas) -> list[Any]:
-    """Why the leader has no speedup on a workload, beside the line at 1."""
+def _missing(data: pd.DataFrame, x: Any, canvas: Canvas, is_left: bool) -> list[Any]:
+    """Why the leader has no speedup on a workload, beside the line at 1: at its left if there is more room."""
     if data.empty:
         return []
     base = alt.Chart(data[["workload", "one", "text", "y"]]).encode(x=x("one:Q"), y=canvas.y("y:Q"), text="text:N")
-    return [base.mark_text(align="left", baseline="middle", dx=11, color=canvas.colours["quiet"])]
+    align, shift = ("right", -BESIDE) if is_left else ("left", BESIDE)
+    return [base.mark_text(align=align, baseline="middle", dx=shift, color=canvas.colours["quiet"])]
 
 
 # --- the distance to the speed of light, or times ----------------------------------------------------------------------
@@ -257,10 +273,9 @@ def latency(table: Sequence[Row], colours: dict[str, str], narrow: bool = False)
 def _beside(found: dict[Any, dict[str, Row]], leader: str) -> int:
     """The room at the right of the last mark for its time and for the name above it, in pixels."""
     rows = [row for mine in found.values() for row in mine.values() if row.kernel in (row.baseline, leader)]
-    texts = [timespan(row.p50_ms) for row in rows if row.p50_ms is not None]
-    longest = max(map(len, texts), default=0)
-    named = max((len(row.kernel) for row in rows), default=0)
-    return min(LONGEST, max(RIGHT, 14 + round(LETTER * longest), round(LETTER * named)))
+    times = [text_width(timespan(row.p50_ms)) for row in rows if row.p50_ms is not None]
+    names = [text_width(row.kernel) for row in rows]
+    return min(LONGEST, max(RIGHT, 14 + math.ceil(max(times, default=0)), math.ceil(max(names, default=0))))
 
 
 def _two_times(found: dict[Any, dict[str, Row]], leader: str, canvas: Canvas, shares: bool) -> pd.DataFrame:
@@ -323,27 +338,45 @@ def _dumbbells(data: pd.DataFrame, canvas: Canvas, shares: bool) -> list[Any]:
     return [
         joined.encode(x=x("low:Q"), x2="high:Q", y=canvas.y("y:Q")),
         points.encode(x=x("value:Q"), y=canvas.y("y:Q"), color=who, tooltip=tooltip),
-        written(numbers, colours, align="left", baseline="middle", dx=11),
-        *_who_is_who(data, x, canvas, shares),
+        written(numbers, colours, align="left", baseline="middle", dx=BESIDE),
+        *_who_is_who(data, x, canvas, None if shares else (low, high)),
     ]
 
 
-def _who_is_who(data: pd.DataFrame, x: Any, canvas: Canvas, shares: bool) -> list[Any]:
+def _who_is_who(data: pd.DataFrame, x: Any, canvas: Canvas, scale: tuple[float, float] | None) -> list[Any]:
     """The names of both kernels above their marks, on the row where these are farthest apart."""
     pairs = data.groupby("y").filter(lambda rows: len(rows) > 1)
     shown = data[data.y == data.y.max()]
     if not pairs.empty:
         ends = pairs.groupby("y").value.agg(["min", "max"])
-        far = (ends["max"] - ends["min"]) if shares else ends["max"] / ends["min"]
+        far = ends["max"] / ends["min"] if scale else ends["max"] - ends["min"]
         shown = data[data.y == far.idxmax()]
     shown = shown.sort_values("value")
+    at = [canvas.width * _share_of(value, scale) for value in shown.value]
     layers = []
-    for number, (_, row) in enumerate(shown.iterrows()):
-        align = "left" if number or len(shown) == 1 else "right"
+    for (_, row), (start, limit), mark in zip(
+        shown.iterrows(), _beside_each(list(shown.kernel), at, canvas), at, strict=True
+    ):
         name = pd.DataFrame({"value": [row.value], "name": [row.kernel], "y": [row.y]})
         base = alt.Chart(name).encode(x=x("value:Q"), y=canvas.y("y:Q"), text="name:N")
-        shift = -3 if align == "left" else 3
-        layers.append(
-            written(base, canvas.colours, quiet=True, align=align, baseline="middle", dx=shift, dy=-14, limit=LONGEST)
-        )
+        place = {"align": "left", "baseline": "middle", "dx": round(start - mark), "dy": -14, "limit": limit}
+        layers.append(written(base, canvas.colours, quiet=True, **place))
     return layers
+
+
+def _share_of(value: float, scale: tuple[float, float] | None) -> float:
+    """Where a value lies on its axis, from 0 to 1. scale: the ends of a logarithmic one; without, the axis has shares."""
+    return math.log(value / scale[0]) / math.log(scale[1] / scale[0]) if scale else value
+
+
+def _beside_each(names: Sequence[str], at: Sequence[float], canvas: Canvas) -> list[tuple[float, float]]:
+    """(begin, width) in pixels of the name of each mark, of two at most: inside the chart, neither on the other."""
+    end = canvas.width + canvas.room["right"]
+    wide = [min(LONGEST, math.ceil(text_width(name))) for name in names]
+    last = max(0.0, min(at[-1] - 3, end - wide[-1]))
+    if len(names) == 1:
+        return [(last, wide[-1])]
+    begin = max(0.0, min(at[0] + 3, last - APART) - wide[0])
+    if begin + wide[0] + APART > last:
+        last = min(begin + wide[0] + APART, end - wide[-1])
+    return [(begin, max(1.0, min(wide[0], last - APART - begin))), (last, wide[-1])]

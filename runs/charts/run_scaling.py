@@ -92,7 +92,7 @@ class Scaling:
     def _bound(self, one: Growth) -> str:
         if one.flat_below is None:
             return "grows more than the work" if one.is_worse else ""
-        what = "launch-bound" if one.is_launch else "hardly grows"
+        what = "latency-bound" if one.is_latency else "hardly grows"
         return (
             f"{what} at every size"
             if one.flat_everywhere

@@ -19,21 +19,25 @@ from runs.models import Chart, Run
 from runs.queries import measurements
 from runs.queries.searches import search_of
 
-DRAWING = {"look": 10}
+DRAWING = {"look": 11}
 """Increase it if the drawing changes: stored charts are then redrawn."""
 WIDE_AND_NARROW = 2
 """Names of a chart."""
+
+
+def ending(run: Run, operation: str) -> str:
+    """What the names of an operation's charts end with: nothing in a run of one operation, whatever it has measured."""
+    return "" if run.config.get("operation") else OF + operation
 
 
 def names_of(run: Run) -> list[str]:
     """Names of a run's charts; of several operations, each has its own: latency__gemm."""
     if run.tune:
         return [f"{name}{end}" for name in search_charts.NAMES for end in ("", NARROW)]
-    single = bool(run.config.get("operation"))
     names = []
     for operation in run.spec.operations:
         grown = run_scaling.planned([one for one in run.spec.workloads if one.operation == operation])
-        names += [f"{kind}{'' if single else OF + operation}" for kind in (*WIDTHS, *grown)]
+        names += [f"{kind}{ending(run, operation)}" for kind in (*WIDTHS, *grown)]
     return [f"{name}{end}" for name in names for end in ("", NARROW)]
 
 

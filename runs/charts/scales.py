@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import altair as alt
 
-RATIOS = (
-    (1.0,), (0.5, 1.0, 2.0), (0.8, 1.0, 1.2), (0.8, 1.0, 1.2, 1.4), (0.9, 1.0, 1.1), (0.95, 1.0, 1.05),
-    (0.25, 0.5, 1.0, 2.0, 4.0), (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0), (0.1, 1.0, 10.0), (0.01, 0.1, 1.0, 10.0, 100.0),
-    (0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0), (0.001, 0.03, 1.0, 30.0, 1000.0),
+ABOVE = (
+    (), (1.05,), (1.1,), (1.05, 1.1), (1.2,), (1.1, 1.2), (1.1, 1.2, 1.3), (1.2, 1.4), (1.2, 1.4, 1.6), (1.5,), (1.25, 1.5),
+    (1.3, 1.7), (1.5, 2.0), (1.5, 2.0, 3.0), (2.0,), (2.0, 3.0), (3.0,), (2.0, 4.0), (2.0, 4.0, 8.0), (5.0,), (2.0, 5.0),
+    (10.0,), (3.0, 10.0), (2.0, 5.0, 10.0), (20.0,), (5.0, 20.0), (2.0, 5.0, 10.0, 20.0), (3.0, 10.0, 30.0),
+    (2.0, 5.0, 10.0, 20.0, 50.0), (5.0, 50.0), (100.0,), (10.0, 100.0), (3.0, 10.0, 30.0, 100.0), (10.0, 100.0, 1000.0),
+    (30.0, 1000.0),
 )  # fmt: skip
-"""Sets of ticks for ratios; every set has 1."""
+BELOW = (
+    (), (0.95,), (0.9,), (0.9, 0.95), (0.8,), (0.8, 0.9), (0.7,), (0.7, 0.85), (0.6, 0.8), (0.5,), (0.5, 0.7), (0.25, 0.5),
+    (0.3,), (0.3, 0.5), (0.3, 0.5, 0.7), (0.2,), (0.2, 0.5), (0.1,), (0.1, 0.3), (0.1, 0.2, 0.5), (0.05, 0.2), (0.03,),
+    (0.03, 0.1, 0.3), (0.01,), (0.01, 0.1), (0.001, 0.01, 0.1), (0.001, 0.03),
+)  # fmt: skip
+"""Sets of ticks for ratios above 1 and below. One of each and 1 between them make the ticks of an axis."""
+FEWEST, MOST = 3, 7
+"""Ticks of an axis of ratios."""
 APART = 46
 """Pixels between two labels of an axis, at least."""
 EVEN, EVEN_SMALL = 10, 3
@@ -30,15 +39,21 @@ def placed(channel: Any, field: str, extent: float) -> Any:
 
 
 def ratio_ticks(low: float, high: float, most: int) -> list[float]:
-    """Ticks of a logarithmic axis of ratios, 1 among them: the set with the most that fit; at most so many."""
+    """Ticks of a logarithmic axis of ratios, 1 among them: of the sets that fit the one that reaches nearest to both ends; at
+    most so many."""
     span = math.log(high / low)
-    best: list[float] = [1.0]
-    for ticks in RATIOS:
-        inside = [tick for tick in ticks if low <= tick <= high]
-        gaps = [math.log(after / before) for before, after in pairwise(inside)]
-        if len(inside) <= most and all(gap / span > 1 / (most + 1) for gap in gaps) and len(inside) > len(best):
-            best = inside
-    return best
+
+    def rank(ticks: Sequence[float]) -> tuple[bool, float, int]:
+        return len(ticks) >= FEWEST, round(math.log(ticks[-1] / ticks[0]) / span, 1), len(ticks)
+
+    sets = ([tick for tick in (*below, 1.0, *above) if low <= tick <= high] for below, above in product(BELOW, ABOVE))
+    return max((ticks for ticks in sets if _fits(ticks, span, most)), key=rank, default=[1.0])
+
+
+def _fits(ticks: Sequence[float], span: float, most: int) -> bool:
+    """Whether so many ticks have room, and stand apart on an axis of this length."""
+    apart = all(math.log(after / before) / span > 1 / (most + 1) for before, after in pairwise(ticks))
+    return 1.0 in ticks and len(ticks) <= min(most, MOST) and apart
 
 
 def reach(low: float, high: float) -> tuple[float, float]:

@@ -17,6 +17,7 @@ from kernels.analysis.statistics import for_many, word
 from kernels.analysis.verdicts import enough_rounds
 from kernels.catalog import operations
 from kernels.contract.arm_result import Verdict
+from kernels.report.cells import three_digits
 from runs.models import Environment, Tier, TierScale
 from runs.queries import history, point_rows
 from runs.queries.history import Series
@@ -111,6 +112,17 @@ class Ladder:
     def most(self) -> float | None:
         """Largest speedup that the speed of light allows; unknown for cached inputs."""
         return self.base_ms / self.base.limit_ms if self.base.limit_ms and self.mode != "warm" else None
+
+    @property
+    def way(self) -> str:
+        """What the shares of a scale of shares are, with this speed of light as the example; empty of other scales."""
+        if self.scale.kind != TierScale.Kind.LIGHT or self.most is None or self.most <= 1:
+            return ""
+        most, half = three_digits(self.most), three_digits(self.most**0.5)
+        return (
+            "Shares of the way from the baseline to the speed of light, on a logarithmic scale: "
+            f"half of {most}x is \N{SQUARE ROOT}{most} = {half}x."
+        )
 
     @cached_property
     def steps(self) -> list[Step]:

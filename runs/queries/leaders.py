@@ -2,8 +2,9 @@
 
 Best is the highest low end among FASTER kernels of uncontended runs; without one, the baseline. The intervals hold for all
 comparisons of the board at once (Bonferroni). Kernels are compared on the same terms only (history.Terms): a place has the
-record of the newest terms with confirmed results, and beside it what its newest terms show. Submitted kernels are measured
-isolated, and so have terms of their own: the higher of both leads.
+record of the newest terms with confirmed results, and beside it what its newest terms show. A kernel that is faster on
+another card is named beside them. Submitted kernels are measured isolated, and so have terms of their own: the higher of
+both leads.
 """
 
 from __future__ import annotations
@@ -108,6 +109,11 @@ class Record:
         """ "on gpu-1"; of a demo run, that it came with the site."""
         return f"on {self.host}" if self.host else "in a demo run" if self.point.demo else ""
 
+    @property
+    def where_else(self) -> str:
+        """The same for a record beside one of another card. The card of a demo run is unknown."""
+        return "in another demo run" if self.point.demo else "on another card"
+
 
 @dataclass
 class Place:
@@ -119,6 +125,8 @@ class Place:
     """The best that is confirmed."""
     rumour: Record | None = None
     """What is better, or all that there is, and not confirmed."""
+    elsewhere: Record | None = None
+    """The best of another card, if it is another kernel and its low end is above that of `shown`; a confirmed one first."""
 
     @property
     def work(self) -> str:
@@ -202,15 +210,34 @@ def stands(point: Point) -> bool:
 
 def _place(gpu: str, terms: list[list[Series]], comparisons: int) -> Place | None:
     with_confirmed = [one for one in terms if any(point.is_confirmed for part in one for point in part.points)]
-    sure = _of_both_ways(found for one in with_confirmed if (found := _record(one, comparisons, confirmed=True)))
+    confirmed = [found for one in with_confirmed if (found := _record(one, comparisons, confirmed=True))]
+    every = [found for one in terms if (found := _record(one, comparisons, confirmed=False))]
+    sure, newest = _of_both_ways(confirmed), _of_both_ways(every)
     sure = sure if sure and sure.is_confirmed else None
-    newest = _of_both_ways(found for one in terms if (found := _record(one, comparisons, confirmed=False)))
     if newest is None:
         return None
     place = Place(newest.series.workload, gpu, sure)
     if place.record is None or (newest.best and not newest.best.point.is_confirmed and newest.low > place.record.low):
         place.rumour = newest
+    place.elsewhere = _elsewhere(place, confirmed) or _elsewhere(place, every)
     return place
+
+
+def _elsewhere(place: Place, records: Iterable[Record]) -> Record | None:
+    """The best of the newest records of other cards; None: no other kernel has a higher low end there than what the
+    place shows. A demo run is compared with demo runs only."""
+    shown, rumour = place.shown, place.rumour
+    cards: dict[str, list[Record]] = {}
+    for one in records:
+        if one.series.terms.card != shown.series.terms.card and bool(one.base.demo) == bool(shown.base.demo):
+            cards.setdefault(one.series.terms.card, []).append(one)
+    found = [best for part in cards.values() if (best := _of_both_ways(part)) and best.best and best.low > shown.low]
+    others = [
+        one
+        for one in found
+        if one.point.kernel != shown.point.kernel and not (rumour and one.point.pk == rumour.point.pk)
+    ]
+    return max(others, key=lambda one: one.low, default=None)
 
 
 def _of_both_ways(records: Iterable[Record]) -> Record | None:

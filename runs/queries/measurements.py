@@ -24,6 +24,7 @@ from kernels.contract.arm_result import (
     Spread,
     Status,
     Verdict,
+    assignments,
 )
 from kernels.contract.events import Measured, ProtocolFacts, TelemetrySummary, without_false_ratios
 from kernels.contract.export import Export
@@ -75,6 +76,12 @@ class StoredMeasured(Measured):
     def why_undecided(self) -> str:
         """Why nothing is decided here; empty if something may be."""
         return why_undecided(self)
+
+    @property
+    def apart(self) -> str:
+        """How it differs from the other measurement of its workload in the same run; empty: it is the usual one."""
+        variables = next((arm.environment for arm in self.results if arm.environment), {})
+        return f"in a process with {assignments(variables)}" if variables else ""
 
     def arm(self, kernel: str) -> StoredArm | None:
         return next((arm for arm in self.results if arm.kernel == kernel), None)

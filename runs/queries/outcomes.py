@@ -23,6 +23,8 @@ class Outcome:
     """None: nothing was compared."""
     contended: bool = False
     """Others used the device."""
+    is_checked: bool = True
+    """Whether the run has reached its end, and so each kernel was checked again in a new process."""
     faults: dict[str, int] = field(default_factory=dict)
     """Status -> number of failed results, of all kernels."""
     operation: str = ""
@@ -36,11 +38,12 @@ class Outcome:
 
     @property
     def mark(self) -> str:
-        return MARKS.get(self.word, "")
+        return MARKS.get(self.word, "") if self.is_checked else ""
 
     @property
     def style(self) -> str:
-        return self.word if self.word in ("faster", "slower") and not self.contended else "same"
+        decided = self.word in ("faster", "slower") and not self.contended and self.is_checked
+        return self.word if decided else "same"
 
     @property
     def sentence(self) -> str:
@@ -72,10 +75,10 @@ def with_outcomes(runs: Iterable[Run]) -> list[tuple[Run, Outcome]]:
     results: dict[int, list[RunResult]] = {}
     for one in point_rows.run_results([run.pk for run in listed if run.done]):
         results.setdefault(one.run, []).append(one)
-    return [(run, _outcome(results.get(run.pk, []), run.contended)) for run in listed]
+    return [(run, _outcome(results.get(run.pk, []), run.contended, run.state == Run.State.DONE)) for run in listed]
 
 
-def _outcome(results: list[RunResult], contended: bool) -> Outcome:
+def _outcome(results: list[RunResult], contended: bool, is_checked: bool) -> Outcome:
     failed = Counter(one.status for one in results)
     faults = {str(status): failed[status] for status in FAILURES if failed[status]}
     parts: dict[str, list[Compared]] = {}
@@ -84,4 +87,4 @@ def _outcome(results: list[RunResult], contended: bool) -> Outcome:
             parts.setdefault(one.operation, []).append(one.compared)
     firsts = {name: ranking(part, contended).first for name, part in parts.items()}
     operation, first = next(((name, first) for name, first in firsts.items() if first), ("", None))
-    return Outcome(first, contended, faults, operation if len(firsts) > 1 else "", max(0, len(firsts) - 1))
+    return Outcome(first, contended, is_checked, faults, operation if len(firsts) > 1 else "", max(0, len(firsts) - 1))

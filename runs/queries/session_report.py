@@ -207,13 +207,15 @@ class SessionReport:
 
     @property
     def counted(self) -> str:
-        """ "1 of 5 success criteria holds, 1 unconfirmed. 3 of 11 phases are done, 1 is blocked."."""
+        """ "1 of 5 success criteria holds, 1 unconfirmed, 2 undecided. 3 of 11 phases are done, 1 is blocked."."""
         said = []
         if self.criteria:
             words = [one.answer.word for one in self.criteria]
             held = words.count(words[0].HOLDS)
             loose = sum(not one.answer.is_confirmed for one in self.criteria)
             more = f", {loose} unconfirmed" if loose else ""
+            open_ = words.count(words[0].UNKNOWN)
+            more += f", {open_} undecided" if open_ else ""
             said.append(f"{held} of {len(words)} success criteria hold{'s' * (held == 1)}{more}.")
         if self.phases:
             states = [phase.state for phase in self.phases]

@@ -114,7 +114,8 @@ def timespan(ms: float | None) -> str:
 
 @register.filter
 def percent(value: float | None) -> str:
-    return DASH if value is None else f"{value:.0%}"
+    """A share: 63%, and below 1% 0.3%."""
+    return DASH if value is None else f"{value:.1%}" if 0 < value < 0.01 else f"{value:.0%}"
 
 
 @register.filter

@@ -43,11 +43,11 @@ def matrix_cell(line: Any, column: Any, run_pk: int, final: bool) -> SafeString:
     word = str(arm.verdict).lower()
     mark = MARKS.get(word, "")
     if not is_decided(arm.verdict):
-        shown = "" if word == "undecided" else f"{word} "
+        shown = "" if word == "undecided" else f" {word}"
         sign = format_html('{}<span class="hidden">undecided</span>', mark + " ") if mark else ""
         return format_html(
             '<td class="{} open"><a href="{}" title="{}">{}{}x<small>{}{}</small></a></td>',
-            style, address, arm.why, sign, ratio(arm.speedup), shown, interval,
+            style, address, arm.why, sign, ratio(arm.speedup), interval, shown,
         )  # fmt: skip
     differ = mark_safe('<small class="warn">clocks differ</small>') if _clocks_differ(arm) else ""
     return format_html(

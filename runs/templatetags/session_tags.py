@@ -42,7 +42,7 @@ def missing(one: Reached) -> str:
         return "beyond the speed of light"
     if one.next is None:
         return DASH if one.tier else "no speed of light is known"
-    return timespan(one.missing_ms) if one.missing_ms else "only the p50 reaches it"
+    return timespan(one.missing_ms) if one.missing_ms else "its p50 reaches it, its interval does not"
 
 
 @register.simple_tag

@@ -15,7 +15,7 @@ register = template.Library()
 
 @register.simple_tag
 def tier_cell(of: Any) -> SafeString:
-    """Whether a tier is reached; of the next one what is missing; of others their time."""
+    """Whether a tier is reached, and its time; of the next one what is missing, too. A phone shows only the time."""
     if of.state == "unknown":
         return format_html('<td class="step quiet">{}</td>', DASH)
     needs = timespan(of.step.target_ms)
@@ -29,8 +29,6 @@ def tier_cell(of: Any) -> SafeString:
         return format_html('<td class="step beyond"><span>beyond</span><small>{}</small></td>', needs)
     if of.state == "next":
         missing = of.missing_ms
-        gap = timespan(missing) if missing else "not certain"
-        more = " to go" if missing else ""
-        cell = '<td class="step next">{}<span class="less">{}</span><small>{}</small></td>'
-        return format_html(cell, gap, more, needs)
+        gap = f"{timespan(missing)} to go" if missing else "not certain"
+        return format_html('<td class="step next"><span class="less">{}</span><small>{}</small></td>', gap, needs)
     return format_html('<td class="step quiet">{}</td>', needs)

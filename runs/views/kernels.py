@@ -200,7 +200,7 @@ class Subject:
         strong, tone = headline(standing)
         rest = [sentence(standing.rest)]
         if len({one.terms._replace(workload=0, mode="", group="") for one in self.newest}) > 1:
-            rest.append("The results are of several cards, versions or baselines.")
+            rest = ["The results are of several cards, versions or baselines: they have no common mean."]
         return {"tone": tone, "strong": strong, "rest": " ".join(rest)}
 
     def _failed(self, points: list[Point]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,6 +29,8 @@ from runs.views.downloads import csv_file
 MOST_COLUMNS, MOST_ROWS = 3, 50
 """Of the matrix; the files have all."""
 CHARTS = ("record", "fast")
+PHRASE = re.compile(r"\d+ [a-z]+ of \d+|\S+")
+"""A part of a shape: one word, or "16 blocks of 64"."""
 
 
 @dataclass
@@ -38,6 +41,12 @@ class Line:
     more: str
     """The second part of a long shape."""
     cells: list[Place | None]
+
+    @property
+    def others(self) -> list[leaders.Record | None]:
+        """For each column, what is faster on another card; empty if no column has such a result."""
+        found = [place.elsewhere if place else None for place in self.cells]
+        return found if any(found) else []
 
 
 @dataclass
@@ -164,6 +173,20 @@ class View:
     def hidden(self) -> int:
         return sum(len(lines) for lines in self.lines.values()) - sum(len(shown) for *_, shown in self.groups)
 
+    @property
+    def what_is_hidden(self) -> str:
+        """Shapes and columns that have no room, as sentences; empty if there are none."""
+        every, left = len(self.columns), len(self.columns) - len(self.shown_columns)
+        columns = f"{left} of {every} columns" if left else ""
+        if not self.hidden and not left:
+            return ""
+        if self.hidden:
+            shapes = f"{self.hidden} shape{'s are' if self.hidden > 1 else ' is'} not shown"
+            said = f"{shapes}, and {columns}" if left else shapes
+        else:
+            said = f"{columns} {'are' if left > 1 else 'is'} not shown"
+        return f"{said}. Filter above, or download csv."
+
     # --- one of its cells ---
 
     @cached_property
@@ -246,7 +269,7 @@ class View:
 
 def halves(shape: str) -> tuple[str, str]:
     """A long shape on two lines: "B=4 H=16 S=512", "D=64, causal"."""
-    parts = shape.split(" ")
+    parts = PHRASE.findall(shape)
     return (shape, "") if "x" in parts or len(parts) < 4 else (" ".join(parts[:3]), ", ".join(parts[3:]))
 
 

@@ -118,7 +118,7 @@ def doubts(subject: Subject) -> list[str]:
         sentences.append(_clocks_disagree(result.crosscheck))
     if factor := under_load(measured, result.p50_ms, result.crosscheck):
         sentences.append(
-            f"Back to back, a call takes {factor - 1:.0%} longer (the clock falls under continuous load). "
+            f"Back to back, a call takes {factor - 1:.0%} longer, probably because the clock falls under continuous load. "
             "Use the mode sustained to compare under load."
         )
     if result.n is not None and measured.aa and MARGIN * 1.01 < measured.margin <= WIDEST_MARGIN:
@@ -246,7 +246,11 @@ def protocol_of(measured: Measured) -> list[tuple[str, str]]:
     """The protocol as (name, value) pairs."""
     how, facts = measured.protocol, []
     if how.paired is not None:
-        text = "every kernel in every round, in random order" if how.paired else "fixed, one kernel after the other"
+        text = (
+            "kernels take turns in rounds, in random order; one leaves when its interval is narrow"
+            if how.paired
+            else "fixed, one kernel after the other"
+        )
         facts.append(("protocol", text))
     if how.rounds:
         again = f"; {how.repeated} more were repeated because of thermal slow-down" if how.repeated else ""

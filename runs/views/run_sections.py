@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,12 +12,15 @@ from kernels.catalog import operations
 from kernels.report import tables
 from kernels.report.summary import Summary, summary
 from runs.charts import run_scaling
-from runs.charts.run_charts import MOST_ROWS, OF, Size, drawn, leader_of, places, sizes_of
+from runs.charts.run_charts import MOST_ROWS, Size, drawn, leader_of, places, sizes_of
 from runs.charts.run_scaling import Scaling, scalings
+from runs.charts.run_stored import ending
 from runs.models import Run
 from runs.queries.measurements import StoredArm, StoredMeasured
 from runs.views.columns import Columns
 from runs.views.run_matrix import Asked, Matrix, Plan, matrix
+
+UNCHECKED = "Not cross-checked: the run ended before each kernel was checked again in a new process."
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class Section:
     table: list[tables.Row]
     matrix: Matrix
     asked: Columns
+    of: str = ""
+    """The end of its charts' names, if the run was to measure several operations."""
 
     @cached_property
     def columns(self) -> Columns:
@@ -77,8 +82,7 @@ class Section:
     @property
     def charts(self) -> tuple[str, str]:
         """Names of its charts: (speedup, latency)."""
-        of = f"{OF}{self.operation}" if self.title else ""
-        return f"speedup{of}", f"latency{of}"
+        return f"speedup{self.of}", f"latency{self.of}"
 
     @cached_property
     def scalings(self) -> list[Scaling]:
@@ -87,8 +91,7 @@ class Section:
 
     @property
     def scaling_charts(self) -> list[tuple[Scaling, str]]:
-        of = f"{OF}{self.operation}" if self.title else ""
-        return [(one, f"{one.name}{of}") for one in self.scalings]
+        return [(one, f"{one.name}{self.of}") for one in self.scalings]
 
     @property
     def scaling_size(self) -> tuple[Size, Size]:
@@ -96,10 +99,9 @@ class Section:
 
     @property
     def aa(self) -> str:
-        """The A/A ratios of its workloads: "0.998 to 1.001"."""
-        ratios = [m.aa.ratio for m in self.measurements if m.aa]
-        ends = [f"{end:.3f}" for end in (min(ratios), max(ratios))] if ratios else []
-        return " to ".join(dict.fromkeys(ends))
+        """Within this the intervals of A/A of its workloads lie: "0.994 to 1.004"."""
+        found = [m.aa for m in self.measurements if m.aa]
+        return f"{min(one.low for one in found):.3f} to {max(one.high for one in found):.3f}" if found else ""
 
     @property
     def rounds(self) -> str:
@@ -150,7 +152,10 @@ def _section(
     )
     ranked = ranking(tables.compared(table), run.contended)
     said = summary(table, operation, run.contended)
-    return Section(operation, title, said, measured, table, matrix(measured, table, plan, ranked, view, asked), asked)
+    if table and not run.is_active and run.state != Run.State.DONE:
+        said = replace(said, tone="same", rest=[UNCHECKED, *said.rest])
+    shown = matrix(measured, table, plan, ranked, view, asked)
+    return Section(operation, title, said, measured, table, shown, asked, ending(run, operation))
 
 
 def title_of(operation: str) -> str:

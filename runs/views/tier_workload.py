@@ -13,11 +13,14 @@ from django.utils import timezone
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST
 
+from kernels.analysis.statistics import WIDEST_MARGIN
+from kernels.analysis.verdicts import is_noisy
 from runs.charts import ladder_charts
 from runs.charts.theme import THEMES
 from runs.models import Pin, Target
 from runs.queries import ladder
 from runs.queries.ladder import Ladder
+from runs.queries.points import Point
 from runs.queries.targets import REACHED, Progress, drift_there
 from runs.templatetags.figures import grouped, timespan, us
 from runs.views.downloads import csv_file
@@ -60,6 +63,7 @@ def workload(request: HttpRequest, key: str, mode: str) -> HttpResponse:
         "steps": standing.steps,
         "aim": aim,
         "pin": pin,
+        "not_pinned": why_not_pinned(one.base),
         "drift": drift_there(pin, one) if pin else None,
         "form": TargetForm(one, initial=initial),
     }
@@ -206,6 +210,15 @@ def target(request: HttpRequest, key: str, mode: str) -> HttpResponse:
     return _back(standing, key, mode)
 
 
+def why_not_pinned(base: Point) -> str:
+    """Why the baseline's newest time cannot be pinned, without a full stop; empty if it can be."""
+    if base.contended:
+        return "other processes used the device in the newest run"
+    if is_noisy(base.margin):
+        return f"the A/A margin of the newest run is {base.margin:.0%}, above {WIDEST_MARGIN:.0%}"
+    return "" if base.p50_ms and base.p50_low_ms and base.p50_high_ms else "the newest time has no interval"
+
+
 @require_POST
 def pin(request: HttpRequest, key: str, mode: str) -> HttpResponse:
     """Pins the baseline's newest time, or ends that."""
@@ -214,11 +227,10 @@ def pin(request: HttpRequest, key: str, mode: str) -> HttpResponse:
     if "remove" in request.POST:
         Pin.objects.filter(workload=workload, device=standing.device, mode=mode).delete()
         messages.success(request, "The baseline is no longer pinned.")
-    elif base.contended or not (base.p50_ms and base.p50_low_ms and base.p50_high_ms):
-        messages.error(
-            request, "Not pinned: other processes used the device in the newest run. Measure the baseline again first."
-        )
+    elif why := why_not_pinned(base):
+        messages.error(request, f"Not pinned: {why}. Measure the baseline again first.")
     else:
+        assert base.p50_ms and base.p50_low_ms and base.p50_high_ms
         user = request.user if request.user.is_authenticated else None
         Pin(
             workload=workload, device=standing.device, mode=mode, kernel=base.kernel, p50_ms=base.p50_ms, by=user,

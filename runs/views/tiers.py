@@ -22,12 +22,31 @@ from runs.queries import history, ladder, week
 from runs.queries.ladder import Ladder, Step
 from runs.queries.leaders import Placed
 from runs.queries.points import Point
+from runs.queries.ratio import Ratio
 from runs.queries.targets import Progress
-from runs.templatetags.figures import timespan
+from runs.templatetags.figures import grouped, timespan
 from runs.views.downloads import csv_file
 
 MOST_ROWS = 60
 """Workloads on the page; the files have all."""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A tier that a kernel has reached on a workload."""
+
+    ladder: Ladder
+    step: Step
+    point: Point
+    low: float
+    """The low end of the kernel's speedup."""
+
+    def __str__(self) -> str:
+        return f"{self.step.tier.label}, by {self.point.kernel} on {self.ladder.series.workload.label}"
+
+
+def _reached(one: Ladder, step: Step | None, best: tuple[Point, Ratio] | None) -> list[Reached]:
+    return [Reached(one, step, best[0], best[1].low)] if step and best else []
 
 
 @dataclass
@@ -92,10 +111,10 @@ class Standing:
         return groups
 
     def physics(self) -> str:
-        """Which tiers this device does not allow, as a sentence without its full stop; before anything else."""
+        """Which tiers this device does not allow, in sentences; empty if it allows all of them."""
         known = [one for one in self.ladders if one.most]
         if not known:
-            return f"No speed of light is known on {self.device}" if self.ladders else ""
+            return f"No speed of light is known on {self.device}." if self.ladders else ""
         names = {tier.label: tier.name for tier in self.scale.tiers}
         counts = dict.fromkeys(names, 0)
         for one in known:
@@ -104,15 +123,17 @@ class Standing:
         gpu, total = self.device.removeprefix("NVIDIA "), len(known)
         never = [names[label] for label, count in counts.items() if count == total]
         partly = {names[label]: count for label, count in counts.items() if 0 < count < total}
-        if not never and not partly:
-            return f"The {gpu} allows every tier of this scale"
-        said = [f"The {gpu} cannot reach {_range(never)}"] if never else []
+        said = [f"The {gpu} cannot reach {_range(never)}."] if never else []
         if partly:
             least, most = min(partly.values()), max(partly.values())
             often = f"{least}" if least == most else f"{least} to {most}"
             where = f"on {often} of {total} workloads"
-            said.append(f"{'It' if never else f'The {gpu}'} cannot reach {_range(list(partly))} {where}")
-        return ". ".join(said)
+            said.append(f"{'It' if never else f'The {gpu}'} cannot reach {_range(list(partly))} {where}.")
+        return " ".join(said)
+
+    def way(self) -> str:
+        """What the numbers of a scale of shares are; empty of other scales."""
+        return next((one.way for one in self.ladders if one.way), "")
 
     def counts(self) -> list[tuple[str, int, int, int]]:
         """(tier, workloads on which it is reached, on which only an unconfirmed result reaches it, on which it is possible)."""
@@ -132,11 +153,11 @@ class Standing:
             return ""
         one, step = min(nexts, key=lambda pair: pair[0].best_ms / pair[1].target_ms)
         missing = one.missing_ms(step)
-        gap = f"{timespan(missing)} to go" if missing else "only the p50 reaches it"
-        return f"Nearest milestone: {step.tier.label} on {one.series.workload.label}, {gap}."
+        gap = f", {timespan(missing)} to go" if missing else ": its p50 reaches it, its interval does not"
+        return f"Nearest milestone: {step.tier.label} on {one.series.workload.label}{gap}."
 
     def headline(self) -> dict[str, str]:
-        """What is reached: {"tone", "strong", "rest"}."""
+        """The highest tier that is reached, and the largest speedup: {"strong", "rest"}."""
         if not any(one.kernels for one in self.ladders):
             gone = bool(self.device) and self.device not in self.devices
             said = (
@@ -144,30 +165,37 @@ class Standing:
                 if gone
                 else "No kernel was compared with a baseline yet"
             )
-            return {"tone": "same", "strong": said, "rest": ""}
-        bests = [(one, *one.best) for one in self.ladders if one.best]
-        rest = "No kernel is confirmed faster than its baseline."
-        if bests:
-            one, point, ratio = max(bests, key=lambda item: item[2].low)
-            figures = f"{ratio.ratio:.3f}x ({ratio.low:.3f} to {ratio.high:.3f})"
-            rest = f"Best: {figures}, {point.kernel} on {one.series.workload.label}.{unconfirmed(point)}"
-        count = len(self.ladders)
+            return {"strong": said, "rest": ""}
+        sure = [found for one in self.ladders for found in _reached(one, one.confirmed, one.best_confirmed)]
+        every = [found for one in self.ladders for found in _reached(one, one.reached, one.best)]
+        count, loose = len(self.ladders), sum(not one.ladder.confirmed for one in every)
         of = f"{count} workloads" if count > 1 else "1 workload"
         on = f"any of {of}" if count > 1 else of
-        sure = [step.tier for one in self.ladders if (step := one.confirmed)]
-        loose = [step.tier for one in self.ladders if (step := one.reached) and not one.confirmed]
-        if sure:
-            more = f" Unconfirmed results reach a tier on {len(loose)} more." if loose else ""
-            strong = f"Confirmed results reach a tier on {len(sure)} of {of}"
-            return {"tone": "faster", "strong": strong, "rest": f"Highest tier: {self._highest(sure)}.{more} {rest}"}
-        if loose:
-            some = f"Unconfirmed results reach a tier on {len(loose)}. The highest is {self._highest(loose)}."
-            return {"tone": "same", "strong": f"No confirmed result reaches a tier on {on}", "rest": f"{some} {rest}"}
-        return {"tone": "same", "strong": f"No kernel reaches a tier on {on}", "rest": rest}
+        top, most = self._highest(sure), self._highest(every)
+        if top:
+            rest = [f"Confirmed results reach a tier on {len(sure)} of {of}."]
+            rest += [f"Unconfirmed results reach a tier on {loose} more."] if loose else []
+            rest += [f"Unconfirmed, and higher: {most}."] if most and self._order(most) > self._order(top) else []
+            return {"strong": f"Highest tier: {top}", "rest": " ".join([*rest, self._largest()])}
+        if most:
+            rest = [f"No confirmed result reaches a tier on {on}.", f"Unconfirmed results reach a tier on {loose}."]
+            return {"strong": f"Highest tier, unconfirmed: {most}", "rest": " ".join([*rest, self._largest()])}
+        return {"strong": f"No kernel reaches a tier on {on}", "rest": self._largest()}
 
-    def _highest(self, tiers: list[Any]) -> str:
-        order = [tier.label for tier in self.scale.tiers]
-        return max((tier.label for tier in tiers), key=order.index)
+    def _largest(self) -> str:
+        bests = [(one, *one.best) for one in self.ladders if one.best]
+        if not bests:
+            return "No kernel is confirmed faster than its baseline."
+        one, point, ratio = max(bests, key=lambda item: item[2].low)
+        where = f"{point.kernel} on {one.series.workload.label}"
+        return f"Largest speedup: {_with_ends(ratio)}, {where}.{unconfirmed(point)}"
+
+    def _order(self, one: Reached) -> int:
+        return [tier.label for tier in self.scale.tiers].index(one.step.tier.label)
+
+    def _highest(self, found: list[Reached]) -> Reached | None:
+        """The highest tier; of several workloads, the one with the largest speedup."""
+        return max(found, key=lambda one: (self._order(one), one.low), default=None)
 
     def matrix(self) -> dict[str, list[Row]]:
         """Operation title -> a row for each of its workloads, with a cell for each tier of the scale."""
@@ -190,6 +218,12 @@ class Standing:
 def _had_runs(device: str) -> bool:
     """Whether a device of this name has runs, of which perhaps none counts any more."""
     return "\x00" not in device and Run.objects.filter(Q(gpu__name=device) | Q(device_name=device)).exists()
+
+
+def _with_ends(ratio: Ratio) -> str:
+    """A speedup with the ends of its interval: "1.485x (1.475 to 1.494)", "33.2x (32.9 to 33.6)"."""
+    said, low, high = (f"{one:.3f}" if ratio.ratio < 10 else grouped(one) for one in ratio[:3])
+    return f"{said}x ({low} to {high})"
 
 
 def _range(names: list[str]) -> str:
@@ -246,6 +280,7 @@ def tiers(request: HttpRequest) -> HttpResponse:
     more = {
         "headline": standing.headline(),
         "physics": standing.physics(),
+        "way": standing.way(),
         "milestone": standing.milestone(),
         "matrix": shown,
         "hidden": sum(map(len, rows.values())) - sum(map(len, shown.values())),

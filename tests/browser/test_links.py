@@ -135,9 +135,10 @@ def test_another_site_may_frame_the_frame_and_nothing_else(open_page, live_site,
 def test_from_the_tiers_to_a_ladder(open_page, live_site):
     page = open_page()
     page.goto(f"{live_site.url}/tiers/?device=NVIDIA%20H200")
-    expect(page.locator("h1")).to_have_text("The H200 allows every tier of this scale")
+    expect(page.locator("h1")).to_contain_text("Highest tier, unconfirmed: A tenth (D), by triton-flash on attention")
     page.get_by_role("link", name="Five tiers").click()
-    expect(page.locator("h1")).to_contain_text("The H200 cannot reach Breakthrough")
+    expect(page.locator("h1")).to_have_text("No kernel reaches a tier on any of 8 workloads.")
+    expect(page.locator(".lede")).to_contain_text("The H200 cannot reach Breakthrough")
     page.locator("table.results td a").first.click()
     expect(page.locator("h1")).to_have_text("Good (B) is 1.72 µs away. This GPU cannot reach Breakthrough (A++).")
     chart = page.locator("figure[data-chart*='ladder.json'] svg")

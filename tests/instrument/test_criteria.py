@@ -86,6 +86,9 @@ def test_the_p90_is_compared_by_the_percentiles_around_it():
     assert evaluate(wanted, [replace(FAST, p90=(1.2, 1.3))]).word == Word.FAILS
     assert evaluate(wanted, [replace(FAST, p90=None)]).why.startswith("too few single calls")
     assert evaluate(wanted, [replace(FAST, is_contended=True)]).word == Word.UNKNOWN
+    claimed = replace(FAST, is_claimed=True)
+    assert evaluate(wanted, [claimed]).why == "only claimed, not measured here", "a speedup is no answer to this"
+    assert "only claimed (" in evaluate(TEN, [claimed]).why
 
 
 def test_few_calls_say_little_about_a_p90():

@@ -196,4 +196,4 @@ def test_a_kernel_far_below_the_limit_gets_a_hint():
     peak, problem = peak_of("NVIDIA H200"), h100_report(causal=False)
     limit = speed_of_light_ms(problem, peak)
     assert rates_of(problem, limit / 0.051, peak)["hint"] == ""
-    assert "launch-bound" in rates_of(problem, limit / 0.049, peak)["hint"]
+    assert "far from the limit" in rates_of(problem, limit / 0.049, peak)["hint"]

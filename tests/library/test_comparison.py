@@ -321,7 +321,9 @@ def test_a_contended_run_decides_nothing(was, now, words):
     said = summary(table)
     assert (said.strong, said.tone) == (f"No change in speed is decided: {words}", "same")
     assert said.rest == ["Other processes used the device."]
-    assert [row.verdict for row in table if row.kernel == "mine"] == ["UNDECIDED"], "the row says what the sentence says"
+    assert [row.verdict for row in table if row.kernel == "mine"] == ["UNDECIDED"], (
+        "the row says what the sentence says"
+    )
     unchanged = summary(rows(before, RunResults(ENVIRONMENT, before.measurements, now)))
     assert unchanged.strong == "No kernel source changed"
     assert unchanged.rest[0].lower() == f"{words}: other processes used the device."

@@ -86,6 +86,17 @@ def test_one_json_object_of_a_row():
     assert claim.figures == {"ms": 0.442, "gb_per_s": 12.5, "calls_per_s": 2262.44}
 
 
+def test_a_statistic_of_a_clock_or_of_power_is_no_time():
+    row = {"kernel": "mine", "gpu": "NVIDIA H100", "operation": "gemm", "m": 512, "n": 512, "k": 512}
+    telemetry = {"sm_mhz": {"median": 1980, "min": 345}, "power_w": {"mean": 230.1}}
+    _, found, ((_, why),) = read(json.dumps([row | {"telemetry": telemetry}]))
+    assert not found and "no time" in why
+    _, (claim,), _ = read(json.dumps([row | {"telemetry": telemetry, "latency": {"mean": 0.5, "p50": 0.4}}]))
+    assert claim.figures == {"mean_ms": 0.5, "p50_ms": 0.4}
+    event = {"kind": "measured", "mode": "cold", "results": [], "telemetry": telemetry, **row}
+    assert "is an event of a run" in read(json.dumps(event) + "\n" + json.dumps(event))[2][0][1]
+
+
 def test_jsonl():
     row = json.dumps(json.loads(NSA)[0])
     kind, found, _ = read(f"{row}\n\n{row}\n")
@@ -223,7 +234,7 @@ def test_headings(heading, meaning):
 @pytest.mark.parametrize(
     "cell, value",
     [(0.045, 0.045), ("1,075", 1075), ("**0.006\u00d7**", 0.006), ("15.4 µs", 0.0154), ("2 s", 2000), ("-", None), ("", None),
-     ("0.01 (±3.40%)", 0.01), (None, None), (True, None)],
+     ("0.01 (±3.40%)", 0.01), ("212 (211 to 213)", 212), (None, None), (True, None)],
 )  # fmt: skip
 def test_cells(cell, value):
     assert number(cell) == (pytest.approx(value) if value else value)

@@ -51,6 +51,17 @@ def test_it_is_in_no_mean_and_in_no_count():
     assert summary(tables.rows([measured(mine=OTHER)]), "attention").strong == "Measured; no comparison"
 
 
+def test_other_work_that_is_faster_than_the_headline_is_said():
+    quick = {"p50_ms": 0.5, "p50_low_ms": 0.49, "p50_high_ms": 0.51}
+    said = str(summary(tables.rows([measured(dense=OTHER | quick, sparse={"correctness": RIGHT})]), "attention"))
+    assert (
+        "dense, which does other work, is faster than sparse: 500 us (490 to 510) against 1.00 ms (0.990 to 1.01)."
+        in said
+    )
+    alike = str(summary(tables.rows([measured(dense=OTHER, sparse={"correctness": RIGHT})]), "attention"))
+    assert "other work" not in alike, "their intervals overlap"
+
+
 def test_files_say_what_it_does_instead():
     table = tables.rows([measured(mine=OTHER)])
     assert table[1].why == "not the same work: it reads nothing" and table[1].other_work == "reads nothing"

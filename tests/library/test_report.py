@@ -155,11 +155,11 @@ HOST = {"foreign": 0.31, "steal": 0.0, "cores": 8}
 @pytest.mark.parametrize(
     "more, why",
     [
-        ({}, "this machine was busy or unsteady: A/A from 0.87 to 2.62"),
+        ({}, "the baseline differed from itself: A/A from 0.87 to 2.62"),
         ({"mode": "cpu", "telemetry": {"host": HOST}}, "this machine was busy: A/A from 0.87 to 2.62"),
         (
             {"mode": "cpu", "telemetry": {"host": HOST | {"foreign": 0.04}}},
-            "this machine was unsteady: A/A from 0.87 to 2.62",
+            "the baseline differed from itself: A/A from 0.87 to 2.62",
         ),
     ],
 )
@@ -444,7 +444,7 @@ def test_several_reasons_for_no_decision_are_one_sentence():
         for s, margin in ((64, 0.1), (128, 0.13), (256, 0.4))
     ]
     quiet = event(result("sdpa"), result("mine", FAST), seq_len=512)
-    said_of_all = "Undecided on 3 of 4 workloads: this machine was busy or unsteady, with margins from 10% to 40%."
+    said_of_all = "Undecided on 3 of 4 workloads: the baseline differed from itself, with margins from 10% to 40%."
     assert said_of_all in said(*noisy, quiet)[1]
     alike = [
         event(result("sdpa"), result("mine", FAST), margin=0.1, aa=(1.0, low, 1.1), seq_len=s)
@@ -452,7 +452,7 @@ def test_several_reasons_for_no_decision_are_one_sentence():
     ]
     assert (
         "Undecided: " not in said(*alike)[1]
-        and "this machine was busy or unsteady, with margins of 10%." in said(*alike)[1]
+        and "the baseline differed from itself, with margins of 10%." in said(*alike)[1]
     )
 
 
@@ -548,7 +548,8 @@ def test_times_of_a_rested_device_are_said_to_be():
         [event(result("sdpa", p50=20.0, **loaded), result("slow", SLOW, p50=40.0, crosscheck=None), mode="cold")]
     )
     assert [row.under_load for row in table] == [pytest.approx(1.19), None]
-    assert "Back to back, sdpa runs up to 19% slower (the clock falls" in " ".join(summary(table, "attention").notes)
+    told = " ".join(summary(table, "attention").notes)
+    assert "Back to back, sdpa runs up to 19% slower, probably because the clock falls" in told
     many = rows([event(*(result(name, p50=20.0, **loaded) for name in ("sdpa", "one", "two")), mode="cold")])
     assert "Back to back, 3 kernels run up to 19% slower" in " ".join(summary(many, "attention").notes)
 
@@ -592,8 +593,14 @@ def test_a_kernel_without_figures_says_why_in_a_clause():
 
 def test_the_reason_of_noise_is_what_shows_it():
     assert why_noisy((1.0, 0.87, 1.2), 0.24, True) == "this machine was busy: A/A from 0.87 to 1.20"
-    assert why_noisy((1.0, 0.98, 1.03), 0.24, False) == "this machine was unsteady: its margin is 24%, above 5%"
+    assert why_noisy((1.0, 0.98, 1.03), 0.24, False) == "the margin is 24%, above 5%"
     assert why_noisy((1.0, 0.87, 1.2), 0.04, True) == ""
+
+
+def test_a_kernel_that_cannot_run_here_is_the_headline():
+    refused = result("mine", status="unsupported").model_copy(update={"why": "it needs a CUDA device"})
+    assert said(event(result("sdpa"), refused))[0] == "mine did not run: it needs a CUDA device"
+    assert said(event(result("sdpa"), refused, result("other", status="failed")))[0] == "Measured; no comparison"
 
 
 def test_wrong_kernels_are_the_headline_where_nothing_is_compared():

@@ -81,7 +81,7 @@ def test_the_report_of_the_l4_in_a_sentence():
     assert {g.kernel: round(g.time.ratio, 1) for g in found} == {"sdpa": 3.0, "v3": 15.3}
     assert {g.kernel: g.work for g in found} == {"sdpa": 16.0, "v3": 16.0}
     assert sentence(one, found, "v3", "sdpa", SHORT) == (
-        "v3's time grows 15.3x ±0.1% while the work grows 16x, sdpa's 3.02x ±0.1%: launch-bound below B=4 H=16."
+        "v3's time grows 15.3x ±0.1% while the work grows 16x, sdpa's 3.02x ±0.1%: latency-bound below B=4 H=16."
     )
     v3 = next(g for g in found if g.kernel == "v3")
     assert v3.exponent == pytest.approx(0.98, abs=0.02), "over the work, because two sizes vary"
@@ -97,9 +97,9 @@ def of(*times, worse=None):
 @pytest.mark.parametrize(
     "times, said",
     [
-        ((0.010, 0.011, 0.016, 0.060), "6x ±0.1% while the work grows 64x: launch-bound below S=1024."),
+        ((0.010, 0.011, 0.016, 0.060), "6x ±0.1% while the work grows 64x: latency-bound below S=1024."),
         ((10.0, 11.0, 16.0, 60.0), "6x ±0.1% while the work grows 64x: it hardly grows below S=1024."),
-        ((0.010, 0.011, 0.012, 0.013), "1.30x ±0.1% while the work grows 64x: launch-bound at every size here."),
+        ((0.010, 0.011, 0.012, 0.013), "1.30x ±0.1% while the work grows 64x: latency-bound at every size here."),
         ((0.010, 0.040, 0.160, 0.640), "64x ±0.1% while the work grows 64x."),
         ((0.010, 0.050, 0.300, 2.000), "200x ±0.1% while the work grows 64x. The time of mine grows more than the work."),
     ],
@@ -112,7 +112,7 @@ def test_the_words_and_their_rules(times, said):
 def test_noise_decides_nothing_about_small_steps():
     points = [point((batch, 8, 512, 64), mine=0.01 * (1.02 if batch % 2 else 1.0)) for batch in range(1, 33)]
     (one,) = series(points)
-    assert sentence(one, growths(one), "mine", "sdpa", SHORT).endswith("launch-bound at every size here.")
+    assert sentence(one, growths(one), "mine", "sdpa", SHORT).endswith("latency-bound at every size here.")
 
 
 def test_a_kernel_that_fails_on_most_sizes_has_no_growth():

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from itertools import pairwise
+from itertools import pairwise, product
 
 import altair as alt
 import pytest
@@ -15,13 +15,15 @@ from vl_convert import vegalite_to_svg
 from benchsite.queues import WHEN_IDLE
 from kernels.report import tables
 from runs import tasks
-from runs.charts import run_scaling, run_stored
+from runs.charts import leaderboard, run_scaling, run_stored
+from runs.charts.row_labels import Place, column, labels_of, text_width
 from runs.charts.run_charts import NAMES, WIDTHS, _side, leader_of, rows_of, short_labels, sizes_of
 from runs.charts.run_stored import chart_of, names_of
-from runs.charts.scales import log_ticks
+from runs.charts.scales import log_ticks, ratio_ticks
 from runs.charts.theme import STAND_INS, THEMES
 from runs.models import Chart, Result, Run
 from runs.queries import measurements
+from runs.queries.leaders import Curve
 
 
 @pytest.fixture(scope="module")
@@ -268,8 +270,139 @@ def test_two_dtypes_are_told_apart(exported, db):
     first = data["measurements"][0]
     second = first | {"workload": first["workload"] | {"dtype": "bfloat16"}, "key": ""}
     run = load(data | {"measurements": [first, second]}, "x.json")
-    assert short_labels(rows_of(run), narrow=False) == ["fp16 B=1 H=8 S=512 D=64", "bf16 B=1 H=8 S=512 D=64"]
-    assert short_labels(rows_of(run), narrow=True) == ["fp16 B=1 H=8 S=512 D=64", "bf16 B=1 H=8 S=512 D=64"]
+    assert short_labels(rows_of(run), 112) == ([["fp16"], ["bf16"]], "B=1 H=8 S=512 D=64")
+    assert ">all: B=1 H=8 S=512 D=64<" in chart_of(run, "speedup", "light").svg
+
+
+# --- labels and ticks -------------------------------------------------------------------------------------------------
+
+DECODE = [
+    Place(f"attention {dtype} B={b} H=32 Hkv={hkv} S={s} Skv={skv} D={d}{causal}", "graph")
+    for dtype, b, hkv, s, skv, d, causal in (
+        ("bf16", 1, 8, 1, 1024, 128, ""), ("bf16", 1, 8, 1, 131072, 128, ""), ("bf16", 16, 8, 1, 1024, 128, ""),
+        ("bf16", 1, 8, 16, 131072, 128, " causal"), ("fp16", 16, 8, 4, 8192, 64, " causal"),
+        ("bf16", 1, 1, 1, 131072, 128, ""), ("bf16", 16, 1, 4, 8192, 128, " causal"),
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [112, 206])
+def test_rows_of_many_sizes_have_different_labels_that_are_not_cut_off(width):
+    labels = labels_of(DECODE, width)
+    assert len({tuple(lines) for lines in labels.rows}) == len(DECODE)
+    assert all(len(lines) <= 2 and text_width(line) <= width for lines in labels.rows for line in lines)
+    assert labels.shared == "H=32" and "H=32" not in " ".join(word for lines in labels.rows for word in lines).split()
+    assert all(f"Skv={place.workload.partition('Skv=')[2].split()[0]}" in " ".join(lines).split()
+               for place, lines in zip(DECODE, labels.rows, strict=True))  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [112, 206])
+@pytest.mark.parametrize(
+    "workloads, rows, shared",
+    [
+        (["attention fp16 B=1 H=8 S=512 D=64"], "B=1 H=8 S=512 D=64", ""),
+        (["attention fp16 B=1 S=512", "attention fp16 B=4 S=512"], "B=1|B=4", "fp16 S=512"),
+        (["attention fp16 B=1 S=512", "attention fp16 B=1 S=512 causal"], "B=1|B=1 causal", "fp16 S=512"),
+        (["softmax bf16 16384 x 4096", "softmax bf16 4096 x 768"], "16384 x 4096|4096 x 768", "bf16"),
+        (["gelu bf16 64 x 32", "gelu bf16 64 x 32 tanh"], "64 x 32|64 x 32 tanh", "bf16"),
+        (
+            ["nsa bf16 S=64 16 blocks of 64", "nsa bf16 S=64 8 blocks of 64"],
+            "16 blocks of 64|8 blocks of 64",
+            "bf16 S=64",
+        ),
+        (["problem fp32 mine@0123 n=4 m=8", "problem fp32 mine@0123 n=5 m=8"], "n=4|n=5", "fp32 m=8"),
+    ],
+)
+def test_a_label_says_what_varies_and_a_row_alone_its_sizes(workloads, rows, shared, width):
+    labels = labels_of([Place(workload, "graph") for workload in workloads], width)
+    assert ("|".join(" ".join(lines) for lines in labels.rows), labels.shared) == (rows, shared)
+
+
+def test_one_workload_that_is_timed_in_two_ways_has_two_labels():
+    labels = labels_of([Place("gemm fp16 M=8 N=8 K=8", mode) for mode in ("graph", "cold")], 112)
+    assert labels == ([["graph"], ["cold"]], "fp16 M=8 N=8 K=8")
+
+
+def test_a_column_grows_for_labels_that_do_not_fit():
+    sizes = product((8, 1 << 30), repeat=3)
+    large = [Place(f"gemm fp16 M={m} N={n} K={k}", "graph") for m, n, k in sizes]
+    assert column(DECODE, 112, 160) == 112 < column(large, 112, 200) < 200
+
+
+@pytest.mark.parametrize("suffix", ["", "-narrow"])
+def test_a_large_speedup_has_room_for_its_number(exported, db, suffix):
+    data = shortened(exported, 2)
+    large = {"speedup": 2222.14, "speedup_low": 2220.0, "speedup_high": 2224.0}
+    first = data["measurements"][0]
+    results = [one | large if one["kernel"] == "triton-flash" else one for one in first["results"]]
+    run = load(data | {"measurements": [first | {"results": results}, data["measurements"][1]]}, "x.json")
+    spec = chart_of(run, f"speedup{suffix}", "light").spec
+    assert points(spec, "workload", "text")[0][1] == "2222.14x"
+    assert spec["padding"]["right"] >= 11 + 7 * len("2222.14") + 5
+
+
+@pytest.mark.parametrize("suffix", ["", "-narrow"])
+def test_a_long_name_ends_inside_the_chart(exported, db, suffix):
+    data = shortened(exported, 2)
+    for one in data["measurements"]:
+        for result in one["results"]:
+            if result["kernel"] == "triton-flash":
+                result |= {"limit_share": 0.97}
+    long = json.loads(json.dumps(data).replace('"triton-flash"', '"triton-flash-decode"'))
+    spec = chart_of(load(long, "x.json"), f"latency{suffix}", "light").spec
+    names = [one for one in every(spec, "mark") if one.get("dy") == -14 and one.get("limit", 0) > 80]
+    assert names
+    for one in names:
+        begin = spec["width"] * 0.97 + one["dx"]
+        assert begin + text_width("triton-flash-decode") <= spec["width"] + spec["padding"]["right"] + 1
+
+
+@pytest.mark.parametrize(
+    "low, high, most, ticks",
+    [
+        (0.95, 3.02, 7, [1, 1.5, 2, 3]), (0.95, 3.02, 3, [1, 2, 3]), (0.7, 22.2, 7, [1, 2, 5, 10, 20]),
+        (0.7, 22.2, 3, [1, 5, 20]), (0.95, 1.05, 7, [0.95, 1, 1.05]), (0.5, 2.0, 3, [0.5, 1, 2]),
+    ],
+)  # fmt: skip
+def test_ticks_of_ratios_reach_both_ends(low, high, most, ticks):
+    assert ratio_ticks(low, high, most) == ticks
+
+
+@pytest.mark.parametrize("most", [4, 5, 7, 14])
+@pytest.mark.parametrize("low", [0.95, 0.8, 0.5, 0.2, 0.03])
+@pytest.mark.parametrize("high", [1.05, 1.4, 2.0, 3.1, 6.7, 12, 22, 60, 300])
+def test_an_axis_of_ratios_has_three_to_seven_ticks_most_of_the_way(low, high, most):
+    ticks = ratio_ticks(low, high, most)
+    assert 3 <= len(ticks) <= min(most, 7) and 1 in ticks
+    assert math.log(ticks[-1] / ticks[0]) > 0.6 * math.log(high / low), ticks
+
+
+# --- how often a kernel is how fast -----------------------------------------------------------------------------------
+
+CURVES = [
+    Curve("triton-flash", [0.81, 0.92, 1.04, 1.11, 1.2, 1.43, 1.57], 7), Curve("sdpa-cudnn", [1.0] * 7, 7),
+    Curve("sdpa-flash", [0.55, 0.64, 0.72, 0.81, 0.87, 0.93, 0.98], 7),
+    Curve("sdpa-efficient", [0.27, 0.27, 0.36, 0.4, 0.41, 0.43, 0.48], 7),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_the_curves_fill_a_logarithmic_axis_and_their_names_are_in_ink(theme):
+    spec = leaderboard.fast(CURVES, THEMES[theme]).to_dict()
+    (scale,) = {json.dumps(one) for one in every(spec, "scale") if one.get("type") == "log"}
+    low, high = json.loads(scale)["domain"]
+    assert low < 0.27 and math.log(1.57 / low) > 0.75 * math.log(high / low)
+    texts = [one for one in every(spec, "mark") if one["type"] == "text" and "stroke" not in one]
+    assert [one["color"] for one in texts] == [THEMES[theme]["ink"]]
+
+
+def test_a_name_lies_on_no_curve_and_on_no_other_name():
+    axis = leaderboard._axis_of(CURVES)
+    names = leaderboard._names(CURVES, axis)
+    assert [name.curve for name in names] == CURVES
+    assert not [(name.curve.kernel, one.kernel) for name in names for one in CURVES if name.is_crossed(one, axis)]
+    assert not any(one.is_on(other) for number, one in enumerate(names) for other in names[:number])
+    assert all(name.begin >= 0 and name.end <= leaderboard.WIDTH + 1 for name in names)
 
 
 # --- drawn once -------------------------------------------------------------------------------------------------------
@@ -380,7 +513,7 @@ def test_a_size_that_varies_has_a_chart_a_sentence_and_a_table(owner, exported, 
     page = owner.get(reverse("run", args=[demo.pk])).content.decode()
     assert "Time against B and H <small>S=512 D=64</small>" in page
     assert (
-        "triton-flash&#x27;s time grows 3.87x ±0.2% while the work grows 16x: launch-bound below B=4 H=16; sdpa&#x27;s 2.70x"
+        "triton-flash&#x27;s time grows 3.87x ±0.2% while the work grows 16x: latency-bound below B=4 H=16; sdpa&#x27;s 2.70x"
         in page
     )
     names = [name for name in names_of(demo) if name.startswith("scaling")]

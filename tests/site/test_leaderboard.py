@@ -21,6 +21,7 @@ from runs.models import Gpu, Kernel, Measurement, Newest, Result, Run
 from runs.pipeline.contended import note_apart
 from runs.queries import leaders
 from runs.queries.leaders import FIELDS
+from runs.views.leaderboard import View, halves
 
 
 def noted(run):
@@ -250,6 +251,109 @@ def test_what_was_not_measured_can_be_where_such_a_card_answers(owner, measured,
     assert "not measured</span>" in page_of(owner)
 
 
+def twice(run, factor, kernel="sdpa-flash"):
+    """Makes a kernel of a run so many times as fast as the baseline, give or take 0.9%."""
+    Result.objects.filter(measurement__run=run, kernel__name=kernel).update(
+        speedup=factor, speedup_low=factor * 0.991, speedup_high=factor * 1.009
+    )
+    return run
+
+
+@pytest.mark.parametrize("is_confirmed", [True, False])
+def test_a_faster_kernel_of_another_card_is_named(owner, measured, make_gpu, is_confirmed):
+    other = make_gpu("GPU-2", host="gpu-2")
+    first = twice(measured(count=1, on=other), 1.716)
+    if is_confirmed:
+        thorough(first)
+    else:
+        noted(first)
+    thorough(measured(count=1))
+    (place,) = places()
+    assert (place.shown.point.kernel, place.rumour) == ("triton-flash", None)
+    assert (place.elsewhere.point.run, place.elsewhere.point.kernel) == (first.pk, "sdpa-flash")
+    page = " ".join(page_of(owner).split())
+    unconfirmed = "" if is_confirmed else ", unconfirmed"
+    assert re.search(rf'role="cell">sdpa-flash 1\.72x ±[\d.]+% on another card{unconfirmed}</small>', page)
+    assert re.search(rf"Faster on another card: sdpa-flash 1\.72x ±[\d.]+% on gpu-2 in <a [^>]*>run {first.pk}<", page)
+    assert "A cell compares kernels on one card, the one measured last, with the same versions." in page
+
+
+def test_of_another_card_only_what_is_faster_by_its_low_end_is_named(owner, measured, make_gpu):
+    run = twice(measured(count=1, on=make_gpu("GPU-2", host="gpu-2")), 1.487)
+    Result.objects.filter(measurement__run=run, kernel__name="triton-flash").delete()
+    noted(run)
+    thorough(measured(count=1))
+    assert places()[0].elsewhere is None and "on another card</small>" not in page_of(owner)
+
+
+def test_another_card_is_told_by_its_newest_result(measured, make_gpu):
+    other = make_gpu("GPU-2", host="gpu-2")
+    noted(twice(measured(count=1, on=other), 1.9))
+    noted(measured(count=1, on=other, driver="999"))
+    thorough(measured(count=1))
+    assert places()[0].elsewhere is None, "with its newest driver it is not faster"
+
+
+def test_a_demo_run_is_no_other_card(measured, demo):
+    noted(twice(demo, 1.9))
+    thorough(measured(count=1))
+    assert [place.elsewhere for place in places() if place.record] == [None]
+
+
+def test_a_faster_result_that_stands_in_the_cell_is_not_said_twice(measured, make_gpu):
+    thorough(measured(count=1))
+    later = noted(twice(measured(count=1, on=make_gpu("GPU-2", host="gpu-2")), 1.9))
+    (place,) = places()
+    assert place.rumour.point.run == later.pk and place.elsewhere is None
+
+
+def test_only_a_confirmed_result_is_called_the_record(owner, measured):
+    noted(measured(count=1))
+    assert "Best result here, unconfirmed</h2>" in page_of(owner) and "The record here" not in page_of(owner)
+    thorough(measured(count=1))
+    assert "The record here</h2>" in page_of(owner)
+
+
+@pytest.mark.parametrize(
+    "shape, lines",
+    [
+        (
+            "B=1 H=64 G=4 S=8192 D=128 16 blocks of 64 causal",
+            ("B=1 H=64 G=4", "S=8192, D=128, 16 blocks of 64, causal"),
+        ),
+        ("B=1 S=8192 16 blocks of 64 causal", ("B=1 S=8192 16 blocks of 64", "causal")),
+        ("B=4 H=16 S=512 D=64 causal", ("B=4 H=16 S=512", "D=64, causal")),
+        ("M=4 N=8 K=16", ("M=4 N=8 K=16", "")),
+        ("1024 x 4096 tanh", ("1024 x 4096 tanh", "")),
+    ],
+)
+def test_a_long_shape_has_two_lines_and_phrases_stay_whole(shape, lines):
+    assert halves(shape) == lines
+
+
+@pytest.mark.parametrize(
+    "shapes, columns, said",
+    [
+        (22, 5, "22 shapes are not shown, and 2 of 5 columns. Filter above, or download csv."),
+        (1, 3, "1 shape is not shown. Filter above, or download csv."),
+        (0, 4, "1 of 4 columns is not shown. Filter above, or download csv."),
+        (0, 3, ""),
+    ],
+)
+def test_what_has_no_room_is_counted(monkeypatch, shapes, columns, said):
+    monkeypatch.setattr(View, "hidden", shapes)
+    monkeypatch.setattr(View, "columns", list(range(columns)))
+    monkeypatch.setattr(View, "shown_columns", list(range(min(3, columns))))
+    assert View(leaders.Board(), {}).what_is_hidden == said
+
+
+def test_the_same_kernel_on_another_card_is_no_news(measured, make_gpu):
+    noted(measured(count=1, on=make_gpu("GPU-2", host="gpu-2"), edit={"triton-flash": 1.2}))
+    thorough(measured(count=1))
+    (place,) = places()
+    assert place.record.point.kernel == "triton-flash" and place.elsewhere is None
+
+
 # --- its history, and how often ---------------------------------------------------------------------------------------
 
 
@@ -437,7 +541,7 @@ def test_a_thousand_results_on_one_page(owner, demo, django_assert_max_num_queri
     assert Newest.objects.count() > 1000
     with django_assert_max_num_queries(12):
         page = page_of(owner)
-    assert "more shapes" in page and len(page) < 150_000
+    assert "shapes are not shown. Filter above, or download csv." in page and len(page) < 150_000
     assert len(owner.get("/leaderboard.json").json()["leaderboard"]) > 200
 
 

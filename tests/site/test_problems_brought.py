@@ -276,10 +276,7 @@ def test_a_run_of_a_problem_names_its_sizes_and_not_the_problem_again():
         SimpleNamespace(workload_key=str(n), workload=f"problem fp32 rows@0123456789 n={n} m=8", **shown)
         for n in (4, 5)
     ]
-    assert (short_labels(rows, narrow=False), short_labels(rows, narrow=True)) == (
-        ["n=4 m=8", "n=5 m=8"],
-        ["n=4", "n=5"],
-    )
+    assert short_labels(rows, 112) == ([["n=4"], ["n=5"]], "fp32 m=8")
 
 
 def test_no_page_fails_of_a_problem(owner, measured):

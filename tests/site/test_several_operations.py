@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from kernels.config_files import read_config
 from kernels.contract.export import read_export
+from runs.charts.run_stored import names_of
 from runs.forms import MAX_WORKLOADS
 from runs.models import Run
 from runs.queries.estimates import estimate
@@ -39,6 +40,22 @@ def several(db):
     }
     both = {"title": "Both", "config": config, "measurements": norm["measurements"] + gemm["measurements"]}
     return load(norm | both, "both.json")
+
+
+def test_charts_are_found_if_the_run_ended_after_its_first_operation(owner, db):
+    norm, gemm = exported("layer-norm"), exported("gemm")
+    named = [f"{part['config']['operation']}/{name}" for part in (norm, gemm) for name in part["config"]["kernels"]]
+    workloads = norm["config"]["workloads"] + gemm["config"]["workloads"]
+    config = norm["config"] | {
+        "name": "both",
+        "operation": "",
+        "baseline": "",
+        "kernels": named,
+        "workloads": workloads,
+    }
+    run = load(norm | {"title": "Cut off", "config": config}, "cut.json")
+    (part,) = owner.get(run.get_absolute_url()).context["sections"]
+    assert part.charts == ("speedup__layer_norm", "latency__layer_norm") and set(part.charts) <= set(names_of(run))
 
 
 def test_its_page_has_a_section_for_each_operation(owner, several):

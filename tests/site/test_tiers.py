@@ -3,11 +3,13 @@
 import csv
 import io
 import json
+import re
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from cast import load, thorough
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.urls import reverse
 from django.utils import timezone
@@ -341,14 +343,15 @@ def page_of(client, name, *args, **asked):
 
 def test_the_page_says_how_far_it_is(owner, demo, measured, scale):
     page = page_of(owner, "tiers")
-    assert "No kernel reaches a tier on any of 8 workloads" in page
-    assert "Best: 1.485x (1.475 to 1.494), triton-flash on attention fp16 B=1 H=8 S=512 D=64." in page
+    assert "<h1>No kernel reaches a tier on any of 8 workloads.</h1>" in page
+    assert "Largest speedup: 1.485x (1.475 to 1.494), triton-flash on attention fp16 B=1 H=8 S=512 D=64." in page
     assert page.count('<td class="step beyond">') == 24 and page.count('<td class="step next">') == 6
-    assert '1.72 µs<span class="less"> to go</span><small>4.96 µs</small>' in page
+    assert '<td class="step next"><span class="less">1.72 µs to go</span><small>4.96 µs</small></td>' in page
     faster(measured(), 3.1)
     page = page_of(owner, "tiers")
     assert "No confirmed result reaches a tier on any of 8 workloads" in page
-    assert "Unconfirmed results reach a tier on 2. The highest is Very Good (B+)." in page
+    assert "Unconfirmed results reach a tier on 2." in page
+    assert "<h1>Highest tier, unconfirmed: Very Good (B+), by triton-flash on attention fp16 B=" in page
     assert (page.count('<td class="step reached">'), page.count('<td class="step loose">')) == (0, 4)
     assert "△ reached, unconfirmed" in page_of(
         owner, "tier_workload", ladders_of(scale)[0].series.workload.key, "graph"
@@ -358,8 +361,69 @@ def test_the_page_says_how_far_it_is(owner, demo, measured, scale):
     )
     page = page_of(owner, "tiers")
     assert "Confirmed results reach a tier on 1 of 8 workloads" in page
-    assert "Highest tier: Very Good (B+). Unconfirmed results reach a tier on 1 more." in page
+    assert "<h1>Highest tier: Very Good (B+), by triton-flash on attention fp16 B=1 H=8 S=512 D=64.</h1>" in page
+    assert "Unconfirmed results reach a tier on 1 more. Largest speedup: 3.100x (" in page
     assert (page.count('<td class="step reached">'), page.count('<td class="step loose">')) == (2, 2)
+
+
+def test_the_highest_tier_and_the_largest_speedup_each_name_their_kernel(owner, measured, scale):
+    """33x on one workload is not what reaches the highest share of the way on another."""
+    run = thorough(measured(count=2))
+    first, second = run.measurements.order_by("pk")
+    for one, kernel, factor, limit_ms in ((first, "triton-flash", 9.0, 0.001), (second, "compiled", 33.217, 1e-9)):
+        one.results.update(limit_ms=limit_ms)
+        one.results.exclude(kernel__name="sdpa").update(speedup=0.5, speedup_low=0.499, speedup_high=0.501)
+        one.results.filter(kernel__name=kernel).update(
+            speedup=factor, speedup_low=factor * 0.995, speedup_high=factor * 1.005
+        )
+    note_again()
+    page = owner.get(reverse("tiers")).content.decode()
+    assert f"<h1>Highest tier: Nine tenths (A+), by triton-flash on {first.workload.label}.</h1>" in page
+    assert "Confirmed results reach a tier on 2 of 2 workloads." in page
+    largest = page.split("Largest speedup: ")[1]
+    assert largest.startswith("33.2x (3") and f"), compiled on {second.workload.label}." in largest
+
+
+def test_a_higher_tier_of_an_unconfirmed_result_is_named_as_such(owner, measured, scale):
+    run = measured(count=2)
+    first, second = run.measurements.order_by("pk")
+    for one, factor in ((first, 2.2), (second, 5.5)):
+        found = one.results.filter(kernel__name="triton-flash")
+        found.update(speedup=factor, speedup_low=factor * 0.995, speedup_high=factor * 1.005)
+    first.results.update(confirmed=True)
+    page = page_of(owner, "tiers")
+    assert f"<h1>Highest tier: Good (B), by triton-flash on {first.workload.label}.</h1>" in page
+    assert f"Unconfirmed, and higher: Excellent (A), by triton-flash on {second.workload.label}." in page
+
+
+def test_a_milestone_that_only_the_estimate_reaches(owner, measured, scale):
+    run = measured(count=1)
+    faster(run, 2.005)
+    page = page_of(owner, "tiers")
+    label = run.measurements.get().workload.label
+    assert f"Nearest milestone: Good (B) on {label}: its p50 reaches it, its interval does not." in page
+    assert '<span class="less">not certain</span><small>4.96 µs</small>' in page
+
+
+def test_a_phone_shows_one_quantity_in_all_cells(owner, demo, scale):
+    """The time of the tier: no rule hides it, and what is missing is hidden."""
+    style = (settings.BASE_DIR / "static" / "site.css").read_text()
+    hiding = [rule.split("{")[0] for rule in style.split("}") if "display: none" in rule]
+    assert any(".tiers .less" in rule for rule in hiding)
+    assert not [rule for rule in hiding if re.search(r"\.tiers td\S* small", rule)]
+    for cell in re.findall(r'<td class="step (?:next|beyond|reached|loose)">(.*?)</td>', page_of(owner, "tiers")):
+        shown = re.sub(r'<span class="less">.*?</span>', "", cell)
+        assert len(re.findall(r"[µm]s", shown)) == 1, cell
+
+
+def test_a_scale_of_shares_says_that_it_is_logarithmic(owner, demo, scale):
+    note_again()
+    said = "Shares of the way from the baseline to the speed of light, on a logarithmic scale: half of 16.7x is √16.7 = 4.08x."
+    page = owner.get(reverse("tiers")).content.decode()
+    assert said in page and '50%<span class="less"> of the way</span>' in page
+    one = ladders_of(TierScale.objects.get(kind="light"))[0]
+    assert said in owner.get(reverse("tier_workload", args=[one.series.workload.key, "graph"])).content.decode()
+    assert "logarithmic scale" not in page_of(owner, "tiers"), "a scale of factors"
 
 
 def test_what_is_undecided_is_not_called_the_best(owner, measured, scale):
@@ -594,7 +658,8 @@ def test_strangers_see_no_tiers(stranger, scale):
 def test_the_first_scale_is_one_that_every_device_allows(owner, demo, scale):
     note_again()
     page = owner.get(reverse("tiers")).content.decode()
-    assert "<h1>The H200 allows every tier of this scale</h1>" in page and 'class="step beyond"' not in page
+    assert "<h1>Highest tier, unconfirmed: A tenth (D), by triton-flash on attention" in page
+    assert "cannot reach" not in page and 'class="step beyond"' not in page
     way = TierScale.objects.get(name="Way to the speed of light")
     for one in ladders_of(way):
         factors = [step.tier.factor for step in one.steps]
@@ -609,10 +674,10 @@ def test_a_share_of_the_way_is_no_tier_where_the_way_is_unknown(measured):
     assert one.steps == []
 
 
-def test_physics_comes_first(owner, demo, scale):
+def test_what_the_device_does_not_allow_comes_after_the_headline(owner, demo, scale):
     page = page_of(owner, "tiers")
-    said = "<h1>The H200 cannot reach Breakthrough. It cannot reach Good to Outstanding on 2 to 6 of 8 workloads</h1>"
-    assert said in page
+    said = "The H200 cannot reach Breakthrough. It cannot reach Good to Outstanding on 2 to 6 of 8 workloads."
+    assert f'<p class="lede">{said} Largest speedup: ' in page
     assert "Nearest milestone: Good (B) on attention fp16 B=1 H=8 S=512 D=64, 1.72 µs to go." in page
 
 
@@ -702,6 +767,24 @@ def test_a_baseline_is_pinned_and_its_target_counts_from_there(owner, there, sca
     assert aim.goal_ms == pytest.approx(pin.p50_ms / 1.4), "not from the slower baseline of today"
     assert "drift" not in decide(owner, "pin_baseline", there, scale, remove="1").split("Pinned baseline")[1]
     assert Target.objects.get().pin is None
+
+
+@pytest.mark.parametrize("why", ["noisy", "contended"])
+def test_a_time_that_says_nothing_is_not_pinned(owner, there, scale, why):
+    page = page_of(owner, "tier_workload", *there)
+    assert re.search(r">Pin sdpa at 9\.92\d* µs \(9\.9\d+ to 9\.9\d+\)</button>", page)
+    run = Run.objects.get()
+    if why == "noisy":
+        run.measurements.update(margin=0.84)
+        said = "the A/A margin of the newest run is 84%, above 5%"
+    else:
+        contended(run)
+        said = "other processes used the device in the newest run"
+    page = " ".join(page_of(owner, "tier_workload", *there).split())
+    assert "Pin sdpa" not in page and f"This time cannot be pinned: {said}. Measure the baseline again first." in page
+    assert re.search(r"sdpa took 9\.92\d* µs \(9\.9\d+ to 9\.9\d+\)\. This", page)
+    assert f"Not pinned: {said}. Measure the baseline again first." in decide(owner, "pin_baseline", there, scale)
+    assert not Pin.objects.exists()
 
 
 @pytest.mark.parametrize(

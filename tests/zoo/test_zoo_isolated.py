@@ -57,6 +57,12 @@ def test_its_checks_have_the_inputs_of_the_operation():
     assert set(found["eager"]["facts"].distributions) == set(Attention.checked_with)
 
 
+def test_other_distributions_are_checked_again_after_the_timed_calls():
+    """Every distribution was right while it was checked alone, and timed calls had none but the usual one."""
+    row = measured("right-on-usual-inputs-later", plan={"verify_seeds": 3})["right-on-usual-inputs-later"]
+    assert row["status"] == "incorrect" and "correct when checked alone, wrong when timed" in row["why"]
+
+
 def test_nothing_is_left_where_the_product_runs(found, left):
     import kernels
 
