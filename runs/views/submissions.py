@@ -15,7 +15,7 @@ from kernels.catalog import PROBLEM, operations
 from kernels.starts import start, starts
 from kernels.submission import VERSION_DIGITS, Unreadable
 from runs.access import person
-from runs.models import Kernel, Run, Submission
+from runs.models import Gpu, Kernel, Run, Submission
 from runs.queries import history, point_rows, tallies
 from runs.queries.history import Series
 from runs.queries.points import Point
@@ -24,7 +24,7 @@ from runs.submitting import NotSubmitted, start_run
 from runs.views.kernels import Subject
 from runs.views.sources import diff
 
-FIRST_START = "attention/triton"
+FIRST_START, FIRST_ON_CPU = "attention/triton", "attention/pytorch"
 PER_PAGE = 50
 MOST_ANSWERS = 50
 
@@ -63,10 +63,16 @@ def submit(request: HttpRequest) -> HttpResponse:
     return _measure(request, form, one) or _form_page(request, form, parent, status=422)
 
 
+def _first_start() -> str:
+    """An example that a device here can run."""
+    kinds = set(Gpu.objects.values_list("kind", flat=True))
+    return FIRST_ON_CPU if kinds == {"cpu"} else FIRST_START
+
+
 def _first_files(request: HttpRequest, parent: Submission | None) -> list[File]:
     if parent and parent.files:
         return [File(name, text) for name, text in parent.files.items()]
-    chosen = start(request.GET.get("start", FIRST_START))
+    chosen = start(request.GET.get("start", _first_start()))
     return [File(chosen.file_name, chosen.text)] if chosen else [File("", "")]
 
 
@@ -78,7 +84,7 @@ def _form_page(
         "page": "submissions",
         "form": form,
         "parent": parent,
-        "chosen": "" if parent or request.method == "POST" else request.GET.get("start", FIRST_START),
+        "chosen": "" if parent or request.method == "POST" else request.GET.get("start", _first_start()),
         "starts": [(op.title, [one for one in listed if one.operation == op.name]) for op in operations().values()],
     }
     return render(request, "submit.html", context, status=status)

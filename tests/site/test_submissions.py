@@ -112,6 +112,12 @@ def test_the_form_says_that_kernels_run_isolated_and_starts_from_one_that_works(
     assert owner.get(FORM + "?start=no/such").status_code == 200
 
 
+def test_the_example_can_run_on_a_device_that_is_here(owner, ready, gpu):
+    assert owner.get(FORM).context["chosen"] == "attention/triton"
+    Gpu.objects.filter(kind="cuda").update(kind="cpu")
+    assert owner.get(FORM).context["chosen"] == "attention/pytorch"
+
+
 def test_a_device_that_cannot_isolate_is_not_offered_and_says_what_is_missing(owner, ready, gpu):
     page = owner.get(FORM)
     assert [pk for pk, _ in page.context["form"].fields["device"].choices] == [str(ready.pk), ""]
