@@ -313,14 +313,13 @@ class Engine:
         leaks = self.blame.leaks(got.grown)
         prepared: Prepared = self.session.call("prepare", VERIFY_LIMIT_S, seeds=self.seeds(PROBE_SETS), sets=PROBE_SETS)
         self.input_bytes = prepared.input_bytes
-        again = [Check(self.seed(), kind, thorough=False) for kind in drawn_again(self.checks)]
+        others = self._checked_again(by_name)
         for name, arm in by_name.items():
             mine = [reading for owner, reading in got.readings if owner == name]
             self.running = arm
             after: Verified = self.session.call("verify", VERIFY_LIMIT_S, arm=name, seed=self.seed(), thorough=False)
             flags = {"inputs_changed": after.inputs_changed or name in got.changed_inputs}
-            others = [self._verified(name, check).reading for check in again]
-            verdict = self.judge(name, [*mine, after.reading, *others], flags | {"shared": after.shared})
+            verdict = self.judge(name, [*mine, after.reading, *others[name]], flags | {"shared": after.shared})
             arm.correctness["timed_calls_checked"] = len(mine)
             arm.rechecked = verdict
             if verdict["correct"] is False:
@@ -333,9 +332,14 @@ class Engine:
             if arm.is_ok:
                 self.blame.after(arm)
 
-    def _verified(self, name: str, check: Check) -> Verified:
-        asked = {"seed": check.seed, "thorough": check.thorough, "distribution": check.distribution}
-        found: Verified = self.session.call("verify", VERIFY_LIMIT_S, arm=name, **asked)
+    def _checked_again(self, by_name: dict[str, Arm]) -> dict[str, list[dict[str, Any]]]:
+        """Readings of each arm on other distributions. All arms get the same inputs, which are then let go."""
+        asked = [{"seed": self.seed(), "thorough": False, "distribution": kind} for kind in drawn_again(self.checks)]
+        found: dict[str, list[dict[str, Any]]] = {}
+        for name, arm in by_name.items():
+            self.running = arm
+            found[name] = [self.session.call("verify", VERIFY_LIMIT_S, arm=name, **one).reading for one in asked]
+        self.session.call("forget_references")
         return found
 
     def retry(self) -> RetryInNewProcess:

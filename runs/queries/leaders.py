@@ -232,11 +232,8 @@ def _elsewhere(place: Place, records: Iterable[Record]) -> Record | None:
         if one.series.terms.card != shown.series.terms.card and bool(one.base.demo) == bool(shown.base.demo):
             cards.setdefault(one.series.terms.card, []).append(one)
     found = [best for part in cards.values() if (best := _of_both_ways(part)) and best.best and best.low > shown.low]
-    others = [
-        one
-        for one in found
-        if one.point.kernel != shown.point.kernel and not (rumour and one.point.pk == rumour.point.pk)
-    ]
+    told = {shown.point.pk, rumour.point.pk if rumour else None}
+    others = [one for one in found if one.point.kernel != shown.point.kernel and one.point.pk not in told]
     return max(others, key=lambda one: one.low, default=None)
 
 
