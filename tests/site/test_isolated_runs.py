@@ -12,7 +12,7 @@ from kernels.contract.isolation import Batches, Isolation
 from kernels.report import tables
 from runs.models import Measurement
 from runs.queries import measurements
-from runs.views.result import isolation_of
+from runs.views.result_protocol import isolation_of
 
 APART = Isolation(
     own_user=True, no_network=True, own_pids=False, read_only=True, missing=["own process ids: Operation not permitted"],

@@ -15,7 +15,8 @@ from runs.models import Measurement, Result, Run
 from runs.queries import measurements
 from runs.templatetags.figures import grouped
 from runs.views import correctness
-from runs.views.result import energy, protocol_of, telemetry_of
+from runs.views.result import energy
+from runs.views.result_protocol import protocol_of, telemetry_of
 
 
 def page_of(client, result):
