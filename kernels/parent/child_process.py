@@ -1,7 +1,7 @@
 """The measuring child, seen from the parent: start, commands, limits, end.
 
-The child gets a minimal environment (no broker, no database, no secrets), its own process group and its own scratch
-folder. A crash, a hang or a flood of output only raises an exception here.
+The child gets a minimal environment (no broker, no database, no secrets), its own process group and its own scratch folder.
+A crash, a hang or a flood of output only raises an exception here.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ PASSED_ON = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "KERNEL_PATH", "SUBMITTED_KERNELS", "VIRTUAL_ENV", CPU_CACHE_VARIABLE,
 )  # fmt: skip
 READY_LIMIT_S = 180.0
-LAST_WORDS_S = 1.0
-LOOK_EVERY_S = 0.25
+LAST_WORDS_S, LOOK_EVERY_S = 1.0, 0.25
 LOG_BYTES, HEAD_BYTES = 64 * 1024, 16 * 1024
 """Bytes of a process's output kept: of its end, and of its beginning."""
 
