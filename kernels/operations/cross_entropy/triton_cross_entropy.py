@@ -36,7 +36,7 @@ class Tile(NamedTuple):
 
 
 def tiles(rows, vocab):
-    """The tile for a problem: 64 elements a thread. At 768 columns 2 warps were the fastest of 11 tiles on an H200
+    """The tile for a problem: 64 elements a thread. At 768 columns it had the highest speedup of 11 tiles on an H200
     (docs/measurements/cross-entropy-tiles-h200-of-four-2026-11-27.json). Other widths are not measured yet."""
     if vocab > LONGEST_HELD:
         return Tile(1, 4, depth=8, lanes=1024)

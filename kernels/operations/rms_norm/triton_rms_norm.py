@@ -33,7 +33,8 @@ class Tile(NamedTuple):
 def tiles(rows, cols):
     """The tile for a problem. 16 elements a thread were best at 4,096 columns on an H200
     (docs/measurements/row-tiles-h200-2026-11-25.jsonl). On an H100, 16 and 32 warps were the fastest of 12 tiles at 32,768
-    columns, and 2 rows in 4 warps of 13 at 768 (docs/measurements/rms-norm-tiles-h100-of-four-2026-11-27.json)."""
+    columns; 2 rows in 4 warps had the highest speedup of 13 tiles at 768
+    (docs/measurements/rms-norm-tiles-h100-of-four-2026-11-27.json)."""
     if cols > LONGEST_HELD:
         return Tile(1, 8, depth=4, lanes=2048)
     width = triton.next_power_of_2(cols)
