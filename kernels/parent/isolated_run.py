@@ -191,7 +191,7 @@ class IsolatedRun(WorkloadRun):
     def _alone(self, batches: int = BEFORE) -> list[int]:
         """Times of a call of the baseline (ns), one per batch."""
         calls = self.session.calls_for(self.call_ns[self.baseline])
-        return [round(self.session.block(self.baseline, calls)) for _ in range(batches)]
+        return [round(self.session.block(self.baseline, calls, is_judged=False)) for _ in range(batches)]
 
     def _blame(self, arm: Arm, doing: str, error: Exception) -> None:
         slot = self.session.slots.get(arm.name)

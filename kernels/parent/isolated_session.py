@@ -297,15 +297,17 @@ class IsolatedSession:
         """Time of a call (ns), from batches that grow until they are long enough."""
         calls, call_ns = 1, 0.0
         while calls:
-            ticks = [self.batch(slot, calls, limit_s, "estimate") / calls for _ in range(3)]
+            ticks = [self.batch(slot, calls, limit_s, "estimate", is_judged=False) / calls for _ in range(3)]
             call_ns = min(ticks)
             wanted = self.calls_for(call_ns)
             calls = min(wanted, 16 * calls) if wanted > 2 * calls else 0
         return call_ns
 
-    def batch(self, slot: str, calls: int, limit_s: float = LIMIT_S, phase: Phase = "rounds") -> int:
-        """One batch on fresh inputs: its length (ns). The outputs of its last call, and of others that are chosen
-        afterwards, are copied and checked."""
+    def batch(
+        self, slot: str, calls: int, limit_s: float = LIMIT_S, phase: Phase = "rounds", is_judged: bool = True
+    ) -> int:
+        """One batch on fresh inputs: its length (ns). The outputs of its last call, and of others that are chosen afterwards,
+        are copied; and checked, but where nothing that is said rests on the batch: no cell knows where."""
         mine, seed = self.slots[slot], self.rng.randrange(2**31)
         if self.graphs:
             self._capture(slot, calls, limit_s)
@@ -333,10 +335,11 @@ class IsolatedSession:
             mine.delays_ns.append(time.monotonic_ns() - ended)
             mine.cell.freeze()
         mine.shared |= overlap(done.addresses, mine.layout)
-        with self.during("check after"):
-            judged = self._judge(mine, limit_s, cell=slot, seed=seed, indices=chosen)
-        mine.readings += judged.readings
-        mine.inputs_changed |= judged.inputs_changed
+        if is_judged:
+            with self.during("check after"):
+                judged = self._judge(mine, limit_s, cell=slot, seed=seed, indices=chosen)
+            mine.readings += judged.readings
+            mine.inputs_changed |= judged.inputs_changed
         mine.walls_ns.append(wall_ns)
         mine.own_ns.append(done.own_ns)
         self.idleness.must_be()
@@ -360,16 +363,16 @@ class IsolatedSession:
         with self.during("estimate"):
             return [cell.batch(0, LIMIT_S, lambda armed: time.sleep(self.rest * REST_S))[1] for _ in range(count)]
 
-    def call_ns(self, slot: str, calls: int, limit_s: float = LIMIT_S) -> float:
+    def call_ns(self, slot: str, calls: int, limit_s: float = LIMIT_S, is_judged: bool = True) -> float:
         """Time of a call (ns), from one batch, without what the host adds."""
-        return max(1.0, self.batch(slot, calls, limit_s) - self.host_ns) / calls
+        return max(1.0, self.batch(slot, calls, limit_s, is_judged=is_judged) - self.host_ns) / calls
 
-    def block(self, slot: str, calls: int, limit_s: float = LIMIT_S) -> float:
+    def block(self, slot: str, calls: int, limit_s: float = LIMIT_S, is_judged: bool = True) -> float:
         """Time of a call (ns) in one batch of a round; of the shorter one, if it took two. Every arm is treated so."""
-        mine, took_ns = self.slots[slot], self.call_ns(slot, calls, limit_s)
+        mine, took_ns = self.slots[slot], self.call_ns(slot, calls, limit_s, is_judged)
         if len(mine.calls_ns) >= KNOWN and took_ns > LONGER * median(mine.calls_ns):
             mine.retaken += 1
-            took_ns = min(took_ns, self.call_ns(slot, calls, limit_s))
+            took_ns = min(took_ns, self.call_ns(slot, calls, limit_s, is_judged))
         mine.calls_ns.append(took_ns)
         return took_ns
 

@@ -272,6 +272,8 @@ def test_a_batch_has_inputs_of_its_own_and_its_outputs_are_checked(session):
     assert all(reading["frobenius"] < 1e-6 for reading in slot.readings)
     assert not (slot.inputs_changed or slot.shared)
     assert slot.batches(10).checked == 3
+    slot.clear()
+    assert session.estimate("eager", 60) > 0 and not slot.readings, "an estimate takes no time for checks"
 
 
 def test_addresses_that_a_cell_does_not_have_are_refused(session):
@@ -429,7 +431,7 @@ def test_what_the_host_adds_is_no_part_of_a_call(session, monkeypatch):
     session.verify("eager", 60.0, 1)
     empty = session.empty_batches("eager", 9)
     assert 0 < median(empty) < min(session.batch("eager", session.calls_for(1e4)) for _ in range(3))
-    monkeypatch.setattr(session, "batch", lambda slot, calls, limit_s: 1_000_000)
+    monkeypatch.setattr(session, "batch", lambda slot, calls, limit_s, is_judged: 1_000_000)
     monkeypatch.setattr(session, "host_ns", 200_000)
     session.turn = "eager"
     assert session.call("block", calls=8).ticks_ns == [100_000]
