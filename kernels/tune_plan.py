@@ -23,7 +23,7 @@ class TunePlan(BaseModel):
     minutes: float | None = Field(None, gt=0, le=24 * 60)
     """Of all of it. The last part is kept for the finalists."""
     together: int = Field(4, ge=1, le=16)
-    """Settings that are screened in the same rounds."""
+    """Settings that are screened in the same rounds, about: more are tried if the kernel refuses many."""
     finalists: int = Field(3, ge=1, le=16)
     processes: int = Field(5, ge=2, le=20)
     """Fresh processes that confirm each finalist."""
