@@ -141,7 +141,9 @@ def _about(one: Standing, table: Sequence[Row]) -> list[str]:
 
 
 def _other_work(first: Standing, table: Sequence[Row]) -> list[str]:
-    """Kernels of other work that are faster than the one in the headline, such as dense attention beside a sparse one."""
+    """Kernels of other work that are faster than the winner in the headline, such as dense attention beside a sparse one."""
+    if not first.counts["faster"]:
+        return []
     mine = {(row.workload_key, row.mode): row for row in table if row.kernel == first.kernel and row.p50_low_ms}
     faster: dict[str, list[tuple[Row, Row]]] = {}
     for row in table:

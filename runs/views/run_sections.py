@@ -20,7 +20,7 @@ from runs.queries.measurements import StoredArm, StoredMeasured
 from runs.views.columns import Columns
 from runs.views.run_matrix import Asked, Matrix, Plan, matrix
 
-UNCHECKED = "Not cross-checked: the run ended before each kernel was checked again in a new process."
+UNCHECKED = "The run ended before each kernel was checked again in a new process."
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,8 @@ def _section(
     ranked = ranking(tables.compared(table), run.contended)
     said = summary(table, operation, run.contended)
     if table and not run.is_active and run.state != Run.State.DONE:
-        said = replace(said, tone="same", rest=[UNCHECKED, *said.rest])
+        strong = f"Not cross-checked: {said.strong}" if said.strong else ""
+        said = replace(said, strong=strong, tone="same", rest=[UNCHECKED, *said.rest])
     shown = matrix(measured, table, plan, ranked, view, asked)
     return Section(operation, title, said, measured, table, shown, asked, ending(run, operation))
 

@@ -60,6 +60,9 @@ def test_other_work_that_is_faster_than_the_headline_is_said():
     )
     alike = str(summary(tables.rows([measured(dense=OTHER, sparse={"correctness": RIGHT})]), "attention"))
     assert "other work" not in alike, "their intervals overlap"
+    undecided = {"speedup": 1.0, "speedup_low": 0.99, "speedup_high": 1.01, "correctness": RIGHT}
+    none = str(summary(tables.rows([measured(dense=OTHER | quick, sparse=undecided)]), "attention"))
+    assert "other work" not in none, "nobody won"
 
 
 def test_files_say_what_it_does_instead():
