@@ -31,7 +31,7 @@ class Kind(StrEnum):
     CAUSE = "root-cause hypothesis"
     """A profile's diagnosis."""
     GROWS = "grows with the work"
-    LAUNCH = "latency-bound"
+    LATENCY = "latency-bound"
     NOISE = "noise"
     CONTENDED = "contended"
     CLOCK = "clock drop"

@@ -206,11 +206,11 @@ def scaling(every: Sequence[Timed], is_baseline: IsBaseline) -> Iterator[Finding
             kinds.setdefault((kind, one.small.where, one.small.kernel), []).append(one)
     bound: dict[Any, list[list[Series]]] = {}
     for (kind, *_), alike in kinds.items():
-        if kind == Kind.LAUNCH:
+        if kind == Kind.LATENCY:
             bound.setdefault(alike[0].ends, []).append(alike)
         else:
             yield _grows(alike, base.get(alike[0].ends))
-    yield from map(_launch_bound, bound.values())
+    yield from map(_latency_bound, bound.values())
 
 
 def _grows(alike: list[Series], other: Series | None) -> Finding:
@@ -226,7 +226,7 @@ def _grows(alike: list[Series], other: Series | None) -> Finding:
     )
 
 
-def _launch_bound(kernels: list[list[Series]]) -> Finding:
+def _latency_bound(kernels: list[list[Series]]) -> Finding:
     """Kernels whose times hardly grow between the same two workloads."""
     firsts = [alike[0] for alike in kernels]
     first = min(firsts, key=lambda one: one.time)
@@ -242,7 +242,7 @@ def _launch_bound(kernels: list[list[Series]]) -> Finding:
         said = f"{listed([_named(one) for one in firsts])}: the time grows {grown}"
     every = [_evidence(alike, with_rate=True) for alike in kernels]
     return Finding(
-        Kind.LAUNCH,
+        Kind.LATENCY,
         f"{said} while the work grows {first.way}; the small end is launch overhead, or a GPU that is not full.",
         tuple(line for lines, _ in every for line in lines),
         tuple(result for _, results in every for result in results),
@@ -269,7 +269,7 @@ def _evidence(alike: list[Series], with_rate: bool = False) -> tuple[tuple[str, 
 def _kind(one: Series, is_baseline: bool) -> Kind | None:
     if one.time >= one.work**FULLY and is_low(one.small) and is_low(one.large) and not is_baseline:
         return Kind.GROWS
-    return Kind.LAUNCH if one.time <= one.work**BARELY else None
+    return Kind.LATENCY if one.time <= one.work**BARELY else None
 
 
 def _work(one: Timed) -> int:

@@ -18,12 +18,12 @@ from collections.abc import Iterator
 def put_back() -> Iterator[None]:
     """Afterwards all is as it was, also what `take_away` took."""
     collects, callbacks, profile, trace = gc.isenabled(), gc.callbacks[:], sys.getprofile(), sys.gettrace()
-    traces = tracemalloc.is_tracing()
+    traced = tracemalloc.get_traceback_limit() if tracemalloc.is_tracing() else 0
     try:
         yield
     finally:
-        if traces and not tracemalloc.is_tracing():
-            tracemalloc.start()
+        if traced and not tracemalloc.is_tracing():
+            tracemalloc.start(traced)
         gc.callbacks[:] = callbacks
         sys.setprofile(profile)
         sys.settrace(trace)

@@ -82,6 +82,8 @@ def _plain(header: str) -> str:
 
 
 PLAIN_NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?(?:e[-+]?\d{1,3})?", re.IGNORECASE | re.ASCII)
+INTERVAL = re.compile(r"\s*\((?:±[^)]*|[\d.,]+ to [\d.,]+)\)$")
+"""What follows a number: "(±3.4%)", "(211 to 213)"."""
 EMPTY = {"", "-", "\N{EN DASH}", "\N{EM DASH}", "n/a", "na", "none", "null"}
 TIMED = re.compile(r"(.+?)\s*(ms|us|µs|\u03bcs|ns|s)")
 
@@ -95,11 +97,7 @@ def number(value: object, name: str = "the value") -> float | None:
         return None
     factor = 1.0
     if isinstance(value, str):
-        text = (
-            re.sub(r"\s*\((?:±[^)]*|[\d.,]+ to [\d.,]+)\)$", "", value.strip().strip("*`~ "))
-            .rstrip("x\N{MULTIPLICATION SIGN}%")
-            .strip()
-        )
+        text = INTERVAL.sub("", value.strip().strip("*`~ ")).rstrip("x\N{MULTIPLICATION SIGN}%").strip()
         if text.lower() in EMPTY:
             return None
         if timed := TIMED.fullmatch(text):

@@ -79,17 +79,17 @@ def test_a_time_that_grows_with_the_work_and_one_that_is_launch_overhead():
         "v3 (p50): the time grows 15.3x while the work grows 16x, from attention fp16 B=1 H=8 S=512 D=64 to attention fp16 "
         "B=8 H=16 S=512 D=64; that of sdpa grows 3.02x. It reaches 0.1% of the speed of light."
     ]
-    assert of_kind(every, Kind.LAUNCH) == [
+    assert of_kind(every, Kind.LATENCY) == [
         "sdpa (p50): the time grows 3.02x while the work grows 16x, from attention fp16 B=1 H=8 S=512 D=64 to attention fp16 "
         "B=8 H=16 S=512 D=64; the small end is launch overhead, or a GPU that is not full."
     ]
 
 
-def test_kernels_that_are_launch_bound_between_the_same_workloads_are_one_finding():
+def test_kernels_that_are_latency_bound_between_the_same_workloads_are_one_finding():
     small, large = attention(1, 8), attention(8, 16)
     every = [timed("flash", small, 0.016), timed("flash", large, 0.032), timed("sdpa", small, 0.017),
              timed("sdpa", large, 0.051)]  # fmt: skip
-    (one,) = (one for one in found(*every) if one.kind == Kind.LAUNCH)
+    (one,) = (one for one in found(*every) if one.kind == Kind.LATENCY)
     assert one.sentence == (
         "flash, sdpa: the time grows 2x (flash) to 3x (sdpa) while the work grows 16x, from attention fp16 B=1 H=8 "
         "S=512 D=64 to attention fp16 B=8 H=16 S=512 D=64; the small end is launch overhead, or a GPU that is not full."

@@ -40,7 +40,7 @@ def test_measured_times_are_told_with_their_uncertainty():
     every = {one.kind: one.sentence for one in found(*SDPA, *V3)}
     assert "v3 (graph): the time grows 15.3x ±0.7% while the work grows 16x" in every[Kind.GROWS]
     assert "that of sdpa grows 3.02x ±0.7%" in every[Kind.GROWS]
-    assert every[Kind.LAUNCH].startswith("sdpa (graph): the time grows 3.02x ±0.7%")
+    assert every[Kind.LATENCY].startswith("sdpa (graph): the time grows 3.02x ±0.7%")
     assert every[Kind.SLOW] == (
         "v3 (graph) is 165 to 837 times slower than sdpa on all 2 workloads and reaches 0.1% of the speed of light."
     )

@@ -447,6 +447,13 @@ def test_the_other_kernels_of_the_workload_are_a_click_away(owner, results):
             assert f'href="/runs/{other.measurement.run_id}/results/{other.pk}/">{name}</a>' in page
 
 
+def test_only_what_a_device_of_this_site_measured_can_be_confirmed(owner, results, gpu):
+    one = next(one for one in results.values() if "Unconfirmed: " in text_of(page_of(owner, one)))
+    assert "Confirm it" not in page_of(owner, one), "a demo run: the form would offer no device"
+    Run.objects.filter(pk=one.measurement.run_id).update(demo="", gpu=gpu)
+    assert "Confirm it" in page_of(owner, type(one).objects.get(pk=one.pk))
+
+
 def test_a_margin_so_wide_that_nothing_is_the_same_says_so(owner, results):
     measurement = results["sdpa-flash"].measurement
     measurement.margin = 2.26

@@ -112,6 +112,7 @@ def test_a_ratio_of_other_work_is_marked_and_counts_nowhere(owner, exported):
     results = all_figures(page).split("</table>")[0]
     with_ratio = Result.objects.filter(measurement__run=run, speedup__isnull=False)
     assert results.count("not the same work") == with_ratio.count() > 8
+    assert re.search(r"±[\d.]+% not the same work", page), "the interval stands beside the ratio"
     assert "correctness unknown" not in page and "Measured; no comparison" in page
     ((_, outcome),) = with_outcomes([run])
     assert (outcome.first, outcome.row()["kernel"]) == (None, "")
@@ -570,3 +571,8 @@ def test_title_and_note_are_edited_while_the_run_goes_on_and_cannot_run_script(o
     stranger.post(address, {"title": "stolen"})
     run.refresh_from_db()
     assert run.title != "stolen"
+
+
+@pytest.mark.parametrize("share, text", [(0.63, "63%"), (0.01, "1%"), (0.003, "0.3%"), (0.0, "0%"), (None, DASH)])
+def test_a_share_below_one_per_cent_is_not_0(share, text):
+    assert figures.percent(share) == text

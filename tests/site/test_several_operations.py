@@ -25,35 +25,25 @@ def exported(name):
     return json.loads(read_export((MEASUREMENTS / f"{name}-h200-2026-11-22.json").read_bytes()).as_json([]))
 
 
+def as_one(norm, gemm):
+    """The config of a run of both."""
+    named = [f"{part['config']['operation']}/{name}" for part in (norm, gemm) for name in part["config"]["kernels"]]
+    workloads = norm["config"]["workloads"] + gemm["config"]["workloads"]
+    more = {"name": "both", "operation": "", "baseline": "", "kernels": named, "workloads": workloads}
+    return norm["config"] | more
+
+
 @pytest.fixture
 def several(db):
     """LayerNorm and GEMM, measured on an H200, as one run."""
     norm, gemm = exported("layer-norm"), exported("gemm")
-    named = [f"{part['config']['operation']}/{name}" for part in (norm, gemm) for name in part["config"]["kernels"]]
-    workloads = norm["config"]["workloads"] + gemm["config"]["workloads"]
-    config = norm["config"] | {
-        "name": "both",
-        "operation": "",
-        "baseline": "",
-        "kernels": named,
-        "workloads": workloads,
-    }
-    both = {"title": "Both", "config": config, "measurements": norm["measurements"] + gemm["measurements"]}
-    return load(norm | both, "both.json")
+    measured = norm["measurements"] + gemm["measurements"]
+    return load(norm | {"title": "Both", "config": as_one(norm, gemm), "measurements": measured}, "both.json")
 
 
 def test_charts_are_found_if_the_run_ended_after_its_first_operation(owner, db):
     norm, gemm = exported("layer-norm"), exported("gemm")
-    named = [f"{part['config']['operation']}/{name}" for part in (norm, gemm) for name in part["config"]["kernels"]]
-    workloads = norm["config"]["workloads"] + gemm["config"]["workloads"]
-    config = norm["config"] | {
-        "name": "both",
-        "operation": "",
-        "baseline": "",
-        "kernels": named,
-        "workloads": workloads,
-    }
-    run = load(norm | {"title": "Cut off", "config": config}, "cut.json")
+    run = load(norm | {"title": "Cut off", "config": as_one(norm, gemm)}, "cut.json")
     (part,) = owner.get(run.get_absolute_url()).context["sections"]
     assert part.charts == ("speedup__layer_norm", "latency__layer_norm") and set(part.charts) <= set(names_of(run))
 

@@ -33,8 +33,8 @@ class Tile(NamedTuple):
 
 def tiles(rows, cols):
     """The tile for a problem. On an H100, 16 and 32 warps were the fastest of 12 tiles at 32,768 columns, and no tile of 13 was
-    faster than this one at 768 (docs/measurements/softmax-tiles-h100-of-four-2026-11-27.json). Other widths follow these: 32
-    elements a thread."""
+    faster than this one at 768 (docs/measurements/softmax-tiles-h100-of-four-2026-11-27.json). Other widths are not measured:
+    up to 16,384 columns a thread has 32 elements."""
     if cols > LONGEST_HELD:
         return Tile(1, 8, depth=4, lanes=2048)
     width = triton.next_power_of_2(cols)
