@@ -153,7 +153,7 @@ def _section(
     ranked = ranking(tables.compared(table), run.contended)
     said = summary(table, operation, run.contended)
     if table and not run.is_active and run.state != Run.State.DONE:
-        strong = f"Not cross-checked: {said.strong}" if said.strong else ""
+        strong = f"Not cross-checked: {said.strong}" if said.tone != "same" else said.strong
         said = replace(said, strong=strong, tone="same", rest=[UNCHECKED, *said.rest])
     shown = matrix(measured, table, plan, ranked, view, asked)
     return Section(operation, title, said, measured, table, shown, asked, ending(run, operation))
