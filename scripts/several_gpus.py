@@ -1,9 +1,10 @@
 """What several GPUs of one host do together: throughput over that of one alone, and whether ratios stay within their intervals.
 
 First one GPU measures a config while the others are idle, then all measure it at once, each as `python -m kernels run` does, with
-an empty compiler cache. Results are written after each workload. `--part` does only one of the two.
+an empty compiler cache. Results are written after each workload. `--part` does only one of the two. With `--rounds` each workload
+has so many rounds: how many it needs otherwise is chance, and would be part of the throughput.
 
-    python scripts/several_gpus.py --device cuda:0 --device cuda:1 --out FOLDER [--config canonical] [--part alone]
+    python scripts/several_gpus.py --device cuda:0 --device cuda:1 --out FOLDER [--config canonical] [--rounds 20] [--part alone]
     python scripts/several_gpus.py --read FOLDER
 """
 
@@ -20,6 +21,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 ROOT = Path(__file__).resolve().parent.parent
 OF_ROUNDS = ("rounds", "rests", "fresh inputs")
 """Phases that are longer with more rounds."""
@@ -30,14 +33,25 @@ def run_all(devices: list[str], word: str, args: argparse.Namespace) -> None:
     """Measures the config on all these devices at once, each into a file of its own."""
     begin, running = time.monotonic(), {}
     with tempfile.TemporaryDirectory() as caches:
+        config = with_rounds(args.config, args.rounds, Path(caches)) if args.rounds else args.config
         for device in devices:
             name = f"{word}-{device.replace(':', '')}.json"
-            command = [sys.executable, "-m", "kernels", "run", args.config, "--device", device, "--effort", args.effort]
+            command = [sys.executable, "-m", "kernels", "run", config, "--device", device]
+            command += [] if args.rounds else ["--effort", args.effort]
             environment = os.environ | {variable: f"{caches}/{device}/{variable}" for variable in CACHES}
             command += ["--timing", "--json", str(args.out / name)]
             running[name] = subprocess.Popen(command, cwd=ROOT, env=environment)
         for name, child in running.items():
             print(f"{name}: exit status {child.wait()} after {time.monotonic() - begin:.1f} s", flush=True)
+
+
+def with_rounds(name: str, rounds: int, folder: Path) -> str:
+    """The path of a copy of a config in which each workload has so many rounds."""
+    found = yaml.safe_load((ROOT / "kernels" / "configs" / f"{name}.yaml").read_text())
+    found["protocol"] = found.get("protocol", {}) | {"min_rounds": rounds, "max_rounds": rounds}
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(found))
+    return str(path)
 
 
 def seconds(run: dict[str, Any]) -> dict[str, float]:
@@ -108,6 +122,7 @@ def main() -> int:
     parser.add_argument("--device", action="append", default=[])
     parser.add_argument("--config", default="canonical")
     parser.add_argument("--effort", default="normal")
+    parser.add_argument("--rounds", type=int, help="of each workload, with a config of kernels/configs")
     parser.add_argument("--out", type=Path)
     parser.add_argument(
         "--part", choices=("alone", "together"), help="default: one after the other, and then what came out"

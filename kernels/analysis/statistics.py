@@ -25,6 +25,8 @@ WIDEST_MARGIN = 0.05
 MIN_ROUNDS = 8
 """Fewest rounds for a word. Below this n the interval is the range of all rounds, whose coverage 1 - 2^(1 - n) is
 less than 99%."""
+FEWEST_ROUNDS = 5
+"""Fewest rounds for a ratio. The range of four normal values contains their mean in 87.5% of all cases, that of one in none."""
 FEW_ROUNDS_WIDER = 2.0
 """Factor on the range of five to seven rounds. The range of five normal values contains their mean in 94% of all
 cases; Student's 99% interval is 1.8 times as wide."""

@@ -26,6 +26,7 @@ from kernels.child.held import EarlyCopy, Held
 from kernels.child.kept import Kept
 from kernels.child.probe import probe
 from kernels.child.reference import Reference
+from kernels.child.references import References
 from kernels.child.runtime import CudaRuntime
 from kernels.child.sets import Sets, at_most, covering
 from kernels.child.tasks import memory_in_use
@@ -69,7 +70,7 @@ class Bench:
 
     def _forget(self) -> None:
         self.sets = Sets(lambda seed: self.problem.inputs(self.device, seed))
-        self.references: dict[int, Reference] = {}
+        self.references = References(self.device)
         self.graphs: dict[str, Graph] = {}
         self.kept = Kept(self.clock.free_bytes)
         self.grown: dict[str, list[tuple[int, int]]] = {}
@@ -98,6 +99,7 @@ class Bench:
     def compile(self, arm: str, seed: int) -> Compiled:
         """Times the first call (seconds). Measures on a second call the memory without its inputs (bytes), and reports what
         Triton says of the launched kernels."""
+        self.references.make_room()
         return self.arms.compile(arm, self.problem.inputs(self.device, seed), self.clock)
 
     def quiet(self, arm: str) -> Quiet:
@@ -112,18 +114,12 @@ class Bench:
 
     # --- correctness ----------------------------------------------------------------------------------------------
 
-    def _reference(self, seed: int, thorough: bool, distribution: Distribution) -> Reference:
-        if seed not in self.references:
-            inputs = self.problem.inputs(self.device, seed, distribution)
-            self.references[seed] = Reference(self.problem, inputs, seed, thorough, distribution)
-        return self.references[seed]
-
     def verify(
         self, arm: str, seed: int, thorough: bool, distribution: Distribution = "normal", look: bool = False
     ) -> Verified:
         """Two calls on fresh inputs; compares the first with the reference. look: for work that is left running, which takes
         20 ms and more."""
-        reference = self._reference(seed, thorough, distribution)
+        reference = self.references.get(self.problem, seed, thorough, distribution)
         found = checks.two_calls(partial(self.arms.run, arm), reference, self.problem, self.clock, self.device)
         self.guard.claim_processes(arm)
         return Verified(busy=self.guard.busy(arm) if look else [], **found)

@@ -32,9 +32,26 @@ class Reference:
     def __init__(
         self, problem: Operation, inputs: Inputs, seed: int, thorough: bool, distribution: Distribution = "normal"
     ) -> None:
-        self.problem, self.inputs, self.seed, self.thorough = problem, inputs, seed, thorough
-        self.distribution = distribution
+        self.problem, self.seed, self.thorough = problem, seed, thorough
+        self.distribution, self.device = distribution, str(inputs.tensors[0].device)
+        self._inputs: Inputs | None = inputs
         self._kept: list[Piece] | None = None
+
+    @property
+    def inputs(self) -> Inputs:
+        """What the kernel is called with. Drawn again if they were let go."""
+        if self._inputs is None:
+            self._inputs = self.problem.inputs(self.device, self.seed, self.distribution)
+        return self._inputs
+
+    @property
+    def held_bytes(self) -> int:
+        """Of the inputs."""
+        return self._inputs.nbytes if self._inputs else 0
+
+    def let_go(self) -> None:
+        """Frees inputs and pieces: both are made again when they are asked for."""
+        self._inputs = self._kept = None
 
     def pieces(self) -> Iterable[Piece]:
         return self._computed() if self._kept is None else self._kept
@@ -52,15 +69,14 @@ class Reference:
             self._kept = kept
 
     def _room(self) -> int:
-        device = self.inputs.tensors[0].device
-        if device.type != "cuda":
+        if not self.device.startswith("cuda"):
             return self.KEEP_BYTES
-        free, _ = torch.cuda.mem_get_info(device)
+        free, _ = torch.cuda.mem_get_info(self.device)
         return max(self.KEEP_BYTES, int(self.KEEP_SHARE * free))
 
     def pooled(self) -> list[dict[str, float]]:
         """For each output: what POOLED seeds show of the yardstick."""
-        return _pooled(self.problem, str(self.inputs.tensors[0].device), self.distribution)
+        return _pooled(self.problem, self.device, self.distribution)
 
 
 def measure(out: Any, reference: Reference) -> dict[str, Any]:

@@ -63,6 +63,8 @@ def reading_fields(reading: Reading | None, baseline: str, device: str) -> dict[
         each = _ratios(reading, baseline, baseline + AA)
         aa = each[0] if len(each) == 1 else pooled(each, ProcessSpread(0.0, len(each), "")).ratio
         margin = max(map(statistics.margin_from, each))
+        if is_too_few(reading, baseline + AA):
+            aa = None
     spread = spread_of(device, reading.mode)
     return {
         "protocol": {
@@ -121,12 +123,17 @@ def _timed(arm: Arm, reading: Reading, baseline: str, limits: Limits, seed: int)
         fields |= roofline.rates(problem, p50_ms, light_ms)
         if why := roofline.why_impossible(problem, p50_ms, peak, reading.touched_once, limits.l2_bytes):
             return fields | {"status": Status.IMPOSSIBLE, "why": why}
-    if name != baseline:
+    if name != baseline and not is_too_few(reading, name):
         paired = reading.paired
         fields |= (
             speedup(reading, baseline, name, limits.device_name) if paired else _unpaired(reading, baseline, name, seed)
         )
     return fields
+
+
+def is_too_few(reading: Reading, name: str) -> bool:
+    """Whether an arm has too few rounds for a ratio: the range of so few says nothing of its error."""
+    return reading.paired and len(reading.blocks[name]) < statistics.FEWEST_ROUNDS
 
 
 def _samples_ns(reading: Reading, arm: str) -> list[list[float]]:

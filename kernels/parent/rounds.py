@@ -52,6 +52,8 @@ CHUNK_NS, LEAD_NS, SUSTAINED_NS = 20e6, 250e6, 1e9
 SUSTAINED_ROUNDS, SUSTAINED_LOOK = (MIN_ROUNDS, 12), 2
 AA_PRECISION = 2
 """The baseline against itself may be this many times less precise than the others: it decides the margin only."""
+PATIENCE = 20
+"""The rounds that a word needs may take so many time budgets: without them a measurement says nothing."""
 SLOWED = "the device slowed down because of heat"
 
 
@@ -134,7 +136,8 @@ class Paired:
 
     def _rounds(self) -> None:
         plan, reading, drive = self.drive.plan, self.reading, self.drive
-        deadline = time.monotonic() + plan.budget_s * max(1, len(drive.arms) - 1)
+        budget_s = plan.budget_s * max(1, len(drive.arms) - 1)
+        deadline, patience_s = time.monotonic() + budget_s, (PATIENCE - 1) * budget_s
         keep_in = 0
         drive.slowed()
         spot_in = 0
@@ -159,7 +162,12 @@ class Paired:
             drive.seen(drive.baseline, reading.blocks)
             if number + 1 == DROP_AFTER:
                 self._drop_the_hopeless()
-            if self._enough(number + 1, deadline):
+            late_s = time.monotonic() - deadline
+            if late_s > (0 if number + 1 >= MIN_ROUNDS else patience_s):
+                self._note(f"stopped at its time budget after {number + 1} round{'s' * (number > 0)}")
+                self._note_precision()
+                break
+            if self._enough(number + 1):
                 break
         else:
             if self.most > min(self.least, plan.min_rounds):
@@ -322,15 +330,8 @@ class Paired:
             if self.width(arm) <= self.drive.plan.precision:
                 self.active.remove(arm)
 
-    def _enough(self, rounds: int, deadline: float) -> bool:
+    def _enough(self, rounds: int) -> bool:
         plan = self.drive.plan
-        late = time.monotonic() > deadline
-        if late and (
-            self.mode != "sustained" or rounds >= self.least
-        ):  # whose rounds take seconds: it would have no verdict
-            self.reading.notes.append(f"stopped at its time budget after {rounds} rounds")
-            self._note_precision()
-            return True
         if rounds < self.least or (rounds - self.least) % self.look_every:
             return False
         if self.width(self.drive.baseline + AA) > AA_PRECISION * plan.precision:

@@ -1,11 +1,14 @@
 """torch.compile of eager attention, compiled afresh for each workload."""
 
-from contextlib import suppress
 from functools import lru_cache
 
 import torch
 
-from kernels.catalog import kernel
+from kernels.catalog import Unsupported, kernel
+
+MOST_COPIED = 8 * 2**30
+"""Bytes of scores that may be copied through the host: 48 GiB took 48 to 51 s on an H100 and an H200
+(docs/measurements/four-gpus-h100-2026-11-27.txt, four-gpus-h200-2026-11-26.txt)."""
 
 
 def _attention(q, k, v, causal, scale, window):
@@ -26,13 +29,17 @@ _compiled = torch.compile(_attention, dynamic=False, fullgraph=True)
 
 @lru_cache
 def _make_room(score_bytes, device):
-    """Before the first call of a shape, if there is memory: allocates the scores and a copy of them, and frees both.
+    """Before the first call of a shape: allocates the scores and a copy of them, and frees both.
 
     The softmax is in place, so Inductor's tuner copies the scores before it tries tiles: on the GPU if the peak of allocated
-    memory was so high before, else through the host, which is slow.
+    memory was so high before, else through pinned memory of the host, which takes about a second for each GiB.
     """
-    with suppress(torch.OutOfMemoryError):
+    try:
         _ = [torch.empty(score_bytes, dtype=torch.uint8, device=device) for _ in range(2)]
+    except torch.OutOfMemoryError:
+        if score_bytes > MOST_COPIED:
+            size = f"{score_bytes / 2**30:.1f} GiB"
+            raise Unsupported(f"torch.compile's tuner copies the {size} of scores, which do not fit twice") from None
 
 
 @kernel("attention", backend="pytorch")
