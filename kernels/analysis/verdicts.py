@@ -5,7 +5,7 @@ from __future__ import annotations
 import typing
 from typing import Any
 
-from kernels.analysis.statistics import FEW_ROUNDS_WIDER, MIN_ROUNDS, WIDEST_MARGIN, widened, word
+from kernels.analysis.statistics import FEW_ROUNDS_WIDER, FEWEST_ROUNDS, MIN_ROUNDS, WIDEST_MARGIN, widened, word
 from kernels.contract.arm_result import ArmResult, Ratio, Status, Verdict
 from kernels.contract.events import Measured
 
@@ -69,7 +69,7 @@ def judged(one: Judged, baseline: str, margin: float) -> tuple[Verdict | Status,
     if one.speedup is not None and not one.is_checked:
         return Verdict.UNKNOWN, ratio
     if ratio is None:
-        return Verdict.NONE, None
+        return Verdict.NEEDS_MORE if one.paired and (one.rounds or 0) < FEWEST_ROUNDS else Verdict.NONE, None
     return word(ratio.low, ratio.high, margin, enough_rounds(one), paired=one.paired), ratio
 
 

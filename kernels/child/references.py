@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 
 from kernels.child.reference import Reference
 from kernels.operations.base import Distribution, Operation
 
-LARGE_SHARE = 1 / 64
-"""Of a GPU's memory: larger inputs are held for one reference at a time, and more unused memory is given back."""
+MOST_HELD, MOST_UNUSED = 1 / 8, 1 / 4
+"""Shares of a GPU's memory: inputs that references hold, and what PyTorch keeps without using it."""
+
+
+@lru_cache
+def memory_of(device: str) -> int:
+    """Bytes of a GPU's memory."""
+    return torch.cuda.get_device_properties(device).total_memory
 
 
 class References:
@@ -28,15 +36,16 @@ class References:
         return self._by_seed[seed]
 
     def make_room(self, wanted: Reference | None = None) -> None:
-        """Before a kernel's call that is not timed: a kernel that needs most of a GPU's memory gets it. Large inputs are freed,
-        except those of `wanted`; and what PyTorch keeps unused goes back to the GPU, since it may be in pieces."""
+        """Before a kernel's call that is not timed: a kernel that needs most of a GPU's memory gets it. If references hold much
+        of it, those other than `wanted` free their inputs. If PyTorch keeps much unused, it goes back: it may be in pieces."""
         if not self.device.startswith("cuda"):
             return
-        most = LARGE_SHARE * torch.cuda.mem_get_info()[1]
-        for one in self._by_seed.values():
-            if one is not wanted and one.held_bytes > most:
+        others = [one for one in self._by_seed.values() if one is not wanted]
+        total = memory_of(self.device)
+        if sum(one.held_bytes for one in others) > MOST_HELD * total:
+            for one in others:
                 one.let_go()
-        if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > most:
+        if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > MOST_UNUSED * total:
             torch.cuda.empty_cache()
 
     def clear(self) -> None:

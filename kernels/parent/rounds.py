@@ -137,7 +137,8 @@ class Paired:
     def _rounds(self) -> None:
         plan, reading, drive = self.drive.plan, self.reading, self.drive
         budget_s = plan.budget_s * max(1, len(drive.arms) - 1)
-        deadline, patience_s = time.monotonic() + budget_s, (PATIENCE - 1) * budget_s
+        deadline = time.monotonic() + budget_s
+        patience_s = math.inf if self.mode == "sustained" else (PATIENCE - 1) * budget_s
         keep_in = 0
         drive.slowed()
         spot_in = 0

@@ -8,8 +8,9 @@ from statistics import median
 from typing import Any
 
 from kernels.analysis.blocks import GRAPH_BELOW_NS, MIN_CALLS, least_calls
+from kernels.analysis.statistics import MIN_ROUNDS
 from kernels.parent.engine import VERIFY_LIMIT_S
-from kernels.parent.rounds import KEEP_EVERY, LEAST_CAPTURES
+from kernels.parent.rounds import KEEP_EVERY, LEAST_CAPTURES, PATIENCE
 from kernels.protocol import Protocol
 from kernels.workload import Config as ConfigSpec
 from kernels.workload import Workload
@@ -132,16 +133,21 @@ def guess(
             max(plan.block_ms / 1e3, (calls + 1) * call_s) * (1 + plan.rest * (kind == "cuda")) + CAPTURE_S * graphs
         )
         round_s = block_s * (len(kernels) + 1)  # the baseline runs twice
-        budget_s = max(plan.budget_s * max(1, len(kernels) - 1), round_s)
-        timed_s = min(rounds * round_s, budget_s) + max(plan.warmup_s, round_s)
+        timed_s = min(rounds * round_s, _limit_s(plan, kernels, round_s)) + max(plan.warmup_s, round_s)
     if plan.isolated:
         round_s = max(BATCH_S, call_s) * (len(kernels) + 1)
-        timed_s = min(rounds * round_s, plan.budget_s * max(1, len(kernels) - 1)) + CELL_S * (len(kernels) + 2)
+        timed_s = min(rounds * round_s, _limit_s(plan, kernels, round_s)) + CELL_S * (len(kernels) + 2)
     if plan.mode == "sustained" and kind == "cuda":
         timed_s = max(timed_s, SUSTAINED_S_PER_RESULT * len(kernels))
     checks = plan.verify_seeds + rounds / KEEP_EVERY + 1
     compile_s = COMPILE_S[kind] * ("compiled" in kernels)
     return True, timed_s + compile_s + (RESULT_S[kind] + FIRST_CALLS * call_s + checks * check_s) * len(kernels)
+
+
+def _limit_s(plan: Protocol, kernels: list[str], round_s: float) -> float:
+    """When rounds end that take so long: at the time budget, but not before those that a word needs."""
+    budget_s = plan.budget_s * max(1, len(kernels) - 1)
+    return max(budget_s, round_s, min(MIN_ROUNDS * round_s, PATIENCE * budget_s))
 
 
 def at_ceilings(workload: Workload, kind: str, ceilings: dict[str, Any]) -> tuple[float, float]:

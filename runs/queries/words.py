@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import Case, CharField, Exists, F, OuterRef, Q, Value, When
 from django.db.models.lookups import GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual
 
-from kernels.analysis.statistics import FEW_ROUNDS_WIDER, MARGIN, MIN_ROUNDS, WIDEST_MARGIN
+from kernels.analysis.statistics import FEW_ROUNDS_WIDER, FEWEST_ROUNDS, MARGIN, MIN_ROUNDS, WIDEST_MARGIN
 from kernels.contract.arm_result import Status, Verdict
 from runs.models import Result
 
@@ -18,6 +18,7 @@ OK = Q(status=Status.OK)
 IS_BASELINE = Q(kernel__name=F("measurement__baseline"))
 OTHER_WORK = ~Q(other_work="")
 HAS_FEW = Q(rounds=None) | Q(rounds__lt=MIN_ROUNDS)
+HAS_TOO_FEW = Q(rounds=None) | Q(rounds__lt=FEWEST_ROUNDS)
 HAS_LEFT = Q(left_after_round__isnull=False) & ~Q(left_after_round=0)
 
 
@@ -39,6 +40,7 @@ def word() -> Case:
         When(Q(measurement__isolated=True, why__startswith=Verdict.TOO_SHORT), then=Value(Verdict.TOO_SHORT)),
         When(IS_BASELINE, then=Value(Verdict.BASELINE)),
         When(OTHER_WORK, then=Value(Verdict.OTHER_WORK)),
+        When((has_none | with_failed_baseline()) & Q(paired=True) & HAS_TOO_FEW, then=Value(Verdict.NEEDS_MORE)),
         When(with_failed_baseline(), then=Value(Verdict.NONE)),
         When(Q(is_checked=0) & ~Q(speedup=None), then=Value(Verdict.UNKNOWN)),
         When(has_none, then=Value(Verdict.NONE)),

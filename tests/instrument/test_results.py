@@ -4,7 +4,8 @@ import pytest
 from simulations import BASE, US, bench_of
 
 from kernels.analysis.peaks import peak_of
-from kernels.contract.arm_result import Status
+from kernels.analysis.verdicts import verdict
+from kernels.contract.arm_result import Status, Verdict
 from kernels.contract.events import Measured
 from kernels.parent.arm import Arm
 from kernels.parent.reading import joined
@@ -35,6 +36,20 @@ def test_the_log_is_what_the_compiler_said_unless_the_kernel_failed(reading):
     failed = Arm("other", Status.FAILED, "CompileError: ...", "mine.cu(3): error", facts={"log": "a warning"})
     results = arm_results([said, failed], None, BASE, Limits(WORKLOAD.problem, "a GPU"), 1)
     assert [(one.log, one.registers) for one in results] == [("a warning", 40), ("mine.cu(3): error", None)]
+
+
+@pytest.mark.parametrize(("rounds", "compared"), [(1, False), (4, False), (5, True)])
+def test_too_few_rounds_make_no_ratio_and_no_a_a(measure, rounds, compared):
+    """One round has no spread: its interval would have no width, and 2x would look certain."""
+    reading = measure(
+        bench_of(base_ns=300 * US, other=150 * US), mode="cold", min_rounds=rounds, max_rounds=rounds, warmup_s=0.0
+    )
+    base, other = results(reading)
+    fields = reading_fields(reading, BASE, "a GPU")
+    assert (other.speedup is not None, fields["aa"] is not None) == (compared, compared)
+    assert other.status == Status.OK and other.rounds == rounds and other.p50_ms == pytest.approx(0.150, rel=0.05)
+    event = Measured(workload=WORKLOAD, mode="cold", baseline=BASE, results=[base, other], **fields)
+    assert verdict(other, event) == (Verdict.UNKNOWN if compared else Verdict.NEEDS_MORE)
 
 
 @pytest.mark.parametrize("status", [Status.INCORRECT, Status.SUSPECT])

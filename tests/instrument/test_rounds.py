@@ -10,7 +10,7 @@ from simulations import BASE, MS, NEVER, STEADY, US, bench_of, word_of
 from simulator import SimulatedBench, SimulatedKernel
 
 from kernels.analysis.blocks import Estimate, calls_for, gate_for
-from kernels.analysis.statistics import MARGIN, margin_from, paired_speedup
+from kernels.analysis.statistics import MARGIN, MIN_ROUNDS, margin_from, paired_speedup
 from kernels.parent import rounds
 from kernels.parent.drive import AA, Drive, kernel_of
 from kernels.parent.estimate import estimate
@@ -415,6 +415,20 @@ def test_the_time_budget_ends_it_between_looks_with_a_note(measure):
     assert reading.notes[0] == f"stopped at its time budget after {count} rounds"
     assert reading.notes[1].startswith("precision not reached: half-width ")
     assert all(len(blocks) == count for blocks in reading.blocks.values()), "a round is never cut in two"
+
+
+def test_a_budget_that_is_too_short_leaves_the_rounds_of_a_word(measure):
+    """A round takes about 0.1 s: three of them fill the budget. With fewer than eight there would be no word."""
+    bench = bench_of(base_ns=10 * MS, one=8 * MS, weather={"noise": 0.1})
+    reading = measure(bench, budget_s=0.3, warmup_s=0.0, **NEVER)
+    assert len(reading.orders) == MIN_ROUNDS == 8
+    assert reading.notes[0] == "stopped at its time budget after 8 rounds"
+
+
+def test_rounds_that_take_far_more_than_the_budget_end_it_before(measure):
+    reading = measure(bench_of(base_ns=10 * MS, one=8 * MS), budget_s=0.001, warmup_s=0.0, **NEVER)
+    assert len(reading.orders) == 1
+    assert reading.notes[0] == "stopped at its time budget after 1 round"
 
 
 def test_graphs_are_captured_forty_times_at_least_where_the_plan_lets_them(measure):

@@ -24,7 +24,7 @@ def test_on_a_stored_run(demo):
         assert len(set(both(result.pk))) == 1
 
 
-@pytest.mark.parametrize("rounds,left", [(20, None), (5, None), (5, 3), (None, None), (8, 0)])
+@pytest.mark.parametrize("rounds,left", [(20, None), (5, None), (5, 3), (4, None), (None, None), (8, 0)])
 def test_over_intervals_rounds_and_margins(demo, rounds, left):
     result = Result.objects.filter(kernel__name="triton-flash").first()
     seen = set()
@@ -57,6 +57,8 @@ def test_over_a_baseline_that_is_not_ok(demo):
     result = Result.objects.filter(kernel__name="triton-flash").first()
     Result.objects.filter(measurement=result.measurement, kernel__name="sdpa").update(status=Status.INCORRECT)
     assert both(result.pk) == (Verdict.NONE, Verdict.NONE)
+    Result.objects.filter(pk=result.pk).update(rounds=4)
+    assert both(result.pk) == (Verdict.NEEDS_MORE, Verdict.NEEDS_MORE)
 
 
 def test_too_short_to_tell(demo):

@@ -29,13 +29,15 @@ _compiled = torch.compile(_attention, dynamic=False, fullgraph=True)
 
 @lru_cache
 def _make_room(score_bytes, device):
-    """Before the first call of a shape: allocates the scores and a copy of them, and frees both.
+    """Before the first call of a shape: allocates the scores and a copy of them, and gives both back to the GPU.
 
     The softmax is in place, so Inductor's tuner copies the scores before it tries tiles: on the GPU if the peak of allocated
     memory was so high before, else through pinned memory of the host, which takes about a second for each GiB.
     """
     try:
-        _ = [torch.empty(score_bytes, dtype=torch.uint8, device=device) for _ in range(2)]
+        both = [torch.empty(score_bytes, dtype=torch.uint8, device=device) for _ in range(2)]
+        del both
+        torch.cuda.empty_cache()  # else small tensors would lie in a block of that size, and the scores would not fit
     except torch.OutOfMemoryError:
         if score_bytes > MOST_COPIED:
             size = f"{score_bytes / 2**30:.1f} GiB"
