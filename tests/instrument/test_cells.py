@@ -24,7 +24,7 @@ from kernels.host import processes
 from kernels.host.airlock import Facts, Spec
 from kernels.host.device import find_device
 from kernels.host.view import closed_folders
-from kernels.parent import idleness
+from kernels.parent import idleness, isolated_session
 from kernels.parent.arm import Arm
 from kernels.parent.cell_process import Cell, Suspect, TrustedEnded
 from kernels.parent.child_process import Cancelled, ChildTimedOut, CommandFailed
@@ -283,6 +283,18 @@ def test_addresses_that_a_cell_does_not_have_are_refused(session):
     huge = session.slots["eager"].layout[0].model_copy(update={"shape": [2**40], "strides": [0]})
     with pytest.raises(Suspect, match="too large"):
         session._take("eager", [[huge]])
+
+
+def test_batches_that_only_estimate_a_time_do_not_rest(session, monkeypatch):
+    """A GPU's rest is for what is compared."""
+    slept = []
+    monkeypatch.setattr(session, "rest", 1.0)
+    monkeypatch.setattr(isolated_session.time, "sleep", slept.append)
+    session.verify("eager", 60.0, 3)
+    session.estimate("eager", 60.0)
+    assert isolated_session.REST_S not in slept
+    session.batch("eager", 4)
+    assert slept.count(isolated_session.REST_S) == 1
 
 
 def test_a_cell_cannot_take_the_input_memory_away(session):

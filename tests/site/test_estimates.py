@@ -79,6 +79,17 @@ def test_graphs_and_rests_take_their_time(gpu, calibrated):
     assert seconds(large, mode="cold", rest=0) < seconds(large, mode="cold") < seconds(large, mode="cold", rest=2)
 
 
+@pytest.mark.parametrize("isolated", [False, True])
+def test_rounds_that_a_word_needs_count_also_above_the_budget(isolated):
+    """A call takes about 0.3 s, and a round at least 1 s: eight of them take more than the budget of 3 s."""
+    workload = Workload(operation="gemm", dtype="float32", sizes={"m": 2048, "n": 2048, "k": 2048})
+    one_round, brief = (
+        guess(workload, ["eager", "compiled"], Protocol(budget_s=budget_s, isolated=isolated), "cpu", QUIET_CPU)[1]
+        for budget_s in (0.001, 3.0)
+    )
+    assert brief > one_round + 3.5
+
+
 def test_a_fault_stands_where_the_estimate_would_be(owner, typed):
     assert "Batch (B): “x”: use whole numbers" in asked(owner, typed | {"batch": "x"})
     assert "Sequence length (S): enter one or more numbers." in asked(owner, typed | {"seq_len": ""})
