@@ -151,31 +151,51 @@ class _Errors:
         self.seen, self.wanted = (math.inf, -math.inf), (math.inf, -math.inf)
 
     def add(self, piece: Piece, out: torch.Tensor) -> None:
-        right, got, yard = piece.reference, out[piece.index].to(piece.reference.dtype), piece.yardstick
-        signed, yard_signed = got - right, yard.to(right.dtype) - right
+        """Adds a piece. It moves far more memory than the kernel did: values are read as seldom as they can be."""
+        right, got = piece.reference, out[piece.index].to(piece.reference.dtype)
+        signed, yard = got - right, piece.yardstick.to(right.dtype) - right
         if piece.alone:
-            self._add_alone(piece.alone, signed, yard_signed, right)
+            self._add_alone(piece.alone, signed, yard, right)
             return
+        self._add_rounding(right)
+        seen, known = _ends(got), _ends(right)
+        are_finite = all(map(math.isfinite, (*seen, *known)))
+        if not are_finite:
+            self.nonfinite += int((~torch.isfinite(got) & torch.isfinite(right)).sum())
+        self.seen = _wider(self.seen, seen)
+        self._at_least("largest", _farthest(known))
+        self._at_least("yard_abs", _farthest(_ends(yard)))
+        norms = self._add_rows(signed if are_finite else torch.nan_to_num(signed, nan=math.inf), yard, right)
+        if self.distribution == "normal" and norms is not None:
+            self.slopes.add(signed, yard, right, norms)
+        error, size = signed.abs_(), right.abs()
+        if not are_finite:
+            error = torch.nan_to_num(error, nan=math.inf)
+        self._at_least("max_abs", error.max())
+        self._at_least("max_rel", (error / size.clamp_min(1e-3)).max())
+        self.close = self.close and bool((error <= size.mul_(1e-2).add_(1e-2)).all())
+
+    def _add_rounding(self, right: torch.Tensor) -> None:
+        """What the dtype of the output makes of correct values."""
         rounded = right.to(self.dtype)
-        self.wanted = _extremes(self.wanted, rounded)
+        self.wanted = _wider(self.wanted, _ends(rounded))
         shaken = ((rounded + 0.3) - 0.3).to(right.dtype) - rounded.to(right.dtype)
         if rounded is not right:
             rounded.fill_(math.nan)  # freed memory must not look like a kernel's work
-        self.nonfinite += int((~torch.isfinite(got) & torch.isfinite(right)).sum())
-        if self.distribution == "normal":
-            self.slopes.add(signed, yard_signed, right)
-        error, yard_error = torch.nan_to_num(signed.abs_(), nan=math.inf), yard_signed.abs_()
-        self._at_least("max_abs", error.max())
-        self._at_least("yard_abs", yard_error.max())
-        self._at_least("rounding", shaken.abs().max())
-        self._at_least("largest", right.abs().max())
-        self._at_least("max_rel", (error / right.abs().clamp_min(1e-3)).max())
-        self._at_least("row", _worst_row(error, right))
-        self._at_least("yard_row", _worst_row(yard_error, right))
-        for name, values in (("error", error), ("yard", yard_error), ("reference", right)):
-            self.squares[name] += float(values.square().sum(dtype=torch.float64))
-        self.close = self.close and bool((error <= 1e-2 + 1e-2 * right.abs()).all())
-        self.seen = _extremes(self.seen, got)
+        self._at_least("rounding", _farthest(_ends(shaken)))
+
+    def _add_rows(self, error: torch.Tensor, yard: torch.Tensor, right: torch.Tensor) -> torch.Tensor | None:
+        """Squared norms, of rows (last dimension) where they are long enough. Returns those of the correct rows."""
+        along = {"dim": -1} if right.ndim and right.shape[-1] >= SHORTEST_ROW else {}
+        norms = [torch.linalg.vector_norm(one, dtype=torch.float64, **along) for one in (error, yard, right)]
+        for name, values in zip(("error", "yard", "reference"), norms, strict=True):
+            self.squares[name] += float(values.square().sum())
+        if not along:
+            return None
+        least = norms[2].clamp_min(1e-30)
+        self._at_least("row", (norms[0] / least).max())
+        self._at_least("yard_row", (norms[1] / least).max())
+        return norms[2]
 
     def _add_alone(self, name: str, error: torch.Tensor, yard_error: torch.Tensor, right: torch.Tensor) -> None:
         sums = self.alone.setdefault(name, [0.0, 0.0, 0.0])
@@ -239,15 +259,19 @@ def into_pool(found: list[dict[str, float]], pieces: Iterable[Piece]) -> None:
         of["largest"] = max(of["largest"], float(piece.reference.abs().max()))
 
 
-def _worst_row(error: torch.Tensor, right: torch.Tensor) -> float:
-    """The largest relative error of a row; 0 for short rows and single numbers."""
-    if not right.ndim or right.shape[-1] < SHORTEST_ROW:
-        return 0.0
-    return float((error.norm(dim=-1) / right.norm(dim=-1).clamp_min(1e-30)).max())
+def _ends(values: torch.Tensor) -> tuple[float, float]:
+    """(smallest, largest) value; NaN if one is NaN."""
+    low, high = torch.aminmax(values)
+    return float(low), float(high)
 
 
-def _extremes(so_far: tuple[float, float], values: torch.Tensor) -> tuple[float, float]:
-    return min(so_far[0], float(values.min())), max(so_far[1], float(values.max()))
+def _farthest(ends: tuple[float, float]) -> float:
+    """The largest absolute value."""
+    return max(map(abs, ends))
+
+
+def _wider(so_far: tuple[float, float], ends: tuple[float, float]) -> tuple[float, float]:
+    return min(so_far[0], ends[0]), max(so_far[1], ends[1])
 
 
 def _wrong_kinds(outs: Sequence[Any], likes: Sequence[Like], device: torch.device) -> str:

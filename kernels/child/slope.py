@@ -25,9 +25,10 @@ class Slope:
         self.columns: torch.Tensor | None = None
 
     def add(self, error: torch.Tensor, right: torch.Tensor, weights: torch.Tensor) -> None:
-        products = (error * right).mul_(weights)
-        slopes = products.sum(-1, dtype=torch.float64)
-        columns = products.flatten(0, -2).sum(0, dtype=torch.float64)
+        """weights: of each row."""
+        products = (error * right).to(torch.float64)
+        slopes = products.sum(-1) * weights
+        columns = weights.flatten() @ products.flatten(0, -2)
         self.rows += slopes.numel()
         self.sum += float(slopes.sum())
         self.squares += float(slopes.square().sum())
@@ -58,11 +59,11 @@ class Slopes:
     def __init__(self) -> None:
         self.kernel, self.yard = Slope(), Slope()
 
-    def add(self, error: torch.Tensor, yard: torch.Tensor, right: torch.Tensor) -> None:
-        """Signed errors and the correct values of one piece."""
+    def add(self, error: torch.Tensor, yard: torch.Tensor, right: torch.Tensor, norms: torch.Tensor) -> None:
+        """Signed errors and the correct values of one piece; norms: of the correct rows, in float64."""
         if right.ndim < 2 or right.shape[-1] < FEWEST:
             return
-        squared = right.square().sum(-1, keepdim=True)
+        squared = norms.square()
         weights = 1 / squared.clamp_min(max(SMALL * float(squared.mean()), 1e-300))
         for slope, values in ((self.kernel, error), (self.yard, yard)):
             slope.add(values, right, weights)

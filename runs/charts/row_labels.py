@@ -12,6 +12,8 @@ LINES = 2
 SMALL, LARGE = " .,:;'|()[]ijlfrtI/-", "=+MWmw%@~<>"
 SMALL_LETTER, LETTER, LARGE_LETTER = 4.2, 7.2, 10.0
 """Widths of a chart's letters in pixels: of SMALL ones, of others, of LARGE ones."""
+OFF = 6
+"""Pixels between the line of the speed of light and a text beside it, at least."""
 PART = re.compile(r"\d\S*(?: (?:x|blocks of) \S+)+|\S+")
 """A size of a label. "4096 x 768" and "16 blocks of 64" are one."""
 
@@ -34,6 +36,14 @@ def text_width(text: str) -> float:
     """Pixels that a chart's text takes, about."""
     small, large = (sum(letter in kind for letter in text) for kind in (SMALL, LARGE))
     return SMALL_LETTER * small + LARGE_LETTER * large + LETTER * (len(text) - small - large)
+
+
+def off_light(share: float, text: str, width: float, beside: float) -> float:
+    """How far behind its mark a number begins, in pixels: `beside`, but behind the line of the speed of light if it would touch
+    that. The axis has shares, and this width."""
+    begin, line = share * width + beside, width
+    touches = begin - OFF < line < begin + text_width(text) + OFF
+    return line + OFF - share * width if touches else beside
 
 
 def in_lines(parts: Iterable[str], width: float) -> list[str]:

@@ -19,7 +19,7 @@ from kernels.analysis.standing import ranking
 from kernels.contract.arm_result import COUNT_NOWHERE
 from kernels.report import tables
 from kernels.report.tables import Row
-from runs.charts.row_labels import Labels, Place, column, labels_of, text_width
+from runs.charts.row_labels import OFF, Labels, Place, column, labels_of, off_light, text_width
 from runs.charts.run_strips import MOST_KERNELS, latency_strip, speedup_strip
 from runs.charts.scales import log_ticks, placed, ratio_ticks, reach
 from runs.charts.theme import in_pixels, written
@@ -322,6 +322,9 @@ def _dumbbells(data: pd.DataFrame, canvas: Canvas, shares: bool) -> list[Any]:
 
     ends = data.groupby("y", as_index=False).agg(low=("value", "min"), high=("value", "max"))
     last = data.sort_values("value").groupby("y", as_index=False).last()[["value", "y", "text"]]
+    last["shift"] = [
+        off_light(row.value, row.text, canvas.width, BESIDE) if shares else BESIDE for row in last.itertuples()
+    ]
     who = alt.Color(
         "who:N",
         legend=None,
@@ -338,7 +341,7 @@ def _dumbbells(data: pd.DataFrame, canvas: Canvas, shares: bool) -> list[Any]:
     return [
         joined.encode(x=x("low:Q"), x2="high:Q", y=canvas.y("y:Q")),
         points.encode(x=x("value:Q"), y=canvas.y("y:Q"), color=who, tooltip=tooltip),
-        written(numbers, colours, align="left", baseline="middle", dx=BESIDE),
+        written(numbers, colours, align="left", baseline="middle", dx=alt.expr("datum.shift")),
         *_who_is_who(data, x, canvas, None if shares else (low, high)),
     ]
 
@@ -355,7 +358,7 @@ def _who_is_who(data: pd.DataFrame, x: Any, canvas: Canvas, scale: tuple[float, 
     at = [canvas.width * _share_of(value, scale) for value in shown.value]
     layers = []
     for (_, row), (start, limit), mark in zip(
-        shown.iterrows(), _beside_each(list(shown.kernel), at, canvas), at, strict=True
+        shown.iterrows(), _beside_each(list(shown.kernel), at, canvas, light=scale is None), at, strict=True
     ):
         name = pd.DataFrame({"value": [row.value], "name": [row.kernel], "y": [row.y]})
         base = alt.Chart(name).encode(x=x("value:Q"), y=canvas.y("y:Q"), text="name:N")
@@ -369,10 +372,14 @@ def _share_of(value: float, scale: tuple[float, float] | None) -> float:
     return math.log(value / scale[0]) / math.log(scale[1] / scale[0]) if scale else value
 
 
-def _beside_each(names: Sequence[str], at: Sequence[float], canvas: Canvas) -> list[tuple[float, float]]:
-    """(begin, width) in pixels of the name of each mark, of two at most: inside the chart, neither on the other."""
-    end = canvas.width + canvas.room["right"]
+def _beside_each(
+    names: Sequence[str], at: Sequence[float], canvas: Canvas, light: bool
+) -> list[tuple[float, float]]:  # fmt: skip
+    """(begin, width) in pixels of the name of each mark, of two at most: inside the chart, neither on the other, and where
+    they have room both before the line of the speed of light at the end of the axis, if there is one."""
     wide = [min(LONGEST, math.ceil(text_width(name))) for name in names]
+    before = canvas.width - OFF
+    end = before if light and sum(wide) + APART <= before else canvas.width + canvas.room["right"]
     last = max(0.0, min(at[-1] - 3, end - wide[-1]))
     if len(names) == 1:
         return [(last, wide[-1])]

@@ -9,6 +9,7 @@ import altair as alt
 import pandas as pd
 
 from kernels.report.tables import Row
+from runs.charts.row_labels import off_light
 from runs.charts.scales import log_ticks, placed, ratio_ticks, reach, spread
 from runs.charts.theme import in_pixels, written
 from runs.templatetags.figures import timespan
@@ -17,6 +18,8 @@ MOST_KERNELS = 30
 MOST_MARKS = 160
 """Marks of one kernel: more workloads are drawn as evenly spaced ones of them, both ends among them."""
 TOP, ROW, BOTTOM, RIGHT, LEFT = 26, 30, 28, 56, 104
+BESIDE = 8
+"""Pixels between the last mark of a row and its number."""
 DECIDED = {"FASTER": "faster", "SLOWER": "slower"}
 
 
@@ -72,7 +75,9 @@ def _strip(
     middles["y"] = [ROW * (number + 0.5) for number in range(len(names))]
     middles["end"] = [part.value.max() for part in kept]
     middles["text"] = [text(value) for value in middles.value]
-    height = ROW * len(names)
+    inner, height = width - LEFT - RIGHT, ROW * len(names)
+    ends = zip(middles.end, middles.text, strict=True)
+    middles["shift"] = [off_light(end, said, inner, BESIDE) if light else BESIDE for end, said in ends]
 
     def x(field: str) -> Any:
         return alt.X(field, scale=scale, axis=axis)
@@ -96,8 +101,8 @@ def _strip(
     layers += [
         marks.encode(x=x("value:Q"), y=y("y:Q"), color=colour, tooltip=tooltip),
         middle.encode(x=x("value:Q"), y=y("y:Q")),
-        written(number, colours, align="left", baseline="middle", dx=8),
+        written(number, colours, align="left", baseline="middle", dx=alt.expr("datum.shift")),
         name.mark_text(align="left", baseline="middle", limit=LEFT - 8, color=colours["ink"]),
     ]
     room = {"left": LEFT, "top": TOP, "right": RIGHT, "bottom": BOTTOM}
-    return in_pixels(alt.layer(*layers), width - LEFT - RIGHT, height, room, colours)
+    return in_pixels(alt.layer(*layers), inner, height, room, colours)

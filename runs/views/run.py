@@ -193,7 +193,7 @@ def table_csv(request: HttpRequest, pk: int) -> HttpResponse:
     columns = Columns.of(request)
     if columns.problem:
         return refused(columns)
-    return csv_file(_records(run, columns), measures.fields(columns.asked), f"run-{pk}.csv")
+    return csv_file(_records(run, columns), [*measures.fields(columns.asked), "gpu"], f"run-{pk}.csv")
 
 
 def _rows(run: Run, measured: Measured, columns: Columns) -> list[tables.Row]:
@@ -203,8 +203,10 @@ def _rows(run: Run, measured: Measured, columns: Columns) -> list[tables.Row]:
 
 
 def _records(run: Run, columns: Columns) -> Iterator[dict[str, Any]]:
+    """The last column names the GPU: files of several runs are put together."""
+    gpu = {"gpu": run.gpu.name if run.gpu else run.device_name}
     for measured in measurements.of_run(run):
-        yield from measures.as_records(_rows(run, measured, columns), columns.asked)
+        yield from (one | gpu for one in measures.as_records(_rows(run, measured, columns), columns.asked))
 
 
 def table_jsonl(request: HttpRequest, pk: int) -> HttpResponseBase:

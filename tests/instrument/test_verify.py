@@ -468,7 +468,7 @@ def test_with_one_key_the_last_bit_of_float32_may_be_wrong_and_no_more():
 
 def slopes_of(error, right):
     found = Slopes()
-    found.add(error, torch.zeros_like(right), right)
+    found.add(error, torch.zeros_like(right), right, right.norm(dim=-1, dtype=torch.float64))
     return found.reading(rows_alone=True)
 
 
@@ -494,6 +494,12 @@ def test_errors_that_rows_share_count_once():
     right = torch.randn(1, 48, dtype=torch.float64).expand(64, 48)
     found = slopes_of(1e-3 * torch.randn(1, 48, dtype=torch.float64).expand(64, 48), right)
     assert abs(found["slope"]) < 5 * found["slope_error"]
+
+
+def test_correct_rows_of_zeros_have_a_slope_of_zero_in_float32_too():
+    """A weight of 1e300 is none in float32."""
+    rows = torch.zeros(32, 64)
+    assert slopes_of(rows, rows)["slope"] == 0.0
 
 
 def test_short_rows_and_few_rows_have_no_slope():

@@ -145,7 +145,7 @@ def test_csv_has_the_columns_that_are_asked_for(owner, demo):
     answer = owner.get(reverse("run_csv", args=[demo.pk]), {"columns": "p50_ms,queries_per_s", "sort": "p50_ms"})
     rows = list(csv.DictReader(io.StringIO(answer.content.decode())))
     assert list(rows[0])[len(measures.NAMED) :] == [
-        "p50_ms", "p50_low_ms", "p50_high_ms", "queries_per_s", "queries_per_s_low", "queries_per_s_high",
+        "p50_ms", "p50_low_ms", "p50_high_ms", "queries_per_s", "queries_per_s_low", "queries_per_s_high", "gpu",
     ]  # fmt: skip
     assert len(rows) == 64
     first = [float(row["p50_ms"]) for row in rows[:8]]
@@ -170,9 +170,9 @@ def test_jsonl_has_one_result_a_line(owner, demo):
     assert answer["Content-Disposition"] == f'attachment; filename="run-{demo.pk}.jsonl"'
     lines = lines_of(answer)
     whole = json.loads(json.dumps(tables.as_records(tables.rows(measurements.of_run(demo)))))
-    assert lines == whole and len(lines) == 64
+    assert lines == [row | {"gpu": "NVIDIA H200"} for row in whole] and len(lines) == 64
     chosen = lines_of(owner.get(address, {"columns": "mean_ms"}))
-    assert set(chosen[0]) == {*measures.NAMED, "mean_ms"}
+    assert set(chosen[0]) == {*measures.NAMED, "mean_ms", "gpu"}
 
 
 def test_rows_as_others_write_them(owner, demo):

@@ -34,7 +34,7 @@ def test_csv_is_the_table(owner, demo):
     assert answer["Content-Type"] == "text/csv; charset=utf-8"
     assert answer["Content-Disposition"] == f'attachment; filename="run-{demo.pk}.csv"'
     rows = list(csv.DictReader(io.StringIO(answer.content.decode())))
-    assert tuple(rows[0]) == tables.COLUMNS
+    assert tuple(rows[0]) == (*tables.COLUMNS, "gpu")
     assert [(row["workload"], row["kernel"], row["verdict"]) for row in rows] == [
         (row.workload, row.kernel, row.verdict) for row in table_of(demo)
     ]
@@ -51,6 +51,16 @@ def test_every_row_of_a_contended_run_says_so(owner, demo, asked):
     assert said() == {"False"}
     Run.objects.filter(pk=demo.pk).update(contended=True)
     assert said() == {"True"}
+
+
+@pytest.mark.parametrize("asked", ["", "?columns=p50_ms"])
+def test_the_last_column_names_the_gpu(owner, demo, measured, make_gpu, asked):
+    there = measured(count=1, on=make_gpu("GPU-2", name="NVIDIA L4"))
+    for run, name in ((demo, "NVIDIA H200"), (there, "NVIDIA L4")):
+        text = owner.get(reverse("run_csv", args=[run.pk]) + asked).content.decode()
+        assert {list(row.items())[-1] for row in csv.DictReader(io.StringIO(text))} == {("gpu", name)}
+        lines = owner.get(reverse("run_jsonl", args=[run.pk]) + asked).getvalue().decode().splitlines()
+        assert {list(json.loads(line).items())[-1] for line in lines} == {("gpu", name)}
 
 
 def test_md_is_the_table(owner, demo):
@@ -133,7 +143,7 @@ def test_words_are_made_anew_from_the_margin_that_was_exported(owner, demo):
 
 
 def test_a_run_without_results_has_files_without_rows(owner, no_results):
-    assert download(owner, no_results, "csv").content.decode() == ",".join(tables.COLUMNS) + "\n"
+    assert download(owner, no_results, "csv").content.decode() == ",".join([*tables.COLUMNS, "gpu"]) + "\n"
     assert len(download(owner, no_results, "md").content.splitlines()) == 4
     data = download(owner, no_results, "json").json()
     assert (data["state"], data["table"], data["measurements"]) == ("failed", [], [])

@@ -1,0 +1,42 @@
+"""Second lines of the leaderboard, and the names of workloads among the tiers, in a real browser."""
+
+import pytest
+
+LONGEST = "fp16 B=1 H=64 Hkv=4 S=8192 Skv=16384 D=128 causal window=4096"
+ELSEWHERE = """() => {
+  const line = document.querySelector('.matrix .line:has(.cell .to)'), copy = document.createElement('div');
+  copy.className = 'line';
+  copy.innerHTML = '<span></span><small class="l">sdpa-flash 1.72x on another card</small>';
+  line.after(copy);
+  const left = (of) => {
+    const range = document.createRange();
+    range.selectNodeContents(of);
+    return range.getBoundingClientRect().left;
+  };
+  return left(copy.querySelector('.l')) - left(line.querySelector('.cell:not(.away) .to > .l'));
+}"""
+NAMES = """(name) => [...document.querySelectorAll('.tiers tbody td:first-child > a')].map((link) => {
+  link.textContent = name;
+  const height = parseFloat(getComputedStyle(link).lineHeight) || 1.5 * parseFloat(getComputedStyle(link).fontSize);
+  return Math.round(link.parentElement.getBoundingClientRect().height / height - 0.4);
+})"""
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_a_faster_result_elsewhere_is_as_far_in_as_the_text_of_a_cell(open_page, live_site, width):
+    page = open_page()
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(f"{live_site.url}/leaderboard/?gpu=NVIDIA+H200")
+    assert abs(page.evaluate(ELSEWHERE)) < 1
+
+
+def test_on_a_phone_a_long_workload_takes_three_lines_at_most_and_all_tiers_are_in_sight(open_page, live_site):
+    page = open_page()
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.goto(f"{live_site.url}/tiers/?device=NVIDIA+H200")
+    lines = page.evaluate(NAMES, LONGEST)
+    assert len(lines) == 8 and max(lines) <= 3
+    box = page.locator(".tiers tbody td.step").evaluate_all(
+        "all => Math.max(...all.map(e => e.getBoundingClientRect().right))"
+    )
+    assert box <= 390
