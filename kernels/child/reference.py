@@ -171,7 +171,8 @@ class _Errors:
         error, size = signed.abs_(), right.abs()
         if not are_finite:
             error = torch.nan_to_num(error, nan=math.inf)
-        self._at_least("max_abs", error.max())
+        worst = float(error.max())
+        self._at_least("max_abs", math.inf if math.isnan(worst) else worst)
         self._at_least("max_rel", (error / size.clamp_min(1e-3)).max())
         self.close = self.close and bool((error <= size.mul_(1e-2).add_(1e-2)).all())
 

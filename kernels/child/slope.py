@@ -28,7 +28,7 @@ class Slope:
         """weights: of each row."""
         products = (error * right).to(torch.float64)
         slopes = products.sum(-1) * weights
-        columns = weights.flatten() @ products.flatten(0, -2)
+        columns = products.mul_(weights.unsqueeze(-1)).flatten(0, -2).sum(0)
         self.rows += slopes.numel()
         self.sum += float(slopes.sum())
         self.squares += float(slopes.square().sum())
