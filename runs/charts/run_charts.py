@@ -372,11 +372,9 @@ def _share_of(value: float, scale: tuple[float, float] | None) -> float:
     return math.log(value / scale[0]) / math.log(scale[1] / scale[0]) if scale else value
 
 
-def _beside_each(
-    names: Sequence[str], at: Sequence[float], canvas: Canvas, light: bool
-) -> list[tuple[float, float]]:  # fmt: skip
-    """(begin, width) in pixels of the name of each mark, of two at most: inside the chart, neither on the other, and where
-    they have room both before the line of the speed of light at the end of the axis, if there is one."""
+def _beside_each(names: Sequence[str], at: Sequence[float], canvas: Canvas, light: bool) -> list[tuple[float, float]]:
+    """(begin, width) in pixels of the name of each mark, of two at most: inside the chart, neither on the other. light: the axis
+    ends at the speed of light; both names stand before its line if they have room."""
     wide = [min(LONGEST, math.ceil(text_width(name))) for name in names]
     before = canvas.width - OFF
     end = before if light and sum(wide) + APART <= before else canvas.width + canvas.room["right"]

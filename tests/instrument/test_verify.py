@@ -14,7 +14,6 @@ from small_operations import MeanSquare, mean_square  # noqa: E402
 
 from kernels.analysis import correctness  # noqa: E402
 from kernels.analysis.correctness import judge, why_not_judged, why_wrong  # noqa: E402
-from kernels.child import reference as reference_of_checks  # noqa: E402
 from kernels.child.bench import Bench  # noqa: E402
 from kernels.child.reference import Reference, measure  # noqa: E402
 from kernels.child.slope import Slopes  # noqa: E402
@@ -561,7 +560,7 @@ def test_a_nan_that_a_device_leaves_out_of_the_ends_does_not_pass_either(monkeyp
     inputs = asked.inputs("cpu", 1)
     out = sdpa(*inputs.tensors, **inputs.options)
     out.view(-1)[5] = math.nan
-    monkeypatch.setattr(reference_of_checks, "_ends", lambda values: (-1.0, 1.0))
+    monkeypatch.setattr("kernels.child.reference._ends", lambda values: (-1.0, 1.0))
     reading = measure(out, Reference(asked, inputs, 1, True))
     assert reading["max_abs"] == math.inf and judge([reading], "float32")["correct"] is False
 

@@ -7,8 +7,8 @@ import torch
 from kernels.catalog import Unsupported, kernel
 
 MOST_COPIED = 8 * 2**30
-"""Bytes of scores that may be copied through the host: 48 GiB took 48 to 51 s on an H100 and an H200
-(docs/measurements/four-gpus-h100-2026-11-27.txt, four-gpus-h200-2026-11-26.txt)."""
+"""Bytes of scores that may be copied through the host: a first call with 48 GiB took 48 s on an H100 and 51 s on an H200
+(docs/measurements/four-gpus-h100-2026-11-27/, four-gpus-h200-2026-11-26/)."""
 
 
 def _attention(q, k, v, causal, scale, window):
