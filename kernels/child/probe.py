@@ -47,7 +47,7 @@ def probe(
 
     def into(tensors: Inputs, seed: int) -> None:
         rewrite(tensors, sets.draw(seed))
-        sets.note([0])
+        sets.note([0], scaled=True)
 
     def second(*of_values: int) -> float:
         ticks = 0.0
@@ -62,7 +62,7 @@ def probe(
                 for tensor in of.tensors:
                     if tensor.is_floating_point():
                         tensor.mul_(SCALE)
-                sets.note([0])
+                sets.note([0], scaled=True)
             else:
                 into(of, more.getrandbits(64))
             if sight < sights - 1:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
+from torch._library.custom_ops import OPDEFS
 
 from kernels.child.poison import same
 from kernels.child.rewrite import counters_kept
@@ -41,6 +42,14 @@ def facts_of(tensor: torch.Tensor) -> Facts:
 
 def _version(tensor: torch.Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
+
+
+def _some_operator_may_write() -> bool:
+    """Whether an operator that Python code has registered says that it may write into its arguments, such as by
+    `mutates_args="unknown"`: PyTorch counts each of its calls as a write."""
+    found = [one for one in OPDEFS.values() if not one._init_fn.__module__.startswith("torch.")]
+    arguments = [argument for one in found for argument in one._opoverload._schema.arguments]
+    return any(argument.alias_info is not None and argument.alias_info.is_write for argument in arguments)
 
 
 def _like(tensor: torch.Tensor) -> torch.Tensor:
@@ -76,6 +85,7 @@ class Sets:
         self._own: list[tuple[torch.Tensor, ...]] = []
         self._facts: list[list[Facts]] = []
         self._versions: list[list[int]] = []
+        self._scaled: set[int] = set()
         self._stock: list[tuple[int, Inputs]] = []
 
     def __len__(self) -> int:
@@ -135,13 +145,15 @@ class Sets:
 
     # --- what a kernel may not change -----------------------------------------------------------------------------
 
-    def note(self, indices: Iterable[int] | None = None) -> None:
-        """After the instrument wrote into these sets, or all: later writes are a kernel's."""
+    def note(self, indices: Iterable[int] | None = None, scaled: bool = False) -> None:
+        """After the instrument wrote into these sets, or all: later writes are a kernel's. scaled: the values are those of no
+        seed."""
         if indices is None:
-            self._versions = [[_version(tensor) for tensor in own] for own in self._own]
+            self._versions, self._scaled = [[_version(tensor) for tensor in own] for own in self._own], set()
             return
         for index in indices:
             self._versions[index] = [_version(tensor) for tensor in self._own[index]]
+            (self._scaled.add if scaled else self._scaled.discard)(index)
 
     def changes(self) -> list[str]:
         """What differs from the tensors that were handed out, as "input 2: strides (64, 1) instead of (1, 64)". Puts it
@@ -167,7 +179,20 @@ class Sets:
             return [f"{name}: {NAMES[which]} {now[which]} instead of {before[which]}"]
         if facts_of(own) != before:
             return [f"{name}: its memory"]
-        return [f"{name}: written"] if _version(own) != self._versions[index][number] else []
+        if (count := _version(own)) == self._versions[index][number]:
+            return []
+        if not _some_operator_may_write() or not self._holds_its_values(index, number):
+            return [f"{name}: written"]
+        self._versions[index][number] = count
+        return []
+
+    def _holds_its_values(self, index: int, number: int) -> bool:
+        """Whether an input holds what was written into it last, or nobody knows what that was."""
+        if index in self._scaled:
+            return True
+        seed, values = self._stock[index]
+        written = values if seed == self.seeds[index] else self.draw(self.seeds[index])
+        return same(self._own[index][number], written.tensors[number])
 
 
 def _handed(own: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:

@@ -16,8 +16,10 @@ from kernels.parent.session import CHECK_LIMIT_S
 if TYPE_CHECKING:
     from kernels.parent.engine import Engine
 
-ALONE_S = 20.0
-"""An arm under suspicion runs alone for at most this long."""
+ALONE_S, MOST_KEPT_BYTES = 20.0, 2**28
+"""An arm under suspicion runs alone for at most this long, and until it keeps so much memory."""
+SHORT_S, MOST_CALLS = 0.1, 256
+"""Blocks that take less than this on average are made longer, up to so many calls."""
 CHANGED = "changed global state: "
 UNKNOWN = "one of {} changed global state; to see which, measure them one at a time: "
 
@@ -88,7 +90,8 @@ class Blame:
         the others are timed again.
         """
         engine, alive = self.engine, self.engine.alive
-        found = {arm.name: why for arm in alive if (why := why_leaks(grown.get(arm.name, [])))}
+        suspects = [(arm, why) for arm in alive if (why := why_leaks(grown.get(arm.name, [])))]
+        found = {arm.name: why for arm, why in suspects if self._keeps_more(arm, grown[arm.name])}
         if len(found) > 1 and not engine.session.replaceable:
             of_all = f"; or one of {', '.join(found)} does it in the calls of all: measure them one at a time"
             return {name: why + of_all for name, why in found.items() if name != engine.baseline}
@@ -98,14 +101,37 @@ class Blame:
         if not found or self.doubts > DOUBTS:
             return {}  # no arm does it alone
         for arm in [arm for arm in alive if arm.name in found]:
-            if self._alone(arm) is None and (why := why_leaks(self._grown_alone(arm))):
-                arm.fail(Status.SUSPECT, why)
+            if self._alone(arm) is None:
+                grown_alone = self._grown(arm.name)
+                if (why := why_leaks(grown_alone)) and self._keeps_more(arm, grown_alone):
+                    arm.fail(Status.SUSPECT, why)
         raise engine.retry()
 
-    def _grown_alone(self, arm: Arm) -> Sequence[tuple[int, int]]:
-        """What the calls of an arm that has just run alone have kept."""
+    def _keeps_more(self, arm: Arm, grown: Sequence[tuple[int, int]]) -> bool:
+        """Whether calls of an arm that seems to leak go on to do so: a pool that only fills is full one day, before it holds
+        MOST_KEPT_BYTES. The arm runs alone, in the same process; blocks become longer while they are short."""
+        begin, calls, more = time.monotonic(), grown[-1][1], list[tuple[int, int]]()
+        self.engine.running = arm
+        self.engine.step(arm.name, "does it go on to take memory?")
+        self.engine.session.call("prepare", CHECK_LIMIT_S, seeds=self.engine.seeds(PROBE_SETS), sets=PROBE_SETS)
+        while not more or (sum(count for count, _ in more) < MOST_KEPT_BYTES and time.monotonic() - begin < ALONE_S):
+            calls = calls if len(more) * SHORT_S < time.monotonic() - begin else min(2 * calls, MOST_CALLS)
+            try:
+                for _ in range(4 * LEAK_BLOCKS):
+                    self.engine.session.call("block", CHECK_LIMIT_S, arm=arm.name, calls=calls)
+            except CommandFailed as error:
+                if error.fault.kind == "out of memory":
+                    return True
+                raise
+            more += self._grown(arm.name)
+            if not why_leaks(more):
+                return False
+        return True
+
+    def _grown(self, arm: str) -> Sequence[tuple[int, int]]:
+        """What the calls of an arm have kept since this was asked last: (bytes, calls) of each block."""
         got: Rechecked = self.engine.session.call("recheck", CHECK_LIMIT_S)
-        return got.grown.get(arm.name, [])
+        return got.grown.get(arm, [])
 
     def changes(self) -> None:
         """Compares the process after the rounds with its state before. Who changed something is found by running each arm

@@ -24,9 +24,10 @@ class Process:
 
     replaceable = True
 
-    def __init__(self, alone, together=None, leaking=()):
-        self.alone, self.together, self.leaking = alone, together, leaking
-        self.who, self.ended, self.calls = "", 0, []
+    def __init__(self, alone, together=None, leaking=(), full_after=None):
+        """leaking: those whose blocks take memory. full_after: blocks after which they do not."""
+        self.alone, self.together, self.leaking, self.full_after = alone, together, leaking, full_after
+        self.who, self.ended, self.calls, self.grown = "", 0, [], {}
 
     def replace(self):
         self.ended += 1
@@ -39,10 +40,17 @@ class Process:
         if do == "watch":
             return self.alone.get(self.who, SAME) if self.who else self.together
         if do == "recheck":
-            return Rechecked(readings=[], changed_inputs=[], grown={self.who: LEAK} if self.who in self.leaking else {})
-        if do == "block" and isinstance(self.alone.get(self.who), Exception):
-            raise self.alone[self.who]
+            grown, self.grown = self.grown, {}
+            return Rechecked(readings=[], changed_inputs=[], grown=grown)
+        if do == "block":
+            self.block(**asked)
         return Nothing()
+
+    def block(self, arm, calls):
+        if isinstance(self.alone.get(arm), Exception):
+            raise self.alone[arm]
+        takes = self.full_after is None or sum(asked == ("block", arm) for asked in self.calls) <= self.full_after
+        self.grown.setdefault(arm, []).append((calls * 20_000 if arm in self.leaking and takes else 0, calls))
 
     def blame(self, arm, doing, error):
         arm.blame(doing, error, "")
@@ -156,8 +164,20 @@ def test_nothing_changed_and_nobody_is_asked():
 # --- memory that calls keep: it is counted for the whole process -------------------------------------------------------
 
 
+class ThreadOf(Process):
+    """Until its process is replaced, the thread of an arm takes memory in the calls of all."""
+
+    def __init__(self, arm):
+        super().__init__({}, leaking=("sdpa", "eager", arm))
+        self.arm = arm
+
+    def replace(self):
+        super().replace()
+        self.leaking = (self.arm,)
+
+
 def test_memory_that_a_thread_takes_in_the_calls_of_all_is_the_leak_of_its_kernel():
-    process = Process({}, leaking=("mine",))
+    process = ThreadOf("mine")
     engine = engine_of(process, "sdpa", "eager", "mine", threads=("mine",))
     with pytest.raises(RetryInNewProcess):
         Blame(engine).leaks(dict.fromkeys(("sdpa", "eager", "mine"), LEAK))
@@ -167,23 +187,45 @@ def test_memory_that_a_thread_takes_in_the_calls_of_all_is_the_leak_of_its_kerne
 
 
 def test_a_leak_that_no_kernel_shows_alone_is_nobodys():
-    engine = engine_of(Process({}), "sdpa", "mine", threads=("mine",))
+    engine = engine_of(ThreadOf(""), "sdpa", "mine", threads=("mine",))
     blame = Blame(engine)
     for _ in range(DOUBTS):
+        engine.session.leaking = ("sdpa",)
         with pytest.raises(RetryInNewProcess):
             blame.leaks({"sdpa": LEAK})
+    engine.session.leaking = ("sdpa",)
     assert blame.leaks({"sdpa": LEAK}) == {} and all(arm.is_ok for arm in engine.arms)
 
 
 def test_the_leak_of_one_kernel_without_threads_is_seen_at_once():
-    process = Process({})
+    process = Process({}, leaking=("mine",))
     assert Blame(engine_of(process, "sdpa", "mine")).leaks({"mine": LEAK}) == {"mine": WHY_LEAK}
     assert Blame(engine_of(process, "sdpa", "mine")).leaks({}) == {}
     assert process.ended == 0
 
 
+@pytest.mark.parametrize("blocks, leaks", [(5, False), (15, False), (10**9, True)])
+def test_a_pool_that_is_full_before_it_holds_much_is_no_leak(monkeypatch, blocks, leaks):
+    monkeypatch.setattr("kernels.parent.blame.ALONE_S", 60.0)
+    process = Process({}, leaking=("mine",), full_after=blocks)
+    engine = engine_of(process, "sdpa", "mine")
+    assert Blame(engine).leaks({"mine": LEAK}) == ({"mine": WHY_LEAK} if leaks else {})
+    assert engine.running.name == "mine", "an error of these calls is its own"
+
+
+def test_a_leak_that_takes_all_memory_is_one_and_another_error_is_not():
+    for kind, expected in (("out of memory", {"mine": WHY_LEAK}), ("raised", None)):
+        process = Process({"mine": CommandFailed(Fault(kind=kind, message="no more"))})
+        blame = Blame(engine_of(process, "sdpa", "mine"))
+        if expected:
+            assert blame.leaks({"mine": LEAK}) == expected
+        else:
+            with pytest.raises(CommandFailed):
+                blame.leaks({"mine": LEAK})
+
+
 def test_in_the_callers_process_several_leaks_are_one_of_theirs():
-    process = Process({})
+    process = Process({}, leaking=("sdpa", "one", "other"))
     process.replaceable = False
     found = Blame(engine_of(process, "sdpa", "one", "other")).leaks(dict.fromkeys(("sdpa", "one", "other"), LEAK))
     assert set(found) == {"one", "other"}

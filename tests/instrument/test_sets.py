@@ -59,6 +59,23 @@ def test_what_a_kernel_does_to_its_inputs_is_seen_and_put_right(sets, change, wh
     assert holds(sets[1], 32)
 
 
+def test_an_operator_that_only_says_that_it_may_write_has_written_nothing(sets):
+    @torch.library.custom_op("benchsite_tests::may_write", mutates_args="unknown")
+    def may_write(x: torch.Tensor, factor: float) -> torch.Tensor:
+        if factor != 1.0:
+            x.mul_(factor)
+        return x.sum()
+
+    may_write(sets[1].tensors[0], 1.0)
+    sets.refill(2, 99)
+    may_write(sets[2].tensors[1], 1.0)
+    assert sets.changes() == []
+    may_write(sets[1].tensors[0], 2.0)
+    assert sets.changes() == ["input 1: written"]
+    may_write(sets[2].tensors[1], -1.0)
+    assert sets.changes() == ["input 2: written"]
+
+
 def test_reading_views_and_copies_change_nothing(sets):
     q, k = sets[0].tensors
     (q + k.contiguous()).sum()
