@@ -66,7 +66,9 @@ def called_again(run: Run, values: Inputs, out: Any, early: Any, unwritten: list
     again = outputs.plain(run(Inputs(tuple(t.clone() for t in values.tensors), values.options)))
     clock.synchronize()
     if clock.kind == "cpu":
-        host_memory.must_be_written(outputs.spans(again), thorough=True)
+        host_memory.must_be_written(
+            outputs.spans(again), thorough=False
+        )  # outputs of timed calls are looked at more closely
     counted = [one for one in outputs.as_tuple(out) if poison.is_counted(one)]
     pairs = zip(outputs.as_tuple(again), unwritten, strict=True)
     shared = any(poison.count(one) < one.numel() for one in counted) or any(poison.count(a) > n for a, n in pairs)

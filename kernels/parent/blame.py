@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import TYPE_CHECKING
 
 from kernels.analysis.suspicion import DOUBTS, LEAK_BLOCKS, PROBE_SETS, why_leaks
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 ALONE_S, MOST_KEPT_BYTES = 20.0, 2**28
 """An arm under suspicion runs alone for at most this long, and until it keeps so much memory."""
-SHORT_S, MOST_CALLS = 0.1, 256
-"""Blocks that take less than this on average are made longer, up to so many calls."""
+SHORT_S = 0.1
+"""Blocks that take less than this on average get more calls, as many as keep MOST_KEPT_BYTES in one look."""
 CHANGED = "changed global state: "
 UNKNOWN = "one of {} changed global state; to see which, measure them one at a time: "
 
@@ -90,17 +91,19 @@ class Blame:
         the others are timed again.
         """
         engine, alive = self.engine, self.engine.alive
-        suspects = [(arm, why) for arm in alive if (why := why_leaks(grown.get(arm.name, [])))]
-        found = {arm.name: why for arm, why in suspects if self._keeps_more(arm, grown[arm.name])}
-        if len(found) > 1 and not engine.session.replaceable:
+        seen = {arm.name: why for arm in alive if (why := why_leaks(grown.get(arm.name, [])))}
+        if not engine.session.replaceable or (len(seen) < 2 and not any(arm.leaves_threads for arm in alive)):
+            found = {
+                arm.name: seen[arm.name] for arm in alive if arm.name in seen and self._keeps_more(arm, grown[arm.name])
+            }
+            if len(found) < 2:
+                return found
             of_all = f"; or one of {', '.join(found)} does it in the calls of all: measure them one at a time"
             return {name: why + of_all for name, why in found.items() if name != engine.baseline}
-        if not engine.session.replaceable or (len(found) < 2 and not any(arm.leaves_threads for arm in alive)):
-            return found
-        self.doubts += bool(found)
-        if not found or self.doubts > DOUBTS:
+        self.doubts += bool(seen)
+        if not seen or self.doubts > DOUBTS:
             return {}  # no arm does it alone
-        for arm in [arm for arm in alive if arm.name in found]:
+        for arm in [arm for arm in alive if arm.name in seen]:
             if self._alone(arm) is None:
                 grown_alone = self._grown(arm.name)
                 if (why := why_leaks(grown_alone)) and self._keeps_more(arm, grown_alone):
@@ -111,11 +114,13 @@ class Blame:
         """Whether calls of an arm that seems to leak go on to do so: a pool that only fills is full one day, before it holds
         MOST_KEPT_BYTES. The arm runs alone, in the same process; blocks become longer while they are short."""
         begin, calls, more = time.monotonic(), grown[-1][1], list[tuple[int, int]]()
+        per_call = max(1.0, median(count / calls for count, calls in grown))
         self.engine.running = arm
         self.engine.step(arm.name, "does it go on to take memory?")
         self.engine.session.call("prepare", CHECK_LIMIT_S, seeds=self.engine.seeds(PROBE_SETS), sets=PROBE_SETS)
         while not more or (sum(count for count, _ in more) < MOST_KEPT_BYTES and time.monotonic() - begin < ALONE_S):
-            calls = calls if len(more) * SHORT_S < time.monotonic() - begin else min(2 * calls, MOST_CALLS)
+            if time.monotonic() - begin < len(more) * SHORT_S:
+                calls = max(calls, min(4 * calls, int(MOST_KEPT_BYTES / (4 * LEAK_BLOCKS) / per_call)))
             try:
                 for _ in range(4 * LEAK_BLOCKS):
                     self.engine.session.call("block", CHECK_LIMIT_S, arm=arm.name, calls=calls)
