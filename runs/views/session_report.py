@@ -15,7 +15,7 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 
 from runs.charts import session_charts
-from runs.charts.theme import THEMES
+from runs.charts.theme import STAND_INS, THEMES, in_theme
 from runs.models import Session, Share, TierScale
 from runs.queries.session_report import SessionReport, session_report
 from runs.views.downloads import download
@@ -74,19 +74,18 @@ def report_html(request: HttpRequest, pk: int) -> HttpResponse:
     session = get_session(pk)
     context = _context(session, getattr(request, "shared", False), base_of(request))
     report: SessionReport = context["report"]
-    pictures = {
-        chart.name: {theme: _data(report, chart.name, theme) for theme in THEMES} for chart in context["charts"]
-    }  # fmt: skip
+    pictures = {chart.name: _pictures(report, chart.name) for chart in context["charts"]}
     more = {"pictures": pictures, "style": stylesheet(), "policy": ALONE, "alone": True}
     text = render_to_string("session_report_file.html", context | more)
     return download(text, "text/html; charset=utf-8", f"session-{pk}.html")
 
 
-def _data(report: SessionReport, name: str, theme: str) -> str:
-    """A chart as an address that holds it. An image runs no script."""
-    chart = session_charts.draw(name, report.figures, THEMES[theme])
-    svg = vl_convert.vegalite_to_svg(chart.to_dict())
-    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
+def _pictures(report: SessionReport, name: str) -> dict[str, str]:
+    """A chart in each theme, as an address that holds it. An image runs no script."""
+    chart = session_charts.draw(name, report.figures, STAND_INS)
+    svg = vl_convert.vegalite_to_svg(chart.to_dict(validate=False))
+    coded = {theme: base64.b64encode(in_theme(svg, theme).encode()).decode() for theme in THEMES}
+    return {theme: f"data:image/svg+xml;base64,{code}" for theme, code in coded.items()}
 
 
 @lru_cache(maxsize=1)
@@ -104,7 +103,7 @@ def _spec(request: HttpRequest, pk: int, name: str) -> dict[str, Any]:
     )
     if chart is None:
         raise Http404("there is nothing to draw")
-    spec: dict[str, Any] = chart.to_dict()
+    spec: dict[str, Any] = chart.to_dict(validate=False)
     return spec
 
 

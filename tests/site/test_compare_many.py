@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from types import SimpleNamespace
 
+import altair as alt
 import pytest
 from django.urls import reverse
 
@@ -117,6 +118,7 @@ def test_each_kernels_speedup_stands_side_by_side_on_each_card_without_a_word(ow
     page = page_of(owner, *on_two_cards)
     asked = {"runs": ",".join(str(run.pk) for run in on_two_cards), "operation": "attention"}
     spec = owner.get(reverse("compare_chart_json", args=["speedup"]), asked).json()
+    alt.Chart.from_dict(spec)  # validates
     marks = marks_of(spec)
     assert {mark["run"] for mark in marks} == {
         f"run {run.pk}: {device}" for run, device in zip(on_two_cards, ("NVIDIA H200", "NVIDIA L4"), strict=True)

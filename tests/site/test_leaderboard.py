@@ -8,6 +8,7 @@ import re
 from datetime import timedelta
 from importlib import import_module
 
+import altair as alt
 import pytest
 from cast import thorough
 from django.apps import apps
@@ -422,6 +423,7 @@ def test_over_another_kernel_the_ratios_are_of_one_measurement(measured):
 def test_the_charts(owner, measured, name, theme):
     thorough(measured(count=2))
     spec = owner.get(f"/leaderboard/charts/{name}.json?theme={theme}").json()
+    alt.Chart.from_dict(spec)  # validates
     assert spec["$schema"].endswith(".json") and "legend" not in json.dumps(spec["layer"])
     assert owner.get(f"/leaderboard/charts/{name}.svg?theme={theme}").content.startswith(b"<svg")
     assert owner.get(f"/leaderboard/charts/{name}.json?theme=odd").status_code == 404

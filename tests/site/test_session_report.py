@@ -1,13 +1,16 @@
 """The report of a session: from its runs, from the sample's claims, in four forms, by link; nothing in it runs script."""
 
+import base64
 import json
 import re
 from datetime import timedelta
 
+import altair as alt
 import pytest
 from django.urls import reverse
 from django.utils import timezone
 
+from runs.charts.theme import THEMES
 from runs.markdown import as_typed, rendered
 from runs.models import Note, Result, Run, Session, Share, TierScale
 from runs.pipeline import importer, withdrawal
@@ -177,6 +180,7 @@ def test_charts_are_drawn_in_both_themes_and_widths(owner, ran, session):
             assert (svg.status_code, svg.headers["Content-Type"]) == (200, "image/svg+xml"), name
         spec = json.loads(owner.get(reverse("session_chart_json", args=[session.pk, name])).content)
         assert any("triton-flash" in str(data) for data in spec["datasets"].values())
+        alt.Chart.from_dict(spec)  # validates
     for asked in ("factors.svg?theme=x", "nothing.svg"):
         assert owner.get(f"/sessions/{session.pk}/charts/{asked}").status_code == 404
 
@@ -273,7 +277,12 @@ def test_the_file_loads_nothing_and_runs_nothing(owner, ran, session):
     assert "default-src &#x27;none&#x27;" in text and "<script" not in text and "<link" not in text
     assert not re.findall(r'(?:src|srcset)="(?!data:image/svg)', text)
     assert "url(" not in text and "@import" not in text
-    assert text.count("data:image/svg+xml;base64,") == 4, "two charts, light and dark"
+    pictures = re.findall('data:image/svg[+]xml;base64,([^"]+)', text)
+    assert len(pictures) == 4, "two charts, light and dark"
+    drawn = {re.sub(r"clip\d+", "clip", base64.b64decode(one).decode()) for one in pictures}
+    addresses = [f"{name}.svg?theme={theme}" for name in ("factors", "scaling") for theme in THEMES]
+    shown = [owner.get(f"/sessions/{session.pk}/charts/{address}").content.decode() for address in addresses]
+    assert {re.sub(r"clip\d+", "clip", one) for one in shown} == drawn
     assert "@media print" in text and "size: A4" in text
     assert all(link.startswith("http://testserver/") for link in re.findall(r'href="([^"#]+)"', text))
 
