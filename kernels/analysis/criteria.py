@@ -75,6 +75,10 @@ class Seen:
     base_p90: tuple[float, float] | None = None
     link: str = ""
 
+    @property
+    def operation(self) -> str:
+        return self.label.partition(" ")[0]
+
 
 @dataclass(frozen=True)
 class Place:
@@ -117,6 +121,8 @@ def evaluate(criterion: Criterion, seen: Iterable[Seen]) -> Answer:
     if not criterion.is_measured:
         return Answer(Word.UNKNOWN, "the site cannot evaluate it from measurements")
     meant = [one for one in seen if criterion.is_about(one.label)]
+    of_its_operation = {one.operation for one in meant if one.kernel == criterion.kernel}
+    meant = [one for one in meant if not of_its_operation or one.operation in of_its_operation]
     places = {one.place for one in meant}
     needed = len(places) if criterion.at_least is None else criterion.at_least
     if not places:
@@ -186,6 +192,8 @@ def _on(criterion: Criterion, one: Seen, comparisons: int) -> Place:
         return Place(one, Word.FAILS, f"{one.kernel} is {one.verdict}")
     ratio = for_many(one.ratio, comparisons, one.rounds) if one.ratio and one.rounds else one.ratio
     words = []
+    if criterion.correct and one.is_claimed:
+        words.append((Word.UNKNOWN, "only claimed, not measured here"))
     if criterion.speedup is not None:
         words.append(_speedup(criterion.speedup, replace(one, ratio=ratio)))
     if criterion.p90:

@@ -38,4 +38,4 @@ def answered(one: Answer) -> str:
     said = f"{one.kernel} {where}" + (f", at least {least:.3g}x on each" if least is not None else "")
     if one.is_confirmed:
         return f"{said}."
-    return f"{said}. Unconfirmed: five processes and an isolated measurement do not agree on it yet."
+    return f"{said}. Unconfirmed: a record needs five processes and an isolated measurement that agree."

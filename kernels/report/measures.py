@@ -176,7 +176,7 @@ MEASURES: tuple[Measure, ...] = (
     _time("std_ms", "std", f"Standard deviation {_SAMPLES}.", over="over"),
     _time("min_ms", "min", f"Smallest {_SAMPLES}.", over="over"),
     _time("max_ms", "max", f"Largest {_SAMPLES}.", over="over"),
-    _time("p90_ms", "p90", f"90th percentile {_SINGLE}.", usual=EVERYWHERE, over="p90_over"),
+    _time("p90_ms", "p90", f"90th percentile {_SINGLE}.", usual=EVERYWHERE, over="p90_over", least=10),
     _time("p95_ms", "p95", f"95th percentile {_SINGLE}.", over="p90_over", least=20),
     _time("p99_ms", "p99", f"99th percentile {_SINGLE}.", over="p90_over", least=100),
     Measure("frobenius", "error", "relative",

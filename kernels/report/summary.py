@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kernels.analysis.standing import Ranking, Standing, in_digits, ranking
-from kernels.analysis.statistics import MARGIN
+from kernels.analysis.statistics import MARGIN, for_many
 from kernels.analysis.verdicts import is_noisy
 from kernels.catalog import UnknownName, get_operation
-from kernels.contract.arm_result import FAILURES, Status, Verdict
+from kernels.contract.arm_result import FAILURES, Ratio, Status, Verdict
 from kernels.contract.events import BUSY_SHARE
 from kernels.report.cells import listed, three_digits
-from kernels.report.tables import Row, by_operation, compared
+from kernels.report.tables import Row, by_operation, compared, rounds_behind
 
 MOST_KERNELS_NAMED = 2
 """Kernels named in a sentence; if there are more, only their number."""
@@ -63,7 +64,10 @@ def summary(table: Sequence[Row], operation: str, contended: bool = False) -> Su
         told = [one for one in ranked.standings if one.was_compared]
         if len(told) > 1 and not any(one.word for one in told):
             strong = "No kernel has a verdict"
-        sentences += [*_about(first, table), *_other_work(first, table)]
+        sentences += _about(first, table)
+        if not contended and busy <= BUSY_SHARE:
+            sentences += _ahead(first, table)
+        sentences += _other_work(first, table)
         ranks = _others(ranked, first)
         sentences += ranks
     elif any(row.verdict == Verdict.UNKNOWN for row in table):
@@ -140,6 +144,32 @@ def _about(one: Standing, table: Sequence[Row]) -> list[str]:
     return ["More rounds are needed for a verdict."] if any(r.verdict == Verdict.NEEDS_MORE for r in mine) else []
 
 
+def _ahead(first: Standing, table: Sequence[Row]) -> list[str]:
+    """Kernels that are faster than the one in the headline on some workloads: their intervals do not meet, for all of these
+    comparisons at once. All were measured in the same rounds, against the same baseline."""
+    decided = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME, Verdict.UNDECIDED)
+    told = [
+        row for row in table if row.ratio and row.verdict in decided and not row.other_work and not is_noisy(row.margin)
+    ]
+    mine = {(row.workload_key, row.mode): row for row in told if row.kernel == first.kernel}
+    others = [row for row in told if row.kernel not in (first.kernel, row.baseline)]
+    pairs = [(row, mine[place]) for row in others if (place := (row.workload_key, row.mode)) in mine]
+    ahead = Counter(row.kernel for row, best in pairs if _ratio(row, len(pairs)).low > _ratio(best, len(pairs)).high)
+    if len(ahead) > MOST_KERNELS_NAMED:
+        return [f"{len(ahead)} kernels are faster than {first.kernel} on some workloads."]
+    of = f" of {len(mine)} workloads"
+    return [
+        f"{kernel} is faster than {first.kernel}{f' on {count}{of}' if len(mine) > 1 else ''}."
+        for kernel, count in ahead.items()
+    ]
+
+
+def _ratio(row: Row, comparisons: int) -> Ratio:
+    """The speedup of a row that has one, with an interval that holds for so many comparisons at once."""
+    assert row.ratio
+    return for_many(row.ratio, 2 * comparisons, rounds_behind(row))
+
+
 def _other_work(first: Standing, table: Sequence[Row]) -> list[str]:
     """Kernels of other work that are faster than the winner in the headline, such as dense attention beside a sparse one."""
     if not first.counts["faster"]:
@@ -188,12 +218,18 @@ def _others(ranked: Ranking, first: Standing) -> list[str]:
             said.append(f"{one.kernel} has no rank: {why}.")
     if sum(bool(one.n) for one in ranked.standings) < 2:
         return said
-    others = [one.kernel for one in ranked.standings if one != first and one.counts["faster"]]
+    others = [one for one in ranked.standings if one != first and one.counts["faster"]]
+    also = "also " * bool(first.counts["faster"])
+    everywhere = [one.kernel for one in others if one.counts["faster"] == one.of]
+    for names, where in (
+        (everywhere, f" on all {first.of} workloads" if first.of > 1 else ""),
+        ([one.kernel for one in others if one.kernel not in everywhere], " on some workloads"),
+    ):
+        if names:
+            said.append(f"{listed(names)} {'are' if len(names) > 1 else 'is'} {also}faster{where}.")
     if others:
-        verb = "are" if len(others) > 1 else "is"
-        also = "also " * bool(first.counts["faster"])
-        said.append(f"{listed(others)} {verb} {also}faster on some workloads.")
-    elif first.counts["faster"]:
+        return said
+    if first.counts["faster"]:
         said.append("No other kernel is faster on any workload.")
     else:
         said.append("No kernel is faster on any workload.")
@@ -253,10 +289,9 @@ def _checked(table: Sequence[Row]) -> list[str]:
     if not timed or not all(row.correct for row in timed):
         return []
     outputs = sum(row.timed_calls_checked or 0 for row in timed)
-    calls = sum(row.calls or 0 for row in timed if row.timed_calls_checked)
     if not outputs:
         return ["Every timed kernel was correct when it was checked alone."]
-    return [f"{outputs:,} outputs of {calls:,} timed calls were checked: all are correct."]
+    return [f"{outputs:,} outputs from the rounds were checked: all are correct."]
 
 
 def _loaded(table: Sequence[Row]) -> list[str]:

@@ -227,13 +227,14 @@ def row(m: Measured, arm: ArmResult, contended: bool = False) -> Row:
 def compared(table: Iterable[Row]) -> list[Compared]:
     """The results that are compared with a baseline, for standings. Those of other work are left out there, by name."""
     return [
-        Compared(row.workload_key, row.kernel, row.baseline, row.verdict, row.ratio, row.margin, _rounds(row))
+        Compared(row.workload_key, row.kernel, row.baseline, row.verdict, row.ratio, row.margin, rounds_behind(row))
         for row in table
         if row.kernel != row.baseline and row.mode != "verify"
     ]
 
 
-def _rounds(row: Row) -> float:
+def rounds_behind(row: Row) -> float:
+    """What its interval rests on: `rounds_for_many`."""
     return rounds_for_many(row.effective_sample_size or row.rounds or 0, row.processes)
 
 

@@ -27,7 +27,7 @@ LOOKED_AT = (
     ("allclose", True, "allclose at 1e-2", "not allclose at 1e-2"),
 )
 """(fact, good value, words if good, words if bad)."""
-COUNTS = (("seeds", "seeds checked before timing"), ("timed_calls_checked", "outputs of timed calls checked"))
+COUNTS = (("seeds", "seeds checked before timing"), ("timed_calls_checked", "outputs from the rounds checked"))
 TABLES = {"distributions": "inputs", "edges": "size"}
 """Facts shown as a table -> heading of its first column."""
 NO_FAULT = ("right", "not judged", "unsupported")

@@ -113,6 +113,22 @@ def test_everything_must_be_correct():
     )
 
 
+def test_claims_say_nothing_of_correctness():
+    claimed = replace(on(2, 1.2, 1.2), is_claimed=True, is_checked=False)
+    answer = evaluate(Criterion("v3", correct=True), [on(1, 1.2, 1.3), claimed])
+    assert [(place.word, place.why) for place in answer.places] == [
+        (Word.HOLDS, ""),
+        (Word.UNKNOWN, "only claimed, not measured here"),
+    ]
+
+
+def test_every_workload_means_those_of_the_kernels_operation():
+    other = replace(FAST, place="g", label="gemm fp16 m=64 n=64 k=64", kernel="triton-gemm")
+    answer = evaluate(Criterion("v3", 1.10), [on(1, 1.2, 1.3), on(2, 1.2, 1.3), other])
+    assert (answer.word, answer.of) == (Word.HOLDS, 2)
+    assert evaluate(Criterion("", 1.10), [on(1, 1.2, 1.3), replace(other, ratio=None, verdict=Verdict.NONE)]).of == 2
+
+
 def test_any_kernel_may_fulfil_it_and_the_confirmed_one_is_named():
     mine = [
         on(1, 1.2, 1.3, is_confirmed=False),
@@ -126,7 +142,9 @@ def test_any_kernel_may_fulfil_it_and_the_confirmed_one_is_named():
 def test_what_is_not_confirmed_is_said_to_be_so():
     answer = evaluate(TEN, [on(1, 1.2, 1.3, is_confirmed=False)])
     assert not answer.is_confirmed
-    assert answered(answer).endswith("Unconfirmed: five processes and an isolated measurement do not agree on it yet.")
+    assert answered(answer).endswith(
+        "Unconfirmed: a record needs five processes and an isolated measurement that agree."
+    )
     assert "Unconfirmed" not in answered(evaluate(TEN, [on(1, 1.2, 1.3)]))
     assert "Unconfirmed" not in answered(evaluate(Criterion("v3", correct=True), [on(1, 1.2, 1.3, is_confirmed=False)]))
 

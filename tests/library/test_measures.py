@@ -91,6 +91,7 @@ def test_a_percentile_needs_its_samples():
     few = row_of(n=40)
     assert value("p95_ms", few) == 0.013
     assert value("p99_ms", few) is None
+    assert (value("p90_ms", few), value("p90_ms", row_of(n=9))) == (0.012, None), "of 5 calls it is the slowest"
     assert BY_KEY["p99_ms"].why_empty(few) == "p99 needs 100 samples; there are 40"
 
 

@@ -137,7 +137,7 @@ def test_criteria_are_answered_from_the_newest_runs(owner, ran, session):
     page = forms(owner, session)["session"]
     assert (
         "1 of 1 success criteria holds, 1 unconfirmed." in page
-        and "Unconfirmed: five processes and an isolated measurement do not agree on it yet." in page
+        and "Unconfirmed: a record needs five processes and an isolated measurement that agree." in page
     )
     assert 'class="tag same"><span aria-hidden="true">✓</span> holds' in page, "unconfirmed is not coloured"
     table = forms(owner, session)["session_report"].split("results told factors")[1]
