@@ -15,6 +15,7 @@ import os
 import re
 from collections.abc import Collection, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 M_PERTURB, M_MMAP_MAX, MOST_MAPPED = -6, -4, 65536
 """New memory is not filled; so many pieces may be mapped on their own, as usual."""
@@ -73,9 +74,11 @@ def resident_bytes() -> int:
 
 # --- memory that has no content yet -----------------------------------------------------------------------------------
 
-MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S{4}) ")
+MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S{4}) \S+ \S+ (\d+)")
 REGISTERED = {"um", "uw", "ui"}
 """In VmFlags of /proc/PID/smaps: registered with userfaultfd, for pages that are missing, written, or have minor faults."""
+KEY = "ProtectionKey:"
+"""In smaps: of memory that a thread may forbid itself to read, by a register."""
 
 
 class FilledWhenRead(Exception):
@@ -85,27 +88,63 @@ class FilledWhenRead(Exception):
         super().__init__("its output is in memory that is filled only when it is read")
 
 
+@dataclass
+class Mapping:
+    """What of a mapping an output touches, and how it is mapped."""
+
+    start: int
+    end: int
+    access: str
+    """Such as "rw-p"."""
+    inode: int
+    """Of its file; 0: anonymous."""
+    flags: set[str] = field(default_factory=set)
+    """Of smaps; with KEY if it has a protection key."""
+
+
 def must_be_written(spans: Collection[tuple[int, int]], thorough: bool) -> None:
     """Raises FilledWhenRead. spans: (first address, address behind the last byte) of outputs. thorough: looks for userfaultfd
-    also where this process holds none: for outputs of timed calls, in 20 ms instead of 1."""
-    if any("r" not in access for access, _ in _mappings(spans, "maps")):
-        raise FilledWhenRead
-    if (thorough or _holds_userfaultfd()) and any(REGISTERED & flags for _, flags in _mappings(spans, "smaps")):
+    also where this process holds none, and for protection keys: for outputs of timed calls, in 20 ms instead of 1.
+
+    A page of a file that is not in memory has not been written, or lies behind the end of the file: a handler of SIGBUS may
+    make it when it is read."""
+    for one in _mappings(spans, "maps"):
+        if "r" not in one.access or (one.inode and not _in_memory(one.start, one.end)):
+            raise FilledWhenRead
+    unusual = REGISTERED | {KEY}
+    if (thorough or _holds_userfaultfd()) and any(unusual & one.flags for one in _mappings(spans, "smaps")):
         raise FilledWhenRead
 
 
-def _mappings(spans: Collection[tuple[int, int]], file: str) -> Iterator[tuple[str, set[str]]]:
-    """(access such as "rw-p", flags) of each mapping that one of the spans touches. Only smaps has flags."""
-    touched, access = False, ""
+def _mappings(spans: Collection[tuple[int, int]], file: str) -> Iterator[Mapping]:
+    """Each mapping that one of the spans touches, as far as they touch it. Only smaps has flags."""
+    touched: Mapping | None = None
+    flags = set[str]()
     with open(f"/proc/self/{file}") as lines:
         for line in lines:
             if found := MAPPING.match(line):
-                start, end, access = int(found[1], 16), int(found[2], 16), found[3]
-                touched = any(start < last and first < end for first, last in spans)
-                if touched and file == "maps":
-                    yield access, set()
+                start, end = int(found[1], 16), int(found[2], 16)
+                inside = [(max(start, one), min(end, last)) for one, last in spans if start < last and one < end]
+                touched, flags = None, set()
+                if inside:
+                    first, last = min(one for one, _ in inside), max(last for _, last in inside)
+                    touched = Mapping(first, last, found[3], int(found[4]), flags)
+                    if file == "maps":
+                        yield touched
+            elif touched and line.startswith(KEY) and line.split()[1] != "0":
+                flags.add(KEY)
             elif touched and line.startswith("VmFlags:"):
-                yield access, set(line.split()[1:])
+                flags.update(line.split()[1:])
+                yield touched
+
+
+def _in_memory(start: int, end: int) -> bool:
+    """Whether all pages from start to end are: mincore(2)."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    start -= start % page
+    pages = (ctypes.c_ubyte * -(-(end - start) // page))()
+    asked = ctypes.CDLL(None).mincore(ctypes.c_void_p(start), ctypes.c_size_t(end - start), pages)
+    return asked != 0 or all(one & 1 for one in pages)
 
 
 def _holds_userfaultfd() -> bool:

@@ -17,9 +17,9 @@ from kernels.operations.base import Distribution, Inputs, Like, Operation, Piece
 
 SHORTEST_ROW = 16
 """Shorter rows (last dimension) are not measured alone: one small number would make any relative error large."""
-FEW = 16
-"""Of an output with fewer elements, one seed's error is chance: the yardstick's is the largest of
-POOLED seeds."""
+FEW, FEW_DOMINATED = 64, 2**15
+"""Of an output with fewer elements, one seed's error is chance: the yardstick's is the largest of POOLED seeds. So is the
+relative error of the whole where a few terms decide an output."""
 POOLED = 8
 
 
@@ -232,7 +232,10 @@ class _Errors:
             found["eps"] = torch.finfo(self.dtype).eps
         if math.prod(self.shape) < FEW:
             found["pooled"] = POOLED
-            found |= {name: max(found[name], value) for name, value in reference.pooled()[number].items()}
+            pooled = reference.pooled()[number]
+            found |= {name: max(found[name], pooled[name]) for name in ("yard_abs", "largest")}
+        elif found["dominated"] and math.prod(self.shape) < FEW_DOMINATED and not math.isnan(found["yard_frobenius"]):
+            found["yard_frobenius"] = max(found["yard_frobenius"], reference.pooled()[number]["frobenius"])
         if (name := str(self.dtype).removeprefix("torch.")) in DTYPES and name != EVERY[problem.dtype].stored:
             found["dtype"] = name
         return found
@@ -240,7 +243,8 @@ class _Errors:
 
 @lru_cache(maxsize=8)
 def _pooled(problem: Operation, device: str, distribution: Distribution) -> list[dict[str, float]]:
-    """The yardstick's largest absolute error, and the largest value, on inputs of POOLED seeds, for each output."""
+    """The yardstick's largest errors, absolute and of the whole, and the largest value, on inputs of POOLED seeds, for each
+    output."""
     found = no_pool(len(outputs.likes(problem, problem.inputs(device, 0, distribution))))
     for seed in range(POOLED):
         into_pool(found, problem.check(problem.inputs(device, seed, distribution), seed, thorough=False))
@@ -248,16 +252,22 @@ def _pooled(problem: Operation, device: str, distribution: Distribution) -> list
 
 
 def no_pool(count: int) -> list[dict[str, float]]:
-    return [{"yard_abs": 0.0, "largest": 0.0} for _ in range(count)]
+    return [{"yard_abs": 0.0, "largest": 0.0, "frobenius": 0.0} for _ in range(count)]
 
 
 def into_pool(found: list[dict[str, float]], pieces: Iterable[Piece]) -> None:
     """Adds what one seed's pieces show of the yardstick."""
+    squares = [[0.0, 0.0] for _ in found]
     for piece in pieces:
         error = piece.yardstick.to(piece.reference.dtype) - piece.reference
         of = found[piece.output]
+        if not piece.alone:
+            for number, values in enumerate((error, piece.reference)):
+                squares[piece.output][number] += float(values.square().sum(dtype=torch.float64))
         of["yard_abs"] = max(of["yard_abs"], float(error.abs().max()))
         of["largest"] = max(of["largest"], float(piece.reference.abs().max()))
+    for of, (wrong, right) in zip(found, squares, strict=True):
+        of["frobenius"] = max(of["frobenius"], math.sqrt(wrong / right) if right else 0.0)
 
 
 def _ends(values: torch.Tensor) -> tuple[float, float]:

@@ -253,7 +253,11 @@ def draw(
         values *= LARGE
     elif distribution == "outliers":
         rows, row = values.view(-1, shape[-1]), torch.arange(values.numel() // shape[-1], device=device)
-        rows[(row % OUTLIER_EVERY == 0) | ((row + 1) % (shape[-2] if len(shape) > 1 else len(rows)) == 0)] *= LARGE
+        count = shape[-2] if len(shape) > 1 else len(rows)
+        first, last = (
+            torch.randint(most, (1,), generator=generator, device=device) for most in (min(OUTLIER_EVERY, count), 2)
+        )
+        rows[(row % OUTLIER_EVERY == first) | ((row + 1) % count + last == 0)] *= LARGE
     elif distribution == "near_constant":
         values.mul_(NEAR).add_(torch.randn(*shape[:-1], 1, **kind))
     elif distribution == "large_mean":

@@ -13,10 +13,15 @@ from typing import Any, TextIO
 from django.conf import settings
 from django.db import transaction
 
+from kernels.analysis.peaks import Peak, peak_of
+from kernels.analysis.roofline import renewed_ms
+from kernels.contract.arm_result import ArmResult
+from kernels.contract.events import Measured
 from kernels.contract.export import Export, NotAnExport, read_export
 from kernels.foreign import names, records
 from kernels.foreign.claimed import Claimed, NotReadable, Record
 from kernels.foreign.rows import claims
+from kernels.operations.base import Operation
 from runs.models import Audit, Claim, Environment, Import, Note, Run, Session
 from runs.models.run import FINAL
 from runs.pipeline.store import store_measured, store_profiles
@@ -69,9 +74,24 @@ def load(export: Export, source: str) -> Run:
         total=len(config.workloads),
         done=len({event.key for event in export.measurements}),
     )
-    store_measured(run, export.measurements)
+    store_measured(run, [in_todays_light(one, device) for one in export.measurements])
     store_profiles(run, export.profiles)
     return run
+
+
+def in_todays_light(measured: Measured, device: str) -> Measured:
+    """With shares of the same speed of light, whichever harness measured: see roofline.renewed_ms."""
+    peak = peak_of(device)
+    if not peak or not measured.workload.known_problem:
+        return measured
+    results = [_in_light(arm, measured.workload.known_problem, peak) for arm in measured.results]
+    return measured.model_copy(update={"results": results})
+
+
+def _in_light(arm: ArmResult, problem: Operation, peak: Peak) -> ArmResult:
+    if not arm.limit_ms or not arm.limit_share or (limit_ms := renewed_ms(arm.limit_ms, problem, peak)) == arm.limit_ms:
+        return arm
+    return arm.model_copy(update={"limit_ms": limit_ms, "limit_share": arm.limit_share * limit_ms / arm.limit_ms})
 
 
 # --- claims of others -------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from kernels.child.held import EarlyCopy
 from kernels.child.host_memory import FilledWhenRead, must_be_written
 
 C = ctypes.CDLL(None, use_errno=True)
+C.mmap.restype = ctypes.c_void_p
 PAGES = 4 * mmap.PAGESIZE
 
 
@@ -69,6 +70,32 @@ def test_memory_whose_missing_pages_a_thread_fills_is_found(lazy, monkeypatch):
         must_be_written(outputs.spans(out), thorough=False)
         with pytest.raises(FilledWhenRead):
             must_be_written(outputs.spans(out), thorough=True)
+
+
+def test_pages_behind_the_end_of_a_file_are_found():
+    """A handler of SIGBUS may make the file longer, and write them, when somebody reads them."""
+    file = os.memfd_create("output")
+    address = C.mmap(None, ctypes.c_size_t(PAGES), 3, mmap.MAP_SHARED, file, ctypes.c_long(0))
+    out = torch.frombuffer((ctypes.c_char * PAGES).from_address(address), dtype=torch.float32)
+    with pytest.raises(FilledWhenRead):
+        must_be_written(outputs.spans(out), thorough=False)
+    os.ftruncate(file, PAGES)
+    out.fill_(1.0)
+    for thorough in (True, False):
+        must_be_written(outputs.spans(out), thorough)
+    os.close(file)
+
+
+def test_memory_with_a_protection_key_is_found(lazy):
+    """Reading it may be forbidden to a thread by a register: a handler of SIGSEGV may write it then."""
+    out, address = lazy
+    if (key := C.pkey_alloc(0, 0)) < 0:
+        pytest.skip(f"no protection keys here: {os.strerror(ctypes.get_errno())}")
+    assert C.pkey_mprotect(ctypes.c_void_p(address), ctypes.c_size_t(PAGES), 3, key) == 0
+    with pytest.raises(FilledWhenRead):
+        must_be_written(outputs.spans(out), thorough=True)
+    assert C.pkey_mprotect(ctypes.c_void_p(address), ctypes.c_size_t(PAGES), 3, 0) == 0
+    must_be_written(outputs.spans(out), thorough=True)
 
 
 def test_not_only_the_output_that_was_copied_early_is_looked_at(monkeypatch):

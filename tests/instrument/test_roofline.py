@@ -3,7 +3,7 @@
 import pytest
 
 from kernels.analysis.peaks import PEAKS, peak_of
-from kernels.analysis.roofline import rates, speed_of_light_ms, why_impossible
+from kernels.analysis.roofline import rates, renewed_ms, speed_of_light_ms, why_impossible
 from kernels.operations.attention import Attention
 from kernels.operations.gemm import Gemm
 
@@ -197,3 +197,16 @@ def test_a_kernel_far_below_the_limit_gets_a_hint():
     limit = speed_of_light_ms(problem, peak)
     assert rates_of(problem, limit / 0.051, peak)["hint"] == ""
     assert "far from the limit" in rates_of(problem, limit / 0.049, peak)["hint"]
+
+
+def test_the_compute_bound_of_an_older_harness_becomes_todays():
+    """989.4 TFLOP/s are the data sheet's; 132 SMs x 4096 FLOP/clk x 1.98 GHz are 1070.5."""
+    long, peak = h100_report(causal=False), peak_of("NVIDIA H200")
+    by_datasheet = long.flops() / 989.4e9
+    assert (
+        renewed_ms(by_datasheet, long, peak)
+        == speed_of_light_ms(long, peak)
+        == pytest.approx(by_datasheet / 1.082, rel=1e-3)
+    )
+    assert renewed_ms(today := speed_of_light_ms(long, peak), long, peak) == today
+    assert renewed_ms(0.5, long, peak) == 0.5, "of another bound: an empty kernel's, or the memory's"

@@ -18,7 +18,7 @@ ROW_OPERATIONS = {
         ("eager", "functional", "online", "in-base-2", "summed-in-turn", "through-the-logarithm"),
         (
             "without-maximum", "tail-not-summed", "padding-summed", "summed-in-half", "rescaling-skipped",
-            "maximum-of-all-rows", "last-row-skipped",
+            "maximum-of-all-rows", "last-row-skipped", "maximum-of-an-eighth", "maximum-where-fixed-places-are-large",
         ),
     ),
     "rms_norm": (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field
 
 from kernels.catalog import operation
-from kernels.operations.base import Distribution, Inputs, Piece, draw
+from kernels.operations.base import SYSTEMATIC, Allowance, Distribution, Inputs, Piece, draw
 from kernels.operations.rows import Rows
 
 if TYPE_CHECKING:
@@ -24,6 +24,11 @@ class Swish(Rows):
     operators: ClassVar[tuple[str, ...]] = ("silu", "sigmoid", "mul")
 
     cols: int = Field(ge=1, le=1_048_576, title="Columns")
+
+    @property
+    def allowance(self) -> Allowance:
+        """The logistic function may be rounded before it is multiplied."""
+        return Allowance(slope=SYSTEMATIC, roundings=2)
 
     def flops(self) -> int:
         """4 per element (exponential, sum, division, product): informative only; memory is the limit."""

@@ -55,6 +55,22 @@ def through_the_logarithm(x):
 
 
 @kernel("softmax", backend="pytorch")
+def maximum_of_an_eighth(x):
+    """Of the first columns and the last one."""
+    wide = x.float()
+    largest = torch.maximum(wide[:, : wide.shape[1] // 8].amax(-1), wide[:, -1])
+    powers = (wide - largest[:, None]).exp()
+    return (powers / powers.sum(-1, keepdim=True)).to(x.dtype)
+
+
+@kernel("softmax", backend="pytorch")
+def maximum_where_fixed_places_are_large(x):
+    """Nowhere else: one element in the middle gives NaN."""
+    large = max(float(x[0].abs().amax()), float(x[:, -1].abs().amax())) > 20
+    return softmax(x) if large else without_maximum(x)
+
+
+@kernel("softmax", backend="pytorch")
 def without_maximum(x):
     powers = x.float().exp()
     return (powers / powers.sum(-1, keepdim=True)).to(x.dtype)
