@@ -28,7 +28,7 @@ class NumbersField(forms.Field):
 
     def to_python(self, value: Any) -> list[int]:
         text, parts = str(value or "").strip(), _parts(value)
-        if any(not part.isdecimal() for part in parts):
+        if any(not part.removeprefix("-").isdecimal() for part in parts):
             raise forms.ValidationError(f"“{text}”: use whole numbers, separated by commas.")
         if any(len(part) > MOST_DIGITS or not self.least <= int(part) <= self.most for part in parts):
             raise forms.ValidationError(f"Use numbers from {self.least} to {self.most:,}.")

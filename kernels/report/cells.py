@@ -14,6 +14,8 @@ LEFT_COLUMNS = 3
 """Text columns of a table: aligned left, never left out."""
 LOPSIDED = 0.05
 """Sides of an interval above this are compared with each other."""
+WIDE = 0.25
+"""An interval with a side above this is written as its ends."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Signs that begin a formula in a spreadsheet."""
 
@@ -32,13 +34,13 @@ def three_digits(value: float | None) -> str:
 
 
 def plus_minus(interval: Ratio, said: Callable[[float], str] | None = None) -> str:
-    """The larger side of an interval, of its value: "±0.3%"; both ends where the sides differ: "0.40 to 1.20". said: writes an
-    end; without it three digits."""
+    """The larger side of an interval, of its value: "±0.3%"; both ends where it is wide or the sides differ: "0.40 to 1.20".
+    said: writes an end; without it three digits."""
     if interval.low <= 0 or interval.ratio <= 0:
         return " to ".join(map(said or three_digits, interval[1:]))
     above, below = interval.high / interval.ratio - 1, interval.ratio / interval.low - 1
     side = max(above, below)
-    if side > LOPSIDED and side > 1.5 * min(above, below):
+    if side > WIDE or (side > LOPSIDED and side > 1.5 * min(above, below)):
         return " to ".join(map(said or three_digits, interval[1:]))
     return f"\N{PLUS-MINUS SIGN}{side:.1%}" if side < 0.0995 else f"\N{PLUS-MINUS SIGN}{side:.0%}"
 

@@ -12,7 +12,8 @@ import pandas as pd
 from runs.charts.row_labels import text_width
 from runs.charts.scales import ratio_ticks
 from runs.charts.theme import theme
-from runs.queries.leaders import Curve, Placed
+from runs.queries.coverage import Curve
+from runs.queries.leaders import Placed
 
 WIDTH, HEIGHT = 290, 170
 MOST_CURVES = 4
@@ -183,8 +184,20 @@ def _beside(curve: Curve, axis: Axis) -> list[Name]:
     found = []
     wide = min(LETTERS, text_width(curve.kernel))
     for side in (GAP, -GAP - wide):
-        for height in HEIGHTS:
-            ratio = max([axis.low, *(one for one in curve.ratios if one <= axis.high and curve.share(one) >= height)])
+        for ratio, height in _spots(curve, axis):
             begin = min(max(2.0, axis.px(ratio) + side), WIDTH - wide)
             found.append(Name(curve, ratio, height, begin))
     return found
+
+
+def _spots(curve: Curve, axis: Axis) -> list[tuple[float, float]]:
+    """(ratio, share) of points on a curve: HEIGHTS that it passes inside the axis, its highest point, and its end."""
+    inside = [ratio for ratio in curve.ratios if axis.low < ratio < axis.high]
+    top, end = curve.share(axis.low), curve.share(axis.high)
+    spots = [
+        (max(ratio for ratio in inside if curve.share(ratio) >= height), height)
+        for height in HEIGHTS
+        if end < height <= top and any(curve.share(ratio) >= height for ratio in inside)
+    ]
+    spots.append((min(inside, default=axis.low), top))
+    return [*spots, (axis.high, end)] if end else spots

@@ -25,6 +25,7 @@ from runs.charts.scales import log_ticks, placed, ratio_ticks, reach
 from runs.charts.theme import in_pixels, written
 from runs.models import Run
 from runs.queries import measurements
+from runs.queries.outcomes import foremost
 from runs.templatetags.figures import timespan
 
 NARROW, OF = "-narrow", "__"
@@ -70,8 +71,8 @@ def drawn(table: Iterable[Row]) -> list[Row]:
 
 
 def leader_of(table: Sequence[Row]) -> str:
-    """The kernel of the page's headline; empty if none was compared."""
-    first = ranking(tables.compared(drawn(table))).first
+    """The kernel of the page's headline, and of the list of runs; empty if none was compared."""
+    first = foremost(ranking(tables.compared(drawn(table))))
     return first.kernel if first else ""
 
 

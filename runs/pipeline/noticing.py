@@ -9,6 +9,7 @@ from typing import Any
 from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.http import urlencode
 
 from kernels.analysis.changes import Change as Verdict
 from runs.models import Change, Newest, Notice, Run, Target
@@ -89,5 +90,5 @@ def _targets(run: Run) -> Iterator[Told]:
             "device": target.device, "mode": target.mode, "factor": target.factor, "speedup": best[1].ratio,
             "low": best[1].low, "high": best[1].high,
         }  # fmt: skip
-        path = reverse("tier_workload", args=[target.workload.key, target.mode])
+        path = f"{reverse('tier_workload', args=[target.workload.key, target.mode])}?{urlencode({'device': target.device})}"
         yield Event.TARGET, f"{target.pk}:{target.factor!r}", sentence, path, facts

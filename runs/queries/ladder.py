@@ -6,7 +6,7 @@ A kernel's position is its paired speedup in one run. Kernels of several runs sh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from kernels.analysis.statistics import for_many, word
-from kernels.analysis.verdicts import enough_rounds
+from kernels.analysis.verdicts import enough_rounds, is_noisy
 from kernels.catalog import operations
 from kernels.contract.arm_result import Verdict
 from kernels.report.cells import three_digits
@@ -25,6 +25,8 @@ from runs.queries.points import Point
 from runs.queries.ratio import Ratio
 
 REACHED, NEXT, OPEN, BEYOND = "reached", "next", "open", "beyond"
+DECIDED = (Verdict.SLOWER, Verdict.SAME)
+"""Words that say that a kernel is not faster."""
 FIELDS = (
     "workload", "workload_key", "mode", "device", "scale", "tier", "grade", "factor", "state", "target_ms", "baseline",
     "baseline_p50_ms", "baseline_contended", "limit_ms", "best", "speedup", "speedup_low", "speedup_high", "confirmed",
@@ -98,13 +100,40 @@ class Ladder:
     def _sure(self) -> list[tuple[Point, Ratio]]:
         return [placed for placed in self.kernels if _counts(*placed) and placed[0].pk not in self.repeats]
 
+    @cached_property
+    def undecided(self) -> list[tuple[Point, Ratio]]:
+        """Results of which it is not known whether they are faster than the baseline; the highest estimate first."""
+        return [placed for placed in self.kernels if _is_open(*placed) and placed[0].pk not in self.repeats]
+
+    @property
+    def why_undecided(self) -> str:
+        """The first of them with its reason: "triton-nsa (margin 9%) and 2 more"; empty if there is none."""
+        return why_undecided([point for point, _ in self.undecided])
+
+    @cached_property
+    def not_apart(self) -> list[tuple[Point, Ratio]]:
+        """Other kernels that count, and whose interval reaches the low end of the best one."""
+        if self.best is None:
+            return []
+        point, ratio = self.best
+        return [one for one in self._sure if one[0].kernel != point.kernel and one[1].high >= ratio.low]
+
+    @property
+    def maybe_faster(self) -> list[tuple[Point, Ratio]]:
+        """Undecided results whose interval reaches the low end of the best kernel."""
+        low, name = (self.best[1].low, self.best[0].kernel) if self.best else (1.0, "")
+        return [one for one in self.undecided if one[1].high >= low and one[0].kernel != name]
+
     @property
     def best_ms(self) -> float:
         """The best kernel's time: the baseline's p50 / its paired speedup. p50s of two runs are never compared."""
         return self.base_ms / self.best[1].ratio if self.best else self.base_ms
 
     def missing_ms(self, step: Step) -> float | None:
-        """What the best kernel takes longer than a tier allows; None: no longer, so only certainty is missing."""
+        """What the best kernel takes longer than a tier allows; None: no longer, so only certainty is missing. The same
+        where an undecided result reaches the tier by its estimate."""
+        if any(ratio.ratio >= step.tier.factor for _, ratio in self.undecided):
+            return None
         missing = self.best_ms - step.target_ms
         return missing if missing > 0 else None
 
@@ -115,13 +144,13 @@ class Ladder:
 
     @property
     def way(self) -> str:
-        """What the shares of a scale of shares are, with this speed of light as the example; empty of other scales."""
+        """What a tier of a scale of shares is, with this speed of light as the example; empty of other scales."""
         if self.scale.kind != TierScale.Kind.LIGHT or self.most is None or self.most <= 1:
             return ""
         most, half = three_digits(self.most), three_digits(self.most**0.5)
         return (
-            "Shares of the way from the baseline to the speed of light, on a logarithmic scale: "
-            f"half of {most}x is \N{SQUARE ROOT}{most} = {half}x."
+            "A tier is a share of the logarithm of the possible speedup. "
+            f"Half of {most}x is \N{SQUARE ROOT}{most} = {half}x."
         )
 
     @cached_property
@@ -165,6 +194,26 @@ def _counts(point: Point, ratio: Ratio) -> bool:
     """Whether this result can reach a tier: FASTER by the interval that holds for all comparisons at once."""
     sure = word_of(point, ratio) == Verdict.FASTER
     return sure and point.verdict == Verdict.FASTER and not point.contended
+
+
+def _is_open(point: Point, ratio: Ratio) -> bool:
+    """Whether it is not known if this result is faster than the baseline."""
+    return not _counts(point, ratio) and (point.contended or word_of(point, ratio) not in DECIDED)
+
+
+def why_undecided(points: Sequence[Point]) -> str:
+    """The first kernel with the reason why nothing is decided, and the number of others: "triton-nsa (margin 9%) and 2 more"."""
+    if not points:
+        return ""
+    first, others = points[0], len({point.kernel for point in points}) - 1
+    reason = " and ".join(filter(None, ["contended" * bool(first.contended), _noise(first)]))
+    return first.kernel + (f" ({reason})" if reason else "") + (f" and {others} more" if others else "")
+
+
+def _noise(point: Point) -> str:
+    if is_noisy(point.margin):
+        return f"margin {point.margin:.0%}"
+    return point.verdict.lower() if point.verdict in (Verdict.NEEDS_MORE, Verdict.UNPAIRED) else ""
 
 
 def word_of(point: Point, ratio: Ratio) -> Verdict:

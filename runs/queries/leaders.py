@@ -24,6 +24,7 @@ from kernels.submission import is_submitted
 from runs.models import Environment, Run, Workload
 from runs.queries import history, point_rows
 from runs.queries.history import Series
+from runs.queries.ladder import why_undecided
 from runs.queries.points import Point
 from runs.queries.ratio import Ratio
 
@@ -90,9 +91,29 @@ class Record:
         return self.best.ratio.low if self.best else 1.0
 
     @property
+    def open(self) -> list[Placed]:
+        """Results that may be faster than the baseline, and may not; the highest estimate first."""
+        return [one for one in self.compared if not one.is_decided]
+
+    @property
     def undecided(self) -> int:
-        """Kernels that may be faster than the baseline, and may not."""
-        return sum(not one.is_decided for one in self.compared)
+        """Their number."""
+        return len(self.open)
+
+    @property
+    def why_undecided(self) -> str:
+        """The first of them with its reason: "triton-nsa (margin 9%) and 2 more"; empty if there is none."""
+        return why_undecided([one.point for one in self.open])
+
+    @property
+    def not_apart(self) -> list[Placed]:
+        """Other kernels that can lead, and whose interval reaches the low end of the best one; of a confirmed record only
+        confirmed ones."""
+        best = self.best
+        if best is None:
+            return []
+        others = [one for one in self.compared if one.counts and one is not best and one.ratio.high >= best.ratio.low]
+        return [one for one in others if one.point.is_confirmed or not self.is_confirmed]
 
     @property
     def share(self) -> float | None:
@@ -161,11 +182,12 @@ class Board:
 
     @property
     def gpus(self) -> list[str]:
-        """GPU models, the latest measured first."""
-        last: dict[str, int] = {}
+        """GPU models, the one with most results first; of equals, the latest measured one."""
+        counts, last = Counter[str](), dict[str, int]()
         for place in self.places:
+            counts[place.gpu] += len(place.shown.compared)
             last[place.gpu] = max(last.get(place.gpu, 0), place.shown.point.run)
-        return sorted(last, key=lambda name: -last[name])
+        return sorted(last, key=lambda name: (-counts[name], -last[name]))
 
     def by(self, record: Record) -> str:
         return self.people.get(record.point.run, "")
@@ -317,49 +339,7 @@ def climb(points: Iterable[Point], baseline: str) -> list[Placed]:
     return records
 
 
-# --- how often a kernel is how fast -----------------------------------------------------------------------------------
-
-
-@dataclass
-class Curve:
-    """Of one kernel: its speedup over a chosen kernel on each place where both were measured in one run."""
-
-    kernel: str
-    ratios: list[float]
-    places: int
-    """Places where the chosen kernel was measured, without those where noise left this one out."""
-
-    def share(self, factor: float) -> float:
-        """Share of these places on which it is at least so many times as fast."""
-        return sum(ratio >= factor for ratio in self.ratios) / self.places
-
-
-def curves(places: Iterable[Place], over: str) -> list[Curve]:
-    """One curve a kernel, the one that is as fast on most places first. A place that a kernel lacks counts against it; one where
-    its result, or that of the chosen kernel, is contended or has a margin above 5% does not count."""
-    ratios: dict[str, list[float]] = {}
-    noisy, count = Counter[str](), 0
-    for place in places:
-        record = place.shown
-        known = {placed.point.kernel: placed for placed in record.compared}
-        below = known.get(over)
-        if over != record.base.kernel and (below is None or not below.is_quiet):
-            continue
-        count += 1
-        for name, placed in known.items():
-            if not placed.is_quiet:
-                noisy[name] += 1
-            elif name != over and (below is None or below.point.run == placed.point.run):
-                ratios.setdefault(name, []).append(placed.ratio.ratio / (below.ratio.ratio if below else 1.0))
-        if below is not None:
-            ratios.setdefault(record.base.kernel, []).append(1 / below.ratio.ratio)
-    made = [Curve(name, sorted(values), count - noisy[name]) for name, values in ratios.items()]
-    return sorted(made, key=lambda curve: (-curve.share(1.0), -sum(curve.ratios) / curve.places, curve.kernel))
-
-
-def left_out(places: Iterable[Place]) -> int:
-    """Places with a result that no curve has: it is contended, or its margin is above 5%."""
-    return sum(not all(placed.is_quiet for placed in place.shown.compared) for place in places)
+# --- files ---------------------------------------------------------------------------------------------------------------
 
 
 def rows(made: Board, places: Iterable[Place]) -> Iterator[dict[str, Any]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from statistics import geometric_mean
 from typing import Any
 
-from kernels.analysis.standing import Compared, Standing, ranking
+from kernels.analysis.standing import Compared, Ranking, Standing, ranking
 from kernels.contract.arm_result import FAILURES
 from runs.models import Run
 from runs.queries import point_rows
@@ -17,7 +18,7 @@ from runs.templatetags.figures import MARKS
 
 @dataclass(frozen=True)
 class Outcome:
-    """The kernel that ranks first, and the failed results. The page of the run speaks of the same kernel."""
+    """The kernel that ranks first, and the failed results. The charts of the run show the same kernel."""
 
     first: Standing | None = None
     """None: nothing was compared."""
@@ -46,6 +47,13 @@ class Outcome:
         return self.word if decided else "same"
 
     @property
+    def words(self) -> str:
+        """ "faster on 6, slower on 2"; on one workload "faster"."""
+        if self.first is None or self.first.of < 2:
+            return self.word
+        return ", ".join(f"{word} on {count}" for word, count in self.first.counts.items() if count)
+
+    @property
     def sentence(self) -> str:
         """ "faster on 6, slower on 2, 1.12x over 8 (1.11 to 1.13), least 0.82x"."""
         return self.first.sentence if self.first else ""
@@ -69,6 +77,17 @@ class Outcome:
 COLUMNS = ("kernel", "speedup", "speedup_low", "speedup_high", "least", "faster", "slower", "compared", "outcome")
 
 
+def foremost(ranked: Ranking) -> Standing | None:
+    """The kernel that ranks first; where no kernel has a verdict, the one that measured the largest speedup."""
+    first = ranked.first
+    if first is None or first.word:
+        return first
+    ratios = {name: [one.ratio.ratio for one in results if one.ratio] for name, results in ranked.results.items()}
+    means = {name: geometric_mean(mine) for name, mine in ratios.items() if mine}
+    best = max(means, key=lambda name: means[name], default=first.kernel)
+    return next(one for one in ranked.standings if one.kernel == best)
+
+
 def with_outcomes(runs: Iterable[Run]) -> list[tuple[Run, Outcome]]:
     """Each run with its outcome so far."""
     listed = list(runs)
@@ -85,6 +104,6 @@ def _outcome(results: list[RunResult], contended: bool, is_checked: bool) -> Out
     for one in results:
         if one.kernel != one.baseline:
             parts.setdefault(one.operation, []).append(one.compared)
-    firsts = {name: ranking(part, contended).first for name, part in parts.items()}
+    firsts = {name: foremost(ranking(part, contended)) for name, part in parts.items()}
     operation, first = next(((name, first) for name, first in firsts.items() if first), ("", None))
     return Outcome(first, contended, is_checked, faults, operation if len(firsts) > 1 else "", max(0, len(firsts) - 1))

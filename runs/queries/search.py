@@ -1,7 +1,7 @@
 """What somebody asks of the results, as terms: from words such as `sdpa-flash H200 S=4096 seq_len>=2048 by:ada`.
 
 A term of the same kind widens (two kernels: either), terms of different kinds narrow. What is not understood is kept, to be
-said: it never becomes a filter by accident.
+said: no result matches it.
 """
 
 from __future__ import annotations
@@ -10,15 +10,27 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from django.db.models import Q
 from django.utils import timezone
 
+from kernels.catalog import operations
 from kernels.dtypes import DTYPE_SHORT
 from runs.models import Run
-from runs.queries.vocabulary import MODES, QUALITIES, STATES, STATUSES, VERDICTS, Vocabulary, alike, kinds, sizes
+from runs.queries.vocabulary import (
+    MODES,
+    QUALITIES,
+    SHORT,
+    STATES,
+    STATUSES,
+    VERDICTS,
+    Vocabulary,
+    alike,
+    kinds,
+    sizes,
+)
 
 LONGEST = 500
 """Longest text that is read, in characters; and most pieces of it."""
@@ -35,6 +47,8 @@ DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 DAYS = re.compile(r"(\d{1,4})d")
 YES, NO = ("yes", "true", "1"), ("no", "false", "0")
 SIGNS = {">=": "\N{GREATER-THAN OR EQUAL TO}", "<=": "\N{LESS-THAN OR EQUAL TO}", "!=": "\N{NOT EQUAL TO}"}
+NO_RUN = 0
+"""Number that no run has."""
 SHOWN = 3
 """Names of one term that are written out."""
 
@@ -61,7 +75,7 @@ class Term(NamedTuple):
 
 
 class NotUnderstood(ValueError):
-    """The message says why, as a phrase; it may be empty."""
+    """The message says why, as a phrase; it is empty where nothing has this name."""
 
 
 @dataclass
@@ -75,6 +89,8 @@ class Search:
     """(what was typed, why it is not understood)."""
 
     def values(self, kind: str) -> list[Any]:
+        if kind == "run" and self.unknown:
+            return [NO_RUN]
         return [term.value for term in self.terms if term.kind == kind]
 
     def names(self, kind: str) -> list[str]:
@@ -83,12 +99,11 @@ class Search:
 
     @property
     def problem(self) -> str:
-        """What was not understood, in one sentence; empty if all was."""
-        if not self.unknown:
-            return ""
-        said = [f"\N{LEFT DOUBLE QUOTATION MARK}{typed}\N{RIGHT DOUBLE QUOTATION MARK}" + (f" ({why})" if why else "")
-                for typed, why in self.unknown]  # fmt: skip
-        return f"Invalid search terms, not applied: {', '.join(said)}."
+        """What was not understood, a sentence for names and one for the rest; empty if all was."""
+        nobody = " or ".join(_quoted(typed) for typed, why in self.unknown if not why)
+        wrong = ", ".join(f"{_quoted(typed)} ({why})" for typed, why in self.unknown if why)
+        said = [f"No kernel, GPU or person is named {nobody}."] if nobody else []
+        return " ".join([*said, f"Invalid search terms: {wrong}."] if wrong else said)
 
 
 def search(asked: Mapping[str, Iterable[str]], person: str = "") -> tuple[Search, Vocabulary]:
@@ -103,6 +118,10 @@ def search(asked: Mapping[str, Iterable[str]], person: str = "") -> tuple[Search
             if value := _clean(text):
                 _add(found, f"{name}={value}", partial(KEYS[name], reader), value)
     return found, known
+
+
+def _quoted(text: str) -> str:
+    return f"\N{LEFT DOUBLE QUOTATION MARK}{text}\N{RIGHT DOUBLE QUOTATION MARK}"
 
 
 def _clean(text: str) -> str:
@@ -240,7 +259,7 @@ class Reader:
         if fields is None:
             if sign == "=" and (reader := KEYS.get(name.lower())):
                 return reader(self, text.strip('"'))
-            raise NotUnderstood(f"no operation has a size {name[:20]}")
+            raise NotUnderstood(f"{name[:20]} is not a size; sizes are {short_sizes()}")
         value = _size_value(kinds(fields), sign, text.lower())
         shown = ("no", "yes")[value] if isinstance(value, bool) else value
         return [Term("size", Size(fields, sign, value), f"{name} {SIGNS.get(sign, sign)} {shown}")]
@@ -315,6 +334,13 @@ def _listed(names: list[str]) -> str:
     if len(names) > SHOWN + 1:
         return f"{', '.join(names[:SHOWN])} or {len(names) - SHOWN} more"
     return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+@cache
+def short_sizes() -> str:
+    """The sizes that have a short name, as a person writes them: "B, H, KV, S, D"."""
+    titles = [info.title or "" for one in operations().values() for info in one.model_fields.values()]
+    return ", ".join(dict.fromkeys(short.group(1) for title in titles if (short := SHORT.search(title))))
 
 
 def _date(text: str) -> date:

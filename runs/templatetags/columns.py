@@ -19,17 +19,25 @@ register = template.Library()
 LONGEST_WHY = 110
 PAIRS = ("speedup", "p50_ms")
 """Measures with two cells."""
+RATES = ("tflops", "gb_per_s")
 
 
 @register.simple_tag
-def result_cells(measures: list[Measure], arm: Any, row: Row, base: Any) -> SafeString:
-    """The cells of a result after its verdict. base: the baseline's result, whose p50 stands before the arm's.
+def result_cells(
+    measures: list[Measure], arm: Any, row: Row, base: Any, asked: bool = True, sort: str = ""
+) -> SafeString:
+    """The cells of a result after its verdict. base: the baseline's result, whose p50 stands before the arm's. asked: whether
+    somebody chose the columns; else a rate that is not the operation's headline is short. sort: the column of the order.
 
     A result without a valid time says why instead.
     """
     if not is_timed(arm):
         return _untimed(measures, arm)
-    return _joined(CELLS.get(one.key, _figure)(one, arm, row, base) for one in measures)
+    return _joined(
+        CELLS.get(one.key, _figure)(one, arm, row, base) if asked or not _is_second_rate(one, row)
+        else _second_rate(one, row, one.key == sort)
+        for one in measures
+    )  # fmt: skip
 
 
 def _joined(cells: Any) -> SafeString:
@@ -78,7 +86,7 @@ def _p50(measure: Measure, arm: Any, row: Row, base: Any) -> SafeString:
 
 def _p90(measure: Measure, arm: Any, row: Row, base: Any) -> SafeString:
     if arm.cold is None:
-        return format_html("<td>{}</td>", us(row.p90_ms))
+        return format_html("<td>{}</td>", us(row.p90_ms if measure.of(row) is not None else None))
     title = f"of {arm.cold.n} single calls on cold inputs; p50 is of graph replays"
     return format_html('<td title="{}">{}</td>', title, us(row.p90_ms))
 
@@ -96,6 +104,18 @@ def _rate(measure: Measure, arm: Any, row: Row, base: Any) -> SafeString:
         title = "dense-equivalent: masked work counted, too"
         dense = format_html(' <small title="{}">dense {}</small>', title, grouped(row.dense_tflops))
     return format_html("<td>{}{}</td>", grouped(getattr(row, measure.key)), dense)
+
+
+def _is_second_rate(measure: Measure, row: Row) -> bool:
+    return measure.key in RATES and row.unit != measure.unit
+
+
+def _second_rate(measure: Measure, row: Row, is_sorted: bool) -> SafeString:
+    """Of a compute-bound operation GB/s without the interval; of a memory-bound one no TFLOP/s, unless rows are sorted by it."""
+    value = getattr(row, measure.key)
+    if value is None or (measure.key == "tflops" and not is_sorted):
+        return format_html('<td class="quiet" title="its rate is in {}">{}</td>', row.unit, DASH)
+    return format_html('<td class="quiet">{}</td>', grouped(value))
 
 
 def _share(measure: Measure, arm: Any, row: Row, base: Any) -> SafeString:

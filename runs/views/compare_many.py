@@ -9,23 +9,34 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.http import urlencode
 
+from kernels.analysis.standing import ranking
+from kernels.contract.environment import KEYED, WHERE_TOLD
 from kernels.report import comparison, tables
 from kernels.report.comparison import RunResults
 from runs.charts import side_by_side
+from runs.charts.side_by_side import Picture
 from runs.charts.theme import THEMES
 from runs.models import Run
 from runs.queries import measurements
 from runs.queries.measurements import StoredArm, StoredMeasured
-from runs.views.compare import results_of
+from runs.queries.outcomes import Outcome
+from runs.views.compare import OFFERED, results_of
 from runs.views.pictures import as_file
 
 MOST_RUNS = 8
+VERSIONS = ("torch", "driver")
+"""These are always told."""
+TOLD = {name: name for name in (*KEYED, *WHERE_TOLD) if name not in ("device", *VERSIONS)} | {"uuid": "card"}
+"""Name in an environment -> its name on the page: told where runs differ in it."""
+LONGEST = 12
+"""Longest value of these, in characters: a card's uuid begins with "GPU-" and 8 digits."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +46,8 @@ class Column:
     run: Run
     device: str
     versions: str
+    differ: list[str]
+    """What else is not the same in all runs: "harness 5"."""
     baseline: str
     why: str
     """Why it has no word against the first run; empty if it has."""
@@ -55,15 +68,19 @@ class Group:
 
     operation: str
     kernel: str
+    outcomes: list[Outcome]
+    """For each run, how it stands against the baseline of that run."""
     rows: list[tuple[str, str, list[Cell | None]]]
     """Label of the workload, mode, cells."""
 
 
 def compare_many(request: HttpRequest) -> HttpResponse:
     """Of two runs that can be compared: their own page."""
-    asked = request.GET.get("runs", "")
+    asked = ",".join(filter(None, request.GET.getlist("runs")))
     numbers, runs = _asked(asked)
     context: dict[str, Any] = {"page": "runs", "asked": asked[:200], "problem": _problem(asked, numbers, runs)}
+    if len(runs) < 2:
+        context |= {"offered": _offered(), "chosen": [run.pk for run in runs]}
     if not runs:
         return render(request, "compare_many.html", context)
     measured = measurements.of_runs(runs)
@@ -74,11 +91,11 @@ def compare_many(request: HttpRequest) -> HttpResponse:
         return redirect("compare", before=runs[0].pk, after=runs[1].pk)
     changes = {run.pk: _changes(results[first.pk], results[run.pk]) for run in runs[1:] if not why[run.pk]}
     context |= {
-        "columns": [_column(run, measured[run.pk], why[run.pk]) for run in runs],
+        "columns": _columns(runs, measured, why),
         "groups": groups(runs, measured, changes),
         "first": first,
         "compared": len(changes),
-        "pictures": side_by_side.pictures([tables.rows(measured[run.pk]) for run in runs]),
+        "pictures": _pictures(runs, measured),
         "widths": side_by_side.WIDTHS,
         "chart_query": urlencode({"runs": ",".join(str(run.pk) for run in runs)}),
         "names": [_name(run) for run in runs],
@@ -91,8 +108,7 @@ def chart(request: HttpRequest, name: str, kind: str) -> HttpResponse:
     palette, operation = request.GET.get("theme", "light"), request.GET.get("operation", "")
     _, runs = _asked(request.GET.get("runs", ""))
     measured = measurements.of_runs(runs)
-    pictures = side_by_side.pictures([tables.rows(measured[run.pk]) for run in runs])
-    wanted = next((one for one in pictures if (one.name, one.operation) == (name, operation)), None)
+    wanted = next((one for one in _pictures(runs, measured) if (one.name, one.operation) == (name, operation)), None)
     if wanted is None or palette not in THEMES:
         raise Http404(f"there is no chart '{name}' of these runs")
     drawn = side_by_side.draw(wanted, [_name(run) for run in runs], palette, "narrow" in request.GET)
@@ -113,8 +129,8 @@ def _asked(text: str) -> tuple[list[int], list[Run]]:
 
 def _problem(asked: str, numbers: Sequence[int], runs: Sequence[Run]) -> str:
     """What is wrong with the address, as a sentence."""
-    if not numbers:
-        return "Give the numbers of the runs, separated by commas."
+    if not asked.strip(" ,"):
+        return ""
     words = [word for word in re.split(r"[\s,]+", asked) if word and not re.fullmatch(r"\d+", word)]
     if words:
         return f"“{words[0][:40]}” is not the number of a run."
@@ -125,11 +141,33 @@ def _problem(asked: str, numbers: Sequence[int], runs: Sequence[Run]) -> str:
     return f"There is no run {', '.join(missing)}." if missing else ""
 
 
-def _column(run: Run, measured: Sequence[StoredMeasured], why: str) -> Column:
-    body = run.environment.body if run.environment else {}
-    versions = ", ".join(f"{name} {body[name]}" for name in ("torch", "driver") if body.get(name))
-    baselines = dict.fromkeys(m.baseline for m in measured)
-    return Column(run, body.get("device") or run.device_name, versions, ", ".join(baselines), why)
+def _offered() -> list[Run]:
+    """The newest runs that have results."""
+    return list(Run.objects.for_list().filter(done__gt=0, tune__isnull=True).order_by("-pk")[:OFFERED])
+
+
+def _columns(
+    runs: Sequence[Run], measured: Mapping[int, Sequence[StoredMeasured]], why: Mapping[int, str]
+) -> list[Column]:
+    bodies = [run.environment.body if run.environment else {} for run in runs]
+    varied = [name for name in TOLD if len({str(body.get(name) or "") for body in bodies}) > 1]
+    found = []
+    for run, body in zip(runs, bodies, strict=True):
+        versions = ", ".join(f"{name} {body[name]}" for name in VERSIONS if body.get(name))
+        differ = [f"{TOLD[name]} {str(body.get(name) or 'unknown')[:LONGEST]}" for name in varied]
+        baselines = dict.fromkeys(m.baseline for m in measured[run.pk])
+        device = body.get("device") or run.device_name
+        found.append(Column(run, device, versions, differ, ", ".join(baselines), why[run.pk]))
+    return found
+
+
+def _pictures(runs: Sequence[Run], measured: Mapping[int, Sequence[StoredMeasured]]) -> list[Picture]:
+    """Charts with kernels in the order of the table, after the baselines."""
+    places = {(one.operation, one.kernel): place for place, one in enumerate(groups(runs, measured, {}))}
+    rows = [tables.rows(measured[run.pk]) for run in runs]
+    return side_by_side.pictures(
+        [sorted(table, key=lambda row: places.get((row.operation, row.kernel), -1)) for table in rows]
+    )
 
 
 def _changes(before: RunResults, after: RunResults) -> dict[tuple[str, str, str], comparison.Row]:
@@ -141,7 +179,7 @@ def groups(
     measured: Mapping[int, Sequence[StoredMeasured]],
     changes: Mapping[int, Mapping[tuple[str, str, str], comparison.Row]],
 ) -> list[Group]:
-    """By kernel; kernels and workloads that most runs share come first, then in the order of the first run that has them.
+    """By kernel; kernels and workloads that most runs share come first, of these kernels the one with the largest speedup.
     Baselines have no speedup and no row."""
     cells: dict[tuple[str, str], dict[tuple[str, str], dict[int, Cell]]] = {}
     labels: dict[str, str] = {}
@@ -153,14 +191,36 @@ def groups(
                     change = changes.get(run.pk, {}).get((m.key, m.mode, arm.kernel))
                     places = cells.setdefault((m.workload.operation, arm.kernel), {})
                     places.setdefault((m.key, m.mode), {})[run.pk] = Cell(run, arm, change)
+    outcomes = {run.pk: _outcomes(run, measured[run.pk]) for run in runs}
+
+    def rank(one: tuple[tuple[str, str], dict[tuple[str, str], dict[int, Cell]]]) -> tuple[int, float]:
+        return -max(map(len, one[1].values())), -_mean(one[1])
+
     return [
         Group(
             operation,
             kernel,
+            [outcomes[run.pk].get((operation, kernel), Outcome()) for run in runs],
             [
                 (labels[key], mode, [mine.get(run.pk) for run in runs])
                 for (key, mode), mine in sorted(places.items(), key=lambda place: -len(place[1]))
             ],
         )
-        for (operation, kernel), places in sorted(cells.items(), key=lambda one: -max(map(len, one[1].values())))
+        for (operation, kernel), places in sorted(cells.items(), key=rank)
     ]
+
+
+def _outcomes(run: Run, measured: Sequence[StoredMeasured]) -> dict[tuple[str, str], Outcome]:
+    """Operation and kernel -> how it stands against the baseline."""
+    found: dict[tuple[str, str], Outcome] = {}
+    for operation, part in tables.by_operation(tables.rows(measured)).items():
+        for one in ranking(tables.compared(part), run.contended).standings:
+            found[operation, one.kernel] = Outcome(one, run.contended, run.state == Run.State.DONE)
+    return found
+
+
+def _mean(places: Mapping[tuple[str, str], Mapping[int, Cell]]) -> float:
+    """The geometric mean of the speedups of a kernel that stand; 0 if none does."""
+    arms = [cell.arm for mine in places.values() for cell in mine.values()]
+    ratios = [arm.speedup for arm in arms if arm.speedup and arm.status == "ok"]
+    return geometric_mean(ratios) if ratios else 0.0

@@ -16,6 +16,7 @@ from kernels.catalog import operations
 from kernels.contract.arm_result import Status, assignments
 from kernels.dtypes import DTYPE_SHORT
 from kernels.needs import as_text
+from kernels.report.cells import listed
 from kernels.report.summary import headline, sentence
 from runs.charts.sparkline import sparkline
 from runs.models import Environment, Gpu, Kernel, Run, Submission
@@ -29,6 +30,8 @@ MOST_RESULTS = 1000
 """Number of newest results read for the page of all workloads."""
 MOST_ROWS = 60
 """Number of workloads listed, unless all are asked for."""
+MOST_NAMED = 5
+"""Runs that are named in a sentence: the newest."""
 VERSIONS = 12
 """Number of newest sources listed."""
 COLUMNS = (
@@ -168,8 +171,36 @@ class Subject:
 
     @property
     def newest(self) -> list[Series]:
-        """The newest series of each workload."""
-        return [one for one in self.series if one.number == 1]
+        """The newest series of each workload. Where the kernel was only a stand-in for the baseline there, also the newest one
+        in which it was compared."""
+        found: list[Series] = []
+        wanted: set[int] = set()
+        for one in self.series:
+            stood_in = one.newest.kernel == one.newest.baseline and not self.is_baseline
+            if one.number == 1 or (one.terms.workload in wanted and not stood_in):
+                found.append(one)
+                wanted.discard(one.terms.workload)
+                if one.number == 1 and stood_in:
+                    wanted.add(one.terms.workload)
+        return found
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it is the baseline of its operation, as far as that is known."""
+        known = operations().get(self.kernel.operation)
+        return known is None or known.baseline == self.kernel.name
+
+    @property
+    def stood_in(self) -> str:
+        """The runs whose baseline it was though another kernel is the operation's, as sentences; empty if there is none."""
+        points = (point for one in self.series for point in one.points)
+        runs = sorted({point.run for point in points if point.kernel == point.baseline})
+        if self.is_baseline or not runs:
+            return ""
+        which = f"run {runs[0]}" if len(runs) == 1 else f"runs {listed([str(run) for run in runs[-MOST_NAMED:]])}"
+        more = f" and of {len(runs) - MOST_NAMED} earlier ones" if len(runs) > MOST_NAMED else ""
+        base = operations()[self.kernel.operation].baseline
+        return f"It was the baseline of {which}{more}. The baseline of {self.kernel.operation} is {base}."
 
     @property
     def context(self) -> dict[str, Any]:
@@ -192,16 +223,27 @@ class Subject:
         if not points:
             return {"tone": "same", "strong": "Not measured yet", "rest": self._why_unsupported()}
         compared = [point.compared for point in points if point.kernel != point.baseline]
+        if not compared and self.stood_in:
+            return {"tone": "same", "strong": "Not compared with a baseline yet", "rest": self.stood_in}
         if not compared:
             return {"tone": "same", "strong": "The baseline: other kernels are compared with it", "rest": ""}
         standing = standing_of(compared)
         if not standing.was_compared:
-            return {"tone": "same", "strong": self._failed(points), "rest": ""}
+            return {"tone": "same", "strong": self._failed(points), "rest": self.stood_in}
         strong, tone = headline(standing)
         rest = [sentence(standing.rest)]
-        if len({one.terms._replace(workload=0, mode="", group="") for one in self.newest}) > 1:
+        if (
+            len(
+                {
+                    one.terms._replace(workload=0, mode="", group="")
+                    for one in self.newest
+                    if one.newest.kernel != one.newest.baseline
+                }
+            )
+            > 1
+        ):
             rest = ["The results are of several cards, versions or baselines: they have no common mean."]
-        return {"tone": tone, "strong": strong, "rest": " ".join(rest)}
+        return {"tone": tone, "strong": strong, "rest": " ".join(filter(None, [*rest, self.stood_in]))}
 
     def _failed(self, points: list[Point]) -> str:
         """What became of a kernel that has no speedup anywhere."""

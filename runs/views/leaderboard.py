@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 from urllib.parse import urlencode
@@ -18,12 +18,14 @@ from django.views.decorators.http import require_POST
 
 from kernels.catalog import AT, operations
 from kernels.dtypes import DTYPE_SHORT
+from kernels.report.cells import listed
 from runs import confirming
 from runs.charts import leaderboard as charts
 from runs.charts.theme import THEMES
 from runs.models import Gpu
-from runs.queries import history, leaders
-from runs.queries.leaders import CONFIRMED, FIELDS, UNCONFIRMED, Board, Curve, Place
+from runs.queries import coverage, history, leaders
+from runs.queries.coverage import Curve
+from runs.queries.leaders import CONFIRMED, FIELDS, UNCONFIRMED, Board, Place
 from runs.views.downloads import csv_file
 
 MOST_COLUMNS, MOST_ROWS = 3, 50
@@ -47,6 +49,31 @@ class Line:
         """For each column, what is faster on another card; empty if no column has such a result."""
         found = [place.elsewhere if place else None for place in self.cells]
         return found if any(found) else []
+
+
+def head(gpu: str, dtype: str) -> str:
+    return f"{gpu.removeprefix('NVIDIA ')} · {DTYPE_SHORT.get(dtype, dtype)}"
+
+
+@dataclass(frozen=True)
+class Group:
+    """An operation or problem on the board: its columns are the GPU models and dtypes that have a result of it."""
+
+    view: View
+    work: str
+    baseline: str
+    shown_columns: list[tuple[str, str]]
+    """(GPU model, dtype)."""
+    hidden_columns: list[tuple[str, str]]
+    """Those without room."""
+    heads: list[tuple[str, str]]
+    """(GPU model and dtype, hosts) of each shown column."""
+    place_on_phone: int
+    """Number of the column that a phone shows."""
+    lines: list[Line]
+
+    def address(self, **changed: str) -> str:
+        return self.view.address(**changed)
 
 
 @dataclass
@@ -109,7 +136,7 @@ class View:
 
     @cached_property
     def columns(self) -> list[tuple[str, str]]:
-        """(GPU model, dtype), the latest measured model first."""
+        """(GPU model, dtype), the model with most results first."""
         known = {(place.gpu, place.workload.dtype) for place in self.places}
         order = self.board.gpus
         return sorted(
@@ -119,22 +146,15 @@ class View:
 
     @property
     def shown_columns(self) -> list[tuple[str, str]]:
-        """Those that have room; the chosen cell's among them."""
-        if self.chosen and (own := (self.chosen.gpu, self.chosen.workload.dtype)) not in self.columns[:MOST_COLUMNS]:
-            return [*self.columns[: MOST_COLUMNS - 1], own]
-        return self.columns[:MOST_COLUMNS]
+        """Those that have room wherever there is a result in them."""
+        hidden = {column for group in self.groups for column in group.hidden_columns}
+        return [column for column in self.columns if column not in hidden]
 
     @property
-    def heads(self) -> list[tuple[str, str, str]]:
-        """(GPU model and dtype, hosts, the address that shows this column on a phone)."""
-        return [
-            (
-                f"{gpu.removeprefix('NVIDIA ')} · {DTYPE_SHORT.get(dtype, dtype)}",
-                ", ".join(self._hosts(gpu)),
-                self._first_of(gpu, dtype),
-            )
-            for gpu, dtype in self.shown_columns
-        ]
+    def heads(self) -> list[tuple[str, str, bool]]:
+        """(GPU model and dtype, the address that shows this column on a phone, whether it does)."""
+        own = self.chosen and (self.chosen.gpu, self.chosen.workload.dtype)
+        return [(head(gpu, dtype), self._first_of(gpu, dtype), (gpu, dtype) == own) for gpu, dtype in self.columns]
 
     def _hosts(self, gpu: str) -> list[str]:
         return sorted({place.shown.host for place in self.places if place.gpu == gpu} - {""}) or ["demo"]
@@ -144,34 +164,45 @@ class View:
         return self.address(cell=first.cell)
 
     @cached_property
-    def lines(self) -> dict[str, list[Line]]:
-        """Operation, or problem -> its shapes, from small to large. Problems come last."""
+    def every_group(self) -> list[Group]:
+        """Operations, then problems, each with its shapes from small to large."""
         found: dict[str, dict[str, dict[tuple[str, str], Place]]] = {}
         for place in self.places:
             by_column = found.setdefault(place.work, {}).setdefault(place.shape, {})
             by_column[place.gpu, place.workload.dtype] = place
-        return {
-            work: [
-                Line(*halves(shape), [cells.get(column) for column in self.shown_columns])
-                for shape, cells in shapes.items()
-            ]
-            for work, shapes in sorted(found.items(), key=lambda one: (AT in one[0], one[0]))
-        }
+        groups = sorted(found.items(), key=lambda one: (AT in one[0], one[0]))
+        return [self._group(work, shapes) for work, shapes in groups]
 
-    @property
-    def groups(self) -> list[tuple[str, str, list[Line]]]:
-        """(operation or problem, its baseline, the shapes that have room)."""
-        left, groups, known = MOST_ROWS, [], operations()
-        for work, lines in self.lines.items():
-            shown = [line for line in lines if any(line.cells)][:left]
+    def _group(self, work: str, shapes: dict[str, dict[tuple[str, str], Place]]) -> Group:
+        there = {column for cells in shapes.values() for column in cells}
+        own = [column for column in self.columns if column in there]
+        shown, chosen = own[:MOST_COLUMNS], self.chosen
+        mine = (chosen.gpu, chosen.workload.dtype) if chosen else None
+        if chosen and mine and chosen.work == work and mine not in shown:
+            shown = [*own[: MOST_COLUMNS - 1], mine]
+        lines = [Line(*halves(shape), [cells.get(column) for column in shown]) for shape, cells in shapes.items()]
+        known = operations()
+        hosts = [", ".join(self._hosts(gpu)) for gpu, _ in shown]
+        return Group(
+            self, work, known[work].baseline if work in known else "", shown, [one for one in own if one not in shown],
+            [(head(*column), host) for column, host in zip(shown, hosts, strict=True)],
+            shown.index(mine) if mine in shown else 0, lines,
+        )  # fmt: skip
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The groups with the shapes that have room."""
+        left, groups = MOST_ROWS, []
+        for group in self.every_group:
+            shown = [line for line in group.lines if any(line.cells)][:left]
             left -= len(shown)
             if shown:
-                groups.append((work, known[work].baseline if work in known else "", shown))
+                groups.append(replace(group, lines=shown))
         return groups
 
     @property
     def hidden(self) -> int:
-        return sum(len(lines) for lines in self.lines.values()) - sum(len(shown) for *_, shown in self.groups)
+        return sum(len(group.lines) for group in self.every_group) - sum(len(group.lines) for group in self.groups)
 
     @property
     def what_is_hidden(self) -> str:
@@ -199,12 +230,6 @@ class View:
         )
         return next(iter(first), None)
 
-    @property
-    def place_on_phone(self) -> int:
-        """Number of the column that a phone shows."""
-        own = self.chosen and (self.chosen.gpu, self.chosen.workload.dtype)
-        return self.shown_columns.index(own) if own in self.shown_columns else 0
-
     @cached_property
     def compared(self) -> list[Place]:
         """The places of the curves: those of the chosen operation or problem, GPU model and dtype."""
@@ -222,17 +247,17 @@ class View:
 
     @cached_property
     def curves(self) -> list[Curve]:
-        return leaders.curves(self.compared, self.over) if self.compared else []
+        return coverage.curves(self.compared, self.over) if self.compared else []
 
     @property
     def left_out(self) -> int:
         """Of the places of the curves, those with a result that noise leaves out."""
-        return leaders.left_out(self.compared)
+        return coverage.left_out(self.compared)
 
     # --- the first line ---
 
     def headline(self) -> dict[str, str]:
-        """Who leads, on the operation with most records and the GPU model measured last: {"tone", "strong", "rest"}."""
+        """Who leads, on the operation with most records and the GPU model with most results: {"tone", "strong", "rest"}."""
         if self.board.places and not self.places:
             return {"tone": "same", "strong": "No result matches these filters", "rest": ""}
         if not self.places:
@@ -250,8 +275,9 @@ class View:
         waiting = len([p for p in self.places if p.rumour])
         base, rest = newest.shown.base.kernel, []
         if wins:
-            kernel, count = wins.most_common(1)[0]
-            strong, tone = f"{kernel} leads on {count} of {len(mine)} {on}", "faster"
+            names, count = _most(wins)
+            leads, each = ("leads", "") if len(names) == 1 else ("lead", ", each")
+            strong, tone = f"{listed(names)} {leads} on {count} of {len(mine)} {on}{each}", "faster"
             rest += [f"On {unbeaten} of them no kernel beats {base}."] if unbeaten else []
         elif unbeaten:
             strong, tone = f"No kernel is confirmed faster than {base} on {len(mine)} {on}", "same"
@@ -260,11 +286,18 @@ class View:
             strong, tone = f"No record is confirmed yet on {len(mine)} {on}", "same"
         ahead = Counter(p.rumour.point.kernel for p in mine if p.rumour and p.rumour.best)
         if ahead and not wins:
-            kernel, count = ahead.most_common(1)[0]
-            rest.append(f"{kernel} has the highest unconfirmed speedup on {count} of {len(mine)}.")
+            names, count = _most(ahead)
+            has, each = ("has", "") if len(names) == 1 else ("have", ", each")
+            rest.append(f"{listed(names)} {has} the highest unconfirmed speedup on {count} of {len(mine)}{each}.")
         if waiting and (wins or unbeaten):
             rest.append(f"{waiting} unconfirmed result{'s wait' if waiting > 1 else ' waits'} for confirmation.")
         return {"tone": tone, "strong": strong, "rest": " ".join(rest)}
+
+
+def _most(counts: Counter[str]) -> tuple[list[str], int]:
+    """(the kernels with the largest count, this count)."""
+    most = max(counts.values())
+    return sorted(name for name, count in counts.items() if count == most), most
 
 
 def halves(shape: str) -> tuple[str, str]:

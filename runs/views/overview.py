@@ -120,7 +120,8 @@ class Now:
     @property
     def is_new(self) -> bool:
         """Nobody has run anything here yet."""
-        return not self.active and all(run.demo for run, _ in self.latest)
+        is_unused = not self.active and all(run.demo for run, _ in self.latest)
+        return is_unused and not Run.objects.filter(demo="").exists()
 
 
 def live(run: Run, is_compared: bool) -> dict[str, Any]:

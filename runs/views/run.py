@@ -118,8 +118,8 @@ def reproduce(run: Run) -> str:
     """The command line that repeats the measurement without the site."""
     spec = run.spec
     device = "cpu" if run.gpu and run.gpu.kind == "cpu" else f"cuda:{run.gpu.index if run.gpu else 0}"
-    if submitted := [name for name in spec.kernels if is_submitted(name)]:
-        return f"# {', '.join(submitted)}: sent by this site with each run; press Run again"
+    if any(is_submitted(name) for name in spec.kernels):
+        return "# Press Run again: the site sends the kernel's files with the run."
     lines = []
     commit = (run.environment.body.get("commit") or "") if run.environment else ""
     if commit and not run.demo:  # a demo run's commit may exist only in its author's repository

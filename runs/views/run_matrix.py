@@ -63,10 +63,11 @@ class Cell(NamedTuple):
 
 
 class Light(NamedTuple):
-    """The best result's share of the speed of light, and the time at the speed of light in ms."""
+    """The best result's share of the speed of light, the time at the speed of light in ms, and whose result it is."""
 
     share: float
     limit_ms: float
+    kernel: str
 
 
 @dataclass(frozen=True)
@@ -297,5 +298,5 @@ def _two_lines(tokens: list[str], shared: bool, mode: str) -> tuple[str, str]:
 def _light(cells: dict[str, Cell]) -> Light | None:
     """Of the fastest result that counts."""
     known = [cell.arm for cell in cells.values() if cell.row.status == "ok" and cell.row.correct is not False]
-    shares = [(arm.limit_share, arm.limit_ms) for arm in known if arm.limit_share and arm.limit_ms]
+    shares = [(arm.limit_share, arm.limit_ms, arm.kernel) for arm in known if arm.limit_share and arm.limit_ms]
     return Light(*max(shares)) if shares else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from kernels.analysis.standing import ranking
+from kernels.analysis.standing import MIXED, Ranking, ranking
 from kernels.catalog import operations
 from kernels.report import tables
 from kernels.report.summary import Summary, summary
@@ -153,10 +153,15 @@ def _section(
     ranked = ranking(tables.compared(table), run.contended)
     said = summary(table, operation, run.contended)
     if table and not run.is_active and run.state != Run.State.DONE:
-        strong = f"Not cross-checked: {said.strong}" if said.tone != "same" else said.strong
+        strong = f"Not cross-checked: {said.strong}" if _is_claim(ranked) else said.strong
         said = replace(said, strong=strong, tone="same", rest=[UNCHECKED, *said.rest])
     shown = matrix(measured, table, plan, ranked, view, asked)
     return Section(operation, title, said, measured, table, shown, asked, ending(run, operation))
+
+
+def _is_claim(ranked: Ranking) -> bool:
+    """Whether the headline says that a kernel is faster, slower or as fast."""
+    return ranked.first is not None and ranked.first.word in ("faster", "slower", MIXED, "same")
 
 
 def title_of(operation: str) -> str:

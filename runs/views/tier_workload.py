@@ -15,25 +15,44 @@ from django.views.decorators.http import require_POST
 
 from kernels.analysis.statistics import WIDEST_MARGIN
 from kernels.analysis.verdicts import is_noisy
+from kernels.report.cells import listed
 from runs.charts import ladder_charts
 from runs.charts.theme import THEMES
-from runs.models import Pin, Target
+from runs.models import Pin, Target, Workload
 from runs.queries import ladder
 from runs.queries.ladder import Ladder
 from runs.queries.points import Point
+from runs.queries.ratio import Ratio
 from runs.queries.targets import REACHED, Progress, drift_there
 from runs.templatetags.figures import grouped, timespan, us
 from runs.views.downloads import csv_file
 from runs.views.target_form import TargetForm
-from runs.views.tiers import Standing, unconfirmed
+from runs.views.tiers import Standing, unconfirmed, where_measured, with_ends
+
+
+class NotMeasured(Http404):
+    """The baseline of a workload has no time in this mode on the device, or there is no such workload."""
+
+    def __init__(self, key: str, mode: str, device: str) -> None:
+        self.workload = Workload.objects.filter(key=key).first()
+        name = self.workload.label if self.workload else f"A workload {key}"
+        super().__init__(f"{name} was not measured{f' on {device}' if device else ''} in mode {mode}")
 
 
 def one_of(request: HttpRequest, key: str, mode: str) -> tuple[Standing, Ladder]:
-    standing = Standing.of(request, key)
+    """Without ?device= it is the device that measured the baseline there last."""
+    standing = Standing.of(request, key, mode)
     for one in standing.ladders:
         if one.mode == mode:
             return standing, one
-    raise Http404(f"no baseline was measured on a workload {key} in mode {mode} on {standing.device}")
+    raise NotMeasured(key, mode, standing.device)
+
+
+def _not_measured(request: HttpRequest, why: NotMeasured) -> HttpResponse:
+    """Where the baseline was measured instead, the latest first."""
+    places = where_measured(why.workload.key) if why.workload else []
+    context = {"page": "tiers", "sentence": str(why), "workload": why.workload, "places": places}
+    return render(request, "tier_workload_none.html", context, status=404)
 
 
 def _target(standing: Standing, one: Ladder) -> Progress | None:
@@ -48,7 +67,10 @@ def _pin(standing: Standing, one: Ladder) -> Pin | None:
 
 
 def workload(request: HttpRequest, key: str, mode: str) -> HttpResponse:
-    standing, one = one_of(request, key, mode)
+    try:
+        standing, one = one_of(request, key, mode)
+    except NotMeasured as why:
+        return _not_measured(request, why)
     aim, pin = _target(standing, one), _pin(standing, one)
     goal = aim.goal_ms if aim else None
     rows = ladder_charts.rows_of(one, goal)
@@ -109,15 +131,22 @@ def ladder_headline(one: Ladder, aim: Progress | None = None) -> dict[str, str]:
     said = [_reached(one)] if one.reached or not one.next else []
     if one.next:
         missing = one.missing_ms(one.next)
-        name = one.next.tier.label
-        said.append(f"{name} is {timespan(missing)} away" if missing else f"It is not certain that {name} is reached")
+        name = one.next.tier.grade or one.next.tier.name
+        said.append(
+            f"Tier {name} needs {timespan(missing)} less"
+            if missing
+            else f"It is not certain that tier {name} is reached"
+        )
     if one.beyond:
-        names = [step.tier.label for step in one.beyond]
-        which = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
-        said.append(f"This GPU cannot reach {which}")
+        names = [step.tier.grade or step.tier.name for step in one.beyond]
+        which = f"tier {names[0]}" if len(names) == 1 else f"tiers {names[0]} to {names[-1]}"
+        said.append(f"This device cannot reach {which}")
     rest = [_best(one)]
     if one.next:
-        rest.append(f"{one.next.tier.label} needs {timespan(one.next.target_ms)} ({one.next.tier.factor:.3g}x).")
+        tier = one.next.tier
+        rest.append(
+            f"{tier.label} is at {timespan(one.next.target_ms)}, {tier.factor:.3g}x the speed of {one.base.kernel}."
+        )
         if one.best and one.best[1].ratio >= one.next.tier.factor:
             rest.append("The estimate of the best kernel reaches this tier, but its interval does not.")
     if one.most:
@@ -130,7 +159,8 @@ def ladder_headline(one: Ladder, aim: Progress | None = None) -> dict[str, str]:
 def _reached(one: Ladder) -> str:
     if not one.reached:
         return "No tier is reached"
-    return f"{one.reached.tier.label} is reached{'' if one.reached.is_confirmed else ', unconfirmed'}"
+    name = one.reached.tier.grade or one.reached.tier.name
+    return f"Tier {name} is reached{'' if one.reached.is_confirmed else ', unconfirmed'}"
 
 
 def _aim(aim: Progress) -> str:
@@ -146,10 +176,27 @@ def _best(one: Ladder) -> str:
     if not one.kernels:
         return f"No kernel was compared with {over}."
     if one.best is None:
-        return f"No kernel is confirmed faster than {over} at {us(one.base_ms)} µs."
-    point, ratio = one.best
-    figures = f"{ratio.ratio:.3f}x the speed of {over} ({ratio.low:.3f} to {ratio.high:.3f})"
+        said = f"No kernel is confirmed faster than {over} at {us(one.base_ms)} µs."
+        return f"{said} Undecided: {one.why_undecided}." if one.undecided else said
+    point, _ = one.best
+    if one.not_apart:
+        return _tie(one, [one.best, *one.not_apart])
+    if open_ := one.maybe_faster:
+        why = ladder.why_undecided([other for other, _ in open_])
+        return f"{_figures(one.best)} is ahead of {over}.{unconfirmed(point)} Undecided, and perhaps faster: {why}."
+    figures = f"{with_ends(one.best[1])} the speed of {over}"
     return f"{point.kernel} is best: {figures}.{unconfirmed(point)}"
+
+
+def _figures(placed: tuple[Point, Ratio]) -> str:
+    return f"{placed[0].kernel} {with_ends(placed[1])}"
+
+
+def _tie(one: Ladder, ahead: list[tuple[Point, Ratio]]) -> str:
+    """Kernels whose intervals all have a speedup in common: the low end of the best one."""
+    said = f"{listed([_figures(placed) for placed in ahead])} are ahead of {one.base.kernel}; they are not told apart."
+    loose = list(dict.fromkeys(point.kernel for point, _ in ahead if not point.is_confirmed))
+    return f"{said} Unconfirmed: {listed(loose)}." if loose else said
 
 
 # --- charts -----------------------------------------------------------------------------------------------------------

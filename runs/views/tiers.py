@@ -8,17 +8,18 @@ from datetime import datetime
 from typing import Any
 
 import vl_convert
-from django.db.models import Q
+from django.db.models import Count, F, Max, Q
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils import timezone
 
 from kernels.analysis.confirmation import THOROUGH, is_thorough
 from kernels.catalog import operations
+from kernels.contract.arm_result import Status
 from runs.charts import ladder_charts
 from runs.charts.theme import THEMES
 from runs.models import Environment, Run, Target, TierScale, Workload
-from runs.queries import history, ladder, week
+from runs.queries import history, ladder, point_rows, week
 from runs.queries.ladder import Ladder, Step
 from runs.queries.leaders import Placed
 from runs.queries.points import Point
@@ -58,12 +59,14 @@ class Standing:
     device: str
     """The chosen device name."""
     devices: list[str]
+    """Those with results, the one with most of them first; of one workload those with a time of its baseline, the latest
+    first."""
     ladders: list[Ladder] = field(default_factory=list)
     steps: list[Placed] = field(default_factory=list)
     """The records of one workload, if the page is of one."""
 
     @classmethod
-    def of(cls, request: HttpRequest, key: str = "") -> Standing:
+    def of(cls, request: HttpRequest, key: str = "", mode: str = "") -> Standing:
         every = list(TierScale.objects.all())
         scales = [one for one in every if one.replaced_by_id is None]
         asked = request.GET.get("scale", "")
@@ -71,10 +74,11 @@ class Standing:
         if scale is None:
             raise Http404("there is no such tier scale" if asked else "there is no tier scale")
         places = history.devices()
-        device = request.GET.get("device") or next(iter(places), "")
+        names = [name for way, name in where_measured(key) if way == mode] if key else _by_results(places)
+        device = request.GET.get("device") or next(iter(names), "")
         if device not in ("", *places) and not _had_runs(device):
             raise Http404(f"there is no result on {device}")
-        standing = cls(scale, scales, device, list(places))
+        standing = cls(scale, scales, device, names)
         if device in places:
             standing.read(places[device], key)
         return standing
@@ -153,7 +157,7 @@ class Standing:
             return ""
         one, step = min(nexts, key=lambda pair: pair[0].best_ms / pair[1].target_ms)
         missing = one.missing_ms(step)
-        gap = f", {timespan(missing)} to go" if missing else ": its p50 reaches it, its interval does not"
+        gap = f", {timespan(missing)} to go" if missing else f": {_why_not_certain(one)}"
         return f"Nearest milestone: {step.tier.label} on {one.series.workload.label}{gap}."
 
     def headline(self) -> dict[str, str]:
@@ -188,7 +192,7 @@ class Standing:
             return "No kernel is confirmed faster than its baseline."
         one, point, ratio = max(bests, key=lambda item: item[2].low)
         where = f"{point.kernel} on {one.series.workload.label}"
-        return f"Largest speedup: {_with_ends(ratio)}, {where}.{unconfirmed(point)}"
+        return f"Largest speedup: {with_ends(ratio)}, {where}.{unconfirmed(point)}"
 
     def _order(self, one: Reached) -> int:
         return [tier.label for tier in self.scale.tiers].index(one.step.tier.label)
@@ -215,12 +219,42 @@ class Standing:
         return rows
 
 
+def _by_results(places: dict[str, dict[int, Environment]]) -> list[str]:
+    """Device names, the one with most results first; of equals, the latest measured one."""
+    if len(places) < 2:
+        return list(places)
+    rows = point_rows.newest().order_by().values_list("measurement__run__environment")
+    counts = dict(rows.annotate(Count("pk")))
+    return sorted(places, key=lambda name: -sum(counts.get(pk, 0) for pk in places[name]))
+
+
+def where_measured(key: str) -> list[tuple[str, str]]:
+    """(mode, device name) of each time of a workload's baseline, the latest measured first. A stand-in is no baseline."""
+    rows = point_rows.newest().filter(measurement__workload__key=key, status=Status.OK, p50_ms__gt=0)
+    rows = rows.filter(kernel__name=F("measurement__baseline")).order_by()
+    names = ("workload__operation", "mode", "run__environment__body__device")
+    found = rows.values_list("kernel__name", *(f"measurement__{name}" for name in names))
+    last: dict[tuple[str, str], int] = {}
+    for kernel, operation, mode, device, run in found.annotate(Max("measurement__run")):
+        known = operations().get(operation)
+        if device and (known is None or known.baseline == kernel):
+            last[mode, device] = max(run, last.get((mode, device), 0))
+    return sorted(last, key=lambda place: -last[place])
+
+
 def _had_runs(device: str) -> bool:
     """Whether a device of this name has runs, of which perhaps none counts any more."""
     return "\x00" not in device and Run.objects.filter(Q(gpu__name=device) | Q(device_name=device)).exists()
 
 
-def _with_ends(ratio: Ratio) -> str:
+def _why_not_certain(one: Ladder) -> str:
+    """Why a tier that an estimate reaches is not reached, in a clause."""
+    if one.undecided:
+        return f"an estimate reaches it, but the result is undecided, {one.why_undecided}"
+    return "its p50 reaches it, its interval does not"
+
+
+def with_ends(ratio: Ratio) -> str:
     """A speedup with the ends of its interval: "1.485x (1.475 to 1.494)", "33.2x (32.9 to 33.6)"."""
     said, low, high = (f"{one:.3f}" if ratio.ratio < 10 else grouped(one) for one in ratio[:3])
     return f"{said}x ({low} to {high})"

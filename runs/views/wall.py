@@ -15,6 +15,8 @@ import vl_convert
 from csp.decorators import csp_replace
 from django.contrib.auth.decorators import login_not_required
 from django.core.cache import cache
+from django.db.models import Count
+from django.db.models.fields.json import KeyTransform
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
@@ -23,11 +25,16 @@ from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.cache import never_cache
 from django.views.decorators.clickjacking import xframe_options_exempt
 
+from kernels.analysis.changes import RULE
+from kernels.analysis.statistics import WIDEST_MARGIN
+from kernels.contract.arm_result import Status
+from kernels.report.comparison import COMPARABILITY_KEYS
 from runs.access import closed
 from runs.charts import week_charts
 from runs.charts.theme import THEMES
 from runs.models import Change, Share, StatusPage
-from runs.queries import walls
+from runs.models.status_page import Part
+from runs.queries import point_rows, walls
 from runs.queries.walls import MOST, Heard, Rows, Wall
 from runs.views.gpus import headline
 from runs.views.overview import count
@@ -126,7 +133,7 @@ def said(wall: Wall) -> str:
         return said + _unconfirmed(reached)
     if kernels := wall.part("kernels"):
         if kernels.change is None:
-            return "No kernel changed this week"
+            return no_change(wall.page.part("kernels") or Part("kernels"))
         row = change_row(kernels.change)
         return f"{kernels.change.kernel.name}: {row['effect']} {row['word']} this week"
     if (sessions := wall.part("sessions")) and sessions.rows:
@@ -137,6 +144,27 @@ def said(wall: Wall) -> str:
         of = "pairs of workload and GPU model" if pairs else f"workload{'s' * (len(workloads.rows) != 1)}"
         return f"A kernel beats the baseline on {len(faster)} of {len(workloads.rows)} {of}{_unconfirmed(faster)}"
     return ""
+
+
+def no_change(part: Part) -> str:
+    """That none of the chosen kernels has changed, and of how many this can be known: of those with a line that has the runs
+    which the rule needs. A kernel without a run of this site is not counted."""
+    rows = point_rows.tried().filter(status=Status.OK, p50_ms__gt=0, p50_low_ms__gt=0, p50_high_ms__gt=0)
+    rows = rows.filter(measurement__run__demo="", measurement__run__gpu__isnull=False)
+    rows = rows.filter(measurement__run__contended=False, measurement__margin__lte=WIDEST_MARGIN)
+    if not part.every:
+        rows = rows.filter(kernel__in=part.chosen)
+    how = {f"its_{key}": KeyTransform(key, "measurement__protocol") for key in COMPARABILITY_KEYS}
+    names = [f"measurement__{name}" for name in ("workload", "run__gpu", "mode", "group", "isolated")]
+    lines = rows.order_by().annotate(**how).values_list("kernel", *names, *how).annotate(Count("pk"))
+    longest: dict[int, int] = {}
+    for kernel, *_, runs in lines:
+        longest[kernel] = max(longest.get(kernel, 0), runs)
+    if not longest:
+        return "No change found this week: no kernel has a run"
+    enough = sum(runs >= 2 * RULE.least for runs in longest.values())
+    has = "have" if len(longest) > 1 else "has"
+    return f"No change found this week: {enough} of {len(longest)} kernel{'s' * (len(longest) > 1)} {has} enough runs"
 
 
 def _unconfirmed(rows: Sequence[Any]) -> str:

@@ -71,7 +71,7 @@ def test_a_status_page_is_composed_goes_on_by_itself_and_says_when_it_was_ended(
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     wall = context.new_page()
     wall.goto(link)
-    expect(wall.locator("h1")).to_have_text("No kernel changed this week")
+    expect(wall.locator("h1")).to_contain_text("No change found this week")
     assert wall.locator("main a:visible").count() == 0, "nothing here leads to a login"
     assert wall.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(19, 21, 23)", "dark by default"
     assert wall.evaluate("parseFloat(getComputedStyle(document.body).fontSize)") > 20
@@ -124,8 +124,8 @@ def test_another_site_may_frame_the_frame_and_nothing_else(open_page, live_site,
     site = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=tmp_path))
     Thread(target=site.serve_forever, daemon=True).start()
     page.goto(f"http://127.0.0.1:{site.server_port}/")
-    expect(page.frame_locator("#may").locator("h1")).to_have_text("No kernel changed this week")
-    assert page.frame_locator("#not").locator("h1", has_text="No kernel changed this week").count() == 0
+    expect(page.frame_locator("#may").locator("h1")).to_contain_text("No change found this week")
+    assert page.frame_locator("#not").locator("h1", has_text="No change found this week").count() == 0
     context.close()
     site.shutdown()
     site.server_close()
@@ -140,7 +140,7 @@ def test_from_the_tiers_to_a_ladder(open_page, live_site):
     expect(page.locator("h1")).to_have_text("No kernel reaches a tier on any of 8 workloads.")
     expect(page.locator(".lede")).to_contain_text("The H200 cannot reach Breakthrough")
     page.locator("table.results td a").first.click()
-    expect(page.locator("h1")).to_have_text("Good (B) is 1.72 µs away. This GPU cannot reach Breakthrough (A++).")
+    expect(page.locator("h1")).to_have_text("Tier B needs 1.72 µs less. This device cannot reach tier A++.")
     chart = page.locator("figure[data-chart*='ladder.json'] svg")
     marks = {
         name: chart.get_by_text(name, exact=False).last.bounding_box() for name in ("speed of light", "0.155", "6.68")

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from kernels.report import tables
 from runs.charts import side_by_side
-from runs.models import Result
+from runs.models import Result, Run
 from runs.queries import measurements
 from runs.views.compare import _diffs
 
@@ -22,7 +22,11 @@ def page_of(client, *runs):
 
 
 def rows_of(page, kernel):
-    return page.split(f">{kernel}</a></th></tr>", 1)[1].split("</tbody>", 1)[0].split("<tr")[1:]
+    return group_of(page, kernel).split("<tr")[1:]
+
+
+def group_of(page, kernel):
+    return page.split(f">{kernel}</a></th>", 1)[1].split("</tbody>", 1)[0]
 
 
 def test_three_runs_of_one_card_have_words_against_the_first(owner, measured):
@@ -43,7 +47,8 @@ def test_cards_stand_side_by_side_without_a_word(owner, measured, make_gpu):
     runs = [measured(), measured(on=make_gpu("GPU-2", host="gpu-2"), device="NVIDIA L4"), measured(driver="600.1")]
     page = page_of(owner, *runs)
     assert "this page does not compare them" in page and "NVIDIA L4" in page and "driver 600.1" in page
-    assert 'class="moved' not in page and "faster" not in page.split("<table")[1].split("</table>")[0]
+    assert 'class="moved' not in page
+    assert not any("faster" in row for row in rows_of(page, "triton-flash"))
     assert page.count(" is not compared with run ") == 2
     assert rows_of(page, "triton-flash")[0].count("1.48x<small>±0.5%</small>") == 3
 
@@ -70,8 +75,7 @@ def test_two_runs_that_can_be_compared_have_a_page_of_their_own(owner, measured)
 @pytest.mark.parametrize(
     "asked, said",
     [
-        ("", "Give the numbers of the runs"),
-        ("<script>", "Give the numbers of the runs"),
+        ("<script>", "“&lt;script&gt;” is not the number of a run."),
         ("1, x", "“x” is not the number of a run."),
         ("998,999", "There is no run 998, 999."),
         (",".join(map(str, range(900, 920))), "At most 8 runs fit side by side"),
@@ -81,6 +85,50 @@ def test_two_runs_that_can_be_compared_have_a_page_of_their_own(owner, measured)
 def test_what_is_wrong_is_one_sentence(owner, asked, said):
     page = owner.get(reverse("compare_many"), {"runs": asked}).content.decode()
     assert page.count('role="alert"') == 1 and said in page and "<script>" not in page.split("<main")[1]
+
+
+def test_without_a_run_it_offers_the_newest_and_is_no_alert(owner, measured, make_run):
+    first, second = measured(), measured(driver="600.1")
+    waiting = make_run(title="waits")
+    page = owner.get(reverse("compare_many")).content.decode()
+    assert 'role="alert"' not in page and "Choose two or more runs" in page
+    offered = re.findall(r'<input type="checkbox" name="runs" value="(\d+)"', page)
+    assert offered == [str(second.pk), str(first.pk)] and str(waiting.pk) not in offered
+    assert f'<a href="{first.get_absolute_url()}">' in page
+    one = page_of(owner, first)
+    assert re.findall(r'name="runs" value="(\d+)" checked', one) == [str(first.pk)]
+    both = owner.get(f"{reverse('compare_many')}?runs={first.pk}&runs={second.pk}").content.decode()
+    assert "<h1>2 runs side by side</h1>" in both and 'type="checkbox"' not in both.split("<main")[1]
+
+
+def test_heads_say_what_differs(owner, measured):
+    runs = [measured(harness="5", uuid="GPU-11111111-aaaa"), measured(harness="6", uuid="GPU-22222222-bbbb")]
+    page = page_of(owner, *runs)
+    heads = page.split("<thead>")[1].split("</thead>")[0]
+    assert "harness 5, card GPU-11111111<" in heads and "harness 6, card GPU-22222222<" in heads
+    assert "triton" not in heads, "what is the same is not told"
+
+
+def test_the_best_kernel_comes_first_with_its_marks_in_the_table_and_the_charts(owner, on_two_cards):
+    Result.objects.filter(measurement__run__in=on_two_cards).exclude(
+        kernel__name__in=("sdpa", "eager", "triton-flash")
+    ).delete()
+    page = page_of(owner, *on_two_cards)
+    names = re.findall(r'scope="rowgroup"><a[^>]*>([^<]+)</a>', page)
+    assert names == ["triton-flash", "eager"]
+    stands = group_of(page, "triton-flash").split("<tr")[0]
+    assert stands.count('class="tag faster"') == stands.count('class="tag slower"') == 1
+    assert "▲</i> faster on 2" in stands and "▼</i> slower on 2" in stands
+    answer = owner.get(reverse("compare_many"), {"runs": ",".join(str(run.pk) for run in on_two_cards)})
+    speedup, latency, *_ = answer.context["pictures"]
+    assert list(dict.fromkeys(line.kernel for line in speedup.lines)) == names
+    assert list(dict.fromkeys(line.kernel for line in latency.lines)) == ["sdpa", *names]
+
+
+def test_a_run_that_was_not_cross_checked_says_so(owner, on_two_cards):
+    Run.objects.filter(pk=on_two_cards[0].pk).update(state="cancelled")
+    page = page_of(owner, *on_two_cards)
+    assert "cancelled, not cross-checked" in page and 'class="tag faster"' not in page
 
 
 def test_many_runs_take_as_many_queries_as_three(owner, measured, django_assert_max_num_queries):

@@ -20,7 +20,7 @@ from kernels.protocol import EFFORTS
 from runs.confirming import confirm_leaders
 from runs.models import Gpu, Kernel, Measurement, Newest, Result, Run
 from runs.pipeline.contended import note_apart
-from runs.queries import leaders
+from runs.queries import coverage, leaders
 from runs.queries.leaders import FIELDS
 from runs.views.leaderboard import View, halves
 
@@ -177,6 +177,65 @@ def test_what_does_not_count_does_not_lead(owner, measured, change):
         page = page_of(owner)
         assert f"No kernel is confirmed faster than sdpa; {said} undecided.</p>" in page
         assert "unbeaten" not in page
+
+
+def test_where_nothing_is_decided_the_cell_does_not_name_the_baseline(owner, measured):
+    run = measured(count=1)
+    run.measurements.update(margin=0.09)
+    noted(run)
+    page = page_of(owner)
+    cell = page.split('class="cell dashed', 1)[1].split("</form>")[0]
+    assert "<span>undecided</span>" in cell and "triton-flash (margin 9%) and 6 more" in cell
+    assert "sdpa<" not in cell and "baseline" not in cell and "<b>" not in cell and ">Confirm</button>" in cell
+    assert "Undecided here</h2>" in page and "Best result here" not in page
+    (link,) = re.findall(r'href="(\?cell=[^"]+)"><span>undecided', page)
+    assert owner.get(f"/leaderboard/{html.unescape(link)}").context["chosen"].cell == places()[0].cell
+
+
+def test_kernels_that_are_not_told_apart_are_named_beside_the_record(owner, measured):
+    run = thorough(measured(count=1))
+    rows = Result.objects.filter(measurement__run=run)
+    for kernel, factor in (("triton-flash", 3.016), ("sdpa-flash", 3.013)):
+        rows.filter(kernel__name=kernel).update(speedup=factor, speedup_low=factor * 0.998, speedup_high=factor * 1.002)
+    (place,) = places()
+    assert [one.point.kernel for one in place.record.not_apart] == ["sdpa-flash"]
+    assert "Not told apart from it: sdpa-flash 3.01x" in page_of(owner)
+    twice(run, 2.5)
+    assert places()[0].record.not_apart == [] and "Not told apart" not in page_of(owner)
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_of_equals_none_is_said_to_lead(owner, measured, confirmed):
+    run = measured(count=2)
+    first, second = run.measurements.order_by("pk")
+    for one, kernel in ((first, "triton-flash"), (second, "compiled")):
+        one.results.exclude(kernel__name="sdpa").update(speedup=0.5, speedup_low=0.499, speedup_high=0.501)
+        one.results.filter(kernel__name=kernel).update(speedup=2.0, speedup_low=1.99, speedup_high=2.01)
+    (thorough if confirmed else noted)(run)
+    said = (
+        "compiled and triton-flash lead on 1 of 2 attention workloads on NVIDIA H200 (gpu-1), each"
+        if confirmed
+        else "compiled and triton-flash have the highest unconfirmed speedup on 1 of 2, each."
+    )
+    assert said in page_of(owner)
+
+
+def test_a_small_run_of_another_device_is_not_the_headline(owner, measured, make_gpu):
+    thorough(measured(count=2))
+    thorough(measured(count=1, on=make_gpu("CPU-1", "cpu", "AMD EPYC", "web-1"), device="AMD EPYC"))
+    assert leaders.board().gpus == ["NVIDIA H200", "AMD EPYC"]
+    assert "triton-flash leads on 2 of 2 attention workloads on NVIDIA H200 (gpu-1)" in page_of(owner)
+
+
+def test_an_operation_has_only_columns_with_a_result(owner, measured, make_gpu):
+    run = thorough(measured(count=2))
+    work = run.measurements.order_by("pk").last().workload
+    type(work).objects.filter(pk=work.pk).update(operation="own-nsa", dtype="bfloat16", label="own-nsa bf16 B=1 S=8192")
+    page = owner.get("/leaderboard/")
+    groups = {group.work: group for group in page.context["view"].every_group}
+    assert groups["attention"].shown_columns == [("NVIDIA H200", "float16")]
+    assert groups["own-nsa"].shown_columns == [("NVIDIA H200", "bfloat16")]
+    assert 'class="cell none' not in page.content.decode()
 
 
 def test_what_the_boards_own_interval_leaves_undecided_is_undecided(owner, measured):
@@ -382,11 +441,11 @@ def test_how_often_a_kernel_is_how_fast(measured):
         mine = one.results.filter(kernel__name="triton-flash")
         factors[number] = 0.5 + number / 2
         mine.update(speedup=factors[number], speedup_low=factors[number] * 0.99, speedup_high=factors[number] * 1.01)
-    curve = next(one for one in leaders.curves(places(), "sdpa") if one.kernel == "triton-flash")
+    curve = next(one for one in coverage.curves(places(), "sdpa") if one.kernel == "triton-flash")
     assert [round(ratio, 6) for ratio in curve.ratios] == [0.5, 1.0, 1.5, 2.0]
     assert [curve.share(p) for p in (0.4, 1.0, 1.2, 3.0)] == [1.0, 0.75, 0.5, 0.0]
     Result.objects.filter(measurement=run.measurements.first(), kernel__name="triton-flash").update(status="incorrect")
-    curve = next(one for one in leaders.curves(places(), "sdpa") if one.kernel == "triton-flash")
+    curve = next(one for one in coverage.curves(places(), "sdpa") if one.kernel == "triton-flash")
     assert curve.places == 4 and len(curve.ratios) == 3 and curve.share(0.4) == 0.75, "what is wrong is not fast"
 
 
@@ -401,19 +460,39 @@ def test_noise_is_left_out_of_the_curves_and_counted(owner, measured, noise):
     thorough(run)
     thorough(measured(count=1))
     for over in ("sdpa", "sdpa-flash"):
-        assert {(len(one.ratios), one.places) for one in leaders.curves(places(), over)} == {(1, 1)}
-    assert leaders.left_out(places()) == 1
+        assert {(len(one.ratios), one.places) for one in coverage.curves(places(), over)} == {(1, 1)}
+    assert coverage.left_out(places()) == 1
     assert "On 1 of these workloads results are left out: they are contended, or their margin is above 5%." in page_of(
         owner
     )
     Measurement.objects.update(margin=0.06)
-    assert leaders.curves(places(), "sdpa") == [] and "On 2 of these workloads" in page_of(owner)
+    assert coverage.curves(places(), "sdpa") == [] and "On 2 of these workloads" in page_of(owner)
+
+
+def test_faster_and_same_are_counted_apart_and_faster_ones_come_first(owner, measured):
+    run = measured(count=2)
+    for one in run.measurements.all():
+        one.results.exclude(kernel__name="sdpa").update(speedup=0.5, speedup_low=0.499, speedup_high=0.501)
+        one.results.filter(kernel__name="sdpa-cudnn").update(speedup=1.0, speedup_low=0.999, speedup_high=1.001)
+    first = run.measurements.order_by("pk").first()
+    first.results.filter(kernel__name="triton-flash").update(speedup=1.6, speedup_low=1.59, speedup_high=1.61)
+    thorough(run)
+    found = {one.kernel: one for one in coverage.curves(places(), "sdpa")}
+    assert list(found)[:2] == ["triton-flash", "sdpa-cudnn"], "what is the same is not ahead of what is faster"
+    counts = {name: (len(one.ratios), one.faster, one.same, one.reached) for name, one in found.items()}
+    assert counts["triton-flash"] == (2, 1, 0, [1, 0]) and counts["sdpa-cudnn"] == (2, 0, 2, [0, 0])
+    over = {one.kernel: one for one in coverage.curves(places(), "sdpa-cudnn")}
+    assert (over["triton-flash"].faster, over["triton-flash"].same) == (1, None), "nothing says that it is the same"
+    assert (over["sdpa"].faster, over["sdpa"].same) == (0, 2)
+    page = page_of(owner)
+    assert "<th>measured</th><th>faster</th><th>same</th>" in page and "p = 1" not in page
+    assert re.search(r">sdpa-cudnn</a></td><td>2 of 2</td><td>0</td><td>2</td><td>0</td><td>0</td>", page)
 
 
 def test_over_another_kernel_the_ratios_are_of_one_measurement(measured):
     thorough(measured(count=2))
-    over_sdpa = {one.kernel: one for one in leaders.curves(places(), "sdpa")}
-    over_flash = {one.kernel: one for one in leaders.curves(places(), "sdpa-flash")}
+    over_sdpa = {one.kernel: one for one in coverage.curves(places(), "sdpa")}
+    over_flash = {one.kernel: one for one in coverage.curves(places(), "sdpa-flash")}
     assert "sdpa-flash" not in over_flash and over_flash["sdpa"].places == 2
     assert sorted(1 / ratio for ratio in over_sdpa["sdpa-flash"].ratios) == pytest.approx(over_flash["sdpa"].ratios)
 

@@ -8,6 +8,7 @@ from cast import load, shortened
 from django.urls import reverse
 
 from kernels.contract.arm_result import Verdict
+from runs.charts.run_charts import leader_of, rows_of
 from runs.models import Measurement, Result, Run, Session
 from runs.queries.outcomes import with_outcomes
 
@@ -112,6 +113,18 @@ def test_its_sign_and_words_are_those_of_its_verdicts(owner, run, verdicts, said
     assert cell(owner).startswith(said)
 
 
+def test_where_no_kernel_has_a_verdict_the_largest_speedup_is_shown_without_one(owner, run):
+    """In the list and in the charts: not the kernel that happens to stand first."""
+    judge(run, "UNDECIDED", "UNDECIDED", "UNDECIDED", kernel="eager", speedup=4.23)
+    judge(run, "UNDECIDED", "UNDECIDED", "UNDECIDED", kernel="triton-flash", speedup=34.46, alone=False)
+    run.measurements.update(margin=3.0)
+    assert {one.kernel for one in (of(run).first,)} == {"triton-flash"} and of(run).word == ""
+    assert leader_of(rows_of(run)) == "triton-flash"
+    judge(run, "UNDECIDED", "UNDECIDED", "UNDECIDED", kernel="eager", speedup=50.0, alone=False)
+    assert of(run).first.kernel == leader_of(rows_of(run)) == "eager"
+    assert cell(owner).startswith("eager too noisy on 3")
+
+
 def test_what_was_not_paired_has_no_figures(owner, run):
     judge(run, "FASTER", "FASTER", "FASTER")
     results(run, "triton-flash").update(paired=False)
@@ -198,7 +211,8 @@ def test_page_list_kernel_session_and_files_say_the_same_sentence(owner, demo):
     headline = owner.get(demo.get_absolute_url()).context["sections"][0].headline
     assert headline.strong == "triton-flash is faster than sdpa on 6, slower on 2 of 8 workloads"
     assert headline.rest[0] == "1.116x over 8 (1.114 to 1.118), least 0.817x."
-    assert headline.rest[1].startswith(
+    assert headline.rest[1] == "sdpa-cudnn is faster than triton-flash on 2 of 8 workloads."
+    assert headline.rest[2].startswith(
         "It is the best of 7 on the 6 workloads that all of them passed: 1.213x, at least 1.21"
     )
     kernel = owner.get(reverse("kernel", args=["attention", "triton-flash"])).context["headline"]

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from runs.models import Change, Pin, Result, Run, Target
 from runs.queries import week
+from runs.views.overview import RECENT
 
 PAGE = reverse("overview")
 
@@ -54,6 +55,13 @@ def test_after_the_first_run_it_is_the_page_of_the_site(owner, demo, make_run):
     make_run()
     page = page_of(owner)
     assert "No change was found this week" in page and "Nothing has run here yet" not in page
+
+
+def test_a_run_that_ended_before_many_demo_runs_counts(owner, demo, make_run):
+    make_run(state="done")
+    row = {field.name: getattr(demo, field.name) for field in Run._meta.concrete_fields if field.name != "id"}
+    Run.objects.bulk_create(Run(**row) for _ in range(RECENT))
+    assert "Nothing has run here yet" not in page_of(owner)
 
 
 def test_while_nothing_runs_the_last_run_keeps_its_chart(owner, measured, make_run):

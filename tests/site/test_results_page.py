@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
+from urllib.parse import urlencode
 
 import pytest
 from cast import load, signed_in
@@ -13,11 +15,13 @@ from django.urls import reverse
 from django.utils.html import escape
 from many import many
 
-from kernels.report import measures
+from kernels.report import measures, tables
 from runs.models import Result, Run, Workload
-from runs.queries import results
+from runs.queries import measurements, results
 from runs.queries.results import Key, NoOrder, Order
 from runs.queries.search import search
+from runs.templatetags.columns import result_cells
+from runs.templatetags.figures import DASH
 
 
 def page_of(client, query=""):
@@ -71,10 +75,11 @@ def test_it_says_what_it_understood(owner, demo, gpu, text, expected):
 
 
 @pytest.mark.parametrize("text,why", [
-    ("zork", "“zork”."),
+    ("zork", "No kernel, GPU or person is named “zork”."),
     ("4096", "(write the name of the size before the number, such as S=4096)"),
     ("gpu:H900", "(no GPU has this name)"),
-    ("Q=3", "(no operation has a size Q)"),
+    ("Q=3", "(Q is not a size; sizes are B, H, "),
+    ("speedup>2", "(speedup is not a size; sizes are B, H, "),
     ("since:soon", "(write a date such as 2026-11-30)"),
     ("S>=big", "(use a number for this size)"),
     ("S=abc", "(use a number for this size)"),
@@ -86,12 +91,23 @@ def test_it_says_what_it_understood(owner, demo, gpu, text, expected):
     ('"', "“"),
     ("<script>alert(1)</script>", "alert(1)"),
 ])  # fmt: skip
-def test_what_it_did_not_understand_is_one_sentence_and_no_filter(owner, demo, text, why):
+def test_what_it_did_not_understand_is_one_sentence_and_no_result_matches(owner, demo, text, why):
     terms, problem = said(text)
-    assert terms == [] and problem.startswith("Invalid search terms, not applied: ") and why in problem
-    assert problem.count(". ") == 0
-    page = page_of(owner, "?" + "&".join([f"q={text}"]))
+    assert terms == [] and problem.startswith(("Invalid search terms: ", "No kernel, GPU or person is named "))
+    assert why in problem and problem.count(". ") == 0
+    page = page_of(owner, f"?{urlencode({'q': text})}")
     assert escape(why) in page and "<script>alert" not in page
+    assert "<h1>No result matches</h1>" in page and "<table" not in page and "No results yet" not in page
+
+
+def test_beside_terms_that_are_understood_it_still_matches_nothing(owner, demo):
+    assert matching("sdpa-flash") and not matching("sdpa-flash zork") and not matching(f"run:{demo.pk} zork")
+    assert keys_of("sdpa-flash zork", sort="-speedup") == []
+    terms, problem = said("sdpa-flash zork gpu:H900")
+    assert terms == ["kernel sdpa-flash"]
+    assert problem == (
+        "No kernel, GPU or person is named “zork”. Invalid search terms: “gpu:H900” (no GPU has this name)."
+    )
 
 
 def test_the_search_narrows_to_what_it_says(owner, demo):
@@ -321,3 +337,42 @@ def test_two_demo_runs_at_once(owner, demo, exported):
     again = load(exported, "again.json")
     first = keys_of("")[0]
     assert first.run == again.pk
+
+
+def test_shares_of_an_older_harness_are_of_todays_speed_of_light(demo):
+    """Side by side with a newer run, one GPU had two speeds of light."""
+    arms = Result.objects.filter(measurement__run=demo, limit_share__gt=0.3).select_related("measurement__workload")
+    bound = [arm for arm in arms if "B=16 H=96 S=4096 D=128" in arm.measurement.workload.label]
+    assert bound and {round(arm.limit_ms, 2) for arm in bound} == {12.32}
+    assert all(abs(arm.limit_share * arm.p50_ms / arm.limit_ms - 1) < 1e-6 for arm in bound)
+
+
+# --- both rates on one page -------------------------------------------------------------------------------------------
+
+
+def rates(demo, unit, **options):
+    """The cells of both rates of a result whose headline unit is this one."""
+    (measured, *_) = measurements.of_run(demo)
+    arm = measured.arm("triton-flash")
+    row = replace(tables.row(measured, arm), unit=unit)
+    both = [measures.BY_KEY["tflops"], measures.BY_KEY["gb_per_s"]]
+    return result_cells(both, arm, row, measured.arm("sdpa"), **options).split("</td>")[:2]
+
+
+def test_the_second_rate_is_short_where_nobody_asked_for_it(demo):
+    tflops, gb = rates(demo, "TFLOP/s", asked=False)
+    assert "<small>" not in gb and gb[-1].isdigit(), "no interval"
+    tflops, gb = rates(demo, "GB/s", asked=False)
+    assert tflops.endswith(f">{DASH}") and gb[-1].isdigit(), "a memory-bound result has no TFLOP/s"
+    tflops, _ = rates(demo, "GB/s", asked=False, sort="tflops")
+    assert tflops[-1].isdigit(), "rows in the order of a figure show it"
+    for unit, number in (("TFLOP/s", 1), ("GB/s", 0)):
+        assert "<small>" in rates(demo, unit)[number], "asked for, it is whole"
+
+
+def test_the_page_of_both_rates_leaves_it_short_unless_columns_are_asked_for(owner, demo, monkeypatch):
+    row = tables.row
+    units = iter(["TFLOP/s", "GB/s"] * 1000)
+    monkeypatch.setattr(tables, "row", lambda *more: replace(row(*more), unit=next(units)))
+    short = 'title="its rate is in GB/s"'
+    assert short in page_of(owner) and short not in page_of(owner, "?columns=tflops,gb_per_s")

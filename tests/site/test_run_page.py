@@ -146,6 +146,42 @@ def test_a_run_that_ended_before_its_cross_check_has_no_verdict_in_colour(owner,
     assert (outcome.style, outcome.mark) == ("same", "")
 
 
+@pytest.mark.parametrize(
+    "factors, said",
+    [
+        ((1.2, 0.8), "Not cross-checked: triton-flash is faster than sdpa on 1, slower on 1 of 2 workloads"),
+        ((1.0, 1.0), "Not cross-checked: triton-flash is as fast as sdpa"),
+    ],
+)
+def test_every_verdict_of_a_run_that_was_cancelled_says_that_it_is_not_cross_checked(owner, exported, factors, said):
+    run = load(shortened(exported, 2), "cut.json")
+    Run.objects.filter(pk=run.pk).update(state=Run.State.CANCELLED)
+    results = Result.objects.filter(measurement__run=run)
+    results.exclude(kernel__name__in=("sdpa", "triton-flash")).delete()
+    for result, factor in zip(results.filter(kernel__name="triton-flash").order_by("pk"), factors, strict=True):
+        figures = {"speedup": factor, "speedup_low": factor / 1.002, "speedup_high": factor * 1.002}
+        Result.objects.filter(pk=result.pk).update(**figures)
+    assert owner.get(run.get_absolute_url()).context["sections"][0].headline.strong == said
+
+
+def test_the_table_names_the_kernel_that_is_nearest_to_the_speed_of_light(owner, exported):
+    run = load(shortened(exported, 1), "one.json")
+    shares = {result.kernel.name: result.limit_share or 0 for result in Result.objects.filter(measurement__run=run)}
+    best = max(shares, key=lambda name: shares[name])
+    (line,) = owner.get(run.get_absolute_url()).context["sections"][0].matrix.lines
+    assert (line.light.kernel, line.light.share) == (best, shares[best])
+    assert f"{figures.percent(shares[best])}<small>{best}</small>" in page_of(owner, run)
+
+
+def test_a_wide_interval_is_written_as_its_ends(owner, exported):
+    """±357% of 0.63x: no speedup is 357% lower."""
+    run = load(shortened(exported, 1), "one.json")
+    wide = {"speedup": 0.63, "speedup_low": 0.14, "speedup_high": 2.7}
+    Result.objects.filter(measurement__run=run, kernel__name="triton-flash").update(**wide)
+    page = page_of(owner, run)
+    assert "0.63x<small>0.14 to 2.70" in page and "±3" not in page
+
+
 def test_the_page_and_the_files_say_the_environment_of_a_process(owner, exported):
     data = json.loads(json.dumps(exported))
     for result in data["measurements"][0]["results"]:

@@ -59,6 +59,22 @@ def test_a_search_without_a_hit_offers_to_clear_the_filters(owner, make_run):
         assert "Start one" not in page
 
 
+def test_the_search_says_what_it_reads_and_leads_to_the_results(owner, make_run):
+    make_run()
+    page = owner.get(LIST, {"q": "sdpa-flash & more"}).content.decode()
+    assert 'placeholder="title, config or note"' in page
+    assert f'href="{reverse("results")}?q=sdpa-flash%20%26%20more"' in page
+    assert "search the results for" not in owner.get(LIST, {"state": "lost"}).content.decode()
+
+
+def test_a_phone_hides_only_an_empty_result(owner, measured, make_run):
+    make_run(title="waits")
+    measured()
+    page = owner.get(LIST).content.decode()
+    cells = dict(zip(titles(owner), re.findall(r'<td class="text result( nothing)?"', page), strict=True))
+    assert list(cells.values()) == ["", " nothing"] and cells["waits"] == " nothing"
+
+
 def test_filters_left_empty_are_none(owner):
     assert "Start one" in owner.get(LIST, {"q": "", "state": "", "page": "1"}).content.decode()
 

@@ -1,6 +1,7 @@
 """Sessions: runs of one effort with their notes; what became of each kernel from its first result there to its last."""
 
 import json
+import re
 from dataclasses import replace
 from datetime import timedelta
 
@@ -35,6 +36,13 @@ def page_of(client, session):
     answer = client.get(session.get_absolute_url())
     assert answer.status_code == 200
     return answer.content.decode()
+
+
+def test_a_long_title_of_a_run_breaks_in_the_timeline(owner, ran, session, settings):
+    Run.objects.filter(pk=ran().pk).update(title="x" * 200)
+    assert re.search(r'<span class="title"><a [^>]*>run \d+</a> x{200}</span>', page_of(owner, session))
+    css = (settings.BASE_DIR / "static" / "site.css").read_text()
+    assert ".timeline .ran .title { min-width: 0; overflow-wrap: anywhere; }" in css
 
 
 def rows_of(session, kernel="triton-flash"):

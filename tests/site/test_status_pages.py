@@ -124,7 +124,27 @@ def test_only_what_is_chosen_is_shown(owner, stranger, history, gpu, silent):
     page = text(stranger.get(Share.objects.get().get_absolute_url()))
     assert gpu.place in page and silent.place not in page
     assert "compiled" not in page, "another kernel's change is not told"
-    assert "No kernel changed this week" in page
+    assert "<h1>No change found this week: 1 of 1 kernel has enough runs</h1>" in page
+
+
+@pytest.mark.parametrize("count", [15, 16])
+def test_without_a_change_it_says_how_many_kernels_have_enough_runs(stranger, gpu, make, count):
+    fill(gpu, repeated(count), "compiled")
+    other = fill(
+        gpu, repeated(3), "eager", sizes={"batch": 1, "heads": 8, "seq_len": 64, "head_dim": 64, "causal": False}
+    )
+    Run.objects.filter(pk=other[0].pk).update(contended=True)
+    page = text(stranger.get(make("kernels").get_absolute_url()))
+    kernels = Kernel.objects.count()
+    enough = 0 if count == 15 else 2
+    assert f"<h1>No change found this week: {enough} of {kernels} kernels have enough runs</h1>" in page
+
+
+def test_what_is_undecided_is_not_also_unconfirmed(stranger, make, measured):
+    measured(count=1).measurements.update(margin=0.09)
+    page = text(stranger.get(make("workloads").get_absolute_url()))
+    assert "undecided" in page and "triton-flash (margin 9%) and 6 more" in page
+    assert "unconfirmed" not in page and "unbeaten" not in page
 
 
 def test_an_edited_page_keeps_its_link_and_a_new_order(owner, stranger, target, gpu, make):
