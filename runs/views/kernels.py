@@ -232,16 +232,8 @@ class Subject:
             return {"tone": "same", "strong": self._failed(points), "rest": self.stood_in}
         strong, tone = headline(standing)
         rest = [sentence(standing.rest)]
-        if (
-            len(
-                {
-                    one.terms._replace(workload=0, mode="", group="")
-                    for one in self.newest
-                    if one.newest.kernel != one.newest.baseline
-                }
-            )
-            > 1
-        ):
+        told = [one for one in self.newest if one.newest.kernel != one.newest.baseline]
+        if len({one.terms._replace(workload=0, mode="", group="") for one in told}) > 1:
             rest = ["The results are of several cards, versions or baselines: they have no common mean."]
         return {"tone": tone, "strong": strong, "rest": " ".join(filter(None, [*rest, self.stood_in]))}
 

@@ -30,6 +30,8 @@ from runs.views.downloads import csv_file
 
 MOST_COLUMNS, MOST_ROWS = 3, 50
 """Of the matrix; the files have all."""
+MOST_NAMED = 3
+"""Kernels that are named in the first line; if there are more, only their number."""
 CHARTS = ("record", "fast")
 PHRASE = re.compile(r"\d+ [a-z]+ of \d+|\S+")
 """A part of a shape: one word, or "16 blocks of 64"."""
@@ -276,8 +278,8 @@ class View:
         base, rest = newest.shown.base.kernel, []
         if wins:
             names, count = _most(wins)
-            leads, each = ("leads", "") if len(names) == 1 else ("lead", ", each")
-            strong, tone = f"{listed(names)} {leads} on {count} of {len(mine)} {on}{each}", "faster"
+            leads = "leads" if len(names) == 1 else "each lead"
+            strong, tone = f"{_named(names)} {leads} on {count} of {len(mine)} {on}", "faster"
             rest += [f"On {unbeaten} of them no kernel beats {base}."] if unbeaten else []
         elif unbeaten:
             strong, tone = f"No kernel is confirmed faster than {base} on {len(mine)} {on}", "same"
@@ -287,8 +289,8 @@ class View:
         ahead = Counter(p.rumour.point.kernel for p in mine if p.rumour and p.rumour.best)
         if ahead and not wins:
             names, count = _most(ahead)
-            has, each = ("has", "") if len(names) == 1 else ("have", ", each")
-            rest.append(f"{listed(names)} {has} the highest unconfirmed speedup on {count} of {len(mine)}{each}.")
+            has = "has" if len(names) == 1 else "each have"
+            rest.append(f"{_named(names)} {has} the highest unconfirmed speedup on {count} of {len(mine)}.")
         if waiting and (wins or unbeaten):
             rest.append(f"{waiting} unconfirmed result{'s wait' if waiting > 1 else ' waits'} for confirmation.")
         return {"tone": tone, "strong": strong, "rest": " ".join(rest)}
@@ -298,6 +300,10 @@ def _most(counts: Counter[str]) -> tuple[list[str], int]:
     """(the kernels with the largest count, this count)."""
     most = max(counts.values())
     return sorted(name for name, count in counts.items() if count == most), most
+
+
+def _named(names: list[str]) -> str:
+    return listed(names) if len(names) <= MOST_NAMED else f"{len(names)} kernels"
 
 
 def halves(shape: str) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import vl_convert
@@ -45,6 +46,8 @@ from runs.views.week import line_of
 FRESH_S, KEPT_S = 10.0, 60.0
 """An older drawing is made anew after the answer; a still older one before it."""
 LONGEST_DRAWING_S = 60
+COUNTED_DAYS = 90
+"""A kernel that ran earlier only is not looked for in the count of those that could show a change."""
 
 
 @dataclass(frozen=True)
@@ -148,9 +151,10 @@ def said(wall: Wall) -> str:
 
 def no_change(part: Part) -> str:
     """That none of the chosen kernels has changed, and of how many this can be known: of those with a line that has the runs
-    which the rule needs. A kernel without a run of this site is not counted."""
+    which the rule needs. Only kernels with a run of this site in COUNTED_DAYS are counted."""
     rows = point_rows.tried().filter(status=Status.OK, p50_ms__gt=0, p50_low_ms__gt=0, p50_high_ms__gt=0)
     rows = rows.filter(measurement__run__demo="", measurement__run__gpu__isnull=False)
+    rows = rows.filter(measurement__run__created_at__gte=timezone.now() - timedelta(days=COUNTED_DAYS))
     rows = rows.filter(measurement__run__contended=False, measurement__margin__lte=WIDEST_MARGIN)
     if not part.every:
         rows = rows.filter(kernel__in=part.chosen)

@@ -213,9 +213,9 @@ def test_of_equals_none_is_said_to_lead(owner, measured, confirmed):
         one.results.filter(kernel__name=kernel).update(speedup=2.0, speedup_low=1.99, speedup_high=2.01)
     (thorough if confirmed else noted)(run)
     said = (
-        "compiled and triton-flash lead on 1 of 2 attention workloads on NVIDIA H200 (gpu-1), each"
+        "compiled and triton-flash each lead on 1 of 2 attention workloads on NVIDIA H200 (gpu-1)"
         if confirmed
-        else "compiled and triton-flash have the highest unconfirmed speedup on 1 of 2, each."
+        else "compiled and triton-flash each have the highest unconfirmed speedup on 1 of 2."
     )
     assert said in page_of(owner)
 
