@@ -154,7 +154,7 @@ def no_change(part: Part) -> str:
     which the rule needs. Only kernels with a run of this site in COUNTED_DAYS are counted."""
     rows = point_rows.tried().filter(status=Status.OK, p50_ms__gt=0, p50_low_ms__gt=0, p50_high_ms__gt=0)
     rows = rows.filter(measurement__run__demo="", measurement__run__gpu__isnull=False)
-    rows = rows.filter(measurement__run__created_at__gte=timezone.now() - timedelta(days=COUNTED_DAYS))
+    rows = rows.filter(measurement__created_at__gte=timezone.now() - timedelta(days=COUNTED_DAYS))
     rows = rows.filter(measurement__run__contended=False, measurement__margin__lte=WIDEST_MARGIN)
     if not part.every:
         rows = rows.filter(kernel__in=part.chosen)
