@@ -181,7 +181,8 @@ def _estimate(form: NewRunForm, as_drawn: bool = True) -> dict[str, Any]:
     gpus: list[Gpu | None] = [*form.chosen_gpus()] or [None]
     estimates = [estimate_run(form.spec, gpu) for gpu in gpus] if form.is_valid() else []
     estimated = max(estimates, key=lambda one: one.seconds, default=None)
-    return {"estimate": estimated, "problem": "" if estimated else form.problem()}
+    alone = estimated is not None and form.spec.kernels == [form.spec.baseline]
+    return {"estimate": estimated, "problem": "" if estimated else form.problem(), "baseline_alone": alone}
 
 
 def _lists(values: Mapping[str, Any]) -> dict[str, list[Any]]:

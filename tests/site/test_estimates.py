@@ -97,6 +97,13 @@ def test_a_fault_stands_where_the_estimate_would_be(owner, typed):
     assert "Device: choose a device." in asked(owner, {})
 
 
+def test_without_a_kernel_it_says_that_only_the_baseline_is_measured(owner, chosen):
+    said = "Only the baseline is measured."
+    assert said not in asked(owner, chosen | {"kernels": ["sdpa", "eager"]})
+    assert said in asked(owner, chosen | {"kernels": ["sdpa"]})
+    assert said in asked(owner, chosen | {"kernels": []})
+
+
 def test_ticks_are_drawn_anew_only_when_the_device_or_the_config_changed(owner, chosen, configs):
     assert 'id="kernels"' not in asked(owner, chosen)
     by_device = asked(owner, chosen, changed="device")

@@ -425,6 +425,8 @@ def test_what_was_measured_before_it_failed_is_there(owner, demo):
     Run.objects.filter(pk=demo.pk).update(state="failed", message="power cut", done=8, total=9, demo="")
     page = page_of(owner, demo)
     assert "8 of 9 workloads were measured; see below." in page
+    Run.objects.filter(pk=demo.pk).update(done=9)
+    assert "All 9 workloads were measured; see below." in page_of(owner, demo)
     assert all_figures(page).count(f"/runs/{demo.pk}/results/") == 64
 
 
