@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -12,6 +13,8 @@ from django.contrib.auth.decorators import login_not_required
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.urls import URLPattern, path, re_path
+from django.utils.html import escape
+from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.csrf import csrf_exempt
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, Throttled, ValidationError
@@ -89,7 +92,7 @@ def docs(request: HttpRequest) -> HttpResponse:
             body = one.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
             sent = document["components"]["schemas"].get(body.get("$ref", "").rpartition("/")[2], {})
             shown = {
-                "method": method.upper(), "address": address, "says": one.get("description", ""),
+                "method": method.upper(), "address": address, "says": _coded(one.get("description", "")),
                 "parameters": [_field(p["name"], p["schema"], p.get("required"), p["in"]) for p in one.get("parameters", [])]
                 + [_field(name, of, name in sent.get("required", ()), "body") for name, of in sent.get("properties", {}).items()],
             }  # fmt: skip
@@ -98,9 +101,14 @@ def docs(request: HttpRequest) -> HttpResponse:
 
 
 def _field(name: str, schema: dict[str, Any], required: bool | None, where: str) -> dict[str, Any]:
-    kinds = [one.get("type", "") for one in schema.get("anyOf", [schema])]
-    says = schema.get("description", "")
+    kinds = [kind for one in schema.get("anyOf", [schema]) if (kind := one.get("type", "")) != "null"]
+    says = _coded(schema.get("description", ""))
     return {"name": name, "kind": " or ".join(filter(None, kinds)), "required": required, "where": where, "says": says}
+
+
+def _coded(text: str) -> SafeString:
+    """Text with what stands between backticks as code."""
+    return mark_safe(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text)))
 
 
 @login_not_required

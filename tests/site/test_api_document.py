@@ -82,6 +82,10 @@ def test_the_document_has_every_address_with_its_answers_and_who_may_ask(documen
     page = owner.get(reverse("api_docs")).content.decode()
     assert all(f"{method.upper()} {address}" in page for method, address, _ in operations(document))
     assert "https://" not in page and "<script>" not in page
+    assert "`" not in page and "<code>p50_ms,speedup</code>" in page and "null" not in page
+    unsaid = [(address, p["name"]) for method, address, one in operations(document) if method == "get"
+              for p in one.get("parameters", ()) if p["in"] == "query" and not p["schema"].get("description")]  # fmt: skip
+    assert unsaid == []
 
 
 def test_every_read_answers_as_the_document_says_and_304_the_second_time(document, owner, stored):
