@@ -70,13 +70,17 @@ class Softmax(Rows):
         return (self.rows, self.cols), inputs.tensors[0].dtype
 
     def check(self, inputs: Inputs, seed: int, thorough: bool) -> Iterator[Piece]:
-        """Every row, in float64, in chunks. The yardstick's sum: in float32 term by term."""
+        """Every row, in float64, in chunks. The yardstick of float32: a sum term by term, and exp(x - logsumexp), whose logarithm
+        is rounded as coarsely as the largest element."""
         import torch
 
         (x,) = inputs.tensors
         for where in self.chunks():
             exact = x[where].double().softmax(-1)
             wide = x[where].float()
-            powers = (wide - wide.amax(-1, keepdim=True)).exp()
-            total = sum_in_turn(powers) if x.dtype == torch.float32 else powers.sum(-1, keepdim=True)
-            yield Piece(where, exact, (powers / total).to(x.dtype))
+            largest = wide.amax(-1, keepdim=True)
+            powers = (wide - largest).exp()
+            if x.dtype == torch.float32:
+                yield Piece(where, exact, (wide - (largest + sum_in_turn(powers).log())).exp())
+            else:
+                yield Piece(where, exact, (powers / powers.sum(-1, keepdim=True)).to(x.dtype))
