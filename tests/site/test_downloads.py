@@ -103,7 +103,11 @@ def test_json_has_everything_that_was_measured(owner, demo, exported):
         assert ours["protocol"] == theirs["protocol"]
         assert ours["aa"] == theirs["aa"]
         for mine, its in zip(ours["results"], theirs["results"], strict=True):
-            assert mine == its
+            light = {name: mine[name] for name in ("limit_ms", "limit_share") if name in mine}
+            assert mine == its | light
+            if light:  # harness 5 took the data sheet's rate of products: 989.4 instead of 1070.5 TFLOP/s
+                factors = [its[name] / mine[name] for name in light]
+                assert factors == pytest.approx([1, 1]) or factors == pytest.approx([1070.5 / 989.4] * 2, rel=1e-4)
 
 
 def test_what_was_exported_loads_again_and_gives_the_same_table(owner, demo):
