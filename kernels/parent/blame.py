@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kernels.parent.engine import Engine
 
 ALONE_S, MOST_KEPT_BYTES = 20.0, 2**28
-"""An arm under suspicion runs alone for at most this long, and until it keeps so much memory."""
+"""An arm under suspicion runs alone for at most this long; one that seems to leak, until it has taken so much more memory."""
 SHORT_S = 0.1
 """Blocks that take less than this on average get more calls, as many as keep MOST_KEPT_BYTES in one look."""
 CHANGED = "changed global state: "
@@ -111,12 +111,12 @@ class Blame:
         raise engine.retry()
 
     def _keeps_more(self, arm: Arm, grown: Sequence[tuple[int, int]]) -> bool:
-        """Whether calls of an arm that seems to leak go on to do so: a pool that only fills is full one day, before it holds
-        MOST_KEPT_BYTES. The arm runs alone, in the same process; blocks become longer while they are short."""
+        """Whether an arm that seems to leak goes on to take memory: a pool that only fills stops before it has taken
+        MOST_KEPT_BYTES more. The arm runs alone, in the same process; blocks become longer while they are short."""
         begin, calls, more = time.monotonic(), grown[-1][1], list[tuple[int, int]]()
         per_call = max(1.0, median(count / calls for count, calls in grown))
         self.engine.running = arm
-        self.engine.step(arm.name, "does it go on to take memory?")
+        self.engine.step(arm.name, "memory")
         self.engine.session.call("prepare", CHECK_LIMIT_S, seeds=self.engine.seeds(PROBE_SETS), sets=PROBE_SETS)
         while not more or (sum(count for count, _ in more) < MOST_KEPT_BYTES and time.monotonic() - begin < ALONE_S):
             if time.monotonic() - begin < len(more) * SHORT_S:

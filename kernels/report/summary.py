@@ -220,7 +220,7 @@ def _others(ranked: Ranking, first: Standing) -> list[str]:
         return said
     others = [one for one in ranked.standings if one != first and one.counts["faster"]]
     also = "also " * bool(first.counts["faster"])
-    everywhere = [one.kernel for one in others if one.counts["faster"] == one.of]
+    everywhere = [one.kernel for one in others if one.counts["faster"] == one.of == first.of]
     for names, where in (
         (everywhere, f" on all {first.of} workloads" if first.of > 1 else ""),
         ([one.kernel for one in others if one.kernel not in everywhere], " on some workloads"),

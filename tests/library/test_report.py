@@ -490,6 +490,8 @@ def test_who_is_faster_everywhere_and_who_somewhere():
     ]
     text = said(*table)[1]
     assert "two is also faster on all 2 workloads. three is also faster on some workloads." in text
+    table.append(event(result("sdpa"), result("one", (1.5, 1.6)), seq_len=256))
+    assert "two and three are also faster on some workloads." in said(*table)[1], "two was measured on 2 of 3"
 
 
 def test_who_is_faster_than_the_best_on_a_workload_is_named():

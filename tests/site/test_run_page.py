@@ -173,6 +173,19 @@ def test_the_table_names_the_kernel_that_is_nearest_to_the_speed_of_light(owner,
     assert f"{figures.percent(shares[best])}<small>{best}</small>" in page_of(owner, run)
 
 
+def test_kernels_that_are_equally_near_to_the_speed_of_light_are_not_told_apart(owner, exported):
+    run = load(shortened(exported, 1), "one.json")
+    every = Result.objects.filter(measurement__run=run, limit_share__isnull=False)
+    best = every.order_by("-limit_share").first()
+    other = every.exclude(pk=best.pk).order_by("-limit_share").first()
+    every.filter(pk=other.pk).update(p50_low_ms=best.p50_ms)
+    (line,) = owner.get(run.get_absolute_url()).context["sections"][0].matrix.lines
+    assert line.light.kernel == f"{best.kernel.name} or {other.kernel.name}"
+    every.exclude(pk=best.pk).update(p50_low_ms=best.p50_ms)
+    (line,) = owner.get(run.get_absolute_url()).context["sections"][0].matrix.lines
+    assert line.light.kernel == f"{every.count()} kernels"
+
+
 def test_a_wide_interval_is_written_as_its_ends(owner, exported):
     """±357% of 0.63x: no speedup is 357% lower."""
     run = load(shortened(exported, 1), "one.json")
