@@ -28,6 +28,8 @@ class Part:
     environment: dict[str, str] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
     """Notes on how they were checked."""
+    margin: float = 0.0
+    """At least this margin applies to its results: by so much its variables may slow the baseline down."""
 
     @property
     def alive(self) -> list[Arm]:
@@ -67,19 +69,39 @@ def parts(arms: Sequence[Arm], baseline: Callable[[], Arm]) -> list[Part]:
     return found
 
 
-def why_slower(kind: str, ns: float, plain_ns: float, margins: Sequence[float]) -> str:
-    """Why the variables of a part count against its kernels, as a sentence; empty if they do not.
+@dataclass(frozen=True)
+class BaselineTimes:
+    """The baseline's p50 with the variables of a part, and without them."""
 
-    ns, plain_ns: the baseline's p50 with the variables, and without them. margins: of both measurements.
-    """
-    limit = SLOWER[kind]
-    for margin in margins:
-        limit *= 1 + max(0.0, margin - MARGIN)
-    if ns <= limit * plain_ns:
-        return ""
-    return f"its environment slows the baseline down: {ns / 1e3:.4g} us with it, {plain_ns / 1e3:.4g} us without it"
+    kind: str
+    """Of the device: "cuda" or "cpu"."""
+    ns: float
+    plain_ns: float
+    margins: Sequence[float]
+    """Of both measurements."""
+
+    @property
+    def is_slower(self) -> bool | None:
+        """Whether the variables slow it down; None if noise of that size hides it."""
+        limit = SLOWER[self.kind]
+        if self.ns <= limit * self.plain_ns:
+            return False
+        for margin in self.margins:
+            limit *= 1 + max(0.0, margin - MARGIN)
+        return True if self.ns > limit * self.plain_ns else None
+
+    @property
+    def told(self) -> str:
+        return f"{self.ns / 1e3:.4g} us with it, {self.plain_ns / 1e3:.4g} us without it"
 
 
-def accuse(part: Part, why: str) -> None:
-    for arm in part.alive[1:]:
-        arm.fail(Status.SUSPECT, why)
+def judge(part: Part, baseline: BaselineTimes) -> None:
+    """A part whose variables slow its baseline down has no speedups; one where they may, no verdicts."""
+    if baseline.is_slower:
+        for arm in part.alive[1:]:
+            arm.fail(Status.SUSPECT, f"its environment slows the baseline down: {baseline.told}")
+    elif baseline.is_slower is None:
+        part.margin = baseline.ns / baseline.plain_ns - 1
+        part.told.append(
+            f"{assignments(part.environment)} may slow the baseline down: {baseline.told}; noise of that size hides it"
+        )

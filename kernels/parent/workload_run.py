@@ -16,7 +16,8 @@ from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.context import RunContext
 from kernels.parent.engine import Engine, Timed
 from kernels.parent.groups import MAIN, Group
-from kernels.parent.parts import Part, accuse, parts, why_slower
+from kernels.parent.parts import BaselineTimes, Part, parts
+from kernels.parent.parts import judge as judge_baseline
 from kernels.parent.reading import joined
 from kernels.parent.results import Limits, arm_results, json_safe, reading_fields
 from kernels.parent.seeds import Draws, secret
@@ -65,11 +66,11 @@ class WorkloadRun:
             for self.part in parts(self.arms, lambda: self._arm(self.baseline)):
                 session.use(self.part.environment)
                 timed_groups = self._timed()
-                if self.part.environment and (why := self._why_slower(timed_groups, plain)):
+                if self.part.environment and self._may_be_slower(timed_groups, plain):
                     session.replace()
                     timed_groups = self._timed()  # one slow process is chance
-                    if why := self._why_slower(timed_groups, plain):
-                        accuse(self.part, why)
+                    if times := self._baseline_times(timed_groups, plain):
+                        judge_baseline(self.part, times)
                 plain = plain or timed_groups
                 events += self._events(timed_groups)
         finally:
@@ -86,18 +87,24 @@ class WorkloadRun:
             events.append(self._event(timed, [*timed.arms, *failed]))
         return events
 
-    def _why_slower(self, timed_groups: list[Timed], plain: list[Timed]) -> str:
-        """Why this part's variables slow the baseline down, compared with the part without any; empty if they do not."""
+    def _may_be_slower(self, timed_groups: list[Timed], plain: list[Timed]) -> bool:
+        """Whether the baseline took longer in this part than in the part without variables."""
+        times = self._baseline_times(timed_groups, plain)
+        return times is not None and times.is_slower is not False
+
+    def _baseline_times(self, timed_groups: list[Timed], plain: list[Timed]) -> BaselineTimes | None:
+        """The baseline's times in this part and in the part without variables; None unless both were measured alike."""
         found = []
         for groups in (timed_groups, plain):
             timed = next((one for one in groups if one.reading and self.baseline in one.reading.blocks), None)
             found.append((timed, timed.group.mode if timed else ""))
         (mine, mode), (other, its_mode) = found
         if mine is None or other is None or mode != its_mode:
-            return ""
+            return None
         device = self.context.environment["device"]
         margins = [reading_fields(one.reading, self.baseline, device)["margin"] for one in (mine, other)]
-        return why_slower(self.context.device.kind, mine.p50_ns(self.baseline), other.p50_ns(self.baseline), margins)
+        kind = self.context.device.kind
+        return BaselineTimes(kind, mine.p50_ns(self.baseline), other.p50_ns(self.baseline), margins)
 
     def _check_alone(self) -> list[Timed]:
         self._verify(self._engine(self.plan, self._checks()))
@@ -219,6 +226,7 @@ class WorkloadRun:
         results = arm_results(mine, reading, baseline, limits, self.seed)
         shared: dict[str, Any] = json_safe(reading_fields(reading, baseline, device))
         shared["protocol"] = shared.get("protocol", {}) | {"seed": self.seed}
+        shared["margin"] = max(shared["margin"], self.part.margin)
         shared["notes"] = [*shared.get("notes", []), *self.part.notes]
         return Measured(
             workload=self.workload,

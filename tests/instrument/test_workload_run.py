@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernels.contract.arm_result import Status
+from kernels.analysis.verdicts import verdict
+from kernels.contract.arm_result import Status, Verdict
 from kernels.host.device import find_device
 from kernels.parent import crosscheck
 from kernels.parent.child_process import Child
@@ -68,6 +69,19 @@ def test_nothing_is_compared_with_a_baseline_that_is_not_ok(status):
     assert faster.status == "ok" and faster.p50_ms is not None
     assert (faster.speedup is None) == (status is not None)
     assert any("nothing is compared with it" in note for note in event.notes) == (status is not None)
+
+
+def test_a_part_whose_variables_may_slow_the_baseline_down_has_no_verdicts():
+    run = run_of()
+    reading = Reading("cpu", {"eager": [[200.0, 210.0]] * 8, "compiled": [[100.0, 101.0]] * 8})
+    for arm in run.arms:
+        arm.judged({"correct": True})
+    timed = Timed(Group(MAIN, "cpu", ("eager", "compiled")), run.arms, reading)
+    event = run._event(timed, run.arms)
+    assert verdict(event.results[1], event) == Verdict.FASTER
+    run.part.margin = 3.0
+    event = run._event(timed, run.arms)
+    assert event.margin == 3.0 and verdict(event.results[1], event) == Verdict.UNDECIDED
 
 
 def test_a_kernel_that_has_hung_is_not_tried_on_later_workloads_of_the_run():
