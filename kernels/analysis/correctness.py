@@ -25,6 +25,8 @@ DOMINATED = 4
 and keys is up to 4.4 times as wrong as eager PyTorch."""
 ROUNDING = 0.21
 """Relative Frobenius error of one rounding, in units of the spacing of numbers at 1."""
+BY_CHANCE = 3
+"""Of n elements the error of a rounding is by chance up to this share / sqrt(n) larger: three standard deviations for N(0, 1)."""
 TERMS = 0.25
 """Relative error of n positive terms summed in turn, in units of the largest error of a rounding times sqrt(n)."""
 LIKE_FLOAT32 = 2
@@ -43,6 +45,7 @@ INPUTS = {
     "drift": "inputs whose partial sums cancel",
     "tails": "inputs that reveal products of split numbers",
     "negative": "negative inputs",
+    "single": "inputs of which one term decides the mean",
 }
 
 
@@ -117,6 +120,7 @@ def _frobenius_allowed(reading: dict[str, Any], dtype: str) -> float:
     info = EVERY[dtype]
     slack = info.slack + _of_terms(reading, dtype)
     rounded = ROUNDING * 2 * info.unit * reading.get("roundings", 0)
+    rounded *= 1 + BY_CHANCE / math.sqrt(reading.get("elements", math.inf))
     allowed = max(_more(reading, dtype) * info.factor * reading["yard_frobenius"], rounded) + slack
     return min(allowed, info.frobenius_cap) if _is_normal(reading) else allowed
 

@@ -87,6 +87,7 @@ def measure(out: Any, reference: Reference) -> dict[str, Any]:
     frobenius, yard_frobenius: relative errors. row, yard_row: those of the worst row. nonfinite: NaN or Inf elements
     where the reference is finite. constant: all elements are equal, but not the reference's, rounded to the dtype.
     eps: relative spacing of the dtype; only if the output is a single number (0-d).
+    elements: of the output.
     pooled: seeds whose largest error is yard_abs, and whose largest value is largest; only if the output has few
     elements.
     slope, ...: systematic errors, see slope.py. slope_allowed, roundings, terms, dominated: what the operation allows.
@@ -211,6 +212,7 @@ class _Errors:
         slope_allowed, roundings, terms = problem.allowance
         found = self.totals | {
             "distribution": self.distribution,
+            "elements": math.prod(self.shape),
             "fits": self.totals["largest"] < torch.finfo(self.dtype).max / 2,
             "frobenius": math.sqrt(self.squares["error"]) / scale,
             "yard_frobenius": math.sqrt(self.squares["yard"]) / scale,

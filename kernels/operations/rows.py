@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, model_validator
 
-from kernels.operations.base import EDGE_SIZES, Operation
+from kernels.operations.base import EDGE_SIZES, LARGE, Operation
 
 if TYPE_CHECKING:
     import torch
@@ -18,6 +19,7 @@ CHUNK = 2**24
 LONGEST_CHAIN = 2**16
 """Most terms that a sum of a yardstick adds in turn. The total of a longer chain hardly changes in float32, so it would allow any
 error."""
+LARGE_COLUMNS = 16
 FOLDED = ("batch", "seq_len", "dim")
 """Sizes of a batch of sequences, which may stand for rows and columns."""
 
@@ -67,6 +69,17 @@ class Rows(Operation):
         step = max(1, CHUNK // self.width)
         for first in range(0, self.rows, step):
             yield slice(first, first + step)
+
+
+def enlarge_columns(x: torch.Tensor, generator: torch.Generator) -> None:
+    """Makes the last column and others, drawn by chance, so large that they hold most of the sum of squares of their row:
+    a part of a row does not show its statistics. x: (rows, columns), changed in place."""
+    import torch
+
+    columns = x.shape[-1]
+    some = torch.randint(columns, (LARGE_COLUMNS - 1,), generator=generator, device=x.device)
+    some = torch.cat([some, some.new_full((1,), columns - 1)]).unique()
+    x[:, some] *= max(LARGE, math.sqrt(columns / LARGE_COLUMNS))
 
 
 def sum_in_turn(values: torch.Tensor) -> torch.Tensor:

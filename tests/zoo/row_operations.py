@@ -7,7 +7,7 @@ from kernels.operations.rms_norm import RMSNorm
 from kernels.operations.softmax import Softmax
 from kernels.operations.swish import Swish
 
-RIGHT_GELUS = ("eager", "functional", "by-erfc", "in-float64", "in-blocks")
+RIGHT_GELUS = ("eager", "functional", "by-erfc", "in-float64", "in-blocks", "of-a-rounded-distribution")
 WRONG_GELUS = (
     "the-other-formula", "of-the-sigmoid", "in-half", "by-a-quotient", "cut-off-at-3", "tail-not-written",
     "last-row-skipped", "one-percent-off",
@@ -19,6 +19,7 @@ ROW_OPERATIONS = {
         (
             "without-maximum", "tail-not-summed", "padding-summed", "summed-in-half", "rescaling-skipped",
             "maximum-of-all-rows", "last-row-skipped", "maximum-of-an-eighth", "maximum-where-fixed-places-are-large",
+            "maximum-where-the-last-column-is-large",
         ),
     ),
     "rms_norm": (

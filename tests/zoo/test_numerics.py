@@ -9,8 +9,10 @@ torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
 from kernels.operations.attention import Attention  # noqa: E402
+from kernels.operations.cross_entropy import CrossEntropy  # noqa: E402
 from kernels.operations.gemm import Gemm  # noqa: E402
 from kernels.operations.layer_norm import LayerNorm  # noqa: E402
+from kernels.operations.mse_loss import MSELoss  # noqa: E402
 from kernels.operations.rms_norm import RMSNorm  # noqa: E402
 from kernels.operations.swish import Swish  # noqa: E402
 
@@ -91,6 +93,29 @@ def test_of_an_operation_that_memory_limits_the_wrong_kernels_fail_and_the_right
     right = found.keys() & right
     assert {kernel: found[kernel]["why"] for kernel in right if not found[kernel]["correct"]} == {}
     assert [kernel for kernel in wrong if found[kernel]["correct"]] == []
+
+
+LOSSES, SQUARES = CrossEntropy(rows=4096, vocab=500), MSELoss(rows=512, cols=2048)
+OF_LOGITS = ["of-bfloat16-logits", "sums-of-bfloat16-logits"]
+OF_DIFFERENCES = ["of-differences-in-half", "of-differences-in-bfloat16"]
+AVERAGED = {
+    "fp16, rows of a loss": (LOSSES, "float16", OF_LOGITS),
+    "fp32, rows of a loss": (LOSSES, "float32", OF_LOGITS),
+    "fp16, terms of a mean": (SQUARES, "float16", OF_DIFFERENCES),
+    "bf16, terms of a mean": (MSELoss(rows=1024, cols=4096), "bfloat16", OF_DIFFERENCES),
+    "fp32, terms of a mean": (SQUARES, "float32", OF_DIFFERENCES),
+    "bf16, a long row": (RMSNorm(rows=2, cols=2**19), "bfloat16", ["mean-of-a-quarter"]),
+}
+
+
+@pytest.mark.parametrize(
+    "case", telling(AVERAGED, "fp16, rows of a loss", "bf16, terms of a mean", "bf16, a long row", why=WHY)
+)
+def test_errors_that_average_out_are_seen(case):
+    """On all other inputs these pass at these sizes."""
+    problem, dtype, kernels = AVERAGED[case]
+    found = judged_by_outputs(kernels, problem.model_copy(update={"dtype": dtype}))
+    assert [kernel for kernel in kernels if found[kernel]["correct"]] == []
 
 
 @pytest.mark.parametrize("case", honest)
@@ -179,7 +204,9 @@ def test_wrong_callables(callables):
 
 
 @pytest.mark.parametrize("operation", [LayerNorm, RMSNorm, Swish], ids=["LayerNorm", "RMSNorm", "Swish"])
-@pytest.mark.parametrize("sizes", [{"rows": r, "cols": c} for r, c in ((8, 129), (1, 1000), (8, 3), (1, 17))], ids=str)
+@pytest.mark.parametrize(
+    "sizes", [{"rows": r, "cols": c} for r, c in ((8, 129), (1, 1000), (1, 64), (8, 3), (1, 17))], ids=str
+)
 def test_rounding_twice_is_right_where_there_are_few_elements(operation, sizes):
     """By chance none of eager PyTorch's few large elements is far off; 1 to 2 in 20 such problems called this one wrong."""
     problem = operation(dtype="bfloat16", **sizes)

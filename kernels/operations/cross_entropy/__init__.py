@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 TARGET_BYTES = 8
 LOSS_BYTES = 4
+CERTAIN = 64.0
+"""single: the logit of the right class in all rows but one, whose loss is then 0; the others are 0."""
+SINGLE = 20 + 2.0**-6 + 2.0**-9
+"""single: the size of the two logits that decide the mean, times a power of 2. float16 holds it to 2^-6, bfloat16 to 1/8."""
+MOST_DOUBLED = 10
+"""float16 holds numbers up to 65,504."""
 
 
 @operation("cross_entropy", baseline="functional", title="Cross-entropy, forward")
@@ -30,7 +36,7 @@ class CrossEntropy(Rows):
     across: ClassVar[str] = "vocab"
     narrowest: ClassVar[int] = 2
     checked_with: ClassVar[tuple[Distribution, ...]] = (
-        "normal", "x30", "large_mean", "outliers", "near_constant", "tiny",
+        "normal", "x30", "single", "large_mean", "outliers", "near_constant", "tiny",
     )  # fmt: skip
     operators: ClassVar[tuple[str, ...]] = (
         "cross_entropy_loss", "log_softmax", "_log_softmax", "nll_loss", "nll_loss_nd", "nll_loss_forward", "gather",
@@ -61,7 +67,23 @@ class CrossEntropy(Rows):
             logits.neg_()
         targets = torch.randint(self.vocab, (self.rows,), generator=generator, device=device)
         targets[0], targets[-1] = 0, self.vocab - 1
+        if distribution == "single":
+            self._leave_one_row(logits, targets, generator)
         return Inputs((logits, targets), {})
+
+    def _leave_one_row(self, logits: torch.Tensor, targets: torch.Tensor, generator: torch.Generator) -> None:
+        """The loss of one row, drawn by chance, is so large that the mean is about 1 where the dtype can hold it; that of every
+        other row is 0."""
+        import torch
+
+        row, more = (
+            torch.randint(most, (1,), generator=generator, device=logits.device) for most in (self.rows, self.vocab - 1)
+        )
+        right = targets[row]
+        logits.zero_().scatter_(1, targets.unsqueeze(1), CERTAIN)
+        large = SINGLE * 2.0 ** min(max(0, (self.rows // 32).bit_length()), MOST_DOUBLED)
+        logits[row, right] = -large
+        logits[row, (right + 1 + more) % self.vocab] = large
 
     def output_like(self, inputs: Inputs) -> tuple[tuple[int, ...], torch.dtype]:
         import torch

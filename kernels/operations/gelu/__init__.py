@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from kernels.catalog import operation
-from kernels.operations.base import Distribution, Inputs, Piece, draw
+from kernels.dtypes import DTYPES
+from kernels.operations.base import SYSTEMATIC, Allowance, Distribution, Inputs, Piece, draw
 from kernels.operations.rows import Rows
 
 if TYPE_CHECKING:
@@ -31,6 +32,12 @@ class Gelu(Rows):
 
     cols: int = Field(ge=1, le=1_048_576, title="Columns")
     approximate: Literal["none", "tanh"] = Field("none", title="Approximation")
+
+    @property
+    def allowance(self) -> Allowance:
+        """The normal distribution function may be rounded before it is multiplied. Its values are dense near 1, where
+        roundings do not cancel."""
+        return Allowance(slope=SYSTEMATIC + DTYPES[self.dtype].folded, roundings=2)
 
     def label(self) -> str:
         return f"{super().label()}{' tanh' if self.approximate == 'tanh' else ''}"

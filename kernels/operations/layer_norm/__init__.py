@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field
 
 from kernels.catalog import operation
-from kernels.operations.base import LARGE, SYSTEMATIC, Allowance, Distribution, Inputs, Piece, draw
-from kernels.operations.rows import Rows, sum_in_turn
+from kernels.operations.base import SYSTEMATIC, Allowance, Distribution, Inputs, Piece, draw
+from kernels.operations.rows import Rows, enlarge_columns, sum_in_turn
 
 if TYPE_CHECKING:
     import torch
@@ -54,7 +54,7 @@ class LayerNorm(Rows):
         generator = torch.Generator(device).manual_seed(seed)
         x = draw((self.rows, self.cols), self.dtype, device, generator, distribution)
         if distribution == "outliers":
-            x[:, -1] *= LARGE
+            enlarge_columns(x, generator)
         of_weights = distribution if distribution in ("outliers", "x30") else "normal"
         weight, bias = (draw((self.cols,), self.dtype, device, generator, of_weights) for _ in range(2))
         return Inputs((x, weight, bias), {"eps": EPS})

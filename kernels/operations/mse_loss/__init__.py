@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field
 
 from kernels.catalog import operation
+from kernels.dtypes import EVERY
 from kernels.operations.base import NEAR, Distribution, Inputs, Piece, draw
 from kernels.operations.rows import Rows, sum_in_turn, total_in_turn
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     import torch
 
 LOSS_BYTES = 4
+SINGLE_BITS = 12
+"""single: bits behind the point that the one term has, at most, before it is multiplied by a power of 2."""
+MOST_DOUBLED = 14
+"""float16 holds numbers up to 65,504."""
 
 
 @operation("mse_loss", baseline="functional", title="Mean squared error")
@@ -27,7 +32,7 @@ class MSELoss(Rows):
 
     tensors: ClassVar[Mapping[str, tuple[str, ...]]] = {"values": ("rows", "cols"), "targets": ("rows", "cols")}
     checked_with: ClassVar[tuple[Distribution, ...]] = (
-        "normal", "large_mean", "tiny", "x30", "outliers", "uniform",
+        "normal", "large_mean", "single", "tiny", "x30", "outliers", "uniform",
     )  # fmt: skip
     operators: ClassVar[tuple[str, ...]] = ("mse_loss", "sub", "square", "pow", "mean")
 
@@ -51,11 +56,28 @@ class MSELoss(Rows):
         generator = torch.Generator(device).manual_seed(seed)
         shape = (self.rows, self.cols)
         values = draw(shape, self.dtype, device, generator, distribution)
-        if distribution == "large_mean":
+        if distribution == "single":
+            targets = values.clone()
+            self._leave_one_term(values.flatten(), targets.flatten(), generator)
+        elif distribution == "large_mean":
             targets = values + NEAR * draw(shape, self.dtype, device, generator)
         else:
             targets = draw(shape, self.dtype, device, generator, distribution)
         return Inputs((values, targets), {})
+
+    def _leave_one_term(self, values: torch.Tensor, targets: torch.Tensor, generator: torch.Generator) -> None:
+        """One element, drawn by chance, is so large that the mean is about 1, and its target slightly below 0: the difference
+        needs two bits more than the dtype has. Every other element is its target."""
+        import torch
+
+        bits = min(SINGLE_BITS, EVERY[self.dtype].mantissa)
+        place, value, target = (
+            torch.randint(most, (1,), generator=generator, device=values.device)
+            for most in (values.numel(), 2 ** (bits - 1), 2)
+        )
+        large = 2.0 ** min(values.numel().bit_length() // 2, MOST_DOUBLED)
+        values[place] = (large * (1 + (2 * value + 1) * 2.0**-bits)).to(values.dtype)
+        targets[place] = (-large * (2 * target + 1) * 2.0 ** -(bits + 2)).to(values.dtype)
 
     def output_like(self, inputs: Inputs) -> tuple[tuple[int, ...], torch.dtype]:
         import torch

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field
 
 from kernels.catalog import operation
-from kernels.operations.base import LARGE, SYSTEMATIC, Allowance, Distribution, Inputs, Piece, draw
-from kernels.operations.rows import Rows, sum_in_turn
+from kernels.operations.base import SYSTEMATIC, Allowance, Distribution, Inputs, Piece, draw
+from kernels.operations.rows import Rows, enlarge_columns, sum_in_turn
 
 if TYPE_CHECKING:
     import torch
@@ -53,7 +53,7 @@ class RMSNorm(Rows):
         return (self.rows + 1) * self.cols * size, self.rows * self.cols * size
 
     def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:
-        """outliers: the last column is 30 times as large, too. tiny: the mean of squares is about eps."""
+        """outliers: sixteen columns are large, too. tiny: the mean of squares is about eps."""
         import torch
 
         generator = torch.Generator(device).manual_seed(seed)
@@ -61,7 +61,7 @@ class RMSNorm(Rows):
         if distribution == "normal":
             x *= AWAY_FROM_ONE
         elif distribution == "outliers":
-            x[:, -1] *= LARGE
+            enlarge_columns(x, generator)
         of_weight = distribution if distribution in ("outliers", "x30") else "normal"
         return Inputs((x, draw((self.cols,), self.dtype, device, generator, of_weight)), {"eps": EPS})
 

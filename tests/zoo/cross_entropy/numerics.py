@@ -123,3 +123,16 @@ def rescaling_skipped(logits, targets):
         total = total + (block - new.unsqueeze(1)).exp().sum(1)
         largest = new
     return (largest + total.log() - wide.gather(1, targets.unsqueeze(1)).squeeze(1)).mean()
+
+
+@kernel("cross_entropy", backend="pytorch", dtypes=("float16", "float32"))
+def of_bfloat16_logits(logits, targets):
+    """Errors of rounding average out over many rows."""
+    return losses(logits.bfloat16(), targets).mean()
+
+
+@kernel("cross_entropy", backend="pytorch", dtypes=("float16", "float32"))
+def sums_of_bfloat16_logits(logits, targets):
+    """The logit of the right class is not rounded."""
+    right = logits.float().gather(1, targets.unsqueeze(1)).squeeze(1)
+    return (logits.bfloat16().float().logsumexp(1) - right).mean()

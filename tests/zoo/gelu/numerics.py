@@ -102,3 +102,11 @@ def one_percent_off(x, *, approximate):
     else:
         out = 0.5 * wide * (1 + (wide / 1.41).erf())
     return out.to(x.dtype)
+
+
+@kernel("gelu", backend="pytorch")
+def of_a_rounded_distribution(x, *, approximate):
+    """Right: the normal distribution function is rounded before it is multiplied, as unfused operators do."""
+    inner = math.sqrt(2 / math.pi) * (x.float() + 0.044715 * x.float() ** 3)
+    of = 1 + (inner.tanh() if approximate == "tanh" else (x.float() * math.sqrt(0.5)).erf())
+    return x * (0.5 * of).to(x.dtype)

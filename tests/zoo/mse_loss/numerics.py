@@ -94,3 +94,15 @@ def last_columns_skipped(values, targets):
 def absolute(values, targets):
     """The mean of absolute differences."""
     return (values.float() - targets.float()).abs().mean()
+
+
+@kernel("mse_loss", backend="pytorch")
+def of_differences_in_half(values, targets):
+    """Errors of rounding average out over many elements."""
+    return half(half(values) - half(targets)).float().square().mean()
+
+
+@kernel("mse_loss", backend="pytorch")
+def of_differences_in_bfloat16(values, targets):
+    """Subtracted in float32, then rounded."""
+    return (values.float() - targets.float()).bfloat16().float().square().mean()

@@ -93,3 +93,9 @@ def last_row_skipped(x, weight, *, eps):
     out = normalised(x, weight, eps)
     out[-1] = 0
     return out
+
+
+@kernel("rms_norm", backend="pytorch")
+def mean_of_a_quarter(x, weight, *, eps):
+    """Of long rows it is almost the mean of all."""
+    return normalised(x, weight, eps, of=x[:, ::4].float().square().mean(-1, keepdim=True))
