@@ -109,6 +109,9 @@ class ProtocolFacts(Model):
     """Where that was measured, as a phrase."""
 
 
+MAIN, EAGER_LAUNCH = "main", "eager-launch"
+"""Groups of a workload: all arms, and those that cannot be captured as a CUDA graph, or wait for the device themselves, with a
+baseline of their own. With environment variables a group's name begins with a hash of them."""
 BUSY_SHARE = 0.05
 """A CPU is contended if others took more than this share of its core time."""
 
@@ -152,7 +155,7 @@ class Measured(Model):
     """Of the workload."""
     mode: str
     """cpu, cold, graph, warm, sustained, e2e, batch (isolated), or verify."""
-    group: str = "main"
+    group: str = MAIN
     isolated: bool = False
     """Each arm ran in its own process."""
     isolation: Isolation | None = None

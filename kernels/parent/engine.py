@@ -16,6 +16,7 @@ from kernels.analysis import roofline
 from kernels.analysis.blocks import Estimate, by_graph, choose_mode
 from kernels.analysis.suspicion import PROBE_SETS
 from kernels.contract.arm_result import Status, Verdict
+from kernels.contract.events import EAGER_LAUNCH, MAIN
 from kernels.contract.replies import Prepared, Quiet, Rechecked, Verified
 from kernels.host.telemetry import Telemetry
 from kernels.operations.base import Operation
@@ -27,7 +28,7 @@ from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.doubts import Doubts
 from kernels.parent.drive import Drive, kernel_of
 from kernels.parent.estimate import estimate
-from kernels.parent.groups import MAIN, Group, groups, together, uncapturable
+from kernels.parent.groups import Group, groups, together, uncapturable
 from kernels.parent.reading import Reading
 from kernels.parent.seeds import Draws
 from kernels.parent.session import Session
@@ -245,6 +246,7 @@ class Engine:
             paired = rounds.Paired(drives.of(group.arms, len(timed_groups)), group.mode, mine, self.cuda, group.graphs)
             timed_groups.append(Timed(group, [by_name[name] for name in group.arms], self._watched(paired.measure)))
             self._note_uncaptured(timed_groups[-1])
+            _note_waiting(timed_groups[-1], estimates)
             self.session.call("release")
         return timed_groups
 
@@ -383,3 +385,13 @@ def _times_ms(timed_groups: list[Timed]) -> dict[str, float]:
         for arm in timed.arms
         if timed.reading and timed.reading.blocks.get(arm.name)
     }
+
+
+def _note_waiting(timed: Timed, estimates: dict[str, Estimate]) -> None:
+    """Says of a group with a baseline of its own which arms are there because they wait for the device themselves."""
+    if timed.group.name == EAGER_LAUNCH and timed.reading:
+        timed.reading.notes += [
+            f"{arm} waits for the device itself, so it is launched call by call, and so is its baseline"
+            for arm in timed.group.arms
+            if estimates[arm].synchronises
+        ]

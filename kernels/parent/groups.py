@@ -10,10 +10,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from kernels.analysis import blocks
+from kernels.contract.events import EAGER_LAUNCH, MAIN
 from kernels.parent.child_process import CommandFailed
 from kernels.parent.drive import Drive, prepare
 
-MAIN, APART = "main", "eager-launch"
 MOST_WHY = 200
 """Characters of the reason why an arm is not captured."""
 
@@ -47,7 +47,7 @@ def groups(
         return [Group(MAIN, mode, everyone, graphs)]
     alike = tuple(arm for arm in drive.arms if arm not in odd)
     parts = [Group(MAIN, mode, alike, graphs)] if len(alike) > 1 else []
-    return [*parts, Group(APART, otherwise, (drive.baseline, *odd))]
+    return [*parts, Group(EAGER_LAUNCH, otherwise, (drive.baseline, *odd))]
 
 
 def together(parts: list[Group], arms: Collection[str]) -> Group:

@@ -10,7 +10,7 @@ from kernels.analysis.blocks import Estimate
 from kernels.analysis.isolation import Host, host_half_width, is_slower_beside, why_too_short, with_host
 from kernels.analysis.statistics import unpaired_speedup
 from kernels.contract.arm_result import NO_SPEEDUP, ArmResult, Ratio, Status
-from kernels.contract.events import Measured
+from kernels.contract.events import MAIN, Measured
 from kernels.contract.isolation import Batches, Isolation
 from kernels.host.airlock import Facts
 from kernels.parent import rounds
@@ -19,7 +19,7 @@ from kernels.parent.checking import drawn_again
 from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.drive import AA, Drive, kernel_of
 from kernels.parent.engine import Timed
-from kernels.parent.groups import MAIN, Group
+from kernels.parent.groups import Group
 from kernels.parent.isolated_session import LIMIT_S, IsolatedSession
 from kernels.parent.problem_session import ProblemFailed
 from kernels.parent.problem_tests import has_tests, outcomes, tell

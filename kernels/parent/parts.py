@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from kernels.analysis.statistics import MARGIN
 from kernels.contract.arm_result import Status, assignments
+from kernels.contract.events import MAIN
 from kernels.parent.arm import Arm
-from kernels.parent.groups import MAIN
 
 SLOWER = {"cuda": 1.1, "cpu": 1.5}
 """A baseline that takes this many times as long with a kernel's variables as without them is slowed down by them. Processes

@@ -8,14 +8,14 @@ from typing import Any
 from kernels.analysis.correctness import judge, without_values
 from kernels.analysis.peaks import peak_of
 from kernels.contract.arm_result import Status
-from kernels.contract.events import Measured
+from kernels.contract.events import MAIN, Measured
 from kernels.contract.replies import Verified
 from kernels.parent.arm import Arm, arm_of
 from kernels.parent.checking import Check
 from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.context import RunContext
 from kernels.parent.engine import Engine, Timed
-from kernels.parent.groups import MAIN, Group
+from kernels.parent.groups import Group
 from kernels.parent.parts import BaselineTimes, Part, parts
 from kernels.parent.parts import judge as judge_baseline
 from kernels.parent.reading import joined

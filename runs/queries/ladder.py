@@ -29,9 +29,8 @@ DECIDED = (Verdict.SLOWER, Verdict.SAME)
 """Words that say that a kernel is not faster."""
 FIELDS = (
     "workload", "workload_key", "mode", "device", "scale", "tier", "grade", "factor", "state", "target_ms", "baseline",
-    "baseline_p50_ms", "baseline_contended", "limit_ms", "best", "speedup", "speedup_low", "speedup_high", "confirmed",
-    "comparisons", "best_p50_ms",
-    "run", "result", "fingerprint",
+    "baseline_p50_ms", "baseline_contended", "limit_ms", "best", "undecided", "speedup", "speedup_low", "speedup_high",
+    "confirmed", "comparisons", "best_p50_ms", "run", "result", "fingerprint",
 )  # fmt: skip
 
 
@@ -324,7 +323,8 @@ def _row(ladder: Ladder, step: Step) -> dict[str, Any]:
         "baseline_p50_ms": ladder.base_ms,
         "baseline_contended": ladder.base.contended,
         "limit_ms": ladder.base.limit_ms,
-        "best": best.kernel if best else ladder.base.kernel,
+        "best": best.kernel if best else "" if ladder.undecided else ladder.base.kernel,
+        "undecided": " ".join(dict.fromkeys(point.kernel for point, _ in ladder.undecided)),
         "speedup": ratio and ratio.ratio,
         "speedup_low": ratio and ratio.low,
         "speedup_high": ratio and ratio.high,

@@ -26,7 +26,7 @@ from kernels.contract.arm_result import (
     Verdict,
     assignments,
 )
-from kernels.contract.events import Measured, ProtocolFacts, TelemetrySummary, without_false_ratios
+from kernels.contract.events import EAGER_LAUNCH, Measured, ProtocolFacts, TelemetrySummary, without_false_ratios
 from kernels.contract.export import Export
 from kernels.contract.isolation import Isolation
 from kernels.contract.profile import Profile
@@ -81,7 +81,10 @@ class StoredMeasured(Measured):
     def apart(self) -> str:
         """How it differs from the other measurement of its workload in the same run; empty: it is the usual one."""
         variables = next((arm.environment for arm in self.results if arm.environment), {})
-        return f"in a process with {assignments(variables)}" if variables else ""
+        said = [f"in a process with {assignments(variables)}"] if variables else []
+        if self.group.endswith(EAGER_LAUNCH):
+            said.append("launched call by call")
+        return ", ".join(said)
 
     def arm(self, kernel: str) -> StoredArm | None:
         return next((arm for arm in self.results if arm.kernel == kernel), None)

@@ -15,7 +15,6 @@ from kernels.catalog import operations
 from runs.templatetags.figures import percent, ratio
 
 register = template.Library()
-FACTORS = (1.0, 1.5, 2.0)
 
 
 @register.filter
@@ -23,11 +22,6 @@ def plusminus(interval: Any) -> str:
     """ "±0.3%": the larger side of an interval."""
     side = max(interval.high / interval.ratio, interval.ratio / interval.low) - 1
     return f"\N{PLUS-MINUS SIGN}{side:.1%}" if side < 0.1 else f"\N{PLUS-MINUS SIGN}{side:.0%}"
-
-
-@register.filter
-def shares(curve: Any) -> list[float]:
-    return [curve.share(factor) for factor in FACTORS]
 
 
 @register.inclusion_tag("pictures/board_chart.html")
@@ -45,12 +39,17 @@ def board_cell(
     if place is None:
         link = _measure(line, view.shown_columns[number], ready)
         return format_html('<span class="cell none{}" role="cell">not measured{}</span>', away, link)
-    rumour = _rumour(place, ready, token) if place.rumour else ""
+    rumour = SafeString("")
+    if place.shown.undecided and not place.shown.best:
+        lead, button = _undecided(place.shown), _confirm(place, ready, token, f"{place.workload.label} on {place.gpu}")
+        rumour = _beside("", button) if button else rumour
+    else:
+        lead, rumour = _lead(place.shown), _rumour(place, ready, token) if place.rumour else rumour
     current = mark_safe(' aria-current="true"') if place is chosen else ""
     style = format_html(' style="--p: {}"', round(100 * min(1, place.record.share or 0))) if place.record else ""
     return format_html(
         '<span class="cell {}{}"{}{} role="cell"><a class="to" href="{}">{}</a>{}</span>',
-        "sure" if place.record else "dashed", away, style, current, view.address(cell=place.cell), _lead(place.shown), rumour,
+        "sure" if place.record else "dashed", away, style, current, view.address(cell=place.cell), lead, rumour,
     )  # fmt: skip
 
 
@@ -80,12 +79,25 @@ def _rumour(place: Any, ready: Collection[str], token: str) -> SafeString:
     if place.record and record.best:
         name = "" if record.point.kernel == place.record.point.kernel else f"{record.point.kernel} "
         said = f"{name}{ratio(record.best.ratio.ratio)}x, unconfirmed"
-    button: str = ""
-    if place.gpu in ready:
-        button = format_html(
-            '<form method="post" action="{}"><input type="hidden" name="csrfmiddlewaretoken" value="{}">'
-            '<input type="hidden" name="cell" value="{}"><button class="link" aria-label="Confirm {} on {}">'
-            "Confirm</button></form>",
-            reverse("confirm_record"), token, place.cell, record.point.kernel, place.workload.label,
-        )  # fmt: skip
+    button = _confirm(place, ready, token, f"{record.point.kernel} on {place.workload.label}")
+    return _beside(said, button)
+
+
+def _beside(said: str, button: SafeString) -> SafeString:
     return format_html('<span class="rumour"><span>{}</span>{}</span>', said, button)
+
+
+def _undecided(record: Any) -> SafeString:
+    said = '<span>undecided</span><span class="s"></span><span class="l">{}</span>'
+    return format_html(said, record.why_undecided)
+
+
+def _confirm(place: Any, ready: Collection[str], token: str, what: str) -> SafeString:
+    """The button that confirms a cell, where a device could measure it now. what: the end of its name."""
+    if place.gpu not in ready:
+        return SafeString("")
+    return format_html(
+        '<form method="post" action="{}"><input type="hidden" name="csrfmiddlewaretoken" value="{}">'
+        '<input type="hidden" name="cell" value="{}"><button class="link" aria-label="Confirm {}">Confirm</button></form>',
+        reverse("confirm_record"), token, place.cell, what,
+    )  # fmt: skip

@@ -11,7 +11,7 @@ from simulator import SimulatedBench, SimulatedKernel
 from kernels.analysis.blocks import Estimate, choose_mode
 from kernels.analysis.statistics import MARGIN, half_width, margin_from, paired_speedup
 from kernels.parent.drive import AA, Drive
-from kernels.parent.engine import Engine, Timed
+from kernels.parent.engine import Engine, Timed, _note_waiting
 from kernels.parent.estimate import estimate
 from kernels.parent.groups import Group, uncapturable
 from kernels.parent.groups import groups as make_groups
@@ -223,6 +223,16 @@ def test_long_kernels_and_cpus_capture_nothing():
     assert groups(bench) == [("main", "cold", [BASE, "odd"])]
     assert groups(bench, cuda=False) == [("main", "cpu", [BASE, "odd"])]
     assert not bench.asked("capture")
+
+
+def test_a_kernel_that_waits_for_the_device_says_so():
+    bench = bench_of(base_ns=20 * US, odd=SimulatedKernel(30 * US, synchronises=True))
+    estimates = estimate(Drive(bench, list(bench.kernels), BASE, Protocol(), 1), True)
+    main, apart = Reading("graph", {}), Reading("cold", {})
+    _note_waiting(Timed(Group("main", "graph", (BASE, "other"), graphs=True), [], main), estimates)
+    _note_waiting(Timed(Group("eager-launch", "cold", (BASE, "odd")), [], apart), estimates)
+    said = "odd waits for the device itself, so it is launched call by call, and so is its baseline"
+    assert (main.notes, apart.notes) == ([], [said])
 
 
 def test_a_kernel_that_cannot_be_captured_says_why():

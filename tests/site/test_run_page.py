@@ -195,6 +195,13 @@ def test_a_wide_interval_is_written_as_its_ends(owner, exported):
     assert "0.63x<small>0.14 to 2.70" in page and "±3" not in page
 
 
+def test_a_workload_of_two_lines_says_which_was_launched_call_by_call(owner, exported):
+    data = json.loads(json.dumps(exported))
+    data["measurements"].insert(1, data["measurements"][0] | {"group": "eager-launch", "mode": "cold"})
+    page = page_of(owner, load(data, "groups.json"))
+    assert page.count("<small>launched call by call</small>") == 1
+
+
 def test_the_page_and_the_files_say_the_environment_of_a_process(owner, exported):
     data = json.loads(json.dumps(exported))
     for result in data["measurements"][0]["results"]:

@@ -213,7 +213,7 @@ def test_a_false_win_gets_no_grade(measured, scale, owner):
     assert "No kernel is confirmed faster than its baseline." in page
     assert "7.728" not in page and "Excellent (A)</span>" not in page
     for row in json.loads(page_of(owner, "tiers_json"))["tiers"]:
-        assert (row["best"], row["speedup"]) == ("sdpa", None)
+        assert (row["best"], row["speedup"]) == ("", None), "not the baseline either: nothing is decided"
 
 
 def test_a_kernel_that_is_the_same_is_not_the_best(measured, scale, owner):
@@ -620,6 +620,8 @@ def test_where_nothing_is_decided_the_baseline_is_not_the_best(owner, measured, 
     assert (
         "Undecided: triton-flash (margin 9%) and 6 more." in one and "It is not certain that tier B is reached" in one
     )
+    (first, *_) = json.loads(page_of(owner, "tiers_json"))["tiers"]
+    assert first["best"] == "" and first["undecided"].split()[0] == "triton-flash" and first["best_p50_ms"] is None
 
 
 def test_where_only_the_baseline_was_measured_the_cell_says_so(owner, measured, scale):
