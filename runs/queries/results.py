@@ -13,7 +13,7 @@ from functools import reduce
 from operator import and_, or_
 from typing import Any, NamedTuple
 
-from django.db.models import BigIntegerField, Exists, ExpressionWrapper, F, OuterRef, Q, QuerySet, Value
+from django.db.models import BigIntegerField, Exists, ExpressionWrapper, F, FloatField, OuterRef, Q, QuerySet, Value
 from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Concat
 from django.utils import timezone
@@ -24,7 +24,7 @@ from kernels.report.measures import BY_KEY
 from runs.models import Kernel, Measurement, Result, Run, Workload
 from runs.queries import measurements
 from runs.queries.measurements import StoredArm, StoredMeasured
-from runs.queries.search import Search, Size, in_label
+from runs.queries.search import Figure, Search, Size, in_label
 from runs.queries.vocabulary import STATUSES
 from runs.queries.words import OK, word
 
@@ -234,6 +234,9 @@ def _results(asked: Search, is_sorted: bool = False) -> QuerySet[Result]:
         kernels = kernels.filter(name__in=names)
     if names := asked.names("backend"):
         kernels = kernels.filter(backend__in=names)
+    for number, figure in enumerate(asked.values("figure")):
+        rows = rows.filter(OK).alias(**{f"figure_{number}": _measured(figure)})
+        rows = rows.filter(**{f"figure_{number}{LOOKUPS[figure.sign]}": figure.value})
     if kernels.query.where:
         rows = rows.alias(its_kernel=_probed("kernel_id") if is_sorted else F("kernel_id")).filter(
             its_kernel__in=kernels
@@ -268,6 +271,11 @@ def _measurements(asked: Search) -> QuerySet[Measurement]:
 def _probed(column: str) -> ExpressionWrapper[CombinedExpression]:
     """A column as an expression, which no index has: the newest measurements come first, whatever else is asked."""
     return ExpressionWrapper(F(column) + 0, BigIntegerField())
+
+
+def _measured(figure: Figure) -> ExpressionWrapper[CombinedExpression]:
+    """A figure as an expression, for the same reason."""
+    return ExpressionWrapper(F(figure.column) + 0.0, FloatField())
 
 
 def _of_runs(asked: Search) -> list[Q]:

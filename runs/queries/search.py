@@ -38,7 +38,7 @@ MOST_PIECES = 30
 PIECE = re.compile(r'(?:[^\s"]|"[^"]*"?)+')
 SPACED = re.compile(r'("[^"]*"?)|\s*(>=|<=|!=|=|<|>)\s*|(?<=\w):\s+')
 """What is left as it is, and signs with spaces around them."""
-SIZE = re.compile(r"([A-Za-z_]+)(>=|<=|!=|=|<|>)(.+)")
+SIZE = re.compile(r"([A-Za-z_][A-Za-z_0-9]*)(>=|<=|!=|=|<|>)(.+)")
 NUMBER = re.compile(r"(\d{1,15})([kKmM]?)")
 DECIMAL = re.compile(r"\d{0,15}\.\d{1,15}")
 TIMES = {"": 1, "k": 1024, "m": 1024**2}
@@ -61,12 +61,32 @@ class Size(NamedTuple):
     value: int | float | bool | str
 
 
+class Figure(NamedTuple):
+    """A condition on what was measured."""
+
+    column: str
+    sign: str
+    value: float
+    """In the column's unit."""
+
+
+FIGURES = {
+    "speedup": ("speedup", "speedup", {"x": 1.0}),
+    "p50": ("p50_ms", "p50", {"us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3}),
+    "tflops": ("tflops", "TFLOP/s", {"": 1.0}),
+    "gb_per_s": ("gb_per_s", "GB/s", {"": 1.0}),
+    "light": ("limit_share", "share of the speed of light", {"%": 0.01}),
+}
+"""Name -> column, what it is called, its units. A number without a unit has the first one."""
+MEASURED = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)([a-zµ%]*)")
+
+
 class Term(NamedTuple):
     """One thing that was understood."""
 
     kind: str
-    """kernel, operation, backend, dtype, gpu, host, person, tag, label, run, size, shape, mode, verdict, state, quality, since
-    or until."""
+    """kernel, operation, backend, dtype, gpu, host, person, tag, label, run, size, figure, shape, mode, verdict, state, quality,
+    since or until."""
     value: Any
     said: str
     """In words: "kernel sdpa-flash"."""
@@ -254,12 +274,16 @@ class Reader:
         return [Term("run", int(text), f"run {int(text)}")]
 
     def size(self, name: str, sign: str, text: str) -> list[Term]:
-        """A size of workloads; other names may have `=`, too."""
+        """A size of workloads, or what was measured; other names may have `=`, too."""
         fields = sizes().get(name.lower())
+        if fields is None and name.lower() in FIGURES:
+            return [_figure(name.lower(), sign, text.lower())]
         if fields is None:
             if sign == "=" and (reader := KEYS.get(name.lower())):
                 return reader(self, text.strip('"'))
-            raise NotUnderstood(f"{name[:20]} is not a size; sizes are {short_sizes()}")
+            raise NotUnderstood(
+                f"{name[:20]} is no size and no figure; sizes are {short_sizes()}; figures are {', '.join(FIGURES)}"
+            )
         value = _size_value(kinds(fields), sign, text.lower())
         shown = ("no", "yes")[value] if isinstance(value, bool) else value
         return [Term("size", Size(fields, sign, value), f"{name} {SIGNS.get(sign, sign)} {shown}")]
@@ -324,6 +348,21 @@ def _size_value(takes: tuple[frozenset[type], frozenset[str]], sign: str, text: 
     if words:
         raise NotUnderstood(f"use {' or '.join(sorted(words))}")
     raise NotUnderstood("use yes or no" if numbers == {bool} else "use a number for this size")
+
+
+def _figure(name: str, sign: str, text: str) -> Term:
+    column, called, units = FIGURES[name]
+    first, number = next(iter(units)), MEASURED.fullmatch(text)
+    if sign in ("=", "!="):
+        raise NotUnderstood(f"compare {name} by >=, <=, > or <")
+    if number is None or (number[2] or first) not in units:
+        raise NotUnderstood(f"write a number such as {name}{sign}1.5{first}")
+    unit = number[2] or first
+    return Term(
+        "figure",
+        Figure(column, sign, float(number[1]) * units[unit]),
+        f"{called} {SIGNS.get(sign, sign)} {number[1]}{unit}",
+    )
 
 
 def _named(kind: str, names: list[str]) -> Term:

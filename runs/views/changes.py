@@ -133,7 +133,7 @@ def sentence(asked: Asked, told: Answer | None, rows: list[Change], more: bool) 
 
 def _of_all(rows: list[Change], more: bool, where: str) -> tuple[str, str]:
     if not rows:
-        return "same", f"No change was found{where}. Choose a kernel to see whether it has enough runs"
+        return "same", f"No change was found{where}"
     slower = sum(row.verdict == Verdict.REGRESSION for row in rows)
     least = "At least " if more else ""
     said = f"{least}{_counted(slower, 'regression')} and {_counted(len(rows) - slower, 'improvement')}{where}"

@@ -19,6 +19,9 @@ HEADS = {
     "frobenius": ("correct, error",),
 }
 """Headings of columns with a look of their own."""
+MICROSECONDS = "µs"
+UNSAID = ("x", "relative", "samples", "rounds")
+"""Units that a heading does not have."""
 TITLES = {"p90_ms": "of single calls", "limit_share": "share of the speed of light", "n": "timed samples"}
 """Titles of the usual headings, where they are shorter than what the measure says of itself."""
 
@@ -28,7 +31,7 @@ class Head(NamedTuple):
 
     text: str
     unit: str
-    """Empty where the heading has it, or all times of the table share it."""
+    """Empty where the heading has it."""
     title: str
     span: int
     style: str
@@ -134,10 +137,8 @@ class Columns:
         texts = HEADS.get(one.key, (one.title,))
         at_once = 2 if one.key in PAIRS and len(texts) == 1 else 1
         style = "text" if at_once == 2 or one.key == "frobenius" else ""
-        unit = (
-            "" if one.unit in ("us", "x", "relative", "samples", "rounds") or one.title.endswith(one.unit) else one.unit
-        )
-        if one.key == "limit_share":
+        unit = MICROSECONDS if one.unit == "us" else one.unit
+        if unit in UNSAID or one.title.endswith(unit) or one.key == "limit_share":
             unit = ""
         yield Head(
             texts[0], unit, TITLES.get(one.key, one.about), at_once, style, self._sorted_by(one), self._order(one)

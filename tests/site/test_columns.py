@@ -37,7 +37,7 @@ def groups(page):
 
 
 USUAL = [
-    "kernel", "verdict", "speedup and interval", "base → new", "interval of p50", "p90", "correct, error", "TFLOP/s",
+    "kernel", "verdict", "speedup and interval", "base → new µs", "interval of p50", "p90 µs", "correct, error", "TFLOP/s",
     "of speed of light", "n", "rounds",
 ]  # fmt: skip
 
@@ -52,7 +52,7 @@ def test_the_usual_columns(owner, demo):
 
 def test_columns_of_the_address_are_shown_with_units(owner, demo):
     page = page_of(owner, demo, "?columns=mean_ms,slowdown&columns=p99_ms,queries_per_s,input_bytes")
-    assert cells(headings(page)) == ["kernel", "verdict", "slowdown", "mean", "p99", "queries/s", "inputs bytes"]
+    assert cells(headings(page)) == ["kernel", "verdict", "slowdown", "mean µs", "p99 µs", "queries/s", "inputs bytes"]
     result = Result.objects.filter(kernel__name="triton-flash").order_by("pk").first()
     row = all_figures(page).split(f"/results/{result.pk}/", 1)[1].split("</tr>", 1)[0]
     slowdown, mean, p99, queries, inputs = texts(row)[-5:]

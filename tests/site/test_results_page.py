@@ -68,6 +68,9 @@ def matching(text):
     ("causal=1", ["causal = yes"]),
     ("scale=0.125", ["scale = 0.125"]),
     ("approximate=Tanh", ["approximate = tanh"]),
+    ("speedup >= 1.2", ["speedup \N{GREATER-THAN OR EQUAL TO} 1.2x"]),
+    ("p50<100us light>80%", ["p50 < 100us", "share of the speed of light > 80%"]),
+    ("tflops>500 gb_per_s<=4000", ["TFLOP/s > 500", "GB/s \N{LESS-THAN OR EQUAL TO} 4000"]),
 ])  # fmt: skip
 def test_it_says_what_it_understood(owner, demo, gpu, text, expected):
     terms, problem = said(text)
@@ -78,8 +81,11 @@ def test_it_says_what_it_understood(owner, demo, gpu, text, expected):
     ("zork", "No kernel, GPU or person is named “zork”."),
     ("4096", "(write the name of the size before the number, such as S=4096)"),
     ("gpu:H900", "(no GPU has this name)"),
-    ("Q=3", "(Q is not a size; sizes are B, H, "),
-    ("speedup>2", "(speedup is not a size; sizes are B, H, "),
+    ("Q=3", "(Q is no size and no figure; sizes are B, H, "),
+    ("Q=3", "figures are speedup, p50, tflops, gb_per_s, light)"),
+    ("speedup=2", "(compare speedup by >=, <=, > or <)"),
+    ("speedup>2ms", "(write a number such as speedup>1.5x)"),
+    ("p50<fast", "(write a number such as p50<1.5us)"),
     ("since:soon", "(write a date such as 2026-11-30)"),
     ("S>=big", "(use a number for this size)"),
     ("S=abc", "(use a number for this size)"),
@@ -126,6 +132,14 @@ def test_the_search_narrows_to_what_it_says(owner, demo):
     assert matching("S=512 full") == {pk for pk, label in labels.items() if label.endswith("S=512 D=64")}
     assert matching("bf16") == matching("S=513") == set()
     assert matching("H200 demo") == set(labels)
+    ok = rows.filter(status="ok")
+    assert matching("speedup>1.2") == set(ok.filter(speedup__gt=1.2).values_list("pk", flat=True)) != set()
+    assert matching("p50<10us speedup>=1") == set(
+        ok.filter(p50_ms__lt=0.01, speedup__gte=1).values_list("pk", flat=True)
+    )
+    assert matching("p50<0.01ms") == matching("p50<10") and matching("light>40%") == set(
+        ok.filter(limit_share__gt=0.4).values_list("pk", flat=True)
+    )
     day = demo.created_at.date()
     assert matching(f"{day}") == matching(f"since:{day} until:{day}") == set(labels)
     assert matching("since:2100-01-01") == matching("until:2000-01-01") == set()
