@@ -18,6 +18,8 @@ from kernels.parent.arm import Arm
 SLOWER = {"cuda": 1.1, "cpu": 1.5}
 """A baseline that takes this many times as long with a kernel's variables as without them is slowed down by them. Processes
 of a CPU differ more."""
+BUSY_SLOWER = 4.0
+"""So many times as slow, beside that, other processes of a busy CPU may make it."""
 
 
 @dataclass
@@ -79,6 +81,8 @@ class BaselineTimes:
     plain_ns: float
     margins: Sequence[float]
     """Of both measurements."""
+    is_busy: bool = False
+    """Whether other processes used the CPU during one of them."""
 
     @property
     def is_slower(self) -> bool | None:
@@ -86,6 +90,7 @@ class BaselineTimes:
         limit = SLOWER[self.kind]
         if self.ns <= limit * self.plain_ns:
             return False
+        limit *= BUSY_SLOWER if self.is_busy else 1.0
         for margin in self.margins:
             limit *= 1 + max(0.0, margin - MARGIN)
         return True if self.ns > limit * self.plain_ns else None
@@ -103,5 +108,6 @@ def judge(part: Part, baseline: BaselineTimes) -> None:
     elif baseline.is_slower is None:
         part.margin = baseline.ns / baseline.plain_ns - 1
         part.told.append(
-            f"{assignments(part.environment)} may slow the baseline down: {baseline.told}; noise of that size hides it"
+            f"{assignments(part.environment)} may slow the baseline down: {baseline.told}; "
+            + ("other processes used the CPU" if baseline.is_busy else "noise of that size hides it")
         )

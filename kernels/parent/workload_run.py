@@ -8,7 +8,7 @@ from typing import Any
 from kernels.analysis.correctness import judge, without_values
 from kernels.analysis.peaks import peak_of
 from kernels.contract.arm_result import Status
-from kernels.contract.events import MAIN, Measured
+from kernels.contract.events import MAIN, HostLoad, Measured
 from kernels.contract.replies import Verified
 from kernels.parent.arm import Arm, arm_of
 from kernels.parent.checking import Check
@@ -103,8 +103,10 @@ class WorkloadRun:
             return None
         device = self.context.environment["device"]
         margins = [reading_fields(one.reading, self.baseline, device)["margin"] for one in (mine, other)]
-        kind = self.context.device.kind
-        return BaselineTimes(kind, mine.p50_ns(self.baseline), other.p50_ns(self.baseline), margins)
+        loads = [one.reading.host for one in (mine, other) if one.reading and one.reading.host]
+        is_busy = any(HostLoad.model_validate(load).is_busy for load in loads)
+        times = mine.p50_ns(self.baseline), other.p50_ns(self.baseline)
+        return BaselineTimes(self.context.device.kind, *times, margins, is_busy and not self.context.is_cuda)
 
     def _check_alone(self) -> list[Timed]:
         self._verify(self._engine(self.plan, self._checks()))

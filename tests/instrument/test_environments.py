@@ -180,6 +180,15 @@ def test_a_baseline_may_differ_between_processes_by_so_much(kind, ns, margins, s
     assert BaselineTimes(kind, ns * 1e6, 1e6, margins).is_slower is slower
 
 
+def test_on_a_busy_cpu_a_slower_baseline_is_nobodys_fault_until_it_is_far_slower():
+    """The second process began as another program did: 1.6 times as slow, twice."""
+    assert BaselineTimes("cpu", 1.6e6, 1e6, (0.01, 0.01), is_busy=True).is_slower is None
+    assert BaselineTimes("cpu", 60e6, 1e6, (0.01, 0.01), is_busy=True).is_slower is True
+    part = Part([arm("eager", X="1"), arm("a", X="1")], {"X": "1"})
+    judge(part, BaselineTimes("cpu", 1.6e6, 1e6, (0.01, 0.01), is_busy=True))
+    assert part.alive == part.arms and part.notes[0].endswith("1000 us without it; other processes used the CPU")
+
+
 def test_noise_that_may_hide_a_slower_baseline_leaves_no_verdict():
     """The part without variables was noisy, the one with them was not: its ratios were verdicts."""
     part = Part([arm("eager", X="1"), arm("a", X="1")], {"X": "1"})
