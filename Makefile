@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # Three on two cores: many tests wait for processes.
 PYTEST := $(VENV)/python -m pytest -ra -n 3 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder
-TEST := $(VENV)/ruff check --quiet || status=1; $(PYTEST) -m "not thorough" || status=1
+TEST := $(VENV)/ruff check --quiet || status=1; $(PYTEST) -m "not thorough and not slow" || status=1
 
 .PHONY: help install up down test test-all test-gpu zoo fuzz chaos load bench agent lint fmt speed lock
 
@@ -30,7 +30,7 @@ test: .venv/.installed-dev ## what is worth waiting for: 10 to 25 minutes on 2 c
 	@status=0; $(TEST); exit $$status
 
 test-all: .venv/.installed-dev ## everything that can be tested on this machine; DONE=test leaves out what make test has just run
-	@status=0; $(if $(filter test,$(DONE)),,$(TEST);) $(PYTEST) -m thorough || status=1; exit $$status
+	@status=0; $(if $(filter test,$(DONE)),,$(TEST);) $(PYTEST) -m "thorough or slow" || status=1; exit $$status
 
 test-gpu: .venv/.installed-dev ## on a GPU host: every kernel on each config's smallest workload, and the tests that need a GPU; DEVICE=cuda:0
 	@status=0; $(VENV)/python -m kernels check every-kernel --device $(or $(DEVICE),cuda:0) || status=1; $(PYTEST) -m gpu || status=1; exit $$status

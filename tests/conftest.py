@@ -11,6 +11,7 @@ from collections import Counter
 import django
 import migrated
 import pytest
+from selection import PATIENCE, function_of, slow_tests
 
 gc.disable()  # until the tests begin: it would take 5 of the 13 s in which they are collected
 
@@ -91,11 +92,9 @@ def file_of(nodeid):
     return nodeid.split("::", 1)[0]
 
 
-PATIENCE = 3 if "CI" in os.environ else 1
-"""Times the time limit of a test: a machine of CI may be busy with others' work."""
-
-
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
+    mark_slow(items)
     place = {file: number for number, file in enumerate(FIRST)}
     items.sort(key=lambda item: place.get(file_of(item.nodeid), len(FIRST)))
     for item in items:
@@ -127,6 +126,14 @@ def pytest_runtest_setup(item):
 # --- what `make test` leaves to `make test-all` -----------------------------------------------------------------------
 
 LEFT = pytest.StashKey[Counter]()
+SLOW = "slow: tests/slow.txt; `make test` has quicker ones"
+
+
+def mark_slow(items):
+    slow = slow_tests()
+    for item in items:
+        if function_of(item.nodeid) in slow and not item.get_closest_marker("journey"):
+            item.add_marker("slow")
 
 
 def pytest_configure(config):
@@ -137,6 +144,8 @@ def pytest_deselected(items):
     for item in items:
         if marker := item.get_closest_marker("thorough"):
             item.config.stash[LEFT][marker.args[0]] += 1
+        elif item.get_closest_marker("slow"):
+            item.config.stash[LEFT][SLOW] += 1
 
 
 def pytest_sessionfinish(session):

@@ -1,6 +1,12 @@
 """What `make test` runs of what there is many of; the rest is marked `thorough` and left to `make test-all`."""
 
+import os
+from pathlib import Path
+
 import pytest
+
+PATIENCE = 3 if "CI" in os.environ else 1
+"""Times the time limit of a test, and of a run in it: a machine of CI may be busy with others' work."""
 
 JOURNEYS = "more journeys in a browser: `make test` has the main one, the form, links, sessions and a submission"
 """Why some files of tests/browser are left to `make test-all`."""
@@ -21,3 +27,17 @@ def asked_for(request, name):
     return {
         item.callspec.params[name] for item in items if name in getattr(getattr(item, "callspec", None), "params", {})
     }
+
+
+SLOW = Path(__file__).with_name("slow.txt")
+
+
+def slow_tests():
+    """{function: seconds} of those that `make test` leaves to `make test-all` because they take long: scripts/slow_tests.py."""
+    lines = SLOW.read_text().splitlines() if SLOW.exists() else []
+    return {name: float(seconds) for seconds, name in map(str.split, lines)}
+
+
+def function_of(nodeid):
+    """A test without its parameters."""
+    return nodeid.split("[", 1)[0]

@@ -23,6 +23,7 @@ def submit_a_typed_run(page, live_site, title):
     page.fill("[name=title]", title)
 
 
+@pytest.mark.journey
 def test_log_in_fill_in_run_watch_and_take_the_csv_home(open_page, live_site):
     page = open_page()
     submit_a_typed_run(page, live_site, "from the browser")

@@ -166,6 +166,7 @@ WAITS = "a kernel that hangs while it is timed: 20 s"
 OTHERS = pytest.mark.thorough("other kernels, timed in the same way")
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize(
     "slow, slower, wrong, words",
     [

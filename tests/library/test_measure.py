@@ -40,6 +40,7 @@ MORE = pytest.mark.thorough("more callables of the same kind: `make test` measur
 # --- the word ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.journey
 def test_a_slower_callable_is_slower_and_says_how_it_was_measured():
     found = when_quiet(four_times, softmax, reference=softmax)
     assert isinstance(found, Measured)
@@ -208,6 +209,7 @@ def test_nobody_is_blamed_for_what_the_reference_changes():
     assert torch.get_default_dtype() == torch.float32
 
 
+@pytest.mark.journey
 def test_who_keeps_results_or_memory_is_suspect():
     known, kept = {}, []
 

@@ -19,6 +19,7 @@ from django.core.management import call_command
 from django.db import connection
 from redis import Redis
 from redis.exceptions import RedisError
+from selection import PATIENCE
 
 from benchsite.queues import make_app
 from kernels.host.device import find_device
@@ -220,13 +221,15 @@ class Site:
         return Run.objects.submit(config, gpu=self.gpu(), **options)
 
     def wait(self, run, *states, within=60):
-        """Waits until a run is in one of these states (or has ended), and demands that it is one of these."""
+        """Waits until a run is in one of these states (or has ended), and demands that it is one of these. How long a run takes
+        is no promise: a machine of CI may be busy."""
 
         def there():
             run.refresh_from_db()
             return run.state in states or not run.is_active
 
-        eventually(there, within, f"run {run.pk} is {' or '.join(states)}")
+        limit = PATIENCE * within if "done" in states else within
+        eventually(there, limit, f"run {run.pk} is {' or '.join(states)}")
         assert run.state in states, f"run {run.pk} is {run.state}: {run.message}"
         return run
 
@@ -234,7 +237,7 @@ class Site:
         """What the agent says that it does now."""
         return BrokerKeys(self.url).shown(run.pk)
 
-    def wait_for_workloads(self, run, count, within=60):
+    def wait_for_workloads(self, run, count, within=60 * PATIENCE):
         """Waits until so many workloads of a run are in the database."""
         eventually(lambda: run.measurements.count() >= count, within, f"run {run.pk} has measured {count} workloads")
 

@@ -58,6 +58,7 @@ def bad(site, ended):
     return ended["bad"]
 
 
+@pytest.mark.journey
 def test_a_run_ends_with_every_workload_measured(first):
     assert (first.done, first.total, first.attempts, first.message) == (2, 2, 1, "")
     assert first.seq - first.total in OTHER_EVENTS

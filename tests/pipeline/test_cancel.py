@@ -12,6 +12,7 @@ pytestmark = pytest.mark.timeout(90)
 PROMISED_S = 3.0
 
 
+@pytest.mark.journey
 def test_a_running_run_is_gone_from_its_device_within_three_seconds(site):
     run = site.submit("slow", lengths=(16, 24, 32, 48), protocol=site.SLOW)
     site.wait_for_workloads(run, 1)

@@ -52,6 +52,7 @@ def test_every_figure_is_the_same(before):
     assert not Run.objects.get(state="done").demo
 
 
+@pytest.mark.journey
 def test_every_page_shows_it(nina):
     done = Run.objects.get(state="done")
     result = Result.objects.select_related("kernel", "measurement__workload").get(

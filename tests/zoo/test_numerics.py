@@ -73,6 +73,7 @@ def one_thread():
     torch.set_num_threads(before)
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize("case", wrong)
 def test_wrong(case):
     problem, dtype, kernel, reason = WRONG[case]
@@ -85,6 +86,7 @@ def test_wrong(case):
 in_dtypes = pytest.mark.parametrize("dtype", telling(("float16", "bfloat16", "float32"), "bfloat16", why=WHY))
 
 
+@pytest.mark.journey
 @in_dtypes
 @pytest.mark.parametrize("operation", ROW_OPERATIONS)
 def test_of_an_operation_that_memory_limits_the_wrong_kernels_fail_and_the_right_ones_pass(operation, dtype):
@@ -108,6 +110,7 @@ AVERAGED = {
 }
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize(
     "case", telling(AVERAGED, "fp16, rows of a loss", "bf16, terms of a mean", "bf16, a long row", why=WHY)
 )

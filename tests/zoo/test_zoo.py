@@ -24,6 +24,7 @@ from kernels.analysis.suspicion import (
 from kernels.contract.replies import Probed
 from kernels.report.tables import failures
 
+pytestmark = pytest.mark.journey
 WHY = "all of the zoo: `make test` measures some cases of each kind"
 CHOSEN = {
     "cheats": ("cached-by-content", "cached-by-id", "half-written", "changes-its-input", "one-buffer", "knows-the-check",

@@ -19,7 +19,7 @@ POWERLESS = [name for name in CASES if name not in CAUGHT]
 WHY = "all of the zoo in processes of their own: `make test` measures one attack of each kind"
 attacks = telling(CAUGHT, "takes-over-the-loop", "wakes-itself", why=WHY)
 without_effect = telling(POWERLESS, "patches-the-timer", "writes-into-the-product", why=WHY)
-pytestmark = pytest.mark.timeout(900)  # every kernel starts a process
+pytestmark = [pytest.mark.journey, pytest.mark.timeout(900)]  # every kernel starts a process
 
 
 @pytest.fixture(scope="module")

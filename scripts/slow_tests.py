@@ -1,0 +1,40 @@
+"""slow_tests.py RESULTS.xml...: writes tests/slow.txt, the tests that `make test` leaves to `make test-all` because they take
+long. The results are those of a run of tests: PYTEST_ADDOPTS=--junitxml=FILE make test-all.
+
+A function counts with all of its parameters. Marked `journey`, a test is never left: what matters most is always tried.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parents[1]
+LONGEST_S = 4.0
+
+
+def file_of(package: str) -> str:
+    """ "tests.site.test_tiers" -> "tests/site/test_tiers.py"; a class of a file is no part of it."""
+    parts = package.split(".")
+    while parts and not (ROOT / "/".join(parts)).with_suffix(".py").exists():
+        parts.pop()
+    return "/".join(parts) + ".py"
+
+
+def main() -> None:
+    took: Counter[str] = Counter()
+    for results in sys.argv[1:]:
+        for case in ElementTree.parse(results).iter("testcase"):
+            name = f"{file_of(case.get('classname', ''))}::{case.get('name', '').partition('[')[0]}"
+            took[name] += float(case.get("time", 0))  # type: ignore[assignment]
+    lines = [f"{seconds:.1f} {name}\n" for name, seconds in sorted(took.items()) if seconds > LONGEST_S]
+    (ROOT / "tests" / "slow.txt").write_text("".join(lines))
+    print(
+        f"{len(lines)} of {len(took)} tests, which take {sum(took.values()):,.0f} s, take longer than {LONGEST_S:g} s"
+    )
+
+
+if __name__ == "__main__":
+    main()
