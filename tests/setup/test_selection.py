@@ -19,16 +19,12 @@ def test_each_slow_test_is_there_and_long():
     assert len(slow) > 50 and min(slow.values()) > 1
 
 
-def test_make_test_leaves_them_and_says_so_and_no_other_place_does():
-    slow = next(name for name in slow_tests() if name.startswith("tests/library/"))
-    options = ["--collect-only", "-q", "-p", "no:cacheprovider", slow.split("::")[0]]
-
-    def collected(chosen):
-        return subprocess.run(
-            [sys.executable, "-m", "pytest", *options, "-m", chosen], cwd=ROOT, capture_output=True, text=True
-        )
-
-    quick, rest = collected("not thorough and not slow"), collected("thorough or slow")
-    assert slow not in quick.stdout and slow in rest.stdout
-    assert re.search(r"\d+ slow: tests/slow.txt; `make test` has quicker ones", quick.stdout)
-    assert not re.search(r"\d+ slow: ", rest.stdout)
+def test_make_test_leaves_them_and_says_so_and_make_test_all_has_them():
+    slow = next(name for name in slow_tests() if name.startswith("tests/setup/"))
+    options = ["--collect-only", "-q", "-p", "no:cacheprovider", "-m", "not thorough and not slow"]
+    command = [sys.executable, "-m", "pytest", *options, slow.split("::")[0]]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
+    assert "::test_" in found and slow not in found
+    assert re.search(r"\d+ slow: tests/slow.txt; `make test` has quicker ones", found)
+    test, rest = re.findall(r'\$\(PYTEST\) -m "([^"]+)"', (ROOT / "Makefile").read_text())
+    assert (test, rest) == ("not thorough and not slow", "thorough or slow")
