@@ -3,11 +3,12 @@
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 from cases import CASES, ZOO, alone, on, together
 from measuring import SIZES, measure, measure_alone
-from selection import asked_for, telling
+from selection import PATIENCE, asked_for, telling
 
 from kernels.analysis.suspicion import (
     seeds_for,
@@ -38,8 +39,8 @@ GROUPS = together("cpu")
 cheats, deadly, honest = (
     telling([case.name for case in GROUPS[word]], *CHOSEN[word], why=WHY) for word in ("cheats", "deadly", "honest")
 )
-TRIES, CANNOT_TELL = 3, "this machine was"
-"""Readings where others keep the machine so busy that it cannot tell; how the reason begins."""
+TRIES, CANNOT_TELL, PAUSE_S = 3 * PATIENCE, "this machine was", 5
+"""Readings where others keep the machine so busy that it cannot tell; how the reason begins; the wait for a quieter time."""
 apart = telling([case.name for case in alone("cpu")], *ALONE, why=WHY)
 
 
@@ -92,6 +93,7 @@ def test_apart_from_others(name):
         if CASES[name].is_called("cpu", row) or not row["why"].startswith(CANNOT_TELL):
             break
         print(f"reading {number + 1}: {row['why']}")  # no word, but no finding either
+        time.sleep(PAUSE_S)
     assert is_called_right(row, name)
 
 
