@@ -114,6 +114,18 @@ def test_the_page_follows_the_config(open_page, live_site):
     expect(page.locator("[name=seq_len]")).to_have_value("512")
 
 
+def test_a_config_chosen_while_the_first_reply_is_on_its_way_is_shown(open_page, live_site):
+    """The select's "input" took the place of its "change" among the requests that wait: the old workloads stayed."""
+    page, held = open_page(), []
+    page.route("**/new/estimate/**", lambda route: route.continue_() if held else held.append(route))
+    page.goto(f"{live_site.url}/runs/new/")
+    page.wait_for_timeout(300)
+    page.select_option("[name=config]", "canonical-s512")
+    page.wait_for_timeout(800)
+    held[0].continue_()
+    expect(page.locator("#contents")).to_contain_text("6 workloads, from ")
+
+
 def test_kernels_appear_once_their_device_reports(open_page, live_site):
     """The agent says hello every five seconds: between two of them its device has no kernels."""
     page = open_page()
