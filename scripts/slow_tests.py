@@ -1,13 +1,14 @@
 """slow_tests.py RESULTS.xml...: writes tests/slow.txt, the tests that `make test` leaves to `make test-all` because they take
-long. The results are those of a run of tests: PYTEST_ADDOPTS=--junitxml=FILE make test-all.
+long. The results: .venv/bin/python -m pytest -n 3 --dist loadfile -m "not thorough" --junitxml=RESULTS.xml
 
-A function counts with all of its parameters. Marked `journey`, a test is never left: what matters most is always tried.
+A function counts with all of its parameters. It stays in `make test` if it is marked `journey`, or if some of its parameters are
+left as `thorough`.
 """
 
 from __future__ import annotations
 
 import sys
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -24,11 +25,11 @@ def file_of(package: str) -> str:
 
 
 def main() -> None:
-    took: Counter[str] = Counter()
+    took: defaultdict[str, float] = defaultdict(float)
     for results in sys.argv[1:]:
         for case in ElementTree.parse(results).iter("testcase"):
             name = f"{file_of(case.get('classname', ''))}::{case.get('name', '').partition('[')[0]}"
-            took[name] += float(case.get("time", 0))  # type: ignore[assignment]
+            took[name] += float(case.get("time", 0))
     lines = [f"{seconds:.1f} {name}\n" for name, seconds in sorted(took.items()) if seconds > LONGEST_S]
     (ROOT / "tests" / "slow.txt").write_text("".join(lines))
     print(

@@ -53,9 +53,10 @@
     }
   });
 
-  // A secret link is selected whole by a click into it.
   // A select says "change", too: the later of both would be the only one that waits while a reply is on its way.
   document.addEventListener("input", (event) => event.target.matches("select") && event.stopPropagation(), true);
+
+  // A secret link is selected whole by a click into it.
   document.addEventListener("focusin", (event) => event.target.matches("[data-link]") && event.target.select());
 
   // What a person opened stays open, and the column that a phone shows stays shown, when a poll replaces them.

@@ -126,11 +126,13 @@ def pytest_runtest_setup(item):
 # --- what `make test` leaves to `make test-all` -----------------------------------------------------------------------
 
 LEFT = pytest.StashKey[Counter]()
-SLOW = "slow: tests/slow.txt; `make test` has quicker ones"
+SLOW = "slow (tests/slow.txt); what another line says that `make test` has may be among them"
 
 
 def mark_slow(items):
-    slow = slow_tests()
+    """Where `thorough` has thinned the parameters of a test, the others stay."""
+    thinned = {function_of(item.nodeid) for item in items if item.get_closest_marker("thorough")}
+    slow = slow_tests().keys() - thinned
     for item in items:
         if function_of(item.nodeid) in slow and not item.get_closest_marker("journey"):
             item.add_marker("slow")

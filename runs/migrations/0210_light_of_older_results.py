@@ -17,9 +17,8 @@ def renew(apps: Any, schema_editor: Any) -> None:
     Result = apps.get_model("runs", "Result")
     known = Result.objects.filter(limit_ms__gt=0).order_by()
     shapes = ("measurement__workload", *(OF_WORKLOAD + field for field in ("operation", "dtype", "sizes")))
-    for row, operation, dtype, sizes, device, limit_ms in known.values_list(
-        *shapes, DEVICE, "limit_ms"
-    ).distinct():
+    every = list(known.values_list(*shapes, DEVICE, "limit_ms").distinct())
+    for row, operation, dtype, sizes, device, limit_ms in every:
         problem = Workload(operation=operation, dtype=dtype, sizes=sizes).known_problem
         peak = peak_of(device or "")
         if problem is None or peak is None or (now_ms := renewed_ms(limit_ms, problem, peak)) == limit_ms:
