@@ -10,10 +10,11 @@ from kernels.contract.replies import Probed
 
 PROBES, FEW_PROBES = 7, 3
 """Calls of each kind in a probe; fewer for slow kernels."""
-ROTATED_NS, LONG_NS, VERY_LONG_NS = 5e6, 20e6, 100e6
+ROTATED_NS = 5e6
+LONG_NS, VERY_LONG_NS = {"cpu": 20e6, "cuda": 5e6}, {"cpu": 100e6, "cuda": 40e6}
 """From ROTATED_NS on, a probe has as many sets in turn as the timed calls had, not PROBE_SETS. Calls are slow from LONG_NS, and
 from VERY_LONG_NS so slow that one call of each kind must do. On two sets a probe has 126 calls, 54 slow ones, or 18 very slow
-ones."""
+ones. Other programs interrupt a CPU's calls, so there more of them are needed."""
 SIGHTS, FEW_SIGHTS, SIGHTS_NS = 10, 3, 40e6
 """A kernel may start caching after several calls: repeat this many calls on the same tensors; fewer if together they
 take longer than SIGHTS_NS."""
@@ -156,17 +157,19 @@ def why_probed(
     sets: int = PROBE_SETS,
     least_sights: int = 0,
     sustained_sights: int = 0,
+    kind: str = "cpu",
 ) -> str:
     """Why an arm is suspect of caching; empty if it is not. Probes again until a probe finds nothing.
 
     probe(seeds=[...], sights=n, in_turn=n): Bench.probe. The readings of all probes are judged together. sets: most input sets of
     the timed calls. least_sights: how often timed calls met the same values. sustained_sights: how often they did back to back:
-    they are tried as often here, however long it takes.
+    they are tried as often here, however long it takes. kind: of the device, cpu or cuda.
     """
     known: dict[str, list[float]] = {}
-    why, calls = "", 1 if call_ns > VERY_LONG_NS else FEW_PROBES if call_ns > LONG_NS else PROBES
+    very_long = call_ns > VERY_LONG_NS[kind]
+    why, calls = "", 1 if very_long else FEW_PROBES if call_ns > LONG_NS[kind] else PROBES
     in_turn = min(PROBE_SETS, max(FEWEST_SETS, sets)) if call_ns > ROTATED_NS else PROBE_SETS
-    if call_ns > VERY_LONG_NS:
+    if very_long:
         in_turn = FEWEST_SETS
     sights = max(FEW_SIGHTS, min(max(SIGHTS, least_sights), int(SIGHTS_NS / call_ns)), sustained_sights)
     for _ in range(DOUBTS):

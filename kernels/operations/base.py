@@ -22,8 +22,8 @@ DISTRIBUTIONS: tuple[Distribution, ...] = get_args(Distribution)
 outliers: every 61st row, and the last, is 30 times as large. near_constant: the values that a row is normalised by are
 almost equal. large_mean: N(8, 1). tiny: N(0, 1) / 1024. drift: partial sums are far larger than the sum. tails: values
 with a residue after 8, and after 11, bits of their significand. negative: N(-3, 1/16), where an activation is small and a
-sum of almost opposite numbers. single: one term, whose significand needs more bits than a narrower dtype has, decides the
-mean of all: only an operation whose output is a mean knows it.
+sum of almost opposite numbers. single: one term decides. Of a mean, its significand needs more bits than a narrower dtype has; of
+softmax, it is in the last column.
 """
 OUTLIER_EVERY, LARGE = 61, 30
 LARGE_MEAN = 8.0

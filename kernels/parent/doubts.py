@@ -79,7 +79,8 @@ class Doubts:
 
         sets = max(reading.sets for reading in readings)
         sustained = max(reading.sights.get(name, 0) for reading in readings)
-        why = why_probed(probe, self.engine.seed, call_ns, sets, self._sights(readings), sustained)
+        kind = "cuda" if self.engine.cuda else "cpu"
+        why = why_probed(probe, self.engine.seed, call_ns, sets, self._sights(readings), sustained, kind)
         graphs = any(timed.group.graphs and name in timed.group.arms for timed in timed_groups)
         # Caching is asked first: where values come again within a block, it makes the block uneven, too.
         why = why or self._why_uneven(name, timed_groups) or self._why_ahead(name, readings, call_ns)
@@ -158,7 +159,7 @@ class Doubts:
             calls = max(1, min(PROBE_SETS, round(AHEAD_NS / call_ns)))
             asked |= {"gate_ns": AHEAD_GATE_NS, "rest_ns": AHEAD_REST_NS + round(calls * call_ns)}
         else:
-            calls = 1 if call_ns > VERY_LONG_NS else FEWEST_CALLS if call_ns > LONG_NS else PROBE_SETS
+            calls = 1 if call_ns > VERY_LONG_NS["cpu"] else FEWEST_CALLS if call_ns > LONG_NS["cpu"] else PROBE_SETS
         limit_s = CHECK_LIMIT_S + 2 * calls * call_ns / 1e9
         got: TimedBlock = self.engine.session.call("block", limit_s, arm=name, calls=calls, **asked)
         return got.ticks_ns

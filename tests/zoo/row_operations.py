@@ -19,7 +19,7 @@ ROW_OPERATIONS = {
         (
             "without-maximum", "tail-not-summed", "padding-summed", "summed-in-half", "rescaling-skipped",
             "maximum-of-all-rows", "last-row-skipped", "maximum-of-an-eighth", "maximum-where-fixed-places-are-large",
-            "maximum-where-the-last-column-is-large",
+            "maximum-where-the-last-column-is-large", "maximum-without-the-last-column",
         ),
     ),
     "rms_norm": (

@@ -212,14 +212,16 @@ def test_what_comes_up_once_is_asked_again_and_judged_with_all_that_was_found():
 
 
 @pytest.mark.parametrize(
-    ("call_ns", "sets", "calls", "sights", "in_turn"),
+    ("kind", "call_ns", "sets", "calls", "sights", "in_turn"),
     [
-        (10e3, 8, 7, 10, 8), (10e3, 2, 7, 10, 8), (4e6, 2, 7, 10, 8), (5e6, 2, 7, 8, 8), (13e6, 2, 7, 3, 2), (13e6, 1, 7, 3, 2),
-        (13e6, 5, 7, 3, 5), (13e6, 40, 7, 3, 8), (50e6, 2, 3, 3, 2), (50e6, 8, 3, 3, 8), (150e6, 8, 1, 3, 2),
+        ("cpu", 10e3, 8, 7, 10, 8), ("cpu", 10e3, 2, 7, 10, 8), ("cpu", 4e6, 2, 7, 10, 8), ("cpu", 5e6, 2, 7, 8, 8),
+        ("cpu", 13e6, 2, 7, 3, 2), ("cpu", 13e6, 1, 7, 3, 2), ("cpu", 13e6, 5, 7, 3, 5), ("cpu", 13e6, 40, 7, 3, 8),
+        ("cpu", 50e6, 2, 3, 3, 2), ("cpu", 50e6, 8, 3, 3, 8), ("cpu", 150e6, 8, 1, 3, 2),
+        ("cuda", 4e6, 2, 7, 10, 8), ("cuda", 13e6, 2, 3, 3, 2), ("cuda", 50e6, 8, 1, 3, 2),
     ],
 )  # fmt: skip
 def test_a_kernel_that_takes_long_is_asked_less_and_on_the_sets_that_it_was_timed_on(
-    call_ns, sets, calls, sights, in_turn
+    kind, call_ns, sets, calls, sights, in_turn
 ):
     asked = []
 
@@ -227,7 +229,7 @@ def test_a_kernel_that_takes_long_is_asked_less_and_on_the_sets_that_it_was_time
         asked.append((len(seeds), sights, in_turn))
         return probed(len(seeds))
 
-    assert why_probed(probe, lambda: 1, call_ns, sets) == ""
+    assert why_probed(probe, lambda: 1, call_ns, sets, kind=kind) == ""
     assert asked == [(seeds_for(calls, in_turn), sights, in_turn)]
 
 

@@ -1,7 +1,8 @@
 // A block for each row, which it reads once into registers; the mean of squares in float32.
 // @kernel("rms_norm", dtypes=("float16", "bfloat16", "float32"), needs=cuda(min_capability=8.0))
 // @launch(grid=rows, block=THREADS,
-//         defines={"COLS": cols, "THREADS": min(512, max(32, next_power_of_2(ceil_div(cols * itemsize, 64))))})
+//         defines={"COLS": cols, "THREADS": 512 if cols * itemsize > 65536 else
+//                  max(32, next_power_of_2(ceil_div(cols * itemsize, 64)))})
 // @call("rms_norm<T>", x, weight, out, eps)
 
 #include <cuda_bf16.h>

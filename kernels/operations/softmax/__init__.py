@@ -21,7 +21,7 @@ class Softmax(Rows):
 
     tensors: ClassVar[Mapping[str, tuple[str, ...]]] = {"x": ("rows", "cols")}
     checked_with: ClassVar[tuple[Distribution, ...]] = (
-        "normal", "x30", "near_constant", "outliers", "large_mean", "uniform",
+        "normal", "x30", "near_constant", "outliers", "large_mean", "single",
     )  # fmt: skip
     normalises_rows: ClassVar[bool] = True
     operators: ClassVar[tuple[str, ...]] = ("_softmax", "softmax", "amax", "exp", "sub", "sum", "div")
@@ -42,30 +42,27 @@ class Softmax(Rows):
 
     def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:
         """outliers: one element in each eighth row, 300 times as large, in a column by chance: it decides its row, or is nothing
-        in it, and no fixed row or column shows it. large_mean: with a negative sign, so that a column that is not there, read as
-        0, would decide its row."""
+        in it, and no fixed row or column shows it. single: the same in the last column. large_mean: with a negative sign, so that
+        a column that is not there, read as 0, would decide its row."""
         import torch
 
         generator = torch.Generator(device).manual_seed(seed)
-        if distribution == "outliers":
-            return Inputs((self._with_outliers(generator, device),), {})
+        if distribution in ("outliers", "single"):
+            return Inputs((self._with_outliers(generator, device, distribution == "single"),), {})
         x = draw((self.rows, self.cols), self.dtype, device, generator, distribution)
         if distribution == "large_mean":
             x.neg_()
         return Inputs((x,), {})
 
-    def _with_outliers(self, generator: torch.Generator, device: str) -> torch.Tensor:
-        """Of the rows with an outlier, about one in eight has it in the last column."""
+    def _with_outliers(self, generator: torch.Generator, device: str, in_the_last_column: bool) -> torch.Tensor:
         import torch
 
         x = draw((self.rows, self.cols), self.dtype, device, generator)
         every = min(8, self.rows)
         first = int(torch.randint(every, (1,), generator=generator, device=device))
         row = torch.arange(first, self.rows, every, device=device)
-        column, which = (
-            torch.randint(most, (len(row),), generator=generator, device=device) for most in (self.cols, 8)
-        )
-        x[row, column.masked_fill_(which == 0, self.cols - 1)] *= 10 * LARGE
+        column = torch.randint(self.cols, (len(row),), generator=generator, device=device)
+        x[row, column.fill_(self.cols - 1) if in_the_last_column else column] *= 10 * LARGE
         return x
 
     def output_like(self, inputs: Inputs) -> tuple[tuple[int, ...], torch.dtype]:
