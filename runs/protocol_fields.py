@@ -58,7 +58,7 @@ class ProtocolFields(forms.Form):
     effort = forms.ChoiceField(
         label="Effort",
         choices=[
-            ("", "from the config (default: normal)"),
+            ("", "from the config, or normal"),
             ("quick", "quick: a few seconds a workload, wide intervals"),
             ("normal", "normal: until the intervals are narrow"),
             ("thorough", "thorough: five fresh processes, which a confirmed result needs"),
@@ -69,8 +69,8 @@ class ProtocolFields(forms.Form):
     mode = forms.ChoiceField(
         label="Mode",
         choices=[
-            ("", "from the config (default: automatic)"),
-            ("auto", "automatic: graph replay below 50 us, else cold"),
+            ("", "from the config, or automatic"),
+            ("auto", "automatic: graph replay below 50 µs, else cold"),
             ("cold", "cold: inputs not in the cache, launch gap hidden"),
             ("graph", "graph: CUDA-graph replay over rotated inputs"),
             ("warm", "warm: one buffer, always in the cache"),

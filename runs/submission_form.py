@@ -71,7 +71,11 @@ class WhereForm(forms.Form):
     """Where and how to measure a submission."""
 
     device = forms.ChoiceField(label="Device", required=False)
-    config = forms.ChoiceField(label="Config", required=False, help_text="Its workloads. Smallest: a few seconds.")
+    config = forms.ChoiceField(
+        label="Config",
+        required=False,
+        help_text="Whose workloads are measured. Smallest: one small workload, which takes a few seconds.",
+    )
     effort = forms.ChoiceField(label="Effort", choices=EFFORTS, required=False)
     beside = forms.BooleanField(label="measure its parent in the same rounds", required=False, initial=True)
 

@@ -41,7 +41,10 @@
   });
 
   // On a phone a table shows one kernel: a tab shows another in place; its address shows the same.
+  const close = (kept) => document.querySelectorAll("details.who[open]").forEach((menu) => menu.contains(kept) || (menu.open = false));
+  document.addEventListener("keydown", (event) => event.key === "Escape" && close(null));
   document.addEventListener("click", (event) => {
+    close(event.target);
     const tab = event.target.closest(".tabs.phone a[data-column]");
     if (!tab) return;
     event.preventDefault();

@@ -137,16 +137,20 @@ class Standing:
         others = [f"{word} on {count}" for word, count in self.counts.items() if count and word not in named]
         if self.word == "undecided" and others:
             return self.sentence  # the phrase has no number
-        return ", ".join(filter(None, [*others, self.figures]))
+        return ", ".join(filter(None, [*others, self._figures("geometric mean ", " workloads")]))
 
     @property
     def figures(self) -> str:
         """The sentence after its words: "1.12x over 8 (1.11 to 1.13), least 0.82x; 2 left out: too noisy"."""
+        return self._figures()
+
+    def _figures(self, what: str = "", of: str = "") -> str:
         said = ""
         if self.mean and self.least is not None:
             ratio, low, high, least = in_digits(*self.mean, self.least)
-            over, smallest = (f" over {self.n}", f", least {least}x") if self.n > 1 else ("", "")
-            said = f"{ratio}x{over} ({low} to {high}){smallest}"
+            said = f"{what}{ratio}x over {self.n}{of} ({low} to {high}), least {least}x"
+            if self.n == 1:
+                said = f"{ratio}x ({low} to {high})"
         return "; ".join(filter(None, [said, self._left_out()]))
 
     def _left_out(self) -> str:

@@ -36,6 +36,8 @@ of each kind, one slow and one fast call on a busy host leave 80% of the pairs; 
 LEAK_BLOCKS, LEAK_BYTES = 5, 4096
 """A leak: each of the last LEAK_BLOCKS blocks kept at least LEAK_BYTES a call, or SEEN_OFTEN of the last half of all blocks
 did: a kernel that leaks may also free something now and then."""
+BETWEEN_NS, BETWEEN_SHARE = 20e3, 0.05
+"""What may pass between the end of a call and the line that may copy its output: a constant, and a share of the call."""
 OUTSIDE = {"cuda": (0.1, 3e6), "cpu": (0.25, 20e6)}
 """Limits of the time around a batch, beyond that of the baseline's batch: a share of the calls' time, plus ns. A busy host
 interrupts a CPU's batches; those of a GPU are queued."""
@@ -98,6 +100,17 @@ def _sd_of_share(mine: int, others: int) -> float:
     """Standard deviation of the share of pairs in which one of `mine` is below one of `others`, both from one distribution
     (Mann and Whitney, 1947)."""
     return math.sqrt((mine + others + 1) / (12 * mine * others))
+
+
+def why_between(blocks: Sequence[tuple[float, float]]) -> str:
+    """Detects work between the clock's lines, such as a pending call of Python: it would be in nobody's time. Empty: none.
+
+    blocks: for each, the medians of (what passed after the end of a call, the call), in ns: a busy host interrupts few calls.
+    """
+    long = [gap_ns for gap_ns, call_ns in blocks if gap_ns > BETWEEN_NS + BETWEEN_SHARE * call_ns]
+    if not blocks or len(long) < SEEN_OFTEN * len(blocks):
+        return ""
+    return f"works after the end of its calls: {median(long) / 1e3:.3g} us pass until the instrument goes on"
 
 
 def why_uneven(mine: Sequence[float], base: Sequence[float]) -> str:

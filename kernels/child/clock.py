@@ -23,8 +23,8 @@ from kernels.host.cpu_cache import cpu_cache_bytes
 fill_all = torch._foreach_mul_
 Call = Callable[[int], Any]
 """Runs the arm on input set i (modulo the number of sets). Returns its output."""
-After = Callable[[int, Any], None]
-"""Gets the position of a call in its block, and its output, before anything else is queued."""
+After = Callable[[int, Any], bool]
+"""Gets the position of a call in its block, and its output, before anything else is queued. Returns whether it copied it."""
 
 SPIN_HZ = 2.0e9
 """Assumed clock of a spin gate, cycles per second: at or above every maximum SM clock, so that no gate is too short."""
@@ -34,8 +34,9 @@ READABLE_GATE_NS = 300_000
 """A gate of at least this length gives the SM clock to 1%: starting it takes 3 us."""
 
 
-def nothing(position: int, out: Any) -> None:
+def nothing(position: int, out: Any) -> bool:
     """Nothing is done after a call."""
+    return False
 
 
 @dataclass
@@ -48,6 +49,8 @@ class Block:
     """Host time to launch the block."""
     cpu_ns: list[int] = field(default_factory=list)
     """CPU time of the process in each call; empty on a GPU."""
+    between_ns: list[int] = field(default_factory=list)
+    """What passes after the end of each call until the next line that may copy its output, if none was copied; not on a GPU."""
     gate_ns: float = 0.0
     """Measured length of the spin gate; 0 without one."""
     gate_cycles: int = 0
@@ -61,6 +64,7 @@ class Block:
             ticks_ns=self.ticks_ns,
             enqueue_ns=self.enqueue_ns,
             cpu_ns=self.cpu_ns,
+            between_ns=self.between_ns,
             gate_ns=self.gate_ns,
             gated=self.gated,
             sm_mhz=self.sm_mhz,
@@ -145,15 +149,17 @@ class CpuClock:
         _read_through(self.cache_bytes).sum()
 
     def block(self, call: Call, indices: Sequence[int], gate_ns: int, flush: bool, *, after: After = nothing) -> Block:
-        ticks, cpu, outs = [], [], []
+        ticks, cpu, between, outs = [], [], [], []
         for position, index in enumerate(indices):
             before = process_time_ns()
             start = perf_counter_ns()
             outs.append(call(index))
-            ticks.append(float(perf_counter_ns() - start))
+            end = perf_counter_ns()
+            ticks.append(float(end - start))
             cpu.append(process_time_ns() - before)
-            after(position, outs[-1])
-        return Block(ticks, cpu_ns=cpu, outputs=outs)
+            if not after(position, outs[-1]):
+                between.append(perf_counter_ns() - end)
+        return Block(ticks, cpu_ns=cpu, between_ns=between, outputs=outs)
 
     def sustained(self, launch: Call, calls: int, launches: int, lead: int, chunks: int) -> Block:
         """Like CudaClock.sustained, without a queue."""
@@ -309,8 +315,8 @@ class Graph:
         """`replays` timed replays, each over poisoned outputs, with nothing in the cache. A sample is a replay's time / its
         calls. first: as in CudaClock.block. after: runs after each replay, with one of its outputs."""
 
-        def one_of(_: int, nothing: Any) -> None:
-            after(position := randbelow(len(self.outputs)), self.outputs[position])
+        def one_of(_: int, nothing: Any) -> bool:
+            return after(position := randbelow(len(self.outputs)), self.outputs[position])
 
         block = self.clock.block(self.launch, range(replays), gate_ns, flush, self._unknown, first, after=one_of)
         block.ticks_ns = [tick / len(self.indices) for tick in block.ticks_ns]

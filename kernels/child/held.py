@@ -27,14 +27,15 @@ class EarlyCopy:
         memory = [outputs.clone(outputs.plain(like)) for _ in range(self.MOST)]
         del memory
 
-    def look(self, position: int, out: Any) -> None:
-        """After a call: copies its output, or not."""
+    def look(self, position: int, out: Any) -> bool:
+        """After a call: copies its output, or not. Returns whether it did."""
         if randbelow(self.chance):
-            return
+            return False
         self.made += 1
         copy = outputs.clone(outputs.plain(out))
         if not randbelow(self.made):
             self.found = position, copy
+        return True
 
 
 @dataclass

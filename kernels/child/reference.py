@@ -21,6 +21,8 @@ FEW, FEW_DOMINATED = 64, 2**15
 """Of an output with fewer elements, one seed's error is chance: the yardstick's is the largest of POOLED seeds. So is the
 relative error of the whole where a few terms decide an output."""
 POOLED = 8
+SMALL_NORMALS = 16
+"""Correct values below so many times the smallest normal number may be rounded coarsely."""
 
 
 class Reference:
@@ -84,7 +86,8 @@ def measure(out: Any, reference: Reference) -> dict[str, Any]:
 
     max_abs, yard_abs: largest absolute errors. rounding: the dtype's own error on the correct values. largest: largest
     correct value. fits: it is far from the dtype's largest number.
-    frobenius, yard_frobenius: relative errors. row, yard_row: those of the worst row. nonfinite: NaN or Inf elements
+    frobenius, yard_frobenius: relative errors. rounded_frobenius: that of rounding alone, where the dtype rounds
+    values coarsely because they are small; else 0. row, yard_row: those of the worst row. nonfinite: NaN or Inf elements
     where the reference is finite. constant: all elements are equal, but not the reference's, rounded to the dtype.
     eps: relative spacing of the dtype; only if the output is a single number (0-d).
     elements: of the output.
@@ -145,7 +148,7 @@ class _Errors:
         self.distribution = distribution
         names = ("max_abs", "yard_abs", "rounding", "largest", "max_rel", "row", "yard_row")
         self.totals = dict.fromkeys(names, 0.0)
-        self.squares = dict.fromkeys(("error", "yard", "reference"), 0.0)
+        self.squares = dict.fromkeys(("error", "yard", "reference", "rounded"), 0.0)
         self.nonfinite, self.close = 0, True
         self.slopes = Slopes()
         self.alone: dict[str, list[float]] = {}
@@ -166,6 +169,8 @@ class _Errors:
         self.seen = _wider(self.seen, seen)
         self._at_least("largest", _farthest(known))
         self._at_least("yard_abs", _farthest(_ends(yard)))
+        if self.distribution == "normal" and 0 < _farthest(known) < SMALL_NORMALS * torch.finfo(self.dtype).tiny:
+            self._add_rounded(right)
         norms = self._add_rows(signed if are_finite else torch.nan_to_num(signed, nan=math.inf), yard, right)
         if self.distribution == "normal" and norms is not None:
             self.slopes.add(signed, yard, right, norms)
@@ -185,6 +190,11 @@ class _Errors:
         if rounded is not right:
             rounded.fill_(math.nan)  # freed memory must not look like a kernel's work
         self._at_least("rounding", _farthest(_ends(shaken)))
+
+    def _add_rounded(self, right: torch.Tensor) -> None:
+        """Of values near the dtype's smallest normal number, which it rounds coarsely: the error of rounding alone."""
+        lost = right.to(self.dtype).to(right.dtype) - right
+        self.squares["rounded"] += float(torch.linalg.vector_norm(lost, dtype=torch.float64).square())
 
     def _add_rows(self, error: torch.Tensor, yard: torch.Tensor, right: torch.Tensor) -> torch.Tensor | None:
         """Squared norms, of rows (last dimension) where they are long enough. Returns those of the correct rows."""
@@ -216,6 +226,7 @@ class _Errors:
             "fits": self.totals["largest"] < torch.finfo(self.dtype).max / 2,
             "frobenius": math.sqrt(self.squares["error"]) / scale,
             "yard_frobenius": math.sqrt(self.squares["yard"]) / scale,
+            "rounded_frobenius": math.sqrt(self.squares["rounded"]) / scale,
             "nonfinite": self.nonfinite,
             "allclose_1e-2": self.close,
             "constant": self.seen[0] == self.seen[1] and self.wanted[0] != self.wanted[1],

@@ -35,6 +35,8 @@ OPERATORS = (
 )  # fmt: skip
 """ATen operators that baselines and the instrument call: their registrations are compared at every key. An operation
 names others (`Operation.operators`)."""
+GRAIN = 32_768
+"""Elements that PyTorch gives a thread at least."""
 GRANTED = ("Seccomp:", "Speculation", "THP_enabled")
 """Lines of /proc/thread-self/status."""
 MKL = (
@@ -107,6 +109,8 @@ def settings(kind: str) -> Iterator[Setting]:
     yield "priority", lambda: os.getpriority(os.PRIO_PROCESS, 0), leave
     yield "scheduler", lambda: os.sched_getscheduler(0), leave
     yield "rounding of numbers", _rounding, _round_as_usual
+    if kind == "cpu":
+        yield "rounding of numbers in PyTorch's threads", _rounding_of_threads, leave
     yield "timers of the system", _system_timers, leave
     yield "what the system grants", _granted, leave
     for variable in (KERNEL_PATH_VARIABLE, SUBMITTED_VARIABLE):
@@ -197,6 +201,27 @@ def _rounding(smallest: float = sys.float_info.min, little: float = 2.0**-60) ->
     found = ["" if keeps else "denormal numbers are flushed to 0, as in libraries built with -ffast-math"]
     found += ["" if nearest else "not to the nearest number"]
     return ", ".join(filter(None, found)) or "as usual"
+
+
+def _rounding_of_threads(little: float = 2.0**-60) -> str:
+    """The same of the threads in which PyTorch computes large tensors, in words."""
+    if (threads := torch.get_num_threads()) == 1:
+        return "as usual"
+    one, tiny, out = _for_each_thread(threads)
+    flushed = (
+        float(torch.mul(tiny, 2.0, out=out).min()) == 0
+        or float(torch.mul(one, sys.float_info.min / 2, out=out).min()) == 0
+    )
+    nearest = all(torch.add(one, sign * little, out=out).aminmax() == (1, 1) for sign in (1, -1))
+    found = ["denormal numbers are flushed to 0" if flushed else "", "" if nearest else "not to the nearest number"]
+    return ", ".join(filter(None, found)) or "as usual"
+
+
+@lru_cache(maxsize=1)
+def _for_each_thread(threads: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(ones, denormal numbers, as many results): so many that each thread gets some."""
+    one = torch.ones(2 * GRAIN * threads, dtype=torch.float64)
+    return one, torch.full_like(one, sys.float_info.min / 2), torch.empty_like(one)
 
 
 def _round_as_usual(before: Any) -> None:

@@ -118,6 +118,8 @@ class TimedBlock(Reply):
     """Host time to launch the block."""
     cpu_ns: list[int] = []
     """CPU time of the process in each call; empty on a GPU."""
+    between_ns: list[int] = []
+    """What passed after the end of each call until the next line that may copy its output, if none was copied; not on a GPU."""
     gate_ns: float = 0.0
     """Measured length of the spin gate; 0 without one."""
     gated: bool = True

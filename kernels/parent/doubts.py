@@ -18,6 +18,7 @@ from kernels.analysis.suspicion import (
     unevenness,
     why_ahead,
     why_always_uneven,
+    why_between,
     why_outside,
     why_probed,
     why_uneven,
@@ -84,6 +85,7 @@ class Doubts:
         graphs = any(timed.group.graphs and name in timed.group.arms for timed in timed_groups)
         # Caching is asked first: where values come again within a block, it makes the block uneven, too.
         why = why or self._why_uneven(name, timed_groups) or self._why_ahead(name, readings, call_ns)
+        why = why or self._why_between(name, readings)
         return why or (self._why_outside(name, call_ns, graphs) if self.engine.session.replaceable else "")
 
     def _why_uneven(self, name: str, timed_groups: Sequence[Timed]) -> str:
@@ -128,6 +130,11 @@ class Doubts:
         asked: dict[str, Any] = {"calls": calls, "seeds": self.engine.seeds(PROBE_SETS)}
         got: TimedBlock = self.engine.session.call("block", CHECK_LIMIT_S, arm=name, **asked)
         return unevenness(got.cpu_ns or got.ticks_ns)
+
+    def _why_between(self, name: str, readings: Sequence[Reading]) -> str:
+        """All is timed again, in a new process, before an arm is suspect."""
+        why = why_between([one for reading in readings for one in reading.between.get(name, [])])
+        return self._if_again(name, "between", why) if why and self.engine.session.replaceable else why
 
     def _why_ahead(self, name: str, readings: Sequence[Reading], call_ns: float) -> str:
         """Compares blocks of the rounds with those whose inputs came last: their calls on a GPU, where all are queued before the

@@ -7,6 +7,7 @@ import statistics
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kernels.contract.replies import TimedBlock
 from kernels.parent.drive import AA
 
 
@@ -39,6 +40,9 @@ class Reading:
     spots: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     """Arm -> (time of a round's block, time of a block in the same round whose inputs came last), in ns: of the first call on a
     CPU, the mean of the calls on a GPU."""
+    between: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    """Arm -> for each block the medians of (what passed between a call's end and the line that may copy its output, the call), in
+    ns. Empty on a GPU."""
     sm_mhz: dict[str, list[float]] = field(default_factory=dict)
     """Arm -> SM clock before each block."""
     host: dict[str, Any] | None = None
@@ -46,6 +50,12 @@ class Reading:
 
     processes: list[Reading] = field(default_factory=list)
     """The readings of which this one consists, if several processes measured; empty for one."""
+
+    def note_between(self, arm: str, got: TimedBlock) -> None:
+        """Notes what passed between the calls of a block."""
+        if got.between_ns:
+            found = statistics.median(got.between_ns), statistics.median(got.ticks_ns)
+            self.between.setdefault(arm, []).append(found)
 
     @property
     def touched_once(self) -> bool:

@@ -229,6 +229,7 @@ class Paired:
                 break
         else:
             self._note(f"{kernel_of(arm)}: the host queued blocks too slowly; times may include launch gaps")
+        self.reading.note_between(arm, got)
         if clock := got.sm_mhz:
             self.reading.sm_mhz.setdefault(arm, []).append(clock)
         return got.ticks_ns
@@ -369,7 +370,9 @@ def fixed(drive: Drive, cuda: bool) -> Reading:
         for first in range(0, plan.iters, MAX_CALLS):
             calls = min(MAX_CALLS, plan.iters - first)
             asked = {"calls": calls, "flush": reading.flushed, "seeds": [drive.fresh_seed()], "early": True}
-            ticks += drive.call(arm, "block", limit, **asked).ticks_ns
+            got: TimedBlock = drive.call(arm, "block", limit, **asked)
+            reading.note_between(arm, got)
+            ticks += got.ticks_ns
             drive.call(arm, "keep", limit, position=drive.rng.randrange(calls), seed=drive.fresh_seed())
         reading.blocks[arm] = [[tick] for tick in ticks]
         reading.calls[arm] = 1

@@ -18,7 +18,7 @@ from runs.queries.leaders import Placed
 WIDTH, HEIGHT = 290, 170
 MOST_CURVES = 4
 """Kernels that are drawn; the table beside the chart has all."""
-WIDEST = 4.0
+WIDEST = 16.0
 """Largest ratio on the axis; its inverse is the smallest."""
 ROOM = 0.2
 """Room for names behind the last ratio, as a share of the axis before it."""
@@ -123,9 +123,11 @@ def fast(curves: Sequence[Curve], colours: dict[str, str]) -> Any:
     x = alt.X(
         "p:Q",
         scale=alt.Scale(type="log", domain=list(axis), nice=False),
-        axis=alt.Axis(title=None, grid=False, values=axis.ticks, labelExpr="datum.value + 'x'", labelPadding=6),
+        axis=alt.Axis(title="p", grid=False, values=axis.ticks, labelExpr="datum.value + 'x'", labelPadding=6),
     )
-    y = alt.Y("share:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(title=None, format=".0%", tickCount=4))
+    y = alt.Y(
+        "share:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(title="of the workloads", format=".0%", tickCount=4)
+    )
     colour = alt.Color("colour:N", scale=None)
     one = alt.Chart(pd.DataFrame({"p": [1.0]})).mark_rule(color=colours["other"]).encode(x=x)
     lines = (

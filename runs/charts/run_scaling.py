@@ -157,7 +157,7 @@ def draw(one: Scaling, colours: dict[str, str], narrow: bool = False) -> Any:
     scale = {"type": "log", "nice": False}
     several = len(one.of.varies) > 1
     labels = "format(datum.value, ',.3~s')" if several else "format(datum.value, ',.9~g')"
-    title = "work of one call" if several else one.letter(one.of.varies[0])
+    title = "FLOP of one call" if several else one.letter(one.of.varies[0])
     x_axis = alt.Axis(values=_few(sizes), labelExpr=labels, title=title, labelOverlap="greedy", grid=False)
     spans = "datum.value >= 1 ? format(datum.value, ',.9~g') + ' ms' : format(datum.value * 1000, ',.9~g') + ' µs'"
     y_axis = alt.Axis(values=log_ticks(low, high, 6), labelExpr=spans, title=None, labelPadding=9)

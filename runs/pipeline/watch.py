@@ -55,7 +55,8 @@ def look(run: Run, seen: set[Place] | None = None) -> None:
                 for line in lines_of(kernel, workload, mode, run.gpu.pk):
                     store(kernel, line)
                 seen.add(place)
-    Run.objects.filter(pk=run.pk).update(looked_at=timezone.now())
+    # Not if it was withdrawn or restored meanwhile: then what was read is not what is there now.
+    Run.objects.filter(pk=run.pk, withdrawn_at=run.withdrawn_at).update(looked_at=timezone.now())
 
 
 def lines_of(kernel: Kernel, workload: Workload, mode: str, gpu: int) -> list[Line]:

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cached_property
 
 from kernels.analysis import findings as analysis
-from kernels.analysis.criteria import Answer, Seen, evaluate
+from kernels.analysis.criteria import Answer, Seen, Word, evaluate
 from kernels.analysis.findings_cause import causes
 from kernels.analysis.findings_one import Finding, Kind
 from kernels.analysis.statistics import MIN_ROUNDS, for_many, word
@@ -207,21 +207,16 @@ class SessionReport:
 
     @property
     def counted(self) -> str:
-        """ "1 of 5 success criteria holds, 1 unconfirmed, 2 undecided. 3 of 11 phases are done, 1 is blocked."."""
-        said = []
-        if self.criteria:
-            words = [one.answer.word for one in self.criteria]
-            held = words.count(words[0].HOLDS)
-            loose = sum(not one.answer.is_confirmed for one in self.criteria)
-            more = f", {loose} unconfirmed" if loose else ""
-            open_ = words.count(words[0].UNKNOWN)
-            more += f", {open_} undecided" if open_ else ""
-            said.append(f"{held} of {len(words)} success criteria hold{'s' * (held == 1)}{more}.")
+        """ "1 of 5 success criteria holds, unconfirmed; of 2 nothing can be told. 3 of 11 phases are done, 1 is blocked."."""
+        said = [_of_criteria([one.answer for one in self.criteria])] if self.criteria else []
         if self.phases:
             states = [phase.state for phase in self.phases]
             done, blocked = states.count(PhaseState.DONE), states.count(PhaseState.BLOCKED)
             more = f", {blocked} {'is' if blocked == 1 else 'are'} blocked" if blocked else ""
-            said.append(f"{done} of {len(states)} phases {'is' if done == 1 else 'are'} done{more}.")
+            if len(states) > 1:
+                said.append(f"{done} of {len(states)} phases {'is' if done == 1 else 'are'} done{more}.")
+            else:
+                said.append(f"Its phase is {'done' if done else 'blocked' if blocked else 'not done'}.")
         return " ".join(said)
 
     @property
@@ -256,6 +251,18 @@ class SessionReport:
             if low > known[1]:
                 best[one.place, one.method] = one, low
         return [_reached(one, low, scale) for one, low in best.values()] if scale else []
+
+
+def _of_criteria(answers: Sequence[Answer]) -> str:
+    words = [one.word for one in answers]
+    held, unknown = words.count(Word.HOLDS), words.count(Word.UNKNOWN)
+    loose = sum(not one.is_confirmed for one in answers)
+    if len(words) == 1:
+        said = "holds, unconfirmed" if loose else str(words[0])
+        return "It is unknown whether the success criterion holds." if unknown else f"The success criterion {said}."
+    more = "" if not loose else ", unconfirmed" if held == 1 else f", {loose} of them unconfirmed"
+    open_ = f"; of {unknown} nothing can be told" if unknown else ""
+    return f"{held} of {len(words)} success criteria hold{'s' * (held == 1)}{more}{open_}."
 
 
 def _grid(is_claimed: bool, gpu: str, mine: list[Figure]) -> Grid:

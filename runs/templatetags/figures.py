@@ -113,6 +113,17 @@ def timespan(ms: float | None) -> str:
 
 
 @register.filter
+def to_timespan(low_ms: float, high_ms: float) -> str:
+    """An interval of times, with digits that tell its ends apart: 13.21 ms to 13.24 ms."""
+    if low_ms == high_ms or timespan(low_ms) != timespan(high_ms):
+        return f"{timespan(low_ms)} to {timespan(high_ms)}"
+    factor, unit = (1, "ms") if low_ms >= 1 else (1e3, "µs")
+    ends = [(f"{low_ms * factor:.{n}g}", f"{high_ms * factor:.{n}g}") for n in range(4, 10)]
+    low, high = next((pair for pair in ends if pair[0] != pair[1]), ends[-1])
+    return f"{low} {unit} to {high} {unit}"
+
+
+@register.filter
 def percent(value: float | None) -> str:
     """A share: 63%, and below 1% 0.3%."""
     return DASH if value is None else f"{value:.1%}" if 0 < value < 0.01 else f"{value:.0%}"

@@ -120,7 +120,7 @@ def sentence(asked: Asked, told: Answer | None, rows: list[Change], more: bool) 
         return _of_all(rows, more, f"{where}{when}")
     name, on = asked.kernel, _counted(told.workloads, "workload")
     if not told.lines:
-        return "same", f"{name} was not measured{where}{when}"
+        return "same", f"{name} has no result{where}{when} that can be compared"
     if told.slower:
         return "slower", f"{name} got slower{where}{when} on {told.slower_workloads} of {on}"
     if not told.unknown:

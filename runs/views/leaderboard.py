@@ -158,8 +158,9 @@ class View:
         own = self.chosen and (self.chosen.gpu, self.chosen.workload.dtype)
         return [(head(gpu, dtype), self._first_of(gpu, dtype), (gpu, dtype) == own) for gpu, dtype in self.columns]
 
-    def _hosts(self, gpu: str) -> list[str]:
-        return sorted({place.shown.host for place in self.places if place.gpu == gpu} - {""}) or ["demo"]
+    def _hosts(self, work: str, gpu: str) -> list[str]:
+        found = {place.shown.host for place in self.places if (place.work, place.gpu) == (work, gpu)}
+        return sorted(found - {""}) or ["demo"]
 
     def _first_of(self, gpu: str, dtype: str) -> str:
         first = next(place for place in self.places if (place.gpu, place.workload.dtype) == (gpu, dtype))
@@ -184,7 +185,7 @@ class View:
             shown = [*own[: MOST_COLUMNS - 1], mine]
         lines = [Line(*halves(shape), [cells.get(column) for column in shown]) for shape, cells in shapes.items()]
         known = operations()
-        hosts = [", ".join(self._hosts(gpu)) for gpu, _ in shown]
+        hosts = [", ".join(self._hosts(work, gpu)) for gpu, _ in shown]
         return Group(
             self, work, known[work].baseline if work in known else "", shown, [one for one in own if one not in shown],
             [(head(*column), host) for column, host in zip(shown, hosts, strict=True)],
@@ -270,7 +271,7 @@ class View:
         work, _ = Counter(place.work for place in there).most_common(1)[0]
         newest = next(place for place in there if place.work == work)
         mine = [p for p in self.places if (p.gpu, p.work) == (gpu, work)]
-        hosts = f" ({', '.join(self._hosts(newest.gpu))})" if newest.shown.host else ""
+        hosts = f" ({', '.join(self._hosts(work, newest.gpu))})" if newest.shown.host else ""
         on = f"{work} workload{'s' * (len(mine) > 1)} on {newest.gpu}{hosts}"
         wins = Counter(p.record.point.kernel for p in mine if p.record and p.record.best)
         unbeaten = sum(1 for p in mine if p.record and not p.record.best)

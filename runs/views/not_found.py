@@ -5,7 +5,11 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-NOUNS = {"Run": "run", "Gpu": "device"}
+NOUNS = {
+    "Run": "run", "Gpu": "device", "Session": "session", "Import": "import", "TierScale": "tier scale",
+    "StatusPage": "status page", "Change": "change", "Submission": "submission", "Schedule": "schedule", "Webhook": "webhook",
+    "User": "person", "Person": "person",
+}  # fmt: skip
 """Model name in get_object_or_404's message -> name on pages."""
 
 
@@ -25,5 +29,6 @@ def _sentence(request: HttpRequest, exception: Exception) -> str:
         return "There is nothing at this address."
     for model, noun in NOUNS.items():
         if said == f"No {model} matches the given query.":
-            return f"There is no {noun} {request.resolver_match.kwargs['pk']}."
+            given = list(request.resolver_match.kwargs.values())
+            return f"There is no {noun} {given[0]}." if len(given) == 1 else f"There is no such {noun}."
     return f"{said[:1].upper()}{said[1:200].rstrip('.')}."

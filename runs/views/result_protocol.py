@@ -55,7 +55,10 @@ def protocol_of(measured: Measured) -> list[tuple[str, str]]:
 
 def _processes(how: ProtocolFacts) -> list[tuple[str, str]]:
     assumed = f"{how.process_sd:.2%} (standard deviation): {how.process_sd_source}"
-    return [("processes", f"{how.processes}, each fresh"), ("spread between processes, assumed", assumed)]
+    return [
+        ("processes", f"{how.processes}, each fresh" if how.processes > 1 else "1"),
+        ("spread between processes, assumed", assumed),
+    ]
 
 
 def parts_of_interval(result: ArmResult) -> list[tuple[str, str]]:

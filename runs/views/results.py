@@ -20,7 +20,7 @@ from runs.queries import results
 from runs.queries.results import COLUMN, PLACE, Found, Key, NoOrder, Order
 from runs.queries.search import KEYS, Search, Term, search
 from runs.queries.vocabulary import QUALITIES, STATES, STATUSES, VERDICTS, Vocabulary
-from runs.views.columns import Columns
+from runs.views.columns import TITLES, Columns
 from runs.views.downloads import json_lines, saved_as
 
 PER_PAGE = 50
@@ -118,14 +118,12 @@ def _title(asked: Asked, count: int, is_later: bool, more: bool) -> str:
     if not count:
         return "No more results" if is_later else "No result matches" if asked.search.terms else "No results yet"
     if is_later or more:
-        first = "" if is_later else "The "
-        following = "next " if is_later else ""
         how = "newest" if asked.order.descending else "oldest"
         if asked.order.column:
             measure = BY_KEY[asked.columns.sort]
-            how = f"{'highest' if asked.columns.descending else 'lowest'} by {measure.title}"
-            return f"{first}{following}{count} results, {how}".capitalize()
-        return f"{following}{count} results, {how} first".capitalize() if is_later else f"The {count} {how} results"
+            what = f"{'highest' if asked.columns.descending else 'lowest'} {TITLES.get(measure.key, measure.title)}"
+            return f"Next {count} results, by {what}" if is_later else f"The {count} results with the {what}"
+        return f"Next {count} results, {how} first" if is_later else f"The {count} {how} results"
     return f"{count} result{'s' * (count > 1)}"
 
 

@@ -306,6 +306,9 @@ class Row:
 def tiers(request: HttpRequest) -> HttpResponse:
     standing = Standing.of(request)
     rows = standing.matrix()
+    operation = request.GET.get("operation", "")
+    tabs = [("all", None, operation not in rows), *((title, title, title == operation) for title in rows)]
+    rows = {operation: rows[operation]} if operation in rows else rows
     shown, left = {}, MOST_ROWS
     for title, group in rows.items():
         if left > 0:
@@ -317,6 +320,7 @@ def tiers(request: HttpRequest) -> HttpResponse:
         "way": standing.way(),
         "milestone": standing.milestone(),
         "matrix": shown,
+        "tabs": tabs if len(tabs) > 2 else [],
         "hidden": sum(map(len, rows.values())) - sum(map(len, shown.values())),
         "ladders": standing.ladders,
         "size": ladder_charts.CLIMB,

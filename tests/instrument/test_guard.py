@@ -266,6 +266,34 @@ def test_numbers_that_are_rounded_up_are_seen_and_put_back(watching):
     assert watching.changes() == []
 
 
+IN_THREADS = """
+import ctypes, torch
+from kernels.child import settings
+settings.settle("cpu")
+(read,) = [read for name, read, _ in settings.settings("cpu") if name == "rounding of numbers in PyTorch's threads"]
+print(read())
+openmp = next(line.split()[-1] for line in open("/proc/self/maps") if "libgomp" in line)
+library = ctypes.CDLL("libm.so.6")
+each = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: library.fesetround(UPWARD) and None)
+ctypes.CDLL(openmp).GOMP_parallel(each, None, 0, 0)
+library.fesetround(0)  # in this thread only
+print(read(), settings._rounding())
+""".replace("UPWARD", "0x800" if os.uname().machine == "x86_64" else "0x400000")
+
+
+def test_rounding_in_the_threads_of_pytorch_is_seen():
+    """It made the baseline and an honest kernel incorrect, and nobody was to blame."""
+    environment = os.environ | {"OMP_NUM_THREADS": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", IN_THREADS],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.stdout.split("\n")[:2] == ["as usual", "not to the nearest number as usual"], done.stderr
+
+
 def test_a_timer_that_getitimer_does_not_know_is_seen(watching):
     timer = ctypes.c_void_p()
     libc = ctypes.CDLL(None)

@@ -351,7 +351,7 @@ def test_all_faster():
     both = [event(result("sdpa"), result("mine", FAST), seq_len=s) for s in (64, 128)]
     strong, rest, tone = said(*both)
     assert (strong, tone) == ("mine is faster than sdpa on 2 of 2 workloads", "faster")
-    assert rest == "1.200x over 2 (1.193 to 1.207), least 1.200x. " + ALONE
+    assert rest == "Geometric mean 1.200x over 2 workloads (1.193 to 1.207), least 1.200x. " + ALONE
 
 
 def test_mixed():
@@ -363,7 +363,7 @@ def test_mixed():
     ]
     strong, rest, tone = said(*table)
     assert (strong, tone) == ("mine is faster than sdpa on 2, slower on 1 of 4 workloads", "same")
-    assert rest.startswith("Same on 1, 0.921x over 4 (0.916 to 0.926), least 0.500x.")
+    assert rest.startswith("Same on 1, geometric mean 0.921x over 4 workloads (0.916 to 0.926), least 0.500x.")
     assert "It is the best" not in rest
     assert "eager is also faster on some workloads." in rest
     assert "1 result timed out (eager on fp16 B=1 H=8 S=512 D=64)." in rest
@@ -374,7 +374,9 @@ def test_what_a_mean_leaves_out_is_said():
     table.append(event(result("sdpa"), result("mine", status="unsupported"), seq_len=256))
     strong, rest, tone = said(*table)
     assert (strong, tone) == ("mine is slower than sdpa on 2 of 3 workloads", "slower")
-    assert rest.startswith("0.500x over 2 (0.493 to 0.507), least 0.500x; 1 left out: unsupported.")
+    assert rest.startswith(
+        "Geometric mean 0.500x over 2 workloads (0.493 to 0.507), least 0.500x; 1 left out: unsupported."
+    )
 
 
 def test_a_single_workload_has_its_interval_and_no_mean():
@@ -608,7 +610,7 @@ def test_faster_here_and_slower_there_is_mixed():
         *[event(result("sdpa"), result("mine", how), seq_len=n) for n, how in ((64, FAST), (65, SLOW), (66, SLOW))]
     )
     assert (strong, tone) == ("mine is slower than sdpa on 2, faster on 1 of 3 workloads", "same")
-    assert rest.startswith("0.669x over 3 (0.")
+    assert rest.startswith("Geometric mean 0.669x over 3 workloads (0.")
 
 
 def test_no_other_kernel_is_said_of_one_that_wins_only():

@@ -84,7 +84,7 @@ def test_the_median_stands_where_it_is_with_its_interval():
     middles = {name: values for name, *values in rows(spec, "kernel", "median", "low", "high")}
     assert middles == {"base": [11.2, 11.0, 11.4], "new": [10.3, 10.1, 10.35]}
     svg = svg_of(spec)
-    for text in ("base", "new", "median 11.2 us, 3 samples", "median 10.3 us, 3 samples", "microseconds"):
+    for text in ("base", "new", "median 11.2 µs, 3 samples", "median 10.3 µs, 3 samples", "microseconds"):
         assert text in svg, text
 
 

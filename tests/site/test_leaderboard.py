@@ -7,6 +7,7 @@ import json
 import re
 from datetime import timedelta
 from importlib import import_module
+from types import SimpleNamespace
 
 import altair as alt
 import pytest
@@ -466,7 +467,10 @@ def test_noise_is_left_out_of_the_curves_and_counted(owner, measured, noise):
         owner
     )
     Measurement.objects.update(margin=0.06)
-    assert coverage.curves(places(), "sdpa") == [] and "On 2 of these workloads" in page_of(owner)
+    page = " ".join(page_of(owner).split())
+    assert coverage.curves(places(), "sdpa") == []
+    assert "the results of all 2 workloads are contended, or their margin is above 5%." in page
+    assert "no interval is drawn" not in page, "there is no curve"
 
 
 def test_faster_and_same_are_counted_apart_and_faster_ones_come_first(owner, measured):
@@ -500,7 +504,7 @@ def test_over_another_kernel_the_ratios_are_of_one_measurement(measured):
 @pytest.mark.parametrize("name", ["record", "fast"])
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_charts(owner, measured, name, theme):
-    thorough(measured(count=2))
+    thorough(measured(count=3))
     spec = owner.get(f"/leaderboard/charts/{name}.json?theme={theme}").json()
     alt.Chart.from_dict(spec)  # validates
     assert spec["$schema"].endswith(".json") and "legend" not in json.dumps(spec["layer"])
@@ -508,6 +512,26 @@ def test_the_charts(owner, measured, name, theme):
     assert owner.get(f"/leaderboard/charts/{name}.json?theme=odd").status_code == 404
     page = page_of(owner)
     assert f'data-chart="/leaderboard/charts/{name}.json?cell=' in page and 'alt="' in page
+
+
+def test_of_two_workloads_there_is_a_table_and_no_curve(owner, measured):
+    thorough(measured(count=2))
+    page = page_of(owner)
+    assert "charts/fast.json" not in page and "on how many workloads</summary>" in page
+
+
+def test_a_column_names_the_hosts_of_its_own_operation():
+    """The hosts of another operation on such a card measured none of this one."""
+    there = [("attention", "NVIDIA H200", ""), ("softmax", "NVIDIA H200", "gpu-1"), ("attention", "NVIDIA L4", "gpu-2")]
+    places = [SimpleNamespace(work=work, gpu=gpu, shown=SimpleNamespace(host=host)) for work, gpu, host in there]
+    view = SimpleNamespace(places=places)
+    assert [View._hosts(view, work, "NVIDIA H200") for work in ("attention", "softmax")] == [["demo"], ["gpu-1"]]
+
+
+def test_the_history_is_of_the_chosen_device(owner, measured):
+    thorough(measured(count=1))
+    address = re.search(r'<a href="([^"]*)">history</a>', page_of(owner))[1]
+    assert "device=NVIDIA" in address and owner.get(address).status_code == 200
 
 
 def test_no_chart_of_nothing(owner, demo):

@@ -136,7 +136,7 @@ def test_criteria_are_answered_from_the_newest_runs(owner, ran, session):
     assert word() == "holds"
     page = forms(owner, session)["session"]
     assert (
-        "1 of 1 success criteria holds, 1 unconfirmed." in page
+        "The success criterion holds, unconfirmed." in page
         and "Unconfirmed: a record needs five processes and an isolated measurement that agree." in page
     )
     assert 'class="tag same"><span aria-hidden="true">✓</span> holds' in page, "unconfirmed is not coloured"

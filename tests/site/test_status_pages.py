@@ -85,7 +85,8 @@ def test_a_mean_has_its_minimum_its_workloads_and_what_was_left_out(stranger, ma
     share = make("kernels")
     page = text(stranger.get(share.get_absolute_url()))
     assert re.search(
-        r"<b>triton-flash</b>.*?x over 2 \([\d.]+ to [\d.]+\), least [\d.]+x; 1 left out: too noisy</p>", page
+        r"<b>attention/triton-flash</b>.*?geometric mean [\d.]+x over 2 workloads \([\d.]+ to [\d.]+\), least [\d.]+x; 1 left out: too noisy</p>",
+        page,
     )
     rows = json.loads(stranger.get(reverse("wall_json", args=[share.token])).content)["kernels"]
     (row,) = [row for row in rows if row["kernel"] == "triton-flash"]

@@ -23,6 +23,7 @@ from runs.pipeline import noticing
 from runs.queries import history, ladder
 from runs.queries.ladder import BEYOND, NEXT, OPEN, REACHED
 from runs.queries.targets import Progress, drift
+from runs.views import tiers
 from runs.views.tier_scales import ScaleForm
 
 FIVE = ["Good", "Very Good", "Excellent", "Outstanding", "Breakthrough"]
@@ -57,6 +58,26 @@ def faster(run, factor, kernel="triton-flash"):
 
 
 # --- a ladder ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_operation_can_be_chosen(owner, demo, scale, monkeypatch):
+    """Beyond the first workloads nothing could be seen."""
+    note_again()
+    of_all = tiers.Standing.matrix
+
+    def of_two(standing):
+        (rows,) = of_all(standing).values()
+        return {"Attention": rows[:3], "LayerNorm": rows[3:6]}
+
+    monkeypatch.setattr(tiers.Standing, "matrix", of_two)
+    monkeypatch.setattr(tiers, "MOST_ROWS", 3)
+    page = owner.get(reverse("tiers"), {"device": "NVIDIA H200"}).content.decode()
+    tabs = re.findall(r'<a href="(\?[^"]*operation=[^"]*)"[^>]*>([^<]*)</a>', page)
+    assert [title for _, title in tabs] == ["Attention", "LayerNorm"]
+    assert "3 more workloads are not shown: choose an operation above" in page
+    for address, title in tabs:
+        only = owner.get(reverse("tiers") + address.replace("&amp;", "&")).content.decode()
+        assert f'aria-current="true">{title}</a>' in only and "not shown" not in only
 
 
 def test_a_site_begins_with_the_five_tiers(scale):

@@ -11,6 +11,7 @@ from runs.pipeline import watch as watching
 from runs.pipeline.watch import lines_of, look, watch
 from runs.queries import lines as reading
 
+real = watching.touched
 TORCH = {"torch": "2.11.0"}
 
 
@@ -49,6 +50,23 @@ def test_each_ended_run_is_looked_at_once_and_an_unfinished_one_not_yet(gpu, mak
     make_run()
     assert (watch(), watch()) == (3, 0)
     assert Run.objects.filter(looked_at=None).count() == 1
+
+
+def test_a_run_that_is_restored_while_the_watch_looks_is_looked_at_again(gpu, monkeypatch):
+    runs = fill(gpu, repeated(3))
+    look_at_all()
+    Run.objects.filter(pk=runs[-1].pk).update(looked_at=None, withdrawn_at=timezone.now())
+
+    def restored_meanwhile(*place):
+        Run.objects.filter(pk=runs[-1].pk).update(looked_at=None, withdrawn_at=None)
+        return lines_of(*place)
+
+    monkeypatch.setattr(watching, "lines_of", restored_meanwhile)
+    monkeypatch.setattr(watching, "touched", lambda run: real(run) or real(runs[0]))
+    assert watch() == 1
+    assert Run.objects.get(pk=runs[-1].pk).looked_at is None
+    assert watch() == 1
+    assert Run.objects.get(pk=runs[-1].pk).looked_at is not None
 
 
 def test_a_line_of_many_ended_runs_is_read_once(gpu, monkeypatch):

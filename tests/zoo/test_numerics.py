@@ -122,6 +122,14 @@ def test_errors_that_average_out_are_seen(case):
     assert [kernel for kernel in kernels if found[kernel]["correct"]] == []
 
 
+@pytest.mark.parametrize("cols", [202_048, 262_144])
+def test_float16_rounds_what_is_below_its_smallest_normal_number(cols):
+    """Eager PyTorch's own softmax of such rows was incorrect."""
+    problem = Softmax(rows=4, cols=cols, dtype="float16")
+    found = judged_by_outputs(["functional", "eager", "online", "one-percent-off"], problem, checks=2)
+    assert [name for name, said in found.items() if said["correct"]] == ["functional", "eager", "online"]
+
+
 def test_softmax_whose_maximum_depends_on_the_last_column_is_caught_with_every_seed():
     """On a GPU, whose generator draws other numbers, one of both passed: the last column had a large element by chance."""
     wrong = ["maximum-where-the-last-column-is-large", "maximum-without-the-last-column"]

@@ -15,6 +15,7 @@ from kernels.analysis.suspicion import (
     unevenness,
     why_ahead,
     why_always_uneven,
+    why_between,
     why_leaks,
     why_outside,
     why_probed,
@@ -194,6 +195,14 @@ def test_calls_on_tensors_that_nobody_has_written_may_be_a_little_faster():
     assert not why_recognises([3.1e3, 3.0e3, 3.2e3], [4.0e3, 3.9e3, 4.1e3]), (
         "of small calls, what writing leaves behind"
     )
+
+
+def test_work_after_the_end_of_calls_is_seen_and_a_busy_host_is_not_work():
+    usual, interrupted, worked = (900.0, 2e6), (5e6, 2e6), (500e3, 2e6)
+    assert why_between([usual] * 20) == why_between([]) == ""
+    assert why_between([usual] * 12 + [interrupted] * 8) == "", "other programs"
+    assert why_between([worked] * 9 + [usual]).startswith("works after the end of its calls: 500 us")
+    assert why_between([(90e3, 2e6)] * 20) == "", "less than a twentieth"
 
 
 def probed(count=7, **times):

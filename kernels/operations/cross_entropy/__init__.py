@@ -57,7 +57,8 @@ class CrossEntropy(Rows):
         return self.rows * self.vocab * self.element_bytes + self.rows * TARGET_BYTES, LOSS_BYTES
 
     def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:
-        """The first row's class is the first one, the last row's is the last one. large_mean: with a negative sign, so that
+        """The first row's class is the first one, the last row's is the last one. x30: the rows have the first classes, in turn:
+        those that programs reserve, such as one for padding, are among them. large_mean: with a negative sign, so that
         a column that is not there, read as 0, would decide its row."""
         import torch
 
@@ -66,6 +67,8 @@ class CrossEntropy(Rows):
         if distribution == "large_mean":
             logits.neg_()
         targets = torch.randint(self.vocab, (self.rows,), generator=generator, device=device)
+        if distribution == "x30":
+            targets = torch.arange(self.rows, device=device) % self.vocab
         targets[0], targets[-1] = 0, self.vocab - 1
         if distribution == "single":
             self._leave_one_row(logits, targets, generator)

@@ -106,7 +106,7 @@ class Samples:
         """The text over an arm's row, under its name."""
         n, of = len(arm.values), len(arm.rounds)
         count = f"{n:,} samples" if n == of else f"{n:,} samples in {of:,} rounds"
-        return [{"text": f"median {grouped(arm.median)} us, {count}", "top": 0, "bottom": DETAIL}]
+        return [{"text": f"median {grouped(arm.median)} µs, {count}", "top": 0, "bottom": DETAIL}]
 
     def rows(self, of: Callable[[Arm], Rows]) -> Rows:
         """Rows of every arm, each with its position in the chart."""
