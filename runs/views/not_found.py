@@ -29,6 +29,6 @@ def _sentence(request: HttpRequest, exception: Exception) -> str:
         return "There is nothing at this address."
     for model, noun in NOUNS.items():
         if said == f"No {model} matches the given query.":
-            given = list(request.resolver_match.kwargs.values())
-            return f"There is no {noun} {given[0]}." if len(given) == 1 else f"There is no such {noun}."
+            number = request.resolver_match.kwargs.get("pk")
+            return f"There is no such {noun}." if number is None else f"There is no {noun} {number}."
     return f"{said[:1].upper()}{said[1:200].rstrip('.')}."
