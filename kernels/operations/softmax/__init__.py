@@ -42,8 +42,8 @@ class Softmax(Rows):
 
     def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:
         """outliers: one element in each eighth row, 300 times as large, in a column by chance, but the last: it decides its row,
-        or is nothing in it, and no fixed row or column shows it. single: the same in the last column. large_mean: with a negative sign, so that
-        a column that is not there, read as 0, would decide its row."""
+        or is nothing in it, and no fixed row or column shows it. single: the same in the last column. large_mean: with a
+        negative sign, so that a column that is not there, read as 0, would decide its row."""
         import torch
 
         generator = torch.Generator(device).manual_seed(seed)
