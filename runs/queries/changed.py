@@ -28,6 +28,12 @@ def listed(kernel: str = "", operation: str = "", device: str = "", since: datet
     return rows.order_by(TruncDate("at").desc(), first, "-ratio", "-pk")
 
 
+def slower_workloads(kernel: Kernel, since: datetime, device: str = "") -> int:
+    """On how many workloads a regression of a kernel was found that nobody has acknowledged."""
+    rows = listed(kernel.name, kernel.operation, device, since).filter(verdict=Verdict.REGRESSION, acknowledged_at=None)
+    return rows.order_by().values("workload").distinct().count()
+
+
 def with_places(rows: QuerySet[Change]) -> QuerySet[Change]:
     """With all that a row of the page shows."""
     large = ("run__config", "run__log", "before__config", "before__log", "gpu__catalogue")

@@ -13,6 +13,7 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import mark_safe
 
+from kernels.analysis.memory import size
 from runs.models.person import owns
 from runs.templatetags.figures import DASH, ago
 
@@ -24,6 +25,24 @@ def ends(said: str) -> str:
     """Somebody's words as a sentence that ends."""
     said = said.strip()
     return said if not said or said[-1] in ".!?" else f"{said}."
+
+
+@register.filter
+def words(key: str) -> str:
+    """The name of a fact as words: memory_bytes, memory."""
+    return key.removesuffix("_bytes").replace("_", " ")
+
+
+@register.filter
+def told(value: Any, key: str = "") -> str:
+    """A fact as a person reads it: bytes with their unit, yes and no, several facts one after the other."""
+    if isinstance(value, dict):
+        return ", ".join(f"{words(name)} {told(one, name)}" for name, one in value.items() if one not in ("", None))
+    if isinstance(value, list):
+        return ", ".join(told(one) for one in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return size(value) if key.endswith("_bytes") and isinstance(value, int) else str(value)
 
 
 @register.simple_tag

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
+from django.utils import timezone
 
 from kernels.analysis.standing import standing_of
 from kernels.catalog import operations
@@ -20,7 +22,7 @@ from kernels.report.cells import listed
 from kernels.report.summary import headline, sentence
 from runs.charts.sparkline import sparkline
 from runs.models import Environment, Gpu, Kernel, Run, Submission
-from runs.queries import history, measurements, point_rows, tallies
+from runs.queries import changed, history, measurements, point_rows, tallies
 from runs.queries.history import Series
 from runs.queries.points import Point
 from runs.views.downloads import csv_file
@@ -32,6 +34,8 @@ MOST_ROWS = 60
 """Number of workloads listed, unless all are asked for."""
 MOST_NAMED = 5
 """Runs that are named in a sentence: the newest."""
+LATELY = timedelta(days=30)
+"""A regression that is younger is named."""
 VERSIONS = 12
 """Number of newest sources listed."""
 COLUMNS = (
@@ -258,6 +262,7 @@ def kernel(request: HttpRequest, operation: str, name: str) -> HttpResponse:
     rows = [{"series": one, "line": sparkline(one.drawn), "all": counts[one.terms.workload]} for one in shown]
     compared = any(one.newest.verdict != "baseline" for one in subject.newest)
     more = {"headline": subject.headline(), "rows": rows, "compared": compared, "versions": versions(subject.kernel)}
+    more |= {"slower": changed.slower_workloads(subject.kernel, timezone.now() - LATELY, subject.device)}
     return render(request, "kernel.html", subject.context | more | {"of": len(subject.newest)})
 
 

@@ -159,21 +159,21 @@ def count(number: int) -> str:
 def story(changes: list[Change], records: Sequence[Broken], standings: Any, now: Now) -> Story:
     slower = {(row.kernel_id) for row in changes if row.verdict == Verdict.REGRESSION}
     faster = {(row.kernel_id) for row in changes if row.verdict == Verdict.IMPROVEMENT} - slower
-    kernels = []
-    if slower:
-        kernels.append(f"{count(len(slower))} kernel{'s' * (len(slower) > 1)} got slower")
-    if faster:
-        some = f" kernel{'s' * (len(faster) > 1)}" if not slower else ""
-        one = count(len(faster))
-        kernels.append(f"{one.lower() if slower else one}{some} got faster")
-    found = " and ".join(kernels)
-    said = [f"Found this week: {found[:1].lower()}{found[1:]}" if found else "No change was found this week"]
+    names = {row.kernel_id: row.kernel.name for row in changes}
+    found = " and ".join(
+        _moved([names[one] for one in who], how) for who, how in ((slower, "slower"), (faster, "faster")) if who
+    )
+    said = [f"Found this week: {found}" if found else "No change was found this week"]
     fell = sum(one.before is not None for one in records)
     if fell:
         said.append(f"{count(fell)} record{'s were' if fell > 1 else ' was'} broken")
     if first := len(records) - fell:
         said.append(f"{count(first)} workload{'s have their' if first > 1 else ' has its'} first record")
     return Story(". ".join(said), [*_targets(standings), *_up(now)])
+
+
+def _moved(names: list[str], how: str) -> str:
+    return f"{names[0] if len(names) == 1 else f'{count(len(names)).lower()} kernels'} got {how}"
 
 
 def _targets(standings: Any) -> list[str]:

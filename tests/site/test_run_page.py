@@ -23,6 +23,7 @@ from runs.queries.measurements import export_of
 from runs.queries.outcomes import with_outcomes
 from runs.templatetags import figures
 from runs.templatetags.figures import DASH
+from runs.templatetags.parts import told
 from runs.views import run as run_view
 from runs.views.run import reproduce
 
@@ -634,3 +635,11 @@ def test_title_and_note_are_edited_while_the_run_goes_on_and_cannot_run_script(o
 @pytest.mark.parametrize("share, text", [(0.63, "63%"), (0.01, "1%"), (0.003, "0.3%"), (0.0, "0%"), (None, DASH)])
 def test_a_share_below_one_per_cent_is_not_0(share, text):
     assert figures.percent(share) == text
+
+
+def test_facts_of_the_environment_are_words(owner, demo):
+    facts = re.findall(r"<dt>([^<]*)</dt>\s*<dd>([^<]*)</dd>", page_of(owner, demo).split('<dl class="pairs">')[-1])
+    assert facts and not [name for name, _ in facts if "_" in name]
+    assert not [value for _, value in facts if value.startswith(("{", "[")) or value in ("True", "False")]
+    assert told({"gpus_of_host": 4, "part_number": "699-2", "lost": None}) == "gpus of host 4, part number 699-2"
+    assert (told(150109880320, "memory_bytes"), told(True)) == ("140 GiB", "yes")

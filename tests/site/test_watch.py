@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 from daily import BEGIN, fill, look_at_all, repeated, step
+from django.urls import reverse
 from django.utils import timezone
 
 from runs.models import Change, Kernel, Run
@@ -50,6 +51,16 @@ def test_each_ended_run_is_looked_at_once_and_an_unfinished_one_not_yet(gpu, mak
     make_run()
     assert (watch(), watch()) == (3, 0)
     assert Run.objects.filter(looked_at=None).count() == 1
+
+
+def test_the_page_of_a_kernel_says_that_it_got_slower(gpu, owner):
+    fill(gpu, step(20, 10, 1.04), begin=timezone.now() - timedelta(days=29))
+    look_at_all()
+    address = reverse("kernel", args=["attention", "sdpa-flash"])
+    said = "It got slower on 1 workload</strong> in the last 30 days"
+    assert said in owner.get(address).content.decode()
+    Change.objects.update(acknowledged_at=timezone.now())
+    assert "It got slower" not in owner.get(address).content.decode()
 
 
 def test_a_run_that_is_restored_while_the_watch_looks_is_looked_at_again(gpu, monkeypatch):
