@@ -21,9 +21,8 @@ from runs.queries import measurements, point_rows, tallies
 from runs.queries.live import remaining
 from runs.queries.measurements import export_of
 from runs.queries.outcomes import with_outcomes
-from runs.templatetags import figures
+from runs.templatetags import figures, parts
 from runs.templatetags.figures import DASH
-from runs.templatetags.parts import told
 from runs.views import run as run_view
 from runs.views.run import reproduce
 
@@ -641,5 +640,5 @@ def test_facts_of_the_environment_are_words(owner, demo):
     facts = re.findall(r"<dt>([^<]*)</dt>\s*<dd>([^<]*)</dd>", page_of(owner, demo).split('<dl class="pairs">')[-1])
     assert facts and not [name for name, _ in facts if "_" in name]
     assert not [value for _, value in facts if value.startswith(("{", "[")) or value in ("True", "False")]
-    assert told({"gpus_of_host": 4, "part_number": "699-2", "lost": None}) == "gpus of host 4, part number 699-2"
-    assert (told(150109880320, "memory_bytes"), told(True)) == ("140 GiB", "yes")
+    assert parts.told({"gpus_of_host": 4, "part_number": "699-2", "lost": None}) == "gpus of host 4, part number 699-2"
+    assert (parts.told(150109880320, "memory_bytes"), parts.told(True)) == ("140 GiB", "yes")
