@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
+from kernels.analysis.standing import in_digits
 from kernels.contract.arm_result import Ratio, Verdict
 from runs.templatetags.cells import is_timed
 from runs.templatetags.figures import DASH, MARKS, is_decided, plus_minus, ratio, timespan
@@ -92,7 +93,8 @@ def side_cell(cell: Any) -> SafeString:
 def _moved(change: Any) -> SafeString:
     """ "▲ faster 1.05x ±0.4%": the speedup over that of the first run."""
     word = str(change.verdict).lower()
-    text = f"{word} {ratio(change.ratio.ratio)}x {plus_minus(change.ratio)}"
+    figure, _, _ = in_digits(*change.ratio)  # of two that are almost the same, one may be decided
+    text = f"{word} {figure}x {plus_minus(change.ratio)}"
     style = word if word in ("faster", "slower") and not change.contended else "open"
     return format_html(
         '<span class="moved {}"><i aria-hidden="true">{}</i> {}</span>', style, MARKS.get(word, ""), text

@@ -37,10 +37,10 @@ def test_three_runs_of_one_card_have_words_against_the_first(owner, measured):
     assert len(rows) == 2
     for row in rows:
         first, second, third = row.split("<td")[1:]
-        assert "moved" not in first and "faster 1.30x" in second and "slower 0.80x" in third
+        assert "moved" not in first and "faster 1.300x" in second and "slower 0.800x" in third
         for run, cell in zip(runs, (first, second, third), strict=True):
             assert f"/runs/{run.pk}/results/" in cell
-    assert "same 1.00x" in rows_of(page, "sdpa-cudnn")[0]
+    assert "same 1.000x" in rows_of(page, "sdpa-cudnn")[0]
 
 
 def test_cards_stand_side_by_side_without_a_word(owner, measured, make_gpu):
