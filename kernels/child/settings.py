@@ -37,6 +37,8 @@ OPERATORS = (
 names others (`Operation.operators`)."""
 GRAIN = 32_768
 """Elements that PyTorch gives a thread at least."""
+TERMS = ((1.0, 2.0**-40), (1.0, -(2.0**-40)), (2.0**-128, 2.0**-128))
+"""Sums in float32: 1 if it is rounded to the nearest number, twice; and a denormal number."""
 GRANTED = ("Seccomp:", "Speculation", "THP_enabled")
 """Lines of /proc/thread-self/status."""
 MKL = (
@@ -203,25 +205,24 @@ def _rounding(smallest: float = sys.float_info.min, little: float = 2.0**-60) ->
     return ", ".join(filter(None, found)) or "as usual"
 
 
-def _rounding_of_threads(little: float = 2.0**-60) -> str:
-    """The same of the threads in which PyTorch computes large tensors, in words."""
+def _rounding_of_threads() -> str:
+    """The same of the threads in which PyTorch computes large tensors, in words. One addition: they may have to wait for each
+    other."""
     if (threads := torch.get_num_threads()) == 1:
         return "as usual"
-    one, tiny, out = _for_each_thread(threads)
-    flushed = (
-        float(torch.mul(tiny, 2.0, out=out).min()) == 0
-        or float(torch.mul(one, sys.float_info.min / 2, out=out).min()) == 0
-    )
-    nearest = all(torch.add(one, sign * little, out=out).aminmax() == (1, 1) for sign in (1, -1))
+    some, others, out = _for_each_thread(threads)
+    up, down, small = torch.add(some, others, out=out).view(-1, len(TERMS))[:: GRAIN // 64].T.numpy()
+    flushed, nearest = not small.all(), (up == 1).all() and (down == 1).all()
     found = ["denormal numbers are flushed to 0" if flushed else "", "" if nearest else "not to the nearest number"]
     return ", ".join(filter(None, found)) or "as usual"
 
 
 @lru_cache(maxsize=1)
 def _for_each_thread(threads: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """(ones, denormal numbers, as many results): so many that each thread gets some."""
-    one = torch.ones(2 * GRAIN * threads, dtype=torch.float64)
-    return one, torch.full_like(one, sys.float_info.min / 2), torch.empty_like(one)
+    """Two tensors to add, and one for the sums: so large that each thread gets some of all TERMS."""
+    count = GRAIN * threads // len(TERMS) + 1
+    some, others = (torch.tensor(column, dtype=torch.float32).repeat(count) for column in zip(*TERMS, strict=True))
+    return some, others, torch.empty_like(some)
 
 
 def _round_as_usual(before: Any) -> None:
