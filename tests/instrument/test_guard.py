@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import types
 from pathlib import Path
@@ -292,6 +293,30 @@ def test_rounding_in_the_threads_of_pytorch_is_seen():
         cwd=Path(__file__).parents[2],
     )
     assert done.stdout.split("\n")[:2] == ["as usual", "not to the nearest number as usual"], done.stderr
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_the_affinity_of_a_thread_that_was_there_is_seen_and_put_back():
+    """PyTorch's workers on one CPU make everybody slower; those of a kernel's own are its own matter."""
+    ended, ready = threading.Event(), threading.Event()
+    before = threading.Thread(target=lambda: (ready.set(), ended.wait()))
+    before.start()
+    assert ready.wait(5)
+    threads = settings.Threads()
+    usual = threads.read()
+    later = threading.Thread(target=ended.wait)
+    later.start()
+    try:
+        os.sched_setaffinity(later.native_id, {min(os.sched_getaffinity(0))})
+        assert threads.read() == usual
+        os.sched_setaffinity(before.native_id, {min(os.sched_getaffinity(0))})
+        assert threads.read() != usual
+        threads.put_back(usual)
+        assert threads.read() == usual and len(os.sched_getaffinity(before.native_id)) > 1
+    finally:
+        ended.set()
+        before.join(), later.join()
+    assert threads.read() == usual, "one has ended"
 
 
 def test_a_timer_that_getitimer_does_not_know_is_seen(watching):
