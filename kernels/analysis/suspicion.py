@@ -102,12 +102,14 @@ def _sd_of_share(mine: int, others: int) -> float:
     return math.sqrt((mine + others + 1) / (12 * mine * others))
 
 
-def why_between(blocks: Sequence[tuple[float, float]]) -> str:
+def why_between(blocks: Sequence[tuple[float, float]], base: Sequence[tuple[float, float]] = ()) -> str:
     """Detects work between the clock's lines, such as a pending call of Python: it would be in nobody's time. Empty: none.
 
     blocks: for each, the medians of (what passed after the end of a call, the call), in ns: a busy host interrupts few calls.
+    base: those of the baseline, which show what the host's clocks take.
     """
-    long = [gap_ns for gap_ns, call_ns in blocks if gap_ns > BETWEEN_NS + BETWEEN_SHARE * call_ns]
+    usual_ns = BETWEEN_NS + 2 * median([gap_ns for gap_ns, _ in base] or [0.0])
+    long = [gap_ns for gap_ns, call_ns in blocks if gap_ns > usual_ns + BETWEEN_SHARE * call_ns]
     if not blocks or len(long) < SEEN_OFTEN * len(blocks):
         return ""
     return f"works after the end of its calls: {median(long) / 1e3:.3g} us pass until the instrument goes on"

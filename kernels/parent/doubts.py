@@ -133,7 +133,11 @@ class Doubts:
 
     def _why_between(self, name: str, readings: Sequence[Reading]) -> str:
         """All is timed again, in a new process, before an arm is suspect."""
-        why = why_between([one for reading in readings for one in reading.between.get(name, [])])
+        others = {self.engine.baseline} - {name}
+        mine, base = (
+            [one for r in readings for arm in arms for one in r.between.get(arm, [])] for arms in ({name}, others)
+        )
+        why = why_between(mine, base)
         return self._if_again(name, "between", why) if why and self.engine.session.replaceable else why
 
     def _why_ahead(self, name: str, readings: Sequence[Reading], call_ns: float) -> str:

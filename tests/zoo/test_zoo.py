@@ -203,6 +203,8 @@ def test_work_after_the_end_of_calls_is_seen_and_a_busy_host_is_not_work():
     assert why_between([usual] * 12 + [interrupted] * 8) == "", "other programs"
     assert why_between([worked] * 9 + [usual]).startswith("works after the end of its calls: 500 us")
     assert why_between([(90e3, 2e6)] * 20) == "", "less than a twentieth"
+    slow_clock = [(90e3, 2e6)] * 20
+    assert why_between([(250e3, 2e6)] * 20, slow_clock) == "" != why_between([(400e3, 2e6)] * 20, slow_clock)
 
 
 def probed(count=7, **times):
