@@ -133,11 +133,19 @@ class Standing:
     @property
     def rest(self) -> str:
         """What the sentence adds to the phrase."""
+        return self._rest(self._figures("geometric mean ", " workloads"))
+
+    @property
+    def brief(self) -> str:
+        """The same where there is little room."""
+        return self._rest(self.figures)
+
+    def _rest(self, figures: str) -> str:
         named = {"faster", "slower"} if self.word == MIXED else {self.word}
         others = [f"{word} on {count}" for word, count in self.counts.items() if count and word not in named]
         if self.word == "undecided" and others:
             return self.sentence  # the phrase has no number
-        return ", ".join(filter(None, [*others, self._figures("geometric mean ", " workloads")]))
+        return ", ".join(filter(None, [*others, figures]))
 
     @property
     def figures(self) -> str:

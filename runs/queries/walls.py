@@ -37,6 +37,8 @@ class Stood:
     """Whether every figure is."""
     source: str = ""
     """Empty unless the page shows sources."""
+    label: str = ""
+    """Its name; with its operation where kernels of several operations stand together."""
 
 
 @dataclass
@@ -138,10 +140,17 @@ def stood(board: Board, part: Part, sources: bool) -> list[Stood]:
         for (gpu, operation, kernel), mine in found.items()
     ]
     rows.sort(key=lambda one: (-one.standing.counts["faster"] / max(1, one.standing.of), one.kernel, one.gpu))
+    name(rows)
     if sources:
         for one in rows[: MOST["kernels"]]:
             one.source = newest_source(one.operation, one.kernel)
     return rows
+
+
+def name(rows: Sequence[Stood]) -> None:
+    several = len({one.operation for one in rows}) > 1
+    for one in rows:
+        one.label = f"{one.operation}/{one.kernel}" if several else one.kernel
 
 
 def newest_source(operation: str, kernel: str) -> str:
