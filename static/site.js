@@ -40,11 +40,13 @@
     if (document.hidden && event.target.hasAttribute("data-poll")) event.preventDefault();
   });
 
-  // On a phone a table shows one kernel: a tab shows another in place; its address shows the same.
+  // The menu of a person closes when somebody clicks elsewhere, or presses Escape.
   const close = (kept) => document.querySelectorAll("details.who[open]").forEach((menu) => menu.contains(kept) || (menu.open = false));
   document.addEventListener("keydown", (event) => event.key === "Escape" && close(null));
+  document.addEventListener("click", (event) => close(event.target));
+
+  // On a phone a table shows one kernel: a tab shows another in place; its address shows the same.
   document.addEventListener("click", (event) => {
-    close(event.target);
     const tab = event.target.closest(".tabs.phone a[data-column]");
     if (!tab) return;
     event.preventDefault();

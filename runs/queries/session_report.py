@@ -207,7 +207,7 @@ class SessionReport:
 
     @property
     def counted(self) -> str:
-        """ "1 of 5 success criteria holds, unconfirmed; of 2 nothing can be told. 3 of 11 phases are done, 1 is blocked."."""
+        """ "1 of 5 success criteria holds, unconfirmed; 2 cannot be answered yet. 3 of 11 phases are done, 1 is blocked."."""
         said = [_of_criteria([one.answer for one in self.criteria])] if self.criteria else []
         if self.phases:
             states = [phase.state for phase in self.phases]
@@ -261,7 +261,7 @@ def _of_criteria(answers: Sequence[Answer]) -> str:
         said = "holds, unconfirmed" if loose else str(words[0])
         return "It is unknown whether the success criterion holds." if unknown else f"The success criterion {said}."
     more = "" if not loose else ", unconfirmed" if held == 1 else f", {loose} of them unconfirmed"
-    open_ = f"; of {unknown} nothing can be told" if unknown else ""
+    open_ = f"; {unknown} cannot be answered yet" if unknown else ""
     return f"{held} of {len(words)} success criteria hold{'s' * (held == 1)}{more}{open_}."
 
 

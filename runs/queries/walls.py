@@ -140,14 +140,15 @@ def stood(board: Board, part: Part, sources: bool) -> list[Stood]:
         for (gpu, operation, kernel), mine in found.items()
     ]
     rows.sort(key=lambda one: (-one.standing.counts["faster"] / max(1, one.standing.of), one.kernel, one.gpu))
-    name(rows)
+    tell_apart(rows)
     if sources:
         for one in rows[: MOST["kernels"]]:
             one.source = newest_source(one.operation, one.kernel)
     return rows
 
 
-def name(rows: Sequence[Stood]) -> None:
+def tell_apart(rows: Sequence[Stood]) -> None:
+    """Gives each kernel its label."""
     several = len({one.operation for one in rows}) > 1
     for one in rows:
         one.label = f"{one.operation}/{one.kernel}" if several else one.kernel

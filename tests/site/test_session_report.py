@@ -4,17 +4,19 @@ import base64
 import json
 import re
 from datetime import timedelta
+from types import SimpleNamespace
 
 import altair as alt
 import pytest
 from django.urls import reverse
 from django.utils import timezone
 
+from kernels.analysis.criteria import Word
 from runs.charts.theme import THEMES
 from runs.markdown import as_typed, rendered
 from runs.models import Note, Result, Run, Session, Share, TierScale
 from runs.pipeline import importer, withdrawal
-from runs.queries.session_report import session_report
+from runs.queries.session_report import _of_criteria, session_report
 from runs.templatetags.figures import timespan
 
 ATTACK = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -125,6 +127,22 @@ def test_the_report_of_the_sample_is_whole(owner, sample):
 
 
 # --- from runs --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("-", "The success criterion does not hold."),
+        ("?", "It is unknown whether the success criterion holds."),
+        ("u", "The success criterion holds, unconfirmed."),
+        ("+u-??", "2 of 5 success criteria hold, 1 of them unconfirmed; 2 cannot be answered yet."),
+        ("u--", "1 of 3 success criteria holds, unconfirmed."),
+        ("++", "2 of 2 success criteria hold."),
+    ],
+)
+def test_criteria_are_counted_in_a_sentence(words, said):
+    word = {"+": Word.HOLDS, "u": Word.HOLDS, "-": Word.FAILS, "?": Word.UNKNOWN}
+    assert _of_criteria([SimpleNamespace(word=word[one], is_confirmed=one != "u") for one in words]) == said
 
 
 def test_criteria_are_answered_from_the_newest_runs(owner, ran, session):

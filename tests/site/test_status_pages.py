@@ -81,9 +81,9 @@ def test_a_lead_that_is_not_confirmed_is_called_so(stranger, make, measured, is_
 
 def test_kernels_of_several_operations_are_told_apart():
     one, other = (walls.Stood("compiled", operation, "NVIDIA H100", None) for operation in ("softmax", "gelu"))
-    walls.name([one])
+    walls.tell_apart([one])
     assert one.label == "compiled"
-    walls.name([one, other])
+    walls.tell_apart([one, other])
     assert (one.label, other.label) == ("softmax/compiled", "gelu/compiled")
 
 
