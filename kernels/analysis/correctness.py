@@ -14,7 +14,7 @@ from typing import Any
 from kernels.dtypes import EVERY
 
 ROW_FACTOR = 4
-"""Row limit: worst row error / yardstick's worst row error. One wrong row is invisible in whole-output errors. Shorter
+"""Limit of rows and columns: worst row's error / yardstick's worst row's error. One wrong row is invisible in whole-output errors. Shorter
 rows are not judged alone: one small number would make any error large."""
 EXACT_FACTOR = 2
 """The same for outputs of whole numbers: elements that differ, and how far they are off."""
@@ -93,7 +93,7 @@ def _why_differs(reading: dict[str, Any]) -> str:
 
 
 def _why_too_wrong(reading: dict[str, Any], dtype: str) -> str:
-    """Errors of elements, of the whole and of rows. The whole only, where a few terms decide an output and 16 bits leave
+    """Errors of elements, of the whole, of rows and of columns. The whole only, where a few terms decide an output and 16 bits leave
     those terms to chance."""
     more, info = _more(reading, dtype), EVERY[dtype]
     slack = info.slack + _of_terms(reading, dtype)
@@ -112,6 +112,9 @@ def _why_too_wrong(reading: dict[str, Any], dtype: str) -> str:
     worst = more * ROW_FACTOR * (reading["yard_row"] + slack)
     if not reading["row"] <= worst and not by_chance:
         return f"relative error of a row {reading['row']:.3g}, allowed {worst:.3g}"
+    most = ROW_FACTOR * reading.get("yard_column", 0.0)
+    if not info.slack and not reading.get("column", 0.0) <= most:  # float32's largest error shows what is wrong in a column
+        return f"relative error of a column {reading['column']:.3g}, allowed {most:.3g}"
     return ""
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from kernels.child import outputs
+from kernels.child.columns import Columns
 from kernels.child.exact import ExactErrors
 from kernels.child.slope import Slopes
 from kernels.dtypes import DTYPES, EVERY
@@ -87,8 +88,8 @@ def measure(out: Any, reference: Reference) -> dict[str, Any]:
     max_abs, yard_abs: largest absolute errors. rounding: the dtype's own error on the correct values. largest: largest
     correct value. fits: it is far from the dtype's largest number.
     frobenius, yard_frobenius: relative errors. rounded_frobenius: that of rounding alone, where the dtype rounds
-    values coarsely because they are small; else 0. row, yard_row: those of the worst row. nonfinite: NaN or Inf elements
-    where the reference is finite. constant: all elements are equal, but not the reference's, rounded to the dtype.
+    values coarsely because they are small; else 0. row, yard_row: those of the worst row. column, yard_column: those of the
+    worst column, see columns.py; only on N(0, 1). nonfinite: NaN or Inf elements where the reference is finite. constant: all elements are equal, but not the reference's, rounded to the dtype.
     eps: relative spacing of the dtype; only if the output is a single number (0-d).
     elements: of the output.
     pooled: seeds whose largest error is yard_abs, and whose largest value is largest; only if the output has few
@@ -150,7 +151,7 @@ class _Errors:
         self.totals = dict.fromkeys(names, 0.0)
         self.squares = dict.fromkeys(("error", "yard", "reference", "rounded"), 0.0)
         self.nonfinite, self.close = 0, True
-        self.slopes = Slopes()
+        self.slopes, self.columns = Slopes(), Columns()
         self.alone: dict[str, list[float]] = {}
         self.seen, self.wanted = (math.inf, -math.inf), (math.inf, -math.inf)
 
@@ -174,6 +175,7 @@ class _Errors:
         norms = self._add_rows(signed if are_finite else torch.nan_to_num(signed, nan=math.inf), yard, right)
         if self.distribution == "normal" and norms is not None:
             self.slopes.add(signed, yard, right, norms)
+            self.columns.add(signed, yard, right)
         error, size = signed.abs_(), right.abs()
         if not are_finite:
             error = torch.nan_to_num(error, nan=math.inf)
@@ -234,6 +236,7 @@ class _Errors:
             "roundings": roundings,
             "terms": terms,
         }
+        found |= self.columns.reading()
         if slopes := self.slopes.reading(problem.normalises_rows):
             found |= slopes | {"slope_allowed": slope_allowed}
         if self.alone:

@@ -10,6 +10,7 @@ F = torch.nn.functional
 
 from kernels.operations.attention import Attention  # noqa: E402
 from kernels.operations.cross_entropy import CrossEntropy  # noqa: E402
+from kernels.operations.gelu import Gelu  # noqa: E402
 from kernels.operations.gemm import Gemm  # noqa: E402
 from kernels.operations.layer_norm import LayerNorm  # noqa: E402
 from kernels.operations.mse_loss import MSELoss  # noqa: E402
@@ -120,6 +121,20 @@ def test_errors_that_average_out_are_seen(case):
     problem, dtype, kernels = AVERAGED[case]
     found = judged_by_outputs(kernels, problem.model_copy(update={"dtype": dtype}))
     assert [kernel for kernel in kernels if found[kernel]["correct"]] == []
+
+
+COLUMNS = [
+    LayerNorm(rows=64, cols=1024), RMSNorm(rows=64, cols=1024), Gelu(rows=64, cols=1000), Softmax(rows=512, cols=1000),
+    Gemm(m=64, n=48, k=256), Gemm(m=16, n=48, k=256),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("problem", COLUMNS, ids=lambda problem: f"{problem.name} {problem.label()}")
+def test_one_column_that_is_one_percent_off_is_wrong(problem, dtype):
+    """In bfloat16 each element is rounded by up to 0.4%."""
+    found = judged_by_outputs(["eager", "a-column-one-percent-off"], problem.model_copy(update={"dtype": dtype}))
+    assert [name for name, said in found.items() if said["correct"]] == ["eager"]
 
 
 @pytest.mark.parametrize("cols", [202_048, 262_144])

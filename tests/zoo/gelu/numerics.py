@@ -110,3 +110,10 @@ def of_a_rounded_distribution(x, *, approximate):
     inner = math.sqrt(2 / math.pi) * (x.float() + 0.044715 * x.float() ** 3)
     of = 1 + (inner.tanh() if approximate == "tanh" else (x.float() * math.sqrt(0.5)).erf())
     return x * (0.5 * of).to(x.dtype)
+
+
+@kernel("gelu", backend="pytorch")
+def a_column_one_percent_off(x, *, approximate):
+    out = torch.nn.functional.gelu(x, approximate=approximate)
+    out[:, 100] *= 1.01
+    return out

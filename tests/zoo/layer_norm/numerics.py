@@ -56,3 +56,10 @@ def unbiased_variance(x, weight, bias, *, eps):
 def last_column_left_out(x, weight, bias, *, eps):
     """Of mean and variance only."""
     return normalised(x, weight, bias, eps, of=x.float()[:, :-1])
+
+
+@kernel("layer_norm", backend="pytorch")
+def a_column_one_percent_off(x, weight, bias, *, eps):
+    out = torch.nn.functional.layer_norm(x, x.shape[-1:], weight, bias, eps)
+    out[:, 100] *= 1.01
+    return out

@@ -99,3 +99,10 @@ def last_row_skipped(x, weight, *, eps):
 def mean_of_a_quarter(x, weight, *, eps):
     """Of long rows it is almost the mean of all."""
     return normalised(x, weight, eps, of=x[:, ::4].float().square().mean(-1, keepdim=True))
+
+
+@kernel("rms_norm", backend="pytorch")
+def a_column_one_percent_off(x, weight, *, eps):
+    out = normalised(x, weight, eps)
+    out[:, 100] *= 1.01
+    return out
