@@ -122,12 +122,14 @@ class Correctness(Model):
     yard_abs: float | None = None
     rounding: float | None = None
     largest: float | None = None
-    max_rel: float | None = None
     frobenius: float | None = None
     yard_frobenius: float | None = None
     row: float | None = None
     """Relative error of the worst row."""
     yard_row: float | None = None
+    column: float | None = None
+    """Relative error of the worst column."""
+    yard_column: float | None = None
     slope: float | None = None
     """Systematic relative error: the output is this much too large on average."""
     slope_error: float | None = None

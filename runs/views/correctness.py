@@ -14,6 +14,7 @@ ERRORS = (
     ("max_abs", "yard_abs", "largest absolute error"),
     ("frobenius", "yard_frobenius", "relative Frobenius error"),
     ("row", "yard_row", "relative error of the worst row"),
+    ("column", "yard_column", "relative error of the worst column"),
 )
 """(error, eager PyTorch's error in the workload's dtype, name)."""
 LOOKED_AT = (

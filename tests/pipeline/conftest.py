@@ -68,7 +68,8 @@ def is_alive(pid):
 
 
 def eventually(check, within, what):
-    """Waits until `check` returns something true, and returns it."""
+    """Waits until `check` returns something true, and returns it. A machine of CI may be busy: it has PATIENCE times as long."""
+    within *= PATIENCE
     deadline = time.monotonic() + within
     while not (answer := check()):
         assert time.monotonic() < deadline, f"{what}: not within {within} s"
@@ -221,15 +222,13 @@ class Site:
         return Run.objects.submit(config, gpu=self.gpu(), **options)
 
     def wait(self, run, *states, within=60):
-        """Waits until a run is in one of these states (or has ended), and demands that it is one of these. How long a run takes
-        is no promise: a machine of CI may be busy."""
+        """Waits until a run is in one of these states (or has ended), and demands that it is one of these."""
 
         def there():
             run.refresh_from_db()
             return run.state in states or not run.is_active
 
-        limit = PATIENCE * within if "done" in states else within
-        eventually(there, limit, f"run {run.pk} is {' or '.join(states)}")
+        eventually(there, within, f"run {run.pk} is {' or '.join(states)}")
         assert run.state in states, f"run {run.pk} is {run.state}: {run.message}"
         return run
 
@@ -237,7 +236,7 @@ class Site:
         """What the agent says that it does now."""
         return BrokerKeys(self.url).shown(run.pk)
 
-    def wait_for_workloads(self, run, count, within=60 * PATIENCE):
+    def wait_for_workloads(self, run, count, within=60):
         """Waits until so many workloads of a run are in the database."""
         eventually(lambda: run.measurements.count() >= count, within, f"run {run.pk} has measured {count} workloads")
 
