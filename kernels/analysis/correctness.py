@@ -14,8 +14,8 @@ from typing import Any
 from kernels.dtypes import EVERY
 
 ROW_FACTOR = 4
-"""Limit of rows and columns: worst row's error / yardstick's worst row's error. One wrong row is invisible in whole-output errors. Shorter
-rows are not judged alone: one small number would make any error large."""
+"""Limit of rows and columns: the error of the worst one / that of the yardstick's worst one. One wrong row is invisible in
+whole-output errors. Shorter rows are not judged alone: one small number would make any error large."""
 EXACT_FACTOR = 2
 """The same for outputs of whole numbers: elements that differ, and how far they are off."""
 SIGMAS = 5
@@ -93,8 +93,8 @@ def _why_differs(reading: dict[str, Any]) -> str:
 
 
 def _why_too_wrong(reading: dict[str, Any], dtype: str) -> str:
-    """Errors of elements, of the whole, of rows and of columns. The whole only, where a few terms decide an output and 16 bits leave
-    those terms to chance."""
+    """Errors of elements, of the whole, of rows and of columns. The whole only, where a few terms decide an output and 16 bits
+    leave those terms to chance."""
     more, info = _more(reading, dtype), EVERY[dtype]
     slack = info.slack + _of_terms(reading, dtype)
     by_chance = reading.get("dominated") and not info.slack
@@ -113,7 +113,9 @@ def _why_too_wrong(reading: dict[str, Any], dtype: str) -> str:
     if not reading["row"] <= worst and not by_chance:
         return f"relative error of a row {reading['row']:.3g}, allowed {worst:.3g}"
     most = ROW_FACTOR * reading.get("yard_column", 0.0)
-    if not info.slack and not reading.get("column", 0.0) <= most:  # float32's largest error shows what is wrong in a column
+    if (
+        not info.slack and not reading.get("column", 0.0) <= most
+    ):  # float32's largest error shows what is wrong in a column
         return f"relative error of a column {reading['column']:.3g}, allowed {most:.3g}"
     return ""
 

@@ -24,7 +24,9 @@ class Columns:
         if right.ndim < 2:
             return
         self.rows += right.numel() // right.shape[-1]
-        norms = [torch.linalg.vector_norm(one.flatten(0, -2), dim=0, dtype=torch.float64) for one in (error, yard, right)]
+        norms = [
+            torch.linalg.vector_norm(one.flatten(0, -2), dim=0, dtype=torch.float64) for one in (error, yard, right)
+        ]
         squares = torch.stack(norms).square()
         self.squares = squares if self.squares is None else self.squares + squares
 

@@ -90,8 +90,10 @@ def measure(out: Any, reference: Reference) -> dict[str, Any]:
     max_abs, yard_abs: largest absolute errors. rounding: the dtype's own error on the correct values. largest: largest
     correct value. fits: it is far from the dtype's largest number.
     frobenius, yard_frobenius: relative errors. rounded_frobenius: that of rounding alone, where the dtype rounds
-    values coarsely because they are small; else 0. row, yard_row: those of the worst row. column, yard_column: those of the
-    worst column, see columns.py; only on N(0, 1). nonfinite: NaN or Inf elements where the reference is finite. constant: all elements are equal, but not the reference's, rounded to the dtype.
+    values coarsely because they are small; else 0. row, yard_row: those of the worst row. column, yard_column: those of
+    the worst column, see columns.py; only on N(0, 1).
+    nonfinite: NaN or Inf elements where the reference is finite. constant: all elements are equal, but not the
+    reference's, rounded to the dtype.
     eps: relative spacing of the dtype; only if the output is a single number (0-d).
     elements: of the output.
     pooled: seeds whose largest error is yard_abs, and whose largest value is largest; only if the output has few

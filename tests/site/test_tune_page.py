@@ -92,7 +92,9 @@ def test_a_viewer_starts_no_search_and_without_devices_the_form_says_so(viewer, 
 def test_without_a_kernel_that_can_run_it_names_those_that_declare_settings_and_says_how(owner, cpu):
     page = owner.get("/runs/tune/").content.decode()
     assert "No device has a kernel that declares settings and can run there." in page
-    named = page.split(f"AMD EPYC · {cpu.place}: kernels that declare settings, and why they cannot run there")[1].split("</ul>")[0]
+    named = page.split(f"AMD EPYC · {cpu.place}: kernels that declare settings, and why they cannot run there")[
+        1
+    ].split("</ul>")[0]
     assert 'href="/kernels/layer_norm/triton-layer-norm/"' in named and "needs a CUDA device" in named
     assert "attention/sdpa<" not in named
     assert "space={" in page and "docs/kernels.md" in page
