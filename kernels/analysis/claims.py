@@ -106,13 +106,13 @@ class _Case:
         if self._contradicts():
             ms, tflops = self.claim.ms or 0, self.claim.tflops or 0
             return Word.CONTRADICTORY, (
-                f"{tflops:.4g} TFLOP/s for {ms:.4g} ms is the work of {flop(tflops * ms * 1e9)}, and this workload has "
+                f"{tflops:.4g} TFLOP/s for {span(ms)} is the work of {flop(tflops * ms * 1e9)}, and this workload has "
                 f"{flop(self.flops)}{f' ({flop(self.dense)} with masked work)' if self.masked else ''}: "
-                f"{ms:.4g} ms would be {self.rate:.4g} TFLOP/s"
+                f"{span(ms)} would be {self.rate:.4g} TFLOP/s"
             )
         if self.rate > light.tflops:
             return Word.IMPOSSIBLE, (
-                f"{self.ms:.4g} ms would be {self.rate:.4g} TFLOP/s; {model} cannot exceed {light.tflops:.4g} "
+                f"{span(self.ms)} would be {self.rate:.4g} TFLOP/s; {model} cannot exceed {light.tflops:.4g} "
                 f"TFLOP/s ({light.arithmetic})"
             )
         if self.reached and self.rate > self.reached.rate:
@@ -130,7 +130,7 @@ class _Case:
                 f"{self.moved:.4g} GB/s is above everything measured on the memory of {_a(model)} so far: "
                 f"{self.read.rate:.4g} GB/s"
             )
-        return Word.PLAUSIBLE, f"{self._share():.1%} of the speed of light ({self._limit_ms():.4g} ms)"
+        return Word.PLAUSIBLE, f"{self._share():.1%} of the speed of light ({span(self._limit_ms())})"
 
     def _contradicts(self) -> bool:
         """Whether time and rate are both given and disagree, masked work counted or not."""
@@ -153,12 +153,12 @@ class _Case:
         unmasked = ", unmasked work" if self.masked else ""
         steps = [Step(f"work{unmasked}", f"{symbols} = {numbers}", flop(self.flops))]
         if self.claim.ms is None:
-            steps.append(Step("time", f"{flop(self.flops)} / {self.claim.tflops:.4g} TFLOP/s", f"{self.ms:.4g} ms"))
-        steps.append(Step(f"rate{unmasked}", f"{flop(self.flops)} / {self.ms:.4g} ms", f"{self.rate:.4g} TFLOP/s"))
+            steps.append(Step("time", f"{flop(self.flops)} / {self.claim.tflops:.4g} TFLOP/s", span(self.ms)))
+        steps.append(Step(f"rate{unmasked}", f"{flop(self.flops)} / {span(self.ms)}", f"{self.rate:.4g} TFLOP/s"))
         if self.masked:
             rate = self.dense / self.ms / 1e9
             steps.append(
-                Step("rate, dense-equivalent", f"{flop(self.dense)} / {self.ms:.4g} ms", f"{rate:.4g} TFLOP/s")
+                Step("rate, dense-equivalent", f"{flop(self.dense)} / {span(self.ms)}", f"{rate:.4g} TFLOP/s")
             )
         light, sheet = self.light, self.peak.tflops(self.problem.dtype)
         steps.append(Step("speed of light", light.arithmetic, f"{light.tflops:.4g} TFLOP/s", self.peak.clock_source))
@@ -187,7 +187,7 @@ class _Case:
         both = f"{size(read)} read + {size(written)} written"
         steps = [
             Step("bytes, each once", both, size(read + written)),
-            Step("bandwidth", f"{size(read + written)} / {self.ms:.4g} ms", f"{self.moved:.4g} GB/s"),
+            Step("bandwidth", f"{size(read + written)} / {span(self.ms)}", f"{self.moved:.4g} GB/s"),
             Step("bandwidth of the datasheet", self.peak.model, f"{self.peak.gb_per_s:g} GB/s"),
         ]
         if self.read:
@@ -198,7 +198,7 @@ class _Case:
             f"the longer of {flop(self.flops)} / {self.light.tflops:.4g} TFLOP/s and "
             f"{size(read + written)} / {self.peak.gb_per_s:g} GB/s"
         )
-        return [*steps, Step("least time", least, f"{self._limit_ms():.4g} ms")]
+        return [*steps, Step("least time", least, span(self._limit_ms()))]
 
     def _notes(self) -> list[str]:
         notes = []
@@ -231,6 +231,12 @@ def rounding(value: float) -> float:
     digits = f"{value:.15g}"
     decimals = len(digits.partition(".")[2]) if "e" not in digits else 15
     return 0.5 * 10**-decimals / value
+
+
+def span(ms: float) -> str:
+    """A time in the unit that suits it: 2.245 µs, 0.543 ms, 1.5 s."""
+    factor, unit = (1e3, "µs") if ms < 0.1 else (1, "ms") if ms < 1000 else (1e-3, "s")
+    return f"{ms * factor:.4g} {unit}"
 
 
 def flop(count: float) -> str:

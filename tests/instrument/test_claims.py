@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernels.analysis.claims import Claim, Word, judge
+from kernels.analysis.claims import Claim, Word, judge, span
 from kernels.analysis.peaks import Reached, peak_of
 from kernels.workload import Workload
 
@@ -116,6 +116,14 @@ def test_where_nothing_was_measured_only_the_light_counts():
     assert found.word == Word.PLAUSIBLE
     assert "No measured maximum is known for float16 on an RTX 4090." in found.notes
     assert judged(product, "NVIDIA GeForce RTX 4090", tflops=420).word == Word.IMPOSSIBLE
+
+
+@pytest.mark.parametrize(
+    "ms, said", [(0.0022451, "2.245 µs"), (0.0999, "99.9 µs"), (0.543, "0.543 ms"), (12.27, "12.27 ms"), (1500, "1.5 s")]
+)
+def test_times_have_the_unit_that_suits_them(ms, said):
+    assert span(ms) == said
+    assert judged(attention(L4_SHAPE), "L4", ms).steps[1].arithmetic.endswith(f" / {said}")
 
 
 def test_a_claim_of_nothing_is_an_error():
