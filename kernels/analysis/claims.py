@@ -157,9 +157,7 @@ class _Case:
         steps.append(Step(f"rate{unmasked}", f"{flop(self.flops)} / {span(self.ms)}", f"{self.rate:.4g} TFLOP/s"))
         if self.masked:
             rate = self.dense / self.ms / 1e9
-            steps.append(
-                Step("rate, dense-equivalent", f"{flop(self.dense)} / {span(self.ms)}", f"{rate:.4g} TFLOP/s")
-            )
+            steps.append(Step("rate, dense-equivalent", f"{flop(self.dense)} / {span(self.ms)}", f"{rate:.4g} TFLOP/s"))
         light, sheet = self.light, self.peak.tflops(self.problem.dtype)
         steps.append(Step("speed of light", light.arithmetic, f"{light.tflops:.4g} TFLOP/s", self.peak.clock_source))
         steps.append(Step("datasheet", self.peak.model, f"{sheet:g} TFLOP/s"))

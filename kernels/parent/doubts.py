@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kernels.analysis.blocks import MAX_CALLS
 from kernels.analysis.suspicion import (
@@ -25,12 +25,14 @@ from kernels.analysis.suspicion import (
 )
 from kernels.contract.events import HostLoad
 from kernels.contract.replies import Probed, TimedBlock
-from kernels.parent.reading import Reading
+from kernels.parent.reading import Reading, between
 from kernels.parent.session import CHECK_LIMIT_S
 
 if TYPE_CHECKING:
     from kernels.parent.engine import Engine, Timed
 
+Seen = TypeVar("Seen")
+"""What is seen of a block."""
 PROBED_CALLS = 400
 """Upper estimate of the calls of a probe; slow kernels have about half as many."""
 SIGHTED_CALLS = 2 * PROBES
@@ -89,8 +91,7 @@ class Doubts:
         return why or (self._why_outside(name, call_ns, graphs) if self.engine.session.replaceable else "")
 
     def _why_uneven(self, name: str, timed_groups: Sequence[Timed]) -> str:
-        """Compares the blocks of an arm with those of the baseline beside it; then longer blocks of each in turn, as long as they
-        show it."""
+        """Compares the blocks of an arm with those of the baseline beside it; then longer blocks of each."""
         base, why = self.engine.baseline, ""
         for reading in (timed.reading for timed in timed_groups):
             if reading and name != base and reading.blocks.keys() >= {name, base}:
@@ -98,25 +99,42 @@ class Doubts:
         if not why:
             return ""
         readings = [timed.reading for timed in timed_groups if timed.reading]
-        found: dict[str, list[float]] = {name: [], base: []}
-        for number in range(DOUBTS * UNEVEN_BLOCKS):
-            if number % UNEVEN_BLOCKS == 0 and number and not why_always_uneven(found[name], found[base]):
-                break
-            for arm, ratios in found.items():
-                call_ns = min(min(one.medians(arm)) for one in readings if arm in one.blocks)
-                ratios.append(self._unevenness(arm, max(PROBE_SETS, min(MAX_CALLS, round(UNEVEN_NS / call_ns)))))
-        why = why_always_uneven(found[name], found[base])
+        # On a CPU by the process's CPU time in each call: a busy host interrupts any of them.
+        mine, others = self._further(
+            name, readings, lambda got: unevenness(got.cpu_ns or got.ticks_ns), why_always_uneven
+        )
+        why = why_always_uneven(mine, others)
         if not why or self.engine.cuda:
             return why
         if self.engine.session.replaceable:
             return self._if_again(name, "uneven", why)
         busy = next((one.host for one in readings if one.host and HostLoad.model_validate(one.host).is_busy), None)
-        if busy and median(found[name]) <= CLEARLY_UNEVEN * median(found[base]):
+        if busy and median(mine) <= CLEARLY_UNEVEN * median(others):
             self.unclear[name] = (
                 f"{why}; or other processes interrupted the calls: they used {busy['foreign']:.0%} of the CPU time"
             )
             return ""
         return why
+
+    def _further(
+        self,
+        name: str,
+        readings: Sequence[Reading],
+        of: Callable[[TimedBlock], Seen],
+        why: Callable[[Sequence[Seen], Sequence[Seen]], str],
+    ) -> tuple[list[Seen], list[Seen]]:
+        """What is seen of further blocks on new values, of an arm and of the baseline in turn: as long as they show it."""
+        found: dict[str, list[Seen]] = {name: [], self.engine.baseline: []}
+        for number in range(DOUBTS * UNEVEN_BLOCKS):
+            if number % UNEVEN_BLOCKS == 0 and number and not why(*found.values()):
+                break
+            for arm, seen in found.items():
+                call_ns = min(min(one.medians(arm)) for one in readings if arm in one.blocks)
+                calls = max(PROBE_SETS, min(MAX_CALLS, round(UNEVEN_NS / call_ns)))
+                asked: dict[str, Any] = {"calls": calls, "seeds": self.engine.seeds(PROBE_SETS)}
+                seen.append(of(self.engine.session.call("block", CHECK_LIMIT_S, arm=arm, **asked)))
+        mine, others = found.values()
+        return mine, others
 
     def _if_again(self, name: str, rule: str, why: str) -> str:
         """Why, where an earlier process showed it, too; else times again in a new process."""
@@ -125,19 +143,15 @@ class Doubts:
             raise self.engine.retry()
         return why
 
-    def _unevenness(self, name: str, calls: int) -> float:
-        """Of one block on new values. On a CPU by the process's CPU time in each call: a busy host interrupts any of them."""
-        asked: dict[str, Any] = {"calls": calls, "seeds": self.engine.seeds(PROBE_SETS)}
-        got: TimedBlock = self.engine.session.call("block", CHECK_LIMIT_S, arm=name, **asked)
-        return unevenness(got.cpu_ns or got.ticks_ns)
-
     def _why_between(self, name: str, readings: Sequence[Reading]) -> str:
-        """All is timed again, in a new process, before an arm is suspect."""
-        others = {self.engine.baseline} - {name}
-        mine, base = (
-            [one for r in readings for arm in arms for one in r.between.get(arm, [])] for arms in ({name}, others)
-        )
-        why = why_between(mine, base)
+        """Compares what passed after the calls of an arm and after those of the baseline; then in further blocks of each; then all
+        again in a new process. The baseline itself would only make others look slower."""
+        base = self.engine.baseline
+        mine, others = ([one for r in readings for one in r.between.get(arm, [])] for arm in (name, base))
+        alive = {arm.name for arm in self.engine.alive}
+        if name == base or base not in alive or not others or not why_between(mine, others):
+            return ""
+        why = why_between(*self._further(name, readings, between, why_between))
         return self._if_again(name, "between", why) if why and self.engine.session.replaceable else why
 
     def _why_ahead(self, name: str, readings: Sequence[Reading], call_ns: float) -> str:

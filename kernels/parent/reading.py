@@ -41,8 +41,7 @@ class Reading:
     """Arm -> (time of a round's block, time of a block in the same round whose inputs came last), in ns: of the first call on a
     CPU, the mean of the calls on a GPU."""
     between: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
-    """Arm -> for each block the medians of (what passed between a call's end and the line that may copy its output, the call), in
-    ns. Empty on a GPU."""
+    """Arm -> what passed between the calls of each block: see `between`. Empty on a GPU."""
     sm_mhz: dict[str, list[float]] = field(default_factory=dict)
     """Arm -> SM clock before each block."""
     host: dict[str, Any] | None = None
@@ -52,10 +51,9 @@ class Reading:
     """The readings of which this one consists, if several processes measured; empty for one."""
 
     def note_between(self, arm: str, got: TimedBlock) -> None:
-        """Notes what passed between the calls of a block."""
+        """Notes it of a block; not on a GPU."""
         if got.between_ns:
-            found = statistics.median(got.between_ns), statistics.median(got.ticks_ns)
-            self.between.setdefault(arm, []).append(found)
+            self.between.setdefault(arm, []).append(between(got))
 
     @property
     def touched_once(self) -> bool:
@@ -76,6 +74,12 @@ class Reading:
     @property
     def by_process(self) -> list[Reading]:
         return self.processes or [self]
+
+
+def between(got: TimedBlock) -> tuple[float, float]:
+    """Of a block on a CPU: the medians of (what passed between a call's end and the line that may copy its output, the call), in
+    ns."""
+    return statistics.median(got.between_ns), statistics.median(got.ticks_ns)
 
 
 def joined(readings: list[Reading]) -> Reading:

@@ -119,7 +119,8 @@ def test_where_nothing_was_measured_only_the_light_counts():
 
 
 @pytest.mark.parametrize(
-    "ms, said", [(0.0022451, "2.245 µs"), (0.0999, "99.9 µs"), (0.543, "0.543 ms"), (12.27, "12.27 ms"), (1500, "1.5 s")]
+    "ms, said",
+    [(0.0022451, "2.245 µs"), (0.0999, "99.9 µs"), (0.543, "0.543 ms"), (12.27, "12.27 ms"), (1500, "1.5 s")],
 )
 def test_times_have_the_unit_that_suits_them(ms, said):
     assert span(ms) == said

@@ -239,15 +239,58 @@ def test_the_baselines_batch_is_measured_only_if_it_may_explain_the_arms(monkeyp
     assert ran == ["quick", "slow", "sdpa"]
 
 
-def uneven(monkeypatch, replaceable, foreign, times, cuda=False):
+def engine_of(block, replaceable, cuda=False):
+    """An engine whose process answers each command for an arm with `block`."""
+    session = SimpleNamespace(replaceable=replaceable, call=lambda do, limit_s, arm, **asked: block(arm, **asked))
+    alive = [SimpleNamespace(name=name) for name in ("sdpa", "mine")]
+    more = {"seeds": range, "retry": RetryInNewProcess}
+    return SimpleNamespace(baseline="sdpa", cuda=cuda, session=session, alive=alive, **more)
+
+
+def uneven(replaceable, foreign, times, cuda=False):
     """Doubts about "mine", whose blocks take so many times their calls' median, in the rounds and after them; and the rounds."""
     blocks = {"mine": [[1e5] * 7 + [1e5 * (8 * times - 7)]] * 8, "sdpa": [[1e5] * 8] * 8}
     reading = Reading("cpu", blocks, host={"foreign": foreign} if foreign is not None else None)
-    session = SimpleNamespace(replaceable=replaceable)
-    engine = SimpleNamespace(baseline="sdpa", cuda=cuda, session=session, retry=RetryInNewProcess)
-    about = doubts.Doubts(engine)
-    monkeypatch.setattr(about, "_unevenness", lambda name, calls: times if name == "mine" else 1.0)
+
+    def block(arm, calls, seeds):
+        rest = 1e5 * (calls * times - calls + 1) if arm == "mine" else 1e5
+        return TimedBlock(ticks_ns=[1e5] * (calls - 1) + [rest])
+
+    about = doubts.Doubts(engine_of(block, replaceable, cuda))
     return about, [SimpleNamespace(reading=reading, group=SimpleNamespace(graphs=False))]
+
+
+def after_calls(rounds_ns, further_ns, replaceable=False):
+    """Doubts about two arms, and a reading in which so much passes after the calls of each arm; and so much in further blocks."""
+    readings = Reading("cpu", {name: [[1e5] * 8] * 8 for name in rounds_ns})
+    readings.between = {name: [(gap_ns, 1e5)] * 8 for name, gap_ns in rounds_ns.items()}
+
+    def block(arm, calls, seeds):
+        return TimedBlock(ticks_ns=[1e5] * calls, between_ns=[further_ns[arm]] * calls)
+
+    return doubts.Doubts(engine_of(block, replaceable)), [readings]
+
+
+AFTER = "works after the end of its calls: 90 us pass until the instrument goes on"
+
+
+def test_what_passes_after_calls_of_a_busy_host_accuses_nobody():
+    """Beside other tests, 60 us passed after the calls of the baseline, once in its only block: it was suspect."""
+    about, readings = after_calls({"sdpa": 60_000, "mine": 1_000}, {"sdpa": 60_000, "mine": 1_000})
+    assert (about._why_between("sdpa", readings), about._why_between("mine", readings)) == ("", "")
+    about, readings = after_calls({"sdpa": 1_000, "mine": 90_000}, {"sdpa": 1_000, "mine": 2_000})
+    assert about._why_between("mine", readings) == "", "further blocks do not show it"
+    about, readings = after_calls({"sdpa": 1_000, "mine": 90_000}, {"sdpa": 50_000, "mine": 90_000})
+    assert about._why_between("mine", readings) == "", "it passes after calls of the baseline, too"
+    about, readings = after_calls({"sdpa": 1_000, "mine": 90_000}, {"sdpa": 1_000, "mine": 90_000})
+    assert about._why_between("mine", readings) == AFTER
+
+
+def test_work_after_calls_must_show_in_a_second_process():
+    about, readings = after_calls({"sdpa": 1_000, "mine": 90_000}, {"sdpa": 1_000, "mine": 90_000}, replaceable=True)
+    with pytest.raises(RetryInNewProcess):
+        about._why_between("mine", readings)
+    assert about._why_between("mine", readings) == AFTER
 
 
 @pytest.mark.parametrize(
@@ -255,19 +298,19 @@ def uneven(monkeypatch, replaceable, foreign, times, cuda=False):
     [(0.0, 1.3, True), (0.77, 1.3, False), (0.77, 3.0, True)],
     ids=["quiet", "busy", "sure"],
 )
-def test_where_others_interrupt_calls_measure_gives_no_word_instead_of_accusing(monkeypatch, foreign, times, accused):
-    about, timed = uneven(monkeypatch, False, foreign, times)
+def test_where_others_interrupt_calls_measure_gives_no_word_instead_of_accusing(foreign, times, accused):
+    about, timed = uneven(False, foreign, times)
     assert about._why_uneven("mine", timed).startswith("some calls do the work of other calls") is accused
     why = about.unclear.get("mine", "")
     assert bool(why) is not accused and (accused or "they used 77% of the CPU time" in why)
 
 
-def test_on_a_cpu_a_second_process_must_show_calls_that_work_for_others(monkeypatch):
-    about, timed = uneven(monkeypatch, True, 0.77, 1.3)
+def test_on_a_cpu_a_second_process_must_show_calls_that_work_for_others():
+    about, timed = uneven(True, 0.77, 1.3)
     with pytest.raises(RetryInNewProcess):
         about._why_uneven("mine", timed)
     assert about._why_uneven("mine", timed).startswith("some calls do the work of other calls")
-    about, timed = uneven(monkeypatch, True, None, 1.3, cuda=True)
+    about, timed = uneven(True, None, 1.3, cuda=True)
     assert about._why_uneven("mine", timed), "a GPU's calls are queued: nobody interrupts them"
 
 
@@ -393,7 +436,7 @@ def test_kernels_of_one_file_share_its_module_in_a_process(tmp_path, monkeypatch
 
 def test_who_remembers_results_is_not_said_to_work_for_others(monkeypatch):
     """Where values come again within a block, a kernel that remembers them has uneven blocks, too: the cause is named."""
-    about, timed = uneven(monkeypatch, True, 0.0, 3.0)
+    about, timed = uneven(True, 0.0, 3.0)
     monkeypatch.setattr(about.engine.session, "why_suspect", lambda name: "", raising=False)
     about.engine.seed, about.engine.end_what_is_busy = (lambda: 1), (lambda busy: False)
     kinds = {"seen_ns": 1e4, "new_ns": 1e5, "untouched_ns": 1e5, "written_ns": 1e5, "again_ns": 1e5, "fresh_ns": 1e5}
