@@ -144,8 +144,8 @@ class Doubts:
         return why
 
     def _why_between(self, name: str, readings: Sequence[Reading]) -> str:
-        """Compares what passed after the calls of an arm and after those of the baseline; then in further blocks of each; then all
-        again in a new process. The baseline itself would only make others look slower."""
+        """Compares what passed after the calls of an arm and of the baseline; then in further blocks of each; then all again in a
+        new process. The baseline itself would only make others look slower."""
         base = self.engine.baseline
         mine, others = ([one for r in readings for one in r.between.get(arm, [])] for arm in (name, base))
         alive = {arm.name for arm in self.engine.alive}
