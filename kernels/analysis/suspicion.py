@@ -19,7 +19,7 @@ SIGHTS, FEW_SIGHTS, SIGHTS_NS = 10, 3, 40e6
 """A kernel may start caching after several calls: repeat this many calls on the same tensors; fewer if together they
 take longer than SIGHTS_NS."""
 DOUBTS = 3
-"""A suspicion counts only if it holds over this many probes, or this often in a row."""
+"""A suspicion counts only if it holds over this many probes or more, or this often in a row."""
 SEEN_FACTOR, SEEN_OFTEN = 1.2, 0.85
 """Limits of caching: speedup on known inputs, and the share of pairs that show it."""
 UNEVEN_FACTOR = 1.2
@@ -174,7 +174,8 @@ def why_probed(
     sustained_sights: int = 0,
     kind: str = "cpu",
 ) -> str:
-    """Why an arm is suspect of caching; empty if it is not. Probes again until a probe finds nothing.
+    """Why an arm is suspect of caching; empty if it is not. Probes again until a probe finds nothing, or DOUBTS of them with PROBES
+    calls of each kind or more have found it: of one call each, one in two is the faster one by chance.
 
     probe(seeds=[...], sights=n, in_turn=n): Bench.probe. The readings of all probes are judged together. sets: most input sets of
     the timed calls. least_sights: how often timed calls met the same values. sustained_sights: how often they did back to back:
@@ -187,7 +188,7 @@ def why_probed(
     if very_long:
         in_turn = FEWEST_SETS
     sights = max(FEW_SIGHTS, min(max(SIGHTS, least_sights), int(SIGHTS_NS / call_ns)), sustained_sights)
-    for _ in range(DOUBTS):
+    for _ in range(max(DOUBTS, math.ceil(PROBES / calls))):
         got = probe(seeds=[seed() for _ in range(seeds_for(calls, in_turn))], sights=sights, in_turn=in_turn)
         for key in ("seen_ns", "new_ns", "untouched_ns", "written_ns", "again_ns", "fresh_ns"):
             known.setdefault(key, []).extend(getattr(got, key))

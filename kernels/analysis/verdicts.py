@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import typing
 from typing import Any
 
@@ -96,8 +97,7 @@ def is_noisy(margin: float) -> bool:
 
 def why_undecided(measured: Measured) -> str:
     """Why nothing is decided on a workload, as a sentence without its full stop; empty if something may be."""
-    known = measured.mode == "cpu" and measured.telemetry.host is not None
-    return why_noisy(measured.aa, measured.margin, measured.is_contended if known else None)
+    return why_noisy(measured.aa, measured.margin, measured.is_contended if measured.of_cpu else None)
 
 
 def why_noisy(aa: Ratio | tuple[float, float, float] | None, margin: float, is_busy: bool | None) -> str:
@@ -106,12 +106,17 @@ def why_noisy(aa: Ratio | tuple[float, float, float] | None, margin: float, is_b
         return ""
     shows = aa is not None and is_noisy(max(1 - aa[1], aa[2] - 1))
     seen = (
-        f"A/A from {aa[1]:.2f} to {aa[2]:.2f}"
+        f"A/A from {_in_decimals(aa[1])} to {_in_decimals(aa[2])}"
         if aa and shows
-        else f"the margin is {margin:.0%}, above {WIDEST_MARGIN:.0%}"
+        else f"the margin is {margin:.0%}, above {WIDEST_MARGIN:.0%}" if margin <= 1 else "the margin is above 100%"
     )
     what = "this machine was busy" if is_busy else "the baseline differed from itself" if shows else ""
     return f"{what}: {seen}" if what else seen
+
+
+def _in_decimals(ratio: float) -> str:
+    """Two decimals; of a small ratio as many as its first digit needs: 0.003."""
+    return f"{ratio:.{max(2, math.ceil(-math.log10(ratio)))}f}" if ratio > 0 else f"{ratio:.2f}"
 
 
 def why_no_word(measured: Measured, arm: ArmResult) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 from kernels.child import clock, settings, tasks
 from kernels.child.functions import Owner, Reach, Snapshot, exchanged, far, modules, near
@@ -23,10 +23,15 @@ after the first call."""
 class Guard:
     """The state of the process before any kernel's file was loaded."""
 
+    ignored: ClassVar[frozenset[str]] = frozenset()
+    """Names of settings that are not compared."""
+
     def __init__(self, kind: str, the_clock: clock.Clock) -> None:
         settings.settle(kind)
         self.settings = tuple(
-            (name, settings.read_one(read), read, write) for name, read, write in settings.settings(kind)
+            (name, settings.read_one(read), read, write)
+            for name, read, write in settings.settings(kind)
+            if name not in self.ignored
         )
         self.restored_silently = tuple(
             (settings.read_one(read), read, write) for _, read, write in settings.restored_silently()

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from kernels.catalog import KERNEL_PATH_VARIABLE, SUBMITTED_VARIABLE, operations
+from kernels.child.thread_places import Threads
 
 Setting = tuple[str, Callable[[], Any], Callable[[Any], Any]]
 """(name, read, write)"""
@@ -39,6 +40,7 @@ GRAIN = 32_768
 """Elements that PyTorch gives a thread at least."""
 TERMS = ((1.0, 2.0**-40), (1.0, -(2.0**-40)), (2.0**-128, 2.0**-128))
 """Sums in float32: 1 if it is rounded to the nearest number, twice; and a denormal number."""
+OF_THREADS = "affinity, priority and scheduler of threads"
 GRANTED = ("Seccomp:", "Speculation", "THP_enabled")
 """Lines of /proc/thread-self/status."""
 MKL = (
@@ -113,7 +115,7 @@ def settings(kind: str) -> Iterator[Setting]:
     yield "rounding of numbers", _rounding, _round_as_usual
     if kind == "cpu":
         yield "rounding of numbers in PyTorch's threads", _rounding_of_threads, leave
-        yield "affinity and priority of threads", (threads := Threads()).read, threads.put_back
+        yield OF_THREADS, (threads := Threads()).read, threads.put_back
     yield "timers of the system", _system_timers, leave
     yield "what the system grants", _granted, leave
     for variable in (KERNEL_PATH_VARIABLE, SUBMITTED_VARIABLE):
@@ -204,32 +206,6 @@ def _rounding(smallest: float = sys.float_info.min, little: float = 2.0**-60) ->
     found = ["" if keeps else "denormal numbers are flushed to 0, as in libraries built with -ffast-math"]
     found += ["" if nearest else "not to the nearest number"]
     return ", ".join(filter(None, found)) or "as usual"
-
-
-class Threads:
-    """The threads that were there when this was first read, those of PyTorch among them: on which CPUs they may run, and how
-    urgently."""
-
-    def __init__(self) -> None:
-        self.first: dict[int, tuple[frozenset[int], int]] = {}
-
-    def read(self) -> list[tuple[tuple[int, ...], int]]:
-        """Each combination of CPUs and priority that one of them has."""
-        self.first = self.first or self._now(map(int, os.listdir("/proc/self/task")))
-        return sorted({(tuple(sorted(cpus)), nice) for cpus, nice in self._now(self.first).values()})
-
-    def put_back(self, before: Any) -> None:
-        for task in [task for task, now in self._now(self.first).items() if now != self.first[task]]:
-            with contextlib.suppress(OSError):  # it has ended, or only the system may
-                os.sched_setaffinity(task, self.first[task][0])
-                os.setpriority(os.PRIO_PROCESS, task, self.first[task][1])
-
-    def _now(self, tasks: Iterable[int]) -> dict[int, tuple[frozenset[int], int]]:
-        found = {}
-        for task in tasks:
-            with contextlib.suppress(ProcessLookupError):  # it has ended
-                found[task] = frozenset(os.sched_getaffinity(task)), os.getpriority(os.PRIO_PROCESS, task)
-        return found
 
 
 def _rounding_of_threads() -> str:

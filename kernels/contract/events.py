@@ -188,9 +188,15 @@ class Measured(Model):
         return self
 
     @property
+    def of_cpu(self) -> HostLoad | None:
+        """What others used of the CPU that was measured; None: unknown, or a GPU was measured."""
+        on_cpu = self.mode == "cpu" or (self.isolation is not None and self.isolation.on_cpu)
+        return self.telemetry.host if on_cpu else None
+
+    @property
     def is_contended(self) -> bool:
         """Whether others used the CPU that was measured. Other processes on a GPU are seen before a run: Preflight."""
-        return self.mode == "cpu" and self.telemetry.host is not None and self.telemetry.host.is_busy
+        return self.of_cpu is not None and self.of_cpu.is_busy
 
     @property
     def place(self) -> tuple[str, str, str]:

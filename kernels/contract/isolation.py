@@ -240,6 +240,8 @@ class Isolation(Model):
     limited_scratch: bool | None = None
     limited_memory: bool | None = None
     missing: list[Checked] = []
+    on_cpu: bool = False
+    """False in events of earlier versions."""
     graphs: bool = False
     """Batches are captured CUDA graphs."""
     host_us: float | None = None

@@ -84,11 +84,24 @@ class Doubts:
         sustained = max(reading.sights.get(name, 0) for reading in readings)
         kind = "cuda" if self.engine.cuda else "cpu"
         why = why_probed(probe, self.engine.seed, call_ns, sets, self._sights(readings), sustained, kind)
+        why = self._if_sure(name, why, call_ns, readings)
         graphs = any(timed.group.graphs and name in timed.group.arms for timed in timed_groups)
         # Caching is asked first: where values come again within a block, it makes the block uneven, too.
         why = why or self._why_uneven(name, timed_groups) or self._why_ahead(name, readings, call_ns)
         why = why or self._why_between(name, readings)
         return why or (self._why_outside(name, call_ns, graphs) if self.engine.session.replaceable else "")
+
+    def _if_sure(self, name: str, why: str, call_ns: float, readings: Sequence[Reading]) -> str:
+        """Why an arm caches. Of long calls on a CPU there are few values, and a busy host interrupts each: a second process must
+        show it; where none can be asked, a busy host leaves it open."""
+        if not why or self.engine.cuda or call_ns <= LONG_NS["cpu"]:
+            return why
+        if self.engine.session.replaceable:
+            return self._if_again(name, "caches", why)
+        if share := _foreign(readings):
+            self.unclear[name] = f"{why}; or other processes interrupted the calls: they used {share:.0%} of the CPU time"
+            return ""
+        return why
 
     def _why_uneven(self, name: str, timed_groups: Sequence[Timed]) -> str:
         """Compares the blocks of an arm with those of the baseline beside it; then longer blocks of each."""
@@ -108,11 +121,9 @@ class Doubts:
             return why
         if self.engine.session.replaceable:
             return self._if_again(name, "uneven", why)
-        busy = next((one.host for one in readings if one.host and HostLoad.model_validate(one.host).is_busy), None)
-        if busy and median(mine) <= CLEARLY_UNEVEN * median(others):
-            self.unclear[name] = (
-                f"{why}; or other processes interrupted the calls: they used {busy['foreign']:.0%} of the CPU time"
-            )
+        share = _foreign(readings)
+        if share and median(mine) <= CLEARLY_UNEVEN * median(others):
+            self.unclear[name] = f"{why}; or other processes interrupted the calls: they used {share:.0%} of the CPU time"
             return ""
         return why
 
@@ -156,15 +167,16 @@ class Doubts:
 
     def _why_ahead(self, name: str, readings: Sequence[Reading], call_ns: float) -> str:
         """Compares blocks of the rounds with those whose inputs came last: their calls on a GPU, where all are queued before the
-        inputs are there; on a CPU their first call. All is timed again, in a new process, before an arm is suspect."""
+        inputs are there; on a CPU their first call. There further blocks must show it: of the two or three pairs of a short
+        reading, one of ten shows it by chance. All is timed again, in a new process, before an arm is suspect."""
         host_bytes = 0 if self.engine.cuda else self.engine.input_bytes
         spots = [spot for reading in readings for spot in reading.spots.get(name, [])]
         timed, last = [one for one, _ in spots], [one for _, one in spots]
         if not spots or not (why := why_ahead(timed, last, host_bytes)):
             return ""
-        if not self.engine.session.replaceable:
-            return self._why_ahead_alone(name, call_ns)
-        return self._if_again(name, "ahead", why)
+        if not self.engine.cuda or not self.engine.session.replaceable:
+            why = self._why_ahead_alone(name, call_ns)
+        return self._if_again(name, "ahead", why) if why and self.engine.session.replaceable else why
 
     def _why_ahead_alone(self, name: str, call_ns: float) -> str:
         """The same with blocks after the rounds."""
@@ -225,6 +237,12 @@ class Doubts:
         begin = time.monotonic_ns()
         ticks_ns = self.engine.session.call(do, CHECK_LIMIT_S, arm=name, **asked).ticks_ns
         return nodes * sum(ticks_ns), time.monotonic_ns() - begin
+
+
+def _foreign(readings: Sequence[Reading]) -> float:
+    """The share of the CPU time that other processes used, if the host was busy; else 0."""
+    busy = (one.host for one in readings if one.host and HostLoad.model_validate(one.host).is_busy)
+    return next((float(host["foreign"]) for host in busy), 0.0)
 
 
 def _blocks(reading: Reading, arm: str) -> Iterator[list[float]]:

@@ -267,7 +267,7 @@ class IsolatedRun(WorkloadRun):
         for arm in others:
             self.session.stop(arm.name)
         if not is_slower_beside(_ratio(times, self._alone())):
-            reading.notes.append("the baseline became slower during this measurement, also without other processes")
+            reading.notes.append("the baseline stayed slower after the processes of the other kernels had ended")
             return []
         guilty = [arm for arm in others if self._disturbs(arm)]
         if not guilty:
@@ -293,6 +293,7 @@ class IsolatedRun(WorkloadRun):
         host = self._host()
         facts = Isolation(
             **self.facts.model_dump(exclude={"pid"}),
+            on_cpu=not self.context.is_cuda,
             graphs=self.session.graphs,
             host_us=host and round(host.ns / 1e3, 1),
             host_spread_us=host and round(host.spread_ns / 1e3, 1),

@@ -43,6 +43,10 @@ class Line:
     processes: int | None = None
     """Of each run, that would decide; None: unknown, or not the reason."""
 
+    @property
+    def is_new(self) -> bool:
+        return not self.against and self.word == Gate.HOLDS
+
     def record(self) -> dict[str, Any]:
         ratio = self.change._asdict() if self.change else None
         return {
@@ -77,7 +81,11 @@ class Report:
         if self.word == Gate.HOLDS:
             count = len(self.lines)
             results = f"{count} result{'s' * (count != 1)}"
-            return f"The gate holds: no kernel is slower by more than {percent(self.most)} ({results})."
+            new = listed(list(dict.fromkeys(line.kernel for line in self.lines if line.is_new)))
+            if new and all(line.is_new for line in self.lines):
+                return f"The gate holds: no earlier run measured {new}."
+            more = f"; no earlier run measured {new}" if new else ""
+            return f"The gate holds: no kernel is slower by more than {percent(self.most)} ({results}{more})."
         these = [line for line in self.lines if line.word == self.word]
         who = listed(list(dict.fromkeys(line.kernel for line in these)))
         on = f"on {len(these)} of {len(self.lines)} results"
@@ -99,29 +107,50 @@ def percent(share: float) -> str:
     return f"{share * 100:.3g}%"
 
 
-def gate(after: Results, earlier: Sequence[tuple[str, Results]], most: float, kernels: Iterable[str] = ()) -> Report:
+def gate(
+    after: Results,
+    earlier: Sequence[tuple[str, Results]],
+    most: float,
+    kernels: Iterable[str] = (),
+    of_others: bool = False,
+) -> Report:
     """Compares a run with earlier ones: each kernel on each workload with the earlier run in which the low end of its
-    speedup is highest. A submission is compared with earlier ones of its name. earlier: (name, run). kernels: only these;
-    default: all."""
+    speedup is highest. A submission is compared with earlier ones of its name. A kernel that no earlier run has holds.
+    earlier: (name, run). kernels: only these; default: all. of_others: earlier runs may have kernels of other people, which
+    need not be measured again."""
     chosen, whys = {name.partition(AT)[0] for name in kernels}, []
-    after = _without_versions(after)
+    after, known = _without_versions(after), set[str]()
     found: dict[tuple[str, str, str], list[tuple[float, Line]]] = {}
     for name, before in ((name, _without_versions(run)) for name, run in earlier):
         if why := why_not(before, after):
             whys.append(f"{name}: {why}" if len(earlier) > 1 else why)
             continue
+        known |= {arm.kernel for m in before.measurements for arm in m.results}
         for row in rows(before, after):
-            if (not chosen or row.kernel in chosen) and (line := _line(row, name, before, after, most)):
+            if (chosen and row.kernel not in chosen) or (of_others and row.verdict == GONE):
+                continue
+            if line := _line(row, name, before, after, most):
                 found.setdefault((row.workload_key, row.mode, row.kernel), []).append(
                     (_low_end(before, row, line), line)
                 )
     lines = [max(of, key=lambda one: one[0])[1] for of in found.values()]
+    lines += [line for line in _new(after, known) if not chosen or line.kernel in chosen]
     missing = sorted(chosen - {line.kernel for line in lines})
     if missing and not whys:
         whys.append(f"No result of {listed(missing)} can be compared.")
     lines += [_unknown("", "", name, "it was measured in neither run, or is the baseline") for name in missing if lines]
     order = (Gate.FAILS, Gate.UNKNOWN, Gate.HOLDS)
     return Report(sorted(lines, key=lambda line: order.index(line.word)), most, " ".join(whys))
+
+
+def _new(after: Results, known: set[str]) -> list[Line]:
+    """The results of kernels that no earlier run has. None, if no earlier run can be compared."""
+    return [
+        Line(m.workload.label, m.mode, arm.kernel, Gate.HOLDS, "new", None, None, "")
+        for m in after.measurements
+        for arm in m.results
+        if known and arm.status == Status.OK and arm.kernel not in known | {m.baseline}
+    ]
 
 
 def _without_versions(run: Results) -> Results:

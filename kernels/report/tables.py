@@ -200,7 +200,7 @@ def row(m: Measured, arm: ArmResult, contended: bool = False) -> Row:
         workload_key=m.key,
         unit=operation.unit if operation else "TFLOP/s",
         under_load=under_load(m, arm.p50_ms, arm.crosscheck),
-        foreign_load=m.telemetry.host.foreign if m.mode == "cpu" and m.telemetry.host else None,
+        foreign_load=m.of_cpu.foreign if m.of_cpu else None,
         timed_calls_checked=arm.correctness.timed_calls_checked if arm.correctness else None,
         calls=calls_of(m, arm),
         mean_ms=arm.mean_ms,

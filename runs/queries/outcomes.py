@@ -9,7 +9,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from kernels.analysis.standing import Compared, Ranking, Standing, ranking
-from kernels.contract.arm_result import FAILURES
+from kernels.contract.arm_result import FAILURES, Verdict
 from runs.models import Run
 from runs.queries import point_rows
 from runs.queries.points import RunResult
@@ -78,11 +78,14 @@ COLUMNS = ("kernel", "speedup", "speedup_low", "speedup_high", "least", "faster"
 
 
 def foremost(ranked: Ranking) -> Standing | None:
-    """The kernel that ranks first; where no kernel has a verdict, the one that measured the largest speedup."""
+    """The kernel that ranks first; where no kernel has a verdict, the one that measured the largest speedup at the same work."""
     first = ranked.first
     if first is None or first.word:
         return first
-    ratios = {name: [one.ratio.ratio for one in results if one.ratio] for name, results in ranked.results.items()}
+    ratios = {
+        name: [one.ratio.ratio for one in results if one.ratio and one.verdict != Verdict.OTHER_WORK]
+        for name, results in ranked.results.items()
+    }
     means = {name: geometric_mean(mine) for name, mine in ratios.items() if mine}
     best = max(means, key=lambda name: means[name], default=first.kernel)
     return next(one for one in ranked.standings if one.kernel == best)

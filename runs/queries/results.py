@@ -18,7 +18,7 @@ from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Concat
 from django.utils import timezone
 
-from kernels.contract.arm_result import Status
+from kernels.contract.arm_result import Status, Verdict
 from kernels.report import tables
 from kernels.report.measures import BY_KEY
 from runs.models import Kernel, Measurement, Result, Run, Workload
@@ -34,6 +34,7 @@ FEW = 3000
 """Up to so many measurements that match, a sorted page sorts their results; else it walks along the column's index."""
 WALK = 10_000
 """Figures of that index that are looked at, before all that match are sorted."""
+DECIDED = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
 NEWEST, OLDEST = "-measured_at", "measured_at"
 COLUMN = {
     name: name
@@ -183,7 +184,7 @@ def _keys(asked: Search, order: Order, after: Key | None, most: int) -> list[Key
 def _keys_by_column(asked: Search, order: Order, after: Key | None, most: int) -> list[Key]:
     # Of the status, an expression: the database would rather sort all that is ok than walk along the column's index.
     rows = _results(asked, is_sorted=True).alias(state=Concat("status", Value(""))).filter(state=Status.OK)
-    rows = rows.filter(**{f"{order.column}__isnull": False})
+    rows = _valid(rows.filter(**{f"{order.column}__isnull": False}), asked, order.column)
     matching = _measurements(asked)
     if not matching.query.where:  # the index has the kernel and the status
         return _along(rows, order.column, order, after, most)
@@ -194,6 +195,16 @@ def _keys_by_column(asked: Search, order: Order, after: Key | None, most: int) -
     # Not the column itself: the database would walk along its index, past everything that does not match.
     rows = rows.alias(figure=F(order.column) + 0.0).filter(measurement__in=matching.values("pk"))
     return _along(rows, "figure", order, after, most)
+
+
+def _valid(rows: QuerySet[Result], asked: Search, column: str) -> QuerySet[Result]:
+    """Without results of withdrawn runs. By speedup only what is decided, and not contended, unless the search asks for other
+    words: the largest ratio is often noise, or that of other work."""
+    rows = rows.exclude(measurement__run__in=Run.objects.exclude(withdrawn_at=None).values("pk"))
+    if column != "speedup" or asked.values("verdict") or "contended" in asked.values("quality"):
+        return rows
+    rows = rows.exclude(measurement__run__in=Run.objects.filter(contended=True).values("pk"))
+    return rows.alias(its_word=word()).filter(its_word__in=DECIDED)
 
 
 def _near(order: Order, after: Key | None) -> Q:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -28,6 +29,8 @@ LOOKED_AT = (
     ("allclose", True, "allclose at 1e-2", "not allclose at 1e-2"),
 )
 """(fact, good value, words if good, words if bad)."""
+CHANCE = 2
+"""So many standard errors, or fewer, may be chance."""
 COUNTS = (("seeds", "seeds checked before timing"), ("timed_calls_checked", "outputs from the rounds checked"))
 TABLES = {"distributions": "inputs", "edges": "size"}
 """Facts shown as a table -> heading of its first column."""
@@ -58,11 +61,20 @@ def facts(correctness: Correctness | None) -> list[tuple[str, str]]:
 
 
 def _systematic(correctness: Correctness) -> str:
-    """How much too large or too small the output is on average: "0.0012% too large, standard error 0.0009%"."""
-    if correctness.slope is None or correctness.slope_error is None:
+    """How much too large or too small the output is on average: "0.0032% too large, standard error 0.0009%"; "none seen" where
+    it may be chance."""
+    slope, its_error = correctness.slope, correctness.slope_error
+    if slope is None or its_error is None:
         return ""
-    how = "large" if correctness.slope > 0 else "small"
-    return f"{100 * abs(correctness.slope):.2g}% too {how}, standard error {100 * correctness.slope_error:.2g}%"
+    if abs(slope) <= CHANCE * its_error:
+        return f"none seen, standard error {_percent(its_error)}"
+    return f"{_percent(abs(slope))} too {'large' if slope > 0 else 'small'}, standard error {_percent(its_error)}"
+
+
+def _percent(share: float) -> str:
+    """With two significant digits: 0.00087%."""
+    decimals = 1 - math.floor(math.log10(100 * share)) if share else 0
+    return f"{100 * share:.{max(0, decimals)}f}%"
 
 
 def tables(correctness: Correctness | None) -> list[dict[str, Any]]:

@@ -146,10 +146,12 @@ def _clocks_differ(result: ArmResult, baseline: ArmResult) -> list[str]:
     apart = max(own, its) / min(own, its) - 1
     if apart <= CLOCKS_ALIKE:
         return []
-    return [
-        f"The SM clock was {own:,.0f} MHz for {result.kernel} and {its:,.0f} MHz for {baseline.kernel}, "
-        f"{apart:.1%} apart: it may explain part of the difference."
-    ]
+    clocks = f"The SM clock was {own:,.0f} MHz for {result.kernel} and {its:,.0f} MHz for {baseline.kernel}, {apart:.1%} apart"
+    if not result.speedup:
+        return [f"{clocks}."]
+    explains = (own > its) == (result.speedup > 1)
+    what = "it may explain part of the difference" if explains else "at equal clocks the difference might be larger"
+    return [f"{clocks}: {what}."]
 
 
 def _clocks_disagree(check: CrossCheck) -> str:

@@ -20,6 +20,10 @@ from torch.overrides import TorchFunctionMode
 
 from kernels.child import functions, guard, settings, tasks
 from kernels.child.clock import CpuClock
+from kernels.child.guard import Guard
+from kernels.child.settings import OF_THREADS
+from kernels.child.thread_places import Threads
+from kernels.inprocess.session import PermissiveGuard
 
 ROOT = Path(__file__).parents[2] / "kernels"
 UPWARD = {"x86_64": 0x800}.get(os.uname().machine, 0x400000)
@@ -302,7 +306,7 @@ def test_the_affinity_of_a_thread_that_was_there_is_seen_and_put_back():
     before = threading.Thread(target=lambda: (ready.set(), ended.wait()))
     before.start()
     assert ready.wait(5)
-    threads = settings.Threads()
+    threads = Threads()
     usual = threads.read()
     later = threading.Thread(target=ended.wait)
     later.start()
@@ -317,6 +321,61 @@ def test_the_affinity_of_a_thread_that_was_there_is_seen_and_put_back():
         ended.set()
         before.join(), later.join()
     assert threads.read() == usual, "one has ended"
+
+
+@pytest.fixture
+def waiting():
+    """A thread that waits for its end, and what ends it."""
+    ended, ready = threading.Event(), threading.Event()
+    thread = threading.Thread(target=lambda: (ready.set(), ended.wait()))
+    thread.start()
+    assert ready.wait(5)
+    yield thread, ended
+    ended.set()
+    thread.join()
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_a_thread_that_ends_accuses_nobody_whatever_its_affinity_was(waiting):
+    """A pinned data loader of the caller that ended made the candidate suspect."""
+    thread, ended = waiting
+    os.sched_setaffinity(thread.native_id, {min(os.sched_getaffinity(0))})
+    threads = Threads()
+    usual = threads.read()
+    ended.set()
+    thread.join()
+    assert threads.read() == usual
+
+
+def test_a_number_that_another_program_has_by_now_is_not_asked(waiting):
+    thread, ended = waiting
+    threads = Threads()
+    usual = threads.read()
+    gone = threads.first.pop(next(one for one in threads.first if one[0] == thread.native_id))
+    with subprocess.Popen(["nice", "-n", "7", "sleep", "60"]) as other:
+        threads.first[other.pid, 1] = usual[other.pid, 1] = gone  # as if its number had come round
+        assert threads.read() == usual
+        threads.put_back(usual)
+        other.kill()
+    ended.set()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="puts back what only root may")
+def test_the_scheduler_of_a_thread_is_seen_and_put_back(waiting):
+    """Threads of PyTorch that only idle cores run made everybody else slower, and nobody was blamed."""
+    thread, _ = waiting
+    threads = Threads()
+    usual = threads.read()
+    os.sched_setscheduler(thread.native_id, os.SCHED_IDLE, os.sched_param(0))
+    assert threads.read() != usual and "policy 5" in repr(threads.read())
+    threads.put_back(usual)
+    assert threads.read() == usual
+
+
+def test_in_the_callers_process_threads_are_the_callers():
+    guard = PermissiveGuard("cpu", CpuClock())
+    assert OF_THREADS not in [name for name, *_ in guard.settings]
+    assert OF_THREADS in [name for name, *_ in Guard("cpu", CpuClock()).settings]
 
 
 def test_a_timer_that_getitimer_does_not_know_is_seen(watching):

@@ -105,9 +105,25 @@ def test_what_was_not_measured_again_is_not_told_and_what_is_new_is_let_through(
     both, one = measurement(result("mine", 1.2), result("other", 1.1)), measurement(result("other", 1.1))
     gone, new = gate(run(one), [("before", run(both))], 0.02), gate(run(both), [("before", run(one))], 0.02)
     assert gone.status == 2 and "it was not measured again" in [line.why for line in gone.lines]
-    assert new.status == 0 and [line.kernel for line in new.lines] == ["other"]
+    assert new.status == 0 and [(line.kernel, line.why) for line in new.lines] == [("other", ""), ("mine", "new")]
+    assert new.sentence.endswith("slower by more than 2% (2 results; no earlier run measured mine).")
     nothing = gate(run(both), [("before", run(both))], 0.02, ["nosuch"])
     assert nothing.status == 2 and "nosuch" in nothing.sentence
+
+
+def test_among_runs_of_others_only_the_kernels_of_this_run_are_judged():
+    """With `--against best` any other submission of the same config made the gate say "it was not measured again"."""
+    mine, others = run(measurement(result("mine", 1.2))), run(measurement(result("other", 1.1)))
+    earlier = [("run 1", others), ("run 2", run(measurement(result("third", 0.9))))]
+    assert gate(mine, earlier, 0.02).status == 2
+    report = gate(mine, earlier, 0.02, of_others=True)
+    assert (report.status, report.sentence) == (0, "The gate holds: no earlier run measured mine.")
+    assert gate(mine, earlier, 0.02, ["mine"], of_others=True).status == 0
+    control = result("control", 1.1, "c")
+    now, before = (run(measurement(result("mine", *of), control)) for of in ((1.2, "b"), (1.4,)))
+    slower = gate(now, [*earlier, ("run 3", before)], 0.02, of_others=True)
+    assert slower.status == 1 and [(line.kernel, line.against) for line in slower.lines] == [("mine", "run 3"), ("control", "run 3")]
+    assert gate(mine, [], 0.02, of_others=True).status == 2, "nothing was measured with these versions"
 
 
 def test_runs_that_cannot_be_compared_are_not_told():

@@ -158,6 +158,14 @@ HOST = {"foreign": 0.31, "steal": 0.0, "cores": 8}
         ({}, "the baseline differed from itself: A/A from 0.87 to 2.62"),
         ({"mode": "cpu", "telemetry": {"host": HOST}}, "this machine was busy: A/A from 0.87 to 2.62"),
         (
+            {"mode": "batch", "isolated": True, "isolation": {"on_cpu": True}, "telemetry": {"host": HOST}},
+            "this machine was busy: A/A from 0.87 to 2.62",
+        ),
+        (
+            {"mode": "batch", "isolated": True, "isolation": {}, "telemetry": {"host": HOST}},
+            "the baseline differed from itself: A/A from 0.87 to 2.62",
+        ),
+        (
             {"mode": "cpu", "telemetry": {"host": HOST | {"foreign": 0.04}}},
             "the baseline differed from itself: A/A from 0.87 to 2.62",
         ),
@@ -630,6 +638,8 @@ def test_the_reason_of_noise_is_what_shows_it():
     assert why_noisy((1.0, 0.87, 1.2), 0.24, True) == "this machine was busy: A/A from 0.87 to 1.20"
     assert why_noisy((1.0, 0.98, 1.03), 0.24, False) == "the margin is 24%, above 5%"
     assert why_noisy((1.0, 0.87, 1.2), 0.04, True) == ""
+    assert why_noisy((1.0, 0.0034, 210.87), 126.5, True) == "this machine was busy: A/A from 0.003 to 210.87"
+    assert why_noisy(None, 126.52, False) == "the margin is above 100%"
 
 
 def test_a_kernel_that_cannot_run_here_is_the_headline():

@@ -97,10 +97,10 @@ def of(*times, worse=None):
 @pytest.mark.parametrize(
     "times, said",
     [
-        ((0.010, 0.011, 0.016, 0.060), "6x ±0.1% while the work grows 64x: latency-bound below S=1024."),
-        ((10.0, 11.0, 16.0, 60.0), "6x ±0.1% while the work grows 64x: it hardly grows below S=1024."),
+        ((0.010, 0.011, 0.016, 0.060), "6.00x ±0.1% while the work grows 64x: latency-bound below S=1024."),
+        ((10.0, 11.0, 16.0, 60.0), "6.00x ±0.1% while the work grows 64x: it hardly grows below S=1024."),
         ((0.010, 0.011, 0.012, 0.013), "1.30x ±0.1% while the work grows 64x: latency-bound at every size here."),
-        ((0.010, 0.040, 0.160, 0.640), "64x ±0.1% while the work grows 64x."),
+        ((0.010, 0.040, 0.160, 0.640), "64.0x ±0.1% while the work grows 64x."),
         ((0.010, 0.050, 0.300, 2.000), "200x ±0.1% while the work grows 64x. The time of mine grows more than the work."),
     ],
 )  # fmt: skip

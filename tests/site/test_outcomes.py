@@ -235,3 +235,12 @@ def test_the_database_follows_what_was_checked(run, correctness, is_checked):
     results(run, "triton-flash").update(correctness=correctness)
     assert set(results(run, "triton-flash").values_list("is_checked", flat=True)) == {is_checked}
     assert of(run).word == ("faster" if is_checked else "")
+
+
+def test_other_work_is_not_what_a_run_found(owner, run):
+    """The list named sdpa, "not the same work", 41 times as fast, where the run's page has a chart of another kernel."""
+    judge(run, *["UNDECIDED"] * 3)
+    Measurement.objects.filter(run=run).update(margin=0.3)
+    of_run = Result.objects.filter(measurement__run=run, kernel__name="eager")
+    of_run.update(status="ok", speedup=41.0, speedup_low=40.0, speedup_high=42.0, rounds=40, other_work="counts all keys")
+    assert of(run).first.kernel == "triton-flash"

@@ -142,7 +142,7 @@ def test_the_samples_are_drawn_with_scripts_and_without(owner, results):
             assert owner.get(html.unescape(f"{svg}?{asked}")).status_code == 200
     assert "vendor/vega.js" in page
     assert "Samples of sdpa, median 9.92 µs and triton-flash, median 6.70 µs" in page
-    assert "lines are every sample." in page
+    assert "Thin lines: one for each sample." in page
 
 
 def test_under_the_picture_stands_what_it_does_not_show(owner, results):
@@ -218,10 +218,13 @@ def test_clocks_that_differ_are_a_warning(owner, results):
     change(results["triton-flash"], sm_mhz=CLOCK | {"median": 1935, "n": 60})
     text = text_of(page_of(owner, results["triton-flash"]))
     assert "median min max n sdpa 1,980 1,905 1,980 120 triton-flash 1,935 1,905 1,980 60" in text
-    assert (
-        "The SM clock was 1,935 MHz for triton-flash and 1,980 MHz for sdpa, 2.3% apart: "
-        "it may explain part of the difference."
-    ) in text
+    clocks = "The SM clock was 1,935 MHz for triton-flash and 1,980 MHz for sdpa, 2.3% apart"
+    assert results["triton-flash"].speedup > 1 and f"{clocks}: at equal clocks the difference might be larger." in text
+    figures = {name: getattr(results["triton-flash"], name) for name in ("speedup", "speedup_low", "speedup_high")}
+    change(results["triton-flash"], speedup=0.8, speedup_low=0.79, speedup_high=0.81)
+    text = text_of(page_of(owner, results["triton-flash"]))
+    assert f"{clocks}: it may explain part of the difference." in text, "it is slower at the lower clock"
+    change(results["triton-flash"], **figures)
     assert "The SM clock was" not in text_of(page_of(owner, results["sdpa"])), "the baseline is compared with nothing"
     for alike in (1942, 1980, 2019):
         change(results["triton-flash"], sm_mhz=CLOCK | {"median": alike})
@@ -367,10 +370,15 @@ def test_other_inputs_and_edges_have_tables_of_their_own(owner, results):
 
 def test_a_systematic_error_and_the_kind_of_products_are_said(owner, results):
     result = results["triton-flash"]
-    more = {"slope": -1.2e-5, "slope_error": 9e-6, "precision": "as float32"}
-    change(result, correctness=result.correctness | more)
-    text = text_of(page_of(owner, result))
-    assert "systematic error 0.0012% too small, standard error 0.0009%" in text
+    for slope, its_error, said in (
+        (-3.2e-5, 9e-6, "0.0032% too small, standard error 0.00090%"),
+        (5e-7, 8.7e-7, "none seen, standard error 0.000087%"),
+        (0.0, 0.0, "none seen, standard error 0%"),
+        (0.011, 1e-3, "1.1% too large, standard error 0.10%"),
+    ):
+        change(result, correctness=result.correctness | {"slope": slope, "slope_error": its_error, "precision": "as float32"})
+        text = text_of(page_of(owner, result))
+        assert f"systematic error {said}" in text
     assert "products as float32" in text
 
 

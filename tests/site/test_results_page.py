@@ -21,7 +21,7 @@ from runs.queries import measurements, results
 from runs.queries.results import Key, NoOrder, Order
 from runs.queries.search import search
 from runs.templatetags.columns import result_cells
-from runs.templatetags.figures import DASH
+from runs.templatetags.figures import DASH, grouped
 
 
 def page_of(client, query=""):
@@ -188,6 +188,21 @@ def test_an_undecided_ratio_is_not_bold(owner, demo):
     assert "1.200x" in page and "<b>1.200x</b>" not in page
 
 
+def test_a_time_is_bold_only_where_its_verdict_is_decided(owner, demo):
+    after = re.compile(r" →</span> (<b>)?[\d,.]+(</b>)?</td>")
+    assert all(after.findall(page_of(owner, "?q=triton-flash faster"))[0])
+    Result.objects.filter(kernel__name="triton-flash").update(speedup=1.2, speedup_low=0.9, speedup_high=1.5)
+    assert set(after.findall(page_of(owner, "?q=triton-flash undecided"))) == {("", "")}
+    Result.objects.filter(kernel__name="triton-flash").update(speedup=1.2, speedup_low=1.1, speedup_high=1.3)
+    Run.objects.filter(pk=demo.pk).update(contended=True)
+    assert not any(bold for found in after.findall(page_of(owner, "?q=triton-flash contended")) for bold in found)
+
+
+def test_a_very_small_rate_has_no_exponent(owner, demo):
+    assert (grouped(7.96e-05), grouped(0.00123), grouped(0)) == ("<0.001", "0.00123", "0")
+    assert "of\N{NO-BREAK SPACE}speed of\N{NO-BREAK SPACE}light</a>" in page_of(owner), "two lines at most"
+
+
 def test_no_more_than_twelve_queries(owner, demo, django_assert_max_num_queries):
     for query in ("", "?q=sdpa H200 S>=512 faster by:me nothing&columns=all", "?sort=-tflops&q=H200"):
         with django_assert_max_num_queries(12):
@@ -207,6 +222,26 @@ def test_pages_follow_each_other_without_gap_or_repeat(owner, demo, measured, mo
         query = following and following.group(1).replace("&amp;", "&")
     assert seen == whole and len(set(seen)) == len(seen)
     assert sort == "registers" or len(seen) > 40
+
+
+def test_the_highest_speedup_is_decided_and_stands(owner, demo, measured):
+    """The first rows were other work (41x), a withdrawn run and undecided ratios."""
+    measured(count=2)
+    of_demo = Result.objects.filter(measurement__run=demo)
+    other, wide = of_demo.filter(speedup__gt=1).order_by("pk")[:2]
+    Result.objects.filter(pk=other.pk).update(speedup=41.0, speedup_low=40.0, speedup_high=42.0, other_work="counts all keys")
+    Result.objects.filter(pk=wide.pk).update(speedup=34.0, speedup_low=0.9, speedup_high=80.0)
+    keys = keys_of("", "-speedup")
+    assert keys and keys[0].value < 30 and {other.pk, wide.pk} & {key.pk for key in keys} == set()
+    assert keys_of("undecided", "-speedup")[0].pk == wide.pk, "whoever asks for them gets them"
+    assert "Only decided results are in this order" in page_of(owner, "?sort=-speedup")
+    first = Run.objects.get(pk=keys[0].run)
+    Run.objects.filter(pk=first.pk).update(contended=True)
+    assert first.pk not in {key.run for key in keys_of("", "-speedup")}
+    assert first.pk in {key.run for key in keys_of("contended", "-speedup")}
+    assert first.pk in {key.run for key in keys_of("", "-tflops")}
+    Run.objects.filter(pk=first.pk).update(withdrawn_at=first.created_at)
+    assert first.pk not in {key.run for key in keys_of("", "-tflops")}
 
 
 def test_the_order_of_a_column_is_right_and_leaves_out_what_has_no_figure(owner, demo):

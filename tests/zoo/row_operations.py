@@ -20,6 +20,7 @@ ROW_OPERATIONS = {
             "without-maximum", "tail-not-summed", "padding-summed", "summed-in-half", "rescaling-skipped",
             "maximum-of-all-rows", "last-row-skipped", "maximum-of-an-eighth", "maximum-where-fixed-places-are-large",
             "maximum-where-the-last-column-is-large", "maximum-without-the-last-column",
+            "maximum-without-the-ends-of-tiles",
         ),
     ),
     "rms_norm": (

@@ -14,6 +14,9 @@ from kernels.operations.rows import Rows, sum_in_turn
 if TYPE_CHECKING:
     import torch
 
+SMALLEST_TILE, TILES = 4, 7
+"""Tiles of 16 to 1,024 columns, as powers of 2."""
+
 
 @operation("softmax", baseline="functional", title="Softmax of rows")
 class Softmax(Rows):
@@ -55,14 +58,27 @@ class Softmax(Rows):
         return Inputs((x,), {})
 
     def _with_outliers(self, generator: torch.Generator, device: str, in_the_last_column: bool) -> torch.Tensor:
+        """Single elements are large: in each eighth row the last one; or in each fourth row one at random, of which three in four
+        stand where tiles end and begin, and are positive."""
         import torch
 
         x = draw((self.rows, self.cols), self.dtype, device, generator)
-        every = min(8, self.rows)
-        first = int(torch.randint(every, (1,), generator=generator, device=device))
-        row = torch.arange(first, self.rows, every, device=device)
-        column = torch.randint(max(1, self.cols - 1), (len(row),), generator=generator, device=device)
-        x[row, column.fill_(self.cols - 1) if in_the_last_column else column] *= 10 * LARGE
+        every = min(8 if in_the_last_column else 4, self.rows)
+
+        def among(count: int, size: int) -> torch.Tensor:
+            return torch.randint(max(1, count), (size,), generator=generator, device=device)
+
+        row = torch.arange(int(among(every, 1)), self.rows, every, device=device)
+        if in_the_last_column:
+            column = torch.full_like(row, self.cols - 1)
+        else:
+            size = len(row)
+            tile = 2 ** (SMALLEST_TILE + among(TILES, size))
+            edge = tile * (1 + among(self.cols, size) % (self.cols // tile).clamp_min(1)) - among(2, size)
+            at_edge = (among(4, size) > 0) & (edge < self.cols - 1)
+            column = torch.where(at_edge, edge, among(self.cols - 1, size))
+            x[row, column] = torch.where(at_edge, 1 + x[row, column].abs(), x[row, column])
+        x[row, column] *= 10 * LARGE
         return x
 
     def output_like(self, inputs: Inputs) -> tuple[tuple[int, ...], torch.dtype]:

@@ -151,3 +151,13 @@ def a_column_one_percent_off(x):
     out = softmax(x)
     out[:, 100] *= 1.01
     return out
+
+
+@kernel("softmax", backend="pytorch")
+def maximum_without_the_ends_of_tiles(x):
+    """The last element of each tile is only summed; that of the row is in the maximum."""
+    wide = x.float()
+    seen = torch.arange(x.shape[1], device=x.device) % BLOCK != BLOCK - 1
+    seen[-1] = True
+    powers = (wide - wide[:, seen].amax(-1, keepdim=True)).exp()
+    return (powers / powers.sum(-1, keepdim=True)).to(x.dtype)
