@@ -174,8 +174,8 @@ def why_probed(
     sustained_sights: int = 0,
     kind: str = "cpu",
 ) -> str:
-    """Why an arm is suspect of caching; empty if it is not. Probes again until a probe finds nothing, or DOUBTS of them with PROBES
-    calls of each kind or more have found it: of one call each, one in two is the faster one by chance.
+    """Why an arm is suspect of caching; empty if it is not. Probes again until a probe finds nothing, or DOUBTS of them with
+    PROBES calls of each kind or more have found it: of one call each, one in two is the faster one by chance.
 
     probe(seeds=[...], sights=n, in_turn=n): Bench.probe. The readings of all probes are judged together. sets: most input sets of
     the timed calls. least_sights: how often timed calls met the same values. sustained_sights: how often they did back to back:

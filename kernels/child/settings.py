@@ -11,7 +11,7 @@ import sys
 import threading
 import tracemalloc
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from functools import lru_cache, partial
 from pathlib import Path

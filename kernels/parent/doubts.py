@@ -99,7 +99,9 @@ class Doubts:
         if self.engine.session.replaceable:
             return self._if_again(name, "caches", why)
         if share := _foreign(readings):
-            self.unclear[name] = f"{why}; or other processes interrupted the calls: they used {share:.0%} of the CPU time"
+            self.unclear[name] = (
+                f"{why}; or other processes interrupted the calls: they used {share:.0%} of the CPU time"
+            )
             return ""
         return why
 
@@ -123,7 +125,9 @@ class Doubts:
             return self._if_again(name, "uneven", why)
         share = _foreign(readings)
         if share and median(mine) <= CLEARLY_UNEVEN * median(others):
-            self.unclear[name] = f"{why}; or other processes interrupted the calls: they used {share:.0%} of the CPU time"
+            self.unclear[name] = (
+                f"{why}; or other processes interrupted the calls: they used {share:.0%} of the CPU time"
+            )
             return ""
         return why
 

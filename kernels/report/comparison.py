@@ -211,7 +211,8 @@ def _of_one(earlier: Measured | None, m: Measured, before: Sequence[Measured]) -
             row = replace(row, verdict=NOT_COMPARED, why=f"mode {listed(modes)} before, {m.mode} after")
         yield row
     for arm in was.values():
-        yield _row(m, _Pair(arm, None, earlier, m))
+        if arm.status != Status.UNSUPPORTED:  # what never ran is not gone
+            yield _row(m, _Pair(arm, None, earlier, m))
 
 
 def _row(at: Measured, pair: _Pair) -> Row:

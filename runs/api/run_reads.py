@@ -101,7 +101,9 @@ def judge(request: HttpRequest, sent: bodies.GateIn) -> HttpResponse:
     else:
         earlier = [_run(pk) for pk in dict.fromkeys(sent.against[:OFFERED])]
     before = [(f"run {one.pk}", results_of(one, measurements.of_run(one))) for one in earlier]
-    report = gate.gate(results_of(run, measurements.of_run(run)), before, sent.max_regression, sent.kernels, sent.against == "best")
+    of_others = sent.against == "best"
+    now = results_of(run, measurements.of_run(run))
+    report = gate.gate(now, before, sent.max_regression, sent.kernels, of_others)
     url = request.build_absolute_uri(run.get_absolute_url())
     words = {"text": gate.as_text(report), "markdown": gate.as_markdown(report, url), "junit": gate.as_junit(report)}
     return as_json(request, report.record() | words | {"url": url})

@@ -90,7 +90,7 @@ def estimate(config: ConfigSpec, gpu: Gpu | None) -> Estimate:
     able = {name: able_on(gpu, config, name) for name in config.operations}
     kind = gpu.kind if gpu else "cpu"
     sustained = config.protocol.mode == "sustained" and kind == "cuda"
-    pace = {} if sustained else _pace(gpu, [w.key for w in config.workloads], config.protocol.isolated)
+    pace = {} if sustained else _pace(gpu, [w.key for w in config.workloads], config.protocol)
     calibration = gpu.calibration if gpu and len(pace) < len(config.workloads) else None
     ceilings = calibration.ceilings if calibration else {}
     known_s, guessed_s, stopped, processes = 0.0, 0.0, 0, config.protocol.processes
@@ -174,7 +174,7 @@ def span(low_s: float, high_s: float) -> str:
     return f"{round(low / 60)} to {math.ceil(high / 60)} h"
 
 
-def _pace(gpu: Gpu | None, keys: list[str], isolated: bool) -> dict[str, float]:
+def _pace(gpu: Gpu | None, keys: list[str], plan: Protocol) -> dict[str, float]:
     """Seconds per timed result on this device, by workload."""
-    paces = seconds_per_result(gpu, keys, isolated) if gpu else {}
+    paces = seconds_per_result(gpu, keys, plan) if gpu else {}
     return {key: median(values) for key, values in paces.items()}

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from kernels.analysis.statistics import WIDEST_MARGIN
 from kernels.analysis.verdicts import verdict, why_undecided
+from kernels.catalog import AT
 from kernels.contract.arm_result import (
     NO_SPEEDUP,
     ArmResult,
@@ -30,6 +31,7 @@ from kernels.contract.events import EAGER_LAUNCH, Measured, ProtocolFacts, Telem
 from kernels.contract.export import Export
 from kernels.contract.isolation import Isolation
 from kernels.contract.profile import Profile
+from kernels.protocol import Protocol
 from kernels.workload import Workload as WorkloadSpec
 from runs.models import Gpu, Kernel, KernelProfile, Measurement, Result, Run
 from runs.models.measurement import COLUMNS, CORRELATED, CORRELATED_ROUNDS
@@ -191,16 +193,32 @@ def last_unsupported(kernel: Kernel) -> tuple[int, str] | None:
     return rows.order_by("-pk").values_list("measurement__run", "why").first()
 
 
-def seconds_per_result(gpu: Gpu, keys: list[str], isolated: bool = False) -> dict[str, list[float]]:
-    """Workload -> seconds of each measurement on this device / its timed results and processes. Without sustained ones.
-    isolated: of isolated ones, or of the others."""
+def with_kernels_of(run: Run, runs: QuerySet[Run]) -> QuerySet[Run]:
+    """Those of the runs that have one of this run's kernels beside the baseline; of a submission, any of its name."""
+    beside = Result.objects.exclude(kernel__name=F("measurement__baseline"))
+    names = beside.filter(measurement__run=run).values_list("kernel__name", flat=True)
+    holds = Q(pk__in=[])
+    for name in {name.partition(AT)[0] for name in names}:
+        holds |= Q(kernel__name=name) | Q(kernel__name__startswith=name + AT)
+    return runs.filter(Exists(beside.filter(holds, measurement__run=OuterRef("pk"))))
+
+
+EFFORT = ("name", "min_rounds", "max_rounds", "budget_s")
+"""Fields of a protocol that decide how long it takes."""
+
+
+def seconds_per_result(gpu: Gpu, keys: list[str], plan: Protocol) -> dict[str, list[float]]:
+    """Workload -> seconds of each measurement on this device / its timed results and processes. Only of measurements with the
+    same effort, isolated or not; without sustained ones."""
     timed = Count("results", filter=Q(results__status=Status.OK))
-    rows = Measurement.objects.filter(run__gpu=gpu, workload__key__in=keys, took_s__gt=0, isolated=isolated)
+    rows = Measurement.objects.filter(run__gpu=gpu, workload__key__in=keys, took_s__gt=0, isolated=plan.isolated)
     rows = rows.exclude(mode="sustained")
     paces: dict[str, list[float]] = {}
-    figures = ("workload__key", "took_s", "timed", KeyTransform("processes", "protocol"))
-    for key, took_s, count, processes in rows.annotate(timed=timed).values_list(*figures):
-        if took_s and count:
+    asked = KeyTransform("protocol", "run__config")
+    figures = ("workload__key", "took_s", "timed", KeyTransform("processes", "protocol"), asked)
+    usual, effort = Protocol().model_dump(include=set(EFFORT)), plan.model_dump(include=set(EFFORT))
+    for key, took_s, count, processes, its in rows.annotate(timed=timed).values_list(*figures):
+        if took_s and count and effort.items() <= (usual | (its or {})).items():
             paces.setdefault(key, []).append(took_s / count / (processes or 1))
     return paces
 

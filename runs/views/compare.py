@@ -39,14 +39,16 @@ def alike(run: Run) -> QuerySet[Run]:
 
 
 def compare_with(request: HttpRequest, pk: int) -> HttpResponse:
-    """Redirects to the comparison with the asked run, else with the previous one (for the first run: the next).
-    Otherwise says why there is none."""
+    """Redirects to the comparison with the asked run; else with the previous one, or the next one, that measured one of its
+    kernels; else with any of them. Otherwise says why there is none."""
     run, asked = _run(pk), request.GET.get("before", "")
-    before = _run(int(asked[:18])) if asked.isdecimal() else alike(run).filter(pk__lt=pk).first()
-    if before:
-        return redirect("compare", before=before.pk, after=pk)
-    if later := alike(run).filter(pk__gt=pk).last():
-        return redirect("compare", before=pk, after=later.pk)
+    if asked.isdecimal():
+        return redirect("compare", before=_run(int(asked[:18])).pk, after=pk)
+    for runs in (measurements.with_kernels_of(run, alike(run)), alike(run)):
+        if before := runs.filter(pk__lt=pk).first():
+            return redirect("compare", before=before.pk, after=pk)
+        if later := runs.filter(pk__gt=pk).last():
+            return redirect("compare", before=pk, after=later.pk)
     return render(request, "compare_none.html", {"page": "runs", "run": run})
 
 

@@ -317,13 +317,15 @@ def test_on_a_cpu_a_second_process_must_show_calls_that_work_for_others():
 
 @pytest.mark.parametrize("call_ns", [30e6, 150e6])
 def test_noise_of_long_calls_is_not_caching(call_ns):
-    """Of one call of each kind, one is always the faster: with times that spread by 30%, 19 of 100 honest kernels were accused."""
+    """Of one call of each kind, one is the faster: with times that spread by 30%, 19 of 100 honest kernels were accused."""
     chance = random.Random(1)
 
     def probe(seeds, sights, in_turn):
         count = len(seeds) // (2 * in_turn + 3)
         kinds = ("seen_ns", "new_ns", "untouched_ns", "written_ns", "again_ns", "fresh_ns")
-        return Probed(busy=[], **{kind: [call_ns * chance.lognormvariate(0, 0.3) for _ in range(count)] for kind in kinds})
+        return Probed(
+            busy=[], **{kind: [call_ns * chance.lognormvariate(0, 0.3) for _ in range(count)] for kind in kinds}
+        )
 
     accused = sum(bool(why_probed(probe, lambda: 1, call_ns, sets=2)) for _ in range(500))
     assert accused <= 20

@@ -377,3 +377,14 @@ def test_the_table_in_other_forms():
         in as_markdown(table)
     )
     assert "FASTER" in as_text(table).splitlines()[2]
+
+
+def test_what_never_ran_before_is_not_gone():
+    """A kernel that an earlier device or version could not run was called gone."""
+    before = measurement(result("mine", 1.2), result("other", status="unsupported"))
+    table = rows(run(before), run(measurement(result("mine", 1.2))))
+    assert [row.kernel for row in table] == ["sdpa", "mine"]
+    ran = measurement(result("mine", 1.2), result("other", status="crashed"))
+    assert [row.verdict for row in rows(run(ran), run(measurement(result("mine", 1.2)))) if row.kernel == "other"] == [
+        "gone"
+    ]

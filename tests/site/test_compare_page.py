@@ -3,11 +3,14 @@
 import csv
 import io
 import json
+import re
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+
+from runs.models import Kernel, Result
 
 
 def page_of(client, before, after):
@@ -58,6 +61,8 @@ def test_nothing_is_compared_across_versions_or_cards_and_the_page_says_why(owne
     assert "These runs cannot be compared." in page
     assert "driver 580.159.04 before, 600.1 after" in page
     assert "<table" not in page
+    beside = re.search(r'href="([^"]+)">See them side by side<', page)
+    assert beside and owner.get(beside.group(1)).status_code == 200
     assert "The runs used two cards, GPU-1 and GPU-2" in page_of(
         owner, before, measured(on=make_gpu("GPU-2", host="gpu-2"))
     )
@@ -88,6 +93,24 @@ def test_from_a_run_to_the_comparison_with_the_one_before_it(owner, measured):
     assert reverse("compare", args=[second.pk, first.pk]) in page, "the other way round"
     of_the_first = owner.get(reverse("compare_with", args=[first.pk]))
     assert of_the_first.headers["location"] == reverse("compare", args=[first.pk, second.pk]), "never backwards"
+
+
+def test_the_run_before_it_is_one_with_a_kernel_of_it(owner, measured):
+    """Compare on the run of a submission went to another person's submission, with which nothing can be compared."""
+    first, second, third = measured(), measured(), measured()
+    eager = Kernel.objects.get(name="eager")
+    others, earlier, mine = (
+        Kernel.objects.create(operation=eager.operation, name=name, backend="pytorch")
+        for name in ("other@0123456789", "mine@0123456789", "mine@9876543210")
+    )
+    for run, kernel in ((first, earlier), (second, others), (third, mine)):
+        results = Result.objects.filter(measurement__run=run)
+        results.exclude(kernel__name__in=("sdpa", "eager")).delete()
+        results.filter(kernel=eager).update(kernel=kernel)
+    link = reverse("compare_with", args=[third.pk])
+    assert owner.get(link).headers["location"] == reverse("compare", args=[first.pk, third.pk])
+    Result.objects.filter(measurement__run=first).delete()
+    assert owner.get(link).headers["location"] == reverse("compare", args=[second.pk, third.pk]), "better than none"
 
 
 def test_a_workload_that_is_gone_makes_no_kernel_a_changed_one(owner, measured):

@@ -8,7 +8,7 @@ from django.utils import timezone
 from form import PAGE, asked
 
 from kernels.catalog import operations
-from kernels.protocol import Protocol
+from kernels.protocol import EFFORTS, Protocol
 from kernels.workload import Config as ConfigSpec
 from kernels.workload import Workload
 from runs.models import Calibration, Run
@@ -123,6 +123,8 @@ def test_what_was_measured_here_before_makes_a_better_estimate(exported, gpu, ma
     took = sum(m["took_s"] for m in exported["measurements"])
     assert (found.known, found.source) == (8, "from earlier measurements on this device")
     assert took < found.seconds < 2 * took
+    quick = config.model_copy(update={"protocol": Protocol(**EFFORTS["quick"])})
+    assert estimate(quick, gpu).known == 0, "measured with another effort"
     more = config.model_copy(update={"workloads": [*config.workloads, *spec().workloads]})
     assert estimate(more, gpu).source == "8 of 9 workloads were measured here before"
     fewer = config.model_copy(update={"kernels": config.kernels[:2]})

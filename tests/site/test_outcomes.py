@@ -242,5 +242,7 @@ def test_other_work_is_not_what_a_run_found(owner, run):
     judge(run, *["UNDECIDED"] * 3)
     Measurement.objects.filter(run=run).update(margin=0.3)
     of_run = Result.objects.filter(measurement__run=run, kernel__name="eager")
-    of_run.update(status="ok", speedup=41.0, speedup_low=40.0, speedup_high=42.0, rounds=40, other_work="counts all keys")
+    of_run.update(
+        status="ok", speedup=41.0, speedup_low=40.0, speedup_high=42.0, rounds=40, other_work="counts all keys"
+    )
     assert of(run).first.kernel == "triton-flash"

@@ -376,7 +376,10 @@ def test_a_systematic_error_and_the_kind_of_products_are_said(owner, results):
         (0.0, 0.0, "none seen, standard error 0%"),
         (0.011, 1e-3, "1.1% too large, standard error 0.10%"),
     ):
-        change(result, correctness=result.correctness | {"slope": slope, "slope_error": its_error, "precision": "as float32"})
+        change(
+            result,
+            correctness=result.correctness | {"slope": slope, "slope_error": its_error, "precision": "as float32"},
+        )
         text = text_of(page_of(owner, result))
         assert f"systematic error {said}" in text
     assert "products as float32" in text

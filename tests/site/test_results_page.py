@@ -229,7 +229,9 @@ def test_the_highest_speedup_is_decided_and_stands(owner, demo, measured):
     measured(count=2)
     of_demo = Result.objects.filter(measurement__run=demo)
     other, wide = of_demo.filter(speedup__gt=1).order_by("pk")[:2]
-    Result.objects.filter(pk=other.pk).update(speedup=41.0, speedup_low=40.0, speedup_high=42.0, other_work="counts all keys")
+    Result.objects.filter(pk=other.pk).update(
+        speedup=41.0, speedup_low=40.0, speedup_high=42.0, other_work="counts all keys"
+    )
     Result.objects.filter(pk=wide.pk).update(speedup=34.0, speedup_low=0.9, speedup_high=80.0)
     keys = keys_of("", "-speedup")
     assert keys and keys[0].value < 30 and {other.pk, wide.pk} & {key.pk for key in keys} == set()
