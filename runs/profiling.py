@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 PROFILING = "profile"
 """Name of the config of a run that profiles."""
+PYTHON = ".venv/bin/python"
+"""The interpreter that `make install` creates in the checkout."""
 
 
 class NotProfiled(ValueError):
@@ -28,7 +30,7 @@ def why_not(run: Run, measured: StoredMeasured, result: StoredArm) -> str:
     """Why a result's kernel cannot be profiled from here, as a sentence; empty if it can."""
     gpu = run.gpu
     if run.demo or gpu is None:
-        return "No device of this site measured it. To profile it, run python -m kernels profile on its host."
+        return f"No device of this site measured it. Profile it on its host: {_command(run, measured, result)}"
     if result.status != Status.OK:
         return "Only results with the status ok can be profiled."
     if measured.workload.known_problem is None:
@@ -40,6 +42,14 @@ def why_not(run: Run, measured: StoredMeasured, result: StoredArm) -> str:
     if is_submitted(result.kernel) and gpu.why_no_submissions:
         return f"{gpu.name} does not take submitted kernels: {gpu.why_no_submissions}."
     return ""
+
+
+def _command(run: Run, measured: StoredMeasured, result: StoredArm) -> str:
+    """What profiles a result without the site. The config is a file of the run's page."""
+    device = "cpu" if measured.mode == "cpu" else "cuda:0"
+    keys = [workload.key for workload in run.spec.workloads]
+    number = f" --workload {keys.index(measured.key) + 1}" if measured.key in keys else ""
+    return f"{PYTHON} -m kernels profile {result.kernel} --config run-{run.pk}.yaml{number} --device {device}"
 
 
 def profile(run: Run, measured: StoredMeasured, result: StoredArm, user: User | None) -> tuple[Run, bool]:

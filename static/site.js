@@ -58,6 +58,12 @@
     }
   });
 
+  // The address of a search has no empty parameters.
+  document.addEventListener("formdata", ({ target, formData }) => {
+    if (!target.matches("form.search")) return;
+    for (const name of new Set(formData.keys())) if (!formData.getAll(name).some(Boolean)) formData.delete(name);
+  });
+
   // A select says "change", too: the later of both would be the only one that waits while a reply is on its way.
   document.addEventListener("input", (event) => event.target.matches("select") && event.stopPropagation(), true);
 

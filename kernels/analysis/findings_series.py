@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from kernels.analysis.claims import AGREES, rounding
 from kernels.analysis.findings_one import Finding, Kind, Timed, is_low, share_of_light
+from kernels.analysis.scaling import three_digits
 
 SLOW = 10.0
 """A kernel that is so many times slower on every workload is far slower."""
@@ -161,7 +162,7 @@ class Series(NamedTuple):
     def grown(self) -> str:
         """ "15.3x"; of measured times with its uncertainty: "15.3x +-0.8%"."""
         side = math.expm1(math.hypot(self.small.spread, self.large.spread))
-        return f"{self.time:.3g}x" + (f" \N{PLUS-MINUS SIGN}{side:.1%}" if side else "")
+        return f"{three_digits(self.time)}x \N{PLUS-MINUS SIGN}{side:.1%}" if side else f"{self.time:.3g}x"
 
     @property
     def way(self) -> str:

@@ -257,12 +257,14 @@ def named(point: Point, one: Series, shown: Mapping[str, str]) -> str:
 def grown(time: Ratio) -> str:
     """ "15.3x ±0.8%"."""
     side = max(time.high / time.ratio, time.ratio / time.low) - 1
-    return f"{digits(time.ratio)}x \N{PLUS-MINUS SIGN}{side:.1%}"
+    return f"{three_digits(time.ratio)}x \N{PLUS-MINUS SIGN}{side:.1%}"
+
+
+def three_digits(value: float) -> str:
+    """Three significant digits: 15.3, 16.0, 1,340."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def digits(value: float) -> str:
-    """Three significant digits, without zeros at the end of a whole number: 15.3, 16, 1,340."""
-    if value >= 100:
-        return f"{value:,.0f}"
-    text = f"{value:.1f}" if value >= 10 else f"{value:.2f}"
-    return text.removesuffix(".0").removesuffix(".00")
+    """The same without zeros at the end of a whole number: 15.3, 16, 1,340."""
+    return three_digits(value).removesuffix(".0").removesuffix(".00")

@@ -29,7 +29,7 @@ class Places(dict[tuple[int, int], Place]):
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __repr__(self) -> str:
         """Each place that one of them has."""

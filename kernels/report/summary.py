@@ -249,8 +249,10 @@ def _noise(table: Sequence[Row]) -> list[str]:
         return [f"Undecided{where}: {reasons[0]}."]
     stems = list(dict.fromkeys(why.partition(":")[0] for why in reasons))
     what = stems[0] if len(stems) == 1 else "results were too noisy"
-    least, most = (f"{one(row.margin for row in noisy.values()):.0%}" for one in (min, max))
-    return [f"Undecided{where}: {what}, with margins {f'of {most}' if least == most else f'from {least} to {most}'}."]
+    margins = [row.margin for row in noisy.values()]
+    least, most = (f"{one(margins):.0%}" if one(margins) <= 1 else "above 100%" for one in (min, max))
+    span = f"from {least} to {most}" if least != most else most if most.startswith("above") else f"of {most}"
+    return [f"Undecided{where}: {what}, with margins {span}."]
 
 
 def _widened(table: Sequence[Row]) -> list[str]:

@@ -10,15 +10,18 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from kernels.contract.arm_result import Verdict
 from runs.charts.scales import placed
 from runs.charts.theme import in_pixels, theme, written
-from runs.queries.ladder import BEYOND, REACHED, Ladder
+from runs.queries.ladder import BEYOND, DECIDED, REACHED, Ladder, word_of
 from runs.queries.leaders import Placed
 from runs.templatetags.figures import ratio as digits
 from runs.templatetags.figures import timespan
 
 WIDTHS, LABELS = (1130, 326), (170, 96)
 """Whole widths in pixels and those of the names: (wide page, narrow page)."""
+NAME, LINE = (26, 14), 12
+"""Characters of a name on a line: (wide page, narrow page); pixels from one line to the next."""
 TOP, ROW, BOTTOM = 24, 30, 26
 APART = 56
 """Pixels between two labels of the axis, at least."""
@@ -34,7 +37,8 @@ def rows_of(one: Ladder, target_ms: float | None = None) -> list[dict[str, Any]]
     for point, ratio in one.kernels:
         low, high = one.base_ms / ratio.high, one.base_ms / ratio.low
         said = f"{digits(ratio.ratio)}x" + (", the best so far" if point.pk == best else "")
-        said += "" if point.is_confirmed else ", unconfirmed"
+        is_decided = word_of(point, ratio) in (Verdict.FASTER, *DECIDED)
+        said += ", undecided" if not is_decided else "" if point.is_confirmed else ", unconfirmed"
         style = "best" if point.pk == best else "kernel"
         rows.append(_row(point.kernel, one.base_ms / ratio.ratio, said, style) | {"from": low, "to": high})
     for step in one.steps:
@@ -118,9 +122,11 @@ def ladder(one: Ladder, target_ms: float | None, colours: dict[str, str], narrow
         )
         heavy = 600 if style in ("best", "target") else 400
         quiet = style in ("kernel", "beyond")
-        names = [row | {"x": 0.0, "name": _short(row["name"], 14 if narrow else 26)} for row in mine]
         colour = colours["quiet" if quiet else "ink"]
-        layers.append(chart(names, text="name:N").mark_text(align="left", color=colour, fontWeight=heavy))
+        for count, names in _names(mine, narrow).items():
+            way = {"lineBreak": "\n", "lineHeight": LINE, "dy": -LINE / 2 * (count - 1)}
+            text = chart(names, text="name:N")
+            layers.append(text.mark_text(align="left", color=colour, fontWeight=heavy, **way))
         for side in ("left", "right"):
             said = [
                 row | {"text": timespan(row["ms"]) + ("" if narrow else f", {row['said']}"), "x": beside(row, side)}
@@ -143,6 +149,23 @@ def _ticks(slow: float, fast: float, x: Any) -> list[float]:
         if fast <= tick <= slow and (not shown or x(tick) - x(shown[-1]) >= APART):
             shown.append(tick)
     return shown
+
+
+def _names(rows: Sequence[Mapping[str, Any]], narrow: bool) -> dict[int, list[dict[str, Any]]]:
+    """Number of lines -> the labels of these rows that take so many."""
+    found: dict[int, list[dict[str, Any]]] = {}
+    for row in rows:
+        name = _on_two_lines(row["name"], NAME[narrow]) if narrow else _short(row["name"], NAME[narrow])
+        found.setdefault(1 + name.count("\n"), []).append({**row, "x": 0.0, "name": name})
+    return found
+
+
+def _on_two_lines(name: str, most: int) -> str:
+    """A name that is too long for one line, broken after a sign if there is one: "triton-flash-", "decode"."""
+    if len(name) <= most:
+        return name
+    at = max((at for at in range(most // 2, most + 1) if name[at - 1] in "-_ @"), default=most)
+    return f"{name[:at].rstrip()}\n{_short(name[at:], most)}"
 
 
 def _short(name: str, most: int) -> str:

@@ -310,7 +310,7 @@ def _share_axis(field: str) -> Any:
 
 
 def _dumbbells(data: pd.DataFrame, canvas: Canvas, shares: bool) -> list[Any]:
-    """Baseline and leader on each row, joined; the larger with its number, and both names where they are far apart."""
+    """Baseline and leader on each row, joined; the leader's number, and both names where they are far apart."""
     colours = canvas.colours
     low, high = reach(data.value.min(), data.value.max())
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
@@ -322,15 +322,8 @@ def _dumbbells(data: pd.DataFrame, canvas: Canvas, shares: bool) -> list[Any]:
         return _share_axis(field) if shares else alt.X(field, scale=scale, axis=axis)
 
     ends = data.groupby("y", as_index=False).agg(low=("value", "min"), high=("value", "max"))
-    last = data.sort_values("value").groupby("y", as_index=False).last()[["value", "y", "text"]]
-    last["shift"] = [
-        off_light(row.value, row.text, canvas.width, BESIDE) if shares else BESIDE for row in last.itertuples()
-    ]
-    who = alt.Color(
-        "who:N",
-        legend=None,
-        scale=alt.Scale(domain=["baseline", "leader"], range=[colours["other"], colours["accent"]]),
-    )
+    tones = alt.Scale(domain=["baseline", "leader"], range=[colours["other"], colours["accent"]])
+    who = alt.Color("who:N", legend=None, scale=tones)
     tooltip = [
         alt.Tooltip("workload:N"),
         alt.Tooltip("kernel:N"),
@@ -338,13 +331,30 @@ def _dumbbells(data: pd.DataFrame, canvas: Canvas, shares: bool) -> list[Any]:
     ]
     joined = alt.Chart(ends).mark_rule(color=colours["other"], strokeWidth=2, aria=False)
     points = alt.Chart(data).mark_point(filled=True, size=64, opacity=1)
-    numbers = alt.Chart(last).encode(x=x("value:Q"), y=canvas.y("y:Q"), text="text:N")
+    numbers = alt.Chart(_numbers(data, canvas, None if shares else (low, high)))
+    numbers = numbers.encode(x=x("value:Q"), y=canvas.y("y:Q"), text="text:N")
+    place = {name: alt.expr(f"datum.{field}") for name, field in (("align", "align"), ("dx", "shift"), ("dy", "down"))}
     return [
         joined.encode(x=x("low:Q"), x2="high:Q", y=canvas.y("y:Q")),
         points.encode(x=x("value:Q"), y=canvas.y("y:Q"), color=who, tooltip=tooltip),
-        written(numbers, colours, align="left", baseline="middle", dx=alt.expr("datum.shift")),
+        written(numbers, colours, baseline="middle", **place),
         *_who_is_who(data, x, canvas, None if shares else (low, high)),
     ]
+
+
+def _numbers(data: pd.DataFrame, canvas: Canvas, scale: tuple[float, float] | None) -> pd.DataFrame:
+    """The leader's number on each row, or the baseline's if it is alone: beside its mark, away from the other mark; below
+    its mark if it has no room there."""
+    rows = []
+    for _, mine in data.groupby("y"):
+        one = mine.sort_values("who").iloc[-1]
+        place: tuple[str, float, int] = "right", -BESIDE, 0
+        if one.value == mine.value.max():
+            place = "left", off_light(one.value, one.text, canvas.width, BESIDE) if scale is None else BESIDE, 0
+        elif canvas.width * _share_of(one.value, scale) < text_width(one.text) + BESIDE:
+            place = "left", -4, BESIDE
+        rows.append((one.value, one.y, one.text, *place))
+    return pd.DataFrame(rows, columns=["value", "y", "text", "align", "shift", "down"])
 
 
 def _who_is_who(data: pd.DataFrame, x: Any, canvas: Canvas, scale: tuple[float, float] | None) -> list[Any]:

@@ -27,6 +27,8 @@ WIDTHS = (640, 326)
 HEIGHT, TOP, BOTTOM, LEFT, RIGHT = 250, 14, 32, 56, 104
 MOST_KERNELS = 8
 APART = 15
+LETTERS = {"kv_heads": "Hkv"}
+"""Letters of sizes whose titles have none."""
 UNKNOWN = 1.0
 """An exponent whose interval is as wide as this to each side is called not certain."""
 
@@ -142,7 +144,7 @@ def letters(operation: str) -> dict[str, str]:
     known = operations().get(operation)
     fields = known.model_fields if known else {}
     found = {name: re.search(r"\((\w+)\)$", field.title or "") for name, field in fields.items()}
-    return {name: match[1] for name, match in found.items() if match}
+    return LETTERS | {name: match[1] for name, match in found.items() if match}
 
 
 # --- the chart --------------------------------------------------------------------------------------------------------

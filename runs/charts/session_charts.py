@@ -13,6 +13,7 @@ import pandas as pd
 from kernels.analysis import scaling
 from kernels.analysis.scaling import Point, Time
 from runs.charts import run_scaling
+from runs.charts.row_labels import PART, text_width
 from runs.charts.run_scaling import Scaling, letters
 from runs.charts.scales import placed, ratio_ticks
 from runs.charts.theme import in_pixels, written
@@ -22,6 +23,8 @@ from runs.templatetags.figures import grouped, ratio
 WIDTHS = (640, 326)
 """Whole widths in pixels: (wide page, narrow page)."""
 LEFT, ROW, TOP, BOTTOM, RIGHT = (250, 150), 24, 8, 28, 56
+LINE = 11
+"""Height of a line of a label."""
 MANY, MOST_ROWS = 20, 40
 LEAST_KERNELS = 2
 """A line alone shows nothing beside it."""
@@ -93,11 +96,12 @@ def factors(rows: Sequence[Figure], colours: dict[str, str], narrow: bool = Fals
     """A point for each result on a logarithmic axis, with its interval; a claim, which has none, is hollow."""
     left, whole = LEFT[narrow], WIDTHS[narrow]
     width, height = whole - left - RIGHT, ROW * len(rows)
-    labels = labels_of(rows)
+    labels = labels_of(rows, left - 10)
     data = pd.DataFrame([
         {
-            "y": ROW * (number + 0.5), "ratio": one.ratio.ratio, "low": one.ratio.low, "high": one.ratio.high,
-            "label": labels[number], "word": str(one.verdict), "kernel": one.kernel,
+            "y": ROW * (number + 0.5), "begin": ROW * (number + 0.5) - LINE / 2 * (len(labels[number]) - 1),
+            "lines": labels[number], "ratio": one.ratio.ratio, "low": one.ratio.low, "high": one.ratio.high,
+            "label": " ".join(labels[number]), "word": str(one.verdict), "kernel": one.kernel,
             "tone": _tone(one), "claimed": one.is_claimed, "one": 1.0,
             "text": f"1/{grouped(1 / one.ratio.ratio)}" if one.ratio.ratio < 0.1 else f"{ratio(one.ratio.ratio)}x",
         }
@@ -123,7 +127,9 @@ def factors(rows: Sequence[Figure], colours: dict[str, str], narrow: bool = Fals
         alt.Tooltip("word:N"),
         alt.Tooltip("ratio:Q", format=".4g", title="speedup"),
     ]
-    names = base.mark_text(align="left", baseline="middle", limit=left - 10, aria=False, color=colours["ink"])
+    begin = placed(alt.Y, "begin:Q", height)
+    names = alt.Chart(data[["begin", "lines"]]).encode(y=begin, x=alt.XValue(-left + 6), text="lines:N")
+    beside = {"align": "left", "baseline": "middle", "limit": left - 10, "lineHeight": LINE}
     near = data["ratio"] > math.sqrt(low * high)
     right, off = alt.Chart(data[~near]).encode(y=y, text="text:N"), alt.Chart(data[near]).encode(y=y, text="text:N")
     bar = base.mark_rule(strokeWidth=7, opacity=0.35, strokeCap="round", aria=False)
@@ -136,7 +142,7 @@ def factors(rows: Sequence[Figure], colours: dict[str, str], narrow: bool = Fals
         base.transform_filter("datum.claimed").mark_point(size=48, opacity=1, strokeWidth=1.6).encode(
             x=x("ratio:Q"), color=colour, tooltip=tooltip
         ),
-        names.encode(x=alt.XValue(-left + 6), text="label:N"),
+        names.mark_text(**beside, aria=False, color=colours["ink"]),
         written(right.encode(x=x("high:Q")), colours, align="left", baseline="middle", dx=9),
         written(off.encode(x=x("low:Q")), colours, align="right", baseline="middle", dx=-9),
     ]  # fmt: skip
@@ -144,19 +150,19 @@ def factors(rows: Sequence[Figure], colours: dict[str, str], narrow: bool = Fals
     return in_pixels(alt.layer(*layers), width, height, room, colours)
 
 
-def labels_of(rows: Sequence[Figure]) -> list[str]:
-    """What tells the rows apart: the sizes that differ, the kernel and the method if there are several."""
-    words = [one.label.split(" ") for one in rows]
+def labels_of(rows: Sequence[Figure], width: float) -> list[list[str]]:
+    """What tells the rows apart: the sizes that differ, the kernel and the method if there are several. Where these do not
+    fit this width, kernel and method have a line of their own."""
+    words = [PART.findall(one.label) for one in rows]
     common = set.intersection(*map(set, words)) if len(rows) > 1 else set()
     kernels, methods = ({getattr(one, name) for one in rows} for name in ("kernel", "method"))
-    return [
-        " ".join(
-            [word for word in mine if word not in common]
-            + [one.kernel] * (len(kernels) > 1 or len(rows) == 1)
-            + [f"({one.method})"] * (len(methods) > 1)
-        )
-        for one, mine in zip(rows, words, strict=True)
-    ]
+    found = []
+    for one, mine in zip(rows, words, strict=True):
+        sizes = " ".join(word for word in mine if word not in common)
+        who = [one.kernel] * (len(kernels) > 1 or len(rows) == 1) + [f"({one.method})"] * (len(methods) > 1)
+        lines = [line for line in (sizes, " ".join(who)) if line]
+        found.append(lines if text_width(" ".join(lines)) > width else [" ".join(lines)])
+    return found
 
 
 # --- time against work ------------------------------------------------------------------------------------------------

@@ -71,7 +71,12 @@ class Series:
         known |= {"mode": self.terms.mode, "in pairs": "no" if how["paired"] is False else ""}
         known["rests"] = "" if how["rest"] is None else f"{how['rest']:g}"
         over = f"{self.terms.baseline} {self.terms.baseline_sha256[:7]}".strip()
-        return {"card": self.gpu.place if self.gpu else "unknown"} | known | {"over": over}
+        return {"card": card_of(self.gpu, self.environment)} | known | {"over": over}
+
+
+def card_of(gpu: Gpu | None, environment: Mapping[str, Any]) -> str:
+    """A card in words: where it is; of a card that is no device of this site, "GPU-" and the first 8 digits of its uuid."""
+    return gpu.place if gpu else str(environment.get("uuid") or "unknown")[:12]
 
 
 def devices(kernel: Kernel | None = None) -> dict[str, dict[int, Environment]]:

@@ -20,6 +20,7 @@ from kernels.contract.arm_result import Verdict
 from kernels.report.cells import three_digits
 from runs.models import Environment, Tier, TierScale
 from runs.queries import history, point_rows
+from runs.queries.foremost import foremost, surest
 from runs.queries.history import Series
 from runs.queries.points import Point
 from runs.queries.ratio import Ratio
@@ -42,7 +43,7 @@ class Step:
     target_ms: float
     """The baseline's p50 over the factor."""
     state: str
-    """reached: the low end of the best kernel's interval reaches it. next: the first tier that is not reached. open:
+    """reached: the low end of a kernel's interval reaches it. next: the first tier that is not reached. open:
     later tiers. beyond: less time than the device needs."""
     is_confirmed: bool = False
     """Whether a confirmed result reaches it."""
@@ -79,21 +80,20 @@ class Ladder:
         assert self.base.p50_ms is not None
         return self.base.p50_ms
 
-    @cached_property
+    @property
     def best(self) -> tuple[Point, Ratio] | None:
-        """The highest low end among FASTER kernels of uncontended runs. None: the baseline is best."""
-        return max(self._sure, key=lambda placed: placed[1].low, default=None)
-
-    @cached_property
-    def best_confirmed(self) -> tuple[Point, Ratio] | None:
-        """The same among confirmed results."""
-        sure = (placed for placed in self._sure if placed[0].is_confirmed)
-        return max(sure, key=lambda placed: placed[1].low, default=None)
+        """The foremost of FASTER kernels of uncontended runs. None: the baseline is best."""
+        return next(iter(self._foremost), None)
 
     def best_for(self, factor: float) -> tuple[Point, Ratio] | None:
-        """The best confirmed result where it reaches this factor; else the best result."""
-        sure = self.best_confirmed
-        return sure if sure and sure[1].low >= factor else self.best
+        """The foremost confirmed result that reaches this factor; else the foremost result that does; else the best one."""
+        able = [placed for placed in self._sure if placed[1].low >= factor]
+        confirmed = [placed for placed in able if placed[0].is_confirmed]
+        return next(iter(foremost(confirmed or able)), self.best)
+
+    @cached_property
+    def _foremost(self) -> list[tuple[Point, Ratio]]:
+        return foremost(self._sure)
 
     @cached_property
     def _sure(self) -> list[tuple[Point, Ratio]]:
@@ -109,18 +109,15 @@ class Ladder:
         """The first of them with its reason: "triton-nsa (margin 9%) and 2 more"; empty if there is none."""
         return why_undecided([point for point, _ in self.undecided])
 
-    @cached_property
+    @property
     def not_apart(self) -> list[tuple[Point, Ratio]]:
-        """Other kernels that count, and whose interval reaches the low end of the best one."""
-        if self.best is None:
-            return []
-        point, ratio = self.best
-        return [one for one in self._sure if one[0].kernel != point.kernel and one[1].high >= ratio.low]
+        """Other kernels that count, and are not told apart from the best one."""
+        return self._foremost[1:]
 
     @property
     def maybe_faster(self) -> list[tuple[Point, Ratio]]:
-        """Undecided results whose interval reaches the low end of the best kernel."""
-        low, name = (self.best[1].low, self.best[0].kernel) if self.best else (1.0, "")
+        """Undecided results whose interval reaches the highest low end."""
+        low, name = (surest(self._sure), self.best[0].kernel) if self.best else (1.0, "")
         return [one for one in self.undecided if one[1].high >= low and one[0].kernel != name]
 
     @property
@@ -133,8 +130,7 @@ class Ladder:
         where an undecided result reaches the tier by its estimate."""
         if any(ratio.ratio >= step.tier.factor for _, ratio in self.undecided):
             return None
-        missing = self.best_ms - step.target_ms
-        return missing if missing > 0 else None
+        return to_go(self.base_ms, self.best[1].ratio if self.best else 1.0, step.tier.factor)
 
     @property
     def most(self) -> float | None:
@@ -154,8 +150,7 @@ class Ladder:
 
     @cached_property
     def steps(self) -> list[Step]:
-        low = self.best[1].low if self.best else 0.0
-        confirmed = self.best_confirmed[1].low if self.best_confirmed else 0.0
+        low, confirmed = surest(self._sure), surest(placed for placed in self._sure if placed[0].is_confirmed)
         steps, is_next = [], True
         for tier in self.scale.tiers_up_to(self.most):
             if tier.factor <= low:
@@ -187,6 +182,13 @@ class Ladder:
     @property
     def beyond(self) -> list[Step]:
         return self._at(BEYOND)
+
+
+def to_go(base_ms: float, speedup: float, factor: float) -> float | None:
+    """What a kernel takes longer than the baseline's time over the factor; None: no longer. Its time is the baseline's p50 over
+    its paired speedup: p50s of two runs are never compared."""
+    missing = base_ms / speedup - base_ms / factor
+    return missing if missing > 0 else None
 
 
 def _counts(point: Point, ratio: Ratio) -> bool:

@@ -1,7 +1,7 @@
 """The leaderboard: on each workload and GPU model, the best confirmed kernel, and the best that is not confirmed.
 
-Best is the highest low end among FASTER kernels of uncontended runs; without one, the baseline. The intervals hold for all
-comparisons of the board at once (Bonferroni). Kernels are compared on the same terms only (history.Terms): a place has the
+Best is the foremost of FASTER kernels of uncontended runs (foremost.py); without one, the baseline. The intervals hold for
+all comparisons of the board at once (Bonferroni). Kernels are compared on the same terms only (history.Terms): a place has the
 record of the newest terms with confirmed results, and beside it what its newest terms show. A kernel that is faster on
 another card is named beside them. Submitted kernels are measured isolated, and so have terms of their own: the higher of
 both leads.
@@ -23,6 +23,7 @@ from kernels.contract.arm_result import Verdict
 from kernels.submission import is_submitted
 from runs.models import Environment, Run, Workload
 from runs.queries import history, point_rows
+from runs.queries.foremost import foremost, surest
 from runs.queries.history import Series
 from runs.queries.ladder import why_undecided
 from runs.queries.points import Point
@@ -33,11 +34,11 @@ MODES = ("graph", "cold", "cpu")
 they are always isolated. An isolated result of another kernel is a second opinion of it."""
 OWN_SIZES = "its own sizes"
 """Of a problem that has one case."""
-CONFIRMED, UNCONFIRMED = "confirmed", "unconfirmed"
+CONFIRMED, UNCONFIRMED, UNDECIDED = "confirmed", "unconfirmed", "undecided"
 FIELDS = (
-    "operation", "workload", "workload_key", "dtype", "gpu", "host", "state", "kernel", "baseline", "speedup", "speedup_low",
-    "speedup_high", "comparisons", "p50_ms", "limit_ms", "limit_share", "mode", "person", "measured_at", "run", "result",
-    "sha256", "fingerprint",
+    "operation", "workload", "workload_key", "dtype", "gpu", "host", "state", "kernel", "not_apart", "undecided", "baseline",
+    "speedup", "speedup_low", "speedup_high", "comparisons", "p50_ms", "limit_ms", "limit_share", "mode", "person",
+    "measured_at", "run", "result", "sha256", "fingerprint",
 )  # fmt: skip
 
 
@@ -75,11 +76,15 @@ class Record:
     series: Series
     base: Point
     """The newest time of the baseline."""
-    best: Placed | None
-    """None: no kernel is decided faster than the baseline."""
+    ahead: list[Placed]
+    """The foremost kernels, the one that the place names first. Empty: no kernel is decided faster than the baseline."""
     compared: list[Placed]
     """Everything that was compared, fastest first."""
     is_confirmed: bool
+
+    @property
+    def best(self) -> Placed | None:
+        return next(iter(self.ahead), None)
 
     @property
     def point(self) -> Point:
@@ -87,8 +92,8 @@ class Record:
 
     @property
     def low(self) -> float:
-        """The certain part of its lead; 1 of the baseline."""
-        return self.best.ratio.low if self.best else 1.0
+        """The certain part of the lead; 1 of the baseline."""
+        return surest(self.ahead) or 1.0
 
     @property
     def open(self) -> list[Placed]:
@@ -107,13 +112,13 @@ class Record:
 
     @property
     def not_apart(self) -> list[Placed]:
-        """Other kernels that can lead, and whose interval reaches the low end of the best one; of a confirmed record only
-        confirmed ones."""
-        best = self.best
-        if best is None:
-            return []
-        others = [one for one in self.compared if one.counts and one is not best and one.ratio.high >= best.ratio.low]
-        return [one for one in others if one.point.is_confirmed or not self.is_confirmed]
+        """Other kernels that can lead, and are not told apart from the best one."""
+        return self.ahead[1:]
+
+    @property
+    def names_nobody(self) -> bool:
+        """Whether it is not known if a kernel is faster than the baseline: neither of them is best."""
+        return not self.best and bool(self.open)
 
     @property
     def share(self) -> float | None:
@@ -253,7 +258,11 @@ def _elsewhere(place: Place, records: Iterable[Record]) -> Record | None:
     for one in records:
         if one.series.terms.card != shown.series.terms.card and bool(one.base.demo) == bool(shown.base.demo):
             cards.setdefault(one.series.terms.card, []).append(one)
-    found = [best for part in cards.values() if (best := _of_both_ways(part)) and best.best and best.low > shown.low]
+    found = [
+        best
+        for part in cards.values()
+        if (best := _of_both_ways(part)) and best.best and best.best.ratio.low > shown.low
+    ]
     told = {shown.point.pk, rumour.point.pk if rumour else None}
     others = [one for one in found if one.point.kernel != shown.point.kernel and one.point.pk not in told]
     return max(others, key=lambda one: one.low, default=None)
@@ -291,13 +300,12 @@ def _record(series: list[Series], comparisons: int, confirmed: bool) -> Record |
     placed = [Placed(point, _for_many(point, comparisons)) for point in newest.values() if point.ratio is not None]
     if not placed:
         return None
-    best = max((one for one in placed if one.counts), key=lambda one: one.ratio.low, default=None)
-    sure = (
-        best.point.is_confirmed
-        if best
-        else base.is_confirmed and not base.contended and all(one.is_decided for one in placed)
-    )
-    return Record(first, base, best, sorted(placed, key=lambda one: -one.ratio.ratio), sure)
+    ahead = foremost(one for one in placed if one.counts)
+    if ahead:
+        sure = ahead[0].point.is_confirmed
+    else:
+        sure = base.is_confirmed and not base.contended and all(one.is_decided for one in placed)
+    return Record(first, base, ahead, sorted(placed, key=lambda one: -one.ratio.ratio), sure)
 
 
 def _precedes(point: Point, other: Point) -> bool:
@@ -343,7 +351,7 @@ def climb(points: Iterable[Point], baseline: str) -> list[Placed]:
 
 
 def rows(made: Board, places: Iterable[Place]) -> Iterator[dict[str, Any]]:
-    """One row of FIELDS per record; a place with both has two."""
+    """One row of FIELDS per record; a place with both has two. Where it is undecided who is best, a row has no kernel."""
     for place in places:
         for record in (place.record, place.rumour):
             if record is not None:
@@ -351,7 +359,7 @@ def rows(made: Board, places: Iterable[Place]) -> Iterator[dict[str, Any]]:
 
 
 def _row(made: Board, place: Place, record: Record) -> dict[str, Any]:
-    point, ratio = record.point, record.best.ratio if record.best else None
+    point, ratio = None if record.names_nobody else record.point, record.best.ratio if record.best else None
     return {
         "operation": place.workload.operation,
         "workload": place.workload.label,
@@ -359,21 +367,27 @@ def _row(made: Board, place: Place, record: Record) -> dict[str, Any]:
         "dtype": place.workload.dtype,
         "gpu": place.gpu,
         "host": record.host,
-        "state": CONFIRMED if record.is_confirmed else UNCONFIRMED,
-        "kernel": point.kernel,
+        "state": UNDECIDED if point is None else CONFIRMED if record.is_confirmed else UNCONFIRMED,
+        "kernel": point.kernel if point else "",
+        "not_apart": _names(record.not_apart),
+        "undecided": _names(record.open),
         "baseline": record.base.kernel,
         "speedup": ratio and ratio.ratio,
         "speedup_low": ratio and ratio.low,
         "speedup_high": ratio and ratio.high,
         "comparisons": made.comparisons,
-        "p50_ms": point.p50_ms,
-        "limit_ms": point.limit_ms,
-        "limit_share": record.share,
-        "mode": point.mode,
-        "person": made.by(record),
-        "measured_at": (point.started_at or point.created_at).isoformat(),
-        "run": point.run,
-        "result": point.pk,
-        "sha256": point.sha256,
+        "p50_ms": point and point.p50_ms,
+        "limit_ms": record.point.limit_ms,
+        "limit_share": point and record.share,
+        "mode": record.point.mode,
+        "person": made.by(record) if point else "",
+        "measured_at": point and (point.started_at or point.created_at).isoformat(),
+        "run": point and point.run,
+        "result": point and point.pk,
+        "sha256": point and point.sha256,
         "fingerprint": record.series.terms.fingerprint,
     }
+
+
+def _names(placed: Iterable[Placed]) -> str:
+    return " ".join(dict.fromkeys(one.point.kernel for one in placed))

@@ -197,7 +197,7 @@ def _keys_by_column(asked: Search, order: Order, after: Key | None, most: int) -
     return _along(rows, "figure", order, after, most)
 
 
-def _valid(rows: QuerySet[Result], asked: Search, column: str) -> QuerySet[Result]:
+def _valid(rows: QuerySet[Any], asked: Search, column: str) -> QuerySet[Any]:
     """Without results of withdrawn runs. By speedup only what is decided, and not contended, unless the search asks for other
     words: the largest ratio is often noise, or that of other work."""
     rows = rows.exclude(measurement__run__in=Run.objects.exclude(withdrawn_at=None).values("pk"))

@@ -13,7 +13,7 @@ from kernels.analysis.criteria import Answer, Seen, Word, evaluate
 from kernels.analysis.findings_cause import causes
 from kernels.analysis.findings_one import Finding, Kind
 from kernels.analysis.statistics import MIN_ROUNDS, for_many, word
-from kernels.contract.arm_result import Verdict
+from kernels.contract.arm_result import Ratio, Verdict
 from kernels.report import comparison, comparison_summary
 from kernels.report.criteria_words import answered, asked
 from kernels.report.summary import Summary, headline, sentence
@@ -23,6 +23,8 @@ from runs.models.tier_scale import Tier
 from runs.queries import history, measurements, point_rows
 from runs.queries import progress as progressed
 from runs.queries.figures import Figure, Shown, claimed_figures, gpu_of, read_claims, seen_claim
+from runs.queries.foremost import foremost, surest
+from runs.queries.ladder import to_go
 from runs.queries.outcomes import Outcome, with_outcomes
 from runs.queries.points import Point
 
@@ -244,13 +246,10 @@ class SessionReport:
 
     def tiers(self, scale: TierScale | None) -> list[Reached]:
         """The best kernel on each workload: what it has reached by the interval that holds for all of them."""
-        best: dict[tuple[str, str], tuple[Figure, float]] = {}
-        for one in self._tried if scale else ():
-            low = _low_of_many(one, self.comparisons)
-            known = best.setdefault((one.place, one.method), (one.base or one, 0.0))
-            if low > known[1]:
-                best[one.place, one.method] = one, low
-        return [_reached(one, low, scale) for one, low in best.values()] if scale else []
+        places: dict[tuple[str, str], list[Figure]] = {}
+        for one in self._tried:
+            places.setdefault((one.place, one.method), []).append(one)
+        return [_reached(mine, self.comparisons, scale) for mine in places.values()] if scale else []
 
 
 def _of_criteria(answers: Sequence[Answer]) -> str:
@@ -282,26 +281,31 @@ def _grid(is_claimed: bool, gpu: str, mine: list[Figure]) -> Grid:
     return Grid(title, next((one.baseline for one in mine if one.baseline), ""), kernels, lines, is_claimed)
 
 
-def _low_of_many(one: Figure, comparisons: int) -> float:
-    """The low end of its speedup by the interval that holds for so many comparisons; 0 if it is not FASTER by it."""
+def _sure(one: Figure, comparisons: int) -> Ratio | None:
+    """Its speedup with the interval that holds for so many comparisons; None if it is not FASTER by it."""
     if one.verdict != Verdict.FASTER or one.is_contended or not one.ratio or not one.rounds:
-        return 0.0
+        return None
     ratio = for_many(one.ratio, comparisons, one.rounds)
-    is_sure = (
-        word(ratio.low, ratio.high, one.margin, MIN_ROUNDS) == Verdict.FASTER
-    )  # its own verdict has seen its rounds
-    return ratio.low if is_sure else 0.0
+    said = word(ratio.low, ratio.high, one.margin, MIN_ROUNDS)  # its own verdict has seen its rounds
+    return ratio if said == Verdict.FASTER else None
 
 
-def _reached(one: Figure, low: float, scale: TierScale) -> Reached:
-    base = one.base or one
-    most = base.ms / base.limit_ms if base.ms and base.limit_ms and one.method != "warm" else None
+def _reached(mine: list[Figure], comparisons: int, scale: TierScale) -> Reached:
+    """mine: what was compared on one workload. The foremost kernel that reaches its tier is named."""
+    sure = [(one, ratio) for one in mine if (ratio := _sure(one, comparisons))]
+    first = next(iter(foremost(sure)), None)
+    known, low = first[0] if first else mine[0], surest(sure)
+    base = known.base or known
+    most = base.ms / base.limit_ms if base.ms and base.limit_ms and base.method != "warm" else None
     tiers = scale.tiers_up_to(most)
     reached = [tier for tier in tiers if tier.factor <= low]
     following = next((tier for tier in tiers if tier.factor > low), None)
-    missing = max(0.0, one.ms - base.ms / following.factor) if following and base.ms and one.ms else None
+    able = [placed for placed in sure if not reached or placed[1].low >= reached[-1].factor]
+    named = next(iter(foremost(able)), None)
+    best, speedup = (named[0], named[1].ratio) if named else (base, 1.0)
+    missing = to_go(base.ms, speedup, following.factor) or 0.0 if following and base.ms else None
     beyond = bool(following and most and following.factor > most)
-    return Reached(one, reached[-1] if reached else None, following, missing, beyond)
+    return Reached(best, reached[-1] if reached else None, following, missing, beyond)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

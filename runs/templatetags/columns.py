@@ -71,16 +71,21 @@ def _correct(arm: Any, shown: str = "") -> SafeString:
 def _speedup(measure: Measure, arm: Any, row: Row, base: Any) -> SafeString:
     if arm.verdict == "baseline":
         return mark_safe('<td><span class="quiet">1</span></td><td></td>')
-    return ratio_html(arm.speedup, arm.speedup_low, arm.speedup_high, decided=is_decided(arm.verdict))
+    return ratio_html(arm.speedup, arm.speedup_low, arm.speedup_high, decided=_is_bold(arm, row))
+
+
+def _is_bold(arm: Any, row: Row) -> bool:
+    return is_decided(arm.verdict) and not row.contended
 
 
 def _p50(measure: Measure, arm: Any, row: Row, base: Any) -> SafeString:
-    """The baseline's p50, unless the result is the baseline, then its own with the same decimals; its interval."""
+    """The baseline's p50, unless the result is the baseline, then its own with the same decimals, bold if something is
+    decided; its interval."""
     is_other = base and arm.verdict != "baseline"
     before = format_html('<span class="quiet">{} →</span> ', p50_us(base)) if is_other else ""
     return format_html(
-        '<td>{}<b>{}</b></td><td class="interval"><small>{}</small></td>',
-        before, us_like(arm.p50_ms, base or arm), interval_us(arm),
+        '<td>{}{}</td><td class="interval"><small>{}</small></td>',
+        before, format_html("<b>{}</b>" if _is_bold(arm, row) else "{}", us_like(arm.p50_ms, base or arm)), interval_us(arm),
     )  # fmt: skip
 
 

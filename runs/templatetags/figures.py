@@ -66,9 +66,11 @@ def _us_to(ms: float | None, result: Any) -> str:
 
 @register.filter
 def grouped(value: float | None) -> str:
-    """Three significant digits, with separators between thousands."""
+    """Three significant digits, with separators between thousands; of a very small figure only that it is small."""
     if value is None:
         return DASH
+    if 0 < value < 0.001:
+        return "<0.001"
     text = three_digits(value)
     return f"{int(text):,}" if text.lstrip("-").isdigit() else text
 

@@ -40,7 +40,7 @@ def board_cell(
         link = _measure(line, view.shown_columns[number], ready)
         return format_html('<span class="cell none{}" role="cell">not measured{}</span>', away, link)
     rumour = SafeString("")
-    if place.shown.undecided and not place.shown.best:
+    if place.shown.names_nobody:
         lead, button = _undecided(place.shown), _confirm(place, ready, token, f"{place.workload.label} on {place.gpu}")
         rumour = _beside("", button) if button else rumour
     else:
@@ -68,9 +68,16 @@ def _lead(record: Any) -> SafeString:
     tag, kernel = mark_safe("b" if record.is_confirmed else "span"), record.point.kernel
     name = format_html('<{} title="{}">{}</{}>', tag, kernel, kernel, tag)
     lead = f"{ratio(record.best.ratio.ratio)}x {plusminus(record.best.ratio)}" if record.best else "baseline, unbeaten"
-    if not record.is_confirmed:
-        lead = f"{lead}" if record.best else "baseline"
+    if not record.is_confirmed and not record.best:
+        lead = "baseline"
+    lead += _or_others(record)
     return format_html('{}<span class="s">{}</span><span class="l">{}</span>', name, percent(record.share), lead)
+
+
+def _or_others(record: Any) -> str:
+    """Kernels that are not told apart from the one that a cell names: ", or liger", ", or 2 more"; empty if there is none."""
+    others = record.not_apart
+    return f", or {others[0].point.kernel if len(others) == 1 else f'{len(others)} more'}" if others else ""
 
 
 def _rumour(place: Any, ready: Collection[str], token: str) -> SafeString:
@@ -78,7 +85,7 @@ def _rumour(place: Any, ready: Collection[str], token: str) -> SafeString:
     said = "unconfirmed"
     if place.record and record.best:
         name = "" if record.point.kernel == place.record.point.kernel else f"{record.point.kernel} "
-        said = f"{name}{ratio(record.best.ratio.ratio)}x, unconfirmed"
+        said = f"{name}{ratio(record.best.ratio.ratio)}x{_or_others(record)}, unconfirmed"
     button = _confirm(place, ready, token, f"{record.point.kernel} on {place.workload.label}")
     return _beside(said, button)
 

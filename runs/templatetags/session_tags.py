@@ -42,7 +42,9 @@ def missing(one: Reached) -> str:
         return "beyond the speed of light"
     if one.next is None:
         return DASH if one.tier else "no speed of light is known"
-    return timespan(one.missing_ms) if one.missing_ms else "its p50 reaches it, its interval does not"
+    if one.missing_ms:
+        return timespan(one.missing_ms)
+    return f"{one.figure.kernel}'s estimate reaches it; its interval does not"
 
 
 @register.simple_tag
@@ -97,7 +99,7 @@ def factor_cell(one: Figure, base: str = "", shared: bool = False) -> SafeString
 
 @register.simple_tag
 def speedup_of(one: Figure) -> SafeString:
-    """A speedup with its interval; of a claim, without one. Bold only where it is decided, and a lead only if confirmed."""
+    """A speedup with its interval; of a claim, without one. Bold only where it is decided, and confirmed or the same."""
     if one.ratio is None:
         return format_html("{}", DASH)
     said = f"{ratio(one.ratio.ratio)}x"
@@ -110,8 +112,8 @@ def speedup_of(one: Figure) -> SafeString:
 
 
 def _is_unconfirmed(one: Figure) -> bool:
-    """Whether a result is faster in fewer processes than a record takes."""
-    return str(one.verdict) == "FASTER" and not one.is_confirmed
+    """Whether a result is faster or slower in fewer processes than a record takes."""
+    return str(one.verdict) in ("FASTER", "SLOWER") and not one.is_confirmed
 
 
 @register.filter

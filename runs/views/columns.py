@@ -136,7 +136,7 @@ class Columns:
     def _heads(self, one: Measure) -> Iterable[Head]:
         texts = HEADS.get(one.key, (one.title,))
         at_once = 2 if one.key in PAIRS and len(texts) == 1 else 1
-        style = "text" if at_once == 2 or one.key == "frobenius" else ""
+        style = "text" if at_once == 2 or one.key == "frobenius" else "share" if one.key == "limit_share" else ""
         unit = MICROSECONDS if one.unit == "us" else one.unit
         if unit in UNSAID or one.title.endswith(unit) or one.key == "limit_share":
             unit = ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -18,7 +17,6 @@ from django.views.decorators.http import require_POST
 
 from kernels.catalog import AT, operations
 from kernels.dtypes import DTYPE_SHORT
-from kernels.report.cells import listed
 from runs import confirming
 from runs.charts import leaderboard as charts
 from runs.charts.theme import THEMES
@@ -27,11 +25,10 @@ from runs.queries import coverage, history, leaders
 from runs.queries.coverage import Curve
 from runs.queries.leaders import CONFIRMED, FIELDS, UNCONFIRMED, Board, Place
 from runs.views.downloads import csv_file
+from runs.views.leaderboard_headline import headline
 
 MOST_COLUMNS, MOST_ROWS = 3, 50
 """Of the matrix; the files have all."""
-MOST_NAMED = 3
-"""Kernels that are named in the first line; if there are more, only their number."""
 CHARTS = ("record", "fast")
 PHRASE = re.compile(r"\d+ [a-z]+ of \d+|\S+")
 """A part of a shape: one word, or "16 blocks of 64"."""
@@ -158,7 +155,7 @@ class View:
         own = self.chosen and (self.chosen.gpu, self.chosen.workload.dtype)
         return [(head(gpu, dtype), self._first_of(gpu, dtype), (gpu, dtype) == own) for gpu, dtype in self.columns]
 
-    def _hosts(self, work: str, gpu: str) -> list[str]:
+    def hosts(self, work: str, gpu: str) -> list[str]:
         found = {place.shown.host for place in self.places if (place.work, place.gpu) == (work, gpu)}
         return sorted(found - {""}) or ["demo"]
 
@@ -185,7 +182,7 @@ class View:
             shown = [*own[: MOST_COLUMNS - 1], mine]
         lines = [Line(*halves(shape), [cells.get(column) for column in shown]) for shape, cells in shapes.items()]
         known = operations()
-        hosts = [", ".join(self._hosts(work, gpu)) for gpu, _ in shown]
+        hosts = [", ".join(self.hosts(work, gpu)) for gpu, _ in shown]
         return Group(
             self, work, known[work].baseline if work in known else "", shown, [one for one in own if one not in shown],
             [(head(*column), host) for column, host in zip(shown, hosts, strict=True)],
@@ -257,55 +254,6 @@ class View:
         """Of the places of the curves, those with a result that noise leaves out."""
         return coverage.left_out(self.compared)
 
-    # --- the first line ---
-
-    def headline(self) -> dict[str, str]:
-        """Who leads, on the operation with most records and the GPU model with most results: {"tone", "strong", "rest"}."""
-        if self.board.places and not self.places:
-            return {"tone": "same", "strong": "No result matches these filters", "rest": ""}
-        if not self.places:
-            return {"tone": "same", "strong": "Nothing has been compared with a baseline yet", "rest": ""}
-        sure = [place for place in self.places if place.record]
-        gpu, _ = self.columns[0]
-        there = [place for place in sure or self.places if place.gpu == gpu] or [p for p in self.places if p.gpu == gpu]
-        work, _ = Counter(place.work for place in there).most_common(1)[0]
-        newest = next(place for place in there if place.work == work)
-        mine = [p for p in self.places if (p.gpu, p.work) == (gpu, work)]
-        hosts = f" ({', '.join(self._hosts(work, newest.gpu))})" if newest.shown.host else ""
-        on = f"{work} workload{'s' * (len(mine) > 1)} on {newest.gpu}{hosts}"
-        wins = Counter(p.record.point.kernel for p in mine if p.record and p.record.best)
-        unbeaten = sum(1 for p in mine if p.record and not p.record.best)
-        waiting = len([p for p in self.places if p.rumour])
-        base, rest = newest.shown.base.kernel, []
-        if wins:
-            names, count = _most(wins)
-            leads = "leads" if len(names) == 1 else "each lead"
-            strong, tone = f"{_named(names)} {leads} on {count} of {len(mine)} {on}", "faster"
-            rest += [f"On {unbeaten} of them no kernel beats {base}."] if unbeaten else []
-        elif unbeaten:
-            strong, tone = f"No kernel is confirmed faster than {base} on {len(mine)} {on}", "same"
-            rest += [f"On {unbeaten} of them {base} is confirmed as the best."] if unbeaten < len(mine) else []
-        else:
-            strong, tone = f"No record is confirmed yet on {len(mine)} {on}", "same"
-        ahead = Counter(p.rumour.point.kernel for p in mine if p.rumour and p.rumour.best)
-        if ahead and not wins:
-            names, count = _most(ahead)
-            has = "has" if len(names) == 1 else "each have"
-            rest.append(f"{_named(names)} {has} the highest unconfirmed speedup on {count} of {len(mine)}.")
-        if waiting and (wins or unbeaten):
-            rest.append(f"{waiting} unconfirmed result{'s wait' if waiting > 1 else ' waits'} for confirmation.")
-        return {"tone": tone, "strong": strong, "rest": " ".join(rest)}
-
-
-def _most(counts: Counter[str]) -> tuple[list[str], int]:
-    """(the kernels with the largest count, this count)."""
-    most = max(counts.values())
-    return sorted(name for name, count in counts.items() if count == most), most
-
-
-def _named(names: list[str]) -> str:
-    return listed(names) if len(names) <= MOST_NAMED else f"{len(names)} kernels"
-
 
 def halves(shape: str) -> tuple[str, str]:
     """A long shape on two lines: "B=4 H=16 S=512", "D=64, causal"."""
@@ -316,7 +264,7 @@ def halves(shape: str) -> tuple[str, str]:
 def leaderboard(request: HttpRequest) -> HttpResponse:
     view = View.of(request)
     chosen = view.chosen
-    context: dict[str, Any] = {"page": "leaderboard", "view": view, "headline": view.headline(), "chosen": chosen}
+    context: dict[str, Any] = {"page": "leaderboard", "view": view, "headline": headline(view), "chosen": chosen}
     if chosen:
         ready = Gpu.objects.online().values_list("name", flat=True)
         context |= {

@@ -34,6 +34,7 @@ from runs.charts.run_charts import BOTTOM, MOST_ROWS, ROW, TOP
 from runs.charts.run_stored import chart_of, names_of
 from runs.charts.theme import THEMES
 from runs.models import Run, Share
+from runs.profiling import PYTHON
 from runs.queries import measurements
 from runs.queries.live import live_progress
 from runs.queries.queue import forecast
@@ -47,8 +48,6 @@ MOST_ROWS_UNASKED = 160
 """If there are more results, the table of all figures is another address: the page stays light."""
 LEAST_NOW = 150
 """Least height of a chart in pixels: site.css reserves it, too."""
-PYTHON = ".venv/bin/python"
-"""The interpreter that `make install` creates in the checkout."""
 
 
 def get_run(pk: int) -> Run:

@@ -127,6 +127,8 @@ class Plan(NamedTuple):
     """Kernel -> the ratios of its rounds so far."""
     is_final: bool = True
     """Whether nothing will be measured any more."""
+    leader: str = ""
+    """The kernel of the charts. Its column is the first."""
 
 
 @dataclass(frozen=True)
@@ -278,6 +280,8 @@ def matrix(
     baseline = measured[0].baseline if measured else plan.baseline
     found = {one.kernel: one for one in ranked.standings}
     names = list(dict.fromkeys([*found, *plan.kernels] if plan.is_final else [*plan.kernels, *found]))
+    if plan.is_final:
+        names.sort(key=lambda name: name != plan.leader)
     standings = [found.get(name) or Standing(name, baseline, {}) for name in names if name != baseline]
     about = " ".join(tokens[0][: 2 if shared else 1]) if tokens else ""
     return Matrix(baseline, about.replace("_", " "), lines, standings, asked, rest, plan.is_final)

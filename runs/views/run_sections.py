@@ -149,6 +149,7 @@ def _section(
         live.get("workload", ""),
         live.get("so_far") or {},
         not run.is_active,
+        leader_of(table),
     )
     ranked = ranking(tables.compared(table), run.contended)
     said = summary(table, operation, run.contended)

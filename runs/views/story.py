@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from kernels.analysis.changes import RULE, Change
 from kernels.report import change_words as words
+from runs.queries import history
 from runs.queries.beside import Beside
 from runs.queries.lines import Line, Mark
 
@@ -35,7 +36,8 @@ def story(kernel: str, line: Line, beside: Beside) -> Story:
         told = _since(kernel, line)
     if beside.floor is not None:
         told.evidence.append(("A/A", f"±{100 * beside.floor:.1f}%"))
-    told.evidence.append(("card", line.gpu.place if line.gpu else "unknown"))
+    newest = line.environments.get(line.points[-1].environment, {})
+    told.evidence.append(("card", history.card_of(line.gpu, newest)))
     return told
 
 

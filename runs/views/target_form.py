@@ -40,6 +40,8 @@ class TargetForm(forms.Form):
         choices = [(str(n), f"{s.tier.label}, {grouped(s.tier.factor)}x") for n, s in enumerate(steps)]
         self.fields["tier"].choices = [*choices, (OWN, "a factor of your own")]  # type: ignore[attr-defined]
         self.steps = steps
+        following = ladder.next
+        self.initial.setdefault("tier", str(steps.index(following)) if following and following in steps else OWN)
 
     def clean_owner(self) -> User:
         name = self.cleaned_data["owner"]

@@ -86,6 +86,7 @@ def workload(request: HttpRequest, key: str, mode: str) -> HttpResponse:
         "aim": aim,
         "pin": pin,
         "not_pinned": why_not_pinned(one.base),
+        "is_pinned": pin is not None and (pin.run_id, pin.p50_ms) == (one.base.run, one.base.p50_ms),
         "drift": drift_there(pin, one) if pin else None,
         "form": TargetForm(one, initial=initial),
     }

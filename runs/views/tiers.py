@@ -46,7 +46,8 @@ class Reached:
         return f"{self.step.tier.label}, by {self.point.kernel} on {self.ladder.series.workload.label}"
 
 
-def _reached(one: Ladder, step: Step | None, best: tuple[Point, Ratio] | None) -> list[Reached]:
+def _reached(one: Ladder, step: Step | None) -> list[Reached]:
+    best = one.best_for(step.tier.factor) if step else None
     return [Reached(one, step, best[0], best[1].low)] if step and best else []
 
 
@@ -170,8 +171,8 @@ class Standing:
                 else "No kernel was compared with a baseline yet"
             )
             return {"strong": said, "rest": ""}
-        sure = [found for one in self.ladders for found in _reached(one, one.confirmed, one.best_confirmed)]
-        every = [found for one in self.ladders for found in _reached(one, one.reached, one.best)]
+        sure = [found for one in self.ladders for found in _reached(one, one.confirmed)]
+        every = [found for one in self.ladders for found in _reached(one, one.reached)]
         count, loose = len(self.ladders), sum(not one.ladder.confirmed for one in every)
         of = f"{count} workloads" if count > 1 else "1 workload"
         on = f"any of {of}" if count > 1 else of
@@ -251,7 +252,8 @@ def _why_not_certain(one: Ladder) -> str:
     """Why a tier that an estimate reaches is not reached, in a clause."""
     if one.undecided:
         return f"an estimate reaches it, but the result is undecided, {one.why_undecided}"
-    return "its p50 reaches it, its interval does not"
+    who = f"{one.best[0].kernel}'s" if one.best else "the"
+    return f"{who} estimate reaches it; {'its' if one.best else 'the'} interval does not"
 
 
 def with_ends(ratio: Ratio) -> str:

@@ -132,8 +132,10 @@ def said(wall: Wall) -> str:
     """What the page answers: its targets, else what changed."""
     if (targets := wall.part("targets")) and targets.rows:
         reached = [one for one in targets.rows if one.state == "reached"]
-        said = f"{len(reached)} of {len(targets.rows)} target{'s' * (len(targets.rows) != 1)} reached"
-        return said + _unconfirmed(reached)
+        confirmed = sum(one.is_confirmed for one in reached)
+        said = f"{confirmed} of {len(targets.rows)} target{'s' * (len(targets.rows) != 1)}"
+        loose = len(reached) - confirmed
+        return f"{said} confirmed; {loose} reached, unconfirmed" if loose else f"{said} reached"
     if kernels := wall.part("kernels"):
         if kernels.change is None:
             return no_change(wall.page.part("kernels") or Part("kernels"))
@@ -217,13 +219,13 @@ def _context(page: StatusPage, theme: str) -> tuple[dict[str, Any], Callable[[],
 
 
 def heard_in(heard: list[Heard]) -> str:
-    """When all devices were heard, or which were not."""
+    """That all devices answer, or which do not."""
     missing = [one.gpu.place for one in heard if not one.gpu.is_online]
     if not heard:
         return ""
     if not missing:
-        return f"{'All ' + count(len(heard)).lower() + ' devices are' if len(heard) > 1 else 'The device is'} heard"
-    return f"Not heard: {', '.join(missing)}"
+        return f"All {count(len(heard)).lower()} devices answer" if len(heard) > 1 else "The device answers"
+    return f"No answer: {', '.join(missing)}"
 
 
 def _answer(request: HttpRequest, token: str, template: str, **more: Any) -> HttpResponse:

@@ -40,3 +40,33 @@ def test_on_a_phone_a_long_workload_takes_three_lines_at_most_and_all_tiers_are_
         "all => Math.max(...all.map(e => e.getBoundingClientRect().right))"
     )
     assert box <= 390
+
+
+def test_on_a_phone_a_row_of_the_tiers_names_its_best_kernel(open_page, live_site):
+    page = open_page()
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.goto(f"{live_site.url}/tiers/?device=NVIDIA+H200")
+    best = page.locator(".tiers tbody td.best").first
+    assert best.is_visible() and "triton-flash 1." in best.inner_text().replace("\n", " ")
+    box = best.bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 390
+
+
+def test_on_a_phone_an_environment_variable_widens_no_column(open_page, live_site):
+    page = open_page()
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.goto(f"{live_site.url}/runs/1/?figures=1")
+    cell = page.locator("[id^=all-] table.results tbody tr:not(.group) td:first-child").first
+    cell.evaluate(
+        "e => e.insertAdjacentHTML('beforeend', '<small class=\"quiet with\">with TILELANG_USE_GEMM_V1=1</small>')"
+    )
+    assert cell.bounding_box()["width"] < 150
+
+
+def test_the_values_of_how_a_workload_was_measured_have_room(open_page, live_site):
+    page = open_page()
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.goto(f"{live_site.url}/runs/1/")
+    page.locator(".cells td a").first.click()
+    values = page.locator(".looks.measured > .pairs:first-child dd")
+    assert min(values.evaluate_all("all => all.map(e => e.getBoundingClientRect().width)")) > 250

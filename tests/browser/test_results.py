@@ -40,3 +40,13 @@ def test_nothing_but_the_table_is_wider_than_a_phone(open_page, live_site, schem
         page.goto(f"{live_site.url}/results/{query}")
         assert width(page) <= 0, query
     assert page.locator(".find.twice").is_hidden()
+
+
+def test_the_address_of_a_search_has_no_empty_parameters(open_page, live_site):
+    page = open_page()
+    page.goto(f"{live_site.url}/results/")
+    page.locator(".search [name=q]").fill("faster")
+    page.get_by_text("Filters", exact=True).click()
+    page.locator(".search [name=dtype]").select_option("fp16")
+    page.get_by_role("button", name="Show").first.click()
+    expect(page).to_have_url(f"{live_site.url}/results/?q=faster&dtype=fp16")

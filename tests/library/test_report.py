@@ -466,6 +466,17 @@ def test_several_reasons_for_no_decision_are_one_sentence():
     )
 
 
+@pytest.mark.parametrize(
+    "margins, words", [((126.52, 199.42), "with margins above 100%."), ((0.4, 126.52), "from 40% to above 100%.")]
+)
+def test_a_margin_above_100_percent_is_said_as_such(margins, words):
+    noisy = [
+        event(result("sdpa"), result("mine", FAST), margin=margin, aa=(1.0, 1 / (1 + margin), 1 + margin), seq_len=s)
+        for s, margin in zip((64, 128), margins, strict=True)
+    ]
+    assert words in said(*noisy)[1]
+
+
 def test_a_contended_run_has_no_best_kernel():
     table = rows([event(result("sdpa"), result("one", FAST), result("two", SLOW))])
     assert "The run is contended: other processes used the device." in str(summary(table, "attention", contended=True))

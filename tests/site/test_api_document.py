@@ -79,6 +79,7 @@ def test_the_document_has_every_address_with_its_answers_and_who_may_ask(documen
         assert one.get("description") or address == "/api/devices", address
     assert stranger.get("/api/openapi.json").json() == document
     assert stranger.get("/api/").status_code == 302
+    assert '"http://testserver/api/runs?limit=5"</code>' in owner.get("/api/").content.decode(), "zsh expands ?"
     page = owner.get(reverse("api_docs")).content.decode()
     assert all(f"{method.upper()} {address}" in page for method, address, _ in operations(document))
     assert "https://" not in page and "<script>" not in page

@@ -218,6 +218,22 @@ def test_a_device_without_known_peaks_has_no_speed_of_light(exported, db):
     assert "µs<" in chart.svg
 
 
+@pytest.mark.parametrize(
+    ("base", "leader", "text", "align", "is_below"),
+    [(0.3, 0.6, "60%", "left", False), (0.6, 0.3, "30%", "right", False), (0.6, 0.05, "5%", "left", True)],
+)
+def test_the_number_is_the_leaders_and_stands_away_from_the_baselines_mark(
+    exported, db, base, leader, text, align, is_below
+):
+    shares = {"sdpa": base, "triton-flash": leader}
+    run = load(shortened(exported, 1), "x.json")
+    for kernel, share in shares.items():
+        Result.objects.filter(measurement__run=run, kernel__name=kernel).update(limit_share=share)
+    spec = chart_of(run, "latency", "light").spec
+    (number,) = [row for rows in spec["datasets"].values() for row in rows if "shift" in row]
+    assert (number["text"], number["align"], number["down"] > 0) == (text, align, is_below)
+
+
 @pytest.mark.parametrize("suffix", ["", "-narrow"])
 def test_the_time_and_the_name_beside_the_last_mark_have_room(exported, db, suffix):
     data = shortened(exported, 1)
@@ -509,6 +525,11 @@ def test_charts_fit_their_column_unscaled_and_their_text_is_as_large_on_a_phone(
 def test_a_chart_that_does_not_exist_is_a_404(owner, demo, name, theme):
     for view in ("chart_json", "chart_svg"):
         assert owner.get(reverse(view, args=[demo.pk, name]), {"theme": theme}).status_code == 404
+
+
+def test_a_size_has_the_letter_of_its_label():
+    shown = run_scaling.letters("attention")
+    assert (shown["heads"], shown["kv_heads"], shown["kv_len"]) == ("H", "Hkv", "Skv")
 
 
 def test_names_in_a_chart_are_text(exported, db):

@@ -75,7 +75,7 @@ def test_every_sample_is_a_line_and_is_counted_in_a_bar():
         for start, end, count in bars(spec, one.name):
             assert count == sum(start <= us < end for us in one.values)
         assert sum(count for _, _, count in bars(spec, one.name)) == 4
-    assert captions(arms)["samples"][0] == "Bars count every sample; lines are every sample."
+    assert captions(arms)["samples"][0] == "Bars: histogram. Thin lines: one for each sample."
 
 
 def test_the_median_stands_where_it_is_with_its_interval():
@@ -155,7 +155,7 @@ def test_many_samples_are_thinned_evenly_by_rank_and_that_is_said():
     assert sum(count for _, _, count in bars(spec, "new")) == 3000
     assert len(lines(spec, "base")) == 15
     text = captions(arms)["samples"][0]
-    assert "lines are 300 of 3,000 samples of new, evenly spaced by rank, and every sample of the other." in text
+    assert "Thin lines: 300 of 3,000 samples of new, evenly spaced by rank, and every sample of the other." in text
 
 
 def test_no_result_sends_more_than_about_2000_points():

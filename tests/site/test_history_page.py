@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from datetime import timedelta
 
 import pytest
@@ -14,7 +15,8 @@ from django.urls import reverse
 from django.utils import timezone
 from selection import telling
 
-from runs.models import Change
+from runs.models import Change, Run
+from runs.queries import history, point_rows
 
 TORCH = {"torch": "2.11.0"}
 
@@ -127,6 +129,23 @@ def test_each_card_has_its_line_the_newest_first(owner, gpu, make_gpu):
     key = answer.context["lines"][1].key
     assert owner.get(reverse("kernel_workload", args=args_of(runs)), {"line": key}).context["line"].gpu == gpu
     assert owner.get(reverse("kernel_workload", args=args_of(runs)), {"line": "x"}).status_code == 404
+
+
+UUID = {"uuid": "GPU-8d1b8a3c-0000-1111-2222-333344445555"}
+
+
+def test_a_card_that_is_no_device_of_the_site_is_known_by_its_uuid(owner, gpu):
+    runs = fill(gpu, [Day(5.0, environment=UUID)])
+    Run.objects.update(gpu=None)
+    (line,) = owner.get(reverse("kernel_workload", args=args_of(runs))).context["lines"]
+    assert line.gpu is None
+    page = page_of(owner, runs)
+    assert "GPU-8d1b8a3c" in page and "GPU-8d1b8a3c-" not in page and "unknown" not in page.split("<main")[1]
+    tiers = owner.get(reverse("tier_workload", args=[args_of(runs)[2], "graph"])).content.decode()
+    assert re.search(r"card\W.{0,60}GPU-8d1b8a3c<", tiers, re.S)
+    known = history.grouped(point_rows.points(point_rows.newest()))
+    assert {one.facts["card"] for one in known} == {"GPU-8d1b8a3c"}
+    assert (history.card_of(None, {}), history.card_of(gpu, UUID)) == ("unknown", gpu.place)
 
 
 def test_an_acknowledged_change_begins_a_level(owner, gpu):

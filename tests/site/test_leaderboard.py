@@ -117,7 +117,7 @@ def test_without_a_thorough_run_nothing_leads(owner, measured):
     assert (place.rumour.point.kernel, place.rumour.is_confirmed) == ("triton-flash", False)
     page = page_of(owner)
     assert "No record is confirmed yet on 1 attention workload on NVIDIA H200 (gpu-1)" in page
-    assert "triton-flash has the highest unconfirmed speedup on 1 of 1." in page
+    assert "triton-flash is ahead, unconfirmed, on 1 of 1 workload." in page
     cell = page.split('class="cell dashed', 1)[1].split("</form>")[0]
     assert "<b>" not in cell and ">Confirm</button>" in cell
 
@@ -205,6 +205,57 @@ def test_kernels_that_are_not_told_apart_are_named_beside_the_record(owner, meas
     assert places()[0].record.not_apart == [] and "Not told apart" not in page_of(owner)
 
 
+def tied(run, **kernels):
+    """Makes kernels of a run so many times as fast as the baseline: (factor, share of it on each side)."""
+    for kernel, (factor, side) in kernels.items():
+        Result.objects.filter(measurement__run=run, kernel__name=kernel.replace("_", "-")).update(
+            speedup=factor, speedup_low=factor * (1 - side), speedup_high=factor * (1 + side)
+        )
+    return run
+
+
+def test_of_kernels_that_are_not_told_apart_the_same_one_is_named_on_all_pages(owner, measured):
+    """The winner changed with the number of comparisons, which widen intervals."""
+    one = thorough(tied(measured(count=1), triton_flash=(3.03, 0.006), sdpa_flash=(3.013, 0.0005)))
+    (place,) = places()
+    assert place.record.best.ratio.low < place.record.not_apart[0].ratio.low == place.record.low
+    assert (place.record.point.kernel, [o.point.kernel for o in place.record.not_apart]) == (
+        "triton-flash",
+        ["sdpa-flash"],
+    )
+    page = page_of(owner)
+    cell = page.split('class="cell sure', 1)[1].split("</a>")[0]
+    assert re.search(r">triton-flash</b>.*>3\.03x ±[\d.]+%, or sdpa-flash</span>", cell)
+    assert "<h1>triton-flash is ahead on 1 of 1 attention workload on NVIDIA H200 (gpu-1).</h1>" in page
+    assert '<p class="lede">It is not told apart from sdpa-flash.</p>' in page
+    (row,) = owner.get("/leaderboard.json").json()["leaderboard"]
+    assert (row["kernel"], row["not_apart"], row["speedup"], row["state"]) == (
+        "triton-flash",
+        "sdpa-flash",
+        3.03,
+        "confirmed",
+    )
+    tiers = owner.get("/tiers/").content.decode()
+    assert re.search(r">triton-flash</a>\s+<b>3\.03x</b>.*not told apart from sdpa-flash\)", tiers)
+    Run.objects.filter(pk=one.pk).delete()
+    thorough(tied(measured(count=8), triton_flash=(3.03, 0.006), sdpa_flash=(3.013, 0.0005)))
+    assert {place.record.point.kernel for place in places()} == {"triton-flash"}
+    assert "On 8 of these it is not told apart from sdpa-flash." in page_of(owner)
+
+
+def test_of_equal_estimates_the_narrowest_interval_is_named(owner, measured):
+    kernels = {"triton_flash": (3.0, 0.002), "sdpa_flash": (3.0, 0.001), "compiled": (3.0, 0.003)}
+    noted(tied(measured(count=1), **kernels))
+    (place,) = places()
+    assert [one.point.kernel for one in place.rumour.ahead] == ["sdpa-flash", "triton-flash", "compiled"]
+    page = page_of(owner)
+    assert (
+        "sdpa-flash is ahead, unconfirmed, on 1 of 1 workload; "
+        "it is not told apart from compiled and triton-flash." in page
+    )
+    assert ", or 2 more</span>" in page.split('class="cell dashed', 1)[1].split("</form>")[0]
+
+
 @pytest.mark.parametrize("confirmed", [True, False])
 def test_of_equals_none_is_said_to_lead(owner, measured, confirmed):
     run = measured(count=2)
@@ -216,7 +267,7 @@ def test_of_equals_none_is_said_to_lead(owner, measured, confirmed):
     said = (
         "compiled and triton-flash each lead on 1 of 2 attention workloads on NVIDIA H200 (gpu-1)"
         if confirmed
-        else "compiled and triton-flash each have the highest unconfirmed speedup on 1 of 2."
+        else "compiled and triton-flash are each ahead, unconfirmed, on 1 of 2 workloads."
     )
     assert said in page_of(owner)
 
@@ -525,7 +576,7 @@ def test_a_column_names_the_hosts_of_its_own_operation():
     there = [("attention", "NVIDIA H200", ""), ("softmax", "NVIDIA H200", "gpu-1"), ("attention", "NVIDIA L4", "gpu-2")]
     places = [SimpleNamespace(work=work, gpu=gpu, shown=SimpleNamespace(host=host)) for work, gpu, host in there]
     view = SimpleNamespace(places=places)
-    assert [View._hosts(view, work, "NVIDIA H200") for work in ("attention", "softmax")] == [["demo"], ["gpu-1"]]
+    assert [View.hosts(view, work, "NVIDIA H200") for work in ("attention", "softmax")] == [["demo"], ["gpu-1"]]
 
 
 def test_the_history_is_of_the_chosen_device(owner, measured):
@@ -556,6 +607,20 @@ def test_files_have_what_the_page_has(owner, measured):
     assert [row["state"] for row in rows] == ["confirmed", "unconfirmed", "confirmed"]
     assert rows[0]["host"] == "gpu-1" and rows[0]["speedup_low"] < rows[0]["speedup"] < rows[0]["speedup_high"]
     assert owner.get("/leaderboard.json?show=unconfirmed").json()["leaderboard"] == []
+
+
+def test_files_name_no_kernel_where_nothing_is_decided(owner, measured):
+    """They named the baseline as the leader, "unconfirmed", where the page says "undecided"."""
+    run = measured(count=1)
+    Result.objects.filter(measurement__run=run).exclude(kernel__name__in=("sdpa", "triton-flash", "compiled")).delete()
+    run.measurements.update(margin=0.09)
+    noted(run)
+    (row,) = owner.get("/leaderboard.json").json()["leaderboard"]
+    assert (row["state"], row["kernel"], row["undecided"]) == ("undecided", "", "triton-flash compiled")
+    assert {row[name] for name in ("speedup", "p50_ms", "limit_share", "run", "result", "sha256")} == {None}
+    assert row["baseline"] == "sdpa" and row["limit_ms"]
+    (line,) = csv.DictReader(io.StringIO(owner.get("/leaderboard.csv").content.decode()))
+    assert (line["state"], line["kernel"], line["undecided"]) == ("undecided", "", "triton-flash compiled")
 
 
 def test_confirm_queues_a_thorough_run_on_that_card(owner, measured, gpu):

@@ -64,6 +64,15 @@ def test_a_run_that_ended_before_many_demo_runs_counts(owner, demo, make_run):
     assert "Nothing has run here yet" not in page_of(owner)
 
 
+def test_a_cancelled_run_with_results_is_called_cancelled(owner, measured):
+    run = measured()
+    listed = page_of(owner).split('id="runs"')[1]
+    assert "cancelled" not in listed
+    Run.objects.filter(pk=run.pk).update(state="cancelled")
+    listed = page_of(owner).split('id="runs"')[1]
+    assert "triton-flash" in listed and "cancelled" in listed
+
+
 def test_while_nothing_runs_the_last_run_keeps_its_chart(owner, measured, make_run):
     run = measured()
     page = page_of(owner)

@@ -133,6 +133,8 @@ def test_what_was_measured_elsewhere_is_profiled_there(owner, demo):
     result = Result.objects.filter(measurement__run=demo, status="ok").select_related("measurement").first()
     page = text_of(page_of(owner, result))
     assert "No device of this site measured it" in page and "Profile</button>" not in page
+    command = f"python -m kernels profile {result.kernel.name} --config run-{demo.pk}.yaml --workload 1 --device cuda:0"
+    assert command in page
 
 
 def test_a_result_that_is_not_ok_is_not_profiled(owner, result):

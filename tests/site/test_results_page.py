@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 from cast import load, signed_in
+from django.conf import settings
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
@@ -200,7 +201,8 @@ def test_a_time_is_bold_only_where_its_verdict_is_decided(owner, demo):
 
 def test_a_very_small_rate_has_no_exponent(owner, demo):
     assert (grouped(7.96e-05), grouped(0.00123), grouped(0)) == ("<0.001", "0.00123", "0")
-    assert "of\N{NO-BREAK SPACE}speed of\N{NO-BREAK SPACE}light</a>" in page_of(owner), "two lines at most"
+    style = (settings.BASE_DIR / "static" / "site.css").read_text()
+    assert 'class="share"' in page_of(owner) and ".every thead th.share { min-width: 64px; }" in style, "two lines"
 
 
 def test_no_more_than_twelve_queries(owner, demo, django_assert_max_num_queries):

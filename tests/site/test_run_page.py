@@ -377,6 +377,15 @@ def test_kernels_far_behind_are_shown_on_request(owner, demo):
     assert "<b>eager</b>" in owner.get(demo.get_absolute_url() + "?kernels=all").content.decode()
 
 
+def test_on_a_phone_the_first_tab_is_the_kernel_of_the_chart(owner, demo):
+    demo.measurements.update(margin=0.09)
+    Result.objects.filter(kernel__name="compiled").update(speedup=2.3, speedup_low=2.2, speedup_high=2.4)
+    page = page_of(owner, demo)
+    tabs = page.split('aria-label="Column">')[1].split("</nav>")[0]
+    assert re.findall(r'data-column="0" aria-current="true">([^<]+)<', tabs) == ["compiled"]
+    assert "compiled over sdpa</h2>" in page
+
+
 def test_only_what_is_faster_is_bold_and_every_word_can_be_heard(owner, demo):
     for row in lines_of(owner, demo, "?kernels=all"):
         for cell in row.split("<td")[2:]:
@@ -447,6 +456,9 @@ def test_what_was_measured_before_it_failed_is_there(owner, demo):
     assert "8 of 9 workloads were measured; see below." in page
     Run.objects.filter(pk=demo.pk).update(done=9)
     assert "All 9 workloads were measured; see below." in page_of(owner, demo)
+    Run.objects.filter(pk=demo.pk).update(done=1, total=1)
+    assert "Its one workload was measured; see below." in page_of(owner, demo)
+    Run.objects.filter(pk=demo.pk).update(done=9, total=9)
     assert all_figures(page).count(f"/runs/{demo.pk}/results/") == 64
 
 
@@ -490,6 +502,18 @@ def test_a_running_one_is_asked_to_stop(owner, make_run, told):
     assert cancel(owner, run) == ["Cancelling. The device is free within seconds."]
     assert (run.state, run.cancel_requested, told) == ("running", True, [(run.pk, run.attempt)])
     assert "Cancelling</h2>" in page_of(owner, run)
+
+
+def test_once_it_is_cancelled_neither_button_nor_notice_stays(owner, make_run, told):
+    run = make_run(state="running", sent_at=timezone.now())
+    assert 'id="cancel"' in page_of(owner, run)
+    cancel(owner, run)
+    assert 'id="cancel"' not in page_of(owner, run)
+    part = reverse("run_live", args=[run.pk])
+    gone = '<div id="messages" hx-swap-oob="true"></div>'
+    assert gone not in owner.get(part).content.decode()
+    Run.objects.filter(pk=run.pk).update(state="cancelled", finished_at=timezone.now())
+    assert gone in owner.get(part).content.decode() and '<div id="messages">' in page_of(owner, run)
 
 
 def test_on_a_silent_device_it_ends_here_and_now(owner, make_run, silent, told):

@@ -12,10 +12,12 @@ from django.urls import reverse
 from django.utils import timezone
 
 from kernels.analysis.criteria import Word
+from runs.charts import session_charts
 from runs.charts.theme import THEMES
 from runs.markdown import as_typed, rendered
 from runs.models import Note, Result, Run, Session, Share, TierScale
 from runs.pipeline import importer, withdrawal
+from runs.queries import ladder
 from runs.queries.session_report import _of_criteria, session_report
 from runs.templatetags.figures import timespan
 
@@ -162,6 +164,10 @@ def test_criteria_are_answered_from_the_newest_runs(owner, ran, session):
     assert "<small>unconfirmed</small>" in table
     leads = re.findall('<span class="([^"]*)">▲ <a [^>]*>(<b>)?', table)
     assert leads and set(leads) == {("", "")}, "an unconfirmed lead is neither coloured nor bold"
+    cells = re.findall(
+        '<span class="([^"]*)">▼ <a [^>]*>(<b>)?.*?</span></a></span><small>.*?</small><small>(.*?)<', table
+    )
+    assert cells and set(cells) == {("", "", "unconfirmed")}, "and neither is what is slower in one process"
     last = ran(count=2)
     Result.objects.filter(measurement__run=last, kernel__name="triton-flash").update(status="incorrect", speedup=None)
     assert word() == "does not hold"
@@ -203,6 +209,16 @@ def test_charts_are_drawn_in_both_themes_and_widths(owner, ran, session):
         assert owner.get(f"/sessions/{session.pk}/charts/{asked}").status_code == 404
 
 
+def test_a_label_of_a_chart_keeps_its_sizes_and_its_kernel_whole():
+    labels = ("softmax bf16 16384 x 4096", "softmax bf16 16384 x 8192")
+    rows = [SimpleNamespace(label=label, kernel="quack", method="cold") for label in labels]
+    assert session_charts.labels_of(rows, 240) == [["16384 x 4096"], ["16384 x 8192"]]
+    long = "quack-of-a-long-name"
+    rows[0].kernel = long
+    assert session_charts.labels_of(rows, 240)[0] == [f"16384 x 4096 {long}"]
+    assert session_charts.labels_of(rows, 140)[0] == ["16384 x 4096", long]
+
+
 def test_a_tier_that_an_unconfirmed_result_reaches_is_called_so(owner, ran, session):
     run = ran(count=1)
     scale = TierScale.objects.current().first()
@@ -223,7 +239,28 @@ def test_tiers_by_the_interval(ran, session):
     scale = TierScale(name="mine", body=[["Good", "B", 1.2], ["Best", "A", 1.4], ["Far", "S", 3.0]])
     (one,) = session_report(session).tiers(scale)
     assert (one.figure.kernel, one.tier.name, one.next.name) == ("triton-flash", "Best", "Far")
-    assert one.missing_ms == pytest.approx(one.figure.ms - one.figure.base.ms / 3.0)
+    assert one.missing_ms == pytest.approx(one.figure.base.ms / one.figure.ratio.ratio - one.figure.base.ms / 3.0)
+
+
+def test_what_is_missing_is_the_same_on_the_page_of_tiers(ran, session):
+    """It was of the kernel's p50 here, and of its paired speedup there."""
+    run = ran(count=1)
+    scale = TierScale(name="mine", body=[["Far", "S", 3.0]])
+    (one,), environment = session_report(session).tiers(scale), run.environment
+    (there,) = ladder.ladders({environment.pk: environment}, scale)
+    assert one.missing_ms == pytest.approx(there.missing_ms(there.next), rel=1e-12)
+
+
+def test_of_kernels_that_are_not_told_apart_the_surest_is_named(ran, session):
+    run = ran(count=1)
+    for kernel, factor, side in (("triton-flash", 2.9, 0.01), ("sdpa-flash", 2.88, 0.001)):
+        Result.objects.filter(measurement__run=run, kernel__name=kernel).update(
+            speedup=factor, speedup_low=factor * (1 - side), speedup_high=factor * (1 + side)
+        )
+    good, better = (TierScale(name="mine", body=[["Good", "B", factor]]) for factor in (2.0, 2.875))
+    for scale in (good, better):
+        (one,) = session_report(session).tiers(scale)
+        assert (one.figure.kernel, one.tier.name) == ("sdpa-flash", "Good"), "not the one with the highest estimate"
 
 
 def test_who_is_faster_singly_and_not_of_many_is_not_the_best(owner, ran, session):
@@ -248,7 +285,7 @@ def test_shares_of_the_way_are_no_factors(owner, ran, session):
     assert one.figure.ratio.low < most**0.5
     assert (one.figure.kernel, one.tier.name, one.next.name) == ("triton-flash", "A tenth", "Half")
     assert one.next.factor == pytest.approx(most**0.5)
-    assert one.missing_ms == pytest.approx(one.figure.ms - base.ms / most**0.5)
+    assert one.missing_ms == pytest.approx(base.ms / one.figure.ratio.ratio - base.ms / most**0.5)
     assert not one.is_beyond
     Result.objects.update(limit_ms=None)
     (unknown,) = session_report(session).tiers(half)

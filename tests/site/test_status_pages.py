@@ -55,7 +55,8 @@ def text(answer):
 
 
 @pytest.mark.parametrize(
-    ("is_confirmed", "said"), [(True, "1 of 1 target reached"), (False, "1 of 1 target reached, 1 unconfirmed")]
+    ("is_confirmed", "said"),
+    [(True, "1 of 1 target reached"), (False, "0 of 1 target confirmed; 1 reached, unconfirmed")],
 )
 def test_a_target_that_an_unconfirmed_result_reaches_is_called_so(stranger, make, measured, is_confirmed, said):
     run = measured(count=1)
@@ -248,7 +249,7 @@ def test_every_part_stands_there(stranger, demo, target, gpu, make):
     assert "Beat cuDNN" in page
     assert "H200, demo" in page and ">unconfirmed</span></p>" in page
     assert "share of the speed of light" in page
-    assert f"{gpu.place}</b>" in page and "heard" in page
+    assert f"{gpu.place}</b>" in page and "last answer <time" in page and "<span>The device answers</span>" in page
 
 
 def test_it_says_when_each_device_was_last_heard(stranger, gpu, silent, make, make_run):
@@ -259,7 +260,7 @@ def test_it_says_when_each_device_was_last_heard(stranger, gpu, silent, make, ma
     assert "2 devices: 1 busy, 1 silent" in page
     assert f'datetime="{silent.seen_at:%Y-%m-%dT%H:%M:%S}' in page and "1 h ago" in page
     assert "3 min" in page, "a quarter took a minute"
-    assert f"Not heard: {silent.place}" in page
+    assert f"No answer: {silent.place}" in page
 
 
 def test_devices_are_never_old(stranger, gpu, make):
@@ -321,7 +322,7 @@ def test_sessions_and_devices_without_room_are_counted(stranger, gpu, silent, ma
     assert "3 more" in text(stranger.get(make("sessions").get_absolute_url()))
     page = text(stranger.get(make("devices").get_absolute_url()))
     assert page.count('class="device"') == 1 and "1 more" in page
-    assert f"Not heard: {silent.place}" in page, "also of one without room"
+    assert f"No answer: {silent.place}" in page, "also of one without room"
 
 
 def test_a_workload_on_two_models_is_no_two_workloads(stranger, gpu, make_gpu, make):

@@ -105,6 +105,7 @@ def test_the_form_says_that_kernels_run_isolated_and_starts_from_one_that_works(
     page = owner.get(FORM).content.decode()
     assert "always runs isolated" in page
     assert "?start=gelu/cuda" in page
+    assert "Drop files here, at most 1 MB together. A file named like the one above replaces it." in page
     assert (
         '"gelu", name="my-kernel", backend="triton"'
         in owner.get(FORM + "?start=gelu/triton").context["form"].typed[0].text

@@ -1,6 +1,7 @@
 """Tiers: which step of a scale the best kernel has reached on each workload, what the device does not allow, the scales."""
 
 import csv
+import html
 import io
 import json
 import re
@@ -16,6 +17,7 @@ from django.utils import timezone
 from django.utils.formats import date_format
 from selection import LOOKS, telling
 
+from runs.charts import ladder_charts
 from runs.models import Measurement, Newest, Notice, Pin, Result, Run, Target, Tier, TierScale
 from runs.models.notice import Event
 from runs.models.tier_scale import parse
@@ -194,7 +196,11 @@ def test_the_surest_kernel_reaches_the_tier_not_the_one_with_the_highest_estimat
         speedup=2.2, speedup_low=1.76, speedup_high=2.64
     )
     (one,) = ladders_of(scale)
-    assert (one.reached.tier.name, one.best[0].kernel) == ("Good", "triton-flash")
+    assert (one.reached.tier.name, one.best_for(2.0)[0].kernel) == ("Good", "triton-flash")
+    assert (one.best[0].kernel, [point.kernel for point, _ in one.not_apart]) == ("triton-flash", ["compiled"])
+    rows = ladder.rows([one], "NVIDIA H200")
+    assert [(row["best"], row["speedup"]) for row in rows[:2]] == [("triton-flash", 2.1)] * 2
+    assert one.missing_ms(one.next) == pytest.approx(one.base_ms / 2.1 - one.base_ms / 3)
 
 
 @pytest.mark.parametrize("why", [{"margin": 0.06}, {"rounds": 7}, {"paired": False}], ids=str)
@@ -424,7 +430,10 @@ def test_a_milestone_that_only_the_estimate_reaches(owner, measured, scale):
     faster(run, 2.005)
     page = page_of(owner, "tiers")
     label = run.measurements.get().workload.label
-    assert f"Nearest milestone: Good (B) on {label}: its p50 reaches it, its interval does not." in page
+    assert (
+        f"Nearest milestone: Good (B) on {label}: triton-flash's estimate reaches it; its interval does not."
+        in html.unescape(page)
+    )
     assert '<span class="less">not certain</span><small>4.96 µs</small>' in page
 
 
@@ -442,8 +451,8 @@ def test_a_phone_shows_one_quantity_in_all_cells(owner, demo, scale):
 def test_the_columns_beside_the_tiers_may_wrap(owner, demo, scale):
     """At 1,440 px the table was wider than its panel: the last column, the speed of light, was out of sight."""
     style = (settings.BASE_DIR / "static" / "site.css").read_text()
-    assert ".tiers :is(th, td).less, .tiers th.step { white-space: normal; }" in style
-    assert '<td class="text less">' in page_of(owner, "tiers")
+    assert ".tiers :is(th, td):is(.less, .best), .tiers th.step { white-space: normal; }" in style
+    assert '<td class="text best">' in page_of(owner, "tiers")
 
 
 def test_a_scale_of_shares_says_that_it_is_logarithmic(owner, demo, scale):
@@ -519,6 +528,35 @@ def test_the_word_beside_an_interval_is_what_this_interval_says(owner, measured,
     )
     assert "<b>" not in row and ("▲" in row) == ("contended" in row) == is_contended
     assert ("undecided" in row) == (not is_contended)
+
+
+def test_the_chart_calls_undecided_what_the_table_calls_undecided(measured, scale):
+    """It called such a result unconfirmed: elsewhere this is a faster one of one process."""
+    run = measured(count=1)
+    faster(run, 3.1)
+    faster(run, 1.012, "compiled")
+    (one,) = ladders_of(scale)
+    said = {row["name"]: row["said"] for row in ladder_charts.rows_of(one)}
+    assert (said["compiled"], said["triton-flash"]) == ("1.01x, undecided", "3.10x, the best so far, unconfirmed")
+    thorough(run)
+    (one,) = ladders_of(scale)
+    said = {row["name"]: row["said"] for row in ladder_charts.rows_of(one)}
+    assert (said["compiled"], said["triton-flash"]) == ("1.01x, undecided", "3.10x, the best so far")
+
+
+@pytest.mark.parametrize(
+    "name, lines",
+    [
+        ("triton-flash", "triton-flash"),
+        ("triton-flash-decode", "triton-flash-\ndecode"),
+        ("Nine tenths (A+)", "Nine tenths\n(A+)"),
+        ("triton-flash@0123456789ab", "triton-flash@\n0123456789ab"),
+        ("abcdefghijklmnopqrstuvwxyz0123456789", "abcdefghijklmn\nopqrstuvwxyz0…"),
+    ],
+)
+def test_a_long_name_has_two_lines_on_a_narrow_page(name, lines):
+    found = ladder_charts._names([{"name": name, "x": 5.0}], narrow=True)
+    assert found == {1 + lines.count("\n"): [{"name": lines, "x": 0.0}]}
 
 
 def faster_alone(run):
@@ -632,7 +670,7 @@ def test_where_nothing_is_decided_the_baseline_is_not_the_best(owner, measured, 
     faster(run, 34.0)
     run.measurements.update(margin=0.09)
     page = page_of(owner, "tiers")
-    cell = page.split("<tbody>")[1].split('<td class="text less">')[1].split("</td>")[0]
+    cell = page.split("<tbody>")[1].split('<td class="text best">')[1].split("</td>")[0]
     assert "undecided" in cell and "triton-flash (margin 9%) and 6 more" in cell
     assert "the baseline" not in cell and "<b>" not in cell
     assert "to go</span>" not in page, "an estimate reaches the tiers"
@@ -887,6 +925,19 @@ def test_a_target_is_chosen_changed_and_removed(owner, there, scale):
     assert not Target.objects.exists()
 
 
+def test_the_form_offers_the_next_tier_that_is_not_reached(owner, there, scale):
+    def offered():
+        return re.findall(r'<option value="([^"]+)" selected>', page_of(owner, "tier_workload", *there))
+
+    assert offered() == ["0"]
+    faster(Run.objects.get(), 2.1)
+    note_again()
+    assert offered() == ["1"]
+    faster(Run.objects.get(), 16.0)
+    note_again()
+    assert offered() == ["own"], "the last tier is beyond the speed of light"
+
+
 def test_a_factor_that_is_typed_is_the_target_whatever_tier_the_list_shows(owner, there, scale):
     decide(owner, "set_target", there, scale, tier="0", factor="1.4", owner="olga")
     target = Target.objects.get()
@@ -916,11 +967,13 @@ def test_a_baseline_is_pinned_and_its_target_counts_from_there(owner, there, sca
     pin = Pin.objects.get()
     assert (pin.kernel, pin.by, Target.objects.get().pin) == ("sdpa", owner.user, pin)
     assert "sdpa is pinned at 9.92 µs." in page and "No later run can be compared with it." in page
+    assert ">Unpin<" in page and ">Pin sdpa at " not in page, "the same time is pinned already"
     run = thorough(measured(count=1))
     base = Result.objects.filter(measurement__run=run, kernel__name="sdpa")
     figures = {"p50_ms": pin.p50_ms, "p50_low_ms": pin.p50_low_ms, "p50_high_ms": pin.p50_high_ms}
     base.update(**{name: 1.05 * value for name, value in figures.items()})
     page = page_of(owner, "tier_workload", *there)
+    assert ">Pin sdpa at " in page
     assert "Since it was pinned: +5.0% time" in page and "baseline drifted" in page_of(owner, "tiers")
     assert "The target is not reached" in page or "away." in page or "The target is reached" in page
     aim = Progress(Target.objects.select_related("pin").get(), ladders_of(scale)[0])

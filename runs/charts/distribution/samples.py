@@ -184,8 +184,8 @@ class Samples:
 
     def captions(self) -> list[str]:
         sentences = [
-            f"Bars count every sample; lines are {self._lines_shown()}.",
-            "The point is the median, the pale bar its interval.",
+            f"Bars: histogram. Thin lines: {self._lines_shown()}.",
+            "Point: median, with its interval.",
         ]
         if self.apart:
             sentences.append(
@@ -198,7 +198,7 @@ class Samples:
     def _lines_shown(self) -> str:
         thinned = [arm for arm in self.arms if len(arm.values) > MOST_LINES]
         if not thinned:
-            return "every sample"
+            return "one for each sample"
         some = " and ".join(f"{MOST_LINES:,} of {len(arm.values):,} samples of {arm.name}" for arm in thinned)
         return f"{some}, evenly spaced by rank" + (
             ", and every sample of the other" if len(thinned) < len(self.arms) else ""
