@@ -76,9 +76,10 @@ ROOMS = {
     ),
     "the zoo": tests_of("zoo", "zoo zoo_isolated numerics zoo_of_nsa"),
     "a site in a browser": tests_of(
-        "browser", "main_job form navigation links submit client gate_snippets imports leaderboard results"
+        "browser",
+        "main_job form navigation links submit client gate_snippets imports leaderboard results tables phones accessibility",
     ),
-    "a site's processes": tests_of("pipeline", "recovery a_run cancel submitted from_git"),
+    "a site's processes": tests_of("pipeline", "recovery a_run cancel submitted from_git hosts"),
 }
 """All begin first. Two measurements at once have a core each; more would disturb each other, and be taken again. The files of
 the last two share a site, and wait longer than they work."""

@@ -28,3 +28,10 @@ def test_make_test_leaves_them_and_says_so_and_make_test_all_has_them():
     assert re.search(r"\d+ slow \(tests/slow.txt\); ", found)
     test, rest = re.findall(r'\$\(PYTEST\) -m "([^"]+)"', (ROOT / "Makefile").read_text())
     assert (test, rest) == ("not thorough and not slow", "thorough or slow")
+
+
+def test_files_that_share_a_site_are_in_one_room(pytestconfig):
+    """Two files of the browser were in none: each worker that took one started a site of its own, for 40 s."""
+    rooms = next(plugin.ROOMS for plugin in pytestconfig.pluginmanager.get_plugins() if hasattr(plugin, "ROOMS"))
+    files = {str(file.relative_to(ROOT)) for file in (ROOT / "tests/browser").glob("test_*.py")}
+    assert set(rooms["a site in a browser"]) == files
