@@ -63,6 +63,19 @@ def test_on_a_phone_an_environment_variable_widens_no_column(open_page, live_sit
     assert cell.bounding_box()["width"] < 150
 
 
+def test_on_a_phone_an_environment_variable_leaves_the_speedups_in_sight(open_page, live_site):
+    page = open_page()
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.goto(f"{live_site.url}/runs/1/")
+    page.locator(".cells tbody th").first.evaluate(
+        "e => e.insertAdjacentHTML('beforeend', '<small>in a process with TILELANG_USE_GEMM_V1=1</small>')"
+    )
+    right = page.locator(".cells td.k.on").evaluate_all(
+        "all => Math.max(...all.map(e => e.getBoundingClientRect().right))"
+    )
+    assert right <= 390
+
+
 def test_the_values_of_how_a_workload_was_measured_have_room(open_page, live_site):
     page = open_page()
     page.set_viewport_size({"width": 1440, "height": 900})
