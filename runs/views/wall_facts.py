@@ -48,11 +48,13 @@ def _kernel(one: Any) -> dict[str, Any]:
 
 def _workload(place: Any) -> dict[str, Any]:
     record = place.shown
-    ratio = record.best.ratio if record.best else None
+    ratio, point = record.best.ratio if record.best else None, None if record.names_nobody else record.point
     return {
-        "workload": place.workload.label, "gpu": place.gpu, "kernel": record.point.kernel, "p50_ms": record.point.p50_ms,
+        "workload": place.workload.label, "gpu": place.gpu, "kernel": point and point.kernel, "p50_ms": point and point.p50_ms,
         "speedup": ratio and ratio.ratio, "speedup_low": ratio and ratio.low, "speedup_high": ratio and ratio.high,
-        "confirmed": record.is_confirmed, "limit_share": record.share,
+        "not_apart": [one.point.kernel for one in record.not_apart],
+        "undecided": [one.point.kernel for one in record.open], "confirmed": record.is_confirmed,
+        "limit_share": point and record.share,
     }  # fmt: skip
 
 

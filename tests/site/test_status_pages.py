@@ -153,6 +153,9 @@ def test_what_is_undecided_is_not_also_unconfirmed(stranger, make, measured):
     page = text(stranger.get(make("workloads").get_absolute_url()))
     assert "undecided" in page and "triton-flash (margin 9%) and 6 more" in page
     assert "unconfirmed" not in page and "unbeaten" not in page
+    (row,) = stranger.get(f"{make('workloads').get_absolute_url().rstrip('/')}.json").json()["workloads"]
+    assert (row["kernel"], row["p50_ms"], row["limit_share"]) == (None, None, None), "it named the baseline"
+    assert row["undecided"][0] == "triton-flash" and len(row["undecided"]) == 7
 
 
 def test_an_edited_page_keeps_its_link_and_a_new_order(owner, stranger, target, gpu, make):
