@@ -14,7 +14,7 @@ import ssl
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from http.cookiejar import CookieJar
 from pathlib import Path
 from urllib.error import HTTPError
@@ -24,6 +24,7 @@ from urllib.request import HTTPCookieProcessor, HTTPSHandler, Request, build_ope
 import pytest
 from compose import ROOT, check_words, read, stages, words
 from postgres_server import postgres
+from selection import PATIENCE
 
 pytestmark = [
     pytest.mark.postgres,
@@ -120,7 +121,7 @@ class Deployment:
         process = self.processes.pop(name)
         process.send_signal(number)
         try:
-            process.wait(20)
+            process.wait(20 * PATIENCE)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -178,8 +179,9 @@ def deployment(tmp_path_factory):
         try:
             yield one
         finally:
-            for name in sorted(one.processes, key=PARTS.index, reverse=True):  # the broker last: workers wait for it
-                one.stop(name)
+            with ExitStack() as last:  # the broker last: workers wait for it
+                for name in sorted(one.processes, key=PARTS.index):
+                    last.callback(one.stop, name)
 
 
 @pytest.fixture(scope="module")
