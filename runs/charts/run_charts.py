@@ -25,7 +25,7 @@ from runs.charts.scales import log_ticks, placed, ratio_ticks, reach
 from runs.charts.theme import in_pixels, written
 from runs.models import Run
 from runs.queries import measurements
-from runs.queries.outcomes import foremost
+from runs.queries.outcomes import first_kernel
 from runs.templatetags.figures import timespan
 
 NARROW, OF = "-narrow", "__"
@@ -72,7 +72,7 @@ def drawn(table: Iterable[Row]) -> list[Row]:
 
 def leader_of(table: Sequence[Row]) -> str:
     """The kernel of the page's headline, and of the list of runs; empty if none was compared."""
-    first = foremost(ranking(tables.compared(drawn(table))))
+    first = first_kernel(ranking(tables.compared(drawn(table))))
     return first.kernel if first else ""
 
 

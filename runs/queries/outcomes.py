@@ -77,7 +77,7 @@ class Outcome:
 COLUMNS = ("kernel", "speedup", "speedup_low", "speedup_high", "least", "faster", "slower", "compared", "outcome")
 
 
-def foremost(ranked: Ranking) -> Standing | None:
+def first_kernel(ranked: Ranking) -> Standing | None:
     """The kernel that ranks first; where no kernel has a verdict, the one that measured the largest speedup at the same work."""
     first = ranked.first
     if first is None or first.word:
@@ -107,6 +107,6 @@ def _outcome(results: list[RunResult], contended: bool, is_checked: bool) -> Out
     for one in results:
         if one.kernel != one.baseline:
             parts.setdefault(one.operation, []).append(one.compared)
-    firsts = {name: foremost(ranking(part, contended)) for name, part in parts.items()}
+    firsts = {name: first_kernel(ranking(part, contended)) for name, part in parts.items()}
     operation, first = next(((name, first) for name, first in firsts.items() if first), ("", None))
     return Outcome(first, contended, is_checked, faults, operation if len(firsts) > 1 else "", max(0, len(firsts) - 1))

@@ -22,6 +22,13 @@ NAMES = """(name) => [...document.querySelectorAll('.tiers tbody td:first-child 
 })"""
 
 
+def on_a_phone(open_page, address):
+    page = open_page()
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.goto(address)
+    return page
+
+
 @pytest.mark.parametrize("width", [1440, 390])
 def test_a_faster_result_elsewhere_is_as_far_in_as_the_text_of_a_cell(open_page, live_site, width):
     page = open_page()
@@ -31,9 +38,7 @@ def test_a_faster_result_elsewhere_is_as_far_in_as_the_text_of_a_cell(open_page,
 
 
 def test_on_a_phone_a_long_workload_takes_three_lines_at_most_and_all_tiers_are_in_sight(open_page, live_site):
-    page = open_page()
-    page.set_viewport_size({"width": 390, "height": 900})
-    page.goto(f"{live_site.url}/tiers/?device=NVIDIA+H200")
+    page = on_a_phone(open_page, f"{live_site.url}/tiers/?device=NVIDIA+H200")
     lines = page.evaluate(NAMES, LONGEST)
     assert len(lines) == 8 and max(lines) <= 3
     box = page.locator(".tiers tbody td.step").evaluate_all(
@@ -43,9 +48,7 @@ def test_on_a_phone_a_long_workload_takes_three_lines_at_most_and_all_tiers_are_
 
 
 def test_on_a_phone_a_row_of_the_tiers_names_its_best_kernel(open_page, live_site):
-    page = open_page()
-    page.set_viewport_size({"width": 390, "height": 900})
-    page.goto(f"{live_site.url}/tiers/?device=NVIDIA+H200")
+    page = on_a_phone(open_page, f"{live_site.url}/tiers/?device=NVIDIA+H200")
     best = page.locator(".tiers tbody td.best").first
     assert best.is_visible() and "triton-flash 1." in best.inner_text().replace("\n", " ")
     box = best.bounding_box()
@@ -53,9 +56,7 @@ def test_on_a_phone_a_row_of_the_tiers_names_its_best_kernel(open_page, live_sit
 
 
 def test_on_a_phone_an_environment_variable_widens_no_column(open_page, live_site):
-    page = open_page()
-    page.set_viewport_size({"width": 390, "height": 900})
-    page.goto(f"{live_site.url}/runs/1/?figures=1")
+    page = on_a_phone(open_page, f"{live_site.url}/runs/1/?figures=1")
     cell = page.locator("[id^=all-] table.results tbody tr:not(.group) td:first-child").first
     cell.evaluate(
         "e => e.insertAdjacentHTML('beforeend', '<small class=\"quiet with\">with TILELANG_USE_GEMM_V1=1</small>')"
@@ -64,9 +65,7 @@ def test_on_a_phone_an_environment_variable_widens_no_column(open_page, live_sit
 
 
 def test_on_a_phone_an_environment_variable_leaves_the_speedups_in_sight(open_page, live_site):
-    page = open_page()
-    page.set_viewport_size({"width": 390, "height": 900})
-    page.goto(f"{live_site.url}/runs/1/")
+    page = on_a_phone(open_page, f"{live_site.url}/runs/1/")
     page.locator(".cells tbody th").first.evaluate(
         "e => e.insertAdjacentHTML('beforeend', '<small>in a process with TILELANG_USE_GEMM_V1=1</small>')"
     )
