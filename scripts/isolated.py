@@ -43,6 +43,7 @@ def main() -> None:
     parser.add_argument("--most-rounds", type=int, help="default: twice --rounds")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--only", choices=("isolated", "shared"))
+    parser.add_argument("--modes", nargs="*", default=("auto",), help="of the shared measurements, such as auto graph")
     parser.add_argument("--batch-ms", type=float, help="length of isolated batches, instead of the instrument's own")
     parser.add_argument("--rest", type=float, default=1.0, help="the protocol's: rest before a block or batch")
     arguments = parser.parse_args()
@@ -55,13 +56,13 @@ def main() -> None:
     shapes = arguments.shapes or SHAPES[device.kind]
     ceilings: Ceilings | None = None
     with arguments.out.open("a") as out:
-        for mode in ("shared", "isolated"):
-            if arguments.only in (None, mode):
+        for where, mode in [*(("shared", mode) for mode in arguments.modes), ("isolated", "auto")]:
+            if arguments.only in (None, where):
                 config = Config(
-                    name=mode,
+                    name=where,
                     operation="attention",
                     kernels=KERNELS[device.kind],
-                    protocol=plan | {"isolated": mode == "isolated"},
+                    protocol=plan | {"isolated": where == "isolated", "mode": mode},
                     workloads=[sizes_of(shape, device.kind) for shape in shapes],
                 )
                 ceilings = measure(config, device, ceilings, out)

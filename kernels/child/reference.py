@@ -10,22 +10,9 @@ from typing import Any
 import torch
 
 from kernels.child import outputs
-from kernels.child.columns import Columns
+from kernels.child.errors import POOLED, errors_of
 from kernels.child.exact import ExactErrors
-from kernels.child.slope import Slopes
-from kernels.dtypes import DTYPES, EVERY
 from kernels.operations.base import Distribution, Inputs, Like, Operation, Piece
-
-SHORTEST_ROW = 16
-"""Shorter rows (last dimension) are not measured alone: one small number would make any relative error large."""
-FEW, FEW_DOMINATED = 64, 2**15
-"""Of an output with fewer elements, one seed's error is chance: the yardstick's is the largest of POOLED seeds. So is the
-relative error of the whole where a few terms decide an output."""
-POOLED = 8
-CLOSE = 1e-2
-"""Tolerance of "allclose 1e-2", absolute and relative."""
-SMALL_NORMALS = 16
-"""Correct values below so many times the smallest normal number may be rounded coarsely."""
 
 
 class Reference:
@@ -113,7 +100,7 @@ def measure(out: Any, reference: Reference) -> dict[str, Any]:
     device = reference.inputs.tensors[0].device
     if why := _wrong_kinds(outs, likes, device):
         return {"wrong_kind": why}
-    errors = [_errors(like, reference.distribution) for like in likes]
+    errors = [errors_of(like, reference.distribution) for like in likes]
     unchecked = set(range(len(likes)))
     for piece in reference.pieces():
         errors[piece.output].add(piece, outs[piece.output])
@@ -139,125 +126,6 @@ def with_facts(reading: dict[str, Any], **facts: Sequence[Any]) -> dict[str, Any
 
 def _together(readings: list[dict[str, Any]]) -> dict[str, Any]:
     return max(readings, key=lambda reading: reading["frobenius"]) | {"outputs": readings}
-
-
-def _errors(like: Like, distribution: str) -> _Errors | ExactErrors:
-    return (_Errors if like[1].is_floating_point else ExactErrors)(like, distribution)
-
-
-class _Errors:
-    """Accumulates the errors of one output, piece by piece."""
-
-    def __init__(self, like: Like, distribution: str) -> None:
-        self.shape, self.dtype = like
-        self.distribution = distribution
-        names = ("max_abs", "yard_abs", "rounding", "largest", "row", "yard_row")
-        self.totals = dict.fromkeys(names, 0.0)
-        self.squares = dict.fromkeys(("error", "yard", "reference", "rounded"), 0.0)
-        self.nonfinite, self.close = 0, True
-        self.slopes, self.columns = Slopes(), Columns()
-        self.alone: dict[str, list[float]] = {}
-        self.seen, self.wanted = (math.inf, -math.inf), (math.inf, -math.inf)
-
-    def add(self, piece: Piece, out: torch.Tensor) -> None:
-        """Adds a piece. It moves far more memory than the kernel did: values are read as seldom as they can be."""
-        right, got = piece.reference, out[piece.index].to(piece.reference.dtype)
-        signed, yard = got - right, piece.yardstick.to(right.dtype) - right
-        if piece.alone:
-            self._add_alone(piece.alone, signed, yard, right)
-            return
-        self._add_rounding(right)
-        seen, known = _ends(got), _ends(right)
-        are_finite = all(map(math.isfinite, (*seen, *known)))
-        if not are_finite:
-            self.nonfinite += int((~torch.isfinite(got) & torch.isfinite(right)).sum())
-        self.seen = _wider(self.seen, seen)
-        self._at_least("largest", _farthest(known))
-        self._at_least("yard_abs", _farthest(_ends(yard)))
-        if self.distribution == "normal" and 0 < _farthest(known) < SMALL_NORMALS * torch.finfo(self.dtype).tiny:
-            self._add_rounded(right)
-        norms = self._add_rows(signed if are_finite else torch.nan_to_num(signed, nan=math.inf), yard, right)
-        if self.distribution == "normal" and norms is not None:
-            self.slopes.add(signed, yard, right, norms)
-            self.columns.add(signed, yard, right)
-        error = signed.abs_()
-        if not are_finite:
-            error = torch.nan_to_num(error, nan=math.inf)
-        worst = float(error.max())
-        self._at_least("max_abs", math.inf if math.isnan(worst) else worst)
-        self.close = self.close and float(error.sub_(right.abs(), alpha=CLOSE).max()) <= CLOSE
-
-    def _add_rounding(self, right: torch.Tensor) -> None:
-        """What the dtype of the output makes of correct values."""
-        rounded = right.to(self.dtype)
-        self.wanted = _wider(self.wanted, _ends(rounded))
-        shaken = ((rounded + 0.3) - 0.3).to(right.dtype) - rounded.to(right.dtype)
-        if rounded is not right:
-            rounded.fill_(math.nan)  # freed memory must not look like a kernel's work
-        self._at_least("rounding", _farthest(_ends(shaken)))
-
-    def _add_rounded(self, right: torch.Tensor) -> None:
-        """Of values near the dtype's smallest normal number, which it rounds coarsely: the error of rounding alone."""
-        lost = right.to(self.dtype).to(right.dtype) - right
-        self.squares["rounded"] += float(torch.linalg.vector_norm(lost, dtype=torch.float64).square())
-
-    def _add_rows(self, error: torch.Tensor, yard: torch.Tensor, right: torch.Tensor) -> torch.Tensor | None:
-        """Squared norms, of rows (last dimension) where they are long enough. Returns those of the correct rows."""
-        along = {"dim": -1} if right.ndim and right.shape[-1] >= SHORTEST_ROW else {}
-        norms = [torch.linalg.vector_norm(one, dtype=torch.float64, **along) for one in (error, yard, right)]
-        for name, values in zip(("error", "yard", "reference"), norms, strict=True):
-            self.squares[name] += float(values.square().sum())
-        if not along:
-            return None
-        least = norms[2].clamp_min(1e-30)
-        self._at_least("row", (norms[0] / least).max())
-        self._at_least("yard_row", (norms[1] / least).max())
-        return norms[2]
-
-    def _add_alone(self, name: str, error: torch.Tensor, yard_error: torch.Tensor, right: torch.Tensor) -> None:
-        sums = self.alone.setdefault(name, [0.0, 0.0, 0.0])
-        for number, values in enumerate((torch.nan_to_num(error, nan=math.inf), yard_error, right)):
-            sums[number] += float(values.square().sum(dtype=torch.float64))
-
-    def _at_least(self, name: str, value: Any) -> None:
-        self.totals[name] = max(self.totals[name], float(value))
-
-    def reading(self, reference: Reference, number: int) -> dict[str, Any]:
-        problem, scale = reference.problem, math.sqrt(self.squares["reference"]) or 1.0
-        slope_allowed, roundings, terms = problem.allowance
-        found = self.totals | {
-            "distribution": self.distribution,
-            "elements": math.prod(self.shape),
-            "fits": self.totals["largest"] < torch.finfo(self.dtype).max / 2,
-            "frobenius": math.sqrt(self.squares["error"]) / scale,
-            "yard_frobenius": math.sqrt(self.squares["yard"]) / scale,
-            "rounded_frobenius": math.sqrt(self.squares["rounded"]) / scale,
-            "nonfinite": self.nonfinite,
-            "allclose_1e-2": self.close,
-            "constant": self.seen[0] == self.seen[1] and self.wanted[0] != self.wanted[1],
-            "dominated": self.distribution in problem.dominated,
-            "roundings": roundings,
-            "terms": terms,
-        }
-        found |= self.columns.reading()
-        if slopes := self.slopes.reading(problem.normalises_rows):
-            found |= slopes | {"slope_allowed": slope_allowed}
-        if self.alone:
-            found["alone"] = {
-                name: [math.sqrt(part / (right or 1.0)) for part in (error, yard)]
-                for name, (error, yard, right) in self.alone.items()
-            }
-        if self.shape == ():
-            found["eps"] = torch.finfo(self.dtype).eps
-        if math.prod(self.shape) < FEW:
-            found["pooled"] = POOLED
-            pooled = reference.pooled()[number]
-            found |= {name: max(found[name], pooled[name]) for name in ("yard_abs", "largest")}
-        elif found["dominated"] and math.prod(self.shape) < FEW_DOMINATED and not math.isnan(found["yard_frobenius"]):
-            found["yard_frobenius"] = max(found["yard_frobenius"], reference.pooled()[number]["frobenius"])
-        if (name := str(self.dtype).removeprefix("torch.")) in DTYPES and name != EVERY[problem.dtype].stored:
-            found["dtype"] = name
-        return found
 
 
 @lru_cache(maxsize=8)
@@ -287,21 +155,6 @@ def into_pool(found: list[dict[str, float]], pieces: Iterable[Piece]) -> None:
         of["largest"] = max(of["largest"], float(piece.reference.abs().max()))
     for of, (wrong, right) in zip(found, squares, strict=True):
         of["frobenius"] = max(of["frobenius"], math.sqrt(wrong / right) if right else 0.0)
-
-
-def _ends(values: torch.Tensor) -> tuple[float, float]:
-    """(smallest, largest) value; NaN if one is NaN."""
-    low, high = torch.aminmax(values)
-    return float(low), float(high)
-
-
-def _farthest(ends: tuple[float, float]) -> float:
-    """The largest absolute value."""
-    return max(map(abs, ends))
-
-
-def _wider(so_far: tuple[float, float], ends: tuple[float, float]) -> tuple[float, float]:
-    return min(so_far[0], ends[0]), max(so_far[1], ends[1])
 
 
 def _wrong_kinds(outs: Sequence[Any], likes: Sequence[Like], device: torch.device) -> str:

@@ -10,6 +10,8 @@ import math
 
 import torch
 
+from kernels.child.scalars import Scalars
+
 FEWEST = 16
 """Rows, and elements of a row, that a standard error needs."""
 SMALL = 1e-3
@@ -24,15 +26,20 @@ class Slope:
         self.sum = self.squares = 0.0
         self.columns: torch.Tensor | None = None
 
-    def add(self, error: torch.Tensor, right: torch.Tensor, weights: torch.Tensor) -> None:
+    def add(self, error: torch.Tensor, right: torch.Tensor, weights: torch.Tensor, scalars: Scalars) -> None:
         """weights: of each row."""
-        products = (error * right).to(torch.float64)
-        slopes = products.sum(-1) * weights
-        columns = products.mul_(weights.unsqueeze(-1)).flatten(0, -2).sum(0)
+        products = (error * right).to(torch.float64).flatten(0, -2)
+        slopes, columns = products.sum(-1) * weights, weights @ products
         self.rows += slopes.numel()
-        self.sum += float(slopes.sum())
-        self.squares += float(slopes.square().sum())
+        scalars.add(self._add_sum, slopes.sum())
+        scalars.add(self._add_squares, slopes.square().sum())
         self.columns = columns if self.columns is None else self.columns + columns
+
+    def _add_sum(self, more: float) -> None:
+        self.sum += more
+
+    def _add_squares(self, more: float) -> None:
+        self.squares += more
 
     @property
     def mean(self) -> float:
@@ -59,14 +66,22 @@ class Slopes:
     def __init__(self) -> None:
         self.kernel, self.yard = Slope(), Slope()
 
-    def add(self, error: torch.Tensor, yard: torch.Tensor, right: torch.Tensor, norms: torch.Tensor) -> None:
-        """Signed errors and the correct values of one piece; norms: of the correct rows, in float64."""
+    def add(
+        self,
+        error: torch.Tensor,
+        yard: torch.Tensor,
+        right: torch.Tensor,
+        norms: torch.Tensor,
+        scalars: Scalars,
+    ) -> None:
+        """Signed errors and the correct values of one piece; norms: of the correct rows, in float64. The slopes are known once
+        `scalars` are read."""
         if right.ndim < 2 or right.shape[-1] < FEWEST:
             return
-        squared = norms.square()
-        weights = 1 / squared.clamp_min(max(SMALL * float(squared.mean()), 1e-300))
+        squared = norms.square().flatten()
+        weights = 1 / torch.maximum(squared, (SMALL * squared.mean()).clamp_min(1e-300))
         for slope, values in ((self.kernel, error), (self.yard, yard)):
-            slope.add(values, right, weights)
+            slope.add(values, right, weights, scalars)
 
     def reading(self, rows_alone: bool) -> dict[str, float]:
         """slope, yard_slope: mean relative error along the correct values. slope_error, yard_slope_error: standard

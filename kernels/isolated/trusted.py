@@ -10,8 +10,9 @@ import torch
 from kernels.catalog import PROBLEM
 from kernels.child import outputs
 from kernels.child.clock import CpuClock, CudaClock
+from kernels.child.errors import FEW
 from kernels.child.poison import same
-from kernels.child.reference import FEW, Reference, into_pool, measure, no_pool
+from kernels.child.reference import Reference, into_pool, measure, no_pool
 from kernels.child.runtime import CudaRuntime
 from kernels.contract.isolation import Attached, Judged, Opened, Output, Paced, Taken
 from kernels.contract.replies import Nothing

@@ -32,7 +32,7 @@ from kernels.settings import spelled, with_table
 MODE = "batch"
 BEFORE = 8
 """Batches of the baseline before any other kernel has a process, and again after they have ended."""
-EMPTY = 30
+EMPTY = 16
 """Empty batches."""
 
 

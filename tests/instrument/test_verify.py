@@ -16,6 +16,7 @@ from kernels.analysis import correctness  # noqa: E402
 from kernels.analysis.correctness import judge, why_not_judged, why_wrong  # noqa: E402
 from kernels.child.bench import Bench  # noqa: E402
 from kernels.child.reference import Reference, measure  # noqa: E402
+from kernels.child.scalars import Scalars  # noqa: E402
 from kernels.child.slope import Slopes  # noqa: E402
 from kernels.dtypes import DTYPES  # noqa: E402
 from kernels.operations import attention  # noqa: E402
@@ -467,8 +468,9 @@ def test_with_one_key_the_last_bit_of_float32_may_be_wrong_and_no_more():
 
 
 def slopes_of(error, right):
-    found = Slopes()
-    found.add(error, torch.zeros_like(right), right, right.norm(dim=-1, dtype=torch.float64))
+    found, scalars = Slopes(), Scalars()
+    found.add(error, torch.zeros_like(right), right, right.norm(dim=-1, dtype=torch.float64), scalars)
+    scalars.read()
     return found.reading(rows_alone=True)
 
 
@@ -560,7 +562,7 @@ def test_a_nan_that_a_device_leaves_out_of_the_ends_does_not_pass_either(monkeyp
     inputs = asked.inputs("cpu", 1)
     out = sdpa(*inputs.tensors, **inputs.options)
     out.view(-1)[5] = math.nan
-    monkeypatch.setattr("kernels.child.reference._ends", lambda values: (-1.0, 1.0))
+    monkeypatch.setattr("kernels.child.errors._ends", lambda *tensors: [(-1.0, 1.0)] * len(tensors))
     reading = measure(out, Reference(asked, inputs, 1, True))
     assert reading["max_abs"] == math.inf and judge([reading], "float32")["correct"] is False
 
