@@ -46,12 +46,14 @@ MEMORY_SHARE, MOST_SHARE = {"cpu": 0.4, "cuda": 0.75}, {"cpu": 0.08, "cuda": 0.1
 outputs, at most. On a GPU more: where calls are short and their tensors large, memory limits the length of a batch, and
 what the host adds to a batch differs by about 0.1 ms (docs/instrument.md#isolated)."""
 BATCH_NS = {"cpu": 50e6, "cuda": 20e6}
-"""On a GPU not longer: continuous work lowers the clock."""
+"""On a GPU not longer: continuous work lowers the clock. Not shorter: what working after the answer could win is a larger
+share of a shorter batch."""
 LEAST_CALLS = {"cpu": 4, "cuda": 1}
 """On a GPU, a batch of long calls is as short as a block of the shared process: more calls in a row lose clock."""
-REST_S = 0.02
-"""Rest of a GPU between the writing of inputs and a batch: as long as the batch, as in the shared process. With 100 ms
-ratios were no closer to the shared process's (docs/measurements/isolated-rests-h200-2026-11-23.jsonl)."""
+REST_NS = (10e6, 20e6)
+"""Rest of a GPU between the writing of inputs and a batch: as long as the batch before, as in the shared process, but within
+these limits. With 100 ms ratios were no closer to the shared process's
+(docs/measurements/isolated-rests-h200-2026-11-23.jsonl)."""
 CAPTURE_EVERY = 4
 """Batches from one capture."""
 SPARES = 3
@@ -59,7 +61,7 @@ SPARES = 3
 CHOSEN = 2
 """Calls of a batch whose outputs are checked, beside the last one: work that goes on after the answer shows there."""
 VERIFY_CALLS = 2
-LONGER, KNOWN = 1.03, 3
+LONGER, KNOWN = {"cpu": 1.03, "cuda": 1.015}, 3
 """A batch that is longer by this factor than the median of so many or more before it, of its arm, is taken once more: a host
 may take the processor away for milliseconds (docs/instrument.md#isolated)."""
 LIMIT_S = 120.0
@@ -320,7 +322,7 @@ class IsolatedSession:
                 self._write(limit_s, cell=slot, seed=seed, calls=calls)
             if phase != "estimate":
                 with self.during("rests"):
-                    time.sleep(self.rest * REST_S)
+                    time.sleep(self._rest_s(mine))
 
         with self.during(phase):
             done, wall_ns, ended = mine.cell.batch(calls, limit_s, between)
@@ -349,6 +351,10 @@ class IsolatedSession:
         mine.cell.must_have_rested()
         return wall_ns
 
+    def _rest_s(self, mine: Slot) -> float:
+        least, most = REST_NS
+        return self.rest * max(least, min(most, mine.walls_ns[-1] if mine.walls_ns else 0)) / 1e9
+
     def _capture(self, slot: str, calls: int, limit_s: float) -> None:
         """Captures a batch as a graph, anew for every CAPTURE_EVERY batches."""
         mine = self.slots[slot]
@@ -364,7 +370,8 @@ class IsolatedSession:
         cell, self.slots[slot].captured = self.slots[slot].cell, 0
         cell.call("capture" if self.graphs else "forget", **({"calls": 0} if self.graphs else {}))
         with self.during("estimate"):
-            return [cell.batch(0, LIMIT_S, lambda armed: time.sleep(self.rest * REST_S))[1] for _ in range(count)]
+            rest_s = self.rest * REST_NS[0] / 1e9
+            return [cell.batch(0, LIMIT_S, lambda armed: time.sleep(rest_s))[1] for _ in range(count)]
 
     def call_ns(self, slot: str, calls: int, limit_s: float = LIMIT_S, is_judged: bool = True) -> float:
         """Time of a call (ns), from one batch, without what the host adds."""
@@ -373,7 +380,7 @@ class IsolatedSession:
     def block(self, slot: str, calls: int, limit_s: float = LIMIT_S, is_judged: bool = True) -> float:
         """Time of a call (ns) in one batch of a round; of the shorter one, if it took two. Every arm is treated so."""
         mine, took_ns = self.slots[slot], self.call_ns(slot, calls, limit_s, is_judged)
-        if len(mine.calls_ns) >= KNOWN and took_ns > LONGER * median(mine.calls_ns):
+        if len(mine.calls_ns) >= KNOWN and took_ns > LONGER[self.device.kind] * median(mine.calls_ns):
             mine.retaken += 1
             took_ns = min(took_ns, self.call_ns(slot, calls, limit_s, is_judged))
         mine.calls_ns.append(took_ns)

@@ -83,7 +83,7 @@ def isolation_of(how: Isolation, kernel: str) -> list[tuple[str, str]]:
         facts += [
             ("batch", f"{batches.calls} calls, {batches.ms:.3g} ms" + (", one graph" if how.graphs else "")),
             ("outputs checked", f"{batches.checked}, chosen after their batch"),
-            *([("batches measured again", f"{batches.retaken}, over 3% longer than usual")] if batches.retaken else []),
+            *([("batches measured again", f"{batches.retaken}, longer than usual")] if batches.retaken else []),
             ("largest possible gain from work after a batch", f"{batches.delay_us / batches.ms / 1e3:.1%} of its time"),
         ]
     if how.host_us is not None:
