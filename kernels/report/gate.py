@@ -178,11 +178,13 @@ def _unknown(workload: str, mode: str, kernel: str, why: str, against: str = "")
 
 
 def _line(row: Row, name: str, before: Results, after: Results, most: float) -> Line | None:
-    """None: the gate says nothing of it: the baseline, and what was not ok before and could not be measured, or is new."""
+    """None: the gate says nothing of it: the baseline, what was not ok before and is not now, and what is new."""
     if row.verdict in ALWAYS_FAIL or row.is_broken:
         why = f"{row.verdict}: {row.why}" if row.why else str(row.verdict)
         return Line(row.workload, row.mode, row.kernel, Gate.FAILS, why, None, None, name)
-    if row.verdict in (NEW, Verdict.BASELINE, Status.OK, *FAILURES):
+    if row.verdict == Status.OK:
+        return Line(row.workload, row.mode, row.kernel, Gate.HOLDS, f"ok; {row.status_before} before", None, None, name)
+    if row.verdict in (NEW, Verdict.BASELINE, *FAILURES):
         return None
     if row.verdict == Status.UNSUPPORTED and row.status_before != Status.OK:
         return None

@@ -91,6 +91,13 @@ def test_an_interval_over_the_limit_cannot_be_told_and_says_how_many_processes()
     assert "about 4 processes of each run would decide" in report.lines[0].why
 
 
+@pytest.mark.parametrize("kernels", [[], ["mine"]])
+def test_a_kernel_that_works_again_passes(kernels):
+    before = run(measurement(result("mine", status="crashed")))
+    found = gate(run(measurement(result("mine", 0.5, "b"))), [("before", before)], 0.02, kernels)
+    assert (found.word, [line.why for line in found.lines]) == (Gate.HOLDS, ["ok; crashed before"])
+
+
 @pytest.mark.parametrize("status", ["incorrect", "suspect", "crashed", "out of memory"])
 def test_a_result_that_is_not_ok_fails_and_one_that_is_wrong_even_if_it_was_so_before(status):
     now, good = (run(measurement(result("mine", *of, sha="b", status=word), result("control", 1.1, "c")))
@@ -98,7 +105,7 @@ def test_a_result_that_is_not_ok_fails_and_one_that_is_wrong_even_if_it_was_so_b
     broken, still, mended = (gate(a, [("before", b)], 0.02) for a, b in ((now, good), (now, now), (good, now)))
     assert broken.status == 1 and broken.lines[0].why.startswith(status)
     assert still.status == (1 if status in ("incorrect", "suspect") else 0)
-    assert mended.status == 0 and [line.kernel for line in mended.lines] == ["control"]
+    assert mended.status == 0 and [line.kernel for line in mended.lines] == ["mine", "control"]
 
 
 def test_what_was_not_measured_again_is_not_told_and_what_is_new_is_let_through():
