@@ -112,8 +112,8 @@ class Record:
 
     @property
     def not_apart(self) -> list[Placed]:
-        """Other kernels that can lead, and are not told apart from the best one; of a confirmed record only confirmed ones."""
-        return [one for one in self.ahead[1:] if one.point.is_confirmed or not self.is_confirmed]
+        """Other kernels that can lead, and are not told apart from the best one. A confirmed record knows confirmed results only."""
+        return self.ahead[1:]
 
     @property
     def names_nobody(self) -> bool:

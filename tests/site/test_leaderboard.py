@@ -214,6 +214,14 @@ def tied(run, **kernels):
     return run
 
 
+def test_a_confirmed_record_is_tied_with_confirmed_results_only(owner, measured):
+    thorough(tied(measured(count=1), triton_flash=(3.03, 0.006), sdpa_flash=(2.5, 0.001)))
+    noted(tied(measured(count=1), triton_flash=(2.9, 0.006), sdpa_flash=(3.013, 0.0005)))
+    (place,) = places()
+    assert (place.record.point.kernel, place.record.is_confirmed, place.record.not_apart) == ("triton-flash", True, [])
+    assert "Not told apart" not in page_of(owner)
+
+
 def test_of_kernels_that_are_not_told_apart_the_same_one_is_named_on_all_pages(owner, measured):
     """The winner changed with the number of comparisons, which widen intervals."""
     one = thorough(tied(measured(count=1), triton_flash=(3.03, 0.006), sdpa_flash=(3.013, 0.0005)))
