@@ -45,6 +45,7 @@ def main() -> None:
     parser.add_argument("--only", choices=("isolated", "shared"))
     parser.add_argument("--modes", nargs="*", default=("auto",), help="of the shared measurements, such as auto graph")
     parser.add_argument("--batch-ms", type=float, help="length of isolated batches, instead of the instrument's own")
+    parser.add_argument("--processes", type=int, default=1, help="fresh processes that measure each workload")
     parser.add_argument("--rest", type=float, default=1.0, help="the protocol's: rest before a block or batch")
     arguments = parser.parse_args()
     if arguments.batch_ms:
@@ -52,7 +53,7 @@ def main() -> None:
     device = find_device(arguments.device)
     most = arguments.most_rounds or 2 * arguments.rounds
     plan = {"verify_seeds": arguments.seeds, "min_rounds": arguments.rounds, "max_rounds": most, "warmup_s": 0.2}
-    plan["rest"] = arguments.rest
+    plan |= {"rest": arguments.rest, "processes": arguments.processes}
     shapes = arguments.shapes or SHAPES[device.kind]
     ceilings: Ceilings | None = None
     with arguments.out.open("a") as out:
