@@ -17,7 +17,7 @@ from kernels.report import measures
 from kernels.report.measures import Measure
 from kernels.workload import Config, sentence
 
-PLANS = ("processes", "rest", "warmup", "iters", "flush_l2")
+PLANS = ("processes", "rest", "warmup", "iters", "flush_l2", "seed", "verify_seeds")
 """Fields of a protocol with a command-line option."""
 
 

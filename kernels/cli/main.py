@@ -194,6 +194,12 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--processes", type=int, help="fresh processes that measure each workload (default 1)")
     for command in (run, check):
         command.add_argument(
+            "--seed", type=int, help="of all random numbers: repeats a run that recorded it (default: drawn in secret)"
+        )
+        command.add_argument(
+            "--verify-seeds", type=int, help="correctness checks of each kernel, each on fresh inputs, 1 to 10"
+        )
+        command.add_argument(
             "--isolated",
             action="store_true",
             help="each kernel in a process of its own, which it cannot leave: for untrusted kernels",

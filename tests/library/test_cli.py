@@ -299,6 +299,14 @@ def test_a_config_that_does_not_exist(capsys):
     assert "there is no config 'gone.yaml'" in refused(capsys, "check", "gone.yaml")
 
 
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_seeds_are_options(command):
+    arguments = parser().parse_args([command, "smoke", "--seed", "7", "--verify-seeds", "2"])
+    plan = chosen(arguments).protocol
+    assert (plan.seed, plan.verify_seeds) == (7, 2)
+    assert chosen(parser().parse_args([command, "smoke"])).protocol.seed is None
+
+
 def test_a_config_that_is_wrong(capsys, tmp_path):
     (tmp_path / "mine.yaml").write_text(TINY.replace("heads: 2", "heads: 0"))
     assert "mine.yaml: line 6: workloads.0.heads: " in refused(capsys, "run", str(tmp_path / "mine.yaml"))
@@ -325,8 +333,8 @@ def test_a_kernel_that_does_not_exist(capsys):
 def test_a_backend_that_no_kernel_has(capsys):
     said = refused(capsys, "run", "smoke", "--device", "cpu", "--backends", "pytorch,nope")
     assert (
-        "no kernel of attention has the backend 'nope'; there are: cuda, cutedsl, gluon, pytorch, tilelang, triton"
-        in said
+        "no kernel of attention has the backend 'nope'; there are: cuda, cutedsl, gluon, pytorch, tilelang, "
+        "tilelang-cutedsl, triton" in said
     )
 
 

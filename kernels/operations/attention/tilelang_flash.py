@@ -28,7 +28,7 @@ def tilelang(q, k, v, *, causal, scale, window=0):
 
 @kernel(
     "attention",
-    backend="cutedsl",
+    backend="tilelang-cutedsl",
     dtypes=("float16", "bfloat16"),
     needs=cuda(min_capability=9.0, packages=("tilelang", "cutlass")),
     limits={"head_dim": (32, 64, 128)},

@@ -22,7 +22,7 @@ def tilelang(a, b, *, trans_a=False, trans_b=False):
 
 @kernel(
     "gemm",
-    backend="cutedsl",
+    backend="tilelang-cutedsl",
     dtypes=("float16", "bfloat16"),
     needs=cuda(min_capability=9.0, packages=("tilelang", "cutlass")),
 )

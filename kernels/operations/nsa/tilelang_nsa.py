@@ -1,7 +1,6 @@
 """Native sparse attention in TileLang (https://tilelang.com): a block of threads for each token and group.
 
-The two kernels differ in TileLang's target only: CUDA C++, or the CuTe DSL. Written from TileLang's public documentation;
-neither has run on a device yet.
+The two kernels differ in TileLang's target only: CUDA C++, or the CuTe DSL. Written from TileLang's public documentation.
 """
 
 from functools import lru_cache
@@ -31,7 +30,7 @@ def tilelang_cuda(q, k, v, block_indices, *, block_size, causal, scale):
     backend="tilelang-cutedsl",
     name="tilelang-cutedsl",
     dtypes=("float16", "bfloat16"),
-    needs=cuda(min_capability=8.0, packages=("tilelang",)),
+    needs=cuda(min_capability=8.0, packages=("tilelang", "cutlass")),
     limits={"head_dim": (64, 128), "block_size": (16, 32, 64, 128)},
     environment={"TILELANG_USE_GEMM_V1": "1"},
 )
