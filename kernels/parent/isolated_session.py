@@ -50,10 +50,10 @@ BATCH_NS = {"cpu": 50e6, "cuda": 20e6}
 share of a shorter batch."""
 LEAST_CALLS = {"cpu": 4, "cuda": 1}
 """On a GPU, a batch of long calls is as short as a block of the shared process: more calls in a row lose clock."""
-REST_NS = (10e6, 20e6)
-"""Rest of a GPU between the writing of inputs and a batch: as long as the batch before, as in the shared process, but within
-these limits. With 100 ms ratios were no closer to the shared process's
-(docs/measurements/isolated-rests-h200-2026-11-23.jsonl)."""
+REST_S = 0.02
+"""Rest of a GPU between the writing of inputs and a batch: as long as the batch, as in the shared process. With 100 ms
+ratios were no closer to the shared process's (docs/measurements/isolated-rests-h200-2026-11-23.jsonl). The same before every
+batch and every empty one: what the host adds depends on it (docs/instrument.md#isolated)."""
 CAPTURE_EVERY = 4
 """Batches from one capture."""
 SPARES = 3
@@ -322,7 +322,7 @@ class IsolatedSession:
                 self._write(limit_s, cell=slot, seed=seed, calls=calls)
             if phase != "estimate":
                 with self.during("rests"):
-                    time.sleep(self._rest_s(mine))
+                    time.sleep(self.rest * REST_S)
 
         with self.during(phase):
             done, wall_ns, ended = mine.cell.batch(calls, limit_s, between)
@@ -351,10 +351,6 @@ class IsolatedSession:
         mine.cell.must_have_rested()
         return wall_ns
 
-    def _rest_s(self, mine: Slot) -> float:
-        least, most = REST_NS
-        return self.rest * max(least, min(most, mine.walls_ns[-1] if mine.walls_ns else 0)) / 1e9
-
     def _capture(self, slot: str, calls: int, limit_s: float) -> None:
         """Captures a batch as a graph, anew for every CAPTURE_EVERY batches."""
         mine = self.slots[slot]
@@ -370,8 +366,7 @@ class IsolatedSession:
         cell, self.slots[slot].captured = self.slots[slot].cell, 0
         cell.call("capture" if self.graphs else "forget", **({"calls": 0} if self.graphs else {}))
         with self.during("estimate"):
-            rest_s = self.rest * REST_NS[0] / 1e9
-            return [cell.batch(0, LIMIT_S, lambda armed: time.sleep(rest_s))[1] for _ in range(count)]
+            return [cell.batch(0, LIMIT_S, lambda armed: time.sleep(self.rest * REST_S))[1] for _ in range(count)]
 
     def call_ns(self, slot: str, calls: int, limit_s: float = LIMIT_S, is_judged: bool = True) -> float:
         """Time of a call (ns), from one batch, without what the host adds."""
