@@ -33,7 +33,7 @@ def errors_of(like: Like, distribution: str) -> Errors | ExactErrors:
 
 
 class Errors:
-    """Accumulates the errors of one output, piece by piece. The device is asked twice a piece: each question waits for it."""
+    """Accumulates the errors of one output, piece by piece: three questions to the device a piece, each of which waits for it."""
 
     def __init__(self, like: Like, distribution: str) -> None:
         self.shape, self.dtype = like

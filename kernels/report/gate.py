@@ -81,10 +81,10 @@ class Report:
         if self.word == Gate.HOLDS:
             count = len(self.lines)
             results = f"{count} result{'s' * (count != 1)}"
-            new = listed(list(dict.fromkeys(line.kernel for line in self.lines if line.is_new)))
-            if new and all(line.is_new for line in self.lines):
-                return f"The gate holds: no earlier run measured {new}."
-            more = f"; no earlier run measured {new}" if new else ""
+            said = self._not_compared()
+            if not any(line.change for line in self.lines):
+                return f"The gate holds: {'; '.join(said)}."
+            more = "".join(f"; {one}" for one in said)
             return f"The gate holds: no kernel is slower by more than {percent(self.most)} ({results}{more})."
         these = [line for line in self.lines if line.word == self.word]
         who = listed(list(dict.fromkeys(line.kernel for line in these)))
@@ -94,6 +94,16 @@ class Report:
         needed = [line.processes for line in these if line.processes]
         advice = f" Measure both runs with {max(needed)} processes." if needed else ""
         return f"The gate cannot tell {on}: {who}.{advice}"
+
+    def _not_compared(self) -> list[str]:
+        """What holds without a change, as clauses."""
+        new, mended = (
+            list(dict.fromkeys(line.kernel for line in self.lines if not line.change and line.is_new == is_new))
+            for is_new in (True, False)
+        )
+        were = "was" if len(mended) == 1 else "were"
+        said = [f"no earlier run measured {listed(new)}"] if new else []
+        return said + ([f"{listed(mended)} {were} not ok before"] if mended else [])
 
     def record(self) -> dict[str, Any]:
         return {

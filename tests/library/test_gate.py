@@ -96,6 +96,7 @@ def test_a_kernel_that_works_again_passes(kernels):
     before = run(measurement(result("mine", status="crashed")))
     found = gate(run(measurement(result("mine", 0.5, "b"))), [("before", before)], 0.02, kernels)
     assert (found.word, [line.why for line in found.lines]) == (Gate.HOLDS, ["ok; crashed before"])
+    assert found.sentence == "The gate holds: mine was not ok before.", "nothing was compared"
 
 
 @pytest.mark.parametrize("status", ["incorrect", "suspect", "crashed", "out of memory"])
