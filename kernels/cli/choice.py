@@ -30,7 +30,7 @@ def chosen(arguments: argparse.Namespace, resumed: Config | None = None) -> Conf
     values["protocol"] |= EFFORTS.get(arguments.effort, {})
     changes = {"name": arguments.protocol, "mode": arguments.mode} | {name: getattr(arguments, name) for name in PLANS}
     values["protocol"] |= {name: value for name, value in changes.items() if value is not None}
-    values["protocol"]["verify_only"] = arguments.verify or (config is resumed and config.protocol.verify_only)
+    values["protocol"]["verify_only"] |= arguments.verify
     values["protocol"]["isolated"] |= arguments.isolated
     if arguments.sweep:
         sweep = swept(arguments.sweep)

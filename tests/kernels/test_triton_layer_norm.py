@@ -102,7 +102,7 @@ def run_case(
     with contextlib.ExitStack() as stack:
         if poison_output:
             stack.enter_context(replaced(torch, "empty", poisoning(torch.empty, poisoned)))
-        tile = module.Tile(*tile) if tile else module.tiles(rows, cols)
+        tile = module.Tile(*tile) if tile else module.tiles(rows, cols, x.element_size())
         eps = inputs.options["eps"]
         out = module.launch(laid_out(x, layout), weight[:wrong_cols], bias[:wrong_cols], eps, tile)
     return {"poisoned": len(poisoned)} | judge([measure(out, Reference(problem, inputs, 0, True))], dtype)

@@ -171,6 +171,18 @@ def test_a_kernel_that_is_wrong_at_odd_sizes_only_is_found_by_a_check(command, f
 
 
 @pytest.mark.thorough("a whole run for its files")
+def test_a_config_that_only_checks_is_not_timed(command, tmp_path):
+    config = tmp_path / "checks.yaml"
+    config.write_text(
+        "title: Checks\noperation: softmax\nkernels: [functional, eager]\nprotocol: {verify_only: true}\n"
+        "workloads: [{rows: 3, cols: 8, dtype: float32}]\n"
+    )
+    done = command("run", str(config), "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    assert "2 of 2 outputs checked are correct" in done.stdout
+    assert "p50" not in done.stdout
+
+
 def test_an_output_dir_gets_everything_in_three_forms(command, folder):
     done = command("run", "tiny.yaml", "--device", "cpu", "--kernels", "eager", "--output-dir", "new/results")
     assert done.returncode == 0, done.stderr

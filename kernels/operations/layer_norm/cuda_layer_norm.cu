@@ -1,22 +1,24 @@
-// A block for each row, which it reads once into registers; mean, then variance around it, in float32.
+// Short rows share a block, a long one has its own; each is read once into registers; mean, then variance around it, in float32.
 // @kernel("layer_norm", dtypes=("float16", "bfloat16", "float32"), needs=cuda(min_capability=8.0))
-// @launch(grid=rows, block=THREADS,
-//         defines={"COLS": cols, "THREADS": min(512, max(32, next_power_of_2(ceil_div(cols * itemsize, 64))))})
-// @call("layer_norm<T>", x, weight, bias, out, eps)
+// @launch(grid=ceil_div(rows, ROWS), block=ROWS * THREADS,
+//         defines={"COLS": cols, "THREADS": min(512, max(4, next_power_of_2(ceil_div(cols * itemsize, 64)))),
+//                  "ROWS": max(1, 128 // THREADS)})
+// @call("layer_norm<T>", x, weight, bias, out, rows, eps)
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-constexpr int WARPS = THREADS / 32;
+// THREADS have a row, which is part of a warp or several of them.
+constexpr int LANES = THREADS < 32 ? THREADS : 32, WARPS = THREADS / LANES;
 
 template <typename T, int N> struct alignas(N * sizeof(T)) Packet {
     T value[N];
 };
 
-// The sum over all threads of the block, in every one of them.
-__device__ float sum_of_block(float own) {
+// The sum over all threads of the row, in each of them.
+__device__ float sum_of_row(float own) {
     __shared__ float of_warp[WARPS];
-    for (int lane = 16; lane > 0; lane /= 2) own += __shfl_xor_sync(~0u, own, lane);
+    for (int lane = LANES / 2; lane > 0; lane /= 2) own += __shfl_xor_sync(~0u, own, lane);
     if (WARPS == 1) return own;
     __syncthreads();  // the sums of the last call have been read
     if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = own;
@@ -27,19 +29,21 @@ __device__ float sum_of_block(float own) {
 }
 
 template <typename T>
-__global__ void __launch_bounds__(THREADS)
-layer_norm(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, T* __restrict__ out, float eps) {
+__global__ void __launch_bounds__(ROWS * THREADS)
+layer_norm(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, T* __restrict__ out, int rows, float eps) {
     constexpr int WIDE = 16 / sizeof(T), WIDTH = COLS % WIDE ? 1 : WIDE;  // elements of one load
     constexpr int PACKETS = COLS / WIDTH, TURNS = (PACKETS + THREADS - 1) / THREADS;
     constexpr bool HELD = TURNS * WIDTH * sizeof(T) <= 128;  // a longer row is read three times, twice from the cache
     using P = Packet<T, WIDTH>;
 
-    const P* row = reinterpret_cast<const P*>(x + (long long)blockIdx.x * COLS);
+    const int thread = threadIdx.x % THREADS;
+    const int number = min(blockIdx.x * ROWS + threadIdx.x / THREADS, rows - 1);  // spare threads do the last row again
+    const P* row = reinterpret_cast<const P*>(x + (long long)number * COLS);
     P held[HELD ? TURNS : 1];
     if constexpr (HELD) {
 #pragma unroll
         for (int turn = 0; turn < TURNS; ++turn) {
-            int at = threadIdx.x + turn * THREADS;
+            int at = thread + turn * THREADS;
             if (at < PACKETS) held[turn] = row[at];
         }
     }
@@ -47,7 +51,7 @@ layer_norm(const T* __restrict__ x, const T* __restrict__ weight, const T* __res
     auto each = [&](auto use) {
 #pragma unroll (HELD ? TURNS : 1)
         for (int turn = 0; turn < TURNS; ++turn) {
-            int at = threadIdx.x + turn * THREADS;
+            int at = thread + turn * THREADS;
             if (at < PACKETS) {
                 if constexpr (HELD) use(at, held[turn]);
                 else use(at, row[at]);
@@ -59,18 +63,18 @@ layer_norm(const T* __restrict__ x, const T* __restrict__ weight, const T* __res
     each([&](int, const P& packet) {
         for (int i = 0; i < WIDTH; ++i) sum += float(packet.value[i]);
     });
-    const float mean = sum_of_block(sum) / COLS;
+    const float mean = sum_of_row(sum) / COLS;
     each([&](int, const P& packet) {
         for (int i = 0; i < WIDTH; ++i) {
             float centred = float(packet.value[i]) - mean;
             squares += centred * centred;
         }
     });
-    const float scale = rsqrtf(sum_of_block(squares) / COLS + eps);
+    const float scale = rsqrtf(sum_of_row(squares) / COLS + eps);
 
     const P* weights = reinterpret_cast<const P*>(weight);
     const P* biases = reinterpret_cast<const P*>(bias);
-    P* result = reinterpret_cast<P*>(out + (long long)blockIdx.x * COLS);
+    P* result = reinterpret_cast<P*>(out + (long long)number * COLS);
     each([&](int at, const P& packet) {
         P w = weights[at], b = biases[at], made;
         for (int i = 0; i < WIDTH; ++i)

@@ -1,14 +1,17 @@
-// A block for each row, which it reads once into registers, where each exponential is computed once; sums in float32.
+// Short rows share a block, a long one has its own; each waits in registers, above 32 KiB in shared memory; sums in float32.
 // @kernel("softmax", dtypes=("float16", "bfloat16", "float32"), needs=cuda(min_capability=8.0))
-// @launch(grid=rows, block=THREADS,
-//         defines={"COLS": cols, "THREADS": 512 if cols * itemsize > 65536 else
-//                  max(32, next_power_of_2(ceil_div(cols * itemsize, 64)))})
-// @call("softmax<T>", x, out)
+// @launch(grid=ceil_div(rows, ROWS), block=ROWS * THREADS, shared=cols * itemsize if SHARED else 0,
+//         defines={"COLS": cols,
+//                  "SHARED": 32768 < cols * itemsize and cols * itemsize <= 73728 and cols * itemsize % 16 == 0,
+//                  "THREADS": min(512, max(4, next_power_of_2(ceil_div(cols * itemsize, 64)))), "ROWS": max(1, 128 // THREADS)})
+// @call("softmax<T>", x, out, rows)
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_pipeline.h>
 
-constexpr int WARPS = THREADS / 32;
+// THREADS have a row, which is part of a warp or several of them.
+constexpr int LANES = THREADS < 32 ? THREADS : 32, WARPS = THREADS / LANES;
 constexpr float NONE = -3.4028235e38f, LOG2E = 1.4426950408889634f;
 
 template <typename T, int N> struct alignas(N * sizeof(T)) Packet {
@@ -25,40 +28,42 @@ __device__ Part joined(Part a, Part b) {
     return {most, a.sum * exp2f((a.most - most) * LOG2E) + b.sum * exp2f((b.most - most) * LOG2E)};
 }
 
-__device__ Part over_warp(Part own) {
-    for (int lane = 16; lane > 0; lane /= 2) {
+__device__ Part over_lanes(Part own) {
+    for (int lane = LANES / 2; lane > 0; lane /= 2) {
         Part other = {__shfl_xor_sync(~0u, own.most, lane), __shfl_xor_sync(~0u, own.sum, lane)};
         own = joined(own, other);
     }
     return own;
 }
 
-// The part of the whole row, in every thread of the block.
-__device__ Part over_block(Part own) {
+// The part of the whole row, in each of its threads.
+__device__ Part over_row(Part own) {
     __shared__ Part of_warp[WARPS];
-    own = over_warp(own);
+    own = over_lanes(own);
     if (WARPS == 1) return own;
     if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = own;
     __syncthreads();
-    return over_warp(threadIdx.x % 32 < WARPS ? of_warp[threadIdx.x % 32] : Part{NONE, 0});
+    return over_lanes(threadIdx.x % 32 < WARPS ? of_warp[threadIdx.x % 32] : Part{NONE, 0});
 }
 
 template <typename T>
-__global__ void __launch_bounds__(THREADS)
-softmax(const T* __restrict__ x, T* __restrict__ out) {
+__global__ void __launch_bounds__(ROWS * THREADS)
+softmax(const T* __restrict__ x, T* __restrict__ out, int rows) {
     constexpr int WIDE = 16 / sizeof(T), WIDTH = COLS % WIDE ? 1 : WIDE;  // elements of one load
     constexpr int PACKETS = COLS / WIDTH, TURNS = (PACKETS + THREADS - 1) / THREADS;
-    constexpr bool HELD = TURNS * WIDTH <= 32;  // a longer row is read twice, the second time from the cache
+    constexpr bool HELD = !SHARED && TURNS * WIDTH <= 32;
     using P = Packet<T, WIDTH>;
 
-    const P* row = reinterpret_cast<const P*>(x + (long long)blockIdx.x * COLS);
-    P* result = reinterpret_cast<P*>(out + (long long)blockIdx.x * COLS);
+    const int thread = threadIdx.x % THREADS;
+    const int number = min(blockIdx.x * ROWS + threadIdx.x / THREADS, rows - 1);  // spare threads do the last row again
+    const P* row = reinterpret_cast<const P*>(x + (long long)number * COLS);
+    P* result = reinterpret_cast<P*>(out + (long long)number * COLS);
     Part own = {NONE, 0};
     if constexpr (HELD) {
         float held[TURNS][WIDTH];
 #pragma unroll
         for (int turn = 0; turn < TURNS; ++turn) {
-            const int at = threadIdx.x + turn * THREADS;
+            const int at = thread + turn * THREADS;
             if (at < PACKETS) {
                 const P packet = row[at];
                 for (int i = 0; i < WIDTH; ++i) held[turn][i] = float(packet.value[i]);
@@ -73,13 +78,13 @@ softmax(const T* __restrict__ x, T* __restrict__ out) {
         for (int turn = 0; turn < TURNS; ++turn)
             for (int i = 0; i < WIDTH; ++i) {
                 held[turn][i] = exp2f((held[turn][i] - own.most) * LOG2E);
-                if (threadIdx.x + turn * THREADS < PACKETS) own.sum += held[turn][i];
+                if (thread + turn * THREADS < PACKETS) own.sum += held[turn][i];
             }
-        const Part all = over_block(own);
+        const Part all = over_row(own);
         const float scale = exp2f((own.most - all.most) * LOG2E) / all.sum;
 #pragma unroll
         for (int turn = 0; turn < TURNS; ++turn) {
-            const int at = threadIdx.x + turn * THREADS;
+            const int at = thread + turn * THREADS;
             if (at < PACKETS) {
                 P made;
                 for (int i = 0; i < WIDTH; ++i) made.value[i] = T(held[turn][i] * scale);
@@ -87,18 +92,30 @@ softmax(const T* __restrict__ x, T* __restrict__ out) {
             }
         }
     } else {
-        for (int at = threadIdx.x; at < PACKETS; at += THREADS) {
-            const P packet = row[at];
+        // In shared memory a row leaves registers to three blocks a multiprocessor. Each thread reads only what it copied there. A
+        // row that is too long for it is read again from the cache.
+        extern __shared__ __align__(16) unsigned char memory[];
+        P* kept = reinterpret_cast<P*>(memory);
+        if constexpr (SHARED) {
+            for (int at = thread; at < PACKETS; at += THREADS) __pipeline_memcpy_async(kept + at, row + at, sizeof(P));
+            __pipeline_commit();
+            __pipeline_wait_prior(0);
+        }
+        const P* again = SHARED ? kept : row;
+#pragma unroll 2
+        for (int at = thread; at < PACKETS; at += THREADS) {
+            const P packet = again[at];
             float most = own.most;
             for (int i = 0; i < WIDTH; ++i) most = fmaxf(most, float(packet.value[i]));
             own.sum *= exp2f((own.most - most) * LOG2E);
             own.most = most;
             for (int i = 0; i < WIDTH; ++i) own.sum += exp2f((float(packet.value[i]) - most) * LOG2E);
         }
-        const Part all = over_block(own);
+        const Part all = over_row(own);
         const float scale = 1 / all.sum;
-        for (int at = threadIdx.x; at < PACKETS; at += THREADS) {
-            const P packet = row[at];
+#pragma unroll 2
+        for (int at = thread; at < PACKETS; at += THREADS) {
+            const P packet = again[at];
             P made;
             for (int i = 0; i < WIDTH; ++i) made.value[i] = T(exp2f((float(packet.value[i]) - all.most) * LOG2E) * scale);
             result[at] = made;
