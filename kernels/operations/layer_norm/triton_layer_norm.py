@@ -36,10 +36,11 @@ class Tile(NamedTuple):
 
 def tiles(rows, cols, itemsize):
     """The tile for a problem: 32 or 64 elements a thread, in few warps, which then rarely wait for each other. At 768 columns 2
-    warps were 2% faster than 4 on an H100 (docs/measurements/layer-norm-search-h100-of-four-2026-11-27.json). At 64 and 128 columns
-    4 or 8 elements a thread in 4 warps were the best of 5 on an H200 (docs/measurements/layer-norm-tiles-h200-2026-11-28.json)."""
+    warps were 2% faster than 4 on an H100 (docs/measurements/layer-norm-search-h100-of-four-2026-11-27.json). At 64 and 128
+    columns 4 or 8 elements a thread in 4 warps were the best of 5 on an H200
+    (docs/measurements/layer-norm-tiles-h200-2026-11-28.json)."""
     width = triton.next_power_of_2(cols)
-    if cols == width <= 128:
+    if cols == width and width <= 128:
         return Tile(min(1024 // width if itemsize == 2 else max(8, 512 // width), 64), 4)
     if width > LONGEST_HELD // 2:
         return Tile(2 if rows >= MANY_ROWS and cols <= LONGEST_HELD else 1, 16)
