@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +12,7 @@ from kernels.cli.progress import Progress
 from kernels.contract.events import CrossChecked, Event, Measured, Timing
 from kernels.contract.export import Export
 from kernels.parent.stopwatch import added
-from kernels.report import measures, tables
+from kernels.report import formats, measures, tables
 from kernels.report.cells import as_csv
 from kernels.report.measures import Measure
 from kernels.workload import Config
@@ -30,6 +31,7 @@ class Collector:
         progress: Progress,
         resumed: Export | None,
         asked: Sequence[Measure] = (),
+        form: str = "",
     ) -> None:
         title = config.title or config.name
         new = Export(title=title, config=config, measured_at=datetime.now(UTC).replace(microsecond=0))
@@ -39,6 +41,8 @@ class Collector:
         self.paths, self.progress = paths, progress
         self.asked = asked
         """Measures that the table and its files have; none: the usual ones."""
+        self.form = form
+        """Rows of another benchmark that .jsonl has (kernels/report/formats.py); empty: the measures."""
         self.has_news = False
         """Whether something was measured that the resumed file does not have."""
         self.trouble: OSError | None = None
@@ -93,6 +97,9 @@ class Collector:
                 return self.export.as_json(table=tables.as_records(self.table))
             case "csv":
                 return as_csv(measures.as_records(self.table, self.asked), measures.fields(self.asked))
+            case "jsonl" if self.form:
+                found = formats.records(self.form, self.export.measurements, self.export.environment)
+                return "".join(f"{json.dumps(row)}\n" for row in found)
             case "jsonl":
                 return "".join(measures.as_jsonl(self.table, self.asked))
         title = ", ".join(filter(None, [self.export.title, self.export.partial]))

@@ -22,6 +22,7 @@ from kernels.config_files import ConfigError
 from kernels.host.device import NoSuchDevice
 from kernels.parent.child_process import Cancelled, ChildDied
 from kernels.protocol import EFFORTS
+from kernels.report.formats import FORMATS
 from kernels.report.measures import BY_KEY
 
 
@@ -153,6 +154,12 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--json", metavar="FILE", type=Path, help="write everything to FILE, after each workload")
         command.add_argument("--csv", metavar="FILE", type=Path, help="write the table to FILE")
         command.add_argument("--jsonl", metavar="FILE", type=Path, help="write the results to FILE, one a line")
+        command.add_argument(
+            "--format",
+            choices=FORMATS,
+            default="",
+            help="rows of --jsonl as other benchmarks write them: sizes in problem_size (nested) or beside the time (flat)",
+        )
         command.add_argument(
             "--columns",
             metavar="A,B",

@@ -35,7 +35,7 @@ def do_run(arguments: argparse.Namespace, stop: Stop) -> int:
         resume.check(before, config, device)
     paths, progress = outputs(arguments), Progress()
     progress.say(f"{config.title or config.name} on {device.name}")
-    collected = Collector(config, paths, progress, before, columns(arguments))
+    collected = Collector(config, paths, progress, before, columns(arguments), arguments.format)
     if before and not before.partial:
         progress.say(f"{arguments.resume} is complete: nothing is left to measure")
         collected.finish(before.state, {})

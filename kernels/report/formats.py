@@ -34,12 +34,20 @@ def _nested(row: Row, measured: Measured, backend: str, environment: dict[str, A
     }
 
 
+def _sizes(measured: Measured) -> dict[str, Any]:
+    """Sizes with the names of `flat`. Rows are tokens: as one sequence of them, where the operation is on rows."""
+    names = {"batch": "batch_size", "seq_len": "sequence_length", "dim": "tensor_dimension", "rows": "sequence_length"}
+    across = getattr(measured.workload.problem, "across", "")
+    alone = {"batch_size": 1} if across else {}
+    return alone | _renamed(measured, names | ({across: "tensor_dimension"} if across else {}))
+
+
 def _flat(row: Row, measured: Measured, backend: str, environment: dict[str, Any]) -> dict[str, Any]:
     """One level; the time is the mean. gpu_efficiency is the GPU's utilisation in percent; null where it was not measured."""
     return {
         "operation": row.operation,
         "implementation": row.kernel,
-        **_renamed(measured, {"batch": "batch_size", "seq_len": "sequence_length", "dim": "tensor_dimension"}),
+        **_sizes(measured),
         "dtype": measured.workload.dtype,
         "time_ms": row.mean_ms,
         "memory_mb": row.peak_memory_bytes / 1e6 if row.peak_memory_bytes is not None else None,

@@ -26,7 +26,7 @@ def collected(tmp_path, *options):
     workload = Workload(operation="attention", sizes=SIZES)
     config = Config(name="one", operation="attention", kernels=["sdpa"], workloads=[workload])
     paths = {name: tmp_path / f"out.{name}" for name in ("json", "csv", "jsonl", "md")}
-    collector = Collector(config, paths, Progress(), None, columns(arguments))
+    collector = Collector(config, paths, Progress(), None, columns(arguments), arguments.format)
     results = [ArmResult(kernel="sdpa", **TIMES)]
     collector.emit(Measured(workload=workload, mode="cold", margin=0.01, baseline="sdpa", results=results))
     collector.finish(DONE, {})
@@ -52,6 +52,18 @@ def test_without_columns_the_files_are_the_usual_ones(tmp_path):
     assert next(csv.reader(paths["csv"].open())) == list(tables.COLUMNS)
     (line,) = map(json.loads, paths["jsonl"].read_text().splitlines())
     assert line == json.loads(json.dumps(tables.as_records(collector.table)[0]))
+
+
+def test_the_lines_have_the_form_that_is_asked_for(tmp_path):
+    _, paths = collected(tmp_path, "--format", "nested")
+    (line,) = map(json.loads, paths["jsonl"].read_text().splitlines())
+    assert line["problem_size"]["seq_len"] == 512 and line["latency_ms"] == 0.01
+    assert next(csv.reader(paths["csv"].open())) == list(tables.COLUMNS), "the others are as usual"
+
+
+def test_a_form_without_a_file_of_lines_is_exit_2(capsys):
+    assert main(["run", "smoke", "--device", "cpu", "--format", "flat"]) == 2
+    assert capsys.readouterr().err == "kernels: --format flat is of --jsonl FILE, which is missing\n"
 
 
 @pytest.mark.parametrize("do", ["run", "check"])

@@ -8,6 +8,8 @@ from itertools import chain, repeat
 
 import pytest
 
+from kernels.contract.arm_result import ArmResult
+from kernels.contract.events import Measured
 from kernels.contract.export import read_export
 from kernels.foreign import names, records
 from kernels.foreign.claimed import Claimed, NotReadable, Record, Refused
@@ -15,6 +17,7 @@ from kernels.foreign.figures import column, number
 from kernels.foreign.rows import claims
 from kernels.report import formats, tables
 from kernels.report.cells import as_csv
+from kernels.workload import Workload
 from runs.pipeline.importer import folder, samples
 
 NSA = """[
@@ -194,6 +197,17 @@ def test_rows_that_we_write_in_the_formats_of_others_come_back(name):
     assert {one.workload.key for one in found} == {m.key for m in export.measurements}
     assert {one.kernel for one in found} == {row["implementation"] for row in rows}
     assert [one.figures["tflops"] for one in found] == [row["tflops"] for row in rows] if name == "nested" else True
+
+
+@pytest.mark.parametrize("operation", ["layer_norm", "cross_entropy"])
+def test_rows_of_one_sequence_come_back_as_the_same_workload(operation):
+    workload = Workload(operation=operation, sizes={"batch": 32, "seq_len": 512, "dim": 768})
+    times = {"n": 400, "rounds": 20, "p50_ms": 0.01, "p50_low_ms": 0.009, "p50_high_ms": 0.011, "mean_ms": 0.011}
+    arm = ArmResult(kernel="mine", **times)
+    measured = Measured(workload=workload, mode="cold", margin=0.01, baseline="eager", results=[arm])
+    rows = list(formats.records("flat", [measured], {"device": "NVIDIA H100 PCIe", "capability": "9.0"}))
+    _, (one,), refused = read(json.dumps(rows), "NVIDIA H100 PCIe")
+    assert refused == [] and one.workload.key == workload.key
 
 
 def test_our_csv_comes_back():

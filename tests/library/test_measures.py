@@ -159,8 +159,8 @@ def test_every_figure_of_a_row_that_a_csv_leaves_out_is_a_measure():
 ENVIRONMENT = {"device": "NVIDIA H100 PCIe", "capability": "9.0"}
 
 
-def formatted(name, *arms):
-    workload = Workload(operation="attention", sizes=SIZES)
+def formatted(name, *arms, operation="attention", sizes=SIZES):
+    workload = Workload(operation=operation, sizes=sizes)
     measured = Measured(workload=workload, mode="cold", margin=0.01, baseline="sdpa", results=list(arms))
     return list(formats.records(name, [measured], ENVIRONMENT))
 
@@ -184,6 +184,20 @@ def test_rows_of_one_level():
     seen = {"span_ns": 8e3, "wall_ns": 10e3}
     (row,) = formatted("flat", ArmResult(kernel="mine", backend="triton", crosscheck=seen, **TIMES))
     assert row["gpu_efficiency"] == pytest.approx(80.0)
+
+
+@pytest.mark.parametrize(
+    ("operation", "sizes"),
+    [
+        ("layer_norm", {"batch": 32, "seq_len": 512, "dim": 768}),
+        ("layer_norm", {"rows": 16384, "cols": 768}),
+        ("cross_entropy", {"rows": 16384, "vocab": 768}),
+    ],
+)
+def test_rows_of_an_operation_on_rows_are_one_sequence(operation, sizes):
+    (row,) = formatted("flat", ArmResult(kernel="mine", **TIMES), operation=operation, sizes=sizes)
+    assert (row["batch_size"], row["sequence_length"], row["tensor_dimension"]) == (1, 16384, 768)
+    assert not {"rows", "cols", "vocab"} & set(row)
 
 
 @pytest.mark.parametrize("name", formats.FORMATS)
