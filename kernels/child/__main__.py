@@ -45,6 +45,28 @@ def limit_myself(kind: str) -> None:
         pass
 
 
+def free_memory() -> str:
+    """What is free now, as "; 3.7 GiB of 10.7 GiB were free": of the GPU, else of what this process may have. Empty if nobody
+    says it."""
+    import torch
+
+    from kernels.analysis.memory import size
+
+    try:
+        if torch.cuda.is_initialized():
+            free, total = torch.cuda.mem_get_info()
+        else:
+            total, _ = resource.getrlimit(resource.RLIMIT_DATA)
+            with open("/proc/self/status") as file:
+                used = next(1024 * int(line.split()[1]) for line in file if line.startswith("VmData:"))
+            free = max(0, total - used)
+            if total == resource.RLIM_INFINITY:
+                return ""
+    except (RuntimeError, OSError, StopIteration):
+        return ""
+    return f"; {size(free)} of {size(total)} were free"
+
+
 def fault(error: BaseException, must_replace: bool) -> Fault:
     """An exception as data for the parent."""
     import torch
@@ -63,6 +85,8 @@ def fault(error: BaseException, must_replace: bool) -> Fault:
         kind = "suspect"
     is_sentence = isinstance(error, (CallsOverlap, FilledWhenRead, NotCaptured))
     message = str(error) if is_sentence else f"{type(error).__name__}: {error}"
+    if kind == "out of memory" and "free" not in said:
+        message = f"{message[:1900]}{free_memory()}"
     text = "".join(traceback.format_exception(error))
     if isinstance(error, CompileError):
         text = error.log  # where in the kernel's source it is, not where in the compiler's caller

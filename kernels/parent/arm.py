@@ -78,6 +78,8 @@ class Arm:
 ASKED = re.compile(r"tried to allocate ([\d.]+) (bytes|[KMGT]iB)", re.IGNORECASE)
 FREE = re.compile(r"total capaci?ty of ([\d.]+ \w+) of which ([\d.]+ \w+) is free")
 """PyTorch says both of a GPU, and only the first of a CPU. "capacty" is how its version 2.1 wrote it."""
+ADDED = re.compile(r"; [\d.,]+ \w+ of [\d.,]+ \w+ were free$")
+"""What the child says where PyTorch does not."""
 
 
 def in_short(status: Status, message: str) -> str:
@@ -86,8 +88,9 @@ def in_short(status: Status, message: str) -> str:
     if status == Status.OUT_OF_MEMORY and (asked := ASKED.search(message)):
         count, unit = asked.groups()
         said = f"tried to allocate {size(float(count)) if unit.lower() == 'bytes' else f'{count} {unit}'}"
-        free = FREE.search(message)
-        return f"{said}; {free[2]} of {free[1]} were free" if free else said
+        if free := FREE.search(message):
+            return f"{said}; {free[2]} of {free[1]} were free"
+        return said + (added[0] if (added := ADDED.search(message)) else "")
     return message.removeprefix("Unsupported: ")
 
 

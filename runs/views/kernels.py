@@ -86,12 +86,13 @@ def limits_of(kernel: dict[str, Any]) -> str:
 
 
 def _here(whys: list[str]) -> str:
-    """Where a kernel can run, and why not elsewhere; empty if on every device. whys: why not, of each device that has it."""
+    """Where a kernel can run, and every reason why not elsewhere; empty if on every device. whys: why not, of each device
+    that has it."""
     unable = [why for why in whys if why]
     if not unable:
         return ""
     where = f"on {len(whys) - len(unable)} of {len(whys)} devices: " if len(whys) > 1 else ""
-    return f"{where}{unable[0]}"
+    return where + "; ".join(dict.fromkeys(unable))
 
 
 def _counted() -> Iterator[tuple[Kernel, dict[str, Any]]]:

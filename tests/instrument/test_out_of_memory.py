@@ -1,5 +1,8 @@
 """Out of memory: the result says what was asked for, and what was free where PyTorch says it."""
 
+import re
+import resource
+
 import pytest
 
 from kernels.contract.arm_result import Status
@@ -40,14 +43,41 @@ def test_what_was_asked_and_what_was_free(message, said):
     assert in_short(Status.OUT_OF_MEMORY, message) == said
 
 
-def test_a_cpu_says_only_what_was_asked():
+def told(error):
+    """What a result says of an exception of a kernel."""
+    from kernels.child.__main__ import fault
+
+    return in_short(Status.OUT_OF_MEMORY, fault(error, False).message)
+
+
+def test_a_cpu_says_what_was_asked_and_what_its_process_may_still_have(monkeypatch):
     """This PyTorch's own words."""
     import torch
 
     with pytest.raises(RuntimeError) as raised:
         torch.empty(2**50, dtype=torch.uint8)
-    said = in_short(Status.OUT_OF_MEMORY, f"{type(raised.value).__name__}: {raised.value}")
-    assert said == "tried to allocate 1,024 TiB"
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (2**50, 2**50))
+    assert re.fullmatch(r"tried to allocate 1,024 TiB; 1,0\d\d TiB of 1,024 TiB were free", told(raised.value))
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (0, 0))
+    assert told(raised.value) == "tried to allocate 1,024 TiB; 0 B of 0 B were free"
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (resource.RLIM_INFINITY,) * 2)
+    assert told(raised.value) == "tried to allocate 1,024 TiB"
+
+
+def test_what_is_free_is_said_where_cuda_says_nothing(monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (3 * 2**30, 80 * 2**30))
+    error = RuntimeError("CUDA error: out of memory")
+    assert told(error) == "RuntimeError: CUDA error: out of memory; 3 GiB of 80 GiB were free"
+    assert told(torch.OutOfMemoryError(PYTORCH_2_10)) == "tried to allocate 1.95 GiB; 1.58 GiB of 14.57 GiB were free"
+
+    def broken():
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", broken)
+    assert told(error) == "RuntimeError: CUDA error: out of memory"
 
 
 def test_other_errors_keep_their_words():

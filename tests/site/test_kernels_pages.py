@@ -13,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from many import many
 
+from kernels.catalog import declared
 from runs.models import Kernel, Newest, Result, Run
 from runs.queries import history, measurements, point_rows, tallies
 from runs.views import history as history_page
@@ -132,6 +133,16 @@ def test_a_kernel_says_what_it_takes_where_it_runs_and_whether_it_is_correct(own
     assert rows["attention", "sdpa"]["here"] == "" and rows["gemm", "eager"]["checked"] == "not tested here yet"
     page = page_of(owner, "kernels")
     assert "On 1 of 2 devices: needs a CUDA device" in page and "Takes fp16, bf16; head_dim 64, 128." in page
+
+
+def test_each_reason_why_a_kernel_cannot_run_is_said(owner, make_gpu):
+    make_gpu("CPU-1", "cpu", "AMD EPYC", "web-1")
+    make_gpu("GPU-2", name="NVIDIA A100", host="gpu-2", capability=8.0, catalogue=declared("cuda", 8.0))
+    make_gpu("GPU-3", name="NVIDIA A100", host="gpu-3", capability=8.0, catalogue=declared("cuda", 8.0))
+    rows = {(row["operation"], row["name"]): row for row in json.loads(page_of(owner, "kernels_json"))["kernels"]}
+    said = rows["attention", "gluon-flash"]["here"]
+    assert said.startswith("on 0 of 3 devices: ") and said.count("needs a CUDA device") == 1
+    assert len(said.split("; ")) == 2 and "8.0" in said
 
 
 def test_without_devices_it_says_how_one_gets_here(owner):
