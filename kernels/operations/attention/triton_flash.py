@@ -2,7 +2,7 @@
 
 The softmax is kept online, in base 2 and in float32, so that no score leaves the chip. Blocks of keys that need no mask
 run in a loop without one; only the diagonal (causal) or the ragged end of the keys is masked. Tile shapes come from
-`tiles`, whose numbers scripts/tune_triton_flash.py finds: nothing is tuned while a kernel runs.
+`tiles`, or are its settings: nothing is tuned while a kernel runs.
 """
 
 from functools import cache
@@ -46,6 +46,7 @@ class Device(NamedTuple):
     processors: int
     shared_bytes: int
     """Shared memory that one program may have."""
+    tma: bool
 
 
 def tiles(head_dim, causal, seq_len, all_heads, device):
@@ -81,11 +82,30 @@ def tiles(head_dim, causal, seq_len, all_heads, device):
     dtypes=("float16", "bfloat16"),
     needs=cuda(min_capability=8.0),
     limits={"head_dim": (64, 128)},
-)
-def triton_flash(q, k, v, *, causal, scale):
+    space={
+        "block_m": (16, 32, 64, 128), "block_n": (16, 32, 64, 128), "warps": (4, 8), "stages": (2, 3, 4),
+        "mask": ("split", "branch", "always"), "tma": (False, True), "specialised": (False, True),
+    },
+)  # fmt: skip
+def triton_flash(q, k, v, *, causal, scale, settings=None):
     """Flash attention forward in Triton, tiles from a table."""
     batch, heads, seq_len, head_dim = q.shape
-    return launch(q, k, v, causal, scale, tiles(head_dim, causal, seq_len, batch * heads, _device(q.device)))
+    device = _device(q.device)
+    if settings:
+        return launch(q, k, v, causal, scale, fitting(Tile(**settings), head_dim, device))
+    return launch(q, k, v, causal, scale, tiles(head_dim, causal, seq_len, batch * heads, device))
+
+
+def fitting(tile, head_dim, device):
+    """The tile, if a device can hold it and has what it asks for. Raises Unsupported."""
+    if tile.tma and not device.tma:
+        raise Unsupported("this device has no tensor memory accelerator")
+    if tile.specialised and not (tile.tma and tile.block_m == 128 and tile.warps == 4 and tile.mask == "always"):
+        raise Unsupported('specialised warps need tma, block_m=128, warps=4 and mask="always"')
+    needed = 2 * head_dim * (tile.block_m + 2 * tile.stages * tile.block_n)
+    if needed > device.shared_bytes:
+        raise Unsupported(f"needs {needed} bytes of shared memory, this device has {device.shared_bytes}")
+    return tile
 
 
 def launch(q, k, v, causal, scale, tile):
@@ -149,9 +169,9 @@ def _shapes(*tensors):
 @cache
 def _device(device):
     if device.type != "cuda":  # Triton's interpreter works on the CPU, where any tile will do
-        return Device(processors=132, shared_bytes=227 * 1024)
+        return Device(processors=132, shared_bytes=227 * 1024, tma=True)
     properties = torch.cuda.get_device_properties(device)
-    return Device(properties.multi_processor_count, properties.shared_memory_per_block_optin)
+    return Device(properties.multi_processor_count, properties.shared_memory_per_block_optin, properties.major >= 9)
 
 
 def _fits_descriptor(x):

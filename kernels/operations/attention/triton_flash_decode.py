@@ -104,12 +104,28 @@ def tiles(rows, head_dim, all_heads, keys, device):
     dtypes=("float16", "bfloat16"),
     needs=cuda(min_capability=8.0),
     limits={"seq_len": (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16)},
-)
-def triton_flash_decode(q, k, v, *, causal, scale, kv_len=0):
+    space={
+        "keys": (16, 32, 64, 128, 256), "warps": (4, 8), "stages": (1, 2, 3, 4), "programs": (1, 2, 4),
+        "swapped": (False, True), "early": (False, True), "tma": (False, True),
+    },
+)  # fmt: skip
+def triton_flash_decode(q, k, v, *, causal, scale, kv_len=0, settings=None):
     """Attention of up to 16 queries to many keys: grouped heads in one tile, keys split over programs."""
     batch, heads, queries, head_dim = q.shape
-    rows = heads // k.shape[1] * queries
-    return launch(q, k, v, causal, scale, tiles(rows, head_dim, batch * k.shape[1], k.shape[2], _device(q.device)))
+    rows, device = heads // k.shape[1] * queries, _device(q.device)
+    if settings:
+        return launch(q, k, v, causal, scale, fitting(Tile(**settings), head_dim, device))
+    return launch(q, k, v, causal, scale, tiles(rows, head_dim, batch * k.shape[1], k.shape[2], device))
+
+
+def fitting(tile, head_dim, device):
+    """The tile, if a device can hold it and has what it asks for. Raises Unsupported."""
+    if (tile.tma or tile.early) and not device.tma:
+        raise Unsupported("tma and early are for Hopper and later")
+    needed = 4 * triton.next_power_of_2(head_dim) * tile.stages * tile.keys
+    if needed > device.shared_bytes:
+        raise Unsupported(f"needs {needed} bytes of shared memory, this device has {device.shared_bytes}")
+    return tile
 
 
 def launch(q, k, v, causal, scale, tile):

@@ -30,14 +30,28 @@ def tile(head_dim, shared_bytes):
     return (64, 32, 4, 1) if small else (128, 32, 8, 2)
 
 
-@kernel("attention", backend="triton", dtypes=("float16", "bfloat16"), needs=cuda(min_capability=8.0))
-def triton_persistent(q, k, v, *, causal, scale, window=0):
+def chosen(settings, head_dim, shared_bytes):
+    """The tile of some settings, if shared memory can hold it; without settings, that of the head dim. Raises Unsupported."""
+    if not settings:
+        return tile(head_dim, shared_bytes)
+    rows, keys, warps, stages = (settings[name] for name in ("rows", "keys", "warps", "stages"))
+    needed = 2 * triton.next_power_of_2(head_dim) * (rows + 2 * stages * keys)
+    if needed > shared_bytes:
+        raise Unsupported(f"needs {needed} bytes of shared memory, this device has {shared_bytes}")
+    return rows, keys, warps, stages
+
+
+@kernel(
+    "attention", backend="triton", dtypes=("float16", "bfloat16"), needs=cuda(min_capability=8.0),
+    space={"rows": (16, 32, 64, 128), "keys": (16, 32, 64, 128), "warps": (4, 8), "stages": (1, 2, 3, 4)},
+)  # fmt: skip
+def triton_persistent(q, k, v, *, causal, scale, window=0, settings=None):
     """triton-overlapped with programs that stay and take tile after tile; head dims 16 to 256."""
     batch, heads, seq_len, head_dim = q.shape
     if not 16 <= head_dim <= 256 or head_dim % 8:
         raise Unsupported(f"head_dim is {head_dim}; this kernel does multiples of 8 from 16 to 256")
     processors, shared_bytes = _device(q.device)
-    rows, keys, warps, stages = tile(head_dim, shared_bytes)
+    rows, keys, warps, stages = chosen(settings, head_dim, shared_bytes)
     total = triton.cdiv(seq_len, rows) * batch * heads
     out = torch.empty_like(q)
     with torch.cuda.device_of(q):

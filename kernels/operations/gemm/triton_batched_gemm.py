@@ -10,10 +10,12 @@ import torch
 import triton
 import triton.language as tl
 
-from kernels.catalog import cuda, kernel
+from kernels.catalog import Unsupported, cuda, kernel
 
 GROUP = 8
 """Rows of tiles shared by programs in flight."""
+MOST_SUMS = 32 * 128
+"""Elements of the product that a warp adds up in registers."""
 SMALL = 160 * 1024
 """Bytes of shared memory below which a device gets fewer stages: compute capability 8.6, 8.9 and 12.x have 99 KiB."""
 
@@ -25,13 +27,34 @@ def tile(m, n, batch, processors, shared_bytes):
     return 64, 64, 64, 4, 3
 
 
-@kernel("gemm", backend="triton", dtypes=("float16", "bfloat16"), needs=cuda(min_capability=8.0))
-def triton_batched_gemm(a, b, *, trans_a=False, trans_b=False):
+def fitting(settings, itemsize, shared_bytes):
+    """(rows, columns, terms, warps, stages) of settings, if registers and shared memory can hold them. Raises Unsupported."""
+    rows, columns, terms, warps, stages = (settings[name] for name in ("rows", "columns", "terms", "warps", "stages"))
+    if (sums := rows * columns) > MOST_SUMS * warps:
+        raise Unsupported(f"{sums // (32 * warps)} sums a thread; this kernel does {MOST_SUMS // 32}")
+    needed = itemsize * (rows + columns) * terms * stages
+    if needed > shared_bytes:
+        raise Unsupported(f"needs {needed} bytes of shared memory, this device has {shared_bytes}")
+    return rows, columns, terms, warps, stages
+
+
+@kernel(
+    "gemm", backend="triton", dtypes=("float16", "bfloat16"), needs=cuda(min_capability=8.0),
+    space={
+        "rows": (16, 32, 64, 128), "columns": (16, 32, 64, 128, 256), "terms": (32, 64, 128), "warps": (4, 8),
+        "stages": (2, 3, 4),
+    },
+)  # fmt: skip
+def triton_batched_gemm(a, b, *, trans_a=False, trans_b=False, settings=None):
     """Tiled products of a batch in Triton, transposed or not, float32 sums."""
     a_of, b_of = (x.mT if trans else x for x, trans in ((a, trans_a), (b, trans_b)))
     m, k, n = *a_of.shape[-2:], b_of.shape[-1]
     batch = a.shape[0] if a.dim() == 3 else 1
-    rows, columns, terms, warps, stages = tile(m, n, batch, *_device(a.device))
+    processors, shared_bytes = _device(a.device)
+    chosen = (
+        fitting(settings, a.element_size(), shared_bytes) if settings else tile(m, n, batch, processors, shared_bytes)
+    )
+    rows, columns, terms, warps, stages = chosen
     out = torch.empty(*a.shape[:-2], m, n, dtype=a.dtype, device=a.device)
     with torch.cuda.device_of(a):
         _products[(triton.cdiv(m, rows) * triton.cdiv(n, columns), min(batch, 65_535), triton.cdiv(batch, 65_535))](

@@ -15,6 +15,8 @@ from kernels.catalog import Unsupported, cuda, kernel
 
 GROUP = 8
 """Rows of tiles shared by programs in flight."""
+MOST_SUMS = 32 * 128
+"""Elements of the product that a warp adds up in registers."""
 SMALL = 160 * 1024
 """Bytes of shared memory below which a device gets narrower slices: compute capability 8.6, 8.9 and 12.x have 99 KiB."""
 
@@ -34,8 +36,12 @@ def tile(m, n, fp8, processors, shared_bytes):
     dtypes=("tf32", "float8_e4m3fn"),
     needs=cuda(min_capability=8.0),
     limits={"batch": (1,)},
-)
-def triton_narrow_gemm(a, b, *, trans_a=False, trans_b=False, tf32=False):
+    space={
+        "rows": (16, 32, 64, 128), "columns": (16, 32, 64, 128, 256), "terms": (16, 32, 64, 128), "warps": (4, 8),
+        "stages": (2, 3, 4),
+    },
+)  # fmt: skip
+def triton_narrow_gemm(a, b, *, trans_a=False, trans_b=False, tf32=False, settings=None):
     """Tiled matrix product in Triton of tf32, or of fp8 from Ada on; float32 sums."""
     fp8 = a.dtype == torch.float8_e4m3fn
     if not (fp8 or tf32):
@@ -43,7 +49,23 @@ def triton_narrow_gemm(a, b, *, trans_a=False, trans_b=False, tf32=False):
     if fp8 and a.is_cuda and torch.cuda.get_device_capability(a.device) < (8, 9):
         raise Unsupported("this device multiplies no fp8: compute capability 8.9 does")
     a, b = a.mT if trans_a else a, b.mT if trans_b else b
-    return launch(a, b, tile(a.shape[0], b.shape[1], fp8, *_device(a.device)))
+    processors, shared_bytes = _device(a.device)
+    if settings:
+        return launch(a, b, fitting(settings, a.element_size(), shared_bytes))
+    return launch(a, b, tile(a.shape[0], b.shape[1], fp8, processors, shared_bytes))
+
+
+def fitting(settings, itemsize, shared_bytes):
+    """(rows, columns, terms, warps, stages) of settings, if registers and shared memory can hold them. Raises Unsupported."""
+    rows, columns, terms, warps, stages = (settings[name] for name in ("rows", "columns", "terms", "warps", "stages"))
+    if itemsize == 1 and terms < 32:
+        raise Unsupported("a product of fp8 has at least 32 terms")
+    if (sums := rows * columns) > MOST_SUMS * warps:
+        raise Unsupported(f"{sums // (32 * warps)} sums a thread; this kernel does {MOST_SUMS // 32}")
+    needed = itemsize * (rows + columns) * terms * stages
+    if needed > shared_bytes:
+        raise Unsupported(f"needs {needed} bytes of shared memory, this device has {shared_bytes}")
+    return rows, columns, terms, warps, stages
 
 
 def launch(a, b, chosen):

@@ -68,6 +68,8 @@ RULES = (
 )
 
 
+MOST_SUMS, SHARED_BYTES = 32 * 128, 227 * 1024
+"""Elements of the product that a warp adds up in registers, and the shared memory of a program on Hopper."""
 ADDED = 2048
 """Elements of the product that a program of the second launch adds."""
 
@@ -91,10 +93,27 @@ def _count(m, n, block_m, block_n):
     dtypes=("float16", "bfloat16"),
     needs=cuda(architecture=9.0, triton=(">=3.6",)),
     limits={"batch": (1,)},
-)
-def triton_split_gemm(a, b):
+    space={
+        "block_m": (16, 32, 64, 128), "block_n": (16, 32, 64, 128, 256), "block_k": (32, 64, 128, 256), "warps": (4, 8),
+        "stages": (2, 3, 4, 5), "splits": (1, 2, 4, 8, 16), "group": (4, 8), "parts": (1, 2),
+    },
+)  # fmt: skip
+def triton_split_gemm(a, b, *, settings=None):
     """Persistent tiles by TMA, or K split over programs, in Triton for Hopper; float32 sums, tiles from a table."""
-    return launch(a, b, rule(a.shape[0], b.shape[-1], a.shape[1]).tile)
+    return launch(a, b, fitting(Tile(**settings)) if settings else rule(a.shape[0], b.shape[-1], a.shape[1]).tile)
+
+
+def fitting(tile):
+    """The tile, if registers and the 227 KiB of shared memory of Hopper can hold it. Raises Unsupported."""
+    if (sums := tile.block_m * tile.block_n) > MOST_SUMS * tile.warps:
+        raise Unsupported(f"{sums // (32 * tile.warps)} sums a thread; this kernel does {MOST_SUMS // 32}")
+    if tile.splits > 1 and tile.parts > 1:
+        raise Unsupported("a tile is stored in parts only where K is not split: splits=1")
+    needed = 2 * (tile.block_m + tile.block_n) * tile.block_k * tile.stages
+    needed += 2 * sums // tile.parts if tile.splits == 1 else 0
+    if needed > SHARED_BYTES:
+        raise Unsupported(f"needs {needed} bytes of shared memory, this device has {SHARED_BYTES}")
+    return tile
 
 
 def launch(a, b, tile):

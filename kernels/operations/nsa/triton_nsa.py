@@ -40,11 +40,25 @@ def tiles(block_size, head_dim, element_bytes, shared_bytes):
     return Tile(keys, 4, 1 if 2 * held > min(shared_bytes, SMALL_SHARED) else 2)
 
 
-@kernel("nsa", backend="triton", needs=cuda(min_capability=8.0))
-def triton_nsa(q, k, v, block_indices, *, block_size, causal, scale, window=0):
+@kernel(
+    "nsa", backend="triton", needs=cuda(min_capability=8.0),
+    space={"keys": (16, 32, 64, 128), "warps": (1, 2, 4, 8), "stages": (1, 2, 3, 4)},
+)  # fmt: skip
+def triton_nsa(q, k, v, block_indices, *, block_size, causal, scale, window=0, settings=None):
     """A program for each token and group: its heads share the selected blocks; online softmax."""
-    tile = tiles(block_size, q.shape[-1], q.element_size(), _shared_bytes(q.device))
+    problem = block_size, q.shape[-1], q.element_size(), _shared_bytes(q.device)
+    tile = fitting(Tile(**settings), *problem) if settings else tiles(*problem)
     return launch(q, k, v, block_indices, block_size, causal, scale, window, tile)
+
+
+def fitting(tile, block_size, head_dim, element_bytes, shared_bytes):
+    """The tile, if it is no longer than a block and shared memory can hold it. Raises Unsupported."""
+    if tile.keys > max(16, triton.next_power_of_2(block_size)):
+        raise Unsupported(f"a step of {tile.keys} keys is longer than a block of {block_size}")
+    needed = 2 * tile.keys * triton.next_power_of_2(head_dim) * element_bytes * tile.stages
+    if needed > shared_bytes:
+        raise Unsupported(f"needs {needed} bytes of shared memory, this device has {shared_bytes}")
+    return tile
 
 
 def launch(q, k, v, block_indices, block_size, causal, scale, window, tile):
