@@ -24,6 +24,7 @@
 #define __restrict__
 using std::max;
 using std::min;
+inline unsigned min(unsigned a, int b) { return min(a, (unsigned)b); }
 
 struct Dims {
     unsigned x, y, z;
@@ -170,6 +171,16 @@ inline void wait_for_copies() {
     for (auto& [to, from, inside] : fibers[now].copies) inside ? (void)memcpy(to, from, 16) : (void)memset(to, 0, 16);
     fibers[now].copies.clear();
 }
+
+inline void __pipeline_memcpy_async(void* to, const void* from, size_t bytes) {
+    if (bytes != 16) abort();
+    copy_async(to, from, true);
+}
+inline void __pipeline_commit() {}
+inline void __pipeline_wait_prior(int) { wait_for_copies(); }
+inline void __threadfence() {}
+inline float rsqrtf(float x) { return 1 / sqrtf(x); }
+inline unsigned atomicAdd(unsigned* at, unsigned more) { return (*at += more) - more; }
 
 inline void load(unsigned (&to)[4], const void* row, bool transposed) {
     together(row, [&](const void** rows) {

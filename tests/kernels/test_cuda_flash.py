@@ -3,72 +3,30 @@
 So tiles, swizzles, masks and the layout of fragments are run as they are. On a GPU: tests/instrument/test_cuda_files_on_a_gpu.py.
 """
 
-import re
 import shutil
-import subprocess
-from functools import cache
-from pathlib import Path
 
 import pytest
+from emulated import Emulated
 from selection import telling
 
 torch = pytest.importorskip("torch")
 
 from kernels.analysis.correctness import judge  # noqa: E402
-from kernels.catalog import get_kernel, load  # noqa: E402
 from kernels.child.reference import Reference, measure  # noqa: E402
 from kernels.operations.attention import Attention  # noqa: E402
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler (g++) on this host")
-GPU = Path(__file__).parent / "emulated_gpu.h"
-INSTRUCTIONS = re.compile(r"// --- instructions ---.*// --- kernel ---", re.DOTALL)
 MANY = "emulated GPU: `make test` takes a few shapes of cuda-flash"
 
 
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory):
-    """emulated(name, problem, inputs, change): what a kernel of attention writes; change: (text, instead) in its source."""
-    folder = tmp_path_factory.mktemp("emulated")
-
-    @cache
-    def program(name, entry, change):
-        text = load(get_kernel("attention", name)).call.text.source
-        body = re.sub(r"#include <cuda_.*>", "", INSTRUCTIONS.sub("", text))
-        if change:
-            assert change[0] in body
-            body = body.replace(*change)
-        source, made = folder / f"{len(list(folder.iterdir()))}.cpp", None
-        source.write_text(
-            f'#include "{GPU}"\n{body}\nint main(int, char** a) {{ auto* kernel = &{entry}; launch(kernel, a + 1); }}\n'
-        )
-        made = source.with_suffix("")
-        command = ["g++", "-std=c++17", "-O1", "-w", "-o", made, source]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr[:3000]
-        return made
-
-    def run(name, problem, inputs, change=None):
-        text = load(get_kernel("attention", name)).call.text
-        values = text.values(inputs.tensors, inputs.options, 132)
-        grid, block, _ = text.shape(values)
-        out = torch.full_like(inputs.tensors[0], float("nan"))
-        files = []
-        for number, tensor in enumerate((*inputs.tensors, out)):
-            files.append(folder / f"{number}.bin")
-            files[-1].write_bytes(
-                tensor.contiguous().view(torch.int16 if tensor.itemsize == 2 else torch.int32).numpy().tobytes()
-            )
-        said = [files[value] if kind == "pointer" else value for kind, value in text.arguments(values)]
-        made = program(name, text.compiled_from(values, out.dtype).entry, change)
-        subprocess.run([made, *map(str, (*grid, *block, *said))], check=True, timeout=300)
-        return torch.frombuffer(bytearray(files[-1].read_bytes()), dtype=out.dtype).reshape(out.shape)
-
-    return run
+    return Emulated(tmp_path_factory.mktemp("emulated"))
 
 
 def verdict(emulated, name, problem, distribution="normal", change=None):
     inputs = problem.inputs("cpu", 3, distribution)
-    out = emulated(name, problem, inputs, change)
+    out = emulated(problem, name, inputs, change)
     return judge([measure(out, Reference(problem, inputs, 3, True, distribution))], problem.dtype)
 
 

@@ -2,7 +2,7 @@
 // @kernel("layer_norm", dtypes=("float16", "bfloat16", "float32"), needs=cuda(min_capability=8.0))
 // @launch(grid=ceil_div(rows, ROWS), block=ROWS * THREADS,
 //         defines={"COLS": cols, "THREADS": min(512, max(4, next_power_of_2(ceil_div(cols * itemsize, 64)))),
-//                  "ROWS": max(1, 128 // THREADS)})
+//                  "ROWS": 128 // THREADS if THREADS <= 32 else 1})
 // @call("layer_norm<T>", x, weight, bias, out, rows, eps)
 
 #include <cuda_bf16.h>
@@ -10,6 +10,7 @@
 
 // THREADS have a row, which is part of a warp or several of them.
 constexpr int LANES = THREADS < 32 ? THREADS : 32, WARPS = THREADS / LANES;
+static_assert(ROWS == 1 || WARPS == 1, "rows of several warps would share their sums");
 
 template <typename T, int N> struct alignas(N * sizeof(T)) Packet {
     T value[N];

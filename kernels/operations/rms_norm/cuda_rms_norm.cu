@@ -2,7 +2,7 @@
 // @kernel("rms_norm", dtypes=("float16", "bfloat16", "float32"), needs=cuda(min_capability=8.0))
 // @launch(grid=ceil_div(rows, ROWS), block=ROWS * THREADS,
 //         defines={"COLS": cols, "THREADS": 512 if cols * itemsize > 65536 else
-//                  max(4, next_power_of_2(ceil_div(cols * itemsize, 64))), "ROWS": max(1, 128 // THREADS)})
+//                  max(4, next_power_of_2(ceil_div(cols * itemsize, 64))), "ROWS": 128 // THREADS if THREADS <= 32 else 1})
 // @call("rms_norm<T>", x, weight, out, rows, eps)
 
 #include <cuda_bf16.h>
@@ -10,6 +10,7 @@
 
 // THREADS have a row, which is part of a warp or several of them.
 constexpr int LANES = THREADS < 32 ? THREADS : 32, WARPS = THREADS / LANES;
+static_assert(ROWS == 1 || WARPS == 1, "rows of several warps would share their sums");
 
 template <typename T, int N> struct alignas(N * sizeof(T)) Packet {
     T value[N];

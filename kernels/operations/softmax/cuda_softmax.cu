@@ -3,7 +3,7 @@
 // @launch(grid=ceil_div(rows, ROWS), block=ROWS * THREADS, shared=cols * itemsize if SHARED else 0,
 //         defines={"COLS": cols,
 //                  "SHARED": 32768 < cols * itemsize and cols * itemsize <= 73728 and cols * itemsize % 16 == 0,
-//                  "THREADS": min(512, max(4, next_power_of_2(ceil_div(cols * itemsize, 64)))), "ROWS": max(1, 128 // THREADS)})
+//                  "THREADS": min(512, max(4, next_power_of_2(ceil_div(cols * itemsize, 64)))), "ROWS": 128 // THREADS if THREADS <= 32 else 1})
 // @call("softmax<T>", x, out, rows)
 
 #include <cuda_bf16.h>
@@ -12,6 +12,7 @@
 
 // THREADS have a row, which is part of a warp or several of them.
 constexpr int LANES = THREADS < 32 ? THREADS : 32, WARPS = THREADS / LANES;
+static_assert(ROWS == 1 || WARPS == 1, "rows of several warps would share their sums");
 constexpr float NONE = -3.4028235e38f, LOG2E = 1.4426950408889634f;
 
 template <typename T, int N> struct alignas(N * sizeof(T)) Packet {

@@ -1,0 +1,59 @@
+"""Kernels in CUDA C++ on a GPU that is emulated: their own C++, with stand-ins for the instructions (emulated_gpu.h)."""
+
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from kernels.catalog import get_kernel, load
+from kernels.child import outputs
+
+GPU = Path(__file__).parent / "emulated_gpu.h"
+INSTRUCTIONS = re.compile(r"// --- instructions ---.*// --- kernel ---", re.DOTALL)
+DYNAMIC = re.compile(r"extern __shared__ [^;]*\bmemory\[\];")
+"""The emulated GPU has it."""
+SMS = 132
+
+
+class Emulated:
+    """emulated(problem, kernel, inputs, change): what a kernel writes; change: (text, instead) in its source."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self._program = cache(self._compile)
+
+    def _compile(self, operation, kernel, entry, defines, change):
+        text = load(get_kernel(operation, kernel)).call.text.source
+        body = re.sub(r"#include <cuda_.*>", "", INSTRUCTIONS.sub("", text))
+        if change:
+            assert change[0] in body
+            body = body.replace(*change)
+        body = DYNAMIC.sub("", body).replace("__shared__", "static")  # of all threads of a block
+        macros = "".join(f"#define {name} {value}\n" for name, value in defines)
+        source = self.folder / f"{len(list(self.folder.iterdir()))}.cpp"
+        source.write_text(
+            f'#include "{GPU}"\n{macros}{body}\nint main(int, char** a) {{ auto* kernel = &{entry}; launch(kernel, a + 1); }}\n'
+        )
+        made = source.with_suffix("")
+        command = ["g++", "-std=c++17", "-O1", "-w", "-o", made, source]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr[:3000]
+        return made
+
+    def __call__(self, problem, kernel, inputs, change=None):
+        import torch
+
+        text = load(get_kernel(problem.name, kernel)).call.text
+        values = text.values(inputs.tensors, inputs.options, SMS)
+        grid, block, _ = text.shape(values)
+        ((shape, dtype),) = outputs.likes(problem, inputs)
+        out = torch.full(shape, float("nan"), dtype=dtype)
+        files = []
+        for number, tensor in enumerate((*inputs.tensors, out)):
+            files.append(self.folder / f"{number}.bin")
+            files[-1].write_bytes(bytes(tensor.contiguous().untyped_storage()))
+        said = [files[value] if kind == "pointer" else value for kind, value in text.arguments(values)]
+        source = text.compiled_from(values, inputs.tensors[0].dtype)
+        made = self._program(problem.name, kernel, source.entry, source.defines, change)
+        subprocess.run([made, *map(str, (*grid, *block, *said))], check=True, timeout=300)
+        return torch.frombuffer(bytearray(files[-1].read_bytes()), dtype=dtype).reshape(shape)
