@@ -30,8 +30,8 @@ class Tile(NamedTuple):
 
 
 def tiles(rows, cols):
-    """The tile for a problem: 16 elements of each tensor a thread. At float32 16384 x 64 none of seven others was apart from it on
-    an H200: docs/measurements/mse-loss-tiles-h200-2026-11-28.json."""
+    """The tile for a problem: 16 elements of each tensor a thread. At float32 16384 x 64 none of seven others was apart from it
+    on an H200: docs/measurements/mse-loss-tiles-h200-2026-11-28.json."""
     return Tile(4096, 8, 4)
 
 
