@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from kernels.catalog import get_kernel
+from kernels.catalog import Unsupported, get_kernel
 
 torch = pytest.importorskip("torch")
 
@@ -139,3 +139,16 @@ def test_tilelangs_product_is_always_one_of_a_batch(monkeypatch, batch, trans_a,
     out = tilelang_gemm.tilelang(*inputs.tensors, **inputs.options)
     said = judge([measure(out, Reference(problem, inputs, 3, True))], problem.dtype)
     assert said["correct"], said["why"]
+
+
+@pytest.mark.parametrize(("trans_a", "trans_b"), [(False, False), (True, False), (False, True)])
+def test_the_cute_dsl_refuses_a_k_that_it_cannot_compile(monkeypatch, trans_a, trans_b):
+    monkeypatch.setattr(tilelang_gemm, "_compiled", lambda *shapes: lambda a, b: (shapes[0], "compiled"))
+    for k, refused in ((65, True), (64, False), (72, False)):
+        inputs = Gemm(m=9, n=20, k=k, trans_a=trans_a, trans_b=trans_b, dtype="bfloat16").inputs("cpu", 3)
+        if refused:
+            with pytest.raises(Unsupported, match="^K is 65; "):
+                tilelang_gemm.tilelang_cutedsl(*inputs.tensors, **inputs.options)
+        else:
+            tilelang_gemm.tilelang_cutedsl(*inputs.tensors, **inputs.options)
+        tilelang_gemm.tilelang(*inputs.tensors, **inputs.options)

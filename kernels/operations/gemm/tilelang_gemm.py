@@ -4,7 +4,7 @@ or to the CuTe DSL. Tiles are guesses.
 
 from functools import cache
 
-from kernels.catalog import cuda, kernel
+from kernels.catalog import Unsupported, cuda, kernel
 
 ROWS, COLUMNS, TERMS, THREADS, STAGES = 128, 128, 64, 256, 3
 
@@ -27,7 +27,9 @@ def tilelang(a, b, *, trans_a=False, trans_b=False):
     needs=cuda(min_capability=9.0, packages=("tilelang", "cutlass")),
 )
 def tilelang_cutedsl(a, b, *, trans_a=False, trans_b=False):
-    """The same TileLang program, compiled to the CuTe DSL."""
+    """The same TileLang program, compiled to the CuTe DSL; K in multiples of 8."""
+    if (k := a.shape[-2 if trans_a else -1]) % 8:  # "'_Tensor' object has no attribute 'toint'" at 65
+        raise Unsupported(f"K is {k}; TileLang 0.1.15 compiles this to the CuTe DSL only for multiples of 8")
     return _product(a, b, trans_a, trans_b, "cutedsl")
 
 
