@@ -147,7 +147,7 @@ def test_the_cute_dsl_refuses_a_k_that_it_cannot_compile(monkeypatch, trans_a, t
     for k, refused in ((65, True), (64, False), (72, False)):
         inputs = Gemm(m=9, n=20, k=k, trans_a=trans_a, trans_b=trans_b, dtype="bfloat16").inputs("cpu", 3)
         if refused:
-            with pytest.raises(Unsupported, match="^K is 65; "):
+            with pytest.raises(Unsupported, match="K is 65; "):
                 tilelang_gemm.tilelang_cutedsl(*inputs.tensors, **inputs.options)
         else:
             tilelang_gemm.tilelang_cutedsl(*inputs.tensors, **inputs.options)
