@@ -45,15 +45,15 @@ def limit_myself(kind: str) -> None:
         pass
 
 
-def free_memory() -> str:
-    """What is free now, as "; 3.7 GiB of 10.7 GiB were free": of the GPU, else of what this process may have. Empty if nobody
-    says it."""
+def free_memory(of_gpu: bool) -> str:
+    """What is free now, as "3.7 GiB of 10.7 GiB were free": of the GPU, or of what this process may have. Empty if nobody says
+    it."""
     import torch
 
     from kernels.analysis.memory import size
 
     try:
-        if torch.cuda.is_initialized():
+        if of_gpu:
             free, total = torch.cuda.mem_get_info()
         else:
             total, _ = resource.getrlimit(resource.RLIMIT_DATA)
@@ -64,7 +64,13 @@ def free_memory() -> str:
                 return ""
     except (RuntimeError, OSError, StopIteration):
         return ""
-    return f"; {size(free)} of {size(total)} were free"
+    return f"{size(free)} of {size(total)} were free"
+
+
+def with_free_memory(message: str, of_gpu: bool) -> str:
+    """A message that memory ran out, with what is free at the end of its first line."""
+    first, *others = message.splitlines()
+    return "\n".join(["; ".join(filter(None, [first.rstrip(": "), free_memory(of_gpu)])), *others])
 
 
 def fault(error: BaseException, must_replace: bool) -> Fault:
@@ -85,8 +91,9 @@ def fault(error: BaseException, must_replace: bool) -> Fault:
         kind = "suspect"
     is_sentence = isinstance(error, (CallsOverlap, FilledWhenRead, NotCaptured))
     message = str(error) if is_sentence else f"{type(error).__name__}: {error}"
-    if kind == "out of memory" and "free" not in said:
-        message = f"{message[:1900]}{free_memory()}"
+    if kind == "out of memory" and "is free" not in said:
+        of_host = isinstance(error, MemoryError) or "defaultcpuallocator" in said
+        message = with_free_memory(message[:1900], torch.cuda.is_initialized() and not of_host)
     text = "".join(traceback.format_exception(error))
     if isinstance(error, CompileError):
         text = error.log  # where in the kernel's source it is, not where in the compiler's caller

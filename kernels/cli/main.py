@@ -163,8 +163,8 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--columns",
             metavar="A,B",
-            help="these measures instead of the usual ones, in the table and in every file but --json; "
-            f"all, or some of: {', '.join(BY_KEY)}",
+            help="these measures instead of the usual ones, in the table and in every file but --json, and --jsonl with "
+            f"--format; all, or some of: {', '.join(BY_KEY)}",
         )
         command.add_argument(
             "--output-dir", metavar="DIR", type=Path, help="write run.json, table.csv and table.md there"

@@ -30,6 +30,8 @@ def do_run(arguments: argparse.Namespace, stop: Stop) -> int:
     """Measures, prints the table, writes the files. What was measured before an end of any kind is kept."""
     before = exported(arguments.resume) if arguments.resume else None
     config = chosen(arguments, before.config if before else None)
+    if arguments.format and config.protocol.verify_only:
+        raise ConfigError(f"--format {arguments.format} has only timed results, and this only checks")
     device = find_device(arguments.device or (before.environment.get("uuid") if before else None))
     if before:
         resume.check(before, config, device)

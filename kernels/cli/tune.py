@@ -182,7 +182,7 @@ def _search(plan: TunePlan, info: catalog.KernelInfo, config: Config, workloads:
         kernel=info.name,
         sha256=kernel_digest(info),
         plan=plan,
-        protocol=config.protocol,
+        protocol=config.protocol.model_copy(update={"name": "paired", "isolated": False, "verify_only": False}),
         space=info.space,
         keys=[one.key for one in workloads],
         workloads=workloads,

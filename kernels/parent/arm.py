@@ -61,12 +61,13 @@ class Arm:
         """Turns an error of the child into this arm's result. True: the child must be replaced."""
         if isinstance(error, CommandFailed):
             message = str(error)
-            if "CUDA error" in message or "illegal memory access" in message:  # the CUDA context is unusable
+            unusable = "CUDA error" in message or "illegal memory access" in message  # the CUDA context
+            if unusable and error.fault.kind != "out of memory":
                 self.fail(Status.CRASHED, message, error.fault.traceback)
                 return True
             status = OWN_STATUS.get(error.fault.kind, Status.FAILED)
             self.fail(status, in_short(status, message), error.fault.traceback if status == Status.FAILED else "")
-            return error.fault.must_replace
+            return unusable or error.fault.must_replace
         if isinstance(error, ChildTimedOut):
             status = Status.TIMED_OUT
         else:
@@ -78,7 +79,7 @@ class Arm:
 ASKED = re.compile(r"tried to allocate ([\d.]+) (bytes|[KMGT]iB)", re.IGNORECASE)
 FREE = re.compile(r"total capaci?ty of ([\d.]+ \w+) of which ([\d.]+ \w+) is free")
 """PyTorch says both of a GPU, and only the first of a CPU. "capacty" is how its version 2.1 wrote it."""
-ADDED = re.compile(r"; [\d.,]+ \w+ of [\d.,]+ \w+ were free$")
+ADDED = re.compile(r"; [\d.,]+ \w+ of [\d.,]+ \w+ were free$", re.MULTILINE)
 """What the child says where PyTorch does not."""
 
 

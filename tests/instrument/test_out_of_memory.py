@@ -6,7 +6,8 @@ import resource
 import pytest
 
 from kernels.contract.arm_result import Status
-from kernels.parent.arm import in_short
+from kernels.parent.arm import Arm, in_short
+from kernels.parent.child_process import CommandFailed
 
 PYTORCH_2_8 = (
     "OutOfMemoryError: CUDA out of memory. Tried to allocate 30.29 GiB. GPU 0 has a total capacity of 10.74 GiB of which "
@@ -43,41 +44,77 @@ def test_what_was_asked_and_what_was_free(message, said):
     assert in_short(Status.OUT_OF_MEMORY, message) == said
 
 
-def told(error):
-    """What a result says of an exception of a kernel."""
+CUDA = (
+    "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace "
+    "below might be incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\nCompile with `TORCH_USE_CUDA_DSA` to enable "
+    "device-side assertions.\n"
+)
+"""As PyTorch writes it where its allocator was not asked."""
+
+
+def blamed(error):
+    """(status, first line of why) of a kernel that raised this."""
     from kernels.child.__main__ import fault
 
-    return in_short(Status.OUT_OF_MEMORY, fault(error, False).message)
+    arm = Arm("mine")
+    arm.blame("when it is called", CommandFailed(fault(error, False)), "")
+    return arm.status, arm.why.splitlines()[0]
 
 
-def test_a_cpu_says_what_was_asked_and_what_its_process_may_still_have(monkeypatch):
-    """This PyTorch's own words."""
-    import torch
-
-    with pytest.raises(RuntimeError) as raised:
-        torch.empty(2**50, dtype=torch.uint8)
-    monkeypatch.setattr(resource, "getrlimit", lambda what: (2**50, 2**50))
-    assert re.fullmatch(r"tried to allocate 1,024 TiB; 1,0\d\d TiB of 1,024 TiB were free", told(raised.value))
-    monkeypatch.setattr(resource, "getrlimit", lambda what: (0, 0))
-    assert told(raised.value) == "tried to allocate 1,024 TiB; 0 B of 0 B were free"
-    monkeypatch.setattr(resource, "getrlimit", lambda what: (resource.RLIM_INFINITY,) * 2)
-    assert told(raised.value) == "tried to allocate 1,024 TiB"
-
-
-def test_what_is_free_is_said_where_cuda_says_nothing(monkeypatch):
+@pytest.fixture
+def gpu(monkeypatch):
+    """CUDA is initialised, and 3 of 80 GiB are free."""
     import torch
 
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (3 * 2**30, 80 * 2**30))
-    error = RuntimeError("CUDA error: out of memory")
-    assert told(error) == "RuntimeError: CUDA error: out of memory; 3 GiB of 80 GiB were free"
-    assert told(torch.OutOfMemoryError(PYTORCH_2_10)) == "tried to allocate 1.95 GiB; 1.58 GiB of 14.57 GiB were free"
+    return monkeypatch
+
+
+@pytest.fixture
+def too_large():
+    """This PyTorch's own error on a CPU."""
+    import torch
+
+    with pytest.raises(RuntimeError) as raised:
+        torch.empty(2**50, dtype=torch.uint8)
+    return raised.value
+
+
+@pytest.mark.parametrize("on_gpu", [False, True], ids=["without CUDA", "with CUDA"])
+def test_of_a_cpu_it_is_said_what_was_asked_and_what_the_process_may_still_have(
+    request, monkeypatch, too_large, on_gpu
+):
+    if on_gpu:
+        request.getfixturevalue("gpu")
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (2**50, 2**50))
+    _, said = blamed(too_large)
+    assert re.fullmatch(r"tried to allocate 1,024 TiB; 1,0\d\d TiB of 1,024 TiB were free", said)
+    assert re.fullmatch(r"MemoryError; 1,0\d\d TiB of 1,024 TiB were free", blamed(MemoryError())[1])
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (0, 0))
+    assert blamed(too_large)[1] == "tried to allocate 1,024 TiB; 0 B of 0 B were free"
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (resource.RLIM_INFINITY,) * 2)
+    assert blamed(too_large)[1] == "tried to allocate 1,024 TiB"
+
+
+def test_what_is_free_is_said_where_cuda_says_nothing(gpu):
+    import torch
+
+    out = Status.OUT_OF_MEMORY
+    assert blamed(RuntimeError(CUDA)) == (out, "RuntimeError: CUDA error: out of memory; 3 GiB of 80 GiB were free")
+    said = "tried to allocate 1.95 GiB; 1.58 GiB of 14.57 GiB were free"
+    assert blamed(torch.OutOfMemoryError(PYTORCH_2_10)) == (out, said)
 
     def broken():
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
-    monkeypatch.setattr(torch.cuda, "mem_get_info", broken)
-    assert told(error) == "RuntimeError: CUDA error: out of memory"
+    gpu.setattr(torch.cuda, "mem_get_info", broken)
+    assert blamed(RuntimeError(CUDA)) == (out, "RuntimeError: CUDA error: out of memory")
+
+
+def test_other_errors_of_cuda_are_a_crash(gpu):
+    status, said = blamed(RuntimeError("CUDA error: an illegal memory access was encountered"))
+    assert status == Status.CRASHED and said.startswith("RuntimeError: CUDA error: an illegal memory access")
 
 
 def test_other_errors_keep_their_words():

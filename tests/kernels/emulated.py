@@ -18,8 +18,8 @@ SMS = 132
 class Emulated:
     """emulated(problem, kernel, inputs, change): what a kernel writes; change: (text, instead) in its source."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, folder, sms=SMS):
+        self.folder, self.sms = folder, sms
         self._program = cache(self._compile)
 
     def _compile(self, operation, kernel, entry, defines, change):
@@ -44,14 +44,14 @@ class Emulated:
         import torch
 
         text = load(get_kernel(problem.name, kernel)).call.text
-        values = text.values(inputs.tensors, inputs.options, SMS)
+        values = text.values(inputs.tensors, inputs.options, self.sms)
         grid, block, _ = text.shape(values)
         ((shape, dtype),) = outputs.likes(problem, inputs)
         out = torch.full(shape, float("nan"), dtype=dtype)
         files = []
         for number, tensor in enumerate((*inputs.tensors, out)):
             files.append(self.folder / f"{number}.bin")
-            files[-1].write_bytes(bytes(tensor.contiguous().untyped_storage()))
+            files[-1].write_bytes(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())
         said = [files[value] if kind == "pointer" else value for kind, value in text.arguments(values)]
         source = text.compiled_from(values, inputs.tensors[0].dtype)
         made = self._program(problem.name, kernel, source.entry, source.defines, change)

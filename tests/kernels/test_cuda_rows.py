@@ -41,6 +41,19 @@ def test_rows_of_every_width_are_right(emulated, operation, width, dtype):
     assert said["correct"], said["why"]
 
 
+@pytest.mark.parametrize("operation, width", [("softmax", 17_001), ("rms_norm", 33_001), ("layer_norm", 33_001)])
+def test_long_rows_of_odd_width_are_right(emulated, operation, width):
+    said = verdict(emulated, operation, width, "float16", rows=2)
+    assert said["correct"], said["why"]
+
+
+@pytest.mark.parametrize("rows, vocab, dtype", [(70, 1001, "float32"), (3000, 9, "float16")])
+def test_blocks_that_do_many_rows_are_right(tmp_path, rows, vocab, dtype):
+    """With one multiprocessor there are eight blocks."""
+    said = verdict(Emulated(tmp_path, sms=1), "cross_entropy", vocab, dtype, rows)
+    assert said["correct"], said["why"]
+
+
 @pytest.mark.parametrize("rows", [1, 33, 300])
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_any_number_of_rows_is_right(emulated, operation, rows):

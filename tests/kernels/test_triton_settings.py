@@ -8,7 +8,7 @@ from interpreter import interpreting, serve
 from kernels import catalog
 
 GEMM = {"block_m": 16, "block_n": 32, "block_k": 32, "warps": 4, "stages": 2, "tma": False, "persistent": True}
-FLASH = {"block_m": 32, "block_n": 16, "warps": 4, "stages": 2, "mask": "always", "tma": True, "specialised": False}
+FLASH = {"block_m": 32, "block_n": 16, "warps": 4, "stages": 2, "mask": "always", "tma": True}
 DECODE = {"keys": 16, "warps": 4, "stages": 2, "programs": 2, "swapped": True, "early": False, "tma": False}
 STAGE = {"rows": 32, "keys": 16, "warps": 4, "stages": 2}
 HEADS = {"batch": 1, "heads": 2, "seq_len": 70, "head_dim": 64, "causal": True}
@@ -59,7 +59,6 @@ REFUSED = [
         BLOCKS | {"rows": 128, "columns": 128, "terms": 128, "stages": 4},
         "of shared",
     ),
-    ("attention/flash", HEADS, FLASH | {"specialised": True}, "specialised warps need"),
     ("attention/flash", HEADS | {"head_dim": 128}, FLASH | {"block_n": 128, "stages": 4}, "of shared memory"),
     ("attention/flash_decode", FEW | {"head_dim": 128}, DECODE | {"keys": 256, "stages": 4}, "of shared memory"),
     ("attention/overlapped", HEADS | {"head_dim": 256}, STAGE | {"keys": 128, "stages": 4}, "of shared memory"),

@@ -170,7 +170,6 @@ def test_a_kernel_that_is_wrong_at_odd_sizes_only_is_found_by_a_check(command, f
     assert tiny_run.returncode == 0, "a kernel may be made for the sizes that it is measured at"
 
 
-@pytest.mark.thorough("a whole run for its files")
 def test_a_config_that_only_checks_is_not_timed(command, tmp_path):
     config = tmp_path / "checks.yaml"
     config.write_text(
@@ -183,6 +182,7 @@ def test_a_config_that_only_checks_is_not_timed(command, tmp_path):
     assert "p50" not in done.stdout
 
 
+@pytest.mark.thorough("a whole run for its files")
 def test_an_output_dir_gets_everything_in_three_forms(command, folder):
     done = command("run", "tiny.yaml", "--device", "cpu", "--kernels", "eager", "--output-dir", "new/results")
     assert done.returncode == 0, done.stderr

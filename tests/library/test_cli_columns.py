@@ -66,6 +66,12 @@ def test_a_form_without_a_file_of_lines_is_exit_2(capsys):
     assert capsys.readouterr().err == "kernels: --format flat is of --jsonl FILE, which is missing\n"
 
 
+def test_a_form_of_timed_results_is_refused_where_nothing_is_timed(capsys, tmp_path):
+    asked = ["check", "smoke", "--device", "cpu", "--jsonl", str(tmp_path / "rows.jsonl"), "--format", "flat"]
+    assert main(asked) == 2
+    assert capsys.readouterr().err == "kernels: --format flat has only timed results, and this only checks\n"
+
+
 @pytest.mark.parametrize("do", ["run", "check"])
 def test_a_column_that_does_not_exist_is_exit_2_before_anything_is_measured(capsys, do):
     assert main([do, "smoke", "--device", "cpu", "--columns", "mean_ms,foo"]) == 2

@@ -13,11 +13,16 @@ from selection import telling
 from tuning import BLOCKED, TINY
 
 from kernels import catalog
+from kernels.catalog import get_kernel
+from kernels.cli.tune import _search
+from kernels.config_files import load_config
 from kernels.contract.export import read_export
 from kernels.contract.search import read_table, winners_curse
 from kernels.host.device import find_device
 from kernels.settings import OWN, choose, settings_in, spelled, variant, why_no_space
 from kernels.settings import read_table as best_of
+from kernels.tune_plan import TunePlan
+from kernels.workload import RunSpec
 
 ROOT = Path(__file__).parents[2]
 ENDS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
@@ -266,3 +271,13 @@ def test_another_table_is_another_version_of_the_kernel(folder, monkeypatch):
     assert own.decides.chosen("k", "H200", 9.0) == (None, "")
     beside(folder).write_text("{")
     assert "blocked.tuned.json cannot be read" in catalog.get_kernel("softmax", "blocked").error
+
+
+def test_a_config_that_only_checks_can_be_tuned_on():
+    config, info = load_config("correctness-grid"), get_kernel("attention", "triton-flash")
+    search = _search(TunePlan(), info, config, config.workloads[:2])
+    spec = RunSpec(
+        device="GPU-1", operation="attention", kernels=[info.name], baseline=info.name, protocol=search.protocol,
+        workloads=search.workloads, tune=search.plan,
+    )  # fmt: skip
+    assert spec.protocol.name == "paired" and not spec.protocol.verify_only

@@ -38,7 +38,7 @@ def test_the_form_offers_kernels_that_declare_settings_and_configs_of_their_oper
     page = owner.get("/runs/tune/").content.decode()
     assert "layer_norm/triton-layer-norm · 35" in page and "gemm/triton-gemm" in page
     assert "attention/sdpa" not in page and "layer-norm · LayerNorm" in page
-    assert "attention/triton-flash · 1,152" in page and "smoke-window" in page
+    assert "attention/triton-flash · 576" in page and "smoke-window" in page
     assert 'href="/runs/tune/"' in owner.get("/runs/new/").content.decode()
 
 

@@ -2,7 +2,7 @@
 
 The softmax is kept online, in base 2 and in float32, so that no score leaves the chip. Blocks of keys that need no mask
 run in a loop without one; only the diagonal (causal) or the ragged end of the keys is masked. Tile shapes come from
-`tiles`, or are its settings: nothing is tuned while a kernel runs.
+`tiles`, or from the settings: nothing is tuned while a kernel runs.
 """
 
 from functools import cache
@@ -35,9 +35,6 @@ class Tile(NamedTuple):
     each block (no second start of the pipeline, so good for short loops), "always" one loop that masks every block."""
     tma: bool = False
     """Inputs come by the tensor memory accelerator (Hopper and later) and not by pointers."""
-    specialised: bool = False
-    """One warp group loads while two compute. Only on Hopper, and only with tma, 128 rows, 4 warps and mask "always":
-    Triton 3.6 specialises nothing but a single loop without branches."""
 
 
 class Device(NamedTuple):
@@ -84,7 +81,7 @@ def tiles(head_dim, causal, seq_len, all_heads, device):
     limits={"head_dim": (64, 128)},
     space={
         "block_m": (16, 32, 64, 128), "block_n": (16, 32, 64, 128), "warps": (4, 8), "stages": (2, 3, 4),
-        "mask": ("split", "branch", "always"), "tma": (False, True), "specialised": (False, True),
+        "mask": ("split", "branch", "always"), "tma": (False, True),
     },
 )  # fmt: skip
 def triton_flash(q, k, v, *, causal, scale, settings=None):
@@ -100,8 +97,6 @@ def fitting(tile, head_dim, device):
     """The tile, if a device can hold it and has what it asks for. Raises Unsupported."""
     if tile.tma and not device.tma:
         raise Unsupported("this device has no tensor memory accelerator")
-    if tile.specialised and not (tile.tma and tile.block_m == 128 and tile.warps == 4 and tile.mask == "always"):
-        raise Unsupported('specialised warps need tma, block_m=128, warps=4 and mask="always"')
     needed = 2 * head_dim * (tile.block_m + 2 * tile.stages * tile.block_n)
     if needed > device.shared_bytes:
         raise Unsupported(f"needs {needed} bytes of shared memory, this device has {device.shared_bytes}")
@@ -142,7 +137,6 @@ def launch(q, k, v, causal, scale, tile):
             EVEN_N=even_n,
             MASK=tile.mask if causal or not even_n else "none",
             TMA=tma,
-            SPECIALISED=tma and tile.specialised,
             num_warps=tile.warps,
             num_stages=tile.stages,
         )
@@ -213,7 +207,6 @@ def _attention(
     EVEN_N: tl.constexpr,
     MASK: tl.constexpr,
     TMA: tl.constexpr,
-    SPECIALISED: tl.constexpr,
 ):
     """One tile of BLOCK_M rows of one head. MASK: "none" if no block needs one, else as in Tile."""
     if CAUSAL:
@@ -249,7 +242,6 @@ def _attention(
             last,
             BLOCK_N,
             num_stages=1 if MASKED and MASK == "split" and (BLOCK_M < BLOCK_N or not CAUSAL) else None,
-            warp_specialize=SPECIALISED,
         ):
             k_block = _rows(k, k_strides, b, h // group, start, seq_len, BLOCK_N, HEAD_DIM, EVEN_N or not MASKED, TMA)
             scores = tl.dot(q_tile, tl.trans(k_block))

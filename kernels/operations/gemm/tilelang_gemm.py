@@ -29,7 +29,7 @@ def tilelang(a, b, *, trans_a=False, trans_b=False):
 def tilelang_cutedsl(a, b, *, trans_a=False, trans_b=False):
     """The same TileLang program, compiled to the CuTe DSL; K in multiples of 8."""
     if (k := a.shape[-2 if trans_a else -1]) % 8:  # "'_Tensor' object has no attribute 'toint'" at 65
-        raise Unsupported(f"K is {k}; TileLang 0.1.15 compiles this to the CuTe DSL only for multiples of 8")
+        raise Unsupported(f"K is {k}; this kernel takes multiples of 8, for TileLang 0.1.15 failed at 65")
     return _product(a, b, trans_a, trans_b, "cutedsl")
 
 

@@ -3,8 +3,8 @@
 Mean and variance are two passes over those registers, in float32: nothing is lost to E[x^2] - E[x]^2. Short rows go
 several to a program, which then reads the weight and the bias once for all of them. A row too long for registers is read
 twice, in blocks whose means and variances are merged. Rows and warps of a program come from the table beside this file, else from
-`tiles`, whose numbers were found on an H200 in 16 bits (2,048 and 8,192 columns follow the others): nothing is tuned while a
-kernel runs.
+`tiles`, whose numbers were found on an H200, above 128 columns in 16 bits (2,048 and 8,192 columns follow the others): nothing is
+tuned while a kernel runs.
 """
 
 from typing import NamedTuple
@@ -40,8 +40,8 @@ def tiles(rows, cols, itemsize):
     columns 4 or 8 elements a thread in 4 warps were the best of 5 on an H200
     (docs/measurements/layer-norm-tiles-h200-2026-11-28.json)."""
     width = triton.next_power_of_2(cols)
-    if cols == width and width <= 128:
-        return Tile(min(1024 // width if itemsize == 2 else max(8, 512 // width), 64), 4)
+    if cols in (64, 128) and rows >= 16:
+        return Tile(1024 // cols if itemsize == 2 else 8, 4)
     if width > LONGEST_HELD // 2:
         return Tile(2 if rows >= MANY_ROWS and cols <= LONGEST_HELD else 1, 16)
     if width > 1024:
