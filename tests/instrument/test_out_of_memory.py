@@ -46,8 +46,8 @@ def test_what_was_asked_and_what_was_free(message, said):
 
 CUDA = (
     "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace "
-    "below might be incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\nCompile with `TORCH_USE_CUDA_DSA` to enable "
-    "device-side assertions.\n"
+    "below might be incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\nCompile with `TORCH_USE_CUDA_DSA` to "
+    "enable device-side assertions.\n"
 )
 """As PyTorch writes it where its allocator was not asked."""
 
