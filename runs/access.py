@@ -21,7 +21,7 @@ from runs.models.person import may, owns, role_of
 from runs.models.share import TOKEN
 
 OF_A_RUN = frozenset({
-    "run", "run_live", "run_csv", "run_json", "run_jsonl", "run_md", "run_yaml", "chart_json", "chart_svg", "result",
+    "run", "run_live", "run_csv", "run_json", "run_jsonl", "run_md", "run_yaml", "chart_json", "chart_svg", "chart_png", "result",
     "result_csv", "result_json", "result_chart_json", "result_chart_svg", "result_profile_json", "result_profile_txt",
     "result_profile_trace",
 })  # fmt: skip

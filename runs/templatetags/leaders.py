@@ -26,8 +26,8 @@ def plusminus(interval: Any) -> str:
 
 @register.inclusion_tag("pictures/board_chart.html")
 def board_chart(name: str, query: str, alt: str) -> dict[str, Any]:
-    svg, spec = (reverse(f"leaderboard_chart_{kind}", args=[name]) + query for kind in ("svg", "json"))
-    return {"svg": svg, "spec": spec, "alt": alt}
+    svg, png, spec = (reverse(f"leaderboard_chart_{kind}", args=[name]) + query for kind in ("svg", "png", "json"))
+    return {"svg": svg, "png": png, "spec": spec, "alt": alt, "name": f"leaderboard-{name}"}
 
 
 @register.simple_tag

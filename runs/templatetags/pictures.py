@@ -30,7 +30,7 @@ def run_chart(run: Any, name: str, sizes: Sequence[Any], shown: str = "") -> dic
     what it shows, in words."""
     wide, small = sizes
     shown = shown or f"{name.partition('__')[0].capitalize()} on each workload"
-    return {"run": run, "name": name, "shown": shown, "wide": wide, "small": small}
+    return {"run": run, "name": name, "shown": shown, "wide": wide, "small": small, "file": f"run-{run.pk}-{name}"}
 
 
 @register.inclusion_tag("pictures/result_chart.html")

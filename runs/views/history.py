@@ -23,6 +23,7 @@ from runs.queries.lines import Line, Mark, lines
 from runs.queries.points import Point
 from runs.views.downloads import csv_file, csv_stream, json_lines
 from runs.views.kernels import Subject
+from runs.views.pictures import as_file
 from runs.views.sources import diff
 from runs.views.story import day, story
 
@@ -179,6 +180,11 @@ def chart_json(request: HttpRequest, operation: str, name: str, key: str) -> Htt
 def chart_svg(request: HttpRequest, operation: str, name: str, key: str) -> HttpResponse:
     svg = vl_convert.vegalite_to_svg(_spec(request, operation, name, key))
     return HttpResponse(svg, content_type="image/svg+xml")
+
+
+def chart_png(request: HttpRequest, operation: str, name: str, key: str) -> HttpResponse:
+    spec = _spec(request, operation, name, key)
+    return as_file(spec, "png", request.GET.get("theme", "light"), f"{operation}-{name}-{key}")
 
 
 def _marks(request: HttpRequest, operation: str, name: str, key: str) -> list[dict[str, Any]]:

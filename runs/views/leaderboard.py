@@ -26,6 +26,7 @@ from runs.queries.coverage import Curve
 from runs.queries.leaders import CONFIRMED, FIELDS, UNCONFIRMED, Board, Place
 from runs.views.downloads import csv_file
 from runs.views.leaderboard_headline import headline
+from runs.views.pictures import as_file
 
 MOST_COLUMNS, MOST_ROWS = 3, 50
 """Of the matrix; the files have all."""
@@ -324,6 +325,10 @@ def chart_json(request: HttpRequest, name: str) -> HttpResponse:
 
 def chart_svg(request: HttpRequest, name: str) -> HttpResponse:
     return HttpResponse(vl_convert.vegalite_to_svg(_spec(request, name)), content_type="image/svg+xml")
+
+
+def chart_png(request: HttpRequest, name: str) -> HttpResponse:
+    return as_file(_spec(request, name), "png", request.GET.get("theme", "light"), f"leaderboard-{name}")
 
 
 # --- confirm ----------------------------------------------------------------------------------------------------------

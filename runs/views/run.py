@@ -41,6 +41,7 @@ from runs.queries.queue import forecast
 from runs.views import tune
 from runs.views.columns import Columns, refused
 from runs.views.downloads import csv_file, download, saved_as
+from runs.views.pictures import as_file
 from runs.views.run_matrix import Asked
 from runs.views.run_sections import Section, sections
 
@@ -304,3 +305,8 @@ def chart_json(request: HttpRequest, pk: int, name: str) -> HttpResponse:
 
 def chart_svg(request: HttpRequest, pk: int, name: str) -> HttpResponse:
     return HttpResponse(_chart(request, pk, name).svg, content_type="image/svg+xml")
+
+
+def chart_png(request: HttpRequest, pk: int, name: str) -> HttpResponse:
+    chart = _chart(request, pk, name)
+    return as_file(chart.spec, "png", chart.theme, f"run-{pk}-{name}")

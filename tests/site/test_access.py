@@ -69,6 +69,7 @@ def addresses(demo, gpu, measured):
         **{name: [] for name in ("leaderboard", "leaderboard_csv", "leaderboard_json", "confirm_record")},
         "leaderboard_chart_json": ["fast"],
         "leaderboard_chart_svg": ["fast"],
+        "leaderboard_chart_png": ["fast"],
         **{name: [demo.pk] for name in ("cancel_run", "repeat_run")},
         **{name: [] for name in ("changes", "changes_csv", "changes_json")},
         **{name: [1] for name in ("acknowledge", "end_schedule")},
@@ -77,10 +78,17 @@ def addresses(demo, gpu, measured):
         **{f"gpu_day_{kind}": [gpu.pk] for kind in ("json", "svg")},
         **{
             name: ["attention", "sdpa-flash", own.measurements.get().workload.key]
-            for name in ("kernel_marks_csv", "kernel_marks_json", "history_chart_json", "history_chart_svg")
+            for name in (
+                "kernel_marks_csv",
+                "kernel_marks_json",
+                "history_chart_json",
+                "history_chart_svg",
+                "history_chart_png",
+            )
         },
         "chart_json": [demo.pk, "speedup"],
         "chart_svg": [demo.pk, "latency"],
+        "chart_png": [demo.pk, "latency"],
         **{name: [demo.pk, result.pk] for name in ("result", "result_csv", "result_json", "profile_result")},
         **{f"result_profile_{kind}": [demo.pk, result.pk] for kind in ("json", "txt", "trace")},
         "result_chart_json": [demo.pk, result.pk, "samples"],

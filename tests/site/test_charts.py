@@ -24,6 +24,7 @@ from runs.charts.theme import STAND_INS, THEMES
 from runs.models import Chart, Result, Run
 from runs.queries import measurements
 from runs.queries.coverage import Curve
+from runs.views.pictures import SHARP
 
 
 @pytest.fixture(scope="module")
@@ -496,6 +497,18 @@ def test_a_chart_comes_as_json_and_as_svg_in_the_theme_asked_for(owner, exported
         assert (as_svg["Content-Type"], as_svg.content.decode()) == ("image/svg+xml", chart.svg)
     plain = owner.get(reverse("chart_svg", args=[run.pk, "speedup"]))
     assert plain.content.decode() == Chart.objects.get(run=run, name="speedup", theme="light").svg
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_a_chart_comes_as_png_and_its_page_names_both_files(owner, demo, theme):
+    svg, png = (reverse(f"chart_{kind}", args=[demo.pk, "speedup"]) for kind in ("svg", "png"))
+    page = owner.get(reverse("run", args=[demo.pk])).content.decode()
+    assert f'<a href="{svg}" download="run-{demo.pk}-speedup.svg">svg</a> · <a href="{png}">png</a>' in page
+    answer = owner.get(png, {"theme": theme})
+    assert (answer["Content-Type"], answer.content[:4]) == ("image/png", b"\x89PNG")
+    assert answer["Content-Disposition"] == f'attachment; filename="run-{demo.pk}-speedup.png"'
+    width = int.from_bytes(answer.content[16:20], "big")
+    assert width == SHARP * WIDTHS["speedup"][0]
 
 
 @pytest.mark.parametrize("name", WIDTHS)

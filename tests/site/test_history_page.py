@@ -168,6 +168,8 @@ def test_the_chart_is_drawn(owner, gpu, days, kernel, capfd):
         assert svg.startswith("<svg") and "against itself (A/A)" in svg
         assert ("the baseline, p50" in svg) == (kernel == "sdpa-flash")
         assert "NaN" not in svg
+    png = reverse("history_chart_png", args=args_of(runs, kernel))
+    assert owner.get(png).content[:4] == b"\x89PNG" and f'<a href="{png}' in page_of(owner, runs, kernel)
     spec = owner.get(reverse("history_chart_json", args=args_of(runs, kernel))).content.decode()
     assert len(json.loads(spec)["vconcat"]) == (3 if kernel == "sdpa-flash" else 2)
     capfd.readouterr()

@@ -568,9 +568,12 @@ def test_the_charts(owner, measured, name, theme):
     alt.Chart.from_dict(spec)  # validates
     assert spec["$schema"].endswith(".json") and "legend" not in json.dumps(spec["layer"])
     assert owner.get(f"/leaderboard/charts/{name}.svg?theme={theme}").content.startswith(b"<svg")
+    png = owner.get(f"/leaderboard/charts/{name}.png?theme={theme}")
+    assert png.content.startswith(b"\x89PNG") and f"leaderboard-{name}.png" in png["Content-Disposition"]
     assert owner.get(f"/leaderboard/charts/{name}.json?theme=odd").status_code == 404
     page = page_of(owner)
     assert f'data-chart="/leaderboard/charts/{name}.json?cell=' in page and 'alt="' in page
+    assert f'<a href="/leaderboard/charts/{name}.png?cell=' in page
 
 
 def test_of_two_workloads_there_is_a_table_and_no_curve(owner, measured):

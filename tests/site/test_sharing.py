@@ -32,7 +32,7 @@ def shared(owner, demo):
 
 def addresses_of(run):
     result = run.measurements.first().results.get(kernel__name="triton-flash")
-    more = {"chart_json": ["speedup"], "chart_svg": ["speedup"]}
+    more = {f"chart_{kind}": ["speedup"] for kind in ("json", "svg", "png")}
     more |= {name: [result.pk] for name in ("result", "result_csv", "result_json")}
     more |= {f"result_profile_{kind}": [result.pk] for kind in ("json", "txt", "trace")}
     more |= {name: [result.pk, "samples"] for name in ("result_chart_json", "result_chart_svg")}
