@@ -62,7 +62,7 @@ def free_memory(of_gpu: bool) -> str:
             free = max(0, total - used)
             if total == resource.RLIM_INFINITY:
                 return ""
-    except (RuntimeError, OSError, StopIteration):
+    except (RuntimeError, OSError, MemoryError, StopIteration):
         return ""
     return f"{size(free)} of {size(total)} were free"
 

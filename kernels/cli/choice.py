@@ -119,7 +119,7 @@ def outputs(arguments: argparse.Namespace) -> dict[str, Path]:
     if arguments.resume:
         paths = {"json": arguments.resume} | paths
     if arguments.format and "jsonl" not in paths:
-        raise ConfigError(f"--format {arguments.format} is of --jsonl FILE, which is missing")
+        raise ConfigError(f"--format {arguments.format} needs --jsonl FILE")
     for path in paths.values():
         if not path.parent.is_dir():
             raise ConfigError(f"there is no folder {path.parent} to write {path.name} in")

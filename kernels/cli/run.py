@@ -31,7 +31,7 @@ def do_run(arguments: argparse.Namespace, stop: Stop) -> int:
     before = exported(arguments.resume) if arguments.resume else None
     config = chosen(arguments, before.config if before else None)
     if arguments.format and config.protocol.verify_only:
-        raise ConfigError(f"--format {arguments.format} has only timed results, and this only checks")
+        raise ConfigError(f"--format {arguments.format} writes timed results only, and this run only checks")
     device = find_device(arguments.device or (before.environment.get("uuid") if before else None))
     if before:
         resume.check(before, config, device)

@@ -1,5 +1,6 @@
 """Kernels in CUDA C++ on a GPU that is emulated: their own C++, with stand-ins for the instructions (emulated_gpu.h)."""
 
+import os
 import re
 import subprocess
 from functools import cache
@@ -45,7 +46,7 @@ class Emulated:
 
         text = load(get_kernel(problem.name, kernel)).call.text
         values = text.values(inputs.tensors, inputs.options, self.sms)
-        grid, block, _ = text.shape(values)
+        grid, block, shared = text.shape(values)
         ((shape, dtype),) = outputs.likes(problem, inputs)
         out = torch.full(shape, float("nan"), dtype=dtype)
         files = []
@@ -55,5 +56,6 @@ class Emulated:
         said = [files[value] if kind == "pointer" else value for kind, value in text.arguments(values)]
         source = text.compiled_from(values, inputs.tensors[0].dtype)
         made = self._program(problem.name, kernel, source.entry, source.defines, change)
-        subprocess.run([made, *map(str, (*grid, *block, *said))], check=True, timeout=300)
+        environment = os.environ | {"DYNAMIC_BYTES": str(shared)}
+        subprocess.run([made, *map(str, (*grid, *block, *said))], env=environment, check=True, timeout=300)
         return torch.frombuffer(bytearray(files[-1].read_bytes()), dtype=dtype).reshape(shape)

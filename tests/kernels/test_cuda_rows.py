@@ -1,6 +1,7 @@
 """The CUDA C++ of operations on rows, on a GPU that is emulated: rows that share a warp, a block, or have several warps."""
 
 import shutil
+import subprocess
 
 import pytest
 from emulated import Emulated
@@ -11,6 +12,7 @@ torch = pytest.importorskip("torch")
 from kernels.analysis.correctness import judge  # noqa: E402
 from kernels.catalog import get_operation  # noqa: E402
 from kernels.child.reference import Reference, measure  # noqa: E402
+from kernels.nvrtc.kernel import KernelText  # noqa: E402
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler (g++) on this host")
 OPERATIONS = {"softmax": "cols", "rms_norm": "cols", "layer_norm": "cols", "cross_entropy": "vocab"}
@@ -59,6 +61,15 @@ def test_blocks_that_do_many_rows_are_right(tmp_path, rows, vocab, dtype):
 def test_any_number_of_rows_is_right(emulated, operation, rows):
     said = verdict(emulated, operation, 64, "float16", rows)
     assert said["correct"], said["why"]
+
+
+def test_the_emulated_gpu_sees_too_little_shared_memory(emulated, monkeypatch):
+    shape = KernelText.shape
+    monkeypatch.setattr(
+        KernelText, "shape", lambda self, values: (*shape(self, values)[:2], shape(self, values)[2] // 2)
+    )
+    with pytest.raises(subprocess.CalledProcessError):
+        verdict(emulated, "softmax", 17_000, "float16")
 
 
 @pytest.mark.parametrize(

@@ -63,13 +63,13 @@ def test_the_lines_have_the_form_that_is_asked_for(tmp_path):
 
 def test_a_form_without_a_file_of_lines_is_exit_2(capsys):
     assert main(["run", "smoke", "--device", "cpu", "--format", "flat"]) == 2
-    assert capsys.readouterr().err == "kernels: --format flat is of --jsonl FILE, which is missing\n"
+    assert capsys.readouterr().err == "kernels: --format flat needs --jsonl FILE\n"
 
 
 def test_a_form_of_timed_results_is_refused_where_nothing_is_timed(capsys, tmp_path):
     asked = ["check", "smoke", "--device", "cpu", "--jsonl", str(tmp_path / "rows.jsonl"), "--format", "flat"]
     assert main(asked) == 2
-    assert capsys.readouterr().err == "kernels: --format flat has only timed results, and this only checks\n"
+    assert capsys.readouterr().err == "kernels: --format flat writes timed results only, and this run only checks\n"
 
 
 @pytest.mark.parametrize("do", ["run", "check"])

@@ -26,8 +26,8 @@ class Tile(NamedTuple):
 
 
 def tiles(count, itemsize):
-    """The tile for so many elements of so many bytes, each the best on an H200. In 16 bits, of the exact form: 32 elements a
-    thread at 16384 x 4096 (docs/measurements/row-tiles-h200-2026-11-25.jsonl), 16 at 16384 x 768, 8 at 262144 x 8
+    """The tile for so many elements of so many bytes; none that was tried on an H200 was faster. In 16 bits, of the exact form:
+    32 elements a thread at 16384 x 4096 (docs/measurements/row-tiles-h200-2026-11-25.jsonl), 16 at 16384 x 768, 8 at 262144 x 8
     (docs/measurements/gelu-tiles-16-bits-h200-2026-11-28.json); the bounds between them are chosen. In float32 4, at 16384 x 64
     and 16384 x 512 (docs/measurements/gelu-tiles-float32-h200-2026-11-28.json)."""
     if itemsize == 4:

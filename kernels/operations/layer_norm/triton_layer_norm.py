@@ -37,7 +37,7 @@ class Tile(NamedTuple):
 def tiles(rows, cols, itemsize):
     """The tile for a problem: 32 or 64 elements a thread, in few warps, which then rarely wait for each other. At 768 columns 2
     warps were 2% faster than 4 on an H100 (docs/measurements/layer-norm-search-h100-of-four-2026-11-27.json). At 64 and 128
-    columns 4 or 8 elements a thread in 4 warps were the best of 5 on an H200
+    columns none of four others was faster than 4 or 8 elements a thread in 4 warps on an H200
     (docs/measurements/layer-norm-tiles-h200-2026-11-28.json)."""
     width = triton.next_power_of_2(cols)
     if cols in (64, 128) and rows >= 16:
