@@ -65,6 +65,11 @@ class Protocol(BaseModel):
             raise ValueError("isolated measures batches in pairs: it has no other protocol or mode")
         return self
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether its intervals may be as wide as those of *quick*."""
+        return self.precision >= float(EFFORTS["quick"]["precision"])
+
 
 NORMAL: dict[str, Any] = {
     name: Protocol.model_fields[name].default

@@ -14,6 +14,7 @@ from kernels.child.errors import FEW
 from kernels.child.poison import same
 from kernels.child.reference import Reference, into_pool, measure, no_pool
 from kernels.child.runtime import CudaRuntime
+from kernels.child.sets import copy_all
 from kernels.contract.isolation import Attached, Judged, Opened, Output, Paced, Taken
 from kernels.contract.replies import Nothing
 from kernels.isolated import device_memory
@@ -25,6 +26,8 @@ from kernels.workload import Workload
 
 LARGEST = 64
 """An output may span this many times the bytes that are expected."""
+DRAWN_BYTES = 2**28
+"""Values that are drawn before they are copied into input sets together."""
 PACE_BYTES, PACE_COPIES = 2**28, 40
 """Work on the device of about 5 ms on an H200: longer than a time slice of another process."""
 
@@ -96,10 +99,13 @@ class Trusted:
     def write(self, cell: str, seed: int, calls: int, distribution: Distribution = "normal") -> Nothing:
         """Fresh values for the first input sets of a cell, different in each."""
         self.forget()
-        for index in range(calls):
-            fresh = self._values(seed, index, distribution)
-            for old, new in zip(self.sets[cell][index].tensors, fresh.tensors, strict=True):
-                old.copy_(new)
+        step = max(1, DRAWN_BYTES // self.layout.nbytes)
+        for first in range(
+            0, calls, step
+        ):  # one copy of many tensors: a launch for each takes the host longer than the copy
+            some = range(first, min(first + step, calls))
+            fresh = [tensor for index in some for tensor in self._values(seed, index, distribution).tensors]
+            copy_all([tensor for index in some for tensor in self.sets[cell][index].tensors], fresh)
         self.clock.synchronize()
         return Nothing()
 

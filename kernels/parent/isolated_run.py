@@ -44,9 +44,10 @@ class IsolatedRun(WorkloadRun):
         context = self.context
         context.session.replace()  # it holds memory of the device
         self._on_its_tests()
-        stop, cells = context.session.should_stop, len(self._alive()) + 1
-        watch, several = context.session.stopwatch, self.plan.processes > 1
-        self.session = IsolatedSession(context.device, self.workload, stop, self.plan.rest, cells, watch, several)
+        self.session = IsolatedSession(
+            context.device, self.workload, context.session.should_stop, self.plan.rest, len(self._alive()) + 1,
+            context.session.stopwatch, independent=self.plan.processes > 1, quick=self.plan.is_wide,
+        )  # fmt: skip
         self.call_ns: dict[str, float] = {}
         self.facts = Facts()
         self.before: list[int] = []

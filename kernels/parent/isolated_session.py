@@ -48,6 +48,9 @@ what the host adds to a batch differs by about 0.1 ms (docs/instrument.md#isolat
 BATCH_NS = {"cpu": 50e6, "cuda": 20e6}
 """On a GPU not longer: continuous work lowers the clock. Not shorter: what working after the answer could win is a larger
 share of a shorter batch."""
+QUICK = {"cpu": 1.0, "cuda": 0.5}
+"""Batches and rests of a quick measurement are shorter by this factor. Captures and fresh values take the host longer than the
+batches themselves, and quick intervals are wide."""
 LEAST_CALLS = {"cpu": 4, "cuda": 1}
 """On a GPU, a batch of long calls is as short as a block of the shared process: more calls in a row lose clock."""
 REST_S = 0.02
@@ -81,12 +84,14 @@ class IsolatedSession:
         cells: int,
         stopwatch: Stopwatch | None = None,
         independent: bool = False,
+        quick: bool = False,
     ) -> None:
-        """cells: how many there will be at once. independent: no process is forked by a template."""
+        """cells: how many there will be at once. independent: no process is forked by a template. quick: shorter batches."""
         self.during = (stopwatch or Stopwatch()).during
         self.device, self.workload, self.should_stop = device, workload, should_stop
         self.independent = independent
         self.rest = rest if device.kind == "cuda" else 0.0
+        self.batch_ns, self.rest_s = lengths(device.kind, rest, quick)
         self.seed = secrets.randbits(48)
         self.rng = random.Random(self.seed)
         self.slots: dict[str, Slot] = {}
@@ -294,8 +299,8 @@ class IsolatedSession:
     # --- timing -------------------------------------------------------------------------------------------------------
 
     def calls_for(self, call_ns: float) -> int:
-        """Calls of a batch: about BATCH_NS, each with inputs and outputs of its own."""
-        return min(self.room, max(LEAST_CALLS[self.device.kind], round(BATCH_NS[self.device.kind] / call_ns)))
+        """Calls of a batch: about batch_ns, each with inputs and outputs of its own."""
+        return min(self.room, max(LEAST_CALLS[self.device.kind], round(self.batch_ns / call_ns)))
 
     def estimate(self, slot: str, limit_s: float) -> float:
         """Time of a call (ns), from batches that grow until they are long enough."""
@@ -322,7 +327,7 @@ class IsolatedSession:
                 self._write(limit_s, cell=slot, seed=seed, calls=calls)
             if phase != "estimate":
                 with self.during("rests"):
-                    time.sleep(self.rest * REST_S)
+                    time.sleep(self.rest_s)
 
         with self.during(phase):
             done, wall_ns, ended = mine.cell.batch(calls, limit_s, between)
@@ -366,7 +371,7 @@ class IsolatedSession:
         cell, self.slots[slot].captured = self.slots[slot].cell, 0
         cell.call("capture" if self.graphs else "forget", **({"calls": 0} if self.graphs else {}))
         with self.during("estimate"):
-            return [cell.batch(0, LIMIT_S, lambda armed: time.sleep(self.rest * REST_S))[1] for _ in range(count)]
+            return [cell.batch(0, LIMIT_S, lambda armed: time.sleep(self.rest_s))[1] for _ in range(count)]
 
     def call_ns(self, slot: str, calls: int, limit_s: float = LIMIT_S, is_judged: bool = True) -> float:
         """Time of a call (ns), from one batch, without what the host adds."""
@@ -389,6 +394,12 @@ class IsolatedSession:
         if do == "prepare":
             return Prepared(sets=self.room, covered=True, input_bytes=self.set_bytes)
         return {"keep": Nothing()}[do]  # every batch is checked
+
+
+def lengths(kind: str, rest: float, quick: bool) -> tuple[float, float]:
+    """Of a batch (ns), and of the rest before it (s)."""
+    share = QUICK[kind] if quick else 1.0
+    return BATCH_NS[kind] * share, REST_S * share * rest if kind == "cuda" else 0.0
 
 
 def _end(cell: Cell, memory: int | None) -> None:

@@ -14,10 +14,11 @@ from simulations import US
 
 from kernels.analysis import blocks
 from kernels.analysis.correctness import judge
+from kernels.analysis.suspicion import seeds_for
 from kernels.child import bench as benches
 from kernels.child import calibrate
 from kernels.child.arms import Arms
-from kernels.child.clock import CudaClock
+from kernels.child.clock import SPIN_HZ, CudaClock
 from kernels.child.guard import Guard
 from kernels.child.held import EarlyCopy
 from kernels.parent import rounds
@@ -249,6 +250,22 @@ def test_a_device_that_is_clearly_busy_is_given_up_early(bench, monkeypatch):
     monkeypatch.setattr(calibrate, "_empty", lambda clock: [])
     (copy,) = calibrate.probe(bench.clock).figures
     assert len(copy.blocks_ns) == 2 * calibrate.LOOK < 2 * calibrate.ROUNDS["cuda"]
+
+
+@pytest.mark.parametrize(("launch_us", "gate_ms"), [(4, 0.4), (200, 5)])
+def test_a_probe_waits_only_as_long_as_the_host_needs_to_queue_its_calls(bench, launch_us, gate_ms):
+    """Gates of 4 ms were most of its time. A slow host still queues eight calls in time."""
+    gates, spin = [], bench.gpu.spin
+    bench.gpu.spin = lambda cycles: gates.append(cycles / SPIN_HZ * 1e3) or spin(cycles)
+    bench.gpu.launch_ns = launch_us * US
+    bench.prepare(seeds=list(range(8)), sets=8)
+    found = bench.probe("eager", list(range(seeds_for(7))), 3, 8)
+    gates = [ms for ms in gates if ms > 0.1]
+    assert gates[0] == 4  # nobody knows the host yet
+    assert max(gates[2:]) <= gate_ms
+    assert len(gates) == 56
+    slow = [ns for kind in ("seen_ns", "again_ns", "fresh_ns") for ns in getattr(found, kind) if ns > 16 * US]
+    assert not slow
 
 
 @pytest.fixture

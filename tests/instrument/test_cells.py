@@ -34,7 +34,7 @@ from kernels.parent.isolated_run import IsolatedRun
 from kernels.parent.isolated_session import IsolatedSession
 from kernels.parent.reading import Reading
 from kernels.parent.slot import overlap
-from kernels.protocol import Protocol
+from kernels.protocol import EFFORTS, Protocol
 from kernels.workload import Workload
 
 ROOT = Path(__file__).parents[2]
@@ -293,13 +293,22 @@ def test_addresses_that_a_cell_does_not_have_are_refused(session):
 def test_batches_that_only_estimate_a_time_do_not_rest(session, monkeypatch):
     """A GPU's rest is for what is compared."""
     slept = []
-    monkeypatch.setattr(session, "rest", 1.0)
+    monkeypatch.setattr(session, "rest_s", 0.02)
     monkeypatch.setattr(isolated_session.time, "sleep", slept.append)
     session.verify("eager", 60.0, 3)
     session.estimate("eager", 60.0)
-    assert isolated_session.REST_S not in slept
+    assert 0.02 not in slept
     session.batch("eager", 4)
-    assert slept.count(isolated_session.REST_S) == 1
+    assert slept.count(0.02) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "effort", "batch_ms", "rest_s"),
+    [("cuda", "normal", 20, 0.02), ("cuda", "quick", 10, 0.01), ("cpu", "normal", 50, 0.0), ("cpu", "quick", 50, 0.0)],
+)
+def test_a_quick_measurement_has_shorter_batches_on_a_gpu(kind, effort, batch_ms, rest_s):
+    plan = Protocol(**EFFORTS[effort])
+    assert isolated_session.lengths(kind, plan.rest, plan.is_wide) == (batch_ms * 1e6, rest_s)
 
 
 def test_batches_may_take_more_of_a_gpus_memory_than_of_a_hosts():

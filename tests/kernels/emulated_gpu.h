@@ -178,6 +178,8 @@ inline void __pipeline_memcpy_async(void* to, const void* from, size_t bytes) {
 }
 inline void __pipeline_commit() {}
 inline void __pipeline_wait_prior(int) { wait_for_copies(); }
+template <typename P> P __ldcs(const P* at) { return *at; }
+template <typename P> void __stcs(P* at, P made) { *at = made; }
 inline void __threadfence() {}
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 inline unsigned atomicAdd(unsigned* at, unsigned more) { return (*at += more) - more; }
