@@ -1,4 +1,6 @@
-"""How far isolated and shared measurements are apart, by workload, over the runs of several cards: reads what scripts/isolated.py wrote.
+"""How far isolated and shared measurements are apart, by workload, over the runs of several cards.
+
+It reads what scripts/isolated.py wrote:
 
 python scripts/agreement.py docs/measurements/isolated-*.jsonl
 """
