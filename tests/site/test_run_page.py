@@ -67,6 +67,17 @@ def test_a_done_run_shows_its_verdict_its_table_and_where_it_was_measured(owner,
     assert "chart" in page
 
 
+def test_the_page_leads_to_the_throughput_of_every_kernel(owner, demo):
+    page = owner.get(demo.get_absolute_url()).content.decode()
+    address = f"{reverse('compare_many')}?runs={demo.pk}"
+    assert f'href="{address}#charts-title"' in page
+    charts = owner.get(address).content.decode()
+    assert 'id="charts-title"' in charts
+    png = reverse("compare_chart_png", args=("throughput",))
+    assert f"{png}?runs={demo.pk}&amp;operation=attention" in charts
+    assert owner.get(png, {"runs": demo.pk, "operation": "attention"}).content.startswith(b"\x89PNG")
+
+
 def test_every_result_stands_in_the_table_with_its_word_and_figures(owner, demo):
     page = page_of(owner, demo)
     for result in Result.objects.filter(measurement__run=demo).select_related("kernel"):
