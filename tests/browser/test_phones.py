@@ -82,3 +82,22 @@ def test_the_values_of_how_a_workload_was_measured_have_room(open_page, live_sit
     page.locator(".cells td a").first.click()
     values = page.locator(".looks.measured > .pairs:first-child dd")
     assert min(values.evaluate_all("all => all.map(e => e.getBoundingClientRect().width)")) > 250
+
+
+def test_on_a_phone_workloads_without_a_time_leave_the_speedups_in_sight(open_page, live_site):
+    page = on_a_phone(open_page, f"{live_site.url}/runs/1/")
+    widths = page.evaluate("""() => {
+      const table = document.querySelector('table.cells');
+      for (const cell of table.querySelectorAll('tbody td:nth-child(2)')) {
+        cell.className = 'no-time';
+        cell.textContent = 'not measured';
+      }
+      return [table.parentElement.scrollWidth, table.parentElement.clientWidth];
+    }""")
+    assert widths[0] <= widths[1]
+
+
+def test_on_a_phone_a_kernel_is_described_under_its_name(open_page, live_site):
+    page = on_a_phone(open_page, f"{live_site.url}/kernels/")
+    boxes = page.locator(".kernel-list td.why").evaluate_all("all => all.map(e => e.getBoundingClientRect().right)")
+    assert len(boxes) > 20 and max(boxes) <= 390
