@@ -176,6 +176,11 @@ def parser() -> argparse.ArgumentParser:
             help="continue the run in FILE (written by --json): measure what is missing and add it to FILE; needs the "
             "same fingerprint and sources",
         )
+        command.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="print the workloads, what cannot run and how long it takes; measure nothing",
+        )
         command.add_argument("--timing", action="store_true", help="also print how long each phase took")
         command.set_defaults(
             do=do_run,

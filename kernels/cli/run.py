@@ -10,6 +10,7 @@ import sys
 from kernels.cli import resume
 from kernels.cli.choice import chosen, columns, exported, outputs
 from kernels.cli.collector import DONE, FAILED, INTERRUPTED, Collector
+from kernels.cli.dry import plan
 from kernels.cli.files import is_replaceable
 from kernels.cli.profile import examined
 from kernels.cli.progress import Progress
@@ -35,6 +36,9 @@ def do_run(arguments: argparse.Namespace, stop: Stop) -> int:
     device = find_device(arguments.device or (before.environment.get("uuid") if before else None))
     if before:
         resume.check(before, config, device)
+    if arguments.dry_run:
+        print("\n".join([f"{config.title or config.name} on {device.name}", *plan(config, device)]))
+        return 0
     paths, progress = outputs(arguments), Progress()
     progress.say(f"{config.title or config.name} on {device.name}")
     collected = Collector(config, paths, progress, before, columns(arguments), arguments.format)

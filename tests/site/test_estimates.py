@@ -8,11 +8,12 @@ from django.utils import timezone
 from form import PAGE, asked
 
 from kernels.catalog import operations
+from kernels.parent.duration import guess, span
 from kernels.protocol import EFFORTS, Protocol
 from kernels.workload import Config as ConfigSpec
 from kernels.workload import Workload
 from runs.models import Calibration, Run
-from runs.queries.estimates import estimate, guess, span
+from runs.queries.estimates import estimate
 
 QUIET_CPU = {"copy_gb_per_s": 30.0, "matmul_tflops": {"float32": 0.1}}
 H200 = {"copy_gb_per_s": 4210.0, "matmul_tflops": {"float16": 768.0, "bfloat16": 781.0, "float32": 51.2}}
