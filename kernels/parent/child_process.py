@@ -115,6 +115,7 @@ class Log:
 
 COMPILED = {
     "triton": "TRITON_CACHE_DIR", "inductor": "TORCHINDUCTOR_CACHE_DIR", "cuda": "CUDA_CACHE_PATH", "nvrtc": CACHE_VARIABLE,
+    "tilelang": "TILELANG_CACHE_DIR", "cute": "CUTE_DSL_CACHE_DIR", "quack": "QUACK_CACHE_DIR",
 }  # fmt: skip
 """Folder of what a compiler made -> the variable that names it."""
 

@@ -9,10 +9,10 @@ from kernels.catalog import declaration, get_kernel
 from kernels.contract.arm_result import Status, Verdict
 from kernels.host.device import find_device
 from kernels.parent.arm import Arm
-from kernels.parent.child_process import PASSED_ON, ROOT, Child, child_environment
+from kernels.parent.child_process import COMPILED, PASSED_ON, ROOT, Child, child_environment
 from kernels.parent.parts import BaselineTimes, Part, judge, parts
 from kernels.parent.supervisor import Supervisor
-from kernels.variables import RESERVED, RESERVED_NAMES
+from kernels.variables import RESERVED, RESERVED_NAMES, why_refused
 from kernels.workload import Ceilings, Config, RunSpec
 
 CEILINGS = Ceilings(copy_gb_per_s=100, read_gb_per_s=100)
@@ -247,3 +247,12 @@ def test_a_process_for_kernels_finds_what_this_process_was_given_to_import(monke
     assert folders == [str(ROOT), str(tmp_path)]
     monkeypatch.delenv("PYTHONPATH")
     assert child_environment(find_device("cpu"), str(tmp_path))["PYTHONPATH"] == str(ROOT)
+
+
+def test_every_compiler_writes_into_the_scratch_folder_and_no_kernel_says_where():
+    """What they made is handed to the process of the cross-check."""
+    got = child_environment(find_device("cpu"), "/scratch")
+    for folder, variable in COMPILED.items():
+        assert got[variable] == f"/scratch/{folder}"
+        assert why_refused({variable: "/elsewhere"})
+    assert {"TRITON_CACHE_DIR", "TILELANG_CACHE_DIR", "CUTE_DSL_CACHE_DIR", "QUACK_CACHE_DIR"} <= got.keys()
