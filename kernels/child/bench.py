@@ -17,14 +17,14 @@ from typing import Any
 
 import torch
 
-from kernels.analysis.blocks import MAX_CALLS, gate_for
+from kernels.analysis.blocks import MAX_CALLS
 from kernels.child import calibrate, checks, hooks, host_memory, outputs
 from kernels.child.arms import Arms
 from kernels.child.clock import Block, CpuClock, CudaClock, Graph
 from kernels.child.guard import Guard
 from kernels.child.held import EarlyCopy, Held
 from kernels.child.kept import Kept
-from kernels.child.probe import probe
+from kernels.child.probe import probe, timer
 from kernels.child.reference import Reference
 from kernels.child.references import References
 from kernels.child.runtime import CudaRuntime
@@ -400,17 +400,8 @@ class Bench:
     def probe(self, arm: str, seeds: list[int], sights: int, in_turn: int) -> Probed:
         """Calls on known and on new inputs: see kernels/child/probe.py."""
         self._let_go()
-        gates: dict[int, int] = {}
-        """By the number of calls in turn: twice the usual gate of calls that the host took as long to queue."""
-
-        def timed(run: Any, indices: Sequence[int]) -> list[float]:
-            self.clock.synchronize()
-            gate_ns = gates.get(len(indices), checks.TRAP_GATE_NS) if self.kind == "cuda" else 0
-            block = self.clock.block(run, indices, gate_ns, False)
-            gates[len(indices)] = min(checks.TRAP_GATE_NS, gate_for(2, block.enqueue_ns))
-            return block.ticks_ns
-
         scalable = self.problem.scalable and self.problem.element_bytes > 1  # PyTorch cannot multiply fp8
+        timed = timer(self.clock)
         times = probe(timed, self._call(arm), self.sets, self._write, seeds, sights, in_turn, scalable)
         self.guard.claim_processes(arm)
         on_host = self.sets[0].nbytes if self.kind == "cpu" else 0

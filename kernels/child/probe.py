@@ -6,7 +6,9 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kernels.analysis.blocks import gate_for
 from kernels.analysis.suspicion import seeds_for
+from kernels.child.checks import TRAP_GATE_NS
 from kernels.child.rewrite import rewrite
 from kernels.child.sets import Sets
 from kernels.operations.base import Inputs
@@ -15,6 +17,22 @@ SCALE = -0.9
 """Scales inputs to new values; repeated scaling never repeats a value, but drawing new ones every NEW_EVERY times keeps them from
 becoming zero."""
 NEW_EVERY = 64
+
+
+def timer(clock: Any) -> Callable[[Callable[[int], Any], Sequence[int]], list[float]]:
+    """Times calls in a row (ns). A GPU's gate is TRAP_GATE_NS at first, then as long as the host needs to queue so many calls,
+    three times over."""
+    gates: dict[int, int] = {}
+
+    def timed(run: Callable[[int], Any], indices: Sequence[int]) -> list[float]:
+        clock.synchronize()
+        gate_ns = gates.get(len(indices), TRAP_GATE_NS) if clock.kind == "cuda" else 0
+        block = clock.block(run, indices, gate_ns, False)
+        gates[len(indices)] = min(TRAP_GATE_NS, gate_for(2, block.enqueue_ns))
+        ticks: list[float] = block.ticks_ns
+        return ticks
+
+    return timed
 
 
 def probe(
