@@ -189,10 +189,20 @@ class WorkloadRun:
         return [Timed(Group(MAIN, "verify", ()), alive)]
 
     def _check_edge(self, arm: Arm, relative: Workload) -> None:
-        """Checks one arm on one small workload. "Unsupported" there is not a failure."""
-        label, session = relative.problem.label(), self.context.session
-        self.context.progress.step(self.workload, arm.name, f"verify {label}")
-        trial = arm_of(self.context.device, relative, arm.name)
+        """Checks one arm on one small workload, once a run. "Unsupported" there is not a failure."""
+        known, label = self.context.on_edges, relative.problem.label()
+        if (trial := known.get((relative.key, arm.name))) is None:
+            self.context.progress.step(self.workload, arm.name, f"verify {label}")
+            trial = known[relative.key, arm.name] = self._tried(arm, relative)
+        edges = arm.correctness.setdefault("edges", {})
+        edges[label] = "right" if trial.is_ok else f"{trial.status}: {trial.why}"
+        if trial.status not in (Status.OK, Status.UNSUPPORTED) and arm.is_ok:
+            arm.correctness["correct"] = False
+            arm.fail(trial.status, f"at {label}: {trial.why}", trial.log)
+
+    def _tried(self, arm: Arm, relative: Workload) -> Arm:
+        """How a kernel does on a small workload."""
+        session, trial = self.context.session, arm_of(self.context.device, relative, arm.name)
         try:
             session.open(relative)
         except (CommandFailed, ChildDied, ChildTimedOut) as error:
@@ -203,11 +213,7 @@ class WorkloadRun:
             )
             if got is not None:
                 trial.judged(self._judge(arm.name, [got.reading], {}))
-        edges = arm.correctness.setdefault("edges", {})
-        edges[label] = "right" if trial.is_ok else f"{trial.status}: {trial.why}"
-        if trial.status not in (Status.OK, Status.UNSUPPORTED) and arm.is_ok:
-            arm.correctness["correct"] = False
-            arm.fail(trial.status, f"at {label}: {trial.why}", trial.log)
+        return trial
 
     # --- the event ------------------------------------------------------------------------------------------------
 

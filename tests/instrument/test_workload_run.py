@@ -140,3 +140,36 @@ def test_the_cross_check_leaves_out_what_ran_out_of_memory(monkeypatch, status, 
     monkeypatch.setattr(crosscheck, "arm_of", lambda *of: SimpleNamespace(is_ok=True))
     workload = SimpleNamespace(key="w")
     assert crosscheck._can_run(SimpleNamespace(device=None), workload, "mine", {("w", "mine"): status}) is again
+
+
+COUNTS = """from kernels.catalog import kernel
+
+
+@kernel("softmax", backend="pytorch")
+def counts(x):
+    print("called on", *x.shape, flush=True)
+    out = x.softmax(-1)
+    if x.shape[-1] == 65:
+        out[:, -1] = 0
+    return out
+"""
+
+
+def test_a_small_workload_that_others_share_is_checked_once_a_run(tmp_path, monkeypatch):
+    (tmp_path / "softmax").mkdir()
+    (tmp_path / "softmax" / "counts.py").write_text(COUNTS)
+    monkeypatch.setenv("KERNEL_PATH", str(tmp_path))
+    only = {"verify_only": True, "verify_seeds": 1}
+    sizes = [{"rows": rows, "cols": 40, "dtype": "float32"} for rows in (3, 4)]
+    config = Config(name="t", operation="softmax", kernels=["counts"], workloads=sizes, protocol=only)
+    device, events = find_device("cpu"), []
+    supervisor = Supervisor(RunSpec.of(config, device.uuid, ceilings=CEILINGS), device, events.append)
+    supervisor.run()
+    found = [arm for event in events if event.kind == "measured" for arm in event.results if arm.kernel == "counts"]
+    assert [arm.status for arm in found] == [Status.INCORRECT] * 2
+    assert found[0].why == found[1].why and found[0].why.startswith("at 5 x 65: ")
+    first, second = (arm.correctness.edges for arm in found)
+    assert first == second and first["5 x 129"] == "right" and first["5 x 65"].startswith("incorrect: ")
+    said = supervisor.log().splitlines()
+    assert said.count("called on 5 129") == 2, "both calls of one check"
+    assert said.count("called on 4 40") >= 2
