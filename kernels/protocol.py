@@ -6,6 +6,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+MOST_PROCESSES = 20
+"""Fresh processes that may measure a workload."""
+
 
 class Protocol(BaseModel):
     """How to measure. Times are in seconds or as named.
@@ -29,7 +32,7 @@ class Protocol(BaseModel):
     """Stop when the half-width of every speedup's interval is at most this."""
     budget_s: float = Field(60.0, gt=0, le=3600)
     """Time limit of the rounds of one workload, per pair. The mode sustained measures 8 rounds whatever it is."""
-    processes: int = Field(1, ge=1, le=20)
+    processes: int = Field(1, ge=1, le=MOST_PROCESSES)
     """Fresh processes that measure each workload, one after the other. With one, every interval includes the spread
     between processes that was measured before (kernels/analysis/processes.py); with several, also what they show."""
     warmup_s: float = Field(0.5, ge=0, le=60)

@@ -8,9 +8,7 @@ from enum import StrEnum
 from kernels.analysis.statistics import half_width
 from kernels.analysis.verdicts import is_noisy
 from kernels.contract.arm_result import Ratio
-
-MOST_PROCESSES = 100
-"""More are not advised: the change is then too near to the limit."""
+from kernels.protocol import MOST_PROCESSES
 
 
 class Gate(StrEnum):
@@ -47,7 +45,8 @@ def whole(words: list[Gate]) -> Gate:
 
 def processes_needed(change: Ratio, most: float, before: int, after: int) -> int | None:
     """Fresh processes of each of the two runs with which the interval would no longer contain the limit, if the change is
-    what it seems: the width falls with the square root of their number. None: more than MOST_PROCESSES.
+    what it seems: the width falls with the square root of their number. None: more than a run may have; the change is then too
+    near to the limit.
 
     before, after: processes that measured the two runs.
     """

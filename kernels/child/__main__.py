@@ -24,6 +24,8 @@ from kernels.host import processes
 PACKAGE = "kernels.child"
 MAX_FILE_BYTES = 4 * 2**30
 CPU_MEMORY_SHARE = 0.8
+NO_DRIVER = "0 active drivers"
+"""What Triton says where it finds no GPU."""
 NO_MEMORY = ("out of memory", "defaultcpuallocator: can't allocate")
 
 
@@ -82,6 +84,8 @@ def fault(error: BaseException, must_replace: bool) -> Fault:
     from kernels.child.host_memory import FilledWhenRead
     from kernels.nvrtc.compiler import CompileError
 
+    if NO_DRIVER in str(error):
+        error = Unsupported("needs a CUDA device: Triton finds none here").with_traceback(error.__traceback__)
     said, kind = str(error).lower(), "raised"
     if isinstance(error, Unsupported):
         kind = "unsupported"

@@ -86,7 +86,9 @@ class Site:
         except urllib.error.HTTPError as error:
             if error.code == 304:
                 return None, etag
-            raise Failed(said(error), NO_TOKEN if error.code in (401, 403) else REFUSED) from None
+            why = said(error)
+            of_token = error.code in (401, 403) and not why.startswith("Not your run")
+            raise Failed(why, NO_TOKEN if of_token else REFUSED) from None
         except ValueError:
             raise Failed(f"{self.address} is not a Benchsite site. Check the address.", UNREACHABLE) from None
         except OSError as error:
@@ -190,6 +192,8 @@ def login(arguments: argparse.Namespace) -> int:
 
 def submit(arguments: argparse.Namespace) -> int:
     kernel = in_git(arguments) if arguments.git else {"files": read_files(arguments.files)}
+    if arguments.wait and not arguments.gpu:
+        raise Failed("--wait waits for a run: name its device with --gpu")
     site = site_of(arguments)
     wanted = {name: getattr(arguments, name) for name in ("gpu", "config", "effort", "message", "parent")}
     answer, _ = site.patiently("/api/submissions", kernel | {k: v for k, v in wanted.items() if v})
@@ -209,8 +213,10 @@ def read_files(paths: list[Path]) -> dict[str, str]:
     """File name -> text. Raises Failed."""
     if not paths:
         raise Failed("which kernel? Give its file, or --git URL with --commit, --operation and --kernel")
-    files = {}
+    files: dict[str, str] = {}
     for path in paths:
+        if path.name in files:
+            raise Failed(f"two files are named {path.name}: the files of a submission have no folders")
         try:
             files[path.name] = tensors_of(path) if path.suffix == ".safetensors" else path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -417,7 +423,7 @@ def gate_options(one: argparse.ArgumentParser) -> None:
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
-        prog=Path(sys.argv[0]).name, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=name_of(sys.argv[0]), description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = top.add_subparsers(required=True, metavar="submit | runs | gate | login")
     site = argparse.ArgumentParser(add_help=False)
@@ -458,6 +464,11 @@ def parser() -> argparse.ArgumentParser:
     gate_options(gating)
     gating.set_defaults(do=gate)
     return top
+
+
+def name_of(program: str) -> str:
+    """What somebody types to run this."""
+    return "python -m kernels" if Path(program).name == "__main__.py" else Path(program).name
 
 
 def main(argv: list[str] | None = None) -> int:

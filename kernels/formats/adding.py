@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePosixPath
 
 from kernels.formats import bare
 from kernels.formats.bringing import Brought, pair_in
 from kernels.kernel_files import DECORATORS
 from kernels.submission import Unreadable, checked_files
+
+PERF_REPORT = re.compile(r"^\s*@\S*\bperf_report\b", re.M)
 
 
 def read(files: dict[str, str]) -> Brought:
@@ -43,6 +46,11 @@ def with_declaration(files: dict[str, str]) -> dict[str, str]:
     kernels = _kernels(files)
     if _declares(files):
         return files
+    if reports := [name for name, text in kernels.items() if PERF_REPORT.search(text)]:
+        raise Unreadable(
+            f"{reports[0]} times its kernels by triton.testing.perf_report: `python -m kernels try {reports[0]}` compares them; "
+            "to submit one, give a file with @kernel, or with one function that has the arguments of an operation"
+        )
     found = {}
     for name, text in kernels.items():
         try:

@@ -55,7 +55,8 @@ def adapted_python(text: str, hints: str) -> Adapted | None:
     passed = [option for option in declared.options if option not in declared.on_request]
     missing = [] if function.args.kwarg else [option for option in passed if option not in taken]
     if missing:
-        raise NotAdapted(f"{function.name} does not take {', '.join(missing)}, which {operation} passes by name")
+        lacks = f"the function {function.name} has no argument {', '.join(missing)}"
+        raise NotAdapted(f"{lacks}, which the operation {operation} passes by name")
     backend = "triton" if re.search(r"^\s*(import triton|from triton)", text, re.M) else "pytorch"
     lines = text.splitlines(keepends=True)
     added = f"from kernels.catalog import kernel  # added: {function.name} has the arguments of {operation}\n\n\n"

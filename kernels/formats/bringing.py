@@ -68,9 +68,8 @@ def _pair(files: dict[str, str], root: Path, found: list[Found]) -> Brought:
         raise Unreadable(f"{names} are kernels for problems: submit each with its own problem")
     one = found[0]
     if one.why_not:
-        raise Unreadable(
-            f"{Path(one.path).name} is a kernel of {one.format}: {one.why_not}; submit its problem with it"
-        )
+        more = "" if one.problem else "; submit its problem with it"
+        raise Unreadable(f"{Path(one.path).name} is a kernel of {one.format}: {one.why_not}{more}")
     kernel, problem = (str(Path(path).relative_to(root)) for path in (one.path, one.problem))
     made = {KERNELBENCH: _kernelbench, GPU_MODE: _gpu_mode, FLASHINFER: _flashinfer}
     return made[one.format](files, kernel, problem)
@@ -127,6 +126,10 @@ def _gpu_mode(files: dict[str, str], kernel: str, folder: str) -> Brought:
         for name, text in files.items()
         if name not in (kernel, at, said) and PurePosixPath(name).name in task.sources
     }
+    names = {PurePosixPath(name).name for name in files}
+    used = {kernel: files[kernel], at: files[at]} | {name: text for name, text in files.items() if name in shared}
+    if lost := sorted(n for n in task.sources - names if _imports(used, PurePosixPath(n).stem)):
+        raise Unreadable(f"{PurePosixPath(said).name} lists {', '.join(lost)}, which is imported: add it")
     board = LEADERBOARD.search(files[kernel])
     name = _name(board[1] if board else folder if inside else "reference")
     reference = shared | {"reference.py": files[at] + _of_task(task, name)}

@@ -92,7 +92,7 @@ class Folder:
         spec = said["spec"] if isinstance(said["spec"], dict) else {}
         why = ""
         if definition is None:
-            why = f"the definition {said['definition']} is not below this folder"
+            why = f"the definition {said['definition']} is not among these files"
         elif str(spec.get("language", "")).lower() not in RUNNABLE:
             why = f"its language is {spec.get('language')}: that needs a compiler with PyTorch's headers on this host"
         elif "::" not in str(spec.get("entry_point", "")):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
@@ -128,10 +128,11 @@ def gate(
     speedup is highest. A submission is compared with earlier ones of its name. A kernel that no earlier run has holds.
     earlier: (name, run). kernels: only these; default: all. of_others: earlier runs may have kernels of other people, which
     need not be measured again."""
-    chosen, whys = {name.partition(AT)[0] for name in kernels}, []
-    after, known = _without_versions(after), set[str]()
+    chosen, whys, known = {name.partition(AT)[0] for name in kernels}, [], set[str]()
     found: dict[tuple[str, str, str], list[tuple[float, Line]]] = {}
-    for name, before in ((name, _without_versions(run)) for name, run in earlier):
+    of_before = {arm.kernel for _, run in earlier for m in run.measurements for arm in m.results}
+    after, controls = _without_versions(after, of_before)
+    for name, before in ((name, _with_controls(run, controls)) for name, run in earlier):
         if why := why_not(before, after):
             whys.append(f"{name}: {why}" if len(earlier) > 1 else why)
             continue
@@ -163,21 +164,40 @@ def _new(after: Results, known: set[str]) -> list[Line]:
     ]
 
 
-def _without_versions(run: Results) -> Results:
-    """The run with `mine` for `mine@0123456789`, where no other kernel of its measurement would be called so."""
-    measurements = []
+def _without_versions(run: Results, measured: Collection[str] = ()) -> tuple[Results, set[str]]:
+    """The run with `mine` for `mine@0123456789`, where no other kernel of its measurement would be called so; and the full
+    names that stay beside one: versions that were measured before, such as the parent that a fork was measured with."""
+    measurements, controls = [], set[str]()
     for m in run.measurements:
-        short = Counter(arm.kernel.partition(AT)[0] for arm in m.results)
-        results = [
-            arm.model_copy(update={"kernel": name}) if short[name := arm.kernel.partition(AT)[0]] == 1 else arm
-            for arm in m.results
-        ]
+        of = Counter(arm.kernel.partition(AT)[0] for arm in m.results)
+        news = Counter(arm.kernel.partition(AT)[0] for arm in m.results if arm.kernel not in measured)
+        results = []
+        for arm in m.results:
+            name = arm.kernel.partition(AT)[0]
+            if of[name] == 1 or (arm.kernel not in measured and news[name] == 1):
+                arm = arm.model_copy(update={"kernel": name})
+            elif arm.kernel in measured:
+                controls.add(arm.kernel)
+            results.append(arm)
         measurements.append(m.model_copy(update={"results": results}))
+    return RunResults(run.environment, measurements, run.contended), controls
+
+
+def _with_controls(run: Results, controls: Collection[str]) -> Results:
+    """An earlier run, without versions. A version that was measured again beside a new one stands there under both names."""
+    short, _ = _without_versions(run)
+    measurements = []
+    for m, all_of in zip(short.measurements, run.measurements, strict=True):
+        more = [arm for arm in all_of.results if arm.kernel in controls and arm not in m.results]
+        measurements.append(m.model_copy(update={"results": [*m.results, *more]}))
     return RunResults(run.environment, measurements, run.contended)
 
 
 def _low_end(of: Results, row: Row, line: Line) -> float:
-    """Of the kernel's speedup in an earlier run. Below 0: that run tells nothing of its speed."""
+    """Of the kernel's speedup in an earlier run. Below 0: that run tells nothing of its speed; a contended one more than one
+    without a speedup."""
+    if of.contended and line.change:
+        return -0.5
     arm = _arm(of, row)
     ratio = certain_ratio(arm) if arm and line.change else None
     return ratio.low if ratio else -1.0

@@ -28,14 +28,14 @@ class Token(HttpBearer):
         if found is None:
             said = "It is unknown, expired or revoked; the page /tokens/ makes another."
             raise Problem(401, "The token is not valid", said)
-        if self.writes and not found.writes:
-            raise Problem(403, "The token is read-only", "Make a token with the right to submit and cancel: /tokens/.")
         if self.writes and not may(found.user, Role.ENGINEER):
             raise Problem(
                 403,
                 "Viewers have read-only access",
                 "The owner of this token is a viewer. An admin can change the role to engineer.",
             )
+        if self.writes and not found.writes:
+            raise Problem(403, "The token is read-only", "Make a token with the right to submit and cancel: /tokens/.")
         request.user = found.user
         return found
 

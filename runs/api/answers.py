@@ -13,6 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.utils.cache import get_conditional_response
+from pydantic import BaseModel
 
 from runs.api.problems import Problem
 from runs.models import Answered
@@ -27,9 +28,10 @@ def etag_of(content: str | bytes) -> str:
 
 
 def unchanged(request: HttpRequest, etag: str) -> HttpResponse | None:
-    """304 if the asker has this version already."""
-    answer = get_conditional_response(request, etag=etag)
-    return answer if isinstance(answer, HttpResponse) else None
+    """304 with the same ETag, if the asker has this version already."""
+    fresh = HttpResponse(headers={"ETag": etag, "Cache-Control": "private, no-cache"})
+    answer = get_conditional_response(request, etag=etag, response=fresh)
+    return answer if isinstance(answer, HttpResponse) and answer is not fresh else None
 
 
 def as_json(request: HttpRequest, body: Any, etag: str = "") -> HttpResponse:
@@ -47,6 +49,15 @@ def tagged(request: HttpRequest, answer: HttpResponseBase, etag: str = "") -> Ht
     answer.headers["ETag"] = etag = etag or etag_of(answer.content)
     answer.headers["Cache-Control"] = "private, no-cache"
     return unchanged(request, etag) or answer
+
+
+def only(request: HttpRequest, asked: BaseModel) -> None:
+    """Raises Problem if the address has a parameter that `asked` does not have: if it were ignored, the answer would be to
+    another question."""
+    known = list(type(asked).model_fields)
+    if unknown := [name for name in request.GET if name not in known]:
+        said = f"There is no parameter {unknown[0][:40]!r}; there are {', '.join(known)}."
+        raise Problem(422, "Wrong parameter", said, field=unknown[0][:40])
 
 
 def number_of(cursor: str) -> int | None:
@@ -68,7 +79,8 @@ def once(request: HttpRequest, user: Any, do: Callable[[], tuple[int, Any]]) -> 
     and does nothing. What is refused is not kept: it may be asked again."""
     key = request.headers.get("Idempotency-Key", "").strip()
     if not key:
-        status, body = do()
+        with transaction.atomic():  # what is refused leaves nothing behind
+            status, body = do()
         return _written(status, body)
     if len(key) > LONGEST_KEY or not key.isprintable():
         raise Problem(422, "Wrong header", f"Idempotency-Key has at most {LONGEST_KEY} printable characters.")

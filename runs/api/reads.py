@@ -9,7 +9,7 @@ from django.urls import reverse
 from ninja import Path, Query
 
 from runs.api import schemas
-from runs.api.answers import as_json, not_a_cursor, number_of, tagged
+from runs.api.answers import as_json, not_a_cursor, number_of, only, tagged
 from runs.api.problems import Problem
 from runs.api.routes import ROUTER, answers
 from runs.models import ApiToken, Config, Submission
@@ -36,6 +36,7 @@ def me(request: HttpRequest) -> HttpResponse:
 @ROUTER.get("/results", response=answers(schemas.ResultsPage), tags=["results"])
 def list_results(request: HttpRequest, asked: Query[schemas.ResultsAsked]) -> HttpResponse:
     """All results of all users, with the filters and the sort order of /results/. An unknown filter is an error."""
+    only(request, asked)
     search = results_page.Asked.of(request)
     if refusal := search.refusal:
         raise Problem(422, "Wrong parameter", refusal.content.decode())
@@ -51,12 +52,14 @@ def list_results(request: HttpRequest, asked: Query[schemas.ResultsAsked]) -> Ht
 @ROUTER.get("/leaderboard", response=answers(schemas.BoardOut), tags=["results"])
 def board(request: HttpRequest, asked: Query[schemas.BoardAsked]) -> HttpResponse:
     """The best kernel on each workload and GPU model. A row compares kernels on one card with the same versions."""
+    only(request, asked)
     return tagged(request, leaderboard.leaderboard_json(request))
 
 
 @ROUTER.get("/changes", response=answers(schemas.ChangesOut), tags=["results"])
 def list_changes(request: HttpRequest, asked: Query[schemas.ChangesAsked]) -> HttpResponse:
     """What got slower or faster, and when."""
+    only(request, asked)
     return tagged(request, changes.changes_json(request))
 
 
@@ -100,6 +103,7 @@ def _history(
 @ROUTER.get("/submissions", response=answers(schemas.SubmissionsPage), tags=["kernels"])
 def list_submissions(request: HttpRequest, asked: Query[schemas.Cursor]) -> HttpResponse:
     """Submissions, newest first, without their files."""
+    only(request, asked)
     before = number_of(asked.cursor)
     stored = Submission.objects.select_related("user", "parent").defer("files", "parent__files")
     page = list((stored if before is None else stored.filter(pk__lt=before))[: asked.limit + 1])

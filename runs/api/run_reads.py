@@ -12,7 +12,7 @@ from ninja import Path, Query
 from kernels.report import comparison, comparison_summary, gate, searches, summary, tables
 from runs.api import bodies, schemas
 from runs.api.access import Token
-from runs.api.answers import as_json, etag_of, number_of, tagged, unchanged
+from runs.api.answers import as_json, etag_of, number_of, only, tagged, unchanged
 from runs.api.problems import Problem
 from runs.api.routes import ROUTER, answers
 from runs.models import Run
@@ -36,6 +36,10 @@ def lines(request: HttpRequest, of: list[Run]) -> list[dict[str, Any]]:
 @ROUTER.get("/runs", response=answers(schemas.RunsPage), tags=["runs"])
 def list_runs(request: HttpRequest, asked: Query[schemas.RunsAsked]) -> HttpResponse:
     """Runs, newest first, without their results."""
+    only(request, asked)
+    if asked.state and asked.state not in Run.State.values:
+        said = f"state: {asked.state!r} is not a state; there are {', '.join(Run.State.values)}."
+        raise Problem(422, "Wrong parameter", said, field="state")
     before = number_of(asked.cursor)
     chosen = runs.chosen(request)
     page = list((chosen if before is None else chosen.filter(pk__lt=before))[: asked.limit + 1])
@@ -97,7 +101,9 @@ def judge(request: HttpRequest, sent: bodies.GateIn) -> HttpResponse:
     """Checks whether a kernel in this run is slower than in earlier runs by more than the limit."""
     run = _run(sent.run)
     if sent.against == "best":
-        earlier = list(alike(run).filter(pk__lt=run.pk, contended=False, withdrawn_at=None)[:OFFERED])
+        before_it = alike(run).filter(pk__lt=run.pk, withdrawn_at=None)
+        # Where no other has a kernel, the contended ones say why nothing can be told of it.
+        earlier = [*before_it.filter(contended=False)[:OFFERED], *before_it.filter(contended=True)[:OFFERED]]
     else:
         earlier = [_run(pk) for pk in dict.fromkeys(sent.against[:OFFERED])]
     before = [(f"run {one.pk}", results_of(one, measurements.of_run(one))) for one in earlier]

@@ -32,6 +32,7 @@ class RunsAsked(Cursor):
     state: str = Field("", max_length=20, description="State of the run: `queued`, `running`, `done`, `failed`, ...")
     device: str = Field("", max_length=20, description="Number of a device.")
     by: str = Field("", max_length=20, description="`me`: only runs of the asker.")
+    tag: str = Field("", max_length=100, description="A tag of the run.")
     q: str = Field("", max_length=1000, description="Text in the title, config or note.")
 
 

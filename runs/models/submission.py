@@ -37,6 +37,7 @@ class SubmissionManager(models.Manager["Submission"]):
         """(the submission of these files, whether it is new). The same files are one submission: the first one stays as
         it is. Raises Unreadable."""
         info = kernel_of(files)
+        _must_be_of(parent, info.operation)
         said = {"operation": info.operation, "name": info.name, "backend": info.backend, "doc": info.doc}
         one, new = self.get_or_create(
             sha256=version_of(files),
@@ -54,6 +55,7 @@ class SubmissionManager(models.Manager["Submission"]):
         parent: Submission | None = None,
     ) -> tuple[Submission, bool]:
         """The same of a kernel in a repository that agents fetch it from. Its files are not read here."""
+        _must_be_of(parent, operation)
         said = {"operation": operation, "name": source.kernel, "git": source.model_dump(), "files": {}}
         one, new = self.get_or_create(
             sha256=source.sha256, defaults=said | {"user": user, "message": message, "parent": parent}
@@ -78,6 +80,15 @@ class SubmissionManager(models.Manager["Submission"]):
                     raise Unreadable(f"the submission of {operation}/{name} is not stored here")
                 found.append(one)
         return found
+
+
+def _must_be_of(parent: Submission | None, operation: str) -> None:
+    """A change is of the same operation as its parent. Raises Unreadable."""
+    if parent and parent.operation != operation:
+        raise Unreadable(
+            f"{parent.kernel} is a kernel of {parent.operation}, so no kernel of {operation} is a change of it: "
+            "submit it without a parent"
+        )
 
 
 class Submission(models.Model):

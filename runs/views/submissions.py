@@ -44,8 +44,8 @@ def submit(request: HttpRequest) -> HttpResponse:
     asked = request.POST.get("parent") or request.GET.get("parent")
     parent = found(asked) if asked else None
     if request.method != "POST":
-        files = _first_files(request, parent)
-        return _form_page(request, SubmissionForm(typed=files, uploads=[]), parent)
+        form = SubmissionForm(typed=_first_files(request, parent), uploads=[], initial=_first_source(parent))
+        return _form_page(request, form, parent)
     typed = typed_files(request.POST.getlist("filename"), request.POST.getlist("source"))
     form = SubmissionForm(request.POST, typed=typed, uploads=request.FILES.getlist("dropped"))
     if not form.is_valid():
@@ -70,10 +70,18 @@ def _first_start() -> str:
 
 
 def _first_files(request: HttpRequest, parent: Submission | None) -> list[File]:
-    if parent and parent.files:
-        return [File(name, text) for name, text in parent.files.items()]
+    if parent and (parent.files or parent.git):
+        return [File(name, text) for name, text in parent.files.items()] or [File("", "")]
     chosen = start(request.GET.get("start", _first_start()))
     return [File(chosen.file_name, chosen.text)] if chosen else [File("", "")]
+
+
+def _first_source(parent: Submission | None) -> dict[str, str]:
+    """Where the files of a parent in a repository lie."""
+    if parent is None or parent.source is None:
+        return {}
+    fields = {f"git_{name}": value for name, value in parent.source.model_dump().items()}
+    return fields | {"git_operation": parent.operation}
 
 
 def _form_page(

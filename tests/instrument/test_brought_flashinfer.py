@@ -55,7 +55,7 @@ def test_a_solution_of_flashinfer_is_measured():
             ("scale_h128.json", '"x": {', '"index": {"shape": ["n"], "dtype": "int32"}, "x": {'),
             "scale_h128.json cannot be measured: its input index of int32 needs values: add the workloads of scale_h128",
         ),
-        (("scale_h128.json", '"axes"', '"axis"'), "the definition scale_h128 is not below this folder"),
+        (("scale_h128.json", '"axes"', '"axis"'), "the definition scale_h128 is not among these files"),
         (
             ("scale_h128.json", '"n",', '"nowhere",'),
             "scale_h128.json cannot be read as a definition: KeyError: 'nowhere'",

@@ -245,3 +245,17 @@ def test_data_may_be_a_tuple_with_numbers_and_must_be_known():
 def test_a_task_that_cannot_be_read_says_why(task, why):
     with pytest.raises(Unreadable, match=re.escape(why)):
         pair_in(gpu_mode("matmul", "submission.py", **{"task.yml": task}))
+
+
+def test_a_file_that_is_listed_and_imported_must_be_there():
+    """It was stored, and failed when it was measured: No module named 'utils'."""
+    files = {
+        "reference.py": "import torch\nfrom utils import twice\ndef generate_input(size, seed):\n"
+        "    return torch.randn(size)\ndef ref_kernel(data):\n    return twice(data)\n",
+        "mine.py": "def custom_kernel(data):\n    return data * 2\n",
+        "task.yml": "files:\n  - {name: utils.py, source: ../utils.py}\n  - {name: eval.py, source: ../eval.py}\n"
+        "benchmarks:\n  - {size: 64, seed: 1}\n",
+    }
+    with pytest.raises(Unreadable, match=re.escape("task.yml lists utils.py, which is imported: add it")):
+        pair_in(files)
+    assert pair_in(files | {"utils.py": "def twice(x):\n    return x * 2\n"}).kernel

@@ -61,6 +61,11 @@ def blamed(error):
     return arm.status, arm.why.splitlines()[0]
 
 
+def test_a_kernel_in_triton_is_unsupported_where_triton_finds_no_gpu():
+    error = RuntimeError("0 active drivers ([]). There should only be one.")
+    assert blamed(error) == (Status.UNSUPPORTED, "needs a CUDA device: Triton finds none here")
+
+
 @pytest.fixture
 def gpu(monkeypatch):
     """CUDA is initialised, and 3 of 80 GiB are free."""

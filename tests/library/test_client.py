@@ -71,6 +71,7 @@ def test_a_token_is_given_to_the_site_that_it_is_of(home, server):
         ((500, {}, b"oops"), client.REFUSED),
         ((401, {}, b'{"title": "The token is not valid", "detail": "x"}'), client.NO_TOKEN),
         ((403, {}, b"[]"), client.NO_TOKEN),
+        ((403, {}, b'{"title": "Not your run", "detail": "x"}'), client.REFUSED),
     ],
 )
 def test_a_strange_answer_is_a_sentence(home, server, answer, status, capsys):
@@ -79,6 +80,24 @@ def test_a_strange_answer_is_a_sentence(home, server, answer, status, capsys):
     assert client.main(["runs", "list"]) == status
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "Traceback" not in said
+
+
+def test_a_submission_that_would_lose_a_file_or_measure_nothing_is_refused(home, server, tmp_path, capsys):
+    """Two files of one name left one; --wait without a device waited for nothing and said that all is right."""
+    client.keep(server.url, "bench_mine")
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "k.py").write_text("x = 1")
+    assert client.main(["submit", str(tmp_path / "a/k.py"), str(tmp_path / "b/k.py")]) == client.REFUSED
+    assert "two files are named k.py" in capsys.readouterr().err
+    assert client.main(["submit", str(tmp_path / "a/k.py"), "--wait"]) == client.REFUSED
+    assert "--wait waits for a run: name its device with --gpu" in capsys.readouterr().err
+    assert server.seen == []
+
+
+def test_messages_begin_with_what_was_typed():
+    assert client.name_of("/x/kernels/__main__.py") == "python -m kernels"
+    assert client.name_of("/home/me/client.py") == "client.py"
 
 
 def test_a_gate_ends_with_the_status_that_the_site_says_and_writes_its_files(home, server, tmp_path, capsys):

@@ -37,11 +37,11 @@ WRONG = {
 NOT_LOADED = {
     "unread.py": "must be a literal",
     "ambiguous.py": "gelu, softmax, swish: name the function or its file after",
-    "gelu_without_option.py": "does not take approximate",
+    "gelu_without_option.py": "has no argument approximate",
     "with_host_code.cu": "it has host code",
     "no_launch.cu": "no comment says how swish is launched",
     "alone_custom_kernel.py": "there is no reference.py",
-    "lost.json": "the definition softmax_nowhere is not below this folder",
+    "lost.json": "the definition softmax_nowhere is not among these files",
     "scale_cuda.json": "its language is cuda",
 }
 AT_RUN = {"without_library.py": "none of its providers (v1, v2) is a library"}

@@ -11,6 +11,7 @@ from kernels.cli import client
 from kernels.cli.choice import exported
 from kernels.cli.main import main
 from kernels.contract.arm_result import Ratio
+from kernels.protocol import MOST_PROCESSES, Protocol
 from kernels.report.comparison import RunResults
 from kernels.report.gate import as_junit, as_markdown, gate
 
@@ -133,6 +134,35 @@ def test_among_runs_of_others_only_the_kernels_of_this_run_are_judged():
     assert slower.status == 1
     assert [(line.kernel, line.against) for line in slower.lines] == [("mine", "run 3"), ("control", "run 3")]
     assert gate(mine, [], 0.02, of_others=True).status == 2, "nothing was measured with these versions"
+
+
+def test_a_fork_is_compared_although_its_parent_was_measured_beside_it():
+    """The gate held: it called both versions new, and an earlier run had measured the parent."""
+    control = result("control", 1.1, "c")
+    before = run(measurement(result("mine@aaaaaaaaaa", 1.4, "a"), control))
+    beside = measurement(result("mine@aaaaaaaaaa", 1.4, "a"), result("mine@bbbbbbbbbb", 1.2, "b"), control)
+    for of_others in (False, True):
+        report = gate(run(beside), [("run 6", before)], 0.02, of_others=of_others)
+        assert report.status == 1 and report.sentence == "The gate fails on 1 of 3 results: mine."
+        assert {line.kernel: line.word.value for line in report.lines} == {
+            "mine": "fails", "mine@aaaaaaaaaa": "holds", "control": "holds",
+        }  # fmt: skip
+
+
+def test_an_earlier_run_of_a_busy_device_lets_nothing_through():
+    """It was left out, so its kernels were called new."""
+    mine = run(measurement(result("mine", 1.2)))
+    busy = RunResults(mine.environment, mine.measurements, True)
+    report = gate(mine, [("run 6", busy)], 0.02, of_others=True)
+    assert report.status == 2 and "other processes used the device during the run before" in report.lines[0].why
+    quiet = gate(mine, [("run 6", busy), ("run 5", mine)], 0.02, of_others=True)
+    assert quiet.status == 0 and quiet.lines[0].against == "run 5"
+
+
+def test_no_more_processes_are_advised_than_a_run_may_have():
+    found = {processes_needed(Ratio(r, r * 0.97, r * 1.03), 0.02, 1, 1) for r in (0.976, 0.972, 0.968, 0.95)}
+    assert max(one for one in found if one) <= 20 and None in found
+    assert Protocol(processes=MOST_PROCESSES).processes == 20
 
 
 def test_runs_that_cannot_be_compared_are_not_told():

@@ -192,7 +192,36 @@ def test_a_kernel_is_submitted_and_its_run_is_queued(writer, owner, ready):
 def test_what_is_refused_names_the_field_and_what_to_change(writer, ready, body, field, detail):
     answer = writer.post("/api/submissions", body)
     assert is_problem(answer, 422, detail) and answer.json()["field"] == field
-    assert not Run.objects.exists()
+    assert not Run.objects.exists() and not Submission.objects.exists()
+
+
+def test_a_parent_of_another_operation_is_refused(writer, ready):
+    one = writer.post("/api/submissions", {"files": {"mine.py": SOURCE}}).json()
+    other = SOURCE.replace('"swish"', '"gelu"')
+    answer = writer.post("/api/submissions", {"files": {"mine.py": other}, "parent": one["kernel"]})
+    assert is_problem(answer, 422, "is a kernel of swish, so no kernel of gelu is a change of it")
+    assert Submission.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("/api/results?foo=1", "There is no parameter 'foo'; there are "),
+        ("/api/runs?foo=1", "There is no parameter 'foo'; there are "),
+        ("/api/runs?state=nonsense", "'nonsense' is not a state; there are "),
+        ("/api/leaderboard?colour=1", "There is no parameter 'colour'"),
+    ],
+)
+def test_an_unknown_filter_is_an_error(reader, address, said):
+    assert is_problem(reader.get(address), 422, said)
+
+
+def test_an_answer_that_did_not_change_has_the_same_etag(reader, make_run):
+    run = make_run()
+    for address in ("/api/runs", f"/api/runs/{run.pk}/progress"):
+        first = reader.get(address)
+        again = reader.client.get(address, headers={"If-None-Match": first.headers["ETag"]})
+        assert (again.status_code, again.headers["ETag"], again.content) == (304, first.headers["ETag"], b"")
 
 
 @pytest.mark.parametrize(

@@ -262,7 +262,18 @@ def test_the_page_of_such_a_submission_says_where_it_lies_and_can_be_forked_by_a
     assert "Its files are in the repository." in page
     child = stored(owner, parent=one.version)
     assert child.parent == one and owner.get(child.get_absolute_url()).status_code == 200
-    assert owner.get(f"{FORM}?parent={one.version}").status_code == 200
+    form = owner.get(f"{FORM}?parent={one.version}").context["form"]
+    assert {name: form[name].value() for name in GIT} == GIT
+    assert [(file.name, file.text) for file in form.typed] == [("", "")], "no example of another operation"
+    refused = owner.post(FORM, sent(SOURCE.replace('"swish"', '"gelu"'), parent=one.version))
+    assert refused.status_code == 422 and "so no kernel of gelu is a change of it" in refused.content.decode()
+    assert Submission.objects.count() == 2
+
+
+def test_a_viewer_is_not_offered_a_fork(owner, viewer, ready):
+    address = stored(owner).get_absolute_url()
+    assert ">Fork</a>" in owner.get(address).content.decode()
+    assert ">Fork</a>" not in viewer.get(address).content.decode()
 
 
 @pytest.mark.parametrize(
