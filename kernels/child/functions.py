@@ -45,6 +45,8 @@ LENT = (
 )
 """Functions that torch.compile wraps when it is first used, that TileLang's parser replaces (`inspect.getfile`), or that programs
 may set, and that no timed call reaches."""
+GENERATED = ("__compiled_fn_", "__resume_at_")
+"""Begin the names of functions that torch.compile leaves in the globals of what it compiles, and drops by itself."""
 LIBRARIES = (*FAR, "numpy", "builtins", "kernels")
 KINDS = (types.MemberDescriptorType, types.GetSetDescriptorType, property, classmethod, staticmethod)
 PLAIN = (int, float, bool, str, bytes, tuple, type(None), torch.dtype)
@@ -154,9 +156,8 @@ class _One:
     def __init__(self, label: str, owner: Any) -> None:
         self.label, self.owner = label, owner
         now, whole = vars(owner), _is_of_instrument(owner)
-        self.names = [
-            name for name, value in list(now.items()) if is_function(value) or (whole and _fixed(name, value))
-        ]
+        found = [(name, value) for name, value in list(now.items()) if not name.startswith(GENERATED)]
+        self.names = [name for name, value in found if is_function(value) or (whole and _fixed(name, value))]
         self.values = [now[name] for name in self.names]
         self.read = itemgetter(*self.names, *self.names[:1]) if self.names else lambda _: ()
         """The values now, and the first of them again: one name alone would give its value instead of a tuple."""

@@ -8,6 +8,7 @@ import gc
 import os
 import signal
 import sys
+import tempfile
 import threading
 import tracemalloc
 import warnings
@@ -120,6 +121,9 @@ def settings(kind: str) -> Iterator[Setting]:
     yield "what the system grants", _granted, leave
     for variable in (KERNEL_PATH_VARIABLE, SUBMITTED_VARIABLE):
         yield f"variable {variable}", partial(os.environ.get, variable), partial(_set_variable, variable)
+    yield "working directory", _working_directory, os.chdir
+    yield "folder of temporary files", _temporary, _set_temporary
+    yield "paths of imports", partial(_still, tuple(sys.path)), _import_again
     yield "switch interval", sys.getswitchinterval, sys.setswitchinterval
     yield "profile function", sys.getprofile, sys.setprofile
     yield "trace function", sys.gettrace, sys.settrace
@@ -175,6 +179,33 @@ def settle(kind: str) -> None:
 
 def leave(before: Any) -> None:
     """The write function of what cannot be put back."""
+
+
+def _working_directory() -> str:
+    with contextlib.suppress(OSError):
+        return os.getcwd()
+    return "none, it was removed,"
+
+
+def _temporary() -> tuple[str | None, str]:
+    """(TMPDIR, the folder that Python's files get); empty: there is none."""
+    with contextlib.suppress(OSError):
+        return os.environ.get("TMPDIR"), tempfile.gettempdir()
+    return os.environ.get("TMPDIR"), ""
+
+
+def _set_temporary(before: tuple[str | None, str]) -> None:
+    _set_variable("TMPDIR", before[0])
+    tempfile.tempdir = before[1] or None
+
+
+def _still(paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of these paths by which imports are still found: a kernel may add others."""
+    return tuple(path for path in paths if path in sys.path)
+
+
+def _import_again(paths: tuple[str, ...]) -> None:
+    sys.path[:] = [*paths, *(path for path in sys.path if path not in paths)]
 
 
 def _pop_modes(pop: Callable[[], Any], count: int) -> None:

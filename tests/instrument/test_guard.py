@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import types
@@ -104,6 +105,9 @@ SETTINGS = {
     "anomaly mode": lambda: torch.set_anomaly_enabled(True),
     "rounding of numbers": lambda: torch.set_flush_denormal(True),
     "variable KERNEL_PATH": lambda: os.environ.update(KERNEL_PATH="/elsewhere"),
+    "working directory": lambda: os.chdir("/"),
+    "folder of temporary files": lambda: setattr(tempfile, "tempdir", "/nonexistent"),
+    "paths of imports": lambda: sys.path.remove(sys.path[-1]),
 }
 
 
@@ -114,6 +118,33 @@ def test_a_setting_that_others_need_is_seen_and_put_back(watching, name):
     assert found.startswith(f"{name}: ")
     assert watching.changes() == []
     assert not watching.must_replace
+
+
+def test_a_folder_that_is_gone_is_seen_and_left(watching, tmp_path):
+    (gone := tmp_path / "gone").mkdir()
+    os.chdir(gone)
+    gone.rmdir()
+    (found,) = watching.changes()
+    assert found.startswith("working directory: ") and Path.cwd().exists()
+
+
+def test_a_path_of_imports_that_a_kernel_adds_is_no_change(watching):
+    sys.path.insert(0, "/of-a-kernel")
+    try:
+        assert watching.changes() == []
+    finally:
+        sys.path.remove("/of-a-kernel")
+
+
+def test_what_torch_compile_leaves_in_a_module_and_drops_is_no_change():
+    """A kernel that compiled a builtin was called suspect: "torch._dynamo.external_utils.__compiled_fn_1_...: replaced"."""
+    module = types.ModuleType("torch._dynamo.external_utils")
+    module.__compiled_fn_1_0123, module.wrap = (lambda x: x), (lambda x: x)
+    snapshot = functions.Snapshot([("torch._dynamo.external_utils", module)])
+    del module.__compiled_fn_1_0123
+    assert snapshot.changes() == []
+    module.wrap = lambda x: 2 * x
+    assert snapshot.changes() == ["torch._dynamo.external_utils.wrap: replaced"]
 
 
 def helper(x):
