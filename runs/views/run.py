@@ -119,7 +119,7 @@ def reproduce(run: Run) -> str:
     spec = run.spec
     device = "cpu" if run.gpu and run.gpu.kind == "cpu" else f"cuda:{run.gpu.index if run.gpu else 0}"
     if any(is_submitted(name) for name in spec.kernels):
-        return "# Press Run again: the site sends the kernel's files with the run."
+        return "# Press Run again: the agent gets the kernel's files."
     lines = []
     commit = (run.environment.body.get("commit") or "") if run.environment else ""
     if commit and not run.demo:  # a demo run's commit may exist only in its author's repository

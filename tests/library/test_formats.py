@@ -296,3 +296,8 @@ def test_a_kernel_that_is_tried_finds_the_packages_of_this_process(monkeypatch, 
     (found,) = Folder(kernels).kernels()
     answer = attempt(found, find_device("cpu"), 60, never)
     assert answer["right"], answer
+
+
+def test_a_folder_without_a_kernel_is_no_success(tmp_path, capsys):
+    assert main(["try", str(tmp_path), "--device", "cpu"]) == 2
+    assert f"there is no kernel in {tmp_path}; the formats are @kernel, " in capsys.readouterr().err

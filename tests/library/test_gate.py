@@ -278,3 +278,9 @@ def test_numbers_go_to_the_site(monkeypatch):
     monkeypatch.setattr(client, "main", lambda given: seen.append(given) or 7)
     given = ["gate", "12", "--against", "best", "--max-regression", "2%"]
     assert main(given) == 7 and seen == [given]
+
+
+def test_a_run_of_a_site_and_a_file_are_told_apart(tmp_path, capsys):
+    (tmp_path / "r1.json").write_text("{}")
+    assert main(["gate", "1", "--against", str(tmp_path / "r1.json"), "--max-regression", "2%"]) == 2
+    assert "1 is the number of a run of a site, and " in capsys.readouterr().err
