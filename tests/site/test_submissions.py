@@ -223,7 +223,7 @@ def test_run_again_keeps_the_submission(owner, ready):
     run = start_run(one, ready, config_for(one), user=owner.user)
     repeated = again(owner, run)
     assert one.kernel in repeated["kernels"] and repeated["protocol"] == "isolated"
-    assert "Press Run again: the site sends the kernel" in owner.get(run.get_absolute_url()).content.decode()
+    assert "Press Run again: the agent gets the kernel" in owner.get(run.get_absolute_url()).content.decode()
 
 
 def test_the_list_names_each(owner, ready):
