@@ -121,7 +121,7 @@ def settings(kind: str) -> Iterator[Setting]:
     yield "what the system grants", _granted, leave
     for variable in (KERNEL_PATH_VARIABLE, SUBMITTED_VARIABLE):
         yield f"variable {variable}", partial(os.environ.get, variable), partial(_set_variable, variable)
-    yield "working directory", _working_directory, os.chdir
+    yield "working directory", _working_directory, _return_to
     yield "folder of temporary files", _temporary, _set_temporary
     yield "paths of imports", partial(_still, tuple(sys.path)), _import_again
     yield "switch interval", sys.getswitchinterval, sys.setswitchinterval
@@ -185,6 +185,11 @@ def _working_directory() -> str:
     with contextlib.suppress(OSError):
         return os.getcwd()
     return "none, it was removed,"
+
+
+def _return_to(folder: str) -> None:
+    with contextlib.suppress(OSError):
+        os.chdir(folder)
 
 
 def _temporary() -> tuple[str | None, str]:
