@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
@@ -16,7 +15,8 @@ from kernels.analysis.verdicts import certain_ratio
 from kernels.catalog import AT
 from kernels.contract.arm_result import FAILURES, ArmResult, Ratio, Status, Verdict
 from kernels.report.cells import listed, markdown, text
-from kernels.report.comparison import GONE, NEW, Results, Row, RunResults, rows, why_not
+from kernels.report.comparison import GONE, NEW, Results, Row, rows, why_not
+from kernels.report.versions import Versions
 
 EXIT = {Gate.HOLDS: 0, Gate.FAILS: 1, Gate.UNKNOWN: 2}
 ALWAYS_FAIL = (Status.INCORRECT, Status.SUSPECT)
@@ -124,29 +124,35 @@ def gate(
     kernels: Iterable[str] = (),
     of_others: bool = False,
 ) -> Report:
-    """Compares a run with earlier ones: each kernel on each workload with the earlier run in which the low end of its
-    speedup is highest. A submission is compared with earlier ones of its name. A kernel that no earlier run has holds.
+    """Compares a run with earlier ones: each kernel on each workload with the earlier run in which the low end of its speedup
+    is highest; a run of a busy device counts only for what no other one has. A submission is compared with earlier ones of
+    its name (`Versions`). A kernel that no earlier run has holds.
+
     earlier: (name, run). kernels: only these; default: all. of_others: earlier runs may have kernels of other people, which
-    need not be measured again."""
+    need not be measured again.
+    """
     chosen, whys, known = {name.partition(AT)[0] for name in kernels}, [], set[str]()
-    found: dict[tuple[str, str, str], list[tuple[float, Line]]] = {}
-    of_before = {arm.kernel for _, run in earlier for m in run.measurements for arm in m.results}
-    after, controls = _without_versions(after, of_before)
-    for name, before in ((name, _with_controls(run, controls)) for name, run in earlier):
+    comparable: list[tuple[str, Results]] = []
+    for name, before in earlier:
         if why := why_not(before, after):
             whys.append(f"{name}: {why}" if len(earlier) > 1 else why)
-            continue
+        else:
+            comparable.append((name, before))
+    judged = Versions.of(after, [run for _, run in comparable])
+    now = judged.shown(after)
+    found: dict[tuple[str, str, str], list[tuple[bool, float, Line]]] = {}
+    for name, run in comparable:
+        before = judged.before(run, after)
         known |= {arm.kernel for m in before.measurements for arm in m.results}
-        for row in rows(before, after):
-            if (chosen and row.kernel not in chosen) or (of_others and row.verdict == GONE):
+        for row in rows(before, now):
+            if (chosen and row.kernel.partition(AT)[0] not in chosen) or (of_others and row.verdict == GONE):
                 continue
-            if line := _line(row, name, before, after, most):
-                found.setdefault((row.workload_key, row.mode, row.kernel), []).append(
-                    (_low_end(before, row, line), line)
-                )
-    lines = [max(of, key=lambda one: one[0])[1] for of in found.values()]
-    lines += [line for line in _new(after, known) if not chosen or line.kernel in chosen]
-    missing = sorted(chosen - {line.kernel for line in lines})
+            if line := _line(row, name, before, now, most):
+                rank = (not before.contended, _low_end(before, row, line), line)
+                found.setdefault((row.workload_key, row.mode, row.kernel), []).append(rank)
+    lines = [max(of, key=lambda one: one[:2])[2] for of in found.values()]
+    lines += [line for line in _new(now, known) if not chosen or line.kernel.partition(AT)[0] in chosen]
+    missing = sorted(chosen - {line.kernel.partition(AT)[0] for line in lines})
     if missing and not whys:
         whys.append(f"No result of {listed(missing)} can be compared.")
     lines += [_unknown("", "", name, "it was measured in neither run, or is the baseline") for name in missing if lines]
@@ -164,40 +170,8 @@ def _new(after: Results, known: set[str]) -> list[Line]:
     ]
 
 
-def _without_versions(run: Results, measured: Collection[str] = ()) -> tuple[Results, set[str]]:
-    """The run with `mine` for `mine@0123456789`, where no other kernel of its measurement would be called so; and the full
-    names that stay beside one: versions that were measured before, such as the parent that a fork was measured with."""
-    measurements, controls = [], set[str]()
-    for m in run.measurements:
-        of = Counter(arm.kernel.partition(AT)[0] for arm in m.results)
-        news = Counter(arm.kernel.partition(AT)[0] for arm in m.results if arm.kernel not in measured)
-        results = []
-        for arm in m.results:
-            name = arm.kernel.partition(AT)[0]
-            if of[name] == 1 or (arm.kernel not in measured and news[name] == 1):
-                arm = arm.model_copy(update={"kernel": name})
-            elif arm.kernel in measured:
-                controls.add(arm.kernel)
-            results.append(arm)
-        measurements.append(m.model_copy(update={"results": results}))
-    return RunResults(run.environment, measurements, run.contended), controls
-
-
-def _with_controls(run: Results, controls: Collection[str]) -> Results:
-    """An earlier run, without versions. A version that was measured again beside a new one stands there under both names."""
-    short, _ = _without_versions(run)
-    measurements = []
-    for m, all_of in zip(short.measurements, run.measurements, strict=True):
-        more = [arm for arm in all_of.results if arm.kernel in controls and arm not in m.results]
-        measurements.append(m.model_copy(update={"results": [*m.results, *more]}))
-    return RunResults(run.environment, measurements, run.contended)
-
-
 def _low_end(of: Results, row: Row, line: Line) -> float:
-    """Of the kernel's speedup in an earlier run. Below 0: that run tells nothing of its speed; a contended one more than one
-    without a speedup."""
-    if of.contended and line.change:
-        return -0.5
+    """Of the kernel's speedup in an earlier run. Below 0: that run tells nothing of its speed."""
     arm = _arm(of, row)
     ratio = certain_ratio(arm) if arm and line.change else None
     return ratio.low if ratio else -1.0

@@ -149,6 +149,60 @@ def test_a_fork_is_compared_although_its_parent_was_measured_beside_it():
         }  # fmt: skip
 
 
+def versions(**speedups):
+    """A run of versions of one kernel, beside a control: A=1.2, B=1.5. A name that ends with x is incorrect."""
+    arms = [
+        result(f"mine@{name[0].lower() * 10}", *(() if name.endswith("x") else (ratio,)), sha=name[0].lower(),
+               status="incorrect" if name.endswith("x") else "ok")
+        for name, ratio in speedups.items()
+    ]  # fmt: skip
+    return run(measurement(*arms, result("control", 1.1, "c")))
+
+
+def test_a_fork_of_a_fork_is_compared_with_its_parent():
+    first, second, third = versions(A=1.2), versions(A=1.2, B=1.5), versions(B=1.5, C=1.3)
+    for earlier in ([("run 6", second), ("run 5", first)], [("run 6", second)]):
+        for of_others in (False, True):
+            report = gate(third, earlier, 0.02, of_others=of_others)
+            assert report.status == 1, report.sentence
+            words = {line.kernel: (line.word.value, line.against) for line in report.lines}
+            assert words["mine"] == ("fails", "run 6") and words["mine@bbbbbbbbbb"] == ("holds", "run 6")
+
+
+def test_a_fork_that_failed_fails_again_when_it_is_measured_again():
+    first, failed = versions(A=1.2), versions(A=1.2, B=1.0)
+    assert gate(failed, [("run 5", first)], 0.02).status == 1
+    for of_others in (False, True):
+        again = gate(failed, [("run 7", failed), ("run 5", first)], 0.02, of_others=of_others)
+        assert again.status == 1 and again.lines[0].kernel == "mine"
+        assert {line.word.value for line in again.lines[1:]} == {"holds"}
+
+
+def test_runs_that_cannot_be_compared_do_not_say_what_is_new():
+    other = RunResults(versions().environment | {"torch": "2.12"}, versions(B=1.5).measurements, False)
+    report = gate(versions(A=1.2, B=1.0), [("run 4", other), ("run 5", versions(A=1.2))], 0.02)
+    assert report.status == 1 and report.lines[0].kernel == "mine"
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_submission_with_the_name_of_a_kernel_of_the_catalogue_stands_beside_it(order):
+    """Its failure disappeared behind the result of its namesake."""
+    mine = result("flash@bbbbbbbbbb", sha="b", status="incorrect")
+    arms = [result("flash", 1.2, "f"), mine][::order]
+    before = run(measurement(result("flash", 1.2, "f"), result("control", 1.1, "c")))
+    report = gate(run(measurement(*arms, result("control", 1.1, "c"))), [("run 5", before)], 0.02, of_others=True)
+    assert report.status == 1 and report.lines[0].kernel == "flash@bbbbbbbbbb"
+    assert [line.word.value for line in report.lines if line.kernel == "flash"] == ["holds"]
+
+
+def test_a_quiet_run_in_which_a_kernel_failed_counts_more_than_a_busy_one():
+    now = run(measurement(result("mine", 1.2)))
+    quiet = run(measurement(result("mine", status="crashed")))
+    busy = RunResults(now.environment, now.measurements, True)
+    report = gate(now, [("run 6", quiet), ("run 5", busy)], 0.02, of_others=True)
+    assert (report.status, report.sentence) == (0, "The gate holds: mine was not ok before.")
+
+
 def test_an_earlier_run_of_a_busy_device_lets_nothing_through():
     """It was left out, so its kernels were called new."""
     mine = run(measurement(result("mine", 1.2)))
@@ -188,7 +242,7 @@ def test_a_submission_is_held_against_the_earlier_one_of_its_name():
         assert report.status == 1 and report.lines[0].kernel == "mine"
     two = run(measurement(result("mine@9876543210", 1.1, "b"), result("mine@0123456789", 1.2, "a")))
     both = gate(two, [("before", two)], 0.02)
-    assert {line.kernel for line in both.lines} == {"mine@9876543210", "mine@0123456789"}
+    assert {line.kernel for line in both.lines} == {"mine@9876543210", "mine"}, "the last one is judged"
 
 
 def test_an_unchanged_kernel_that_moved_leaves_nothing_certain():
