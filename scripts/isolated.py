@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kernels.contract.events import Calibrated, Event, Measured
 from kernels.host.device import Device, find_device
-from kernels.parent.isolated_session import BATCH_NS
+from kernels.parent.batches import BATCH_NS
 from kernels.parent.supervisor import Supervisor
 from kernels.workload import Ceilings, Config, RunSpec
 

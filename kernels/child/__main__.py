@@ -84,7 +84,7 @@ def fault(error: BaseException, must_replace: bool) -> Fault:
     from kernels.child.host_memory import FilledWhenRead
     from kernels.nvrtc.compiler import CompileError
 
-    if NO_DRIVER in str(error):
+    if NO_DRIVER in str(error) and not torch.cuda.is_available():
         error = Unsupported("needs a CUDA device: Triton finds none here").with_traceback(error.__traceback__)
     said, kind = str(error).lower(), "raised"
     if isinstance(error, Unsupported):

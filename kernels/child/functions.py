@@ -156,13 +156,20 @@ class _One:
     def __init__(self, label: str, owner: Any) -> None:
         self.label, self.owner = label, owner
         now, whole = vars(owner), _is_of_instrument(owner)
-        found = [(name, value) for name, value in list(now.items()) if not name.startswith(GENERATED)]
-        self.names = [name for name, value in found if is_function(value) or (whole and _fixed(name, value))]
+        self.names = [
+            name for name, value in list(now.items()) if is_function(value) or (whole and _fixed(name, value))
+        ]
         self.values = [now[name] for name in self.names]
-        self.read = itemgetter(*self.names, *self.names[:1]) if self.names else lambda _: ()
-        """The values now, and the first of them again: one name alone would give its value instead of a tuple."""
+        self._let_go(set())
         self.filled = [(name, value, _items(value)) for name, value in now.items() if whole and _is_table(name, value)]
         self.size, self.bases = len(now), getattr(owner, "__bases__", None)
+
+    def _let_go(self, gone: Set[str]) -> None:
+        """Forgets names."""
+        kept = [pair for pair in zip(self.names, self.values, strict=True) if pair[0] not in gone]
+        self.names, self.values = [name for name, _ in kept], [value for _, value in kept]
+        self.read = itemgetter(*self.names, *self.names[:1]) if self.names else lambda _: ()
+        """The values now, and the first of them again: one name alone would give its value instead of a tuple."""
 
     def is_same(self) -> bool:
         now = vars(self.owner)
@@ -180,6 +187,7 @@ class _One:
     def changes(self) -> Iterator[str]:
         """Names of what was replaced. Puts it back."""
         now = vars(self.owner)
+        self._let_go({name for name in self.names if name.startswith(GENERATED) and name not in now})
         for number, (name, before) in enumerate(zip(self.names, self.values, strict=True)):
             if now.get(name) is before:
                 continue
@@ -202,7 +210,7 @@ class _One:
             for name in [n for n in _inherited(self.owner) & now.keys() - known if is_function(now[n])]:
                 yield name
                 delattr(self.owner, name)
-            self.size = len(vars(self.owner))
+        self.size = len(vars(self.owner))
 
 
 def _fixed(name: str, value: Any) -> bool:

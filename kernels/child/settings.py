@@ -41,6 +41,7 @@ GRAIN = 32_768
 """Elements that PyTorch gives a thread at least."""
 TERMS = ((1.0, 2.0**-40), (1.0, -(2.0**-40)), (2.0**-128, 2.0**-128))
 """Sums in float32: 1 if it is rounded to the nearest number, twice; and a denormal number."""
+OF_PLACES = ("working directory", "folder of temporary files", "paths of imports")
 OF_THREADS = "affinity, priority and scheduler of threads"
 GRANTED = ("Seccomp:", "Speculation", "THP_enabled")
 """Lines of /proc/thread-self/status."""
@@ -121,9 +122,10 @@ def settings(kind: str) -> Iterator[Setting]:
     yield "what the system grants", _granted, leave
     for variable in (KERNEL_PATH_VARIABLE, SUBMITTED_VARIABLE):
         yield f"variable {variable}", partial(os.environ.get, variable), partial(_set_variable, variable)
-    yield "working directory", _working_directory, _return_to
-    yield "folder of temporary files", _temporary, _set_temporary
-    yield "paths of imports", partial(_still, tuple(sys.path)), _import_again
+    directory, temporary, imports = OF_PLACES
+    yield directory, _working_directory, _return_to
+    yield temporary, _temporary, _set_temporary
+    yield imports, partial(_still, tuple(sys.path)), _import_again
     yield "switch interval", sys.getswitchinterval, sys.setswitchinterval
     yield "profile function", sys.getprofile, sys.setprofile
     yield "trace function", sys.gettrace, sys.settrace

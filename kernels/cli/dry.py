@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kernels import catalog
 from kernels.analysis.memory import size, why_too_large
+from kernels.analysis.peaks import peak_of
 from kernels.cli.table import aligned
+from kernels.dtypes import DTYPES
 from kernels.host.device import Device
-from kernels.parent.duration import OFF_BY, START_S, guess, span
+from kernels.parent.duration import OFF_BY, START_S, guess, processes_of, span
 from kernels.workload import Config, Workload
+
+REACHED = 0.75
+"""Share of a datasheet's rates that a card reaches."""
 
 
 def plan(config: Config, device: Device) -> list[str]:
@@ -21,7 +28,7 @@ def plan(config: Config, device: Device) -> list[str]:
         lines.append(why)
     results = sum(len(able[workload.operation]) for workload in config.workloads)
     lines.append(
-        f"{len(config.workloads)} workloads, {results} results, {_time(config, able, device.kind)}. Nothing was measured."
+        f"{len(config.workloads)} workloads, {results} results, {_time(config, able, device)}. Nothing was measured."
     )
     return lines
 
@@ -45,9 +52,19 @@ def _why_not(operation: str, name: str, device: Device) -> str:
     return catalog.get_kernel(operation, name).why_not_on(device.kind, device.capability)
 
 
-def _time(config: Config, able: dict[str, list[str]], kind: str) -> str:
-    """As a range. Ceilings of the device are not known here: a small device is assumed."""
-    plan, processes = config.protocol, config.protocol.processes
-    guessed_s = sum(guess(w, able[w.operation], plan, kind, {})[1] for w in config.workloads) * processes
-    start_s = START_S[kind] * (1 + len(config.workloads) * (processes - 1))
-    return f"{span(start_s + guessed_s / OFF_BY, start_s + guessed_s * OFF_BY)} by an estimate for a small device"
+def _time(config: Config, able: dict[str, list[str]], device: Device) -> str:
+    """As a range, and what it is made from."""
+    protocol, processes, ceilings = config.protocol, processes_of(config.protocol), _ceilings(device)
+    each_s = [guess(one, able[one.operation], protocol, device.kind, ceilings)[1] for one in config.workloads]
+    guessed_s = processes * sum(each_s)
+    start_s = START_S[device.kind] * (1 + len(each_s) * (processes - 1))
+    of = "from the datasheet" if ceilings else "for a small device"
+    return f"{span(start_s + guessed_s / OFF_BY, start_s + guessed_s * OFF_BY)} by an estimate {of}"
+
+
+def _ceilings(device: Device) -> dict[str, Any]:
+    """What a known card may reach; nothing is measured for it."""
+    if (peak := peak_of(device.name)) is None:
+        return {}
+    products = {dtype: REACHED * peak.tflops(dtype) for dtype in DTYPES}
+    return {"matmul_tflops": products, "copy_gb_per_s": REACHED * peak.gb_per_s}

@@ -36,6 +36,8 @@ def do_run(arguments: argparse.Namespace, stop: Stop) -> int:
     device = find_device(arguments.device or (before.environment.get("uuid") if before else None))
     if before:
         resume.check(before, config, device)
+    if arguments.dry_run and before:
+        raise ConfigError("--dry-run is of a whole config: leave --resume out")
     if arguments.dry_run:
         print("\n".join([f"{config.title or config.name} on {device.name}", *plan(config, device)]))
         return 0

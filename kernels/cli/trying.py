@@ -47,11 +47,11 @@ def do_try(arguments: argparse.Namespace, stop: Stop) -> int:
             print(_line(root, found, result), flush=True)
     if stop():
         raise Cancelled
-    if not tried:
-        raise FileNotFoundError(f"there is no kernel in {root}; the formats are {', '.join(FORMATS)}")
     print("\n".join(["", *tally(tried, device), *_problems(folder, root)]))
     if arguments.json:
         arguments.json.write_text(json.dumps(tried, indent=1) + "\n")
+    if not tried:
+        raise FileNotFoundError(f"there is no kernel in {root}; the formats are {', '.join(FORMATS)}")
     return 0 if all(result["right"] for result in tried) else 1
 
 

@@ -127,7 +127,7 @@ def _gpu_mode(files: dict[str, str], kernel: str, folder: str) -> Brought:
         if name not in (kernel, at, said) and PurePosixPath(name).name in task.sources
     }
     names = {PurePosixPath(name).name for name in files}
-    used = {kernel: files[kernel], at: files[at]} | {name: text for name, text in files.items() if name in shared}
+    used = {kernel: files[kernel], at: files[at]} | shared
     if lost := sorted(n for n in task.sources - names if _imports(used, PurePosixPath(n).stem)):
         raise Unreadable(f"{PurePosixPath(said).name} lists {', '.join(lost)}, which is imported: add it")
     board = LEADERBOARD.search(files[kernel])

@@ -12,7 +12,7 @@ import torch
 from kernels.catalog import LoadedKernel
 from kernels.child.bench import Bench
 from kernels.child.guard import Guard
-from kernels.child.settings import OF_THREADS
+from kernels.child.settings import OF_PLACES, OF_THREADS
 from kernels.contract.arm_result import Status
 from kernels.contract.events import HostLoad
 from kernels.contract.replies import Fault
@@ -32,7 +32,7 @@ from kernels.protocol import Protocol
 class PermissiveGuard(Guard):
     """The guard in the caller's process: other threads and processes belong to the caller."""
 
-    ignored = frozenset({OF_THREADS})
+    ignored = frozenset({OF_THREADS, *OF_PLACES})
 
     def busy(self, arm: str) -> list[tuple[str, str]]:
         return []

@@ -100,9 +100,8 @@ class Trusted:
         """Fresh values for the first input sets of a cell, different in each."""
         self.forget()
         step = max(1, DRAWN_BYTES // self.layout.nbytes)
-        for first in range(
-            0, calls, step
-        ):  # one copy of many tensors: a launch for each takes the host longer than the copy
+        # One copy of many tensors: a launch for each takes the host longer than the copy.
+        for first in range(0, calls, step):
             some = range(first, min(first + step, calls))
             fresh = [tensor for index in some for tensor in self._values(seed, index, distribution).tensors]
             copy_all([tensor for index in some for tensor in self.sets[cell][index].tensors], fresh)

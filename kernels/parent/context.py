@@ -25,8 +25,9 @@ class RunContext:
     progress: Progress
     on_tests: dict[str, Arm] = field(default_factory=dict)
     """How each kernel did on the tests that came with its problem."""
-    on_edges: dict[tuple[str, str], Arm] = field(default_factory=dict)
-    """Key of a small workload of an odd size, kernel -> how it did there: workloads of one config share many of them."""
+    on_edges: dict[tuple[str, str, str], Arm] = field(default_factory=dict)
+    """Key of a small workload of an odd size, kernel, environment variables -> how it did there: workloads of one config share
+    many of them."""
 
     @property
     def is_cuda(self) -> bool:

@@ -20,6 +20,8 @@ COMPILE_S = {"cuda": 1.0, "cpu": 15.0}
 """torch.compile, anew for each workload."""
 SLOWER = {"cuda": 1.5, "cpu": 2.0}
 """Typical slow-down of a kernel against the ceilings. Kernels far behind stop after eight rounds."""
+EDGES_S = {"cuda": 0.35, "cpu": 0.2}
+"""Checks on small odd sizes, which only a run without timing does: of one kernel on one workload."""
 CHECK_CALLS, EMULATED_CALLS = {"cuda": 10, "cpu": 60}, {"cuda": 10, "cpu": 140}
 """A correctness check, in calls at the ceilings: float64, summed term by term; and of what a CPU emulates."""
 EMULATED = ("float16", "float8_e4m3fn")
@@ -73,10 +75,15 @@ def guess(
     if plan.mode == "sustained" and kind == "cuda":
         timed_s = max(timed_s, SUSTAINED_S_PER_RESULT * len(kernels))
     if plan.verify_only:
-        rounds, timed_s = 0, 0.0
+        rounds, timed_s = 0, EDGES_S[kind] * len(kernels)
     checks = plan.verify_seeds + rounds / KEEP_EVERY + 1
     compile_s = COMPILE_S[kind] * ("compiled" in kernels)
     return True, timed_s + compile_s + (RESULT_S[kind] + FIRST_CALLS * call_s + checks * check_s) * len(kernels)
+
+
+def processes_of(plan: Protocol) -> int:
+    """Processes that measure each workload. What is only checked needs one."""
+    return 1 if plan.verify_only else plan.processes
 
 
 def _limit_s(plan: Protocol, kernels: list[str], round_s: float) -> float:

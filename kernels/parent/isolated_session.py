@@ -31,6 +31,7 @@ from kernels.contract.replies import Fault, Nothing, Prepared, TimedBlock
 from kernels.host.containment import why_refused
 from kernels.host.device import Device
 from kernels.operations.base import Distribution
+from kernels.parent.batches import LEAST_CALLS, lengths
 from kernels.parent.cell_process import Cell, ProblemCell, Suspect, Trusted
 from kernels.parent.child_process import CommandFailed
 from kernels.parent.drive import kernel_of
@@ -45,18 +46,6 @@ MEMORY_SHARE, MOST_SHARE = {"cpu": 0.4, "cuda": 0.75}, {"cpu": 0.08, "cuda": 0.1
 """Share of the free memory for input sets and outputs of all cells together; and for one cell's input sets, or its
 outputs, at most. On a GPU more: where calls are short and their tensors large, memory limits the length of a batch, and
 what the host adds to a batch differs by about 0.1 ms (docs/instrument.md#isolated)."""
-BATCH_NS = {"cpu": 50e6, "cuda": 20e6}
-"""On a GPU not longer: continuous work lowers the clock. Not shorter: what working after the answer could win is a larger
-share of a shorter batch."""
-QUICK = {"cpu": 1.0, "cuda": 0.5}
-"""Batches and rests of a quick measurement are shorter by this factor. Captures and fresh values take the host longer than the
-batches themselves, and quick intervals are wide."""
-LEAST_CALLS = {"cpu": 4, "cuda": 1}
-"""On a GPU, a batch of long calls is as short as a block of the shared process: more calls in a row lose clock."""
-REST_S = 0.02
-"""Rest of a GPU between the writing of inputs and a batch: as long as the batch, as in the shared process. With 100 ms
-ratios were no closer to the shared process's (docs/measurements/isolated-rests-h200-2026-11-23.jsonl). The same before every
-batch and every empty one: what the host adds depends on it (docs/instrument.md#isolated)."""
 CAPTURE_EVERY = 4
 """Batches from one capture."""
 SPARES = 3
@@ -394,12 +383,6 @@ class IsolatedSession:
         if do == "prepare":
             return Prepared(sets=self.room, covered=True, input_bytes=self.set_bytes)
         return {"keep": Nothing()}[do]  # every batch is checked
-
-
-def lengths(kind: str, rest: float, quick: bool) -> tuple[float, float]:
-    """Of a batch (ns), and of the rest before it (s)."""
-    share = QUICK[kind] if quick else 1.0
-    return BATCH_NS[kind] * share, REST_S * share * rest if kind == "cuda" else 0.0
 
 
 def _end(cell: Cell, memory: int | None) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kernels.analysis.correctness import judge, without_values
 from kernels.analysis.peaks import peak_of
-from kernels.contract.arm_result import Status
+from kernels.contract.arm_result import Status, assignments
 from kernels.contract.events import MAIN, HostLoad, Measured
 from kernels.contract.replies import Verified
 from kernels.parent.arm import Arm, arm_of
@@ -191,9 +191,12 @@ class WorkloadRun:
     def _check_edge(self, arm: Arm, relative: Workload) -> None:
         """Checks one arm on one small workload, once a run. "Unsupported" there is not a failure."""
         known, label = self.context.on_edges, relative.problem.label()
-        if (trial := known.get((relative.key, arm.name))) is None:
+        place = (relative.key, arm.name, assignments(self.part.environment))
+        if (trial := known.get(place)) is None:
             self.context.progress.step(self.workload, arm.name, f"verify {label}")
-            trial = known[relative.key, arm.name] = self._tried(arm, relative)
+            trial = self._tried(arm, relative)
+            if trial.status in (Status.OK, Status.INCORRECT, Status.UNSUPPORTED):  # others may pass
+                known[place] = trial
         edges = arm.correctness.setdefault("edges", {})
         edges[label] = "right" if trial.is_ok else f"{trial.status}: {trial.why}"
         if trial.status not in (Status.OK, Status.UNSUPPORTED) and arm.is_ok:

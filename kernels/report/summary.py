@@ -294,7 +294,7 @@ def _checked(table: Sequence[Row]) -> list[str]:
     if not outputs:
         return ["Every timed kernel was correct when it was checked alone."]
     if any(row.status == Status.INCORRECT for row in table):
-        return [f"{outputs:,} outputs of the other kernels were checked in the rounds: all are correct."]
+        return [f"{outputs:,} outputs of the results with a time were checked in the rounds: all are correct."]
     return [f"{outputs:,} outputs from the rounds were checked: all are correct."]
 
 

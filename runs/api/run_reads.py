@@ -40,6 +40,8 @@ def list_runs(request: HttpRequest, asked: Query[schemas.RunsAsked]) -> HttpResp
     if asked.state and asked.state not in Run.State.values:
         said = f"state: {asked.state!r} is not a state; there are {', '.join(Run.State.values)}."
         raise Problem(422, "Wrong parameter", said, field="state")
+    if asked.by not in ("", "me"):
+        raise Problem(422, "Wrong parameter", "by: there is only `me`.", field="by")
     before = number_of(asked.cursor)
     chosen = runs.chosen(request)
     page = list((chosen if before is None else chosen.filter(pk__lt=before))[: asked.limit + 1])

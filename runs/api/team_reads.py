@@ -11,7 +11,7 @@ from ninja import Path, Query
 
 from runs.access import person
 from runs.api import schemas
-from runs.api.answers import as_json, number_of, tagged
+from runs.api.answers import as_json, number_of, only, tagged
 from runs.api.problems import Problem
 from runs.api.routes import ROUTER, answers
 from runs.models import Import, MailChoice, Notice, Session, Webhook
@@ -36,12 +36,14 @@ def part(rows: Any, asked: schemas.Cursor) -> Page:
 @ROUTER.get("/tiers", response=answers(schemas.TiersOut), tags=["team"])
 def list_tiers(request: HttpRequest, asked: Query[schemas.TiersAsked]) -> HttpResponse:
     """The tiers of each workload: tiers that are reached, the next tier, and tiers that the device cannot reach."""
+    only(request, asked)
     return tagged(request, tiers.tiers_json(request))
 
 
 @ROUTER.get("/tiers/{slug:key}/{slug:mode}", response=answers(schemas.TiersOut), tags=["team"])
 def tiers_of(request: HttpRequest, key: Path[str], mode: Path[str], asked: Query[schemas.TiersAsked]) -> HttpResponse:
     """The ladder of one workload."""
+    only(request, asked)
     return tagged(request, tier_workload.workload_json(request, key, mode))
 
 
@@ -51,6 +53,7 @@ def tiers_of(request: HttpRequest, key: Path[str], mode: Path[str], asked: Query
 @ROUTER.get("/sessions", response=answers(schemas.SessionsPage), tags=["team"])
 def list_sessions(request: HttpRequest, asked: Query[schemas.Cursor]) -> HttpResponse:
     """Sessions, newest first, without their reports."""
+    only(request, asked)
     rows = Session.objects.select_related("user").annotate(count=Count("runs"), last=Max("runs__created_at"))
     shown, more = part(rows, asked)
     lines = [
@@ -77,6 +80,7 @@ def one_session(request: HttpRequest, pk: Path[int]) -> HttpResponse:
 @ROUTER.get("/imports", response=answers(schemas.ImportsPage), tags=["results"])
 def list_imports(request: HttpRequest, asked: Query[schemas.Cursor]) -> HttpResponse:
     """Imported files, newest first, without their claims."""
+    only(request, asked)
     shown, more = part(Import.objects.select_related("user"), asked)
     lines = [
         {
@@ -98,6 +102,7 @@ def one_import(request: HttpRequest, pk: Path[int]) -> HttpResponse:
 @ROUTER.get("/judge", response=answers(schemas.Judged), tags=["results"])
 def judge_claim(request: HttpRequest, asked: Query[schemas.ClaimAsked]) -> HttpResponse:
     """Is a claimed time or rate possible? The operation's sizes are parameters, too. Without a claim: every GPU's limits."""
+    only(request, asked)
     answer = judge.judge_json(request)
     if answer.status_code == 422:
         name, said = next(iter(judge.form_of(request.GET).errors.items()))
@@ -112,6 +117,7 @@ def judge_claim(request: HttpRequest, asked: Query[schemas.ClaimAsked]) -> HttpR
 @ROUTER.get("/notices", response=answers(schemas.NoticesPage), tags=["team"])
 def list_notices(request: HttpRequest, asked: Query[schemas.Cursor]) -> HttpResponse:
     """What happened, newest first: runs that ended, records, regressions, targets. Webhooks get the same bodies."""
+    only(request, asked)
     shown, more = part(Notice.objects.exclude(event=Event.TEST), asked)
     return as_json(request, {"notices": [one.body() for one in shown], "next": more})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import median
 
-from kernels.parent.duration import OFF_BY, START_S, guess, span
+from kernels.parent.duration import OFF_BY, START_S, guess, processes_of, span
 from kernels.protocol import Protocol
 from kernels.workload import Config as ConfigSpec
 from runs.models import Gpu
@@ -59,7 +59,7 @@ def estimate(config: ConfigSpec, gpu: Gpu | None) -> Estimate:
     pace = {} if sustained else _pace(gpu, [w.key for w in config.workloads], config.protocol)
     calibration = gpu.calibration if gpu and len(pace) < len(config.workloads) else None
     ceilings = calibration.ceilings if calibration else {}
-    known_s, guessed_s, stopped, processes = 0.0, 0.0, 0, config.protocol.processes
+    known_s, guessed_s, stopped, processes = 0.0, 0.0, 0, processes_of(config.protocol)
     for workload in config.workloads:
         if workload.key in pace:
             known_s += pace[workload.key] * len(able[workload.operation]) * processes

@@ -259,3 +259,7 @@ def test_a_file_that_is_listed_and_imported_must_be_there():
     with pytest.raises(Unreadable, match=re.escape("task.yml lists utils.py, which is imported: add it")):
         pair_in(files)
     assert pair_in(files | {"utils.py": "def twice(x):\n    return x * 2\n"}).kernel
+    files["task.yml"] = files["task.yml"].replace("files:\n", "files:\n  - {name: deep.py, source: deep.py}\n")
+    inside = {f"twice/{name}": text for name, text in (files | {"utils.py": "from deep import twice\n"}).items()}
+    with pytest.raises(Unreadable, match=re.escape("task.yml lists deep.py, which is imported: add it")):
+        pair_in(inside)

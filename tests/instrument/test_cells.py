@@ -27,6 +27,7 @@ from kernels.host.device import find_device
 from kernels.host.view import closed_folders
 from kernels.parent import idleness, isolated_session
 from kernels.parent.arm import Arm
+from kernels.parent.batches import lengths
 from kernels.parent.cell_process import Cell, Suspect, TrustedEnded
 from kernels.parent.child_process import Cancelled, ChildTimedOut, CommandFailed
 from kernels.parent.idleness import Idleness
@@ -308,7 +309,7 @@ def test_batches_that_only_estimate_a_time_do_not_rest(session, monkeypatch):
 )
 def test_a_quick_measurement_has_shorter_batches_on_a_gpu(kind, effort, batch_ms, rest_s):
     plan = Protocol(**EFFORTS[effort])
-    assert isolated_session.lengths(kind, plan.rest, plan.is_wide) == (batch_ms * 1e6, rest_s)
+    assert lengths(kind, plan.rest, plan.is_wide) == (batch_ms * 1e6, rest_s)
 
 
 def test_batches_may_take_more_of_a_gpus_memory_than_of_a_hosts():

@@ -142,7 +142,12 @@ def test_what_torch_compile_leaves_in_a_module_and_drops_is_no_change():
     module.__compiled_fn_1_0123, module.wrap = (lambda x: x), (lambda x: x)
     snapshot = functions.Snapshot([("torch._dynamo.external_utils", module)])
     del module.__compiled_fn_1_0123
-    assert snapshot.changes() == []
+    assert snapshot.changes() == [] and not snapshot.stuck
+    assert all(one.is_same() for one in snapshot._all), "the next comparison is quick again"
+    module.__compiled_fn_2_0123 = lambda x: x
+    later = functions.Snapshot([("torch._dynamo.external_utils", module)])
+    module.__compiled_fn_2_0123 = lambda x: 2 * x
+    assert later.changes() == ["torch._dynamo.external_utils.__compiled_fn_2_0123: replaced"]
     module.wrap = lambda x: 2 * x
     assert snapshot.changes() == ["torch._dynamo.external_utils.wrap: replaced"]
 

@@ -23,6 +23,7 @@ from kernels.isolated.memory import Reader
 from kernels.isolated.trusted import Trusted as TrustedWorker
 from kernels.parent import cell_process
 from kernels.parent.arm import Arm
+from kernels.parent.batches import lengths
 from kernels.parent.cell_process import Cell
 from kernels.parent.child_process import Cancelled, ChildDied, ChildTimedOut, CommandFailed, Log
 from kernels.parent.idleness import Idleness
@@ -208,6 +209,7 @@ def session_with(*answers):
         0.0,
         "hostile",
     )
+    made.batch_ns, made.rest_s = lengths("cpu", 0.0, quick=False)
     made.during, made.trusted = Stopwatch().during, Judge()
     made.idleness = Idleness(made.trusted, "cpu")
     made.slots = {"hostile": Slot(Fed(*answers))}

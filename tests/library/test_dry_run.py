@@ -1,9 +1,12 @@
 """python -m kernels run --dry-run: what a run would measure."""
 
+import re
+
 import pytest
 
 from kernels.cli.dry import plan
 from kernels.cli.main import main
+from kernels.config_files import load_config
 from kernels.host.device import Device
 from kernels.parent.duration import guess
 from kernels.protocol import Protocol
@@ -31,7 +34,22 @@ def test_the_whole_grid_of_the_guide_can_be_planned_on_a_gpu(capsys):
     said = capsys.readouterr().out.splitlines()
     assert sum(line.startswith("  ") for line in said) == 245
     config = Config(name="a", operation="softmax", kernels=["triton-softmax"], workloads=[{"rows": 64, "cols": 64}])
-    assert plan(config, H200)[0] == "softmax: functional, triton-softmax"
+    said = plan(config, H200)
+    assert said[0] == "softmax: functional, triton-softmax"
+    assert said[-1] == "1 workload, 2 results, under a minute by an estimate from the datasheet. Nothing was measured."
+
+
+def test_an_h200_is_not_planned_like_a_small_card():
+    """`canonical` took 434 s on one; 16 to 62 min were said."""
+    said = plan(load_config("canonical"), H200)[-1]
+    low, high = map(int, re.search(r"(\d+) to (\d+) min by", said).groups())
+    assert low < 434 / 60 < high < 30
+
+
+@pytest.mark.parametrize("processes", [1, 5])
+def test_what_is_only_checked_needs_one_process(processes):
+    checks = load_config("canonical").model_copy(update={"protocol": Protocol(verify_only=True, processes=processes)})
+    assert plan(checks, H200)[-1] == plan(checks.model_copy(update={"protocol": Protocol(verify_only=True)}), H200)[-1]
 
 
 def test_workloads_that_do_not_fit_are_named_with_both_figures():

@@ -209,7 +209,11 @@ def test_a_parent_of_another_operation_is_refused(writer, ready):
         ("/api/results?foo=1", "There is no parameter 'foo'; there are "),
         ("/api/runs?foo=1", "There is no parameter 'foo'; there are "),
         ("/api/runs?state=nonsense", "'nonsense' is not a state; there are "),
-        ("/api/leaderboard?colour=1", "There is no parameter 'colour'"),
+        ("/api/runs?by=anybody", "there is only `me`"),
+        *(
+            (f"/api/{name}?colour=1", "There is no parameter 'colour'")
+            for name in ("leaderboard", "changes", "submissions", "sessions", "imports", "notices", "tiers")
+        ),
     ],
 )
 def test_an_unknown_filter_is_an_error(reader, address, said):

@@ -1,0 +1,22 @@
+"""Lengths of isolated batches, and of the rests before them."""
+
+from __future__ import annotations
+
+BATCH_NS = {"cpu": 50e6, "cuda": 20e6}
+"""On a GPU not longer: continuous work lowers the clock. Not shorter: what working after the answer could win is a larger
+share of a shorter batch. The result's page shows that share."""
+QUICK = {"cpu": 1.0, "cuda": 0.5}
+"""Batches and rests are shorter by this factor where intervals may be as wide as those of *quick*. Captures and fresh values
+take the host longer than the batches themselves. What working after the answer could win is then twice as large a share."""
+LEAST_CALLS = {"cpu": 4, "cuda": 1}
+"""On a GPU, a batch of long calls is as short as a block of the shared process: more calls in a row lose clock."""
+REST_S = 0.02
+"""Rest of a GPU between the writing of inputs and a batch: as long as the batch, as in the shared process. With 100 ms
+ratios were no closer to the shared process's (docs/measurements/isolated-rests-h200-2026-11-23.jsonl). The same before every
+batch and every empty one: what the host adds depends on it (docs/instrument.md#isolated)."""
+
+
+def lengths(kind: str, rest: float, quick: bool) -> tuple[float, float]:
+    """Of a batch (ns), and of the rest before it (s)."""
+    share = QUICK[kind] if quick else 1.0
+    return BATCH_NS[kind] * share, REST_S * share * rest if kind == "cuda" else 0.0
