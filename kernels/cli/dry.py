@@ -27,10 +27,12 @@ def plan(config: Config, device: Device) -> list[str]:
     if why := why_too_large(config.workloads, device.memory_bytes):
         lines.append(why)
     results = sum(len(able[workload.operation]) for workload in config.workloads)
-    lines.append(
-        f"{len(config.workloads)} workloads, {results} results, {_time(config, able, device)}. Nothing was measured."
-    )
-    return lines
+    counted = f"{_counted(len(config.workloads), 'workload')}, {_counted(results, 'result')}"
+    return [*lines, f"{counted}, {_time(config, able, device)}. Nothing was measured."]
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def _of(operation: str, workloads: list[Workload], kernels: list[str]) -> list[str]:

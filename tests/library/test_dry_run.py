@@ -43,7 +43,7 @@ def test_an_h200_is_not_planned_like_a_small_card():
     """`canonical` took 434 s on one; 16 to 62 min were said."""
     said = plan(load_config("canonical"), H200)[-1]
     low, high = map(int, re.search(r"(\d+) to (\d+) min by", said).groups())
-    assert low < 434 / 60 < high < 30
+    assert low < 434 / 60 < high + 1 < 30
 
 
 @pytest.mark.parametrize("processes", [1, 5])
