@@ -102,7 +102,6 @@ def one_import(request: HttpRequest, pk: Path[int]) -> HttpResponse:
 @ROUTER.get("/judge", response=answers(schemas.Judged), tags=["results"])
 def judge_claim(request: HttpRequest, asked: Query[schemas.ClaimAsked]) -> HttpResponse:
     """Is a claimed time or rate possible? The operation's sizes are parameters, too. Without a claim: every GPU's limits."""
-    only(request, asked)
     answer = judge.judge_json(request)
     if answer.status_code == 422:
         name, said = next(iter(judge.form_of(request.GET).errors.items()))
