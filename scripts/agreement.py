@@ -2,7 +2,7 @@
 
 It reads what scripts/isolated.py wrote:
 
-python scripts/agreement.py docs/measurements/isolated-*.jsonl
+python scripts/agreement.py docs/measurements/FILES
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from kernels.parent.duration import OFF_BY, START_S, guess, processes_of, span
 from kernels.workload import Config, Workload
 
 REACHED = 0.75
-"""Share of a datasheet's rates that a card reaches."""
+"""Share of a datasheet's rates that a card reaches: a guess, for an estimate of the time only."""
 
 
 def plan(config: Config, device: Device) -> list[str]:

@@ -17,8 +17,9 @@ def do_gate(arguments: argparse.Namespace) -> int:
         raise ConfigError("best is the best run of a site: give the run's number, or name the files of earlier runs")
     given = [arguments.run, *arguments.against]
     if numbers := [one for one in given if one.isdecimal() and not Path(one).exists()]:
+        file = next((one for one in given if one not in numbers), "the other")
         raise ConfigError(
-            f"{numbers[0]} is the number of a run of a site, and {next(one for one in given if one not in numbers)} is a file: "
+            f"{numbers[0]} is the number of a run of a site, and {file} is a file: "
             "give two runs, or two files (a run's page has its json)"
         )
     if arguments.until_decided:

@@ -21,7 +21,7 @@ COMPILE_S = {"cuda": 1.0, "cpu": 15.0}
 SLOWER = {"cuda": 1.5, "cpu": 2.0}
 """Typical slow-down of a kernel against the ceilings. Kernels far behind stop after eight rounds."""
 EDGES_S = {"cuda": 0.35, "cpu": 0.2}
-"""Checks on small odd sizes, which only a run without timing does: of one kernel on one workload."""
+"""Checks on small odd sizes, which only a run without timing does: of one kernel on one workload. A guess."""
 CHECK_CALLS, EMULATED_CALLS = {"cuda": 10, "cpu": 60}, {"cuda": 10, "cpu": 140}
 """A correctness check, in calls at the ceilings: float64, summed term by term; and of what a CPU emulates."""
 EMULATED = ("float16", "float8_e4m3fn")

@@ -79,6 +79,7 @@ def history_on(
     request: HttpRequest, operation: Path[str], name: Path[str], key: Path[str], asked: Query[schemas.HistoryAsked]
 ) -> HttpResponse:
     """A kernel's results on one workload, newest first."""
+    only(request, asked)
     return _history(request, operation, name, asked, key)
 
 
@@ -87,6 +88,7 @@ def history_of(
     request: HttpRequest, operation: Path[str], name: Path[str], asked: Query[schemas.HistoryAsked]
 ) -> HttpResponse:
     """A kernel's results on every workload, newest first."""
+    only(request, asked)
     return _history(request, operation, name, asked)
 
 

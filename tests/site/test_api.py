@@ -208,6 +208,8 @@ def test_a_parent_of_another_operation_is_refused(writer, ready):
     [
         ("/api/results?foo=1", "There is no parameter 'foo'; there are "),
         ("/api/runs?foo=1", "There is no parameter 'foo'; there are "),
+        ("/api/kernels/swish/eager?foo=1", "There is no parameter 'foo'; there are "),
+        ("/api/kernels/swish/eager/on/any?foo=1", "There is no parameter 'foo'; there are "),
         ("/api/runs?state=nonsense", "'nonsense' is not a state; there are "),
         ("/api/runs?by=anybody", "there is only `me`"),
         *(
