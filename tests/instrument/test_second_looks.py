@@ -1,5 +1,6 @@
 """What stands beside the times: the profiler's spans, the driver's telemetry, the clock in the stream."""
 
+import itertools
 import random
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from simulated_gpu import SimulatedGpu, Work
 
-from kernels.analysis.suspicion import seeds_for, why_probed, why_recognises
+from kernels.analysis.suspicion import seeds_for, why_probed
 from kernels.child import profiler, tasks
 from kernels.child.bench import Bench
 from kernels.child.clock import CpuClock, CudaClock
@@ -383,6 +384,7 @@ def test_values_of_timed_calls_exist_nowhere_before_the_untimed_call_has_ended()
 
 @pytest.mark.parametrize("sights, is_seen", [(10, False), (70, True)])
 def test_who_keeps_results_after_many_sights_is_seen_by_as_many(sights, is_seen):
+    """Judged by several probes together, as an arm is: on a busy host one of them alone may show what is not there."""
     torch = pytest.importorskip("torch")
     bench, met = Bench("cpu"), {}
     bench.open({"operation": "layer_norm", "sizes": {"rows": 512, "cols": 512}, "dtype": "float32"})
@@ -390,7 +392,7 @@ def test_who_keeps_results_after_many_sights_is_seen_by_as_many(sights, is_seen)
     eager = bench.arms.call("eager")
 
     def works(*inputs, **options):
-        time.sleep(0.003)
+        time.sleep(0.002)
         return eager(*inputs, **options)
 
     def keeps(x, *rest, **options):
@@ -401,8 +403,12 @@ def test_who_keeps_results_after_many_sights_is_seen_by_as_many(sights, is_seen)
         return out.clone() if count > 40 else out
 
     bench.arms.calls["eager"] = keeps
-    found = bench.probe("eager", list(range(seeds_for(5))), sights, 8)
-    assert bool(why_recognises(found.untouched_ns, found.written_ns)) == is_seen
+    seed = itertools.count()
+
+    def probe(*, seeds, in_turn, **_):
+        return bench.probe("eager", seeds, sights, in_turn)
+
+    assert bool(why_probed(probe, lambda: next(seed), 2e6)) == is_seen
     assert all(torch.isfinite(tensor).all() for tensor in bench.sets[0].tensors)
 
 
