@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from simulated_gpu import SimulatedGpu, Work
 
-from kernels.analysis.suspicion import seeds_for, why_probed
+from kernels.analysis.suspicion import why_probed
 from kernels.child import profiler, tasks
 from kernels.child.bench import Bench
 from kernels.child.clock import CpuClock, CudaClock
