@@ -124,6 +124,7 @@ urlpatterns = [
     path("links/", share.links, name="links"),
     path("links/<id:pk>/end/", share.end_link, name="end_link"),
     path("compare/", compare_many.compare_many, name="compare_many"),
+    path("compare.json", compare_many.compare_many_json, name="compare_many_json"),
     *(
         path(f"compare/charts/<slug:name>.{kind}", compare_many.chart, {"kind": kind}, name=f"compare_chart_{kind}")
         for kind in ("json", "svg", "png")

@@ -15,6 +15,7 @@ from statistics import NormalDist, fmean, variance
 from kernels.analysis.statistics import CONFIDENCE, t_quantile
 from kernels.contract.arm_result import ArmResult, Ratio
 from kernels.contract.events import Measured
+from kernels.contract.export import Export
 
 Z = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
 """Half-width of a normal interval in standard deviations: 2.58."""
@@ -130,6 +131,12 @@ def with_process(measured: Measured, device: str) -> Measured:
         return measured
     told = {"process_sd": spread.sd, "process_sd_source": spread.source}
     return measured.model_copy(update={"results": results, "protocol": measured.protocol.model_copy(update=told)})
+
+
+def export_with_process(export: Export) -> Export:
+    """The same for every measurement of a run."""
+    device = export.environment.get("device", "")
+    return export.model_copy(update={"measurements": [with_process(m, device) for m in export.measurements]})
 
 
 def _widened(arm: ArmResult, spread: ProcessSpread) -> ArmResult:

@@ -2,8 +2,8 @@
 
 On a GPU it is a NaN with bits that no arithmetic produces, placed where the allocator looks next. On a CPU the place is
 unpredictable, because small allocations split it: there the C library fills all new memory with one repeated byte. That
-byte cannot be 0xFF, so float32 poison is 8.4e37 there, not NaN: as wrong and as easy to see. Below 1 KiB, the C
-library's own cache may return old values.
+byte cannot be 0xFF, so float32 poison is 8.4e37 there, not NaN: as wrong and as easy to see. Below 1 KiB the C library has a
+cache, which it does not fill: there poison is also left where it looks next.
 
 Integers and truth values get the repeated byte everywhere. Integers of one or two bytes may hold it by chance, so it is
 not counted there: what was not written shows when values are compared.
@@ -29,6 +29,8 @@ LEAST_COUNTED = 4
 """Bytes of the shortest integer in which poison is counted."""
 M_PERTURB = -6
 """Option of mallopt(3): fills new memory with the complement of the low byte; 0: does not fill."""
+CACHED_BYTES = 1032
+"""The largest memory that the GNU C library caches."""
 BUFFERS = ((2**16, 16), (2**28, 4))
 """(output bytes at most, buffers of this size that hold poison); larger outputs: one. Small memory has many free
 places."""
@@ -84,6 +86,8 @@ def in_new_memory(likes: Sequence[Like], device: str) -> Iterator[None]:
 
     likes: (shape, dtype) of each, in the expected order of allocation.
     """
+    if device == "cpu" and (small := [like for like in likes if _bytes(like) <= CACHED_BYTES]):
+        _leave(small, device)
     if device == "cpu" and _fill_what_malloc_gives(FILL_BYTE ^ 0xFF):
         try:
             yield
@@ -100,9 +104,14 @@ def _fill_what_malloc_gives(value: int) -> bool:
     return bool(mallopt and mallopt(M_PERTURB, value))
 
 
+def _bytes(like: Like) -> int:
+    shape, dtype = like
+    return int(math.prod(shape) * dtype.itemsize)
+
+
 def _leave(likes: Sequence[Like], device: str) -> None:
     """Poisons the memory that the allocator will return next."""
-    size = max(math.prod(shape) * dtype.itemsize for shape, dtype in likes)
+    size = max(map(_bytes, likes))
     most = next((number for limit, number in BUFFERS if size <= limit), 1)
     for number in range(most, 0, -1):  # ends at the places of the next tensors
         buffers = [torch.empty(shape, dtype=dtype, device=device) for _ in range(number) for shape, dtype in likes]

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from kernels import catalog
-from kernels.analysis.processes import with_process
+from kernels.analysis.processes import export_with_process
 from kernels.config_files import ConfigError, check_kernels, load_config
 from kernels.contract.export import Export, NotAnExport, read_export
 from kernels.protocol import EFFORTS
@@ -131,8 +131,6 @@ def outputs(arguments: argparse.Namespace) -> dict[str, Path]:
 def exported(path: Path) -> Export:
     """Reads an export of `run --json` or of the site. Intervals of older ones get the spread between processes."""
     try:
-        export = read_export(path.read_bytes())
+        return export_with_process(read_export(path.read_bytes()))
     except NotAnExport as error:
         raise ConfigError(f"{path}: {error}") from None
-    device = export.environment.get("device", "")
-    return export.model_copy(update={"measurements": [with_process(m, device) for m in export.measurements]})

@@ -7,6 +7,7 @@
     python3 client.py submit --git https://git.example.org/kernels --commit SHA --operation attention --kernel mine
     python3 client.py runs list
     python3 client.py gate 12 --against best --max-regression 2% --until-decided 20
+    python3 client.py gate after.json --against best --max-regression 2%
 
 In a clone of Benchsite, `python -m kernels` in the place of `client.py` is the same.
 
@@ -32,6 +33,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,9 @@ MOST_PROCESSES, MOST_MINUTES = 20, 1440
 OK, NOT_OK, REFUSED, UNREACHABLE, NO_TOKEN, INTERRUPTED = 0, 1, 2, 3, 4, 130
 COMMANDS = ("submit", "runs", "login")
 BEST = "best"
+ONLY_OF_A_SITE = "--until-decided measures runs of a site again: give the numbers of runs"
+NOT_JUDGED = ("source", "samples_ns")
+"""Of a result: large, and without meaning for a gate."""
 POLL_S, LIMIT_S = 0.7, 30.0
 READS, WRITES = 5, 3
 """Times that a site is asked which is away for a moment."""
@@ -312,21 +317,52 @@ def compare(arguments: argparse.Namespace) -> int:
 
 
 def gate(arguments: argparse.Namespace) -> int:
-    """The site's gate of a run."""
+    """The site's gate of a run or a file."""
     site, against = site_of(arguments), arguments.against
-    numbers = against == [BEST] or all(one.isdecimal() for one in against)
-    if not (arguments.run.isdecimal() and numbers):
-        raise Failed("give numbers of runs of the site, and best or numbers after --against")
-    body = {"run": int(arguments.run), "against": BEST if against == [BEST] else [int(one) for one in against],
+    if arguments.until_decided and not all(is_number(one) for one in [arguments.run, *against] if one != BEST):
+        raise Failed(ONLY_OF_A_SITE)
+    body = {"run": side(arguments.run), "against": BEST if against == [BEST] else [side(one) for one in against],
             "max_regression": arguments.max_regression, "kernels": arguments.kernel}  # fmt: skip
     answer, _ = site.patiently("/api/gate", body)
     if arguments.until_decided:
         answer = decided(site, body, answer, time.monotonic() + arguments.until_decided * 60)
-    print(f"{answer['text']}\n{answer['url']}")
+    print(f"{answer['text']}\n{answer['url']}".rstrip())
     for path, content in ((arguments.md, answer["markdown"]), (arguments.junit, answer["junit"])):
         if path:
             path.write_text(content, encoding="utf-8")
     return int(answer["status"])
+
+
+def is_number(given: str) -> bool:
+    """Whether it is the number of a run of the site, not a file."""
+    return given.isdecimal() and not Path(given).exists()
+
+
+def needs_site(arguments: argparse.Namespace) -> bool:
+    """Whether a gate is about a run of a site, not only about files."""
+    given = [arguments.run, *arguments.against]
+    return any(is_number(one) or (one == BEST and not Path(one).exists()) for one in given)
+
+
+def side(given: str) -> int | dict[str, Any]:
+    """A run of the site by its number, or an exported run without what the gate does not read. Raises Failed."""
+    if is_number(given):
+        return int(given)
+    if given == BEST and not Path(given).exists():
+        raise Failed("best stands alone after --against: it is all earlier runs of the site")
+    try:
+        export = json.loads(Path(given).read_text(encoding="utf-8"))
+        export.pop("table", None)
+        for arm in (arm for measured in export.get("measurements", []) for arm in measured["results"]):
+            for name in NOT_JUDGED:
+                arm.pop(name, None)
+    except OSError as error:
+        raise Failed(f"{given} is neither the number of a run nor a file: {error.strerror}") from None
+    except (ValueError, AttributeError, KeyError, TypeError):
+        raise Failed(
+            f"{given} is not an exported run: write one with `run --json FILE`, or get the json of a run's page"
+        ) from None
+    return {"name": Path(given).name, "export": export}
 
 
 def decided(site: Site, body: dict[str, Any], answer: dict[str, Any], until: float) -> dict[str, Any]:
@@ -406,10 +442,17 @@ def share(text: str) -> float:
     return value
 
 
+def site_option() -> argparse.ArgumentParser:
+    option = argparse.ArgumentParser(add_help=False)
+    option.add_argument("--site", default="", metavar="URL", help="the Benchsite, such as https://bench.example.org")
+    return option
+
+
 def gate_options(one: argparse.ArgumentParser) -> None:
-    one.add_argument("run", metavar="RUN", help="the run to judge")
-    one.add_argument("--against", nargs="+", required=True, metavar="BEFORE", help="earlier runs; with several runs, "
-                     "each kernel is compared with its best result; for a site also `best`: all runs on the same card "
+    one.add_argument("run", metavar="RUN|FILE", help="what to judge: the number of a run of the site, or a file that "
+                     "`run --json` wrote")  # fmt: skip
+    one.add_argument("--against", nargs="+", required=True, metavar="RUN|FILE", help="earlier runs; with several, each "
+                     "kernel is compared with its best result; or `best`: all earlier runs of the site on the same card "
                      "with the same versions and workloads")  # fmt: skip
     one.add_argument(
         "--max-regression", type=share, required=True, metavar="SHARE", help="how much slower is allowed: 2%%"
@@ -426,8 +469,7 @@ def parser() -> argparse.ArgumentParser:
         prog=name_of(sys.argv[0]), description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = top.add_subparsers(required=True, metavar="submit | runs | gate | login")
-    site = argparse.ArgumentParser(add_help=False)
-    site.add_argument("--site", default="", metavar="URL", help="the Benchsite, such as https://bench.example.org")
+    site = site_option()
     entering = commands.add_parser("login", parents=[site], help="store a token for a site")
     entering.set_defaults(do=login)
     sending = commands.add_parser("submit", parents=[site], help="send a kernel, and measure it")
@@ -473,8 +515,12 @@ def name_of(program: str) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
+    return carry_out(arguments.do, arguments)
+
+
+def carry_out(command: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
     try:
-        return int(arguments.do(arguments))
+        return command(arguments)
     except Failed as error:
         print(f"{parser().prog}: {error}", file=sys.stderr)
         return error.status

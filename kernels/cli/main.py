@@ -29,7 +29,7 @@ from kernels.report.measures import BY_KEY
 def main(argv: list[str] | None = None) -> int:
     """Does a command. Returns its exit status: see kernels/__main__.py."""
     given = sys.argv[1:] if argv is None else argv
-    if given[:1] and (given[0] in client.COMMANDS or _of_a_site(given)):
+    if given[:1] and given[0] in client.COMMANDS:
         return client.main(given)
     top = parser()
     arguments = top.parse_args(given)
@@ -43,12 +43,6 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-
-
-def _of_a_site(given: list[str]) -> bool:
-    """Whether a gate is of runs of a site: numbers, and no files of such names."""
-    named = [one for one in given[1:] if one.isdecimal() or one == client.BEST or one.endswith(".json")]
-    return given[0] == "gate" and bool(named) and not any(Path(one).exists() for one in named)
 
 
 MEASURING = (do_env, do_calibrate, do_run, do_try, do_tune, do_profile)
@@ -105,7 +99,11 @@ def parser() -> argparse.ArgumentParser:
     comparing.add_argument("--csv", metavar="FILE", type=Path, help="write the table to FILE")
     comparing.add_argument("--md", metavar="FILE", type=Path, help="write the table to FILE, as Markdown")
     comparing.set_defaults(do=do_compare)
-    gating = commands.add_parser("gate", help="fail if a run is slower than allowed; compares files, or runs of a site")
+    gating = commands.add_parser(
+        "gate",
+        parents=[client.site_option()],
+        help="fail if a run is slower than allowed; of files, and of runs of a site",
+    )
     client.gate_options(gating)
     gating.set_defaults(do=do_gate)
     merging = commands.add_parser("merge", help="results of several hosts or runs in one file")

@@ -112,6 +112,11 @@ def read_export(text: str | bytes) -> Export:
         data = json.loads(text)
     except ValueError as error:
         raise NotAnExport(f"not JSON: {error}") from None
+    return export_of(data)
+
+
+def export_of(data: Any) -> Export:
+    """An export from its parsed JSON. Raises NotAnExport."""
     if not isinstance(data, dict) or data.get("format") not in (FORMAT, FORMAT_1):
         raise NotAnExport(f"not an exported run (expected format {FORMAT} or {FORMAT_1})")
     try:

@@ -31,19 +31,18 @@ class Versions:
 
     @classmethod
     def of(cls, after: Results, earlier: Iterable[Results]) -> Versions:
-        """Judged is what no earlier run has; if all versions of a name were measured before, the last one that is ok: a
-        submission stands after what it is measured beside."""
+        """Judged is what no earlier run has; if all versions of a name were measured before, the last one that is ok on any
+        workload: a submission stands after what it is measured beside."""
         before = {arm.kernel for run in earlier for m in run.measurements for arm in m.results}
+        of_name: dict[str, dict[str, bool]] = {}
+        for arm in (arm for m in after.measurements for arm in m.results if AT in arm.kernel):
+            versions = of_name.setdefault(_base(arm.kernel), {})
+            versions[arm.kernel] = versions.get(arm.kernel, False) or arm.status == Status.OK
         judged: set[str] = set()
-        for m in after.measurements:
-            of_name: dict[str, list[ArmResult]] = {}
-            for arm in m.results:
-                if AT in arm.kernel:
-                    of_name.setdefault(_base(arm.kernel), []).append(arm)
-            for arms in of_name.values():
-                new = [arm.kernel for arm in arms if arm.kernel not in before]
-                last = [arm.kernel for arm in arms if arm.status == Status.OK] or [arms[-1].kernel]
-                judged |= set(new or last[-1:])
+        for versions in of_name.values():
+            new = [name for name in versions if name not in before]
+            last = [name for name, is_ok in versions.items() if is_ok] or list(versions)
+            judged |= set(new or last[-1:])
         return cls(frozenset(judged))
 
     def shown(self, after: Results) -> Results:

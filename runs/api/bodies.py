@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from ninja import Field, Schema
-from pydantic import ConfigDict, model_validator
+from pydantic import ConfigDict, Discriminator, Tag, model_validator
 
 TEXT = 2000
 ROW = dict[str, Any]
@@ -93,13 +93,31 @@ class SearchIn(Sent):
     seed: int = Field(0, description="Seed of the sampler.")
 
 
+class FileIn(Sent):
+    """A run that is a file: what `python -m kernels run --json` writes. Without `samples_ns` and `source` it is smaller, and
+    judged in the same way."""
+
+    name: str = Field("file", max_length=200, description="What the answer calls it.")
+    export: ROW
+
+
+def _kind(value: Any) -> str:
+    return "file" if isinstance(value, dict | FileIn) else "number"
+
+
+Judged = Annotated[
+    Annotated[int, Field(ge=0, lt=10**18), Tag("number")] | Annotated[FileIn, Tag("file")], Discriminator(_kind)
+]
+"""A run of the site by its number, or a run that is a file."""
+
+
 class GateIn(Sent):
     """A run, and the earlier ones that it is compared with."""
 
-    run: int = Field(ge=0, lt=10**18)
-    against: Literal["best"] | list[Annotated[int, Field(ge=0, lt=10**18)]] = Field(
+    run: Judged
+    against: Literal["best"] | Annotated[list[Judged], Field(max_length=25)] = Field(
         "best",
-        description="Numbers of earlier runs, or `best`: all comparable earlier runs. With several runs, each kernel "
+        description="Earlier runs, or `best`: all comparable earlier runs of the site. With several runs, each kernel "
         "is compared with its best result.",
     )
     max_regression: float = Field(0.02, gt=0, lt=1, description="How much slower is allowed: 0.02 is 2%.")

@@ -26,6 +26,8 @@ def answer_of(error: Problem, headers: Mapping[str, str] | None = None) -> HttpR
     answer = JsonResponse(error.body, status=error.status, content_type=KIND, headers=dict(headers or {}))
     if error.status == 401:
         answer.headers["WWW-Authenticate"] = "Bearer"
+    if "retry_after" in error.body:
+        answer.headers["Retry-After"] = str(error.body["retry_after"])
     return answer
 
 
@@ -66,9 +68,13 @@ def of_http(request: HttpRequest, error: HttpError) -> HttpResponse:
 
 
 def of_haste(request: HttpRequest, error: Throttled) -> HttpResponse:
-    wait = math.ceil(error.wait or 1)
+    return of_problem(request, too_many(error.wait))
+
+
+def too_many(wait_s: float | None) -> Problem:
+    wait = math.ceil(wait_s or 1)
     said = f"Too many requests with this token: ask again in {wait} s. A run is watched with If-None-Match."
-    return answer_of(Problem(429, "Too many requests", said), {"Retry-After": str(wait)})
+    return Problem(429, "Too many requests", said, retry_after=wait)
 
 
 def fault(request: HttpRequest) -> HttpResponse:

@@ -8,7 +8,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from ninja import Path, Query
 
-from runs.api import schemas
+from runs.api import parameters, schemas
 from runs.api.answers import as_json, not_a_cursor, number_of, only, tagged
 from runs.api.problems import Problem
 from runs.api.routes import ROUTER, answers
@@ -34,7 +34,7 @@ def me(request: HttpRequest) -> HttpResponse:
 
 
 @ROUTER.get("/results", response=answers(schemas.ResultsPage), tags=["results"])
-def list_results(request: HttpRequest, asked: Query[schemas.ResultsAsked]) -> HttpResponse:
+def list_results(request: HttpRequest, asked: Query[parameters.ResultsAsked]) -> HttpResponse:
     """All results of all users, with the filters and the sort order of /results/. An unknown filter is an error."""
     only(request, asked)
     search = results_page.Asked.of(request)
@@ -50,14 +50,14 @@ def list_results(request: HttpRequest, asked: Query[schemas.ResultsAsked]) -> Ht
 
 
 @ROUTER.get("/leaderboard", response=answers(schemas.BoardOut), tags=["results"])
-def board(request: HttpRequest, asked: Query[schemas.BoardAsked]) -> HttpResponse:
+def board(request: HttpRequest, asked: Query[parameters.BoardAsked]) -> HttpResponse:
     """The best kernel on each workload and GPU model. A row compares kernels on one card with the same versions."""
     only(request, asked)
     return tagged(request, leaderboard.leaderboard_json(request))
 
 
 @ROUTER.get("/changes", response=answers(schemas.ChangesOut), tags=["results"])
-def list_changes(request: HttpRequest, asked: Query[schemas.ChangesAsked]) -> HttpResponse:
+def list_changes(request: HttpRequest, asked: Query[parameters.ChangesAsked]) -> HttpResponse:
     """What got slower or faster, and when."""
     only(request, asked)
     return tagged(request, changes.changes_json(request))
@@ -76,7 +76,7 @@ def list_kernels(request: HttpRequest) -> HttpResponse:
     "/kernels/{slug:operation}/{path:name}/on/{slug:key}", response=answers(schemas.HistoryOut), tags=["kernels"]
 )
 def history_on(
-    request: HttpRequest, operation: Path[str], name: Path[str], key: Path[str], asked: Query[schemas.HistoryAsked]
+    request: HttpRequest, operation: Path[str], name: Path[str], key: Path[str], asked: Query[parameters.HistoryAsked]
 ) -> HttpResponse:
     """A kernel's results on one workload, newest first."""
     only(request, asked)
@@ -85,7 +85,7 @@ def history_on(
 
 @ROUTER.get("/kernels/{slug:operation}/{path:name}", response=answers(schemas.HistoryOut), tags=["kernels"])
 def history_of(
-    request: HttpRequest, operation: Path[str], name: Path[str], asked: Query[schemas.HistoryAsked]
+    request: HttpRequest, operation: Path[str], name: Path[str], asked: Query[parameters.HistoryAsked]
 ) -> HttpResponse:
     """A kernel's results on every workload, newest first."""
     only(request, asked)
@@ -93,7 +93,7 @@ def history_of(
 
 
 def _history(
-    request: HttpRequest, operation: str, name: str, asked: schemas.HistoryAsked, key: str = ""
+    request: HttpRequest, operation: str, name: str, asked: parameters.HistoryAsked, key: str = ""
 ) -> HttpResponse:
     before, subject = number_of(asked.cursor), kernels.Subject.of(request, operation, name, key, most=1)
     found = history.page(subject.kernel, subject.environments, key, before, asked.limit + 1)
@@ -103,7 +103,7 @@ def _history(
 
 
 @ROUTER.get("/submissions", response=answers(schemas.SubmissionsPage), tags=["kernels"])
-def list_submissions(request: HttpRequest, asked: Query[schemas.Cursor]) -> HttpResponse:
+def list_submissions(request: HttpRequest, asked: Query[parameters.Cursor]) -> HttpResponse:
     """Submissions, newest first, without their files."""
     only(request, asked)
     before = number_of(asked.cursor)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from ninja import Path, Query
 
 from kernels.report import comparison, comparison_summary, gate, searches, summary, tables
-from runs.api import bodies, schemas
+from runs.api import bodies, gating, parameters, schemas
 from runs.api.access import Token
 from runs.api.answers import as_json, etag_of, number_of, only, tagged, unchanged
 from runs.api.problems import Problem
@@ -21,20 +20,15 @@ from runs.queries import measurements
 from runs.queries.live import doing
 from runs.queries.queue import forecast
 from runs.queries.searches import search_of
+from runs.views import compare_many as many
 from runs.views import profiles, runs
 from runs.views import result as result_page
 from runs.views import run as run_page
-from runs.views.compare import OFFERED, Pair, alike, results_of
-
-
-def lines(request: HttpRequest, of: list[Run]) -> list[dict[str, Any]]:
-    """Runs as rows of lists."""
-    addresses = {run.pk: request.build_absolute_uri(run.get_absolute_url()) for run in of}
-    return [row | {"url": addresses[row["id"]]} for row in runs.records(of)]
+from runs.views.compare import Pair
 
 
 @ROUTER.get("/runs", response=answers(schemas.RunsPage), tags=["runs"])
-def list_runs(request: HttpRequest, asked: Query[schemas.RunsAsked]) -> HttpResponse:
+def list_runs(request: HttpRequest, asked: Query[parameters.RunsAsked]) -> HttpResponse:
     """Runs, newest first, without their results."""
     only(request, asked)
     if asked.state and asked.state not in Run.State.values:
@@ -47,7 +41,7 @@ def list_runs(request: HttpRequest, asked: Query[schemas.RunsAsked]) -> HttpResp
     page = list((chosen if before is None else chosen.filter(pk__lt=before))[: asked.limit + 1])
     shown = page[: asked.limit]
     more = str(shown[-1].pk) if len(page) > asked.limit else None
-    return as_json(request, {"runs": lines(request, shown), "next": more})
+    return as_json(request, {"runs": runs.records(request, shown), "next": more})
 
 
 @ROUTER.get("/runs/{id:pk}", response=answers(schemas.RunOut), tags=["runs"])
@@ -91,6 +85,17 @@ def compare(request: HttpRequest, before: Path[int], after: Path[int]) -> HttpRe
     return as_json(request, {"before": before, "after": after, "rows": rows, "text": text, "url": url})
 
 
+@ROUTER.get("/compare", response=answers(schemas.ComparedMany), tags=["runs"])
+def compare_many(request: HttpRequest, asked: Query[parameters.CompareAsked]) -> HttpResponse:
+    """Runs side by side, also of several cards: each kernel's speedup over the baseline of its own run. Between runs of one
+    card and fingerprint, what changed since the first."""
+    only(request, asked)
+    answer = many.compare_many_json(request)
+    if answer.status_code == 422:
+        raise Problem(422, "Wrong parameter", json.loads(answer.content)["problem"], field="runs")
+    return tagged(request, answer)
+
+
 def _run(pk: int) -> Run:
     try:
         return run_page.get_run(pk)
@@ -101,18 +106,9 @@ def _run(pk: int) -> Run:
 @ROUTER.post("/gate", response=answers(schemas.GateOut, 400, 413), tags=["runs"], auth=[Token()])
 def judge(request: HttpRequest, sent: bodies.GateIn) -> HttpResponse:
     """Checks whether a kernel in this run is slower than in earlier runs by more than the limit."""
-    run = _run(sent.run)
-    if sent.against == "best":
-        before_it = alike(run).filter(pk__lt=run.pk, withdrawn_at=None)
-        # Where no other has a kernel, the contended ones say why nothing can be told of it.
-        earlier = [*before_it.filter(contended=False)[:OFFERED], *before_it.filter(contended=True)[:OFFERED]]
-    else:
-        earlier = [_run(pk) for pk in dict.fromkeys(sent.against[:OFFERED])]
-    before = [(f"run {one.pk}", results_of(one, measurements.of_run(one))) for one in earlier]
-    of_others = sent.against == "best"
-    now = results_of(run, measurements.of_run(run))
-    report = gate.gate(now, before, sent.max_regression, sent.kernels, of_others)
-    url = request.build_absolute_uri(run.get_absolute_url())
+    now = gating.Side.of(sent.run)
+    report = gating.report(now, sent)
+    url = request.build_absolute_uri(now.run.get_absolute_url()) if now.run else ""
     words = {"text": gate.as_text(report), "markdown": gate.as_markdown(report, url), "junit": gate.as_junit(report)}
     return as_json(request, report.record() | words | {"url": url})
 

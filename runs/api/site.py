@@ -19,7 +19,7 @@ from django.views.decorators.csrf import csrf_exempt
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, Throttled, ValidationError
 
-from runs.api import problems, reads, routes, run_reads, team_reads, writes
+from runs.api import problems, reads, routes, run_reads, site_reads, team_reads, writes
 from runs.api.problems import Problem
 
 CLIENT = Path(settings.BASE_DIR) / "kernels" / "cli" / "client.py"
@@ -48,7 +48,7 @@ api = Api(
     openapi_url="/openapi.json",
     urls_namespace="api",
 )
-OPERATIONS = (reads, run_reads, team_reads, writes)
+OPERATIONS = (reads, run_reads, team_reads, site_reads, writes)
 """Modules that put their operations on the router."""
 api.add_router("", routes.ROUTER)
 api.add_exception_handler(Problem, problems.of_problem)

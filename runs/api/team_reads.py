@@ -10,7 +10,7 @@ from django.urls import reverse
 from ninja import Path, Query
 
 from runs.access import person
-from runs.api import schemas
+from runs.api import parameters, schemas
 from runs.api.answers import as_json, number_of, only, tagged
 from runs.api.problems import Problem
 from runs.api.routes import ROUTER, answers
@@ -21,7 +21,7 @@ from runs.views import imports, judge, sessions, tier_workload, tiers
 Page = tuple[list[Any], str | None]
 
 
-def part(rows: Any, asked: schemas.Cursor) -> Page:
+def part(rows: Any, asked: parameters.Cursor) -> Page:
     """(rows of one page, newest first; the cursor of the next)"""
     before = number_of(asked.cursor)
     rows = rows.order_by("-pk")
@@ -34,14 +34,16 @@ def part(rows: Any, asked: schemas.Cursor) -> Page:
 
 
 @ROUTER.get("/tiers", response=answers(schemas.TiersOut), tags=["team"])
-def list_tiers(request: HttpRequest, asked: Query[schemas.TiersAsked]) -> HttpResponse:
+def list_tiers(request: HttpRequest, asked: Query[parameters.TiersAsked]) -> HttpResponse:
     """The tiers of each workload: tiers that are reached, the next tier, and tiers that the device cannot reach."""
     only(request, asked)
     return tagged(request, tiers.tiers_json(request))
 
 
 @ROUTER.get("/tiers/{slug:key}/{slug:mode}", response=answers(schemas.TiersOut), tags=["team"])
-def tiers_of(request: HttpRequest, key: Path[str], mode: Path[str], asked: Query[schemas.TiersAsked]) -> HttpResponse:
+def tiers_of(
+    request: HttpRequest, key: Path[str], mode: Path[str], asked: Query[parameters.TiersAsked]
+) -> HttpResponse:
     """The ladder of one workload."""
     only(request, asked)
     return tagged(request, tier_workload.workload_json(request, key, mode))
@@ -51,7 +53,7 @@ def tiers_of(request: HttpRequest, key: Path[str], mode: Path[str], asked: Query
 
 
 @ROUTER.get("/sessions", response=answers(schemas.SessionsPage), tags=["team"])
-def list_sessions(request: HttpRequest, asked: Query[schemas.Cursor]) -> HttpResponse:
+def list_sessions(request: HttpRequest, asked: Query[parameters.Cursor]) -> HttpResponse:
     """Sessions, newest first, without their reports."""
     only(request, asked)
     rows = Session.objects.select_related("user").annotate(count=Count("runs"), last=Max("runs__created_at"))
@@ -78,7 +80,7 @@ def one_session(request: HttpRequest, pk: Path[int]) -> HttpResponse:
 
 
 @ROUTER.get("/imports", response=answers(schemas.ImportsPage), tags=["results"])
-def list_imports(request: HttpRequest, asked: Query[schemas.Cursor]) -> HttpResponse:
+def list_imports(request: HttpRequest, asked: Query[parameters.Cursor]) -> HttpResponse:
     """Imported files, newest first, without their claims."""
     only(request, asked)
     shown, more = part(Import.objects.select_related("user"), asked)
@@ -100,7 +102,7 @@ def one_import(request: HttpRequest, pk: Path[int]) -> HttpResponse:
 
 
 @ROUTER.get("/judge", response=answers(schemas.Judged), tags=["results"])
-def judge_claim(request: HttpRequest, asked: Query[schemas.ClaimAsked]) -> HttpResponse:
+def judge_claim(request: HttpRequest, asked: Query[parameters.ClaimAsked]) -> HttpResponse:
     """Is a claimed time or rate possible? The operation's sizes are parameters, too. Without a claim: every GPU's limits."""
     answer = judge.judge_json(request)
     if answer.status_code == 422:
@@ -114,7 +116,7 @@ def judge_claim(request: HttpRequest, asked: Query[schemas.ClaimAsked]) -> HttpR
 
 
 @ROUTER.get("/notices", response=answers(schemas.NoticesPage), tags=["team"])
-def list_notices(request: HttpRequest, asked: Query[schemas.Cursor]) -> HttpResponse:
+def list_notices(request: HttpRequest, asked: Query[parameters.Cursor]) -> HttpResponse:
     """What happened, newest first: runs that ended, records, regressions, targets. Webhooks get the same bodies."""
     only(request, asked)
     shown, more = part(Notice.objects.exclude(event=Event.TEST), asked)

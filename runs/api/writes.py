@@ -23,7 +23,6 @@ from runs.api.access import WRITING
 from runs.api.answers import once
 from runs.api.problems import Problem
 from runs.api.routes import ROUTER, answers
-from runs.api.run_reads import lines
 from runs.forms import NewRunForm
 from runs.models import Config, Run, Submission
 from runs.models.person import owns
@@ -32,7 +31,7 @@ from runs.protocol_fields import protocol_choice
 from runs.submission_form import as_sentence
 from runs.submitting import NotSubmitted, config_for, device_for, start_run
 from runs.tune_form import TuneForm
-from runs.views import new
+from runs.views import new, runs
 from runs.views.imports import MOST_ROWS
 from runs.views.run import get_run
 
@@ -104,7 +103,7 @@ def _source(sent: bodies.SubmissionIn) -> GitSource:
 
 
 def _line(request: HttpRequest, run: Run) -> dict[str, Any]:
-    return lines(request, list(Run.objects.for_list().filter(pk=run.pk)))[0]
+    return runs.records(request, Run.objects.for_list().filter(pk=run.pk))[0]
 
 
 @ROUTER.post("/runs", response=done(schemas.RunLine), tags=["runs"], **WRITING)

@@ -12,6 +12,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from kernels.contract.events import Measured
+from kernels.contract.export import Export
 from kernels.report import comparison, comparison_summary, tables
 from kernels.report.cells import listed
 from kernels.report.comparison import GONE, NEW, RunResults
@@ -35,6 +36,16 @@ def alike(run: Run) -> QuerySet[Run]:
     workloads = run.measurements.values("workload")
     runs = Run.objects.filter(gpu=run.gpu_id, demo="", environment__fingerprint=run.environment.fingerprint)
     runs = runs.filter(measurements__workload__in=workloads, state__in=FINAL).exclude(pk=run.pk)
+    return runs.distinct().order_by("-pk")
+
+
+def alike_export(export: Export) -> QuerySet[Run]:
+    """The same for a run that is a file."""
+    uuid, keys = export.environment.get("uuid"), {m.key for m in export.measurements}
+    if not uuid or not export.fingerprint:
+        return Run.objects.none()
+    runs = Run.objects.filter(gpu__uuid=uuid, demo="", environment__fingerprint=export.fingerprint)
+    runs = runs.filter(measurements__workload__key__in=keys, state__in=FINAL)
     return runs.distinct().order_by("-pk")
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.utils.http import urlencode
 
@@ -61,6 +61,15 @@ class Cell:
     arm: StoredArm
     change: comparison.Row | None
 
+    def record(self, verdict: str) -> dict[str, Any]:
+        arm, change = self.arm, self.change
+        return {
+            "run": self.run.pk, "result": arm.pk, "status": arm.status, "verdict": verdict, "speedup": arm.speedup,
+            "speedup_low": arm.speedup_low, "speedup_high": arm.speedup_high, "p50_ms": arm.p50_ms,
+            "change": change and change.change, "change_low": change and change.change_low,
+            "change_high": change and change.change_high, "change_verdict": change and change.verdict,
+        }  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Group:
@@ -73,6 +82,58 @@ class Group:
     rows: list[tuple[str, str, list[Cell | None]]]
     """Label of the workload, mode, cells."""
 
+    def record(self, verdicts: Mapping[tuple[int, str, str, str, str], str]) -> dict[str, Any]:
+        rows = []
+        for label, mode, cells in self.rows:
+            place = self.operation, label, mode, self.kernel
+            results = [cell.record(verdicts[cell.run.pk, *place]) if cell else None for cell in cells]
+            rows.append({"workload": label, "mode": mode, "results": results})
+        standings = [one.sentence for one in self.outcomes]
+        return {"operation": self.operation, "kernel": self.kernel, "standings": standings, "rows": rows}
+
+
+@dataclass(frozen=True)
+class Many:
+    """Runs side by side: the first, and what changed from it to each that can be compared with it."""
+
+    runs: list[Run]
+    measured: dict[int, list[StoredMeasured]]
+    why: dict[int, str]
+    """Of each run, why it has no word against the first; empty if it has."""
+    changes: dict[int, dict[tuple[str, str, str], comparison.Row]]
+
+    @classmethod
+    def of(cls, runs: list[Run]) -> Many:
+        measured = measurements.of_runs(runs)
+        results = {run.pk: results_of(run, measured[run.pk]) for run in runs}
+        first = results[runs[0].pk]
+        why = {run.pk: comparison.why_not(first, results[run.pk]) if run != runs[0] else "" for run in runs}
+        changes = {run.pk: _changes(first, results[run.pk]) for run in runs[1:] if not why[run.pk]}
+        return cls(runs, measured, why, changes)
+
+    @property
+    def columns(self) -> list[Column]:
+        return _columns(self.runs, self.measured, self.why)
+
+    @property
+    def groups(self) -> list[Group]:
+        return groups(self.runs, self.measured, self.changes)
+
+    def record(self) -> dict[str, Any]:
+        verdicts = {
+            (run.pk, row.operation, row.workload, row.mode, row.kernel): str(row.verdict)
+            for run in self.runs
+            for row in tables.rows(self.measured[run.pk], run.contended)
+        }
+        columns = [
+            {
+                "run": one.run.pk, "device": one.device, "versions": one.versions, "differ": one.differ,
+                "baseline": one.baseline, "why": one.why,
+            }
+            for one in self.columns
+        ]  # fmt: skip
+        return {"runs": columns, "kernels": [group.record(verdicts) for group in self.groups]}
+
 
 def compare_many(request: HttpRequest) -> HttpResponse:
     """Of two runs that can be compared: their own page."""
@@ -83,24 +144,29 @@ def compare_many(request: HttpRequest) -> HttpResponse:
         context |= {"offered": _offered(), "chosen": [run.pk for run in runs]}
     if not runs:
         return render(request, "compare_many.html", context)
-    measured = measurements.of_runs(runs)
-    results = {run.pk: results_of(run, measured[run.pk]) for run in runs}
-    first = runs[0]
-    why = {run.pk: comparison.why_not(results[first.pk], results[run.pk]) if run != first else "" for run in runs}
-    if len(runs) == len(numbers) == 2 and not why[runs[1].pk]:
+    many = Many.of(runs)
+    if len(runs) == len(numbers) == 2 and not many.why[runs[1].pk]:
         return redirect("compare", before=runs[0].pk, after=runs[1].pk)
-    changes = {run.pk: _changes(results[first.pk], results[run.pk]) for run in runs[1:] if not why[run.pk]}
     context |= {
-        "columns": _columns(runs, measured, why),
-        "groups": groups(runs, measured, changes),
-        "first": first,
-        "compared": len(changes),
-        "pictures": _pictures(runs, measured),
+        "columns": many.columns,
+        "groups": many.groups,
+        "first": runs[0],
+        "compared": len(many.changes),
+        "pictures": _pictures(runs, many.measured),
         "widths": side_by_side.WIDTHS,
         "chart_query": urlencode({"runs": ",".join(str(run.pk) for run in runs)}),
         "names": [_name(run) for run in runs],
     }
     return render(request, "compare_many.html", context)
+
+
+def compare_many_json(request: HttpRequest) -> HttpResponse:
+    """The same as data: 422 with the sentence of the page, if an address names no runs or others than there are."""
+    asked = ",".join(filter(None, request.GET.getlist("runs")))
+    numbers, runs = _asked(asked)
+    if problem := _problem(asked, numbers, runs) or ("" if runs else "Name runs: ?runs=1,2,3"):
+        return JsonResponse({"problem": problem}, status=422)
+    return JsonResponse(Many.of(runs).record())
 
 
 def chart(request: HttpRequest, name: str, kind: str) -> HttpResponse:

@@ -36,7 +36,7 @@ class AddForm(forms.Form):
         return name
 
 
-def _listed_role(user: User) -> Role:
+def listed_role(user: User) -> Role:
     """Its role; of an account that is disabled, that which it has when it is enabled again."""
     person: Person | None = getattr(user, "person", None)
     return Role.ADMIN if user.is_superuser else Role(person.role) if person else Role.VIEWER
@@ -46,7 +46,7 @@ def _page(request: HttpRequest, form: AddForm, shown: tuple[str, str] | None = N
     """shown: (name, password), in this answer and nowhere else."""
     known = User.objects.select_related("person").order_by("-is_active", "username")
     pages = Paginator(known, PER_PAGE).get_page(request.GET.get("page"))
-    rows = [{"one": one, "role": _listed_role(one)} for one in pages]
+    rows = [{"one": one, "role": listed_role(one)} for one in pages]
     context: dict[str, Any] = {"pages": pages, "rows": rows, "form": form, "shown": shown, "roles": Role.choices}
     return render(request, "people.html", context, status=status)
 
@@ -90,7 +90,7 @@ def _get(pk: int) -> User:
 @transaction.atomic
 def role(request: HttpRequest, pk: int) -> HttpResponse:
     user, wanted = _get(pk), request.POST.get("role", "")
-    before = _listed_role(user)
+    before = listed_role(user)
     if wanted not in Role.values:
         messages.error(request, "Choose one of the roles viewer, engineer and admin.")
     elif before == Role.ADMIN and wanted != Role.ADMIN and user.is_active and _admins() == 1:

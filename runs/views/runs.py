@@ -36,6 +36,7 @@ FIELDS = (
     "created_at",
     "started_at",
     "finished_at",
+    "url",
 )
 
 
@@ -76,8 +77,8 @@ def runs(request: HttpRequest) -> HttpResponse:
     return render(request, "runs.html", context)
 
 
-def records(runs: Iterable[Run]) -> list[dict[str, Any]]:
-    """Runs as rows of FIELDS."""
+def records(request: HttpRequest, runs: Iterable[Run]) -> list[dict[str, Any]]:
+    """Runs as rows of FIELDS, for files and for the API."""
     listed = list(runs)
     prefetch_related_objects(listed, "tags")
     return [
@@ -95,14 +96,15 @@ def records(runs: Iterable[Run]) -> list[dict[str, Any]]:
             "created_at": run.created_at.isoformat(),
             "started_at": run.started_at.isoformat() if run.started_at else "",
             "finished_at": run.finished_at.isoformat() if run.finished_at else "",
+            "url": request.build_absolute_uri(run.get_absolute_url()),
         }
         for run, outcome in with_outcomes(listed)
     ]
 
 
 def runs_csv(request: HttpRequest) -> HttpResponse:
-    return csv_file(records(chosen(request)[:MOST_ROWS]), FIELDS, "runs.csv")
+    return csv_file(records(request, chosen(request)[:MOST_ROWS]), FIELDS, "runs.csv")
 
 
 def runs_json(request: HttpRequest) -> HttpResponse:
-    return JsonResponse({"runs": records(chosen(request)[:MOST_ROWS])})
+    return JsonResponse({"runs": records(request, chosen(request)[:MOST_ROWS])})

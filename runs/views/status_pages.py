@@ -22,8 +22,8 @@ SIGNS = re.compile(r"[\\`*_\[\]<>&!]")
 """What Markdown would read as its own."""
 
 
-def _listed(request: HttpRequest, page: StatusPage, share: Share | None) -> dict[str, Any]:
-    """share: its live link, if it has one."""
+def listed(request: HttpRequest, page: StatusPage, share: Share | None) -> dict[str, Any]:
+    """A status page with its addresses. share: its live link, if it has one."""
     if share is None:
         return {"page": page, "share": None}
     full = {
@@ -53,7 +53,7 @@ def status(request: HttpRequest) -> HttpResponse:
     return render(
         request,
         "status.html",
-        {"page": "status", "pages": pages, "rows": [_listed(request, one, live.get(one.pk)) for one in pages]},
+        {"page": "status", "pages": pages, "rows": [listed(request, one, live.get(one.pk)) for one in pages]},
     )
 
 

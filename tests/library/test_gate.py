@@ -1,6 +1,7 @@
 """The gate: what holds, fails and cannot be told, and what is said of it."""
 
 import math
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
@@ -11,6 +12,7 @@ from kernels.cli import client
 from kernels.cli.choice import exported
 from kernels.cli.main import main
 from kernels.contract.arm_result import Ratio
+from kernels.contract.export import export_of
 from kernels.protocol import MOST_PROCESSES, Protocol
 from kernels.report.comparison import RunResults
 from kernels.report.gate import as_junit, as_markdown, gate
@@ -178,6 +180,22 @@ def test_a_fork_that_failed_fails_again_when_it_is_measured_again():
         assert {line.word.value for line in again.lines[1:]} == {"holds"}
 
 
+def test_a_version_that_failed_on_one_workload_leaves_its_control_a_control():
+    """It was judged on that workload, so it was compared with the best of all versions everywhere."""
+    other = result("control", 1.1, "c")
+
+    def of(second):
+        first = measurement(result("mine@aaaaaaaaaa", 1.2, "a"), result("mine@bbbbbbbbbb", 1.5, "b"), other)
+        return RunResults(run(first).environment, [first, second], False)
+
+    small = [result("mine@aaaaaaaaaa", 1.2, "a"), result("mine@bbbbbbbbbb", sha="b", status="crashed"), other]
+    again = of(measurement(*small, seq_len=64))
+    report = gate(again, [("run 7", again)], 0.02)
+    fails = [(line.kernel, line.why) for line in report.lines if line.word == Gate.FAILS]
+    assert fails == [("mine", "crashed")], "on the workload where its other version was ok"
+    assert {line.kernel for line in report.lines} == {"mine", "mine@aaaaaaaaaa", "control"}
+
+
 def test_runs_that_cannot_be_compared_do_not_say_what_is_new():
     other = RunResults(versions().environment | {"torch": "2.12"}, versions(B=1.5).measurements, False)
     report = gate(versions(A=1.2, B=1.0), [("run 4", other), ("run 5", versions(A=1.2))], 0.02)
@@ -317,8 +335,8 @@ def test_the_command_judges_exports_and_writes_both_files(tmp_path, export, caps
     assert (tmp_path / "g.md").read_text().startswith("**The gate fails on")
     assert ElementTree.parse(tmp_path / "g.xml").getroot().get("failures") != "0"
     assert main(["gate", str(before), "--against", str(before), "--max-regression", "2%", "--kernel", "nosuch"]) == 2
-    assert main(["gate", str(after), "--against", "best", "--max-regression", "2%"]) == 2
-    assert "best is the best run of a site" in capsys.readouterr().err
+    assert main(["gate", str(after), "--against", str(before), "--max-regression", "2%", "--until-decided", "5"]) == 2
+    assert "give the numbers of runs" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("share", ["0", "2", "-1%", "x", "nan", "100%"])
@@ -328,14 +346,45 @@ def test_a_share_that_is_none_is_refused(share, capsys):
     assert ended.value.code == 2 and "is not a share such as 2%" in capsys.readouterr().err
 
 
-def test_numbers_go_to_the_site(monkeypatch):
-    seen = []
-    monkeypatch.setattr(client, "main", lambda given: seen.append(given) or 7)
-    given = ["gate", "12", "--against", "best", "--max-regression", "2%"]
-    assert main(given) == 7 and seen == [given]
+@pytest.fixture
+def site(monkeypatch):
+    """What the site's gate was asked."""
+    asked = []
+    answer = {"status": 1, "text": "table", "url": "", "markdown": "", "junit": ""}
+    monkeypatch.setattr(client, "site_of", lambda arguments: SimpleNamespace(patiently=answers))
+
+    def answers(path, body):
+        asked.append((path, body["run"], body["against"]))
+        return answer, ""
+
+    return asked
 
 
-def test_a_run_of_a_site_and_a_file_are_told_apart(tmp_path, capsys):
-    (tmp_path / "r1.json").write_text("{}")
+def test_numbers_files_and_best_go_to_the_site(tmp_path, monkeypatch, export, site, capsys):
+    """`gate FILE --against best` was refused: a build that measures on its own runner had nothing to compare with."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "after.json").write_text(export.as_json([]))
+    for given in (["12", "7"], ["12", "best"], ["after.json", "best"], ["12", "after.json"]):
+        assert main(["gate", given[0], "--against", given[1], "--max-regression", "2%"]) == 1
+    assert [(path, isinstance(run, dict) or run, against == "best") for path, run, against in site] == [
+        ("/api/gate", 12, False), ("/api/gate", 12, True), ("/api/gate", True, True), ("/api/gate", 12, False),
+    ]  # fmt: skip
+    sent = site[2][1]
+    assert sent["name"] == "after.json" and export_of(sent["export"]).measurements
+    arms = [arm for measured in sent["export"]["measurements"] for arm in measured["results"]]
+    assert arms and not any({"samples_ns", "source"} & arm.keys() for arm in arms) and "table" not in sent["export"]
+    assert capsys.readouterr().out == "table\n" * 4
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [(None, "is neither the number of a run nor a file"), ("[]", "is not an exported run"), ("{", "is not an exported run"),
+     ('{"measurements": [1]}', "is not an exported run")],
+)  # fmt: skip
+def test_a_file_that_is_no_run_is_said_before_it_is_sent(tmp_path, site, content, why, capsys):
+    if content is not None:
+        (tmp_path / "r1.json").write_text(content)
     assert main(["gate", "1", "--against", str(tmp_path / "r1.json"), "--max-regression", "2%"]) == 2
-    assert "1 is the number of a run of a site, and " in capsys.readouterr().err
+    assert why in capsys.readouterr().err and not site
+    assert main(["gate", "1", "--against", "best", "2", "--max-regression", "2%"]) == 2
+    assert "best stands alone" in capsys.readouterr().err

@@ -12,7 +12,9 @@ from django.urls import get_resolver, reverse
 from django.utils import timezone
 
 from kernels.contract.profile import Profile, Timeline
-from runs.models import Change, Import, KernelProfile, Run, Session, Share, StatusPage, Submission, TierScale
+from runs.api.access import READS
+from runs.api.files import FILE
+from runs.models import ApiToken, Change, Import, KernelProfile, Run, Session, Share, StatusPage, Submission, TierScale
 from runs.models.status_page import EVERY, KINDS
 
 KERNEL = """from kernels.catalog import kernel
@@ -145,7 +147,40 @@ def addresses(demo, gpu, measured):
         f"compare_chart_{kind}": f"/compare/charts/speedup.{kind}?runs={demo.pk}&operation=attention"
         for kind in ("json", "svg", "png")
     }
+    charts["compare_many_json"] = f"{reverse('compare_many_json')}?runs={demo.pk}"
     return {name: reverse(name, args=args) for name, args in mine.items()} | charts
+
+
+def test_a_token_opens_every_file_and_no_page(addresses, viewer):
+    """What pages show as charts and tables was closed to tokens."""
+    _, token = ApiToken.objects.make(viewer.user, "r", writes=False, days=1)
+    program = Client(headers={"Authorization": f"Bearer {token}"})
+    files = {name for name, address in addresses.items() if FILE.search(address.partition("?")[0])}
+    assert {"chart_json", "history_chart_png", "compare_many_json", "session_md", "run_yaml", "gpus_csv"} <= files
+    for name, address in addresses.items():
+        if name in WALLS:
+            continue
+        answer = program.get(address)
+        if name not in files:
+            assert answer.status_code == 405 or answer.url.startswith(reverse("login")), name
+            continue
+        assert answer.status_code == 200, name
+        if name in ("run_json", "runs_csv", "chart_json"):
+            assert program.get(address, headers={"If-None-Match": answer.headers["ETag"]}).status_code == 304, name
+        assert Client().get(address).url.startswith(reverse("login")), name
+    posted = program.post(addresses["run_json"])
+    assert posted.status_code != 200 and not Client().get(addresses["run_json"]).content
+
+
+def test_a_token_for_a_file_is_checked_as_for_the_api(addresses, owner, monkeypatch):
+    kept, token = ApiToken.objects.make(owner.user, "r", writes=False, days=1)
+    program = Client(headers={"Authorization": f"Bearer {token}"})
+    monkeypatch.setattr(READS, "most", 2)
+    assert [program.get(addresses["runs_csv"]).status_code for _ in range(3)] == [200, 200, 429]
+    assert int(program.get(addresses["runs_csv"]).headers["Retry-After"]) >= 1
+    ApiToken.objects.filter(pk=kept.pk).update(expires_at=timezone.now())
+    refused = program.get(addresses["runs_csv"])
+    assert refused.status_code == 401 and "expired or revoked" in refused.json()["detail"]
 
 
 def test_every_address_is_tried_here(addresses):

@@ -12,7 +12,7 @@ from test_api import Api, is_problem
 
 from kernels.tune_plan import TunePlan
 from runs.api import access
-from runs.api.schemas import LISTED
+from runs.api.parameters import LISTED
 from runs.api.site import api
 from runs.models import (
     Answered,
@@ -24,6 +24,8 @@ from runs.models import (
     Submission,
     Webhook,
 )
+
+FOR_ADMINS = ("/api/audit", "/api/people")
 
 
 @pytest.fixture
@@ -89,11 +91,11 @@ def test_the_document_has_every_address_with_its_answers_and_who_may_ask(documen
     assert unsaid == []
 
 
-def test_every_read_answers_as_the_document_says_and_304_the_second_time(document, owner, stored):
+def test_every_read_answers_as_the_document_says_and_304_the_second_time(document, member, admin, stored):
     for method, address, one in operations(document):
         if method != "get" or "compare" in address:
             continue
-        path = filled(address, stored)
+        path, owner = filled(address, stored), admin if address in FOR_ADMINS else member
         answer = owner.get(path)
         assert answer.status_code == 200, (path, answer.content[:200])
         holds(document, one["responses"]["200"]["content"]["application/json"]["schema"], answer.json(), path)
@@ -113,13 +115,15 @@ def test_nobody_reads_or_writes_without_a_token_or_a_session(document, stranger,
 def test_a_read_is_the_twin_of_its_page(owner, stored):
     twins = {f"/api/runs/{stored['pk']}": f"/runs/{stored['pk']}.json", "/api/kernels": "/kernels.json",
              "/api/leaderboard": "/leaderboard.json", "/api/changes?period=all": "/changes.json?period=all",
-             "/api/tiers": "/tiers.json",
+             "/api/tiers": "/tiers.json", "/api/devices": "/gpus.json",
+             f"/api/compare?runs={stored['pk']}": f"/compare.json?runs={stored['pk']}",
              f"/api/sessions/{stored['session']}": f"/sessions/{stored['session']}.json",
              f"/api/imports/{stored['import']}": f"/import/{stored['import']}.json",
              "/api/judge?gpu=H200&operation=gemm&m=64&n=64&k=64&ms=1": "/judge.json?gpu=H200&operation=gemm&m=64&n=64&k=64&ms=1",
              "/api/{}".format(one := f"runs/{stored['pk']}/results/{stored['result']}"): f"/{one}.json"}  # fmt: skip
     for address, page in twins.items():
         assert owner.get(address).json() == owner.get(page).json(), address
+    assert owner.get("/api/runs?limit=200").json()["runs"] == owner.get("/runs.json").json()["runs"]
     results = b"".join(owner.get("/results.json").streaming_content)
     assert owner.get("/api/results?limit=200").json()["results"] == json.loads(results)["results"][:200]
 
@@ -311,6 +315,29 @@ def test_a_run_is_held_against_an_earlier_one_and_against_the_best(writer, store
     assert is_problem(writer.post("/api/gate", {"run": again.pk, "max_regression": 2}), 422, "less than 1")
     assert is_problem(writer.post("/api/gate", body | {"against": [999_999]}), 404, "There is no run 999999.")
     assert writer.client.post("/api/gate", "", content_type="application/json").status_code == 422
+
+
+def test_a_file_is_held_against_a_run_another_file_and_the_best(writer, gpu):
+    runs = fill(gpu, repeated(3, environment={"uuid": gpu.uuid}))
+    export = writer.get(f"/api/runs/{runs[2].pk}").json()
+    for of_one in (arm for m in export["measurements"] for arm in m["results"]):
+        of_one.pop("samples_ns"), of_one.pop("source")
+    file = {"name": "mine.json", "export": export}
+    assert Run.objects.filter(pk=runs[2].pk).delete()[0]
+    for run, against, whose in (
+        (file, [runs[0].pk], f"run {runs[0].pk}"), (runs[0].pk, [file], "mine.json"), (file, [file], "mine.json"),
+    ):  # fmt: skip
+        said = writer.post("/api/gate", {"run": run, "against": against, "max_regression": 0.05}).json()
+        assert {row["against"] for row in said["rows"]} == {whose} and said["word"] == "holds", said
+        assert bool(said["url"]) == isinstance(run, int)
+    best = writer.post("/api/gate", {"run": file, "max_regression": 0.05}).json()
+    assert best["rows"] and {row["against"] for row in best["rows"]} <= {f"run {run.pk}" for run in runs[:2]}
+    other = export | {"environment": export["environment"] | {"uuid": "GPU-of-another-host"}}
+    none = writer.post("/api/gate", {"run": file | {"export": other}}).json()
+    assert none["status"] == 2 and "no earlier run of these workloads on this card" in none["sentence"]
+    for wrong in ({}, {"format": "benchsite-run/2"}, export | {"measurements": 7}):
+        assert is_problem(writer.post("/api/gate", {"run": {"export": wrong}}), 422, "file: ")
+    assert is_problem(writer.post("/api/gate", {"run": "12"}), 422, "valid integer")
 
 
 def test_best_is_the_best_earlier_run_that_nobody_disturbed(writer, gpu):

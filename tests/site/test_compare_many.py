@@ -29,6 +29,24 @@ def group_of(page, kernel):
     return page.split(f">{kernel}</a></th>", 1)[1].split("</tbody>", 1)[0]
 
 
+def test_as_data_it_says_what_the_page_says(owner, measured):
+    runs = [measured(), measured(edit={"triton-flash": 1.3}), measured(edit={"triton-flash": 0.8})]
+    asked = ",".join(str(run.pk) for run in runs)
+    said = owner.get("/compare.json", {"runs": asked}).json()
+    assert [one["run"] for one in said["runs"]] == [run.pk for run in runs] and said["runs"][0]["baseline"] == "sdpa"
+    one = next(kernel for kernel in said["kernels"] if kernel["kernel"] == "triton-flash")
+    assert len(one["rows"]) == 2 and len(one["standings"]) == 3
+    for row in one["rows"]:
+        first, second, third = row["results"]
+        assert first["change"] is None and first["verdict"] in ("FASTER", "SLOWER", "SAME", "UNDECIDED")
+        assert (second["change_verdict"], third["change_verdict"]) == ("FASTER", "SLOWER")
+        assert second["change_low"] < second["change"] < second["change_high"]
+    assert owner.get("/api/compare", {"runs": asked}).json() == said
+    for wrong, why in (("", "Name runs"), ("x", "is not the number"), ("999999", "There is no run 999999")):
+        assert why in owner.get("/compare.json", {"runs": wrong}).json()["problem"]
+        assert why in owner.get("/api/compare", {"runs": wrong}).json()["detail"]
+
+
 def test_three_runs_of_one_card_have_words_against_the_first(owner, measured):
     runs = [measured(), measured(edit={"triton-flash": 1.3}), measured(edit={"triton-flash": 0.8})]
     page = page_of(owner, *runs)

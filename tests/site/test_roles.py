@@ -113,7 +113,8 @@ def test_each_role_at_each_route_of_the_api(role, gpu):
     for method, path in routes:
         assert called(method, path).status_code == 401, path
         changes = method == "post" and "/gate" not in path
-        allowed = may(person.user, Role.ENGINEER) or not changes
+        needed = Role.ADMIN if path in ("/api/audit", "/api/people") else Role.ENGINEER if changes else Role.VIEWER
+        allowed = may(person.user, needed)
         assert (called(method, path, writes).status_code == 403) == (not allowed), path
         if changes:
             assert called(method, path, reads).status_code == 403, path
@@ -220,6 +221,10 @@ def test_the_log_has_what_was_done_and_by_whom(owner, member, admin, make_run, d
         ("olga", "launched"), ("olga", "shared"), ("mats", "revoked"), ("olga", "token made"), ("olga", "revoked"),
         ("olga", "imported"), ("ada", "role changed"),
     ]  # fmt: skip
+    lines = admin.get("/api/audit").json()["lines"]
+    assert [(one["who"], one["kind"]) for one in reversed(lines)] == logged
+    assert admin.get("/api/audit", {"kind": "shared"}).json()["lines"][0]["url"].endswith(demo.get_absolute_url())
+    assert admin.get("/api/audit", {"kind": "nosuch"}).status_code == 422
     page = admin.get(reverse("audit")).content.decode()
     assert f'<a href="{run.get_absolute_url()}">run {run.pk}: A run</a>' in page
     assert "mats: engineer to viewer" in page and f"the link to run {demo.pk}" in page
