@@ -13,7 +13,8 @@ import time
 from typing import Any, ClassVar
 
 from kernels.child import clock, settings, tasks
-from kernels.child.functions import Owner, Reach, Snapshot, exchanged, far, modules, near
+from kernels.child.functions import Owner, Snapshot, exchanged, far, modules, near
+from kernels.child.reach import Reach
 
 PATIENCE_S = {"thread": 10.0, "process": 30.0}
 """Time for pool threads, compiler threads and compiler helpers to become idle. torch.compile starts worker processes

@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 from kernels.catalog import Unsupported, get_kernel, kernels, load  # noqa: E402
 from kernels.child import into, launches  # noqa: E402
 from kernels.child.__main__ import fault  # noqa: E402
-from kernels.child.functions import Reach  # noqa: E402
+from kernels.child.reach import Reach  # noqa: E402
 from kernels.config_files import configs  # noqa: E402
 from kernels.nvrtc import compiler, driver, toolchain  # noqa: E402
 from kernels.nvrtc import kernel as cuda_kernel  # noqa: E402
