@@ -19,6 +19,12 @@ from kernels.workload import Config, sentence
 
 PLANS = ("processes", "rest", "warmup", "iters", "flush_l2", "seed", "verify_seeds")
 """Fields of a protocol with a command-line option."""
+OF_FIXED = {
+    "warmup": "paired has its own warm-up",
+    "iters": "paired measures until the interval is narrow",
+    "flush_l2": "paired evicts L2 before its timed calls anyway",
+}
+"""Options that only the protocol fixed reads, and what paired does instead."""
 
 
 def chosen(arguments: argparse.Namespace, resumed: Config | None = None) -> Config:
@@ -42,8 +48,11 @@ def chosen(arguments: argparse.Namespace, resumed: Config | None = None) -> Conf
         config = Config(**values)
     except ValidationError as error:
         raise ConfigError(sentence(error)) from None
-    if arguments.flush_l2 and config.protocol.name != "fixed":
-        raise ConfigError("--flush-l2 is for --protocol fixed; paired evicts L2 before its timed calls anyway")
+    if config.protocol.name != "fixed" and (
+        given := [name for name in OF_FIXED if getattr(arguments, name) is not None]
+    ):
+        option = f"--{given[0].replace('_', '-')}"
+        raise ConfigError(f"{option} is for --protocol fixed; {OF_FIXED[given[0]]}")
     check_kernels(config)
     return config
 

@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, TextIO
 
-from kernels.contract.export import NotAnExport, read_export
+from kernels.contract.export import NotAnExport
+from kernels.contract.merged import read_runs
 from kernels.foreign.claimed import NotReadable, Record, Refused
 from kernels.foreign.figures import column
 
@@ -70,7 +71,7 @@ def _of_objects(file: TextIO, head: str) -> tuple[str, str, Found]:
         if len(text) > LONGEST_OBJECT:
             raise NotReadable(f"The file is one JSON object of more than {LONGEST_OBJECT // 2**20} MiB.") from None
         raise NotReadable(f"The file begins as a JSON object and does not end as one: {error}.") from None
-    if str(whole.get("format", "")).startswith("benchsite-run/"):
+    if str(whole.get("format", "")).startswith(("benchsite-run/", "benchsite-merged/")):
         return EXPORT, "", _of_export(text)
     for name in ROWS:
         if isinstance(rows := whole.get(name), list):
@@ -150,13 +151,13 @@ def _lines(file: TextIO) -> Iterator[tuple[int, str | Refused]]:
 
 
 def _of_export(text: str) -> Found:
-    """The results of a run of this site, or of `python -m kernels run --json`, of any version."""
+    """The results of a run of this site, of `python -m kernels run --json`, of any version, or of a merged file."""
     try:
-        export = read_export(text)
+        runs = read_runs(text)
     except NotAnExport as error:
         raise NotReadable(f"The file says that it is an exported run: {error}.") from None
-    for measured in export.measurements:
-        for arm in measured.results:
+    for export in runs:
+        for measured, arm in ((one, arm) for one in export.measurements for arm in one.results):
             where = f"{arm.kernel} on {measured.workload.label}"
             if arm.status != "ok" or arm.p50_ms is None:
                 yield where, Refused(f"its status is {arm.status}: it has no time that counts")

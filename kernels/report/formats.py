@@ -17,11 +17,11 @@ def _renamed(measured: Measured, names: dict[str, str]) -> dict[str, Any]:
 
 
 def _nested(row: Row, measured: Measured, backend: str, environment: dict[str, Any]) -> dict[str, Any]:
-    """Sizes in an object of their own; latency is the p50."""
+    """Sizes in an object of their own; latency is the p50. Attention is `mha`, and the backend tilelang-cutedsl `cutedsl`."""
     capability = environment.get("capability")
     return {
-        "kernel": row.operation,
-        "backend": backend,
+        "kernel": "mha" if row.operation == "attention" else row.operation,
+        "backend": backend.removeprefix("tilelang-"),
         "implementation": row.kernel,
         "arch": f"sm_{round(float(capability) * 10)}" if capability else None,
         "gpu_model": environment.get("device"),
@@ -43,14 +43,17 @@ def _sizes(measured: Measured) -> dict[str, Any]:
 
 
 def _flat(row: Row, measured: Measured, backend: str, environment: dict[str, Any]) -> dict[str, Any]:
-    """One level; the time is the mean. gpu_efficiency is the GPU's utilisation in percent; null where it was not measured."""
+    """One level; the time is the mean. memory_mb is the peak of a call with its inputs. gpu_efficiency is the GPU's utilisation
+    in percent; null where it was not measured."""
+    peak = row.peak_memory_bytes
     return {
         "operation": row.operation,
         "implementation": row.kernel,
+        "backend": backend,
         **_sizes(measured),
         "dtype": measured.workload.dtype,
         "time_ms": row.mean_ms,
-        "memory_mb": row.peak_memory_bytes / 1e6 if row.peak_memory_bytes is not None else None,
+        "memory_mb": (peak + (row.input_bytes or 0)) / 1e6 if peak is not None else None,
         "inference_speed": 1e3 / row.mean_ms if row.mean_ms else None,
         "gpu_efficiency": 100 * row.gpu_busy if row.gpu_busy is not None else None,
         "throughput_gbps": row.gb_per_s,

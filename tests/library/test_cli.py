@@ -327,7 +327,9 @@ def test_a_config_that_is_wrong(capsys, tmp_path):
 def test_numbers_of_the_protocol_that_make_no_sense(capsys):
     assert "protocol.rest: " in refused(capsys, "run", "smoke", "--device", "cpu", "--rest", "-1")
     assert "protocol.iters: " in refused(capsys, "run", "smoke", "--device", "cpu", "--iters", "0")
-    assert "--flush-l2 is for --protocol fixed" in refused(capsys, "run", "smoke", "--device", "cpu", "--flush-l2")
+    for option in (["--flush-l2"], ["--iters", "5"], ["--warmup", "2"]):  # the last two were ignored
+        said = refused(capsys, "run", "smoke", "--device", "cpu", *option)
+        assert f"{option[0]} is for --protocol fixed; paired " in said
 
 
 def test_a_device_that_is_not_here(capsys):

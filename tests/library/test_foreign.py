@@ -11,6 +11,7 @@ import pytest
 from kernels.contract.arm_result import ArmResult
 from kernels.contract.events import Measured
 from kernels.contract.export import read_export
+from kernels.contract.merged import merge
 from kernels.foreign import names, records
 from kernels.foreign.claimed import Claimed, NotReadable, Record, Refused
 from kernels.foreign.figures import column, number
@@ -167,6 +168,16 @@ def test_every_sample_is_read_completely(path):
 
 def export_of(number=0):
     return sorted(folder().glob("h200-*.json"))[number].read_text()
+
+
+def test_a_merged_file_is_read_run_by_run():
+    """Its rows were not found: it counted as one row."""
+    first = read_export(export_of())
+    second = first.model_copy(update={"environment": first.environment | {"uuid": "GPU-2"}, "fingerprint": "other"})
+    one = json.loads(merge([first, second])[0].as_json([]))
+    kind, found, _ = read(json.dumps(one))
+    timed = [arm for run in one["runs"] for m in run["measurements"] for arm in m["results"] if arm["status"] == "ok"]
+    assert (kind, len(found)) == ("an exported run", len(timed)) and len(one["runs"]) == 2
 
 
 def test_our_own_exports_of_both_versions():

@@ -166,9 +166,9 @@ def formatted(name, *arms, operation="attention", sizes=SIZES):
 
 
 def test_rows_with_the_sizes_in_an_object():
-    (row,) = formatted("nested", ArmResult(kernel="mine", backend="triton", **TIMES))
+    (row,) = formatted("nested", ArmResult(kernel="mine", backend="tilelang-cutedsl", **TIMES))
     assert row == {
-        "kernel": "attention", "backend": "triton", "implementation": "mine", "arch": "sm_90",
+        "kernel": "mha", "backend": "cutedsl", "implementation": "mine", "arch": "sm_90",
         "gpu_model": "NVIDIA H100 PCIe", "compute_capability": "9.0",
         "problem_size": {"batch": 4, "heads": 8, "kv_heads": 8, "seq_len": 512, "dim": 64, "is_causal": False},
         "dtype": "float16", "latency_ms": 0.01, "tflops": 50.0, "compilation_time": 1.5,
@@ -179,7 +179,9 @@ def test_rows_of_one_level():
     (row,) = formatted("flat", ArmResult(kernel="mine", backend="triton", **TIMES))
     assert row["batch_size"] == 4 and row["sequence_length"] == 512
     assert (row["operation"], row["implementation"], row["time_ms"]) == ("attention", "mine", 0.011)
-    assert (row["memory_mb"], row["throughput_gbps"], row["gpu_efficiency"]) == (2.0, 190.0, None)
+    inputs = 3 * 4 * 8 * 512 * 64 * 2 / 1e6
+    assert row["memory_mb"] == pytest.approx(2.0 + inputs) and row["backend"] == "triton"
+    assert (row["throughput_gbps"], row["gpu_efficiency"]) == (190.0, None)
     assert row["inference_speed"] == pytest.approx(1000 / 0.011)
     seen = {"span_ns": 8e3, "wall_ns": 10e3}
     (row,) = formatted("flat", ArmResult(kernel="mine", backend="triton", crosscheck=seen, **TIMES))

@@ -16,6 +16,7 @@ from benchsite.queues import WHEN_IDLE
 from kernels.report import tables
 from runs import tasks
 from runs.charts import leaderboard, run_scaling, run_stored
+from runs.charts.pictures import SHARP
 from runs.charts.row_labels import Place, column, labels_of, text_width
 from runs.charts.run_charts import NAMES, WIDTHS, _side, leader_of, rows_of, short_labels, sizes_of
 from runs.charts.run_stored import chart_of, names_of
@@ -24,7 +25,6 @@ from runs.charts.theme import STAND_INS, THEMES
 from runs.models import Chart, Result, Run
 from runs.queries import measurements
 from runs.queries.coverage import Curve
-from runs.views.pictures import SHARP
 
 
 @pytest.fixture(scope="module")
