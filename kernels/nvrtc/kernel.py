@@ -20,6 +20,7 @@ from kernels.nvrtc.arguments import POINTER, Packed, checks, kind_of
 from kernels.nvrtc.declaration import OUT, Launch
 from kernels.nvrtc.driver import Cuda
 from kernels.nvrtc.expressions import BadExpression, Expression, Tensor, Typed
+from kernels.settings import Settings
 
 CPP = {
     "float16": "__half",
@@ -82,8 +83,12 @@ class KernelText:
     def name(self) -> str:
         return self.launch.entry
 
-    def values(self, tensors: tuple[torch.Tensor, ...], options: dict[str, Any], sms: int) -> dict[str, Any]:
-        """What expressions may name: sizes, tensors, options, built-in names, macros."""
+    def values(
+        self, tensors: tuple[torch.Tensor, ...], options: dict[str, Any], sms: int, settings: Settings | None = None
+    ) -> dict[str, Any]:
+        """What expressions may name: sizes, tensors, options, built-in names, macros. settings: of some macros, in place of the
+        values that the declaration gives them."""
+        set_to = {name.upper(): value for name, value in (settings or {}).items()}
         found: dict[str, Any] = {"sms": sms, "itemsize": tensors[0].element_size()}
         for (name, sizes), tensor in zip(self.tensors.items(), tensors, strict=True):
             if len(sizes) != tensor.dim():
@@ -94,7 +99,7 @@ class KernelText:
         with self._at(self.launch.launch_line):
             for name, macro in self.launch.defines.items():
                 if macro is not None:
-                    found[name] = macro.value(found)
+                    found[name] = set_to[name] if name in set_to else macro.value(found)
         return found
 
     def arguments(self, values: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -130,11 +135,13 @@ class KernelText:
         """The source for these values and this dtype, with checks of its arguments."""
         launch, kind = self.launch, CPP[str(dtype).removeprefix("torch.")]
         with self._at(launch.line):
-            template = [kind if one is None else _literal(one, values) for one in launch.template]
+            template = [kind if one is None else _literal(one.text, one.value(values)) for one in launch.template]
         entry = f"{launch.entry}<{', '.join(template)}>" if template else launch.entry
         kinds = [kind for kind, _ in self.arguments(values)]
         passed = [(kind, one.text) for kind, one in zip(kinds, launch.arguments, strict=True)]
-        defines = {name: kind if one is None else _literal(one, values) for name, one in launch.defines.items()}
+        defines = {
+            name: kind if one is None else _literal(one.text, values[name]) for name, one in launch.defines.items()
+        }
         return compiler.Source(
             text=self.source + checks(entry, passed, launch.line, self.path.name),
             name=self.path.name,
@@ -173,9 +180,8 @@ def _by(dims: Dims) -> str:
     return " x ".join(map(str, dims))
 
 
-def _literal(one: Expression, values: Mapping[str, Any]) -> str:
-    """A value as a C++ literal."""
-    value = one.value(values)
+def _literal(text: str, value: Any) -> str:
+    """The value of an expression as a C++ literal."""
     if isinstance(value, Typed):
         value = value.value
     if isinstance(value, bool):
@@ -184,7 +190,7 @@ def _literal(one: Expression, values: Mapping[str, Any]) -> str:
         return str(value)
     if isinstance(value, float):
         return f"{value!r}f"
-    raise BadExpression(f"`{one.text}` is {value}; it must be a number")
+    raise BadExpression(f"`{text}` is {value}; it must be a number")
 
 
 class CudaKernel:
@@ -196,21 +202,29 @@ class CudaKernel:
         self._prepared: dict[Any, Prepared] = {}
         self._functions: dict[compiler.Source, tuple[compiler.Compiled, Any]] = {}
 
-    def __call__(self, *tensors: torch.Tensor, out: Any, **options: Any) -> None:
-        """Writes into `out`: a tensor, or a tuple of them."""
-        signature = (*[(one.shape, one.stride(), one.dtype) for one in tensors], tensors[0].device, *options.items())
+    def __call__(self, *tensors: torch.Tensor, out: Any, settings: Settings | None = None, **options: Any) -> None:
+        """Writes into `out`: a tensor, or a tuple of them. settings: see kernels/settings.py."""
+        chosen = tuple(settings.items()) if settings else ()
+        signature = (
+            *[(one.shape, one.stride(), one.dtype) for one in tensors],
+            tensors[0].device,
+            chosen,
+            *options.items(),
+        )
         prepared = self._prepared.get(signature)
         if prepared is None:
-            prepared = self._prepared[signature] = self._prepare(tensors, options)
+            prepared = self._prepared[signature] = self._prepare(tensors, options, settings)
         prepared.launch((*tensors, *out) if type(out) is tuple else (*tensors, out))
 
-    def _prepare(self, tensors: tuple[torch.Tensor, ...], options: dict[str, Any]) -> Prepared:
+    def _prepare(
+        self, tensors: tuple[torch.Tensor, ...], options: dict[str, Any], settings: Settings | None
+    ) -> Prepared:
         if len(tensors) != len(self.text.tensors):
             raise TypeError(f"{self.text.name} takes {len(self.text.tensors)} tensors: {', '.join(self.text.tensors)}")
         if why := self._cuda.why_not(tensors[0]):
             raise self.text.unsupported(why)
         device = self._cuda.device(tensors[0])
-        values = self.text.values(tensors, options, device.multiprocessors)
+        values = self.text.values(tensors, options, device.multiprocessors, settings)
         source = self.text.compiled_from(values, tensors[0].dtype)
         grid, block, shared = self.text.shape(values)
         if source not in self._functions:

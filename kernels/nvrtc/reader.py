@@ -10,8 +10,22 @@ from typing import Any
 from kernels.kernel_files import Declared, Function, literal
 from kernels.nvrtc import toolchain
 from kernels.nvrtc.declaration import BUILT_IN, OUT, BadDeclaration, CudaKernelText, declared
+from kernels.settings import ARGUMENT, why_no_space
 
 NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+def _check_space(one: CudaKernelText, space: Any) -> None:
+    """Raises if a setting stands for no macro, or has values that no macro can have."""
+    if why := why_no_space(space):
+        raise BadDeclaration(f"line {one.line}: {why}")
+    for name, values in space.items():
+        if name.upper() not in one.launch.defines:
+            raise BadDeclaration(
+                f"line {one.line}: space has `{name}`, so @launch needs a macro {name.upper()} in its defines: its own choice"
+            )
+        if words := [value for value in values if isinstance(value, str)]:
+            raise BadDeclaration(f"line {one.line}: {name} in space is a macro: `{words[0]}` is no number")
 
 
 class CudaFiles:
@@ -41,7 +55,11 @@ class CudaFiles:
             if getattr(options["needs"], "device", "cuda") != "cuda":
                 raise BadDeclaration(f"line {one.line}: needs must be cuda(...)")
             self._check_names(one, *arguments[:1])
-            yield Declared(path.stem, arguments, options, one.doc, tuple(sorted({name for name, _ in one.uses})))
+            takes = {name for name, _ in one.uses}
+            if space := options.get("space"):
+                _check_space(one, space)
+                takes.add(ARGUMENT)
+            yield Declared(path.stem, arguments, options, one.doc, tuple(sorted(takes)))
 
     def _literal(self, name: str, node: Any, one: CudaKernelText) -> Any:
         try:

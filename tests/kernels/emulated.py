@@ -17,7 +17,7 @@ SMS = 132
 
 
 class Emulated:
-    """emulated(problem, kernel, inputs, change): what a kernel writes; change: (text, instead) in its source."""
+    """emulated(problem, kernel, inputs, change, settings): what a kernel writes; change: (text, instead) in its source."""
 
     def __init__(self, folder, sms=SMS):
         self.folder, self.sms = folder, sms
@@ -41,11 +41,11 @@ class Emulated:
         assert done.returncode == 0, done.stderr[:3000]
         return made
 
-    def __call__(self, problem, kernel, inputs, change=None):
+    def __call__(self, problem, kernel, inputs, change=None, settings=None):
         import torch
 
         text = load(get_kernel(problem.name, kernel)).call.text
-        values = text.values(inputs.tensors, inputs.options, self.sms)
+        values = text.values(inputs.tensors, inputs.options, self.sms, settings)
         grid, block, shared = text.shape(values)
         ((shape, dtype),) = outputs.likes(problem, inputs)
         out = torch.full(shape, float("nan"), dtype=dtype)

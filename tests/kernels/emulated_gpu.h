@@ -226,6 +226,8 @@ void multiply(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1
 }
 
 inline float power_of_2(float x) { return exp2f(x); }
+inline float exp2_of(float x) { return x < -126 ? 0 : exp2f(x); }
+inline float __fdividef(float a, float b) { return fabsf(b) > 0x1p126f ? 0 : a / b; }
 
 template <typename T>
 unsigned pair(float low, float high, T) {
@@ -247,6 +249,7 @@ static std::vector<std::pair<std::string, std::vector<char>>> tensors;
 struct Argument {
     const char* text;
     operator int() const { return atoi(text); }
+    operator long long() const { return atoll(text); }
     operator float() const { return strtof(text, nullptr); }
     template <typename T>
     operator T*() const {

@@ -1,8 +1,9 @@
 // Flash attention in CUDA C++: mma.sync m16n8k16 on tensor cores, K and V by cp.async, two tiles deep; sums in float32.
-// @kernel("attention", dtypes=("float16", "bfloat16"), needs=cuda(min_capability=8.0), limits={"head_dim": (64, 128)})
-// @launch(grid=(ceil_div(seq_len, 128), heads, batch), block=128,
-//         shared=2 * head_dim * (128 + 4 * (64 if head_dim == 64 else 32)))
-// @call("flash<T, head_dim, 64 if head_dim == 64 else 32, causal, window > 0>", q, k, v, out, heads, kv_heads, seq_len, window,
+// @kernel("attention", dtypes=("float16", "bfloat16"), needs=cuda(min_capability=8.0), limits={"head_dim": (64, 128)},
+//         space={"tile": (32, 64)})
+// @launch(grid=(ceil_div(seq_len, 128), heads, batch), block=128, shared=2 * head_dim * (128 + 4 * TILE),
+//         defines={"TILE": 64 if head_dim == 64 else 32})
+// @call("flash<T, head_dim, TILE, causal, window > 0>", q, k, v, out, heads, kv_heads, seq_len, window,
 //       scale * 1.4426950408889634)
 
 // Four warps have 32 queries each. A tile of Q, and of the output, lies in shared memory beside two tiles of K and of V. Rows

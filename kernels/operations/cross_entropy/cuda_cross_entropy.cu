@@ -1,5 +1,6 @@
 // Short rows share a block, a long one has its own: maximum and sum of exponentials in one pass; the last block adds all losses.
-// @kernel("cross_entropy", dtypes=("float16", "bfloat16", "float32"), needs=cuda(min_capability=8.0))
+// @kernel("cross_entropy", dtypes=("float16", "bfloat16", "float32"), needs=cuda(min_capability=8.0),
+//         space={"lanes": (4, 8, 16, 32, 256)})
 // @launch(grid=min(ceil_div(rows, 256 // LANES), 8 * sms, 4096), block=256,
 //         defines={"LANES": max(4, next_power_of_2(ceil_div(vocab * itemsize, 64))) if vocab * itemsize <= 2048 else 256})
 // @call("cross_entropy<T, vocab * itemsize % 16 == 0>", logits, targets, out, rows, vocab)

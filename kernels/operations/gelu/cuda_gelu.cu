@@ -1,23 +1,26 @@
 // Two loads of 16 bytes a thread, GELU in float32 by one exponential, and two stores. The polynomial is that of triton_gelu.py.
-// @kernel("gelu", dtypes=("float16", "bfloat16", "float32"), needs=cuda(min_capability=8.0))
-// @launch(grid=ceil_div(rows * cols * itemsize, 256 * 2 * 16), block=256)
+// @kernel("gelu", dtypes=("float16", "bfloat16", "float32"), needs=cuda(min_capability=8.0),
+//         space={"threads": (64, 128, 256, 512, 1024), "turns": (1, 2, 4, 8)})
+// @launch(grid=ceil_div(rows * cols * itemsize, THREADS * TURNS * 16), block=THREADS, defines={"THREADS": 256, "TURNS": 2})
 // @call("gelu<T, approximate == 'tanh'>", x, out, long(rows * cols))
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-
-constexpr int THREADS = 256, TURNS = 2;
 
 template <typename T> struct alignas(16) Packet {
     static constexpr int WIDTH = 16 / sizeof(T);
     T value[WIDTH];
 };
 
+// --- instructions ---
+
 __device__ float exp2_of(float x) {  // 0 below 2^-126: exp2f would spend two more instructions on such results
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
+
+// --- kernel ---
 
 __device__ float below(float x) {  // Phi(-|x|)
     const float u = __fdividef(1, 1 + 0.31f * fabsf(x));

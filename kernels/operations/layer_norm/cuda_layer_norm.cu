@@ -1,5 +1,6 @@
 // Short rows share a block, a long one has its own; each is read once into registers; mean, then variance around it, in float32.
-// @kernel("layer_norm", dtypes=("float16", "bfloat16", "float32"), needs=cuda(min_capability=8.0))
+// @kernel("layer_norm", dtypes=("float16", "bfloat16", "float32"), needs=cuda(min_capability=8.0),
+//         space={"threads": (4, 8, 16, 32, 64, 128, 256, 512, 1024)})
 // @launch(grid=ceil_div(rows, ROWS), block=ROWS * THREADS,
 //         defines={"COLS": cols, "THREADS": min(512, max(4, next_power_of_2(ceil_div(cols * itemsize, 64)))),
 //                  "ROWS": 128 // THREADS if THREADS <= 32 else 1})

@@ -1,12 +1,14 @@
 // One pass over both, 16 bytes at a time; the last block to end adds the sums of all, in their order.
-// @kernel("mse_loss", dtypes=("float16", "bfloat16", "float32"), needs=cuda(min_capability=8.0))
-// @launch(grid=min(sms * 8, 4096, ceil_div(rows * cols * itemsize, 256 * 16)), block=256)
+// @kernel("mse_loss", dtypes=("float16", "bfloat16", "float32"), needs=cuda(min_capability=8.0),
+//         space={"threads": (128, 256, 512, 1024), "blocks": (1, 2, 4, 8, 16)})
+// @launch(grid=min(sms * BLOCKS, 4096, ceil_div(rows * cols * itemsize, THREADS * 16)), block=THREADS,
+//         defines={"THREADS": 256, "BLOCKS": 8})
 // @call("mse_loss<T>", values, targets, out, long(rows * cols))
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-constexpr int THREADS = 256, WARPS = THREADS / 32, MOST_BLOCKS = 4096;
+constexpr int WARPS = THREADS / 32, MOST_BLOCKS = 4096;
 
 template <typename T> struct alignas(16) Packet {
     static constexpr int WIDTH = 16 / sizeof(T);

@@ -1,5 +1,6 @@
 // Short rows share a block and a long one has its own, in registers; above 32 KiB it is read twice. Sums in float32.
-// @kernel("rms_norm", dtypes=("float16", "bfloat16", "float32"), needs=cuda(min_capability=8.0))
+// @kernel("rms_norm", dtypes=("float16", "bfloat16", "float32"), needs=cuda(min_capability=8.0),
+//         space={"threads": (4, 8, 16, 32, 64, 128, 256, 512, 1024)})
 // @launch(grid=ceil_div(rows, ROWS), block=ROWS * THREADS,
 //         defines={"COLS": cols, "THREADS": min(1024, max(4, next_power_of_2(ceil_div(cols * itemsize, 64)))),
 //                  "ROWS": 128 // THREADS if THREADS <= 32 else 1})

@@ -1,5 +1,6 @@
 // Short rows share a block, a long one has its own; each waits in registers, above 32 KiB in shared memory; sums in float32.
-// @kernel("softmax", dtypes=("float16", "bfloat16", "float32"), needs=cuda(min_capability=8.0))
+// @kernel("softmax", dtypes=("float16", "bfloat16", "float32"), needs=cuda(min_capability=8.0),
+//         space={"threads": (4, 8, 16, 32, 64, 128, 256, 512, 1024)})
 // @launch(grid=ceil_div(rows, ROWS), block=ROWS * THREADS, shared=cols * itemsize if SHARED else 0,
 //         defines={"COLS": cols,
 //                  "SHARED": 32768 < cols * itemsize and cols * itemsize <= 73728 and cols * itemsize % 16 == 0,

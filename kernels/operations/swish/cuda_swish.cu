@@ -1,22 +1,29 @@
 // Two loads of 16 bytes a thread, the activation in float32, and two stores.
-// @kernel("swish", dtypes=("float16", "bfloat16", "float32"), needs=cuda(min_capability=8.0))
-// @launch(grid=ceil_div(rows * cols * itemsize, 256 * 2 * 16), block=256)
+// @kernel("swish", dtypes=("float16", "bfloat16", "float32"), needs=cuda(min_capability=8.0),
+//         space={"threads": (64, 128, 256, 512, 1024), "turns": (1, 2, 4, 8)})
+// @launch(grid=ceil_div(rows * cols * itemsize, THREADS * TURNS * 16), block=THREADS, defines={"THREADS": 256, "TURNS": 2})
 // @call("swish<T>", x, out, long(rows * cols))
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-
-constexpr int THREADS = 256, TURNS = 2;
 
 template <typename T> struct alignas(16) Packet {
     static constexpr int WIDTH = 16 / sizeof(T);
     T value[WIDTH];
 };
 
+// --- instructions ---
+
+__device__ float exp2_of(float x) {  // 0 below 2^-126: exp2f would spend two more instructions on such results
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// --- kernel ---
+
 __device__ float activation(float x) {
-    float power;  // exp(-x); 0 below 2^-126, where expf would spend more instructions
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * -1.4426950408889634f));
-    return __fdividef(x, 1 + power);  // 0 where the divisor is above 2^126
+    return __fdividef(x, 1 + exp2_of(x * -1.4426950408889634f));  // 0 where the divisor is above 2^126
 }
 
 template <typename T>
